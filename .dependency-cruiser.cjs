@@ -1,0 +1,137 @@
+/**
+ * The boundaries between packages and modules. Each rule is one sentence of the architecture; `npx vitest run --project repo` checks
+ * them, and checks that a deliberately wrong import is reported. Packages resolve through the `source` condition, so the graph is
+ * that of the sources whether or not they were built.
+ */
+
+/** What the sources of a package may import of the others. Only the packages named here may exist. */
+const mayImport = {
+  base: [],
+  protocol: ["base"],
+  machines: ["base", "protocol"],
+  transport: ["base", "protocol"],
+  collectives: ["base", "protocol"],
+  checkpoint: ["base", "protocol"],
+  engine: ["base", "protocol"],
+  runtime: ["base", "protocol", "machines", "transport"],
+  actors: ["base", "protocol", "machines", "transport", "collectives", "checkpoint", "engine", "runtime"],
+  cli: ["base", "protocol", "machines", "transport", "collectives", "checkpoint", "engine", "runtime", "actors"],
+  sim: ["base", "protocol", "machines", "transport", "collectives", "checkpoint", "engine", "runtime", "actors"],
+  testkit: [
+    "base",
+    "protocol",
+    "machines",
+    "transport",
+    "collectives",
+    "checkpoint",
+    "engine",
+    "runtime",
+    "actors",
+    "cli",
+  ],
+};
+const development = "testkit|sim";
+const layer2 = "machines|transport|collectives|checkpoint|engine";
+const any = (names) => `(${names.join("|")})`;
+
+/** A rule that forbids edges. */
+const forbid = (name, comment, from, to) => ({ name, comment, severity: "error", from, to });
+
+const layers = Object.entries(mayImport).map(([name, allowed]) =>
+  forbid(
+    "layers",
+    `${name} may import only ${allowed.join(", ") || "nothing"} of the other packages`,
+    { path: `^packages/${name}/src/` },
+    { path: "^packages/", pathNot: `^packages/${any([name, ...allowed])}/` },
+  ),
+);
+
+module.exports = {
+  forbidden: [
+    forbid("no-cycle", "Modules do not import each other in a circle.", {}, { circular: true }),
+    forbid("resolvable", "Every import is found, by name or relative path.", {}, { couldNotResolve: true }),
+    forbid(
+      "source-condition",
+      "Sources and tests read packages from their sources, never from dist; plain child processes of tests have no choice.",
+      { path: "^packages/[^/]+/(src|test)/|^test/", pathNot: "/support/[^/]+\\.mjs$" },
+      { path: "^packages/[^/]+/dist/" },
+    ),
+    ...layers,
+    forbid(
+      "doors-only",
+      "Another package is entered through index.ts only.",
+      { path: "^(?:packages/([^/]+)|test|bench)/" },
+      { path: "^packages/[^/]+/src/", pathNot: ["^packages/$1/", "^packages/[^/]+/src/(index|internal)\\.ts$"] },
+    ),
+    forbid(
+      "doors-only",
+      "The second door, internal.ts, is for tests, sim and testkit.",
+      { path: "^packages/([^/]+)/src/", pathNot: `^packages/(${development})/` },
+      { path: "^packages/[^/]+/src/internal\\.ts$", pathNot: "^packages/$1/" },
+    ),
+    forbid(
+      "doors-only",
+      "Another package is imported by its name, not by a path.",
+      { path: "^packages/([^/]+)/" },
+      { path: "^packages/", pathNot: "^packages/$1/", dependencyTypes: ["local"] },
+    ),
+    forbid(
+      "machines-pure",
+      "Machines decide; they import base, protocol and xstate, and no node built-in or library that does anything.",
+      { path: "^packages/machines/src/" },
+      { pathNot: ["^packages/(machines|base|protocol)/", "(^|/)node_modules/xstate/"] },
+    ),
+    forbid(
+      "base-zero",
+      "Base has no dependencies at all.",
+      { path: "^packages/base/src/" },
+      { pathNot: "^packages/base/src/" },
+    ),
+    forbid(
+      "siblings",
+      "The packages of layer 2 do not import each other.",
+      { path: `^packages/(${layer2})/src/` },
+      { path: `^packages/(${layer2})/`, pathNot: "^packages/$1/" },
+    ),
+    forbid(
+      "nats-one-place",
+      "Only transport/src/nats and testkit speak to the NATS client.",
+      { path: "^(packages|test|bench)/", pathNot: "^packages/(transport/(src/nats|test)|testkit)/" },
+      { path: "(^|/)node_modules/@nats-io/" },
+    ),
+    forbid(
+      "native-one-place",
+      "Only collectives loads the native addon.",
+      { path: "^(packages|test)/", pathNot: "^packages/collectives/" },
+      { path: "^native/|(^|/)node_modules/@muster/native" },
+    ),
+    forbid(
+      "xstate-one-place",
+      "Only machines, the simulator and tests import xstate.",
+      { path: "^packages/", pathNot: "^packages/(machines/|sim/|[^/]+/test/)" },
+      { path: "(^|/)node_modules/xstate/" },
+    ),
+    forbid(
+      "pino-prom-one-place",
+      "Only runtime/src/observability imports pino and prom-client.",
+      { path: "^packages/[^/]+/src/", pathNot: "^packages/runtime/src/observability/" },
+      { path: "(^|/)node_modules/(pino|prom-client)/" },
+    ),
+    forbid(
+      "no-dev-in-src",
+      "Sources do not import what only development has.",
+      { path: "^packages/[^/]+/src/", pathNot: `^packages/((${development})/|cli/src/commands/sim\\.ts$)` },
+      { path: [`^packages/(${development})/`, "(^|/)node_modules/(vitest|fast-check)/", "^packages/[^/]+/test/"] },
+    ),
+  ],
+  options: {
+    doNotFollow: { path: ["(^|/)node_modules/", "(^|/)dist/"] },
+    tsPreCompilationDeps: true,
+    enhancedResolveOptions: {
+      exportsFields: ["exports"],
+      conditionNames: ["source", "import", "require", "node", "default", "types"],
+      mainFields: ["module", "main", "types"],
+      extensions: [".ts", ".mts", ".mjs", ".js", ".cjs", ".json", ".node", ".d.ts"],
+    },
+  },
+};

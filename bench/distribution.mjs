@@ -1,0 +1,96 @@
+/**
+ * The price of distribution: the job `dates` on six processes and a broker against the same training in one process, on the same cores.
+ * Both compute the same weights. CPU time per step is the figure to trust on a machine that others use; wall time where none do.
+ */
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { runCluster } from "./distribution/cluster.mjs";
+import { medianOf, spreadOf } from "./lib/stats.mjs";
+
+export const about = "six processes against one, per step";
+
+const file = fileURLToPath(new URL("../jobs/dates.toml", import.meta.url));
+const local = fileURLToPath(new URL("distribution/local.mjs", import.meta.url));
+const steps = 20;
+/** Before this step code is still being compiled. */
+const firstStep = 5;
+const rounds = 2;
+const against = "one process";
+
+/** @typedef {{ step: number, atMs: number, cpuMs: Record<string, number>, reward: number }} Point */
+
+/** @param {string} cpus */
+async function runLocal(cpus) {
+  const { stdout } = await promisify(execFile)("taskset", ["-c", cpus, process.execPath, local, file, String(steps)]);
+  const lines = stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  return lines.map(({ cpuMs, ...line }) => ({ ...line, cpuMs: { [against]: cpuMs } }));
+}
+
+/** What a step took between the first point that counts and the last. @param {readonly Point[]} points */
+function perStep(points) {
+  const first = points.find(({ step }) => step >= firstStep);
+  const last = points.at(-1);
+  if (!first || !last || first === last) throw new Error(`too few steps were seen: ${points.map(({ step }) => step)}`);
+  const count = last.step - first.step;
+  const roles = Object.entries(last.cpuMs).map(([role, ms]) => [role, (ms - (first.cpuMs[role] ?? 0)) / count]);
+  /** @type {Record<string, number>} */
+  const cpuByRole = Object.fromEntries(roles);
+  const cpuMs = Object.values(cpuByRole).reduce((sum, ms) => sum + ms, 0);
+  return { wallMs: (last.atMs - first.atMs) / count, cpuMs, cpuByRole };
+}
+
+/** Two runs that saw other rewards did not do the same work. @param {readonly Point[]} ours @param {readonly Point[]} theirs */
+function mustAgree(ours, theirs) {
+  for (const { step, reward } of ours) {
+    const other = theirs.find((point) => point.step === step)?.reward ?? Number.NaN;
+    if (!(Math.abs(reward - other) < 1e-6)) throw new Error(`step ${step}: reward ${reward}, in one process ${other}`);
+  }
+}
+
+/** @param {string} cpus */
+async function pairsOn(cpus) {
+  const pairs = [];
+  for (let round = 0; round < rounds; round++) {
+    const job = await runCluster({ file, steps, cpus });
+    const single = await runLocal("0");
+    mustAgree(job, single);
+    pairs.push({ ours: perStep(job), reference: perStep(single) });
+  }
+  return pairs;
+}
+
+/** @param {string} name @param {readonly { ours: number, reference: number }[]} pairs */
+function rowOf(name, pairs) {
+  const ratios = pairs.map(({ ours, reference }) => ours / reference);
+  const [ours, reference] = [medianOf(pairs.map((pair) => pair.ours)), medianOf(pairs.map((pair) => pair.reference))];
+  return { name, unit: "ms", against, ours, reference, ratio: medianOf(ratios), spread: spreadOf(ratios) };
+}
+
+/** @param {Awaited<ReturnType<typeof pairsOn>>} pairs @param {(side: ReturnType<typeof perStep>) => number} of */
+const sides = (pairs, of) => pairs.map(({ ours, reference }) => ({ ours: of(ours), reference: of(reference) }));
+
+export async function* run() {
+  const one = await pairsOn("0");
+  yield rowOf(
+    "CPU of a step, 1 core",
+    sides(one, ({ cpuMs }) => cpuMs),
+  );
+  for (const role of ["policy", "rollout", "controller", "nats-server"])
+    yield rowOf(
+      `CPU of a step, 1 core, of it ${role}`,
+      one.map(({ ours, reference }) => ({ ours: ours.cpuByRole[role] ?? 0, reference: reference.cpuMs })),
+    );
+  yield rowOf(
+    "wall time of a step, 1 core",
+    sides(one, ({ wallMs }) => wallMs),
+  );
+  const two = await pairsOn("0,1");
+  yield rowOf(
+    "wall time of a step, 2 cores against 1",
+    sides(two, ({ wallMs }) => wallMs),
+  );
+}

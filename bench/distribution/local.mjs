@@ -1,0 +1,37 @@
+// The training of a job file in this one process: `node local.mjs <job file> <steps>`. Prints one line of JSON per step.
+import { rewardOf, taskOf, trainLocally } from "@muster/engine";
+import { loadJob, systemClock } from "@muster/runtime";
+
+const [file = "", steps = "20"] = process.argv.slice(2);
+const { config } = loadJob({
+  file,
+  flags: { "job.steps": Number(steps) },
+  describeTask(name) {
+    const { vocabulary, maxTokens } = taskOf(name);
+    return { vocab: vocabulary.length, maxContext: maxTokens };
+  },
+});
+const task = taskOf(config.task.name);
+const { lrWarmupSteps: warmupSteps, lrFinalRatio: finalRatio, ...optimizer } = config.optimizer;
+
+await trainLocally({
+  task,
+  reward: rewardOf(config.task.reward),
+  folder: config.weights.path,
+  seed: config.seed,
+  steps: config.steps,
+  ...config.batch,
+  temperature: config.sampling.temperature,
+  maxNewTokens: config.sampling.maxNewTokens,
+  clip: config.loss,
+  optimizer: { ...optimizer, warmupSteps, finalRatio },
+  rewardTimeoutMs: config.timing.rewardMs,
+  clock: systemClock(),
+  signal: new AbortController().signal,
+  onStep({ step, reward, tokens }) {
+    const { user, system } = process.cpuUsage();
+    process.stdout.write(
+      `${JSON.stringify({ step, reward, tokens, atMs: performance.now(), cpuMs: (user + system) / 1000 })}\n`,
+    );
+  },
+});

@@ -1,0 +1,90 @@
+/** What it costs to step an event: through the actor host, by the logic alone, and by XState's own pure `transition`. */
+import { noMetrics, silentLogger } from "@muster/base";
+import { rolloutLogic, rolloutMachine } from "@muster/machines";
+import { createActorHost, createMetrics, systemClock } from "@muster/runtime";
+import { initialTransition, transition } from "xstate";
+import { compare } from "./lib/compare.mjs";
+
+export const about = "step of a machine: actor host, logic, XState";
+
+const batch = 1024;
+const input = { timing: { pullMs: 60_000, leaseMs: 60_000 }, chunkGroups: 16, leasesMax: 3 };
+
+/** A rollout replica at work: a lease of 32 groups comes, its two chunks are generated and stored. Five events, over and over. */
+function* leases() {
+  for (let lease = 0; ; lease++) {
+    const leaseId = `1.${lease}`;
+    const items = Array.from({ length: 32 }, (_, index) => ({ purpose: "train", step: 1, index, attempt: 0 }));
+    yield { type: "groups.lease", body: { leaseId, lineage: 0, version: 0, items } };
+    for (const chunk of [0, 1]) {
+      yield { type: "groups.generated", chunkId: `${leaseId}/${chunk}` };
+      yield { type: "groups.stored", leaseId, receipts: [], causes: [], durationMs: 1 };
+    }
+  }
+}
+
+/** @returns {() => unknown} */
+function eventsOf() {
+  const source = leases();
+  return () => source.next().value;
+}
+
+/** @param {import("@muster/base").Metrics} metrics */
+function throughHost(metrics) {
+  const handlers = {
+    report() {},
+    drop() {},
+    "weights.pull"() {},
+    "weights.abort"() {},
+    "groups.generate"() {},
+    "groups.abort"() {},
+  };
+  const host = createActorHost({
+    logic: rolloutLogic,
+    initial: rolloutLogic.init(input),
+    handlers,
+    clock: systemClock(),
+    logger: silentLogger,
+    metrics,
+    mailboxMax: batch,
+  });
+  const next = eventsOf();
+  return async (/** @type {number} */ pieces) => {
+    for (let left = pieces; left > 0; left -= batch) {
+      for (let i = 0; i < Math.min(left, batch); i++) host.post(next());
+      await host.idle();
+    }
+  };
+}
+
+function byLogic() {
+  let { snapshot } = rolloutLogic.init(input);
+  const next = eventsOf();
+  return (/** @type {number} */ pieces) => {
+    for (let i = 0; i < pieces; i++) ({ snapshot } = rolloutLogic.step(snapshot, next()));
+  };
+}
+
+function byXstate() {
+  let [snapshot] = initialTransition(rolloutMachine, input);
+  const next = eventsOf();
+  return (/** @type {number} */ pieces) => {
+    for (let i = 0; i < pieces; i++) [snapshot] = transition(rolloutMachine, snapshot, next());
+  };
+}
+
+export async function* run() {
+  yield await compare({
+    name: "event through the host",
+    against: "logic.step",
+    ours: throughHost(noMetrics),
+    reference: byLogic(),
+  });
+  yield await compare({
+    name: "event through the host, metrics on",
+    against: "logic.step",
+    ours: throughHost(createMetrics()),
+    reference: byLogic(),
+  });
+  yield await compare({ name: "logic.step", against: "XState transition()", ours: byLogic(), reference: byXstate() });
+}

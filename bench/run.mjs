@@ -1,0 +1,52 @@
+#!/usr/bin/env node
+/**
+ * `npm run bench`: runs the benchmarks and prints ratios; lower is better. `npm run bench -- host codec` runs some of them,
+ * `--json` prints one line of JSON, `--check` fails when a ratio left its baseline behind, `--write` makes new baselines.
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+
+const names = ["host", "mailbox", "codec", "journal", "weights", "distribution"];
+const baselinesPath = new URL("baselines.json", import.meta.url);
+const usage = `usage: npm run bench -- [${names.join("|")}]… [--json] [--check] [--write]`;
+
+const { positionals, values } = parseArgs({
+  allowPositionals: true,
+  options: { json: { type: "boolean" }, check: { type: "boolean" }, write: { type: "boolean" } },
+});
+const unknown = positionals.filter((name) => !names.includes(name));
+if (unknown.length > 0) {
+  console.error(`unknown benchmark ${unknown.join(", ")}\n${usage}`);
+  process.exit(2);
+}
+
+/** @type {{ tolerance: number, ratios: Record<string, number> }} */
+const baselines = JSON.parse(readFileSync(baselinesPath, "utf8"));
+const rows = [];
+for (const name of positionals.length > 0 ? positionals : names) {
+  const { about, run } = await import(`./${name}.mjs`);
+  if (!values.json) console.log(`\n${name}: ${about}`);
+  for await (const row of run()) {
+    const key = `${name}: ${row.name} / ${row.against}`;
+    rows.push({ key, ...row, baseline: baselines.ratios[key] ?? null });
+    if (!values.json) console.log(lineOf(rows.at(-1)));
+  }
+}
+if (values.json) console.log(JSON.stringify(rows));
+if (values.write) {
+  for (const { key, ratio } of rows) baselines.ratios[key] = Number(ratio.toPrecision(2));
+  writeFileSync(baselinesPath, `${JSON.stringify(baselines, null, 2)}\n`);
+}
+const slower = rows.filter(({ ratio, baseline }) => baseline !== null && ratio > baseline * baselines.tolerance);
+if (values.check && slower.length > 0) {
+  for (const { key, ratio, baseline } of slower)
+    console.error(`slower: ${key} is ${ratio.toFixed(2)}, baseline ${baseline}`);
+  process.exitCode = 1;
+}
+
+/** @param {typeof rows[number]} row */
+function lineOf({ name, against, ours, reference, unit, ratio, spread, baseline }) {
+  const figures = `${ours.toPrecision(3)} ${unit}, ${against} ${reference.toPrecision(3)} ${unit}`;
+  const known = baseline === null ? "" : `  (baseline ${baseline})`;
+  return `  ${`× ${ratio.toFixed(2)}`.padStart(9)} ± ${(spread * 100).toFixed(0).padStart(2)} %  ${name}: ${figures}${known}`;
+}

@@ -1,0 +1,43 @@
+// What the addon offers; packages/collectives/src/native.ts declares the types.
+#include "binding/mesh_binding.h"
+#include "binding/version_binding.h"
+#include "core/shared_memory.h"
+#include "core/xxh64.h"
+
+namespace muster::binding {
+
+namespace {
+
+Napi::Value digest(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), toHex(digestOf(memoryOf(info[0]))));
+}
+
+Napi::Value capabilities(const Napi::CallbackInfo& info) {
+  const Status shared = probeSharedMemory();
+  Napi::Object out = Napi::Object::New(info.Env());
+  out.Set("sharedMemory", shared.ok());
+  out.Set("reason", shared.ok() ? info.Env().Null() : Napi::String::New(info.Env(), shared.message).As<Napi::Value>());
+  out.Set("version", MUSTER_NATIVE_VERSION);
+  return out;
+}
+
+}  // namespace
+
+Napi::Object initialize(Napi::Env env, Napi::Object exports) {
+  Engine::install(env);
+  exports.Set("Cancellation", Cancellation::define(env));
+  exports.Set("digest", Napi::Function::New(env, digest));
+  exports.Set("capabilities", Napi::Function::New(env, capabilities));
+  exports.Set("openStore", Napi::Function::New(env, openStore));
+  exports.Set("pullVersion", Napi::Function::New(env, pullVersion));
+  exports.Set("openMesh", Napi::Function::New(env, openMesh));
+  return exports;
+}
+
+}  // namespace muster::binding
+
+static Napi::Object initialize(Napi::Env env, Napi::Object exports) {
+  return muster::binding::initialize(env, exports);
+}
+
+NODE_API_MODULE(muster_native, initialize)

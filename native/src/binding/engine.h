@@ -1,0 +1,50 @@
+// The bridge between native threads and one JavaScript environment. Every operation that can block runs on a thread of its
+// own, never on libuv's pool, and settles a promise through one thread-safe function.
+#pragma once
+
+#include <napi.h>
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <unordered_map>
+
+#include "core/patience.h"
+
+namespace muster::binding {
+
+// Makes the JavaScript value of a finished operation; runs on the JavaScript thread.
+using Settle = std::function<Napi::Value(Napi::Env)>;
+
+class Engine {
+ public:
+  // One per environment (main thread or worker); destroyed with it.
+  static void install(Napi::Env env);
+  static Engine& of(Napi::Env env) { return *env.GetInstanceData<Engine>(); }
+
+  explicit Engine(Napi::Env env);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  struct Work {
+    std::function<Settle()> run;             // on the thread of its own; must end soon after `abort` is raised
+    std::shared_ptr<Abort> abort;
+    std::vector<Napi::Reference<Napi::Value>> keep{};  // JavaScript memory that `run` touches
+  };
+  // The promise always resolves, with a value that says whether the operation succeeded.
+  Napi::Promise start(Napi::Env env, Work work);
+
+  // Aborts everything and waits for it. After this no native thread touches the environment.
+  void shutDown();
+
+ private:
+  struct Operation;
+  void runOnThread(uint64_t id, Operation& operation);
+  void finish(Napi::Env env, uint64_t id);
+
+  Napi::ThreadSafeFunction toJs_;
+  std::unordered_map<uint64_t, std::unique_ptr<Operation>> operations_;  // touched on the JavaScript thread alone
+  uint64_t next_ = 0;
+};
+
+}  // namespace muster::binding

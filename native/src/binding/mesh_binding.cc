@@ -1,0 +1,101 @@
+#include "binding/mesh_binding.h"
+
+#include "core/mesh.h"
+
+namespace muster::binding {
+
+namespace {
+
+// An open mesh as JavaScript sees it: {shard, result, reduce, abort, close}. Views are external ArrayBuffers over the
+// mesh's memory: each keeps the mesh's mapping alive, and close() detaches them all, so that the memory goes at once.
+class MeshObject {
+ public:
+  static Napi::Value make(Napi::Env env, std::shared_ptr<Mesh> mesh) {
+    const auto self = std::make_shared<MeshObject>(std::move(mesh));
+    Napi::Object out = Napi::Object::New(env);
+    const auto method = [&](const char* name, Napi::Value (MeshObject::*body)(const Napi::CallbackInfo&)) {
+      const auto call = [self, body](const Napi::CallbackInfo& info) { return ((*self).*body)(info); };
+      out.Set(name, Napi::Function::New(env, call, name));
+    };
+    method("shard", &MeshObject::shard);
+    method("result", &MeshObject::result);
+    method("reduce", &MeshObject::reduce);
+    method("abort", &MeshObject::abort);
+    method("close", &MeshObject::close);
+    return out;
+  }
+
+  explicit MeshObject(std::shared_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {}
+
+ private:
+  Napi::Value shard(const Napi::CallbackInfo& info) {
+    return view(info.Env(), mesh_->shard(info[0].As<Napi::Number>().Uint32Value()));
+  }
+  Napi::Value result(const Napi::CallbackInfo& info) { return view(info.Env(), mesh_->result()); }
+
+  // Called once per shard and for the result; JavaScript keeps the view.
+  Napi::Value view(Napi::Env env, std::span<float> memory) {
+    const auto release = [](Napi::Env, void*, std::shared_ptr<Mesh>* owner) { delete owner; };
+    const auto buffer = Napi::ArrayBuffer::New(env, static_cast<void*>(memory.data()), memory.size_bytes(), release,
+                                               new std::shared_ptr<Mesh>(mesh_));
+    views_.push_back(Napi::Weak(buffer.As<Napi::Object>()));
+    return Napi::Float32Array::New(env, memory.size(), buffer, 0);
+  }
+
+  Napi::Value reduce(const Napi::CallbackInfo& info) {
+    const auto from = info[0].As<Napi::Object>();
+    Engine::Work work{{}, Cancellation::of(from, "cancellation")};
+    const Patience patience{Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
+    const ReduceOptions options{numberOf(from, "op"), numbersOf(from, "written")};
+    work.run = [mesh = mesh_, options, patience]() -> Settle {
+      const Status reduced = mesh->reduce(options, patience);
+      if (!reduced.ok()) return failure(reduced);
+      return success([](Napi::Env env) { return env.Undefined(); });
+    };
+    return Engine::of(info.Env()).start(info.Env(), std::move(work));
+  }
+
+  Napi::Value abort(const Napi::CallbackInfo& info) {
+    if (mesh_) mesh_->abort(info[0].As<Napi::String>().Utf8Value());
+    return info.Env().Undefined();
+  }
+
+  Napi::Value close(const Napi::CallbackInfo& info) {
+    if (!mesh_) return info.Env().Undefined();
+    mesh_->close();
+    for (Napi::ObjectReference& each : views_) {
+      const Napi::Object value = each.Value();
+      if (!value.IsEmpty()) value.As<Napi::ArrayBuffer>().Detach();
+    }
+    views_.clear();
+    mesh_.reset();
+    return info.Env().Undefined();
+  }
+
+  std::shared_ptr<Mesh> mesh_;  // null once closed
+  std::vector<Napi::ObjectReference> views_;
+};
+
+}  // namespace
+
+Napi::Value openMesh(const Napi::CallbackInfo& info) {
+  const auto from = info[0].As<Napi::Object>();
+  Engine::Work work{{}, Cancellation::of(from, "cancellation")};
+  const MeshOptions options{bytesOf(from, "key"),
+                            textOf(from, "job"),
+                            numberOf(from, "epoch"),
+                            static_cast<uint32_t>(numberOf(from, "rank")),
+                            textsOf(from, "members"),
+                            textOf(from, "socketDir"),
+                            static_cast<uint32_t>(numberOf(from, "shards")),
+                            numberOf(from, "shardElements")};
+  const Patience patience{Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
+  work.run = [options, patience]() -> Settle {
+    Result<std::shared_ptr<Mesh>> mesh = Mesh::open(options, patience);
+    if (!mesh.ok()) return failure(mesh.status());
+    return success([opened = mesh.value()](Napi::Env env) { return MeshObject::make(env, opened); });
+  };
+  return Engine::of(info.Env()).start(info.Env(), std::move(work));
+}
+
+}  // namespace muster::binding

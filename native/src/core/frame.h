@@ -1,0 +1,50 @@
+// Frames: what crosses a data-plane socket. A fixed header, then `length` bytes of payload.
+//
+//   0 magic u32 | 4 version u16 | 6 type u16 | 8 length u32 | 12 zero u32 | 16 offset u64 | 24 checksum u64
+//
+// All little-endian. The checksum is XXH64 of the payload, seeded with XXH64 of the first 24 header bytes, so it covers
+// the whole frame. `offset` places a Data payload in the stream of sections; other types leave it 0.
+#pragma once
+
+#include <array>
+
+#include "core/bytes.h"
+#include "core/status.h"
+
+namespace muster {
+
+enum class FrameType : uint16_t {
+  Hello = 1,
+  Challenge = 2,
+  Proof = 3,
+  Request = 4,
+  Grant = 5,
+  Refused = 6,
+  Alive = 7,
+  Data = 8,
+  End = 9,
+};
+
+inline constexpr size_t kFrameHeaderBytes = 32;
+inline constexpr uint32_t kControlBytesMax = 256 * 1024;
+inline constexpr uint32_t kChunkBytesMax = 1024 * 1024;
+
+struct FrameHeader {
+  FrameType type;
+  uint32_t length;
+  uint64_t offset;
+  uint64_t checksum;
+  uint64_t seed;  // what the payload's checksum starts from; not on the wire
+};
+
+using EncodedHeader = std::array<uint8_t, kFrameHeaderBytes>;
+
+EncodedHeader encodeHeader(FrameType type, ByteView payload, uint64_t offset);
+
+// Refuses foreign magic, another version, unknown types and lengths over the budget of the type, before any allocation.
+Result<FrameHeader> parseHeader(std::span<const uint8_t, kFrameHeaderBytes> bytes);
+
+// Ok when the payload is the one the header was made for.
+Status verifyPayload(const FrameHeader& header, ByteView payload);
+
+}  // namespace muster

@@ -1,0 +1,76 @@
+#include "core/mesh_watch.h"
+
+#include "core/death_notice.h"
+#include "core/futex.h"
+#include "core/socket.h"
+
+namespace muster {
+
+namespace {
+
+// Between two looks at the mutexes, the sockets and the abort flags. A look costs a few atomic operations per member.
+constexpr Milliseconds kSlice{5};
+
+MemberState stateOf(const MemberRecord& member) {
+  return static_cast<MemberState>(member.state.load(std::memory_order_acquire));
+}
+
+}  // namespace
+
+std::string namesOf(const std::vector<uint32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); i++) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text;
+}
+
+std::vector<uint32_t> MeshWatch::missing(const std::function<bool(const MemberRecord&)>& arrived) const {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < segment_.shape().worldSize; rank++)
+    if (!arrived(segment_.member(rank))) ranks.push_back(rank);
+  return ranks;
+}
+
+// Looks at a member's state before it looks at its arrival: who arrived and left since has arrived.
+std::vector<uint32_t> MeshWatch::lost(const std::function<bool(const MemberRecord&)>& arrived) const {
+  std::vector<uint32_t> dead, left;
+  for (uint32_t rank = 0; rank < segment_.shape().worldSize; rank++) {
+    const MemberRecord& member = segment_.member(rank);
+    const MemberState state = stateOf(member);
+    if (state == MemberState::Dead && !arrived(member)) dead.push_back(rank);
+    if (state == MemberState::Left && !arrived(member)) left.push_back(rank);
+  }
+  return dead.empty() ? left : dead;
+}
+
+void MeshWatch::markDeaths() {
+  for (uint32_t rank = 0; rank < segment_.shape().worldSize; rank++) {
+    if (rank == rank_) continue;
+    MemberRecord& member = segment_.member(rank);
+    auto state = static_cast<uint32_t>(stateOf(member));
+    if (state != static_cast<uint32_t>(MemberState::Joined) && state != static_cast<uint32_t>(MemberState::Absent))
+      continue;
+    const bool joined = state == static_cast<uint32_t>(MemberState::Joined);
+    const bool hungUp = rank < sockets_.size() && sockets_[rank] && hasHungUp(sockets_[rank].get());
+    if (!hungUp && !(joined && holderDied(member.life))) continue;
+    // Who leaves in order says so before it lets go; then the exchange fails and it stays "left".
+    if (member.state.compare_exchange_strong(state, static_cast<uint32_t>(MemberState::Dead))) segment_.ring();
+  }
+}
+
+Status MeshWatch::await(const std::function<bool(const MemberRecord&)>& arrived, const Patience& patience,
+                        const Abort& extraAbort) {
+  for (;;) {
+    const uint32_t bell = segment_.bell().load(std::memory_order_acquire);
+    const std::vector<uint32_t> waitedFor = missing(arrived);
+    if (waitedFor.empty()) return {};
+    if (patience.abort->requested() || extraAbort.requested()) return {Code::Aborted, "aborted by the caller", {}};
+    markDeaths();
+    const std::vector<uint32_t> gone = lost(arrived);
+    if (!gone.empty()) return {Code::PeerLost, namesOf(gone) + " left the mesh or died", gone};
+    if (patience.deadline.passed())
+      return {Code::Timeout, namesOf(waitedFor) + " did not arrive in time", waitedFor};
+    futexWait(segment_.bell(), bell, patience.deadline.earlier(Deadline::in(kSlice)));
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,38 @@
+// Waiting for the other members of a mesh: until they did something, died, or time is over.
+#pragma once
+
+#include <functional>
+
+#include "core/mesh_segment.h"
+#include "core/patience.h"
+
+namespace muster {
+
+class MeshWatch {
+ public:
+  MeshWatch(const MeshSegment& segment, uint32_t rank) : segment_(segment), rank_(rank) {}
+
+  // Waits until `arrived(member)` holds for every member. Code::PeerLost with the dead among those missing (or those
+  // that left, when none died), Code::Timeout with those missing. Deaths are noticed within a slice of 5 ms.
+  // `extraAbort` is a second flag that ends the wait.
+  Status await(const std::function<bool(const MemberRecord&)>& arrived, const Patience& patience,
+               const Abort& extraAbort);
+
+  // `sockets[r]` is the connection to rank r, where there is one.
+  void setSockets(std::vector<UniqueFd> sockets) { sockets_ = std::move(sockets); }
+  void closeSockets() { sockets_.clear(); }
+
+ private:
+  std::vector<uint32_t> missing(const std::function<bool(const MemberRecord&)>& arrived) const;
+  std::vector<uint32_t> lost(const std::function<bool(const MemberRecord&)>& arrived) const;
+  void markDeaths();
+
+  const MeshSegment& segment_;
+  const uint32_t rank_;
+  std::vector<UniqueFd> sockets_;
+};
+
+// "rank 2", "ranks 2, 3".
+std::string namesOf(const std::vector<uint32_t>& ranks);
+
+}  // namespace muster

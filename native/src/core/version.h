@@ -1,0 +1,91 @@
+// What a weight version is, and the messages by which one is pulled.
+//
+//   Hello.body = {lineage, version}   Request = {offset, timeoutMs, section names}
+//   Grant = {sections: name, offset, bytes, digest}, with the arena's file descriptor beside it on a Unix socket;
+//   over TCP then Data frames from `offset` in the concatenation of the sections asked for, and End.
+#pragma once
+
+#include <compare>
+#include <string>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/status.h"
+
+namespace muster {
+
+struct VersionId {
+  uint64_t lineage = 0;
+  uint64_t version = 0;
+
+  auto operator<=>(const VersionId&) const = default;
+  std::string text() const { return std::to_string(lineage) + "/" + std::to_string(version); }
+};
+
+struct Section {
+  std::string name;
+  uint64_t offset;  // in the arena slot; a multiple of 64
+  uint64_t bytes;
+  uint64_t digest;
+};
+
+inline constexpr size_t kSectionsMax = 64;
+
+struct PullRequest {
+  uint64_t offset = 0;
+  uint32_t timeoutMs = 0;  // how long the reader may hold the slot
+  std::vector<std::string> names;
+};
+
+inline Bytes encodeId(VersionId id) { return ByteWriter().number(id.lineage).number(id.version).bytes(); }
+
+inline Result<VersionId> decodeId(ByteView bytes) {
+  ByteReader in(bytes);
+  VersionId id;
+  id.lineage = in.number<uint64_t>();
+  id.version = in.number<uint64_t>();
+  if (!in.finished()) return Status{Code::Corrupt, "a version id that cannot be read", {}};
+  return id;
+}
+
+inline Bytes encodeRequest(const PullRequest& request) {
+  ByteWriter out;
+  out.number(request.offset).number(request.timeoutMs).number(static_cast<uint16_t>(request.names.size()));
+  for (const std::string& name : request.names) out.text(name);
+  return out.bytes();
+}
+
+inline Result<PullRequest> decodeRequest(ByteView bytes) {
+  ByteReader in(bytes);
+  PullRequest request;
+  request.offset = in.number<uint64_t>();
+  request.timeoutMs = in.number<uint32_t>();
+  const auto count = in.number<uint16_t>();
+  for (size_t i = 0; i < count && i < kSectionsMax; i++) request.names.push_back(in.text());
+  if (!in.finished()) return Status{Code::Corrupt, "a request that cannot be read", {}};
+  return request;
+}
+
+inline Bytes encodeSections(const std::vector<Section>& sections) {
+  ByteWriter out;
+  out.number(static_cast<uint16_t>(sections.size()));
+  for (const Section& s : sections) out.text(s.name).number(s.offset).number(s.bytes).number(s.digest);
+  return out.bytes();
+}
+
+inline Result<std::vector<Section>> decodeSections(ByteView bytes) {
+  ByteReader in(bytes);
+  std::vector<Section> sections;
+  const auto count = in.number<uint16_t>();
+  for (size_t i = 0; i < count && i < kSectionsMax; i++) {
+    Section& s = sections.emplace_back();
+    s.name = in.text();
+    s.offset = in.number<uint64_t>();
+    s.bytes = in.number<uint64_t>();
+    s.digest = in.number<uint64_t>();
+  }
+  if (!in.finished()) return Status{Code::Corrupt, "a grant that cannot be read", {}};
+  return sections;
+}
+
+}  // namespace muster

@@ -1,0 +1,166 @@
+#include "core/version_server.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "core/handshake.h"
+
+namespace muster {
+
+namespace {
+
+constexpr Milliseconds kHandshake{2'000};   // a caller that says nothing is dropped
+constexpr Milliseconds kStall{5'000};       // a receiver that takes no byte for so long is dropped
+constexpr Milliseconds kAlive{100};         // how often a waiting reader hears from us
+constexpr Milliseconds kHoldMax{600'000};   // longest lease, whatever the reader asks for
+constexpr size_t kReadersMax = 256;
+
+// The sections asked for, in the order asked for.
+Result<std::vector<Section>> choose(const std::vector<Section>& all, const std::vector<std::string>& names) {
+  std::vector<Section> chosen;
+  for (const std::string& name : names) {
+    const auto at = std::ranges::find(all, name, &Section::name);
+    if (at == all.end()) return Status{Code::Gone, "the version has no section \"" + name + "\"", {}};
+    chosen.push_back(*at);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+VersionServer::VersionServer(VersionArena& arena, ServerIdentity identity, UnixListener local,
+                             std::optional<TcpListener> remote)
+    : arena_(arena),
+      identity_(std::move(identity)),
+      local_(std::move(local)),
+      remote_(std::move(remote)),
+      acceptor_([this] { acceptLoop(); }) {}
+
+VersionServer::~VersionServer() {
+  closing_.request();
+  acceptor_.join();
+}
+
+void VersionServer::acceptLoop() {
+  while (!closing_.requested()) {
+    pollfd watched[3] = {{closing_.fd(), POLLIN, 0}, {local_.fd(), POLLIN, 0}, {remote_ ? remote_->fd.get() : -1, POLLIN, 0}};
+    if (::poll(watched, 3, static_cast<int>(kAlive.count())) < 0) continue;
+    reap(false);
+    if (watched[1].revents != 0) acceptOne(local_.fd(), Address::Kind::Unix);
+    if (watched[2].revents != 0) acceptOne(remote_->fd.get(), Address::Kind::Tcp);
+  }
+  local_.close();
+  reap(true);
+}
+
+void VersionServer::acceptOne(int listener, Address::Kind kind) {
+  Result<UniqueFd> socket = acceptFrom(listener, kind);
+  if (!socket.ok()) {
+    // Out of descriptors, most likely: let some readers finish instead of spinning on the listener.
+    if (socket.status().code == Code::Io) std::this_thread::sleep_for(Milliseconds(10));
+    return;
+  }
+  Connection connection(std::move(socket.value()));
+  if (readers_.size() >= kReadersMax) {
+    connection.refuse({Code::Unreachable, "too many readers; try another holder", {}},
+                      {Deadline::in(Milliseconds(0)), &closing_});
+    return;
+  }
+  Reader& reader = readers_.emplace_back();
+  try {
+    reader.thread = std::thread([this, &reader, kind, c = std::move(connection)]() mutable {
+      serve(std::move(c), kind);
+      reader.done.store(true, std::memory_order_release);
+    });
+  } catch (const std::system_error&) {
+    readers_.pop_back();  // no thread to be had: the reader sees the connection close and tries another holder
+  }
+}
+
+void VersionServer::reap(bool all) {
+  std::erase_if(readers_, [all](Reader& reader) {
+    if (!all && !reader.done.load(std::memory_order_acquire)) return false;
+    reader.thread.join();
+    return true;
+  });
+}
+
+void VersionServer::serve(Connection connection, Address::Kind kind) {
+  const Patience patience{Deadline::in(kHandshake), &closing_};
+  try {
+    const Status answered = answer(connection, kind, patience);
+    if (!answered.ok() && answered.code != Code::Unreachable) connection.refuse(answered, patience);
+  } catch (const std::exception& error) {
+    connection.refuse({Code::Io, error.what(), {}}, patience);
+  }
+}
+
+Status VersionServer::answer(Connection& connection, Address::Kind kind, const Patience& patience) {
+  const Result<Hello> hello = welcome(connection, identity_.key, patience);
+  if (!hello.ok()) return hello.status();
+  // Read all that the caller has to say before a refusal: closing on unread bytes would reset the connection, and the
+  // refusal with it.
+  const Result<Bytes> payload = connection.receive(FrameType::Request, patience);
+  if (!payload.ok()) return payload.status();
+  if (hello.value().purpose != Purpose::Pull) return {Code::Refused, "this is a version store", {}};
+  if (hello.value().job != identity_.job) return {Code::Refused, "this store serves another job", {}};
+  const Result<VersionId> id = decodeId(hello.value().body);
+  if (!id.ok()) return id.status();
+  const Result<PullRequest> request = decodeRequest(payload.value());
+  if (!request.ok()) return request.status();
+
+  const Milliseconds asked{request.value().timeoutMs};
+  const Patience whole{Deadline::in(std::min(asked, kHoldMax)), &closing_};
+  Result<VersionArena::Lease> lease = awaitLease(connection, id.value(), whole);
+  if (!lease.ok()) return lease.status();
+  const Result<std::vector<Section>> sections = choose(lease.value().sections(), request.value().names);
+  if (!sections.ok()) return sections.status();
+  if (kind == Address::Kind::Unix) return hold(connection, lease.value(), sections.value(), whole);
+  return stream(connection, lease.value(), sections.value(), request.value().offset);
+}
+
+Result<VersionArena::Lease> VersionServer::awaitLease(Connection& connection, VersionId id, const Patience& patience) {
+  for (;;) {
+    Result<VersionArena::Lease> lease = arena_.lease(id, kAlive);
+    if (lease.ok() || lease.status().code != Code::Timeout) return lease;
+    if (Status still = patience.check(); !still.ok()) return still;
+    if (Status sent = connection.send({FrameType::Alive}, patience); !sent.ok()) return sent;
+  }
+}
+
+Status VersionServer::hold(Connection& connection, VersionArena::Lease& lease, const std::vector<Section>& sections,
+                           const Patience& patience) {
+  const Bytes grant = encodeSections(sections);
+  lease.abandon();  // from here the reader has the memory, until it says otherwise
+  const Status sent = connection.send({FrameType::Grant, grant, 0, lease.fd()}, patience);
+  if (!sent.ok()) return sent;
+  const Result<Bytes> end = connection.receive(FrameType::End, patience);
+  // A closed socket proves that the reader is gone, and its mapping with it; so does its word.
+  if (end.ok() || end.status().code == Code::Unreachable) lease.reclaim();
+  return {};
+}
+
+Status VersionServer::stream(Connection& connection, const VersionArena::Lease& lease,
+                             const std::vector<Section>& sections, uint64_t offset) {
+  const auto patience = [this] { return Patience{Deadline::in(kStall), &closing_}; };
+  if (Status sent = connection.send({FrameType::Grant, encodeSections(sections)}, patience()); !sent.ok()) return sent;
+  uint64_t start = 0;  // of the section, in the stream
+  for (const Section& section : sections) {
+    const uint64_t end = start + section.bytes;
+    while (offset < end) {
+      const ByteView chunk{lease.data() + section.offset + (offset - start),
+                           std::min<uint64_t>(kChunkBytesMax, end - offset)};
+      if (Status sent = connection.send({FrameType::Data, chunk, offset}, patience()); !sent.ok()) return sent;
+      offset += chunk.size();
+    }
+    start = end;
+  }
+  if (offset != start) return {Code::InvalidArgument, "the offset lies behind the end", {}};
+  return connection.send({FrameType::End}, patience());
+}
+
+}  // namespace muster

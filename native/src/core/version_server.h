@@ -1,0 +1,52 @@
+// Serves the versions of an arena to any number of readers, on a Unix socket and perhaps on TCP, from threads of its own.
+#pragma once
+
+#include <list>
+#include <thread>
+
+#include "core/connection.h"
+#include "core/socket.h"
+#include "core/version_arena.h"
+
+namespace muster {
+
+struct ServerIdentity {
+  Bytes key;
+  std::string job;
+};
+
+class VersionServer {
+ public:
+  // The arena must outlive the server. Nothing is served before start().
+  VersionServer(VersionArena& arena, ServerIdentity identity, UnixListener local, std::optional<TcpListener> remote);
+  ~VersionServer();
+  VersionServer(const VersionServer&) = delete;
+  VersionServer& operator=(const VersionServer&) = delete;
+
+ private:
+  struct Reader {
+    std::thread thread;
+    std::atomic<bool> done{false};
+  };
+
+  void acceptLoop();
+  void acceptOne(int listener, Address::Kind kind);
+  void reap(bool all);
+  void serve(Connection connection, Address::Kind kind);
+  Status answer(Connection& connection, Address::Kind kind, const Patience& patience);
+  Result<VersionArena::Lease> awaitLease(Connection& connection, VersionId id, const Patience& patience);
+  Status hold(Connection& connection, VersionArena::Lease& lease, const std::vector<Section>& sections,
+              const Patience& patience);
+  Status stream(Connection& connection, const VersionArena::Lease& lease, const std::vector<Section>& sections,
+                uint64_t offset);
+
+  VersionArena& arena_;
+  const ServerIdentity identity_;
+  UnixListener local_;
+  std::optional<TcpListener> remote_;
+  Abort closing_;
+  std::list<Reader> readers_;  // touched by the accepting thread alone
+  std::thread acceptor_;       // last, so that everything it uses exists
+};
+
+}  // namespace muster

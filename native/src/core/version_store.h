@@ -1,0 +1,42 @@
+// A member's published versions: an arena, and the server that lets others read it.
+#pragma once
+
+#include <memory>
+
+#include "core/version_server.h"
+
+namespace muster {
+
+struct StoreOptions {
+  Bytes key;
+  std::string job;
+  std::string member;
+  std::string socketDir;
+  std::optional<std::string> tcpHost;
+  size_t slotBytes = 0;
+  size_t slots = 2;
+};
+
+class VersionStore {
+ public:
+  static Result<std::shared_ptr<VersionStore>> open(const StoreOptions& options);
+
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  // Code::Closed after close().
+  Result<std::vector<Section>> publish(VersionId id, const std::vector<SectionInput>& inputs, const Abort& abort);
+  bool holds(VersionId id) const { return arena_.holds(id); }
+  std::vector<VersionId> versions() const { return arena_.versions(); }
+  // Stops serving; readers see their connections close. Memory goes when the last reader lets go. Harmless twice.
+  void close();
+
+ private:
+  VersionStore(size_t slotBytes, size_t slots) : arena_(slotBytes, slots) {}
+
+  VersionArena arena_;
+  std::vector<std::string> addresses_;
+  std::atomic<bool> closed_{false};
+  std::mutex closing_;
+  std::unique_ptr<VersionServer> server_;
+};
+
+}  // namespace muster

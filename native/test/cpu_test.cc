@@ -1,0 +1,55 @@
+// The ordered sum and the streaming copy against the plain way to write them.
+#include <cstring>
+#include <random>
+
+#include "check.h"
+#include "core/bytes.h"
+#include "cpu/ordered_sum.h"
+#include "cpu/stream_copy.h"
+
+using namespace muster;
+
+TEST("slices cover every element once, whatever the number of ranks") {
+  for (const size_t elements : {1u, 15u, 16u, 17u, 1000u, 4096u, 100'003u})
+    for (size_t world = 1; world <= 9; world++) {
+      size_t next = 0;
+      for (size_t rank = 0; rank < world; rank++) {
+        const Range slice = sliceOf(elements, rank, world);
+        CHECK(slice.begin == next && slice.end >= slice.begin);
+        next = slice.end;
+      }
+      CHECK(next == elements);
+    }
+}
+
+TEST("the sum has the bits of adding shard by shard, whoever adds which part") {
+  constexpr size_t kElements = 10'007, kShards = 8;
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0, 100);
+  std::vector<std::vector<float>> shards(kShards, std::vector<float>(kElements));
+  std::vector<const float*> pointers;
+  for (auto& shard : shards) {
+    for (float& value : shard) value = normal(random);
+    pointers.push_back(shard.data());
+  }
+  std::vector<float> expected = shards[0];
+  for (size_t s = 1; s < kShards; s++)
+    for (size_t i = 0; i < kElements; i++) expected[i] += shards[s][i];
+  for (size_t world = 1; world <= 5; world++) {
+    std::vector<float> sum(kElements, -1);
+    for (size_t rank = 0; rank < world; rank++) orderedSum(pointers, sum.data(), sliceOf(kElements, rank, world));
+    CHECK(std::memcmp(sum.data(), expected.data(), kElements * sizeof(float)) == 0);
+  }
+}
+
+TEST("a streaming copy copies every byte and no other, at any alignment") {
+  Bytes from(600'000), to(from.size() + 256);
+  for (size_t i = 0; i < from.size(); i++) from[i] = static_cast<uint8_t>(i * 31 + i / 256);
+  for (const size_t size : {0u, 1u, 63u, 4096u, 300'000u, 524'289u})
+    for (const size_t shift : {0u, 1u, 33u, 64u}) {
+      std::fill(to.begin(), to.end(), uint8_t{0xee});
+      streamCopy(to.data() + shift, from.data() + shift % 7, size);
+      CHECK(std::memcmp(to.data() + shift, from.data() + shift % 7, size) == 0);
+      CHECK(to[shift + size] == 0xee && (shift == 0 || to[shift - 1] == 0xee));
+    }
+}

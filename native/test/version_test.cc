@@ -1,0 +1,149 @@
+// Publishing and pulling: same bytes, by memory and by TCP; what is refused; that a leased slot is never overwritten.
+#include <atomic>
+#include <thread>
+
+#include "check.h"
+#include "core/pull.h"
+#include "core/version_store.h"
+#include "core/xxh64.h"
+#include "support.h"
+
+using namespace muster;
+using namespace muster::test;
+
+namespace {
+
+Bytes filled(size_t size, uint64_t seed) {
+  Bytes bytes(size);
+  for (size_t i = 0; i < size; i++) bytes[i] = static_cast<uint8_t>((i * 2654435761u + seed * 977) >> 7);
+  return bytes;
+}
+
+std::shared_ptr<VersionStore> openStore(const std::string& folder, const std::string& member, size_t slots = 2) {
+  Result<std::shared_ptr<VersionStore>> store = VersionStore::open(
+      {keyOf("key"), "job", member, folder, std::string("127.0.0.1"), size_t{8} << 20, slots});
+  CHECK(store.ok());
+  return store.ok() ? store.value() : nullptr;
+}
+
+PullOptions pullOf(const std::vector<std::string>& holders, VersionId id, Bytes& into, uint64_t digest) {
+  PullOptions options{keyOf("key"), "job", "reader", {}, id, {{"weights", digest, into}}};
+  for (const std::string& holder : holders) options.holders.push_back(parseAddress(holder).value());
+  return options;
+}
+
+}  // namespace
+
+TEST("a pulled version has the bytes that were published, by memory and by TCP") {
+  const TemporaryFolder folder;
+  const Abort never;
+  const auto store = openStore(folder.path(), "a");
+  const Bytes weights = filled(3'000'001, 1);
+  const auto published = store->publish({1, 1}, {{"weights", weights}}, never);
+  REQUIRE_OK(published);
+  CHECK(published.value().front().digest == digestOf(weights));
+  for (const std::string& address : store->addresses()) {
+    Bytes into(weights.size());
+    const auto pulled = pull(pullOf({address}, {1, 1}, into, digestOf(weights)), patienceOf(never));
+    REQUIRE_OK(pulled);
+    CHECK(into == weights);
+    CHECK(pulled.value().from == address);
+    CHECK((pulled.value().via == Via::Memory) == address.starts_with("unix:"));
+  }
+}
+
+TEST("wrong key, wrong job, wrong digest and a version that is gone are told apart, and nothing is written") {
+  const TemporaryFolder folder;
+  const Abort never;
+  const auto store = openStore(folder.path(), "a");
+  const Bytes weights = filled(100'000, 1);
+  REQUIRE_OK(store->publish({1, 1}, {{"weights", weights}}, never));
+  for (const std::string& address : store->addresses()) {
+    Bytes into(weights.size(), 9);
+    const auto codeOf = [&](const PullOptions& options) { return pull(options, patienceOf(never)).status().code; };
+    PullOptions options = pullOf({address}, {1, 1}, into, digestOf(weights));
+    options.key = keyOf("other");
+    CHECK(codeOf(options) == Code::Refused);
+    options = pullOf({address}, {1, 1}, into, digestOf(weights));
+    options.job = "other";
+    CHECK(codeOf(options) == Code::Refused);
+    CHECK(codeOf(pullOf({address}, {1, 1}, into, digestOf(weights) + 1)) == Code::DigestMismatch);
+    CHECK(codeOf(pullOf({address}, {1, 2}, into, digestOf(weights))) == Code::Gone);
+    CHECK(codeOf(pullOf({"unix:" + folder.path() + "/nobody.sock"}, {1, 1}, into, 0)) == Code::Unreachable);
+    CHECK(into == Bytes(weights.size(), 9));
+  }
+}
+
+TEST("a slot with a lease is not overwritten, and does not delay the publisher") {
+  const Abort never;
+  VersionArena arena(1 << 20, 2);
+  const Bytes first = filled(500'000, 1);
+  REQUIRE_OK(arena.publish({1, 1}, {{"weights", first}}, never));
+  Result<VersionArena::Lease> lease = arena.lease({1, 1}, Milliseconds(0));
+  REQUIRE_OK(lease);
+  for (uint64_t v = 2; v <= 6; v++) REQUIRE_OK(arena.publish({1, v}, {{"weights", filled(500'000, v)}}, never));
+  CHECK(std::memcmp(lease.value().data(), first.data(), first.size()) == 0);
+  CHECK(!arena.holds({1, 1}));
+  CHECK((arena.versions() == std::vector<VersionId>{{1, 5}, {1, 6}}));
+}
+
+TEST("publishing the same bytes again succeeds, other bytes under the same id conflict, too many are refused") {
+  const Abort never;
+  VersionArena arena(1 << 16, 2);
+  const Bytes weights = filled(1000, 1), other = filled(1000, 2), big = filled((1 << 16) + 1, 1);
+  REQUIRE_OK(arena.publish({1, 1}, {{"weights", weights}}, never));
+  CHECK(arena.publish({1, 1}, {{"weights", weights}}, never).ok());
+  CHECK(arena.publish({1, 1}, {{"weights", other}}, never).status().code == Code::Conflict);
+  CHECK(arena.publish({1, 2}, {{"weights", big}}, never).status().code == Code::TooLarge);
+  CHECK(arena.holds({1, 1}));
+}
+
+TEST("readers that pull while versions are published get whole versions or none") {
+  const TemporaryFolder folder;
+  const Abort never;
+  const auto store = openStore(folder.path(), "a");
+  constexpr uint64_t kVersions = 60;
+  constexpr size_t kBytes = 700'000;
+  std::vector<uint64_t> digests;
+  for (uint64_t v = 0; v <= kVersions; v++) digests.push_back(digestOf(filled(kBytes, v)));
+  std::atomic<uint64_t> newest{0};
+  std::atomic<int> whole{0}, torn{0}, other{0};
+  std::vector<std::thread> readers;
+  for (size_t r = 0; r < 3; r++)
+    readers.emplace_back([&, r] {
+      Bytes into(kBytes);
+      while (newest.load() < kVersions) {
+        const uint64_t v = newest.load();
+        if (v == 0) continue;
+        const auto pulled =
+            pull(pullOf({store->addresses()[r % 2]}, {1, v}, into, digests[v]), patienceOf(never));
+        if (pulled.ok()) (digestOf(into) == digests[v] ? whole : torn)++;
+        else if (pulled.status().code != Code::Gone) other++, std::printf("%s\n", pulled.status().message.c_str());
+      }
+    });
+  for (uint64_t v = 1; v <= kVersions; v++) {
+    REQUIRE_OK(store->publish({1, v}, {{"weights", filled(kBytes, v)}}, never));
+    newest = v;
+  }
+  for (std::thread& reader : readers) reader.join();
+  CHECK(torn == 0 && other == 0 && whole > 0);
+}
+
+TEST("an abort ends a pull that waits, and a closed store serves nobody") {
+  const TemporaryFolder folder;
+  Abort abort;
+  const auto store = openStore(folder.path(), "a");
+  const std::vector<std::string> addresses = store->addresses();
+  store->close();
+  store->close();
+  CHECK(store->publish({1, 1}, {}, abort).status().code == Code::Closed);
+  Bytes into(10);
+  CHECK(pull(pullOf(addresses, {1, 1}, into, 0), patienceOf(abort)).status().code == Code::Unreachable);
+  abort.request();
+  CHECK(pull(pullOf(addresses, {1, 1}, into, 0), patienceOf(abort)).status().code == Code::Aborted);
+}
+
+TEST("a socket path over the limit is refused with its length") {
+  const auto store = VersionStore::open({keyOf("k"), "job", "m", "/tmp/" + std::string(120, 'x'), {}, 1024, 2});
+  CHECK(store.status().code == Code::InvalidArgument);
+}

@@ -1,0 +1,334 @@
+/**
+ * The controller's process: replays the journal, begins a term, and from then on writes every accepted input to the journal before
+ * anything it leads to leaves (protocol 2).
+ */
+import { hasCode, type Metrics, messageOf } from "@muster/base";
+import {
+  type AnnounceEffect,
+  type CommandEffect,
+  type ControllerEffect,
+  type ControllerEvent,
+  controllerLogic,
+  imbalanceOf,
+  ledgerOf,
+  planOf,
+  type TimerEffect,
+} from "@muster/machines";
+import { type AnyMessage, type JobConfig, messageTable, pack, subjectsOf } from "@muster/protocol";
+import {
+  type ActorHost,
+  createActorHost,
+  createEnveloper,
+  createIngress,
+  createOutbox,
+  type EffectHandlers,
+  type Enveloper,
+  type Identity,
+  type Ingress,
+  type Outbox,
+  type PersistBatch,
+} from "@muster/runtime";
+import { controllerConsumer, type Transport } from "@muster/transport";
+import type { Environment } from "../environment.ts";
+import {
+  announcementId,
+  type ControllerLogic,
+  type ControllerSnapshot,
+  encodeRecord,
+  type Replayed,
+  replayJournal,
+} from "./journal-replay.ts";
+import { statusKey, statusOf } from "./status.ts";
+import { type MemberWatch, watchMembers } from "./watch-members.ts";
+
+type Effect = ControllerEffect | TimerEffect<ControllerEvent>;
+
+/** How a controller ended. */
+export interface ControllerEnd {
+  /** `fenced`: another controller acts for the job; `aborted`: asked to go without ending the job. */
+  readonly outcome: "done" | "stopped" | "failed" | "fenced" | "aborted";
+  readonly reason: string;
+}
+
+/** A running controller. */
+export interface Controller {
+  /** Lets go of the job without ending it: replicas go on, and the next controller takes over. */
+  abort(reason: string): void;
+  /** The machine's present state. */
+  snapshot(): ControllerSnapshot;
+  readonly ended: Promise<ControllerEnd>;
+}
+
+/** Which job to control. */
+export interface ControllerOptions {
+  readonly config: JobConfig;
+  /** 32 bytes that members of the data plane prove to know; never journaled. */
+  readonly dataKey: Uint8Array;
+  readonly environment: Environment;
+  /** The mind that decides, for tests of what watches it; default the controller's machine. */
+  readonly logic?: ControllerLogic;
+}
+
+const controllerId = "controller";
+const flushMs = 3_000;
+const statusEveryMs = 1_000;
+const reportsPendingMax = 1_024;
+
+/** Takes the job over and controls it until it ends, another controller takes it, or `abort`. */
+export async function startController(options: ControllerOptions): Promise<Controller> {
+  const { config, environment } = options;
+  const { job } = config;
+  const identity: Identity = { job, id: controllerId, role: "controller", incarnation: environment.newIncarnation() };
+  const transport = await environment.connect(identity);
+  const replayed = await replayJournal(transport.journal(), planOf(config), options.logic);
+  const reign = new Reign({ ...options, identity, transport, replayed });
+  await reign.open();
+  return reign;
+}
+
+interface ReignOptions extends ControllerOptions {
+  readonly identity: Identity;
+  readonly transport: Transport;
+  readonly replayed: Replayed;
+}
+
+/** One controller's time in office: one term, from the replay of the journal to the end. */
+class Reign implements Controller {
+  readonly ended: Promise<ControllerEnd>;
+  readonly #options: ReignOptions;
+  readonly #term: number;
+  readonly #enveloper: Enveloper;
+  readonly #outbox: Outbox;
+  readonly #watch: MemberWatch;
+  readonly #host: ActorHost<ControllerSnapshot, ControllerEvent>;
+  readonly #meters: (snapshot: ControllerSnapshot) => void;
+  readonly #closers: (() => Promise<void> | void)[] = [];
+  #journalSeq: number;
+  #tickedMs: number;
+  /** Public facts said of the last record. */
+  #announced = 0;
+  #resolveEnd: (end: ControllerEnd) => void = () => {};
+
+  constructor(options: ReignOptions) {
+    const { config, environment, transport, replayed, identity } = options;
+    const { clock, logger, metrics, random, wallMs } = environment;
+    this.#options = options;
+    this.#term = replayed.term + 1;
+    this.#journalSeq = replayed.seq;
+    this.#tickedMs = clock.now();
+    const over = new Promise<ControllerEnd>((resolve) => {
+      this.#resolveEnd = resolve;
+    });
+    this.ended = over.then((end) => this.#close(end));
+    this.#enveloper = createEnveloper({ ...identity, wallMs });
+    this.#enveloper.setTerm(this.#term);
+    const { outboxMax, mailboxMax } = config.limits;
+    this.#outbox = createOutbox({
+      transport,
+      clock,
+      random,
+      logger,
+      metrics,
+      outboxMax,
+      onFailed: (error) => this.#fail(error),
+    });
+    this.#watch = watchMembers(clock, config.timing);
+    this.#meters = metersOf(metrics);
+    this.#host = createActorHost<ControllerSnapshot, ControllerEvent, Effect>({
+      logic: options.logic ?? controllerLogic,
+      initial: { snapshot: replayed.snapshot, effects: replayed.timers },
+      handlers: this.#handlers(),
+      persist: (batch) => this.#persist(batch),
+      clock,
+      logger,
+      metrics,
+      mailboxMax,
+      batchMax: 256,
+      ...(environment.schedule ? { schedule: environment.schedule } : {}),
+      onStopped: ({ reason, error }) => reason === "failed" && this.#fail(error),
+    });
+    logger.info({ term: this.#term, records: replayed.records }, "journal replayed");
+  }
+
+  /** Begins the term and opens the ears. A job that is over stays so. */
+  async open(): Promise<void> {
+    const { config, environment, transport, replayed } = this.#options;
+    const { stopped, ending } = replayed.snapshot.context.state;
+    for (const { effect, id } of replayed.untold) this.#announce(effect, id);
+    if (stopped && ending) {
+      this.#resolveEnd({ outcome: ending.outcome, reason: ending.reason });
+      return;
+    }
+    const { clock } = environment;
+    const subjects = subjectsOf(config.job);
+    this.#host.post({ type: "controller.elected", atMs: clock.now(), term: this.#term }, { lane: "control" });
+    const ingress = this.#ingress();
+    const reports = await transport.consume({
+      stream: "reports",
+      consumer: controllerConsumer,
+      filter: subjects.all.reports,
+      deliver: "all",
+      maxPending: reportsPendingMax,
+      handle: ingress.handle,
+    });
+    const heartbeats = await transport.subscribe(subjects.all.heartbeats, ingress.handleCore);
+    this.#closers.push(
+      () => reports.close(),
+      () => heartbeats.close(),
+      transport.onStatus(({ type }) => {
+        if (type === "disconnected" || type === "reconnected") this.#watch.blinded();
+      }),
+      every(clock, config.timing.tickMs, () => this.#tick()),
+      every(clock, statusEveryMs, () => void this.#show()),
+    );
+  }
+
+  abort(reason: string): void {
+    this.#resolveEnd({ outcome: "aborted", reason });
+  }
+
+  snapshot(): ControllerSnapshot {
+    return this.#host.snapshot();
+  }
+
+  #handlers(): EffectHandlers<Effect, ControllerEvent> {
+    const { config, dataKey, transport, environment } = this.#options;
+    return {
+      command: (effect) => this.#command(effect),
+      announce: (effect) => this.#announce(effect, announcementId(this.#journalSeq, this.#announced++)),
+      admit: ({ to, incarnation }) => {
+        const body = { dataKey: Uint8Array.from(dataKey), config: JSON.stringify(config) };
+        this.#command({ type: "command", to, incarnation, kind: "replica.registered", body });
+      },
+      "groups.purge": ({ beforeSeq }) =>
+        transport.purge("groups", beforeSeq).catch((error: unknown) => {
+          environment.logger.warn(
+            { error, beforeSeq },
+            "groups were not purged; they will be with the next checkpoint",
+          );
+        }),
+      "controller.stop": ({ outcome, reason }) => this.#resolveEnd({ outcome, reason }),
+    };
+  }
+
+  #command({ to, incarnation, kind, body }: CommandEffect): void {
+    const message = { ...this.#enveloper.stamp(kind, body as never), to: incarnation } as AnyMessage;
+    this.#outbox.offer({ subject: subjectsOf(this.#options.config.job).command(to, kind), message });
+  }
+
+  /** A fact has one id whoever says it, so one that is said again after a failover is stored once. */
+  #announce({ kind, body }: AnnounceEffect, id: string): void {
+    if (kind === "mesh.changed") this.#enveloper.setEpoch(body.epoch);
+    const message = this.#enveloper.stamp(kind, body as never, { id }) as AnyMessage;
+    this.#outbox.offer({ subject: subjectsOf(this.#options.config.job).event(kind), message, lane: "events" });
+  }
+
+  /** The journal is the one copy of what was decided; an append that another controller won ends this reign. */
+  async #persist({ events, snapshot }: PersistBatch<ControllerSnapshot, ControllerEvent>): Promise<void> {
+    const { identity, transport } = this.#options;
+    const msgId = `${identity.incarnation}.${this.#journalSeq + 1}`;
+    this.#journalSeq = await transport.journal().append(encodeRecord(this.#term, events), this.#journalSeq, msgId);
+    this.#announced = 0;
+    this.#meters(snapshot);
+  }
+
+  #ingress(): Ingress {
+    const { config, environment } = this.#options;
+    const { clock, logger, metrics } = environment;
+    return createIngress({
+      job: config.job,
+      self: controllerId,
+      clock,
+      logger,
+      metrics,
+      expects: ({ kind }) => messageTable[kind].direction === "report" || kind === "heartbeat.beat",
+      accept: (message, settle) => {
+        if (message.kind === "heartbeat.beat") {
+          this.#watch.heard(message);
+          return true;
+        }
+        const { kind: type, from, role, incarnation, body } = message;
+        return this.#host.post({ type, atMs: clock.now(), from, role, incarnation, body } as ControllerEvent, {
+          settle,
+        });
+      },
+    });
+  }
+
+  #tick(): void {
+    const { config, environment, transport } = this.#options;
+    const nowMs = environment.clock.now();
+    // Whoever was away himself has heard nobody: what the others said meanwhile still waits to be read.
+    if (nowMs - this.#tickedMs > config.timing.tickMs + config.timing.suspectAfterMs / 2) this.#watch.blinded();
+    this.#tickedMs = nowMs;
+    const members = Object.values(this.#host.snapshot().context.state.members);
+    const verdicts = transport.isConnected() ? this.#watch.verdicts(members) : [];
+    for (const verdict of verdicts) this.#host.post(verdict, { lane: "control" });
+    this.#host.post({ type: "controller.tick", atMs: nowMs }, { lane: "control" });
+  }
+
+  /** Draws the picture of the job for display; a picture that can not be written is no reason to stop. */
+  async #show(): Promise<void> {
+    const { config, environment, transport } = this.#options;
+    const view = { beats: this.#watch.beats(), nowMs: environment.clock.now(), wallMs: environment.wallMs() };
+    const picture = pack(statusOf(config.job, this.#host.snapshot().context.state, view));
+    await transport
+      .state()
+      .put(statusKey, picture)
+      .catch((error: unknown) => environment.logger.debug({ error }, "status was not written"));
+  }
+
+  #fail(error: unknown): void {
+    const outcome = hasCode(error, "MUSTER_ERR_FENCED") ? "fenced" : "failed";
+    this.#resolveEnd({ outcome, reason: messageOf(error) });
+  }
+
+  async #close(end: ControllerEnd): Promise<ControllerEnd> {
+    for (const close of this.#closers) await close();
+    await this.#host.stop();
+    // What a fenced controller still has to say is void: the job is another's.
+    if (end.outcome !== "fenced") {
+      // The end of a job is said once: its words get the time that its members have to leave.
+      const { drainMs } = this.#options.config.timing;
+      await this.#outbox.flush(end.outcome === "aborted" ? flushMs : drainMs);
+      if (this.#options.transport.isConnected()) await this.#show();
+    }
+    this.#outbox.close();
+    await this.#options.transport.close();
+    return end;
+  }
+}
+
+/** Gauges of the job; the imbalance of the ledger is 0 unless there is a bug. */
+function metersOf(metrics: Metrics): (snapshot: ControllerSnapshot) => void {
+  const steps = metrics.gauge({ name: "muster_job_steps", help: "Committed steps." });
+  const version = metrics.gauge({ name: "muster_job_weight_version", help: "Newest committed weight version." });
+  const ledger = metrics.gauge({
+    name: "muster_ledger_trajectories",
+    help: "Trajectories by account.",
+    labels: ["account"],
+  });
+  const imbalance = metrics.gauge({
+    name: "muster_ledger_imbalance",
+    help: "Trajectories that no account explains; always 0.",
+  });
+  const members = metrics.gauge({ name: "muster_job_members", help: "Members of the job by role.", labels: ["role"] });
+  return ({ context: { state } }) => {
+    steps.set(state.step.step - 1);
+    version.set(state.weights?.version ?? 0);
+    const counts = ledgerOf(state);
+    for (const [account, value] of Object.entries(counts)) ledger.set(value, { account });
+    imbalance.set(imbalanceOf(counts));
+    const all = Object.values(state.members);
+    for (const role of ["policy", "rollout", "checkpoint"])
+      members.set(all.filter((member) => member.role === role).length, { role });
+  };
+}
+
+function every(clock: Environment["clock"], ms: number, run: () => void): () => void {
+  let cancel = clock.after(ms, function again() {
+    run();
+    cancel = clock.after(ms, again);
+  });
+  return () => cancel();
+}

@@ -1,0 +1,89 @@
+/** What `muster status` shows: a picture of the job, written to the state store once a second. For display only. */
+import { type ControllerState, ledgerOf, membersOf, phaseOf } from "@muster/machines";
+import { type Ledger, replicaRoles, type Section } from "@muster/protocol";
+import type { Beat } from "./watch-members.ts";
+
+/** Key of the picture in the job's state store. */
+export const statusKey = "status";
+
+/** One member in the picture. */
+export interface MemberStatus {
+  readonly id: string;
+  readonly role: string;
+  readonly incarnation: string;
+  readonly health: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly version: number | null;
+  readonly order: string | null;
+  readonly phase: string | null;
+  readonly beatAgeMs: number | null;
+  readonly loopLagMs: number | null;
+  readonly rssBytes: number | null;
+}
+
+/** The picture of a job. */
+export interface JobStatus {
+  readonly job: string;
+  readonly atMs: number;
+  readonly term: number;
+  readonly phase: string;
+  readonly step: number;
+  readonly steps: number;
+  readonly attempt: number;
+  readonly epoch: number;
+  readonly mesh: readonly string[];
+  readonly lineage: number;
+  readonly version: number | null;
+  readonly sections: readonly Section[];
+  readonly leases: number;
+  readonly dropped: { readonly duplicate: number; readonly stale: number };
+  readonly ledger: Ledger;
+  readonly checkpoint: { readonly step: number; readonly path: string } | null;
+  readonly members: readonly MemberStatus[];
+}
+
+/** Draws the picture. `wallMs` is wall time, `nowMs` the clock of the beats. Pure. */
+export function statusOf(
+  job: string,
+  state: ControllerState,
+  view: { readonly beats: ReadonlyMap<string, Beat>; readonly nowMs: number; readonly wallMs: number },
+): JobStatus {
+  const members = replicaRoles.flatMap((role) => membersOf(state, role));
+  return {
+    job,
+    atMs: view.wallMs,
+    term: state.term,
+    phase: phaseOf(state),
+    step: state.step.step - 1,
+    steps: state.plan.steps,
+    attempt: state.step.attempt,
+    epoch: state.mesh.epoch,
+    mesh: state.mesh.members,
+    lineage: state.weights?.lineage ?? state.restore.lineage,
+    version: state.weights?.version ?? null,
+    sections: state.weights?.sections ?? [],
+    leases: Object.keys(state.leases).length,
+    dropped: state.dropped,
+    ledger: ledgerOf(state),
+    checkpoint: state.checkpoints.saved,
+    members: members.map((member) => {
+      const beat = view.beats.get(member.id);
+      const { id, role, incarnation, health, host, pid } = member;
+      return {
+        id,
+        role,
+        incarnation,
+        health,
+        host,
+        pid,
+        version: member.held?.version ?? null,
+        order: member.order?.kind ?? null,
+        phase: beat?.phase ?? null,
+        beatAgeMs: beat ? view.nowMs - beat.atMs : null,
+        loopLagMs: beat?.loopLagMs ?? null,
+        rssBytes: beat?.rssBytes ?? null,
+      };
+    }),
+  };
+}

@@ -1,0 +1,57 @@
+/**
+ * What the hands of replicas stand on: engines, data plane and disk. A process has those of its host; the simulator gives its own,
+ * and with them runs these very hands.
+ */
+import { mkdir } from "node:fs/promises";
+import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
+import {
+  digestOf,
+  type GradientMesh,
+  openGradientMesh,
+  openVersionStore,
+  pullVersion,
+  type VersionStore,
+} from "@muster/collectives";
+import {
+  createEmbeddedPolicyEngine,
+  createEmbeddedRolloutEngine,
+  embeddedBuild,
+  type PolicyEngine,
+  type Reward,
+  type RolloutEngine,
+  rewardOf,
+} from "@muster/engine";
+import type { JobConfig } from "@muster/protocol";
+
+/** The doors of one replica to what computes, moves and keeps weights. */
+export interface Doors {
+  /** Build of the engines; replicas of one job share one. */
+  readonly engineBuild: string;
+  policyEngine(options: { readonly model: JobConfig["model"] }): PolicyEngine;
+  rolloutEngine(options: { readonly model: JobConfig["model"] }): RolloutEngine;
+  reward(name: string): Reward;
+  /** Digest of a section, as the data plane computes it. */
+  digest(bytes: Uint8Array): string;
+  versionStore(options: Parameters<typeof openVersionStore>[0]): Promise<VersionStore>;
+  gradientMesh(options: Parameters<typeof openGradientMesh>[0]): Promise<GradientMesh>;
+  pull: typeof pullVersion;
+  checkpointStore(options: Parameters<typeof openCheckpointStore>[0]): Promise<CheckpointStore>;
+  loadCheckpoint(path: string): Promise<LoadedCheckpoint>;
+}
+
+/** The embedded engine, the native data plane and the disk of this host. */
+export const hostDoors: Doors = {
+  engineBuild: embeddedBuild(),
+  policyEngine: createEmbeddedPolicyEngine,
+  rolloutEngine: createEmbeddedRolloutEngine,
+  reward: rewardOf,
+  digest: digestOf,
+  versionStore: async (options) => {
+    await mkdir(options.socketDir, { recursive: true, mode: 0o700 });
+    return await openVersionStore(options);
+  },
+  gradientMesh: openGradientMesh,
+  pull: pullVersion,
+  checkpointStore: openCheckpointStore,
+  loadCheckpoint: (path) => loadCheckpoint(path),
+};

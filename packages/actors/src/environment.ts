@@ -1,0 +1,34 @@
+/** What an actor is given by the process that runs it. The CLI makes the real one, tests make theirs. */
+import type { Clock, Logger, Metrics, Random } from "@muster/base";
+import type { Identity } from "@muster/runtime";
+import type { Transport } from "@muster/transport";
+
+/** Heartbeats as an actor sees them. */
+export interface Beats {
+  progress(amount?: number): void;
+  setVersion(version: number | null): void;
+  setPhase(phase: string): void;
+  setTerm(term: number): void;
+  setEpoch(epoch: number): void;
+  stop(): Promise<void>;
+}
+
+/** The doors of one actor to the outside. */
+export interface Environment {
+  readonly host: string;
+  readonly pid: number;
+  readonly clock: Clock;
+  /** Runs a turn of the actor's loop later; the default lets I/O come between turns. */
+  readonly schedule?: (turn: () => void) => void;
+  /** Wall time in ms, for people only. */
+  readonly wallMs: () => number;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  /** Opens the actor's connection to its job's broker. */
+  connect(identity: Identity): Promise<Transport>;
+  /** Starts heartbeats; `phases` are the names that `setPhase` may get. */
+  startBeats(identity: Identity, phases: readonly string[], intervalMs: number): Beats;
+  /** A name that no other life of any actor has. */
+  newIncarnation(): string;
+}

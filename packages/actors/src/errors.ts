@@ -1,0 +1,13 @@
+import { defineErrors } from "@muster/base";
+
+/** Errors of the actors. */
+export const errors = defineErrors("MUSTER_ERR", {
+  ActorNotOpen: { message: "{what} came before the engine was opened" },
+  BatchIncomplete: { message: "step {step}: the stored batch lacks {missing} of {wanted} groups" },
+  BatchMalformed: { message: "step {step}: message {seq} of the groups stream is not a batch: {reason}" },
+  PromotedDiffers: { message: "version {version}: section {section} has digest {found}, committed is {wanted}" },
+  JournalMalformed: { message: "journal record {seq} can not be read: {reason}" },
+  VersionNotHeld: { message: "the work needs version {wanted} of lineage {lineage}; this replica serves {held}" },
+  WorkStuck: { message: "{what} was told to end and did not within {timeoutMs} ms; only a new process frees it" },
+  ConfigRefused: { message: "the controller sent a configuration that this version does not accept: {reason}" },
+});

@@ -1,0 +1,22 @@
+export { checkpointRole, checkpointRoleOn } from "./checkpoint/checkpoint-work.ts";
+export {
+  type Controller,
+  type ControllerEnd,
+  type ControllerOptions,
+  startController,
+} from "./controller/controller.ts";
+export {
+  type ControllerLogic,
+  type ControllerSnapshot,
+  decodeRecord,
+  encodeRecord,
+  type Replayed,
+  replayJournal,
+} from "./controller/journal-replay.ts";
+export { type JobStatus, type MemberStatus, statusKey, statusOf } from "./controller/status.ts";
+export { type Doors, hostDoors } from "./doors.ts";
+export type { Beats, Environment } from "./environment.ts";
+export { policyRole, policyRoleOn } from "./policy/policy-work.ts";
+export { type Replica, runReplica } from "./replica/replica.ts";
+export type { ReplicaEnd, ReplicaOptions, Role } from "./replica/work.ts";
+export { rolloutRole, rolloutRoleOn } from "./rollout/rollout-work.ts";

@@ -1,0 +1,290 @@
+/** The hands of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
+import { MusterError, messageOf } from "@muster/base";
+import type { GradientMesh, VersionStore } from "@muster/collectives";
+import type { PolicyEngine } from "@muster/engine";
+import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
+import type { Body, Section } from "@muster/protocol";
+import type { HostTools } from "@muster/runtime";
+import { type Doors, hostDoors } from "../doors.ts";
+import { errors } from "../errors.ts";
+import {
+  type Admission,
+  defineRole,
+  mustEnd,
+  type Role,
+  type RoleHandlers,
+  settle,
+  type Work,
+  type WorkTools,
+} from "../replica/work.ts";
+import { type Held, pullSections, sectionsOf } from "../weights.ts";
+import { computeStep } from "./compute-step.ts";
+import { readBatch } from "./read-batch.ts";
+
+type Effect = PolicyEffect | TimerEffect<PolicyEvent>;
+type Tools = HostTools<PolicyEvent>;
+type EffectOf<T extends PolicyEffect["type"]> = Extract<PolicyEffect, { readonly type: T }>;
+
+const phases = ["idle", "initializing", "pulling", "meshing", "computing", "promoting"] as const;
+
+/** Before the configuration is known nothing waits by these. */
+const unknownTiming = { initializeMs: 300_000, pullMs: 30_000, meshMs: 10_000, stepMs: 60_000, commandMs: 5_000 };
+
+/** The role of policy replicas on given doors. */
+export const policyRoleOn = (doors: Doors): Role =>
+  defineRole({
+    role: "policy",
+    build: doors.engineBuild,
+    phases,
+    logic: policyLogic,
+    input: { timing: unknownTiming },
+    create: (tools: WorkTools): Work<Effect, PolicyEvent> => new PolicyWork(tools, doors),
+  });
+
+/** The role of policy replicas on the embedded engine. */
+export const policyRole: Role = policyRoleOn(hostDoors);
+
+interface Opened extends Admission {
+  readonly engine: PolicyEngine;
+  readonly store: VersionStore;
+}
+
+class PolicyWork implements Work<Effect, PolicyEvent> {
+  readonly #tools: WorkTools;
+  readonly #doors: Doors;
+  readonly #opened: Promise<Opened>;
+  #resolveOpened: (opened: Opened) => void = () => {};
+  #rejectOpened: (error: unknown) => void = () => {};
+  #mesh: GradientMesh | null = null;
+  #members: Body<"mesh.build">["members"] = [];
+  #ops = 0;
+  /** Aborts what runs on the current mesh; a new one for each epoch. */
+  #abort = new AbortController();
+  /** The work on the engine that runs or is queued: one thing at a time. */
+  #engineWork: Promise<unknown> = Promise.resolve();
+
+  constructor(tools: WorkTools, doors: Doors) {
+    this.#tools = tools;
+    this.#doors = doors;
+    this.#opened = new Promise((resolve, reject) => {
+      this.#resolveOpened = resolve;
+      this.#rejectOpened = reject;
+    });
+    this.#opened.catch(() => {});
+  }
+
+  readonly handlers: RoleHandlers<PolicyEffect, PolicyEvent> = {
+    "weights.initialize": (effect, tools) => this.#initialize(effect, tools),
+    "weights.pull": (effect, tools) => this.#pull(effect, tools),
+    "mesh.open": (effect, tools) => this.#openMesh(effect, tools),
+    "mesh.abort": ({ reason }) => this.#abortMesh(reason),
+    "step.compute": (effect, tools) => this.#compute(effect, tools),
+    "step.promote": (effect, tools) => this.#promote(effect, tools),
+    "step.discard": () => this.#inTurn(async ({ engine }) => engine.discard()).then(() => {}),
+  };
+
+  async open(admission: Admission): Promise<void> {
+    try {
+      const { config, dataKey } = admission;
+      const { job, id } = this.#tools.identity;
+      const engine = this.#doors.policyEngine({ model: config.model });
+      const { weightsBytes, optimizerBytes } = engine.info();
+      const store = await this.#doors.versionStore({
+        key: dataKey,
+        job,
+        member: id,
+        socketDir: config.data.socketDirectory,
+        tcpHost: config.data.tcpHost,
+        slotBytes: weightsBytes + optimizerBytes + 256,
+        slots: config.data.slots,
+      });
+      this.#resolveOpened({ ...admission, engine, store });
+    } catch (error) {
+      this.#rejectOpened(error);
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#abortMesh("closing");
+    this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
+    await this.#engineWork.catch(() => {});
+    this.#mesh?.close();
+    const opened = await this.#opened.catch(() => null);
+    await opened?.store.close();
+    await opened?.engine.close();
+  }
+
+  #initialize({ body }: EffectOf<"weights.initialize">, tools: Tools): Promise<void> {
+    const { lineage, version, source } = body;
+    return settle<PolicyEvent>(
+      tools,
+      () =>
+        this.#inPhase("initializing", async ({ engine, store }) => {
+          if (source.kind === "checkpoint") {
+            const checkpoint = await this.#doors.loadCheckpoint(source.path);
+            const section = (name: string): Uint8Array =>
+              checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
+            await engine.restore({ weights: section("weights"), optimizer: section("optimizer") });
+          } else await engine.initialize(source);
+          const held = await this.#publish({ engine, store }, { lineage, version });
+          const tensors = engine.info().tensors.map((tensor) => ({ ...tensor, shape: [...tensor.shape] }));
+          const digest = this.#doors.digest(new TextEncoder().encode(JSON.stringify(tensors)));
+          return { type: "weights.initialized", ...held, meta: { lineage, tensors, digest } };
+        }),
+      (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
+    );
+  }
+
+  #pull({ body }: EffectOf<"weights.pull">, tools: Tools): Promise<void> {
+    const { lineage, version } = body;
+    return settle<PolicyEvent>(
+      tools,
+      () =>
+        this.#inPhase("pulling", async ({ engine, store, dataKey, config }) => {
+          const { job, id } = this.#tools.identity;
+          const { pull } = this.#doors;
+          const { bytes } = await pullSections({ pull, job, member: id, dataKey, config }, body, tools.signal);
+          await engine.restore({
+            weights: bytes.weights ?? new Uint8Array(),
+            optimizer: bytes.optimizer ?? new Uint8Array(),
+          });
+          return { type: "weights.pulled", ...(await this.#publish({ engine, store }, { lineage, version })) };
+        }),
+      (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
+    );
+  }
+
+  #openMesh({ body }: EffectOf<"mesh.open">, tools: Tools): Promise<void> {
+    const { epoch, members } = body;
+    this.#abortMesh("a newer epoch");
+    this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    return settle<PolicyEvent>(
+      tools,
+      () =>
+        this.#inPhase("meshing", async ({ engine, dataKey, config }) => {
+          signal.throwIfAborted();
+          this.#mesh?.close();
+          this.#mesh = null;
+          this.#members = members;
+          this.#ops = 0;
+          const { job, id, incarnation } = this.#tools.identity;
+          this.#mesh = await this.#doors.gradientMesh({
+            key: dataKey,
+            job,
+            epoch,
+            rank: members.findIndex((member) => member.id === id && member.incarnation === incarnation),
+            members: members.map((member) => member.id),
+            socketDir: config.data.socketDirectory,
+            shards: config.batch.microShards,
+            shardElements: engine.info().gradientElements,
+            deadlineMs: config.timing.meshMs,
+            signal: AbortSignal.any([signal, tools.signal]),
+          });
+          return { type: "mesh.joined", epoch };
+        }),
+      (error) => ({ type: "mesh.errored", epoch, cause: messageOf(error), missing: missingOf(error, members) }),
+    );
+  }
+
+  #abortMesh(reason: string): void {
+    this.#abort.abort(new Error(reason));
+    this.#mesh?.abort(reason);
+  }
+
+  #compute({ body }: EffectOf<"step.compute">, tools: Tools): Promise<void> {
+    const { step, attempt, epoch } = body;
+    const signal = AbortSignal.any([this.#abort.signal, tools.signal]);
+    const { transport, beats } = this.#tools;
+    return settle<PolicyEvent>(
+      tools,
+      () =>
+        this.#inPhase("computing", async ({ engine, config }) => {
+          const mesh = this.#mesh;
+          if (mesh?.epoch !== epoch) throw errors.ActorNotOpen({ what: `epoch ${epoch}` });
+          const groups = await readBatch(transport, body);
+          signal.throwIfAborted();
+          const { finite, stats } = await computeStep({
+            engine,
+            mesh,
+            config,
+            step,
+            groups,
+            nextOp: () => ++this.#ops,
+            clock: tools.clock,
+            signal,
+            onShard: () => beats.progress(),
+          });
+          const { weights, optimizer } = engine.candidate();
+          const sections: Section[] = [
+            { name: "weights", bytes: weights.length, digest: this.#doors.digest(weights) },
+            { name: "optimizer", bytes: optimizer.length, digest: this.#doors.digest(optimizer) },
+          ];
+          return { type: "step.computed", step, attempt, epoch, finite, sections, stats };
+        }),
+      (error) => ({
+        type: "step.errored",
+        step,
+        attempt,
+        epoch,
+        cause: messageOf(error),
+        missing: missingOf(error, this.#members),
+      }),
+    );
+  }
+
+  /** A candidate that is not what was committed must never serve: that is a broken invariant, and the process ends. */
+  #promote({ body }: EffectOf<"step.promote">, tools: Tools): Promise<void> {
+    const { lineage, version } = body;
+    return this.#inPhase("promoting", async ({ engine, store }) => {
+      engine.promote();
+      const held = await this.#publish({ engine, store }, { lineage, version });
+      for (const { name, digest } of body.sections) {
+        const found = held.sections.find((section) => section.name === name)?.digest ?? "none";
+        if (found !== digest) throw errors.PromotedDiffers({ version, section: name, found, wanted: digest });
+      }
+      tools.post({ type: "step.promoted", ...held });
+    });
+  }
+
+  async #publish(
+    { engine, store }: Pick<Opened, "engine" | "store">,
+    id: { readonly lineage: number; readonly version: number },
+  ): Promise<Held> {
+    const startedMs = this.#tools.environment.clock.now();
+    const { weights, optimizer } = engine.state();
+    const sections = sectionsOf(await store.publish(id, { weights, optimizer }));
+    const bytes = weights.length + optimizer.length;
+    return {
+      ...id,
+      sections,
+      addresses: [...store.addresses],
+      bytes,
+      durationMs: this.#tools.environment.clock.now() - startedMs,
+    };
+  }
+
+  #inPhase<T>(phase: (typeof phases)[number], work: (opened: Opened) => Promise<T>): Promise<T> {
+    return this.#inTurn(async (opened) => {
+      this.#tools.beats.setPhase(phase);
+      return await work(opened).finally(() => this.#tools.beats.setPhase("idle"));
+    });
+  }
+
+  /** Runs work on the engine after whatever runs on it now. The machine asks for more only when that is over or aborted. */
+  #inTurn<T>(work: (opened: Opened) => Promise<T>): Promise<T> {
+    const { clock } = this.#tools.environment;
+    const result = mustEnd("the engine's last work", this.#engineWork, clock).then(async () =>
+      work(await this.#opened),
+    );
+    this.#engineWork = result.catch(() => {});
+    return result;
+  }
+}
+
+/** Ids of the members that a collective missed, where the error names their ranks. */
+function missingOf(error: unknown, members: Body<"mesh.build">["members"]): string[] {
+  const ranks = error instanceof MusterError ? String(error.params.ranks ?? "") : "";
+  return ranks.split(",").flatMap((rank) => members[Number.parseInt(rank, 10)]?.id ?? []);
+}

@@ -1,0 +1,242 @@
+/** One life of a replica: its connection, its machine in a host, its heartbeats, and the orderly end of all of them. */
+import { MusterError, messageOf, withDeadline } from "@muster/base";
+import {
+  type DropEffect,
+  type Logic,
+  type MembershipEffect,
+  type MembershipEvent,
+  membershipLogic,
+  type Pair,
+  type RegisteredEvent,
+  type ReportEffect,
+  type StoppingEvent,
+  sideBySide,
+} from "@muster/machines";
+import { type AnyMessage, jobConfigSchema, subjectsOf } from "@muster/protocol";
+import {
+  type ActorHost,
+  createActorHost,
+  createEnveloper,
+  createIngress,
+  createOutbox,
+  type EffectHandler,
+  type EffectHandlers,
+  type HostTools,
+  type Identity,
+  type Ingress,
+  type Typed,
+} from "@muster/runtime";
+import type { Subscription, Transport } from "@muster/transport";
+import { errors } from "../errors.ts";
+import { LateBeats } from "./late-beats.ts";
+import type { Admission, ReplicaEnd, ReplicaOptions, Role, WorkTools } from "./work.ts";
+
+type Snapshot = Pair<unknown, unknown>;
+
+/** Waits before the controller's configuration is known. */
+const joining = { registerMs: 5_000, gatherMs: 300_000, drainMs: 30_000 };
+const limits = { mailboxMax: 10_000, outboxMax: 10_000, commandsPending: 1_024, flushMs: 2_000, closeMs: 10_000 };
+
+/** A life that has begun. */
+export class Incarnation {
+  readonly ended: Promise<ReplicaEnd>;
+  readonly #tools: WorkTools;
+  readonly #beats = new LateBeats();
+  readonly #role: Role;
+  readonly #work: ReturnType<Role["create"]>;
+  readonly #host: ActorHost<Snapshot, Typed>;
+  readonly #subscription: Subscription;
+  #resolveEnd: (end: ReplicaEnd) => void = () => {};
+
+  /** The consumer stands before the host starts: the first thing a host does is to register, and the answer must not be missed. */
+  static async start(role: Role, { environment, job, id }: ReplicaOptions): Promise<Incarnation> {
+    const identity: Identity = { job, id, role: role.role, incarnation: environment.newIncarnation() };
+    const transport = await environment.connect(identity);
+    const { clock, logger, metrics } = environment;
+    let hear: (message: AnyMessage, settle: () => void) => boolean = () => false;
+    const ingress = createIngress({
+      job,
+      self: id,
+      clock,
+      logger,
+      metrics,
+      accept: (message, settle) => hear(message, settle),
+    });
+    const subscription = await transport.consume({
+      stream: "commands",
+      consumer: `${id}-${identity.incarnation}`,
+      filter: subjectsOf(job).all.commandsOf(id),
+      deliver: "new",
+      maxPending: limits.commandsPending,
+      handle: ingress.handle,
+    });
+    const life = new Incarnation(role, { identity, environment, transport, ingress, subscription });
+    hear = (message, settle) => life.#hear(message, settle);
+    return life;
+  }
+
+  private constructor(
+    role: Role,
+    given: Pick<WorkTools, "identity" | "environment"> & {
+      readonly transport: Transport;
+      readonly ingress: Ingress;
+      readonly subscription: Subscription;
+    },
+  ) {
+    const { identity, environment, transport, ingress } = given;
+    const { clock, logger, metrics, random, wallMs } = environment;
+    const end = new Promise<ReplicaEnd>((resolve) => {
+      this.#resolveEnd = resolve;
+    });
+    this.ended = end.then((outcome) => this.#close(outcome));
+    const { outboxMax, mailboxMax } = limits;
+    this.#role = role;
+    this.#subscription = given.subscription;
+    this.#tools = {
+      identity,
+      environment,
+      transport,
+      outbox: createOutbox({
+        transport,
+        clock,
+        random,
+        logger,
+        metrics,
+        outboxMax,
+        onFailed: (error) => this.#fail(error),
+      }),
+      enveloper: createEnveloper({ ...identity, wallMs }),
+      beats: this.#beats,
+      term: () => ingress.term(),
+    };
+    this.#work = role.create(this.#tools);
+    const logic = sideBySide(membershipLogic, role.logic);
+    const membership = {
+      role: role.role,
+      host: environment.host,
+      pid: environment.pid,
+      build: role.build,
+      timing: joining,
+    };
+    this.#host = createActorHost<Snapshot, Typed, Typed>({
+      logic: logic as Logic<never, Typed, Snapshot, Typed>,
+      initial: logic.init({ first: membership, second: role.input }),
+      handlers: this.#handlers() as EffectHandlers<Typed, Typed>,
+      clock,
+      logger,
+      metrics,
+      mailboxMax,
+      ...(environment.schedule ? { schedule: environment.schedule } : {}),
+      stateOf,
+      onStopped: ({ reason, error }) => reason === "failed" && this.#fail(error),
+    });
+  }
+
+  /** Asks the replica to leave. */
+  stop(reason: string): void {
+    const event: StoppingEvent = { type: "process.stopping", reason };
+    this.#host.post(event, { lane: "control" });
+  }
+
+  #hear(message: AnyMessage, settle: () => void): boolean {
+    const { identity, enveloper, beats } = this.#tools;
+    if (message.to !== undefined && message.to !== identity.incarnation) {
+      settle();
+      return true;
+    }
+    enveloper.setTerm(message.term);
+    beats.setTerm(message.term);
+    const event = toEvent(message);
+    if (!(event instanceof MusterError)) return this.#host.post(event, { lane: "control", settle });
+    this.#fail(event);
+    return true;
+  }
+
+  /** Handlers that every role has, and the role's own. */
+  #handlers(): Readonly<Record<string, EffectHandler<never, Typed>>> {
+    const { metrics, logger } = this.#tools.environment;
+    const dropped = metrics.counter({
+      name: "muster_actor_dropped_total",
+      help: "Messages that came too late for the actor's epoch, version or attempt.",
+      labels: ["kind"],
+    });
+    return {
+      ...this.#work.handlers,
+      report: (effect: ReportEffect) => this.#report(effect),
+      drop: ({ kind, reason }: DropEffect) => {
+        dropped.add(1, { kind });
+        logger.debug({ kind, reason }, "message dropped");
+      },
+      "engine.open": (effect: Extract<MembershipEffect, { type: "engine.open" }>, tools: HostTools<Typed>) =>
+        this.#open(effect, tools),
+      "process.end": ({ outcome, reason }: Extract<MembershipEffect, { type: "process.end" }>) =>
+        this.#resolveEnd({ outcome, reason }),
+    };
+  }
+
+  async #open(admission: Admission, tools: HostTools<Typed>): Promise<void> {
+    const { identity, environment } = this.#tools;
+    const { heartbeatIntervalMs } = admission.config.timing;
+    this.#beats.begin(() => environment.startBeats(identity, this.#role.phases, heartbeatIntervalMs));
+    await this.#work.open(admission).catch((error: unknown) => {
+      environment.logger.error({ error }, "the engine did not open");
+      const failed: MembershipEvent = { type: "engine.failed", cause: messageOf(error) };
+      tools.post(failed);
+    });
+  }
+
+  #report({ kind, body }: ReportEffect): void {
+    const { identity, enveloper, outbox, beats } = this.#tools;
+    if (kind === "weights.held") beats.setVersion(body.version);
+    if (kind === "mesh.built") {
+      enveloper.setEpoch(body.epoch);
+      beats.setEpoch(body.epoch);
+    }
+    beats.progress();
+    const subject = subjectsOf(identity.job).report(identity.role, identity.id, kind);
+    outbox.offer({ subject, message: enveloper.stamp(kind, body as never) as AnyMessage });
+  }
+
+  #fail(error: unknown): void {
+    this.#resolveEnd({ outcome: "failed", reason: messageOf(error) });
+  }
+
+  async #close(end: ReplicaEnd): Promise<ReplicaEnd> {
+    const { outbox, beats, transport } = this.#tools;
+    await this.#subscription.close();
+    await this.#host.stop();
+    await outbox.flush(limits.flushMs);
+    outbox.close();
+    const stuck = await this.#closeWork();
+    await beats.stop();
+    await transport.close();
+    return stuck === null ? end : { outcome: "failed", reason: `${end.reason}; ${stuck}` };
+  }
+
+  /** An engine that does not end its work in time can only be ended with its process. @returns What is stuck, or `null`. */
+  async #closeWork(): Promise<string | null> {
+    const { clock, logger } = this.#tools.environment;
+    const deadline = { what: "closing the engine", timeoutMs: limits.closeMs, clock };
+    try {
+      await withDeadline(() => this.#work.close(), deadline);
+      return null;
+    } catch (error) {
+      logger.error({ error }, "the engine did not close");
+      return messageOf(error);
+    }
+  }
+}
+
+/** The event that a command is; its configuration parsed where it carries one. */
+function toEvent(message: AnyMessage): Typed | MusterError {
+  if (message.kind !== "replica.registered") return { type: message.kind, body: message.body } as Typed;
+  const parsed = jobConfigSchema.safeParse(JSON.parse(message.body.config));
+  if (!parsed.success) return errors.ConfigRefused({ reason: parsed.error.issues[0]?.message ?? "invalid" });
+  const event: RegisteredEvent = { type: "replica.registered", body: message.body, config: parsed.data };
+  return event;
+}
+
+function stateOf(snapshot: Snapshot): unknown {
+  const nameOf = (part: unknown): unknown => (part as { value?: unknown }).value;
+  return { membership: nameOf(snapshot.first), work: nameOf(snapshot.second) };
+}

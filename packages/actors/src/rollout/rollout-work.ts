@@ -1,0 +1,227 @@
+/** The hands of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
+import { messageOf } from "@muster/base";
+import { collectGroups, type Reward, type RolloutEngine, type Task, taskOf } from "@muster/engine";
+import { type Chunk, type RolloutEffect, type RolloutEvent, rolloutLogic, type TimerEffect } from "@muster/machines";
+import {
+  type Body,
+  type GroupReceipt,
+  subjectsOf,
+  type TrajectoryGroup,
+  toGroupsBatch,
+  type WorkItem,
+} from "@muster/protocol";
+import type { HostTools } from "@muster/runtime";
+import { type Doors, hostDoors } from "../doors.ts";
+import { errors } from "../errors.ts";
+import {
+  type Admission,
+  defineRole,
+  mustEnd,
+  type Role,
+  type RoleHandlers,
+  settle,
+  type Work,
+  type WorkTools,
+} from "../replica/work.ts";
+import { engineVersionOf, policyVersionOf, pullSections } from "../weights.ts";
+import { evaluate } from "./evaluate.ts";
+import { causesOf, receiptOf } from "./receipts.ts";
+
+type Effect = RolloutEffect | TimerEffect<RolloutEvent>;
+type Tools = HostTools<RolloutEvent>;
+type TrainItem = Extract<WorkItem, { purpose: "train" }>;
+
+const phases = ["idle", "pulling", "generating"] as const;
+
+/** The role of rollout replicas on given doors. */
+export const rolloutRoleOn = (doors: Doors): Role =>
+  defineRole({
+    role: "rollout",
+    build: doors.engineBuild,
+    phases,
+    logic: rolloutLogic,
+    input: { timing: { pullMs: 30_000, leaseMs: 60_000 }, chunkGroups: 1, leasesMax: 1 },
+    create: (tools: WorkTools): Work<Effect, RolloutEvent> => new RolloutWork(tools, doors),
+  });
+
+/** The role of rollout replicas on the embedded engine. */
+export const rolloutRole: Role = rolloutRoleOn(hostDoors);
+
+interface Opened extends Admission {
+  readonly engine: RolloutEngine;
+  readonly task: Task;
+  readonly reward: Reward;
+}
+
+class RolloutWork implements Work<Effect, RolloutEvent> {
+  readonly #tools: WorkTools;
+  readonly #doors: Doors;
+  #opened: Opened | null = null;
+  #pullAbort = new AbortController();
+  #workAbort = new AbortController();
+  #generating: Promise<void> = Promise.resolve();
+
+  constructor(tools: WorkTools, doors: Doors) {
+    this.#tools = tools;
+    this.#doors = doors;
+  }
+
+  readonly handlers: RoleHandlers<RolloutEffect, RolloutEvent> = {
+    "weights.pull": (effect, tools) => this.#pull(effect.body, tools),
+    "weights.abort": ({ reason }) => {
+      this.#pullAbort.abort(new Error(reason));
+      this.#pullAbort = new AbortController();
+    },
+    "groups.generate": ({ chunk }, tools) => {
+      this.#generating = this.#generate(chunk, tools);
+      return this.#generating;
+    },
+    "groups.abort": ({ reason }, tools) => {
+      this.#workAbort.abort(new Error(reason));
+      this.#workAbort = new AbortController();
+      return mustEnd("generating", this.#generating, tools.clock);
+    },
+  };
+
+  async open(admission: Admission): Promise<void> {
+    const { model, task, sampling: _ } = admission.config;
+    this.#opened = {
+      ...admission,
+      engine: this.#doors.rolloutEngine({ model }),
+      task: taskOf(task.name),
+      reward: this.#doors.reward(task.reward),
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#pullAbort.abort(new Error("closing"));
+    this.#workAbort.abort(new Error("closing"));
+    await this.#opened?.engine.close();
+  }
+
+  #pull(body: Body<"weights.pull">, tools: Tools): Promise<void> {
+    const { lineage, version } = body;
+    const signal = AbortSignal.any([this.#pullAbort.signal, tools.signal]);
+    return settle<RolloutEvent>(
+      tools,
+      async () => {
+        const { engine, dataKey, config } = this.#need("weights.pull");
+        const startedMs = tools.clock.now();
+        const { job, id } = this.#tools.identity;
+        const { bytes, result } = await pullSections(
+          { pull: this.#doors.pull, job, member: id, dataKey, config },
+          body,
+          signal,
+        );
+        signal.throwIfAborted();
+        await engine.updateWeights({
+          version: engineVersionOf(body),
+          via: "inline",
+          data: bytes.weights ?? new Uint8Array(),
+        });
+        const durationMs = tools.clock.now() - startedMs;
+        return {
+          type: "weights.pulled",
+          lineage,
+          version,
+          sections: body.sections,
+          addresses: [],
+          bytes: result.bytes,
+          durationMs,
+        };
+      },
+      (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
+    );
+  }
+
+  #generate(chunk: Chunk, tools: Tools): Promise<void> {
+    const signal = AbortSignal.any([this.#workAbort.signal, tools.signal]);
+    return settle<RolloutEvent>(
+      tools,
+      async () => {
+        const opened = this.#need("groups.generate");
+        this.#checkVersion(opened.engine, chunk);
+        this.#tools.beats.setPhase("generating");
+        const [first] = chunk.items;
+        if (first?.purpose === "eval") {
+          tools.post(await evaluate({ ...opened, clock: tools.clock }, chunk, first, signal));
+        } else this.#store(chunk, await this.#collect(opened, chunk, tools, signal), tools);
+        this.#tools.beats.setPhase("idle");
+        return { type: "groups.generated", chunkId: chunk.id };
+      },
+      (error) => ({ type: "groups.errored", chunk, cause: messageOf(error) }),
+    );
+  }
+
+  /** Work is done with the weights it was leased for, or with newer ones of the same lineage; held-out prompts with exactly those. */
+  #checkVersion(engine: RolloutEngine, chunk: Chunk): void {
+    const wanted = engineVersionOf(chunk);
+    const held = engine.weightVersion();
+    const isExact = chunk.items[0]?.purpose === "eval";
+    const newest = engineVersionOf({ lineage: chunk.lineage + 1, version: 0 });
+    if (held === wanted || (!isExact && held !== null && held > wanted && held < newest)) return;
+    throw errors.VersionNotHeld({
+      wanted: chunk.version,
+      lineage: chunk.lineage,
+      held: held === null ? "none" : policyVersionOf(held),
+    });
+  }
+
+  async #collect(
+    { engine, task, reward, config }: Opened,
+    chunk: Chunk,
+    tools: Tools,
+    signal: AbortSignal,
+  ): Promise<readonly TrajectoryGroup[]> {
+    const items = chunk.items.filter((item): item is TrainItem => item.purpose === "train");
+    const step = items[0]?.step ?? 0;
+    const { seed, batch, sampling, timing } = config;
+    const groups = await collectGroups({
+      engine,
+      reward,
+      task,
+      prompts: items.map(({ index, attempt }) => ({ index, attempt, prompt: task.trainPrompt({ seed, step, index }) })),
+      groupSize: batch.groupSize,
+      sampling: { ...sampling, stopTokenIds: [task.eosId] },
+      seed,
+      step,
+      version: engine.weightVersion() ?? 0,
+      rewardTimeoutMs: timing.rewardMs,
+      clock: tools.clock,
+      signal,
+      logger: tools.logger,
+    });
+    this.#tools.beats.progress(groups.length);
+    return groups.map(withPolicyVersions);
+  }
+
+  /** Stores finished groups; the receipt follows when the broker has them, while the next chunk is already being generated. */
+  #store(chunk: Chunk, groups: readonly TrajectoryGroup[], tools: Tools): void {
+    const { outbox, enveloper, identity } = this.#tools;
+    const startedMs = tools.clock.now();
+    outbox.offer({
+      subject: subjectsOf(identity.job).groups(identity.id),
+      message: enveloper.stamp("groups.batch", toGroupsBatch(groups)),
+      onStored: ({ seq: streamSeq }) => {
+        const { version } = chunk;
+        const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { streamSeq, version }));
+        const durationMs = tools.clock.now() - startedMs;
+        tools.post({ type: "groups.stored", leaseId: chunk.leaseId, receipts, causes: causesOf(groups), durationMs });
+      },
+    });
+  }
+
+  #need(what: string): Opened {
+    if (!this.#opened) throw errors.ActorNotOpen({ what });
+    return this.#opened;
+  }
+}
+
+/** Segments in the numbers of the policy, not of the engine. */
+function withPolicyVersions(group: TrajectoryGroup): TrajectoryGroup {
+  const trajectories = group.trajectories.map((trajectory) => ({
+    ...trajectory,
+    segments: trajectory.segments.map((segment) => ({ ...segment, version: policyVersionOf(segment.version) })),
+  }));
+  return { ...group, trajectories };
+}

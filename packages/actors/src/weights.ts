@@ -1,0 +1,64 @@
+/** Bytes of a weight version on their way between engines and the data plane. */
+import type { PullResult } from "@muster/collectives";
+import type { Body, JobConfig, Section } from "@muster/protocol";
+import type { Doors } from "./doors.ts";
+
+/** Buffers for the sections of a version, by name. */
+export type SectionBytes = Readonly<Record<string, Uint8Array>>;
+
+/** Body of `weights.held`. */
+export type Held = Body<"weights.held">;
+
+/** Who pulls, through which door, with which key. */
+export interface Puller extends Pick<Doors, "pull"> {
+  readonly job: string;
+  readonly member: string;
+  readonly dataKey: Uint8Array;
+  readonly config: JobConfig;
+}
+
+/**
+ * Pulls the named sections of a version into fresh buffers and verifies their digests.
+ *
+ * @throws the errors of `pullVersion`; the buffers are then of no use.
+ */
+export async function pullSections(
+  puller: Puller,
+  wanted: Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">,
+  signal: AbortSignal,
+): Promise<{ readonly bytes: SectionBytes; readonly result: PullResult }> {
+  const bytes = Object.fromEntries(wanted.sections.map((section) => [section.name, new Uint8Array(section.bytes)]));
+  const result = await puller.pull({
+    key: puller.dataKey,
+    job: puller.job,
+    member: puller.member,
+    holders: wanted.holders.flatMap(({ addresses }) => addresses),
+    id: { lineage: wanted.lineage, version: wanted.version },
+    sections: wanted.sections,
+    into: bytes,
+    deadlineMs: puller.config.timing.pullMs,
+    signal,
+  });
+  return { bytes, result };
+}
+
+/** Sections as messages name them. */
+export function sectionsOf(
+  infos: readonly { readonly name: string; readonly bytes: number; readonly digest: string }[],
+): Section[] {
+  return infos.map(({ name, bytes, digest }) => ({
+    name: name === "optimizer" ? "optimizer" : "weights",
+    bytes,
+    digest,
+  }));
+}
+
+/** Versions of one lineage in one number, so that an engine never takes a rolled-back version for one it has. */
+export function engineVersionOf({ lineage, version }: { readonly lineage: number; readonly version: number }): number {
+  return lineage * 2 ** 32 + version;
+}
+
+/** The policy version in an engine's number. */
+export function policyVersionOf(engineVersion: number): number {
+  return engineVersion % 2 ** 32;
+}

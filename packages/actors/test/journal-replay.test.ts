@@ -1,0 +1,133 @@
+import { type ControllerEvent, controllerLogic, planOf, type TimerEffect } from "@muster/machines";
+import { pack } from "@muster/protocol";
+import { createMemoryBroker } from "@muster/transport";
+import { beforeEach, describe, expect, it } from "vitest";
+import { type ControllerLogic, decodeRecord, encodeRecord, replayJournal } from "../src/index.ts";
+import { plain } from "./support/proofs.ts";
+import { smallConfig } from "./support/small-config.ts";
+
+const plan = planOf(smallConfig("never-written"));
+
+const elected = (term: number): ControllerEvent => ({ type: "controller.elected", atMs: term * 10, term });
+const joining = (id: string): ControllerEvent => ({
+  type: "replica.register",
+  atMs: 1,
+  from: id,
+  role: "checkpoint",
+  incarnation: `${id}-i1`,
+  body: { role: "checkpoint", host: "h", pid: 1, engineBuild: "" },
+});
+
+describe("a record of the journal", () => {
+  it("is read as it was written", () => {
+    const events = [elected(2), joining("checkpoint-0")];
+    expect(decodeRecord(9, encodeRecord(2, events))).toEqual({ term: 2, events });
+  });
+
+  it.each([
+    ["bytes that are no record", Uint8Array.of(193, 193)],
+    ["no bytes", new Uint8Array()],
+    ["another version", pack({ v: 2, term: 1, events: [] })],
+    ["a term that is no count", pack({ v: 1, term: -1, events: [] })],
+    ["an event without a type", pack({ v: 1, term: 1, events: [{ atMs: 1 }] })],
+    ["a field too many", pack({ v: 1, term: 1, events: [], extra: 1 })],
+  ])("is refused with its sequence: %s", (_, data) => {
+    expect(() => decodeRecord(9, data)).toThrow(
+      expect.objectContaining({
+        code: "MUSTER_ERR_JOURNAL_MALFORMED",
+        message: expect.stringContaining("journal record 9 can not be read: "),
+      }),
+    );
+  });
+});
+
+describe("the replay of a journal", () => {
+  let journal: ReturnType<ReturnType<ReturnType<typeof createMemoryBroker>["connect"]>["journal"]>;
+  let head: number;
+  beforeEach(() => {
+    journal = createMemoryBroker().connect("controller.controller.i1").journal();
+    head = 0;
+  });
+
+  async function write(term: number, ...events: readonly ControllerEvent[]): Promise<void> {
+    head = await journal.append(encodeRecord(term, events), head, `r${head + 1}`);
+  }
+
+  it("of nothing is the beginning", async () => {
+    const { snapshot, ...rest } = await replayJournal(journal, plan);
+    expect(plain(snapshot)).toEqual(plain(controllerLogic.init(plan).snapshot));
+    expect(rest).toMatchObject({ term: 0, seq: 0, records: 0, untold: [] });
+  });
+
+  it("folds the events of all records, whatever their batches", async () => {
+    const events = [elected(1), joining("checkpoint-0"), joining("checkpoint-1"), elected(2)];
+    await write(1, ...events.slice(0, 2));
+    await write(1, ...events.slice(2, 3));
+    await write(2, ...events.slice(3));
+    const folded = events.reduce(
+      (at, event) => controllerLogic.step(at, event).snapshot,
+      controllerLogic.init(plan).snapshot,
+    );
+    const replayed = await replayJournal(journal, plan);
+    expect(plain(replayed.snapshot)).toEqual(plain(folded));
+    expect(replayed).toMatchObject({ term: 2, seq: 3, records: 3 });
+  });
+
+  it("stops at a record that can not be read", async () => {
+    await write(1, elected(1));
+    await journal.append(Uint8Array.of(193), head, "bad");
+    await expect(replayJournal(journal, plan)).rejects.toMatchObject({
+      code: "MUSTER_ERR_JOURNAL_MALFORMED",
+      params: { seq: 2 },
+    });
+  });
+
+  it("keeps the timers that still run, in their last form, and no other", async () => {
+    const start = (id: string, delayMs: number): TimerEffect<ControllerEvent> => ({
+      type: "timer.start",
+      id,
+      delayMs,
+      event: elected(9),
+    });
+    const timers: readonly TimerEffect<ControllerEvent>[][] = [
+      [start("kept", 1), start("cancelled", 1)],
+      [start("kept", 2), { type: "timer.cancel", id: "cancelled" }, { type: "timer.cancel", id: "unknown" }],
+      [start("late", 3)],
+    ];
+    const logic: ControllerLogic = {
+      ...controllerLogic,
+      init: (input) => ({ snapshot: controllerLogic.init(input).snapshot, effects: [start("first", 4)] }),
+      step: (snapshot, event) => ({ snapshot, effects: timers["term" in event ? event.term - 1 : 0] ?? [] }),
+    };
+    await write(1, elected(1), elected(2));
+    await write(3, elected(3));
+    const replayed = await replayJournal(journal, plan, logic);
+    expect(replayed.timers).toEqual([start("first", 4), start("kept", 2), start("late", 3)]);
+  });
+
+  it("keeps the one watchdog of the state that the job is in", async () => {
+    const first = controllerLogic.init(plan).effects.filter(({ type }) => type === "timer.start");
+    await write(1, elected(1), joining("checkpoint-0"));
+    const { timers } = await replayJournal(journal, plan);
+    expect(first).toHaveLength(1);
+    expect(timers).toEqual(first);
+  });
+
+  it("tells public facts by record and place in it, in order", async () => {
+    await write(1, elected(1), joining("checkpoint-0"), joining("checkpoint-1"));
+    await write(2, elected(2));
+    const { untold } = await replayJournal(journal, plan);
+    expect(untold.map(({ seq, id, effect }) => [seq, id, effect.kind])).toEqual([
+      [1, "e1.0", "job.started"],
+      [1, "e1.1", "member.joined"],
+      [1, "e1.2", "member.joined"],
+      [2, "e2.0", "job.started"],
+    ]);
+  });
+
+  it("tells the public facts of the last 64 records only", async () => {
+    for (let term = 1; term <= 70; term++) await write(term, elected(term));
+    const { untold } = await replayJournal(journal, plan);
+    expect(untold.map(({ id }) => id)).toEqual(Array.from({ length: 64 }, (_, i) => `e${i + 7}.0`));
+  });
+});

@@ -1,0 +1,110 @@
+import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { type Controller, type Doors, hostDoors, policyRoleOn } from "../src/index.ts";
+import { digestIn, expectBalanced, heldDigests } from "./support/proofs.ts";
+import { digestOfLocalTraining, smallConfig } from "./support/small-config.ts";
+import { endOf, endsOf, openJob, type SmallJob, type TestReplica } from "./support/small-job.ts";
+
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
+
+let expected: string;
+let job: SmallJob;
+beforeAll(async () => {
+  expected = await digestOfLocalTraining(smallConfig("never-written"));
+});
+afterEach(() => job.close());
+
+/** Waits for the end of the job and expects what it would be without trouble. */
+async function expectGoodEnd(controller: Controller): Promise<void> {
+  expect((await endOf(controller)).outcome).toBe("done");
+  expect(digestIn(controller.snapshot())).toBe(expected);
+  expectBalanced(controller.snapshot().context.state);
+  for (const digests of Object.values(await heldDigests(job))) expect(digests).toHaveLength(1);
+}
+
+/** Starts two policy replicas, `rollouts` rollout replicas and a checkpoint actor; by id. */
+function startTeam(rollouts: number): (id: string) => TestReplica {
+  const replicas = job.startTeam({ policy: 2, rollout: rollouts });
+  return (id) => {
+    const replica = replicas.find((candidate) => candidate.id === id);
+    if (!replica) throw new Error(`no replica ${id}`);
+    return replica;
+  };
+}
+
+describe("a replica that is told that it is fenced", () => {
+  it.each([["policy-1"], ["rollout-0"], ["checkpoint-0"]])("comes back as a new incarnation: %s", async (id) => {
+    job = await openJob();
+    const controller = await job.startController();
+    const replica = startTeam(1)(id);
+    await job.when("step.committed", ({ step }) => step === 1);
+    await job.fence(id, replica.lives[0] ?? "");
+
+    await expectGoodEnd(controller);
+    const joined = job.events("member.joined").filter(({ body }) => body.id === id);
+    expect(joined.map(({ body }) => body.incarnation)).toEqual(replica.lives);
+    expect(replica.lives).toHaveLength(2);
+    expect(job.events("member.died").map(({ body }) => body.incarnation)).toEqual(replica.lives.slice(0, 1));
+    expect((await endsOf([replica]))[0]?.outcome).toBe("left");
+  });
+
+  it("takes the job back to its checkpoint, in a new lineage, when all who hold the weights are fenced", async () => {
+    job = await openJob();
+    const controller = await job.startController();
+    const team = startTeam(1);
+    await job.when("checkpoint.kept", ({ step }) => step >= 1);
+    for (const id of ["policy-0", "policy-1"]) await job.fence(id, team(id).lives[0] ?? "");
+
+    await expectGoodEnd(controller);
+    expect(job.events("alarm.raised").map(({ body }) => body.alarm)).toContain("rollback");
+    expect(controller.snapshot().context.state.weights).toMatchObject({ lineage: 1, version: 3 });
+  });
+});
+
+describe("a replica that is asked to stop", () => {
+  it.each([["policy-1"], ["rollout-1"]])("leaves, and no lease is lost: %s", async (id) => {
+    job = await openJob();
+    const controller = await job.startController();
+    const replica = startTeam(2)(id);
+    await job.when("step.committed", ({ step }) => step === 1);
+    replica.stop("maintenance");
+
+    expect(await endsOf([replica])).toEqual([{ outcome: "left", reason: "drained" }]);
+    await expectGoodEnd(controller);
+    expect(job.events("groups.released")).toEqual([]);
+    expect(job.events("member.died")).toEqual([]);
+    expect(job.events("member.left")[0]?.body).toMatchObject({ id, incarnation: replica.lives[0] });
+  });
+});
+
+describe("a policy replica whose live weights are not the candidate that it voted for", () => {
+  it("ends with a broken invariant and is no holder, and the others end the job", async () => {
+    job = await openJob();
+    const controller = await job.startController();
+    const [sound] = job.startTeam({ policy: 1, rollout: 1 });
+    const faulty = job.startReplica(policyRoleOn(doorsThatPromoteWrongly), "policy-1");
+    const [end] = await endsOf([faulty]);
+    expect(end?.outcome).toBe("failed");
+    expect(end?.reason).toMatch(/version 1: section weights has digest/);
+    expect(faulty.faults).toEqual([
+      expect.objectContaining({ cause: expect.objectContaining({ code: "MUSTER_ERR_PROMOTED_DIFFERS" }) }),
+    ]);
+    await job.reportExit("policy-1", faulty.pid);
+    await expectGoodEnd(controller);
+    expect(sound?.lives).toHaveLength(1);
+  });
+});
+
+/** The doors of this host, on an engine with a bit that flips when a candidate becomes live. */
+const doorsThatPromoteWrongly: Doors = {
+  ...hostDoors,
+  policyEngine(options) {
+    const engine = hostDoors.policyEngine(options);
+    const promote = engine.promote.bind(engine);
+    engine.promote = () => {
+      promote();
+      const { weights } = engine.state();
+      weights[0] = (weights[0] ?? 0) ^ 1;
+    };
+    return engine;
+  },
+};

@@ -1,0 +1,118 @@
+import { type ControllerState, initialControllerState, type Member, planOf } from "@muster/machines";
+import { describe, expect, it } from "vitest";
+import type { Beat } from "../src/controller/watch-members.ts";
+import { statusOf } from "../src/index.ts";
+import { smallConfig } from "./support/small-config.ts";
+
+const fresh = initialControllerState(planOf(smallConfig("never-written")));
+const nobody = { beats: new Map<string, Beat>(), nowMs: 0, wallMs: 1_234 };
+const sections = [{ name: "weights" as const, bytes: 8, digest: "d" }];
+
+const memberOf = (id: string, role: Member["role"], joinedSeq: number): Member => ({
+  id,
+  role,
+  incarnation: `${id}-i1`,
+  joinedSeq,
+  host: "h",
+  pid: joinedSeq,
+  addresses: [],
+  health: "healthy",
+  held: null,
+  order: null,
+  retryAtMs: 0,
+  unanswered: 0,
+});
+
+describe("the picture of a job", () => {
+  it("shows a job that nobody works on yet", () => {
+    expect(statusOf("dates", fresh, nobody)).toEqual({
+      job: "dates",
+      atMs: 1_234,
+      term: 0,
+      phase: "gathering",
+      step: 0,
+      steps: 3,
+      attempt: 1,
+      epoch: 0,
+      mesh: [],
+      lineage: 0,
+      version: null,
+      sections: [],
+      leases: 0,
+      dropped: { duplicate: 0, stale: 0 },
+      ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 },
+      checkpoint: null,
+      members: [],
+    });
+  });
+
+  it("counts committed steps, open leases and pending trajectories", () => {
+    const state: ControllerState = {
+      ...fresh,
+      term: 2,
+      weights: { lineage: 1, version: 1, sections },
+      step: { ...fresh.step, step: 2, attempt: 3 },
+      mesh: { ...fresh.mesh, epoch: 4, members: ["policy-0"], state: "ready" },
+      groups: { 2: { queue: [], receipts: {}, quarantined: [0] } },
+      leases: { "2-1": { holder: "rollout-0", items: [], dueAtMs: 0 } },
+      ledger: { admitted: 32, trained: 16, aborted: 0, quarantined: 4 },
+      checkpoints: { ...fresh.checkpoints, saved: { step: 1, version: 1, path: "/c" } },
+    };
+    expect(statusOf("dates", state, nobody)).toMatchObject({
+      term: 2,
+      phase: "sampling",
+      step: 1,
+      attempt: 3,
+      epoch: 4,
+      mesh: ["policy-0"],
+      lineage: 1,
+      version: 1,
+      sections,
+      leases: 1,
+      ledger: { admitted: 32, trained: 16, aborted: 0, quarantined: 4, pending: 12 },
+      checkpoint: { step: 1, path: "/c" },
+    });
+  });
+
+  it("shows the lineage that a restore is about to begin", () => {
+    const state: ControllerState = { ...fresh, restore: { ...fresh.restore, lineage: 2, version: 5 } };
+    expect(statusOf("dates", state, nobody)).toMatchObject({ phase: "restoring", lineage: 2, version: null });
+  });
+
+  it("lists members by role and arrival, with what their heartbeats say where there are any", () => {
+    const order = { kind: "weights.pull", version: 1, dueAtMs: 0 } as const;
+    const all = [
+      memberOf("checkpoint-0", "checkpoint", 1),
+      { ...memberOf("rollout-0", "rollout", 2), held: { lineage: 0, version: 7 }, order },
+      memberOf("policy-1", "policy", 4),
+      memberOf("policy-0", "policy", 3),
+    ];
+    const state = { ...fresh, members: Object.fromEntries(all.map((member) => [member.id, member])) };
+    const beat: Beat = {
+      version: 7,
+      phase: "generating",
+      progress: 3,
+      loopLagMs: 1.5,
+      rssBytes: 2_048,
+      incarnation: "rollout-0-i1",
+      atMs: 900,
+    };
+    const { members } = statusOf("dates", state, { beats: new Map([["rollout-0", beat]]), nowMs: 1_000, wallMs: 0 });
+    expect(members.map(({ id }) => id)).toEqual(["policy-0", "policy-1", "rollout-0", "checkpoint-0"]);
+    expect(members[2]).toEqual({
+      id: "rollout-0",
+      role: "rollout",
+      incarnation: "rollout-0-i1",
+      health: "healthy",
+      host: "h",
+      pid: 2,
+      version: 7,
+      order: "weights.pull",
+      phase: "generating",
+      beatAgeMs: 100,
+      loopLagMs: 1.5,
+      rssBytes: 2_048,
+    });
+    expect(members[0]).toMatchObject({ version: null, order: null, phase: null, beatAgeMs: null, rssBytes: null });
+  });
+});

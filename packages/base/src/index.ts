@@ -1,0 +1,25 @@
+export { withDeadline } from "./deadline.ts";
+export {
+  type Clock,
+  type Counter,
+  type Gauge,
+  type Histogram,
+  type Logger,
+  type MetricOptions,
+  type Metrics,
+  noMetrics,
+  silentLogger,
+} from "./env.ts";
+export {
+  definedErrors,
+  defineErrors,
+  type ErrorDefinition,
+  type ErrorFactory,
+  type ErrorParams,
+  hasCode,
+  MusterError,
+  messageOf,
+} from "./errors.ts";
+export { invariant } from "./invariant.ts";
+export { mixSeed, type Random, randomOf, shuffled } from "./random.ts";
+export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

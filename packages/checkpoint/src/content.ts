@@ -1,0 +1,137 @@
+/** What a checkpoint holds, and how that is laid out as files that Hugging Face loaders can read. */
+import { messageOf } from "@muster/base";
+import type { Ledger } from "@muster/protocol";
+import { errors } from "./errors.ts";
+import type { CheckpointManifest, fileNames } from "./manifest.ts";
+import { encodeSafetensorsHeader, type SafetensorsDtype, type SafetensorsTensor } from "./safetensors.ts";
+
+/** One row of a model's tensor table; offsets are into the `weights` section. */
+export interface CheckpointTensor {
+  readonly name: string;
+  readonly dtype: "f32" | "bf16" | "f16";
+  readonly shape: readonly number[];
+  readonly offsetBytes: number;
+  readonly sizeBytes: number;
+}
+
+/** One contiguous part of a weight version. */
+export interface CheckpointSection {
+  readonly name: "weights" | "optimizer";
+  /** The data plane's digest of `bytes`; recorded as it is, never computed here. */
+  readonly digest: string;
+  /** Little endian. Belongs to the caller, who leaves it unchanged until the save has ended. */
+  readonly bytes: Uint8Array;
+}
+
+/** Everything that is saved of one weight version. */
+export interface CheckpointContent {
+  readonly job: string;
+  readonly lineage: number;
+  readonly step: number;
+  readonly version: number;
+  readonly term: number;
+  /** `weights`, and `optimizer` when there is one. */
+  readonly sections: readonly CheckpointSection[];
+  /** Tiles the `weights` section without gap or overlap; any order. */
+  readonly tensors: readonly CheckpointTensor[];
+  /** Content of `config.json`, plain JSON. */
+  readonly modelConfig: object;
+  /** Counts at this version, without the pending ones: those are generated again. */
+  readonly ledger: Omit<Ledger, "pending">;
+  /** Messages of the groups stream below this sequence are covered by the checkpoint. */
+  readonly groupsWatermark: number;
+  readonly engineBuild: string;
+}
+
+/** One file to write: its parts follow each other. */
+export interface PlannedFile {
+  readonly name: (typeof fileNames)[number];
+  readonly parts: readonly Uint8Array[];
+}
+
+const toFileDtype = { f32: "F32", bf16: "BF16", f16: "F16" } as const satisfies Record<string, SafetensorsDtype>;
+const fromFileDtype: Readonly<Record<string, CheckpointTensor["dtype"]>> = { F32: "f32", BF16: "bf16", F16: "f16" };
+
+/** Name of the one tensor in `optimizer.safetensors`. */
+export const optimizerTensor = "optimizer";
+
+/**
+ * Lays a content out as files. Pure; the parts are views of the sections' bytes.
+ *
+ * @throws MUSTER_ERR_CHECKPOINT_CONTENT_INVALID naming the field that cannot be written.
+ */
+export function planFiles(content: CheckpointContent): readonly PlannedFile[] {
+  const [weights, optimizer, ...rest] = orderedSections(content);
+  if (weights?.name !== "weights" || optimizer?.name === "weights" || rest.length > 0) {
+    throw contentInvalid(content, "sections", "must be one of weights and at most one of optimizer");
+  }
+  const tensors = [...content.tensors]
+    .map(toFileTensor)
+    .sort((a, b) => a.beginBytes - b.beginBytes || a.endBytes - b.endBytes);
+  const files: PlannedFile[] = [
+    { name: "config.json", parts: [configBytes(content)] },
+    { name: "model.safetensors", parts: [headerOf(content, tensors, weights), weights.bytes] },
+  ];
+  if (optimizer) {
+    const sizeBytes = optimizer.bytes.length;
+    const tensor = {
+      name: optimizerTensor,
+      dtype: "U8",
+      shape: [sizeBytes],
+      beginBytes: 0,
+      endBytes: sizeBytes,
+    } as const;
+    files.push({ name: "optimizer.safetensors", parts: [headerOf(content, [tensor], optimizer), optimizer.bytes] });
+  }
+  return files;
+}
+
+/** Sections in the order of the manifest: weights first. */
+export function orderedSections(content: CheckpointContent): readonly CheckpointSection[] {
+  return [...content.sections].sort((a, b) => Number(a.name === "optimizer") - Number(b.name === "optimizer"));
+}
+
+/** Turns a tensor of a file into a row of the tensor table. @returns `null` for an element type that models do not have. */
+export function fromFileTensor(tensor: SafetensorsTensor): CheckpointTensor | null {
+  const { name, shape, beginBytes, endBytes } = tensor;
+  const dtype = fromFileDtype[tensor.dtype];
+  return dtype === undefined ? null : { name, dtype, shape, offsetBytes: beginBytes, sizeBytes: endBytes - beginBytes };
+}
+
+/** True when a checkpoint holds exactly this version, byte for byte as far as the digests tell. */
+export function isSameVersion(manifest: CheckpointManifest, content: CheckpointContent): boolean {
+  const sections = orderedSections(content).map(({ name, bytes, digest }) => ({ name, bytes: bytes.length, digest }));
+  return (
+    (["job", "lineage", "step", "version", "term"] as const).every((key) => manifest[key] === content[key]) &&
+    JSON.stringify(manifest.sections) === JSON.stringify(sections)
+  );
+}
+
+/** Makes the error for a field of a content. */
+export function contentInvalid(content: CheckpointContent, field: string, reason: string, cause?: unknown): Error {
+  return errors.CheckpointContentInvalid({ step: content.step, field, reason }, cause);
+}
+
+function toFileTensor({ name, dtype, shape, offsetBytes, sizeBytes }: CheckpointTensor): SafetensorsTensor {
+  return { name, dtype: toFileDtype[dtype], shape, beginBytes: offsetBytes, endBytes: offsetBytes + sizeBytes };
+}
+
+function headerOf(
+  content: CheckpointContent,
+  tensors: readonly SafetensorsTensor[],
+  section: CheckpointSection,
+): Uint8Array {
+  try {
+    return encodeSafetensorsHeader(tensors, section.bytes.length);
+  } catch (error) {
+    throw contentInvalid(content, `tensors of section ${section.name}`, messageOf(error), error);
+  }
+}
+
+function configBytes(content: CheckpointContent): Uint8Array {
+  const text = JSON.stringify(content.modelConfig, null, 2);
+  if (!text?.startsWith("{") || text.length > 1024 * 1024) {
+    throw contentInvalid(content, "modelConfig", "must be a plain object of at most 1 MiB as JSON");
+  }
+  return new TextEncoder().encode(`${text}\n`);
+}

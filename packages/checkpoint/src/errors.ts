@@ -1,0 +1,42 @@
+import { defineErrors } from "@muster/base";
+
+/** Errors of checkpoints. */
+export const errors = defineErrors("MUSTER_ERR", {
+  CheckpointNameInvalid: {
+    message: 'checkpoint name "{name}" is not valid; use a name that list() gave, such as "step-00000120-v120-t3"',
+  },
+  CheckpointOptionInvalid: { message: "checkpoint store option {field} is {value}; use {fix}" },
+  CheckpointContentInvalid: { message: "checkpoint of step {step} cannot be written: {field} {reason}" },
+  CheckpointSafetensorsInvalid: { message: "safetensors file refused: {reason}" },
+  CheckpointManifestInvalid: { message: "checkpoint manifest refused: {reason}" },
+  CheckpointCorrupt: {
+    message: 'checkpoint "{name}" is damaged: {reason}; restore an older one, this one is never listed',
+  },
+  CheckpointMissing: {
+    message: 'checkpoint "{name}" is not there or was just removed by retention; ask for the latest one again',
+    retryable: true,
+  },
+  CheckpointReadFailed: { message: 'checkpoint "{name}" could not be read: {reason}', retryable: true },
+  CheckpointWriteFailed: {
+    message: 'checkpoint "{name}" could not be written: {reason}; earlier checkpoints are untouched, {leftover}',
+    retryable: true,
+  },
+  CheckpointAborted: { message: 'writing of checkpoint "{name}" was aborted; {leftover}', retryable: true },
+  CheckpointFenced: {
+    message: "term {term} may not write a checkpoint after term {newestTerm} did; another controller acts for the job",
+  },
+  CheckpointStale: {
+    message:
+      'lineage {lineage} step {step} is older than the newest checkpoint "{newest}"; a new run needs its own folder or a new lineage',
+  },
+  CheckpointForeign: {
+    message: 'the folder holds checkpoints of job "{found}", not "{job}"; give each job its own folder',
+  },
+  CheckpointBusy: {
+    message: "{waiting} checkpoint operations already wait; the disk does not keep up",
+    retryable: true,
+  },
+  CheckpointNamesTaken: {
+    message: 'all {limit} names that start with "{base}" are taken by leftovers; sweep() removes them',
+  },
+});

@@ -1,0 +1,61 @@
+/**
+ * The few file operations that a checkpoint needs, as an interface: a test can put a disk behind it that crashes, fills up or lies
+ * at every single call. Operations fail with the operating system's error, whose `code` is `ENOENT`, `ENOSPC` and so on.
+ */
+
+/** What a path is, itself: a link is never followed. */
+export interface PathStat {
+  readonly kind: "file" | "directory" | "other";
+  readonly sizeBytes: number;
+  /** Number of names of the file; more than one means that somebody outside can change it. */
+  readonly links: number;
+  /** Wall time of the last change of content, in milliseconds since 1970. */
+  readonly modifiedMs: number;
+  /** Changes whenever identity, size or a timestamp does; equal signatures mean that nothing was written through the file system. */
+  readonly signature: string;
+}
+
+/** A file being written, from its start to its end. */
+export interface WritableFile {
+  /** Appends all of `bytes`. The buffer stays the caller's. */
+  write(bytes: Uint8Array): Promise<void>;
+  /** Makes the content durable. A failed call says nothing about what reached the disk: it must not be tried again as if clean. */
+  sync(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** A file opened for reading; it stays readable when its name is removed. */
+export interface ReadableFile {
+  readonly stat: PathStat;
+  /** Fills `target` from `positionBytes`. @returns Bytes read; 0 at the end of the file. */
+  read(target: Uint8Array, positionBytes: number): Promise<number>;
+  close(): Promise<void>;
+}
+
+/** File operations of a checkpoint store. Renames within one directory are atomic; nothing is durable before its sync. */
+export interface CheckpointFs {
+  /** Makes the root with its parents, durably and private (0700), when absent. @returns Its path without links. */
+  prepareRoot(path: string): Promise<string>;
+  /** Makes one private directory (0700). Fails with `EEXIST` when the name is taken. */
+  makeDirectory(path: string): Promise<void>;
+  /** Makes one private file (0600). Fails with `EEXIST` when the name is taken, also by a link. */
+  create(path: string): Promise<WritableFile>;
+  /** Opens a file for reading without following a link at its end and without waiting on a pipe. */
+  open(path: string): Promise<ReadableFile>;
+  /** Looks at a path. @returns `null` when nothing is there. */
+  stat(path: string): Promise<PathStat | null>;
+  /** Names in a directory, in any order. */
+  list(path: string): Promise<readonly string[]>;
+  /** Renames within one directory, atomically, replacing a file of that name. */
+  rename(from: string, to: string): Promise<void>;
+  /** Makes the names in a directory durable. */
+  syncDirectory(path: string): Promise<void>;
+  removeFile(path: string): Promise<void>;
+  /** Removes an empty directory. */
+  removeDirectory(path: string): Promise<void>;
+}
+
+/** The operating system's code of an error, e.g. `ENOENT`; empty for any other error. */
+export function systemCode(error: unknown): string {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "";
+}

@@ -1,0 +1,19 @@
+export type { CheckpointContent, CheckpointSection, CheckpointTensor } from "./content.ts";
+export type { CheckpointFs, PathStat, ReadableFile, WritableFile } from "./files.ts";
+export type { CheckpointManifest } from "./manifest.ts";
+export { nodeFs } from "./node-files.ts";
+export type { CheckpointInfo, LoadedCheckpoint } from "./read.ts";
+export {
+  decodeSafetensors,
+  encodeSafetensorsHeader,
+  type SafetensorsDtype,
+  type SafetensorsFile,
+  type SafetensorsTensor,
+} from "./safetensors.ts";
+export {
+  type CheckpointStore,
+  type CheckpointStoreOptions,
+  loadCheckpoint,
+  openCheckpointStore,
+  type SavedCheckpoint,
+} from "./store.ts";

@@ -1,0 +1,104 @@
+/**
+ * The manifest: what a checkpoint is and what its files must be. It has one rendering only, and that rendering carries its own
+ * checksum, so any changed byte of it is seen.
+ */
+import { createHash } from "node:crypto";
+import { messageOf } from "@muster/base";
+import { idSchema } from "@muster/protocol";
+import { z } from "zod";
+import { errors } from "./errors.ts";
+import { counterMax, stepMax } from "./names.ts";
+
+const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
+const counter = count.max(counterMax);
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+
+/** Files that a manifest may list, in the order in which they are written. */
+export const fileNames = ["config.json", "model.safetensors", "optimizer.safetensors"] as const;
+
+/** Name of the manifest's own file. */
+export const manifestFile = "manifest.json";
+
+/** Longest manifest that is read. */
+export const manifestBytesMax = 64 * 1024;
+
+const manifestSchema = z.strictObject({
+  format: z.literal(1),
+  job: idSchema,
+  lineage: count,
+  step: count.max(stepMax),
+  version: counter,
+  term: counter,
+  sections: z
+    .array(z.strictObject({ name: z.enum(["weights", "optimizer"]), bytes: count, digest: z.string().min(1).max(128) }))
+    .min(1)
+    .max(2),
+  files: z
+    .array(z.strictObject({ name: z.enum(fileNames), bytes: count, sha256 }))
+    .min(2)
+    .max(fileNames.length),
+  ledger: z.strictObject({ admitted: count, trained: count, aborted: count, quarantined: count }),
+  groupsWatermark: count,
+  engineBuild: z.string().max(256),
+  createdAt: z.iso.datetime(),
+});
+
+const signedSchema = manifestSchema.extend({ checksum: sha256 });
+
+/**
+ * What a checkpoint says of itself. `sections[].digest` is the data plane's digest of the section's bytes, recorded, not computed here;
+ * `files[].sha256` is computed here and checked on every read. Counts of `ledger` are trajectories at `version` (semantics 6.6).
+ */
+export type CheckpointManifest = Readonly<z.infer<typeof manifestSchema>>;
+
+/** Renders a manifest. @throws MUSTER_ERR_CHECKPOINT_MANIFEST_INVALID when a field is out of range. */
+export function encodeManifest(manifest: CheckpointManifest): Uint8Array {
+  const parsed = manifestSchema.safeParse(manifest);
+  if (!parsed.success) refuse(issueOf(parsed.error));
+  checkParts(parsed.data);
+  return new TextEncoder().encode(render(parsed.data));
+}
+
+/** Reads a manifest. @throws MUSTER_ERR_CHECKPOINT_MANIFEST_INVALID when a single byte is not as it was rendered. */
+export function decodeManifest(bytes: Uint8Array): CheckpointManifest {
+  const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    refuse(`not JSON: ${messageOf(error).slice(0, 120)}`, error);
+  }
+  const parsed = signedSchema.safeParse(value);
+  if (!parsed.success) refuse(issueOf(parsed.error));
+  const { checksum: _, ...manifest } = parsed.data;
+  if (render(manifest) !== text) refuse("it does not match its checksum");
+  checkParts(manifest);
+  return manifest;
+}
+
+/** Sha-256 of bytes, in hex. */
+export function sha256Of(bytes: Uint8Array | string): string {
+  return createHash("sha256").update(bytes).digest("hex");
+}
+
+/** The schemas fix the order of the keys, and JSON the form of the values: the rendering is a function of the manifest. */
+function render(manifest: CheckpointManifest): string {
+  return `${JSON.stringify({ ...manifest, checksum: sha256Of(JSON.stringify(manifest)) }, null, 2)}\n`;
+}
+
+/** The relation between sections and files: weights always, the optimizer in both or in neither. */
+function checkParts(manifest: CheckpointManifest): void {
+  const sections = manifest.sections.map((section) => section.name).join();
+  const files = manifest.files.map((file) => file.name).join();
+  const expected = { weights: fileNames.slice(0, 2).join(), "weights,optimizer": fileNames.join() }[sections];
+  if (files !== expected) refuse(`sections "${sections}" do not go with files "${files}"`);
+}
+
+function issueOf(error: z.ZodError): string {
+  const issue = error.issues[0];
+  return `${issue?.path.join(".") || "it"}: ${issue?.message ?? "invalid"}`.slice(0, 200);
+}
+
+function refuse(reason: string, cause?: unknown): never {
+  throw errors.CheckpointManifestInvalid({ reason }, cause);
+}

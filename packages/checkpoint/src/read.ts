@@ -1,0 +1,220 @@
+/**
+ * Reading of one checkpoint folder. All files are opened before the first byte of data is read: once that worked, retention may remove
+ * the folder, and the reader still sees a whole checkpoint.
+ */
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { MusterError, messageOf } from "@muster/base";
+import { type CheckpointSection, type CheckpointTensor, fromFileTensor, optimizerTensor } from "./content.ts";
+import { errors } from "./errors.ts";
+import { type CheckpointFs, type ReadableFile, systemCode } from "./files.ts";
+import { type CheckpointManifest, decodeManifest, manifestBytesMax, manifestFile, sha256Of } from "./manifest.ts";
+import { checkName } from "./names.ts";
+import { decodeSafetensors, type SafetensorsFile } from "./safetensors.ts";
+
+/** A complete checkpoint: its manifest, and where it is. */
+export interface CheckpointInfo extends CheckpointManifest {
+  readonly name: string;
+  /** Absolute path of the folder. */
+  readonly path: string;
+  /** Sha-256 of the manifest file, in hex: names the whole content. */
+  readonly manifestDigest: string;
+  /** Size of all files. */
+  readonly bytes: number;
+}
+
+/** A checkpoint in memory; every size and sha-256 was right. */
+export interface LoadedCheckpoint {
+  readonly info: CheckpointInfo;
+  readonly modelConfig: Readonly<Record<string, unknown>>;
+  /** In order of their bytes. */
+  readonly tensors: readonly CheckpointTensor[];
+  /** As saved. The bytes are the caller's now; they start at a multiple of 8. */
+  readonly sections: readonly CheckpointSection[];
+}
+
+/** Where a checkpoint folder is. `root` has no links, `name` is checked before it is used. */
+export interface Folder {
+  readonly fs: CheckpointFs;
+  readonly root: string;
+  readonly name: string;
+  /** Path of the folder while it is not in its place yet. */
+  readonly at?: string;
+}
+
+type FileEntry = CheckpointManifest["files"][number];
+
+interface OpenFile {
+  readonly entry: FileEntry;
+  readonly file: ReadableFile;
+}
+
+type UseFiles<T> = (info: CheckpointInfo, files: readonly OpenFile[]) => Promise<T>;
+
+const chunkBytes = 4 * 1024 * 1024;
+
+/**
+ * Checks every size and sha-256 of a checkpoint.
+ *
+ * @throws MUSTER_ERR_CHECKPOINT_CORRUPT, MUSTER_ERR_CHECKPOINT_MISSING, MUSTER_ERR_CHECKPOINT_READ_FAILED, MUSTER_ERR_CHECKPOINT_NAME_INVALID
+ */
+export async function verifyFolder(folder: Folder, signal?: AbortSignal): Promise<CheckpointInfo> {
+  return withFiles(folder, async (info, files) => {
+    for (const { entry, file } of files) await readVerified({ name: info.name, entry, file, signal });
+    return info;
+  });
+}
+
+/** Reads a checkpoint into memory, checking as {@link verifyFolder} does, and with the same errors. */
+export async function loadFolder(folder: Folder, signal?: AbortSignal): Promise<LoadedCheckpoint> {
+  return withFiles(folder, async (info, files) => {
+    const contents = new Map<string, Uint8Array>();
+    for (const { entry, file } of files) {
+      const target = new Uint8Array(entry.bytes);
+      await readVerified({ name: info.name, entry, file, signal, target });
+      contents.set(entry.name, target);
+    }
+    return assemble(info, (name) => contents.get(name) as Uint8Array);
+  });
+}
+
+/** Opens a folder's files, runs `use`, closes them, and says what failed in the words of checkpoints. */
+async function withFiles<T>(folder: Folder, use: UseFiles<T>): Promise<T> {
+  checkName(folder.name);
+  const opened: ReadableFile[] = [];
+  const open = async (fileName: string): Promise<ReadableFile> => {
+    const file = await folder.fs.open(join(pathOf(folder), fileName));
+    opened.push(file);
+    if (file.stat.kind !== "file" || file.stat.links !== 1) {
+      throw corrupt(folder.name, `${fileName} is not a plain file with one name`);
+    }
+    return file;
+  };
+  try {
+    try {
+      await refuseLinkedFolder(folder);
+      const info = await readInfo(folder, await open(manifestFile));
+      return await use(info, await openListed(info, open));
+    } finally {
+      for (const file of opened) await file.close();
+    }
+  } catch (error) {
+    throw toReadError(folder.name, error);
+  }
+}
+
+async function openListed(
+  info: CheckpointInfo,
+  open: (fileName: string) => Promise<ReadableFile>,
+): Promise<readonly OpenFile[]> {
+  const files: OpenFile[] = [];
+  for (const entry of info.files) {
+    const file = await open(entry.name);
+    // Before anything is allocated for it.
+    if (file.stat.sizeBytes !== entry.bytes) {
+      throw corrupt(
+        info.name,
+        `${entry.name} has ${file.stat.sizeBytes} bytes, not ${entry.bytes} as the manifest says`,
+      );
+    }
+    files.push({ entry, file });
+  }
+  return files;
+}
+
+function pathOf({ root, name, at }: Folder): string {
+  return at ?? join(root, name);
+}
+
+async function refuseLinkedFolder(folder: Folder): Promise<void> {
+  const { fs, name } = folder;
+  const stat = await fs.stat(pathOf(folder));
+  if (stat === null) throw errors.CheckpointMissing({ name });
+  if (stat.kind !== "directory") throw corrupt(name, "it is not a folder; links are not followed");
+}
+
+async function readInfo({ root, name }: Folder, file: ReadableFile): Promise<CheckpointInfo> {
+  if (file.stat.sizeBytes > manifestBytesMax) throw corrupt(name, `${manifestFile} has ${file.stat.sizeBytes} bytes`);
+  const bytes = new Uint8Array(file.stat.sizeBytes);
+  await fill(name, file, bytes, 0);
+  const manifest = decodeManifest(bytes);
+  const { step, version, term } = checkName(name);
+  if (step !== manifest.step || version !== manifest.version || term !== manifest.term) {
+    throw corrupt(name, "its manifest is of another checkpoint");
+  }
+  const sizeBytes = manifest.files.reduce((sum, entry) => sum + entry.bytes, bytes.length);
+  return { ...manifest, name, path: join(root, name), manifestDigest: sha256Of(bytes), bytes: sizeBytes };
+}
+
+/** Reads one listed file of the right size through, into `target` when given, and compares its hash. */
+async function readVerified(options: {
+  readonly name: string;
+  readonly entry: FileEntry;
+  readonly file: ReadableFile;
+  readonly signal: AbortSignal | undefined;
+  readonly target?: Uint8Array;
+}): Promise<void> {
+  const { name, entry, file, signal, target } = options;
+  const hash = createHash("sha256");
+  const scratch = target ?? new Uint8Array(Math.min(chunkBytes, entry.bytes));
+  for (let at = 0; at < entry.bytes; at += chunkBytes) {
+    signal?.throwIfAborted();
+    const sizeBytes = Math.min(chunkBytes, entry.bytes - at);
+    const chunk = target ? scratch.subarray(at, at + sizeBytes) : scratch.subarray(0, sizeBytes);
+    await fill(name, file, chunk, at);
+    hash.update(chunk);
+  }
+  if (hash.digest("hex") !== entry.sha256)
+    throw corrupt(name, `${entry.name} does not have the sha-256 of the manifest`);
+}
+
+async function fill(name: string, file: ReadableFile, target: Uint8Array, positionBytes: number): Promise<void> {
+  for (let done = 0; done < target.length; ) {
+    const read = await file.read(target.subarray(done), positionBytes + done);
+    if (read === 0) throw corrupt(name, "a file became shorter while it was read");
+    done += read;
+  }
+}
+
+function assemble(info: CheckpointInfo, contentOf: (name: FileEntry["name"]) => Uint8Array): LoadedCheckpoint {
+  const weights = decodeSafetensors(contentOf("model.safetensors"));
+  const sections = info.sections.map(({ name, digest, bytes }): CheckpointSection => {
+    const file = name === "weights" ? weights : optimizerFile(info.name, contentOf("optimizer.safetensors"));
+    if (file.data.length !== bytes)
+      throw corrupt(info.name, `section ${name} has ${file.data.length} bytes, not ${bytes}`);
+    return { name, digest, bytes: file.data };
+  });
+  const tensors = weights.tensors.map((tensor) => {
+    const row = fromFileTensor(tensor);
+    if (row === null) throw corrupt(info.name, `a tensor of the model has dtype ${tensor.dtype}`);
+    return row;
+  });
+  const modelConfig: unknown = JSON.parse(new TextDecoder().decode(contentOf("config.json")));
+  if (typeof modelConfig !== "object" || modelConfig === null) throw corrupt(info.name, "config.json is not an object");
+  return { info, modelConfig: modelConfig as Record<string, unknown>, tensors, sections };
+}
+
+function optimizerFile(name: string, bytes: Uint8Array): SafetensorsFile {
+  const file = decodeSafetensors(bytes);
+  if (file.tensors.length !== 1 || file.tensors[0]?.name !== optimizerTensor) {
+    throw corrupt(name, `optimizer.safetensors must hold one tensor named ${optimizerTensor}`);
+  }
+  return file;
+}
+
+/** Codes that say something of the folder itself; any other failure says something of this moment, and may pass. */
+const damageCodes: readonly string[] = ["ELOOP", "ENOTDIR", "EISDIR", "EIO", "ENXIO"];
+
+function toReadError(name: string, error: unknown): unknown {
+  const code = systemCode(error);
+  if (code === "ENOENT") return errors.CheckpointMissing({ name }, error);
+  if (damageCodes.includes(code)) return corrupt(name, messageOf(error), error);
+  if (error instanceof SyntaxError) return corrupt(name, `config.json is not JSON`, error);
+  if (!(error instanceof MusterError)) return errors.CheckpointReadFailed({ name, reason: messageOf(error) }, error);
+  const isFormat = /_(SAFETENSORS|MANIFEST)_INVALID$/.test(error.code);
+  return isFormat ? corrupt(name, error.message, error) : error;
+}
+
+function corrupt(name: string, reason: string, cause?: unknown): MusterError {
+  return errors.CheckpointCorrupt({ name, reason }, cause);
+}

@@ -1,0 +1,31 @@
+/** Which checkpoints may go. Pure. */
+import type { CheckpointInfo } from "./read.ts";
+
+/** Orders checkpoints newest first: by lineage, step, version, term, attempt (names of one step sort by attempt). */
+export function newestFirst(a: CheckpointInfo, b: CheckpointInfo): number {
+  return (
+    b.lineage - a.lineage || b.step - a.step || b.version - a.version || b.term - a.term || (a.name < b.name ? 1 : -1)
+  );
+}
+
+/**
+ * Plans what retention removes.
+ *
+ * @param verified - Complete and verified checkpoints, newest first; damaged ones neither count nor go: they are evidence.
+ * @param options - `keep` ≥ 1 newest versions stay, with every copy that several writers made of them, and all `pinned` names.
+ * @returns Names to remove, oldest first, so that an interrupted removal leaves the newer ones.
+ */
+export function planRetention(
+  verified: readonly CheckpointInfo[],
+  options: { readonly keep: number; readonly pinned: ReadonlySet<string> },
+): readonly string[] {
+  const versions = [...new Set(verified.map(versionOf))].slice(0, Math.max(1, options.keep));
+  return verified
+    .filter((info) => !versions.includes(versionOf(info)) && !options.pinned.has(info.name))
+    .map((info) => info.name)
+    .reverse();
+}
+
+function versionOf({ lineage, step, version }: CheckpointInfo): string {
+  return `${lineage}/${step}/${version}`;
+}

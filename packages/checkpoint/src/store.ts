@@ -1,0 +1,260 @@
+/** The checkpoint store: one root folder, one writer. What counts is on the disk; the store itself only remembers what it has hashed. */
+import { basename, dirname, join } from "node:path";
+import { hasCode, messageOf } from "@muster/base";
+import { type CheckpointContent, contentInvalid, isSameVersion, planFiles } from "./content.ts";
+import { errors } from "./errors.ts";
+import type { CheckpointFs } from "./files.ts";
+import { fileNames, manifestFile } from "./manifest.ts";
+import { checkName, counterMax, formatName, isLeftover, parseName, stepMax } from "./names.ts";
+import { nodeFs } from "./node-files.ts";
+import { type CheckpointInfo, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
+import { newestFirst, planRetention } from "./retention.ts";
+import { serialQueue } from "./serial.ts";
+import { makeTemporary, type Place, pointLatest, removeFolder, removeTree, writeFolder } from "./write.ts";
+
+/** Options of a checkpoint store. */
+export interface CheckpointStoreOptions {
+  /** Folder of one job's checkpoints; made when absent, with its parents. */
+  readonly root: string;
+  /** Newest checkpoints that retention leaves, ≥ 1. */
+  readonly keep: number;
+  /** Wall time, for `createdAt` and for the age of leftovers. */
+  readonly now: () => Date;
+  /** The disk; by default that of this host. */
+  readonly fs?: CheckpointFs;
+  /** Age from which `sweep` takes a leftover for torn; default one hour. */
+  readonly graceMs?: number;
+}
+
+/** What a save reports. */
+export interface SavedCheckpoint {
+  readonly name: string;
+  /** Absolute path of the folder. */
+  readonly path: string;
+  /** Sha-256 of the manifest file, in hex. */
+  readonly manifestDigest: string;
+  /** Size of all files. */
+  readonly bytes: number;
+  /** What went wrong after the checkpoint was durable: older ones that could not be removed. */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Durable checkpoints of one job. Complete and verified, or invisible (reliability S25): what `list`, `latest` and `load` show has a
+ * manifest, and every file has the size and the sha-256 that it says.
+ */
+export interface CheckpointStore {
+  /**
+   * Writes a version, flushed and read back, then lets `latest` name it and removes what retention does not keep. Saving the same
+   * version again gives the checkpoint that is there. A failure leaves earlier checkpoints untouched; trying again is safe.
+   *
+   * @throws MUSTER_ERR_CHECKPOINT_CONTENT_INVALID, MUSTER_ERR_CHECKPOINT_STALE, MUSTER_ERR_CHECKPOINT_FENCED,
+   * MUSTER_ERR_CHECKPOINT_FOREIGN, MUSTER_ERR_CHECKPOINT_ABORTED, MUSTER_ERR_CHECKPOINT_WRITE_FAILED, MUSTER_ERR_CHECKPOINT_BUSY
+   */
+  save(content: CheckpointContent, signal: AbortSignal): Promise<SavedCheckpoint>;
+  /** Complete and verified checkpoints, newest first. Files that did not change since they were last hashed are not hashed again. */
+  list(): Promise<readonly CheckpointInfo[]>;
+  /** The newest complete and verified checkpoint, or `null`. */
+  latest(): Promise<CheckpointInfo | null>;
+  /**
+   * Reads a checkpoint into memory; verifies every size and sha-256. Retention may remove the folder meanwhile.
+   *
+   * @throws MUSTER_ERR_CHECKPOINT_NAME_INVALID, MUSTER_ERR_CHECKPOINT_MISSING, MUSTER_ERR_CHECKPOINT_CORRUPT, MUSTER_ERR_CHECKPOINT_READ_FAILED
+   */
+  load(name: string, signal?: AbortSignal): Promise<LoadedCheckpoint>;
+  /** Keeps retention of this store away from a checkpoint. @returns Ends that; harmless when called twice. */
+  pin(name: string): () => void;
+  /** Removes what interrupted saves and removals left behind, once older than the grace. @returns Names of what it removed. */
+  sweep(): Promise<readonly string[]>;
+}
+
+interface StoreState {
+  readonly place: Place;
+  readonly options: CheckpointStoreOptions;
+  readonly pins: Map<symbol, string>;
+  /** By folder name: what was last found whole, good as long as the signature is. */
+  readonly hashed: Map<string, { readonly signature: string; readonly info: CheckpointInfo }>;
+}
+
+const waitingMax = 8;
+const defaultGraceMs = 3_600_000;
+
+/** Opens a store. @throws MUSTER_ERR_CHECKPOINT_OPTION_INVALID, or the system's error when the root cannot be made. */
+export async function openCheckpointStore(options: CheckpointStoreOptions): Promise<CheckpointStore> {
+  if (!Number.isSafeInteger(options.keep) || options.keep < 1) {
+    throw errors.CheckpointOptionInvalid({ field: "keep", value: options.keep, fix: "a whole number of at least 1" });
+  }
+  const fs = options.fs ?? nodeFs;
+  const place = { fs, root: await fs.prepareRoot(options.root) };
+  const state: StoreState = { place, options, pins: new Map(), hashed: new Map() };
+  const inTurn = serialQueue(waitingMax);
+  return {
+    save: (content, signal) => inTurn(() => save(state, content, signal)),
+    list: () => listVerified(state),
+    latest: async () => (await listVerified(state))[0] ?? null,
+    load: async (name, signal) => loadFolder({ ...place, name }, signal),
+    pin: (name) => pin(state, name),
+    sweep: () => inTurn(() => sweep(state)),
+  };
+}
+
+/**
+ * Reads one checkpoint by the path of its folder, as a save reported it; verifies as a store's `load` does, with the same errors.
+ *
+ * @param options - `signal` ends it early; `fs` is by default the disk of this host.
+ */
+export async function loadCheckpoint(
+  path: string,
+  options: { readonly signal?: AbortSignal; readonly fs?: CheckpointFs } = {},
+): Promise<LoadedCheckpoint> {
+  return loadFolder({ fs: options.fs ?? nodeFs, root: dirname(path), name: basename(path) }, options.signal);
+}
+
+async function save(state: StoreState, content: CheckpointContent, signal: AbortSignal): Promise<SavedCheckpoint> {
+  checkNumbers(content);
+  planFiles(content);
+  const verified = await listVerified(state, signal);
+  const existing = verified.find((info) => isSameVersion(info, content));
+  if (!existing) refuseOlder(verified[0], content);
+  const info = existing ?? (await writeNew(state, content, signal));
+  const { name, path, manifestDigest, bytes } = info;
+  state.hashed.set(name, { signature: await orReadFailed(name, signatureOf(state.place, name)), info });
+  const newest = [info, ...verified].sort(newestFirst)[0] ?? info;
+  try {
+    await pointLatest(state.place, newest.name);
+  } catch (error) {
+    throw errors.CheckpointWriteFailed(
+      { name, reason: messageOf(error), leftover: "the checkpoint itself is complete" },
+      error,
+    );
+  }
+  return { name, path, manifestDigest, bytes, warnings: await retain(state) };
+}
+
+/** Writes a new folder; on failure says so and takes away what it had begun. */
+async function writeNew(state: StoreState, content: CheckpointContent, signal: AbortSignal): Promise<CheckpointInfo> {
+  const { place, options } = state;
+  const name = formatName({ ...content, attempt: 1 });
+  let temporary: string | undefined;
+  try {
+    signal.throwIfAborted();
+    temporary = join(place.root, await makeTemporary(place, content));
+    return await writeFolder(place, temporary, { content, createdAt: options.now(), signal });
+  } catch (error) {
+    const leftover = temporary === undefined ? "nothing was written" : await discard(place, temporary);
+    if (hasCode(error, "MUSTER_ERR_CHECKPOINT_MANIFEST_INVALID")) {
+      throw contentInvalid(content, "manifest", String(error.params.reason), error);
+    }
+    if (signal.aborted) throw errors.CheckpointAborted({ name, leftover }, error);
+    if (hasCode(error, "MUSTER_ERR_CHECKPOINT_NAMES_TAKEN")) throw error;
+    throw errors.CheckpointWriteFailed({ name, reason: messageOf(error), leftover }, error);
+  }
+}
+
+async function discard({ fs }: Place, path: string): Promise<string> {
+  try {
+    await removeTree(fs, path);
+    return "nothing is left behind";
+  } catch (error) {
+    return `the temporary folder stays until it is swept (${messageOf(error)})`;
+  }
+}
+
+function checkNumbers(content: CheckpointContent): void {
+  const limits = { lineage: Number.MAX_SAFE_INTEGER, step: stepMax, version: counterMax, term: counterMax } as const;
+  for (const [field, limit] of Object.entries(limits)) {
+    const value = content[field as keyof typeof limits];
+    if (!Number.isSafeInteger(value) || value < 0 || value > limit) {
+      throw contentInvalid(content, field, `is ${value}; it must be a whole number from 0 to ${limit}`);
+    }
+  }
+}
+
+/** A checkpoint of another job, of an ended term or from before the newest one would put `latest` back (reliability S27). */
+function refuseOlder(newest: CheckpointInfo | undefined, content: CheckpointContent): void {
+  if (newest === undefined) return;
+  const { job, lineage, step, term } = content;
+  if (newest.job !== job) throw errors.CheckpointForeign({ job, found: newest.job });
+  if (term < newest.term) throw errors.CheckpointFenced({ term, newestTerm: newest.term });
+  if (lineage < newest.lineage || (lineage === newest.lineage && step < newest.step)) {
+    throw errors.CheckpointStale({ lineage, step, newest: newest.name });
+  }
+}
+
+async function listVerified(state: StoreState, signal?: AbortSignal): Promise<readonly CheckpointInfo[]> {
+  const { fs, root } = state.place;
+  const names = (await orReadFailed(root, fs.list(root))).filter((name) => parseName(name) !== null);
+  for (const name of state.hashed.keys()) if (!names.includes(name)) state.hashed.delete(name);
+  const infos: CheckpointInfo[] = [];
+  for (const name of names) {
+    const info = await inspect(state, name, signal);
+    if (info) infos.push(info);
+  }
+  return infos.sort(newestFirst);
+}
+
+/** Verifies one folder, from memory when nothing changed. @returns `null` when it is damaged or gone. */
+async function inspect(
+  { place, hashed }: StoreState,
+  name: string,
+  signal?: AbortSignal,
+): Promise<CheckpointInfo | null> {
+  const signature = await orReadFailed(name, signatureOf(place, name));
+  const known = hashed.get(name);
+  if (known?.signature === signature) return known.info;
+  const info = await verifyFolder({ ...place, name }, signal).catch((error: unknown) => {
+    const isInvisible = ["CORRUPT", "MISSING"].some((word) => hasCode(error, `MUSTER_ERR_CHECKPOINT_${word}`));
+    // Whatever else fails says nothing about the checkpoint; to hide it would restore an older one without need.
+    if (!isInvisible) throw error;
+    return null;
+  });
+  if (info) hashed.set(name, { signature, info });
+  return info;
+}
+
+async function signatureOf({ fs, root }: Place, name: string): Promise<string> {
+  const stats = ["", manifestFile, ...fileNames].map((file) => fs.stat(join(root, name, file)));
+  return (await Promise.all(stats)).map((stat) => stat?.signature ?? "absent").join("|");
+}
+
+async function orReadFailed<T>(name: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw errors.CheckpointReadFailed({ name, reason: messageOf(error) }, error);
+  }
+}
+
+async function retain(state: StoreState): Promise<readonly string[]> {
+  const pinned = new Set(state.pins.values());
+  const warnings: string[] = [];
+  try {
+    const names = planRetention(await listVerified(state), { keep: state.options.keep, pinned });
+    for (const name of names) await removeFolder(state.place, name);
+  } catch (error) {
+    // The new checkpoint is durable whatever happens here; the next save tries again.
+    warnings.push(`older checkpoints could not be removed: ${messageOf(error)}`);
+  }
+  return warnings;
+}
+
+function pin({ pins }: StoreState, name: string): () => void {
+  checkName(name);
+  const key = Symbol(name);
+  pins.set(key, name);
+  return () => void pins.delete(key);
+}
+
+async function sweep({ place, options }: StoreState): Promise<readonly string[]> {
+  const { fs, root } = place;
+  const oldestMs = options.now().getTime() - (options.graceMs ?? defaultGraceMs);
+  const removed: string[] = [];
+  for (const name of (await fs.list(root)).filter(isLeftover)) {
+    const path = join(root, name);
+    const stat = await fs.stat(path);
+    if (stat === null || stat.modifiedMs > oldestMs) continue;
+    await removeTree(fs, path);
+    removed.push(name);
+  }
+  return removed;
+}

@@ -1,0 +1,180 @@
+/**
+ * Writing so that a crash at any moment leaves the old state or the new one. Everything is made under a temporary name, flushed, read
+ * back, and only then renamed into place; that rename is the one moment at which a checkpoint comes to be. Nothing is ever removed
+ * before its replacement is durable.
+ */
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { type CheckpointContent, orderedSections, type PlannedFile, planFiles } from "./content.ts";
+import { errors } from "./errors.ts";
+import { type CheckpointFs, systemCode } from "./files.ts";
+import { type CheckpointManifest, encodeManifest, manifestFile } from "./manifest.ts";
+import { attemptsMax, formatName, latestFile } from "./names.ts";
+import { type CheckpointInfo, verifyFolder } from "./read.ts";
+
+/** The disk, and the root without links. */
+export interface Place {
+  readonly fs: CheckpointFs;
+  readonly root: string;
+}
+
+/** What a save is made of. */
+export interface WriteOptions {
+  readonly content: CheckpointContent;
+  readonly createdAt: Date;
+  readonly signal: AbortSignal;
+}
+
+const chunkBytes = 4 * 1024 * 1024;
+
+/** Codes of a name that is already taken, by a file or by a folder. */
+const takenCodes: readonly string[] = ["EEXIST", "ENOTEMPTY", "ENOTDIR"];
+
+/**
+ * Writes a content as a new folder: files → flush → manifest → flush → read back → rename → flush of the root.
+ *
+ * @param temporary - Path of an empty folder in the root, which becomes the checkpoint.
+ * @returns What was written, durable and verified.
+ */
+export async function writeFolder(place: Place, temporary: string, options: WriteOptions): Promise<CheckpointInfo> {
+  const { fs, root } = place;
+  const { content, createdAt, signal } = options;
+  const files: CheckpointManifest["files"] = [];
+  for (const plan of planFiles(content)) files.push(await writePlanned(fs, temporary, { plan, signal }));
+  await fs.syncDirectory(temporary);
+  await writeManifest(fs, temporary, encodeManifest(manifestOf(content, files, createdAt)));
+  const plainName = formatName({ ...content, attempt: 1 });
+  const verified = await verifyFolder({ fs, root, name: plainName, at: temporary }, signal);
+  signal.throwIfAborted();
+  const name = await claim(plainName, "-a", (candidate) => renameToFree(place, temporary, candidate));
+  await fs.syncDirectory(root);
+  return { ...verified, name, path: join(root, name) };
+}
+
+/** Makes a fresh temporary folder for a checkpoint. @returns Its name. */
+export function makeTemporary({ fs, root }: Place, content: CheckpointContent): Promise<string> {
+  const base = `.tmp-${formatName({ ...content, attempt: 1 })}`;
+  return claim(base, "-", (candidate) => fs.makeDirectory(join(root, candidate)));
+}
+
+/** Lets `latest` name a checkpoint, atomically. Does nothing but a flush when it already does. */
+export async function pointLatest({ fs, root }: Place, name: string): Promise<void> {
+  if ((await readLatest({ fs, root })) !== name) {
+    const bytes = new TextEncoder().encode(`${name}\n`);
+    const temporary = await claim(`.tmp-${latestFile}`, "-", (candidate) =>
+      writeWhole(fs, join(root, candidate), [bytes]),
+    );
+    await fs.rename(join(root, temporary), join(root, latestFile));
+  }
+  await fs.syncDirectory(root);
+}
+
+/** Takes a checkpoint out of sight in one step, then removes its files. */
+export async function removeFolder({ fs, root }: Place, name: string): Promise<void> {
+  const trash = await claim(`.trash-${name}`, "-", (candidate) =>
+    renameToFree({ fs, root }, join(root, name), candidate),
+  );
+  await fs.syncDirectory(root);
+  await removeTree(fs, join(root, trash));
+}
+
+/** Removes a path with all below it; links are removed, never followed. */
+export async function removeTree(fs: CheckpointFs, path: string): Promise<void> {
+  const stat = await fs.stat(path);
+  if (stat?.kind !== "directory") return stat ? fs.removeFile(path) : undefined;
+  for (const name of await fs.list(path)) await removeTree(fs, join(path, name));
+  await fs.removeDirectory(path);
+}
+
+async function readLatest({ fs, root }: Place): Promise<string | null> {
+  const path = join(root, latestFile);
+  if ((await fs.stat(path))?.kind !== "file") return null;
+  const file = await fs.open(path);
+  try {
+    const bytes = new Uint8Array(128);
+    return new TextDecoder().decode(bytes.subarray(0, await file.read(bytes, 0))).trimEnd();
+  } finally {
+    await file.close();
+  }
+}
+
+async function writePlanned(
+  fs: CheckpointFs,
+  folder: string,
+  options: { readonly plan: PlannedFile; readonly signal: AbortSignal },
+): Promise<CheckpointManifest["files"][number]> {
+  const { plan, signal } = options;
+  const hash = createHash("sha256");
+  await writeWhole(fs, join(folder, plan.name), plan.parts, (chunk) => {
+    signal.throwIfAborted();
+    hash.update(chunk);
+  });
+  const bytes = plan.parts.reduce((sum, part) => sum + part.length, 0);
+  return { name: plan.name, bytes, sha256: hash.digest("hex") };
+}
+
+async function writeManifest(fs: CheckpointFs, folder: string, bytes: Uint8Array): Promise<void> {
+  const temporary = join(folder, `${manifestFile}.tmp`);
+  await writeWhole(fs, temporary, [bytes]);
+  await fs.rename(temporary, join(folder, manifestFile));
+  await fs.syncDirectory(folder);
+}
+
+/** Creates a file, writes its parts and flushes it. A file whose flush failed is never used. */
+async function writeWhole(
+  fs: CheckpointFs,
+  path: string,
+  parts: readonly Uint8Array[],
+  onChunk: (chunk: Uint8Array) => void = () => {},
+): Promise<void> {
+  const file = await fs.create(path);
+  try {
+    for (const part of parts) {
+      for (let at = 0; at < part.length; at += chunkBytes) {
+        const chunk = part.subarray(at, at + chunkBytes);
+        onChunk(chunk);
+        await file.write(chunk);
+      }
+    }
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Renames to a name that nothing has, be it an empty folder or a link that a bare rename would replace. */
+async function renameToFree({ fs, root }: Place, from: string, name: string): Promise<void> {
+  if ((await fs.stat(join(root, name))) !== null)
+    throw Object.assign(new Error(`${name} is taken`), { code: "EEXIST" });
+  await fs.rename(from, join(root, name));
+}
+
+/** Takes the first free name of `base`, `base-a2`, `base-a3` …: leftovers keep theirs until they are swept. */
+async function claim(base: string, separator: string, take: (name: string) => Promise<void>): Promise<string> {
+  for (let attempt = 1; attempt <= attemptsMax; attempt++) {
+    const name = attempt === 1 ? base : `${base}${separator}${attempt}`;
+    try {
+      await take(name);
+      return name;
+    } catch (error) {
+      if (!takenCodes.includes(systemCode(error))) throw error;
+    }
+  }
+  throw errors.CheckpointNamesTaken({ base, limit: attemptsMax });
+}
+
+function manifestOf(
+  content: CheckpointContent,
+  files: CheckpointManifest["files"],
+  createdAt: Date,
+): CheckpointManifest {
+  const { job, lineage, step, version, term, ledger, groupsWatermark, engineBuild } = content;
+  const sections = orderedSections(content).map(({ name, bytes, digest }) => ({ name, bytes: bytes.length, digest }));
+  const { admitted, trained, aborted, quarantined } = ledger;
+  return {
+    format: 1,
+    ...{ job, lineage, step, version, term, sections, files },
+    ledger: { admitted, trained, aborted, quarantined },
+    ...{ groupsWatermark, engineBuild, createdAt: createdAt.toISOString() },
+  };
+}

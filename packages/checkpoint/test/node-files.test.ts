@@ -1,0 +1,196 @@
+import { execFileSync } from "node:child_process";
+import { link, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { type CheckpointStore, nodeFs, openCheckpointStore, type SavedCheckpoint } from "../src/index.ts";
+import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
+
+const failsWith = (word: string): object => expect.objectContaining({ code: `MUSTER_ERR_CHECKPOINT_${word}` });
+
+let folder: string;
+let root: string;
+let store: CheckpointStore;
+let saved: SavedCheckpoint;
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "muster-checkpoint-"));
+  root = join(folder, "jobs", "dates");
+  store = await openCheckpointStore({ root, keep: 1, now: () => new Date("2030-01-02T03:04:05.678Z") });
+  saved = await store.save(contentOf(7), never);
+});
+
+afterEach(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+describe("on a real disk", () => {
+  it("lays a checkpoint out in the Hugging Face way, with private modes", async () => {
+    expect((await readdir(saved.path)).sort()).toEqual([
+      "config.json",
+      "manifest.json",
+      "model.safetensors",
+      "optimizer.safetensors",
+    ]);
+    for (const file of await readdir(saved.path)) expect((await stat(join(saved.path, file))).mode & 0o777).toBe(0o600);
+    for (const path of [root, saved.path]) expect((await stat(path)).mode & 0o777).toBe(0o700);
+    expect(JSON.parse(await readFile(join(saved.path, "config.json"), "utf8"))).toEqual(contentOf(7).modelConfig);
+    expect(await readFile(join(root, "latest"), "utf8")).toBe("step-00000007-v7-t1\n");
+    expect(loadedOf(await store.load(saved.name))).toEqual(expectedOf(contentOf(7)));
+  });
+
+  it("goes on with one checkpoint after the other and leaves no file behind", async () => {
+    for (const step of [8, 9, 10]) await store.save(contentOf(step), never);
+    expect((await readdir(root)).sort()).toEqual(["latest", "step-00000010-v10-t1"]);
+  });
+
+  it("keeps the manifest stable for readers of other versions", async () => {
+    expect(await readFile(join(saved.path, "manifest.json"), "utf8")).toMatchInlineSnapshot(`
+      "{
+        "format": 1,
+        "job": "dates",
+        "lineage": 0,
+        "step": 7,
+        "version": 7,
+        "term": 1,
+        "sections": [
+          {
+            "name": "weights",
+            "bytes": 40,
+            "digest": "xxh64b:weights-7"
+          },
+          {
+            "name": "optimizer",
+            "bytes": 21,
+            "digest": "xxh64b:optimizer-7"
+          }
+        ],
+        "files": [
+          {
+            "name": "config.json",
+            "bytes": 99,
+            "sha256": "9c3ffecf3d592c48f252466311006df62de78955773ba022ad7fc013dc326c38"
+          },
+          {
+            "name": "model.safetensors",
+            "bytes": 232,
+            "sha256": "cb09d9e71b2737d6be5b48e6a48fadfe0f1f77cb806217b15f3c693184ca894c"
+          },
+          {
+            "name": "optimizer.safetensors",
+            "bytes": 125,
+            "sha256": "e639734bf1c14f69c4edc29c1299d6c5539b54a24ad5ea202aea27f485fc8439"
+          }
+        ],
+        "ledger": {
+          "admitted": 56,
+          "trained": 55,
+          "aborted": 1,
+          "quarantined": 0
+        },
+        "groupsWatermark": 21,
+        "engineBuild": "embedded-0.1.0",
+        "createdAt": "2030-01-02T03:04:05.678Z",
+        "checksum": "166fd2ab1861580f9f4e6b1f6308acaa08563e7d3d27b0df4f579ba3c3a96046"
+      }
+      "
+    `);
+  });
+});
+
+describe("hostile names", () => {
+  it.each([
+    "../dates/step-00000007-v7-t1",
+    "step-00000007-v7-t1/",
+    "step-00000007-v7-t1/../x",
+    "step-00000007-v7-t1\0",
+    "step-00000007-v7-t1\n",
+    "/etc",
+    ".",
+    "..",
+    "",
+    "step-7-v7-t1",
+    "step-00000007-v07-t1",
+    "step-00000007-v7-t1-a1",
+    "step-00000007-v7-t1-a100",
+    "step-٠0000007-v7-t1",
+    "STEP-00000007-V7-T1",
+    "step-00000007-v7-t1".repeat(1000),
+  ])("refuses %j", async (name) => {
+    await expect(store.load(name)).rejects.toEqual(failsWith("NAME_INVALID"));
+    expect(() => store.pin(name)).toThrow(failsWith("NAME_INVALID") as Error);
+  });
+});
+
+describe("hostile folders", () => {
+  it("refuses a checkpoint folder that is a link, and does not list it", async () => {
+    await rename(saved.path, join(folder, "elsewhere"));
+    await symlink(join(folder, "elsewhere"), saved.path);
+    await expect(store.load(saved.name)).rejects.toEqual(failsWith("CORRUPT"));
+    expect(await store.list()).toEqual([]);
+  });
+
+  it.each(["manifest.json", "config.json", "model.safetensors"])("refuses a link in place of %s", async (file) => {
+    await rename(join(saved.path, file), join(folder, file));
+    await symlink(join(folder, file), join(saved.path, file));
+    await expect(store.load(saved.name)).rejects.toEqual(failsWith("CORRUPT"));
+    expect(await store.list()).toEqual([]);
+  });
+
+  it("refuses a file with a second name", async () => {
+    await link(join(saved.path, "model.safetensors"), join(folder, "second"));
+    await expect(store.load(saved.name)).rejects.toEqual(failsWith("CORRUPT"));
+    expect(await store.list()).toEqual([]);
+  });
+
+  it("refuses a pipe without waiting for its writer", async () => {
+    await rm(join(saved.path, "config.json"));
+    execFileSync("mkfifo", [join(saved.path, "config.json")]);
+    await expect(store.load(saved.name)).rejects.toEqual(failsWith("CORRUPT"));
+  });
+
+  it("refuses a folder under the name of another checkpoint", async () => {
+    await rename(saved.path, join(root, "step-00000099-v7-t1"));
+    await expect(store.load("step-00000099-v7-t1")).rejects.toEqual(failsWith("CORRUPT"));
+    expect(await store.latest()).toBeNull();
+  });
+
+  it("survives names of checkpoints on things that are none", async () => {
+    await writeFile(join(root, "step-00000001-v1-t1"), "a file");
+    await mkdir(join(root, "step-00000002-v2-t1"));
+    await symlink("step-00000003-v3-t1", join(root, "step-00000003-v3-t1"));
+    expect((await store.list()).map((info) => info.name)).toEqual([saved.name]);
+    await store.save(contentOf(8), never);
+    expect((await store.list()).map((info) => info.step)).toEqual([8]);
+  });
+
+  it("does not replace an empty folder or a link that has the name", async () => {
+    await mkdir(join(root, "step-00000008-v8-t1"));
+    await symlink("/nowhere", join(root, "step-00000008-v8-t1-a2"));
+    expect((await store.save(contentOf(8), never)).name).toBe("step-00000008-v8-t1-a3");
+  });
+
+  it("writes `latest` beside a link of that name, not through it", async () => {
+    await writeFile(join(folder, "victim"), "untouched");
+    await rm(join(root, "latest"));
+    await symlink(join(folder, "victim"), join(root, "latest"));
+    await store.save(contentOf(8), never);
+    expect(await readFile(join(folder, "victim"), "utf8")).toBe("untouched");
+    expect(await readFile(join(root, "latest"), "utf8")).toBe("step-00000008-v8-t1\n");
+  });
+
+  it("removes links, never what they point to", async () => {
+    await mkdir(join(folder, "precious"));
+    await writeFile(join(folder, "precious", "data"), "kept");
+    await mkdir(join(root, ".tmp-step-00000001-v1-t1"));
+    await symlink(join(folder, "precious"), join(root, ".tmp-step-00000001-v1-t1", "link"));
+    const later = await openCheckpointStore({ root, keep: 1, now: () => new Date("2100-01-01T00:00:00Z") });
+    expect(await later.sweep()).toEqual([".tmp-step-00000001-v1-t1"]);
+    expect(await readFile(join(folder, "precious", "data"), "utf8")).toBe("kept");
+  });
+
+  it("never creates a file through a link", async () => {
+    await symlink(join(folder, "victim"), join(root, "planted"));
+    await expect(nodeFs.create(join(root, "planted"))).rejects.toMatchObject({ code: "EEXIST" });
+  });
+});

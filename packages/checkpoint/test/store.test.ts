@@ -1,0 +1,275 @@
+import { randomOf } from "@muster/base";
+import { describe, expect, it } from "vitest";
+import { type CheckpointContent, type CheckpointStore, loadCheckpoint, openCheckpointStore } from "../src/index.ts";
+import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
+import { MemoryDisk, systemError } from "./disk.ts";
+
+const root = "/root";
+
+async function emptyDisk(): Promise<MemoryDisk> {
+  const disk = new MemoryDisk();
+  await disk.fs.makeDirectory(root);
+  disk.calls = [];
+  return disk;
+}
+
+const open = (disk: MemoryDisk, keep = 2): Promise<CheckpointStore> =>
+  openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) });
+
+const failsWith = (word: string, message = /./): object =>
+  expect.objectContaining({ code: `MUSTER_ERR_CHECKPOINT_${word}`, message: expect.stringMatching(message) });
+
+const latestOf = (disk: MemoryDisk): string => new TextDecoder().decode(disk.files().get(`${root}/latest`));
+
+describe("save and load", () => {
+  it("gives back every byte and every number of the content", async () => {
+    const store = await open(await emptyDisk());
+    const content = contentOf(120, { lineage: 2, term: 3 });
+    const saved = await store.save(content, never);
+    expect(saved).toMatchObject({ name: "step-00000120-v120-t3", path: `${root}/step-00000120-v120-t3`, warnings: [] });
+    const loaded = await store.load(saved.name);
+    expect(loadedOf(loaded)).toEqual(expectedOf(content));
+    expect(loaded.info).toMatchObject({ manifestDigest: saved.manifestDigest, bytes: saved.bytes });
+    expect(loaded.info.createdAt).toBe("1970-01-01T00:00:00.000Z");
+  });
+
+  it("works without an optimizer section, and with sections larger than one chunk", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    const bytes = new Uint8Array(9 * 1024 * 1024).map((_, index) => index % 251);
+    const content = contentOf(1, {
+      sections: [{ name: "weights", digest: "d", bytes }],
+      tensors: [{ name: "w", dtype: "f32", shape: [bytes.length / 4], offsetBytes: 0, sizeBytes: bytes.length }],
+    });
+    const { name } = await store.save(content, never);
+    const loaded = await store.load(name);
+    expect(loaded.sections).toHaveLength(1);
+    expect(Buffer.compare(loaded.sections[0]!.bytes, bytes)).toBe(0);
+    expect([...disk.files().keys()].some((path) => path.endsWith("optimizer.safetensors"))).toBe(false);
+  });
+
+  it("reads by path what a save reported", async () => {
+    const disk = await emptyDisk();
+    const { path } = await (await open(disk)).save(contentOf(5), never);
+    expect(loadedOf(await loadCheckpoint(path, { fs: disk.fs }))).toEqual(expectedOf(contentOf(5)));
+  });
+
+  it("gives the same checkpoint when the same version is saved again, also after newer ones", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk, 3);
+    const first = await store.save(contentOf(10), never);
+    disk.nowMs += 5_000;
+    await store.save(contentOf(20), never);
+    expect(await store.save(contentOf(10), never)).toEqual(first);
+    expect(latestOf(disk)).toBe("step-00000020-v20-t1\n");
+    expect((await store.list()).map((info) => info.step)).toEqual([20, 10]);
+  });
+
+  it("takes the next free name for another content of the same step", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    const first = await store.save(contentOf(10), never);
+    const other = await store.save(contentOf(10, { lineage: 1 }), never);
+    expect([first.name, other.name]).toEqual(["step-00000010-v10-t1", "step-00000010-v10-t1-a2"]);
+    expect((await store.latest())?.name).toBe(other.name);
+    expect(latestOf(disk)).toBe(`${other.name}\n`);
+  });
+
+  it("does not count before what was written has been read back", async () => {
+    const disk = await emptyDisk();
+    const create = disk.fs.create;
+    const lying = {
+      ...disk.fs,
+      create: async (path: string) => {
+        const file = await create(path);
+        const isModel = path.endsWith("model.safetensors");
+        return { ...file, write: (bytes: Uint8Array) => file.write(isModel ? bytes.map((byte) => byte ^ 1) : bytes) };
+      },
+    };
+    const store = await openCheckpointStore({ root, keep: 1, fs: lying, now: () => new Date(0) });
+    await expect(store.save(contentOf(1), never)).rejects.toEqual(failsWith("WRITE_FAILED", /sha-256/));
+    expect(await store.list()).toEqual([]);
+    expect([...disk.files().keys()]).toEqual([]);
+  });
+
+  const invalid: [string, Partial<CheckpointContent>, RegExp][] = [
+    ["a step over eight digits", { step: 100_000_000 }, /step is 100000000/],
+    ["a term that is not whole", { term: 1.5 }, /term is 1.5/],
+    ["a job name that is a path", { job: "../x" }, /manifest job/],
+    ["a negative count", { groupsWatermark: -1 }, /manifest groupsWatermark/],
+    ["no weights", { sections: [] }, /sections must be one of weights/],
+    [
+      "tensors that do not tile the weights",
+      { tensors: contentOf(1).tensors.slice(0, 1) },
+      /tensors of section weights/,
+    ],
+    ["a configuration that is no object", { modelConfig: [] }, /modelConfig must be a plain object/],
+  ];
+  it.each(invalid)("refuses %s and writes nothing", async (_, changes, reason) => {
+    const disk = await emptyDisk();
+    const save = (await open(disk)).save(contentOf(1, changes), never);
+    await expect(save).rejects.toEqual(failsWith("CONTENT_INVALID", reason));
+    expect([...disk.files().keys()]).toEqual([]);
+  });
+
+  it("ends on its signal at any call and leaves nothing behind", async () => {
+    const probe = await emptyDisk();
+    await (await open(probe)).save(contentOf(1), never);
+    const commit = probe.calls.findIndex((call) => call.startsWith(`rename ${root}/.tmp-step`));
+    for (let atCall = 1; atCall < commit - 1; atCall++) {
+      const disk = await emptyDisk();
+      const controller = new AbortController();
+      const push = disk.calls.push.bind(disk.calls);
+      disk.calls.push = (...items) => {
+        if (disk.calls.length === atCall) controller.abort(new Error("deadline"));
+        return push(...items);
+      };
+      await expect((await open(disk)).save(contentOf(1), controller.signal)).rejects.toEqual(failsWith("ABORTED"));
+      expect([...disk.files().keys()]).toEqual([]);
+    }
+  });
+
+  it("bounds its queue", async () => {
+    const store = await open(await emptyDisk(), 9);
+    const saves = Array.from({ length: 12 }, (_, index) => store.save(contentOf(index + 1), never));
+    const results = await Promise.allSettled(saves);
+    expect(results.map((result) => result.status)).toEqual([
+      ...Array(8).fill("fulfilled"),
+      ...Array(4).fill("rejected"),
+    ]);
+    expect(results.at(-1)).toEqual({ status: "rejected", reason: failsWith("BUSY") });
+  });
+});
+
+describe("order", () => {
+  it("refuses an older step, an ended term and another job, and `latest` stays", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    await store.save(contentOf(50, { term: 4 }), never);
+    await expect(store.save(contentOf(40, { term: 4 }), never)).rejects.toEqual(failsWith("STALE", /step 40/));
+    await expect(store.save(contentOf(60, { term: 3 }), never)).rejects.toEqual(failsWith("FENCED", /term 3/));
+    await expect(store.save(contentOf(60, { job: "sums" }), never)).rejects.toEqual(failsWith("FOREIGN", /"dates"/));
+    expect(latestOf(disk)).toBe("step-00000050-v50-t4\n");
+    await store.save(contentOf(40, { term: 5, lineage: 1 }), never);
+    expect(latestOf(disk)).toBe("step-00000040-v40-t5\n");
+  });
+});
+
+describe("damage", () => {
+  it("is seen at any flipped bit of any file, and the older checkpoint is the latest then", async () => {
+    const random = randomOf(31);
+    const disk = await emptyDisk();
+    const saved = await (await open(disk)).save(contentOf(1), never);
+    const newest = await (await open(disk)).save(contentOf(2), never);
+    const files = [...disk.files()].filter(([path]) => path.startsWith(newest.path));
+    expect(files).toHaveLength(4);
+    for (const [path, data] of files) {
+      const bits = Array.from({ length: 60 }, () => random.below(data.length * 8));
+      for (const bit of [0, 8 * 8, data.length * 8 - 1, ...bits]) {
+        disk.flipBit(path, bit);
+        const store = await open(disk);
+        await expect(store.load(newest.name), `${path} bit ${bit}`).rejects.toEqual(failsWith("CORRUPT"));
+        expect((await store.latest())?.name).toBe(saved.name);
+        disk.flipBit(path, bit);
+      }
+    }
+    expect((await (await open(disk)).latest())?.name).toBe(newest.name);
+  });
+
+  it("never takes the last whole checkpoint along: damaged ones do not count for retention", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk, 1);
+    const whole = await store.save(contentOf(1), never);
+    disk.flipBit(`${(await store.save(contentOf(2), never)).path}/config.json`, 9);
+    expect(await store.latest()).toBeNull();
+    const next = await store.save(contentOf(2), never);
+    expect(next.name).toBe("step-00000002-v2-t1-a2");
+    expect(loadedOf(await store.load(next.name))).toEqual(expectedOf(contentOf(2)));
+    await expect(store.load(whole.name)).rejects.toEqual(failsWith("MISSING"));
+  });
+
+  it("does not hide a checkpoint because of a failure that says nothing about it", async () => {
+    const disk = await emptyDisk();
+    await (await open(disk)).save(contentOf(1), never);
+    const store = await open(disk);
+    const atCall = disk.calls.length + 10;
+    disk.fault = { atCall, when: "before", error: systemError("EMFILE") };
+    await expect(store.latest()).rejects.toEqual(failsWith("READ_FAILED", /EMFILE/));
+    expect((await store.latest())?.step).toBe(1);
+  });
+
+  it("hashes a checkpoint once as long as its files do not change", async () => {
+    const disk = await emptyDisk();
+    await (await open(disk)).save(contentOf(1), never);
+    const store = await open(disk);
+    const reads = (): number => disk.calls.filter((call) => call.startsWith("read ")).length;
+    await store.list();
+    const before = reads();
+    await store.list();
+    expect(reads()).toBe(before);
+    disk.flipBit(`${root}/step-00000001-v1-t1/model.safetensors`, 3);
+    expect(await store.list()).toEqual([]);
+  });
+});
+
+describe("retention", () => {
+  it("keeps the newest ones and those that are pinned", async () => {
+    const store = await open(await emptyDisk(), 2);
+    const steps = async (): Promise<number[]> => (await store.list()).map((info) => info.step);
+    const release = store.pin((await store.save(contentOf(1), never)).name);
+    for (const step of [2, 3, 4]) await store.save(contentOf(step), never);
+    expect(await steps()).toEqual([4, 3, 1]);
+    release();
+    release();
+    await store.save(contentOf(5), never);
+    expect(await steps()).toEqual([5, 4]);
+  });
+
+  it("races a reader at every call: the reader gets a whole checkpoint or hears that it is gone", async () => {
+    const outcomes = { whole: 0, gone: 0 };
+    for (let atCall = 0; ; atCall++) {
+      const disk = await emptyDisk();
+      const writer = await open(disk, 1);
+      const { name } = await writer.save(contentOf(1), never);
+      let calls = 0;
+      const turn = async (): Promise<void> => {
+        if (calls++ === atCall) await writer.save(contentOf(2), never);
+      };
+      const fs = {
+        ...disk.fs,
+        open: async (path: string) => {
+          await turn();
+          const file = await disk.fs.open(path);
+          return { ...file, read: async (target: Uint8Array, at: number) => turn().then(() => file.read(target, at)) };
+        },
+      };
+      const reader = await openCheckpointStore({ root, keep: 1, fs, now: () => new Date(0) });
+      const loaded = await reader.load(name).catch((error: unknown) => {
+        expect(error).toEqual(failsWith("MISSING"));
+        expect(error).toMatchObject({ retryable: true });
+        return null;
+      });
+      if (loaded) expect(loadedOf(loaded)).toEqual(expectedOf(contentOf(1)));
+      outcomes[loaded ? "whole" : "gone"]++;
+      if (calls <= atCall) break;
+    }
+    expect(outcomes).toEqual({ whole: 4, gone: 5 });
+  });
+});
+
+describe("sweep", () => {
+  it("removes leftovers only when they are older than the grace, and nothing else", async () => {
+    const disk = await emptyDisk();
+    await disk.fs.makeDirectory(`${root}/.tmp-step-00000001-v1-t1`);
+    await disk.fs.makeDirectory(`${root}/.trash-step-00000001-v1-t1-a2-3`);
+    await disk.fs.makeDirectory(`${root}/.git`);
+    await (await disk.fs.create(`${root}/.tmp-step-00000001-v1-t1/model.safetensors`)).close();
+    await (await disk.fs.create(`${root}/notes.txt`)).close();
+    const store = await open(disk);
+    disk.nowMs = 3_599_999;
+    expect(await store.sweep()).toEqual([]);
+    disk.nowMs = 3_600_000;
+    expect(await store.sweep()).toEqual([".tmp-step-00000001-v1-t1", ".trash-step-00000001-v1-t1-a2-3"]);
+    expect([...(await disk.fs.list(root))].sort()).toEqual([".git", "notes.txt"]);
+  });
+});

@@ -1,0 +1,87 @@
+/** Options that several commands share, and how their faults end. */
+import { resolve } from "node:path";
+import { hasCode, MusterError, messageOf, parseDurationMs } from "@muster/base";
+import { taskOf } from "@muster/engine";
+import { type ExitCode, exitCodes, type LogLevel, logLevels, type TaskShape } from "@muster/runtime";
+import { type Command, Option } from "commander";
+import { errors } from "../errors.ts";
+
+/** Folder of the runs unless `--runs` says otherwise. */
+export const runsDefault = "runs";
+
+/** The job file of commands that are given none. */
+export const jobFileDefault = "jobs/dates.toml";
+
+/** Gathers the values of an option that may be repeated. */
+export function collect(value: string, all: readonly string[]): readonly string[] {
+  return [...all, value];
+}
+
+/** Adds the options by which a command finds a running job. */
+export function withLocation(command: Command): Command {
+  return command
+    .option("--job <name>", "name of the job (default: the newest one)")
+    .option("--runs <folder>", "folder of the runs", runsDefault)
+    .option("--nats <url>", "address of the job's broker, when it is not on this host")
+    .option("--connection <file>", "connection.json of the job, copied from the host that runs it");
+}
+
+/** Values of {@link withLocation}. */
+export interface LocationOptions {
+  readonly job?: string;
+  readonly runs: string;
+  readonly nats?: string;
+  readonly connection?: string;
+}
+
+/** Adds `--log-level`. */
+export function withLogLevel(command: Command): Command {
+  return command.addOption(
+    new Option("--log-level <level>", "how much is logged").choices([...logLevels]).default("info"),
+  );
+}
+
+/** Where a job is, with absolute paths. */
+export function locationOf(options: LocationOptions) {
+  const { job, nats, connection } = options;
+  return {
+    runs: resolve(options.runs),
+    ...(job === undefined ? {} : { job }),
+    ...(nats === undefined ? {} : { nats }),
+    ...(connection === undefined ? {} : { connection: resolve(connection) }),
+  };
+}
+
+/** A level that commander has checked. */
+export function levelOf(text: string): LogLevel {
+  return logLevels.find((level) => level === text) ?? "info";
+}
+
+/** Shape of a task for the loader of job files. */
+export function describeTask(name: string): TaskShape {
+  const task = taskOf(name);
+  return { vocab: task.vocabulary.length, maxContext: task.maxTokens };
+}
+
+/** A duration option in ms. @throws MUSTER_ERR_OPTION_INVALID */
+export function durationOf(option: string, value: string): number {
+  try {
+    return parseDurationMs(value);
+  } catch (error) {
+    throw errors.OptionInvalid({ option, value, reason: messageOf(error) }, error);
+  }
+}
+
+/** A port option. @throws MUSTER_ERR_OPTION_INVALID */
+export function portOf(option: string, value: string): number {
+  const port = Number(value);
+  if (Number.isInteger(port) && port >= 0 && port <= 65_535) return port;
+  throw errors.OptionInvalid({ option, value, reason: "is not a port; use 0 to 65535, 0 for any free one" });
+}
+
+/** What a fault means for the exit code: some pass by themselves, those of the input and the host are the user's to mend, the rest is ours. */
+export function exitCodeOf(error: unknown): ExitCode {
+  if (hasCode(error, "MUSTER_ERR_INVARIANT_BROKEN") || !(error instanceof MusterError))
+    return exitCodes.brokenInvariant;
+  return error.retryable || hasCode(error, "MUSTER_ERR_FENCED") ? exitCodes.temporary : exitCodes.badInput;
+}

@@ -1,0 +1,93 @@
+/** `muster config`: what a job file means, and whether it means anything. */
+import { resolve } from "node:path";
+import { hasCode } from "@muster/base";
+import { exitCodes, explainConfig, fields, type LoadedJob, loadJob, type Setting } from "@muster/runtime";
+import type { Command } from "commander";
+import { collect, describeTask, jobFileDefault } from "./common.ts";
+
+interface Options {
+  readonly set: readonly string[];
+  readonly explain?: boolean;
+  readonly json?: boolean;
+}
+
+const kindOf = new Map(fields.map(({ key, kind }) => [key, kind]));
+
+/** Adds the commands. */
+export function addConfigCommands(program: Command): void {
+  const config = program.command("config").description("print or check the configuration of a job");
+  withSources(config.command("print").description("print every key of a job with its value, as a job file"))
+    .option("--explain", "say where each value comes from: default, file and line, environment, or flag")
+    .option("--json", "write JSON: the compiled configuration, or with --explain a list of keys")
+    .action((file: string, options: Options) => {
+      const job = load(file, options);
+      process.stdout.write(options.json ? jsonOf(job, options) : tomlOf(settingsOf(job), options.explain === true));
+    });
+  withSources(config.command("check").description("check a job file; every fault is listed"))
+    .option("--json", "write one line of JSON: ok, and the faults")
+    .action((file: string, options: Options) => {
+      process.exitCode = options.json ? checkJson(file, options) : checkText(file, options);
+    });
+}
+
+function withSources(command: Command): Command {
+  return command
+    .argument("[file]", "job file", jobFileDefault)
+    .option("--set <key=value>", "set any key, as muster run does; may be repeated", collect, []);
+}
+
+function load(file: string, { set }: Options): LoadedJob {
+  return loadJob({ file: resolve(file), set, describeTask });
+}
+
+function jsonOf(job: LoadedJob, { explain }: Options): string {
+  return `${JSON.stringify(explain ? settingsOf(job) : job.config, null, 2)}\n`;
+}
+
+/** Every setting; the folder of weights as it was found, so that what is printed means the same wherever it is stored. */
+function settingsOf(job: LoadedJob): readonly Setting[] {
+  const { weights } = job.config;
+  return explainConfig(job).map((setting) =>
+    kindOf.get(setting.key) === "source" && "path" in weights
+      ? { ...setting, value: `${weights.kind}:${weights.path}` }
+      : setting,
+  );
+}
+
+/** A job file that means the same, with every key. */
+function tomlOf(settings: readonly Setting[], isExplained: boolean): string {
+  const lines: string[] = [];
+  let current = "";
+  for (const { key, value, source } of settings) {
+    const [section = "", name = ""] = key.split(/\.(.*)/s);
+    if (section !== current) lines.push(...(current ? [""] : []), `[${section}]`);
+    current = section;
+    const isBare = ["integer", "number", "boolean"].includes(kindOf.get(key) ?? "");
+    const line = `${name} = ${isBare ? value : JSON.stringify(value)}`;
+    lines.push(isExplained ? `${line.padEnd(40)} # ${JSON.stringify(source).slice(1, -1)}` : line);
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+function checkText(file: string, options: Options) {
+  const { config } = load(file, options);
+  process.stdout.write(`${file} is sound: job ${config.job}, ${config.steps} steps of ${config.task.name}\n`);
+  return exitCodes.ok;
+}
+
+function checkJson(file: string, options: Options) {
+  const problems = problemsOf(file, options);
+  process.stdout.write(`${JSON.stringify({ file, ok: problems.length === 0, problems })}\n`);
+  return problems.length === 0 ? exitCodes.ok : exitCodes.badInput;
+}
+
+function problemsOf(file: string, options: Options): readonly string[] {
+  try {
+    load(file, options);
+    return [];
+  } catch (error) {
+    if (!hasCode(error, "MUSTER_ERR_CONFIG_INVALID")) throw error;
+    const lines = String(error.params.list).split(/^ {2}- /m);
+    return lines.map((line) => line.trim()).filter(Boolean);
+  }
+}

@@ -1,0 +1,50 @@
+/** `muster doctor`: whether this machine can run a job, and what to do when it can not. */
+import { resolve } from "node:path";
+import { exitCodes } from "@muster/runtime";
+import type { Command } from "commander";
+import { checkBroker } from "../doctor/broker.ts";
+import type { Check } from "../doctor/check.ts";
+import { checkFolders } from "../doctor/folders.ts";
+import { checkMachine } from "../doctor/machine.ts";
+import { checkGpu, checkNative } from "../doctor/tools.ts";
+import { cleanLine } from "../report/index.ts";
+import { runsDefault } from "./common.ts";
+
+/** Adds the command. */
+export function addDoctorCommand(program: Command): void {
+  program
+    .command("doctor")
+    .description("check what this machine needs to run a job, and say what is missing")
+    .option("--runs <folder>", "folder of the runs", runsDefault)
+    .option("--json", "write one line of JSON: ok, and the checks")
+    .action(async ({ runs, json }: { readonly runs: string; readonly json?: boolean }) => {
+      const checks = [
+        ...checkMachine(),
+        ...checkNative(),
+        await checkBroker(process.env),
+        ...(await checkFolders(resolve(runs))),
+        ...checkGpu(process.env),
+      ];
+      const isReady = checks.every(({ state }) => state !== "missing");
+      process.stdout.write(`${json ? JSON.stringify({ ok: isReady, checks }) : checksText(checks)}\n`);
+      process.exitCode = isReady ? exitCodes.ok : exitCodes.failed;
+    });
+}
+
+/** Writes the checks for a person, each fix below its fault, and a sentence at the end. Pure. */
+export function checksText(checks: readonly Check[]): string {
+  const width = Math.max(...checks.map(({ name }) => name.length));
+  const lines = checks.flatMap(({ state, name, detail, fix }) => [
+    `${state.padEnd(7)}  ${name.padEnd(width)}  ${cleanLine(detail, 300)}`,
+    ...(fix === null ? [] : [`${" ".repeat(width + 11)}fix: ${fix}`]),
+  ]);
+  return [...lines, "", verdictOf(checks)].join("\n");
+}
+
+function verdictOf(checks: readonly Check[]): string {
+  const count = (state: Check["state"]): number => checks.filter((check) => check.state === state).length;
+  const warnings = count("warn") > 0 ? `; warnings: ${count("warn")}` : "";
+  return count("missing") > 0
+    ? `this machine can not run a job yet; missing: ${count("missing")}${warnings}`
+    : `this machine can run a job${warnings}`;
+}

@@ -1,0 +1,72 @@
+/** `muster drain`: asks the controller to release one replica, and waits until it has left. */
+import { checkId } from "@muster/protocol";
+import { type ExitCode, exitCodes } from "@muster/runtime";
+import type { Command } from "commander";
+import { errors } from "../errors.ts";
+import { ask } from "../job/events.ts";
+import { untilInterrupted } from "../job/interrupt.ts";
+import { type OperatorDoor, withJob } from "../job/open-job.ts";
+import { readPicture } from "../job/picture.ts";
+import { cleanLine } from "../report/index.ts";
+import type { EventMessage } from "../run/recorder.ts";
+import { durationOf, type LocationOptions, withLocation } from "./common.ts";
+
+interface Options extends LocationOptions {
+  readonly timeout: string;
+  readonly json?: boolean;
+}
+
+/** How a replica went; `absent` when it was no member to begin with. */
+interface Departure {
+  readonly how: "left" | "died" | "absent";
+  readonly reason: string;
+}
+
+/** Adds the command. */
+export function addDrainCommand(program: Command): void {
+  withLocation(program.command("drain").description("have a replica hand back its work and leave"))
+    .argument("<replica-id>", "id of the replica, as muster status shows it")
+    .option("--timeout <duration>", "how long to wait until it has left", "60s")
+    .option("--json", "end with one line of JSON")
+    .action(async (replicaId: string, options: Options) => {
+      const id = checkId("replica-id", replicaId);
+      const timeoutMs = durationOf("timeout", options.timeout);
+      process.exitCode = await untilInterrupted((signal) =>
+        withJob(options, async (door) => show(id, await drain(door, id, { timeoutMs, signal, options }), options)),
+      );
+    });
+}
+
+async function drain(
+  door: OperatorDoor,
+  id: string,
+  wait: { readonly timeoutMs: number; readonly signal: AbortSignal; readonly options: Options },
+): Promise<Departure> {
+  const members = (await readPicture(door.transport))?.members;
+  // Asking for what is so already succeeds; the names are for who has mistyped one.
+  if (members && !members.some((each) => each.id === id))
+    return { how: "absent", reason: `members are ${members.map((each) => each.id).join(", ") || "none"}` };
+  const { timeoutMs, signal, options } = wait;
+  const answer = (event: EventMessage): Departure | null => departureOf(event, id);
+  const departure = await ask(door, { kind: "replica.drain", body: { id }, fromSeq: "new", answer, timeoutMs, signal });
+  if (departure) return departure;
+  throw errors.AnswerLate({
+    what: `${id} did not leave`,
+    timeout: options.timeout,
+    hint: " when nothing depends on it any more",
+    job: door.job,
+  });
+}
+
+function departureOf({ kind, body }: EventMessage, id: string): Departure | null {
+  if (kind === "job.ended") return { how: "left", reason: "the job has ended" };
+  if (kind === "member.left" && body.id === id) return { how: "left", reason: body.reason };
+  if (kind === "member.died" && body.id === id) return { how: "died", reason: body.evidence };
+  return null;
+}
+
+function show(id: string, { how, reason }: Departure, { json }: Options): ExitCode {
+  const text = how === "absent" ? `${id} is no member` : `${id} ${how === "left" ? "has left" : "died"}`;
+  process.stdout.write(`${json ? JSON.stringify({ id, how, reason }) : `${text}: ${cleanLine(reason)}`}\n`);
+  return exitCodes.ok;
+}

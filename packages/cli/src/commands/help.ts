@@ -1,0 +1,89 @@
+/** What help says beyond the options: examples of every command, and the exit codes. */
+import { exitCodes } from "@muster/runtime";
+import type { Command } from "commander";
+
+type Example = readonly [line: string, says: string];
+
+/** Examples by command. */
+export const examples: Readonly<Record<string, readonly Example[]>> = {
+  run: [
+    ["muster run", "the built-in job, on this machine"],
+    ["muster run jobs/addition.toml --steps 20 --rollout 4", "another job, shorter, with more samplers"],
+    ["muster run --job dates-20250101-120000", "go on with a run that was interrupted"],
+    ["muster run --quiet --json > summary.json", "only the result, for a script"],
+  ],
+  policy: [["muster policy --job dates-1", "one more trainer for a job of this host"]],
+  rollout: [
+    ["muster rollout", "one more sampler for the newest job of this host"],
+    ["muster rollout --connection connection.json --nats tls://10.0.0.1:4222", "from another host"],
+  ],
+  checkpoint: [["muster checkpoint --job dates-1", "one more checkpoint actor"]],
+  controller: [["muster controller --job dates-1", "take over a job whose controller is lost"]],
+  status: [
+    ["muster status", "the newest job"],
+    ["muster status --job dates-1 --watch", "again every second, until it ends"],
+    ["muster status --json", "for a script"],
+  ],
+  watch: [
+    ["muster watch", "what happens from now on"],
+    ["muster watch --from-start --json > events.jsonl", "all events, for a script"],
+  ],
+  jobs: [["muster jobs", "what ran, and how it ended"]],
+  stop: [["muster stop --job dates-1 --reason 'good enough'", "end it after the step that runs"]],
+  drain: [["muster drain rollout-1", "have one replica leave; its work goes to the others"]],
+  "config print": [
+    ["muster config print --explain", "every key of the built-in job, and who set it"],
+    ["muster config print my.toml --set batch.group_size=16", "what a run with this flag would use"],
+  ],
+  "config check": [["muster config check my.toml", "all faults at once; exit code 2 when there are any"]],
+  config: [["muster config check my.toml", "all faults of a job file at once"]],
+  doctor: [["muster doctor", "what is missing on this machine, and how to get it"]],
+  sim: [
+    ["muster sim --seeds 500", "five hundred jobs with faults of all kinds"],
+    ["muster sim --profile kills --seed 22 --shrink", "one seed again, with the faults that it needs"],
+    ["muster sim --canaries", "whether the checkers see deliberate bugs"],
+  ],
+  completion: [
+    ["source <(muster completion bash)", "bash; put it into ~/.bashrc to keep it"],
+    ["source <(muster completion zsh)", "zsh; after compinit"],
+    ["muster completion fish | source", "fish"],
+  ],
+};
+
+/** Exit codes and what they mean, for the foot of `muster --help` and the reference. */
+export const exitCodeTexts: readonly (readonly [code: number, says: string])[] = [
+  [exitCodes.ok, "done: the job ended well, the actor was released, the question is answered"],
+  [exitCodes.failed, "the job failed, or doctor found something missing"],
+  [exitCodes.badInput, "the command was given something it cannot use"],
+  [exitCodes.brokenInvariant, "a fault of Muster itself"],
+  [exitCodes.temporary, "not now: the broker is away, an answer is late, another controller took over"],
+  [exitCodes.configuration, "this host is not set up for it"],
+  [exitCodes.interrupted, "ended by Ctrl-C"],
+  [exitCodes.terminated, "ended by SIGTERM"],
+];
+
+/** Completes the help of all commands, and makes their complaints one line that names the help to read. */
+export function addHelp(command: Command, path: readonly string[] = []): void {
+  const name = ["muster", ...path].join(" ");
+  command.configureOutput({
+    outputError: (text, write) => write(`${complaintOf(text)} (see ${name} --help)\n`),
+  });
+  const lines = examples[path.join(" ")] ?? [];
+  if (lines.length > 0)
+    command.addHelpText("after", `\nExamples:\n${columnsOf(lines.map(([line, says]) => [line, says]))}`);
+  if (path.length === 0)
+    command.addHelpText("after", `\nExit codes:\n${columnsOf(exitCodeTexts.map(([code, says]) => [`${code}`, says]))}`);
+  for (const child of command.commands) addHelp(child, [...path, child.name()]);
+}
+
+function complaintOf(text: string): string {
+  return `muster: ${text
+    .replace(/^error: /, "")
+    .trim()
+    .replace(/\s*\n\s*/g, " ")}`;
+}
+
+function columnsOf(rows: readonly (readonly [string, string])[]): string {
+  const width = Math.max(...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`).join("\n");
+}

@@ -1,0 +1,158 @@
+/** `muster run JOB.toml`: a whole job on this machine. */
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { checkId, type JobConfig } from "@muster/protocol";
+import { explainConfig, type LoadedJob, loadJob, systemClock } from "@muster/runtime";
+import { type Command, Option } from "commander";
+import { createProgress, summaryText, terminalCurve } from "../report/index.ts";
+import { socketDirectoryOf } from "../run/run-directory.ts";
+import { type RunEnd, runJob } from "../run/run-job.ts";
+import { describeTask, levelOf, portOf, runsDefault, withLogLevel } from "./common.ts";
+
+interface Options {
+  readonly job?: string;
+  readonly runs: string;
+  readonly seed?: string;
+  readonly steps?: string;
+  readonly policy?: string;
+  readonly rollout?: string;
+  readonly checkpoint?: string;
+  readonly mode?: string;
+  readonly set: readonly string[];
+  readonly metricsPort?: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+  readonly logLevel: string;
+}
+
+const collect = (value: string, all: readonly string[]): readonly string[] => [...all, value];
+
+/** Adds the command. */
+export function addRunCommand(program: Command): void {
+  withLogLevel(program.command("run").description("run a job on this machine, each actor its own process"))
+    .argument("[file]", "job file", "jobs/dates.toml")
+    .option("--job <name>", "name of the run; an existing one is resumed (default: <job name>-<time>)")
+    .option("--runs <folder>", "folder of the runs", runsDefault)
+    .option("--seed <n>", "seed of the job")
+    .option("--steps <n>", "steps to commit")
+    .option("--policy <n>", "policy replicas")
+    .option("--rollout <n>", "rollout replicas")
+    .option("--checkpoint <n>", "checkpoint actors")
+    .addOption(new Option("--mode <mode>", "sync: staleness 0; async: bounded staleness").choices(["sync", "async"]))
+    .option(
+      "--set <key=value>",
+      "set any key of the job file, e.g. --set batch.group_size=16; may be repeated",
+      collect,
+      [],
+    )
+    .option("--metrics-port <port>", "serve the controller's /metrics and /healthz on 127.0.0.1; 0 for any free port")
+    .option("--json", "end with one line of JSON on standard output")
+    .option("--quiet", "no progress")
+    .action(async (file: string, options: Options) => {
+      process.exitCode = await run(file, options);
+    });
+}
+
+async function run(file: string, options: Options) {
+  const job = loadJob({ file: resolve(file), set: options.set, flags: flagsOf(options), describeTask });
+  const name = checkId("job", options.job ?? `${job.config.job}-${timeName(new Date())}`);
+  const runs = resolve(options.runs);
+  const config = configOf(job, name, runs);
+  const settings = explainConfig(job).map(({ key, value, source }) => `# ${source}\n${key} = ${value}`);
+  const configText = `${readFileSync(resolve(file), "utf8").trimEnd()}\n\n# Every setting of this run\n${settings.join("\n")}\n`;
+  const isTTY = process.stderr.isTTY === true;
+  const stream = options.quiet ? { write: () => true } : process.stderr;
+  const progress = createProgress({
+    stream,
+    isTTY,
+    clock: systemClock(),
+    columns: () => process.stderr.columns ?? 100,
+  });
+  const interrupt = interruptSignal();
+  if (!options.quiet)
+    process.stderr.write(
+      `job ${name}: ${config.steps} steps of ${config.task.name}; join it with: muster rollout --job ${name}\n`,
+    );
+  try {
+    const end = await runJob({
+      config,
+      configText,
+      runs,
+      env: process.env,
+      logLevel: levelOf(options.logLevel),
+      metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),
+      progress,
+      interrupted: interrupt.signal,
+    });
+    progress.end();
+    show(end, options);
+    return end.exitCode;
+  } finally {
+    progress.end();
+    interrupt.dispose();
+  }
+}
+
+/** The configuration of this very run: its name, and folders of its own unless the user chose others. */
+function configOf(job: LoadedJob, name: string, runs: string): JobConfig {
+  const { config } = job;
+  const isChosen = (key: string): boolean =>
+    explainConfig(job).some((setting) => setting.key === key && setting.source !== "default");
+  const directory = isChosen("checkpoint.directory") ? config.checkpoint.directory : resolve(runs, name, "checkpoints");
+  const socketDirectory = isChosen("data.socket_directory") ? config.data.socketDirectory : socketDirectoryOf(name);
+  return {
+    ...config,
+    job: name,
+    checkpoint: { ...config.checkpoint, directory },
+    data: { ...config.data, socketDirectory },
+  };
+}
+
+/** The curve and the table for people, one line of JSON for programs. */
+function show({ record, directory, outcome, reason }: RunEnd, options: Options): void {
+  if (!options.quiet) {
+    const points = record.steps.map(({ step, reward }) => ({ x: step, y: reward }));
+    if (points.length > 1)
+      process.stderr.write(`\n${terminalCurve(points, { width: 72, height: 14, label: "mean reward by step" })}\n`);
+    process.stderr.write(`\n${summaryText(record.summary)}\n`);
+    if (outcome !== "done") process.stderr.write(`\n${outcome}: ${reason}\n`);
+    process.stderr.write(`\nreport: ${resolve(directory, "report.html")}\n`);
+  }
+  if (options.json) process.stdout.write(`${JSON.stringify(record.summary)}\n`);
+}
+
+function flagsOf(options: Options): Record<string, string | number | boolean> {
+  const named = {
+    "job.seed": options.seed,
+    "job.steps": options.steps,
+    "job.mode": options.mode,
+    "replicas.policy": options.policy,
+    "replicas.rollout": options.rollout,
+    "replicas.checkpoint": options.checkpoint,
+  };
+  return Object.fromEntries(
+    Object.entries(named).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]])),
+  );
+}
+
+/** First Ctrl-C: a clean end. Second: this process ends at once, and its children with it, since their input closes. */
+function interruptSignal(): { readonly signal: AbortSignal; dispose(): void } {
+  const controller = new AbortController();
+  const stop = (): void => {
+    if (controller.signal.aborted) process.exit(130);
+    controller.abort();
+  };
+  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(name, stop);
+  return {
+    signal: controller.signal,
+    dispose() {
+      for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.off(name, stop);
+    },
+  };
+}
+
+function timeName(now: Date): string {
+  const pad = (value: number): string => String(value).padStart(2, "0");
+  const day = `${now.getFullYear()}${pad(now.getMonth() + 1)}${pad(now.getDate())}`;
+  return `${day}-${pad(now.getHours())}${pad(now.getMinutes())}${pad(now.getSeconds())}`;
+}

@@ -1,0 +1,99 @@
+/** Runs one actor as a process: its log, its metrics door, its signals, its exit code. */
+import { join } from "node:path";
+import { type Replica, type Role, runReplica, startController } from "@muster/actors";
+import type { Logger } from "@muster/base";
+import type { JobConfig } from "@muster/protocol";
+import {
+  createLogger,
+  createMetrics,
+  type ExitCode,
+  exitCodes,
+  installLifecycle,
+  type LogLevel,
+  startMetricsServer,
+} from "@muster/runtime";
+import type { JobConnection } from "./connection.ts";
+import { createEnvironment } from "./environment.ts";
+
+/** Options that every actor command has. */
+export interface ActorOptions {
+  readonly connection: JobConnection & { readonly directory: string };
+  readonly id: string;
+  readonly logLevel: LogLevel;
+  /** Log to `<job>/logs/<id>.log` instead of standard error. */
+  readonly logToFile: boolean;
+  readonly metricsPort: number | null;
+  /** A child of `muster run`: standard input is held open by the parent, SIGINT is the parent's. */
+  readonly supervised: boolean;
+  /** How long a leaving process may take. */
+  readonly graceMs: number;
+}
+
+/** Runs a replica until it leaves. @returns The exit code of the process. */
+export async function runReplicaProcess(role: Role, options: ActorOptions): Promise<ExitCode> {
+  const { logger, metrics, close } = await open(options, role.role);
+  const environment = createEnvironment({ connection: options.connection, logger, metrics });
+  const replica: Replica = runReplica(role, { job: options.connection.job, id: options.id, environment });
+  const exitCode = replica.ended.then(({ outcome, reason }): ExitCode => {
+    logger.info({ outcome, reason }, "replica ended");
+    if (outcome === "left") return exitCodes.ok;
+    return outcome === "refused" ? exitCodes.badInput : outcome === "fenced" ? exitCodes.temporary : exitCodes.failed;
+  });
+  const uninstall = installLifecycle({
+    onStop: async (reason) => {
+      replica.stop(reason);
+      return await exitCode;
+    },
+    graceMs: options.graceMs,
+    logger,
+    supervised: options.supervised,
+  });
+  const code = await exitCode;
+  uninstall();
+  await close();
+  return code;
+}
+
+/** Runs the controller until the job ends. @returns The exit code of the process. */
+export async function runControllerProcess(
+  config: JobConfig,
+  dataKey: Uint8Array,
+  options: ActorOptions,
+): Promise<ExitCode> {
+  const { logger, metrics, close } = await open(options, "controller");
+  const environment = createEnvironment({ connection: options.connection, logger, metrics });
+  const controller = await startController({ config, dataKey, environment });
+  const exitCode = controller.ended.then(({ outcome, reason }): ExitCode => {
+    logger.info({ outcome, reason }, "controller ended");
+    if (outcome === "failed") return exitCodes.failed;
+    return outcome === "fenced" ? exitCodes.temporary : exitCodes.ok;
+  });
+  const uninstall = installLifecycle({
+    onStop: async (reason) => {
+      controller.abort(reason);
+      return await exitCode;
+    },
+    graceMs: options.graceMs,
+    logger,
+    supervised: options.supervised,
+  });
+  const code = await exitCode;
+  uninstall();
+  await close();
+  return code;
+}
+
+async function open(options: ActorOptions, role: string) {
+  const { connection, id, logLevel, logToFile, metricsPort } = options;
+  const logger: Logger = createLogger({
+    level: logLevel,
+    destination: logToFile ? { path: join(connection.directory, "logs", `${id}.log`) } : "stderr",
+    base: { job: connection.job, role, replica: id },
+    pretty: !logToFile && process.stderr.isTTY === true,
+  });
+  const metrics = createMetrics();
+  const server =
+    metricsPort === null ? null : await startMetricsServer({ host: "127.0.0.1", port: metricsPort, metrics });
+  if (server) logger.info({ port: server.port }, "metrics are served");
+  return { logger, metrics, close: async () => server?.close() };
+}

@@ -1,0 +1,42 @@
+import { defineErrors } from "@muster/base";
+
+/** Errors of the command line; all of them are the user's to mend. */
+export const errors = defineErrors("MUSTER_ERR", {
+  JobUnknown: {
+    message: 'no job "{job}" in {directory}; start one with "muster run", or name its folder with --runs and --job',
+  },
+  JobNone: { message: 'there is no job in {directory}; start one with "muster run jobs/dates.toml"' },
+  JobBusy: { message: 'job "{job}" is run by process {pid} already; choose another name with --job' },
+  JobDiffers: {
+    message: 'job "{job}" was started with another configuration ({field}); give the run a new name with --job',
+  },
+  RunDirectory: { message: "the run directory {directory} can not be written: {reason}; choose another with --runs" },
+  RunFile: { message: "{path} can not be read: {reason}" },
+  CredentialsMissing: {
+    message:
+      "no credentials for the role {role} in {path}; copy the job's connection.json or name it with --connection",
+  },
+  OptionInvalid: { message: "--{option}: {value} {reason}" },
+  NatsBinary: {
+    message:
+      'no nats-server found; run "npm run setup", or set MUSTER_NATS_SERVER to the program (2.11 or newer), or MUSTER_NATS_URL to a running server',
+  },
+  ExternalCredentials: {
+    message:
+      "MUSTER_NATS_URL is set but {variable} is not; it names the JSON file with the users of that server by role",
+  },
+  PictureUnreadable: {
+    message:
+      "the picture of job {job} can not be read: {reason}; is its controller of the same version as this command?",
+  },
+  AnswerLate: {
+    message:
+      "{what} within {timeout}; the request is stored and will be done{hint}; wait longer with --timeout, or watch it: muster status --job {job}",
+    retryable: true,
+  },
+  SimulatorMissing: {
+    message:
+      "the simulator is not installed; it is part of the source tree: run this command there, after npm run setup",
+  },
+  ChildFailed: { message: "{id} ended with {how} before it joined; its log is {log}" },
+});

@@ -1,0 +1,2 @@
+/** The `muster` command. */
+export { main } from "./main.ts";

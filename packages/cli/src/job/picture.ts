@@ -1,0 +1,64 @@
+/** Reads the picture that the controller draws of its job once a second. */
+import { type JobStatus, statusKey } from "@muster/actors";
+import { messageOf } from "@muster/base";
+import { unpack } from "@muster/protocol";
+import type { Transport } from "@muster/transport";
+import { z } from "zod";
+import { errors } from "../errors.ts";
+
+const count = z.number();
+const maybe = count.nullable();
+
+const memberSchema = z.object({
+  id: z.string(),
+  role: z.string(),
+  incarnation: z.string(),
+  health: z.string(),
+  host: z.string(),
+  pid: count,
+  version: maybe,
+  order: z.string().nullable(),
+  phase: z.string().nullable(),
+  beatAgeMs: maybe,
+  loopLagMs: maybe,
+  rssBytes: maybe,
+});
+
+/** Keys that a newer controller adds are dropped, so an older command still reads the rest. */
+const pictureSchema = z.object({
+  job: z.string(),
+  atMs: count,
+  term: count,
+  phase: z.string(),
+  step: count,
+  steps: count,
+  attempt: count,
+  epoch: count,
+  mesh: z.array(z.string()),
+  lineage: count,
+  version: maybe,
+  sections: z.array(z.object({ name: z.enum(["weights", "optimizer"]), bytes: count, digest: z.string() })),
+  leases: count,
+  dropped: z.object({ duplicate: count, stale: count }),
+  ledger: z.object({ admitted: count, trained: count, aborted: count, quarantined: count, pending: count }),
+  checkpoint: z.object({ step: count, path: z.string() }).nullable(),
+  members: z.array(memberSchema),
+}) satisfies z.ZodType<JobStatus>;
+
+/** Beyond this age the controller is not drawing any more: it draws once a second. */
+export const pictureAgeMaxMs = 5_000;
+
+/** The picture with its age at the time of reading. */
+export type Picture = JobStatus & { readonly ageMs: number };
+
+/** Reads the picture, `null` when no controller has drawn one yet. @throws MUSTER_ERR_PICTURE_UNREADABLE */
+export async function readPicture(transport: Transport): Promise<Picture | null> {
+  const entry = await transport.state().get(statusKey);
+  if (!entry) return null;
+  try {
+    const picture = pictureSchema.parse(unpack(entry.value));
+    return { ...picture, ageMs: Math.max(0, Date.now() - picture.atMs) };
+  } catch (error) {
+    throw errors.PictureUnreadable({ job: transport.job, reason: messageOf(error) }, error);
+  }
+}

@@ -1,0 +1,30 @@
+/** Runs the command line: faults become one message and an exit code. */
+import { messageOf } from "@muster/base";
+import { exitCodes } from "@muster/runtime";
+import { CommanderError } from "commander";
+import { exitCodeOf } from "./commands/common.ts";
+import { createProgram } from "./program.ts";
+import { cleanBlock } from "./report/index.ts";
+
+/** Runs the command line and sets the exit code of the process. `argv` as in `process.argv`. */
+export async function main(argv: readonly string[]): Promise<void> {
+  endWithReader();
+  try {
+    await createProgram().parseAsync([...argv]);
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      process.exitCode = error.exitCode === 0 ? exitCodes.ok : exitCodes.badInput;
+      return;
+    }
+    process.stderr.write(`muster: ${cleanBlock(messageOf(error))}\n`);
+    process.exitCode = exitCodeOf(error);
+  }
+}
+
+/** `muster watch | head` is over when head has enough; that is no fault. */
+function endWithReader(): void {
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code === "EPIPE") process.exit(exitCodes.ok);
+    throw error;
+  });
+}

@@ -1,0 +1,43 @@
+/** All commands of `muster`, ready to parse a command line. */
+import { readFileSync } from "node:fs";
+import { Command } from "commander";
+import { addActorCommands } from "./commands/actors.ts";
+import { addCompletionCommand } from "./commands/completion.ts";
+import { addConfigCommands } from "./commands/config.ts";
+import { addDoctorCommand } from "./commands/doctor.ts";
+import { addDrainCommand } from "./commands/drain.ts";
+import { addHelp } from "./commands/help.ts";
+import { addJobsCommand } from "./commands/jobs.ts";
+import { addRunCommand } from "./commands/run.ts";
+import { addSimCommand } from "./commands/sim.ts";
+import { addStatusCommand } from "./commands/status.ts";
+import { addStopCommand } from "./commands/stop.ts";
+import { addWatchCommand } from "./commands/watch.ts";
+
+/** Makes the program. It throws commander's errors instead of ending the process. */
+export function createProgram(): Command {
+  const program = new Command("muster")
+    .description("Elastic, fault-tolerant reinforcement-learning post-training of language models")
+    .version(versionOf())
+    .exitOverride();
+  addRunCommand(program);
+  addStatusCommand(program);
+  addWatchCommand(program);
+  addJobsCommand(program);
+  addStopCommand(program);
+  addDrainCommand(program);
+  addActorCommands(program);
+  addConfigCommands(program);
+  addDoctorCommand(program);
+  addSimCommand(program);
+  addCompletionCommand(program);
+  addHelp(program);
+  return program;
+}
+
+function versionOf(): string {
+  const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
+    version: string;
+  };
+  return version;
+}

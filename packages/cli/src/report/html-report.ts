@@ -1,0 +1,195 @@
+/**
+ * The report of a run: one HTML file that needs nothing else, no script, no network. All text goes through the template of markup.ts, so
+ * nothing that a replica or a prompt is called can become part of the page. Pure.
+ */
+import { chart, type Series } from "./chart.ts";
+import { html, type Markup } from "./markup.ts";
+import { type CurvePoint, runningMean } from "./scale.ts";
+import { reportStyle } from "./style.ts";
+import { cleanBlock, cleanLine, compact, duration, figure, meanOf, percent } from "./text.ts";
+import { timeline } from "./timeline.ts";
+import type { Incident, RunRecord, RunSummary, StepRecord } from "./types.ts";
+
+const incidentsMax = 300;
+
+/** Writes the report of a run as an HTML document. Text from outside is cleaned and escaped; numbers that are none show as `–`. */
+export function htmlReport(run: RunRecord): string {
+  const { summary } = run;
+  const page = html`<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
+<meta name="referrer" content="no-referrer">
+<title>Muster: ${cleanLine(summary.job, 80)}</title>
+<style>${reportStyle}</style>
+</head>
+<body>
+${headOf(summary)}
+<main>
+${rewardSection(run)}
+<div class="pair">${stepSections(run.steps)}</div>
+${timelineSection(run)}
+${ledgerSection(summary)}
+${incidentSection(summary.incidents)}
+<section><div class="head"><h2>Configuration</h2></div><div class="config">${configBlocks(run.config_text)}</div></section>
+</main>
+<footer>Muster run report. Times count from the start of the run.</footer>
+</body>
+</html>`;
+  return `<!doctype html>\n${page.source}\n`;
+}
+
+function headOf(summary: RunSummary): Markup {
+  const { reward_first: rewardFirst, reward_last: rewardLast, eval_first: evalFirst, eval_last: evalLast } = summary;
+  const isWhole = summary.lost === 0 && summary.doubled === 0;
+  return html`<header><div><h1>${cleanLine(summary.job, 120)}</h1><p class="lede">Seed ${summary.seed}, weight version ${summary.weight_version}</p></div><p class="sub hash mono">${cleanLine(summary.weights_hash, 160)}</p></header>
+<dl class="figures">
+${tile("Reward", figure(rewardLast, 3), `from ${figure(rewardFirst, 3)}`)}
+${tile("Held-out exact match", percent(evalLast), `from ${percent(evalFirst)}`)}
+${tile("Steps", figure(summary.steps), `in ${duration(summary.wall_s * 1000)}`)}
+${tile("Tokens per second", compact(summary.tokens_per_s), "mean of the run")}
+${tile("Lost, trained twice", `${figure(summary.lost)}, ${figure(summary.doubled)}`, `of ${figure(summary.ledger.admitted)} trajectories`, !isWhole)}
+${tile("Incidents", figure(summary.incidents.length), recoveryOf(summary.incidents))}
+</dl>`;
+}
+
+function tile(name: string, value: string, note: string, isBad = false): Markup {
+  return html`<div><dt>${name}</dt><dd class="${isBad ? "bad" : ""}">${value}<small>${note}</small></dd></div>`;
+}
+
+function recoveryOf(incidents: readonly Incident[]): string {
+  const times = incidents.flatMap((incident) => incident.recover_ms ?? []);
+  return times.length === 0
+    ? "none to recover from"
+    : `slowest recovery ${duration(times.reduce((a, b) => Math.max(a, b)))}`;
+}
+
+function rewardSection({ evals, steps, summary }: RunRecord): Markup {
+  const rewards = pointsOf(steps, (step) => step.reward);
+  const stepOfVersion = new Map(steps.map((step) => [step.version, step.step]));
+  const accuracies = evals.map(({ accuracy, version }) => ({ x: stepOfVersion.get(version) ?? version, y: accuracy }));
+  const marks = summary.incidents.map((incident) => ({
+    x: steps.find((step) => step.at_ms >= incident.at_ms)?.step ?? steps.at(-1)?.step ?? 0,
+    label: `${cleanLine(incident.kind, 60)} ${cleanLine(incident.subject, 60)} at ${duration(incident.at_ms)}`,
+  }));
+  const plot = chart({
+    title: "Reward by step",
+    description: `Mean reward of each step, from ${figure(summary.reward_first, 3)} to ${figure(summary.reward_last, 3)}, and held-out exact match, from ${percent(summary.eval_first)} to ${percent(summary.eval_last)}.`,
+    width: 1040,
+    height: 320,
+    include: [0, 1],
+    xLabel: "step",
+    marks,
+    series: [
+      { name: "reward of a step", kind: "line", color: "faint", points: rewards },
+      { name: "mean of 10 steps", kind: "line", color: "c1", points: runningMean(rewards, 10) },
+      { name: "held-out exact match", kind: "points", color: "c2", points: accuracies },
+    ],
+  });
+  return html`<section><div class="head"><h2>Reward</h2><div class="key"><span><i></i>step</span><span><i class="c1"></i>mean of 10 steps</span><span><i class="dot c2"></i>held-out exact match</span>${marks.length > 0 ? html`<span><i class="m"></i>incident</span>` : null}</div></div><div class="scroll">${plot}</div></section>`;
+}
+
+/** Small charts of everything that is measured once a step. */
+function stepSections(steps: readonly StepRecord[]): readonly Markup[] {
+  const line = (color: Series["color"], name: string, of: (step: StepRecord) => number): Series => ({
+    ...{ kind: "line", color, name },
+    points: pointsOf(steps, of),
+  });
+  const area = (color: Series["color"], name: string, of: (step: StepRecord) => number): Series => ({
+    ...line(color, name, of),
+    kind: "area",
+  });
+  const speed = (step: StepRecord): number => (step.tokens / step.step_ms) * 1000;
+  return [
+    stepSection("Throughput", "tokens per second of each step", [line("c1", "tokens per second", speed)], [0, 0]),
+    stepSection("Step time, ms", "milliseconds", [
+      area("faint", "waiting and rest", (step) => step.step_ms),
+      area("c3", "reduce", (step) => step.compute_ms + step.reduce_ms),
+      area("c1", "compute", (step) => step.compute_ms),
+    ]),
+    stepSection(
+      "Staleness",
+      "versions between sampling and training",
+      [line("c4", "staleness", (step) => step.staleness)],
+      [0, 4],
+    ),
+    stepSection("Entropy", "nats per token", [line("c2", "entropy", (step) => step.entropy)]),
+    stepSection("Clipped tokens", "share of tokens", [line("c3", "clipped", (step) => step.clip_fraction)], [0, 0.01]),
+    stepSection("Gradient norm", "before clipping", [line("c1", "gradient norm", (step) => step.grad_norm)], [0, 0]),
+  ];
+}
+
+function stepSection(
+  title: string,
+  unit: string,
+  series: readonly Series[],
+  include?: readonly [number, number],
+): Markup {
+  const last = series.map((one) => `${one.name} ${figure(meanOf(one.points.slice(-10).map((point) => point.y)), 3)}`);
+  const description = `${title}, ${unit}; mean of the last ten steps: ${last.join(", ")}.`;
+  const plot = chart({
+    title,
+    description,
+    width: 500,
+    height: 170,
+    series,
+    xLabel: "step",
+    ...(include ? { include } : {}),
+  });
+  const key = series.map((one) => html`<span><i class="${one.color}"></i>${one.name}</span>`).reverse();
+  return html`<section><div class="head"><h2>${title}</h2>${series.length > 1 ? html`<div class="key">${key}</div>` : html`<p class="sub">${unit}</p>`}</div>${plot}</section>`;
+}
+
+function timelineSection(run: RunRecord): Markup {
+  return html`<section><div class="head"><h2>Replicas</h2><div class="key"><span><i class="c1"></i>policy</span><span><i class="c2"></i>rollout</span><span><i class="c3"></i>checkpoint</span><span class="bad">×</span>died<span><i class="m"></i>incident</span></div></div><div class="scroll">${timeline(run)}</div></section>`;
+}
+
+/** The ledger as a table that reads as its equation. */
+function ledgerSection({ doubled, ledger, lost }: RunSummary): Markup {
+  const { admitted, trained, aborted, quarantined, pending } = ledger;
+  const isEven = admitted === trained + aborted + quarantined + pending;
+  const columns = Object.entries({ admitted, trained, aborted, quarantined, pending });
+  const operators = ["", isEven ? "=" : "≠", "+", "+", "+"];
+  const gap = (index: number): Markup | null => (index === 0 ? null : html`<td></td>`);
+  const names = columns.map(([name], index) => html`${gap(index)}<th scope="col">${name}</th>`);
+  const counts = columns.map(([, count], index) => {
+    const operator = html`<td class="op${isEven ? "" : " bad"}">${operators[index] ?? ""}</td>`;
+    return html`${index === 0 ? null : operator}<td>${figure(count)}</td>`;
+  });
+  const shares = columns.map(([, count], index) => html`${gap(index)}<td>${shareOf(count, admitted)}</td>`);
+  return html`<section><div class="head"><h2>Ledger</h2><p class="sub">trajectories; ${figure(lost)} lost, ${figure(doubled)} trained twice</p></div><div class="scroll"><table class="ledger"><thead><tr>${names}</tr></thead><tbody><tr class="sum">${counts}</tr><tr class="share">${shares}</tr></tbody></table></div></section>`;
+}
+
+function incidentSection(incidents: readonly Incident[]): Markup {
+  const rows = incidents
+    .slice(0, incidentsMax)
+    .map(
+      (incident) =>
+        html`<tr><td class="n">${duration(incident.at_ms)}</td><td>${cleanLine(incident.kind, 60)}</td><td class="d">${cleanLine(incident.subject, 80)}</td><td class="d">${cleanLine(incident.detail)}</td><td class="n">${timeOf(incident.detect_ms)}</td><td class="n">${timeOf(incident.recover_ms)}</td></tr>`,
+    );
+  const more = incidents.length - rows.length;
+  const table = html`<div class="scroll"><table><thead><tr><th scope="col" class="n">At</th><th scope="col">Kind</th><th scope="col">Subject</th><th scope="col">Detail</th><th scope="col" class="n">Detected after</th><th scope="col" class="n">Recovered after</th></tr></thead><tbody>${rows}</tbody></table></div>`;
+  return html`<section><div class="head"><h2>Incidents</h2></div>${rows.length > 0 ? table : html`<p class="none">None.</p>`}${more > 0 ? html`<p class="none">${more} more are not listed.</p>` : null}</section>`;
+}
+
+/** Paragraphs of the configuration, so that columns break between them. */
+function configBlocks(text: string): readonly Markup[] {
+  return cleanBlock(text)
+    .split(/\n{2,}/)
+    .filter((block) => block.trim() !== "")
+    .map((block) => html`<pre>${block.replace(/\n+$/, "")}</pre>`);
+}
+
+/** Share of all trajectories; a few of very many do not show as none. */
+function shareOf(count: number, total: number): string {
+  return count > 0 && count / total < 0.0001 ? "< 0.01 %" : percent(count / total, 2);
+}
+
+function timeOf(ms: number | undefined): string {
+  return ms === undefined ? "–" : duration(ms);
+}
+
+function pointsOf(steps: readonly StepRecord[], of: (step: StepRecord) => number): readonly CurvePoint[] {
+  return steps.map((step) => ({ x: step.step, y: of(step) }));
+}

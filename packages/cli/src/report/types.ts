@@ -1,0 +1,94 @@
+/** What a run leaves behind, as plain JSON: the summary that is printed, and the record that the report is made of. */
+
+/** Counts of trajectories; `admitted = trained + aborted + quarantined + pending`. */
+export interface LedgerCounts {
+  readonly admitted: number;
+  readonly trained: number;
+  readonly aborted: number;
+  readonly quarantined: number;
+  readonly pending: number;
+}
+
+/** Something that went wrong, and how long it took to notice and to mend. Times are milliseconds; `at_ms` counts from the start. */
+export interface Incident {
+  /** What happened, e.g. `member.died`. */
+  readonly kind: string;
+  readonly at_ms: number;
+  /** Whom it happened to. */
+  readonly subject: string;
+  readonly detail: string;
+  readonly detect_ms?: number;
+  readonly recover_ms?: number;
+}
+
+/** The result of a run. The keys are those of the JSON output, so they stay as they are. */
+export interface RunSummary {
+  readonly job: string;
+  readonly seed: number;
+  /** Steps committed. */
+  readonly steps: number;
+  /** Mean reward of the first and of the last ten steps; `null` without a step. */
+  readonly reward_first: number | null;
+  readonly reward_last: number | null;
+  /** Share of held-out prompts answered exactly, 0 to 1, at the first and at the last evaluation; `null` without one. */
+  readonly eval_first: number | null;
+  readonly eval_last: number | null;
+  readonly weight_version: number;
+  readonly weights_hash: string;
+  readonly ledger: LedgerCounts;
+  /** Trajectories that were admitted and are in no column of the ledger; 0 in a correct run. */
+  readonly lost: number;
+  /** Groups that were trained more than once; 0 in a correct run. */
+  readonly doubled: number;
+  readonly incidents: readonly Incident[];
+  readonly wall_s: number;
+  readonly tokens_per_s: number;
+}
+
+/** One committed step. */
+export interface StepRecord {
+  readonly step: number;
+  readonly version: number;
+  /** Mean reward of its trajectories. */
+  readonly reward: number;
+  readonly tokens: number;
+  readonly step_ms: number;
+  readonly compute_ms: number;
+  readonly reduce_ms: number;
+  /** Versions between sampling and training. */
+  readonly staleness: number;
+  readonly entropy: number;
+  /** Share of tokens whose ratio was clipped, 0 to 1. */
+  readonly clip_fraction: number;
+  readonly grad_norm: number;
+  /** When it was committed, from the start of the run. */
+  readonly at_ms: number;
+}
+
+/** One evaluation of the held-out prompts. */
+export interface EvaluationRecord {
+  readonly version: number;
+  /** Share answered exactly, 0 to 1. */
+  readonly accuracy: number;
+}
+
+/** One life of one replica. Times count from the start of the run. */
+export interface MemberRecord {
+  readonly id: string;
+  readonly role: string;
+  readonly incarnation: string;
+  readonly joined_ms: number;
+  /** `null` while it was there at the end. */
+  readonly left_ms: number | null;
+  readonly how: "left" | "died" | null;
+}
+
+/** Everything that the report of a run shows. */
+export interface RunRecord {
+  readonly summary: RunSummary;
+  readonly steps: readonly StepRecord[];
+  readonly evals: readonly EvaluationRecord[];
+  readonly members: readonly MemberRecord[];
+  /** The configuration as text, e.g. TOML; without secrets. */
+  readonly config_text: string;
+}

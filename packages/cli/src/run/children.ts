@@ -1,0 +1,148 @@
+/**
+ * The processes of a run: started, watched, started again when they die, and never left behind. A child lives only as long as its
+ * standard input is open, so it ends even when this process is killed.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Clock, Logger } from "@muster/base";
+import { exitCodes } from "@muster/runtime";
+
+/** How a child ended. */
+export interface ChildExit {
+  readonly id: string;
+  readonly pid: number;
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** What to run. */
+export interface ChildSpec {
+  readonly id: string;
+  /** Arguments of `muster`. */
+  readonly args: readonly string[];
+}
+
+/** The processes of a run. */
+export interface Children {
+  start(spec: ChildSpec): void;
+  /** Ends all: SIGTERM, then SIGKILL after `graceMs`. Nothing is started again afterwards. */
+  stop(graceMs: number): Promise<void>;
+  /** No process is started again from now on; those that run may go on. */
+  release(): void;
+  /** Asks a process to leave; harmless when it is gone. */
+  ask(id: string): void;
+  /** Ids of the processes that run. */
+  running(): readonly string[];
+}
+
+const restartsMax = 5;
+const restartWindowMs = 600_000;
+const replacedPauseMs = 2_000;
+
+/** What a supervision is made from. */
+export interface SupervisionOptions {
+  /** Folder of the run; logs go into its `logs`. */
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** An exit that the run did not ask for. */
+  readonly onExit: (exit: ChildExit) => void;
+  /** A process that keeps ending is not started again. */
+  readonly onGivenUp: (id: string) => void;
+}
+
+/**
+ * Starts the supervision. A process that ended without being asked is started again after 1, 2, 4 … s. One that another process
+ * replaced did not fail: it stands by for as long as it takes.
+ */
+export function superviseChildren(options: SupervisionOptions): Children {
+  return new Supervision(options);
+}
+
+class Supervision implements Children {
+  readonly #options: SupervisionOptions;
+  readonly #running = new Map<string, ChildProcess>();
+  readonly #deaths = new Map<string, readonly number[]>();
+  readonly #pauses = new Set<() => void>();
+  #isReleased = false;
+  #wake: () => void = () => {};
+
+  constructor(options: SupervisionOptions) {
+    this.#options = options;
+  }
+
+  start(spec: ChildSpec): void {
+    const { directory, logger } = this.#options;
+    const log = openSync(join(directory, "logs", `${spec.id}.err`), "a", 0o600);
+    const child = spawn(process.execPath, [musterPath(), ...spec.args], { stdio: ["pipe", "ignore", log] });
+    closeSync(log);
+    this.#running.set(spec.id, child);
+    // A child that is gone closes the pipe; its exit says all there is to say.
+    child.stdin?.on("error", () => {});
+    child.once("error", (error) => {
+      logger.error({ id: spec.id, error }, "process could not be started");
+      if (child.pid === undefined) this.#exited(spec, { id: spec.id, pid: 0, code: null, signal: null });
+    });
+    child.once("exit", (code, signal) => this.#exited(spec, { id: spec.id, pid: child.pid ?? 0, code, signal }));
+  }
+
+  release(): void {
+    this.#isReleased = true;
+    for (const cancel of this.#pauses) cancel();
+  }
+
+  ask(id: string): void {
+    this.#running.get(id)?.kill("SIGTERM");
+  }
+
+  running(): readonly string[] {
+    return [...this.#running.keys()];
+  }
+
+  async stop(graceMs: number): Promise<void> {
+    this.release();
+    this.#signal("SIGTERM");
+    const cancel = this.#options.clock.after(graceMs, () => this.#signal("SIGKILL"));
+    while (this.#running.size > 0) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    cancel();
+  }
+
+  #exited(spec: ChildSpec, exit: ChildExit): void {
+    this.#running.delete(spec.id);
+    this.#wake();
+    if (this.#isReleased) return;
+    this.#options.onExit(exit);
+    if (exit.code === exitCodes.temporary) this.#startAfter(replacedPauseMs, spec);
+    else if (exit.code !== 0) this.#restart(spec);
+  }
+
+  #restart(spec: ChildSpec): void {
+    const { clock, onGivenUp } = this.#options;
+    const recent = (this.#deaths.get(spec.id) ?? []).filter((at) => clock.now() - at < restartWindowMs);
+    this.#deaths.set(spec.id, [...recent, clock.now()]);
+    if (recent.length >= restartsMax) onGivenUp(spec.id);
+    else this.#startAfter(recent.length === 0 ? 250 : 1_000 * 2 ** (recent.length - 1), spec);
+  }
+
+  #startAfter(pauseMs: number, spec: ChildSpec): void {
+    const cancel = this.#options.clock.after(pauseMs, () => {
+      this.#pauses.delete(cancel);
+      if (!this.#isReleased) this.start(spec);
+    });
+    this.#pauses.add(cancel);
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    for (const child of this.#running.values()) child.kill(signal);
+  }
+}
+
+function musterPath(): string {
+  return fileURLToPath(new URL("../../bin/muster.mjs", import.meta.url));
+}

@@ -1,0 +1,64 @@
+/** Tells a person what happens in a job: numbers into the progress line, news above it. */
+import { type AliveCounts, cleanLine, type Progress } from "../report/index.ts";
+import type { EventMessage } from "./recorder.ts";
+
+/** One line of news for an event; `null` for events that are only numbers. Outside text is cleaned. */
+export function newsOf({ kind, body }: EventMessage): string | null {
+  switch (kind) {
+    case "member.joined":
+      return `+ ${body.id} joined`;
+    case "member.left":
+      return `- ${body.id} left: ${cleanLine(body.reason)}`;
+    case "member.died":
+      return `! ${body.id} died: ${cleanLine(body.evidence)}`;
+    case "member.suspected":
+      return `? ${body.id} is suspected: ${cleanLine(body.evidence)}`;
+    case "member.recovered":
+      return `+ ${body.id} is back`;
+    case "mesh.changed":
+      return `  mesh epoch ${body.epoch}: ${body.members.join(", ")}`;
+    case "step.retried":
+      return `! step ${body.step} starts again (attempt ${body.attempt}): ${cleanLine(body.reason)}`;
+    case "step.skipped":
+      return `! step ${body.step} skipped: ${cleanLine(body.reason)}`;
+    case "groups.released":
+      return `  ${body.count} groups of ${body.holder} go to others: ${cleanLine(body.reason)}`;
+    case "groups.aborted":
+      return `! ${body.count} trajectories of ${body.holder} aborted: ${cleanLine(`${body.name}: ${body.message}`)}`;
+    case "eval.finished":
+      return `  held-out exact match at version ${body.version}: ${(body.correct / Math.max(1, body.prompts)).toFixed(3)}`;
+    case "checkpoint.kept":
+      return `  checkpoint of step ${body.step} is durable`;
+    case "alarm.raised":
+      return `! ${body.alarm}: ${cleanLine(body.detail)}`;
+    default:
+      return null;
+  }
+}
+
+/** Makes the teller of one run. */
+export function createNarrator(progress: Progress, steps: number): (message: EventMessage) => void {
+  let alive: AliveCounts = { policy: 0, rollout: 0, checkpoint: 0 };
+  let isOver = false;
+  progress.update({ steps });
+  return (message) => {
+    const { kind, body } = message;
+    // Once the job is over everybody leaves: that is no news.
+    if (isOver && kind === "member.left") return;
+    isOver = kind === "job.ended" || isOver;
+    const news = newsOf(message);
+    if (news) progress.note(news);
+    if (kind === "member.joined") alive = { ...alive, [body.role]: alive[body.role] + 1 };
+    else if (kind === "member.left" || kind === "member.died")
+      alive = { ...alive, [body.role]: Math.max(0, alive[body.role] - 1) };
+    if (kind === "step.committed")
+      progress.update({
+        step: body.step,
+        reward: body.reward,
+        tokens: body.tokens,
+        weightVersion: body.version,
+        alive,
+      });
+    else progress.update({ alive });
+  };
+}

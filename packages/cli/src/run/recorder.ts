@@ -1,0 +1,143 @@
+/** Makes the record of a run from its public events: what the summary and the report show. It believes events, not the controller. */
+import type { AnyMessage, Body, KindOf } from "@muster/protocol";
+import type { EvaluationRecord, Incident, MemberRecord, RunRecord, RunSummary, StepRecord } from "../report/index.ts";
+
+/** A public event. */
+export type EventMessage = Extract<AnyMessage, { kind: KindOf<"event"> }>;
+
+/** Follows the events of one run. */
+export interface Recorder {
+  /** Takes one event that was seen `atMs` after the start. */
+  take(message: EventMessage, atMs: number): void;
+  ended(): Body<"job.ended"> | null;
+  record(run: {
+    readonly job: string;
+    readonly seed: number;
+    readonly wallMs: number;
+    readonly configText: string;
+  }): RunRecord;
+}
+
+const edge = 10;
+
+/** Starts an empty record. */
+export function createRecorder(): Recorder {
+  const steps: StepRecord[] = [];
+  const evals: EvaluationRecord[] = [];
+  const members = new Map<string, MemberRecord>();
+  const incidents: Incident[] = [];
+  const trained = new Map<string, number>();
+  let ended: Body<"job.ended"> | null = null;
+  let last: Body<"step.committed"> | null = null;
+
+  const take = (message: EventMessage, atMs: number): void => {
+    const { kind, body } = message;
+    if (kind === "step.committed") {
+      last = body;
+      steps.push(stepRecordOf(body, atMs));
+      for (const group of body.groups) {
+        const key = `${body.lineage}/${group}`;
+        trained.set(key, (trained.get(key) ?? 0) + 1);
+      }
+      recover(incidents, atMs);
+    } else if (kind === "eval.finished")
+      evals.push({ version: body.version, accuracy: body.correct / Math.max(1, body.prompts) });
+    else if (kind === "job.ended") ended = body;
+    else if (kind === "member.joined")
+      members.set(body.incarnation, { ...body, joined_ms: atMs, left_ms: null, how: null });
+    else if (kind === "member.left" || kind === "member.died") {
+      const how = kind === "member.left" ? "left" : "died";
+      const known = members.get(body.incarnation);
+      if (known) members.set(body.incarnation, { ...known, left_ms: atMs, how });
+    }
+    const incident = incidentOf(message, atMs);
+    if (incident) incidents.push(incident);
+  };
+
+  return {
+    take,
+    ended: () => ended,
+    record({ job, seed, wallMs, configText }) {
+      const doubled = [...trained.values()].filter((count) => count > 1).length;
+      const final = ended ?? last;
+      const summary = summaryOf({ job, seed, wallMs, steps, evals, incidents, doubled, final });
+      return { summary, steps, evals, members: [...members.values()], config_text: configText };
+    },
+  };
+}
+
+function stepRecordOf(body: Body<"step.committed">, atMs: number): StepRecord {
+  return {
+    step: body.step,
+    version: body.version,
+    reward: body.reward,
+    tokens: body.tokens,
+    step_ms: body.stepMs,
+    compute_ms: body.computeMs,
+    reduce_ms: body.reduceMs,
+    staleness: body.staleness,
+    entropy: body.entropy,
+    clip_fraction: body.clipFraction,
+    grad_norm: body.gradNorm,
+    at_ms: atMs,
+  };
+}
+
+/** What an operator should know of, by kind of event. */
+function incidentOf({ kind, body }: EventMessage, at_ms: number): Incident | null {
+  switch (kind) {
+    case "member.died":
+      return { kind, at_ms, subject: body.id, detail: body.evidence };
+    case "step.retried":
+      return { kind, at_ms, subject: `step ${body.step}`, detail: body.reason };
+    case "step.skipped":
+      return { kind, at_ms, subject: `step ${body.step}`, detail: body.reason };
+    case "alarm.raised":
+      return { kind, at_ms, subject: body.alarm, detail: body.detail };
+    case "groups.aborted":
+      return { kind, at_ms, subject: body.holder, detail: `${body.count} × ${body.name}: ${body.message}` };
+    default:
+      return null;
+  }
+}
+
+/** The first commit after a death is the moment the job went on. */
+function recover(incidents: Incident[], atMs: number): void {
+  for (const [i, incident] of incidents.entries())
+    if (incident.kind === "member.died" && incident.recover_ms === undefined)
+      incidents[i] = { ...incident, recover_ms: atMs - incident.at_ms };
+}
+
+function summaryOf(run: {
+  readonly job: string;
+  readonly seed: number;
+  readonly wallMs: number;
+  readonly steps: readonly StepRecord[];
+  readonly evals: readonly EvaluationRecord[];
+  readonly incidents: readonly Incident[];
+  readonly doubled: number;
+  readonly final: Pick<Body<"job.ended">, "version" | "sections" | "ledger"> | null;
+}): RunSummary {
+  const { steps, evals, final } = run;
+  const ledger = final?.ledger ?? { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 };
+  const tokens = steps.reduce((sum, step) => sum + step.tokens, 0);
+  const meanReward = (part: readonly StepRecord[]): number | null =>
+    part.length === 0 ? null : part.reduce((sum, { reward }) => sum + reward, 0) / part.length;
+  return {
+    job: run.job,
+    seed: run.seed,
+    steps: steps.at(-1)?.step ?? 0,
+    reward_first: meanReward(steps.slice(0, edge)),
+    reward_last: meanReward(steps.slice(-edge)),
+    eval_first: evals[0]?.accuracy ?? null,
+    eval_last: evals.at(-1)?.accuracy ?? null,
+    weight_version: final?.version ?? 0,
+    weights_hash: final?.sections.find(({ name }) => name === "weights")?.digest ?? "",
+    ledger,
+    lost: ledger.admitted - ledger.trained - ledger.aborted - ledger.quarantined - ledger.pending,
+    doubled: run.doubled,
+    incidents: run.incidents,
+    wall_s: run.wallMs / 1000,
+    tokens_per_s: tokens / Math.max(0.001, run.wallMs / 1000),
+  };
+}

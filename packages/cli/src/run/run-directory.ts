@@ -1,0 +1,85 @@
+/** The folder of one run: who may use it, and what is written into it. */
+import { mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { messageOf } from "@muster/base";
+import { type JobConfig, jobConfigSchema } from "@muster/protocol";
+import { errors } from "../errors.ts";
+
+/** A run's folder, held by this process. */
+export interface RunDirectory {
+  readonly path: string;
+  /** The configuration of an earlier process of this run, when it is resumed. */
+  readonly earlier: JobConfig | null;
+  write(name: string, text: string): void;
+  release(): void;
+}
+
+/** Creates or re-enters `runs/<job>`. @throws MUSTER_ERR_RUN_DIRECTORY, MUSTER_ERR_JOB_BUSY */
+export function openRunDirectory(runs: string, job: string): RunDirectory {
+  const path = join(runs, job);
+  const lock = join(path, "run.pid");
+  try {
+    mkdirSync(join(path, "logs"), { recursive: true, mode: 0o700 });
+    claim(lock, job);
+  } catch (error) {
+    if (isSystemError(error)) throw errors.RunDirectory({ directory: path, reason: messageOf(error) }, error);
+    throw error;
+  }
+  const earlier = readConfig(join(path, "job.json"));
+  linkLatest(runs, job);
+  return {
+    path,
+    earlier,
+    write(name, text) {
+      const target = join(path, name);
+      writeFileSync(`${target}.new`, text, { mode: 0o600 });
+      renameSync(`${target}.new`, target);
+    },
+    release: () => rmSync(lock, { force: true }),
+  };
+}
+
+/** Folder of a job's sockets unless its configuration names one: short, because addresses of sockets are, and gone with the run. */
+export function socketDirectoryOf(job: string): string {
+  return join(tmpdir(), `muster-${job}`);
+}
+
+function claim(lock: string, job: string): void {
+  const holder = statSync(lock, { throwIfNoEntry: false }) ? Number(readFileSync(lock, "utf8")) : 0;
+  if (holder > 0 && holder !== process.pid && isAlive(holder)) throw errors.JobBusy({ job, pid: holder });
+  writeFileSync(lock, String(process.pid), { mode: 0o600 });
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return isSystemError(error) && error.code === "EPERM";
+  }
+}
+
+function readConfig(path: string): JobConfig | null {
+  if (!statSync(path, { throwIfNoEntry: false })) return null;
+  try {
+    return jobConfigSchema.parse(JSON.parse(readFileSync(path, "utf8")));
+  } catch (error) {
+    throw errors.RunFile({ path, reason: messageOf(error) }, error);
+  }
+}
+
+/** `runs/latest` points to the newest run; where links are not to be had, that is no reason to stop. */
+function linkLatest(runs: string, job: string): void {
+  const link = join(runs, "latest");
+  try {
+    rmSync(link, { force: true });
+    symlinkSync(job, link);
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+  }
+}
+
+function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && "syscall" in error;
+}

@@ -1,0 +1,277 @@
+/** `muster run`: a whole job on this machine, each actor its own process, from broker to report. */
+import { randomBytes } from "node:crypto";
+import { appendFileSync, rmSync } from "node:fs";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import type { Clock, Logger } from "@muster/base";
+import {
+  type AnyMessage,
+  type Body,
+  decodeMessage,
+  encodeMessage,
+  type JobConfig,
+  messageTable,
+  subjectsOf,
+} from "@muster/protocol";
+import {
+  createEnveloper,
+  createLogger,
+  type Enveloper,
+  type ExitCode,
+  exitCodes,
+  type LogLevel,
+  systemClock,
+} from "@muster/runtime";
+import { connectNats, type Transport } from "@muster/transport";
+import { writeConnection } from "../composition/connection.ts";
+import { errors } from "../errors.ts";
+import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
+import { type Broker, openBroker } from "./broker.ts";
+import { type ChildExit, type Children, superviseChildren } from "./children.ts";
+import { createNarrator } from "./narrator.ts";
+import { createRecorder, type EventMessage, type Recorder } from "./recorder.ts";
+import { openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
+
+/** What a run is made from. */
+export interface RunOptions {
+  readonly config: JobConfig;
+  readonly configText: string;
+  readonly runs: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly logLevel: LogLevel;
+  /** Where the controller serves its metrics; `null` for nowhere. */
+  readonly metricsPort: number | null;
+  readonly progress: Progress;
+  /** Aborted by the first Ctrl-C. */
+  readonly interrupted: AbortSignal;
+}
+
+/** How a run ended. */
+export interface RunEnd {
+  readonly exitCode: ExitCode;
+  readonly outcome: Body<"job.ended">["outcome"] | "interrupted";
+  readonly reason: string;
+  readonly directory: string;
+  readonly record: RunRecord;
+}
+
+/** Time for leaving after Ctrl-C: the step that runs, and a checkpoint of it. */
+const leaveMs = 3_000;
+const killMs = 1_000;
+const endMs = 10_000;
+const farewellMs = 500;
+const reportMs = 3_000;
+
+/** Runs the job to its end. Everything it started has ended when this returns or throws. */
+export async function runJob(options: RunOptions): Promise<RunEnd> {
+  const { config, runs } = options;
+  const directory = openRunDirectory(runs, config.job);
+  try {
+    if (directory.earlier) checkSame(config, directory.earlier);
+    directory.write("job.json", `${JSON.stringify(config, null, 2)}\n`);
+    directory.write("config.txt", options.configText);
+    const logger = createLogger({
+      level: options.logLevel,
+      destination: { path: join(directory.path, "logs", "run.log") },
+      base: { job: config.job, role: "run" },
+    });
+    return await new Run({ ...options, logger }, directory).run();
+  } finally {
+    directory.release();
+  }
+}
+
+/** A resumed run must be the same run: replaying its journal under another plan would give another state. */
+function checkSame(config: JobConfig, earlier: JobConfig): void {
+  for (const [field, value] of Object.entries(config))
+    if (JSON.stringify(value) !== JSON.stringify(earlier[field as keyof JobConfig]))
+      throw errors.JobDiffers({ job: config.job, field });
+}
+
+interface LoggedOptions extends RunOptions {
+  readonly logger: Logger;
+}
+
+class Run {
+  readonly #options: LoggedOptions;
+  readonly #directory: RunDirectory;
+  readonly #clock: Clock = systemClock();
+  readonly #startedMs: number;
+  readonly #recorder: Recorder = createRecorder();
+  readonly #enveloper: Enveloper;
+  #transport: Transport | null = null;
+  #children: Children | null = null;
+  #finish: (end: Pick<RunEnd, "outcome" | "reason">) => void = () => {};
+
+  constructor(options: LoggedOptions, directory: RunDirectory) {
+    this.#options = options;
+    this.#directory = directory;
+    this.#startedMs = this.#clock.now();
+    const incarnation = `i${randomBytes(6).toString("hex")}`;
+    this.#enveloper = createEnveloper({
+      job: options.config.job,
+      id: "run",
+      role: "operator",
+      incarnation,
+      wallMs: Date.now,
+    });
+  }
+
+  async run(): Promise<RunEnd> {
+    const over = new Promise<Pick<RunEnd, "outcome" | "reason">>((resolve) => {
+      this.#finish = resolve;
+    });
+    const { config, env } = this.#options;
+    const broker = await openBroker({
+      job: config.job,
+      directory: this.#directory.path,
+      env,
+      onExit: (detail) => this.#fail(detail),
+    });
+    try {
+      writeConnection(this.#directory.path, config.job, broker.url, broker.credentials as never);
+      await this.#follow(broker);
+      this.#start();
+      const end = await this.#endOf(over);
+      return this.#conclude(end);
+    } finally {
+      await this.#children?.stop(killMs);
+      await this.#transport?.close();
+      await broker.stop();
+      rmSync(socketDirectoryOf(config.job), { recursive: true, force: true });
+    }
+  }
+
+  /** Follows the public events: into the file, the record and the progress line. */
+  async #follow(broker: Broker): Promise<void> {
+    const { config, progress, logger } = this.#options;
+    const credentials = broker.credentials.operator;
+    if (!credentials) throw errors.CredentialsMissing({ role: "operator", path: this.#directory.path });
+    this.#transport = await connectNats({
+      url: broker.url,
+      job: config.job,
+      credentials,
+      name: "operator.run.0",
+      logger,
+      connectTimeoutMs: 10_000,
+    });
+    const narrate = createNarrator(progress, config.steps);
+    const told = new Set<string>();
+    // All events of the job come again from the broker when a run is resumed.
+    this.#directory.write("events.jsonl", "");
+    const file = join(this.#directory.path, "events.jsonl");
+    await this.#transport.tail({
+      stream: "events",
+      fromSeq: 1,
+      handle: ({ data }) => {
+        const message = decodeMessage(data);
+        if (messageTable[message.kind].direction !== "event") return;
+        const event = message as EventMessage;
+        // A fact that a new controller said again long after the first time is still one fact.
+        if (told.has(event.id)) return;
+        told.add(event.id);
+        const atMs = this.#clock.now() - this.#startedMs;
+        appendFileSync(file, `${JSON.stringify({ at_ms: Math.round(atMs), kind: event.kind, ...event.body })}\n`);
+        this.#recorder.take(event, atMs);
+        narrate(event);
+        if (event.kind === "job.ended") this.#finish(event.body);
+      },
+    });
+  }
+
+  #start(): void {
+    const { config, logger, metricsPort } = this.#options;
+    const children = superviseChildren({
+      directory: this.#directory.path,
+      clock: this.#clock,
+      logger,
+      onExit: (exit) => this.#exited(exit),
+      onGivenUp: (id) => this.#fail(`${id} keeps ending; see ${join(this.#directory.path, "logs", `${id}.log`)}`),
+    });
+    this.#children = children;
+    const common = [
+      "--job",
+      config.job,
+      "--runs",
+      this.#options.runs,
+      "--supervised",
+      "--log-level",
+      this.#options.logLevel,
+    ];
+    const metrics = metricsPort === null ? [] : ["--metrics-port", String(metricsPort)];
+    children.start({ id: "controller", args: ["controller", ...common, ...metrics] });
+    for (const role of ["policy", "rollout", "checkpoint"] as const)
+      for (let i = 0; i < config.replicas[role]; i++)
+        children.start({ id: `${role}-${i}`, args: [role, "--id", `${role}-${i}`, ...common] });
+  }
+
+  /** The end of a process is evidence that needs no time-out: the controller hears of it at once. */
+  #exited({ id, pid, code, signal }: ChildExit): void {
+    this.#options.logger.warn({ id, code, signal }, "process ended");
+    if (id === "controller") {
+      if (code === exitCodes.failed || code === exitCodes.badInput)
+        this.#fail(`the controller ended with code ${code}`);
+      return;
+    }
+    this.#reportExit({ id, host: hostname(), pid, code, signal });
+  }
+
+  #reportExit(body: Body<"process.exited">): void {
+    const kind = "process.exited";
+    const message = this.#enveloper.stamp(kind, body) as AnyMessage;
+    const subject = subjectsOf(this.#options.config.job).report("operator", "run", kind);
+    const send = this.#transport?.publish(subject, encodeMessage(message), { msgId: message.id, timeoutMs: reportMs });
+    send?.catch((error: unknown) => this.#options.logger.warn({ kind, error }, "operator message was not stored"));
+  }
+
+  #fail(reason: string): void {
+    this.#finish({ outcome: "failed", reason });
+  }
+
+  async #endOf(over: Promise<Pick<RunEnd, "outcome" | "reason">>): Promise<Pick<RunEnd, "outcome" | "reason">> {
+    const { interrupted } = this.#options;
+    const asked = new Promise<"interrupted">((resolve) => {
+      if (interrupted.aborted) resolve("interrupted");
+      interrupted.addEventListener("abort", () => resolve("interrupted"), { once: true });
+    });
+    const first = await Promise.race([over, asked]);
+    this.#children?.release();
+    if (first === "interrupted") {
+      await this.#letGo();
+      return { outcome: "interrupted", reason: "interrupted by the operator; the same command goes on with it" };
+    }
+    // The controller lets everybody go before it ends; whoever is still there then heard nothing and is ended.
+    await this.#untilGone((id) => id === "controller", endMs);
+    await this.#untilGone(() => true, farewellMs);
+    return first;
+  }
+
+  /** Replicas leave, the last policy replica once its state is durable. The job is not over: it can be taken up again. */
+  async #letGo(): Promise<void> {
+    const isLeaving = (id: string): boolean => id !== "controller" && !id.startsWith("checkpoint-");
+    for (const id of this.#children?.running() ?? []) if (isLeaving(id)) this.#children?.ask(id);
+    await this.#untilGone(isLeaving, leaveMs);
+  }
+
+  async #untilGone(isMeant: (id: string) => boolean, limitMs: number): Promise<void> {
+    const end = this.#clock.now() + limitMs;
+    while (this.#children?.running().some(isMeant) && this.#clock.now() < end)
+      await new Promise<void>((resolve) => this.#clock.after(20, resolve));
+  }
+
+  #conclude({ outcome, reason }: Pick<RunEnd, "outcome" | "reason">): RunEnd {
+    const { config, configText } = this.#options;
+    const wallMs = this.#clock.now() - this.#startedMs;
+    const record = this.#recorder.record({ job: config.job, seed: config.seed, wallMs, configText });
+    this.#directory.write("summary.json", `${JSON.stringify(record.summary, null, 2)}\n`);
+    this.#directory.write("metrics.jsonl", record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""));
+    this.#directory.write("report.html", htmlReport(record));
+    const codes = {
+      done: exitCodes.ok,
+      stopped: exitCodes.ok,
+      failed: exitCodes.failed,
+      interrupted: exitCodes.interrupted,
+    };
+    return { exitCode: codes[outcome], outcome, reason, directory: this.#directory.path, record };
+  }
+}

@@ -1,0 +1,30 @@
+/** Public events as lines: for people one sentence, for programs one object. Pure. */
+import { cleanLine } from "../report/index.ts";
+import { compact, duration, figure } from "../report/text.ts";
+import { newsOf } from "../run/narrator.ts";
+import type { EventMessage } from "../run/recorder.ts";
+
+/** Writes an event for a person, with the local time of its sender; text from outside is cleaned. */
+export function eventLine(event: EventMessage): string {
+  const time = new Date(event.sentAtMs).toTimeString().slice(0, 8);
+  return `${time}  ${newsOf(event) ?? sentenceOf(event)}`;
+}
+
+/** Events that are only numbers beside a progress line. */
+function sentenceOf({ kind, body }: EventMessage): string {
+  switch (kind) {
+    case "job.started":
+      return `  controller of term ${body.term} acts for the job: ${body.steps} steps, seed ${body.seed}`;
+    case "job.ended":
+      return `  ${body.outcome} at step ${body.step}, version ${body.version}: ${cleanLine(body.reason)}`;
+    case "step.committed":
+      return `  step ${body.step}  version ${body.version}  reward ${figure(body.reward, 3)}  ${compact(body.tokens)} tokens  ${duration(body.stepMs)}  staleness ${body.staleness}`;
+    default:
+      return `  ${kind}`;
+  }
+}
+
+/** Writes an event for a program: its place in the stream, who said it when, then the body. */
+export function eventJson({ kind, from, term, sentAtMs, body }: EventMessage, seq: number): string {
+  return JSON.stringify({ seq, kind, from, term, sentAtMs, ...body });
+}

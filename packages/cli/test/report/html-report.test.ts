@@ -1,0 +1,156 @@
+import { describe, expect, it } from "vitest";
+import { htmlReport, type RunRecord } from "../../src/report/index.ts";
+import { runRecord } from "./record.ts";
+
+/** Every start tag of a document with its attributes, read as a browser would: quoted values hold no tags. */
+function tagsOf(page: string): { name: string; attributes: string }[] {
+  return [...page.matchAll(/<([a-z!][a-z0-9]*)((?:\s+[a-zA-Z:-]+(?:="[^"]*")?)*)\s*\/?>/gi)].map((match) => ({
+    name: (match[1] ?? "").toLowerCase(),
+    attributes: match[2] ?? "",
+  }));
+}
+
+const hostileTexts = [
+  "<img src=x onerror=alert(1)>",
+  "</title></style></svg><script>alert(1)</script>",
+  '" onload="alert(1)" x="',
+  "' onclick='alert(1)",
+  "javascript:alert(1)",
+  "&lt;script&gt;",
+  "\u001b[31mred\u001b]0;title\u0007",
+  "\u202egnp.exe\u2066",
+  "-->]]><!--",
+  "a".repeat(10_000),
+];
+
+/** A record in which every text is hostile. */
+function hostileRecord(text: string): RunRecord {
+  const record = runRecord();
+  return {
+    ...record,
+    summary: {
+      ...record.summary,
+      job: text,
+      weights_hash: text,
+      incidents: [{ kind: text, at_ms: 1000, subject: text, detail: text }],
+    },
+    members: [{ id: text, role: text, incarnation: text, joined_ms: 0, left_ms: 5, how: "died" }],
+    config_text: text,
+  };
+}
+
+describe("htmlReport", () => {
+  it("shows every headline figure, the ledger as an equation, and each incident", () => {
+    const text = htmlReport(runRecord())
+      .replace(/<style>.*?<\/style>/s, "")
+      .replace(/<[^>]+>/g, " ")
+      .replace(/\s+/g, " ");
+    for (const part of [
+      "dates",
+      "0.938 from 0.431",
+      "95.1 % from 54.1 %",
+      "61.4k",
+      "0, 0 of 256,000 trajectories",
+      "256,000 = 255,981 + 11 + 8 + 0",
+      "data-plane socket closed during reduce of step 92",
+      "34 ms",
+      "groups_per_step = 128",
+    ]) {
+      expect(text).toContain(part);
+    }
+  });
+
+  it("is one file that asks for nothing and runs nothing", () => {
+    const page = htmlReport(runRecord());
+    expect(page.startsWith('<!doctype html>\n<html lang="en">')).toBe(true);
+    expect(page).toContain("default-src 'none'");
+    const names = new Set(tagsOf(page).map((tag) => tag.name));
+    for (const name of ["script", "link", "img", "iframe", "object", "image", "use", "foreignobject", "a"]) {
+      expect(names).not.toContain(name);
+    }
+    expect(page).not.toMatch(/url\(|@import|https?:/);
+    expect(page.length).toBeLessThan(120_000);
+  });
+
+  it("gives every picture a title and a description, and every table head cell a scope", () => {
+    const page = htmlReport(runRecord());
+    const pictures = [...page.matchAll(/<svg [^>]*>(.{0,60})/gs)];
+    expect(pictures).toHaveLength(8);
+    for (const picture of pictures) {
+      expect(picture[0]).toContain('role="img"');
+      expect(picture[1]).toMatch(/^<title>[^<]+<\/title><desc>/);
+    }
+    for (const tag of tagsOf(page).filter(({ name }) => name === "th")) expect(tag.attributes).toContain("scope=");
+  });
+
+  it("draws one lane for each replica in natural order, one bar for each life, and marks deaths", () => {
+    const page = htmlReport(runRecord());
+    expect([...page.matchAll(/class="name"[^>]*>([a-z0-9-]+)</g)].map((match) => match[1])).toEqual([
+      "policy-1",
+      "policy-2",
+      "rollout-1",
+      "rollout-2",
+      "rollout-10",
+      "checkpoint-1",
+    ]);
+    expect(tagsOf(page).filter((tag) => tag.name === "rect")).toHaveLength(8);
+    expect(page.match(/class="death"/g)).toHaveLength(2);
+    expect(page).toContain("policy-1 a1: joined at 300 ms, died at 18 s");
+  });
+
+  it.each(hostileTexts.map((text) => [text.slice(0, 30), text]))("lets no text become markup: %s", (_, text) => {
+    const quiet = htmlReport(hostileRecord("quiet"));
+    const page = htmlReport(hostileRecord(text));
+    const shapeOf = (source: string): string[] =>
+      tagsOf(source).map((tag) => `${tag.name} ${tag.attributes.replace(/="[^"]*"/g, "")}`);
+    expect(shapeOf(page)).toEqual(shapeOf(quiet));
+    expect(page.split("<").length).toBe(quiet.split("<").length);
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: there must be none
+    expect(page).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/);
+  });
+
+  it("bounds long names, so that one replica cannot fill the page", () => {
+    const quiet = htmlReport(hostileRecord("quiet")).length;
+    const { config_text: _, ...long } = hostileRecord("n".repeat(1_000_000));
+    expect(htmlReport({ ...long, config_text: "" }).length).toBeLessThan(quiet + 5_000);
+  });
+
+  it("thins a long run and counts what it does not draw", () => {
+    const record = runRecord();
+    const [step] = record.steps;
+    const [member] = record.members;
+    const page = htmlReport({
+      ...record,
+      steps: Array.from({ length: 100_000 }, (_, index) => ({ ...step!, step: index, reward: index / 1e5 })),
+      members: Array.from({ length: 1_000 }, (_, index) => ({ ...member!, id: `rollout-${index}` })),
+    });
+    expect(page.length).toBeLessThan(500_000);
+    expect(page).toContain("800 more replicas are not drawn.");
+  });
+
+  it("says so when there is nothing to show, and when a number is none", () => {
+    const { summary } = runRecord();
+    const empty = { ...summary, incidents: [], reward_last: null, eval_last: null, tokens_per_s: Number.NaN };
+    const page = htmlReport({ summary: empty, steps: [], evals: [], members: [], config_text: "" });
+    expect(page).toContain("No data.");
+    expect(page).toContain("No replicas.");
+    expect(page).not.toMatch(/NaN|Infinity|undefined|null/);
+    const broken = runRecord().steps.map((step) => ({
+      ...step,
+      reward: Number.NaN,
+      step_ms: 0,
+      entropy: Number.POSITIVE_INFINITY,
+    }));
+    expect(htmlReport({ ...runRecord(), steps: broken })).not.toMatch(/NaN|Infinity|undefined/);
+  });
+
+  it("shouts when the ledger does not add up or something was lost", () => {
+    const { summary } = runRecord();
+    const page = htmlReport({
+      ...runRecord(),
+      summary: { ...summary, lost: 2, ledger: { ...summary.ledger, pending: 9 } },
+    });
+    expect(page).toContain('<td class="op bad">≠</td>');
+    expect(page).toContain('<dd class="bad">2, 0');
+  });
+});

@@ -1,0 +1,113 @@
+/** A job without actors: a real broker, its folder, and a controller's voice that says what a test wants. */
+import { join } from "node:path";
+import { type JobStatus, statusKey } from "@muster/actors";
+import {
+  type AnyMessage,
+  type Body,
+  decodeMessage,
+  encodeMessage,
+  type KindOf,
+  pack,
+  subjectsOf,
+} from "@muster/protocol";
+import { createEnveloper } from "@muster/runtime";
+import { startTestServer } from "@muster/testkit";
+import { writeConnection } from "../../src/composition/connection.ts";
+
+/** A job that a test plays. */
+export interface FakeJob {
+  /** Options by which a command finds it. */
+  readonly where: readonly string[];
+  readonly runs: string;
+  say<K extends KindOf<"event">>(kind: K, body: Body<K>): Promise<void>;
+  draw(picture: JobStatus): Promise<void>;
+  /** Calls back for each request of an operator. */
+  hear(request: (message: AnyMessage) => void): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Starts it. */
+export async function startFakeJob(job: string): Promise<FakeJob> {
+  const server = await startTestServer({ job });
+  const runs = join(server.directory, "runs");
+  writeConnection(join(runs, job), job, server.url, server.server.credentials);
+  const controller = await server.connect("controller.controller.i1");
+  const subjects = subjectsOf(job);
+  const enveloper = createEnveloper({
+    job,
+    id: "controller",
+    role: "controller",
+    incarnation: "i1",
+    wallMs: () => Date.UTC(2025, 0, 1, 12),
+  });
+  return {
+    where: ["--runs", runs, "--job", job],
+    runs,
+    async say(kind, body) {
+      const message = enveloper.stamp(kind, body) as AnyMessage;
+      await controller.publish(subjects.event(kind), encodeMessage(message), { msgId: message.id });
+    },
+    async draw(picture) {
+      await controller.state().put(statusKey, pack(picture));
+    },
+    async hear(request) {
+      await controller.consume({
+        stream: "reports",
+        consumer: "controller",
+        filter: subjects.all.reports,
+        deliver: "all",
+        maxPending: 16,
+        handle: ({ data, ack }) => {
+          ack();
+          request(decodeMessage(data));
+        },
+      });
+    },
+    close: () => server.close(),
+  };
+}
+
+const none = { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 };
+
+/** A picture of a small job in the middle of its work. */
+export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStatus {
+  const member = { incarnation: "i1", health: "healthy", host: "here", pid: 7, version: 3, order: null, phase: "idle" };
+  const beat = { beatAgeMs: 250, loopLagMs: 2, rssBytes: 128 * 1024 ** 2 };
+  return {
+    job,
+    atMs: Date.now(),
+    term: 2,
+    phase: "sampling",
+    step: 3,
+    steps: 10,
+    attempt: 1,
+    epoch: 4,
+    mesh: ["policy-0"],
+    lineage: 0,
+    version: 3,
+    sections: [{ name: "weights", bytes: 1024, digest: "xxh64b:0123456789abcdef" }],
+    leases: 2,
+    dropped: { duplicate: 1, stale: 5 },
+    ledger: { ...none, admitted: 64, trained: 48, pending: 16 },
+    checkpoint: { step: 2, path: "checkpoints/step-2" },
+    members: [
+      { id: "policy-0", role: "policy", ...member, ...beat },
+      { id: "rollout-0", role: "rollout", ...member, ...beat, order: "weights.pull", phase: "generating" },
+    ],
+    ...change,
+  };
+}
+
+/** The end of a job. */
+export function endOf(change: Partial<Body<"job.ended">> = {}): Body<"job.ended"> {
+  return {
+    outcome: "stopped",
+    reason: "enough",
+    step: 3,
+    lineage: 0,
+    version: 3,
+    sections: [],
+    ledger: none,
+    ...change,
+  };
+}

@@ -1,0 +1,93 @@
+import { describe, expect, it } from "vitest";
+import type { EventMessage } from "../src/run/recorder.ts";
+import { eventJson, eventLine } from "../src/view/event-line.ts";
+import { statusText } from "../src/view/status-text.ts";
+import { table } from "../src/view/table.ts";
+import { pictureOf } from "./support/fake-job.ts";
+
+const hostile = "\u001b]0;owned\u0007\u001b[2Jbad\r\nline\u202e";
+
+describe("a table", () => {
+  it("aligns names left and numbers right, and leaves no blanks at line ends", () => {
+    const lines = table(
+      [{ title: "NAME" }, { title: "N", right: true }, { title: "REST" }],
+      [
+        ["a", "1", ""],
+        ["long name", "1,000", "x"],
+      ],
+    );
+    expect(lines).toEqual(["NAME           N  REST", "a              1", "long name  1,000  x"]);
+  });
+
+  it("keeps a hostile cell on its line", () => {
+    const [, line] = table([{ title: "NAME" }], [[hostile]]);
+    expect(line).toBe("bad line");
+  });
+});
+
+describe("the status of a job", () => {
+  it("shows the age of a beat as it is now, not as it was drawn", () => {
+    const text = statusText({ ...pictureOf("j"), ageMs: 1_000 });
+    expect(text).toMatch(/^policy-0 .* 1\.3 s +2 ms +128 MiB$/m);
+  });
+
+  it("shows a job that has nothing yet", () => {
+    const empty = { version: null, sections: [], mesh: [], epoch: 0, members: [], checkpoint: null };
+    const text = statusText({ ...pictureOf("j", empty), ageMs: 0 });
+    expect(text).toContain("none yet, lineage 0");
+    expect(text).toContain("epoch 0, no members");
+    expect(text.endsWith("no members")).toBe(true);
+  });
+
+  it("shows a ledger that does not balance as such", () => {
+    const ledger = { admitted: 5, trained: 1, aborted: 1, quarantined: 1, pending: 1 };
+    expect(statusText({ ...pictureOf("j", { ledger }), ageMs: 0 })).toContain("5 admitted ≠");
+  });
+
+  it("does not call the controller gone when the job is over", () => {
+    const old = { ageMs: 3_600_000 };
+    expect(statusText({ ...pictureOf("j"), ...old })).toContain("the controller may be gone");
+    expect(statusText({ ...pictureOf("j", { phase: "stopped" }), ...old })).not.toContain("the controller may be gone");
+  });
+
+  it("cleans what replicas say of themselves", () => {
+    const [member] = pictureOf("j").members;
+    const text = statusText({
+      ...pictureOf("j", { members: [{ ...member!, phase: hostile }], phase: hostile }),
+      ageMs: 0,
+    });
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
+    expect(text).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/);
+    expect(text).toContain("bad line");
+  });
+});
+
+describe("an event", () => {
+  const event = (kind: string, body: object): EventMessage =>
+    ({ kind, body, from: "controller", term: 1, sentAtMs: 0 }) as unknown as EventMessage;
+
+  it("is a line with the time of its sender, for every kind", () => {
+    const committed = { step: 7, version: 7, reward: 0.5, tokens: 1234, stepMs: 1500, staleness: 0 };
+    expect(eventLine(event("step.committed", committed))).toMatch(
+      /^\d\d:\d\d:\d\d {4}step 7 {2}version 7 {2}reward 0\.500 {2}1\.23k tokens {2}1\.5 s {2}staleness 0$/,
+    );
+    expect(eventLine(event("job.ended", { outcome: "done", step: 9, version: 9, reason: hostile }))).toContain(
+      "done at step 9, version 9: bad line",
+    );
+    expect(eventLine(event("member.joined", { id: "rollout-3" }))).toContain("+ rollout-3 joined");
+  });
+
+  it("is one object for programs", () => {
+    const line = eventJson(event("alarm.raised", { alarm: "x", detail: hostile }), 12);
+    expect(line).not.toContain("\n");
+    expect(JSON.parse(line)).toEqual({
+      seq: 12,
+      kind: "alarm.raised",
+      from: "controller",
+      term: 1,
+      sentAtMs: 0,
+      alarm: "x",
+      detail: hostile,
+    });
+  });
+});

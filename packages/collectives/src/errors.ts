@@ -1,0 +1,81 @@
+/** Errors of the data plane, and the one table from native codes to them. */
+import { defineErrors, type ErrorFactory, type MusterError } from "@muster/base";
+import type { NativeFailure } from "./native-failure.ts";
+
+/** What can go wrong between a holder and a reader, and between the members of a mesh. */
+export const errors = defineErrors("MUSTER_ERR", {
+  NativeMissing: {
+    message: "the native data plane cannot be loaded ({reason}); build it with `npm run setup`",
+  },
+  NativeOptionInvalid: { message: "{field} is {value}; {fix}" },
+  NativeOptionRefused: { message: "the data plane refused an option of {operation}: {reason}" },
+  NativeFailed: { message: "the operating system refused: {reason}", retryable: true },
+
+  VersionGone: { message: "no holder has version {id}: {reason}", retryable: true },
+  VersionConflict: { message: "{reason}; a version id stands for the same bytes for ever" },
+  VersionTooLarge: { message: "{reason}; raise slotBytes" },
+  VersionStoreClosed: { message: "the version store is closed" },
+
+  PullRefused: { message: "pulling version {id} was refused: {reason}; compare key and job on both sides" },
+  PullDigestMismatch: { message: "version {id} does not have the digest expected: {reason}; nothing was written" },
+  PullUnreachable: { message: "no holder gave version {id}: {reason}; nothing was written", retryable: true },
+  PullTimeout: {
+    message: "version {id} was not pulled within {timeoutMs} ms: {reason}; nothing was written",
+    retryable: true,
+  },
+  PullAborted: { message: "the pull of version {id} was aborted; nothing was written" },
+
+  CollectivePeerLost: {
+    message: "mesh epoch {epoch} lost ranks [{ranks}]: {reason}; form the next epoch without them",
+    retryable: true,
+  },
+  CollectiveTimeout: { message: "mesh epoch {epoch}: {reason}, within {timeoutMs} ms", retryable: true },
+  CollectiveAborted: { message: "mesh epoch {epoch} was aborted: {reason}" },
+  CollectiveRefused: {
+    message: "mesh epoch {epoch} refused this member: {reason}; compare key, job, members and shards",
+  },
+  CollectiveDisagreement: { message: "the members of mesh epoch {epoch} disagree: {reason}" },
+  CollectiveSpent: { message: "mesh epoch {epoch} cannot be used any more: {reason}; form the next epoch" },
+});
+
+type Table = Readonly<Record<string, ErrorFactory>>;
+
+const common: Table = { INVALID_ARGUMENT: errors.NativeOptionRefused, IO: errors.NativeFailed };
+
+const tables = {
+  publish: {
+    ...common,
+    CONFLICT: errors.VersionConflict,
+    TOO_LARGE: errors.VersionTooLarge,
+    CLOSED: errors.VersionStoreClosed,
+  },
+  pull: {
+    ...common,
+    GONE: errors.VersionGone,
+    REFUSED: errors.PullRefused,
+    DIGEST_MISMATCH: errors.PullDigestMismatch,
+    UNREACHABLE: errors.PullUnreachable,
+    TIMEOUT: errors.PullTimeout,
+    ABORTED: errors.PullAborted,
+  },
+  mesh: {
+    ...common,
+    PEER_LOST: errors.CollectivePeerLost,
+    TIMEOUT: errors.CollectiveTimeout,
+    ABORTED: errors.CollectiveAborted,
+    REFUSED: errors.CollectiveRefused,
+    DISAGREEMENT: errors.CollectiveDisagreement,
+    CLOSED: errors.CollectiveSpent,
+  },
+} as const satisfies Record<string, Table>;
+
+/** Turns a native failure into the error of its code. `context` fills the other holes of the message. */
+export function errorOf(
+  operation: keyof typeof tables,
+  failure: NativeFailure,
+  context: Readonly<Record<string, string | number>>,
+): MusterError {
+  const table: Table = tables[operation];
+  const factory = table[failure.code] ?? errors.NativeFailed;
+  return factory({ ...context, operation, reason: failure.message, ranks: failure.ranks.join(", ") });
+}

@@ -1,0 +1,153 @@
+/** The gradient reduction: shared memory for the micro-shards of one step, summed in shard order whoever computed them. */
+import { checkKey, checkName, checkTimeout, checkWhole } from "./check.ts";
+import { errorOf, errors } from "./errors.ts";
+import { cancellable, type NativeMesh, native } from "./native.ts";
+
+/** Views over 4 GiB crash Node 20, and one shard is one view. */
+const shardElementsMax = 2 ** 30 - 1;
+
+/** Who forms a mesh, where, and of which size. All members must give the same values but for `rank`. */
+export interface GradientMeshOptions {
+  /** Secret of the job; see `VersionStoreOptions`. */
+  readonly key: Uint8Array;
+  readonly job: string;
+  /** Counter of mesh builds; members of different epochs never meet. */
+  readonly epoch: number;
+  readonly rank: number;
+  /** Names of the members in rank order, 1 … 1024. */
+  readonly members: readonly string[];
+  /** Folder for sockets, shared by the members; its path takes at most 83 bytes. */
+  readonly socketDir: string;
+  /** Number of micro-shards, 1 … 4096: a constant of the job, not of the world size. */
+  readonly shards: number;
+  /** Floats per shard, 1 … 2^30 − 1. */
+  readonly shardElements: number;
+  /** Longest time in milliseconds until all members are there. */
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** One reduction. */
+export interface ReduceOptions {
+  /** Number of the operation; must be the same on all ranks. */
+  readonly op: number;
+  /** Indices of the shards that this rank has filled for this operation. */
+  readonly written: readonly number[];
+  /** Longest time in milliseconds until all members have come, summed and gone. */
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** One member's place in a mesh. After a failed operation the mesh is spent: close it and form the next epoch. */
+export interface GradientMesh {
+  readonly epoch: number;
+  readonly rank: number;
+  readonly worldSize: number;
+  /**
+   * The shared memory of one micro-shard: float32, `shardElements` long, the same view at each call. The rank that computes the shard
+   * writes it, between two reduces. Reduces leave it as it is. Detached (length 0) by `close()`.
+   */
+  shard(index: number): Float32Array;
+  /**
+   * Adds all shards: `((s0 + s1) + s2) + …` in float32, so the bits depend neither on the number of ranks nor on who wrote what.
+   *
+   * @returns A view of the shared sum, valid until this rank's next reduce and detached by `close()`. Do not write to it.
+   * @throws MUSTER_ERR_COLLECTIVE_PEER_LOST with the ranks that died or left.
+   * @throws MUSTER_ERR_COLLECTIVE_TIMEOUT naming the ranks that did not arrive.
+   * @throws MUSTER_ERR_COLLECTIVE_ABORTED by `signal`, `abort` or `close`.
+   * @throws MUSTER_ERR_COLLECTIVE_DISAGREEMENT on all ranks, when ops differ or a shard was not written exactly once.
+   * @throws MUSTER_ERR_COLLECTIVE_SPENT after an earlier failure.
+   */
+  reduce(options: ReduceOptions): Promise<Float32Array>;
+  /** Ends a reduce in progress and leaves; the others see this rank as lost. Works while a reduce is blocked. */
+  abort(reason: string): void;
+  /** Leaves, detaches all views and gives the memory back. Harmless twice. */
+  close(): void;
+}
+
+/**
+ * Forms a mesh with the other members of an epoch, all on one host; resolves when all are there.
+ *
+ * @throws MUSTER_ERR_COLLECTIVE_TIMEOUT naming the ranks that did not come.
+ * @throws MUSTER_ERR_COLLECTIVE_REFUSED when rank 0 has another key or another view of the epoch.
+ * @throws MUSTER_ERR_COLLECTIVE_PEER_LOST, MUSTER_ERR_COLLECTIVE_ABORTED, MUSTER_ERR_NATIVE_OPTION_INVALID
+ */
+export async function openGradientMesh(options: GradientMeshOptions): Promise<GradientMesh> {
+  const timeoutMs = checkOptions(options);
+  const { key, job, epoch, rank, members, socketDir, shards, shardElements, signal } = options;
+  const opened = await cancellable(signal, (cancellation) =>
+    native().openMesh({ key, job, epoch, rank, members, socketDir, shards, shardElements, timeoutMs, cancellation }),
+  );
+  if (!opened.ok) throw errorOf("mesh", opened, { epoch, timeoutMs });
+  return new OpenGradientMesh(opened.value, options);
+}
+
+function checkOptions(options: GradientMeshOptions): number {
+  checkKey(options.key);
+  checkName("job", options.job);
+  for (const member of options.members) checkName("members", member);
+  checkWhole("epoch", options.epoch, { min: 0, max: Number.MAX_SAFE_INTEGER });
+  checkWhole("members.length", options.members.length, { min: 1, max: 1024 });
+  checkWhole("rank", options.rank, { min: 0, max: options.members.length - 1 });
+  checkWhole("shards", options.shards, { min: 1, max: 4096 });
+  checkWhole("shardElements", options.shardElements, { min: 1, max: shardElementsMax });
+  return checkTimeout("deadlineMs", options.deadlineMs);
+}
+
+class OpenGradientMesh implements GradientMesh {
+  readonly epoch: number;
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly #mesh: NativeMesh;
+  readonly #shards: number;
+  readonly #views = new Map<number | "result", Float32Array>();
+  #closed = false;
+
+  constructor(mesh: NativeMesh, options: GradientMeshOptions) {
+    this.#mesh = mesh;
+    this.#shards = options.shards;
+    this.epoch = options.epoch;
+    this.rank = options.rank;
+    this.worldSize = options.members.length;
+  }
+
+  shard(index: number): Float32Array {
+    checkWhole("shard", index, { min: 0, max: this.#shards - 1 });
+    return this.#view(index, () => this.#mesh.shard(index));
+  }
+
+  async reduce(options: ReduceOptions): Promise<Float32Array> {
+    this.#checkOpen();
+    checkWhole("op", options.op, { min: 0, max: Number.MAX_SAFE_INTEGER });
+    for (const index of options.written) checkWhole("written", index, { min: 0, max: this.#shards - 1 });
+    const timeoutMs = checkTimeout("deadlineMs", options.deadlineMs);
+    const { op, written } = options;
+    const reduced = await cancellable(options.signal, (cancellation) =>
+      this.#mesh.reduce({ op, written, timeoutMs, cancellation }),
+    );
+    if (!reduced.ok) throw errorOf("mesh", reduced, { epoch: this.epoch, timeoutMs });
+    return this.#view("result", () => this.#mesh.result());
+  }
+
+  abort(reason: string): void {
+    this.#mesh.abort(reason);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#mesh.close();
+    this.#views.clear();
+  }
+
+  #view(key: number | "result", make: () => Float32Array): Float32Array {
+    this.#checkOpen();
+    const view = this.#views.get(key) ?? make();
+    this.#views.set(key, view);
+    return view;
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw errors.CollectiveSpent({ epoch: this.epoch, reason: "it was closed" });
+  }
+}

@@ -1,0 +1,17 @@
+/** How weight bytes move: versions are published and pulled; gradients are reduced in shard order. */
+export { type NativeCapabilities, nativeCapabilities } from "./capabilities.ts";
+export { digestOf } from "./digest.ts";
+export {
+  type GradientMesh,
+  type GradientMeshOptions,
+  openGradientMesh,
+  type ReduceOptions,
+} from "./gradient-mesh.ts";
+export { type PullOptions, type PullResult, pullVersion } from "./pull-version.ts";
+export {
+  openVersionStore,
+  type SectionInfo,
+  type VersionId,
+  type VersionStore,
+  type VersionStoreOptions,
+} from "./version-store.ts";

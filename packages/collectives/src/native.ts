@@ -1,0 +1,123 @@
+/**
+ * Every call that crosses into the addon. The only importer of `@muster/native`. Nothing is loaded before the first use, so
+ * that code which never moves bytes (the simulator, the tools) runs without a built addon. Absent values are `null`.
+ */
+import { createRequire } from "node:module";
+import { messageOf } from "@muster/base";
+import { errors } from "./errors.ts";
+import type { NativeFailure } from "./native-failure.ts";
+
+/** How a native operation ended. Its promise never rejects. */
+export type NativeOutcome<T> = { readonly ok: true; readonly value: T } | NativeFailure;
+
+/** An AbortSignal on the native side; see `cancellable`. */
+export interface NativeCancellation {
+  cancel(): void;
+  /** Gives its file descriptor back. */
+  dispose(): void;
+}
+
+/** A section as the core reports it: `digest` is 16 hexadecimal digits. */
+export interface NativeSection {
+  readonly name: string;
+  readonly bytes: number;
+  readonly digest: string;
+}
+
+/** An open version store. */
+export interface NativeStore {
+  readonly addresses: readonly string[];
+  publish(options: {
+    lineage: number;
+    version: number;
+    sections: readonly { name: string; bytes: Uint8Array }[];
+    cancellation: NativeCancellation;
+  }): Promise<NativeOutcome<readonly NativeSection[]>>;
+  holds(id: { lineage: number; version: number }): boolean;
+  versions(): { lineage: number; version: number }[];
+  close(): Promise<NativeOutcome<undefined>>;
+}
+
+/** An open mesh. `shard` and `result` make a new view at each call: ask once, and only before `close`. */
+export interface NativeMesh {
+  shard(index: number): Float32Array;
+  result(): Float32Array;
+  reduce(options: {
+    op: number;
+    written: readonly number[];
+    timeoutMs: number;
+    cancellation: NativeCancellation;
+  }): Promise<NativeOutcome<undefined>>;
+  abort(reason: string): void;
+  close(): void;
+}
+
+/** The addon. */
+export interface NativeModule {
+  readonly Cancellation: new () => NativeCancellation;
+  digest(bytes: Uint8Array): string;
+  capabilities(): { sharedMemory: boolean; reason: string | null; version: string };
+  openStore(options: {
+    key: Uint8Array;
+    job: string;
+    member: string;
+    socketDir: string;
+    tcpHost: string | null;
+    slotBytes: number;
+    slots: number;
+  }): Promise<NativeOutcome<NativeStore>>;
+  pullVersion(options: {
+    key: Uint8Array;
+    job: string;
+    member: string;
+    holders: readonly string[];
+    lineage: number;
+    version: number;
+    targets: readonly { name: string; digest: string; into: Uint8Array }[];
+    timeoutMs: number;
+    cancellation: NativeCancellation;
+  }): Promise<NativeOutcome<{ bytes: number; via: "memory" | "tcp"; from: string }>>;
+  openMesh(options: {
+    key: Uint8Array;
+    job: string;
+    epoch: number;
+    rank: number;
+    members: readonly string[];
+    socketDir: string;
+    shards: number;
+    shardElements: number;
+    timeoutMs: number;
+    cancellation: NativeCancellation;
+  }): Promise<NativeOutcome<NativeMesh>>;
+}
+
+let loaded: NativeModule | undefined;
+
+/** The addon, loaded at the first call. @throws MUSTER_ERR_NATIVE_MISSING */
+export function native(): NativeModule {
+  if (loaded) return loaded;
+  try {
+    loaded = createRequire(import.meta.url)("@muster/native") as NativeModule;
+    return loaded;
+  } catch (error) {
+    const [reason] = messageOf(error).split("\n");
+    throw errors.NativeMissing({ reason: reason ?? "" }, error);
+  }
+}
+
+/** Runs a native operation that ends early when `signal` aborts. */
+export async function cancellable<T>(
+  signal: AbortSignal,
+  run: (cancellation: NativeCancellation) => Promise<NativeOutcome<T>>,
+): Promise<NativeOutcome<T>> {
+  const cancellation = new (native().Cancellation)();
+  const cancel = (): void => cancellation.cancel();
+  if (signal.aborted) cancel();
+  signal.addEventListener("abort", cancel, { once: true });
+  try {
+    return await run(cancellation);
+  } finally {
+    signal.removeEventListener("abort", cancel);
+    cancellation.dispose();
+  }
+}

@@ -1,0 +1,120 @@
+/** Publishing weight versions: copies them into shared memory once, then serves any number of readers from native threads. */
+import { checkKey, checkName, checkWhole } from "./check.ts";
+import { toDigest } from "./digest.ts";
+import { errorOf, errors } from "./errors.ts";
+import { cancellable, type NativeStore, native } from "./native.ts";
+
+/** Name of a weight version: one line of weights between rollbacks, and the counter of updates in it. Whole numbers ≥ 0. */
+export interface VersionId {
+  readonly lineage: number;
+  readonly version: number;
+}
+
+/** One section of a version, e.g. `weights` or `optimizer`: its size and the digest that names its content. */
+export interface SectionInfo {
+  readonly name: string;
+  readonly bytes: number;
+  /** See `digestOf`. */
+  readonly digest: string;
+}
+
+/** Where a version store lives and how much it holds. */
+export interface VersionStoreOptions {
+  /** Secret of the job, at least 16 bytes; readers prove that they know it, and so does the store. */
+  readonly key: Uint8Array;
+  readonly job: string;
+  readonly member: string;
+  /** Existing folder for the Unix socket; its path takes at most 83 bytes. */
+  readonly socketDir: string;
+  /** Numeric IP address to serve other hosts on, at a port of the kernel's choice; `null` for this host only. */
+  readonly tcpHost: string | null;
+  /** Room for the sections of one version, each aligned to 64 bytes. */
+  readonly slotBytes: number;
+  /** Versions kept at a time, 2 … 16; default 2. */
+  readonly slots?: number;
+}
+
+/** The versions that this process offers to others. Does not keep the process alive. */
+export interface VersionStore {
+  /** Where readers find it, nearest first: `unix:/…` then `tcp:host:port`. */
+  readonly addresses: readonly string[];
+  /**
+   * Copies the sections, digests them and makes the version visible, in the place of the oldest one. Takes no notice of readers: one that
+   * still reads the oldest version keeps its memory. The bytes must neither change nor be transferred until the promise settles.
+   * Publishing the same version with the same bytes again does nothing.
+   *
+   * @returns The sections in the order given.
+   * @throws MUSTER_ERR_VERSION_CONFLICT for other bytes under an id that is here.
+   * @throws MUSTER_ERR_VERSION_TOO_LARGE when they do not fit into a slot.
+   * @throws MUSTER_ERR_VERSION_STORE_CLOSED
+   */
+  publish(id: VersionId, sections: Readonly<Record<string, Uint8Array>>): Promise<readonly SectionInfo[]>;
+  /** True while the version can be pulled from here. */
+  holds(id: VersionId): boolean;
+  /** What can be pulled from here, oldest publication first. */
+  versions(): readonly VersionId[];
+  /** Stops serving; readers in the middle go on with another holder. Harmless twice. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens a version store. Slots take memory when they are first written, and give it back when the store is closed and the last
+ * reader has let go.
+ *
+ * @throws MUSTER_ERR_NATIVE_MISSING, MUSTER_ERR_NATIVE_OPTION_INVALID, MUSTER_ERR_NATIVE_FAILED
+ */
+export async function openVersionStore(options: VersionStoreOptions): Promise<VersionStore> {
+  const { key, job, member, socketDir, tcpHost, slotBytes, slots = 2 } = options;
+  checkKey(key);
+  checkName("job", job);
+  checkName("member", member);
+  checkWhole("slotBytes", slotBytes, { min: 1, max: 2 ** 46 });
+  checkWhole("slots", slots, { min: 2, max: 16 });
+  const opened = await native().openStore({ key, job, member, socketDir, tcpHost, slotBytes, slots });
+  if (!opened.ok) throw errorOf("publish", opened, {});
+  return new OpenVersionStore(opened.value);
+}
+
+/** @throws MUSTER_ERR_NATIVE_OPTION_INVALID */
+export function checkVersionId(id: VersionId): void {
+  const range = { min: 0, max: Number.MAX_SAFE_INTEGER };
+  checkWhole("lineage", id.lineage, range);
+  checkWhole("version", id.version, range);
+}
+
+class OpenVersionStore implements VersionStore {
+  readonly addresses: readonly string[];
+  readonly #store: NativeStore;
+  readonly #closing = new AbortController();
+
+  constructor(store: NativeStore) {
+    this.#store = store;
+    this.addresses = store.addresses;
+  }
+
+  async publish(id: VersionId, sections: Readonly<Record<string, Uint8Array>>): Promise<readonly SectionInfo[]> {
+    checkVersionId(id);
+    const inputs = Object.entries(sections).map(([name, bytes]) => ({ name, bytes }));
+    for (const { name } of inputs) checkName("section", name);
+    const published = await cancellable(this.#closing.signal, (cancellation) =>
+      this.#store.publish({ lineage: id.lineage, version: id.version, sections: inputs, cancellation }),
+    );
+    if (published.ok) return published.value.map((section) => ({ ...section, digest: toDigest(section.digest) }));
+    if (published.code === "ABORTED") throw errors.VersionStoreClosed();
+    throw errorOf("publish", published, {});
+  }
+
+  holds(id: VersionId): boolean {
+    checkVersionId(id);
+    return this.#store.holds({ lineage: id.lineage, version: id.version });
+  }
+
+  versions(): readonly VersionId[] {
+    return this.#store.versions();
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#store.close();
+  }
+}

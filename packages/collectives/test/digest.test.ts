@@ -1,0 +1,36 @@
+import { expect, it } from "vitest";
+import { digestOf, nativeCapabilities } from "../src/index.ts";
+import { bytesOf } from "./support/fixtures.ts";
+
+const blockBytes = 1024 * 1024;
+
+it("gives the documented digest of nothing: XXH64 of an eight-byte zero length", () => {
+  expect(digestOf(new Uint8Array(0))).toBe("xxh64b:34c96acdcadb1bbb");
+});
+
+it("gives the same digest for the same bytes wherever they lie", () => {
+  const bytes = bytesOf(2 * blockBytes + 17, 1);
+  const shifted = new Uint8Array(bytes.length + 3).subarray(3);
+  shifted.set(bytes);
+  expect(digestOf(shifted)).toBe(digestOf(bytes));
+});
+
+it.each([0, blockBytes - 1, blockBytes, 2 * blockBytes + 16])("notices one changed bit at byte %i", (at) => {
+  const bytes = bytesOf(2 * blockBytes + 17, 1);
+  const before = digestOf(bytes);
+  bytes[at] = bytes[at]! ^ 1;
+  expect(digestOf(bytes)).not.toBe(before);
+});
+
+it("notices blocks that changed places, and a length that differs by a zero byte", () => {
+  const bytes = bytesOf(2 * blockBytes, 1);
+  const swapped = new Uint8Array(bytes.length);
+  swapped.set(bytes.subarray(blockBytes));
+  swapped.set(bytes.subarray(0, blockBytes), blockBytes);
+  expect(digestOf(swapped)).not.toBe(digestOf(bytes));
+  expect(digestOf(new Uint8Array(1))).not.toBe(digestOf(new Uint8Array(2)));
+});
+
+it("says what this machine can do", () => {
+  expect(nativeCapabilities()).toMatchObject({ sharedMemory: true, tcp: true, version: expect.stringMatching(/^\d/) });
+});

@@ -1,0 +1,219 @@
+/** The embedded trainer: live state and candidate side by side in the core's memory, so that promoting is a swap. */
+import type {
+  AccumulateOptions,
+  OptimizerOptions,
+  PolicyEngine,
+  PolicyInfo,
+  ShardStats,
+  StateSections,
+  TrainSample,
+} from "../engine.ts";
+import { errors } from "../errors.ts";
+import { loadWeightsFor } from "../hf-folder.ts";
+import { type Address, type Core, embeddedInfo, openCore, reserving } from "./core.ts";
+import { addGradient } from "./gradient.ts";
+import { checkModel, type ModelConfig, parametersOf, tensorsOf } from "./model-config.ts";
+
+/** What an embedded policy engine is made of. */
+export interface EmbeddedPolicyOptions {
+  readonly model: ModelConfig;
+  /** Longest sequence, at most `model.maxContext`, which is the default. */
+  readonly maxContext?: number;
+  /** Sequences per pass. It decides where partial sums meet, so it must be equal on all replicas; the default is. */
+  readonly rows?: number;
+}
+
+/** Where a complete state lies: weights, then the optimizer (first moments, second moments, update counter of 64 bits). */
+interface Slot {
+  readonly weights: Address;
+  readonly optimizer: Address;
+}
+
+/** Makes a trainer that runs inside this process. @throws MUSTER_ERR_ENGINE_MODEL_INVALID, MUSTER_ERR_ENGINE_OUT_OF_MEMORY */
+export function createEmbeddedPolicyEngine(options: EmbeddedPolicyOptions): PolicyEngine {
+  return new EmbeddedPolicyEngine(options);
+}
+
+/** Sequences whose forward and backward pass takes about 20 ms: the longest time the event loop waits. */
+function defaultRows(model: ModelConfig, maxContext: number): number {
+  return Math.max(1, Math.min(64, Math.floor(1e8 / (parametersOf(model) * maxContext))));
+}
+
+class EmbeddedPolicyEngine implements PolicyEngine {
+  readonly #core: Core;
+  readonly #info: PolicyInfo;
+  readonly #rows: number;
+  readonly #gradient: Address;
+  #live: Slot;
+  #spare: Slot;
+  #hasLive = false;
+  #hasCandidate = false;
+  #running: string | null = null;
+
+  constructor(options: EmbeddedPolicyOptions) {
+    const model = { ...options.model, maxContext: options.maxContext ?? options.model.maxContext };
+    checkModel(model);
+    this.#rows = options.rows ?? defaultRows(model, model.maxContext);
+    this.#core = openCore(model, { tokens: this.#rows * model.maxContext, slots: 0 });
+    const count = this.#core.parameters;
+    const reserve = (values: number): Address => reserving("training state", () => this.#core.call.reserve(values));
+    this.#gradient = reserve(count);
+    this.#live = { weights: reserve(count), optimizer: reserve(2 * count + 2) };
+    this.#spare = { weights: reserve(count), optimizer: reserve(2 * count + 2) };
+    this.#info = {
+      ...embeddedInfo(model),
+      tensors: tensorsOf(model),
+      weightsBytes: 4 * count,
+      optimizerBytes: 8 * count + 8,
+      gradientElements: count,
+      gradients: "exposed",
+    };
+  }
+
+  info(): PolicyInfo {
+    return this.#info;
+  }
+
+  async initialize(source: Parameters<PolicyEngine["initialize"]>[0]): Promise<void> {
+    this.#mustBeIdle("initialize");
+    const weights = source.kind === "folder" ? await loadWeightsFor(this.#core.model, source.path) : null;
+    this.#mustBeIdle("initialize");
+    const live = this.#sections(this.#live);
+    live.optimizer.fill(0);
+    if (weights) live.weights.set(weights);
+    else if (source.kind === "seed") this.#core.call.initialize(this.#live.weights, source.seed);
+    this.#hasLive = true;
+    this.#hasCandidate = false;
+  }
+
+  state(): StateSections {
+    this.#mustHaveLive("state");
+    return this.#sections(this.#live);
+  }
+
+  async restore(state: StateSections): Promise<void> {
+    this.#mustBeIdle("restore");
+    this.#checkLength("weights", state.weights, this.#info.weightsBytes);
+    this.#checkLength("optimizer", state.optimizer, this.#info.optimizerBytes);
+    const live = this.#sections(this.#live);
+    live.weights.set(state.weights);
+    live.optimizer.set(state.optimizer);
+    this.#hasLive = true;
+    this.#hasCandidate = false;
+  }
+
+  begin(): void {
+    this.#mustBeIdle("begin");
+    this.#mustHaveLive("begin");
+    const from = this.#sections(this.#live);
+    const to = this.#sections(this.#spare);
+    to.weights.set(from.weights);
+    to.optimizer.set(from.optimizer);
+    this.#hasCandidate = true;
+  }
+
+  async accumulate(samples: readonly TrainSample[], options: AccumulateOptions): Promise<ShardStats> {
+    this.#mustBeIdle("accumulate");
+    this.#mustHaveCandidate("accumulate");
+    this.#checkGradient(options.out);
+    if (!(options.normalizer > 0)) {
+      throw errors.EngineOptionInvalid({ field: "normalizer", value: options.normalizer, rule: "positive" });
+    }
+    const sum = this.#core.floats(this.#gradient, this.#core.parameters);
+    this.#running = "accumulate";
+    try {
+      sum.fill(0);
+      const at = { weights: this.#spare.weights, gradient: this.#gradient };
+      const stats = await addGradient(this.#core, at, { samples, rows: this.#rows, options });
+      options.out.set(sum);
+      return stats;
+    } finally {
+      this.#running = null;
+    }
+  }
+
+  async stage(gradient: Float32Array, options: OptimizerOptions): Promise<{ gradNorm: number; finite: boolean }> {
+    this.#mustBeIdle("stage");
+    this.#mustHaveCandidate("stage");
+    this.#checkGradient(gradient);
+    checkOptimizer(options);
+    const { call, parameters } = this.#core;
+    this.#core.floats(this.#gradient, parameters).set(gradient);
+    const gradNorm = call.norm(this.#gradient, parameters);
+    if (!Number.isFinite(gradNorm)) return { gradNorm, finite: false };
+    const scale = options.clipNorm > 0 && gradNorm > options.clipNorm ? options.clipNorm / gradNorm : 1;
+    const first = this.#spare.optimizer;
+    const second = first + 4 * parameters;
+    const updates = this.#core.integers(second + 4 * parameters, 1);
+    updates[0] = updates[0]! + 1;
+    const { lr, beta1, beta2, epsilon, weightDecay } = options;
+    call.adamw(
+      ...[this.#spare.weights, first, second, this.#gradient, parameters, updates[0]],
+      ...[scale, lr, beta1, beta2, epsilon, weightDecay],
+    );
+    return { gradNorm, finite: true };
+  }
+
+  candidate(): StateSections {
+    this.#mustHaveCandidate("candidate");
+    return this.#sections(this.#spare);
+  }
+
+  promote(): void {
+    this.#mustBeIdle("promote");
+    this.#mustHaveCandidate("promote");
+    [this.#live, this.#spare] = [this.#spare, this.#live];
+    this.#hasCandidate = false;
+  }
+
+  discard(): void {
+    this.#mustBeIdle("discard");
+    this.#hasCandidate = false;
+  }
+
+  async close(): Promise<void> {
+    this.#hasLive = false;
+    this.#hasCandidate = false;
+  }
+
+  #sections(slot: Slot): StateSections {
+    return {
+      weights: this.#core.bytes(slot.weights, this.#info.weightsBytes),
+      optimizer: this.#core.bytes(slot.optimizer, this.#info.optimizerBytes),
+    };
+  }
+
+  #mustBeIdle(operation: string): void {
+    if (this.#running) throw errors.EngineBusy({ operation, running: this.#running });
+  }
+
+  #mustHaveLive(operation: string): void {
+    if (!this.#hasLive) throw errors.EngineNotReady({ operation, missing: "initialize() or restore()" });
+  }
+
+  #mustHaveCandidate(operation: string): void {
+    if (!this.#hasCandidate) throw errors.EngineNotReady({ operation, missing: "begin()" });
+  }
+
+  #checkLength(section: string, bytes: Uint8Array, expectedBytes: number): void {
+    if (bytes.length !== expectedBytes) throw errors.EngineStateLength({ section, bytes: bytes.length, expectedBytes });
+  }
+
+  #checkGradient(gradient: Float32Array): void {
+    const expected = this.#core.parameters;
+    if (gradient.length === expected) return;
+    throw errors.EngineOptionInvalid({ field: "gradient length", value: gradient.length, rule: String(expected) });
+  }
+}
+
+function checkOptimizer(options: OptimizerOptions): void {
+  const require = (field: keyof OptimizerOptions, holds: boolean, rule: string): void => {
+    if (!holds) throw errors.EngineOptionInvalid({ field, value: options[field], rule });
+  };
+  for (const field of ["lr", "epsilon", "weightDecay", "clipNorm"] as const) {
+    require(field, Number.isFinite(options[field]) && options[field] >= 0, "finite and at least 0");
+  }
+  for (const field of ["beta1", "beta2"] as const) {
+    require(field, options[field] >= 0 && options[field] < 1, "at least 0 and below 1");
+  }
+}

@@ -1,0 +1,188 @@
+/** The embedded sampler behind the rollout interface: one call at a time, pauses, aborts, weight versions. */
+import type { EngineInfo, Generated, GenerateRequest, RolloutEngine, WeightUpdate } from "../engine.ts";
+import { errors } from "../errors.ts";
+import { loadWeightsFor } from "../hf-folder.ts";
+import { type Address, type Core, embeddedInfo, openCore, reserving } from "./core.ts";
+import { Gate } from "./gate.ts";
+import { checkModel, type ModelConfig, parametersOf } from "./model-config.ts";
+import { runSampler, type SamplerHost } from "./sampler.ts";
+
+/** What an embedded rollout engine is made of. */
+export interface EmbeddedRolloutOptions {
+  readonly model: ModelConfig;
+  /** Longest sequence, at most `model.maxContext`, which is the default. */
+  readonly maxContext?: number;
+  /** Responses drawn at the same time (default 256, fewer for large models). Does not change the responses. */
+  readonly rows?: number;
+}
+
+/** Calls of `generate` that may wait for their turn. */
+const callsMax = 64;
+
+/** Makes a sampler that runs inside this process. @throws MUSTER_ERR_ENGINE_MODEL_INVALID, MUSTER_ERR_ENGINE_OUT_OF_MEMORY */
+export function createEmbeddedRolloutEngine(options: EmbeddedRolloutOptions): RolloutEngine {
+  return new EmbeddedRolloutEngine(options);
+}
+
+/** One call of `generate` in flight. */
+interface Call {
+  readonly ids: ReadonlySet<string>;
+  readonly aborted: Set<string>;
+}
+
+class EmbeddedRolloutEngine implements RolloutEngine {
+  readonly #core: Core;
+  readonly #info: EngineInfo;
+  readonly #slots: number;
+  readonly #weights: Address;
+  readonly #calls = new Set<Call>();
+  #version: number | null = null;
+  /** End of the line of calls and updates: they run one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
+  /** Where new calls wait, and where running ones stand still. */
+  readonly #admission = new Gate();
+  readonly #thawing = new Gate();
+  #paused: "abort" | "drain" | "keep" | null = null;
+  #closed = false;
+
+  constructor(options: EmbeddedRolloutOptions) {
+    const model = { ...options.model, maxContext: options.maxContext ?? options.model.maxContext };
+    checkModel(model);
+    this.#slots = options.rows ?? Math.max(1, Math.min(256, Math.floor(2e8 / parametersOf(model))));
+    this.#core = openCore(model, { tokens: 0, slots: this.#slots });
+    this.#weights = reserving("weights", () => this.#core.call.reserve(this.#core.parameters));
+    this.#info = embeddedInfo(model);
+  }
+
+  info(): EngineInfo {
+    return this.#info;
+  }
+
+  async health(options: Parameters<RolloutEngine["health"]>[0]): ReturnType<RolloutEngine["health"]> {
+    if (this.#closed) return { ok: false, state: "stopping" };
+    if (this.#version === null) return { ok: false, state: "starting", detail: "no weights yet" };
+    if (!options.deep || this.#paused) return { ok: true, state: "up" };
+    const sampling = { temperature: 0, maxNewTokens: 1, stopTokenIds: [] };
+    const probe = { requestId: "health", promptIds: Int32Array.of(0), n: 1, sampling, seed: 0 };
+    try {
+      const [row] = await this.generate([probe], options.signal);
+      const finite = Number.isFinite(row?.[0]?.logprobs[0]);
+      return finite ? { ok: true, state: "up" } : { ok: false, state: "unhealthy", detail: "log-probs are not finite" };
+    } catch (error) {
+      return { ok: false, state: "unhealthy", detail: String(error) };
+    }
+  }
+
+  async generate(
+    requests: readonly GenerateRequest[],
+    signal: AbortSignal,
+  ): Promise<readonly (readonly Generated[])[]> {
+    this.#mustBeOpen("generate");
+    if (this.#calls.size >= callsMax) throw errors.EngineBusy({ operation: "generate", running: `${callsMax} calls` });
+    if (this.#version === null) throw errors.EngineNotReady({ operation: "generate", missing: "updateWeights()" });
+    for (const request of requests) checkRequest(this.#info, request);
+    const call: Call = { ids: new Set(requests.map((request) => request.requestId)), aborted: new Set() };
+    this.#calls.add(call);
+    try {
+      await this.#admission.passed(signal);
+      return await this.#inTurn(() => {
+        signal.throwIfAborted();
+        return runSampler(this.#core, requests, { host: this.#hostOf(call), signal });
+      });
+    } finally {
+      this.#calls.delete(call);
+    }
+  }
+
+  async updateWeights(update: WeightUpdate): Promise<void> {
+    this.#mustBeOpen("updateWeights");
+    if (update.version === this.#version) return;
+    const data = update.via === "inline" ? update.data : await loadWeightsFor(this.#core.model, update.path);
+    const expectedBytes = 4 * this.#core.parameters;
+    if (data.length !== expectedBytes) {
+      throw errors.EngineStateLength({ section: "weights", bytes: data.length, expectedBytes });
+    }
+    const apply = async (): Promise<void> => {
+      this.#core.bytes(this.#weights, expectedBytes).set(data);
+      this.#version = update.version;
+    };
+    // A frozen call stands between two decodes, so it may go on with other weights; any other call ends first.
+    await (this.#paused === "keep" ? apply() : this.#inTurn(apply));
+  }
+
+  weightVersion(): number | null {
+    return this.#version;
+  }
+
+  async abort(requestIds: readonly string[] | "all"): Promise<void> {
+    for (const call of this.#calls) {
+      for (const id of requestIds === "all" ? call.ids : requestIds) if (call.ids.has(id)) call.aborted.add(id);
+    }
+  }
+
+  async pause(mode: "abort" | "drain" | "keep"): Promise<void> {
+    this.#paused = mode;
+    this.#admission.shut();
+    if (mode === "keep") return this.#thawing.shut();
+    if (mode === "abort") await this.abort("all");
+    this.#thawing.open();
+    await this.#turn;
+  }
+
+  async resume(): Promise<void> {
+    this.#paused = null;
+    this.#thawing.open();
+    this.#admission.open();
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.abort("all");
+    await this.resume();
+    await this.#turn;
+  }
+
+  #hostOf(call: Call): SamplerHost {
+    return {
+      weights: this.#weights,
+      slots: this.#slots,
+      version: () => this.#version ?? 0,
+      isAborted: (requestId) => call.aborted.has(requestId),
+      thaw: (signal) => this.#thawing.passed(signal),
+    };
+  }
+
+  /** Runs after everything that came before; a failure is the caller's alone. */
+  #inTurn<T>(run: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(run);
+    this.#turn = result.then(
+      () => undefined,
+      () => undefined,
+    );
+    return result;
+  }
+
+  #mustBeOpen(operation: string): void {
+    if (this.#closed) throw errors.EngineClosed({ operation });
+  }
+}
+
+function checkRequest(info: EngineInfo, { requestId, promptIds, n, sampling, seed }: GenerateRequest): void {
+  const require = (holds: boolean, field: string, value: number, rule: string): void => {
+    if (!holds) throw errors.EngineRequestInvalid({ requestId, field, value, rule });
+  };
+  for (const option of ["topP", "topK"] as const) {
+    const value = sampling[option];
+    if (value !== undefined) throw errors.EngineOptionUnsupported({ option, value });
+  }
+  const { length } = promptIds;
+  require(length >= 1 && length < info.maxContext, "prompt length", length, `1 … ${info.maxContext - 1}`);
+  const wild = promptIds.find((id) => id < 0 || id >= info.vocab);
+  require(wild === undefined, "a prompt token", wild ?? 0, `below the vocabulary of ${info.vocab}`);
+  require(Number.isInteger(n) && n >= 1 && n <= 4096, "n", n, "1 … 4096");
+  require(Number.isSafeInteger(seed), "seed", seed, "a whole number");
+  const { temperature, maxNewTokens } = sampling;
+  require(temperature === 0 ||
+    (temperature >= 1e-3 && temperature <= 1e3), "temperature", temperature, "0, or 0.001 … 1000");
+  require(Number.isInteger(maxNewTokens) && maxNewTokens >= 1, "maxNewTokens", maxNewTokens, "at least 1");
+}

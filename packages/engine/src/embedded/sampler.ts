@@ -1,0 +1,187 @@
+/**
+ * Schedules responses over the core's cache slots. A group's prompt runs once, in its leader's slot, and is then copied;
+ * finished rows leave the batch and waiting groups enter. A response does not depend on which rows share its batch.
+ */
+import { type Random, randomOf } from "@muster/base";
+import type { Generated, GenerateRequest } from "../engine.ts";
+import { type Address, breathe, type Core } from "./core.ts";
+
+/** What a run needs from the engine around it; read at every boundary. */
+export interface SamplerHost {
+  readonly weights: Address;
+  /** Slots of the core's sampler. */
+  readonly slots: number;
+  version(): number;
+  isAborted(requestId: string): boolean;
+  /** Waits while the engine is frozen. */
+  thaw(signal: AbortSignal): Promise<void>;
+}
+
+/** One response being drawn. */
+interface Row {
+  readonly index: number;
+  readonly slot: number;
+  readonly random: Random;
+  readonly tokens: number[];
+  readonly logprobs: number[];
+}
+
+/** Responses of one request that were admitted together. */
+interface Unit {
+  readonly request: GenerateRequest;
+  readonly results: Generated[];
+  readonly versionAtStart: number;
+  /** Live rows; the first one runs the prompt. */
+  rows: Row[];
+  /** Prompt tokens already in the cache; the last one is fed by every row. */
+  prefilled: number;
+}
+
+/** Part of a request that waits for slots: responses `from` … `from + count − 1`. */
+interface Waiting {
+  readonly request: GenerateRequest;
+  readonly results: Generated[];
+  readonly from: number;
+  readonly count: number;
+}
+
+/** One row of a batch. `row` is `null` while the prompt runs: then the choice is not used. */
+interface Fed {
+  readonly unit: Unit;
+  readonly row: Row | null;
+  readonly slot: number;
+  readonly token: number;
+  readonly position: number;
+}
+
+/** What one run works with; `free` holds the slots that no row uses. */
+interface Run {
+  readonly core: Core;
+  readonly host: SamplerHost;
+  readonly free: number[];
+}
+
+/** Work between two yields, in parameters read: about 15 ms. */
+const workPerTurn = 2e8;
+/** What feeding and settling a row costs besides, in the same unit. */
+const workPerRow = 2e4;
+
+/** Draws all responses. @throws The signal's reason. */
+export async function runSampler(
+  core: Core,
+  requests: readonly GenerateRequest[],
+  options: { readonly host: SamplerHost; readonly signal: AbortSignal },
+): Promise<readonly (readonly Generated[])[]> {
+  const { host, signal } = options;
+  const results = requests.map((): Generated[] => []);
+  const waiting = requests.flatMap((request, i) => cut(request, results[i]!, host.slots));
+  const free = Array.from({ length: host.slots }, (_, slot) => slot).reverse();
+  const run: Run = { core, host, free };
+  let active: Unit[] = [];
+  let rowsFed = 0;
+  while (waiting.length > 0 || active.length > 0) {
+    while (waiting[0] && waiting[0].count <= free.length) active.push(admit(waiting.shift()!, free, host.version()));
+    for (const unit of active) if (host.isAborted(unit.request.requestId)) endAll(unit, run);
+    const fed = active.flatMap((unit) => feedsOf(core, unit));
+    decode(run, fed);
+    fed.forEach(({ unit, row }, i) => {
+      if (row) take(run, { unit, row, at: i });
+    });
+    active = active.filter((unit) => unit.rows.length > 0);
+    rowsFed += fed.length;
+    if (rowsFed * (core.parameters + workPerRow) < workPerTurn) continue;
+    rowsFed = 0;
+    await breathe();
+    await host.thaw(signal);
+    signal.throwIfAborted();
+  }
+  return results;
+}
+
+/** Pieces of a request that fit the cache. */
+function cut(request: GenerateRequest, results: Generated[], slots: number): Waiting[] {
+  const pieces: Waiting[] = [];
+  for (let from = 0; from < request.n; from += slots) {
+    pieces.push({ request, results, from, count: Math.min(slots, request.n - from) });
+  }
+  return pieces;
+}
+
+function admit({ request, results, from, count }: Waiting, free: number[], versionAtStart: number): Unit {
+  const rows = Array.from({ length: count }, (_, i) => ({
+    index: from + i,
+    slot: free.pop()!,
+    random: randomOf(request.seed, from + i),
+    tokens: [],
+    logprobs: [],
+  }));
+  return { request, results, rows, versionAtStart, prefilled: 0 };
+}
+
+/** What a unit feeds next: one prompt token, or one token of each live row. */
+function feedsOf(core: Core, unit: Unit): Fed[] {
+  const { promptIds } = unit.request;
+  const last = promptIds.length - 1;
+  const leader = unit.rows[0];
+  if (leader && unit.prefilled < last) {
+    const position = unit.prefilled++;
+    return [{ unit, row: null, slot: leader.slot, token: promptIds[position]!, position }];
+  }
+  if (leader && unit.prefilled === last) {
+    for (const member of unit.rows.slice(1)) core.call.copySlot(leader.slot, member.slot);
+    unit.prefilled += 1;
+  }
+  return unit.rows.map((row) => ({
+    unit,
+    row,
+    slot: row.slot,
+    token: row.tokens.at(-1) ?? promptIds[last]!,
+    position: last + row.tokens.length,
+  }));
+}
+
+function decode({ core, host }: Run, fed: readonly Fed[]): void {
+  const { call } = core;
+  const tokens = core.integers(call.rowTokens.value, fed.length);
+  const positions = core.integers(call.rowPositions.value, fed.length);
+  const slots = core.integers(call.rowSlots.value, fed.length);
+  const sharpness = core.floats(call.rowSharpness.value, fed.length);
+  const uniforms = new Float64Array(call.memory.buffer, call.rowUniforms.value, fed.length);
+  fed.forEach(({ unit, row, slot, token, position }, i) => {
+    const { temperature } = unit.request.sampling;
+    tokens[i] = token;
+    positions[i] = position;
+    slots[i] = slot;
+    sharpness[i] = temperature === 0 ? 0 : 1 / temperature;
+    uniforms[i] = row?.random.next() ?? 0;
+  });
+  call.decode(host.weights, fed.length);
+}
+
+/** Appends the choice of one row and ends the row when it is complete. */
+function take(run: Run, { unit, row, at }: { readonly unit: Unit; readonly row: Row; readonly at: number }): void {
+  const { call, integers, floats, model } = run.core;
+  const { promptIds, sampling } = unit.request;
+  const token = integers(call.rowChoices.value + 4 * at, 1)[0]!;
+  row.tokens.push(token);
+  row.logprobs.push(floats(call.rowLogprobs.value + 4 * at, 1)[0]!);
+  const limit = Math.min(sampling.maxNewTokens, model.maxContext - promptIds.length);
+  if (sampling.stopTokenIds.includes(token)) end(run, { unit, row, finish: "stop" });
+  else if (row.tokens.length === limit) end(run, { unit, row, finish: "length" });
+}
+
+function end(run: Run, { unit, row, finish }: { unit: Unit; row: Row; finish: Generated["finish"] }): void {
+  unit.rows = unit.rows.filter((other) => other !== row);
+  run.free.push(row.slot);
+  unit.results[row.index] = {
+    responseIds: Int32Array.from(row.tokens),
+    logprobs: Float32Array.from(row.logprobs),
+    finish,
+    versionAtStart: unit.versionAtStart,
+    versionAtEnd: run.host.version(),
+  };
+}
+
+function endAll(unit: Unit, run: Run): void {
+  for (const row of unit.rows) end(run, { unit, row, finish: "abort" });
+}

@@ -1,0 +1,244 @@
+/**
+ * What a replica computes, as interfaces. Two roles, because an inference server cannot train and a trainer may own its
+ * collectives. Sections of state are raw bytes, so that whoever moves or stores them needs to know nothing else.
+ */
+import type { Random } from "@muster/base";
+
+/** Ways in which weights can reach an engine. */
+export type WeightTransport = "inline" | "disk" | "nccl" | "ipc" | "peer";
+
+/** What an engine is. Replicas of one mesh must agree on `build`, otherwise their bits differ. */
+export interface EngineInfo {
+  /** Family, e.g. `embedded`. */
+  readonly kind: string;
+  /** Exact build: two engines of one build compute the same bits. */
+  readonly build: string;
+  readonly modelId: string;
+  /** Number of token ids. */
+  readonly vocab: number;
+  /** Longest sequence in tokens, prompt and response together. */
+  readonly maxContext: number;
+  /** Processes or devices inside this engine. */
+  readonly ranks: number;
+  readonly transports: readonly WeightTransport[];
+  /** `sampled-dist`: log-probs of the distribution a token was drawn from; `raw`: before temperature and truncation. */
+  readonly logprobs: "sampled-dist" | "raw";
+  /** Same inputs give the same bits. */
+  readonly deterministic: boolean;
+}
+
+/** Where one named tensor lies in the weights section. Names and order are those of the Hugging Face state dict. */
+export interface TensorSpec {
+  readonly name: string;
+  readonly dtype: "f32" | "bf16" | "f16";
+  readonly shape: readonly number[];
+  readonly offsetBytes: number;
+  readonly sizeBytes: number;
+}
+
+/** How to draw tokens. */
+export interface SamplingOptions {
+  /** Divides the logits, ≥ 0; 0 takes the likeliest token. */
+  readonly temperature: number;
+  /** Longest response in tokens, ≥ 1. It also ends where the context ends. */
+  readonly maxNewTokens: number;
+  /** Tokens that end a response; the token itself belongs to the response. */
+  readonly stopTokenIds: readonly number[];
+  readonly topP?: number;
+  readonly topK?: number;
+}
+
+/** One prompt and how many responses are wanted. Response `i` is drawn from the random stream (`seed`, `i`). */
+export interface GenerateRequest {
+  /** Unique among the requests in flight. */
+  readonly requestId: string;
+  readonly promptIds: Int32Array;
+  readonly n: number;
+  readonly sampling: SamplingOptions;
+  readonly seed: number;
+}
+
+/** One response. */
+export interface Generated {
+  readonly responseIds: Int32Array;
+  /** Of each response token; response length. */
+  readonly logprobs: Float32Array;
+  /** `abort` is a normal outcome: the tokens so far are returned. */
+  readonly finish: "stop" | "length" | "abort";
+  readonly versionAtStart: number;
+  /** Differs from `versionAtStart` only when weights were updated during a `keep` pause. */
+  readonly versionAtEnd: number;
+}
+
+/** State of an engine as its health check sees it. */
+export type HealthState = "starting" | "up" | "unhealthy" | "stopping" | "asleep";
+
+/** New weights for a rollout engine: bytes at hand, or a Hugging Face folder. */
+export type WeightUpdate =
+  | { readonly version: number; readonly via: "inline"; readonly data: Uint8Array }
+  | { readonly version: number; readonly via: "disk"; readonly path: string };
+
+/** Draws responses. */
+export interface RolloutEngine {
+  info(): EngineInfo;
+  /** `deep` generates a token; otherwise only liveness is reported. Never throws for an unhealthy engine. */
+  health(options: { readonly deep: boolean; readonly signal: AbortSignal }): Promise<{
+    readonly ok: boolean;
+    readonly state: HealthState;
+    readonly detail?: string;
+  }>;
+  /**
+   * Draws `n` responses per request.
+   *
+   * @returns One row of `n` responses per request, in order.
+   * @throws The signal's reason once it is aborted; MUSTER_ERR_ENGINE_REQUEST_INVALID before anything is drawn.
+   */
+  generate(requests: readonly GenerateRequest[], signal: AbortSignal): Promise<readonly (readonly Generated[])[]>;
+  /** Replaces the weights. Idempotent per version; waits for running calls to end unless they are paused with `keep`. */
+  updateWeights(update: WeightUpdate): Promise<void>;
+  /** Version of the weights in use, `null` before the first update. */
+  weightVersion(): number | null;
+  /** Ends the named requests with finish `abort`; unknown ids are ignored. */
+  abort(requestIds: readonly string[] | "all"): Promise<void>;
+  /** Holds new calls until `resume`. Running calls: `abort` ends them, `drain` lets them finish, `keep` freezes them. */
+  pause(mode: "abort" | "drain" | "keep"): Promise<void>;
+  resume(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Complete training state as bytes: weights, and the optimizer with everything it needs. */
+export interface StateSections {
+  /** Tensors in the order of {@link PolicyInfo.tensors}. */
+  readonly weights: Uint8Array;
+  /** First moments, second moments, update counter. */
+  readonly optimizer: Uint8Array;
+}
+
+/** One response to learn from. */
+export interface TrainSample {
+  /** Prompt and response. */
+  readonly tokens: Int32Array;
+  readonly promptLength: number;
+  /** Of each response token when it was drawn; response length. */
+  readonly logprobs: Float32Array;
+  readonly advantage: number;
+  /** 1 where a response token takes part in the loss; absent when all do. */
+  readonly lossMask?: Uint8Array;
+}
+
+/** Sums over the response tokens of one micro-shard; shards add up. */
+export interface ShardStats {
+  readonly tokens: number;
+  /** Tokens whose ratio was clipped, hence without gradient. */
+  readonly clipped: number;
+  /** KL(old ‖ new), the non-negative estimator r − 1 − log r. */
+  readonly klSum: number;
+  readonly entropySum: number;
+  /** Clipped surrogate, negated, before division by the normalizer. */
+  readonly lossSum: number;
+}
+
+/** What a policy engine adds to {@link EngineInfo}. */
+export interface PolicyInfo extends EngineInfo {
+  readonly tensors: readonly TensorSpec[];
+  readonly weightsBytes: number;
+  readonly optimizerBytes: number;
+  readonly gradientElements: number;
+  /** `exposed`: the runtime sums gradients; `internal`: the engine's own collectives do. */
+  readonly gradients: "exposed" | "internal";
+}
+
+/** Options of {@link PolicyEngine.accumulate}. */
+export interface AccumulateOptions {
+  /** Response tokens of the whole minibatch: the divisor of the loss. */
+  readonly normalizer: number;
+  /** Ratio bounds are 1 − clipLow and 1 + clipHigh. */
+  readonly clipLow: number;
+  readonly clipHigh: number;
+  /** Receives the gradient; `gradientElements` long. */
+  readonly out: Float32Array;
+  readonly signal: AbortSignal;
+}
+
+/** Options of {@link PolicyEngine.stage}: AdamW (arXiv 1711.05101) after clipping to the global norm `clipNorm` (0 = off). */
+export interface OptimizerOptions {
+  readonly lr: number;
+  readonly beta1: number;
+  readonly beta2: number;
+  readonly epsilon: number;
+  readonly weightDecay: number;
+  readonly clipNorm: number;
+}
+
+/**
+ * Trains. Live state is what was committed; the candidate is the outcome of a step that may still be discarded.
+ * It becomes visible only through `promote`, after the controller's commit.
+ */
+export interface PolicyEngine {
+  info(): PolicyInfo;
+  /** Sets live weights from a seed or a Hugging Face folder; the optimizer starts at zero. Drops the candidate. */
+  initialize(
+    source: { readonly kind: "seed"; readonly seed: number } | { readonly kind: "folder"; readonly path: string },
+  ): Promise<void>;
+  /** Views of the live state: copy them before the next await. */
+  state(): StateSections;
+  /** Sets the live state. Drops the candidate. @throws MUSTER_ERR_ENGINE_STATE_LENGTH */
+  restore(state: StateSections): Promise<void>;
+  /** Starts a step: candidate := copy of live. */
+  begin(): void;
+  /** Writes the gradient of one micro-shard at the candidate weights to `out`. The samples' order does not depend on time. */
+  accumulate(samples: readonly TrainSample[], options: AccumulateOptions): Promise<ShardStats>;
+  /** Applies one update to the candidate. A norm that is not finite leaves the candidate as it was. */
+  stage(
+    gradient: Float32Array,
+    options: OptimizerOptions,
+  ): Promise<{ readonly gradNorm: number; readonly finite: boolean }>;
+  /** Views of the candidate: copy them before the next await. */
+  candidate(): StateSections;
+  /** The candidate becomes the live state. */
+  promote(): void;
+  /** Forgets the candidate; harmless when there is none. */
+  discard(): void;
+  close(): Promise<void>;
+}
+
+/** A question and its only right answer. */
+export interface Prompt {
+  readonly ids: Int32Array;
+  readonly text: string;
+  readonly answer: string;
+}
+
+/** A source of prompts with known answers. */
+export interface Task {
+  readonly name: string;
+  /** One character per token id. */
+  readonly vocabulary: string;
+  readonly eosId: number;
+  /** Context length: prompt and response together. */
+  readonly maxTokens: number;
+  /** Pure function of the key, never a held-out case. */
+  trainPrompt(key: { readonly seed: number; readonly step: number; readonly index: number }): Prompt;
+  /** Held-out case number `index`. */
+  evalPrompt(index: number): Prompt;
+  /** A solved example for the warm start. */
+  supervised(random: Random): { readonly promptIds: Int32Array; readonly answerIds: Int32Array };
+  /** @throws MUSTER_ERR_TASK_TEXT_INVALID for a character outside the vocabulary. */
+  encode(text: string): Int32Array;
+  decode(ids: Int32Array): string;
+}
+
+/** What a reward function is asked to judge. */
+export interface RewardInput {
+  readonly prompt: Prompt;
+  readonly responseIds: Int32Array;
+  readonly responseText: string;
+  readonly finish: string;
+}
+
+/** Judges one response. May be slow, may fail: it is isolated per trajectory. */
+export interface Reward {
+  readonly name: string;
+  /** @returns A finite number. */
+  score(input: RewardInput, signal: AbortSignal): Promise<number>;
+}

@@ -1,0 +1,28 @@
+import { defineErrors } from "@muster/base";
+
+/** Errors of engines, tasks and the files they read. */
+export const errors = defineErrors("MUSTER_ERR", {
+  EngineModelInvalid: { message: "model {field} is {value}; it must be {rule}" },
+  EngineOutOfMemory: {
+    message: "the embedded engine cannot reserve memory for {what}; use a smaller model, batch or cache",
+  },
+  EngineStateLength: { message: "{section} has {bytes} bytes, expected {expectedBytes}; it belongs to another model" },
+  EngineNotReady: { message: "{operation} needs {missing} first" },
+  EngineBusy: { message: "{operation} was called while {running} is running; wait for it to end", retryable: true },
+  EngineClosed: { message: "{operation} was called on an engine that is closed" },
+  EngineOptionUnsupported: { message: "the embedded engine does not support {option} ({value}); leave it out" },
+  EngineRequestInvalid: { message: "request {requestId}: {field} is {value}; it must be {rule}" },
+  EngineSampleInvalid: { message: "training sample {index}: {field} is {value}; it must be {rule}" },
+  EngineOptionInvalid: { message: "{field} is {value}; it must be {rule}" },
+  EngineVersionMismatch: {
+    message: "the engine holds weight version {version}, not {expected}; update its weights first",
+  },
+  TaskUnknown: { message: 'task "{name}" is not known; known tasks are {known}' },
+  TaskTextInvalid: { message: 'character "{character}" is not in the vocabulary of task {task}' },
+  RewardUnknown: { message: 'reward "{name}" is not known; known rewards are {known}' },
+  RewardInvalid: { message: "the reward function returned {value}; it must return a finite number" },
+  TrajectoryInvalid: { message: "the engine returned an invalid trajectory: {reason}" },
+  TrajectoryAborted: { message: "the engine aborted the trajectory", retryable: true },
+  SafetensorsMalformed: { message: "malformed safetensors: {reason}" },
+  HfFolderUnsupported: { message: "{path}: {field} is {value}; the embedded engine needs {rule}" },
+});

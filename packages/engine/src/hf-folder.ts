@@ -1,0 +1,120 @@
+/** Models as Hugging Face folders: `config.json` (LlamaForCausalLM) and `model.safetensors`. */
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { checkModel, type ModelConfig, tensorsOf } from "./embedded/model-config.ts";
+import { errors } from "./errors.ts";
+import { decodeSafetensors, encodeSafetensors } from "./safetensors.ts";
+
+/** Writes a model folder that any Llama implementation loads. `weights` is a weights section. */
+export async function saveHfFolder(path: string, model: ModelConfig, weights: Uint8Array): Promise<void> {
+  await mkdir(path, { recursive: true });
+  const fields = Object.entries(hfConfigOf(model)).map(([name, value]) => `  "${name}": ${JSON.stringify(value)}`);
+  await writeFile(join(path, "config.json"), `{\n${fields.join(",\n")}\n}\n`);
+  await writeFile(join(path, "model.safetensors"), encodeSafetensors(tensorsOf(model), weights));
+}
+
+/**
+ * Reads a model folder into a weights section.
+ *
+ * @throws MUSTER_ERR_HF_FOLDER_UNSUPPORTED naming the field that this engine cannot run, MUSTER_ERR_SAFETENSORS_MALFORMED
+ */
+export async function loadHfFolder(
+  path: string,
+): Promise<{ readonly model: ModelConfig; readonly weights: Uint8Array }> {
+  const model = modelOf(path, await readConfig(path));
+  const file = decodeSafetensors(await readFile(join(path, "model.safetensors")));
+  const found = new Map(file.tensors.map((tensor) => [tensor.name, tensor]));
+  const specs = tensorsOf(model);
+  const last = specs.at(-1)!;
+  const weights = new Uint8Array(last.offsetBytes + last.sizeBytes);
+  for (const spec of specs) {
+    const tensor = found.get(spec.name);
+    const shape = tensor ? `${tensor.dtype}[${tensor.shape.join(", ")}]` : "absent";
+    const expected = `f32[${spec.shape.join(", ")}]`;
+    if (!tensor || shape !== expected) throw unsupported(path, spec.name, shape, expected);
+    weights.set(file.data.subarray(tensor.offsetBytes, tensor.offsetBytes + tensor.sizeBytes), spec.offsetBytes);
+  }
+  return { model, weights };
+}
+
+/** Reads the weights section of a folder for an engine of this shape; the context length may differ. */
+export async function loadWeightsFor(model: ModelConfig, path: string): Promise<Uint8Array> {
+  const folder = await loadHfFolder(path);
+  for (const field of ["vocab", "hidden", "layers", "heads", "kvHeads", "ffn", "tied"] as const) {
+    if (folder.model[field] !== model[field]) throw unsupported(path, field, folder.model[field], String(model[field]));
+  }
+  return folder.weights;
+}
+
+/** `config.json` of a model: what any Llama implementation reads. Pure. */
+export function hfConfigOf(model: ModelConfig): Record<string, unknown> {
+  return {
+    architectures: ["LlamaForCausalLM"],
+    model_type: "llama",
+    vocab_size: model.vocab,
+    hidden_size: model.hidden,
+    intermediate_size: model.ffn,
+    num_hidden_layers: model.layers,
+    num_attention_heads: model.heads,
+    num_key_value_heads: model.kvHeads,
+    head_dim: model.hidden / model.heads,
+    max_position_embeddings: model.maxContext,
+    ...fixed,
+    tie_word_embeddings: model.tied,
+    torch_dtype: "float32",
+    bos_token_id: null,
+    eos_token_id: 0,
+  };
+}
+
+/** What the embedded core has built in. */
+const fixed = {
+  rms_norm_eps: 1e-5,
+  rope_theta: 10000,
+  hidden_act: "silu",
+  attention_bias: false,
+  mlp_bias: false,
+} as const;
+
+async function readConfig(path: string): Promise<Record<string, unknown>> {
+  const text = await readFile(join(path, "config.json"), "utf8");
+  try {
+    const config: unknown = JSON.parse(text);
+    if (typeof config === "object" && config !== null) return config as Record<string, unknown>;
+  } catch (cause) {
+    throw errors.HfFolderUnsupported({ path, field: "config.json", value: "malformed", rule: "a JSON object" }, cause);
+  }
+  throw unsupported(path, "config.json", text.slice(0, 40), "a JSON object");
+}
+
+function modelOf(path: string, config: Record<string, unknown>): ModelConfig {
+  if (config.model_type !== "llama") throw unsupported(path, "model_type", config.model_type, "llama");
+  for (const [field, value] of Object.entries(fixed)) {
+    if (config[field] !== undefined && config[field] !== value)
+      throw unsupported(path, field, config[field], String(value));
+  }
+  const count = (field: string): number => {
+    const value = config[field];
+    if (typeof value !== "number") throw unsupported(path, field, value, "a number");
+    return value;
+  };
+  const heads = count("num_attention_heads");
+  const model: ModelConfig = {
+    vocab: count("vocab_size"),
+    hidden: count("hidden_size"),
+    layers: count("num_hidden_layers"),
+    heads,
+    kvHeads: config.num_key_value_heads === undefined ? heads : count("num_key_value_heads"),
+    ffn: count("intermediate_size"),
+    maxContext: count("max_position_embeddings"),
+    tied: config.tie_word_embeddings === true,
+  };
+  checkModel(model);
+  const headSize = config.head_dim ?? model.hidden / heads;
+  if (headSize !== model.hidden / heads) throw unsupported(path, "head_dim", headSize, String(model.hidden / heads));
+  return model;
+}
+
+function unsupported(path: string, field: string, value: unknown, rule: string): Error {
+  return errors.HfFolderUnsupported({ path, field, value: value === undefined ? "absent" : String(value), rule });
+}

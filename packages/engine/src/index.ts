@@ -1,0 +1,40 @@
+export {
+  advantagesOf,
+  type LearningRate,
+  learningRateAt,
+  type Surrogate,
+  surrogateOf,
+} from "./algorithms/grpo.ts";
+export { type Minibatch, type PlanOptions, planMinibatches } from "./algorithms/plan-minibatches.ts";
+export { type CollectOptions, collectGroups, type GroupPrompt } from "./collect-group.ts";
+export { embeddedBuild } from "./embedded/core.ts";
+export { type ModelConfig, modelIdOf, parametersOf, tensorsOf } from "./embedded/model-config.ts";
+export { createEmbeddedPolicyEngine, type EmbeddedPolicyOptions } from "./embedded/policy-engine.ts";
+export { createEmbeddedRolloutEngine, type EmbeddedRolloutOptions } from "./embedded/rollout-engine.ts";
+export type {
+  AccumulateOptions,
+  EngineInfo,
+  Generated,
+  GenerateRequest,
+  HealthState,
+  OptimizerOptions,
+  PolicyEngine,
+  PolicyInfo,
+  Prompt,
+  Reward,
+  RewardInput,
+  RolloutEngine,
+  SamplingOptions,
+  ShardStats,
+  StateSections,
+  Task,
+  TensorSpec,
+  TrainSample,
+  WeightTransport,
+  WeightUpdate,
+} from "./engine.ts";
+export { hfConfigOf, loadHfFolder, saveHfFolder } from "./hf-folder.ts";
+export { evaluate, type LocalOptions, type StepReport, trainLocally } from "./local.ts";
+export { decodeSafetensors, encodeSafetensors } from "./safetensors.ts";
+export { rewardOf, taskOf } from "./tasks/registry.ts";
+export { defaultModelOf, type WarmStart, type WarmStartOptions, warmStart } from "./warm-start.ts";

@@ -1,0 +1,162 @@
+/** The whole training loop in one process: the same engines, plan and updates as a cluster, without the cluster. The yardstick for both. */
+import type { Clock } from "@muster/base";
+import { type LearningRate, learningRateAt } from "./algorithms/grpo.ts";
+import { type Minibatch, planMinibatches } from "./algorithms/plan-minibatches.ts";
+import { collectGroups } from "./collect-group.ts";
+import { createEmbeddedPolicyEngine } from "./embedded/policy-engine.ts";
+import { createEmbeddedRolloutEngine } from "./embedded/rollout-engine.ts";
+import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine, Task } from "./engine.ts";
+import { errors } from "./errors.ts";
+import { loadHfFolder } from "./hf-folder.ts";
+
+/** A training job in one process. */
+export interface LocalOptions {
+  readonly task: Task;
+  readonly reward: Reward;
+  /** Hugging Face folder to start from. */
+  readonly folder: string;
+  readonly seed: number;
+  readonly steps: number;
+  readonly groupsPerStep: number;
+  readonly groupSize: number;
+  readonly minibatches: number;
+  readonly microShards: number;
+  readonly temperature: number;
+  readonly clip: { readonly clipLow: number; readonly clipHigh: number };
+  readonly optimizer: OptimizerOptions & LearningRate;
+  /** Longest response in tokens. Default: what the context holds. */
+  readonly maxNewTokens?: number;
+  readonly rewardTimeoutMs: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly onStep?: (report: StepReport) => void;
+}
+
+/** What one step did. */
+export interface StepReport {
+  /** Counted from 1; also the weight version after it. */
+  readonly step: number;
+  /** Mean over all trajectories of the step. */
+  readonly reward: number;
+  /** Optimizer updates that were applied. */
+  readonly updates: number;
+  readonly gradNorm: number;
+  readonly tokens: number;
+  readonly clipped: number;
+}
+
+/** Trains. @returns Reports of all steps and the final weights section. */
+export async function trainLocally(
+  options: LocalOptions,
+): Promise<{ readonly reports: readonly StepReport[]; readonly weights: Uint8Array }> {
+  const { model } = await loadHfFolder(options.folder);
+  const policy = createEmbeddedPolicyEngine({ model });
+  const rollout = createEmbeddedRolloutEngine({ model });
+  const reports: StepReport[] = [];
+  try {
+    await policy.initialize({ kind: "folder", path: options.folder });
+    for (let step = 1; step <= options.steps; step++) {
+      await rollout.updateWeights({ version: step - 1, via: "inline", data: policy.state().weights });
+      const report = await trainStep(policy, rollout, { ...options, step });
+      reports.push(report);
+      options.onStep?.(report);
+    }
+    return { reports, weights: policy.state().weights.slice() };
+  } finally {
+    await Promise.all([policy.close(), rollout.close()]);
+  }
+}
+
+async function trainStep(
+  policy: PolicyEngine,
+  rollout: RolloutEngine,
+  options: LocalOptions & { readonly step: number },
+): Promise<StepReport> {
+  const { task, seed, step } = options;
+  const groups = await collectGroups({
+    ...options,
+    engine: rollout,
+    version: step - 1,
+    prompts: Array.from({ length: options.groupsPerStep }, (_, index) => ({
+      index,
+      attempt: 0,
+      prompt: task.trainPrompt({ seed, step, index }),
+    })),
+    sampling: {
+      temperature: options.temperature,
+      maxNewTokens: options.maxNewTokens ?? task.maxTokens,
+      stopTokenIds: [task.eosId],
+    },
+  });
+  const rewards = groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.reward));
+  policy.begin();
+  const totals = { updates: 0, gradNorm: 0, tokens: 0, clipped: 0 };
+  for (const minibatch of planMinibatches(groups, options)) {
+    const update = await applyMinibatch(policy, minibatch, options);
+    totals.updates += update.finite ? 1 : 0;
+    totals.gradNorm = update.gradNorm;
+    totals.tokens += update.tokens;
+    totals.clipped += update.clipped;
+  }
+  policy.promote();
+  return { step, reward: rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length, ...totals };
+}
+
+/** Sums the micro-shards in shard order, as the data plane does, and stages one update. */
+async function applyMinibatch(
+  policy: PolicyEngine,
+  minibatch: Minibatch,
+  options: LocalOptions & { readonly step: number },
+): Promise<{ readonly finite: boolean; readonly gradNorm: number; readonly tokens: number; readonly clipped: number }> {
+  const { optimizer, clip, signal, step } = options;
+  const size = policy.info().gradientElements;
+  const sum = new Float32Array(size);
+  const out = new Float32Array(size);
+  let tokens = 0;
+  let clipped = 0;
+  for (const [i, shard] of minibatch.shards.entries()) {
+    const stats = await policy.accumulate(shard, { normalizer: minibatch.normalizer, ...clip, out, signal });
+    if (i === 0) sum.set(out);
+    else for (let k = 0; k < size; k++) sum[k] = sum[k]! + out[k]!;
+    tokens += stats.tokens;
+    clipped += stats.clipped;
+  }
+  const staged = await policy.stage(sum, {
+    ...optimizer,
+    lr: learningRateAt(step, { steps: options.steps, ...optimizer }),
+  });
+  return { ...staged, tokens, clipped };
+}
+
+/**
+ * Share of held-out prompts answered right.
+ *
+ * @param options - `temperature` 0 takes the likeliest answer; prompts are `evalPrompt(0 … count − 1)`.
+ * @returns Mean reward, 0 … 1 for `exact-match`.
+ */
+export async function evaluate(
+  engine: RolloutEngine,
+  options: {
+    readonly task: Task;
+    readonly reward: Reward;
+    readonly count: number;
+    readonly temperature: number;
+    readonly signal: AbortSignal;
+  },
+): Promise<number> {
+  const { task, reward, signal } = options;
+  const sampling = { temperature: options.temperature, maxNewTokens: task.maxTokens, stopTokenIds: [task.eosId] };
+  const prompts = Array.from({ length: options.count }, (_, index) => task.evalPrompt(index));
+  const requests = prompts.map(({ ids }, index) => {
+    return { requestId: `eval.${index}`, promptIds: ids, n: 1, sampling, seed: index };
+  });
+  const rows = await engine.generate(requests, signal);
+  let sum = 0;
+  for (const [index, prompt] of prompts.entries()) {
+    const generated = rows[index]?.[0];
+    if (!generated) throw errors.TrajectoryInvalid({ reason: "it is missing" });
+    const { responseIds, finish } = generated;
+    sum += await reward.score({ prompt, responseIds, responseText: task.decode(responseIds), finish }, signal);
+  }
+  return sum / prompts.length;
+}

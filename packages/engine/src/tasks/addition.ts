@@ -1,0 +1,40 @@
+/** Addition of two-digit numbers, least digit of the sum first: `37+85=` → `221$`. A tenth of all pairs is held out of training. */
+import { type Random, randomOf } from "@muster/base";
+import type { Prompt, Task } from "../engine.ts";
+import { alphabetOf } from "./alphabet.ts";
+
+const digits = 2;
+const bound = 10 ** digits;
+const evaluationSeed = 999;
+const vocabulary = "$0123456789+=";
+const alphabet = alphabetOf(vocabulary, "addition");
+
+function isHeldOut(a: number, b: number): boolean {
+  return (a * 7919 + b * 104729) % 97 < 10;
+}
+
+function drawPrompt(random: Random, heldOut: boolean): Prompt {
+  for (;;) {
+    const a = random.below(bound);
+    const b = random.below(bound);
+    if (isHeldOut(a, b) !== heldOut) continue;
+    const text = `${String(a).padStart(digits, "0")}+${String(b).padStart(digits, "0")}=`;
+    const sum = String(a + b).padStart(digits + 1, "0");
+    return { ids: alphabet.encode(text), text, answer: [...sum].reverse().join("") };
+  }
+}
+
+/** The addition task. */
+export const addition: Task = {
+  name: "addition",
+  vocabulary,
+  eosId: 0,
+  maxTokens: 3 * digits + 6,
+  trainPrompt: ({ seed, step, index }) => drawPrompt(randomOf(seed, step, index), false),
+  evalPrompt: (index) => drawPrompt(randomOf(evaluationSeed, index), true),
+  supervised: (random) => {
+    const prompt = drawPrompt(random, false);
+    return { promptIds: prompt.ids, answerIds: alphabet.encode(`${prompt.answer}$`) };
+  },
+  ...alphabet,
+};

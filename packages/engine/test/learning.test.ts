@@ -1,0 +1,52 @@
+import { createHash } from "node:crypto";
+import { fileURLToPath } from "node:url";
+import type { Clock } from "@muster/base";
+import { describe, expect, it } from "vitest";
+import { type LocalOptions, rewardOf, taskOf, trainLocally } from "../src/index.ts";
+import { quiet } from "./rollout-fixture.ts";
+
+const clock: Clock = {
+  now: () => performance.now(),
+  after(delayMs, run) {
+    const timer = setTimeout(run, delayMs);
+    return () => clearTimeout(timer);
+  },
+};
+
+const options: LocalOptions = {
+  task: taskOf("dates"),
+  reward: rewardOf("exact-match"),
+  folder: fileURLToPath(new URL("../../../jobs/warm-start/dates", import.meta.url)),
+  seed: 1,
+  steps: 40,
+  groupsPerStep: 48,
+  groupSize: 8,
+  minibatches: 2,
+  microShards: 4,
+  temperature: 1,
+  clip: { clipLow: 0.2, clipHigh: 0.28 },
+  optimizer: { lr: 5e-4, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1, warmupSteps: 5 },
+  rewardTimeoutMs: 5000,
+  clock,
+  signal: quiet(),
+};
+
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+describe("training in one process", () => {
+  it("raises the reward", { timeout: 30_000 }, async () => {
+    const { reports } = await trainLocally(options);
+    const rewards = reports.map((report) => report.reward);
+    expect(mean(rewards.slice(-8)) - mean(rewards.slice(0, 8))).toBeGreaterThan(0.08);
+  });
+
+  it("ends with the same bits each time, and with others for another seed", { timeout: 30_000 }, async () => {
+    const digest = async (change: Partial<LocalOptions>): Promise<string> => {
+      const { weights } = await trainLocally({ ...options, steps: 2, groupsPerStep: 8, ...change });
+      return createHash("sha256").update(weights).digest("hex");
+    };
+    const first = await digest({});
+    expect(await digest({})).toBe(first);
+    expect(await digest({ seed: 2 })).not.toBe(first);
+  });
+});

@@ -1,0 +1,65 @@
+/**
+ * The first record of a term. Times of the former controller mean nothing here, so every deadline starts anew; orders that may never
+ * have left are sent again, and receivers know them by their ids.
+ */
+import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
+import { runBodyOf } from "./plan-step.ts";
+import { type ControllerState, type Member, meshMembersOf } from "./state.ts";
+
+/** Takes over: rebases every time and repeats what is outstanding. Pure. */
+export function applyElected(state: ControllerState, event: ElectedEvent): Change<ControllerState> {
+  const { plan } = state;
+  const nowMs = event.atMs;
+  const members = Object.values(state.members).map((member): [string, Member] => [
+    member.id,
+    { ...member, retryAtMs: nowMs, unanswered: 0, order: member.order && { ...member.order, dueAtMs: nowMs } },
+  ]);
+  const leases = Object.entries(state.leases).map(([id, lease]) => [
+    id,
+    { ...lease, dueAtMs: nowMs + plan.timing.leaseMs },
+  ]);
+  const next: ControllerState = {
+    ...state,
+    term: event.term,
+    nowMs,
+    members: Object.fromEntries(members),
+    leases: Object.fromEntries(leases),
+    mesh: { ...state.mesh, dueAtMs: nowMs + plan.timing.meshMs },
+    step: { ...state.step, startedAtMs: nowMs, dueAtMs: nowMs + plan.timing.stepMs },
+    checkpoints: { ...state.checkpoints, dueAtMs: nowMs + plan.timing.checkpointMs },
+    endDueAtMs: nowMs + plan.timing.drainMs,
+  };
+  const started = announce("job.started", {
+    term: event.term,
+    steps: plan.steps,
+    seed: plan.seed,
+  });
+  return { state: next, effects: [started, ...repeated(next)] };
+}
+
+/** Re-admits everybody under the new term and repeats leases, mesh orders and the order for the running step. */
+function repeated(state: ControllerState): readonly ControllerEffect[] {
+  const admitted = Object.values(state.members).map(
+    ({ id, incarnation }) => ({ type: "admit", to: id, incarnation }) as const,
+  );
+  const leases = Object.entries(state.leases).flatMap(([leaseId, { holder, items }]) => {
+    const member = state.members[holder];
+    if (!member?.held) return [];
+    const { lineage, version } = member.held;
+    return [command(member, "groups.lease", { leaseId, lineage, version, items: [...items] })];
+  });
+  const { mesh } = state;
+  const ranks = meshMembersOf(state).map(({ id, incarnation }) => ({ id, incarnation }));
+  const builds =
+    mesh.state === "building" && ranks.length === mesh.members.length
+      ? ranks.map((member) => command(member, "mesh.build", { epoch: mesh.epoch, members: ranks }))
+      : [];
+  return [...admitted, ...leases, ...builds, ...repeatedStep(state)];
+}
+
+function repeatedStep(state: ControllerState): readonly ControllerEffect[] {
+  const { step, weights } = state;
+  if (step.state !== "running" || !weights) return [];
+  const silent = meshMembersOf(state).filter(({ id }) => !step.votes[id]);
+  return silent.map((member) => command(member, "step.run", runBodyOf(state, weights)));
+}

@@ -1,0 +1,208 @@
+/** Reports about weights, meshes, groups, votes and checkpoints: facts into the tables, nothing decided. */
+import type { GroupReceipt } from "@muster/protocol";
+import { announce, type Change, type ControllerEffect, type ReportOf } from "./events.ts";
+import { finishItems, requeue, withGroups } from "./leases.ts";
+import { type ControllerState, type Member, type VersionKey, withMember } from "./state.ts";
+
+/** A member that has answered its order. */
+const answered = { order: null, unanswered: 0 } as const;
+
+/**
+ * A replica acknowledged the digests of a version. The first one that was asked for it makes the initial weights. What was overtaken by
+ * newer words of the replica, or by a new lineage, is dropped and counted. Pure.
+ */
+export function applyHeld(state: ControllerState, event: ReportOf<"weights.held">): Change<ControllerState> {
+  const { lineage, version, sections } = event.body;
+  const member = state.members[event.from];
+  if (!member) return { state, effects: [] };
+  const isOvertaken =
+    lineage !== state.restore.lineage || (member.held?.lineage === lineage && member.held.version > version);
+  if (isOvertaken) {
+    const { dropped } = state;
+    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
+  }
+  const isInitial = member.order?.kind === "weights.initialize" && isAnswered(state, member, event.body);
+  const weights = isInitial ? { lineage, version, sections } : state.weights;
+  const isAsked = sections.every((section) => {
+    const asked = weights?.sections.find(({ name }) => name === section.name);
+    return asked === undefined || weights?.version !== version || asked.digest === section.digest;
+  });
+  if (!isAsked) {
+    const detail = `${member.id} reports version ${version} with a digest that is not the committed one`;
+    return {
+      state: withMember(state, member.id, { held: null, order: null }),
+      effects: [announce("alarm.raised", { alarm: "digest", detail })],
+    };
+  }
+  return {
+    state: withMember({ ...state, weights }, member.id, {
+      held: { lineage, version },
+      addresses: event.body.addresses,
+      ...(isAnswered(state, member, event.body) ? answered : {}),
+    }),
+    effects: [],
+  };
+}
+
+/** A replica could not get a version: it is asked again after a pause. Pure. */
+export function applyFailed(state: ControllerState, event: ReportOf<"weights.failed">): Change<ControllerState> {
+  const detail = `${event.from} could not get version ${event.body.version}: ${event.body.cause}`;
+  const effects = [announce("alarm.raised", { alarm: "weights", detail })];
+  const member = state.members[event.from];
+  if (!member || !isAnswered(state, member, event.body)) return { state, effects };
+  const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
+  return { state: withMember(state, event.from, { ...answered, retryAtMs }), effects };
+}
+
+/** True when a report about a version answers the order that a member has. */
+function isAnswered(state: ControllerState, { order }: Member, { lineage, version }: VersionKey): boolean {
+  if (order === null || order.kind === "replica.stop" || order.kind === "checkpoint.save") return false;
+  return order.version === version && lineage === state.restore.lineage;
+}
+
+/** A member joined the communicator of the epoch. Pure. */
+export function applyBuilt(state: ControllerState, event: ReportOf<"mesh.built">): Change<ControllerState> {
+  const { mesh } = state;
+  if (mesh.state !== "building" || event.body.epoch !== mesh.epoch || mesh.built.includes(event.from))
+    return { state, effects: [] };
+  const built = [...mesh.built, event.from];
+  if (built.length < mesh.members.length) return { state: { ...state, mesh: { ...mesh, built } }, effects: [] };
+  return {
+    state: { ...state, mesh: { ...mesh, built, state: "ready" } },
+    effects: [announce("mesh.changed", { epoch: mesh.epoch, members: [...mesh.members] })],
+  };
+}
+
+/** A member could not join: the epoch is of no use. Pure. */
+export function applyMeshFailed(state: ControllerState, event: ReportOf<"mesh.failed">): Change<ControllerState> {
+  if (event.body.epoch !== state.mesh.epoch) return { state, effects: [] };
+  const detail = `epoch ${event.body.epoch}: ${event.from} could not join: ${event.body.cause}`;
+  return {
+    state: {
+      ...state,
+      mesh: { ...state.mesh, state: "broken", dueAtMs: state.nowMs + state.plan.timing.commandMs / 5 },
+    },
+    effects: [announce("alarm.raised", { alarm: "mesh", detail })],
+  };
+}
+
+/**
+ * Finished groups: the first result of a group wins; late and duplicate ones are dropped and counted. A result whose tokens may be purged
+ * by now is of no use, so its group waits again. Pure.
+ */
+export function applyCompleted(state: ControllerState, event: ReportOf<"groups.completed">): Change<ControllerState> {
+  const settled = event.body.receipts.reduce(settleReceipt, state);
+  const keys = new Set(event.body.receipts.map(({ step, index }) => `${step}.${index}`));
+  const next = finishItems(
+    settled,
+    event.body.leaseId,
+    (item) => item.purpose === "train" && keys.has(`${item.step}.${item.index}`),
+  );
+  const effects: ControllerEffect[] = event.body.causes.map((cause) =>
+    announce("groups.aborted", { holder: event.from, ...cause }),
+  );
+  return { state: next, effects };
+}
+
+function settleReceipt(state: ControllerState, receipt: GroupReceipt): ControllerState {
+  const groups = state.groups[receipt.step];
+  const { dropped } = state;
+  if (!groups || groups.receipts[receipt.index] || groups.quarantined.includes(receipt.index))
+    return { ...state, dropped: { ...dropped, duplicate: dropped.duplicate + 1 } };
+  const staleness = (state.weights?.version ?? 0) + receipt.step - state.step.step - receipt.version;
+  if (staleness > state.plan.stalenessMax || receipt.streamSeq < state.purgedSeq) {
+    const again = { purpose: "train", step: receipt.step, index: receipt.index, attempt: receipt.attempt } as const;
+    const next = { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } };
+    return requeue(next, [again], false);
+  }
+  return withGroups(state, receipt.step, {
+    ...groups,
+    queue: groups.queue.filter(({ index }) => index !== receipt.index),
+    receipts: { ...groups.receipts, [receipt.index]: receipt },
+  });
+}
+
+/** Work handed back untouched: others may have it at once, the holder gets new work after a pause. Pure. */
+export function applyReturned(state: ControllerState, event: ReportOf<"groups.returned">): Change<ControllerState> {
+  const lease = state.leases[event.body.leaseId];
+  if (lease?.holder !== event.from) return { state, effects: [] };
+  const isReturned = (key: string): boolean => event.body.items.some((item) => JSON.stringify(item) === key);
+  const returned = lease.items.filter((item) => isReturned(JSON.stringify(item)));
+  const next = finishItems(state, event.body.leaseId, (item) => returned.includes(item));
+  const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
+  return { state: withMember(requeue(next, returned, false), event.from, { retryAtMs }), effects: [] };
+}
+
+/** A chunk of held-out prompts was evaluated. Pure. */
+export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.completed">): Change<ControllerState> {
+  const { leaseId, version, chunk, prompts, correct } = event.body;
+  const next = finishItems(state, leaseId, (item) => item.purpose === "eval" && item.chunk === chunk);
+  const run = next.evaluation;
+  if (!run || run.version !== version || run.settled.includes(chunk)) return { state: next, effects: [] };
+  const evaluation = {
+    ...run,
+    queue: run.queue.filter((item) => item.chunk !== chunk),
+    settled: [...run.settled, chunk],
+    prompts: run.prompts + prompts,
+    correct: run.correct + correct,
+  };
+  return { state: { ...next, evaluation }, effects: [] };
+}
+
+/** A member's vote on the running attempt; votes on others change nothing. Pure. */
+export function applyVoted(state: ControllerState, event: ReportOf<"step.voted">): Change<ControllerState> {
+  const { step, attempt, epoch, vote, finite, sections, stats, cause, missing } = event.body;
+  const run = state.step;
+  const isCurrent =
+    run.state === "running" && run.step === step && run.attempt === attempt && epoch === state.mesh.epoch;
+  if (!isCurrent || run.votes[event.from]) return { state, effects: [] };
+  const votes = {
+    ...run.votes,
+    [event.from]: { vote, finite, sections, stats: stats ?? null, cause: cause ?? "", missing: missing ?? [] },
+  };
+  return { state: { ...state, step: { ...run, votes } }, effects: [] };
+}
+
+/** A checkpoint is durable: what it covers may go. Pure. */
+export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.saved">): Change<ControllerState> {
+  const { step, version, lineage, path, manifestDigest } = event.body;
+  const next = withMember(state, event.from, answered);
+  if (lineage !== state.weights?.lineage || (state.checkpoints.saved?.step ?? -1) >= step)
+    return { state: next, effects: [] };
+  const covered = Object.entries(state.history).filter(([key]) => Number(key) <= step);
+  const history = Object.fromEntries(Object.entries(state.history).filter(([key]) => Number(key) > step));
+  const last = covered.flatMap(([, receipts]) => receipts).reduce((max, { streamSeq }) => Math.max(max, streamSeq), 0);
+  const wanted = state.checkpoints.wantedStep;
+  const checkpoints = {
+    ...state.checkpoints,
+    saved: { step, version, path },
+    wantedStep: wanted !== null && wanted <= step ? null : wanted,
+  };
+  const beforeSeq = last > 0 ? Math.min(last + 1, lowestOpenSeq({ ...next, history })) : 0;
+  const purgedSeq = Math.max(state.purgedSeq, beforeSeq);
+  return {
+    state: { ...next, history, checkpoints, purgedSeq },
+    effects: [
+      announce("checkpoint.kept", { step, lineage, version, path, manifestDigest }),
+      ...(purgedSeq > state.purgedSeq ? [{ type: "groups.purge", beforeSeq } as const] : []),
+    ],
+  };
+}
+
+/** The lowest groups stream sequence that something still points to. */
+function lowestOpenSeq(state: ControllerState): number {
+  const open = Object.values(state.groups).flatMap((groups) => Object.values(groups.receipts));
+  const again = Object.values(state.history).flat();
+  return [...open, ...again].reduce((min, { streamSeq }) => Math.min(min, streamSeq), Number.MAX_SAFE_INTEGER);
+}
+
+/** A checkpoint failed: the newest version is wanted instead, after a pause. Pure. */
+export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpoint.failed">): Change<ControllerState> {
+  const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
+  const next = withMember(state, event.from, { ...answered, retryAtMs });
+  const detail = `step ${event.body.step}: ${event.body.cause}`;
+  return {
+    state: { ...next, checkpoints: { ...next.checkpoints, wantedStep: state.step.step - 1 } },
+    effects: [announce("alarm.raised", { alarm: "checkpoint", detail })],
+  };
+}

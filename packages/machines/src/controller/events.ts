@@ -1,0 +1,87 @@
+/** Inputs and effects of the controller. Every input is journaled; `atMs` is the acting controller's monotonic clock. */
+import type { Body, KindOf, Role } from "@muster/protocol";
+
+type ReportEvent = {
+  [K in KindOf<"report">]: {
+    readonly type: K;
+    readonly atMs: number;
+    readonly from: string;
+    readonly role: Role;
+    readonly incarnation: string;
+    readonly body: Body<K>;
+  };
+}[KindOf<"report">];
+
+/** What the failure detector found of one incarnation. */
+export interface VerdictEvent {
+  readonly type: "verdict.suspect" | "verdict.recover" | "verdict.dead";
+  readonly atMs: number;
+  readonly id: string;
+  readonly incarnation: string;
+  readonly evidence: string;
+}
+
+/** A controller begins its reign: the first record of each term. */
+export interface ElectedEvent {
+  readonly type: "controller.elected";
+  readonly atMs: number;
+  readonly term: number;
+}
+
+/** Time passed; journaled only when it changed something. */
+export interface TickEvent {
+  readonly type: "controller.tick";
+  readonly atMs: number;
+}
+
+/** A report of a kind, as the controller sees it. */
+export type ReportOf<K extends KindOf<"report">> = Extract<ReportEvent, { type: K }>;
+
+/** Every input of the controller. */
+export type ControllerEvent = ReportEvent | VerdictEvent | ElectedEvent | TickEvent;
+
+/** An order to one incarnation of one actor. */
+export type CommandEffect = {
+  [K in KindOf<"command">]: {
+    readonly type: "command";
+    readonly to: string;
+    readonly incarnation: string;
+    readonly kind: K;
+    readonly body: Body<K>;
+  };
+}[KindOf<"command">];
+
+/** A public fact. */
+export type AnnounceEffect = {
+  [K in KindOf<"event">]: { readonly type: "announce"; readonly kind: K; readonly body: Body<K> };
+}[KindOf<"event">];
+
+/** What the controller's host must do, in order. */
+export type ControllerEffect =
+  | CommandEffect
+  | AnnounceEffect
+  /** Send `replica.registered` with the configuration and the data-plane key, which never enter the journal. */
+  | { readonly type: "admit"; readonly to: string; readonly incarnation: string }
+  /** Groups below this sequence are covered by a checkpoint. */
+  | { readonly type: "groups.purge"; readonly beforeSeq: number }
+  | { readonly type: "controller.stop"; readonly outcome: "done" | "stopped" | "failed"; readonly reason: string };
+
+/** Makes an order to a member. */
+export function command<K extends KindOf<"command">>(
+  to: { readonly id: string; readonly incarnation: string },
+  kind: K,
+  body: Body<K>,
+): ControllerEffect {
+  return { type: "command", to: to.id, incarnation: to.incarnation, kind, body } as CommandEffect;
+}
+
+/** Makes a public fact. */
+export function announce<K extends KindOf<"event">>(kind: K, body: Body<K>): ControllerEffect {
+  return { type: "announce", kind, body } as AnnounceEffect;
+}
+
+/** A change of state with what must be done about it. */
+export interface Change<State> {
+  readonly state: State;
+  readonly effects: readonly ControllerEffect[];
+}

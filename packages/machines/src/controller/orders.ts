@@ -1,0 +1,58 @@
+/** Orders that were not answered in time, and members that are put out because of it. */
+import { putOut } from "./apply-membership.ts";
+import { type Change, type ControllerEffect, command } from "./events.ts";
+import { releaseLease } from "./leases.ts";
+import { type ControllerState, type Member, withMember } from "./state.ts";
+
+/** A member that leaves so many orders in a row without an answer hangs, whatever its heartbeat says. */
+const unansweredMax = 3;
+
+/** Removes members that hang. Pure. */
+export function evict(state: ControllerState, members: readonly Member[], evidence: string): Change<ControllerState> {
+  return members.reduce<Change<ControllerState>>(
+    (change, member) => {
+      const removed = putOut(change.state, member, evidence);
+      return { state: removed.state, effects: [...change.effects, ...removed.effects] };
+    },
+    { state, effects: [] },
+  );
+}
+
+/** Sends overdue orders again, or forgets them so that the planners decide anew; puts out who never answers. Pure. */
+export function planOverdue(state: ControllerState): Change<ControllerState> | null {
+  const overdue = Object.values(state.members).filter(({ order }) => order !== null && order.dueAtMs <= state.nowMs);
+  const expired = Object.keys(state.leases).filter((id) => (state.leases[id]?.dueAtMs ?? 0) <= state.nowMs);
+  if (overdue.length === 0 && expired.length === 0) return null;
+  const renewed = overdue.reduce<Change<ControllerState>>(
+    (change, member) => {
+      const next = renew(change.state, member);
+      return { state: next.state, effects: [...change.effects, ...next.effects] };
+    },
+    { state, effects: [] },
+  );
+  return expired.reduce<Change<ControllerState>>((change, leaseId) => {
+    const next = releaseLease(change.state, leaseId, "the lease expired");
+    return { state: next.state, effects: [...change.effects, ...next.effects] };
+  }, renewed);
+}
+
+function renew(before: ControllerState, member: Member): Change<ControllerState> {
+  const { order } = member;
+  const { commandMs } = before.plan.timing;
+  const unanswered = member.unanswered + 1;
+  if (unanswered >= unansweredMax) return evict(before, [member], `${order?.kind} unanswered ${unanswered} times`);
+  const state = withMember(before, member.id, { unanswered });
+  if (order?.kind === "step.apply" && state.applied?.version === order.version) {
+    const again = { ...order, dueAtMs: state.nowMs + commandMs };
+    return {
+      state: withMember(state, member.id, { order: again }),
+      effects: [command(member, "step.apply", state.applied)],
+    };
+  }
+  if (order?.kind === "replica.stop") {
+    const again = { ...order, dueAtMs: state.nowMs + commandMs };
+    const effects: ControllerEffect[] = [command(member, "replica.stop", { reason: "released" })];
+    return { state: withMember(state, member.id, { order: again }), effects };
+  }
+  return { state: withMember(state, member.id, { order: null, retryAtMs: state.nowMs }), effects: [] };
+}

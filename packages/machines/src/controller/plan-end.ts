@@ -1,0 +1,215 @@
+/** Checkpoints, restoring from them, letting replicas go, and the end of the job. */
+import type { GroupReceipt } from "@muster/protocol";
+import { announce, type Change, type ControllerEffect, command } from "./events.ts";
+import { ledgerOf, unsettleTrained } from "./ledger.ts";
+import { isFree } from "./plan-weights.ts";
+import { type ControllerState, holdsCurrent, type Member, membersOf, type StepGroups, withMember } from "./state.ts";
+
+/** Marks the committed version as wanted when a checkpoint is due, and orders it from the checkpoint actors. Pure. */
+export function planCheckpoint(state: ControllerState): Change<ControllerState> | null {
+  const { plan, weights, checkpoints, step } = state;
+  if (!weights || plan.checkpointReplicas === 0) return null;
+  const committed = step.step - 1;
+  const isDue =
+    committed > 0 &&
+    (checkpoints.saved?.step ?? 0) < committed &&
+    (checkpoints.wantedStep ?? 0) < committed &&
+    isCheckpointDue(state, committed);
+  if (isDue) {
+    const dueAtMs = state.nowMs + plan.timing.checkpointMs;
+    return { state: { ...state, checkpoints: { ...checkpoints, wantedStep: committed, dueAtMs } }, effects: [] };
+  }
+  return checkpoints.wantedStep === committed ? orderCheckpoint(state, committed) : null;
+}
+
+function isCheckpointDue(state: ControllerState, committed: number): boolean {
+  const { steps, checkpointEverySteps } = state.plan;
+  if (committed === steps || isLastLeaving(state)) return true;
+  if (state.ending) return state.step.state === "sampling";
+  return checkpointEverySteps > 0 && committed % checkpointEverySteps === 0;
+}
+
+function orderCheckpoint(state: ControllerState, step: number): Change<ControllerState> | null {
+  const { weights, plan } = state;
+  const holders = membersOf(state, "policy").filter(
+    (member) => holdsCurrent(state, member) && member.addresses.length > 0,
+  );
+  const savers = membersOf(state, "checkpoint").filter(
+    (member) => isFree(state, member) && member.health === "healthy",
+  );
+  if (!weights || holders.length === 0 || savers.length === 0) return null;
+  const { pending: _, ...ledger } = ledgerOf(state);
+  const body = {
+    step,
+    lineage: weights.lineage,
+    version: weights.version,
+    sections: [...weights.sections],
+    holders: holders.map(({ id, addresses }) => ({ id, addresses: [...addresses] })),
+    groupsWatermark: 0,
+    ledger,
+    ...(state.checkpoints.saved ? { pinned: state.checkpoints.saved.path } : {}),
+  };
+  const order = {
+    kind: "checkpoint.save",
+    version: weights.version,
+    dueAtMs: state.nowMs + plan.timing.checkpointMs,
+  } as const;
+  return {
+    state: savers.reduce((next, member) => withMember(next, member.id, { order }), state),
+    effects: savers.map((member) => command(member, "checkpoint.save", body)),
+  };
+}
+
+/** True when the only policy replicas that hold the state want to leave: it must be durable first, so training waits. Pure. */
+export function isLastLeaving(state: ControllerState): boolean {
+  const holders = membersOf(state, "policy").filter((member) => holdsCurrent(state, member));
+  return holders.length > 0 && holders.every(({ health }) => health === "draining") && state.step.state === "sampling";
+}
+
+/**
+ * Goes back to the newest checkpoint when no living policy replica holds the committed state: a new lineage begins there, and the
+ * steps since are run again from their stored trajectories (semantics 6.7). Pure.
+ */
+export function planRestore(state: ControllerState): Change<ControllerState> | null {
+  const { weights, checkpoints, plan } = state;
+  if (!weights || state.ending || state.step.state === "running") return null;
+  const policies = membersOf(state, "policy");
+  if (policies.some((member) => holdsCurrent(state, member) || member.order?.kind === "step.apply")) return null;
+  if (!policies.some((member) => isFree(state, member) && member.health !== "draining")) return null;
+  const { saved } = checkpoints;
+  const lineage = weights.lineage + 1;
+  const source = saved ? ({ kind: "checkpoint", path: saved.path } as const) : plan.weights;
+  const detail = `no policy replica holds version ${weights.version}; going back to step ${saved?.step ?? 0} in lineage ${lineage}`;
+  return {
+    state: {
+      ...rollBack(state, saved?.step ?? 0),
+      weights: null,
+      restore: { lineage, version: saved?.version ?? 0, source },
+    },
+    effects: [announce("alarm.raised", { alarm: "rollback", detail })],
+  };
+}
+
+/** Steps after `step` become pending again, already sampled: their receipts wait in the tables. */
+function rollBack(state: ControllerState, step: number): ControllerState {
+  const again = Object.entries(state.history).filter(([key]) => Number(key) > step);
+  const groups = again.map(([key, receipts]) => [key, sampledGroups(state, receipts)] as const);
+  return {
+    ...state,
+    groups: { ...state.groups, ...Object.fromEntries(groups) },
+    history: {},
+    ledger: again.reduce((ledger, [, receipts]) => unsettleTrained(ledger, receipts), state.ledger),
+    step: { ...state.step, step: step + 1, attempt: 1, failures: 0, state: "sampling", votes: {} },
+    mesh: { ...state.mesh, state: "broken", dueAtMs: state.nowMs },
+    evaluation: null,
+    checkpoints: { ...state.checkpoints, wantedStep: null },
+  };
+}
+
+/** Groups of a step that was run before: what has no receipt was given up then, and stays so. */
+function sampledGroups(state: ControllerState, receipts: readonly GroupReceipt[]): StepGroups {
+  const byIndex = Object.fromEntries(receipts.map((receipt) => [receipt.index, receipt]));
+  const indices = Array.from({ length: state.plan.groupsPerStep }, (_, index) => index);
+  return { queue: [], receipts: byIndex, quarantined: indices.filter((index) => !byIndex[index]) };
+}
+
+/** Lets draining replicas go as soon as nothing depends on them. Pure. */
+export function planReleases(state: ControllerState): Change<ControllerState> | null {
+  const leaving = Object.values(state.members).filter(
+    (member) => member.health === "draining" && member.order?.kind !== "replica.stop" && mayLeave(state, member),
+  );
+  if (leaving.length === 0) return null;
+  return stopMembers(state, leaving, "drained");
+}
+
+function mayLeave(state: ControllerState, member: Member): boolean {
+  if (member.role === "checkpoint") return member.order === null;
+  if (member.role === "rollout") return !Object.values(state.leases).some(({ holder }) => holder === member.id);
+  if (state.mesh.members.includes(member.id) && state.mesh.state === "ready" && hasSuccessor(state, member))
+    return false;
+  return !state.weights || hasSuccessor(state, member) || isDurable(state);
+}
+
+function hasSuccessor(state: ControllerState, member: Member): boolean {
+  return membersOf(state, "policy").some(
+    (other) => other.id !== member.id && other.health !== "draining" && holdsCurrent(state, other),
+  );
+}
+
+function isDurable(state: ControllerState): boolean {
+  const { saved } = state.checkpoints;
+  const isSaved = saved !== null && saved.version === state.weights?.version;
+  return state.step.state === "sampling" && (isSaved || membersOf(state, "checkpoint").length === 0);
+}
+
+/** Ends the job when its steps are committed, evaluated and durable, then releases everybody and stops. Pure. */
+export function planEnd(state: ControllerState): Change<ControllerState> | null {
+  const { plan, ending, step } = state;
+  if (!ending) {
+    if (step.step <= plan.steps || state.evaluation || !isEvaluated(state) || isResultOpen(state)) return null;
+    return {
+      state: { ...state, ending: { outcome: "done", reason: "all steps are committed", announced: false } },
+      effects: [],
+    };
+  }
+  if (step.state === "running") return null;
+  if (!ending.announced) return isCheckpointOpen(state) ? null : announceEnd(state);
+  const members = Object.values(state.members);
+  const isOver = members.length === 0 || state.nowMs >= state.endDueAtMs;
+  if (!isOver || state.stopped) return null;
+  return {
+    state: { ...state, stopped: true },
+    effects: [{ type: "controller.stop", outcome: ending.outcome, reason: ending.reason }],
+  };
+}
+
+function isEvaluated(state: ControllerState): boolean {
+  return state.plan.evalPrompts === 0 || state.evaluatedVersion >= (state.weights?.version ?? 0);
+}
+
+function isCheckpointOpen(state: ControllerState): boolean {
+  const { checkpoints, plan } = state;
+  const isWanted = checkpoints.wantedStep !== null && checkpoints.wantedStep > (checkpoints.saved?.step ?? 0);
+  return isWanted && plan.checkpointReplicas > 0 && state.nowMs < checkpoints.dueAtMs;
+}
+
+/** The last weights are to be durable, or given up in time, before anybody goes: while they are not, they can still be made again. */
+function isResultOpen(state: ControllerState): boolean {
+  if (!state.weights) return true;
+  const isHeld = membersOf(state, "policy").some((member) => holdsCurrent(state, member));
+  const isSaved = (state.checkpoints.saved?.step ?? 0) >= state.plan.steps;
+  return isCheckpointOpen(state) || (state.plan.checkpointReplicas > 0 && !isSaved && !isHeld);
+}
+
+function announceEnd(state: ControllerState): Change<ControllerState> {
+  const { ending, plan } = state;
+  if (!ending) return { state, effects: [] };
+  const stopped = stopMembers(state, Object.values(state.members), ending.reason);
+  return {
+    state: { ...stopped.state, ending: { ...ending, announced: true }, endDueAtMs: state.nowMs + plan.timing.drainMs },
+    effects: [...endFact(state), ...stopped.effects],
+  };
+}
+
+/** The public end of the job. */
+function endFact(state: ControllerState): readonly ControllerEffect[] {
+  const { ending, weights, step } = state;
+  if (!ending) return [];
+  const { outcome, reason } = ending;
+  const body = {
+    outcome,
+    reason,
+    step: step.step - 1,
+    lineage: weights?.lineage ?? 0,
+    version: weights?.version ?? 0,
+    sections: [...(weights?.sections ?? [])],
+    ledger: ledgerOf(state),
+  };
+  return [announce("job.ended", body)];
+}
+
+function stopMembers(state: ControllerState, members: readonly Member[], reason: string): Change<ControllerState> {
+  const order = { kind: "replica.stop", version: 0, dueAtMs: state.nowMs + state.plan.timing.commandMs } as const;
+  const effects: ControllerEffect[] = members.map((member) => command(member, "replica.stop", { reason }));
+  return { state: members.reduce((next, { id }) => withMember(next, id, { order }), state), effects };
+}

@@ -1,0 +1,242 @@
+/** One training step: when it may run, and how the votes end it (semantics 6.1 and 6.2). */
+import type { Body, GroupReceipt, Section, StepStats } from "@muster/protocol";
+import { announce, type Change, type ControllerEffect, command } from "./events.ts";
+import { isSettled, ledgerOf, receiptsOf, settleTrained } from "./ledger.ts";
+import { evict } from "./orders.ts";
+import { isLastLeaving } from "./plan-end.ts";
+import {
+  type ControllerState,
+  holdsCurrent,
+  type Member,
+  membersOf,
+  meshMembersOf,
+  type VersionKey,
+  type Vote,
+  withMember,
+  without,
+} from "./state.ts";
+
+/** Runs the next step when its groups are settled and the mesh is ready and whole. Pure. */
+export function planStepRun(state: ControllerState): Change<ControllerState> | null {
+  const { step, weights, mesh, plan } = state;
+  const groups = state.groups[step.step];
+  if (!weights || !groups || state.ending || step.state !== "sampling" || mesh.state !== "ready") return null;
+  if (!isSettled(groups, plan.groupsPerStep) || state.evaluation) return null;
+  const members = meshMembersOf(state);
+  if (members.length < mesh.members.length || !members.every((member) => holdsCurrent(state, member) && !member.order))
+    return null;
+  if (isJoinerNear(state) || isLastLeaving(state)) return null;
+  const receipts = receiptsOf(groups);
+  if (receipts.length === 0) return skip(state, "no group of the step could be sampled", []);
+  const body = runBodyOf(state, weights);
+  const dueAtMs = state.nowMs + plan.timing.stepMs;
+  return {
+    state: { ...state, step: { ...step, state: "running", votes: {}, startedAtMs: state.nowMs, dueAtMs } },
+    effects: members.map((member) => command(member, "step.run", body)),
+  };
+}
+
+/** The order for the next step, or for the one that runs. Pure. */
+export function runBodyOf(state: ControllerState, weights: VersionKey): Body<"step.run"> {
+  const { step, mesh } = state;
+  const groups = state.groups[step.step];
+  const { lineage, version } = weights;
+  const batch = groups ? batchOf(receiptsOf(groups)) : [];
+  return { step: step.step, attempt: step.attempt, epoch: mesh.epoch, lineage, version, batch };
+}
+
+/** Ends the running step when its votes decide it. Pure. */
+export function planStepOutcome(state: ControllerState): Change<ControllerState> | null {
+  const { step, mesh } = state;
+  if (step.state !== "running") return null;
+  const survivors = meshMembersOf(state);
+  if (survivors.length === 0) return retry(state, "every policy replica is lost", "loss");
+  const voted = survivors.flatMap((member) => step.votes[member.id] ?? []);
+  const refused = voted.filter(({ vote }) => vote === "abort");
+  if (refused[0])
+    return retry(state, refused[0].cause, refused.some(({ missing }) => missing.length > 0) ? "loss" : "failure");
+  const living = new Set(survivors.map(({ id }) => id));
+  const lostBeforeVote = mesh.members.find((id) => !living.has(id) && !step.votes[id]);
+  if (lostBeforeVote) return retry(state, `${lostBeforeVote} was lost before its vote`, "loss");
+  if (voted.length < survivors.length) return state.nowMs < step.dueAtMs ? null : retryLate(state, survivors);
+  if (voted.some(({ finite }) => !finite)) return skip(state, "a loss or gradient was not finite", survivors);
+  return decideDigest(state, survivors);
+}
+
+/** The candidate that a majority of the survivors computed is committed; whoever has another one must pull (F3). */
+function decideDigest(state: ControllerState, survivors: readonly Member[]): Change<ControllerState> {
+  const keyOf = (member: Member): string => digestKey(state.step.votes[member.id]?.sections ?? []);
+  const counts = new Map<string, number>();
+  for (const member of survivors) counts.set(keyOf(member), (counts.get(keyOf(member)) ?? 0) + 1);
+  const [winner, votes] = [...counts].reduce((best, entry) => (entry[1] > best[1] ? entry : best));
+  if (votes * 2 <= survivors.length)
+    return retry(state, "policy replicas computed different weights and no majority agrees", "failure");
+  const agreeing = survivors.filter((member) => keyOf(member) === winner);
+  return commit(
+    state,
+    agreeing,
+    survivors.filter((member) => keyOf(member) !== winner),
+  );
+}
+
+function commit(
+  state: ControllerState,
+  agreeing: readonly Member[],
+  divergent: readonly Member[],
+): Change<ControllerState> {
+  const { step, mesh } = state;
+  const groups = state.groups[step.step];
+  const lineage = state.weights?.lineage ?? 0;
+  const version = (state.weights?.version ?? 0) + 1;
+  const sections = [...(step.votes[agreeing[0]?.id ?? ""]?.sections ?? [])];
+  const receipts = groups ? receiptsOf(groups) : [];
+  const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
+  const applied = { ...attempt, lineage, version, sections };
+  const order = { kind: "step.apply", version, dueAtMs: state.nowMs + state.plan.timing.commandMs } as const;
+  const ordered = agreeing.reduce((next, member) => withMember(next, member.id, { order }), state);
+  const cleared = divergent.reduce((next, member) => withMember(next, member.id, { held: null }), ordered);
+  const next: ControllerState = {
+    ...advance(cleared),
+    weights: { lineage, version, sections },
+    applied,
+    history: { ...state.history, [step.step]: receipts },
+    ledger: settleTrained(state.ledger, receipts),
+  };
+  const effects: ControllerEffect[] = [
+    ...agreeing.map((member) => command(member, "step.apply", applied)),
+    ...divergent.map((member) =>
+      command(member, "step.discard", { ...attempt, reason: "the majority computed other weights" }),
+    ),
+    ...divergent.map((member) =>
+      announce("alarm.raised", {
+        alarm: "divergence",
+        detail: `${member.id} computed other weights in step ${step.step}`,
+      }),
+    ),
+    announce("step.committed", committedBody(state, next, { receipts, sections, version })),
+  ];
+  return { state: next, effects };
+}
+
+function committedBody(
+  before: ControllerState,
+  after: ControllerState,
+  result: { readonly receipts: readonly GroupReceipt[]; readonly sections: Section[]; readonly version: number },
+): Body<"step.committed"> {
+  const { receipts, sections, version } = result;
+  const stats = Object.values(before.step.votes).flatMap(({ stats: own }) => own ?? []);
+  const sum = (of: (stats: StepStats) => number): number => stats.reduce((total, own) => total + of(own), 0);
+  const trained = Math.max(
+    1,
+    sum(({ tokens }) => tokens),
+  );
+  const completed = receipts.reduce((total, receipt) => total + receipt.completed, 0);
+  const oldest = receipts.reduce((min, receipt) => Math.min(min, receipt.version), version);
+  return {
+    step: before.step.step,
+    attempt: before.step.attempt,
+    epoch: before.mesh.epoch,
+    lineage: after.weights?.lineage ?? 0,
+    version,
+    sections,
+    reward: receipts.reduce((total, receipt) => total + receipt.rewardSum, 0) / Math.max(1, completed),
+    tokens: receipts.reduce((total, receipt) => total + receipt.tokens, 0),
+    staleness: Math.max(0, version - 1 - oldest),
+    groups: receipts.map(({ step, index }) => `${step}.${index}`),
+    ledger: ledgerOf(after),
+    members: stats.length,
+    stepMs: before.nowMs - before.step.startedAtMs,
+    computeMs: Math.max(0, ...stats.map(({ computeMs }) => computeMs)),
+    reduceMs: Math.max(0, ...stats.map(({ reduceMs }) => reduceMs)),
+    gradNorm: stats[0]?.gradNorm ?? 0,
+    clipFraction: sum(({ clipped }) => clipped) / trained,
+    entropy: sum(({ entropySum }) => entropySum) / trained,
+  };
+}
+
+/**
+ * Same batch, next attempt, in a new epoch: the old one has an aborted collective in it. After a loss the next mesh waits a
+ * moment, so that the evidence of who is lost can arrive.
+ */
+function retry(state: ControllerState, reason: string, why: "loss" | "failure"): Change<ControllerState> {
+  const { step, mesh, plan } = state;
+  const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
+  const discards = meshMembersOf(state).map((member) => command(member, "step.discard", { ...attempt, reason }));
+  const effects = [...discards, announce("step.retried", { step: step.step, attempt: step.attempt + 1, reason })];
+  const failures = step.failures + (why === "failure" ? 1 : 0);
+  const dueAtMs = state.nowMs + (why === "loss" && isMeshWhole(state) ? plan.timing.commandMs / 25 : 0);
+  const next: ControllerState = {
+    ...state,
+    mesh: { ...mesh, state: "broken", dueAtMs },
+    step: { ...step, attempt: step.attempt + 1, failures, state: "sampling", votes: {} },
+  };
+  if (failures < plan.limits.stepAttemptsMax) return { state: next, effects };
+  const ending = {
+    outcome: "failed",
+    reason: `step ${step.step} failed ${failures} times: ${reason}`,
+    announced: false,
+  } as const;
+  return { state: { ...next, ending }, effects };
+}
+
+function isMeshWhole(state: ControllerState): boolean {
+  return meshMembersOf(state).length === state.mesh.members.length;
+}
+
+/** The weights stay as they are; the batch is given up and the job goes on with the next step. */
+function skip(state: ControllerState, reason: string, survivors: readonly Member[]): Change<ControllerState> {
+  const { step, mesh, ledger } = state;
+  const groups = state.groups[step.step];
+  const lost = groups ? receiptsOf(groups).length * state.plan.groupSize : 0;
+  const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
+  return {
+    state: {
+      ...advance(state),
+      history: { ...state.history, [step.step]: [] },
+      ledger: { ...ledger, quarantined: ledger.quarantined + lost },
+    },
+    effects: [
+      ...survivors.map((member) => command(member, "step.discard", { ...attempt, reason })),
+      announce("step.skipped", { step: step.step, version: state.weights?.version ?? 0, reason }),
+    ],
+  };
+}
+
+function advance(state: ControllerState): ControllerState {
+  const { step } = state;
+  return {
+    ...state,
+    groups: without(state.groups, String(step.step)),
+    step: { ...step, step: step.step + 1, attempt: 1, failures: 0, state: "sampling", votes: {} },
+  };
+}
+
+/** A joiner that is pulling this very version is worth the short wait: its order has a deadline, and is not its second. */
+function isJoinerNear(state: ControllerState): boolean {
+  return membersOf(state, "policy").some(
+    ({ order, health, unanswered }) =>
+      health === "healthy" &&
+      unanswered === 0 &&
+      order?.kind === "weights.pull" &&
+      order.version === state.weights?.version,
+  );
+}
+
+function batchOf(receipts: readonly GroupReceipt[]): Body<"step.run">["batch"] {
+  const bySeq = new Map<number, string[]>();
+  for (const { streamSeq, step, index } of receipts)
+    bySeq.set(streamSeq, [...(bySeq.get(streamSeq) ?? []), `${step}.${index}`]);
+  return [...bySeq].sort(([a], [b]) => a - b).map(([streamSeq, groupIds]) => ({ streamSeq, groupIds }));
+}
+
+/** Members that did not vote by the deadline of the step are out: they hang, whatever their heartbeat says. */
+function retryLate(state: ControllerState, survivors: readonly Member[]): Change<ControllerState> {
+  const missing = survivors.filter(({ id }) => !state.step.votes[id]);
+  const evicted = evict(state, missing, `no vote on step ${state.step.step} in time`);
+  const retried = retry(evicted.state, `no vote in time from ${missing.map(({ id }) => id).join(", ")}`, "loss");
+  return { state: retried.state, effects: [...evicted.effects, ...retried.effects] };
+}
+
+function digestKey(sections: Vote["sections"]): string {
+  return sections.map(({ name, digest }) => `${name}=${digest}`).join(" ");
+}

@@ -1,0 +1,46 @@
+/** What the controller decides by: the part of the job configuration that its decisions depend on. */
+import type { JobConfig } from "@muster/protocol";
+
+/** Everything a decision may depend on besides the state. */
+export interface ControllerPlan {
+  readonly seed: number;
+  readonly steps: number;
+  readonly stalenessMax: number;
+  readonly initReplicas: JobConfig["initReplicas"];
+  readonly checkpointReplicas: number;
+  readonly weights: JobConfig["weights"];
+  readonly groupsPerStep: number;
+  readonly groupSize: number;
+  readonly evalEverySteps: number;
+  readonly evalPrompts: number;
+  readonly checkpointEverySteps: number;
+  readonly timing: Pick<
+    JobConfig["timing"],
+    "gatherMs" | "commandMs" | "leaseMs" | "stepMs" | "meshMs" | "pullMs" | "checkpointMs" | "drainMs"
+  >;
+  readonly limits: Pick<
+    JobConfig["limits"],
+    "groupAttemptsMax" | "stepAttemptsMax" | "leaseGroupsMax" | "leasesPerRollout" | "chunkGroups"
+  >;
+}
+
+/** Takes the plan out of a job configuration. Pure. */
+export function planOf(config: JobConfig): ControllerPlan {
+  const { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs } = config.timing;
+  const { groupAttemptsMax, stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups } = config.limits;
+  return {
+    seed: config.seed,
+    steps: config.steps,
+    stalenessMax: config.stalenessMax,
+    initReplicas: config.initReplicas,
+    checkpointReplicas: config.replicas.checkpoint,
+    weights: config.weights,
+    groupsPerStep: config.batch.groupsPerStep,
+    groupSize: config.batch.groupSize,
+    evalEverySteps: config.evaluation.everySteps,
+    evalPrompts: config.evaluation.prompts,
+    checkpointEverySteps: config.checkpoint.everySteps,
+    timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs },
+    limits: { groupAttemptsMax, stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups },
+  };
+}

@@ -1,0 +1,230 @@
+/**
+ * The controller's state: plain JSON, the fold of the journal. Tables are keyed by id and copied on write, so an old snapshot
+ * stays what it was. Times are the acting controller's monotonic milliseconds and are rebased at each election.
+ */
+import type { Body, GroupReceipt, ReplicaRole, Section, StepStats, WorkItem } from "@muster/protocol";
+import type { ControllerPlan } from "./plan.ts";
+
+/** A lineage and version: which weights. */
+export interface VersionKey {
+  readonly lineage: number;
+  readonly version: number;
+}
+
+/** An order that a member has not answered yet; sent again when `dueAtMs` passes. */
+export interface Order {
+  readonly kind: "weights.initialize" | "weights.pull" | "step.apply" | "checkpoint.save" | "replica.stop";
+  readonly version: number;
+  readonly dueAtMs: number;
+}
+
+/** A replica as the controller sees it. Members that died or left are not in the table. */
+export interface Member {
+  readonly id: string;
+  readonly role: ReplicaRole;
+  readonly incarnation: string;
+  /** Order of arrival; the base of every ranking. */
+  readonly joinedSeq: number;
+  readonly host: string;
+  readonly pid: number;
+  readonly addresses: readonly string[];
+  readonly health: "healthy" | "suspect" | "draining";
+  /** The version whose digests it acknowledged. */
+  readonly held: VersionKey | null;
+  readonly order: Order | null;
+  /** No new order before this time: set when one failed. */
+  readonly retryAtMs: number;
+  /** Orders in a row that it let pass without an answer; nobody waits for it while there are any. */
+  readonly unanswered: number;
+}
+
+/** The policy mesh. `broken`: a collective of this epoch was aborted, so the epoch cannot be used again. */
+export interface Mesh {
+  readonly epoch: number;
+  readonly members: readonly string[];
+  readonly state: "none" | "building" | "ready" | "broken";
+  /** Arrivals when it was made: whoever arrived later under the id of a member is another life, and no rank of it. */
+  readonly joins: number;
+  readonly built: readonly string[];
+  readonly dueAtMs: number;
+}
+
+/** A member's word on a step. */
+export interface Vote {
+  readonly vote: "commit" | "abort";
+  readonly finite: boolean;
+  readonly sections: readonly Section[];
+  readonly stats: StepStats | null;
+  readonly cause: string;
+  /** Members that it missed in a collective. */
+  readonly missing: readonly string[];
+}
+
+/** The step that is next to commit. */
+export interface StepRun {
+  readonly step: number;
+  readonly attempt: number;
+  /** Attempts that failed for a reason other than a lost member; at the limit the job fails. */
+  readonly failures: number;
+  readonly state: "sampling" | "running";
+  readonly votes: Readonly<Record<string, Vote>>;
+  readonly startedAtMs: number;
+  readonly dueAtMs: number;
+}
+
+/** The groups of one step: what waits for a lease, and what is settled. */
+export interface StepGroups {
+  readonly queue: readonly { readonly index: number; readonly attempt: number }[];
+  readonly receipts: Readonly<Record<string, GroupReceipt>>;
+  /** Indices given up after too many attempts. */
+  readonly quarantined: readonly number[];
+}
+
+/** Work given to a rollout replica for a time. */
+export interface Lease {
+  readonly holder: string;
+  readonly items: readonly WorkItem[];
+  readonly dueAtMs: number;
+}
+
+/** One evaluation of the held-out prompts, in chunks. */
+export interface Evaluation {
+  readonly version: number;
+  readonly queue: readonly Extract<WorkItem, { purpose: "eval" }>[];
+  readonly settled: readonly number[];
+  /** How often a holder died or let the lease of a chunk expire; at the limit of groups it is given up. */
+  readonly attempts: Readonly<Record<string, number>>;
+  readonly chunks: number;
+  readonly prompts: number;
+  readonly correct: number;
+}
+
+/** Where durable weights stand. */
+export interface Checkpoints {
+  /** Step whose version should become durable next. */
+  readonly wantedStep: number | null;
+  /** Given up after this time when the job is ending. */
+  readonly dueAtMs: number;
+  readonly saved: { readonly step: number; readonly version: number; readonly path: string } | null;
+}
+
+/** Counts of trajectories; what is pending is derived from the tables, so that the sum is a real check. */
+export interface LedgerCounts {
+  readonly admitted: number;
+  readonly trained: number;
+  readonly aborted: number;
+  readonly quarantined: number;
+}
+
+/** The whole state. */
+export interface ControllerState {
+  readonly plan: ControllerPlan;
+  readonly term: number;
+  readonly nowMs: number;
+  readonly joins: number;
+  readonly leasesMade: number;
+  /** Build of the first engine that registered; others are refused. */
+  readonly engineBuild: string | null;
+  readonly members: Readonly<Record<string, Member>>;
+  /** The last incarnations that died or left: none of them comes back, however late its words arrive. */
+  readonly gone: readonly string[];
+  /** Where weights come from when there are none: the job's source at first, a checkpoint after every holder was lost. */
+  readonly restore: VersionKey & { readonly source: ControllerPlan["weights"] };
+  /** Digest of the model's tensor table. */
+  readonly tensorsDigest: string | null;
+  /** Newest committed weights. */
+  readonly weights: (VersionKey & { readonly sections: readonly Section[] }) | null;
+  readonly mesh: Mesh;
+  readonly step: StepRun;
+  /** The last commit, as it was ordered; sent again to members that do not answer. */
+  readonly applied: Body<"step.apply"> | null;
+  /** Groups by step, for the steps that may be sampled now. */
+  readonly groups: Readonly<Record<string, StepGroups>>;
+  /** Receipts of committed steps that no checkpoint covers yet: what a rollback trains again. */
+  readonly history: Readonly<Record<string, readonly GroupReceipt[]>>;
+  /** Messages of the groups stream below this sequence may be gone. */
+  readonly purgedSeq: number;
+  readonly leases: Readonly<Record<string, Lease>>;
+  readonly evaluation: Evaluation | null;
+  readonly evaluatedVersion: number;
+  readonly checkpoints: Checkpoints;
+  readonly ledger: LedgerCounts;
+  /** Results that came twice or too late; dropped and counted. */
+  readonly dropped: { readonly duplicate: number; readonly stale: number };
+  readonly ending: {
+    readonly outcome: "done" | "stopped" | "failed";
+    readonly reason: string;
+    readonly announced: boolean;
+  } | null;
+  readonly endDueAtMs: number;
+  readonly stopped: boolean;
+}
+
+/** State before the first record. Pure. */
+export function initialControllerState(plan: ControllerPlan): ControllerState {
+  return {
+    plan,
+    term: 0,
+    nowMs: 0,
+    joins: 0,
+    leasesMade: 0,
+    engineBuild: null,
+    members: {},
+    gone: [],
+    restore: { lineage: 0, version: 0, source: plan.weights },
+    tensorsDigest: null,
+    weights: null,
+    mesh: { epoch: 0, members: [], state: "none", joins: 0, built: [], dueAtMs: 0 },
+    step: { step: 1, attempt: 1, failures: 0, state: "sampling", votes: {}, startedAtMs: 0, dueAtMs: 0 },
+    applied: null,
+    groups: {},
+    history: {},
+    purgedSeq: 0,
+    leases: {},
+    evaluation: null,
+    evaluatedVersion: -1,
+    checkpoints: { wantedStep: null, dueAtMs: 0, saved: null },
+    ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0 },
+    dropped: { duplicate: 0, stale: 0 },
+    ending: null,
+    endDueAtMs: 0,
+    stopped: false,
+  };
+}
+
+/** Members of a role in order of arrival. */
+export function membersOf(state: ControllerState, role: ReplicaRole): readonly Member[] {
+  return Object.values(state.members)
+    .filter((member) => member.role === role)
+    .sort((a, b) => a.joinedSeq - b.joinedSeq);
+}
+
+/** Members of the mesh that live; a new life under an old id is not one of them. */
+export function meshMembersOf(state: ControllerState): readonly Member[] {
+  const { members, joins } = state.mesh;
+  return members.flatMap((id) => {
+    const member = state.members[id];
+    return member && member.joinedSeq <= joins ? member : [];
+  });
+}
+
+/** The state with one member changed; unchanged when it is not in the table. */
+export function withMember(state: ControllerState, id: string, patch: Partial<Member>): ControllerState {
+  const member = state.members[id];
+  return member ? { ...state, members: { ...state.members, [id]: { ...member, ...patch } } } : state;
+}
+
+/** True when a member acknowledged the digests of the newest committed weights. */
+export function holdsCurrent(state: ControllerState, member: Member): boolean {
+  return (
+    state.weights !== null &&
+    member.held?.version === state.weights.version &&
+    member.held.lineage === state.weights.lineage
+  );
+}
+
+/** A record without one key. */
+export function without<V>(record: Readonly<Record<string, V>>, key: string): Readonly<Record<string, V>> {
+  const { [key]: _, ...rest } = record;
+  return rest;
+}

@@ -1,0 +1,68 @@
+export {
+  type CheckpointEffect,
+  type CheckpointEvent,
+  type CheckpointInput,
+  checkpointLogic,
+  checkpointMachine,
+} from "./checkpoint/checkpoint-machine.ts";
+export { control } from "./controller/control.ts";
+export {
+  type ControllerPhase,
+  controllerLogic,
+  controllerMachine,
+  controllerPhases,
+  phaseOf,
+} from "./controller/controller-machine.ts";
+export type {
+  AnnounceEffect,
+  CommandEffect,
+  ControllerEffect,
+  ControllerEvent,
+  ElectedEvent,
+  ReportOf,
+  TickEvent,
+  VerdictEvent,
+} from "./controller/events.ts";
+export { imbalanceOf, ledgerOf } from "./controller/ledger.ts";
+export { type ControllerPlan, planOf } from "./controller/plan.ts";
+export { type ControllerState, initialControllerState, type Member, membersOf } from "./controller/state.ts";
+export {
+  applyBeat,
+  applyBlindness,
+  type DetectorState,
+  type DetectorTiming,
+  initialDetector,
+  planVerdicts,
+  type Sighting,
+  type Verdict,
+} from "./detector.ts";
+export { logicOf } from "./from-xstate.ts";
+export type { CancelTimer, Logic, StartTimer, Step, TimerEffect } from "./logic.ts";
+export {
+  type EndOutcome,
+  type MembershipEffect,
+  type MembershipEvent,
+  type MembershipInput,
+  membershipLogic,
+  membershipMachine,
+} from "./membership/membership-machine.ts";
+export {
+  type AttemptKey,
+  type PolicyContext,
+  type PolicyEffect,
+  type PolicyEvent,
+  type PolicyInput,
+  policyInputOf,
+} from "./policy/policy-events.ts";
+export { policyLogic, policyMachine } from "./policy/policy-machine.ts";
+export type { CommandEvent, DropEffect, RegisteredEvent, ReportEffect, StoppingEvent } from "./replica-events.ts";
+export {
+  type Chunk,
+  type RolloutContext,
+  type RolloutEffect,
+  type RolloutEvent,
+  type RolloutInput,
+  rolloutInputOf,
+} from "./rollout/rollout-events.ts";
+export { chunksOf, rolloutLogic, rolloutMachine } from "./rollout/rollout-machine.ts";
+export { type Pair, sideBySide } from "./side-by-side.ts";

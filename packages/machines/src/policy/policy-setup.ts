@@ -1,0 +1,98 @@
+/** What the policy machine may ask of its context and events, and the effects that several of its states emit. */
+import type { Body } from "@muster/protocol";
+import { assign, setup } from "xstate";
+import { effectAction } from "../from-xstate.ts";
+import { report } from "../replica-events.ts";
+import type { AttemptKey, PolicyContext, PolicyEffect, PolicyEvent, PolicyInput } from "./policy-events.ts";
+
+const sameAttempt = (a: AttemptKey | null, b: AttemptKey): boolean =>
+  a !== null && a.step === b.step && a.attempt === b.attempt && a.epoch === b.epoch;
+
+/** The vote that ends an attempt. */
+export const abortVote = (run: AttemptKey, cause: string, missing: readonly string[]): Body<"step.voted"> => ({
+  step: run.step,
+  attempt: run.attempt,
+  epoch: run.epoch,
+  vote: "abort",
+  finite: true,
+  sections: [],
+  cause,
+  missing: [...missing],
+});
+
+/** The newest epoch was not aborted: a communicator that was is of no use any more. */
+const isWhole = (context: PolicyContext): boolean => context.build?.epoch !== context.brokenEpoch;
+
+/** Action that drops stale input and counts it. */
+export const drop = (kind: string, reason: string): { type: "effect"; params: PolicyEffect } => ({
+  type: effectAction,
+  params: { type: "drop", kind, reason },
+});
+
+/** Action that emits an effect without parameters of its own. */
+export const effect = (params: PolicyEffect): { type: "effect"; params: PolicyEffect } => ({
+  type: effectAction,
+  params,
+});
+
+/** Report that the wanted version could not be had. */
+export const weightsFailed = (context: PolicyContext, cause: string): PolicyEffect =>
+  report("weights.failed", { lineage: context.wanted?.lineage ?? 0, version: context.wanted?.version ?? 0, cause });
+
+/** An entry that cannot happen says so as a counted drop instead of inventing an order. */
+export const unreachable: PolicyEffect = { type: "drop", kind: "entry", reason: "entered without its order" };
+
+/** Report of the version that is live. */
+export function heldReport(context: PolicyContext): PolicyEffect {
+  return context.held ? report("weights.held", context.held) : unreachable;
+}
+
+/** Guards, delays and actions of the policy machine. */
+export const policySetup = setup({
+  types: {} as { context: PolicyContext; events: PolicyEvent; input: PolicyInput },
+  actions: {
+    [effectAction]: (_, _effect: PolicyEffect) => {},
+    remember: assign((_, patch: Partial<PolicyContext>) => patch),
+    breakMesh: assign(({ context }) => ({ brokenEpoch: context.build?.epoch ?? 0 })),
+  },
+  guards: {
+    isNewerEpoch: ({ context, event }) => event.type === "mesh.build" && event.body.epoch > (context.build?.epoch ?? 0),
+    isJoinedEpoch: ({ context, event }) =>
+      event.type === "mesh.build" && event.body.epoch === context.joinedEpoch && isWhole(context),
+    isThisEpoch: ({ context, event }) => "epoch" in event && event.epoch === context.build?.epoch,
+    isThisAttempt: ({ context, event }) => "attempt" in event && sameAttempt(context.run, event),
+    isOrderedAttempt: ({ context, event }) =>
+      (event.type === "step.run" || event.type === "step.discard") && sameAttempt(context.run, event.body),
+    isMyVote: ({ context, event }) =>
+      event.type === "step.apply" &&
+      sameAttempt(context.run, event.body) &&
+      JSON.stringify(event.body.sections) === JSON.stringify(context.vote?.sections),
+    isMyCommit: ({ context, event }) =>
+      event.type === "step.promoted" &&
+      context.run !== null &&
+      event.lineage === context.run.lineage &&
+      event.version === context.run.version + 1,
+    isHeld: ({ context, event }) =>
+      (event.type === "step.apply" || event.type === "weights.pull" || event.type === "weights.initialize") &&
+      event.body.lineage === context.held?.lineage &&
+      event.body.version === context.held.version,
+    isRunnable: ({ context, event }) =>
+      event.type === "step.run" &&
+      event.body.epoch === context.joinedEpoch &&
+      isWhole(context) &&
+      event.body.version === context.held?.version &&
+      event.body.lineage === context.held.lineage,
+    isWanted: ({ context, event }) =>
+      "version" in event && event.version === context.wanted?.version && event.lineage === context.wanted.lineage,
+    hasNewMesh: ({ context }) =>
+      isWhole(context) && context.build !== null && context.build.epoch > context.joinedEpoch,
+    hasMesh: ({ context }) => isWhole(context) && context.build?.epoch === context.joinedEpoch,
+  },
+  delays: {
+    initialize: ({ context }) => context.timing.initializeMs,
+    pull: ({ context }) => context.timing.pullMs,
+    mesh: ({ context }) => context.timing.meshMs,
+    step: ({ context }) => context.timing.stepMs,
+    command: ({ context }) => context.timing.commandMs,
+  },
+});

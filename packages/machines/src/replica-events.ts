@@ -1,0 +1,37 @@
+/** What replicas hear and what they ask of their hosts, whatever their role. */
+import type { Body, JobConfig, KindOf } from "@muster/protocol";
+
+/** An order of the controller, as a replica's machine sees it. */
+export type CommandEvent<K extends KindOf<"command"> = KindOf<"command">> = {
+  [Name in K]: { readonly type: Name; readonly body: Body<Name> };
+}[K];
+
+/** The controller admitted this replica; the configuration that the message carries, parsed and checked. */
+export interface RegisteredEvent {
+  readonly type: "replica.registered";
+  readonly body: Body<"replica.registered">;
+  readonly config: JobConfig;
+}
+
+/** The process was asked to end, by a signal or because its supervisor is gone. */
+export interface StoppingEvent {
+  readonly type: "process.stopping";
+  readonly reason: string;
+}
+
+/** A fact for the controller. */
+export type ReportEffect = {
+  [K in KindOf<"report">]: { readonly type: "report"; readonly kind: K; readonly body: Body<K> };
+}[KindOf<"report">];
+
+/** Input that came too late for this epoch, version or attempt: dropped and counted. */
+export interface DropEffect {
+  readonly type: "drop";
+  readonly kind: string;
+  readonly reason: string;
+}
+
+/** Makes a fact for the controller. */
+export function report<K extends KindOf<"report">>(kind: K, body: Body<K>): ReportEffect {
+  return { type: "report", kind, body } as ReportEffect;
+}

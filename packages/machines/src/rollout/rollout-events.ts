@@ -1,0 +1,65 @@
+/** What a rollout replica hears, asks of its host, and remembers. */
+import type { Body, JobConfig, WorkItem } from "@muster/protocol";
+import type { CommandEvent, DropEffect, RegisteredEvent, ReportEffect, StoppingEvent } from "../replica-events.ts";
+
+type Held = Body<"weights.held">;
+
+/** A part of a lease that is generated in one go. */
+export interface Chunk {
+  /** `<lease>/<n>`. */
+  readonly id: string;
+  readonly leaseId: string;
+  readonly lineage: number;
+  readonly version: number;
+  readonly items: readonly WorkItem[];
+}
+
+/** What a rollout replica asks of its host. */
+export type RolloutEffect =
+  | ReportEffect
+  | DropEffect
+  /** Pull, verify, swap between chunks; answers `weights.pulled` or `weights.errored`. */
+  | { readonly type: "weights.pull"; readonly body: Body<"weights.pull"> }
+  | { readonly type: "weights.abort"; readonly reason: string }
+  /** Generate and score; answers `groups.generated`, then `groups.stored` or `evals.scored`; or `groups.errored`. */
+  | { readonly type: "groups.generate"; readonly chunk: Chunk }
+  | { readonly type: "groups.abort"; readonly reason: string };
+
+/** What a rollout replica hears. */
+export type RolloutEvent =
+  | CommandEvent<"weights.pull" | "groups.lease">
+  | RegisteredEvent
+  | StoppingEvent
+  | ({ readonly type: "weights.pulled" } & Held)
+  | { readonly type: "weights.errored"; readonly lineage: number; readonly version: number; readonly cause: string }
+  /** The chunk is computed; the next one may start while its results are stored. */
+  | { readonly type: "groups.generated"; readonly chunkId: string }
+  | ({ readonly type: "groups.stored" } & Body<"groups.completed">)
+  | ({ readonly type: "evals.scored" } & Body<"evals.completed">)
+  | { readonly type: "groups.errored"; readonly chunk: Chunk; readonly cause: string };
+
+/** How long a rollout replica waits, and how much it does in one go. */
+export interface RolloutInput {
+  readonly timing: { readonly pullMs: number; readonly leaseMs: number };
+  readonly chunkGroups: number;
+  readonly leasesMax: number;
+}
+
+/** What a rollout replica remembers; plain JSON. */
+export interface RolloutContext extends RolloutInput {
+  readonly held: Held | null;
+  readonly wanted: { readonly lineage: number; readonly version: number } | null;
+  /** Work not started yet, in order. */
+  readonly queue: readonly Chunk[];
+  readonly current: Chunk | null;
+  /** The last leases seen, so that a repeated order is known. */
+  readonly seen: readonly string[];
+  readonly isLeaving: boolean;
+}
+
+/** What a rollout replica takes from the job's configuration. Pure. */
+export function rolloutInputOf(config: Pick<JobConfig, "timing" | "limits">): RolloutInput {
+  const { pullMs, leaseMs } = config.timing;
+  const { chunkGroups, leasesPerRollout } = config.limits;
+  return { timing: { pullMs, leaseMs }, chunkGroups, leasesMax: leasesPerRollout + 1 };
+}

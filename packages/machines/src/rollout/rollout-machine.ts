@@ -1,0 +1,254 @@
+/**
+ * A rollout replica: pulls weights at its own pace while it generates leased groups chunk by chunk. Held work is finished or handed
+ * back, never dropped (semantics 6.5).
+ */
+import type { Body } from "@muster/protocol";
+import { assign, enqueueActions, setup } from "xstate";
+import { effectAction, logicOf } from "../from-xstate.ts";
+import { report } from "../replica-events.ts";
+import {
+  type Chunk,
+  type RolloutContext,
+  type RolloutEffect,
+  type RolloutEvent,
+  type RolloutInput,
+  rolloutInputOf,
+} from "./rollout-events.ts";
+
+/** Leases remembered to know repeated orders. */
+const seenMax = 64;
+
+const drop = (kind: string, reason: string): { type: "effect"; params: RolloutEffect } => ({
+  type: effectAction,
+  params: { type: "drop", kind, reason },
+});
+
+const unreachable: RolloutEffect = { type: "drop", kind: "entry", reason: "entered without its order" };
+
+/** Cuts a lease into chunks: held-out prompts apart from groups, at most `size` items each. Pure. */
+export function chunksOf(lease: Body<"groups.lease">, size: number): readonly Chunk[] {
+  const { leaseId, lineage, version } = lease;
+  const chunks: Chunk[] = [];
+  for (const item of lease.items) {
+    const last = chunks.at(-1);
+    const fits = last && item.purpose === "train" && last.items[0]?.purpose === "train" && last.items.length < size;
+    if (fits) chunks[chunks.length - 1] = { ...last, items: [...last.items, item] };
+    else chunks.push({ id: `${leaseId}/${chunks.length}`, leaseId, lineage, version, items: [item] });
+  }
+  return chunks;
+}
+
+const returned = (chunk: Chunk, reason: string): RolloutEffect =>
+  report("groups.returned", { leaseId: chunk.leaseId, items: [...chunk.items], reason });
+
+const held = (context: RolloutContext): RolloutEffect =>
+  context.held ? report("weights.held", context.held) : unreachable;
+
+const failed = (context: RolloutContext, cause: string): RolloutEffect =>
+  report("weights.failed", { lineage: context.wanted?.lineage ?? 0, version: context.wanted?.version ?? 0, cause });
+
+const machine = setup({
+  types: {} as { context: RolloutContext; events: RolloutEvent; input: RolloutInput },
+  actions: {
+    [effectAction]: (_, _effect: RolloutEffect) => {},
+  },
+  guards: {
+    isHeld: ({ context, event }) =>
+      event.type === "weights.pull" &&
+      event.body.version === context.held?.version &&
+      event.body.lineage === context.held.lineage,
+    isAnother: ({ context, event }) =>
+      event.type === "weights.pull" &&
+      (event.body.version !== context.wanted?.version || event.body.lineage !== context.wanted.lineage),
+    isWanted: ({ context, event }) =>
+      (event.type === "weights.pulled" || event.type === "weights.errored") &&
+      event.version === context.wanted?.version &&
+      event.lineage === context.wanted.lineage,
+    isCurrent: ({ context, event }) => event.type === "groups.generated" && event.chunkId === context.current?.id,
+    isCurrentChunk: ({ context, event }) => event.type === "groups.errored" && event.chunk.id === context.current?.id,
+    hasWork: ({ context }) => context.queue.length > 0,
+    isKnown: ({ context, event }) => event.type === "groups.lease" && context.seen.includes(event.body.leaseId),
+    isFull: ({ context }) =>
+      context.isLeaving || new Set(context.queue.map(({ leaseId }) => leaseId)).size >= context.leasesMax,
+  },
+  delays: {
+    pull: ({ context }) => context.timing.pullMs,
+    lease: ({ context }) => context.timing.leaseMs,
+  },
+}).createMachine({
+  id: "rollout",
+  type: "parallel",
+  context: ({ input }) => ({
+    ...input,
+    held: null,
+    wanted: null,
+    queue: [],
+    current: null,
+    seen: [],
+    isLeaving: false,
+  }),
+  on: {
+    "replica.registered": { actions: assign(({ event }) => rolloutInputOf(event.config)) },
+    "process.stopping": {
+      actions: enqueueActions(({ context, event, enqueue }) => {
+        for (const chunk of context.queue) enqueue({ type: effectAction, params: returned(chunk, event.reason) });
+        enqueue.assign({ queue: [], isLeaving: true });
+      }),
+    },
+    "groups.lease": [
+      { guard: "isKnown", actions: drop("groups.lease", "known lease") },
+      {
+        guard: "isFull",
+        actions: {
+          type: effectAction,
+          params: ({ context, event }) =>
+            report("groups.returned", {
+              leaseId: event.body.leaseId,
+              items: event.body.items,
+              reason: context.isLeaving ? "leaving" : "too many leases",
+            }),
+        },
+      },
+      {
+        actions: assign(({ context, event }) => ({
+          queue: [...context.queue, ...chunksOf(event.body, context.chunkGroups)],
+          seen: [...context.seen, event.body.leaseId].slice(-seenMax),
+        })),
+      },
+    ],
+    "groups.stored": {
+      actions: { type: effectAction, params: ({ event: { type: _, ...body } }) => report("groups.completed", body) },
+    },
+    "evals.scored": {
+      actions: { type: effectAction, params: ({ event: { type: _, ...body } }) => report("evals.completed", body) },
+    },
+    "groups.errored": { actions: { type: effectAction, params: ({ event }) => returned(event.chunk, event.cause) } },
+  },
+  states: {
+    weights: {
+      description: "Which weights serve.",
+      initial: "waiting",
+      states: {
+        waiting: {
+          description: "Serves what it holds. Watched by the heartbeat.",
+          on: {
+            "weights.pull": [
+              { guard: "isHeld", actions: { type: effectAction, params: ({ context }) => held(context) } },
+              { target: "syncing", actions: assign(({ event }) => ({ wanted: event.body })) },
+            ],
+            "weights.pulled": { actions: drop("weights.pulled", "late") },
+            "weights.errored": { actions: drop("weights.errored", "late") },
+          },
+        },
+        syncing: {
+          description: "Stages a version, verifies it and swaps between chunks.",
+          entry: {
+            type: effectAction,
+            params: ({ event }): RolloutEffect =>
+              event.type === "weights.pull" ? { type: "weights.pull", body: event.body } : unreachable,
+          },
+          on: {
+            "weights.pulled": [
+              {
+                guard: "isWanted",
+                target: "waiting",
+                actions: [
+                  assign(({ event: { type: _, ...body } }) => ({ held: body, wanted: null })),
+                  { type: effectAction, params: ({ context }) => held(context) },
+                ],
+              },
+              { actions: drop("weights.pulled", "late") },
+            ],
+            "weights.errored": [
+              {
+                guard: "isWanted",
+                target: "waiting",
+                actions: { type: effectAction, params: ({ context, event }) => failed(context, event.cause) },
+              },
+              { actions: drop("weights.errored", "late") },
+            ],
+            "weights.pull": [
+              {
+                guard: "isAnother",
+                target: "syncing",
+                reenter: true,
+                actions: [
+                  { type: effectAction, params: { type: "weights.abort", reason: "another version is wanted" } },
+                  assign(({ event }) => ({ wanted: event.body })),
+                ],
+              },
+              { actions: drop("weights.pull", "already pulling it") },
+            ],
+          },
+          after: {
+            pull: {
+              target: "waiting",
+              actions: [
+                { type: effectAction, params: { type: "weights.abort", reason: "deadline" } },
+                { type: effectAction, params: ({ context }) => failed(context, "not pulled in time") },
+              ],
+            },
+          },
+        },
+      },
+    },
+    work: {
+      description: "What is being generated.",
+      initial: "ready",
+      states: {
+        ready: {
+          description: "Has nothing to generate. Watched by the heartbeat.",
+          always: { guard: "hasWork", target: "generating" },
+          on: { "groups.generated": { actions: drop("groups.generated", "late") } },
+        },
+        generating: {
+          description: "Generates and scores one chunk.",
+          entry: [
+            assign(({ context }) => ({ current: context.queue[0] ?? null, queue: context.queue.slice(1) })),
+            {
+              type: effectAction,
+              params: ({ context }): RolloutEffect =>
+                context.current ? { type: "groups.generate", chunk: context.current } : unreachable,
+            },
+          ],
+          on: {
+            "groups.generated": [
+              { guard: "isCurrent", target: "ready", actions: assign({ current: null }) },
+              { actions: drop("groups.generated", "late") },
+            ],
+            "groups.errored": {
+              guard: "isCurrentChunk",
+              target: "ready",
+              actions: [
+                { type: effectAction, params: ({ event }) => returned(event.chunk, event.cause) },
+                assign({ current: null }),
+              ],
+            },
+          },
+          after: {
+            lease: {
+              target: "ready",
+              actions: [
+                { type: effectAction, params: { type: "groups.abort", reason: "deadline" } },
+                {
+                  type: effectAction,
+                  params: ({ context }) =>
+                    context.current ? returned(context.current, "not generated in time") : unreachable,
+                },
+                assign({ current: null }),
+              ],
+            },
+          },
+        },
+      },
+    },
+  },
+});
+
+const sample: RolloutInput = { timing: { pullMs: 1, leaseMs: 1 }, chunkGroups: 1, leasesMax: 1 };
+
+/** The machine itself, for diagrams and model tests. */
+export const rolloutMachine = machine;
+
+/** A rollout replica as a pure core. */
+export const rolloutLogic = logicOf<typeof machine, RolloutEffect>(machine, sample);

@@ -1,0 +1,162 @@
+import { describe, expect, it } from "vitest";
+import {
+  applyDraining,
+  applyExited,
+  applyLeft,
+  applyRegister,
+  applyVerdict,
+  putOut,
+} from "../src/controller/apply-membership.ts";
+import type { ReportOf } from "../src/controller/events.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { bodiesOf, linesOf, reportFrom, working } from "./states.ts";
+
+function register(
+  from: string,
+  incarnation: string,
+  patch: Partial<ReportOf<"replica.register">["body"]> = {},
+): ReportOf<"replica.register"> {
+  const body = { role: "rollout" as const, host: "h", pid: 7, engineBuild: "b", ...patch };
+  return { type: "replica.register", atMs: 1_000, from, role: body.role, incarnation, body };
+}
+
+const leases = {
+  "1-1": { holder: "r0", items: [{ purpose: "train" as const, step: 4, index: 0, attempt: 0 }], dueAtMs: 9_000 },
+};
+const leased = (): ControllerState =>
+  working({ patch: { leases, groups: { 4: { queue: [], receipts: {}, quarantined: [] } } } });
+
+describe("a replica that registers", () => {
+  it("is admitted, last in the order of arrival, with nothing in its hands", () => {
+    const { state, effects } = applyRegister(working(), register("r5", "x"));
+    expect(linesOf(effects)).toEqual(["admit r5", "! member.joined"]);
+    expect(state.members.r5).toMatchObject({
+      joinedSeq: 4,
+      held: null,
+      order: null,
+      health: "healthy",
+      incarnation: "x",
+    });
+    expect(state.joins).toBe(4);
+  });
+
+  it("again as the same life is told again and changes nothing", () => {
+    const { state } = applyRegister(working(), register("r5", "x"));
+    const again = applyRegister(state, register("r5", "x"));
+    expect(again.state).toBe(state);
+    expect(linesOf(again.effects)).toEqual(["admit r5"]);
+  });
+
+  it("as a new life retires the old one and what it had", () => {
+    const { state, effects } = applyRegister(leased(), register("r0", "new"));
+    expect(linesOf(effects)).toEqual(["! member.died", "! groups.released", "admit r0", "! member.joined"]);
+    expect(state.members.r0).toMatchObject({ incarnation: "new", joinedSeq: 4, held: null });
+    expect(state.leases).toEqual({});
+    expect(state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1 }]);
+  });
+
+  it("late as a life that is over does not come back, and does not push out the new one", () => {
+    const { state } = applyRegister(working(), register("r0", "new"));
+    const late = applyRegister(state, register("r0", "r0-i3"));
+    expect(late.state).toBe(state);
+    expect(linesOf(late.effects)).toEqual(["r0 replica.fenced"]);
+    const died = applyLeft(state, { ...reportFrom(state, "r0", { kind: "replica.left", body: { reason: "" } }) });
+    expect(linesOf(applyRegister(died.state, register("r0", "new")).effects)).toEqual(["r0 replica.fenced"]);
+  });
+
+  it("of another engine build is refused with both builds in the reason; checkpoint actors have none", () => {
+    const { state, effects } = applyRegister(working(), register("r5", "x", { engineBuild: "c" }));
+    expect(state.members.r5).toBeUndefined();
+    expect(bodiesOf(effects, "replica.refused")[0]?.reason).toMatch(/"c" differs from the job's "b"/);
+    expect(
+      applyRegister(working(), register("c5", "x", { role: "checkpoint", engineBuild: "" })).state.members.c5,
+    ).toBeDefined();
+  });
+
+  it("first with an engine sets the build of the job", () => {
+    const empty = working({ members: [], patch: { engineBuild: null } });
+    const first = applyRegister(empty, register("c0", "x", { role: "checkpoint", engineBuild: "" })).state;
+    expect(first.engineBuild).toBeNull();
+    expect(applyRegister(first, register("r0", "y", { engineBuild: "d" })).state.engineBuild).toBe("d");
+  });
+
+  it("when the job is ending is refused", () => {
+    const ending = { outcome: "done", reason: "all steps are committed", announced: false } as const;
+    expect(linesOf(applyRegister(working({ patch: { ending } }), register("r5", "x")).effects)).toEqual([
+      "r5 replica.refused",
+    ]);
+  });
+});
+
+describe("a verdict", () => {
+  const verdict = (type: "suspect" | "recover" | "dead", incarnation = "r0-i3") =>
+    ({ type: `verdict.${type}`, atMs: 1_000, id: "r0", incarnation, evidence: "silence" }) as const;
+
+  it("of suspicion stops new work, and recovery allows it again", () => {
+    const suspected = applyVerdict(working(), verdict("suspect"));
+    expect(linesOf(suspected.effects)).toEqual(["! member.suspected"]);
+    expect(suspected.state.members.r0?.health).toBe("suspect");
+    expect(applyVerdict(suspected.state, verdict("suspect")).effects).toEqual([]);
+    const recovered = applyVerdict(suspected.state, verdict("recover"));
+    expect(recovered.state.members.r0?.health).toBe("healthy");
+    expect(applyVerdict(recovered.state, verdict("recover")).effects).toEqual([]);
+  });
+
+  it("of death takes leases back at once and tells the replica, should it live", () => {
+    const { state, effects } = applyVerdict(leased(), verdict("dead"));
+    expect(linesOf(effects)).toEqual(["! member.died", "! groups.released", "r0 replica.fenced"]);
+    expect(state.members.r0).toBeUndefined();
+    expect(state.gone).toEqual(["r0-i3"]);
+    expect(state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1 }]);
+  });
+
+  it.each(["suspect", "recover", "dead"] as const)("of %s about another life changes nothing", (type) => {
+    const state = working();
+    expect(applyVerdict(state, verdict(type, "r0-i1"))).toEqual({ state, effects: [] });
+  });
+
+  it("does not stop a replica from leaving", () => {
+    const { state } = applyDraining(working(), "r0");
+    expect(applyVerdict(state, verdict("suspect")).state.members.r0?.health).toBe("draining");
+    expect(applyVerdict(state, verdict("recover")).state.members.r0?.health).toBe("draining");
+  });
+});
+
+describe("the end of a process", () => {
+  const exited = (patch: object = {}) =>
+    reportFrom(working(), "node", {
+      kind: "process.exited",
+      body: { id: "r0", host: "h", pid: 3, code: null, signal: "SIGKILL", ...patch },
+    });
+
+  it("is evidence that needs no time-out", () => {
+    const { state, effects } = applyExited(working(), exited());
+    expect(state.members.r0).toBeUndefined();
+    expect(bodiesOf(effects, "member.died")[0]?.evidence).toBe("process ended with SIGKILL");
+  });
+
+  it.each([{ pid: 4 }, { host: "g" }, { id: "r9" }])(
+    "counts only for the very process that registered: %j",
+    (patch) => {
+      const state = working();
+      expect(applyExited(state, exited(patch))).toEqual({ state, effects: [] });
+    },
+  );
+});
+
+describe("a member that goes", () => {
+  it("by itself is announced as left; a word of another life is not", () => {
+    const state = working();
+    const event = reportFrom(state, "p1", { kind: "replica.left", body: { reason: "asked" } });
+    expect(linesOf(applyLeft(state, event).effects)).toEqual(["! member.left"]);
+    expect(applyLeft(state, { ...event, incarnation: "old" })).toEqual({ state, effects: [] });
+  });
+
+  it("is remembered among the last 256", () => {
+    const gone = Array.from({ length: 256 }, (_, i) => `old-${i}`);
+    const state = working({ patch: { gone } });
+    const after = putOut(state, state.members.r0 as never, "hangs").state.gone;
+    expect(after).toHaveLength(256);
+    expect([after[0], after.at(-1)]).toEqual(["old-1", "r0-i3"]);
+  });
+});

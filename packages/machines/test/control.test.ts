@@ -1,0 +1,145 @@
+import type { ControllerEvent } from "@muster/machines";
+import { describe, expect, it } from "vitest";
+import { control } from "../src/controller/control.ts";
+import { initialControllerState, withMember } from "../src/controller/state.ts";
+import { bodiesOf, groupsOf, linesOf, memberOf, planWith, reportFrom, stepping, voteFor, working } from "./states.ts";
+
+const tick = (atMs: number): ControllerEvent => ({ type: "controller.tick", atMs });
+
+describe("the controller's mind", () => {
+  it("gives back the same state for a tick that changes nothing, so that it needs no record", () => {
+    const { state } = control(working({ patch: { groups: { 4: { ...groupsOf(4, 0), queue: [] } } } }), tick(1_100));
+    expect(control(state, tick(1_200)).state).toBe(state);
+  });
+
+  it("never lets its time go back", () => {
+    const state = working();
+    expect(control(state, tick(500)).state.nowMs).toBe(1_000);
+  });
+
+  it.each(["replica.draining", "mesh.built", "groups.completed", "weights.held"] as const)(
+    "tells a sender of %s that is no member to come back as a new life, and believes nothing of it",
+    (kind) => {
+      const state = working();
+      for (const incarnation of ["r0-i1", "unknown"]) {
+        const event = {
+          type: kind,
+          atMs: 1_000,
+          from: "r0",
+          role: "rollout",
+          incarnation,
+          body: { epoch: 2 },
+        } as unknown as ControllerEvent;
+        const change = control(state, event);
+        expect(linesOf(change.effects)).toContain("r0 replica.fenced");
+        expect(change.state.members).toEqual(state.members);
+      }
+    },
+  );
+
+  it.each(["job.stop", "replica.drain", "process.exited"] as const)("takes %s from an operator only", (kind) => {
+    const { state } = control(working(), tick(1_100));
+    const body = { reason: "x", id: "p0", host: "h", pid: 1, code: 0, signal: null };
+    const event = {
+      type: kind,
+      atMs: 1_100,
+      from: "r0",
+      role: "rollout",
+      incarnation: "r0-i3",
+      body,
+    } as unknown as ControllerEvent;
+    expect(control(state, event).effects).toEqual([]);
+    expect(control(state, { ...event, role: "operator" } as ControllerEvent).state).not.toEqual(state);
+  });
+
+  it("keeps the first reason for which the job ends", () => {
+    const stop = (reason: string): ControllerEvent => ({
+      type: "job.stop",
+      atMs: 1_000,
+      from: "ops",
+      role: "operator",
+      incarnation: "o",
+      body: { reason },
+    });
+    const once = control(working(), stop("enough")).state;
+    expect(control(once, stop("again")).state.ending?.reason).toBe("enough");
+  });
+
+  it("does nothing any more once it has stopped", () => {
+    const state = working({ patch: { stopped: true } });
+    expect(control(state, tick(9_000))).toEqual({ state, effects: [] });
+  });
+
+  it("decides on the tables alone: the order in which votes arrive does not matter", () => {
+    const votes = [
+      ["p0", "a"],
+      ["p1", "a"],
+      ["p2", "b"],
+    ] as const;
+    const run = (order: readonly number[]) => {
+      const start = stepping({}, { members: ["p0", "p1", "p2", "r0"] });
+      return order.reduce((state, index) => {
+        const [id, flavour] = votes[index] ?? ["p0", "a"];
+        const { stats: _, cause: __, missing: ___, ...vote } = voteFor(4, flavour);
+        const body = { step: 4, attempt: 1, epoch: 2, ...vote, sections: [...vote.sections] };
+        return control(state, reportFrom(start, id, { kind: "step.voted", body })).state;
+      }, start);
+    };
+    for (const order of [
+      [1, 0, 2],
+      [2, 1, 0],
+      [0, 2, 1],
+    ]) {
+      const { weights, members, step, ledger } = run(order);
+      const first = run([0, 1, 2]);
+      expect({ weights, members, step, ledger }).toEqual({
+        weights: first.weights,
+        members: first.members,
+        step: first.step,
+        ledger: first.ledger,
+      });
+    }
+  });
+});
+
+describe("a new term", () => {
+  const elected: ControllerEvent = { type: "controller.elected", atMs: 40, term: 2 };
+
+  it("begins with its own clock: nothing of the former one expires or lasts for ever", () => {
+    const leases = { "1-1": { holder: "r0", items: [], dueAtMs: 999_999 } };
+    const { state } = control(working({ patch: { leases } }), elected);
+    expect(state).toMatchObject({ term: 2, nowMs: 40 });
+    expect(state.leases["1-1"]?.dueAtMs).toBe(40 + state.plan.timing.leaseMs);
+    expect(state.step.dueAtMs).toBe(40 + state.plan.timing.stepMs);
+    expect(state.endDueAtMs).toBe(40 + state.plan.timing.drainMs);
+  });
+
+  it("admits everybody again and repeats leases, meshes and orders that may never have left", () => {
+    const item = { purpose: "train" as const, step: 4, index: 0, attempt: 0 };
+    const leases = { "1-1": { holder: "r0", items: [item], dueAtMs: 9_000 } };
+    const groups = { 4: { ...groupsOf(4, 0), queue: [] } };
+    const base = working({ patch: { leases, groups } });
+    const pulling = withMember(base, "p1", { held: null, order: { kind: "weights.pull", version: 3, dueAtMs: 9_000 } });
+    const building = { ...pulling, mesh: { ...pulling.mesh, members: ["p0"], state: "building" as const, built: [] } };
+    const lines = linesOf(control(building, elected).effects);
+    expect(lines.slice(0, 4)).toEqual(["! job.started", "admit p0", "admit p1", "admit r0"]);
+    expect(lines).toEqual(expect.arrayContaining(["r0 groups.lease", "p0 mesh.build", "p1 weights.pull"]));
+    const lease = bodiesOf(control(building, elected).effects, "groups.lease")[0];
+    expect(lease).toMatchObject({ leaseId: "1-1", items: [item] });
+  });
+
+  it("repeats a running step to those whose vote it does not have, and to no other life", () => {
+    const running = stepping({ p0: voteFor(4) }, { members: ["p0", "p1", "p2", "r0"] });
+    expect(linesOf(control(running, elected).effects).filter((line) => line.includes("step.run"))).toEqual([
+      "p1 step.run",
+      "p2 step.run",
+    ]);
+    const replaced = { ...running, members: { ...running.members, p2: memberOf("p2", 9) } };
+    expect(linesOf(control(replaced, elected).effects)).not.toContain("p2 step.run");
+  });
+
+  it("of a job that has not begun admits nobody and waits", () => {
+    const { effects } = control(initialControllerState(planWith()), elected);
+    expect(linesOf(effects)).toEqual(["! job.started"]);
+  });
+});

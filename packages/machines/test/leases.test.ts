@@ -1,0 +1,105 @@
+import { describe, expect, it } from "vitest";
+import { finishItems, releaseHolder, releaseLease, requeue } from "../src/controller/leases.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { bodiesOf, groupsOf, working } from "./states.ts";
+
+const train = (index: number, attempt = 0) => ({ purpose: "train" as const, step: 4, index, attempt });
+const evaluate = (chunk: number) => ({ purpose: "eval" as const, chunk, from: chunk * 64, count: 64 });
+
+/** Groups 0 and 1 are leased to r0, 2 waits, 3 is finished. */
+function leased(): ControllerState {
+  const all = groupsOf(4, 4);
+  const groups = { queue: [{ index: 2, attempt: 0 }], receipts: { 3: all.receipts[3] as never }, quarantined: [] };
+  const leases = { "1-1": { holder: "r0", items: [train(0), train(1)], dueAtMs: 5_000 } };
+  const ledger = { admitted: 8, trained: 0, aborted: 0, quarantined: 0 };
+  return working({ patch: { groups: { 4: groups }, leases, ledger } });
+}
+
+describe("a lease that is released", () => {
+  it("gives its groups back in front of the queue, as one more attempt", () => {
+    const { state, effects } = releaseLease(leased(), "1-1", "r0 died");
+    expect(state.groups[4]?.queue).toEqual([
+      { index: 1, attempt: 1 },
+      { index: 0, attempt: 1 },
+      { index: 2, attempt: 0 },
+    ]);
+    expect(state.leases).toEqual({});
+    expect(bodiesOf(effects, "groups.released")).toEqual([{ holder: "r0", count: 2, reason: "r0 died" }]);
+  });
+
+  it("is released only once", () => {
+    const { state } = releaseLease(leased(), "1-1", "r0 died");
+    expect(releaseLease(state, "1-1", "again")).toEqual({ state, effects: [] });
+  });
+
+  it("takes all leases of its holder with it, and no others", () => {
+    const state = leased();
+    const more = { ...state.leases, "1-2": { holder: "r1", items: [train(2)], dueAtMs: 1 } };
+    const released = releaseHolder({ ...state, leases: more }, "r0", "r0 left");
+    expect(Object.keys(released.state.leases)).toEqual(["1-2"]);
+    expect(releaseHolder(state, "r9", "nobody")).toEqual({ state, effects: [] });
+  });
+});
+
+describe("an item that comes back", () => {
+  it("is not queued when it is finished, waits already, or its step is over", () => {
+    const state = leased();
+    expect(requeue(state, [train(3), train(2), { ...train(0), step: 3 }], true)).toEqual(state);
+  });
+
+  it("keeps its attempt when it was handed back untouched", () => {
+    expect(requeue(leased(), [train(0, 2)], false).groups[4]?.queue[0]).toEqual({ index: 0, attempt: 2 });
+  });
+
+  it("is quarantined after its last attempt, and the ledger still balances", () => {
+    const before = leased();
+    const state = requeue({ ...before, leases: {} }, [train(0, 2), train(1, 1)], true);
+    expect(state.groups[4]?.quarantined).toEqual([0]);
+    expect(state.groups[4]?.queue[0]).toEqual({ index: 1, attempt: 2 });
+    expect(state.ledger.quarantined).toBe(state.plan.groupSize);
+    expect(imbalanceOf(ledgerOf(state))).toBe(0);
+  });
+
+  it("that was quarantined stays so, and is counted once", () => {
+    const once = requeue(leased(), [train(0, 2)], true);
+    expect(requeue(once, [train(0, 2), train(0, 0)], true)).toEqual(once);
+  });
+
+  it("of an evaluation waits again unless its chunk is settled or waits already", () => {
+    const evaluation = {
+      version: 3,
+      queue: [evaluate(1)],
+      settled: [0],
+      attempts: {},
+      chunks: 3,
+      prompts: 64,
+      correct: 1,
+    };
+    const state = working({ patch: { evaluation } });
+    const again = requeue(state, [evaluate(0), evaluate(1), evaluate(2)], true);
+    expect(again.evaluation?.queue).toEqual([evaluate(2), evaluate(1)]);
+    expect(requeue(working(), [evaluate(0)], true).evaluation).toBeNull();
+  });
+
+  it("of an evaluation is given up after its last attempt, so that held-out prompts cannot stop the job", () => {
+    const evaluation = { version: 3, queue: [], settled: [], attempts: {}, chunks: 1, prompts: 0, correct: 0 };
+    let state = working({ patch: { evaluation } });
+    const { groupAttemptsMax } = state.plan.limits;
+    for (let failure = 1; failure < groupAttemptsMax; failure++) {
+      state = requeue(state, [evaluate(0)], true);
+      expect(state.evaluation?.queue).toEqual([evaluate(0)]);
+      state = { ...state, evaluation: { ...evaluation, ...state.evaluation, queue: [] } };
+    }
+    expect(requeue(state, [evaluate(0)], true).evaluation).toMatchObject({ queue: [], settled: [0], prompts: 0 });
+  });
+});
+
+describe("items that are finished", () => {
+  it("leave their lease, which ends with the last of them", () => {
+    const one = finishItems(leased(), "1-1", (item) => item.purpose === "train" && item.index === 0);
+    expect(one.leases["1-1"]?.items).toEqual([train(1)]);
+    expect(finishItems(one, "1-1", () => true).leases).toEqual({});
+    expect(finishItems(one, "9-9", () => true)).toBe(one);
+  });
+});

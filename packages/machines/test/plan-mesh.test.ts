@@ -1,0 +1,112 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { planMesh, rankMembers } from "../src/controller/plan-mesh.ts";
+import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { bodiesOf, linesOf, memberOf, planWith, working } from "./states.ts";
+
+describe("ranks", () => {
+  it("of members that stay keep their order, and joiners follow by arrival", () => {
+    const eligible = [memberOf("p9", 9), memberOf("p1", 1), memberOf("p3", 3), memberOf("p7", 7)];
+    expect(rankMembers(["p3", "p2", "p1"], eligible).map(({ id }) => id)).toEqual(["p3", "p1", "p7", "p9"]);
+  });
+
+  it("are the same in whatever order the members are looked at, and stable from epoch to epoch", () => {
+    const ids = Array.from({ length: 8 }, (_, i) => `p${i}`);
+    fc.assert(
+      fc.property(fc.shuffledSubarray(ids), fc.shuffledSubarray(ids), fc.nat(7), (previous, alive, turn) => {
+        const members = alive.map((id) => memberOf(id, Number(id.slice(1)) + 1));
+        const ranks = rankMembers(previous, members).map(({ id }) => id);
+        const turned = [...members.slice(turn), ...members.slice(0, turn)];
+        expect(rankMembers(previous, turned).map(({ id }) => id)).toEqual(ranks);
+        const stayed = previous.filter((id) => alive.includes(id));
+        expect(ranks.slice(0, stayed.length)).toEqual(stayed);
+        expect(rankMembers(ranks, members).map(({ id }) => id)).toEqual(ranks);
+      }),
+      { seed: 77 },
+    );
+  });
+});
+
+describe("the first mesh", () => {
+  const first = (members: string[]) => {
+    const state = working({ members });
+    return planMesh({ ...state, mesh: { ...state.mesh, epoch: 0, members: [], state: "none", built: [] } });
+  };
+
+  it("waits for the replicas that the job begins with", () => {
+    expect(first(["p0", "p1", "r0"])).toBeNull();
+    expect(first(["p0", "r0", "r1"])).toBeNull();
+    expect(linesOf(first(["p0", "p1", "r0", "r1"])?.effects ?? [])).toEqual(["p0 mesh.build", "p1 mesh.build"]);
+  });
+
+  it("has every member in the order of arrival, by its incarnation", () => {
+    const change = first(["p1", "r0", "p0", "r1"]);
+    expect(bodiesOf(change?.effects ?? [], "mesh.build")[0]).toEqual({
+      epoch: 1,
+      members: [
+        { id: "p1", incarnation: "p1-i1" },
+        { id: "p0", incarnation: "p0-i3" },
+      ],
+    });
+  });
+});
+
+describe("a mesh", () => {
+  it("that is whole stays", () => {
+    expect(planMesh(working())).toBeNull();
+    const state = working();
+    expect(planMesh({ ...state, mesh: { ...state.mesh, state: "building", dueAtMs: 2_000 } })).toBeNull();
+  });
+
+  it("takes a joiner in only once it holds the committed version", () => {
+    const joiner = memberOf("p5", 9);
+    const state = working();
+    const waiting = { ...state, members: { ...state.members, p5: joiner } };
+    expect(planMesh(waiting)).toBeNull();
+    const grown = planMesh(withMember(waiting, "p5", { held: { lineage: 0, version: 3 } }));
+    expect(grown?.state.mesh).toMatchObject({ epoch: 3, members: ["p0", "p1", "p5"], state: "building", built: [] });
+  });
+
+  it("lets a member go that drains, and keeps one whose commit is on the way", () => {
+    const draining = withMember(working(), "p0", { health: "draining" });
+    expect(planMesh(draining)?.state.mesh.members).toEqual(["p1"]);
+    const order = { kind: "step.apply", version: 3, dueAtMs: 9_000 } as const;
+    const applying = withMember(working(), "p0", { held: { lineage: 0, version: 2 }, order });
+    expect(planMesh(applying)).toBeNull();
+  });
+
+  it("changes for neither joins nor leaves while a step runs", () => {
+    const state = withMember(working(), "p0", { health: "draining" });
+    expect(planMesh({ ...state, step: { ...state.step, state: "running" } })).toBeNull();
+  });
+
+  it("that broke is built again under a new epoch even with the same members, after its pause", () => {
+    const state = working();
+    const broken = { ...state, mesh: { ...state.mesh, state: "broken" as const, dueAtMs: 1_500 } };
+    expect(planMesh(broken)).toBeNull();
+    expect(planMesh({ ...broken, nowMs: 1_500 })?.state.mesh).toMatchObject({ epoch: 3, members: ["p0", "p1"] });
+  });
+
+  it("puts out who has not joined by the deadline, and tells them", () => {
+    const state = working();
+    const building = { ...state, mesh: { ...state.mesh, state: "building" as const, built: ["p1"], dueAtMs: 1_000 } };
+    const change = planMesh(building);
+    expect(linesOf(change?.effects ?? [])).toEqual(["! member.died", "p0 replica.fenced"]);
+    expect(planMesh(change?.state as ControllerState)?.state.mesh).toMatchObject({ epoch: 3, members: ["p1"] });
+  });
+
+  it("is not built without anybody to be in it", () => {
+    const state = withMember(withMember(working(), "p0", { held: null }), "p1", { held: null });
+    expect(planMesh(state)).toBeNull();
+  });
+
+  it("never goes back to an epoch", () => {
+    let state = working({ plan: planWith(), members: ["p0", "p1", "p2", "r0"] });
+    const epochs: number[] = [];
+    for (const id of ["p0", "p2"]) {
+      state = planMesh(withMember(state, id, { health: "draining" }))?.state as ControllerState;
+      epochs.push(state.mesh.epoch);
+    }
+    expect(epochs).toEqual([3, 4]);
+  });
+});

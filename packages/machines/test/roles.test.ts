@@ -1,0 +1,252 @@
+/** What single replicas do, beyond what the walk of their graphs shows: the content of what they say. */
+import { chunksOf, type Logic, membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
+import type { Body } from "@muster/protocol";
+import { describe, expect, it } from "vitest";
+import { eventsOf } from "./model/alphabet.ts";
+import { plan } from "./plans.ts";
+
+const timing = { ...plan.timing, initializeMs: 9, registerMs: 20_000 };
+
+interface Effect {
+  readonly type: string;
+  readonly kind?: string;
+  readonly reason?: string;
+  readonly body?: unknown;
+}
+
+/** One replica: hears events, remembers what it asked for. */
+class Replica {
+  readonly effects: Effect[] = [];
+  snapshot: unknown;
+  readonly #logic: Logic<unknown, unknown, unknown, Effect>;
+
+  constructor(logic: object, input: unknown) {
+    this.#logic = logic as Logic<unknown, unknown, unknown, Effect>;
+    const { snapshot, effects } = this.#logic.init(input);
+    this.snapshot = snapshot;
+    this.effects.push(...effects);
+  }
+
+  /** Hears an event. @returns What it asked for because of it, timers apart. */
+  hear(event: object): Effect[] {
+    const { snapshot, effects } = this.#logic.step(this.snapshot, event);
+    this.snapshot = snapshot;
+    this.effects.push(...effects);
+    return effects.filter(({ type }) => !type.startsWith("timer."));
+  }
+
+  get value(): unknown {
+    return (this.snapshot as { value: unknown }).value;
+  }
+}
+
+/** The n-th event of a type in the alphabet of a machine. */
+function eventOf(machine: string, type: string, n = 0): object {
+  const event = eventsOf(machine).filter((candidate) => candidate.type === type)[n];
+  if (!event) throw new Error(`the alphabet of ${machine} has no ${type} number ${n}`);
+  return event;
+}
+
+describe("a lease is cut into chunks", () => {
+  const train = (index: number) => ({ purpose: "train" as const, step: 2, index, attempt: 0 });
+  const evaluate = (chunk: number) => ({ purpose: "eval" as const, chunk, from: 0, count: 64 });
+  const lease = (items: Body<"groups.lease">["items"]) => ({ leaseId: "1-1", lineage: 0, version: 1, items });
+  const shapes = (items: Body<"groups.lease">["items"], size: number): string[] =>
+    chunksOf(lease(items), size).map(({ id, items: own }) => `${id} ${own.map(({ purpose }) => purpose[0]).join("")}`);
+
+  it("of the given size, in order, with ids of their own", () => {
+    expect(shapes([0, 1, 2, 3, 4].map(train), 2)).toEqual(["1-1/0 tt", "1-1/1 tt", "1-1/2 t"]);
+  });
+
+  it("that never mix held-out prompts with groups, and hold one piece of an evaluation each", () => {
+    expect(shapes([evaluate(0), evaluate(1), train(0), train(1), evaluate(2), train(2)], 4)).toEqual([
+      "1-1/0 e",
+      "1-1/1 e",
+      "1-1/2 tt",
+      "1-1/3 e",
+      "1-1/4 t",
+    ]);
+  });
+
+  it("that hold every item exactly once", () => {
+    const items = [train(0), evaluate(0), train(1), train(2)];
+    expect(chunksOf(lease(items), 2).flatMap((chunk) => chunk.items)).toEqual(items);
+  });
+});
+
+describe("a rollout replica", () => {
+  const start = (): Replica => new Replica(rolloutLogic, { timing, chunkGroups: 2, leasesMax: 2 });
+  const lease = (n: number): object => eventOf("rollout", "groups.lease", n);
+
+  it("generates a lease chunk by chunk, and knows a repeated one", () => {
+    const replica = start();
+    expect(replica.hear(lease(0))).toMatchObject([{ type: "groups.generate", chunk: { id: "1-1/0" } }]);
+    expect(replica.hear(lease(0))).toMatchObject([{ type: "drop", reason: "known lease" }]);
+    expect(replica.hear({ type: "groups.generated", chunkId: "1-1/0" })).toMatchObject([{ chunk: { id: "1-1/1" } }]);
+    expect(replica.hear({ type: "groups.generated", chunkId: "1-1/1" })).toEqual([]);
+  });
+
+  it("hands back what it has not begun when it leaves, finishes what it has, and takes nothing new", () => {
+    const replica = start();
+    replica.hear(lease(0));
+    const returned = replica.hear(eventOf("rollout", "process.stopping"));
+    expect(returned).toMatchObject([
+      { kind: "groups.returned", body: { leaseId: "1-1", items: [{ index: 2 }], reason: "asked" } },
+    ]);
+    expect(replica.hear(lease(1))).toMatchObject([
+      { kind: "groups.returned", body: { leaseId: "1-2", reason: "leaving" } },
+    ]);
+    expect(
+      replica.hear({ type: "groups.stored", leaseId: "1-1", receipts: [], causes: [], durationMs: 1 }),
+    ).toMatchObject([{ kind: "groups.completed" }]);
+  });
+
+  it("hands a chunk back that its engine could not do, and goes on with the next", () => {
+    const replica = start();
+    replica.hear(lease(0));
+    const effects = replica.hear(eventOf("rollout", "groups.errored"));
+    expect(effects).toMatchObject([
+      { kind: "groups.returned", body: { items: [{ index: 0 }, { index: 1 }] } },
+      { chunk: { id: "1-1/1" } },
+    ]);
+  });
+
+  it("goes on generating while it pulls", () => {
+    const replica = start();
+    replica.hear(lease(0));
+    replica.hear(eventOf("rollout", "weights.pull"));
+    expect(replica.value).toEqual({ weights: "syncing", work: "generating" });
+  });
+
+  it("gives up a pull for another version, and says it holds only what it pulled last", () => {
+    const replica = start();
+    replica.hear(eventOf("rollout", "weights.pull", 0));
+    expect(replica.hear(eventOf("rollout", "weights.pull", 1)).map(({ type }) => type)).toEqual([
+      "weights.abort",
+      "weights.pull",
+    ]);
+    expect(replica.hear(eventOf("rollout", "weights.pulled", 0))).toMatchObject([{ type: "drop", reason: "late" }]);
+    expect(replica.hear(eventOf("rollout", "weights.pulled", 1))).toMatchObject([
+      { kind: "weights.held", body: { version: 2 } },
+    ]);
+  });
+});
+
+describe("a policy replica", () => {
+  const held = (): Replica => {
+    const replica = new Replica(policyLogic, { timing });
+    replica.hear(eventOf("policy", "weights.initialize"));
+    replica.hear(eventOf("policy", "weights.initialized"));
+    return replica;
+  };
+  const computing = (): Replica => {
+    const replica = held();
+    replica.hear(eventOf("policy", "mesh.build"));
+    replica.hear(eventOf("policy", "mesh.joined"));
+    replica.hear(eventOf("policy", "step.run"));
+    return replica;
+  };
+  const voted = (): Replica => {
+    const replica = computing();
+    replica.hear(eventOf("policy", "step.computed"));
+    return replica;
+  };
+
+  it("votes with what it computed, says it again when asked again, and applies only that", () => {
+    const replica = computing();
+    const [vote] = replica.hear(eventOf("policy", "step.computed"));
+    expect(vote).toMatchObject({
+      kind: "step.voted",
+      body: { vote: "commit", finite: true, step: 2, attempt: 1, epoch: 1 },
+    });
+    expect(replica.hear(eventOf("policy", "step.run"))).toEqual([vote]);
+    const apply = eventOf("policy", "step.apply") as { type: string; body: Body<"step.apply"> };
+    const other = { ...apply, body: { ...apply.body, sections: [{ name: "weights", bytes: 8, digest: "other" }] } };
+    expect(replica.hear(other)).toMatchObject([{ type: "drop", reason: "not the candidate of this replica" }]);
+    expect(replica.hear(apply)).toMatchObject([{ type: "step.promote" }]);
+  });
+
+  it("answers a commit that it has made live already with what it holds", () => {
+    const replica = voted();
+    replica.hear(eventOf("policy", "step.apply"));
+    const [report] = replica.hear(eventOf("policy", "step.promoted", 1));
+    expect(report).toMatchObject({ kind: "weights.held", body: { version: 2 } });
+    expect(replica.hear(eventOf("policy", "step.apply"))).toEqual([report]);
+  });
+
+  it("does not take the end of another promotion for its own", () => {
+    const replica = voted();
+    replica.hear(eventOf("policy", "step.apply"));
+    expect(replica.hear(eventOf("policy", "step.promoted", 0))).toMatchObject([{ type: "drop", reason: "late" }]);
+    expect(replica.value).toBe("applying");
+  });
+
+  it("that cannot make a commit live in time says which version it could not get, and holds nothing", () => {
+    const replica = voted();
+    replica.hear(eventOf("policy", "step.apply"));
+    const [report] = replica.hear({ type: "xstate.after.command.policy.applying" });
+    expect(report).toMatchObject({
+      kind: "weights.failed",
+      body: { lineage: 0, version: 2, cause: "not promoted in time" },
+    });
+    expect((replica.snapshot as { context: { held: unknown } }).context.held).toBeNull();
+  });
+
+  it("votes abort and leaves the mesh when the step takes too long", () => {
+    const effects = computing().hear({ type: "xstate.after.step.policy.computing" });
+    expect(effects).toMatchObject([
+      { type: "mesh.abort" },
+      { kind: "step.voted", body: { vote: "abort", sections: [] } },
+    ]);
+  });
+
+  it("says which members it missed", () => {
+    const [vote] = computing().hear(eventOf("policy", "step.errored"));
+    expect(vote).toMatchObject({ body: { vote: "abort", cause: "lost p1", missing: ["p1"] } });
+  });
+
+  it("does not join an epoch again whose step was given up under it", () => {
+    const replica = computing();
+    const effects = replica.hear(eventOf("policy", "step.discard"));
+    expect(effects.map(({ type }) => type)).toEqual(["mesh.abort", "step.discard"]);
+    replica.hear(eventOf("policy", "weights.pull", 1));
+    expect(replica.hear(eventOf("policy", "weights.pulled", 1)).map(({ kind }) => kind)).toEqual(["weights.held"]);
+    expect(replica.value).toBe("waiting");
+    expect(replica.hear(eventOf("policy", "mesh.build", 1))).toMatchObject([{ type: "mesh.open", body: { epoch: 2 } }]);
+  });
+});
+
+describe("membership", () => {
+  const start = (): Replica => new Replica(membershipLogic, { role: "policy", host: "h", pid: 1, build: "b", timing });
+
+  it("asks again until it has waited as long as replicas may be gathered, then gives up", () => {
+    const replica = start();
+    const again = { type: "xstate.after.register.membership.registering" };
+    expect(replica.effects[0]).toMatchObject({ kind: "replica.register", body: { role: "policy", engineBuild: "b" } });
+    expect([replica.hear(again), replica.hear(again)]).toMatchObject([
+      [{ kind: "replica.register" }],
+      [{ kind: "replica.register" }],
+    ]);
+    expect(replica.hear(again)).toMatchObject([
+      { type: "process.end", outcome: "failed", reason: "no controller answered" },
+    ]);
+  });
+
+  it("opens the engine as it is admitted, and leaves when it is released", () => {
+    const replica = start();
+    expect(replica.hear(eventOf("membership", "replica.registered"))).toMatchObject([{ type: "engine.open" }]);
+    expect(replica.hear(eventOf("membership", "process.stopping"))).toMatchObject([{ kind: "replica.draining" }]);
+    expect(replica.hear(eventOf("membership", "replica.stop"))).toMatchObject([
+      { kind: "replica.left" },
+      { outcome: "left" },
+    ]);
+  });
+
+  it.each([
+    ["replica.fenced", "fenced"],
+    ["replica.refused", "refused"],
+    ["engine.failed", "failed"],
+  ])("ends on %s as %s, without a word that it left", (type, outcome) => {
+    expect(start().hear(eventOf("membership", type))).toMatchObject([{ type: "process.end", outcome }]);
+  });
+});

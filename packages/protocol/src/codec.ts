@@ -1,0 +1,74 @@
+/**
+ * Bytes ⇄ messages. One msgpack dialect (plain maps, no shared structures, so that any reader decodes any writer), a size limit before
+ * decoding, then the schema of the kind. Whatever does not pass is refused with a reason and changes nothing.
+ */
+import { MusterError, messageOf } from "@muster/base";
+import { Packr } from "msgpackr";
+import type { z } from "zod";
+import { type Envelope, envelopeSchema } from "./envelope.ts";
+import { errors } from "./errors.ts";
+import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
+
+const packr = new Packr({ useRecords: false, int64AsType: "number", encodeUndefinedAsNil: true, copyBuffers: true });
+
+/** Limit of a message that carries tokens or weights meta; also the broker's `max_payload`. */
+export const payloadBytesMax = 1024 * 1024;
+
+/** A decoded and validated message. */
+export interface Message<K extends Kind = Kind> extends Omit<Envelope, "kind" | "body"> {
+  readonly kind: K;
+  readonly body: Body<K>;
+}
+
+/** A message of any kind, told apart by `kind`. */
+export type AnyMessage = { [K in Kind]: Message<K> }[Kind];
+
+/** Packs plain data with the project's msgpack dialect. */
+export function pack(value: unknown): Uint8Array {
+  return packr.pack(value);
+}
+
+/** Unpacks bytes of the dialect. @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED */
+export function unpack(data: Uint8Array, limitBytes = payloadBytesMax): unknown {
+  if (data.length > limitBytes) throw errors.MessageTooLarge({ bytes: data.length, limitBytes });
+  try {
+    return packr.unpack(data);
+  } catch (error) {
+    throw errors.MessageMalformed({ reason: messageOf(error) }, error);
+  }
+}
+
+/**
+ * Encodes a message. The body is not validated here: what leaves is typed, what arrives is checked.
+ *
+ * @throws MUSTER_ERR_MESSAGE_TOO_LARGE over {@link payloadBytesMax}.
+ */
+export function encodeMessage<K extends Kind>(message: Message<K>): Uint8Array {
+  const data = packr.pack(message);
+  if (data.length > payloadBytesMax) throw errors.MessageTooLarge({ bytes: data.length, limitBytes: payloadBytesMax });
+  return data;
+}
+
+/**
+ * Decodes and validates a message.
+ *
+ * @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED or MUSTER_ERR_MESSAGE_UNKNOWN_KIND.
+ */
+export function decodeMessage(data: Uint8Array): AnyMessage {
+  const envelope = check(envelopeSchema, unpack(data), "envelope");
+  if (!isKind(envelope.kind)) throw errors.MessageUnknownKind({ kind: envelope.kind });
+  const body = check(messageTable[envelope.kind].body, envelope.body, envelope.kind);
+  return { ...envelope, body } as AnyMessage;
+}
+
+function check<S extends z.ZodType>(schema: S, value: unknown, what: string): z.infer<S> {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  throw errors.MessageMalformed({ reason: `${what}.${issue?.path.join(".") ?? ""}: ${issue?.message ?? "invalid"}` });
+}
+
+/** True for errors that say the sender's bytes were wrong, as opposed to a fault of ours. */
+export function isMalformed(error: unknown): error is MusterError {
+  return error instanceof MusterError && error.code.startsWith("MUSTER_ERR_MESSAGE_");
+}

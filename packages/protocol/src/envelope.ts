@@ -1,0 +1,41 @@
+import { z } from "zod";
+import { idSchema, roles } from "./ids.ts";
+
+/** Whole number from 0 to 2^53 − 1. */
+export const countSchema = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
+
+/**
+ * What surrounds every message. Stale input is recognised by `term`, `epoch`, `incarnation` and `seq`, never by time:
+ * clocks of different hosts are not compared.
+ */
+export const envelopeSchema = z.strictObject({
+  /** Version of the envelope. */
+  v: z.literal(1),
+  /** Unique id of this message; a resend keeps it. */
+  id: z.string().min(1).max(128),
+  kind: z.string().min(1).max(48),
+  job: idSchema,
+  /** Id of the sender. */
+  from: idSchema,
+  role: z.enum(roles),
+  /** The life of the sender's process that said it. */
+  incarnation: idSchema,
+  /** The incarnation it is meant for; another life of the same id must drop it. */
+  to: idSchema.optional(),
+  /** Counter of this incarnation's messages. */
+  seq: countSchema,
+  /** Reign of the controller that the sender knows of. */
+  term: countSchema,
+  /** Mesh epoch that the sender knows of. */
+  epoch: countSchema,
+  /** Time the receiver has for it, counted from its arrival; `null` for no limit. */
+  deadlineMs: z.number().nonnegative().nullable(),
+  /** Wall time of the sender; for people only. */
+  sentAtMs: z.number(),
+  /** Id of the message that led to this one. */
+  cause: z.string().max(128).optional(),
+  body: z.unknown(),
+});
+
+/** What surrounds every message. */
+export type Envelope = z.infer<typeof envelopeSchema>;

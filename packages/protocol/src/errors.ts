@@ -1,0 +1,11 @@
+import { defineErrors } from "@muster/base";
+
+/** Errors of ids, subjects and the codec. */
+export const errors = defineErrors("MUSTER_ERR", {
+  IdInvalid: {
+    message: '{field} "{value}" is not a valid id; use 1 to 48 of a-z, 0-9 and "-", starting with a letter or digit',
+  },
+  MessageTooLarge: { message: "message of {bytes} bytes is over the limit of {limitBytes} bytes" },
+  MessageMalformed: { message: "malformed message: {reason}" },
+  MessageUnknownKind: { message: 'message kind "{kind}" is not known to this version' },
+});

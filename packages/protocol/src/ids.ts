@@ -1,0 +1,31 @@
+/** Ids are subject tokens: they are checked once, when made, so that no subject can be forged out of a name. */
+import { z } from "zod";
+import { errors } from "./errors.ts";
+
+/** Who an actor is: what it computes, and what the broker lets it say. */
+export const roles = ["controller", "policy", "rollout", "checkpoint", "operator"] as const;
+
+/** One of the {@link roles}. */
+export type Role = (typeof roles)[number];
+
+/** The roles of replicas, in the order in which tables show them. */
+export const replicaRoles = ["policy", "rollout", "checkpoint"] as const;
+
+/** A role that joins a job and is watched by the controller. */
+export type ReplicaRole = (typeof replicaRoles)[number];
+
+const idPattern = /^[a-z0-9][a-z0-9-]{0,47}$/;
+
+/** Schema of an actor id, job name or incarnation. */
+export const idSchema = z.string().regex(idPattern);
+
+/** Checks an id. @returns The id itself. @throws MUSTER_ERR_ID_INVALID naming `field`. */
+export function checkId(field: string, value: string): string {
+  if (!idPattern.test(value)) throw errors.IdInvalid({ field, value: value.slice(0, 64) });
+  return value;
+}
+
+/** Id of the group of one prompt: `<step>.<index>`. */
+export function groupIdOf(step: number, index: number): string {
+  return `${step}.${index}`;
+}

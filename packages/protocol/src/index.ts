@@ -1,0 +1,29 @@
+export {
+  type AnyMessage,
+  decodeMessage,
+  encodeMessage,
+  isMalformed,
+  type Message,
+  pack,
+  payloadBytesMax,
+  unpack,
+} from "./codec.ts";
+export { countSchema, type Envelope, envelopeSchema } from "./envelope.ts";
+export { checkId, groupIdOf, idSchema, type ReplicaRole, type Role, replicaRoles, roles } from "./ids.ts";
+export { type JobConfig, jobConfigSchema } from "./job-config.ts";
+export type { Direction, MessageDefinition } from "./messages/define.ts";
+export type { GroupReceipt, WorkItem } from "./messages/groups.ts";
+export { type Body, isKind, type Kind, type KindOf, messageKinds, messageTable } from "./messages/index.ts";
+export type { Ledger } from "./messages/job.ts";
+export type { Holder, Section } from "./messages/parts.ts";
+export type { StepStats } from "./messages/step.ts";
+export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
+export {
+  fromGroupsBatch,
+  groupsBatchBody,
+  type Segment,
+  type Trajectory,
+  type TrajectoryGroup,
+  toGroupsBatch,
+  trajectoryStatuses,
+} from "./trajectory.ts";

@@ -1,0 +1,95 @@
+/**
+ * The configuration of a job as it travels: compiled, with every default filled in and units in the names. The TOML file,
+ * its environment and flags are the business of the runtime; here is only what all actors agree on.
+ */
+import { z } from "zod";
+import { countSchema } from "./envelope.ts";
+import { idSchema } from "./ids.ts";
+import { weightSourceSchema } from "./messages/weights.ts";
+
+const positive = z.number().positive();
+const atLeastOne = z.number().int().min(1);
+
+/** Schema of the compiled job configuration. */
+export const jobConfigSchema = z.strictObject({
+  job: idSchema,
+  seed: countSchema,
+  /** Steps to commit. */
+  steps: atLeastOne,
+  /** `sync` is staleness 0: the run is a function of seed, config and engine build. */
+  mode: z.enum(["sync", "async"]),
+  stalenessMax: countSchema,
+  replicas: z.strictObject({ policy: countSchema, rollout: countSchema, checkpoint: countSchema }),
+  initReplicas: z.strictObject({ policy: atLeastOne, rollout: atLeastOne }),
+  task: z.strictObject({ name: z.string().min(1).max(64), reward: z.string().min(1).max(64) }),
+  weights: weightSourceSchema,
+  model: z.strictObject({
+    vocab: atLeastOne,
+    hidden: atLeastOne,
+    layers: atLeastOne,
+    heads: atLeastOne,
+    kvHeads: atLeastOne,
+    ffn: atLeastOne,
+    maxContext: atLeastOne,
+    tied: z.boolean(),
+  }),
+  batch: z.strictObject({
+    groupsPerStep: atLeastOne.max(4096),
+    groupSize: z.number().int().min(2).max(256),
+    minibatches: atLeastOne.max(64),
+    /** Gradient micro-shards of a minibatch; fixed, so that the sum does not depend on who computes them. */
+    microShards: atLeastOne.max(256),
+  }),
+  sampling: z.strictObject({ temperature: positive, maxNewTokens: atLeastOne }),
+  loss: z.strictObject({ clipLow: positive, clipHigh: positive }),
+  optimizer: z.strictObject({
+    lr: positive,
+    lrWarmupSteps: countSchema,
+    /** Share of `lr` left at the last step; the rate falls linearly. */
+    lrFinalRatio: z.number().positive().max(1),
+    beta1: z.number().min(0).lt(1),
+    beta2: z.number().min(0).lt(1),
+    epsilon: positive,
+    weightDecay: z.number().min(0),
+    clipNorm: positive,
+  }),
+  evaluation: z.strictObject({ everySteps: countSchema, prompts: countSchema }),
+  checkpoint: z.strictObject({ everySteps: countSchema, keep: atLeastOne, directory: z.string().min(1).max(4096) }),
+  timing: z.strictObject({
+    heartbeatIntervalMs: positive,
+    suspectAfterMs: positive,
+    deadAfterMs: positive,
+    gatherMs: positive,
+    commandMs: positive,
+    leaseMs: positive,
+    stepMs: positive,
+    collectiveMs: positive,
+    meshMs: positive,
+    pullMs: positive,
+    checkpointMs: positive,
+    rewardMs: positive,
+    drainMs: positive,
+    tickMs: positive,
+  }),
+  limits: z.strictObject({
+    /** A group that failed this often is quarantined. */
+    groupAttemptsMax: atLeastOne,
+    stepAttemptsMax: atLeastOne,
+    leaseGroupsMax: atLeastOne.max(1024),
+    leasesPerRollout: atLeastOne.max(16),
+    /** Groups that a rollout replica generates in one go. */
+    chunkGroups: atLeastOne.max(1024),
+    mailboxMax: atLeastOne,
+    outboxMax: atLeastOne,
+  }),
+  data: z.strictObject({
+    /** Folder of the data plane's Unix sockets. */
+    socketDirectory: z.string().min(1).max(80),
+    /** Address that TCP pulls are served on; `null` serves this host only. */
+    tcpHost: z.string().max(128).nullable(),
+    slots: z.number().int().min(2).max(16),
+  }),
+});
+
+/** The compiled configuration of a job. */
+export type JobConfig = z.infer<typeof jobConfigSchema>;

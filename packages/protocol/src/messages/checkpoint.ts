@@ -1,0 +1,46 @@
+import { z } from "zod";
+import { countSchema } from "../envelope.ts";
+import { defineMessages } from "./define.ts";
+import { holderSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
+
+/** Checkpoints: what makes weights last. */
+export const checkpointMessages = defineMessages({
+  "checkpoint.save": {
+    direction: "command",
+    says: "The controller has a checkpoint actor pull a committed version and write it.",
+    body: z.strictObject({
+      step: countSchema,
+      ...versionFields,
+      sections: z.array(sectionSchema).min(1).max(4),
+      holders: z.array(holderSchema).min(1).max(64),
+      /** Groups stream messages below this sequence are covered by the checkpoint. */
+      groupsWatermark: countSchema,
+      /** Folder of the checkpoint that the controller would restore: it must stay until the next order. */
+      pinned: z.string().max(4096).optional(),
+      /** The ledger at this version, for the manifest. */
+      ledger: z.strictObject({
+        admitted: countSchema,
+        trained: countSchema,
+        aborted: countSchema,
+        quarantined: countSchema,
+      }),
+    }),
+  },
+  "checkpoint.saved": {
+    direction: "report",
+    says: "A checkpoint is written, flushed and verified.",
+    body: z.strictObject({
+      step: countSchema,
+      ...versionFields,
+      path: z.string().max(4096),
+      manifestDigest: z.string().max(128),
+      bytes: countSchema,
+      durationMs: z.number().nonnegative(),
+    }),
+  },
+  "checkpoint.failed": {
+    direction: "report",
+    says: "A checkpoint could not be written; the last good one stays.",
+    body: z.strictObject({ step: countSchema, ...versionFields, cause: textSchema }),
+  },
+});

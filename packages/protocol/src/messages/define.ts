@@ -1,0 +1,17 @@
+import type { z } from "zod";
+
+/** Which way a message goes, hence which subject carries it. */
+export type Direction = "command" | "report" | "event" | "heartbeat" | "groups" | "journal";
+
+/** One row of the message table. */
+export interface MessageDefinition<S extends z.ZodType = z.ZodType> {
+  readonly direction: Direction;
+  /** Who says it to whom, and what it means: one sentence for the reference. */
+  readonly says: string;
+  readonly body: S;
+}
+
+/** Types one family of messages: kind → definition. */
+export function defineMessages<const M extends Record<string, MessageDefinition>>(messages: M): M {
+  return messages;
+}

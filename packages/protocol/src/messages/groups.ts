@@ -1,0 +1,80 @@
+import { z } from "zod";
+import { countSchema } from "../envelope.ts";
+import { groupsBatchBody } from "../trajectory.ts";
+import { defineMessages } from "./define.ts";
+import { causeCountSchema, textSchema, versionFields } from "./parts.ts";
+
+const itemSchema = z.discriminatedUnion("purpose", [
+  z.strictObject({ purpose: z.literal("train"), step: countSchema, index: countSchema, attempt: countSchema }),
+  z.strictObject({ purpose: z.literal("eval"), chunk: countSchema, from: countSchema, count: countSchema }),
+]);
+
+/** One thing to generate: a training group, or a chunk of held-out prompts. */
+export type WorkItem = z.infer<typeof itemSchema>;
+
+const receiptSchema = z.strictObject({
+  step: countSchema,
+  index: countSchema,
+  attempt: countSchema,
+  /** Sequence in the groups stream of the message that carries the group. */
+  streamSeq: countSchema,
+  /** Oldest weight version in it. */
+  version: countSchema,
+  completed: countSchema,
+  aborted: countSchema,
+  /** Response tokens. */
+  tokens: countSchema,
+  rewardSum: z.number(),
+});
+
+/** What the controller keeps of a finished group; the tokens stay in the groups stream. */
+export type GroupReceipt = z.infer<typeof receiptSchema>;
+
+/** Rollout work: leases out, receipts back. */
+export const groupsMessages = defineMessages({
+  "groups.lease": {
+    direction: "command",
+    says: "The controller leases work to a rollout replica for a time; several items to a message.",
+    body: z.strictObject({
+      leaseId: z.string().min(1).max(64),
+      ...versionFields,
+      items: z.array(itemSchema).min(1).max(1024),
+    }),
+  },
+  "groups.batch": {
+    direction: "groups",
+    says: "A rollout replica stores finished groups with all their tokens.",
+    body: groupsBatchBody,
+  },
+  "groups.completed": {
+    direction: "report",
+    says: "A rollout replica finished groups of a lease; each receipt points into the groups stream.",
+    body: z.strictObject({
+      leaseId: z.string().min(1).max(64),
+      receipts: z.array(receiptSchema).min(1).max(1024),
+      /** Errors of aborted trajectories, grouped by cause. */
+      causes: z.array(causeCountSchema).max(32),
+      durationMs: z.number().nonnegative(),
+    }),
+  },
+  "groups.returned": {
+    direction: "report",
+    says: "A rollout replica hands unfinished items of a lease back, untouched.",
+    body: z.strictObject({
+      leaseId: z.string().min(1).max(64),
+      items: z.array(itemSchema).min(1).max(1024),
+      reason: textSchema,
+    }),
+  },
+  "evals.completed": {
+    direction: "report",
+    says: "A rollout replica evaluated a chunk of held-out prompts greedily at one weight version.",
+    body: z.strictObject({
+      leaseId: z.string().min(1).max(64),
+      version: countSchema,
+      chunk: countSchema,
+      prompts: countSchema,
+      correct: countSchema,
+    }),
+  },
+});

@@ -1,0 +1,134 @@
+import { z } from "zod";
+import { countSchema } from "../envelope.ts";
+import { idSchema, replicaRoles } from "../ids.ts";
+import { defineMessages } from "./define.ts";
+import { sectionSchema, textSchema, versionFields } from "./parts.ts";
+
+const ledgerSchema = z.strictObject({
+  admitted: countSchema,
+  trained: countSchema,
+  aborted: countSchema,
+  quarantined: countSchema,
+  pending: countSchema,
+});
+
+/** Counts of trajectories; `admitted = trained + aborted + quarantined + pending`, always (semantics 6.6). */
+export type Ledger = z.infer<typeof ledgerSchema>;
+
+const memberFields = { id: idSchema, role: z.enum(replicaRoles), incarnation: idSchema };
+
+/** The job as a whole: the operator's commands, and the public facts that watchers read. */
+export const jobMessages = defineMessages({
+  "job.stop": {
+    direction: "report",
+    says: "An operator ends the job after the running step: last checkpoint, then everybody leaves.",
+    body: z.strictObject({ reason: textSchema }),
+  },
+  "job.started": {
+    direction: "event",
+    says: "A controller acts for the job in a new term.",
+    body: z.strictObject({ term: countSchema, steps: countSchema, seed: countSchema }),
+  },
+  "job.ended": {
+    direction: "event",
+    says: "The job is over, with its ledger and the digests of its last weights.",
+    body: z.strictObject({
+      outcome: z.enum(["done", "stopped", "failed"]),
+      reason: textSchema,
+      step: countSchema,
+      ...versionFields,
+      sections: z.array(sectionSchema).max(4),
+      ledger: ledgerSchema,
+    }),
+  },
+  "member.joined": { direction: "event", says: "A replica was admitted.", body: z.strictObject(memberFields) },
+  "member.left": {
+    direction: "event",
+    says: "A replica left by its own will or was released.",
+    body: z.strictObject({ ...memberFields, reason: textSchema }),
+  },
+  "member.suspected": {
+    direction: "event",
+    says: "A replica gets no new work until it is heard again.",
+    body: z.strictObject({ ...memberFields, evidence: textSchema }),
+  },
+  "member.recovered": {
+    direction: "event",
+    says: "A suspected replica was heard again.",
+    body: z.strictObject(memberFields),
+  },
+  "member.died": {
+    direction: "event",
+    says: "A replica is out for good; only a new incarnation may come back.",
+    body: z.strictObject({ ...memberFields, evidence: textSchema }),
+  },
+  "mesh.changed": {
+    direction: "event",
+    says: "The policy mesh has a new epoch that all members joined.",
+    body: z.strictObject({ epoch: countSchema, members: z.array(idSchema).max(1024) }),
+  },
+  "step.committed": {
+    direction: "event",
+    says: "A step is committed: its mean reward, groups, tokens and the new version.",
+    body: z.strictObject({
+      step: countSchema,
+      attempt: countSchema,
+      epoch: countSchema,
+      ...versionFields,
+      sections: z.array(sectionSchema).max(4),
+      reward: z.number(),
+      tokens: countSchema,
+      staleness: countSchema,
+      /** Ids of the groups it trained, so that a watcher can count what was trained twice. */
+      groups: z.array(z.string().max(64)).max(65_536),
+      ledger: ledgerSchema,
+      members: countSchema,
+      stepMs: z.number().nonnegative(),
+      computeMs: z.number().nonnegative(),
+      reduceMs: z.number().nonnegative(),
+      gradNorm: z.number(),
+      clipFraction: z.number(),
+      entropy: z.number(),
+    }),
+  },
+  "step.skipped": {
+    direction: "event",
+    says: "A step left the weights unchanged, and why.",
+    body: z.strictObject({ step: countSchema, version: countSchema, reason: textSchema }),
+  },
+  "step.retried": {
+    direction: "event",
+    says: "A step starts again with the same batch, and why.",
+    body: z.strictObject({ step: countSchema, attempt: countSchema, reason: textSchema }),
+  },
+  "groups.released": {
+    direction: "event",
+    says: "Leased groups went back to the queue, and why.",
+    body: z.strictObject({ holder: idSchema, count: countSchema, reason: textSchema }),
+  },
+  "groups.aborted": {
+    direction: "event",
+    says: "Trajectories were aborted one by one; their siblings went on.",
+    body: z.strictObject({ holder: idSchema, name: z.string().max(200), message: textSchema, count: countSchema }),
+  },
+  "eval.finished": {
+    direction: "event",
+    says: "The held-out prompts were evaluated at one version.",
+    body: z.strictObject({ version: countSchema, prompts: countSchema, correct: countSchema }),
+  },
+  "checkpoint.kept": {
+    direction: "event",
+    says: "A checkpoint is durable.",
+    body: z.strictObject({
+      step: countSchema,
+      ...versionFields,
+      path: z.string().max(4096),
+      manifestDigest: z.string().max(128),
+    }),
+  },
+  "alarm.raised": {
+    direction: "event",
+    says: "Something needs an operator's eye; the job goes on as far as it can.",
+    body: z.strictObject({ alarm: z.string().max(64), detail: textSchema }),
+  },
+});

@@ -1,0 +1,31 @@
+import { z } from "zod";
+import { countSchema } from "../envelope.ts";
+import { idSchema } from "../ids.ts";
+import { defineMessages } from "./define.ts";
+import { textSchema } from "./parts.ts";
+
+/** The mesh of policy replicas: who reduces gradients with whom. */
+export const meshMessages = defineMessages({
+  "mesh.build": {
+    direction: "command",
+    says: "The controller gives the members of a new epoch in rank order; whatever ran on an older epoch is aborted.",
+    body: z.strictObject({
+      epoch: countSchema,
+      /** Member at rank i; the receiver is among them. */
+      members: z
+        .array(z.strictObject({ id: idSchema, incarnation: idSchema }))
+        .min(1)
+        .max(1024),
+    }),
+  },
+  "mesh.built": {
+    direction: "report",
+    says: "A member joined the communicator of an epoch.",
+    body: z.strictObject({ epoch: countSchema }),
+  },
+  "mesh.failed": {
+    direction: "report",
+    says: "A member could not join the communicator of an epoch, and which members it missed.",
+    body: z.strictObject({ epoch: countSchema, cause: textSchema, missing: z.array(idSchema).max(1024) }),
+  },
+});

@@ -1,0 +1,32 @@
+/** Parts that several messages share. */
+import { z } from "zod";
+import { countSchema } from "../envelope.ts";
+import { idSchema } from "../ids.ts";
+
+/** Text for people: a reason, a cause. */
+export const textSchema = z.string().max(2000);
+
+/** Addresses of a data-plane holder, in its order of preference. */
+export const addressesSchema = z.array(z.string().min(1).max(256)).max(8);
+
+/** One contiguous part of a weight version: its name, size and digest. */
+export const sectionSchema = z.strictObject({
+  name: z.enum(["weights", "optimizer"]),
+  bytes: countSchema,
+  digest: z.string().min(1).max(128),
+});
+
+/** Name of a weight version: lineage, version. A version is told apart from bytes by its sections' digests. */
+export const versionFields = { lineage: countSchema, version: countSchema };
+
+/** A replica that holds a version, and where to pull it. */
+export const holderSchema = z.strictObject({ id: idSchema, addresses: addressesSchema });
+
+/** Message of the original error and how often it came. */
+export const causeCountSchema = z.strictObject({ name: z.string().max(200), message: textSchema, count: countSchema });
+
+/** Size and digest of one section. */
+export type Section = z.infer<typeof sectionSchema>;
+
+/** A replica that holds a version. */
+export type Holder = z.infer<typeof holderSchema>;

@@ -1,0 +1,82 @@
+import { z } from "zod";
+import { countSchema } from "../envelope.ts";
+import { idSchema, replicaRoles } from "../ids.ts";
+import { defineMessages } from "./define.ts";
+import { textSchema } from "./parts.ts";
+
+/** Membership: how a replica comes, is watched, and goes. */
+export const replicaMessages = defineMessages({
+  "replica.register": {
+    direction: "report",
+    says: "A replica asks to join the job, as a new incarnation.",
+    body: z.strictObject({
+      role: z.enum(replicaRoles),
+      host: z.string().max(128),
+      pid: countSchema,
+      /** Replicas of different builds never share a mesh; empty for checkpoint actors. */
+      engineBuild: z.string().max(128),
+    }),
+  },
+  "replica.registered": {
+    direction: "command",
+    says: "The controller admits a replica and tells it the job's configuration and data-plane key.",
+    body: z.strictObject({
+      dataKey: z.instanceof(Uint8Array).refine((key) => key.length === 32, "must be 32 bytes"),
+      /** The compiled job configuration as JSON. */
+      config: z.string().max(200_000),
+    }),
+  },
+  "replica.refused": {
+    direction: "command",
+    says: "The controller does not admit a replica, and why.",
+    body: z.strictObject({ reason: textSchema }),
+  },
+  "replica.fenced": {
+    direction: "command",
+    says: "The controller does not know this incarnation (any more): drop all work and register as a new one.",
+    body: z.strictObject({ reason: textSchema }),
+  },
+  "replica.draining": {
+    direction: "report",
+    says: "A replica wants to leave: it takes no new work and waits to be released.",
+    body: z.strictObject({ reason: textSchema }),
+  },
+  "replica.stop": {
+    direction: "command",
+    says: "The controller releases a replica: leave now.",
+    body: z.strictObject({ reason: textSchema }),
+  },
+  "replica.left": {
+    direction: "report",
+    says: "A replica has left; its process ends.",
+    body: z.strictObject({ reason: textSchema }),
+  },
+  "replica.drain": {
+    direction: "report",
+    says: "An operator asks that a replica finishes or hands back its work and leaves.",
+    body: z.strictObject({ id: idSchema }),
+  },
+  "process.exited": {
+    direction: "report",
+    says: "The supervisor of a host saw the process of a replica end: evidence that needs no time-out.",
+    body: z.strictObject({
+      id: idSchema,
+      host: z.string().max(128),
+      pid: countSchema,
+      code: z.number().int().nullable(),
+      signal: z.string().max(16).nullable(),
+    }),
+  },
+  "heartbeat.beat": {
+    direction: "heartbeat",
+    says: "A replica's process is alive, and how far its work has come; sent from a thread of its own.",
+    body: z.strictObject({
+      version: countSchema.nullable(),
+      phase: z.string().max(48),
+      /** Grows with every piece of finished work, so a beat without progress shows a hang. */
+      progress: countSchema,
+      loopLagMs: z.number().nonnegative(),
+      rssBytes: countSchema,
+    }),
+  },
+});

@@ -1,0 +1,64 @@
+import { z } from "zod";
+import { countSchema } from "../envelope.ts";
+import { defineMessages } from "./define.ts";
+import { sectionSchema, textSchema, versionFields } from "./parts.ts";
+
+const attemptFields = { step: countSchema, attempt: countSchema, epoch: countSchema };
+
+const statsSchema = z.strictObject({
+  /** Response tokens of the micro-shards that this replica computed, and sums over them. */
+  tokens: countSchema,
+  clipped: countSchema,
+  klSum: z.number(),
+  entropySum: z.number(),
+  lossSum: z.number(),
+  /** Norm of the last reduced gradient; equal on all members. */
+  gradNorm: z.number(),
+  computeMs: z.number().nonnegative(),
+  reduceMs: z.number().nonnegative(),
+});
+
+/** What a member reports of its share of a step. */
+export type StepStats = z.infer<typeof statsSchema>;
+
+/** One training step: run, vote, commit, apply (semantics 6.1 and 6.2). */
+export const stepMessages = defineMessages({
+  "step.run": {
+    direction: "command",
+    says: "The controller has the members of an epoch compute a step from a batch, on a candidate beside the live weights.",
+    body: z.strictObject({
+      ...attemptFields,
+      ...versionFields,
+      /** The batch: sequences in the groups stream and which groups of each message count. */
+      batch: z
+        .array(z.strictObject({ streamSeq: countSchema, groupIds: z.array(z.string().max(64)).min(1).max(1024) }))
+        .min(1)
+        .max(4096),
+    }),
+  },
+  "step.voted": {
+    direction: "report",
+    says: "A member ends its part of a step with commit or abort, and the digests of its candidate.",
+    body: z.strictObject({
+      ...attemptFields,
+      vote: z.enum(["commit", "abort"]),
+      /** False when a loss or gradient was not finite: then nobody commits and the step is skipped. */
+      finite: z.boolean(),
+      sections: z.array(sectionSchema).max(4),
+      stats: statsSchema.optional(),
+      cause: textSchema.optional(),
+      /** Members that did not arrive in a failed collective. */
+      missing: z.array(z.string().max(48)).max(1024).optional(),
+    }),
+  },
+  "step.apply": {
+    direction: "command",
+    says: "The step is committed in the journal: the candidate with these digests becomes the live version.",
+    body: z.strictObject({ ...attemptFields, ...versionFields, sections: z.array(sectionSchema).min(1).max(4) }),
+  },
+  "step.discard": {
+    direction: "command",
+    says: "The step is not committed: drop the candidate and keep the live weights.",
+    body: z.strictObject({ ...attemptFields, reason: textSchema }),
+  },
+});

@@ -1,0 +1,63 @@
+import { z } from "zod";
+import { countSchema } from "../envelope.ts";
+import { defineMessages } from "./define.ts";
+import { addressesSchema, holderSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
+
+/** One row of a model's tensor table; offsets are into the `weights` section. */
+const tensorSchema = z.strictObject({
+  name: z.string().min(1).max(200),
+  dtype: z.enum(["f32", "bf16", "f16"]),
+  shape: z.array(countSchema).max(8),
+  offsetBytes: countSchema,
+  sizeBytes: countSchema,
+});
+
+/** Where initial weights come from. */
+export const weightSourceSchema = z.discriminatedUnion("kind", [
+  z.strictObject({ kind: z.literal("seed"), seed: countSchema }),
+  z.strictObject({ kind: z.literal("folder"), path: z.string().min(1).max(4096) }),
+  z.strictObject({ kind: z.literal("checkpoint"), path: z.string().min(1).max(4096) }),
+]);
+
+const sections = z.array(sectionSchema).min(1).max(4);
+
+/** Weights: who makes them, who holds them, who should pull them. */
+export const weightsMessages = defineMessages({
+  "weights.initialize": {
+    direction: "command",
+    says: "The controller has the first policy replica load or make the initial weights.",
+    body: z.strictObject({ ...versionFields, source: weightSourceSchema }),
+  },
+  "weights.meta": {
+    direction: "report",
+    says: "The initialising replica describes the tensors of the model: names, dtypes, shapes, offsets.",
+    body: z.strictObject({
+      lineage: countSchema,
+      tensors: z.array(tensorSchema).min(1).max(2000),
+      /** Digest of the table. */
+      digest: z.string().max(128),
+    }),
+  },
+  "weights.pull": {
+    direction: "command",
+    says: "The controller names a committed version, its digests and who holds it; the replica pulls, verifies and swaps.",
+    body: z.strictObject({ ...versionFields, sections, holders: z.array(holderSchema).min(1).max(64) }),
+  },
+  "weights.held": {
+    direction: "report",
+    says: "A replica holds a version: it verified the digest. Nothing less makes it a holder.",
+    body: z.strictObject({
+      ...versionFields,
+      sections,
+      /** Where others can pull it; empty when this replica does not serve it. */
+      addresses: addressesSchema,
+      bytes: countSchema,
+      durationMs: z.number().nonnegative(),
+    }),
+  },
+  "weights.failed": {
+    direction: "report",
+    says: "A replica could not initialise or pull a version.",
+    body: z.strictObject({ ...versionFields, cause: textSchema }),
+  },
+});

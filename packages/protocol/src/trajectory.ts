@@ -1,0 +1,130 @@
+/** A trajectory and the group of trajectories of one prompt, and how they travel in the groups stream. */
+import { z } from "zod";
+import { countSchema } from "./envelope.ts";
+
+/** How a trajectory ended. `aborted` ones are placeholders: they never reach the loss and carry no reward. */
+export const trajectoryStatuses = ["completed", "truncated", "aborted"] as const;
+
+/** A run of response tokens that one weight version produced: `[from, to)` in response positions. */
+export interface Segment {
+  readonly version: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Result of one rollout (semantics 3). */
+export interface Trajectory {
+  /** Prompt and response token ids. */
+  readonly tokens: Int32Array;
+  /** Number of leading prompt tokens. */
+  readonly promptLength: number;
+  /** Log-probability of each response token under the distribution it was drawn from; response length. */
+  readonly logprobs: Float32Array;
+  /** 1 where a response token takes part in the loss; response length. */
+  readonly lossMask: Uint8Array;
+  readonly reward: number;
+  readonly status: (typeof trajectoryStatuses)[number];
+  /** Tile the response without gap or overlap; versions never decrease. */
+  readonly segments: readonly Segment[];
+  /** The original error of an aborted trajectory. */
+  readonly error?: { readonly name: string; readonly message: string };
+}
+
+/** The trajectories of one prompt: the unit that is leased, settled and trained. */
+export interface TrajectoryGroup {
+  /** `<step>.<index>`. */
+  readonly groupId: string;
+  readonly step: number;
+  readonly index: number;
+  readonly attempt: number;
+  readonly trajectories: readonly Trajectory[];
+}
+
+const bytes = z.instanceof(Uint8Array);
+const segmentSchema = z.strictObject({ version: countSchema, from: countSchema, to: countSchema });
+
+const trajectoryWire = z.strictObject({
+  tokens: bytes,
+  promptLength: countSchema,
+  logprobs: bytes,
+  lossMask: bytes,
+  reward: z.number(),
+  status: z.enum(trajectoryStatuses),
+  segments: z.array(segmentSchema).max(1024),
+  error: z.strictObject({ name: z.string().max(200), message: z.string().max(2000) }).optional(),
+});
+
+const groupWire = z.strictObject({
+  groupId: z.string().max(64),
+  step: countSchema,
+  index: countSchema,
+  attempt: countSchema,
+  trajectories: z.array(trajectoryWire).min(1).max(4096),
+});
+
+/** Body of one message in the groups stream: finished groups of one replica. */
+export const groupsBatchBody = z.strictObject({ groups: z.array(groupWire).min(1).max(4096) });
+
+type GroupWire = z.infer<typeof groupWire>;
+
+const copyOf = (view: ArrayBufferView): Uint8Array<ArrayBuffer> =>
+  Uint8Array.from(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
+
+/** The body that carries these groups; arrays become little-endian bytes. */
+export function toGroupsBatch(groups: readonly TrajectoryGroup[]): z.infer<typeof groupsBatchBody> {
+  return {
+    groups: groups.map((group) => ({
+      ...group,
+      trajectories: group.trajectories.map((trajectory) => ({
+        ...trajectory,
+        tokens: copyOf(trajectory.tokens),
+        logprobs: copyOf(trajectory.logprobs),
+        lossMask: copyOf(trajectory.lossMask),
+        segments: [...trajectory.segments],
+      })),
+    })),
+  };
+}
+
+/**
+ * The groups that a body carries. @returns Groups, or a sentence saying which trajectory is inconsistent.
+ * Every length is checked: response = tokens − prompt = log-probs = mask, and the segments tile it.
+ */
+export function fromGroupsBatch(body: z.infer<typeof groupsBatchBody>): readonly TrajectoryGroup[] | string {
+  const groups: TrajectoryGroup[] = [];
+  for (const wire of body.groups) {
+    const flaw = wire.trajectories.map(flawOf).find((text) => text !== null);
+    if (flaw) return `group ${wire.groupId}: ${flaw}`;
+    groups.push({ ...wire, trajectories: wire.trajectories.map(trajectoryOf) });
+  }
+  return groups;
+}
+
+function trajectoryOf(wire: GroupWire["trajectories"][number]): Trajectory {
+  const { error, ...rest } = wire;
+  return {
+    ...rest,
+    tokens: new Int32Array(copyOf(wire.tokens).buffer),
+    logprobs: new Float32Array(copyOf(wire.logprobs).buffer),
+    lossMask: copyOf(wire.lossMask),
+    ...(error ? { error } : {}),
+  };
+}
+
+function flawOf(wire: GroupWire["trajectories"][number]): string | null {
+  if (wire.tokens.length % 4 !== 0 || wire.logprobs.length % 4 !== 0) return "array bytes are not a multiple of 4";
+  const response = wire.tokens.length / 4 - wire.promptLength;
+  if (response < 0) return "prompt is longer than the tokens";
+  if (wire.logprobs.length / 4 !== response)
+    return `${wire.logprobs.length / 4} log-probs for ${response} response tokens`;
+  if (wire.lossMask.length !== response) return `loss mask of ${wire.lossMask.length} for ${response} response tokens`;
+  let at = 0;
+  let version = 0;
+  for (const segment of wire.segments) {
+    if (segment.from !== at || segment.to < at || segment.version < version) return "segments do not tile the response";
+    at = segment.to;
+    version = segment.version;
+  }
+  if (wire.status !== "aborted" && at !== response) return "segments do not tile the response";
+  return Number.isFinite(wire.reward) ? null : "reward is not finite";
+}

@@ -1,0 +1,184 @@
+/** One message of every kind, as the golden bytes were written from. The type asks for a sample of each new kind. */
+import { type AnyMessage, type Body, type Kind, type Message, messageKinds } from "../src/index.ts";
+
+const sections = [
+  { name: "weights" as const, bytes: 4096, digest: "xxh64b:0011223344556677" },
+  { name: "optimizer" as const, bytes: 8192, digest: "xxh64b:8899aabbccddeeff" },
+];
+const version = { lineage: 1, version: 12 };
+const attempt = { step: 13, attempt: 2, epoch: 5 };
+const holders = [{ id: "policy-0", addresses: ["unix:/run/policy-0.sock", "tcp:10.0.0.7:7001"] }];
+const ledger = { admitted: 512, trained: 384, aborted: 4, quarantined: 8, pending: 116 };
+const { pending: _, ...closedLedger } = ledger;
+const member = { id: "rollout-1", role: "rollout" as const, incarnation: "i-7" };
+const train = { purpose: "train" as const, step: 13, index: 4, attempt: 0 };
+const evaluate = { purpose: "eval" as const, chunk: 1, from: 64, count: 36 };
+const text = "the reason, in words – ünïcode";
+
+/** A body of every kind. */
+const samples: { readonly [K in Kind]: Body<K> } = {
+  "replica.register": { role: "policy", host: "host-a", pid: 4711, engineBuild: "wasm-1" },
+  "replica.registered": { dataKey: Uint8Array.from({ length: 32 }, (_, i) => i * 7), config: '{"job":"demo"}' },
+  "replica.refused": { reason: text },
+  "replica.fenced": { reason: text },
+  "replica.draining": { reason: text },
+  "replica.stop": { reason: text },
+  "replica.left": { reason: text },
+  "replica.drain": { id: "policy-0" },
+  "process.exited": { id: "policy-0", host: "host-a", pid: 4711, code: null, signal: "SIGKILL" },
+  "heartbeat.beat": { version: null, phase: "idle", progress: 99, loopLagMs: 0.25, rssBytes: 2 ** 40 },
+  "weights.initialize": { ...version, source: { kind: "checkpoint", path: "runs/demo/step-12" } },
+  "weights.meta": {
+    lineage: 1,
+    tensors: [{ name: "embed", dtype: "f32", shape: [64, 32], offsetBytes: 0, sizeBytes: 8192 }],
+    digest: "xxh64b:0123",
+  },
+  "weights.pull": { ...version, sections, holders },
+  "weights.held": { ...version, sections, addresses: ["unix:/run/policy-1.sock"], bytes: 12288, durationMs: 3.5 },
+  "weights.failed": { ...version, cause: text },
+  "mesh.build": {
+    epoch: 5,
+    members: [
+      { id: "policy-0", incarnation: "i-1" },
+      { id: "policy-1", incarnation: "i-4" },
+    ],
+  },
+  "mesh.built": { epoch: 5 },
+  "mesh.failed": { epoch: 5, cause: text, missing: ["policy-1"] },
+  "groups.lease": { leaseId: "3-17", ...version, items: [train, evaluate] },
+  "groups.batch": {
+    groups: [
+      {
+        groupId: "13.4",
+        step: 13,
+        index: 4,
+        attempt: 0,
+        trajectories: [
+          {
+            tokens: Uint8Array.of(1, 0, 0, 0, 2, 0, 0, 0),
+            promptLength: 1,
+            logprobs: Uint8Array.of(0, 0, 128, 191),
+            lossMask: Uint8Array.of(1),
+            reward: 0.5,
+            status: "completed",
+            segments: [{ version: 12, from: 0, to: 1 }],
+          },
+          {
+            tokens: Uint8Array.of(1, 0, 0, 0),
+            promptLength: 1,
+            logprobs: new Uint8Array(),
+            lossMask: new Uint8Array(),
+            reward: 0,
+            status: "aborted",
+            segments: [],
+            error: { name: "RangeError", message: text },
+          },
+        ],
+      },
+    ],
+  },
+  "groups.completed": {
+    leaseId: "3-17",
+    receipts: [
+      {
+        step: 13,
+        index: 4,
+        attempt: 0,
+        streamSeq: 88,
+        version: 12,
+        completed: 3,
+        aborted: 1,
+        tokens: 70,
+        rewardSum: 1.5,
+      },
+    ],
+    causes: [{ name: "RangeError", message: text, count: 1 }],
+    durationMs: 41.5,
+  },
+  "groups.returned": { leaseId: "3-17", items: [train], reason: text },
+  "evals.completed": { leaseId: "3-17", version: 12, chunk: 1, prompts: 36, correct: 20 },
+  "step.run": { ...attempt, ...version, batch: [{ streamSeq: 88, groupIds: ["13.4", "13.5"] }] },
+  "step.voted": {
+    ...attempt,
+    vote: "commit",
+    finite: true,
+    sections,
+    stats: {
+      tokens: 70,
+      clipped: 2,
+      klSum: -0.125,
+      entropySum: 9.5,
+      lossSum: 0.75,
+      gradNorm: 0.5,
+      computeMs: 12.5,
+      reduceMs: 1.25,
+    },
+    cause: text,
+    missing: ["policy-1"],
+  },
+  "step.apply": { ...attempt, ...version, sections },
+  "step.discard": { ...attempt, reason: text },
+  "checkpoint.save": { step: 12, ...version, sections, holders, groupsWatermark: 0, ledger: closedLedger },
+  "checkpoint.saved": {
+    step: 12,
+    ...version,
+    path: "runs/12",
+    manifestDigest: "sha256:ff",
+    bytes: 12288,
+    durationMs: 9,
+  },
+  "checkpoint.failed": { step: 12, ...version, cause: text },
+  "job.stop": { reason: text },
+  "job.started": { term: 3, steps: 100, seed: 7 },
+  "job.ended": { outcome: "done", reason: text, step: 12, ...version, sections, ledger },
+  "member.joined": member,
+  "member.left": { ...member, reason: text },
+  "member.suspected": { ...member, evidence: text },
+  "member.recovered": member,
+  "member.died": { ...member, evidence: text },
+  "mesh.changed": { epoch: 5, members: ["policy-0", "policy-1"] },
+  "step.committed": {
+    ...attempt,
+    ...version,
+    sections,
+    reward: 0.5,
+    tokens: 70,
+    staleness: 1,
+    groups: ["13.4"],
+    ledger,
+    members: 2,
+    stepMs: 100,
+    computeMs: 12.5,
+    reduceMs: 1.25,
+    gradNorm: 0.5,
+    clipFraction: 0.025,
+    entropy: 1.5,
+  },
+  "step.skipped": { step: 13, version: 12, reason: text },
+  "step.retried": { step: 13, attempt: 3, reason: text },
+  "groups.released": { holder: "rollout-1", count: 8, reason: text },
+  "groups.aborted": { holder: "rollout-1", name: "RangeError", message: text, count: 1 },
+  "eval.finished": { version: 12, prompts: 100, correct: 61 },
+  "checkpoint.kept": { step: 12, ...version, path: "runs/12", manifestDigest: "sha256:ff" },
+  "alarm.raised": { alarm: "digest", detail: text },
+};
+
+/** The sample of a kind in its envelope. */
+export function sampleMessage(kind: Kind): AnyMessage {
+  const message: Omit<Message, "kind" | "body"> = {
+    v: 1,
+    id: `i-7-${messageKinds.indexOf(kind)}`,
+    job: "demo",
+    from: "policy-0",
+    role: "policy",
+    incarnation: "i-7",
+    to: "i-1",
+    seq: messageKinds.indexOf(kind),
+    term: 3,
+    epoch: 5,
+    deadlineMs: 1_000,
+    sentAtMs: 1_750_000_000_000.5,
+    cause: "i-1-9",
+  };
+  return { ...message, kind, body: samples[kind] } as AnyMessage;
+}

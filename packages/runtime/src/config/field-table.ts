@@ -1,0 +1,147 @@
+/** The rows of the table of keys. Each row: how it is written, default, what it is. */
+import type { Field, FieldKind } from "./field.ts";
+
+type Row = readonly [kind: FieldKind, fallback: Field["default"], says: string, path?: string];
+
+const camel = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+/** Rows of one section; a key lands at `<section>.<key>` in camel case, durations with `Ms`, unless the row says where. */
+function section(name: string, rows: Readonly<Record<string, Row>>, required: readonly string[] = []): Field[] {
+  return Object.entries(rows).map(([key, [kind, fallback, says, path]]) => ({
+    key: `${name}.${key}`,
+    path: path ?? `${camel(name)}.${camel(key)}${kind === "duration" ? "Ms" : ""}`,
+    kind,
+    default: fallback,
+    required: required.includes(key),
+    says,
+  }));
+}
+
+/** What is run, by how many, on what. */
+export const runFields: readonly Field[] = [
+  section(
+    "job",
+    {
+      name: ["text", "job", "Name of the job: a-z, 0-9 and -.", "job"],
+      seed: ["integer", 1, "Seed of every random stream.", "seed"],
+      steps: ["integer", 250, "Steps to commit.", "steps"],
+      mode: ["text", "sync", "sync trains on the newest weights only; async overlaps sampling and training.", "mode"],
+      staleness_max: [
+        "integer",
+        (read) => (read("job.mode") === "async" ? 1 : 0),
+        "Oldest weights that may still be trained on, in versions; 0 in sync, 1 or more in async.",
+        "stalenessMax",
+      ],
+    },
+    ["name"],
+  ),
+  section("replicas", {
+    policy: ["integer", 1, "Policy replicas that the launcher keeps running."],
+    rollout: ["integer", 1, "Rollout replicas that the launcher keeps running."],
+    checkpoint: ["integer", 1, "Checkpoint actors that the launcher keeps running."],
+  }),
+  section("init_replicas", {
+    policy: ["integer", 1, "Policy replicas that must be there before training starts."],
+    rollout: ["integer", 1, "Rollout replicas that must be there before sampling starts."],
+  }),
+  section(
+    "task",
+    {
+      name: ["text", "task", "Task that prompts come from."],
+      reward: ["text", "exact-match", "Reward that scores a response."],
+    },
+    ["name"],
+  ),
+  section("weights", {
+    source: ["source", "seed", "Initial weights: seed, seed:NUMBER, folder:PATH or checkpoint:PATH.", "weights"],
+  }),
+].flat();
+
+/** What is computed. */
+export const engineFields: readonly Field[] = [
+  section("model", {
+    hidden: ["integer", 64, "Width of the residual stream."],
+    layers: ["integer", 2, "Number of blocks."],
+    heads: ["integer", 4, "Attention heads; divides hidden."],
+    kv_heads: ["integer", 4, "Key-value heads; divides heads."],
+    ffn: ["integer", 128, "Width of the feed-forward part."],
+    tied: ["boolean", true, "Whether input and output embeddings are one tensor."],
+  }),
+  section("batch", {
+    groups_per_step: ["integer", 128, "Prompts of a step."],
+    group_size: ["integer", 8, "Trajectories per prompt."],
+    minibatches: ["integer", 2, "Optimizer updates of a step."],
+    micro_shards: [
+      "integer",
+      8,
+      "Parts of a minibatch that replicas share out; fixed, so results do not depend on replicas.",
+    ],
+  }),
+  section("sampling", {
+    temperature: ["number", 1, "Sampling temperature."],
+    max_new_tokens: ["integer", 16, "Longest response, in tokens."],
+  }),
+  section("loss", {
+    clip_low: ["number", 0.2, "How far below 1 the probability ratio counts."],
+    clip_high: ["number", 0.28, "How far above 1 the probability ratio counts."],
+  }),
+  section("optimizer", {
+    lr: ["number", 1e-3, "Learning rate."],
+    lr_warmup_steps: ["integer", 5, "Steps over which the learning rate rises."],
+    lr_final_ratio: ["number", 0.1, "Share of the learning rate left at the last step; it falls linearly."],
+    beta1: ["number", 0.9, "AdamW decay of the first moment."],
+    beta2: ["number", 0.99, "AdamW decay of the second moment."],
+    epsilon: ["number", 1e-8, "AdamW epsilon."],
+    weight_decay: ["number", 0, "AdamW weight decay."],
+    clip_norm: ["number", 1, "Largest norm of a gradient."],
+  }),
+].flat();
+
+/** What is measured and kept. */
+export const checkpointFields: readonly Field[] = [
+  section("evaluation", {
+    every_steps: ["integer", 50, "Steps between evaluations; 0 for none."],
+    prompts: ["integer", 512, "Held-out prompts of an evaluation."],
+  }),
+  section("checkpoint", {
+    every_steps: ["integer", 50, "Steps between checkpoints; 0 for the last one only."],
+    keep: ["integer", 2, "Checkpoints kept."],
+    directory: ["path", (read) => `.muster/checkpoints/${read("job.name")}`, "Folder of the job's checkpoints."],
+  }),
+].flat();
+
+/** How long things may take. */
+export const timingFields: readonly Field[] = section("timing", {
+  heartbeat_interval: ["duration", "1s", "Time between heartbeats of a replica."],
+  suspect_after: ["duration", "3s", "Silence after which a replica gets no new work."],
+  dead_after: ["duration", "10s", "Silence after which a replica is out for good."],
+  gather: ["duration", "5m", "How long a start waits for the initial replicas before it raises an alarm."],
+  command: ["duration", "5s", "Time for a command to be answered before it is sent again."],
+  lease: ["duration", "60s", "Time a rollout replica has for leased groups."],
+  step: ["duration", "60s", "Time for all members to vote on a step."],
+  collective: ["duration", "30s", "Time for one collective operation."],
+  mesh: ["duration", "10s", "Time for all members to join a new mesh."],
+  pull: ["duration", "30s", "Time to pull a weight version."],
+  checkpoint: ["duration", "60s", "Time to pull, write and verify a checkpoint."],
+  reward: ["duration", "5s", "Time to score one trajectory."],
+  drain: ["duration", "30s", "Time a leaving replica has to finish or hand back its work."],
+  tick: ["duration", "200ms", "Time between looks at deadlines."],
+});
+
+/** Bounds, and where bytes go. */
+export const planeFields: readonly Field[] = [
+  section("limits", {
+    group_attempts: ["integer", 3, "Failed attempts after which a group is quarantined.", "limits.groupAttemptsMax"],
+    step_attempts: ["integer", 5, "Attempts at one step before the job fails.", "limits.stepAttemptsMax"],
+    lease_groups: ["integer", 32, "Groups in one lease.", "limits.leaseGroupsMax"],
+    leases_per_rollout: ["integer", 2, "Leases one rollout replica may hold."],
+    chunk_groups: ["integer", 16, "Groups a rollout replica generates in one go."],
+    mailbox: ["integer", 10_000, "Inputs that may wait in the controller's mailbox.", "limits.mailboxMax"],
+    outbox: ["integer", 10_000, "Messages of the controller that may wait for the broker.", "limits.outboxMax"],
+  }),
+  section("data", {
+    socket_directory: ["path", (read) => `/tmp/muster-${read("job.name")}`, "Folder of the data plane's Unix sockets."],
+    tcp_host: ["optional-text", "", "Address that weights are served on to other hosts; empty for this host only."],
+    slots: ["integer", 3, "Weight versions a replica can hold or receive at once."],
+  }),
+].flat();

@@ -1,0 +1,140 @@
+/** What values must be to each other. Each rule names both keys, so that its message can name both values, and says how to mend it. */
+import { formatDuration } from "@muster/base";
+import type { JobConfig } from "@muster/protocol";
+import { type Problem, shown } from "./problem.ts";
+
+interface Relation {
+  readonly keys: readonly [string, string];
+  readonly holds: (config: JobConfig) => boolean;
+  /** The rule with `{0}` and `{1}` for the two keys. */
+  readonly rule: string;
+  readonly fix: string;
+}
+
+/** `timing.<small>` < `timing.<large>`. */
+function shorter(small: keyof JobConfig["timing"], large: keyof JobConfig["timing"], why: string): Relation {
+  return {
+    keys: [timingKey(small), timingKey(large)],
+    holds: ({ timing }) => timing[small] < timing[large],
+    rule: `{0} must be shorter than {1}: ${why}`,
+    fix: `raise ${timingKey(large)} or lower ${timingKey(small)}`,
+  };
+}
+
+const timingRelations: readonly Relation[] = [
+  shorter("suspectAfterMs", "deadAfterMs", "a replica is suspected before it is given up"),
+  shorter("heartbeatIntervalMs", "suspectAfterMs", "one late beat is no reason to suspect"),
+  {
+    keys: ["timing.heartbeat_interval", "timing.dead_after"],
+    holds: ({ timing }) => 3 * timing.heartbeatIntervalMs <= timing.deadAfterMs,
+    rule: "{1} must be at least three times {0}: a lost beat must not look like a death",
+    fix: "raise timing.dead_after or lower timing.heartbeat_interval",
+  },
+  shorter("tickMs", "suspectAfterMs", "deadlines are looked at once a tick"),
+  shorter("deadAfterMs", "stepMs", "a death must be known before its step times out"),
+  shorter("collectiveMs", "stepMs", "a failed collective must be reported before its step times out"),
+  shorter("meshMs", "stepMs", "a new mesh must form before its step times out"),
+  shorter("pullMs", "stepMs", "a pull that starts a step must end before it times out"),
+  shorter("commandMs", "stepMs", "a lost order must be repeated before its step times out"),
+  shorter("pullMs", "checkpointMs", "a checkpoint pulls its weights first"),
+  shorter("rewardMs", "leaseMs", "a slow reward must not cost the whole lease"),
+  shorter("deadAfterMs", "leaseMs", "a lease must outlive the detection of its holder's death"),
+];
+
+const jobRelations: readonly Relation[] = [
+  {
+    keys: ["job.mode", "job.staleness_max"],
+    holds: ({ mode, stalenessMax }) => (mode === "sync" ? stalenessMax === 0 : stalenessMax >= 1),
+    rule: "{0} and {1} disagree: sync is staleness 0, async is 1 or more",
+    fix: "change one of them, or leave job.staleness_max out",
+  },
+  {
+    keys: ["init_replicas.policy", "replicas.policy"],
+    holds: ({ replicas, initReplicas }) => initReplicas.policy <= replicas.policy,
+    rule: "{0} must not be over {1}: training would wait for replicas that nobody starts",
+    fix: "lower init_replicas.policy or raise replicas.policy",
+  },
+  {
+    keys: ["init_replicas.rollout", "replicas.rollout"],
+    holds: ({ replicas, initReplicas }) => initReplicas.rollout <= replicas.rollout,
+    rule: "{0} must not be over {1}: sampling would wait for replicas that nobody starts",
+    fix: "lower init_replicas.rollout or raise replicas.rollout",
+  },
+  {
+    keys: ["batch.micro_shards", "replicas.policy"],
+    holds: ({ batch, replicas }) => batch.microShards >= replicas.policy,
+    rule: "{0} must be at least {1}: a policy replica without a micro-shard has nothing to do",
+    fix: "raise batch.micro_shards or lower replicas.policy",
+  },
+  {
+    keys: ["batch.minibatches", "batch.groups_per_step"],
+    holds: ({ batch }) => batch.minibatches <= batch.groupsPerStep,
+    rule: "{0} must not be over {1}: a minibatch holds at least one group",
+    fix: "lower batch.minibatches or raise batch.groups_per_step",
+  },
+  {
+    keys: ["model.heads", "model.hidden"],
+    holds: ({ model }) => model.hidden % model.heads === 0 && (model.hidden / model.heads) % 2 === 0,
+    rule: "{0} must divide {1} into an even width: rotary positions turn pairs",
+    fix: "make model.hidden a multiple of twice model.heads",
+  },
+  {
+    keys: ["model.kv_heads", "model.heads"],
+    holds: ({ model }) => model.heads % model.kvHeads === 0,
+    rule: "{0} must divide {1}: query heads share key-value heads evenly",
+    fix: "choose a divisor of model.heads for model.kv_heads",
+  },
+  {
+    keys: ["sampling.max_new_tokens", "task.name"],
+    holds: ({ sampling, model }) => sampling.maxNewTokens < model.maxContext,
+    rule: "{0} leaves no room for a prompt in the context of {1}",
+    fix: "lower sampling.max_new_tokens",
+  },
+  {
+    keys: ["limits.chunk_groups", "limits.lease_groups"],
+    holds: ({ limits }) => limits.chunkGroups <= limits.leaseGroupsMax,
+    rule: "{0} must not be over {1}: a replica generates within one lease",
+    fix: "lower limits.chunk_groups or raise limits.lease_groups",
+  },
+  {
+    keys: ["evaluation.every_steps", "evaluation.prompts"],
+    holds: ({ evaluation }) => evaluation.everySteps === 0 || evaluation.prompts > 0,
+    rule: "{0} asks for evaluations and {1} gives them no prompts",
+    fix: "set evaluation.every_steps = 0 or raise evaluation.prompts",
+  },
+];
+
+/**
+ * Checks the durations of a job against each other. Pure.
+ *
+ * @returns A sentence per broken relation; none when all hold.
+ */
+export function validateTiming(config: JobConfig): readonly string[] {
+  return broken(timingRelations, config, (key) => formatDuration(timingOf(config, key))).map((problem) => problem.text);
+}
+
+/** Checks every relation. @param read - The value of a key as it was written. */
+export function brokenRelations(config: JobConfig, read: (key: string) => unknown): readonly Problem[] {
+  return broken([...timingRelations, ...jobRelations], config, (key) => shown(read(key)));
+}
+
+function broken(relations: readonly Relation[], config: JobConfig, show: (key: string) => string): readonly Problem[] {
+  return relations
+    .filter((relation) => !relation.holds(config))
+    .map(({ keys, rule, fix }) => {
+      const sentence = rule.replace(/\{([01])\}/g, (_, index: "0" | "1") => {
+        const key = keys[Number(index) as 0 | 1];
+        return `${key} = ${show(key)}`;
+      });
+      return { keys, text: `${sentence}; ${fix}` };
+    });
+}
+
+function timingKey(name: keyof JobConfig["timing"]): string {
+  return `timing.${name.slice(0, -2).replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)}`;
+}
+
+function timingOf({ timing }: JobConfig, key: string): number {
+  const name = Object.keys(timing).find((candidate) => timingKey(candidate as keyof JobConfig["timing"]) === key);
+  return timing[name as keyof JobConfig["timing"]];
+}

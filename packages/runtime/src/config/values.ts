@@ -1,0 +1,73 @@
+/** From what somebody wrote to what the compiled configuration holds, per kind of field. */
+import { resolve } from "node:path";
+import { messageOf, parseDurationMs } from "@muster/base";
+import type { Field, FieldKind } from "./field.ts";
+import { shown } from "./problem.ts";
+import type { Raw } from "./sources.ts";
+
+/** A parsed value, or what is wrong with it and how to mend it. */
+export type Parsed = { readonly value: unknown } | { readonly fault: string };
+
+const expected: Readonly<Record<FieldKind, string>> = {
+  text: 'text, such as "name"',
+  "optional-text": 'text, or "" for none',
+  integer: "a whole number",
+  number: "a number",
+  boolean: "true or false",
+  duration: 'a duration, such as "250ms", "5s" or "2m"',
+  path: "a path",
+  source: '"seed", "seed:NUMBER", "folder:PATH" or "checkpoint:PATH"',
+};
+
+/** Parses the raw value of a field. `seed` is what the weight source `seed` stands for. */
+export function parseValue(field: Field, raw: Raw, seed: number): Parsed {
+  const value = raw.textual ? untextual(field.kind, String(raw.value)) : raw.value;
+  const fault = { fault: `must be ${expected[field.kind]}` };
+  switch (field.kind) {
+    case "integer":
+      return Number.isSafeInteger(value) ? { value } : fault;
+    case "number":
+      return typeof value === "number" && Number.isFinite(value) ? { value } : fault;
+    case "boolean":
+      return typeof value === "boolean" ? { value } : fault;
+    case "duration":
+      return parseDuration(value) ?? fault;
+    case "path":
+      return typeof value === "string" && value !== "" ? { value: resolve(raw.folder, value) } : fault;
+    case "source":
+      return parseSource(value, { folder: raw.folder, seed }) ?? fault;
+    case "optional-text":
+      return typeof value === "string" ? { value: value === "" ? null : value } : fault;
+    case "text":
+      return typeof value === "string" && value !== "" ? { value } : fault;
+  }
+}
+
+/** Reads text of the environment or a flag the way TOML would read the bare word. */
+function untextual(kind: FieldKind, text: string): unknown {
+  if ((kind === "integer" || kind === "number") && /^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(text)) return Number(text);
+  if (kind === "boolean" && (text === "true" || text === "false")) return text === "true";
+  return text;
+}
+
+function parseDuration(value: unknown): Parsed | null {
+  if (typeof value !== "string") return null;
+  try {
+    return { value: parseDurationMs(value) };
+  } catch (error) {
+    return { fault: messageOf(error) };
+  }
+}
+
+function parseSource(
+  value: unknown,
+  { folder, seed }: { readonly folder: string; readonly seed: number },
+): Parsed | null {
+  const match = typeof value === "string" ? /^(seed|folder|checkpoint)(?::(.+))?$/.exec(value) : null;
+  const [, kind, rest] = match ?? [];
+  if (kind === "seed") {
+    const given = rest === undefined ? seed : Number(rest);
+    return Number.isSafeInteger(given) ? { value: { kind, seed: given } } : { fault: `${shown(rest)} is not a seed` };
+  }
+  return kind && rest ? { value: { kind, path: resolve(folder, rest) } } : null;
+}

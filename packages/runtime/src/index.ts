@@ -1,0 +1,42 @@
+export { type ManualClock, manualClock, systemClock } from "./clock.ts";
+export type { Field, FieldKind, Scalar } from "./config/field.ts";
+export { envNameOf, fields } from "./config/fields.ts";
+export {
+  explainConfig,
+  type LoadedJob,
+  type LoadJobOptions,
+  loadJob,
+  type Setting,
+  type TaskShape,
+} from "./config/load-job.ts";
+export { validateTiming } from "./config/relations.ts";
+export { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat/heartbeat.ts";
+export type { HeartbeatConnection } from "./heartbeat/job.ts";
+export { createActorHost } from "./host/actor-host.ts";
+export type { Lane } from "./host/mailbox.ts";
+export type { PendingTimer } from "./host/timers.ts";
+export type {
+  ActorHost,
+  ActorHostOptions,
+  EffectHandler,
+  EffectHandlers,
+  HostEnd,
+  HostTools,
+  PersistBatch,
+  Typed,
+} from "./host/types.ts";
+export { type ExitCode, exitCodes } from "./lifecycle/exit-codes.ts";
+export { installLifecycle, type LifecycleOptions, type ProcessDoor, type StopReason } from "./lifecycle/lifecycle.ts";
+export { runtimeMetrics } from "./metrics.ts";
+export {
+  createLogger,
+  type LogDestination,
+  type LoggerOptions,
+  type LogLevel,
+  logLevels,
+} from "./observability/logger.ts";
+export { createMetrics, type MetricsRegistry } from "./observability/metrics.ts";
+export { type MetricsServer, type MetricsServerOptions, startMetricsServer } from "./observability/metrics-server.ts";
+export { createEnveloper, type Enveloper, type Identity, type StampOptions } from "./wire/enveloper.ts";
+export { createIngress, type Ingress, type IngressOptions } from "./wire/ingress.ts";
+export { createOutbox, type Outbox, type OutboxItem, type OutboxOptions } from "./wire/outbox.ts";

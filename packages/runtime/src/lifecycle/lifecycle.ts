@@ -1,0 +1,98 @@
+/** How a process ends: once gracefully when asked, at once when asked again, loudly when something broke. */
+import { type Clock, type Logger, messageOf } from "@muster/base";
+import { systemClock } from "../clock.ts";
+import { type ExitCode, exitCodes } from "./exit-codes.ts";
+
+/** Whoever would answer a child's farewell goes with the supervisor, so an orphan does not wait for long. */
+const orphanGraceMs = 1_000;
+
+/** Why a process should end. */
+export type StopReason = "SIGTERM" | "SIGINT" | "parent-gone";
+
+/** The part of Node's `process` that the lifecycle touches. */
+export interface ProcessDoor {
+  on(event: string, listener: (...args: readonly unknown[]) => void): unknown;
+  off(event: string, listener: (...args: readonly unknown[]) => void): unknown;
+  exit(code: number): void;
+  readonly stdin: {
+    on(event: string, listener: () => void): unknown;
+    off(event: string, listener: () => void): unknown;
+    resume(): unknown;
+    unref?(): unknown;
+  };
+}
+
+/** What the lifecycle of a process is made from. */
+export interface LifecycleOptions {
+  /** Ends the work. Called once. The process then exits with the code it resolves to, `ok` when it says nothing. */
+  readonly onStop: (reason: StopReason) => Promise<ExitCode | undefined>;
+  /** How long {@link LifecycleOptions.onStop} may take before the process ends anyway; an orphan has at most one second. */
+  readonly graceMs: number;
+  readonly logger: Logger;
+  /**
+   * True for a child of a supervisor that holds its standard input open: SIGINT is left to the supervisor, who gets it too, and
+   * the end of standard input means that the supervisor is gone.
+   */
+  readonly supervised: boolean;
+  /** Default the system clock. */
+  readonly clock?: Clock;
+  /** Default Node's `process`. */
+  readonly door?: ProcessDoor;
+}
+
+/** Installs the handlers of signals, of the parent's end, and of faults that nobody caught. @returns Removes them. */
+export function installLifecycle(options: LifecycleOptions): () => void {
+  const { logger, supervised, door = process as ProcessDoor } = options;
+  const stop = createStopper(options, door);
+  const crash = (what: string) => (error: unknown) => {
+    logger.error({ error, what, reason: messageOf(error) }, "process ends on a fault that nobody caught");
+    door.exit(exitCodes.brokenInvariant);
+  };
+  const interrupt = supervised ? () => {} : () => stop("SIGINT");
+  const handlers: Readonly<Record<string, (...args: readonly unknown[]) => void>> = {
+    SIGTERM: () => stop("SIGTERM"),
+    SIGINT: interrupt,
+    uncaughtException: crash("uncaughtException"),
+    unhandledRejection: crash("unhandledRejection"),
+  };
+  const orphaned = (): void => stop("parent-gone");
+  for (const [event, handler] of Object.entries(handlers)) door.on(event, handler);
+  if (supervised) {
+    for (const event of ["end", "close"]) door.stdin.on(event, orphaned);
+    door.stdin.resume();
+    door.stdin.unref?.();
+  }
+  return () => {
+    for (const [event, handler] of Object.entries(handlers)) door.off(event, handler);
+    for (const event of ["end", "close"]) door.stdin.off(event, orphaned);
+  };
+}
+
+function createStopper(options: LifecycleOptions, door: ProcessDoor) {
+  const { onStop, logger, clock = systemClock() } = options;
+  let stopping = false;
+  const endAtOnce = (reason: StopReason): void =>
+    door.exit(reason === "SIGINT" ? exitCodes.interrupted : exitCodes.terminated);
+
+  return (reason: StopReason): void => {
+    if (stopping) {
+      // The end of standard input is reported twice, and follows a supervisor's own SIGTERM: only a signal is impatience.
+      if (reason !== "parent-gone") endAtOnce(reason);
+      return;
+    }
+    stopping = true;
+    const graceMs = reason === "parent-gone" ? Math.min(options.graceMs, orphanGraceMs) : options.graceMs;
+    logger.info({ reason, graceMs }, "process is stopping");
+    const cancel = clock.after(graceMs, () => {
+      logger.warn({ reason, graceMs }, "process did not stop in time");
+      endAtOnce(reason);
+    });
+    onStop(reason)
+      .then((code) => door.exit(code ?? exitCodes.ok))
+      .catch((error: unknown) => {
+        logger.error({ error, reason }, "process could not stop cleanly");
+        door.exit(exitCodes.brokenInvariant);
+      })
+      .finally(cancel);
+  };
+}

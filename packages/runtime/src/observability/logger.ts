@@ -1,0 +1,82 @@
+/** The process's log: pino behind the Logger interface, with secrets and payloads struck out by path. */
+import type { Logger } from "@muster/base";
+import { type DestinationStream, destination, type LoggerOptions as PinoOptions, pino, stdSerializers } from "pino";
+import pretty from "pino-pretty";
+
+/** From most to least. */
+export const logLevels = ["trace", "debug", "info", "warn", "error", "silent"] as const;
+
+/** One of the {@link logLevels}. */
+export type LogLevel = (typeof logLevels)[number];
+
+/** Where lines go: a standard stream, a file that is appended to, or a receiver of text. */
+export type LogDestination =
+  | "stdout"
+  | "stderr"
+  | { readonly path: string }
+  | { readonly write: (line: string) => void };
+
+/** What a logger is made from. */
+export interface LoggerOptions {
+  readonly level: LogLevel;
+  /** Default `stdout`. */
+  readonly destination?: LogDestination;
+  /** Fields of every line: job, role, replica, incarnation. */
+  readonly base?: object;
+  /** Lines for people instead of JSON. */
+  readonly pretty?: boolean;
+}
+
+/** Names whose values never reach a log, at the top of a line or one level down. */
+const secretNames = [
+  "password",
+  "credentials",
+  "dataKey",
+  "key",
+  "authorization",
+  "secret",
+  "tokens",
+  "prompt",
+  "text",
+];
+
+/** Creates a logger. Lines are written before the call returns, so that the last words of a dying process are kept. */
+export function createLogger({
+  level,
+  destination: target = "stdout",
+  base = {},
+  pretty: human = false,
+}: LoggerOptions): Logger {
+  const options: PinoOptions = {
+    level,
+    base,
+    errorKey: "error",
+    timestamp: () => `,"time":"${new Date().toISOString()}"`,
+    formatters: { level: (label) => ({ level: label }) },
+    serializers: { error: stdSerializers.errWithCause },
+    redact: {
+      paths: secretNames.flatMap((name) => [name, `*.${name}`]),
+      censor: (value) => (typeof value === "number" ? value : "[hidden]"),
+    },
+  };
+  const stream = streamTo(target);
+  return pino(options, human ? prettyTo(stream) : stream);
+}
+
+function streamTo(target: LogDestination): DestinationStream {
+  if (target === "stdout") return destination({ dest: 1, sync: true });
+  if (target === "stderr") return destination({ dest: 2, sync: true });
+  return "path" in target ? destination({ dest: target.path, sync: true, mkdir: true, mode: 0o600 }) : target;
+}
+
+/** Formats line by line, in this thread: no stream machinery between a dying process and its last words. */
+function prettyTo(stream: DestinationStream): DestinationStream {
+  const format = pretty.prettyFactory({
+    colorize: false,
+    ignore: "pid,hostname,job",
+    singleLine: true,
+    translateTime: "HH:MM:ss.l",
+    errorLikeObjectKeys: ["error"],
+  });
+  return { write: (line) => stream.write(format(JSON.parse(line))) };
+}

@@ -1,0 +1,97 @@
+/**
+ * Decides whether bytes from a subject are a message for this actor: readable, of this job, said by who the subject says, of a kind
+ * that belongs there, and not of a reign that is over. The broker lets each role publish to its own subjects only, so the subject
+ * is the word of the broker and the envelope only the word of the sender.
+ */
+import { MusterError, messageOf } from "@muster/base";
+import { type AnyMessage, type Direction, decodeMessage, messageTable, senderOfSubject } from "@muster/protocol";
+
+/** Why bytes were refused for good. */
+export type RefusalReason = "malformed" | "too_large" | "unknown_kind" | "wrong_job" | "spoofed" | "unexpected";
+
+/** What admission says of bytes. */
+export type Verdict =
+  | { readonly type: "message"; readonly message: AnyMessage }
+  | { readonly type: "refused"; readonly reason: RefusalReason; readonly detail: string }
+  | { readonly type: "stale" };
+
+/** Judges bytes and remembers the highest term. */
+export interface Admission {
+  judge(subject: string, data: Uint8Array): Verdict;
+  /** Highest term that a command carried; 0 before the first. */
+  term(): number;
+}
+
+/** For whom admission is decided. */
+export interface AdmissionOptions {
+  readonly job: string;
+  /** Id of this actor: commands for others are refused. */
+  readonly self: string;
+  /** False for kinds that this actor has no use for. */
+  readonly expects?: (message: AnyMessage) => boolean;
+}
+
+const places: Readonly<Record<string, Direction>> = {
+  hb: "heartbeat",
+  reports: "report",
+  commands: "command",
+  events: "event",
+};
+
+/** Creates the admission of one actor. */
+export function createAdmission({ job, self, expects = () => true }: AdmissionOptions): Admission {
+  let highestTerm = 0;
+
+  const judgeMessage = (subject: string, message: AnyMessage): Verdict => {
+    if (message.job !== job) return refused("wrong_job", `message of job ${message.job}`);
+    const forgery = forgeryOf(subject, message, { job, self });
+    if (forgery) return refused("spoofed", forgery);
+    if (!expects(message)) return refused("unexpected", `${message.kind} from ${message.role} ${message.from}`);
+    if (messageTable[message.kind].direction !== "command") return { type: "message", message };
+    if (message.term < highestTerm) return { type: "stale" };
+    highestTerm = message.term;
+    return { type: "message", message };
+  };
+
+  return {
+    judge(subject, data) {
+      try {
+        return judgeMessage(subject, decodeMessage(data));
+      } catch (error) {
+        const reason = refusalOf(error);
+        if (!reason) throw error;
+        return refused(reason, messageOf(error));
+      }
+    },
+    term: () => highestTerm,
+  };
+}
+
+const refused = (reason: RefusalReason, detail: string): Verdict => ({ type: "refused", reason, detail });
+
+function refusalOf(error: unknown): RefusalReason | null {
+  if (!(error instanceof MusterError)) return null;
+  if (error.code === "MUSTER_ERR_MESSAGE_TOO_LARGE") return "too_large";
+  if (error.code === "MUSTER_ERR_MESSAGE_UNKNOWN_KIND") return "unknown_kind";
+  return error.code === "MUSTER_ERR_MESSAGE_MALFORMED" ? "malformed" : null;
+}
+
+/** What does not fit between a subject and the envelope that came on it, or `null`. */
+function forgeryOf(
+  subject: string,
+  message: AnyMessage,
+  own: { readonly job: string; readonly self: string },
+): string | null {
+  const [root, job, place = "", ...rest] = subject.split(".");
+  if (root !== "muster" || job !== own.job) return `subject ${subject} is not of this job`;
+  const direction = messageTable[message.kind].direction;
+  if (places[place] !== direction) return `${direction} ${message.kind} on ${subject}`;
+  if (direction !== "heartbeat" && !subject.endsWith(`.${message.kind}`)) return `${message.kind} on ${subject}`;
+  if (direction === "command" || direction === "event") {
+    if (message.role !== "controller") return `${message.kind} from role ${message.role}`;
+    return direction === "event" || rest[0] === own.self ? null : `command for ${rest[0]}`;
+  }
+  const sender = senderOfSubject(subject);
+  if (sender?.role === message.role && sender.id === message.from) return null;
+  return `${message.role} ${message.from} on ${subject}`;
+}

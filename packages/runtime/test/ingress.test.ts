@@ -1,0 +1,252 @@
+import { type AnyMessage, encodeMessage, pack, payloadBytesMax, subjectsOf } from "@muster/protocol";
+import { createMemoryBroker, type Delivery } from "@muster/transport";
+import fc from "fast-check";
+import { beforeEach, describe, expect, test } from "vitest";
+import { createIngress, type Identity, type Ingress, type IngressOptions, manualClock } from "../src/index.ts";
+import { countingMetrics, recordingLogger, speaker, turns } from "./helpers.ts";
+
+const subjects = subjectsOf("dates");
+
+/** A delivery whose fate can be read. */
+function deliveryOf(subject: string, data: Uint8Array): { readonly delivery: Delivery; readonly fate: string[] } {
+  const fate: string[] = [];
+  const delivery: Delivery = {
+    subject,
+    data,
+    seq: 1,
+    redeliveries: 0,
+    ack: () => void fate.push("ack"),
+    nak: (delayMs) => void fate.push(`nak ${delayMs}`),
+    term: () => void fate.push("term"),
+  };
+  return { delivery, fate };
+}
+
+describe("the ingress", () => {
+  let got: { readonly message: AnyMessage; readonly settle: () => void }[];
+  let room: boolean;
+  let clock: ReturnType<typeof manualClock>;
+  let counted: ReturnType<typeof countingMetrics>;
+  let recorded: ReturnType<typeof recordingLogger>;
+  beforeEach(() => {
+    got = [];
+    room = true;
+    clock = manualClock();
+    counted = countingMetrics();
+    recorded = recordingLogger();
+  });
+  const ingress = (options: Partial<IngressOptions> = {}): Ingress =>
+    createIngress({
+      job: "dates",
+      self: "controller",
+      clock,
+      logger: recorded.logger,
+      metrics: counted.metrics,
+      accept: (message, settle) => room && got.push({ message, settle }) > 0,
+      ...options,
+    });
+  const report = (from = speaker()) => {
+    const message = from.stamp("mesh.built", { epoch: 1 });
+    return {
+      message,
+      ...deliveryOf(subjects.report(message.role, message.from, message.kind), encodeMessage(message)),
+    };
+  };
+  const command = (term: number, { self = "rollout-0", ...identity }: Partial<Identity> & { self?: string } = {}) => {
+    const controller = speaker({ id: "controller", role: "controller", incarnation: "c1", ...identity });
+    controller.setTerm(term);
+    const message = controller.stamp("replica.stop", { reason: "done" });
+    return deliveryOf(subjects.command(self, message.kind), encodeMessage(message));
+  };
+  const refused = (reason: string): number => counted.total("muster_mailbox_refused_total", { reason });
+  const stale = (reason: string): number => counted.total("muster_mailbox_stale_total", { reason });
+
+  test("hands a message over and acknowledges it only when it is settled", () => {
+    const { delivery, fate, message } = report();
+    ingress().handle(delivery);
+    expect(got.map((entry) => entry.message)).toEqual([message]);
+    expect(fate).toEqual([]);
+    got[0]?.settle();
+    expect(fate).toEqual(["ack"]);
+  });
+
+  test("puts off what finds no room and takes it when it comes again", () => {
+    const way = ingress({ retryMs: 70 });
+    const first = report();
+    room = false;
+    way.handle(first.delivery);
+    room = true;
+    way.handle(first.delivery);
+    expect(first.fate).toEqual(["nak 70"]);
+    expect(got).toHaveLength(1);
+  });
+
+  test("does not acknowledge a duplicate before the first is settled, so that a crash in between loses nothing", () => {
+    const way = ingress({ retryMs: 70 });
+    const first = report();
+    const again = deliveryOf(first.delivery.subject, first.delivery.data);
+    way.handle(first.delivery);
+    way.handle(again.delivery);
+    expect(again.fate).toEqual(["nak 70"]);
+    got[0]?.settle();
+    way.handle(again.delivery);
+    expect(again.fate).toEqual(["nak 70", "ack"]);
+    expect([got.length, stale("duplicate")]).toEqual([1, 1]);
+  });
+
+  test("takes the same number from another life or another sender", () => {
+    const way = ingress();
+    for (const who of [{}, { incarnation: "a2" }, { id: "rollout-1" }]) way.handle(report(speaker(who)).delivery);
+    expect(got).toHaveLength(3);
+  });
+
+  test("takes each message once, however deliveries are shuffled and repeated", () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 19 }), { maxLength: 200 }), (order) => {
+        got = [];
+        const from = speaker();
+        const deliveries = Array.from({ length: 20 }, () => report(from));
+        const way = ingress();
+        for (const [at, index] of order.entries()) {
+          way.handle(deliveries[index]?.delivery as Delivery);
+          if (at % 3 === 0) got.at(-1)?.settle();
+        }
+        expect(got.map(({ message }) => message.seq).sort()).toEqual(
+          [...new Set(order)].map((index) => index + 1).sort(),
+        );
+      }),
+      { seed: 7, numRuns: 100 },
+    );
+  });
+
+  test("drops commands of a reign that is over and remembers the newest", () => {
+    const way = ingress({ self: "rollout-0" });
+    const fates = [3, 2, 4, 3].map((term, index) => {
+      const { delivery, fate } = command(term, { incarnation: `c${index}` });
+      way.handle(delivery);
+      return fate.join();
+    });
+    expect(fates).toEqual(["", "ack", "", "ack"]);
+    expect([way.term(), got.length, stale("term")]).toEqual([4, 2, 2]);
+  });
+
+  test("does not hold an old term against reports", () => {
+    const way = ingress();
+    const ahead = speaker();
+    ahead.setTerm(9);
+    way.handle(report(ahead).delivery);
+    way.handle(report(speaker({ id: "rollout-1" })).delivery);
+    expect([got.length, way.term()]).toEqual([2, 0]);
+  });
+
+  const good = speaker().stamp("mesh.built", { epoch: 1 });
+  const where = subjects.report("rollout", "rollout-0", "mesh.built");
+  test.each<[string, string, string, Uint8Array]>([
+    ["random bytes", "malformed", where, Uint8Array.from({ length: 40 }, (_, i) => (i * 37) & 255)],
+    ["no bytes", "malformed", where, new Uint8Array()],
+    ["a body of another shape", "malformed", where, pack({ ...good, body: { epoch: -1 } })],
+    ["a field too many", "malformed", where, pack({ ...good, admin: true })],
+    ["an unknown kind", "unknown_kind", where, pack({ ...good, kind: "mesh.destroyed" })],
+    ["a kind that is an object property", "unknown_kind", where, pack({ ...good, kind: "constructor" })],
+    ["a message that is too large", "too_large", where, new Uint8Array(payloadBytesMax + 1)],
+    ["another job", "wrong_job", where, pack({ ...good, job: "other" })],
+    ["another job's subject", "spoofed", where.replace("dates", "other"), pack(good)],
+    ["the id of somebody else", "spoofed", where, pack({ ...good, from: "rollout-1" })],
+    ["the role of somebody else", "spoofed", where, pack({ ...good, role: "policy" })],
+    [
+      "a kind that the subject does not name",
+      "spoofed",
+      subjects.report("rollout", "rollout-0", "mesh.failed"),
+      pack(good),
+    ],
+    ["a report on a command subject", "spoofed", subjects.command("controller", "mesh.built"), pack(good)],
+    ["a subject of no known place", "spoofed", "muster.dates.elsewhere.mesh.built", pack(good)],
+  ])("refuses %s for good", (_, reason, subject, data) => {
+    const { delivery, fate } = deliveryOf(subject, data);
+    ingress().handle(delivery);
+    expect([fate, got, refused(reason)]).toEqual([["term"], [], 1]);
+  });
+
+  test("refuses commands that the controller did not say, or said to somebody else", () => {
+    const way = ingress({ self: "rollout-0" });
+    const forged = command(1, { role: "policy", id: "policy-0" });
+    const misdirected = command(1, { self: "rollout-1" });
+    way.handle(forged.delivery);
+    way.handle(misdirected.delivery);
+    expect([forged.fate, misdirected.fate, refused("spoofed"), way.term()]).toEqual([["term"], ["term"], 2, 0]);
+  });
+
+  test("refuses kinds that the actor does not expect", () => {
+    const { delivery, fate } = report();
+    ingress({ expects: ({ role }) => role === "operator" }).handle(delivery);
+    expect([fate, refused("unexpected")]).toEqual([["term"], 1]);
+  });
+
+  test("logs at most one refusal a second, with the first 32 bytes and how many went unlogged", () => {
+    const way = ingress();
+    const junk = deliveryOf(where, new Uint8Array(100).fill(0xc1)).delivery;
+    for (let n = 0; n < 5; n++) way.handle(junk);
+    clock.advance(1_000);
+    way.handle(junk);
+    expect(recorded.lines.map(({ fields }) => fields)).toMatchObject([
+      { reason: "malformed", bytes: 100, prefix: "c1".repeat(32), unlogged: 0 },
+      { reason: "malformed", unlogged: 4 },
+    ]);
+    expect(refused("malformed")).toBe(6);
+  });
+
+  test("survives any bytes on any subject", () => {
+    const way = ingress();
+    const token = fc.constantFrom(
+      "muster",
+      "dates",
+      "reports",
+      "hb",
+      "commands",
+      "rollout",
+      "rollout-0",
+      "mesh",
+      "built",
+      "",
+    );
+    const subject = fc.array(token, { maxLength: 8 }).map((tokens) => tokens.join("."));
+    fc.assert(
+      fc.property(subject, fc.uint8Array({ maxLength: 200 }), (where, data) => {
+        const { delivery, fate } = deliveryOf(where, data);
+        way.handle(delivery);
+        expect(fate).toEqual(["term"]);
+      }),
+      { seed: 11, numRuns: 300 },
+    );
+  });
+
+  test("takes heartbeats without acknowledging and without taking repeats for duplicates", () => {
+    const body = { version: null, phase: "ready", progress: 0, loopLagMs: 0, rssBytes: 1 };
+    const data = encodeMessage(speaker().stamp("heartbeat.beat", body));
+    const way = ingress();
+    way.handleCore(subjects.heartbeat("rollout", "rollout-0"), data);
+    way.handleCore(subjects.heartbeat("rollout", "rollout-0"), data);
+    way.handleCore(subjects.heartbeat("policy", "rollout-0"), data);
+    expect([got.length, refused("spoofed")]).toEqual([2, 1]);
+  });
+
+  test("reads a durable consumer from end to end", async () => {
+    const broker = createMemoryBroker({ job: "dates" });
+    const [replica, controller] = [broker.connect("rollout.rollout-0.a1"), broker.connect("controller.c.c1")];
+    const { handle } = ingress();
+    await controller.consume({
+      stream: "reports",
+      consumer: "controller",
+      filter: subjects.all.reports,
+      deliver: "all",
+      maxPending: 8,
+      handle,
+    });
+    const { delivery, message } = report();
+    await replica.publish(delivery.subject, delivery.data, { msgId: message.id });
+    await turns(5);
+    expect(got.map((entry) => entry.message)).toEqual([message]);
+    got[0]?.settle();
+    await Promise.all([replica.close(), controller.close()]);
+  });
+});

@@ -1,0 +1,169 @@
+import { connect } from "node:net";
+import { hasCode } from "@muster/base";
+import { afterEach, describe, expect, test } from "vitest";
+import {
+  createLogger,
+  createMetrics,
+  type LoggerOptions,
+  type MetricsServer,
+  runtimeMetrics,
+  startMetricsServer,
+} from "../src/index.ts";
+
+describe("the logger", () => {
+  const logTo = (options: Partial<LoggerOptions> = {}) => {
+    const text: string[] = [];
+    const logger = createLogger({ level: "info", destination: { write: (line) => void text.push(line) }, ...options });
+    return { logger, text, lines: () => text.map((line) => JSON.parse(line)) };
+  };
+
+  test("writes constant text with fields, and the fields of its base and its children", () => {
+    const { logger, lines } = logTo({ base: { job: "dates", role: "policy" } });
+    logger.child({ component: "host" }).info({ from: "ready", to: "stopped" }, "state changed");
+    expect(lines()).toEqual([
+      {
+        level: "info",
+        time: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+        job: "dates",
+        role: "policy",
+        component: "host",
+        from: "ready",
+        to: "stopped",
+        msg: "state changed",
+      },
+    ]);
+  });
+
+  test("drops lines below its level", () => {
+    const { logger, lines } = logTo({ level: "warn" });
+    logger.info({}, "no");
+    logger.warn({}, "yes");
+    expect(lines().map(({ msg }) => msg)).toEqual(["yes"]);
+  });
+
+  test("shows errors with their causes", () => {
+    const { logger, lines } = logTo();
+    logger.error({ error: new Error("outer", { cause: new Error("inner") }) }, "failed");
+    expect(lines()[0].error).toMatchObject({ message: "outer", cause: { message: "inner" } });
+  });
+
+  test("never shows credentials, keys, prompts or tokens, at the top or one level down", () => {
+    const { logger, text } = logTo();
+    const secret = "hunter2";
+    logger.info({ password: secret, credentials: { user: secret }, dataKey: secret, prompt: secret }, "top");
+    logger.info(
+      { body: { tokens: [secret], dataKey: secret }, connection: { password: secret, url: "nats://x" } },
+      "below",
+    );
+    expect(text.join("")).not.toContain(secret);
+    expect(text.join("")).toContain("nats://x");
+    logger.info({ tokens: 123 }, "how many is no secret");
+    expect(text.at(-1)).toContain('"tokens":123');
+  });
+
+  test("writes lines for people when asked", () => {
+    const { logger, text } = logTo({ pretty: true });
+    logger.warn({ epoch: 3 }, "mesh is late");
+    expect(text.join("")).toMatch(/WARN.*mesh is late.*epoch.*3/);
+    expect(text.join("").endsWith("\n")).toBe(true);
+  });
+});
+
+describe("the metrics", () => {
+  test("are rendered with help, labels and values", async () => {
+    const metrics = createMetrics();
+    metrics.counter({ name: "muster_test_total", help: "Tests.", labels: ["kind"] }).add(2, { kind: "a" });
+    metrics.gauge({ name: "muster_test_depth_events", help: "Depth." }).set(7);
+    metrics.histogram({ name: "muster_test_seconds", help: "Time.", buckets: [0.1, 1] }).observe(0.5);
+    const text = await metrics.render();
+    expect(text).toContain('muster_test_total{kind="a"} 2');
+    expect(text).toContain("# HELP muster_test_depth_events Depth.");
+    expect(text).toContain("muster_test_depth_events 7");
+    expect(text).toMatch(/muster_test_seconds_bucket\{le="1"\} 1/);
+  });
+
+  test("are the same metric when asked for twice, and refuse another kind of the same name", async () => {
+    const metrics = createMetrics();
+    const options = { name: "muster_test_total", help: "Tests." };
+    metrics.counter(options).add(1);
+    metrics.counter(options).add(1);
+    expect(await metrics.render()).toContain("muster_test_total 2");
+    expect(() => metrics.gauge(options)).toThrow(/exists as a Counter and was asked for as a Gauge/);
+  });
+
+  test("of two registries do not meet", async () => {
+    const [a, b] = [createMetrics(), createMetrics()];
+    a.counter({ name: "muster_test_total", help: "Tests." }).add(5);
+    expect(await b.render()).not.toContain("muster_test_total");
+  });
+
+  test("say how the process is when asked", async () => {
+    const text = await createMetrics({ process: true }).render();
+    expect(text).toContain("nodejs_eventloop_lag_seconds");
+    expect(text).toContain("process_resident_memory_bytes");
+  });
+
+  test("of this package have names of the agreed form", () => {
+    for (const { name, help } of Object.values(runtimeMetrics)) {
+      expect(name).toMatch(/^muster_(mailbox|host|outbox)_[a-z_]+_(total|seconds|events|messages)$/);
+      expect(help).toMatch(/^[A-Z].*\.$/);
+    }
+  });
+});
+
+describe("the metrics server", () => {
+  const open: MetricsServer[] = [];
+  afterEach(async () => {
+    for (const server of open.splice(0)) await server.close();
+  });
+  const serve = async (healthy?: () => boolean) => {
+    const metrics = createMetrics();
+    metrics.counter({ name: "muster_test_total", help: "Tests." }).add(3);
+    const server = await startMetricsServer({ port: 0, metrics, ...(healthy ? { healthy } : {}) });
+    open.push(server);
+    return {
+      server,
+      metrics,
+      get: (path: string, init?: RequestInit) => fetch(`http://127.0.0.1:${server.port}${path}`, init),
+    };
+  };
+
+  test("serves the metrics and nothing else", async () => {
+    const { get } = await serve();
+    const found = await get("/metrics?x=1");
+    expect([found.status, found.headers.get("content-type")]).toEqual([
+      200,
+      expect.stringContaining("text/plain; version=0.0.4"),
+    ]);
+    expect(await found.text()).toContain("muster_test_total 3");
+    expect((await get("/")).status).toBe(404);
+    expect((await get("/metrics/../etc/passwd")).status).toBe(404);
+    expect((await get("/metrics", { method: "POST", body: "x" })).status).toBe(405);
+    expect((await get("/healthz", { method: "DELETE" })).headers.get("allow")).toBe("GET");
+  });
+
+  test("tells probes how the process is", async () => {
+    let healthy = true;
+    const { get } = await serve(() => healthy);
+    expect((await get("/healthz")).status).toBe(200);
+    healthy = false;
+    expect((await get("/healthz")).status).toBe(503);
+  });
+
+  test("says clearly that its port is taken", async () => {
+    const { server, metrics } = await serve();
+    const error = await startMetricsServer({ port: server.port, metrics }).catch((reason: unknown) => reason);
+    expect(hasCode(error, "MUSTER_ERR_METRICS_PORT")).toBe(true);
+    expect(String(error)).toContain(`port ${server.port} on 127.0.0.1 is in use`);
+  });
+
+  test("closes although a client holds its connection open", async () => {
+    const { server } = await serve();
+    const client = connect(server.port, "127.0.0.1");
+    await new Promise((resolve) => client.once("connect", resolve));
+    const ended = new Promise((resolve) => client.once("close", resolve));
+    client.on("error", () => {});
+    await server.close();
+    await ended;
+  });
+});

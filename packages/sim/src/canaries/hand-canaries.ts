@@ -1,0 +1,283 @@
+/** Bugs of the hands: engines, meshes, versions and checkpoints, patched through their doors. */
+import type { Doors } from "@muster/actors";
+import type { GradientMesh } from "@muster/collectives";
+import type { PolicyEngine, RolloutEngine } from "@muster/engine";
+import type { SimProcess } from "../world/process.ts";
+import { type Canary, repeated } from "./canary.ts";
+
+/** An object that does what another does, but for a few of its methods. */
+function patched<T extends object>(whole: T, patch: Partial<T>): T {
+  return new Proxy(whole, {
+    get: (target, key) => {
+      if (key in patch) return patch[key as keyof T];
+      const value = Reflect.get(target, key) as unknown;
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+const policyBug =
+  (patch: (engine: PolicyEngine) => Partial<PolicyEngine>) => (): { readonly doors: (doors: Doors) => Doors } => ({
+    doors: (doors) => ({
+      ...doors,
+      policyEngine: (options) => {
+        const engine = doors.policyEngine(options);
+        return patched(engine, patch(engine));
+      },
+    }),
+  });
+
+const rolloutBug =
+  (patch: (engine: RolloutEngine, process: SimProcess) => Partial<RolloutEngine>) =>
+  (): { readonly doors: (doors: Doors, process: SimProcess) => Doors } => ({
+    doors: (doors, process) => ({
+      ...doors,
+      rolloutEngine: (options) => {
+        const engine = doors.rolloutEngine(options);
+        return patched(engine, patch(engine, process));
+      },
+    }),
+  });
+
+const meshBug =
+  (patch: (mesh: GradientMesh) => Partial<GradientMesh>) => (): { readonly doors: (doors: Doors) => Doors } => ({
+    doors: (doors) => ({
+      ...doors,
+      gradientMesh: async (options) => {
+        const mesh = await doors.gradientMesh(options);
+        return patched(mesh, patch(mesh));
+      },
+    }),
+  });
+
+/** Canaries in the hands. */
+export const handCanaries: readonly Canary[] = [
+  {
+    name: "apply-before-commit",
+    says: "the candidate becomes live when it is computed",
+    profile: "quiet",
+    seedsMax: 5,
+    make: policyBug((engine) => ({
+      candidate: () => {
+        const candidate = engine.candidate();
+        engine.promote();
+        return candidate;
+      },
+      promote: () => {},
+    })),
+  },
+  {
+    name: "candidate-not-reset",
+    says: "a step that is tried again goes on from the candidate of the last try",
+    profile: "swarm",
+    seedsMax: 60,
+    stage: (scenario) =>
+      repeated(scenario, 20_000, (atMs) => ({
+        kind: "failpoint",
+        point: "policy.stage",
+        nth: 7 * (atMs / 20_000),
+        action: { type: "error" },
+      })),
+    make: policyBug((engine) => {
+      let hasCandidate = false;
+      return {
+        begin: () => {
+          if (!hasCandidate) engine.begin();
+          hasCandidate = true;
+        },
+        discard: () => {},
+        restore: (state) => {
+          hasCandidate = false;
+          return engine.restore(state);
+        },
+        promote: () => {
+          hasCandidate = false;
+          engine.promote();
+        },
+      };
+    }),
+  },
+  {
+    name: "optimizer-not-restored",
+    says: "a joiner takes the weights and leaves the optimizer's state behind",
+    profile: "kills",
+    seedsMax: 20,
+    make: policyBug((engine) => ({
+      restore: ({ weights, optimizer }) => engine.restore({ weights, optimizer: new Uint8Array(optimizer.length) }),
+    })),
+  },
+  {
+    name: "non-finite-taken-for-zero",
+    says: "an update that is not finite is applied",
+    profile: "quiet",
+    seedsMax: 60,
+    make: policyBug((engine) => ({
+      stage: async (gradient, options) => {
+        const staged = await engine.stage(gradient, options);
+        if (!staged.finite) new Float32Array(engine.candidate().weights.buffer)[0] = Number.NaN;
+        return { ...staged, finite: true };
+      },
+    })),
+  },
+  {
+    name: "placeholder-in-the-loss",
+    says: "aborted trajectories are learned from",
+    profile: "quiet",
+    seedsMax: 5,
+    make: policyBug((engine) => ({
+      accumulate: (samples, options) => {
+        const placeholder = {
+          tokens: Int32Array.of(0, 0),
+          promptLength: 1,
+          logprobs: Float32Array.of(0),
+          advantage: 1,
+        };
+        return engine.accumulate([...samples, placeholder], options);
+      },
+    })),
+  },
+  {
+    name: "sum-depends-on-mesh",
+    says: "the gradient is divided by the number of ranks",
+    profile: "kills",
+    seedsMax: 30,
+    make: meshBug((mesh) => ({
+      reduce: async (options) => (await mesh.reduce(options)).map((value) => value / mesh.worldSize),
+    })),
+  },
+  {
+    name: "shard-forgotten",
+    says: "the last shard of a rank does not enter the sum",
+    profile: "kills",
+    seedsMax: 30,
+    make: meshBug((mesh) => ({
+      reduce: (options) => mesh.reduce({ ...options, written: options.written.slice(0, -1) }),
+    })),
+  },
+  {
+    name: "old-mesh-kept",
+    says: "a new epoch goes on with the communicator of the last one",
+    profile: "kills",
+    seedsMax: 20,
+    make: () => {
+      const meshes = new Map<SimProcess, GradientMesh>();
+      return {
+        doors: (doors, process) => ({
+          ...doors,
+          gradientMesh: async (options) => {
+            const mesh = meshes.get(process) ?? (await doors.gradientMesh(options));
+            meshes.set(process, mesh);
+            return patched(mesh, { epoch: options.epoch, close: () => {}, abort: () => {} });
+          },
+        }),
+      };
+    },
+  },
+  {
+    name: "rank-off-by-one",
+    says: "a member takes the rank of its neighbour",
+    profile: "quiet",
+    seedsMax: 10,
+    make: () => ({
+      doors: (doors) => ({
+        ...doors,
+        gradientMesh: (options) =>
+          doors.gradientMesh({ ...options, rank: (options.rank + 1) % options.members.length }),
+      }),
+    }),
+  },
+  {
+    name: "held-before-pulled",
+    says: "a replica says that it holds a version when it begins to pull it",
+    profile: "quiet",
+    seedsMax: 5,
+    make: () => ({
+      doors: (doors) => ({
+        ...doors,
+        pull: async () => ({ bytes: 0, durationMs: 0, via: "tcp", from: "nobody" }),
+      }),
+    }),
+  },
+  {
+    name: "swap-forgotten",
+    says: "a rollout replica names the new version and samples with the old bytes",
+    profile: "quiet",
+    seedsMax: 5,
+    make: rolloutBug((engine) => {
+      let first: Uint8Array | null = null;
+      return {
+        updateWeights: (update) => {
+          if (update.via !== "inline") return engine.updateWeights(update);
+          first ??= update.data;
+          return engine.updateWeights({ ...update, data: first });
+        },
+      };
+    }),
+  },
+  {
+    name: "sampler-has-a-place",
+    says: "what is sampled depends on who samples it",
+    profile: "kills",
+    seedsMax: 30,
+    make: rolloutBug((engine, process) => ({
+      generate: (requests, signal) =>
+        engine.generate(
+          requests.map((request) => ({ ...request, seed: request.seed + (process.pid % 7) })),
+          signal,
+        ),
+    })),
+  },
+  {
+    name: "segment-of-another-version",
+    says: "a response is stamped with a version that did not sample it",
+    profile: "quiet",
+    seedsMax: 5,
+    make: rolloutBug((engine) => ({
+      generate: async (requests, signal) => {
+        const rows = await engine.generate(requests, signal);
+        return rows.map((row) => row.map((one) => ({ ...one, versionAtStart: one.versionAtStart + 1 })));
+      },
+    })),
+  },
+  {
+    name: "checkpoint-not-written",
+    says: "a checkpoint is reported and was never written",
+    profile: "quiet",
+    seedsMax: 10,
+    make: () => ({
+      doors: (doors) => ({
+        ...doors,
+        checkpointStore: async (options) => {
+          const store = await doors.checkpointStore(options);
+          const ghost = { name: "ghost", path: "/checkpoints/ghost", manifestDigest: "0", bytes: 0, warnings: [] };
+          return { ...store, save: async () => ghost };
+        },
+      }),
+    }),
+  },
+  {
+    name: "wrong-checkpoint-restored",
+    says: "the initial weights are restored in place of the checkpoint",
+    profile: "kills",
+    seedsMax: 60,
+    make: () => ({
+      doors: (doors) => {
+        let initial: { readonly weights: Uint8Array; readonly optimizer: Uint8Array } | null = null;
+        return {
+          ...doors,
+          policyEngine: (options) => {
+            const engine = doors.policyEngine(options);
+            const { weightsBytes, optimizerBytes } = engine.info();
+            initial ??= { weights: new Uint8Array(weightsBytes), optimizer: new Uint8Array(optimizerBytes) };
+            return engine;
+          },
+          loadCheckpoint: async (path) => {
+            const loaded = await doors.loadCheckpoint(path);
+            const sections = loaded.sections.map((part) => ({ ...part, bytes: initial?.[part.name] ?? part.bytes }));
+            return { ...loaded, sections };
+          },
+        };
+      },
+    }),
+  },
+];

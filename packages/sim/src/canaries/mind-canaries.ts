@@ -1,0 +1,246 @@
+/** Bugs of the controller's mind: the real machine, with one wrong line before or after its step. */
+import type { ControllerLogic } from "@muster/actors";
+import { type ControllerEffect, type ControllerEvent, type ControllerState, controllerLogic } from "@muster/machines";
+import { type Canary, repeated } from "./canary.ts";
+
+type Snapshot = ReturnType<ControllerLogic["init"]>["snapshot"];
+
+/** Where a wrong line may stand. */
+interface WrongLine {
+  /** Before the step: what the machine hears. */
+  hears?(event: ControllerEvent, state: ControllerState): ControllerEvent;
+  /** After the step: what the machine remembers. */
+  keeps?(after: ControllerState, before: ControllerState, event: ControllerEvent): ControllerState;
+  /** What becomes of an effect; `null` when it is forgotten. */
+  does?(effect: ControllerEffect, before: ControllerState): ControllerEffect | null;
+}
+
+function mindWith(line: WrongLine): { readonly logic: ControllerLogic } {
+  const step: ControllerLogic["step"] = (snapshot, event) => {
+    const before = snapshot.context.state;
+    const { snapshot: next, effects } = controllerLogic.step(snapshot, line.hears?.(event, before) ?? event);
+    const after = next.context.state;
+    const state = line.keeps?.(after, before, event) ?? after;
+    const done = line.does
+      ? effects.flatMap((effect) => line.does?.(effect as ControllerEffect, before) ?? [])
+      : effects;
+    return { snapshot: state === after ? next : withState(next, state), effects: done };
+  };
+  return { logic: { ...controllerLogic, step } };
+}
+
+function withState(snapshot: Snapshot, state: ControllerState): Snapshot {
+  return { ...snapshot, context: { ...snapshot.context, state } };
+}
+
+const mind = (
+  name: string,
+  says: string,
+  given: Pick<Canary, "profile" | "seedsMax" | "stage"> & { readonly line: WrongLine },
+): Canary => {
+  const { line, ...where } = given;
+  return { name, says, ...where, make: () => mindWith(line) };
+};
+
+/** True when a step was committed between two states. */
+function isCommit(after: ControllerState, before: ControllerState): boolean {
+  return before.weights !== null && after.weights !== null && after.weights.version > before.weights.version;
+}
+
+/** Canaries in the controller's mind. */
+export const mindCanaries: readonly Canary[] = [
+  mind("retry-counted-twice", "a step that is tried again is counted as trained", {
+    profile: "kills",
+    seedsMax: 20,
+    line: {
+      keeps: (after, before) =>
+        after.step.attempt > before.step.attempt
+          ? { ...after, ledger: { ...after.ledger, trained: after.ledger.trained + 1 } }
+          : after,
+    },
+  }),
+  mind("skip-not-settled", "the groups of a skipped step are in no account", {
+    profile: "quiet",
+    seedsMax: 60,
+    line: {
+      keeps: (after, before) =>
+        after.step.step > before.step.step && !isCommit(after, before)
+          ? { ...after, ledger: { ...after.ledger, quarantined: before.ledger.quarantined } }
+          : after,
+    },
+  }),
+  mind("rollback-keeps-trained", "steps that are rolled back stay trained", {
+    profile: "kills",
+    seedsMax: 40,
+    line: {
+      keeps: (after, before) => (before.weights && !after.weights ? { ...after, ledger: before.ledger } : after),
+    },
+  }),
+  mind("lease-kept-by-the-dead", "the lease of a lost member is not released", {
+    profile: "kills",
+    seedsMax: 20,
+    line: {
+      keeps: (after, before) => {
+        const lost = Object.entries(before.leases).filter(([, { holder }]) => !after.members[holder]);
+        if (lost.length === 0) return after;
+        const held = lost.map(([id, lease]) => [id, { ...lease, dueAtMs: Number.MAX_SAFE_INTEGER }] as const);
+        const taken = new Set(
+          lost.flatMap(([, { items }]) => items.map((item) => JSON.stringify({ ...item, attempt: 0 }))),
+        );
+        const groups = Object.entries(after.groups).map(([step, group]) => {
+          const isTaken = (index: number): boolean =>
+            taken.has(JSON.stringify({ purpose: "train", step: Number(step), index, attempt: 0 }));
+          return [step, { ...group, queue: group.queue.filter(({ index }) => !isTaken(index)) }] as const;
+        });
+        return {
+          ...after,
+          groups: Object.fromEntries(groups),
+          leases: { ...after.leases, ...Object.fromEntries(held) },
+        };
+      },
+    },
+  }),
+  mind("time-stands-still", "deadlines of the controller never pass", {
+    profile: "swarm",
+    seedsMax: 60,
+    line: { hears: (event, state) => (event.type === "controller.elected" ? event : { ...event, atMs: state.nowMs }) },
+  }),
+  mind("staleness-off-by-one", "groups are leased one version too early", {
+    profile: "quiet",
+    seedsMax: 20,
+    line: {
+      keeps: (after) =>
+        after.plan.stalenessMax > 3
+          ? after
+          : { ...after, plan: { ...after.plan, stalenessMax: after.plan.stalenessMax + 4 } },
+    },
+  }),
+  mind("incarnation-ignored", "what an earlier life says counts for the present one", {
+    profile: "swarm",
+    seedsMax: 60,
+    stage: (scenario) => [
+      ...repeated(scenario, 4_000, (atMs) => ({
+        kind: "failpoint",
+        point: "policy.before-publish.weights.held",
+        nth: atMs / 4_000,
+        action: { type: "delay", delayMs: 6_000 },
+      })),
+      ...repeated(scenario, 7_000, (atMs) => ({ kind: "kill-all", role: "policy", atMs, isSeen: true })),
+    ],
+    line: {
+      hears: (event, state) =>
+        "incarnation" in event && "from" in event && event.type !== "replica.register" && event.role !== "operator"
+          ? { ...event, incarnation: state.members[event.from]?.incarnation ?? event.incarnation }
+          : event,
+    },
+  }),
+  mind("abort-counts-as-commit", "a vote to abort is taken for one to commit", {
+    profile: "swarm",
+    seedsMax: 20,
+    stage: (scenario) =>
+      repeated(scenario, 5_000, (atMs) => ({
+        kind: "failpoint",
+        point: "policy.accumulate",
+        nth: atMs / 5_000,
+        action: { type: "error" },
+      })),
+    line: {
+      hears: (event, state) => {
+        if (event.type !== "step.voted" || event.body.vote === "commit") return event;
+        const sections = Object.values(state.step.votes)[0]?.sections ?? state.weights?.sections ?? [];
+        return { ...event, body: { ...event.body, vote: "commit", sections: [...sections] } };
+      },
+    },
+  }),
+  mind("one-vote-is-enough", "a step is committed on the first vote", {
+    profile: "quiet",
+    seedsMax: 10,
+    line: {
+      keeps: (after, _, event) => {
+        const vote = event.type === "step.voted" ? after.step.votes[event.from] : undefined;
+        if (!vote || after.step.state !== "running") return after;
+        const votes = Object.fromEntries(after.mesh.members.map((id) => [id, vote]));
+        return { ...after, step: { ...after.step, votes } };
+      },
+    },
+  }),
+  mind("non-finite-committed", "a vote that found numbers not finite is committed", {
+    profile: "quiet",
+    seedsMax: 60,
+    line: {
+      hears: (event) => (event.type === "step.voted" ? { ...event, body: { ...event.body, finite: true } } : event),
+    },
+  }),
+  mind("group-trained-again", "a group of the last step is trained in the next one too", {
+    profile: "quiet",
+    seedsMax: 20,
+    line: {
+      keeps: (after, before) => {
+        const last = after.history[before.step.step]?.[0];
+        const groups = after.groups[after.step.step];
+        if (!isCommit(after, before) || !last || !groups) return after;
+        const receipts = { ...groups.receipts, [last.index]: last };
+        const queue = groups.queue.filter(({ index }) => index !== last.index);
+        return { ...after, groups: { ...after.groups, [after.step.step]: { ...groups, queue, receipts } } };
+      },
+    },
+  }),
+  mind("group-lost", "a group that is handed back is forgotten", {
+    profile: "kills",
+    seedsMax: 30,
+    line: {
+      keeps: (after, before, event) => {
+        const groups = event.type === "groups.returned" ? after.groups[after.step.step] : undefined;
+        const known = before.groups[after.step.step];
+        if (!groups || !known || groups.queue.length <= known.queue.length) return after;
+        return { ...after, groups: { ...after.groups, [after.step.step]: { ...groups, queue: known.queue } } };
+      },
+    },
+  }),
+  mind("leaver-in-the-mesh", "a lost member is still named in the next mesh", {
+    profile: "kills",
+    seedsMax: 20,
+    line: {
+      does: (effect, before) => {
+        if (effect.type !== "command" || effect.kind !== "mesh.build") return effect;
+        const named = new Set(effect.body.members.map(({ id }) => id));
+        const left = before.mesh.members.filter((id) => !named.has(id));
+        const ghosts = left.map((id) => ({ id, incarnation: before.members[id]?.incarnation ?? "ghost" }));
+        return { ...effect, body: { ...effect.body, members: [...effect.body.members, ...ghosts] } };
+      },
+    },
+  }),
+  mind("fence-not-said", "who was put out is not told", {
+    profile: "swarm",
+    seedsMax: 60,
+    stage: ({ config }) =>
+      Array.from({ length: config.replicas.policy }, (_, i) => ({
+        kind: "pause",
+        node: `policy-${i + 1}`,
+        atMs: 8_000,
+        forMs: 60_000,
+      })),
+    line: { does: (effect) => (effect.type === "command" && effect.kind === "replica.fenced" ? null : effect) },
+  }),
+  mind("history-lost", "a committed step forgets what it was trained on", {
+    profile: "quiet",
+    seedsMax: 10,
+    line: {
+      keeps: (after, before) =>
+        isCommit(after, before) ? { ...after, history: { ...after.history, [before.step.step]: [] } } : after,
+    },
+  }),
+  mind("evicted-on-suspicion", "a member that is quiet for a moment is put out", {
+    profile: "kills",
+    seedsMax: 30,
+    line: {
+      hears: (event, state) => {
+        const [first] = Object.values(state.members);
+        const isMoment = event.type === "checkpoint.saved" || event.type === "evals.completed";
+        if (!isMoment || !first) return event;
+        const { id, incarnation } = first;
+        return { type: "verdict.dead", atMs: event.atMs, id, incarnation, evidence: "quiet for a moment" };
+      },
+    },
+  }),
+];

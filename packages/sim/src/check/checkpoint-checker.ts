@@ -1,0 +1,52 @@
+/** Checkpoints: what is said to be durable is whole, holds the committed bytes, and stays (S25, S26). */
+import { messageOf } from "@muster/base";
+import { type CheckpointFs, loadCheckpoint } from "@muster/checkpoint";
+import type { Body } from "@muster/protocol";
+import { planeDigest } from "../plane/digest.ts";
+import type { Judge } from "./judge.ts";
+
+/** Reads checkpoints back as soon as they are reported. */
+export class CheckpointChecker {
+  readonly #judge: Judge;
+  readonly #fs: CheckpointFs;
+  readonly #isCommitted: (digests: string) => boolean;
+  #newest: { readonly path: string; readonly order: number } | null = null;
+
+  constructor(judge: Judge, fs: CheckpointFs, isCommitted: (digests: string) => boolean) {
+    this.#judge = judge;
+    this.#fs = fs;
+    this.#isCommitted = isCommitted;
+  }
+
+  /** A checkpoint actor says that a checkpoint is durable. */
+  async saved({ path, lineage, step }: Body<"checkpoint.saved">): Promise<void> {
+    const order = lineage * 1e6 + step;
+    // An older one may have been replaced while its writer stood still.
+    if (order < (this.#newest?.order ?? -1)) return;
+    this.#newest = { path, order };
+    await this.#read(path, "was reported durable");
+  }
+
+  /** The newest checkpoint must still be there: at the end, and after a loss of power. */
+  async verifyNewest(when: string): Promise<void> {
+    if (this.#newest) await this.#read(this.#newest.path, `is the newest ${when}`);
+  }
+
+  async #read(path: string, why: string): Promise<void> {
+    try {
+      const { sections } = await loadCheckpoint(path, { fs: this.#fs });
+      const of = (name: string): string => {
+        const section = sections.find((part) => part.name === name);
+        return section ? planeDigest(section.bytes) : "none";
+      };
+      const digests = `${of("weights")} ${of("optimizer")}`;
+      this.#judge.require(
+        this.#isCommitted(digests),
+        "S25",
+        () => `${path} ${why} and holds bytes that nobody committed`,
+      );
+    } catch (error) {
+      this.#judge.require(false, "S25", () => `${path} ${why} and can not be read: ${messageOf(error)}`);
+    }
+  }
+}

@@ -1,0 +1,134 @@
+/**
+ * The checkers' own controller: the fold of the journal as it lies on the broker, from its bytes. Whoever else wants to know what was
+ * decided asks this model, never a live controller.
+ */
+import { type Controller, type ControllerLogic, decodeRecord } from "@muster/actors";
+import {
+  type ControllerEffect,
+  type ControllerEvent,
+  type ControllerState,
+  controllerLogic,
+  imbalanceOf,
+  ledgerOf,
+  planOf,
+} from "@muster/machines";
+import type { AnyMessage, JobConfig } from "@muster/protocol";
+import type { StoredMessage } from "../net/wire.ts";
+import type { SimProcess } from "../world/process.ts";
+import type { Judge } from "./judge.ts";
+
+/** One decision: the state before and after one input. */
+export interface Decision {
+  readonly event: ControllerEvent;
+  readonly before: ControllerState;
+  readonly after: ControllerState;
+  readonly effects: readonly ControllerEffect[];
+}
+
+/** Every so many records the live state is compared with the fold. */
+const compareEvery = 8;
+
+/** Checks S1, S2, S4 and S15, and tells others of each decision. */
+export class JournalModel {
+  readonly #judge: Judge;
+  readonly #logic: ControllerLogic;
+  readonly #onDecision: (decision: Decision) => void;
+  readonly #reigns = new Map<SimProcess, Controller>();
+  readonly #writers = new Map<number, SimProcess>();
+  /** Orders that the journal has led to and that may be sent. */
+  readonly #intents = new Set<string>();
+  #snapshot: ReturnType<ControllerLogic["init"]>["snapshot"];
+  #seq = 0;
+  #term = 0;
+
+  constructor(
+    judge: Judge,
+    config: JobConfig,
+    given: { readonly logic: ControllerLogic | undefined; readonly onDecision: (decision: Decision) => void },
+  ) {
+    this.#judge = judge;
+    this.#logic = given.logic ?? controllerLogic;
+    this.#onDecision = given.onDecision;
+    this.#snapshot = this.#logic.init(planOf(config)).snapshot;
+  }
+
+  get state(): ControllerState {
+    return this.#snapshot.context.state;
+  }
+
+  /** A controller acts; its live state can be compared. */
+  reigns(process: SimProcess, controller: Controller): void {
+    this.#reigns.set(process, controller);
+  }
+
+  /** A record was stored. */
+  stored({ seq, data, by }: StoredMessage): void {
+    const judge = this.#judge;
+    const { term, events } = decodeRecord(seq, data);
+    judge.require(seq === this.#seq + 1, "S2", () => `record ${seq} follows record ${this.#seq}`);
+    judge.require(term >= this.#term, "S2", () => `record ${seq} of term ${term} follows term ${this.#term}`);
+    this.#claim(term, by, `record ${seq}`);
+    this.#seq = seq;
+    this.#term = term;
+    for (const event of events) this.#apply(event);
+    if (seq % compareEvery === 0) this.#compare(by, seq);
+  }
+
+  /** An order was sent: the journal must have led to it. */
+  command(message: AnyMessage & { readonly to?: string | undefined }, to: string, by: SimProcess): void {
+    const { kind, body, term } = message;
+    this.#claim(term, by, `order ${kind}`);
+    const key = intentOf({ to, incarnation: message.to ?? "", kind, body });
+    this.#judge.require(
+      this.#intents.has(key),
+      "S4",
+      () => `order ${kind} to ${to} was sent before the journal led to it`,
+    );
+  }
+
+  #apply(event: ControllerEvent): void {
+    const before = this.state;
+    const step = this.#logic.step(this.#snapshot, event);
+    this.#snapshot = step.snapshot;
+    const effects = step.effects as readonly ControllerEffect[];
+    for (const effect of effects) {
+      if (effect.type === "command") this.#intents.add(intentOf(effect));
+      if (effect.type === "admit") this.#intents.add(intentOf({ ...effect, kind: "replica.registered", body: null }));
+    }
+    const imbalance = imbalanceOf(ledgerOf(this.state));
+    this.#judge.require(imbalance === 0, "S15", () => `after ${event.type} the ledger is off by ${imbalance}`);
+    this.#onDecision({ event, before, after: this.state, effects });
+  }
+
+  /** One actor a term: whoever says something in a term is its only one. */
+  #claim(term: number, by: SimProcess, what: string): void {
+    const owner = this.#writers.get(term) ?? by;
+    this.#writers.set(term, owner);
+    this.#judge.require(
+      owner === by,
+      "S1",
+      () => `${what} of term ${term} is by ${by.name}, the term is ${owner.name}'s`,
+    );
+  }
+
+  #compare(by: SimProcess, seq: number): void {
+    const live = this.#reigns.get(by)?.snapshot();
+    if (!live || by.isDead) return;
+    const isSame = JSON.stringify(live.context) === JSON.stringify(this.#snapshot.context);
+    this.#judge.require(
+      isSame,
+      "S4",
+      () => `after record ${seq} the live state of ${by.name} is not that of its journal`,
+    );
+  }
+}
+
+function intentOf(order: {
+  readonly to: string;
+  readonly incarnation: string;
+  readonly kind: string;
+  readonly body: unknown;
+}): string {
+  const body = order.kind === "replica.registered" ? "" : JSON.stringify(order.body);
+  return `${order.to}|${order.incarnation}|${order.kind}|${body}`;
+}

@@ -1,0 +1,55 @@
+/** Where checkers put what they find, and what happened just before. */
+import { RunningHash } from "../plane/digest.ts";
+import type { World } from "../world/world.ts";
+
+/** An invariant that did not hold. Names are those of the README: S1 … S36 for safety, L1 … L8 for liveness. */
+export interface Violation {
+  readonly invariant: string;
+  readonly detail: string;
+  readonly atMs: number;
+}
+
+const linesMax = 120;
+
+/** The log and the verdict of one run. */
+export class Judge {
+  readonly violations: Violation[] = [];
+  readonly #world: World;
+  readonly #lines: string[] = [];
+  readonly #hash = new RunningHash();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  /** Notes what happened; it belongs to the hash of the run. */
+  note(line: string): void {
+    this.#hash.number(this.#world.nowMs);
+    this.#hash.text(line);
+    this.#lines.push(`${(this.#world.nowMs / 1000).toFixed(3).padStart(9)} ${line}`);
+    if (this.#lines.length > 2 * linesMax) this.#lines.splice(0, linesMax);
+  }
+
+  /** Adds bytes to the hash of the run. */
+  hash(bytes: Uint8Array): void {
+    this.#hash.bytes(bytes);
+  }
+
+  /** Says that an invariant does not hold, unless `holds`. */
+  require(holds: boolean, invariant: string, detail: () => string): void {
+    if (holds || this.violations.length >= 16) return;
+    const violation = { invariant, detail: detail(), atMs: this.#world.nowMs };
+    this.violations.push(violation);
+    this.note(`VIOLATION of ${invariant}: ${violation.detail}`);
+  }
+
+  /** The last lines. */
+  lines(): readonly string[] {
+    return this.#lines.slice(-linesMax);
+  }
+
+  /** Hash of everything noted. */
+  digest(): string {
+    return this.#hash.digest();
+  }
+}

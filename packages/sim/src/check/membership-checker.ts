@@ -1,0 +1,161 @@
+/** Who is a member, and whom replicas obey (S3, S6, S7, S8, L6). */
+
+import type { StateSections } from "@muster/engine";
+import type { AnyMessage } from "@muster/protocol";
+import type { Identity } from "@muster/runtime";
+import { ownDigest } from "../plane/digest.ts";
+import type { SimProcess } from "../world/process.ts";
+import type { Decision } from "./journal-model.ts";
+import type { Judge } from "./judge.ts";
+
+/** The model of lives, meshes and obedience. */
+export class MembershipChecker {
+  readonly #judge: Judge;
+  /** False evictions are judged only where no fault can explain a silence. */
+  readonly #isStrict: boolean;
+  /** Process of each life. */
+  readonly #lives = new Map<string, SimProcess>();
+  readonly #present = new Map<SimProcess, string>();
+  readonly #terms = new Map<string, number>();
+  readonly #removed = new Set<string>();
+  readonly #epochs = new Map<SimProcess, number>();
+  readonly #meshes = new Map<number, string>();
+  readonly #ranks = new Map<string, SimProcess>();
+  readonly #bases = new Map<SimProcess, string>();
+  readonly #ops = new Map<string, string>();
+
+  constructor(judge: Judge, isStrict: boolean) {
+    this.#judge = judge;
+    this.#isStrict = isStrict;
+  }
+
+  /** A life begins inside a process. */
+  identified({ incarnation }: Identity, process: SimProcess): void {
+    this.#lives.set(incarnation, process);
+    this.#present.set(process, incarnation);
+  }
+
+  /** A replica took an order and did not refuse it. */
+  accepted(message: AnyMessage & { readonly to?: string | undefined }, by: SimProcess): void {
+    if (message.role !== "controller" || by.role === "controller") return;
+    const incarnation = this.#present.get(by) ?? "";
+    const highest = this.#terms.get(incarnation) ?? 0;
+    this.#judge.require(
+      message.term >= highest,
+      "S3",
+      () => `${by.name} obeys ${message.kind} of term ${message.term} after term ${highest}`,
+    );
+    this.#terms.set(incarnation, Math.max(highest, message.term));
+    this.#judge.require(
+      message.to === undefined || message.to === incarnation,
+      "S8",
+      () => `${by.name} obeys ${message.kind} for incarnation ${message.to}, it is ${incarnation}`,
+    );
+  }
+
+  /** A decision was journaled. */
+  decided({ event, before, after, effects }: Decision): void {
+    for (const [id, member] of Object.entries(after.members)) {
+      if (before.members[id]?.incarnation === member.incarnation) continue;
+      const isNew = this.#lives.has(member.incarnation) && !this.#removed.has(member.incarnation);
+      this.#judge.require(isNew, "S8", () => `${id} comes back as ${member.incarnation}, which was put out`);
+    }
+    for (const [id, { incarnation }] of Object.entries(before.members))
+      if (after.members[id]?.incarnation !== incarnation) this.#removed.add(incarnation);
+    if ("incarnation" in event && "from" in event) this.#checkSpeaker(event, before, after);
+    for (const effect of effects)
+      if (effect.type === "command" && effect.kind === "mesh.build") this.#checkMesh(effect.body.members, after);
+    if (this.#isStrict && before.members !== after.members) this.#checkEvictions(event.type, before, after);
+  }
+
+  /** A rank joins a mesh. */
+  joined(
+    process: SimProcess,
+    at: { readonly epoch: number; readonly rank: number; readonly members: readonly string[] },
+  ): void {
+    const { epoch, rank, members } = at;
+    const last = this.#epochs.get(process) ?? 0;
+    this.#judge.require(epoch > last, "S6", () => `${process.name} joins epoch ${epoch} after epoch ${last}`);
+    this.#epochs.set(process, Math.max(epoch, last));
+    const named = members.join();
+    const known = this.#meshes.get(epoch) ?? named;
+    this.#meshes.set(epoch, known);
+    this.#judge.require(known === named, "S7", () => `epoch ${epoch} has members ${named}, had ${known}`);
+    this.#judge.require(
+      rank >= 0 && members[rank] === process.node,
+      "S7",
+      () => `${process.name} is rank ${rank} of ${named}`,
+    );
+    const owner = this.#ranks.get(`${epoch}/${rank}`) ?? process;
+    this.#ranks.set(`${epoch}/${rank}`, owner);
+    this.#judge.require(
+      owner === process,
+      "S8",
+      () => `${process.name} and ${owner.name} are one rank of epoch ${epoch}`,
+    );
+  }
+
+  /** A step begins on these live weights. */
+  begun(process: SimProcess, live: StateSections): void {
+    this.#bases.set(process, `${ownDigest(live.weights)} ${ownDigest(live.optimizer)}`);
+  }
+
+  /** A rank reduces: all ranks of an operation must have begun from the same bytes. */
+  reducing(process: SimProcess, { epoch, op }: { readonly epoch: number; readonly op: number }): void {
+    this.#judge.require(
+      this.#epochs.get(process) === epoch,
+      "S6",
+      () => `${process.name} reduces in epoch ${epoch}, it has joined epoch ${this.#epochs.get(process)}`,
+    );
+    const base = this.#bases.get(process) ?? "nothing";
+    const known = this.#ops.get(`${epoch}/${op}`) ?? base;
+    this.#ops.set(`${epoch}/${op}`, known);
+    this.#judge.require(
+      known === base,
+      "S14",
+      () => `${process.name} reduces operation ${op} of epoch ${epoch} from other weights`,
+    );
+  }
+
+  /** What another life of a member says changes nothing of the member. */
+  #checkSpeaker(
+    event: Extract<Decision["event"], { from: string }>,
+    { members: before }: Decision["before"],
+    { members: after }: Decision["after"],
+  ): void {
+    const member = before[event.from];
+    if (!member || member.incarnation === event.incarnation || event.type === "replica.register") return;
+    const { order: _, retryAtMs: __, unanswered: ___, ...was } = member;
+    const now = after[event.from];
+    const isSame =
+      now !== undefined && Object.entries(was).every(([key, value]) => now[key as keyof typeof was] === value);
+    this.#judge.require(
+      isSame,
+      "S8",
+      () => `${event.type} of ${event.incarnation} changed ${event.from}, which is ${member.incarnation}`,
+    );
+  }
+
+  #checkMesh(
+    members: readonly { readonly id: string; readonly incarnation: string }[],
+    { members: table }: Decision["after"],
+  ): void {
+    const ids = members.map(({ id }) => id);
+    this.#judge.require(new Set(ids).size === ids.length, "S8", () => `a mesh names a member twice: ${ids.join()}`);
+    for (const { id, incarnation } of members)
+      this.#judge.require(
+        table[id]?.incarnation === incarnation,
+        "S8",
+        () => `a mesh has ${id} as ${incarnation}, the member is ${table[id]?.incarnation}`,
+      );
+  }
+
+  #checkEvictions(cause: string, before: Decision["before"], after: Decision["after"]): void {
+    for (const [id, { incarnation }] of Object.entries(before.members)) {
+      if (after.members[id]?.incarnation === incarnation || cause === "replica.left") continue;
+      const process = this.#lives.get(incarnation);
+      const isGone = !process || process.isDead || this.#present.get(process) !== incarnation;
+      this.#judge.require(isGone, "L6", () => `${id} is put out on ${cause}, it is alive`);
+    }
+  }
+}

@@ -1,0 +1,182 @@
+/** What was sampled and what was trained: nothing twice, nothing stale, nothing aborted, nothing lost (S15 – S18, S21). */
+import type { TrainSample } from "@muster/engine";
+import type { ControllerState } from "@muster/machines";
+import { type Body, fromGroupsBatch, type GroupReceipt, type TrajectoryGroup } from "@muster/protocol";
+import { tokensHash } from "../engine/arithmetic.ts";
+import type { SimProcess } from "../world/process.ts";
+import type { Decision } from "./journal-model.ts";
+import type { Judge } from "./judge.ts";
+
+/** What the checker remembers of a stored group. */
+interface StoredGroup {
+  readonly oldestVersion: number;
+  readonly completed: number;
+  readonly aborted: number;
+}
+
+const lineageUnit = 2 ** 32;
+
+/** The model of samples, from the bytes in the groups stream and the decisions in the journal. */
+export class TrainingChecker {
+  readonly #judge: Judge;
+  readonly #stalenessMax: number;
+  readonly #groupSize: number;
+  /** By `<seq>/<group>`. */
+  readonly #stored = new Map<string, StoredGroup>();
+  /** Fingerprints of the responses that may be learned from. */
+  readonly #valid = new Set<number>();
+  /** Versions that a process ever served. */
+  readonly #served = new Map<SimProcess, Set<number>>();
+  /** Who voted how on which attempt, as the journal has it. */
+  readonly #votes = new Map<string, Body<"step.voted">>();
+  /** Groups trained in the present lineage, by step. */
+  readonly #trained = new Map<number, readonly GroupReceipt[]>();
+
+  constructor(judge: Judge, config: { readonly stalenessMax: number; readonly batch: { readonly groupSize: number } }) {
+    this.#judge = judge;
+    this.#stalenessMax = config.stalenessMax;
+    this.#groupSize = config.batch.groupSize;
+  }
+
+  /** A rollout engine serves a version from now on. */
+  serving(process: SimProcess, engineVersion: number): void {
+    const served = this.#served.get(process) ?? new Set<number>();
+    served.add(engineVersion % lineageUnit);
+    this.#served.set(process, served);
+  }
+
+  /** Groups were stored. */
+  stored(body: Body<"groups.batch">, seq: number, by: SimProcess): void {
+    const groups = fromGroupsBatch(body);
+    this.#judge.require(
+      typeof groups !== "string",
+      "S17",
+      () => `message ${seq} of the groups stream: ${String(groups)}`,
+    );
+    if (typeof groups !== "string") for (const group of groups) this.#remember(group, seq, by);
+  }
+
+  /** A sample enters the loss. */
+  learning(process: SimProcess, sample: TrainSample): void {
+    this.#judge.require(
+      this.#valid.has(fingerprint(sample.tokens, sample.logprobs)) && Number.isFinite(sample.advantage),
+      "S21",
+      () => `${process.name} learns from a response that nobody completed`,
+    );
+  }
+
+  /** A decision was journaled. */
+  decided({ before, after, event }: Decision): void {
+    if (before.weights && !after.weights) this.#rollBack(after);
+    if (event.type === "step.voted") this.#votes.set(voteKey(event.body, event.incarnation), event.body);
+    for (let step = before.step.step; step < after.step.step; step++) this.#settle(step, before, after);
+    if (event.type !== "groups.completed") return;
+    for (const receipt of event.body.receipts) this.#verify(receipt, event.from);
+  }
+
+  #remember(group: TrajectoryGroup, seq: number, by: SimProcess): void {
+    const valid = group.trajectories.filter(({ status }) => status !== "aborted");
+    const versions = valid.flatMap(({ segments }) => segments.map(({ version }) => version));
+    const served = this.#served.get(by);
+    this.#judge.require(
+      versions.every((version) => served?.has(version)),
+      "S17",
+      () =>
+        `${by.name} says that group ${group.groupId} is of versions ${versions.join()}, it never served one of them`,
+    );
+    for (const { tokens, logprobs } of valid) this.#valid.add(fingerprint(tokens, logprobs));
+    this.#stored.set(`${seq}/${group.groupId}`, {
+      oldestVersion: Math.min(Number.MAX_SAFE_INTEGER, ...versions),
+      completed: valid.length,
+      aborted: group.trajectories.length - valid.length,
+    });
+  }
+
+  #verify(receipt: GroupReceipt, from: string): void {
+    const stored = this.#stored.get(keyOf(receipt));
+    const isTrue = stored?.completed === receipt.completed && stored.aborted === receipt.aborted;
+    this.#judge.require(isTrue, "S15", () => `the receipt of ${keyOf(receipt)} by ${from} is not what was stored`);
+  }
+
+  /** A step is over: committed or skipped. */
+  #settle(step: number, before: ControllerState, after: ControllerState): void {
+    const isCommitted = after.weights !== before.weights;
+    const receipts = isCommitted ? (after.history[step] ?? []) : [];
+    const judge = this.#judge;
+    judge.require(!this.#trained.has(step), "S22", () => `step ${step} ended twice in one lineage`);
+    if (isCommitted) this.#checkVotes(before, after);
+    const base = before.weights?.version ?? 0;
+    const seen = new Set<number>();
+    for (const receipt of receipts) {
+      const { index } = receipt;
+      judge.require(
+        receipt.step === step && !seen.has(index),
+        "S16",
+        () => `group ${receipt.step}.${index} is trained twice, in step ${step}`,
+      );
+      seen.add(index);
+      const stored = this.#stored.get(keyOf(receipt));
+      judge.require(stored !== undefined, "S15", () => `group ${keyOf(receipt)} is trained and was never stored`);
+      const age = base - (stored && stored.completed > 0 ? stored.oldestVersion : base);
+      judge.require(
+        age <= this.#stalenessMax,
+        "S18",
+        () => `group ${keyOf(receipt)} is ${age} versions old, ${this.#stalenessMax} are allowed`,
+      );
+    }
+    this.#trained.set(step, receipts);
+    this.#audit(after, step);
+  }
+
+  /** A step is committed only if every surviving member of the mesh voted for it with finite numbers (semantics 6.1, 6.2). */
+  #checkVotes(before: ControllerState, after: ControllerState): void {
+    const { step, mesh } = before;
+    for (const id of mesh.members) {
+      const member = after.members[id];
+      if (!member) continue;
+      const vote = this.#votes.get(voteKey({ ...step, epoch: mesh.epoch }, member.incarnation));
+      this.#judge.require(
+        vote?.vote === "commit",
+        "S22",
+        () => `step ${step.step} is committed, ${id} voted ${vote?.vote ?? "nothing"}`,
+      );
+      this.#judge.require(
+        vote?.finite !== false,
+        "S23",
+        () => `step ${step.step} is committed, ${id} found it not finite`,
+      );
+    }
+  }
+
+  /** The ledger's counts against a count of what was really stored and trained. */
+  #audit(after: ControllerState, step: number): void {
+    const groups = [...this.#trained.values()].flat().map((receipt) => this.#stored.get(keyOf(receipt)));
+    const completed = groups.reduce((sum, group) => sum + (group?.completed ?? 0), 0);
+    const aborted = groups.reduce((sum, group) => sum + (group?.aborted ?? 0), 0);
+    const { ledger } = after;
+    this.#judge.require(
+      ledger.trained === completed && ledger.aborted === aborted,
+      "S15",
+      () =>
+        `after step ${step} the ledger has ${ledger.trained} trained and ${ledger.aborted} aborted, true is ${completed} and ${aborted}`,
+    );
+    const whole = groups.every((group) => (group?.completed ?? 0) + (group?.aborted ?? 0) === this.#groupSize);
+    this.#judge.require(whole, "S15", () => `a group of step ${step} has not ${this.#groupSize} trajectories`);
+  }
+
+  #rollBack(after: ControllerState): void {
+    for (const step of [...this.#trained.keys()]) if (step >= after.step.step) this.#trained.delete(step);
+  }
+}
+
+function voteKey(at: { readonly step: number; readonly attempt: number; readonly epoch: number }, who: string): string {
+  return `${at.step}/${at.attempt}/${at.epoch}/${who}`;
+}
+
+function keyOf({ streamSeq, step, index }: GroupReceipt): string {
+  return `${streamSeq}/${step}.${index}`;
+}
+
+function fingerprint(tokens: Int32Array, logprobs: Float32Array): number {
+  return (tokensHash(tokens) ^ Math.imul(logprobs.length, 0x9e3779b1) ^ Math.floor((logprobs[0] ?? 0) * 1e6)) >>> 0;
+}

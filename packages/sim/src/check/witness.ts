@@ -1,0 +1,165 @@
+/** Sees everything that happens in a run, decodes it once, and tells the checkers. */
+import type { Controller, ControllerLogic } from "@muster/actors";
+import { type AnyMessage, type Ledger, type Section, unpack } from "@muster/protocol";
+import type { Identity } from "@muster/runtime";
+import type { ClusterObserver } from "../cluster/cluster.ts";
+import type { Scenario } from "../cluster/scenario.ts";
+import { shapeOf } from "../engine/info.ts";
+import type { Fault } from "../faults/fault.ts";
+import { kindOfSubject } from "../net/subject-kind.ts";
+import type { HeardMessage, StoredMessage } from "../net/wire.ts";
+import type { SimDisk } from "../plane/sim-disk.ts";
+import type { SimProcess } from "../world/process.ts";
+import { CheckpointChecker } from "./checkpoint-checker.ts";
+import { JournalModel } from "./journal-model.ts";
+import type { Judge } from "./judge.ts";
+import { MembershipChecker } from "./membership-checker.ts";
+import { TrainingChecker } from "./training-checker.ts";
+import { WeightsChecker } from "./weights-checker.ts";
+
+/** How the job ended, in its own words. */
+export interface JobEnd {
+  readonly outcome: string;
+  readonly reason: string;
+  readonly step: number;
+  readonly version: number;
+  readonly sections: readonly Section[];
+  readonly ledger: Ledger;
+}
+
+type Envelope = AnyMessage & { readonly to?: string | undefined };
+
+const loudFaults: readonly string[] = ["kill", "kill-all", "drain", "second-controller"];
+
+/** True for faults that leave no silence of a replica to misread: its end is seen, or it is the controller that stood still. */
+function isLoud(fault: Fault): boolean {
+  const isController = (fault.kind === "pause" || fault.kind === "hang") && fault.node === "controller";
+  return isController || loudFaults.includes(fault.kind);
+}
+
+/** The observer of one run. */
+export class Witness implements ClusterObserver {
+  readonly faults = new Map<string, number>();
+  /** The end of the job, once announced. */
+  end: JobEnd | null = null;
+  readonly #judge: Judge;
+  readonly #journal: JournalModel;
+  readonly #weights: WeightsChecker;
+  readonly #training: TrainingChecker;
+  readonly #members: MembershipChecker;
+  #checkpoints: CheckpointChecker | null = null;
+
+  constructor(judge: Judge, scenario: Scenario, logic: ControllerLogic | undefined) {
+    const { config, faults } = scenario;
+    this.#judge = judge;
+    this.#weights = new WeightsChecker(judge, config, shapeOf(config.model).count);
+    this.#training = new TrainingChecker(judge, config);
+    this.#members = new MembershipChecker(judge, faults.every(isLoud));
+    this.#journal = new JournalModel(judge, config, {
+      logic,
+      onDecision: (decision) => {
+        this.#weights.decided(decision);
+        this.#training.decided(decision);
+        this.#members.decided(decision);
+      },
+    });
+  }
+
+  /** The disk exists only once the cluster does. */
+  watchDisk(disk: SimDisk): void {
+    this.#checkpoints = new CheckpointChecker(this.#judge, disk.fs, (digests) => this.#weights.isCommitted(digests));
+  }
+
+  /** What can be said only when everything is over. */
+  async conclude(): Promise<void> {
+    await this.#checkpoints?.verifyNewest("at the end");
+  }
+
+  readonly engines: ClusterObserver["engines"] = {
+    restored: (process, state) => this.#weights.restored(process, state),
+    learning: (process, sample) => this.#training.learning(process, sample),
+    begun: (process, live) => this.#members.begun(process, live),
+    promoting: (process, candidate) => this.#weights.promoting(process, candidate),
+    serving: (process, version, weights) => {
+      if (process.isDead) return;
+      this.#weights.serving(process, version, weights);
+      this.#training.serving(process, version);
+    },
+  };
+
+  stored(message: StoredMessage): void {
+    const { stream, seq, subject, data, by } = message;
+    this.#judge.note(`${by.name} > ${stream} ${seq} ${kindOfSubject(subject)}`);
+    this.#judge.hash(data);
+    if (stream === "journal") {
+      this.#journal.stored(message);
+      return;
+    }
+    const envelope = unpack(data) as Envelope;
+    if (stream === "commands") this.#journal.command(envelope, subject.split(".")[3] ?? "", by);
+    this.#said(envelope, seq, by);
+  }
+
+  accepted({ data, by }: HeardMessage): void {
+    this.#members.accepted(unpack(data) as Envelope, by);
+  }
+
+  joined(process: SimProcess, at: Parameters<ClusterObserver["joined"]>[1]): void {
+    this.#members.joined(process, at);
+  }
+
+  reducing(process: SimProcess, at: Parameters<ClusterObserver["reducing"]>[1]): void {
+    if (!process.isDead) this.#members.reducing(process, at);
+  }
+
+  identified(identity: Identity, process: SimProcess): void {
+    this.#judge.note(`${process.name} is ${identity.incarnation}`);
+    this.#members.identified(identity, process);
+  }
+
+  started(process: SimProcess): void {
+    this.#judge.note(`${process.name} starts`);
+  }
+
+  ended(process: SimProcess, how: string): void {
+    this.#judge.note(`${process.name} ends: ${how}`);
+  }
+
+  reigns(process: SimProcess, controller: Controller): void {
+    this.#journal.reigns(process, controller);
+  }
+
+  injected(name: string, process: SimProcess | null): void {
+    this.#judge.note(`fault ${name}${process ? ` at ${process.name}` : ""}`);
+    this.faults.set(name, (this.faults.get(name) ?? 0) + 1);
+    if (name === "power-loss") void this.#checkpoints?.verifyNewest("after a loss of power");
+  }
+
+  #said(message: Envelope, seq: number, by: SimProcess): void {
+    const line = lineOf(message);
+    if (line !== null) this.#judge.note(line);
+    if (message.kind === "groups.batch") this.#training.stored(message.body, seq, by);
+    else if (message.kind === "weights.held") this.#weights.held(message.body, message.incarnation);
+    else if (message.kind === "checkpoint.saved") void this.#checkpoints?.saved(message.body);
+    else if (message.kind === "job.ended") this.end = message.body;
+  }
+}
+
+/** What a reader of the log wants to know of a message; `null` when its name says enough. */
+function lineOf({ kind, body }: AnyMessage): string | null {
+  switch (kind) {
+    case "job.ended":
+      return `the job ends ${body.outcome}: ${body.reason}`;
+    case "alarm.raised":
+      return `alarm ${body.alarm}: ${body.detail}`;
+    case "step.committed":
+      return `step ${body.step} is version ${body.lineage}.${body.version}`;
+    case "step.retried":
+    case "step.skipped":
+      return `${kind} ${body.step}: ${body.reason}`;
+    case "member.died":
+      return `${body.id} ${body.incarnation} is out: ${body.evidence}`;
+    default:
+      return null;
+  }
+}

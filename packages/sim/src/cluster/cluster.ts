@@ -1,0 +1,285 @@
+/** A whole job in one thread: processes under a supervisor, on the simulated network, data plane and disk. */
+import {
+  type Controller,
+  type ControllerLogic,
+  checkpointRoleOn,
+  policyRoleOn,
+  type Replica,
+  type Role,
+  rolloutRoleOn,
+  runReplica,
+  startController,
+} from "@muster/actors";
+import { type Random, randomOf } from "@muster/base";
+import { type ReplicaRole, replicaRoles } from "@muster/protocol";
+import type { Identity } from "@muster/runtime";
+import { type Arm, Failpoints } from "../faults/failpoints.ts";
+import { Injector } from "../faults/injector.ts";
+import { Network } from "../net/network.ts";
+import type { WireBug, WireObserver } from "../net/wire.ts";
+import { type MeshObserver, MeshPlane } from "../plane/mesh-plane.ts";
+import { type DiskBug, SimDisk } from "../plane/sim-disk.ts";
+import { type PlaneBug, VersionPlane } from "../plane/version-plane.ts";
+import { SimProcess } from "../world/process.ts";
+import type { World } from "../world/world.ts";
+import { type Behind, doorsOf } from "./doors.ts";
+import { createEnvironment } from "./environment.ts";
+import { Operator } from "./operator.ts";
+import type { Scenario } from "./scenario.ts";
+
+/** Who watches a cluster. */
+export interface ClusterObserver extends WireObserver, MeshObserver {
+  /** The announced end of the job, or `null`. */
+  readonly end: { readonly outcome: string } | null;
+  readonly engines: Behind["observer"];
+  identified(identity: Identity, process: SimProcess): void;
+  started(process: SimProcess): void;
+  ended(process: SimProcess, how: string): void;
+  /** A controller acts; `controller.snapshot()` shows its live state. */
+  reigns(process: SimProcess, controller: Controller): void;
+  injected(name: string, process: SimProcess | null): void;
+}
+
+/** A deliberate bug: what it replaces. */
+export interface Bug {
+  readonly wire?: WireBug;
+  readonly plane?: PlaneBug;
+  readonly disk?: DiskBug;
+  readonly role?: (role: Role, process: SimProcess) => Role;
+  readonly logic?: ControllerLogic;
+  readonly doors?: (doors: ReturnType<typeof doorsOf>, process: SimProcess) => ReturnType<typeof doorsOf>;
+}
+
+/** One place for a process. */
+interface Node {
+  readonly id: string;
+  readonly role: ReplicaRole;
+  process: SimProcess | null;
+  replica: Replica | null;
+}
+
+const dataKey = Uint8Array.from({ length: 32 }, (_, i) => i);
+
+/** The processes of one run. */
+export class Cluster {
+  readonly world: World;
+  readonly scenario: Scenario;
+  readonly network: Network;
+  readonly disk: SimDisk;
+  readonly failpoints: Failpoints;
+  /** True once a controller has ended the job and itself. */
+  isJobOver = false;
+  readonly #observer: ClusterObserver;
+  readonly #bug: Bug;
+  readonly #behind: Behind;
+  readonly #injector: Injector;
+  readonly #random: Random;
+  readonly #operator: Operator;
+  readonly #nodes = new Map<string, Node>();
+  readonly #controllers = new Set<SimProcess>();
+  readonly #unseen = new Set<SimProcess>();
+  #lives = 0;
+  #incarnations = 0;
+
+  constructor(world: World, scenario: Scenario, given: { readonly observer: ClusterObserver; readonly bug?: Bug }) {
+    this.world = world;
+    this.scenario = scenario;
+    this.#observer = given.observer;
+    this.#bug = given.bug ?? {};
+    this.#random = world.random(2);
+    const arms = scenario.faults.flatMap((fault) => (fault.kind === "failpoint" ? [fault] : []));
+    this.failpoints = new Failpoints(arms, (arm, process) => this.#strike(arm, process));
+    this.network = new Network({
+      world,
+      job: scenario.config.job,
+      failpoints: this.failpoints,
+      observer: this.#observer,
+      ...(this.#bug.wire ? { bug: this.#bug.wire } : {}),
+    });
+    this.disk = new SimDisk(this.failpoints, this.#bug.disk);
+    this.#injector = new Injector(this, this.#observer);
+    const faults = this.#injector;
+    this.#behind = {
+      work: scenario.work,
+      failpoints: this.failpoints,
+      versions: new VersionPlane(this.failpoints, faults, this.#bug.plane),
+      meshes: new MeshPlane(this.failpoints, faults, this.#observer),
+      disk: this.disk,
+      observer: this.#observer.engines,
+      // A replica that trains alone has nobody to be compared with.
+      corrupts: (process) => this.#injector.flips(process) && this.#behind.meshes.sizeOf(process) > 1,
+    };
+    this.#operator = new Operator(world, this.network, this.#spawn("operator", "operator"), scenario.config.job);
+  }
+
+  /** Starts everybody and arms the faults. */
+  start(): void {
+    const { scenario } = this;
+    const { config } = scenario;
+    this.world.after(0, () => this.startController());
+    for (const role of replicaRoles)
+      for (let i = 1; i <= config.replicas[role]; i++) {
+        const node: Node = { id: `${role}-${i}`, role, process: null, replica: null };
+        this.#nodes.set(node.id, node);
+        this.world.after(10 + this.#random.next() * 2_000, () => this.startNode(node.id));
+      }
+    if (scenario.faults.length > 0) this.#injector.start(scenario);
+  }
+
+  /** Starts a controller, whether or not another one lives. */
+  startController(): void {
+    if (this.isJobOver) return;
+    const process = this.#spawn("controller", "controller");
+    this.#controllers.add(process);
+    process.onDeath(() => this.#controllerGone(process));
+    const { config } = this.scenario;
+    const { logic } = this.#bug;
+    const starting = startController({
+      config,
+      dataKey,
+      environment: this.#environment(process),
+      ...(logic ? { logic } : {}),
+    });
+    starting.then(
+      (controller) => {
+        this.#observer.reigns(process, controller);
+        void controller.ended.then(({ outcome, reason }) => {
+          if (process.isDead) return;
+          const isLast = outcome === "done" || outcome === "stopped" || outcome === this.#observer.end?.outcome;
+          if (isLast) this.#over();
+          this.#exit(process, `${outcome}: ${reason}`);
+        });
+      },
+      (error: unknown) => this.#exit(process, `did not start: ${String(error)}`),
+    );
+  }
+
+  /** Starts a life of a node, unless one runs. */
+  startNode(id: string): void {
+    const node = this.#nodes.get(id);
+    if (!node || this.isJobOver || (node.process && !node.process.isDead)) return;
+    const process = this.#spawn(node.id, node.role);
+    node.process = process;
+    process.onDeath(() => this.#replicaGone(node, process));
+    const doors = doorsOf(process, this.#behind);
+    const role = roleOn[node.role](this.#bug.doors?.(doors, process) ?? doors);
+    const { job } = this.scenario.config;
+    node.replica = runReplica(this.#bug.role?.(role, process) ?? role, {
+      job,
+      id: node.id,
+      environment: this.#environment(process),
+    });
+    node.replica.ended.then(
+      (end) => this.#exit(process, `${end.outcome}: ${end.reason}`),
+      (error: unknown) => this.#exit(process, `failed: ${String(error)}`),
+    );
+  }
+
+  /** Processes that run or stand still. */
+  living(): readonly SimProcess[] {
+    const replicas = [...this.#nodes.values()].flatMap(({ process }) => process ?? []);
+    return [...this.#controllers, ...replicas].filter((process) => !process.isDead);
+  }
+
+  /** True when the job has ended and nobody is left. */
+  get isOver(): boolean {
+    return this.isJobOver && this.living().length === 0;
+  }
+
+  #spawn(node: string, role: string): SimProcess {
+    const life = ++this.#lives;
+    const random = randomOf(this.world.seed, life, 4);
+    const process = new SimProcess(this.world, {
+      name: `${node}#${life}`,
+      node,
+      role,
+      pid: 1_000 + life,
+      clockOffsetMs: random.below(10_000_000),
+      clockRate: 0.99 + 0.02 * random.next(),
+    });
+    this.#observer.started(process);
+    return process;
+  }
+
+  #environment(process: SimProcess) {
+    return createEnvironment({
+      world: this.world,
+      network: this.network,
+      process,
+      heartbeatIntervalMs: this.scenario.config.timing.heartbeatIntervalMs,
+      newIncarnation: () => `i${++this.#incarnations}`,
+      onIdentity: (identity) => this.#observer.identified(identity, process),
+    });
+  }
+
+  /** A process has come to its own end. */
+  #exit(process: SimProcess, how: string): void {
+    if (process.isDead) return;
+    this.#observer.ended(process, how);
+    process.kill();
+  }
+
+  /** The job is over: who was not released is asked to leave, as by SIGTERM. */
+  #over(): void {
+    this.isJobOver = true;
+    this.world.after(1_000, () => {
+      for (const { replica, process } of this.#nodes.values()) process?.enter(() => replica?.stop("the job is over"));
+    });
+  }
+
+  #controllerGone(process: SimProcess): void {
+    this.#controllers.delete(process);
+    this.world.after(500 + this.#random.next() * 1_500, () => {
+      if (this.#controllers.size === 0) this.startController();
+    });
+  }
+
+  #replicaGone(node: Node, process: SimProcess): void {
+    node.replica = null;
+    this.world.after(500 + this.#random.next() * 2_500, () => this.startNode(node.id));
+    if (this.#unseen.delete(process)) return;
+    this.world.after(5 + this.#random.next() * 20, () => this.#operator.reportExit(node.id, process.pid));
+  }
+
+  /** Ends a process as SIGKILL does. `isSeen`: the supervisor tells the controller. */
+  kill(process: SimProcess, isSeen: boolean): void {
+    if (!isSeen) this.#unseen.add(process);
+    process.kill();
+  }
+
+  /** The process of a node; of the controllers the youngest. */
+  processOf(id: string): SimProcess | null {
+    if (id !== "controller") return this.#nodes.get(id)?.process ?? null;
+    return [...this.#controllers].at(-1) ?? null;
+  }
+
+  /** Stops a process for a time as SIGSTOP does, or only its main thread. */
+  freeze(process: SimProcess, how: "pause" | "hang", forMs: number): void {
+    process.freeze(how === "pause" ? "paused" : "hung");
+    this.world.after(forMs, () => process.thaw());
+    if (how === "hang") return;
+    // The broker takes a client that does not answer its pings for gone.
+    this.world.after(5_000, () => process.state === "paused" && this.network.disconnect([process]));
+    this.world.after(forMs + 20, () => this.network.heal([process]));
+  }
+
+  /** Asks a replica to leave, as SIGTERM does; it is started again afterwards. */
+  drain(process: SimProcess): void {
+    process.enter(() => this.#nodes.get(process.node)?.replica?.stop("maintenance"));
+  }
+
+  /** Starts whoever is gone. */
+  reviveAll(): void {
+    for (const id of this.#nodes.keys()) this.startNode(id);
+    if (this.#controllers.size === 0) this.startController();
+  }
+
+  #strike(arm: Arm, process: SimProcess): void {
+    this.#observer.injected(`failpoint-${arm.action.type}`, process);
+    const { action } = arm;
+    if (action.type === "crash") this.kill(process, arm.nth % 2 === 0);
+    if (action.type === "pause" || action.type === "hang") this.freeze(process, action.type, action.forMs);
+  }
+}
+
+const roleOn = { policy: policyRoleOn, rollout: rolloutRoleOn, checkpoint: checkpointRoleOn } as const;

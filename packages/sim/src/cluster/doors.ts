@@ -1,0 +1,78 @@
+/** The doors of one simulated process: production's hands reach the simulated engines, data plane and disk through them. */
+import type { Doors } from "@muster/actors";
+import { mixSeed } from "@muster/base";
+import { loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
+import { tokensHash } from "../engine/arithmetic.ts";
+import { simBuild } from "../engine/info.ts";
+import { type PolicyEngineObserver, SimPolicyEngine } from "../engine/sim-policy-engine.ts";
+import { simReward } from "../engine/sim-reward.ts";
+import { type RolloutEngineObserver, SimRolloutEngine } from "../engine/sim-rollout-engine.ts";
+import type { Failpoints } from "../faults/failpoints.ts";
+import { planeDigest } from "../plane/digest.ts";
+import type { MeshPlane } from "../plane/mesh-plane.ts";
+import type { SimDisk } from "../plane/sim-disk.ts";
+import type { VersionPlane } from "../plane/version-plane.ts";
+import type { SimProcess } from "../world/process.ts";
+import type { WorkModel } from "./scenario.ts";
+
+/** What all processes of a run share behind their doors. */
+export interface Behind {
+  readonly work: WorkModel;
+  readonly failpoints: Failpoints;
+  readonly versions: VersionPlane;
+  readonly meshes: MeshPlane;
+  readonly disk: SimDisk;
+  readonly observer: PolicyEngineObserver & RolloutEngineObserver;
+  /** True while this process computes wrong bits. */
+  readonly corrupts: (process: SimProcess) => boolean;
+}
+
+/** Makes the doors of one process. */
+export function doorsOf(process: SimProcess, behind: Behind): Doors {
+  const { work, failpoints, versions, meshes, disk, observer } = behind;
+  const fs = disk.fsOf(process);
+  const given = { process, failpoints, observer };
+  return {
+    engineBuild: simBuild,
+    policyEngine: ({ model: shape }) =>
+      new SimPolicyEngine({
+        ...given,
+        shape,
+        model: {
+          ...work,
+          overflows: ({ tokens }) => shareOf(tokensHash(tokens), 1) < work.overflowRate,
+          corrupts: behind.corrupts,
+        },
+      }),
+    rolloutEngine: ({ model: shape }) =>
+      new SimRolloutEngine({
+        ...given,
+        shape,
+        model: {
+          swapMs: work.swapMs,
+          responseMs: (seed) => work.responseMs * tailOf(shareOf(seed, 2)),
+          kills: (promptIds) => shareOf(tokensHash(promptIds), 3) < work.killerRate,
+        },
+      }),
+    reward: () => simReward(process, failpoints, work),
+    digest: planeDigest,
+    versionStore: (options) => versions.openStore(process, options),
+    gradientMesh: (options) => meshes.open(process, options),
+    pull: (options) => versions.pull(process, options),
+    checkpointStore: (options) => openCheckpointStore({ ...options, fs }),
+    loadCheckpoint: async (path) => {
+      await failpoints.pass(process, `${process.role}.checkpoint-load`);
+      return await loadCheckpoint(path, { fs });
+    },
+  };
+}
+
+/** A share in [0, 1) that belongs to a number. */
+function shareOf(value: number, salt: number): number {
+  return mixSeed(value, salt) / 2 ** 32;
+}
+
+/** From 0.4 to about 6, mean near 1: most responses are quick, a few take long. */
+function tailOf(share: number): number {
+  return Math.min(6, 0.4 - 0.6 * Math.log(1 - share));
+}

@@ -1,0 +1,102 @@
+/** The environment of a simulated process: production's interface, virtual time, a link instead of a socket. */
+import type { Beats, Environment } from "@muster/actors";
+import { noMetrics, silentLogger } from "@muster/base";
+import { encodeMessage, subjectsOf } from "@muster/protocol";
+import { createEnveloper, type Identity } from "@muster/runtime";
+import type { Transport } from "@muster/transport";
+import type { Network } from "../net/network.ts";
+import type { SimProcess } from "../world/process.ts";
+import type { World } from "../world/world.ts";
+
+/** Wall time of the simulation's start; for people only. */
+const epochMs = 1_700_000_000_000;
+
+/** What an environment is made of. */
+export interface EnvironmentOptions {
+  readonly world: World;
+  readonly network: Network;
+  readonly process: SimProcess;
+  readonly heartbeatIntervalMs: number;
+  readonly newIncarnation: () => string;
+  /** Told of each new life inside this process. */
+  readonly onIdentity: (identity: Identity, process: SimProcess) => void;
+}
+
+/** Makes the environment of one process. */
+export function createEnvironment(options: EnvironmentOptions): Environment {
+  const { world, network, process } = options;
+  return {
+    host: "sim",
+    pid: process.pid,
+    clock: process.clock,
+    schedule: process.schedule,
+    wallMs: () => Math.floor(epochMs + world.nowMs),
+    random: world.random(process.pid, 3),
+    logger: silentLogger,
+    metrics: noMetrics,
+    connect: async (identity) => {
+      options.onIdentity(identity, process);
+      return await network.connect(process);
+    },
+    startBeats: (identity, phases) => new SimBeats(options, identity, phases),
+    newIncarnation: options.newIncarnation,
+  };
+}
+
+/** Heartbeats from a thread of their own: they go on while the main thread hangs, and stop with the process. */
+class SimBeats implements Beats {
+  readonly #options: EnvironmentOptions;
+  readonly #identity: Identity;
+  readonly #enveloper: ReturnType<typeof createEnveloper>;
+  readonly #body: { version: number | null; phase: string; progress: number; loopLagMs: number; rssBytes: number };
+  #transport: Transport | null = null;
+  #isStopped = false;
+
+  constructor(options: EnvironmentOptions, identity: Identity, phases: readonly string[]) {
+    this.#options = options;
+    this.#identity = identity;
+    const wallMs = (): number => Math.floor(epochMs + options.world.nowMs);
+    this.#enveloper = createEnveloper({ ...identity, wallMs });
+    this.#body = { version: null, phase: phases[0] ?? "", progress: 0, loopLagMs: 0, rssBytes: 1 };
+    void options.network.connect(options.process).then((transport) => {
+      this.#transport = transport;
+      this.#beat();
+    });
+  }
+
+  progress(amount = 1): void {
+    this.#body.progress += amount;
+  }
+
+  setVersion(version: number | null): void {
+    this.#body.version = version;
+  }
+
+  setPhase(phase: string): void {
+    this.#body.phase = phase;
+  }
+
+  setTerm(term: number): void {
+    this.#enveloper.setTerm(term);
+  }
+
+  setEpoch(epoch: number): void {
+    this.#enveloper.setEpoch(epoch);
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#transport?.close();
+  }
+
+  #beat(): void {
+    const { process, world, heartbeatIntervalMs } = this.#options;
+    if (this.#isStopped || process.isDead) return;
+    const { job, id, role } = this.#identity;
+    if (process.state !== "paused") {
+      const message = this.#enveloper.stamp("heartbeat.beat", { ...this.#body });
+      this.#transport?.send(subjectsOf(job).heartbeat(role, id), encodeMessage(message));
+    }
+    world.after(heartbeatIntervalMs * (0.9 + 0.2 * world.random(process.pid, world.events).next()), () => this.#beat());
+  }
+}

@@ -1,0 +1,33 @@
+/** What one run is: a job, how long work takes in it, and what goes wrong. Plain data; the same scenario gives the same run. */
+import type { JobConfig } from "@muster/protocol";
+import type { Fault } from "../faults/fault.ts";
+
+/** How long work takes, in virtual ms, and what is wrong with it in every run alike. */
+export interface WorkModel {
+  readonly initializeMs: number;
+  readonly shardMs: number;
+  readonly stageMs: number;
+  /** Mean of the time of one response; heavy-tailed. */
+  readonly responseMs: number;
+  readonly swapMs: number;
+  readonly judgeMs: number;
+  /** Share of responses that cannot be judged. */
+  readonly poisonRate: number;
+  /** Share of samples whose gradient is not finite. */
+  readonly overflowRate: number;
+  /** Share of prompts that end the process of whoever generates them. */
+  readonly killerRate: number;
+}
+
+/** One run. */
+export interface Scenario {
+  readonly seed: number;
+  readonly profile: string;
+  readonly config: JobConfig;
+  readonly work: WorkModel;
+  readonly faults: readonly Fault[];
+  /** Faults end here; from then on the job must get on. */
+  readonly safetyMs: number;
+  /** The job must have ended by then. */
+  readonly limitMs: number;
+}

@@ -1,0 +1,178 @@
+/** A policy engine on a few hundred weights: real bytes, real arithmetic, simulated time. */
+import { invariant } from "@muster/base";
+import type {
+  AccumulateOptions,
+  ModelConfig,
+  OptimizerOptions,
+  PolicyEngine,
+  PolicyInfo,
+  ShardStats,
+  StateSections,
+  TrainSample,
+} from "@muster/engine";
+import type { Failpoints } from "../faults/failpoints.ts";
+import type { SimProcess } from "../world/process.ts";
+import { addGradient, initialWeights, normOf, update } from "./arithmetic.ts";
+import { infoOf, shapeOf } from "./info.ts";
+
+/** Who watches what an engine does. */
+export interface PolicyEngineObserver {
+  /** Live state was replaced by something other than a step. */
+  restored(process: SimProcess, state: StateSections): void;
+  /** A sample enters the loss. */
+  learning(process: SimProcess, sample: TrainSample): void;
+  /** A step begins on a copy of the live state. */
+  begun(process: SimProcess, live: StateSections): void;
+  /** The candidate is about to become live. */
+  promoting(process: SimProcess, candidate: StateSections): void;
+}
+
+/** How long work takes, and what goes wrong in it. */
+export interface PolicyEngineModel {
+  readonly shardMs: number;
+  readonly stageMs: number;
+  readonly initializeMs: number;
+  /** True when the arithmetic of this sample overflows, in every replica alike. */
+  overflows(sample: TrainSample): boolean;
+  /** True when this process silently has wrong bits now, after the last sum that all share. */
+  corrupts(process: SimProcess): boolean;
+}
+
+interface Slot {
+  readonly weights: Float32Array;
+  readonly optimizer: Float32Array;
+}
+
+const bytesOf = (floats: Float32Array): Uint8Array => new Uint8Array(floats.buffer);
+
+/** The engine of one process. */
+export class SimPolicyEngine implements PolicyEngine {
+  readonly #process: SimProcess;
+  readonly #failpoints: Failpoints;
+  readonly #observer: PolicyEngineObserver;
+  readonly #model: PolicyEngineModel;
+  readonly #info: PolicyInfo;
+  #live: Slot;
+  #candidate: Slot | null = null;
+
+  constructor(given: {
+    readonly process: SimProcess;
+    readonly shape: ModelConfig;
+    readonly failpoints: Failpoints;
+    readonly observer: PolicyEngineObserver;
+    readonly model: PolicyEngineModel;
+  }) {
+    this.#process = given.process;
+    this.#failpoints = given.failpoints;
+    this.#observer = given.observer;
+    this.#model = given.model;
+    const { count, tensors } = shapeOf(given.shape);
+    this.#live = { weights: new Float32Array(count), optimizer: new Float32Array(2 * count + 2) };
+    this.#info = {
+      ...infoOf(given.shape),
+      tensors,
+      weightsBytes: 4 * count,
+      optimizerBytes: 8 * count + 8,
+      gradientElements: count,
+      gradients: "exposed",
+    };
+  }
+
+  info(): PolicyInfo {
+    return this.#info;
+  }
+
+  async initialize(source: Parameters<PolicyEngine["initialize"]>[0]): Promise<void> {
+    await this.#failpoints.pass(this.#process, "policy.initialize");
+    await this.#process.sleep(this.#model.initializeMs);
+    const count = this.#live.weights.length;
+    const seed = source.kind === "seed" ? source.seed : 0;
+    this.#live = { weights: initialWeights(count, seed), optimizer: new Float32Array(2 * count + 2) };
+    this.#candidate = null;
+    this.#observer.restored(this.#process, this.state());
+  }
+
+  state(): StateSections {
+    return sectionsOf(this.#live);
+  }
+
+  async restore({ weights, optimizer }: StateSections): Promise<void> {
+    await this.#failpoints.pass(this.#process, "policy.restore");
+    invariant(weights.length === this.#info.weightsBytes, "restored weights have their length");
+    invariant(optimizer.length === this.#info.optimizerBytes, "a restored optimizer has its length");
+    this.#live = { weights: floatsOf(weights), optimizer: floatsOf(optimizer) };
+    this.#candidate = null;
+    this.#observer.restored(this.#process, this.state());
+  }
+
+  begin(): void {
+    this.#failpoints.hit(this.#process, "policy.begin");
+    this.#observer.begun(this.#process, this.state());
+    this.#candidate = { weights: this.#live.weights.slice(), optimizer: this.#live.optimizer.slice() };
+  }
+
+  async accumulate(samples: readonly TrainSample[], { out, signal }: AccumulateOptions): Promise<ShardStats> {
+    const candidate = this.#need("accumulate");
+    await this.#failpoints.pass(this.#process, "policy.accumulate");
+    await this.#process.sleep(this.#model.shardMs, signal);
+    out.fill(0);
+    let tokens = 0;
+    for (const sample of samples) {
+      this.#observer.learning(this.#process, sample);
+      addGradient(out, candidate.weights, sample);
+      if (this.#model.overflows(sample)) out[0] = Number.NaN;
+      tokens += sample.logprobs.length;
+    }
+    return { tokens, clipped: 0, klSum: 0, entropySum: tokens, lossSum: 0 };
+  }
+
+  async stage(gradient: Float32Array, options: OptimizerOptions): Promise<{ gradNorm: number; finite: boolean }> {
+    const candidate = this.#need("stage");
+    await this.#failpoints.pass(this.#process, "policy.stage");
+    await this.#process.sleep(this.#model.stageMs);
+    const gradNorm = normOf(gradient);
+    if (!Number.isFinite(gradNorm)) return { gradNorm: 0, finite: false };
+    const scale = gradNorm > options.clipNorm ? options.clipNorm / gradNorm : 1;
+    update(candidate.weights, candidate.optimizer, { gradient, scale, options });
+    return { gradNorm, finite: true };
+  }
+
+  candidate(): StateSections {
+    const candidate = this.#need("candidate");
+    const { pid } = this.#process;
+    if (this.#model.corrupts(this.#process)) candidate.weights[pid % candidate.weights.length] = pid;
+    return sectionsOf(candidate);
+  }
+
+  promote(): void {
+    this.#failpoints.hit(this.#process, "policy.promote");
+    if (this.#process.isDead) return;
+    const candidate = this.#need("promote");
+    this.#observer.promoting(this.#process, sectionsOf(candidate));
+    this.#live = candidate;
+    this.#candidate = null;
+    this.#failpoints.hit(this.#process, "policy.promoted");
+  }
+
+  discard(): void {
+    this.#failpoints.hit(this.#process, "policy.discard");
+    this.#candidate = null;
+  }
+
+  async close(): Promise<void> {
+    this.#candidate = null;
+  }
+
+  #need(operation: string): Slot {
+    invariant(this.#candidate, `${operation} follows begin`);
+    return this.#candidate;
+  }
+}
+
+function sectionsOf({ weights, optimizer }: Slot): StateSections {
+  return { weights: bytesOf(weights), optimizer: bytesOf(optimizer) };
+}
+
+function floatsOf(bytes: Uint8Array): Float32Array {
+  return new Float32Array(bytes.slice().buffer);
+}

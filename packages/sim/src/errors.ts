@@ -1,0 +1,9 @@
+import { defineErrors } from "@muster/base";
+
+/** Errors of the simulator's models and of its command. */
+export const errors = defineErrors("MUSTER_ERR", {
+  SimInjected: { message: "injected at {point}", retryable: true },
+  SimPullFailed: { message: "version {version} could not be pulled from {holders} holders: {reason}" },
+  SimMeshLost: { message: "epoch {epoch}: ranks {ranks} did not arrive or were lost: {reason}" },
+  SimViolation: { message: "invariant {invariant}: {detail}" },
+});

@@ -1,0 +1,127 @@
+/** Draws what goes wrong: many seeds have few kinds of faults, some have all of them, and the rates differ. */
+import { type Random, shuffled } from "@muster/base";
+import type { JobConfig } from "@muster/protocol";
+import type { FailAction } from "./failpoints.ts";
+import type { Fault } from "./fault.ts";
+import { points, pointsOf } from "./points.ts";
+
+/** What faults are drawn for. */
+export interface FaultOptions {
+  readonly profile: string;
+  readonly config: JobConfig;
+  /** Faults begin and end within this time. */
+  readonly safetyMs: number;
+  readonly random: Random;
+}
+
+type TimedKind = Exclude<Fault["kind"], "failpoint" | "noise">;
+
+/** Kinds by profile; `swarm` draws a few of all of them. */
+const kindsOf: Readonly<Record<string, readonly TimedKind[]>> = {
+  kills: ["kill", "kill-all", "drain"],
+  broker: ["broker-restart", "disconnect", "partition"],
+  swarm: [
+    "kill",
+    "kill-all",
+    "pause",
+    "hang",
+    "drain",
+    "disconnect",
+    "partition",
+    "data-cut",
+    "corruption",
+    "bit-flip",
+    "broker-restart",
+    "second-controller",
+    "power-loss",
+  ],
+};
+
+/** Draws a list of faults. Pure. */
+export function drawFaults(options: FaultOptions): readonly Fault[] {
+  const { profile, random, safetyMs } = options;
+  const kinds = kindsOf[profile] ?? [];
+  const chosen = profile === "swarm" ? shuffled(kinds, random).slice(0, 1 + random.below(5)) : kinds;
+  const perMinute = 0.5 + 6 * random.next() * random.next();
+  const count = Math.max(1, Math.round((perMinute * safetyMs) / 60_000));
+  const timed = Array.from({ length: count }, () => drawTimed(chosen[random.below(chosen.length)] ?? "kill", options));
+  const isPointed = profile === "swarm" && random.next() < 0.7;
+  const pointed = isPointed ? Array.from({ length: 1 + random.below(12) }, () => drawPointed(options)) : [];
+  const isNoisy = profile === "broker" || (profile === "swarm" && random.next() < 0.4);
+  return [...timed, ...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
+}
+
+function nodesOf({ config }: FaultOptions): readonly string[] {
+  const { policy, rollout, checkpoint } = config.replicas;
+  const named = (role: string, count: number): string[] => Array.from({ length: count }, (_, i) => `${role}-${i + 1}`);
+  return ["controller", ...named("policy", policy), ...named("rollout", rollout), ...named("checkpoint", checkpoint)];
+}
+
+function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
+  const { random, safetyMs } = options;
+  const nodes = nodesOf(options);
+  const pick = <T>(from: readonly T[]): T => from[random.below(from.length)] as T;
+  const node = pick(nodes);
+  const atMs = Math.round(random.next() * safetyMs);
+  const forMs = Math.round(500 + 25_000 * random.next() * random.next());
+  switch (kind) {
+    case "kill":
+      return { kind, atMs, node, isSeen: random.next() < 0.7 };
+    case "kill-all":
+      return { kind, atMs, role: pick(["policy", "policy", "rollout", "checkpoint"]), isSeen: random.next() < 0.7 };
+    case "pause":
+    case "hang":
+    case "disconnect":
+    case "bit-flip":
+      return { kind, atMs, forMs, node };
+    case "partition":
+      return { kind, atMs, forMs, node, way: pick(["both", "up", "down"] as const) };
+    case "drain":
+      return { kind, atMs, node: pick(nodes.slice(1)) };
+    case "data-cut":
+      return { kind, atMs, forMs, between: [pick(nodes.slice(1)), pick(nodes.slice(1))] };
+    case "corruption":
+      return { kind, atMs, forMs, rate: 0.1 + 0.4 * random.next() };
+    case "broker-restart":
+      return { kind, atMs, forMs };
+    case "second-controller":
+    case "power-loss":
+      return { kind, atMs };
+  }
+}
+
+function drawPointed({ random }: FaultOptions): Fault {
+  const roles = [points, pointsOf.controller, pointsOf.policy, pointsOf.rollout, pointsOf.checkpoint];
+  const list = roles[random.below(roles.length)] ?? points;
+  const point = list[random.below(list.length)] ?? "";
+  return { kind: "failpoint", point, nth: 1 + random.below(random.next() < 0.7 ? 6 : 60), action: drawAction(random) };
+}
+
+function drawAction(random: Random): FailAction {
+  const forMs = Math.round(1_000 + 20_000 * random.next());
+  const actions: readonly FailAction[] = [
+    { type: "crash" },
+    { type: "crash" },
+    { type: "pause", forMs },
+    { type: "hang", forMs },
+    { type: "drop" },
+    { type: "delay", delayMs: Math.round(10 + 8_000 * random.next()) },
+    { type: "error" },
+  ];
+  return actions[random.below(actions.length)] ?? { type: "crash" };
+}
+
+function drawNoise(random: Random): Fault {
+  const rate = (most: number): number => (random.next() < 0.5 ? 0 : random.next() * most);
+  return {
+    kind: "noise",
+    noise: {
+      delayMs: 0.3 + rate(20),
+      jitterMs: 0.5 + rate(200),
+      coreLoss: rate(0.3),
+      answerLoss: rate(0.1),
+      duplicates: rate(0.2),
+      reorder: random.next() < 0.5,
+    },
+  };
+}

@@ -1,0 +1,56 @@
+/** Everything that a seed may let go wrong, as plain data: a run is its shape plus this list, so the list can be shrunk. */
+import type { Noise } from "../net/link.ts";
+import type { Arm } from "./failpoints.ts";
+
+/** Which node a timed fault hits. */
+export interface Target {
+  /** Id of a node, e.g. `policy-2` or `controller`. */
+  readonly node: string;
+}
+
+/** One fault. Times are virtual milliseconds from the start. */
+export type Fault =
+  /** SIGKILL. `isSeen`: the supervisor tells the controller at once. */
+  | ({ readonly kind: "kill"; readonly atMs: number; readonly isSeen: boolean } & Target)
+  /** SIGKILL to every node of a role. */
+  | { readonly kind: "kill-all"; readonly atMs: number; readonly role: string; readonly isSeen: boolean }
+  /** SIGSTOP and SIGCONT; a supervisor may start a second life meanwhile. */
+  | ({ readonly kind: "pause" | "hang"; readonly atMs: number; readonly forMs: number } & Target)
+  /** SIGTERM, and a new start after it has left. */
+  | ({ readonly kind: "drain"; readonly atMs: number } & Target)
+  /** Connection reset, both ends know. */
+  | ({ readonly kind: "disconnect"; readonly atMs: number; readonly forMs: number } & Target)
+  /** Silent cut, both ways or one way. */
+  | ({
+      readonly kind: "partition";
+      readonly atMs: number;
+      readonly forMs: number;
+      readonly way: "both" | "up" | "down";
+    } & Target)
+  /** Two replicas cannot reach each other on the data plane. */
+  | {
+      readonly kind: "data-cut";
+      readonly atMs: number;
+      readonly forMs: number;
+      readonly between: readonly [string, string];
+    }
+  /** Transfers of weights arrive with a changed byte. */
+  | { readonly kind: "corruption"; readonly atMs: number; readonly forMs: number; readonly rate: number }
+  /** A replica computes wrong bits. */
+  | ({ readonly kind: "bit-flip"; readonly atMs: number; readonly forMs: number } & Target)
+  /** The broker goes away and comes back with what it had stored. */
+  | { readonly kind: "broker-restart"; readonly atMs: number; readonly forMs: number }
+  /** An operator starts a second controller while the first one lives. */
+  | { readonly kind: "second-controller"; readonly atMs: number }
+  /** The host of the checkpoints loses power: its processes die, unsynced writes are lost in part. */
+  | { readonly kind: "power-loss"; readonly atMs: number }
+  /** Bad network during the whole safety phase. */
+  | { readonly kind: "noise"; readonly noise: Noise }
+  /** A named place in the protocol. */
+  | ({ readonly kind: "failpoint" } & Arm);
+
+/** Name under which a fault is counted. */
+export function nameOf(fault: Fault): string {
+  if (fault.kind === "failpoint") return `failpoint-${fault.action.type}`;
+  return fault.kind === "partition" ? `partition-${fault.way}` : fault.kind;
+}

@@ -1,0 +1,169 @@
+/** Makes the timed faults of a scenario happen, and at the end of the safety phase undoes them all. */
+import type { Random } from "@muster/base";
+import type { Scenario } from "../cluster/scenario.ts";
+import type { Network } from "../net/network.ts";
+import type { SimDisk } from "../plane/sim-disk.ts";
+import type { PlaneFaults } from "../plane/version-plane.ts";
+import type { SimProcess } from "../world/process.ts";
+import type { World } from "../world/world.ts";
+import type { Failpoints } from "./failpoints.ts";
+import { type Fault, nameOf } from "./fault.ts";
+
+/** What faults are done to. */
+export interface Victims {
+  readonly world: World;
+  readonly network: Network;
+  readonly disk: SimDisk;
+  readonly failpoints: Failpoints;
+  readonly isJobOver: boolean;
+  living(): readonly SimProcess[];
+  processOf(node: string): SimProcess | null;
+  kill(process: SimProcess, isSeen: boolean): void;
+  freeze(process: SimProcess, how: "pause" | "hang", forMs: number): void;
+  drain(process: SimProcess): void;
+  startController(): void;
+  reviveAll(): void;
+}
+
+/** Who is told of each fault. */
+export interface FaultObserver {
+  injected(name: string, process: SimProcess | null): void;
+}
+
+type TimedFault = Exclude<Fault, { kind: "failpoint" | "noise" }>;
+type NodeFault = Extract<TimedFault, { node: string }>;
+type WideFault = Exclude<TimedFault, { node: string }>;
+
+/** The faults of one run. */
+export class Injector implements PlaneFaults {
+  readonly #victims: Victims;
+  readonly #observer: FaultObserver;
+  readonly #random: Random;
+  readonly #cuts = new Set<string>();
+  readonly #flipping = new Set<string>();
+  #corruption = 0;
+  #isCalm = false;
+
+  constructor(victims: Victims, observer: FaultObserver) {
+    this.#victims = victims;
+    this.#observer = observer;
+    this.#random = victims.world.random(9);
+  }
+
+  /** Arms every fault, and the calm after them. */
+  start({ faults, safetyMs }: Scenario): void {
+    const { world, network } = this.#victims;
+    for (const fault of faults) {
+      if (fault.kind === "failpoint") continue;
+      if (fault.kind === "noise") network.noise = fault.noise;
+      else world.after(fault.atMs, () => this.#isCalm || this.#victims.isJobOver || this.#inject(fault));
+    }
+    world.after(safetyMs, () => this.#calm());
+  }
+
+  isCut(a: SimProcess, b: SimProcess): boolean {
+    return this.#cuts.has(pairOf(a.node, b.node));
+  }
+
+  corrupts(): boolean {
+    return this.#corruption > 0 && this.#random.next() < this.#corruption;
+  }
+
+  /** True while this process computes wrong bits. */
+  flips(process: SimProcess): boolean {
+    return this.#flipping.has(process.node);
+  }
+
+  #inject(fault: TimedFault): void {
+    if (!("node" in fault)) {
+      this.#observer.injected(nameOf(fault), null);
+      this.#strikeWide(fault);
+      return;
+    }
+    const process = this.#victims.processOf(fault.node);
+    if (!process || process.isDead) return;
+    this.#observer.injected(nameOf(fault), process);
+    this.#strike(fault, process);
+  }
+
+  #strike(fault: NodeFault, process: SimProcess): void {
+    const { world, network } = this.#victims;
+    switch (fault.kind) {
+      case "kill":
+        this.#victims.kill(process, fault.isSeen);
+        return;
+      case "pause":
+      case "hang":
+        this.#victims.freeze(process, fault.kind, fault.forMs);
+        return;
+      case "drain":
+        this.#victims.drain(process);
+        return;
+      case "disconnect":
+        network.disconnect([process]);
+        world.after(fault.forMs, () => network.heal([process]));
+        return;
+      case "partition":
+        network.partition([process], fault.way);
+        world.after(fault.forMs, () => network.heal([process]));
+        return;
+      case "bit-flip":
+        this.#flipping.add(fault.node);
+        world.after(fault.forMs, () => this.#flipping.delete(fault.node));
+    }
+  }
+
+  #strikeWide(fault: WideFault): void {
+    const { world, network, disk } = this.#victims;
+    switch (fault.kind) {
+      case "kill-all":
+        this.#killRole(fault.role, fault.isSeen);
+        return;
+      case "data-cut": {
+        const pair = pairOf(...fault.between);
+        this.#cuts.add(pair);
+        world.after(fault.forMs, () => this.#cuts.delete(pair));
+        return;
+      }
+      case "corruption":
+        this.#corruption = fault.rate;
+        world.after(fault.forMs, () => {
+          this.#corruption = 0;
+        });
+        return;
+      case "broker-restart":
+        network.stopBroker();
+        world.after(fault.forMs, () => network.startBroker());
+        return;
+      case "second-controller":
+        this.#victims.startController();
+        return;
+      case "power-loss":
+        this.#killRole("checkpoint", true);
+        disk.losePower(this.#random);
+    }
+  }
+
+  #killRole(role: string, isSeen: boolean): void {
+    for (const process of this.#victims.living()) if (process.role === role) this.#victims.kill(process, isSeen);
+  }
+
+  /** The faults are over: everything heals, and whoever is gone comes back. */
+  #calm(): void {
+    const { network, failpoints } = this.#victims;
+    this.#isCalm = true;
+    failpoints.disarm();
+    network.noise = { ...network.noise, coreLoss: 0, answerLoss: 0, duplicates: 0, reorder: false };
+    this.#cuts.clear();
+    this.#flipping.clear();
+    this.#corruption = 0;
+    for (const process of this.#victims.living()) process.thaw();
+    network.startBroker();
+    network.heal(this.#victims.living());
+    this.#victims.reviveAll();
+  }
+}
+
+function pairOf(a: string, b: string): string {
+  return a < b ? `${a}|${b}` : `${b}|${a}`;
+}

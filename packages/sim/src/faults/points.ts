@@ -1,0 +1,118 @@
+/** The failpoints by name, per role. Where each lies: `before-publish` and `after-publish` around the broker's store, `on` and `before-ack` around handling, the rest around work. */
+
+const wire = (role: string, said: readonly string[], heard: readonly string[]): readonly string[] => [
+  ...said.flatMap((kind) => [`${role}.before-publish.${kind}`, `${role}.after-publish.${kind}`]),
+  ...heard.flatMap((kind) => [`${role}.on.${kind}`, `${role}.before-ack.${kind}`]),
+];
+
+const disk = [
+  "prepare",
+  "mkdir",
+  "create",
+  "write",
+  "sync",
+  "close",
+  "rename",
+  "syncdir",
+  "remove",
+  "rmdir",
+  "open",
+  "read",
+  "stat",
+  "list",
+];
+
+const replica = { said: ["replica.register"], heard: ["replica.registered"] };
+
+const reports = [
+  "replica.register",
+  "weights.held",
+  "weights.failed",
+  "weights.meta",
+  "mesh.built",
+  "mesh.failed",
+  "groups.completed",
+  "groups.returned",
+  "evals.completed",
+  "step.voted",
+  "checkpoint.saved",
+  "checkpoint.failed",
+  "replica.draining",
+  "process.exited",
+];
+const orders = [
+  "replica.registered",
+  "weights.initialize",
+  "weights.pull",
+  "mesh.build",
+  "groups.lease",
+  "step.run",
+  "step.apply",
+  "step.discard",
+  "checkpoint.save",
+];
+
+/** Points at which a replica or the controller can be hit. */
+export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "checkpoint", readonly string[]>> = {
+  controller: [
+    "controller.before-journal",
+    "controller.after-journal",
+    "controller.before-replay",
+    "controller.before-purge",
+    "controller.before-state-put",
+    ...wire("controller", [...orders, "step.committed", "job.ended"], reports),
+  ],
+  policy: [
+    ...wire(
+      "policy",
+      [...replica.said, "weights.held", "weights.meta", "mesh.built", "step.voted"],
+      [...replica.heard, "weights.initialize", "weights.pull", "mesh.build", "step.run", "step.apply", "step.discard"],
+    ),
+    "policy.before-fetch",
+    "policy.initialize",
+    "policy.restore",
+    "policy.begin",
+    "policy.accumulate",
+    "policy.stage",
+    "policy.promote",
+    "policy.promoted",
+    "policy.discard",
+    "policy.store-open",
+    "policy.store-publish",
+    "policy.store-published",
+    "policy.pull-begin",
+    "policy.pull-midway",
+    "policy.pull-end",
+    "policy.mesh-open",
+    "policy.mesh-joined",
+    "policy.reduce-begin",
+    "policy.reduce-end",
+    "policy.checkpoint-load",
+  ],
+  rollout: [
+    ...wire(
+      "rollout",
+      [...replica.said, "weights.held", "groups.batch", "groups.completed", "groups.returned", "evals.completed"],
+      [...replica.heard, "weights.pull", "groups.lease"],
+    ),
+    "rollout.pull-begin",
+    "rollout.pull-midway",
+    "rollout.pull-end",
+    "rollout.swap",
+    "rollout.swapped",
+    "rollout.generate",
+    "rollout.generate-midway",
+    "rollout.generated",
+    "rollout.reward",
+  ],
+  checkpoint: [
+    ...wire("checkpoint", [...replica.said, "checkpoint.saved"], [...replica.heard, "checkpoint.save"]),
+    "checkpoint.pull-begin",
+    "checkpoint.pull-midway",
+    "checkpoint.pull-end",
+    ...disk.map((operation) => `checkpoint.fs-${operation}`),
+  ],
+};
+
+/** Every failpoint. */
+export const points: readonly string[] = Object.values(pointsOf).flat();

@@ -1,0 +1,12 @@
+export type { Canary } from "./canaries/canary.ts";
+export { type CanaryResult, canaries, runCanary } from "./canaries/run-canaries.ts";
+export type { Violation } from "./check/judge.ts";
+export type { Scenario, WorkModel } from "./cluster/scenario.ts";
+export type { Fault } from "./faults/fault.ts";
+export { points } from "./faults/points.ts";
+export { canaryText, failureText, summaryText } from "./report.ts";
+export { drawScenario, type Profile, profiles } from "./seed/draw-scenario.ts";
+export { type RunManyOptions, type RunManyResult, runMany } from "./seed/run-many.ts";
+export { type RunResult, runScenario } from "./seed/run-scenario.ts";
+export { runAndCompare, runSeed } from "./seed/run-seed.ts";
+export { shrink } from "./seed/shrink.ts";

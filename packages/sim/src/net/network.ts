@@ -1,0 +1,111 @@
+/** The broker of the simulation and everybody's connection to it. Bytes are stored by the broker in memory; here is what may go wrong on the way. */
+import { mixSeed } from "@muster/base";
+import { createMemoryBroker, type MemoryBroker, type Transport } from "@muster/transport";
+import type { SimProcess } from "../world/process.ts";
+import { Link, type Noise, quietNoise } from "./link.ts";
+import { SimTransport } from "./sim-transport.ts";
+import type { NetworkOptions, Wire } from "./wire.ts";
+
+/** How long a silent connection is taken for a living one: two pings of two seconds (reliability 4.3). */
+const noticeMs = 5_000;
+
+/** The broker and the links. */
+export class Network implements Wire {
+  noise: Noise = quietNoise;
+  readonly options: NetworkOptions;
+  /** The broker's own hand: always connected. */
+  readonly store: Transport;
+  readonly #broker: MemoryBroker;
+  readonly #links = new Map<Link, SimProcess>();
+  #connections = 0;
+  #isUp = true;
+
+  constructor(options: NetworkOptions) {
+    const { world, job } = options;
+    this.options = options;
+    const clock = {
+      now: () => world.nowMs,
+      after: (delayMs: number, run: () => void) => world.after(delayMs, run),
+    };
+    this.#broker = createMemoryBroker({ job, clock });
+    this.store = this.#broker.connect("broker");
+  }
+
+  /** Connects a process; the connection ends with it. */
+  async connect(process: SimProcess): Promise<Transport> {
+    const { world } = this.options;
+    const name = `${process.name}/${++this.#connections}`;
+    const random = world.random(mixSeed(this.#connections, 11));
+    const link = new Link(name, world, { random, noise: () => this.noise });
+    const inner = this.#broker.connect(name);
+    this.#links.set(link, process);
+    const transport = new SimTransport({ network: this, process, link, inner });
+    const end = (): void => {
+      this.#links.delete(link);
+      void inner.close();
+    };
+    process.onDeath(end);
+    if (!this.#isUp) this.#drop(link);
+    return transport;
+  }
+
+  /** Cuts the connections of processes silently; both ends notice after a while. */
+  partition(processes: readonly SimProcess[], way: "both" | "up" | "down"): void {
+    for (const link of this.#linksOf(processes)) {
+      link.isCutUp ||= way !== "down";
+      link.isCutDown ||= way !== "up";
+      this.options.world.after(noticeMs, () => {
+        if (link.isCutUp || link.isCutDown) this.#drop(link);
+      });
+    }
+  }
+
+  /** Resets the connections of processes; both ends know at once. */
+  disconnect(processes: readonly SimProcess[]): void {
+    for (const link of this.#linksOf(processes)) this.#drop(link);
+  }
+
+  /** Ends the cuts of processes; they come back when the broker is up. */
+  heal(processes: readonly SimProcess[]): void {
+    for (const link of this.#linksOf(processes)) {
+      link.isCutUp = false;
+      link.isCutDown = false;
+      if (this.#isUp) this.#restore(link);
+    }
+  }
+
+  /** The broker goes away: every connection is reset, what is stored stays. */
+  stopBroker(): void {
+    this.#isUp = false;
+    for (const link of this.#links.keys()) this.#drop(link);
+  }
+
+  startBroker(): void {
+    this.#isUp = true;
+    for (const link of this.#links.keys()) if (!link.isCutUp && !link.isCutDown) this.#restore(link);
+  }
+
+  /** The process has closed this connection. */
+  forget(link: Link): void {
+    this.#links.delete(link);
+  }
+
+  #linksOf(processes: readonly SimProcess[]): readonly Link[] {
+    return [...this.#links].filter(([, process]) => processes.includes(process)).map(([link]) => link);
+  }
+
+  #drop(link: Link): void {
+    link.isConnected = false;
+    this.#broker.disconnect(link.name);
+  }
+
+  #restore(link: Link): void {
+    if (link.isConnected) return;
+    const { world } = this.options;
+    world.after(50 + world.random(world.events).next() * 450, () => {
+      if (!this.#isUp || link.isCutUp || link.isCutDown || !this.#links.has(link)) return;
+      link.isConnected = true;
+      this.#broker.reconnect(link.name);
+    });
+  }
+}

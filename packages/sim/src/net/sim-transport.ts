@@ -1,0 +1,309 @@
+/**
+ * The transport of one simulated process: the promises of {@link Transport} over a link that delays, loses and cuts. Like the real
+ * client it tries again with the same id until its deadline, so an answer that was lost leaves nobody wiser, only later.
+ */
+import { MusterError } from "@muster/base";
+import type {
+  ConsumeOptions,
+  Delivery,
+  Journal,
+  PublishAck,
+  StateStore,
+  StreamName,
+  Subscription,
+  TailOptions,
+  Transport,
+  TransportStatus,
+} from "@muster/transport";
+import type { SimProcess } from "../world/process.ts";
+import type { Link } from "./link.ts";
+import { kindOfSubject } from "./subject-kind.ts";
+import type { HeardMessage, Wire } from "./wire.ts";
+
+/** Default deadline of an operation, and how long one try waits for its answer. */
+const timeoutMsDefault = 5_000;
+const answerMs = 1_500;
+
+interface Given {
+  readonly network: Wire;
+  readonly process: SimProcess;
+  readonly link: Link;
+  /** The broker's end of this connection: where its consumers hang. */
+  readonly inner: Transport;
+}
+
+interface CallOptions {
+  readonly code: "MUSTER_ERR_PUBLISH_UNKNOWN" | "MUSTER_ERR_BROKER_TIMEOUT";
+  readonly timeoutMs?: number;
+  /** Failpoint after the broker has done it and before the process hears so. */
+  readonly donePoint?: string;
+}
+
+export class SimTransport implements Transport {
+  readonly job: string;
+  readonly #given: Given;
+  readonly #listeners = new Set<(status: TransportStatus) => void>();
+  readonly #pending = new Set<(error: MusterError) => void>();
+  #isConnected = true;
+  #isClosed = false;
+
+  constructor(given: Given) {
+    this.#given = given;
+    this.job = given.inner.job;
+    given.inner.onStatus((status) => given.process.enter(() => this.#changed(status)));
+  }
+
+  publish(
+    subject: string,
+    data: Uint8Array,
+    options: { readonly msgId: string; readonly timeoutMs?: number },
+  ): Promise<PublishAck> {
+    const { network, process } = this.#given;
+    const kind = kindOfSubject(subject);
+    const copy = data.slice();
+    return this.#call(
+      `${process.role}.before-publish.${kind}`,
+      async () => {
+        const ack = await network.store.publish(subject, copy, { msgId: options.msgId });
+        if (!ack.duplicate)
+          network.options.observer.stored({
+            stream: streamOf(subject),
+            seq: ack.seq,
+            subject,
+            data: copy,
+            by: process,
+          });
+        return ack;
+      },
+      {
+        code: "MUSTER_ERR_PUBLISH_UNKNOWN",
+        donePoint: `${process.role}.after-publish.${kind}`,
+        ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
+      },
+    );
+  }
+
+  send(subject: string, data: Uint8Array): void {
+    const { link, network } = this.#given;
+    const copy = data.slice();
+    if (this.#isClosed || link.suffers("coreLoss")) return;
+    link.up(() => network.store.send(subject, copy));
+  }
+
+  async subscribe(pattern: string, handle: (subject: string, data: Uint8Array) => void): Promise<Subscription> {
+    const { inner, link, process } = this.#given;
+    let isOpen = true;
+    const subscription = await inner.subscribe(pattern, (subject, data) =>
+      link.down(() => process.enter(() => isOpen && !this.#isClosed && handle(subject, data))),
+    );
+    return {
+      close: async () => {
+        isOpen = false;
+        await subscription.close();
+      },
+    };
+  }
+
+  async consume(options: ConsumeOptions): Promise<Subscription> {
+    const { inner } = this.#given;
+    let isOpen = true;
+    const subscription = await inner.consume({
+      ...options,
+      handle: (delivery) => this.#deliver(delivery, options, () => isOpen && !this.#isClosed),
+    });
+    return {
+      close: async () => {
+        isOpen = false;
+        await subscription.close();
+      },
+    };
+  }
+
+  fetch(stream: StreamName, seq: number): Promise<Uint8Array> {
+    const { network, process } = this.#given;
+    return this.#call(`${process.role}.before-fetch`, () => network.store.fetch(stream, seq), {
+      code: "MUSTER_ERR_BROKER_TIMEOUT",
+    });
+  }
+
+  purge(stream: StreamName, beforeSeq: number): Promise<void> {
+    const { network, process } = this.#given;
+    return this.#call(`${process.role}.before-purge`, () => network.store.purge(stream, beforeSeq), {
+      code: "MUSTER_ERR_BROKER_TIMEOUT",
+    });
+  }
+
+  tail(options: TailOptions): Promise<Subscription> {
+    return this.#given.inner.tail(options);
+  }
+
+  journal(): Journal {
+    const { network, process } = this.#given;
+    const { observer, bug } = network.options;
+    const journal = network.store.journal();
+    const read = this.#read.bind(this);
+    return {
+      head: () =>
+        this.#call(`${process.role}.before-head`, () => journal.head(), { code: "MUSTER_ERR_BROKER_TIMEOUT" }),
+      append: (data, expectedSeq, msgId) => {
+        const copy = data.slice();
+        const work = async (): Promise<number> => {
+          const before = await journal.head();
+          const seq = await journal.append(copy, bug?.ignoresFence ? before : expectedSeq, msgId);
+          if (seq > before)
+            observer.stored({ stream: "journal", seq, subject: `muster.${this.job}.journal`, data: copy, by: process });
+          return seq;
+        };
+        const stored = this.#call(`${process.role}.before-journal`, work, {
+          code: "MUSTER_ERR_PUBLISH_UNKNOWN",
+          donePoint: `${process.role}.after-journal`,
+        });
+        if (!bug?.journalsLate) return stored;
+        stored.catch(() => {});
+        return Promise.resolve(expectedSeq + 1);
+      },
+      read,
+    };
+  }
+
+  async *#read(fromSeq: number): AsyncIterable<{ readonly seq: number; readonly data: Uint8Array }> {
+    const { network, process } = this.#given;
+    const all = async () => {
+      const records: { readonly seq: number; readonly data: Uint8Array }[] = [];
+      for await (const record of network.store.journal().read(fromSeq)) records.push(record);
+      return records;
+    };
+    yield* await this.#call(`${process.role}.before-replay`, all, { code: "MUSTER_ERR_BROKER_TIMEOUT" });
+  }
+
+  state(): StateStore {
+    const state = this.#given.network.store.state();
+    const { role } = this.#given.process;
+    const call = <T>(what: string, work: () => Promise<T>): Promise<T> =>
+      this.#call(`${role}.before-${what}`, work, { code: "MUSTER_ERR_BROKER_TIMEOUT" });
+    return {
+      get: (key) => call("state-get", () => state.get(key)),
+      put: (key, value) => call("state-put", () => state.put(key, value)),
+      update: (key, value, expected) => call("state-update", () => state.update(key, value, expected)),
+      delete: (key) => call("state-delete", () => state.delete(key)),
+    };
+  }
+
+  onStatus(listener: (status: TransportStatus) => void): () => void {
+    listener({ type: this.#isClosed ? "closed" : this.#isConnected ? "connected" : "disconnected" });
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  isConnected(): boolean {
+    return this.#isConnected && !this.#isClosed;
+  }
+
+  flush(): Promise<void> {
+    return this.#call(`${this.#given.process.role}.before-flush`, async () => {}, {
+      code: "MUSTER_ERR_BROKER_TIMEOUT",
+    });
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const { inner, network, link } = this.#given;
+    network.forget(link);
+    for (const fail of [...this.#pending]) fail(faultOf("MUSTER_ERR_TRANSPORT_CLOSED", "the connection was closed"));
+    await inner.close();
+  }
+
+  #changed(status: TransportStatus): void {
+    if (status.type === "disconnected") this.#isConnected = false;
+    if (status.type === "reconnected") this.#isConnected = true;
+    for (const listener of [...this.#listeners]) listener(status);
+  }
+
+  /** Asks the broker for something, again and again until it answers or the time is over. */
+  #call<T>(point: string, work: () => Promise<T>, options: CallOptions): Promise<T> {
+    const { process, link, network } = this.#given;
+    const { failpoints } = network.options;
+    if (this.#isClosed) return Promise.reject(faultOf("MUSTER_ERR_TRANSPORT_CLOSED", point));
+    return new Promise((resolve, reject) => {
+      let isOver = false;
+      const cancels: (() => void)[] = [];
+      const end = (settle: () => void): void => {
+        if (isOver) return;
+        isOver = true;
+        for (const cancel of cancels) cancel();
+        this.#pending.delete(fail);
+        settle();
+      };
+      const fail = (error: unknown): void => end(() => reject(error as Error));
+      const answer = (settle: () => void): void => {
+        const action = options.donePoint ? failpoints.hit(process, options.donePoint) : null;
+        if (action?.type === "drop" || link.suffers("answerLoss")) return;
+        link.down(() => process.enter(() => end(settle)), action?.delayMs);
+      };
+      const attempt = (): void => {
+        if (isOver || process.isDead) return;
+        cancels.push(process.after(answerMs, attempt));
+        const action = failpoints.hit(process, point);
+        if (process.isDead || action?.type === "drop") return;
+        if (action?.type === "error") {
+          fail(faultOf("MUSTER_ERR_BROKER_FAILED", `injected at ${point}`));
+          return;
+        }
+        link.up(() => {
+          work().then(
+            (value) => answer(() => resolve(value)),
+            (error: unknown) => answer(() => reject(error as Error)),
+          );
+        }, action?.delayMs);
+      };
+      this.#pending.add(fail);
+      cancels.push(process.after(options.timeoutMs ?? timeoutMsDefault, () => fail(faultOf(options.code, point))));
+      attempt();
+    });
+  }
+
+  #deliver(delivery: Delivery, options: ConsumeOptions, isOpen: () => boolean): void {
+    const { link, process, network } = this.#given;
+    const hand = (): void => process.enter(() => isOpen() && this.#hand(delivery, options));
+    link.down(hand);
+    if (link.suffers("duplicates")) link.down(hand, 1 + network.options.world.random(delivery.seq, 5).next() * 3_000);
+  }
+
+  #hand(delivery: Delivery, options: ConsumeOptions): void {
+    const { process, link, network } = this.#given;
+    const { failpoints, observer, bug } = network.options;
+    const { subject } = delivery;
+    const kind = kindOfSubject(subject);
+    const action = failpoints.hit(process, `${process.role}.on.${kind}`);
+    if (process.isDead || action?.type === "drop") return;
+    const message: HeardMessage = { subject, data: delivery.data, by: process };
+    const data = bug?.hearing?.(message) ?? delivery.data;
+    let isAnswered = false;
+    const answer = (point: string, say: () => void) => (): void => {
+      isAnswered = true;
+      const held = failpoints.hit(process, `${process.role}.${point}.${kind}`);
+      if (process.isDead || held?.type === "drop" || link.suffers("answerLoss")) return;
+      link.up(say, held?.delayMs);
+    };
+    options.handle({
+      ...delivery,
+      data,
+      ack: answer("before-ack", () => delivery.ack()),
+      nak: (delayMs) => answer("before-nak", () => delivery.nak(delayMs))(),
+      term: answer("before-term", () => delivery.term()),
+    });
+    if (!isAnswered) observer.accepted(message);
+  }
+}
+
+/** An error of the transport as its callers know it. */
+function faultOf(code: string, reason: string): MusterError {
+  const retryable = code !== "MUSTER_ERR_TRANSPORT_CLOSED";
+  return new MusterError(code, `${code}: ${reason}`, { retryable, params: { reason } });
+}
+
+function streamOf(subject: string): StreamName {
+  const place = subject.split(".")[2];
+  return place === "reports" || place === "commands" || place === "groups" || place === "journal" ? place : "events";
+}

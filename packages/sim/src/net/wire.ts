@@ -1,0 +1,57 @@
+/** What passes over the wire of the simulation, who watches it, and what a connection needs of the network it belongs to. */
+import type { StreamName, Transport } from "@muster/transport";
+import type { Failpoints } from "../faults/failpoints.ts";
+import type { SimProcess } from "../world/process.ts";
+import type { World } from "../world/world.ts";
+import type { Link } from "./link.ts";
+
+/** A message that the broker has stored. */
+export interface StoredMessage {
+  readonly stream: StreamName;
+  readonly seq: number;
+  readonly subject: string;
+  readonly data: Uint8Array;
+  readonly by: SimProcess;
+}
+
+/** A message on its way into a process. */
+export interface HeardMessage {
+  readonly subject: string;
+  readonly data: Uint8Array;
+  readonly by: SimProcess;
+}
+
+/** Who watches the wire. Called at the very moment, by the world and not by a process. */
+export interface WireObserver {
+  stored(message: StoredMessage): void;
+  /** A process took a message in and did not refuse it at once. */
+  accepted(message: HeardMessage): void;
+}
+
+/** Changes bytes on the wire, for canary bugs. */
+export interface WireBug {
+  /** Before a process hears a message. */
+  hearing?(message: HeardMessage): Uint8Array;
+  /** A record counts as stored before it is. */
+  readonly journalsLate?: boolean;
+  /** A record is appended whatever was appended meanwhile. */
+  readonly ignoresFence?: boolean;
+}
+
+/** What a network is made of. */
+export interface NetworkOptions {
+  readonly world: World;
+  readonly job: string;
+  readonly failpoints: Failpoints;
+  readonly observer: WireObserver;
+  readonly bug?: WireBug;
+}
+
+/** The network as one of its connections sees it. */
+export interface Wire {
+  readonly options: NetworkOptions;
+  /** The broker's own hand: always connected. */
+  readonly store: Transport;
+  /** The process has closed this connection. */
+  forget(link: Link): void;
+}

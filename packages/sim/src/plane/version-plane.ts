@@ -1,0 +1,140 @@
+/** Where weight versions lie and how they are pulled: real bytes, simulated links. */
+import { invariant } from "@muster/base";
+import type { PullResult, pullVersion, VersionStore } from "@muster/collectives";
+import { errors } from "../errors.ts";
+import type { Failpoints } from "../faults/failpoints.ts";
+import type { SimProcess } from "../world/process.ts";
+import { planeDigest } from "./digest.ts";
+
+type PullOptions = Parameters<typeof pullVersion>[0];
+type StoreOptions = Parameters<VersionStoreOpener>[0];
+type VersionStoreOpener = (options: { readonly member: string; readonly slots?: number }) => Promise<VersionStore>;
+
+/** How long a connection to a holder may take before the next one is tried. */
+const connectMs = 2_000;
+const copyMs = 40;
+
+interface Holding {
+  readonly process: SimProcess;
+  readonly versions: Map<string, Readonly<Record<string, Uint8Array>>>;
+}
+
+/** Faults of the links between replicas. */
+export interface PlaneFaults {
+  /** True while two processes cannot reach each other on the data plane. */
+  isCut(a: SimProcess, b: SimProcess): boolean;
+  /** True when the bytes of this transfer arrive changed. */
+  corrupts(): boolean;
+}
+
+/** What canary bugs do to the data plane. */
+export interface PlaneBug {
+  readonly skipsDigest?: boolean;
+}
+
+/** The version stores of a simulation. */
+export class VersionPlane {
+  readonly #holdings = new Map<string, Holding>();
+  readonly #failpoints: Failpoints;
+  readonly #faults: PlaneFaults;
+  readonly #bug: PlaneBug;
+
+  constructor(failpoints: Failpoints, faults: PlaneFaults, bug: PlaneBug = {}) {
+    this.#failpoints = failpoints;
+    this.#faults = faults;
+    this.#bug = bug;
+  }
+
+  /** Opens the store of a process; it is gone when the process is. */
+  async openStore(process: SimProcess, { slots = 2 }: StoreOptions): Promise<VersionStore> {
+    await this.#failpoints.pass(process, `${process.role}.store-open`);
+    const address = `sim:${process.name}`;
+    const versions = new Map<string, Readonly<Record<string, Uint8Array>>>();
+    this.#holdings.set(address, { process, versions });
+    process.onDeath(() => this.#holdings.delete(address));
+    return {
+      addresses: [address],
+      publish: async (id, sections) => {
+        const copies = Object.fromEntries(Object.entries(sections).map(([name, bytes]) => [name, bytes.slice()]));
+        await this.#failpoints.pass(process, `${process.role}.store-publish`);
+        await process.sleep(copyMs);
+        versions.set(keyOf(id), copies);
+        for (const key of versions.keys()) if (versions.size > slots) versions.delete(key);
+        await this.#failpoints.pass(process, `${process.role}.store-published`);
+        return Object.entries(copies).map(([name, bytes]) => ({
+          name,
+          bytes: bytes.length,
+          digest: planeDigest(bytes),
+        }));
+      },
+      holds: (id) => versions.has(keyOf(id)),
+      versions: () =>
+        [...versions.keys()].map((key) => {
+          const [lineage = "0", version = "0"] = key.split(".");
+          return { lineage: Number(lineage), version: Number(version) };
+        }),
+      close: async () => {
+        this.#holdings.delete(address);
+      },
+    };
+  }
+
+  /** Pulls a version from the first holder that gives it whole. */
+  async pull(process: SimProcess, options: PullOptions): Promise<PullResult> {
+    const { holders, id, signal, deadlineMs, sections } = options;
+    const startedMs = process.clock.now();
+    let reason = "no holder was named";
+    for (const address of holders) {
+      signal.throwIfAborted();
+      if (process.clock.now() - startedMs > deadlineMs) throw this.#failure(options, "the deadline passed");
+      const fault = await this.#pullFrom(process, address, options);
+      const bytes = sections.reduce((sum, section) => sum + section.bytes, 0);
+      if (fault === null) return { bytes, durationMs: process.clock.now() - startedMs, via: "tcp", from: address };
+      reason = fault;
+    }
+    throw this.#failure({ id, holders }, reason);
+  }
+
+  /** @returns `null`, or why this holder was of no use. */
+  async #pullFrom(process: SimProcess, address: string, options: PullOptions): Promise<string | null> {
+    const { id, sections, into, signal } = options;
+    await this.#failpoints.pass(process, `${process.role}.pull-begin`);
+    const holding = this.#holdings.get(address);
+    if (!holding) {
+      await process.sleep(1, signal);
+      return `${address} refused the connection`;
+    }
+    if (holding.process.state !== "running" || this.#faults.isCut(process, holding.process)) {
+      await process.sleep(connectMs, signal);
+      return `${address} did not answer`;
+    }
+    const found = holding.versions.get(keyOf(id));
+    if (!found) return `${address} does not hold version ${id.version} of lineage ${id.lineage}`;
+    const corrupt = this.#faults.corrupts();
+    for (const { name, digest } of sections) {
+      const bytes = found[name];
+      const target = into[name];
+      invariant(target, `a pull has a target for section ${name}`);
+      if (!bytes || bytes.length !== target.length) return `${address} holds a section ${name} of another size`;
+      const half = bytes.length >> 1;
+      target.set(bytes.subarray(0, half));
+      await process.sleep(copyMs / 2, signal);
+      await this.#failpoints.pass(process, `${process.role}.pull-midway`);
+      if (holding.process.isDead) return `${address} died midway`;
+      if (this.#faults.isCut(process, holding.process)) return `${address} was cut off midway`;
+      target.set(bytes.subarray(half), half);
+      if (corrupt) target[half] = (target[half] as number) ^ 0x40;
+      if (!this.#bug.skipsDigest && planeDigest(target) !== digest) return `section ${name} of ${address} is corrupt`;
+    }
+    await this.#failpoints.pass(process, `${process.role}.pull-end`);
+    return null;
+  }
+
+  #failure({ id, holders }: Pick<PullOptions, "id" | "holders">, reason: string): Error {
+    return errors.SimPullFailed({ version: id.version, holders: holders.length, reason });
+  }
+}
+
+function keyOf({ lineage, version }: { readonly lineage: number; readonly version: number }): string {
+  return `${lineage}.${version}`;
+}

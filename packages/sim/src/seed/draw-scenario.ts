@@ -1,0 +1,130 @@
+/** Draws a scenario from a seed: the shape of the cluster, its time-outs, its work, and what goes wrong (swarm testing). */
+import type { Random } from "@muster/base";
+import { mixSeed, randomOf } from "@muster/base";
+import type { JobConfig } from "@muster/protocol";
+import type { Scenario, WorkModel } from "../cluster/scenario.ts";
+import { drawFaults } from "../faults/draw-faults.ts";
+
+/** What kind of faults a seed draws from. */
+export const profiles = ["quiet", "swarm", "kills", "broker"] as const;
+
+/** One of the {@link profiles}. */
+export type Profile = (typeof profiles)[number];
+
+/** Draws a scenario. Pure: the same seed and profile give the same one. */
+export function drawScenario(seed: number, profile: Profile): Scenario {
+  const random = randomOf(seed, 101);
+  const config = drawConfig(seed, random);
+  const work = drawWork(random, config.mode);
+  const spanMs = spanOf(config, work);
+  const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
+  const faults = profile === "quiet" ? [] : drawFaults({ profile, config, safetyMs, random: randomOf(seed, 103) });
+  return { seed, profile, config, work, faults, safetyMs, limitMs: safetyMs + 8 * spanMs + graceOf(config) };
+}
+
+function between(random: Random, from: number, to: number): number {
+  return from + random.below(to - from + 1);
+}
+
+function drawConfig(seed: number, random: Random): JobConfig {
+  const stalenessMax = random.next() < 0.4 ? 0 : between(random, 1, 3);
+  const policy = between(random, 1, 5);
+  const rollout = between(random, 1, 6);
+  const groupsPerStep = between(random, 2, 10);
+  return {
+    job: "sim",
+    seed: mixSeed(seed, 7) >>> 1,
+    steps: between(random, 4, 12),
+    mode: stalenessMax === 0 ? "sync" : "async",
+    stalenessMax,
+    replicas: { policy, rollout, checkpoint: between(random, 0, 2) },
+    initReplicas: { policy: between(random, 1, policy), rollout: between(random, 1, rollout) },
+    task: { name: "addition", reward: "sim" },
+    weights: { kind: "seed", seed: mixSeed(seed, 8) >>> 1 },
+    model: { vocab: 13, hidden: 4, layers: 1, heads: 1, kvHeads: 1, ffn: 4, maxContext: 12, tied: true },
+    batch: {
+      groupsPerStep,
+      groupSize: between(random, 2, 4),
+      minibatches: random.next() < 0.3 ? Math.min(2, groupsPerStep) : 1,
+      microShards: Math.max(policy, between(random, 2, 6)),
+    },
+    sampling: { temperature: 1, maxNewTokens: 5 },
+    loss: { clipLow: 0.2, clipHigh: 0.28 },
+    optimizer: {
+      lr: 0.01,
+      lrWarmupSteps: 2,
+      lrFinalRatio: 1,
+      beta1: 0.9,
+      beta2: 0.99,
+      epsilon: 1e-8,
+      weightDecay: 0,
+      clipNorm: 1,
+    },
+    evaluation:
+      random.next() < 0.5 ? { everySteps: 0, prompts: 0 } : { everySteps: between(random, 1, 4), prompts: 100 },
+    checkpoint: { everySteps: between(random, 0, 3), keep: between(random, 1, 3), directory: "/checkpoints" },
+    timing: drawTiming(random),
+    limits: {
+      // In sync mode nothing but poison may decide what is trained, or the run could not equal its quiet one.
+      groupAttemptsMax: stalenessMax === 0 ? 256 : between(random, 3, 6),
+      stepAttemptsMax: 64,
+      leaseGroupsMax: between(random, 2, 8),
+      leasesPerRollout: between(random, 1, 3),
+      chunkGroups: between(random, 1, 2),
+      mailboxMax: 2_000,
+      outboxMax: 2_000,
+    },
+    data: { socketDirectory: "/sockets", tcpHost: null, slots: between(random, 2, 4) },
+  };
+}
+
+function drawTiming(random: Random): JobConfig["timing"] {
+  const scale = [0.5, 1, 1, 2][random.below(4)] ?? 1;
+  const ms = (value: number): number => Math.round(value * scale);
+  return {
+    heartbeatIntervalMs: 1_000,
+    suspectAfterMs: ms(5_000),
+    deadAfterMs: ms(10_000),
+    gatherMs: 300_000,
+    commandMs: ms(5_000),
+    leaseMs: ms(60_000),
+    stepMs: ms(60_000),
+    collectiveMs: ms(30_000),
+    meshMs: ms(10_000),
+    pullMs: ms(20_000),
+    checkpointMs: ms(60_000),
+    rewardMs: ms(5_000),
+    drainMs: ms(30_000),
+    tickMs: 250,
+  };
+}
+
+function drawWork(random: Random, mode: JobConfig["mode"]): WorkModel {
+  return {
+    initializeMs: 1_000 + random.below(4_000),
+    shardMs: 200 + random.below(800),
+    stageMs: 50 + random.below(200),
+    responseMs: 1_000 + random.below(4_000),
+    swapMs: 20 + random.below(200),
+    judgeMs: random.next() < 0.5 ? 0 : 10 + random.below(200),
+    poisonRate: random.next() < 0.5 ? 0 : random.next() * 0.05,
+    overflowRate: random.next() < 0.15 ? 0.01 : 0,
+    killerRate: mode === "async" && random.next() < 0.15 ? 0.02 : 0,
+  };
+}
+
+/** About how long the job takes when all goes well. */
+function spanOf(config: JobConfig, work: WorkModel): number {
+  const { replicas, batch, limits, steps } = config;
+  const rounds = Math.ceil(batch.groupsPerStep / (replicas.rollout * limits.chunkGroups));
+  const sampleMs = rounds * work.responseMs * 3;
+  const shards = Math.ceil(batch.microShards / replicas.policy) * batch.minibatches;
+  const trainMs = shards * (work.shardMs + work.stageMs) + 1_000;
+  return 10_000 + steps * (sampleMs + trainMs);
+}
+
+/** What recovering from the last fault may take on top. */
+function graceOf({ timing }: JobConfig): number {
+  const { leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, deadAfterMs } = timing;
+  return 60_000 + 6 * (leaseMs + stepMs + meshMs + pullMs + deadAfterMs) + 2 * (checkpointMs + drainMs);
+}

@@ -1,0 +1,69 @@
+/** Runs one scenario under the eyes of all checkers. */
+import type { JobConfig } from "@muster/protocol";
+import { Judge, type Violation } from "../check/judge.ts";
+import { type JobEnd, Witness } from "../check/witness.ts";
+import { type Bug, Cluster } from "../cluster/cluster.ts";
+import type { Scenario } from "../cluster/scenario.ts";
+import { World } from "../world/world.ts";
+
+/** What a run came to. */
+export interface RunResult {
+  readonly scenario: Scenario;
+  readonly violations: readonly Violation[];
+  readonly end: JobEnd | null;
+  /** Hash of the log of events: equal for equal scenarios and code. */
+  readonly hash: string;
+  /** The last lines of the log. */
+  readonly lines: readonly string[];
+  readonly virtualMs: number;
+  readonly events: number;
+  /** Processes times hours of virtual time. */
+  readonly nodeHours: number;
+  readonly faults: ReadonlyMap<string, number>;
+  readonly points: ReadonlyMap<string, number>;
+}
+
+/** Runs a scenario to its end. `bug` is a deliberate one, to see that the checkers see it. */
+export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunResult> {
+  const world = new World(scenario.seed);
+  const judge = new Judge(world);
+  const witness = new Witness(judge, scenario, bug?.logic);
+  const cluster = new Cluster(world, scenario, { observer: witness, ...(bug ? { bug } : {}) });
+  witness.watchDisk(cluster.disk);
+  cluster.start();
+  const isOver = (): boolean => cluster.isOver || judge.violations.length > 0;
+  const how = await world.run(isOver, scenario.limitMs);
+  await witness.conclude();
+  if (judge.violations.length === 0) judgeEnd(judge, { how, end: witness.end, cluster });
+  return {
+    scenario,
+    violations: judge.violations,
+    end: witness.end,
+    hash: judge.digest(),
+    lines: judge.lines(),
+    virtualMs: world.nowMs,
+    events: world.events,
+    nodeHours: (world.nowMs / 3_600_000) * nodesOf(scenario.config),
+    faults: witness.faults,
+    points: cluster.failpoints.counts,
+  };
+}
+
+/** Once the faults are over the job ends, and nothing of it is left (L1, L2). */
+function judgeEnd(
+  judge: Judge,
+  { how, end, cluster }: { readonly how: string; readonly end: JobEnd | null; readonly cluster: Cluster },
+): void {
+  const left = cluster.living().map(({ name }) => name);
+  judge.require(how === "over", "L1", () => `the job has not ended (${how}); ${left.join(", ")} are left`);
+  judge.require(
+    end?.outcome === "done",
+    "L1",
+    () => `the job ended ${end?.outcome ?? "without a word"}: ${end?.reason ?? ""}`,
+  );
+  judge.require(end?.ledger.pending === 0, "L2", () => `${end?.ledger.pending} trajectories are pending at the end`);
+}
+
+function nodesOf({ replicas }: JobConfig): number {
+  return 1 + replicas.policy + replicas.rollout + replicas.checkpoint;
+}

@@ -1,0 +1,118 @@
+/**
+ * A simulated process: a gate through which everything enters that comes from outside (turns of the loop, timers, deliveries, answers).
+ * Behind the gate runs production code. A dead process is entered no more; a paused one is entered late, in the order of arrival.
+ */
+import type { Clock } from "@muster/base";
+import type { World } from "./world.ts";
+
+/** `hung`: the main thread stands still, the thread of the heartbeats does not. */
+export type ProcessState = "running" | "paused" | "hung" | "dead";
+
+/** What makes one process unlike another. */
+export interface ProcessOptions {
+  /** `<node>#<life>`, unique. */
+  readonly name: string;
+  readonly node: string;
+  readonly role: string;
+  readonly pid: number;
+  /** Its monotonic clock: an origin of its own, and a rate near 1. */
+  readonly clockOffsetMs: number;
+  readonly clockRate: number;
+}
+
+/** One life of one process. */
+export class SimProcess {
+  readonly name: string;
+  readonly node: string;
+  readonly role: string;
+  readonly pid: number;
+  readonly clock: Clock;
+  readonly world: World;
+  readonly #held: (() => void)[] = [];
+  readonly #onDeath: (() => void)[] = [];
+  #state: ProcessState = "running";
+
+  constructor(world: World, options: ProcessOptions) {
+    this.world = world;
+    this.name = options.name;
+    this.node = options.node;
+    this.role = options.role;
+    this.pid = options.pid;
+    const { clockOffsetMs, clockRate } = options;
+    this.clock = {
+      now: () => clockOffsetMs + world.nowMs * clockRate,
+      after: (delayMs, run) => this.after(delayMs / clockRate, run),
+    };
+  }
+
+  get state(): ProcessState {
+    return this.#state;
+  }
+
+  get isDead(): boolean {
+    return this.#state === "dead";
+  }
+
+  /** Lets something in, now or when the process runs again; never once it is dead. */
+  enter(run: () => void): void {
+    if (this.#state === "running") run();
+    else if (this.#state !== "dead") this.#held.push(run);
+  }
+
+  /** Lets something in after a time of the world. @returns Cancels it, also while it is held. */
+  after(delayMs: number, run: () => void): () => void {
+    let cancelled = false;
+    const cancel = this.world.after(delayMs, () => this.enter(() => cancelled || run()));
+    return () => {
+      cancelled = true;
+      cancel();
+    };
+  }
+
+  /** Runs a turn of an actor's loop after whatever is due now. */
+  readonly schedule = (turn: () => void): void => {
+    this.after(0, turn);
+  };
+
+  /** Ends it as SIGKILL does: at once, whatever it is doing. */
+  kill(): void {
+    if (this.#state === "dead") return;
+    this.#state = "dead";
+    this.#held.length = 0;
+    for (const run of this.#onDeath) run();
+  }
+
+  /** Stops it as SIGSTOP does, or only its main thread. */
+  freeze(how: "paused" | "hung"): void {
+    if (this.#state === "running") this.#state = how;
+  }
+
+  /** Goes on; what arrived meanwhile comes in first. */
+  thaw(): void {
+    if (this.#state !== "paused" && this.#state !== "hung") return;
+    this.#state = "running";
+    for (const run of this.#held.splice(0)) this.after(0, run);
+  }
+
+  /** Calls back when it dies; at once when it is dead. */
+  onDeath(run: () => void): void {
+    if (this.isDead) run();
+    else this.#onDeath.push(run);
+  }
+
+  /** Does something in the process after a time; rejects when the signal aborts first. Never settles once dead. */
+  sleep(delayMs: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const stop = (): void => {
+        cancel();
+        reject(signal?.reason);
+      };
+      const cancel = this.after(delayMs, () => {
+        signal?.removeEventListener("abort", stop);
+        resolve();
+      });
+      if (signal?.aborted) stop();
+      else signal?.addEventListener("abort", stop, { once: true });
+    });
+  }
+}

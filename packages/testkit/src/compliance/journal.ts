@@ -1,0 +1,74 @@
+/** The journal: one writer, no gaps, no doubt. */
+import type { Journal } from "@muster/transport";
+import { expect, test } from "vitest";
+import type { Actors } from "./actors.ts";
+import { bytes, text } from "./helpers.ts";
+
+export function testJournal(actors: () => Actors): void {
+  test("an empty journal has head 0 and nothing to read", async () => {
+    expect(await actors().controller.journal().head()).toBe(0);
+    expect(await collect(actors().controller.journal(), 1)).toEqual([]);
+  });
+
+  test("records are appended one after another and read back from any sequence", async () => {
+    const journal = actors().controller.journal();
+    for (const seq of [0, 1, 2]) expect(await journal.append(bytes(`r${seq + 1}`), seq, `t1/${seq}`)).toBe(seq + 1);
+    expect(await journal.head()).toBe(3);
+    expect(await collect(actors().controller.journal(), 1)).toEqual(["1:r1", "2:r2", "3:r3"]);
+    expect(await collect(actors().controller.journal(), 3)).toEqual(["3:r3"]);
+    expect(await collect(actors().controller.journal(), 4)).toEqual([]);
+  });
+
+  test("an append on an old head is fenced and leaves no trace", async () => {
+    const journal = actors().controller.journal();
+    await journal.append(bytes("mine"), 0, "t2/0");
+    await expect(journal.append(bytes("zombie"), 0, "t1/0")).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
+    await expect(journal.append(bytes("ahead"), 5, "t1/5")).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
+    expect(await collect(actors().controller.journal(), 1)).toEqual(["1:mine"]);
+  });
+
+  test("an append that is repeated because its answer was lost gives the same sequence", async () => {
+    const journal = actors().controller.journal();
+    expect(await journal.append(bytes("a"), 0, "t1/0")).toBe(1);
+    expect(await journal.append(bytes("a"), 0, "t1/0")).toBe(1);
+    expect(await journal.head()).toBe(1);
+  });
+
+  test("of two writers on one head exactly one wins", async () => {
+    const journal = actors().controller.journal();
+    const results = await Promise.allSettled(["a", "b", "c"].map((id) => journal.append(bytes(id), 0, id)));
+    expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    expect(await journal.head()).toBe(1);
+  });
+}
+
+export function testJournalReading(actors: () => Actors): void {
+  test("a long journal is read completely, and only to the head as of the call", async () => {
+    const journal = actors().controller.journal();
+    const count = 600;
+    for (let seq = 0; seq < count; seq++) await journal.append(bytes("x"), seq, `t1/${seq}`);
+    const seqs: number[] = [];
+    for await (const { seq } of journal.read(1)) {
+      if (seq === 1) await journal.append(bytes("later"), count, "later");
+      seqs.push(seq);
+    }
+    expect(seqs).toEqual(Array.from({ length: count }, (_, i) => i + 1));
+  });
+
+  test("a purged journal is read from its first record", async () => {
+    const { controller } = actors();
+    for (const seq of [0, 1, 2]) await controller.journal().append(bytes(`r${seq + 1}`), seq, `t1/${seq}`);
+    await controller.purge("journal", 3);
+    expect(await collect(actors().controller.journal(), 1)).toEqual(["3:r3"]);
+    await controller.purge("journal", 4);
+    expect(await collect(actors().controller.journal(), 1)).toEqual([]);
+    expect(await controller.journal().head()).toBe(3);
+  });
+}
+
+/** Reads a journal as `seq:text`. */
+async function collect(journal: Journal, fromSeq: number): Promise<readonly string[]> {
+  const records: string[] = [];
+  for await (const { seq, data } of journal.read(fromSeq)) records.push(`${seq}:${text(data)}`);
+  return records;
+}

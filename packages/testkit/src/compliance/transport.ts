@@ -1,0 +1,50 @@
+/** What every {@link Transport} promises, told as tests. Run by each implementation against brokers of its own. */
+import type { Transport } from "@muster/transport";
+import { afterEach, beforeEach, describe } from "vitest";
+import type { Actors } from "./actors.ts";
+import { testConsuming } from "./consuming.ts";
+import { testFollowing } from "./following.ts";
+import { testJournal, testJournalReading } from "./journal.ts";
+import { testPublishing } from "./publishing.ts";
+import { testFailingHandlers, testRedelivery } from "./redelivery.ts";
+import { testSending } from "./sending.ts";
+import { testState } from "./state.ts";
+
+/** A fresh broker with an empty, prepared job. */
+export interface TransportFixture {
+  /** Connects as the role with which `name` (`<role>.<id>.<incarnation>`) begins. */
+  connect(name: string): Promise<Transport>;
+  close(): Promise<void>;
+}
+
+/** Declares the suite for one implementation; `factory` makes a broker per test. */
+export function describeTransport(name: string, factory: () => Promise<TransportFixture>): void {
+  describe(`${name} as a transport`, () => {
+    let fixture: TransportFixture;
+    let actors: Actors;
+    beforeEach(async () => {
+      fixture = await factory();
+      actors = {
+        controller: await fixture.connect("controller.c0.a1"),
+        rollout: await fixture.connect("rollout.r0.a1"),
+        policy: await fixture.connect("policy.p0.a1"),
+      };
+    });
+    afterEach(() => fixture.close());
+
+    const present = (): Actors => actors;
+    describe("publishing", () => testPublishing(present));
+    describe("following", () => testFollowing(present));
+    describe("sending", () => testSending(present));
+    describe("consuming", () => testConsuming(present));
+    describe("redelivery", () => {
+      testRedelivery(present);
+      testFailingHandlers(present);
+    });
+    describe("the journal", () => {
+      testJournal(present);
+      testJournalReading(present);
+    });
+    describe("the state", () => testState(present));
+  });
+}

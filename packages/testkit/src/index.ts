@@ -1,0 +1,16 @@
+export { type ActorProcess, type ActorProcessOptions, type ProcessExit, spawnActor } from "./actor-process.ts";
+export { describeTransport, type TransportFixture } from "./compliance/transport.ts";
+export {
+  type JobEvent,
+  type JobRun,
+  type JobRunOptions,
+  type JobSummary,
+  spawnMuster,
+  startJobRun,
+} from "./job-run.ts";
+export { findNatsServer } from "./nats-binary.ts";
+export { type ProcessInfo, processesNaming } from "./processes.ts";
+export { type RawOutcome, type RawRequest, requestAs } from "./raw-client.ts";
+export { makeTempDirectory, type TempDirectory } from "./temp-directory.ts";
+export { startTestServer, type TestServer, type TestServerOptions } from "./test-server.ts";
+export { type WaitOptions, waitFor } from "./wait-for.ts";

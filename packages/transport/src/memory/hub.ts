@@ -1,0 +1,61 @@
+/** What all connections of a broker in memory share: streams, consumers, state and listeners. */
+import type { Clock } from "@muster/base";
+import { errors } from "../errors.ts";
+import { type StreamName, streamNames, streamSubject } from "../streams.ts";
+import type { ConsumeOptions } from "../transport.ts";
+import { MemoryConsumer } from "./consumer.ts";
+import { MemoryStream } from "./stream.ts";
+import { matcherOf } from "./subject.ts";
+
+export class MemoryHub {
+  readonly job: string;
+  readonly clock: Clock;
+  readonly state = new Map<string, { readonly value: Uint8Array; readonly revision: number }>();
+  #revision = 0;
+  readonly #streams: ReadonlyMap<StreamName, MemoryStream>;
+  readonly #consumers = new Map<string, MemoryConsumer>();
+  readonly #listeners = new Set<(subject: string, data: Uint8Array) => void>();
+
+  constructor(job: string, clock: Clock) {
+    this.job = job;
+    this.clock = clock;
+    this.#streams = new Map(streamNames.map((name) => [name, new MemoryStream(job, name, clock)]));
+  }
+
+  nextRevision(): number {
+    return ++this.#revision;
+  }
+
+  stream(name: StreamName): MemoryStream {
+    const stream = this.#streams.get(name);
+    if (!stream) throw errors.StreamMissing({ what: `stream ${name}` });
+    return stream;
+  }
+
+  /** The stream that keeps a subject. @throws MUSTER_ERR_STREAM_MISSING */
+  streamOf(subject: string): MemoryStream {
+    for (const [name, stream] of this.#streams) {
+      if (matcherOf(streamSubject(this.job, name))(subject)) return stream;
+    }
+    throw errors.StreamMissing({ what: `publishing to ${subject}` });
+  }
+
+  /** The durable consumer of a name, made at its first use. */
+  consumer(options: ConsumeOptions): MemoryConsumer {
+    const key = `${options.stream}/${options.consumer}`;
+    const consumer = this.#consumers.get(key) ?? new MemoryConsumer(this.stream(options.stream), this.clock, options);
+    this.#consumers.set(key, consumer);
+    return consumer;
+  }
+
+  /** Shows a message to everybody who listens, after the present task. */
+  announce(subject: string, data: Uint8Array): void {
+    const copy = data.slice();
+    for (const listener of this.#listeners) queueMicrotask(() => listener(subject, copy));
+  }
+
+  listen(listener: (subject: string, data: Uint8Array) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+}

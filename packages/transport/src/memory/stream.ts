@@ -1,0 +1,119 @@
+/** One stream in memory: sequences, message ids, bounds and purges as on the broker. */
+import type { Clock } from "@muster/base";
+import { errors } from "../errors.ts";
+import {
+  brokerStream,
+  duplicateWindowMs,
+  messageBytesMax,
+  type StreamName,
+  type StreamRule,
+  streamRules,
+} from "../streams.ts";
+import type { PublishAck } from "../transport.ts";
+
+/** The broker's code for a stream at its bound that refuses new messages. */
+const storeFullCode = 10077;
+
+/** A stored message. */
+export interface Entry {
+  readonly seq: number;
+  readonly subject: string;
+  readonly data: Uint8Array;
+  readonly storedAtMs: number;
+}
+
+/** A message to be stored. */
+export interface AppendRequest {
+  readonly subject: string;
+  readonly data: Uint8Array;
+  readonly msgId: string;
+  /** Store only if this is the last sequence. */
+  readonly expectedSeq?: number;
+}
+
+export class MemoryStream {
+  readonly name: string;
+  readonly rule: StreamRule;
+  readonly #clock: Clock;
+  /** By sequence; a Map keeps the order in which they were stored. */
+  readonly #entries = new Map<number, Entry>();
+  readonly #ids = new Map<string, { readonly seq: number; readonly atMs: number }>();
+  readonly #readers = new Set<() => void>();
+  #lastSeq = 0;
+  #sizeBytes = 0;
+
+  constructor(job: string, name: StreamName, clock: Clock) {
+    this.name = brokerStream(job, name);
+    this.rule = streamRules[name];
+    this.#clock = clock;
+  }
+
+  get lastSeq(): number {
+    return this.#lastSeq;
+  }
+
+  get(seq: number): Entry | null {
+    return this.#entries.get(seq) ?? null;
+  }
+
+  /** @returns `null` when `expectedSeq` is not the last sequence. @throws MUSTER_ERR_BROKER_REFUSED when full. */
+  append(request: AppendRequest): PublishAck | null {
+    const { subject, msgId, expectedSeq } = request;
+    const nowMs = this.#clock.now();
+    this.#forget(nowMs);
+    const known = this.#ids.get(msgId);
+    if (known) return { seq: known.seq, duplicate: true };
+    if (expectedSeq !== undefined && expectedSeq !== this.#lastSeq) return null;
+    this.#makeRoom(request.data.byteLength);
+    const entry = { seq: ++this.#lastSeq, subject, data: request.data.slice(), storedAtMs: nowMs };
+    this.#entries.set(entry.seq, entry);
+    this.#sizeBytes += entry.data.byteLength;
+    this.#ids.set(msgId, { seq: entry.seq, atMs: nowMs });
+    for (const read of [...this.#readers]) read();
+    return { seq: entry.seq, duplicate: false };
+  }
+
+  remove(seq: number): void {
+    const entry = this.#entries.get(seq);
+    if (!entry) return;
+    this.#entries.delete(seq);
+    this.#sizeBytes -= entry.data.byteLength;
+  }
+
+  purge(beforeSeq: number): void {
+    for (const seq of this.#entries.keys()) {
+      if (seq >= beforeSeq) return;
+      this.remove(seq);
+    }
+  }
+
+  /** Calls `read` at each append. @returns Stops the calls. */
+  onAppend(read: () => void): () => void {
+    this.#readers.add(read);
+    return () => void this.#readers.delete(read);
+  }
+
+  #forget(nowMs: number): void {
+    for (const [id, { atMs }] of this.#ids) {
+      if (nowMs - atMs <= duplicateWindowMs) break;
+      this.#ids.delete(id);
+    }
+    for (const entry of this.#entries.values()) {
+      if (nowMs - entry.storedAtMs <= (this.rule.ageMaxMs ?? Number.POSITIVE_INFINITY)) break;
+      this.remove(entry.seq);
+    }
+  }
+
+  #makeRoom(bytes: number): void {
+    const what = `publishing to ${this.name}`;
+    if (bytes > messageBytesMax) throw errors.BrokerRefused({ what, reason: "payload too large", apiCode: 0 });
+    if (this.#sizeBytes + bytes <= this.rule.bytesMax) return;
+    if (this.rule.discard === "new") {
+      throw errors.BrokerRefused({ what, reason: "maximum bytes exceeded", apiCode: storeFullCode });
+    }
+    for (const entry of this.#entries.values()) {
+      if (this.#sizeBytes + bytes <= this.rule.bytesMax) return;
+      this.remove(entry.seq);
+    }
+  }
+}

@@ -1,0 +1,103 @@
+/** Opens connections with the settings that were found to survive cuts, freezes and restarts of the server. */
+import { type Logger, messageOf, silentLogger } from "@muster/base";
+import type { NatsConnection } from "@nats-io/nats-core";
+import { connect } from "@nats-io/transport-node";
+import { errors } from "../errors.ts";
+import { Link } from "./link.ts";
+import { isAuthFailure } from "./translate.ts";
+
+/** Who a process is to the broker. One user per role: replicas of a role share theirs. */
+export interface Credentials {
+  readonly user: string;
+  /** Generated, 256 bit; never in argv, logs or messages. */
+  readonly password: string;
+  /** Where answers go; the broker lets only this role listen there. */
+  readonly inboxPrefix?: string;
+}
+
+/** How to reach the broker of a job. */
+export interface ConnectOptions {
+  /** `nats://host:port` or `tls://host:port`; several servers of one cluster separated by commas. */
+  readonly url: string;
+  readonly job: string;
+  readonly credentials: Credentials;
+  /** `<role>.<id>.<incarnation>`: the name by which the broker announces our end. */
+  readonly name: string;
+  readonly logger?: Logger;
+  /** How long to go on trying at first. After that, reconnects go on for ever. */
+  readonly connectTimeoutMs: number;
+}
+
+/** The oldest nats-server that keeps every promise this package relies on. */
+export const serverVersionMin = "2.11.0";
+
+const retryMs = 250;
+const dialTimeoutMs = 2_000;
+
+/** Opens a link. @throws MUSTER_ERR_BROKER_UNREACHABLE, MUSTER_ERR_BROKER_AUTH, MUSTER_ERR_BROKER_TOO_OLD */
+export async function openLink(options: Omit<ConnectOptions, "job">): Promise<Link> {
+  const connection = await dialUntil(options);
+  const version = connection.info?.version ?? "unknown";
+  if (!isRecent(version)) {
+    await connection.close();
+    throw errors.BrokerTooOld({ url: options.url, version, minimum: serverVersionMin });
+  }
+  return Link.of(connection, options.logger ?? silentLogger);
+}
+
+async function dialUntil(options: Omit<ConnectOptions, "job">): Promise<NatsConnection> {
+  const { url, credentials, connectTimeoutMs } = options;
+  const deadline = performance.now() + connectTimeoutMs;
+  for (;;) {
+    try {
+      return await dial(options, Math.min(dialTimeoutMs, Math.max(1, deadline - performance.now())));
+    } catch (error) {
+      if (isAuthFailure(error)) throw errors.BrokerAuth({ url, user: credentials.user }, error);
+      if (performance.now() + retryMs >= deadline) {
+        throw errors.BrokerUnreachable({ url, timeoutMs: connectTimeoutMs, reason: messageOf(error) }, error);
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve, retryMs));
+  }
+}
+
+function dial(options: Omit<ConnectOptions, "job">, timeoutMs: number): Promise<NatsConnection> {
+  const { user, password, inboxPrefix } = options.credentials;
+  return connect({
+    servers: options.url.split(","),
+    name: options.name,
+    user,
+    pass: password,
+    ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
+    timeout: timeoutMs,
+    maxReconnectAttempts: -1,
+    reconnectTimeWait: retryMs,
+    reconnectJitter: retryMs,
+    pingInterval: 2_000,
+    maxPingOut: 2,
+    noAsyncTraces: true,
+  });
+}
+
+/** True when `version` is at least {@link serverVersionMin}; false for text that is no version. */
+export function isRecent(version: string): boolean {
+  const have = version.split(".").map((part) => Number.parseInt(part, 10));
+  const need = serverVersionMin.split(".").map(Number);
+  for (let i = 0; i < need.length; i++) {
+    const difference = (have[i] ?? Number.NaN) - (need[i] ?? 0);
+    if (difference !== 0) return difference > 0;
+  }
+  return true;
+}
+
+/** True when the server takes a connection without credentials. */
+export async function acceptsAnonymous(url: string): Promise<boolean> {
+  try {
+    const connection = await connect({ servers: url.split(","), name: "self-test", reconnect: false, timeout: 2_000 });
+    await connection.close();
+    return true;
+  } catch (error) {
+    if (isAuthFailure(error)) return false;
+    throw errors.BrokerUnreachable({ url, timeoutMs: 2_000, reason: messageOf(error) }, error);
+  }
+}

@@ -1,0 +1,64 @@
+/** The broker's own announcements of ended connections: milliseconds after a process is killed, long before a missed heartbeat. */
+import { errors } from "../errors.ts";
+import type { Subscription } from "../transport.ts";
+import { type ConnectOptions, openLink } from "./connect.ts";
+import type { Link } from "./link.ts";
+import { translate } from "./translate.ts";
+
+/** A connection that ended. Evidence, not proof: a client that reconnects looks the same for a moment. */
+export interface DisconnectNotice {
+  /** The connection's name, `<role>.<id>.<incarnation>` for actors; other clients have names of their own. */
+  readonly name: string;
+  /** The server's words, for example `Client Closed` or `Stale Connection`. */
+  readonly reason: string;
+}
+
+/** {@link ConnectOptions} with the credentials of the system account, and who is told. */
+export interface WatchDisconnectsOptions extends Omit<ConnectOptions, "job" | "name"> {
+  readonly handle: (notice: DisconnectNotice) => void;
+}
+
+/**
+ * Watches for ended connections of every account of the server. Notices may be missed while this connection is down.
+ *
+ * @throws the errors of {@link connectNats}, and MUSTER_ERR_BROKER_PERMISSION when the credentials are not of the system account.
+ */
+export async function watchDisconnects(options: WatchDisconnectsOptions): Promise<Subscription> {
+  const link = await openLink({ ...options, name: "watch-disconnects" });
+  try {
+    await listen(link, options.handle);
+  } catch (error) {
+    await link.close();
+    throw error;
+  }
+  return { close: () => link.close() };
+}
+
+async function listen(link: Link, handle: (notice: DisconnectNotice) => void): Promise<void> {
+  let refusal: Error | null = null;
+  link.connection.subscribe("$SYS.ACCOUNT.*.DISCONNECT", {
+    callback: (error, message) => {
+      if (error) refusal = error;
+      else forward(link, message.string(), handle);
+    },
+  });
+  await link.call("watching disconnects", () => link.connection.flush());
+  if (refusal) throw translate(refusal, "watching disconnects");
+}
+
+function forward(link: Link, text: string, handle: (notice: DisconnectNotice) => void): void {
+  try {
+    const notice = parseNotice(text);
+    if (notice) handle(notice);
+  } catch (error) {
+    link.report(errors.BrokerFailed({ what: "reading a disconnect notice", reason: String(error) }, error));
+  }
+}
+
+/** Reads an announcement. @returns `null` for a client without a name. @throws SyntaxError when it is no JSON. */
+export function parseNotice(text: string): DisconnectNotice | null {
+  const event = JSON.parse(text) as { readonly client?: { readonly name?: unknown }; readonly reason?: unknown };
+  const name = event.client?.name;
+  if (typeof name !== "string" || name === "") return null;
+  return { name, reason: typeof event.reason === "string" ? event.reason : "" };
+}

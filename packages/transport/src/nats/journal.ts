@@ -1,0 +1,76 @@
+/** The journal on JetStream: compare-and-set on the last sequence, reads through the stream's leader. */
+import { randomUUID } from "node:crypto";
+import { AckPolicy, DeliverPolicy, type JsMsg } from "@nats-io/jetstream";
+import { nanos } from "@nats-io/nats-core";
+import { errors } from "../errors.ts";
+import { brokerStream, streamSubject } from "../streams.ts";
+import type { Journal } from "../transport.ts";
+import type { Link } from "./link.ts";
+import { store } from "./store.ts";
+import { isWrongSequence, NoAnswer } from "./translate.ts";
+
+const readBatch = 256;
+const readWaitMs = 2_000;
+
+export function openJournal(link: Link, job: string): Journal {
+  const stream = brokerStream(job, "journal");
+  const subject = streamSubject(job, "journal");
+
+  const head = async (): Promise<number> => {
+    const info = await link.call("reading the head of the journal", () => link.manager.streams.info(stream));
+    return info.state.last_seq;
+  };
+
+  /** A record refused by compare-and-set may still be ours: stored by an attempt whose answer was lost. */
+  const isOurs = async (seq: number, msgId: string): Promise<boolean> => {
+    const record = await link.call("reading back the journal", () => link.manager.streams.getMessage(stream, { seq }));
+    return record?.header.get("Nats-Msg-Id") === msgId;
+  };
+
+  return {
+    head,
+    async append(data, expectedSeq, msgId) {
+      try {
+        return (await store(link, { subject, data, msgId, expect: { lastSequence: expectedSeq } })).seq;
+      } catch (error) {
+        if (!isWrongSequence(error)) throw error;
+        if (await isOurs(expectedSeq + 1, msgId)) return expectedSeq + 1;
+        throw errors.Fenced({ seq: expectedSeq + 1 }, error);
+      }
+    },
+    async *read(fromSeq) {
+      const last = await head();
+      for (let next = fromSeq; next <= last; ) {
+        const batch = await link.call("reading the journal", () => readFrom(link, stream, next));
+        if (batch.length === 0) return;
+        for (const record of batch) {
+          if (record.seq > last) return;
+          yield { seq: record.seq, data: record.data };
+          next = record.seq + 1;
+        }
+      }
+    },
+  };
+}
+
+/** Reads up to one batch, complete and in order, or fails as a whole. Empty only when nothing is left from `seq` on. */
+async function readFrom(link: Link, stream: string, seq: number): Promise<readonly JsMsg[]> {
+  const info = await link.manager.consumers.add(stream, {
+    name: `read-${randomUUID()}`,
+    deliver_policy: DeliverPolicy.StartSequence,
+    opt_start_seq: seq,
+    ack_policy: AckPolicy.None,
+    mem_storage: true,
+    inactive_threshold: nanos(10_000),
+  });
+  const wanted = Math.min(readBatch, info.num_pending);
+  if (wanted === 0) return [];
+  const consumer = link.js.consumers.getConsumerFromInfo(info);
+  const records: JsMsg[] = [];
+  for await (const record of await consumer.fetch({ max_messages: wanted, expires: readWaitMs })) {
+    if (record.info.deliverySequence !== records.length + 1) throw new NoAnswer("a record was lost on the way");
+    records.push(record);
+  }
+  if (records.length < wanted) throw new NoAnswer(`got ${records.length} of ${wanted} records`);
+  return records;
+}

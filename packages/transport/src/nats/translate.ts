@@ -1,0 +1,73 @@
+/** What the client libraries throw, in our words: one place that knows their classes. */
+import { MusterError, messageOf } from "@muster/base";
+import { JetStreamApiCodes, JetStreamApiError, JetStreamError } from "@nats-io/jetstream";
+import { errors as natsErrors, PermissionViolationError } from "@nats-io/nats-core";
+import { errors } from "../errors.ts";
+
+/** No answer will come: the connection was cut or the wait ended. Whether the request arrived is unknown. */
+export class NoAnswer extends Error {
+  override readonly name = "NoAnswer";
+}
+
+const wrongSequence: readonly number[] = [
+  JetStreamApiCodes.StreamWrongLastSequence,
+  JetStreamApiCodes.StreamWrongLastSequenceUnknown,
+];
+/** The server's status while it has no leader, no room for the moment, or is just starting. */
+const unavailableStatus = 503;
+
+const transientClasses = [
+  NoAnswer,
+  JetStreamError,
+  natsErrors.TimeoutError,
+  natsErrors.RequestError,
+  natsErrors.ConnectionError,
+  natsErrors.ClosedConnectionError,
+];
+
+/** True when the same request can succeed a moment later: no answer, no leader, cut connection. */
+export function isTransient(error: unknown): boolean {
+  if (find(error, PermissionViolationError)) return false;
+  if (error instanceof JetStreamApiError) {
+    return error.status === unavailableStatus && !wrongSequence.includes(error.code);
+  }
+  return transientClasses.some((transient) => find(error, transient) !== null);
+}
+
+/** Turns a library error into a Muster error; a Muster error stays as it is. */
+export function translate(error: unknown, what: string): MusterError {
+  if (error instanceof MusterError) return error;
+  const permission = find(error, PermissionViolationError);
+  if (permission) {
+    return errors.BrokerPermission({ operation: permission.operation, subject: permission.subject }, error);
+  }
+  if (isApiError(error, JetStreamApiCodes.StreamNotFound)) return errors.StreamMissing({ what }, error);
+  if (error instanceof JetStreamApiError) {
+    return errors.BrokerRefused({ what, reason: error.message, apiCode: error.code }, error);
+  }
+  if (find(error, natsErrors.InvalidArgumentError)) {
+    return errors.BrokerRefused({ what, reason: messageOf(error), apiCode: 0 }, error);
+  }
+  return errors.BrokerFailed({ what, reason: messageOf(error) }, error);
+}
+
+/** True for the answer of the broker's API with this code. */
+export function isApiError(error: unknown, code: number): boolean {
+  return error instanceof JetStreamApiError && error.code === code;
+}
+
+/** True when `error` says that a compare-and-set lost. */
+export function isWrongSequence(error: unknown): boolean {
+  return error instanceof MusterError && wrongSequence.includes(Number(error.params.apiCode));
+}
+
+/** True when the user or password was refused. */
+export function isAuthFailure(error: unknown): boolean {
+  return find(error, natsErrors.AuthorizationError) !== null;
+}
+
+/** The first error of a class along the chain of causes. */
+function find<E extends Error>(error: unknown, kind: abstract new (...args: never[]) => E): E | null {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) if (at instanceof kind) return at;
+  return null;
+}

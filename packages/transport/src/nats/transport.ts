@@ -1,0 +1,88 @@
+/** The NATS implementation of {@link Transport}: a thin table over one {@link Link}. */
+import { messageOf } from "@muster/base";
+import { errors } from "../errors.ts";
+import { brokerStream, type StreamName, streamRules } from "../streams.ts";
+import type { Subscription, Transport } from "../transport.ts";
+import { type ConnectOptions, openLink } from "./connect.ts";
+import { consume } from "./consume.ts";
+import { openJournal } from "./journal.ts";
+import type { Link } from "./link.ts";
+import { openState } from "./state-store.ts";
+import { store } from "./store.ts";
+import { tail } from "./tail.ts";
+import { translate } from "./translate.ts";
+
+/**
+ * Connects an actor to the NATS broker of its job. Reconnects for ever afterwards.
+ *
+ * @throws MUSTER_ERR_BROKER_UNREACHABLE, MUSTER_ERR_BROKER_AUTH, MUSTER_ERR_BROKER_TOO_OLD
+ */
+export async function connectNats(options: ConnectOptions): Promise<Transport> {
+  return transportOf(await openLink(options), options.job);
+}
+
+function transportOf(link: Link, job: string): Transport {
+  const journal = openJournal(link, job);
+  const state = openState(link, job);
+  return {
+    job,
+    publish: (subject, data, options) => store(link, { subject, data, ...options }),
+    send: (subject, data) => {
+      if (link.isConnected) link.connection.publish(subject, data);
+    },
+    subscribe: (pattern, handle) => subscribe(link, pattern, handle),
+    consume: (options) => consume(link, job, options),
+    fetch: (stream, seq) => fetch(link, job, stream, seq),
+    purge: async (stream, beforeSeq) => {
+      const name = brokerStream(job, stream);
+      await link.call(`purging ${name}`, () => link.manager.streams.purge(name, { seq: beforeSeq }));
+    },
+    tail: (options) => tail(link, job, options),
+    journal: () => journal,
+    state: () => state,
+    onStatus: (listener) => {
+      listener({ type: link.isConnected ? "connected" : link.isClosed ? "closed" : "disconnected" });
+      return link.onStatus(listener);
+    },
+    isConnected: () => link.isConnected,
+    flush: () => link.call("flushing", () => link.connection.flush()),
+    close: () => link.close(),
+  };
+}
+
+async function subscribe(
+  link: Link,
+  pattern: string,
+  handle: (subject: string, data: Uint8Array) => void,
+): Promise<Subscription> {
+  let refusal: Error | null = null;
+  const subscription = link.connection.subscribe(pattern, {
+    callback: (error, message) => {
+      if (error) refusal = error;
+      else guard(link, message.subject, () => handle(message.subject, message.data));
+    },
+  });
+  await link.call(`subscribing to ${pattern}`, () => link.connection.flush());
+  if (refusal) throw translate(refusal, `subscribing to ${pattern}`);
+  return { close: async () => subscription.unsubscribe() };
+}
+
+function guard(link: Link, subject: string, run: () => void): void {
+  try {
+    run();
+  } catch (error) {
+    link.report(errors.DeliveryHandlerFailed({ subject, seq: 0, reason: messageOf(error) }, error));
+  }
+}
+
+async function fetch(link: Link, job: string, stream: StreamName, seq: number): Promise<Uint8Array> {
+  const name = brokerStream(job, stream);
+  const what = `reading message ${seq} of ${name}`;
+  const near = streamRules[stream].direct
+    ? await link.call(what, () => link.manager.direct.getMessage(name, { seq }))
+    : null;
+  // Any replica answers a direct read, so one that lags may not have the message yet: only the leader can say it is gone.
+  const message = near ?? (await link.call(what, () => link.manager.streams.getMessage(name, { seq })));
+  if (message === null) throw errors.MessageGone({ stream: name, seq });
+  return message.data;
+}

@@ -1,0 +1,125 @@
+/** A nats-server of our own, for one job on one machine. Its directory holds everything: configuration, store, log, credentials. */
+import { mkdir, rm } from "node:fs/promises";
+import { resolve } from "node:path";
+import { generateCredentials, renderConfig, type ServerCredentials } from "./config.ts";
+import { filesOf, readIfThere, type ServerFiles, writeSecret } from "./files.ts";
+import { endLeftover } from "./leftover.ts";
+import { runServer, type ServerExit, type ServerProcess } from "./server-process.ts";
+
+/** How to start a server. */
+export interface LocalServerOptions {
+  /** Path of the nats-server program, 2.11 or newer. */
+  readonly binary: string;
+  /** Made when missing, with mode 0700. A directory used before keeps its store, its credentials and its port. */
+  readonly directory: string;
+  readonly job: string;
+  /** Default: the port used before in this directory, else a free one. */
+  readonly port?: number;
+  /** Opens the HTTP monitoring endpoint on loopback, on a free port. It needs no credentials: off by default. */
+  readonly monitoring?: boolean;
+  /** Called when the server ends without having been asked to. */
+  readonly onExit?: (exit: ServerExit) => void;
+}
+
+/** A server that was started here. */
+export interface LocalServer {
+  /** `nats://127.0.0.1:<port>`; stays the same over restarts. */
+  readonly url: string;
+  readonly port: number;
+  readonly monitoringUrl: string | null;
+  readonly pid: number;
+  readonly credentials: ServerCredentials;
+  /** Ends it: SIGTERM, after three seconds SIGKILL. Harmless when it has ended. */
+  stop(): Promise<void>;
+  /** Ends it at once, as a crash would; for tests of what survives that. */
+  kill(): Promise<void>;
+  /** Stops it when it runs, and starts it on the same port and store. */
+  restart(): Promise<void>;
+}
+
+/** What a directory remembers of its server, in a file only its owner can read. */
+interface SavedServer {
+  /** 0 until it is known. */
+  readonly port: number;
+  readonly ownerPid: number;
+  readonly credentials: ServerCredentials;
+}
+
+/**
+ * Starts a server on loopback with one user per role and a store that syncs every write. A server left behind by a process that was
+ * killed is ended first; one whose owner lives is not touched.
+ *
+ * @throws MUSTER_ERR_BROKER_BINARY, MUSTER_ERR_PORT_IN_USE, MUSTER_ERR_BROKER_START, MUSTER_ERR_BROKER_STORE_IN_USE
+ */
+export async function startLocalServer(options: LocalServerOptions): Promise<LocalServer> {
+  const directory = resolve(options.directory);
+  const files = filesOf(directory);
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const saved = await load(files);
+  if (saved) await endLeftover(files, directory, saved.ownerPid);
+  const credentials = saved?.credentials ?? generateCredentials();
+  const save = (port: number): Promise<void> => {
+    const state: SavedServer = { port, ownerPid: process.pid, credentials };
+    return writeSecret(files.state, JSON.stringify(state));
+  };
+  const start = async (port: number): Promise<Started> => {
+    await save(port);
+    await prepareFiles(files);
+    await writeSecret(files.config, renderConfig({ ...options, port, files, credentials }));
+    const running = await runServer(options.binary, files);
+    const started = { running, port: Number(new URL(running.ports.url).port), isEnding: false };
+    void running.exited.then((exit) => {
+      if (!started.isEnding) options.onExit?.(exit);
+    });
+    await save(started.port);
+    return started;
+  };
+  return serverOf(await start(options.port ?? saved?.port ?? 0), credentials, start);
+}
+
+/** Log and addresses are of one run; the store stays. */
+async function prepareFiles(files: ServerFiles): Promise<void> {
+  for (const path of [files.log, files.ports, files.pid]) await rm(path, { recursive: true, force: true });
+  await mkdir(files.ports, { mode: 0o700 });
+}
+
+interface Started {
+  readonly running: ServerProcess;
+  readonly port: number;
+  /** Set before we end it ourselves, so that its end is no surprise. */
+  isEnding: boolean;
+}
+
+function serverOf(
+  first: Started,
+  credentials: ServerCredentials,
+  start: (port: number) => Promise<Started>,
+): LocalServer {
+  let current = first;
+  const end = (how: "stop" | "kill"): Promise<void> => {
+    current.isEnding = true;
+    return current.running[how]();
+  };
+  return {
+    credentials,
+    port: first.port,
+    url: first.running.ports.url,
+    get monitoringUrl() {
+      return current.running.ports.monitoringUrl;
+    },
+    get pid() {
+      return current.running.pid;
+    },
+    stop: () => end("stop"),
+    kill: () => end("kill"),
+    async restart() {
+      await end("stop");
+      current = await start(first.port);
+    },
+  };
+}
+
+async function load(files: ServerFiles): Promise<SavedServer | null> {
+  const text = await readIfThere(files.state);
+  return text === null ? null : (JSON.parse(text) as SavedServer);
+}

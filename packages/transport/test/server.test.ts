@@ -1,0 +1,99 @@
+import { subjectsOf } from "@muster/protocol";
+import { expect, test } from "vitest";
+import { brokerRoles, permissionsOf } from "../src/index.ts";
+import { matcherOf } from "../src/memory/subject.ts";
+import { isRecent } from "../src/nats/connect.ts";
+import { parseNotice } from "../src/nats/disconnects.ts";
+import { generateCredentials, renderConfig } from "../src/server/config.ts";
+import { filesOf } from "../src/server/files.ts";
+import { parsePorts } from "../src/server/server-process.ts";
+
+const job = "demo";
+const subjects = subjectsOf(job);
+const publishersOf = (subject: string): readonly string[] =>
+  brokerRoles.filter((role) => permissionsOf(job, role).publish.some((pattern) => matcherOf(pattern)(subject)));
+
+test("each place of a job has exactly the publishers it should have", () => {
+  expect(publishersOf(subjects.journal)).toEqual(["controller"]);
+  expect(publishersOf(subjects.command("r0", "work.assign"))).toEqual(["controller"]);
+  expect(publishersOf(subjects.event("step.done"))).toEqual(["controller"]);
+  expect(publishersOf("$KV.muster-demo.lease")).toEqual(["controller"]);
+  expect(publishersOf(subjects.groups("r0"))).toEqual(["rollout"]);
+  for (const role of ["policy", "rollout", "checkpoint"] as const) {
+    expect(publishersOf(subjects.heartbeat(role, "x"))).toEqual([role]);
+    expect(publishersOf(subjects.report(role, "x", "mesh.built"))).toEqual([role]);
+  }
+  expect(publishersOf(subjects.report("operator", "x", "job.pause"))).toEqual(["operator"]);
+});
+
+test("no role can delete, update or restore a stream, and only the controller can purge one", () => {
+  for (const verb of ["DELETE", "UPDATE", "RESTORE", "SNAPSHOT", "MSG.DELETE"]) {
+    expect(publishersOf(`$JS.API.STREAM.${verb}.muster-demo-journal`), verb).toEqual([]);
+  }
+  expect(publishersOf("$JS.API.STREAM.PURGE.muster-demo-groups")).toEqual(["controller"]);
+  expect(publishersOf("$JS.API.STREAM.PURGE.KV_muster-demo")).toEqual([]);
+  expect(publishersOf("$JS.API.STREAM.CREATE.muster-other-journal")).toEqual([]);
+});
+
+test("no role hears another's answers, commands or journal", () => {
+  for (const role of brokerRoles) {
+    const { subscribe } = permissionsOf(job, role);
+    const hears = (subject: string): boolean => subscribe.some((pattern) => matcherOf(pattern)(subject));
+    const others = brokerRoles.filter((other) => other !== role);
+    expect(others.some((other) => hears(`_INBOX_${other}.x`))).toBe(false);
+    expect(hears(subjects.journal) || hears(subjects.command("r0", "work.assign"))).toBe(false);
+  }
+});
+
+test("generated credentials are 256 random bits each and never repeat", () => {
+  const [first, second] = [generateCredentials(), generateCredentials()];
+  const passwords = [first, second].flatMap((each) => Object.values(each).map(({ password }) => password));
+  expect(new Set(passwords).size).toBe(passwords.length);
+  for (const password of passwords) expect(Buffer.from(password, "base64url")).toHaveLength(32);
+});
+
+test("the configuration listens on loopback only, gives everybody a user and syncs each write", () => {
+  const config = renderConfig({
+    job,
+    port: 0,
+    files: filesOf('/tmp/a "quoted" place'),
+    credentials: generateCredentials(),
+  });
+  expect(config).toContain('listen: "127.0.0.1:-1"');
+  expect(config).toContain("sync_interval: always");
+  expect(config).toContain('store_dir: "/tmp/a \\"quoted\\" place/store"');
+  expect(config).not.toMatch(/no_auth_user|websocket|leafnodes|http/);
+  expect(
+    renderConfig({ job, port: 4222, monitoring: true, files: filesOf("/x"), credentials: generateCredentials() }),
+  ).toMatch(/listen: "127.0.0.1:4222"\nhttp: "127.0.0.1:-1"/);
+});
+
+test.each([
+  ["2.11.0", true],
+  ["2.15.1", true],
+  ["3.0.0-beta", true],
+  ["2.10.27", false],
+  ["1.99.99", false],
+  ["unknown", false],
+])("server version %s is recent enough: %s", (version, isEnough) => {
+  expect(isRecent(version)).toBe(isEnough);
+});
+
+test("a notice without a name is nobody's, and one without a reason has an empty one", () => {
+  expect(parseNotice('{"client":{"name":"rollout.r0.a1"},"reason":"Client Closed"}')).toEqual({
+    name: "rollout.r0.a1",
+    reason: "Client Closed",
+  });
+  expect(parseNotice('{"client":{"name":"x"}}')).toEqual({ name: "x", reason: "" });
+  expect(parseNotice('{"client":{}}')).toBeNull();
+  expect(() => parseNotice("{")).toThrow(SyntaxError);
+});
+
+test("a half-written address file is not read", () => {
+  expect(parsePorts("")).toBeNull();
+  expect(parsePorts('{"nats":["nats://127.0.')).toBeNull();
+  expect(parsePorts('{"nats":["nats://127.0.0.1:4222"]}')).toEqual({
+    url: "nats://127.0.0.1:4222",
+    monitoringUrl: null,
+  });
+});

@@ -1,0 +1,40 @@
+/** Builds and runs the tests of the C++ core, and counts them from ctest's closing line. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "./paths.mjs";
+import { runCommand } from "./run-command.mjs";
+
+const script = join(root, "native/test/run.sh");
+
+/** True when there is a C++ core with tests. */
+export const hasNativeTests = () => existsSync(script);
+
+/**
+ * Runs ctest with its output on the terminal.
+ *
+ * @param {{ signal: AbortSignal, env: NodeJS.ProcessEnv }} options
+ * @returns {Promise<import("./tally.mjs").Tally>}
+ */
+export async function runNativeTests({ signal, env }) {
+  let text = "";
+  const output = (/** @type {Buffer} */ chunk) => {
+    process.stdout.write(chunk);
+    text += chunk.toString("utf8");
+  };
+  const { code } = await runCommand("sh", [script], { cwd: root, env, signal, output });
+  return tallyOfCtest(text, code);
+}
+
+/**
+ * Reads ctest's closing line.
+ *
+ * @param {string} text - What it wrote.
+ * @param {number} code - Its exit code; a failure without failed tests counts as one.
+ * @returns {import("./tally.mjs").Tally}
+ */
+export function tallyOfCtest(text, code) {
+  const match = /(\d+) tests? failed out of (\d+)/.exec(text);
+  const failed = Number(match?.[1] ?? 0);
+  const total = Number(match?.[2] ?? 0);
+  return { passed: total - failed, failed: failed === 0 && code !== 0 ? 1 : failed, skipped: [] };
+}

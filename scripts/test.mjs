@@ -1,0 +1,58 @@
+#!/usr/bin/env node
+/**
+ * `npm test`: sets up what is missing, then runs every test of the project; the last line is `N passed, N failed`.
+ * `npm test -- <filter>` runs the matching vitest files only (other vitest flags such as `-t title` work too).
+ */
+import { hasNativeTests, runNativeTests } from "./lib/ctest.mjs";
+import { untilInterrupted } from "./lib/interrupt.mjs";
+import { main } from "./lib/main.mjs";
+import { ensureSetup } from "./lib/setup/ensure-setup.mjs";
+import { conclude, sumOf } from "./lib/tally.mjs";
+import { clearReports, hasTests, runVitest } from "./lib/vitest.mjs";
+
+/** Vitest projects and where their files are, from the quickest and most basic to the slowest. */
+const projects = [
+  { name: "repo", folder: "test/repo" },
+  { name: "unit", folder: "packages" },
+  { name: "integration", folder: "test/integration" },
+  { name: "e2e", folder: "test/e2e" },
+];
+
+/** @param {{ signal: AbortSignal, env: NodeJS.ProcessEnv }} options */
+async function runEverything(options) {
+  const parts = [];
+  if (hasNativeTests()) {
+    heading("native (ctest)");
+    parts.push(await runNativeTests(options));
+  }
+  for (const { name, folder } of projects) {
+    heading(name);
+    if (!hasTests(folder)) {
+      console.log(`${folder} holds no tests`);
+      continue;
+    }
+    const tally = await runVitest(name, ["--project", name], options);
+    // Files without a single result mean that the project ran nothing: never a success.
+    parts.push(tally.passed + tally.failed === 0 ? { ...tally, failed: 1 } : tally);
+  }
+  return sumOf(parts);
+}
+
+/** @param {string} title */
+function heading(title) {
+  console.log(`\n── ${title} ──`);
+}
+
+await main(() =>
+  untilInterrupted(async (signal) => {
+    const { natsServer } = await ensureSetup({ signal });
+    const env = natsServer === null ? process.env : { ...process.env, MUSTER_NATS_SERVER: natsServer };
+    const filters = process.argv.slice(2);
+    clearReports();
+    const tally =
+      filters.length === 0
+        ? await runEverything({ signal, env })
+        : await runVitest("filtered", filters, { signal, env });
+    return conclude(tally);
+  }),
+);

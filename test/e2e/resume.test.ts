@@ -1,0 +1,77 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { processesNaming } from "@muster/testkit";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  digestOfLocalTraining,
+  expectBalanced,
+  failuresOf,
+  nothingLeft,
+  openRuns,
+  type Runs,
+} from "./support/small-job.ts";
+
+const args = ["--steps", "24"];
+
+let runs: Runs;
+beforeAll(async () => {
+  runs = await openRuns();
+});
+afterAll(() => runs.close());
+
+test("Ctrl-C ends a run within five seconds with everything it started, and the same command goes on with it", async () => {
+  const first = await runs.start("interrupted", ...args);
+  await first.waitForEvent("step.committed", ({ step }) => step >= 5);
+  const pressedMs = performance.now();
+  // A terminal sends the signal to every process of the group.
+  process.kill(-first.process.pid, "SIGINT");
+  const interrupted = await first.ended(130);
+  expect(performance.now() - pressedMs).toBeLessThan(5_000);
+  expect(processesNaming(runs.path)).toEqual([]);
+  expect(interrupted.steps).toBeGreaterThanOrEqual(5);
+  expect(interrupted.steps).toBeLessThan(24);
+  expect(interrupted).toMatchObject({ lost: 0, doubled: 0 });
+  expect(failuresOf(interrupted)).toEqual([]);
+  expect(first.events("checkpoint.kept").at(-1)).toMatchObject({ step: interrupted.steps });
+  expect(existsSync(join(first.directory, "report.html"))).toBe(true);
+
+  const second = await runs.start("interrupted", ...args);
+  const summary = await second.ended();
+  expect(summary.steps).toBe(24);
+  expect(summary.weights_hash).toBe(await digestOfLocalTraining(second));
+  expectBalanced(summary);
+
+  const commits = second.events("step.committed").map(({ step }) => step);
+  expect(commits).toEqual(Array.from({ length: 24 }, (_, i) => i + 1));
+});
+
+test("a job that is over is not started again", async () => {
+  const again = await runs.start("interrupted", ...args);
+  const summary = await again.ended();
+  expect(summary.steps).toBe(24);
+  expect(again.events("job.started")).toHaveLength(2);
+});
+
+test("kill -9 of the run leaves no process behind, and the same command goes on with it", async () => {
+  const first = await runs.start("killed", ...args);
+  await first.waitForEvent("step.committed", ({ step }) => step >= 6);
+  first.process.signal("SIGKILL");
+  expect(await first.process.exited).toMatchObject({ signal: "SIGKILL" });
+  await nothingLeft(runs.path);
+
+  const second = await runs.start("killed", ...args);
+  const summary = await second.ended();
+  expect(summary.steps).toBe(24);
+  expect(summary.weights_hash).toBe(await digestOfLocalTraining(second));
+  expectBalanced(summary);
+});
+
+test("two runs of one job do not run at once", async () => {
+  const first = await runs.start("twice", ...args);
+  await first.waitForEvent("job.started");
+  const second = await runs.start("twice", ...args);
+  expect((await second.process.exited).code).toBe(2);
+  expect(second.process.lines.join("\n")).toContain(`is run by process ${first.process.pid} already`);
+  process.kill(-first.process.pid, "SIGINT");
+  await first.ended(130);
+});

@@ -1,0 +1,93 @@
+import type { JobRun } from "@muster/testkit";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { digestOfLocalTraining, expectBalanced, failuresOf, openRuns, type Runs } from "./support/small-job.ts";
+
+let runs: Runs;
+beforeAll(async () => {
+  runs = await openRuns();
+});
+afterAll(() => runs.close());
+
+describe("the final weights are those of training in one process", () => {
+  let expected: string;
+
+  test.each([
+    { policy: 1, rollout: 1 },
+    { policy: 2, rollout: 2 },
+    { policy: 3, rollout: 4 },
+  ])("with $policy policy and $rollout rollout replicas", async ({ policy, rollout }) => {
+    const init = ["--set", `init_replicas.policy=${policy}`, "--set", `init_replicas.rollout=${rollout}`];
+    const counts = ["--policy", String(policy), "--rollout", String(rollout)];
+    const run = await runs.start(`size-${policy}-${rollout}`, "--steps", "10", ...counts, ...init);
+    const summary = await run.ended();
+    expected ??= await digestOfLocalTraining(run);
+    expect(summary.weights_hash).toBe(expected);
+    expect(failuresOf(summary)).toEqual([]);
+    expectBalanced(summary);
+  });
+
+  test("whoever joins and leaves in between", async () => {
+    const one = ["--policy", "1", "--rollout", "1", "--set", "init_replicas.policy=1"];
+    const run = await runs.start("guests", "--steps", "40", ...one);
+    await run.waitForEvent("job.started");
+    const policy = await runs.muster("policy", "--job", "guests", "--id", "guest-policy");
+    const rollout = await runs.muster("rollout", "--job", "guests", "--id", "guest-rollout");
+    await run.waitForEvent("member.joined", ({ id }) => id === "guest-rollout");
+    await run.waitForEvent("step.committed", ({ members }) => members === 2);
+    rollout.signal("SIGINT");
+    policy.signal("SIGINT");
+    expect([(await rollout.exited).code, (await policy.exited).code]).toEqual([0, 0]);
+    const summary = await run.ended();
+    expect(run.events("step.committed").at(-1)).toMatchObject({ members: 1 });
+    expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
+    expectBalanced(summary);
+  });
+});
+
+describe("the final weights are the same when kill -9 ends", () => {
+  let run: JobRun;
+  const kill = (...ids: string[]): void => {
+    for (const id of ids) process.kill(run.pidOf(id), "SIGKILL");
+  };
+  const committed = () => run.events("step.committed").at(-1)?.step ?? 0;
+  const goesOn = async (steps = 3) => {
+    const from = committed();
+    await run.waitForEvent("step.committed", ({ step }) => step >= from + steps);
+  };
+  const isBack = async (id: string, lives: number) => {
+    await run.waitForEvent("member.joined", () => livesOf(id) >= lives);
+  };
+  const livesOf = (id: string) => run.events("member.joined").filter((event) => event.id === id).length;
+
+  beforeAll(async () => {
+    run = await runs.start("killed", "--steps", "64", "--rollout", "1");
+    await run.waitForEvent("step.committed", ({ step }) => step >= 2);
+  });
+
+  test.each(["rollout-0", "policy-1", "checkpoint-0"])("%s", async (id) => {
+    kill(id);
+    await run.waitForEvent("member.died", (event) => event.id === id, 10_000);
+    await isBack(id, 2);
+    await goesOn();
+  });
+
+  test("the controller", async () => {
+    kill("controller");
+    await run.waitForEvent("job.started", ({ term }) => term === 2);
+    await goesOn();
+  });
+
+  test("all policy replicas at once", async () => {
+    kill("policy-0", "policy-1");
+    await run.waitForEvent("alarm.raised", ({ alarm }) => alarm === "rollback");
+    await goesOn();
+  });
+
+  test("and it ends with nothing lost and nothing trained twice", async () => {
+    const summary = await run.ended();
+    expect(summary.steps).toBe(64);
+    expect(run.events("job.started")).toHaveLength(2);
+    expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
+    expectBalanced(summary);
+  });
+});

@@ -1,0 +1,23 @@
+/** The broker of a running job, as one of its users sees it. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { JobRun } from "@muster/testkit";
+import { type BrokerRole, type Credentials, connectNats, type Transport } from "@muster/transport";
+
+/** How a job's broker is reached. */
+export interface JobBroker {
+  readonly url: string;
+  readonly credentials: Readonly<Record<BrokerRole, Credentials>>;
+}
+
+/** Reads what the run wrote for those who join. */
+export function brokerOf(run: Pick<JobRun, "directory">): JobBroker {
+  return JSON.parse(readFileSync(join(run.directory, "connection.json"), "utf8")) as JobBroker;
+}
+
+/** Connects as the user of a role; close it after the test. */
+export function connectAs(run: Pick<JobRun, "directory" | "job">, role: BrokerRole): Promise<Transport> {
+  const { url, credentials } = brokerOf(run);
+  const name = `${role}.test.t1`;
+  return connectNats({ url, job: run.job, name, credentials: credentials[role], connectTimeoutMs: 5_000 });
+}

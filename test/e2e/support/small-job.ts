@@ -1,0 +1,113 @@
+/** Small jobs for tests: seconds instead of minutes, and what training in one process makes of the same job. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { digestOf } from "@muster/collectives";
+import { rewardOf, taskOf, trainLocally } from "@muster/engine";
+import { type JobConfig, jobConfigSchema } from "@muster/protocol";
+import { systemClock } from "@muster/runtime";
+import {
+  type ActorProcess,
+  type JobRun,
+  type JobSummary,
+  makeTempDirectory,
+  processesNaming,
+  spawnMuster,
+  startJobRun,
+  waitFor,
+} from "@muster/testkit";
+import { expect } from "vitest";
+
+/** The job that the tests run. */
+export const jobFile = fileURLToPath(new URL("../../../jobs/dates.toml", import.meta.url));
+
+const smallArgs = ["batch.groups_per_step=16", "evaluation.prompts=64", "checkpoint.every_steps=4"].flatMap((set) => [
+  "--set",
+  set,
+]);
+
+/** A folder of runs that knows what was started in it. */
+export interface Runs {
+  readonly path: string;
+  /** Starts a small job of `dates`. */
+  start(job: string, ...args: string[]): Promise<JobRun>;
+  /** Starts any other command on this folder. */
+  muster(command: string, ...args: string[]): Promise<ActorProcess>;
+  /** Fails unless every process that names the folder ends by itself; then removes it. */
+  close(): Promise<void>;
+}
+
+/** Opens an empty folder of runs; close it after the test. */
+export async function openRuns(): Promise<Runs> {
+  const folder = await makeTempDirectory();
+  const { path } = folder;
+  const started: ActorProcess[] = [];
+  const keep = <P extends ActorProcess>(process: P): P => {
+    started.push(process);
+    return process;
+  };
+  return {
+    path,
+    async start(job, ...args) {
+      const run = await startJobRun({ runs: path, job, file: jobFile, args: [...smallArgs, ...args] });
+      keep(run.process);
+      return run;
+    },
+    muster: async (command, ...args) => keep(await spawnMuster([command, "--runs", path, ...args])),
+    async close() {
+      try {
+        await nothingLeft(path);
+      } finally {
+        for (const each of started) await each.kill();
+        for (const { pid } of processesNaming(path)) process.kill(pid, "SIGKILL");
+        await folder.remove();
+      }
+    },
+  };
+}
+
+/** Waits until no process names the folder; five seconds are what orphans may take. */
+export async function nothingLeft(path: string): Promise<void> {
+  const left = () => processesNaming(path).map(({ pid, args }) => `${pid} ${args.join(" ")}`);
+  await waitFor(() => left().length === 0, { what: "no process left", timeoutMs: 5_000, detail: left });
+}
+
+/** The compiled configuration of a run. */
+export function configOf(run: Pick<JobRun, "directory">): JobConfig {
+  return jobConfigSchema.parse(JSON.parse(readFileSync(join(run.directory, "job.json"), "utf8")));
+}
+
+/** Digest of the weights that one process gets which does everything itself, by the run's own configuration. */
+export async function digestOfLocalTraining(run: Pick<JobRun, "directory">): Promise<string> {
+  const { task, weights, batch, sampling, loss, optimizer, timing, seed, steps } = configOf(run);
+  if (weights.kind !== "folder") throw new Error(`weights come from ${weights.kind}`);
+  const trained = await trainLocally({
+    task: taskOf(task.name),
+    reward: rewardOf(task.reward),
+    folder: weights.path,
+    seed,
+    steps,
+    ...batch,
+    ...sampling,
+    clip: loss,
+    optimizer: { ...optimizer, warmupSteps: optimizer.lrWarmupSteps, finalRatio: optimizer.lrFinalRatio },
+    rewardTimeoutMs: timing.rewardMs,
+    clock: systemClock(),
+    signal: new AbortController().signal,
+  });
+  return digestOf(trained.weights);
+}
+
+/** What went wrong in a run. A pull that an overloaded host broke off is tried again, and is no failure of the job. */
+export function failuresOf({ incidents }: JobSummary): readonly string[] {
+  const isFailure = ({ kind, subject }: JobSummary["incidents"][number]) =>
+    kind !== "alarm.raised" || subject !== "weights";
+  return incidents.filter(isFailure).map(({ kind, subject, detail }) => `${kind} ${subject}: ${detail}`);
+}
+
+/** What is true of every run that ended well: nothing lost, nothing trained twice, nothing open. */
+export function expectBalanced(summary: JobSummary): void {
+  const { admitted, trained, aborted, quarantined, pending } = summary.ledger;
+  expect(admitted).toBe(trained + aborted + quarantined + pending);
+  expect({ lost: summary.lost, doubled: summary.doubled, pending }).toEqual({ lost: 0, doubled: 0, pending: 0 });
+}

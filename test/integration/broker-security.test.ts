@@ -1,0 +1,197 @@
+import { readdir, readFile } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
+import { join } from "node:path";
+import {
+  findNatsServer,
+  makeTempDirectory,
+  requestAs,
+  spawnActor,
+  startTestServer,
+  type TestServer,
+  waitFor,
+} from "@muster/testkit";
+import { connectNats, prepareJob, type Transport, type TransportStatus, watchDisconnects } from "@muster/transport";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+const refused = { code: "MUSTER_ERR_BROKER_PERMISSION" };
+const connectTimeoutMs = 2_000;
+
+describe("the broker's doors", () => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startTestServer();
+  });
+  afterAll(() => server.close());
+
+  test("a wrong password is refused at once, naming the user and not the password", async () => {
+    const credentials = { user: "rollout", password: "not-the-password" };
+    const error = await connectNats({
+      url: server.url,
+      job: "test",
+      credentials,
+      name: "rollout.r0.a1",
+      connectTimeoutMs,
+    }).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({ code: "MUSTER_ERR_BROKER_AUTH", params: { user: "rollout" } });
+    expect(String(error)).not.toContain(credentials.password);
+  });
+
+  test("a server that is not there is reported with its address and what to do", async () => {
+    const credentials = server.server.credentials.rollout;
+    const url = "nats://127.0.0.1:1";
+    await expect(
+      connectNats({ url, job: "test", credentials, name: "rollout.r0.a1", connectTimeoutMs: 300 }),
+    ).rejects.toMatchObject({ code: "MUSTER_ERR_BROKER_UNREACHABLE", retryable: true, params: { url } });
+  });
+
+  test("a broker that takes anonymous connections is refused before anything is created on it", async () => {
+    const directory = await makeTempDirectory();
+    const open = await spawnActor({
+      command: findNatsServer(),
+      args: ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", directory.path, "--ports_file_dir", directory.path],
+    });
+    try {
+      const file = await waitFor(async () => (await readdir(directory.path)).find((name) => name.endsWith(".ports")), {
+        what: "the address of the open server",
+      });
+      const url = await waitFor(
+        async () => (JSON.parse(await readFile(join(directory.path, file), "utf8")) as { nats: string[] }).nats[0],
+        { what: "the address of the open server" },
+      );
+      const credentials = server.server.credentials.controller;
+      await expect(prepareJob({ url, job: "test", credentials, connectTimeoutMs })).rejects.toMatchObject({
+        code: "MUSTER_ERR_BROKER_OPEN",
+      });
+    } finally {
+      await open.kill();
+      expect(open.hasLeftover()).toBe(false);
+      await directory.remove();
+    }
+  });
+
+  test("preparing a job again is harmless", async () => {
+    const { url, job } = server;
+    await prepareJob({ url, job, credentials: server.server.credentials.controller, connectTimeoutMs });
+  });
+
+  test("a stream that differs from what this version needs is refused, naming the setting", async () => {
+    const other = await startTestServer({ prepare: false });
+    try {
+      const subject = "$JS.API.STREAM.CREATE.muster-test-journal";
+      const body = { name: "muster-test-journal", subjects: ["muster.test.journal"], discard: "old", storage: "file" };
+      expect(await requestAs(other, { role: "controller", subject, body })).toBe("answered");
+      const credentials = other.server.credentials.controller;
+      const preparing = prepareJob({ url: other.url, job: "test", credentials, connectTimeoutMs });
+      await expect(preparing).rejects.toMatchObject({
+        code: "MUSTER_ERR_STREAM_MISMATCH",
+        params: { stream: "muster-test-journal", field: "discard", found: '"old"', wanted: '"new"' },
+      });
+    } finally {
+      await other.close();
+    }
+  });
+
+  test("a server that is too old is refused by its version", async () => {
+    const old = createServer((socket) => {
+      socket.write('INFO {"server_id":"x","version":"2.10.27","max_payload":1048576,"headers":true}\r\n');
+      socket.on("data", (data) => String(data).includes("PING") && socket.write("PONG\r\n"));
+      socket.on("error", () => socket.destroy());
+    });
+    await new Promise<void>((resolve) => old.listen(0, "127.0.0.1", resolve));
+    const url = `nats://127.0.0.1:${(old.address() as AddressInfo).port}`;
+    const credentials = server.server.credentials.rollout;
+    await expect(
+      connectNats({ url, job: "test", credentials, name: "rollout.r0.a1", connectTimeoutMs }),
+    ).rejects.toMatchObject({ code: "MUSTER_ERR_BROKER_TOO_OLD", params: { version: "2.10.27" } });
+    old.close();
+  });
+
+  test("a rollout may not command, write the journal or the state, publish events, or speak as another role", async () => {
+    const rollout = await server.connect("rollout.r1.a1");
+    const publish = (subject: string) => rollout.publish(subject, bytes("x"), { msgId: subject });
+    await expect(publish("muster.test.commands.r0.work.assign")).rejects.toMatchObject(refused);
+    await expect(publish("muster.test.events.step.done")).rejects.toMatchObject(refused);
+    await expect(publish("muster.test.reports.policy.p0.mesh.built")).rejects.toMatchObject(refused);
+    await expect(rollout.journal().append(bytes("x"), 0, "x")).rejects.toMatchObject(refused);
+    await expect(rollout.state().put("lease", bytes("x"))).rejects.toMatchObject(refused);
+    await expect(rollout.purge("groups", 10)).rejects.toMatchObject(refused);
+    await expect(rollout.subscribe("muster.>", () => {})).rejects.toMatchObject(refused);
+    await expect(rollout.tail({ stream: "journal", fromSeq: 1, handle: () => {} })).rejects.toMatchObject(refused);
+    const own = await publish("muster.test.reports.rollout.r1.replica.joined");
+    expect(own.seq).toBeGreaterThan(0);
+  });
+
+  test("a forged heartbeat is not delivered and is reported to its sender", async () => {
+    const controller = await server.connect("controller.c0.a1");
+    const rollout = await server.connect("rollout.r2.a1");
+    const heard: string[] = [];
+    const faults: TransportStatus[] = [];
+    await controller.subscribe("muster.test.hb.>", (subject) => heard.push(subject));
+    rollout.onStatus((status) => status.type === "error" && faults.push(status));
+    rollout.send("muster.test.hb.policy.p0", bytes("forged"));
+    rollout.send("muster.test.hb.rollout.r2", bytes("true"));
+    await waitFor(() => heard.length > 0 && faults.length > 0, { what: "a heartbeat and a fault" });
+    expect(heard).toEqual(["muster.test.hb.rollout.r2"]);
+    expect(faults).toMatchObject([{ error: { ...refused, params: { subject: "muster.test.hb.policy.p0" } } }]);
+  });
+
+  test("an operator reads events and state and reports, and a watcher only looks", async () => {
+    const controller = await server.connect("controller.c0.a2");
+    await controller.state().put("directory", bytes("d"));
+    await controller.publish("muster.test.events.step.done", bytes("e"), { msgId: "event-1" });
+    const operator = await server.connect("operator.o0.a1");
+    const watcher = await server.connect("watcher.w0.a1");
+    const follow = async (transport: Transport): Promise<unknown> => {
+      const seen: string[] = [];
+      await transport.tail({ stream: "events", fromSeq: 1, handle: ({ subject }) => seen.push(subject) });
+      return waitFor(() => seen.includes("muster.test.events.step.done"), { what: "an event" });
+    };
+    await Promise.all([follow(operator), follow(watcher)]);
+    expect(await operator.state().get("directory")).not.toBeNull();
+    await operator.publish("muster.test.reports.operator.o0.job.pause", bytes("x"), { msgId: "pause" });
+    await expect(operator.state().put("directory", bytes("x"))).rejects.toMatchObject(refused);
+    const report = watcher.publish("muster.test.reports.operator.w0.job.stop", bytes("x"), { msgId: "stop" });
+    await expect(report).rejects.toMatchObject(refused);
+    await expect(watcher.state().get("directory")).rejects.toMatchObject(refused);
+  });
+
+  test("nobody can delete or reshape a stream, not even the controller", async () => {
+    for (const role of ["controller", "policy", "rollout", "checkpoint", "operator", "watcher"] as const) {
+      for (const stream of ["muster-test-journal", "KV_muster-test"]) {
+        expect(await requestAs(server, { role, subject: `$JS.API.STREAM.DELETE.${stream}` }), role).toBe("refused");
+        expect(await requestAs(server, { role, subject: `$JS.API.STREAM.UPDATE.${stream}` }), role).toBe("refused");
+      }
+    }
+    expect(await requestAs(server, { role: "controller", subject: "$JS.API.STREAM.INFO.muster-test-journal" })).toBe(
+      "answered",
+    );
+  });
+
+  test("a killed client is announced with its name", async () => {
+    const notices: string[] = [];
+    const watching = await watchDisconnects({
+      url: server.url,
+      credentials: server.server.credentials.system,
+      connectTimeoutMs,
+      handle: ({ name }) => notices.push(name),
+    });
+    const { user, password } = server.server.credentials.rollout;
+    const login = JSON.stringify({ user, pass: password, name: "rollout.r9.a1", verbose: false, pedantic: false });
+    const script = `
+      const socket = require("node:net").connect(${server.server.port}, "127.0.0.1");
+      socket.write('CONNECT ${login}\\r\\nPING\\r\\n');
+      socket.on("data", (data) => String(data).includes("PONG") && console.log("connected"));`;
+    const client = await spawnActor({ command: process.execPath, args: ["-e", script] });
+    await client.waitForLine("connected");
+    await client.kill();
+    await waitFor(() => notices.includes("rollout.r9.a1"), { what: "the notice", detail: () => notices });
+    await watching.close();
+  });
+
+  test("the credentials of a role do not open the system's announcements", async () => {
+    const credentials = server.server.credentials.controller;
+    const watching = watchDisconnects({ url: server.url, credentials, connectTimeoutMs, handle: () => {} });
+    await expect(watching).rejects.toMatchObject(refused);
+  });
+});

@@ -1,0 +1,104 @@
+import { readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { findNatsServer, makeTempDirectory, startTestServer, type TempDirectory, waitFor } from "@muster/testkit";
+import { type LocalServer, type LocalServerOptions, type ServerExit, startLocalServer } from "@muster/transport";
+import { afterEach, beforeEach, expect, test } from "vitest";
+
+let directory: TempDirectory;
+let started: LocalServer[];
+beforeEach(async () => {
+  directory = await makeTempDirectory();
+  started = [];
+});
+afterEach(async () => {
+  for (const server of started) await server.kill();
+  await directory.remove();
+});
+
+async function start(options: Partial<LocalServerOptions> = {}): Promise<LocalServer> {
+  const server = await startLocalServer({
+    binary: findNatsServer(),
+    directory: directory.path,
+    job: "test",
+    ...options,
+  });
+  started.push(server);
+  return server;
+}
+
+test("it listens on loopback and writes its secrets where only the owner can read them", async () => {
+  const server = await start();
+  expect(server.url).toBe(`nats://127.0.0.1:${server.port}`);
+  expect(server.monitoringUrl).toBeNull();
+  const modeOf = async (...path: string[]) => (await stat(join(directory.path, ...path))).mode & 0o777;
+  expect([await modeOf("server.conf"), await modeOf("server.json")]).toEqual([0o600, 0o600]);
+  const passwords = Object.values(server.credentials).map(({ password }) => password);
+  expect(new Set(passwords).size).toBe(7);
+  expect(Math.min(...passwords.map((password) => Buffer.from(password, "base64url").length))).toBe(32);
+});
+
+test("it opens the monitoring endpoint when asked to", async () => {
+  const server = await start({ monitoring: true });
+  const response = await fetch(`${server.monitoringUrl}/healthz`);
+  expect(response.status).toBe(200);
+});
+
+test("a port in use is named in the error", async () => {
+  const other = await startTestServer({ prepare: false });
+  try {
+    await expect(start({ port: other.server.port })).rejects.toMatchObject({
+      code: "MUSTER_ERR_PORT_IN_USE",
+      params: { port: other.server.port },
+    });
+  } finally {
+    await other.close();
+  }
+});
+
+test("a program that is missing or does not start as a server is reported with what to set", async () => {
+  await expect(start({ binary: "/nonexistent/nats-server" })).rejects.toMatchObject({
+    code: "MUSTER_ERR_BROKER_BINARY",
+    message: expect.stringContaining("MUSTER_NATS_SERVER"),
+  });
+  await expect(start({ binary: "/bin/false" })).rejects.toMatchObject({ code: "MUSTER_ERR_BROKER_START" });
+});
+
+test("an unexpected end is announced, an asked one is not, and a restart keeps address and credentials", async () => {
+  const exits: ServerExit[] = [];
+  const server = await start({ onExit: (exit) => exits.push(exit) });
+  const { url, pid } = server;
+  process.kill(pid, "SIGKILL");
+  await waitFor(() => exits.length === 1, { what: "the announcement of the end" });
+  expect(exits[0]).toMatchObject({ code: null, signal: "SIGKILL" });
+  await server.restart();
+  expect(server.url).toBe(url);
+  expect(server.pid).not.toBe(pid);
+  await server.stop();
+  await server.stop();
+  expect(exits).toHaveLength(1);
+});
+
+test("a directory used before keeps its port and credentials", async () => {
+  const first = await start();
+  await first.stop();
+  const second = await start();
+  expect(second.port).toBe(first.port);
+  expect(second.credentials).toEqual(first.credentials);
+});
+
+test("a directory whose server and owner live is not taken over", async () => {
+  const first = await start();
+  await expect(start()).rejects.toMatchObject({ code: "MUSTER_ERR_BROKER_STORE_IN_USE", params: { pid: first.pid } });
+});
+
+test("a server left behind by a killed owner is replaced on the same port", async () => {
+  const exits: ServerExit[] = [];
+  const first = await start({ onExit: (exit) => exits.push(exit) });
+  const path = join(directory.path, "server.json");
+  const saved = JSON.parse(await readFile(path, "utf8")) as object;
+  const pidOfNobody = 2 ** 22 + 1;
+  await writeFile(path, JSON.stringify({ ...saved, ownerPid: pidOfNobody }));
+  const second = await start();
+  expect(second.port).toBe(first.port);
+  await waitFor(() => exits.length === 1, { what: "the end of the server left behind" });
+});

@@ -1,0 +1,3 @@
+import { describeTransport, startTestServer } from "@muster/testkit";
+
+describeTransport("NATS", () => startTestServer());

@@ -1,0 +1,164 @@
+/** Each check is shown to fail on a bad text and to pass on a good one: a check that cannot fail checks nothing. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { checkDocumentedExports } from "./checks/documented-exports.ts";
+import { listOf } from "./checks/finding.ts";
+import { checkLimits } from "./checks/limits.ts";
+import { checkLinks } from "./checks/links.ts";
+import { checkManifest } from "./checks/manifests.ts";
+import { checkPurity } from "./checks/purity.ts";
+import { parse } from "./checks/repository.ts";
+import { checkWiring } from "./checks/wiring.ts";
+import { checkWords } from "./checks/words.ts";
+
+const limitsOf = (text: string) => listOf(checkLimits(parse("a.ts", text)));
+const purityOf = (text: string) => listOf(checkPurity(parse("a.ts", text)));
+const wiringOf = (text: string, file = "packages/actors/src/a.ts") => listOf(checkWiring(parse(file, text)));
+
+describe("the limits", () => {
+  it("report a file of 401 lines and accept one of 400", () => {
+    expect(limitsOf(`${"\n".repeat(400)}let a = 1;`)).toEqual([expect.stringContaining("a.ts:0 file has 401 lines")]);
+    expect(limitsOf(`${"\n".repeat(399)}let a = 1;\n`)).toEqual([]);
+  });
+
+  it("report a function of 71 lines by name and accept one of 70", () => {
+    const body = (lines: number) => `const long = () => {\n${"  work();\n".repeat(lines - 2)}};\n`;
+    expect(limitsOf(body(71))).toEqual([expect.stringContaining("a.ts:1 long has 71 lines")]);
+    expect(limitsOf(body(70))).toEqual([]);
+    expect(limitsOf(body(71).replace("work()", 'it("works", work)'))).toEqual([]);
+  });
+
+  it("report a fifth parameter", () => {
+    expect(limitsOf("function f(a: A, b: A, c: A, d: A, e: A) {}")).toEqual([
+      expect.stringContaining("f has 5 parameters"),
+    ]);
+    expect(limitsOf("function f(this: A, a: A, b: A, c: A, d: A) {}")).toEqual([]);
+  });
+
+  it("report any as a type, and not the word", () => {
+    expect(limitsOf("let a: any;\nlet b = c as any;")).toHaveLength(2);
+    expect(limitsOf('// any\nlet any = "any";')).toEqual([]);
+  });
+
+  it("report an empty catch, even with a comment in it", () => {
+    expect(limitsOf("try { a(); } catch {\n  // never mind\n}")).toEqual([expect.stringContaining("empty catch")]);
+    expect(limitsOf("try { a(); } catch { b(); }")).toEqual([]);
+  });
+});
+
+describe("the purity of machines", () => {
+  it.each([
+    "const now = Date.now();",
+    "const now = new Date();",
+    "const now = performance.now();",
+    "const x = Math.random();",
+    "setTimeout(f, 1);",
+    "setInterval(f, 1);",
+    "queueMicrotask(f);",
+    "async function f() { await g(); }",
+    "const p = Promise.resolve();",
+    "fetch(url);",
+    "const e = process.env.HOME;",
+  ])("reports %s and names a replacement", (text) => {
+    expect(purityOf(text)[0]).toMatch(/ in a machine: (use|take|emit|raise) /);
+  });
+
+  it("leaves comments, strings and field names alone", () => {
+    expect(
+      purityOf('// Date, fetch\nconst kind = "process.exited";\nconst a = { process: b.process, fetch: 1 };'),
+    ).toEqual([]);
+    expect(purityOf("interface A { readonly process: string }\nconst n = Math.max(1, 2);")).toEqual([]);
+  });
+});
+
+describe("the wiring rule", () => {
+  it.each([
+    "const a = process.env.HOME;",
+    "process.exit(1);",
+    'process.on("exit", f);',
+    'console.log("a");',
+    'import { env } from "node:process";',
+  ])("reports %s outside of the composition root", (text) => {
+    expect(wiringOf(text)).toHaveLength(1);
+    expect(wiringOf(text, "packages/cli/src/a.ts")).toEqual([]);
+    expect(wiringOf(text, "packages/runtime/src/config/a.ts")).toEqual([]);
+    expect(wiringOf(text, "packages/runtime/src/host/a.ts")).toHaveLength(1);
+  });
+});
+
+describe("the words", () => {
+  it("report absolute paths of a machine and notes to self", () => {
+    expect(listOf(checkWords("a.md", ["see /ho", "me/me/x"].join("")))).toEqual([
+      expect.stringContaining("a.md:1 absolute path"),
+    ]);
+    expect(listOf(checkWords("a.ts", `\n// ${"TO"}${"DO"}: later`))).toEqual([
+      expect.stringContaining("a.ts:2 note to self"),
+    ]);
+  });
+
+  it("leave relative paths and addresses alone", () => {
+    expect(checkWords("a.md", "docs/home/start.md, https://example.org/home/start, ~/work/x")).toEqual([]);
+  });
+});
+
+describe("the links", () => {
+  const exists = (path: string) => path === "docs/a.md";
+
+  it("report a target that does not exist, from where the page is", () => {
+    expect(listOf(checkLinks("docs/b.md", "\n[a](c.md)", exists))).toEqual(["docs/b.md:2 link to c.md leads nowhere"]);
+    expect(checkLinks("README.md", "[a](a.md)", exists)).toHaveLength(1);
+  });
+
+  it("accept files, anchors, addresses and whatever is in a code block", () => {
+    expect(
+      checkLinks(
+        "docs/b.md",
+        "[a](a.md#top) [b](#here) [c](https://example.org) [d](../docs/a.md)\n```\n[x](y.md)\n```",
+        exists,
+      ),
+    ).toEqual([]);
+  });
+});
+
+describe("the manifests", () => {
+  const good = {
+    name: "@muster/a",
+    description: "A.",
+    type: "module",
+    exports: { ".": { source: "./src/index.ts", default: "./dist/index.js" } },
+  };
+
+  it("accept the common form", () => {
+    expect(
+      checkManifest("package.json", { ...good, dependencies: { "@muster/b": "workspace:*", zod: "catalog:" } }),
+    ).toEqual([]);
+  });
+
+  it("report each departure from it", () => {
+    const many = Object.fromEntries(["b", "c", "d", "e", "f"].map((name) => [`@muster/${name}`, "workspace:*"]));
+    const bad = {
+      name: "@muster/a",
+      exports: { ".": { default: "./dist/index.js" } },
+      dependencies: { ...many, zod: "4.0.0" },
+    };
+    expect(checkManifest("package.json", bad)).toHaveLength(5);
+  });
+});
+
+describe("the documented exports", () => {
+  it("report what has no doc comment, also when it is declared elsewhere", () => {
+    const folder = mkdtempSync(join(tmpdir(), "muster-exports-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    writeFileSync(
+      join(folder, "index.ts"),
+      'export { good, bad } from "./other.ts";\nexport interface Naked { a: 1 }\n',
+    );
+    writeFileSync(join(folder, "other.ts"), "/** Good. */\nexport const good = 1;\nexport function bad() {}\n");
+    expect(listOf(checkDocumentedExports(folder, ["index.ts"])).sort()).toEqual([
+      "index.ts:0 Naked is exported without a doc comment",
+      "index.ts:0 bad is exported without a doc comment",
+    ]);
+  });
+});

@@ -1,0 +1,46 @@
+/** Whether everything that a package's door exports has a doc comment, wherever it is declared. */
+import { join } from "node:path";
+import ts from "typescript";
+import type { Finding } from "./finding.ts";
+
+/**
+ * Checks the exports of doors (`index.ts` files).
+ *
+ * @param root - Folder that `doors` and the findings are relative to.
+ */
+export function checkDocumentedExports(root: string, doors: readonly string[]): Finding[] {
+  const program = ts.createProgram(
+    doors.map((door) => join(root, door)),
+    {
+      target: ts.ScriptTarget.ES2023,
+      module: ts.ModuleKind.NodeNext,
+      moduleResolution: ts.ModuleResolutionKind.NodeNext,
+      allowImportingTsExtensions: true,
+      customConditions: ["source"],
+      noEmit: true,
+      types: [],
+    },
+  );
+  const checker = program.getTypeChecker();
+  return doors.flatMap((door) => {
+    const source = program.getSourceFile(join(root, door));
+    const module = source && checker.getSymbolAtLocation(source);
+    if (!module) return [];
+    const undocumented = checker
+      .getExportsOfModule(module)
+      .filter((symbol) => !isDocumented(resolved(checker, symbol)));
+    return undocumented.map((symbol) => ({
+      file: door,
+      line: 0,
+      message: `${symbol.name} is exported without a doc comment`,
+    }));
+  });
+}
+
+function resolved(checker: ts.TypeChecker, symbol: ts.Symbol): ts.Symbol {
+  return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+}
+
+function isDocumented(symbol: ts.Symbol): boolean {
+  return (symbol.declarations ?? []).some((declaration) => ts.getJSDocCommentsAndTags(declaration).some(ts.isJSDoc));
+}

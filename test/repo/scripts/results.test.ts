@@ -1,0 +1,124 @@
+import { spawn } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { tallyOfCtest } from "../../../scripts/lib/ctest.mjs";
+import { runCommand } from "../../../scripts/lib/run-command.mjs";
+import { conclude, one, sumOf } from "../../../scripts/lib/tally.mjs";
+import { tallyOf } from "../../../scripts/lib/vitest.mjs";
+import { root } from "../checks/repository.ts";
+
+const file = (status: string, ...statuses: string[]) => ({
+  name: "a.test.ts",
+  status,
+  assertionResults: statuses.map((each, index) => ({ fullName: `test ${index}`, status: each })),
+});
+
+describe("counting vitest's results", () => {
+  it("takes passed, failed and skipped tests from the report", () => {
+    const report = {
+      numPassedTests: 2,
+      numFailedTests: 1,
+      testResults: [file("failed", "passed", "passed", "failed", "skipped")],
+    };
+    expect(tallyOf(report, 1)).toEqual({ passed: 2, failed: 1, skipped: ["test 3"] });
+  });
+
+  it("counts a file that could not be loaded as a failure", () => {
+    expect(
+      tallyOf({ numPassedTests: 1, numFailedTests: 0, testResults: [file("passed", "passed"), file("failed")] }, 1)
+        .failed,
+    ).toBe(1);
+  });
+
+  it("counts an error outside of tests, and a run without a report, as a failure", () => {
+    expect(tallyOf({ numPassedTests: 1, numFailedTests: 0, testResults: [file("passed", "passed")] }, 1)).toMatchObject(
+      { passed: 1, failed: 1 },
+    );
+    expect(tallyOf(null, 1)).toMatchObject({ passed: 0, failed: 1 });
+  });
+});
+
+describe("counting ctest's results", () => {
+  it("reads the closing line", () => {
+    expect(tallyOfCtest("…\n60% tests passed, 2 tests failed out of 5\n", 8)).toMatchObject({ passed: 3, failed: 2 });
+    expect(tallyOfCtest("100% tests passed, 0 tests failed out of 5\n", 0)).toMatchObject({ passed: 5, failed: 0 });
+  });
+
+  it("counts a build that failed as a failure", () => {
+    expect(tallyOfCtest("error: no such thing", 2)).toMatchObject({ passed: 0, failed: 1 });
+  });
+});
+
+describe("the last line", () => {
+  const lastLineOf = (parts: Parameters<typeof sumOf>[0]) => {
+    const log = vi.spyOn(console, "log").mockImplementation(() => {});
+    onTestFinished(() => log.mockRestore());
+    const code = conclude(sumOf(parts));
+    return [code, String(log.mock.calls.at(-1)?.[0]).trim()];
+  };
+
+  it("sums all parts, and only a run without failures is a success", () => {
+    expect(lastLineOf([one(true), one(true)])).toEqual([0, "2 passed, 0 failed"]);
+    expect(lastLineOf([one(true), one(false)])).toEqual([1, "1 passed, 1 failed"]);
+  });
+
+  it("is a failure when nothing ran", () => {
+    expect(lastLineOf([])).toEqual([1, "0 passed, 0 failed"]);
+  });
+});
+
+describe("a command", () => {
+  const never = new AbortController().signal;
+
+  it("gives its exit code and the end of what it wrote", async () => {
+    const result = await runCommand("sh", ["-c", "seq 100; echo wrong >&2; exit 3"], { cwd: root, signal: never });
+    expect(result).toMatchObject({ code: 3, timedOut: false });
+    expect(result.tail.split("\n")).toHaveLength(30);
+    expect(result.tail).toContain("wrong");
+  });
+
+  it("that does not exist gives code 127", async () => {
+    expect((await runCommand("no-such-command", [], { cwd: root, signal: never })).code).toBe(127);
+  });
+
+  it("is ended with its children at the deadline", async () => {
+    const result = await runCommand("sh", ["-c", "sleep 60 & echo $!; wait"], {
+      cwd: root,
+      signal: never,
+      timeoutMs: 500,
+    });
+    expect(result.timedOut).toBe(true);
+    await vi.waitFor(() => expect(isAlive(Number(result.tail.split("\n")[0]))).toBe(false), 5_000);
+  });
+
+  it("is ended with its children by Ctrl-C, and the script ends with the code of the signal", async () => {
+    const library = (name: string) => JSON.stringify(pathToFileURL(join(root, `scripts/lib/${name}.mjs`)).href);
+    const script = `
+      import { untilInterrupted } from ${library("interrupt")};
+      import { main } from ${library("main")};
+      import { runCommand } from ${library("run-command")};
+      const output = (chunk) => process.stdout.write(chunk);
+      await main(() => untilInterrupted((signal) => runCommand("sh", ["-c", "sleep 60 & echo $!; wait"], { cwd: ".", signal, output })));`;
+    const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    onTestFinished(() => void parent.kill("SIGKILL"));
+    const closed = new Promise((resolve) => parent.once("close", resolve));
+    const sleeper = Number(await new Promise((resolve) => parent.stdout.once("data", resolve)));
+    parent.kill("SIGINT");
+    expect(await closed).toBe(130);
+    await vi.waitFor(() => expect(isAlive(sleeper)).toBe(false), 5_000);
+  });
+});
+
+/** A process that ended but was not reaped yet (state Z) is not alive. */
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return !existsSync(`/proc/${pid}/stat`) || !/\) Z/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch (error) {
+    return !["ESRCH", "ENOENT"].includes((error as NodeJS.ErrnoException).code ?? "");
+  }
+}

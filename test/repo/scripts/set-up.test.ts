@@ -1,0 +1,143 @@
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { beforeEach, describe, expect, it } from "vitest";
+import { childEnvironment } from "../../../scripts/lib/child-environment.mjs";
+import { checkTools } from "../../../scripts/lib/setup/native-build.mjs";
+import { findNatsServer } from "../../../scripts/lib/setup/nats-server.mjs";
+import { checkNodeVersion } from "../../../scripts/lib/setup/node-version.mjs";
+import { packageManagerFix } from "../../../scripts/lib/setup/setup-error.mjs";
+import { fingerprintOf, Stamp } from "../../../scripts/lib/setup/stamp.mjs";
+import { which } from "../../../scripts/lib/setup/which.mjs";
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "muster-set-up-"));
+  return () => rmSync(folder, { recursive: true, force: true });
+});
+
+function write(name: string, text: string, mode = 0o644): string {
+  const path = join(folder, name);
+  mkdirSync(join(path, ".."), { recursive: true });
+  writeFileSync(path, text);
+  chmodSync(path, mode);
+  return path;
+}
+
+const natsServer = (name: string, version: string) => write(name, `#!/bin/sh\necho nats-server: v${version}\n`, 0o755);
+
+describe("the Node version", () => {
+  it.each(["20.19.0", "20.20.2", "22.0.0", "24.1.0"])("%s is enough", (version) => {
+    expect(() => checkNodeVersion(version)).not.toThrow();
+  });
+
+  it.each(["18.20.4", "20.18.3"])("%s is refused with where to get a newer one", (version) => {
+    expect(() => checkNodeVersion(version)).toThrow(expect.objectContaining({ fix: expect.stringContaining("20.19") }));
+  });
+});
+
+describe("a fingerprint", () => {
+  it("changes with content, name and salt, and not with what is ignored", () => {
+    write("src/a.ts", "1");
+    const before = fingerprintOf(folder, ["src", "absent.json"]);
+    write("src/node_modules/x.js", "ignored");
+    expect(fingerprintOf(folder, ["src", "absent.json"])).toBe(before);
+    expect(fingerprintOf(folder, ["src"], "salt")).not.toBe(before);
+    write("src/a.ts", "2");
+    const changed = fingerprintOf(folder, ["src"]);
+    expect(changed).not.toBe(before);
+    rmSync(join(folder, "src/a.ts"));
+    write("src/b.ts", "2");
+    expect(fingerprintOf(folder, ["src"])).not.toBe(changed);
+  });
+});
+
+describe("the stamp", () => {
+  it("remembers steps over processes, each with its inputs", () => {
+    const path = join(folder, "deep/setup.json");
+    Stamp.read(path).markDone("a", "1");
+    Stamp.read(path).markDone("b", "2");
+    const stamp = Stamp.read(path);
+    expect([stamp.isDone("a", "1"), stamp.isDone("b", "2"), stamp.isDone("a", "2"), stamp.isDone("c", "1")]).toEqual([
+      true,
+      true,
+      false,
+      false,
+    ]);
+  });
+
+  it("is empty when its file is broken, and mends it", () => {
+    const path = write("setup.json", '{"a": ');
+    const stamp = Stamp.read(path);
+    expect(stamp.isDone("a", "1")).toBe(false);
+    stamp.markDone("a", "1");
+    expect(JSON.parse(readFileSync(path, "utf8"))).toEqual({ a: "1" });
+  });
+});
+
+describe("the environment of nested commands", () => {
+  it("keeps the network, and drops what the surrounding npm added", () => {
+    const kept = {
+      PATH: "/bin",
+      HTTPS_PROXY: "http://proxy",
+      npm_config_registry: "https://registry",
+      npm_config_cafile: "ca.pem",
+    };
+    const dropped = {
+      npm_config_loglevel: "silent",
+      npm_config_prefix: "/usr",
+      npm_lifecycle_event: "start",
+      npm_execpath: "npm",
+      NODE_ENV: "production",
+    };
+    expect(childEnvironment({ ...kept, ...dropped })).toEqual(kept);
+  });
+});
+
+describe("finding a command", () => {
+  it("takes executables from PATH in order, and nothing else", () => {
+    write("one/tool", "not executable");
+    const tool = write("two/tool", "#!/bin/sh\n", 0o755);
+    const environment = { PATH: `${join(folder, "one")}:relative:${join(folder, "two")}` };
+    expect(which("tool", environment)).toBe(tool);
+    expect(which("absent", environment)).toBeNull();
+    expect(which(tool, {})).toBe(tool);
+  });
+
+  it("says in one error which build tools are missing and how to install them", () => {
+    write("bin/make", "#!/bin/sh\n", 0o755);
+    expect(() => checkTools({ PATH: join(folder, "bin") })).toThrow(
+      expect.objectContaining({
+        message: expect.stringContaining("a C++ compiler, cmake"),
+        fix: expect.stringContaining("apt-get install -y g++ cmake;"),
+      }),
+    );
+  });
+});
+
+describe("the nats-server", () => {
+  it("is the one that MUSTER_NATS_SERVER names, before the one on PATH", () => {
+    const onPath = natsServer("bin/nats-server", "2.12.0");
+    const chosen = natsServer("chosen", "2.11.0");
+    expect(findNatsServer({ PATH: join(folder, "bin") })).toBe(onPath);
+    expect(findNatsServer({ PATH: join(folder, "bin"), MUSTER_NATS_SERVER: chosen })).toBe(chosen);
+  });
+
+  it("is refused with its version when the chosen one is too old, and when it does not run", () => {
+    const old = natsServer("old", "2.10.27");
+    expect(() => findNatsServer({ MUSTER_NATS_SERVER: old })).toThrow("is version 2.10.27, older than 2.11");
+    expect(() => findNatsServer({ MUSTER_NATS_SERVER: join(folder, "absent") })).toThrow("does not run");
+  });
+
+  it("on PATH is passed over when it is too old", () => {
+    const old = natsServer("bin/nats-server", "2.9.10");
+    expect(findNatsServer({ PATH: join(folder, "bin") })).not.toBe(old);
+  });
+});
+
+describe("the advice on a failed package manager", () => {
+  it("names the network only when the output does", () => {
+    expect(packageManagerFix("npm error code ENOTFOUND", "look above")).toContain("registry cannot be reached");
+    expect(packageManagerFix("npm error code EACCES", "look above")).toBe("look above");
+  });
+});

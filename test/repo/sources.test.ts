@@ -1,0 +1,41 @@
+import { describe, expect, it } from "vitest";
+import { listOf } from "./checks/finding.ts";
+import { checkLimits } from "./checks/limits.ts";
+import { checkPurity } from "./checks/purity.ts";
+import { packageNames, repositoryFiles, scriptSources, sourcesOf, textOf } from "./checks/repository.ts";
+import { checkWiring } from "./checks/wiring.ts";
+import { checkWords } from "./checks/words.ts";
+
+describe.each(packageNames)("the sources of %s", (name) => {
+  const sources = sourcesOf(name);
+
+  it("keep to the limits of size, and have no any and no empty catch", () => {
+    expect(sources).not.toEqual([]);
+    expect(listOf(sources.flatMap(checkLimits))).toEqual([]);
+  });
+
+  it("leave the process to the composition root", () => {
+    expect(listOf(sources.flatMap(checkWiring))).toEqual([]);
+  });
+});
+
+describe("the repository", () => {
+  it("has pure machines", () => {
+    expect(listOf(sourcesOf("machines").flatMap(checkPurity))).toEqual([]);
+  });
+
+  it("has scripts that keep to the limits of size", () => {
+    expect(listOf(scriptSources().flatMap(checkLimits))).toEqual([]);
+  });
+
+  it("speaks only of itself", () => {
+    const texts = repositoryFiles().filter((file) =>
+      /\.(ts|mjs|cjs|js|json|ya?ml|toml|md|sh|cc|h|txt)$|^\.ci\/|Dockerfile/.test(file),
+    );
+    expect(texts).not.toEqual([]);
+    const findings = texts
+      .filter((file) => file !== "pnpm-lock.yaml")
+      .flatMap((file) => checkWords(file, textOf(file)));
+    expect(listOf(findings)).toEqual([]);
+  });
+});

@@ -1,0 +1,34 @@
+import { defineConfig } from "vitest/config";
+
+// Tests read the TypeScript sources through the "source" condition, so they need no build.
+const conditions = ["source", "module", "node", "import", "default"];
+
+export default defineConfig({
+  resolve: { conditions },
+  ssr: { resolve: { conditions } },
+  test: {
+    projects: [
+      { extends: true, test: { name: "repo", include: ["test/repo/**/*.test.ts"], testTimeout: 60_000 } },
+      { extends: true, test: { name: "unit", include: ["packages/*/test/**/*.test.ts"] } },
+      {
+        extends: true,
+        test: {
+          name: "integration",
+          include: ["test/integration/**/*.test.ts"],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "e2e",
+          include: ["test/e2e/**/*.test.ts"],
+          testTimeout: 180_000,
+          hookTimeout: 60_000,
+          fileParallelism: false,
+        },
+      },
+    ],
+  },
+});
