@@ -6,6 +6,7 @@ export type { Fault } from "./faults/fault.ts";
 export { points } from "./faults/points.ts";
 export { canaryText, failureText, summaryText } from "./report.ts";
 export { drawScenario, type Profile, profiles } from "./seed/draw-scenario.ts";
+export { readScenario, type ScenarioFile } from "./seed/read-scenario.ts";
 export { type RunManyOptions, type RunManyResult, runMany } from "./seed/run-many.ts";
 export { type RunResult, runScenario } from "./seed/run-scenario.ts";
 export { runAndCompare, runSeed } from "./seed/run-seed.ts";

@@ -11,6 +11,11 @@ export const profiles = ["quiet", "swarm", "kills", "broker"] as const;
 /** One of the {@link profiles}. */
 export type Profile = (typeof profiles)[number];
 
+/** True for the name of a profile. */
+export function isProfile(name: string): name is Profile {
+  return (profiles as readonly string[]).includes(name);
+}
+
 /** Draws a scenario. Pure: the same seed and profile give the same one. */
 export function drawScenario(seed: number, profile: Profile): Scenario {
   const random = randomOf(seed, 101);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ddmin } from "../src/seed/shrink.ts";
+import { ddmin } from "../../src/seed/shrink.ts";
 
 const items = Array.from({ length: 40 }, (_, i) => i);
 

@@ -1,0 +1,55 @@
+/** Scenarios as files: what a run writes when it fails, and what `regressions/` keeps of failures that were fixed. */
+import type { Scenario } from "../cluster/scenario.ts";
+import { errors } from "../errors.ts";
+import { drawScenario, isProfile } from "./draw-scenario.ts";
+
+/** A scenario and why it is kept. */
+export interface ScenarioFile {
+  /** What went wrong, in one sentence. */
+  readonly why: string;
+  readonly scenario: Scenario;
+}
+
+type Plain = Readonly<Record<string, unknown>>;
+
+/**
+ * Reads the text of a scenario file. Fields that a job did not have when the file was written get the values that its seed draws today.
+ *
+ * @throws MUSTER_ERR_SIM_SCENARIO_INVALID
+ */
+export function readScenario(text: string): ScenarioFile {
+  const file = parse(text);
+  const given = file.scenario;
+  if (typeof file.why !== "string" || !isPlain(given)) throw invalid("it is not {why, scenario}");
+  const { seed, profile } = given;
+  if (typeof seed !== "number" || !Number.isSafeInteger(seed))
+    throw invalid(`seed ${String(seed)} is not a whole number`);
+  if (typeof profile !== "string" || !isProfile(profile)) throw invalid(`profile ${String(profile)} is not known`);
+  const drawn = drawScenario(seed, profile);
+  return { why: file.why, scenario: merged(drawn, given) as Scenario };
+}
+
+function parse(text: string): Plain {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isPlain(value)) return value;
+  } catch (error) {
+    throw invalid(String(error));
+  }
+  throw invalid("it is not an object");
+}
+
+function invalid(reason: string): Error {
+  return errors.SimScenarioInvalid({ reason });
+}
+
+function isPlain(value: unknown): value is Plain {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** What is given wins; lists are taken whole. */
+function merged(base: unknown, given: unknown): unknown {
+  if (!isPlain(base) || !isPlain(given)) return given;
+  const fields = Object.entries(given).map(([key, value]) => [key, merged(base[key], value)]);
+  return { ...base, ...Object.fromEntries(fields) };
+}

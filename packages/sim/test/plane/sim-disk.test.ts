@@ -1,0 +1,82 @@
+import { randomOf } from "@muster/base";
+import { describe, expect, it } from "vitest";
+import { Failpoints } from "../../src/faults/failpoints.ts";
+import { SimDisk } from "../../src/plane/sim-disk.ts";
+import { modelsOf } from "../support/models.ts";
+
+const bytes = (length: number, value = 7): Uint8Array => new Uint8Array(length).fill(value);
+const quiet = (): Failpoints => new Failpoints([], () => {});
+
+async function writeFile(disk: SimDisk, path: string, options: { readonly sync: boolean }): Promise<void> {
+  const file = await disk.fs.create(path);
+  await file.write(bytes(100));
+  if (options.sync) await file.sync();
+  await file.close();
+}
+
+describe("the simulated disk", () => {
+  it("tears what was not synced when the power fails: each part of it may be lost", async () => {
+    const sizes = new Set<number | null>();
+    for (let seed = 0; seed < 60; seed++) {
+      const disk = new SimDisk(quiet());
+      await disk.fs.prepareRoot("/root");
+      await writeFile(disk, "/root/file", { sync: false });
+      disk.losePower(randomOf(seed));
+      sizes.add((await disk.fs.stat("/root/file"))?.sizeBytes ?? null);
+    }
+    expect(sizes).toContain(null);
+    expect([...sizes].some((size) => size !== null && size > 0 && size < 100)).toBe(true);
+  });
+
+  it("keeps what was synced together with its name", async () => {
+    for (let seed = 0; seed < 60; seed++) {
+      const disk = new SimDisk(quiet());
+      await disk.fs.prepareRoot("/root");
+      await writeFile(disk, "/root/file", { sync: true });
+      await disk.fs.syncDirectory("/root");
+      disk.losePower(randomOf(seed));
+      expect((await disk.fs.stat("/root/file"))?.sizeBytes).toBe(100);
+    }
+  });
+
+  it("may lose a synced file whose directory was not synced, and may undo a rename", async () => {
+    const found = new Set<string>();
+    for (let seed = 0; seed < 60; seed++) {
+      const disk = new SimDisk(quiet());
+      await disk.fs.prepareRoot("/root");
+      await writeFile(disk, "/root/temporary", { sync: true });
+      await disk.fs.syncDirectory("/root");
+      await disk.fs.rename("/root/temporary", "/root/final");
+      disk.losePower(randomOf(seed));
+      found.add((await disk.fs.list("/root")).join());
+    }
+    expect([...found].toSorted()).toEqual(["final", "temporary"]);
+  });
+
+  it("keeps everything when only processes die", async () => {
+    const disk = new SimDisk(quiet());
+    await disk.fs.prepareRoot("/root");
+    await writeFile(disk, "/root/file", { sync: false });
+    const file = await disk.fs.open("/root/file");
+    const target = new Uint8Array(100);
+    expect(await file.read(target, 0)).toBe(100);
+    expect(target).toEqual(bytes(100));
+  });
+
+  it("fails a call at its failpoint as a full disk does", async () => {
+    const { process, runFor } = modelsOf();
+    const disk = new SimDisk(
+      new Failpoints([{ point: "checkpoint.fs-create", nth: 1, action: { type: "error" } }], () => {}),
+    );
+    await disk.fs.prepareRoot("/root");
+    const outcome = disk
+      .fsOf(process("checkpoint-1", "checkpoint"))
+      .create("/root/file")
+      .then(
+        () => "created",
+        ({ code }) => code,
+      );
+    await runFor(10);
+    expect(await outcome).toBe("ENOSPC");
+  });
+});

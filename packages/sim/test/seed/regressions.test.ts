@@ -1,0 +1,41 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { readScenario } from "../../src/seed/read-scenario.ts";
+import { runAndCompare } from "../../src/seed/run-seed.ts";
+
+const folder = new URL("../../regressions/", import.meta.url);
+const files = readdirSync(folder).filter((name) => name.endsWith(".json"));
+const trackRecord = readFileSync(new URL("../../../../test/README.md", import.meta.url), "utf8");
+
+describe("scenarios that once failed", () => {
+  it.each(files)("%s holds every invariant now", { timeout: 30_000 }, async (name) => {
+    const { scenario } = readScenario(readFileSync(new URL(name, folder), "utf8"));
+    const { violations } = await runAndCompare(scenario);
+    expect(violations).toEqual([]);
+  });
+
+  it.each(files)("%s has a row in the track record", (name) => {
+    expect(trackRecord.includes(`${name.replace(".json", "")}"`)).toBe(true);
+  });
+});
+
+describe("reading a scenario", () => {
+  it.each([
+    ["not json", "{"],
+    ["a list", "[]"],
+    ["no scenario", '{"why": "x"}'],
+    ["a seed that is no number", '{"why": "x", "scenario": {"seed": "1", "profile": "swarm"}}'],
+    ["an unknown profile", '{"why": "x", "scenario": {"seed": 1, "profile": "storm"}}'],
+  ])("refuses %s", (_, text) => {
+    expect(() => readScenario(text)).toThrow(/no scenario of the simulator/);
+  });
+
+  it("fills in what a job did not have when the file was written", () => {
+    const { scenario } = readScenario(
+      '{"why": "x", "scenario": {"seed": 1, "profile": "swarm", "config": {"steps": 99}, "faults": []}}',
+    );
+    expect(scenario.config.steps).toBe(99);
+    expect(scenario.faults).toEqual([]);
+    expect(scenario.config.timing.tickMs).toBeGreaterThan(0);
+  });
+});
