@@ -80,7 +80,7 @@ describe("the picture of a job", () => {
   });
 
   it("lists members by role and arrival, with what their heartbeats say where there are any", () => {
-    const order = { kind: "weights.pull", version: 1, dueAtMs: 0 } as const;
+    const order = { kind: "weights.pull", lineage: 0, version: 1, dueAtMs: 0 } as const;
     const all = [
       memberOf("checkpoint-0", "checkpoint", 1),
       { ...memberOf("rollout-0", "rollout", 2), held: { lineage: 0, version: 7 }, order },

@@ -29,7 +29,7 @@ import {
 const train = (index: number, step = 4) => ({ purpose: "train" as const, step, index, attempt: 0 });
 
 describe("weights.held", () => {
-  const pull: Member["order"] = { kind: "weights.pull", version: 3, dueAtMs: 9_000 };
+  const pull: Member["order"] = { kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 9_000 };
   const heldBy = (
     state: ControllerState,
     from: string,
@@ -65,7 +65,7 @@ describe("weights.held", () => {
     const owing = withMember(working({ version: 4 }), "r0", { held: null, order: { ...pull, version: 4 } });
     expect(heldBy(owing, "r0", 3).state.members.r0?.order).not.toBeNull();
     const leaving = withMember(working({ version: 0 }), "r0", {
-      order: { kind: "replica.stop", version: 0, dueAtMs: 9_000 },
+      order: { kind: "replica.stop", lineage: 0, version: 0, dueAtMs: 9_000 },
     });
     expect(heldBy(leaving, "r0", 0).state.members.r0?.order?.kind).toBe("replica.stop");
   });
@@ -80,7 +80,7 @@ describe("weights.held", () => {
     const late = heldBy(newer, "r0", 4);
     expect(late.state).toEqual({ ...newer, dropped: { duplicate: 0, stale: 1 } });
     const restore = { lineage: 1, version: 3, source: newer.restore.source };
-    const initialize: Member["order"] = { kind: "weights.initialize", version: 3, dueAtMs: 9_000 };
+    const initialize: Member["order"] = { kind: "weights.initialize", lineage: 0, version: 3, dueAtMs: 9_000 };
     const restoring = withMember({ ...newer, weights: null, restore }, "p0", { held: null, order: initialize });
     expect(heldBy(restoring, "p0", 3).state).toEqual({ ...restoring, dropped: { duplicate: 0, stale: 1 } });
   });
@@ -89,7 +89,7 @@ describe("weights.held", () => {
     const none = working({ version: 0, patch: { weights: null } });
     const asked = withMember(none, "p0", {
       held: null,
-      order: { kind: "weights.initialize", version: 0, dueAtMs: 9_000 },
+      order: { kind: "weights.initialize", lineage: 0, version: 0, dueAtMs: 9_000 },
     });
     expect(heldBy(asked, "p0", 0).state.weights).toEqual({ lineage: 0, version: 0, sections: sectionsOf(0) });
     expect(heldBy(none, "p0", 0).state.weights).toBeNull();
@@ -109,7 +109,9 @@ describe("weights.failed", () => {
       state,
       reportFrom(state, "r0", { kind: "weights.failed", body: { lineage: 0, version, cause: "no route" } }),
     );
-  const owing = withMember(working(), "r0", { order: { kind: "weights.pull", version: 3, dueAtMs: 9_000 } });
+  const owing = withMember(working(), "r0", {
+    order: { kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 9_000 },
+  });
 
   it("has its sender asked again after a pause", () => {
     const { state, effects } = failed(owing, 3);

@@ -82,6 +82,44 @@ describe("a job of the real machines under virtual time", () => {
     expect(digestOf(cluster)).toBe(expected);
   });
 
+  it("goes back at once when a pull of the lost lineage is still on its way: the new order replaces it", () => {
+    const cluster = new Cluster({ seed: 5, plan });
+    startAll(cluster);
+    cluster.runUntil(() => cluster.state.step.step === 4);
+    cluster.data.arePullsStuck = true;
+    cluster.start("policy", "policy-2");
+    cluster.runUntil(() => cluster.state.members["policy-2"]?.order?.kind === "weights.pull");
+    const orderedMs = cluster.nowMs;
+    cluster.runUntil(() => cluster.nowMs > orderedMs + 10);
+    cluster.data.arePullsStuck = false;
+    cluster.kill("policy-0");
+    cluster.kill("policy-1");
+    const lostMs = cluster.nowMs;
+    cluster.runUntil(() => cluster.state.weights?.lineage === 1);
+    expect(cluster.nowMs - lostMs).toBeLessThan(plan.timing.pullMs / 4);
+    finish(cluster);
+    expect(digestOf(cluster)).toBe(expected);
+  });
+
+  it("gives the weights of the new lineage to a rollout that is stuck in a pull of the old one", () => {
+    const cluster = new Cluster({ seed: 5, plan });
+    startAll(cluster);
+    cluster.runUntil(() => cluster.state.step.step === 4 && cluster.state.step.state === "running");
+    cluster.data.arePullsStuck = true;
+    cluster.runUntil(() => cluster.state.members["rollout-0"]?.order?.kind === "weights.pull");
+    const orderedMs = cluster.nowMs;
+    cluster.runUntil(() => cluster.nowMs > orderedMs + 10);
+    cluster.data.arePullsStuck = false;
+    cluster.kill("policy-0");
+    cluster.kill("policy-1");
+    cluster.start("policy", "policy-2");
+    const lostMs = cluster.nowMs;
+    cluster.runUntil(() => cluster.state.members["rollout-0"]?.held?.lineage === 1);
+    expect(cluster.nowMs - lostMs).toBeLessThan(plan.timing.pullMs / 2);
+    finish(cluster);
+    expect(digestOf(cluster)).toBe(expected);
+  });
+
   it("gives the last weights to a checkpoint although every policy replica is lost right after the last commit", () => {
     const cluster = new Cluster({ seed: 6, plan: { ...plan, evalPrompts: 0 } });
     startAll(cluster);

@@ -119,7 +119,10 @@ describe("a new term", () => {
     const leases = { "1-1": { holder: "r0", items: [item], dueAtMs: 9_000 } };
     const groups = { 4: { ...groupsOf(4, 0), queue: [] } };
     const base = working({ patch: { leases, groups } });
-    const pulling = withMember(base, "p1", { held: null, order: { kind: "weights.pull", version: 3, dueAtMs: 9_000 } });
+    const pulling = withMember(base, "p1", {
+      held: null,
+      order: { kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 9_000 },
+    });
     const building = { ...pulling, mesh: { ...pulling.mesh, members: ["p0"], state: "building" as const, built: [] } };
     const lines = linesOf(control(building, elected).effects);
     expect(lines.slice(0, 4)).toEqual(["! job.started", "admit p0", "admit p1", "admit r0"]);

@@ -57,6 +57,8 @@ interface Gathering {
 /** Collectives, the groups stream, and who can be reached. */
 export class DataPlane {
   readonly memories = new Map<string, Memory>();
+  /** While true, pulls that begin do not end: their source is silent and does not hang up. */
+  arePullsStuck = false;
   readonly #time: VirtualTime;
   readonly #collectiveMs: number;
   readonly #stored = new Map<number, ReadonlyMap<string, string>>();

@@ -4,7 +4,7 @@ import { type ControllerState, type Order, withMember } from "../src/controller/
 import { bodiesOf, groupsOf, linesOf, sectionsOf, working } from "./states.ts";
 
 const applied = { step: 3, attempt: 1, epoch: 2, lineage: 0, version: 3, sections: sectionsOf(3) };
-const order = (kind: Order["kind"], version = 3, dueAtMs = 1_000): Order => ({ kind, version, dueAtMs });
+const order = (kind: Order["kind"], version = 3, dueAtMs = 1_000): Order => ({ kind, lineage: 0, version, dueAtMs });
 
 const owing = (own: Order, unanswered = 0): ControllerState =>
   withMember(working({ patch: { applied } }), "p0", { order: own, unanswered });

@@ -114,7 +114,7 @@ describe("going back", () => {
     ["somebody holds the state", (state) => withMember(state, "p9", { held: { lineage: 0, version: 6 } })],
     [
       "a commit is on its way to somebody",
-      (state) => withMember(state, "p9", { order: { kind: "step.apply", version: 6, dueAtMs: 9_000 } }),
+      (state) => withMember(state, "p9", { order: { kind: "step.apply", lineage: 0, version: 6, dueAtMs: 9_000 } }),
     ],
     ["nobody could take over", (state) => ({ ...state, members: without(state.members, "p9") })],
     ["who could take over wants to leave", (state) => withMember(state, "p9", { health: "draining" })],
@@ -152,7 +152,7 @@ describe("a replica that drains is released", () => {
   });
 
   it("as a checkpoint actor when it writes nothing, and only once", () => {
-    const order = { kind: "checkpoint.save", version: 3, dueAtMs: 9_000 } as const;
+    const order = { kind: "checkpoint.save", lineage: 0, version: 3, dueAtMs: 9_000 } as const;
     expect(released(withMember(drain("c0"), "c0", { order }))).toEqual([]);
     const change = planReleases(drain("c0"));
     expect(linesOf(change?.effects ?? [])).toEqual(["c0 replica.stop"]);

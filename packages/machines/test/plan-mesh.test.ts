@@ -70,7 +70,7 @@ describe("a mesh", () => {
   it("lets a member go that drains, and keeps one whose commit is on the way", () => {
     const draining = withMember(working(), "p0", { health: "draining" });
     expect(planMesh(draining)?.state.mesh.members).toEqual(["p1"]);
-    const order = { kind: "step.apply", version: 3, dueAtMs: 9_000 } as const;
+    const order = { kind: "step.apply", lineage: 0, version: 3, dueAtMs: 9_000 } as const;
     const applying = withMember(working(), "p0", { held: { lineage: 0, version: 2 }, order });
     expect(planMesh(applying)).toBeNull();
   });

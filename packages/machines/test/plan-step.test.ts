@@ -63,7 +63,7 @@ describe("a step", () => {
     ]);
   });
 
-  const order = { version: 3, dueAtMs: 9_000 } as const;
+  const order = { lineage: 0, version: 3, dueAtMs: 9_000 } as const;
   it.each<[string, (state: ControllerState) => ControllerState]>([
     ["a group is missing", (state) => ({ ...state, groups: { 4: groupsOf(4, 3) } })],
     ["the mesh is being built", (state) => ({ ...state, mesh: { ...state.mesh, state: "building" } })],
@@ -105,7 +105,7 @@ describe("a step", () => {
   });
 
   it.each([
-    ["pulls an older version", { order: { kind: "weights.pull", version: 2, dueAtMs: 9_000 } as const }],
+    ["pulls an older version", { order: { kind: "weights.pull", lineage: 0, version: 2, dueAtMs: 9_000 } as const }],
     ["is suspected", { health: "suspect" as const, order: { kind: "weights.pull", ...order } as const }],
     ["let an order pass without an answer", { unanswered: 1, order: { kind: "weights.pull", ...order } as const }],
   ])("does not wait for a joiner that %s", (_, patch) => {
@@ -210,7 +210,7 @@ describe("the outcome of a step", () => {
     expect(lines).toEqual(["p0 step.apply", "p2 step.apply", "p1 step.discard", "! alarm.raised", "! step.committed"]);
     expect(state.weights?.sections).toEqual(sectionsOf(4));
     expect(state.members.p1).toMatchObject({ held: null, order: null });
-    expect(state.members.p0?.order).toMatchObject({ kind: "step.apply", version: 4 });
+    expect(state.members.p0?.order).toMatchObject({ kind: "step.apply", lineage: 0, version: 4 });
   });
 
   it.each([

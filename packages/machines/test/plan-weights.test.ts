@@ -22,7 +22,12 @@ describe("initial weights", () => {
     const restore = { lineage: 2, version: 6, source: { kind: "checkpoint", path: "runs/6" } } as const;
     const change = planInitialWeights({ ...start("p0"), restore });
     expect(bodiesOf(change?.effects ?? [], "weights.initialize")).toEqual([restore]);
-    expect(change?.state.members.p0?.order).toEqual({ kind: "weights.initialize", version: 6, dueAtMs: 61_000 });
+    expect(change?.state.members.p0?.order).toEqual({
+      kind: "weights.initialize",
+      lineage: 2,
+      version: 6,
+      dueAtMs: 61_000,
+    });
   });
 
   it("are made by the next one when the first may not be asked now", () => {
@@ -42,7 +47,7 @@ describe("pulls", () => {
     const state = withMember(withMember(base, "p1", { held: behind }), "r1", { held: null });
     const change = planPulls(state);
     expect(linesOf(change?.effects ?? [])).toEqual(["p1 weights.pull", "r1 weights.pull"]);
-    expect(change?.state.members.r1?.order).toEqual({ kind: "weights.pull", version: 3, dueAtMs: 3_000 });
+    expect(change?.state.members.r1?.order).toEqual({ kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 3_000 });
     expect(planPulls(change?.state as ControllerState)).toBeNull();
   });
 
@@ -78,7 +83,10 @@ describe("pulls", () => {
   it.each([
     ["holds the version", { held }],
     ["wants to leave", { held: behind, health: "draining" as const }],
-    ["has another order", { held: behind, order: { kind: "step.apply", version: 3, dueAtMs: 9_000 } as const }],
+    [
+      "has another order",
+      { held: behind, order: { kind: "step.apply", lineage: 0, version: 3, dueAtMs: 9_000 } as const },
+    ],
     ["failed a moment ago", { held: behind, retryAtMs: 1_001 }],
   ])("are not for a replica that %s", (_, patch) => {
     expect(planPulls(withMember(working(), "p1", patch))).toBeNull();

@@ -200,6 +200,8 @@ export class ReplicaHost {
   }
 
   #pull({ lineage, version, sections, holders }: Body<"weights.pull">): void {
+    this.#cancelPull();
+    if (this.#options.data.arePullsStuck) return;
     this.#cancelPull = this.#later(10 + this.#options.random.next() * 10, () => {
       const digest = this.#options.data.find(holders, `${lineage}.${version}`);
       if (digest === null || `w-${digest}` !== sections[0]?.digest) {
@@ -298,7 +300,7 @@ export class ReplicaHost {
       const path = sections[0]?.digest.slice(2) ?? "";
       const found = this.#options.data.find(holders, `${lineage}.${version}`);
       if (found !== path) {
-        this.hear({ type: "checkpoint.errored", step, cause: "no holder" });
+        this.hear({ type: "checkpoint.errored", step, lineage, cause: "no holder" });
         return;
       }
       const saved = { step, lineage, version, path, manifestDigest: "m", bytes: 1, durationMs: 1 };

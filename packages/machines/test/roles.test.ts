@@ -152,6 +152,28 @@ describe("a policy replica", () => {
     return replica;
   };
 
+  it("gives up a pull for one of another lineage, and the making of weights for a pull", () => {
+    const replica = new Replica(policyLogic, { timing });
+    const pull = (lineage: number, version: number): object => ({
+      type: "weights.pull",
+      body: { lineage, version, sections: [], holders: [] },
+    });
+    const typesOf = (event: object): string[] => replica.hear(event).map(({ type }) => type);
+    expect(typesOf(eventOf("policy", "weights.initialize"))).toEqual(["weights.initialize"]);
+    expect(typesOf(pull(1, 5))).toEqual(["weights.abort", "weights.pull"]);
+    expect(replica.hear(pull(1, 5))).toMatchObject([{ type: "drop", reason: "already pulling it" }]);
+    expect(typesOf(pull(2, 3))).toEqual(["weights.abort", "weights.pull"]);
+    expect(typesOf(eventOf("policy", "weights.initialize"))).toEqual(["weights.abort", "weights.initialize"]);
+  });
+
+  it("leaves a mesh that it is joining when it is to get other weights first", () => {
+    const replica = held();
+    replica.hear(eventOf("policy", "mesh.build"));
+    const pull = { type: "weights.pull", body: { lineage: 1, version: 9, sections: [], holders: [] } };
+    expect(replica.hear(pull).map(({ type }) => type)).toEqual(["mesh.abort", "weights.pull"]);
+    expect(replica.value).toBe("syncing");
+  });
+
   it("votes with what it computed, says it again when asked again, and applies only that", () => {
     const replica = computing();
     const [vote] = replica.hear(eventOf("policy", "step.computed"));

@@ -23,7 +23,7 @@ type Effect = CheckpointEffect | TimerEffect<CheckpointEvent>;
 type Tools = HostTools<CheckpointEvent>;
 type WriteEffect = Extract<CheckpointEffect, { readonly type: "checkpoint.write" }>;
 
-const phases = ["idle", "writing"] as const;
+const phases = ["loading", "idle", "writing"] as const;
 
 /** The role of checkpoint actors on given doors. */
 export const checkpointRoleOn = (doors: Doors): Role =>
@@ -69,6 +69,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const { directory, keep } = admission.config.checkpoint;
     const now = (): Date => new Date(this.#tools.environment.wallMs());
     this.#opened = { ...admission, store: await this.#doors.checkpointStore({ root: directory, keep, now }) };
+    this.#tools.beats.setPhase("idle");
   }
 
   async close(): Promise<void> {
@@ -118,13 +119,12 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
           },
           signal,
         );
-        this.#tools.beats.setPhase("idle");
         const { path, manifestDigest, bytes: size, warnings } = saved;
         for (const warning of warnings) tools.logger.warn({ step, warning }, "checkpoint is durable, with a warning");
         const durationMs = tools.clock.now() - startedMs;
         return { type: "checkpoint.written", step, lineage, version, path, manifestDigest, bytes: size, durationMs };
       },
-      (error) => ({ type: "checkpoint.errored", step, cause: messageOf(error) }),
-    );
+      (error) => ({ type: "checkpoint.errored", step, lineage, cause: messageOf(error) }),
+    ).finally(() => this.#tools.beats.setPhase("idle"));
   }
 }

@@ -25,7 +25,7 @@ type Effect = PolicyEffect | TimerEffect<PolicyEvent>;
 type Tools = HostTools<PolicyEvent>;
 type EffectOf<T extends PolicyEffect["type"]> = Extract<PolicyEffect, { readonly type: T }>;
 
-const phases = ["idle", "initializing", "pulling", "meshing", "computing", "promoting"] as const;
+const phases = ["loading", "idle", "initializing", "pulling", "meshing", "computing", "promoting"] as const;
 
 /** Before the configuration is known nothing waits by these. */
 const unknownTiming = { initializeMs: 300_000, pullMs: 30_000, meshMs: 10_000, stepMs: 60_000, commandMs: 5_000 };
@@ -58,6 +58,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   #mesh: GradientMesh | null = null;
   #members: Body<"mesh.build">["members"] = [];
   #ops = 0;
+  #pullAbort = new AbortController();
   /** Aborts what runs on the current mesh; a new one for each epoch. */
   #abort = new AbortController();
   /** The work on the engine that runs or is queued: one thing at a time. */
@@ -76,6 +77,10 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   readonly handlers: RoleHandlers<PolicyEffect, PolicyEvent> = {
     "weights.initialize": (effect, tools) => this.#initialize(effect, tools),
     "weights.pull": (effect, tools) => this.#pull(effect, tools),
+    "weights.abort": ({ reason }) => {
+      this.#pullAbort.abort(new Error(reason));
+      this.#pullAbort = new AbortController();
+    },
     "mesh.open": (effect, tools) => this.#openMesh(effect, tools),
     "mesh.abort": ({ reason }) => this.#abortMesh(reason),
     "step.compute": (effect, tools) => this.#compute(effect, tools),
@@ -98,6 +103,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
         slotBytes: weightsBytes + optimizerBytes + 256,
         slots: config.data.slots,
       });
+      this.#tools.beats.setPhase("idle");
       this.#resolveOpened({ ...admission, engine, store });
     } catch (error) {
       this.#rejectOpened(error);
@@ -107,6 +113,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
 
   async close(): Promise<void> {
     this.#abortMesh("closing");
+    this.#pullAbort.abort(new Error("closing"));
     this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
     await this.#engineWork.catch(() => {});
     this.#mesh?.close();
@@ -138,13 +145,16 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
 
   #pull({ body }: EffectOf<"weights.pull">, tools: Tools): Promise<void> {
     const { lineage, version } = body;
+    const signal = AbortSignal.any([this.#pullAbort.signal, tools.signal]);
     return settle<PolicyEvent>(
       tools,
       () =>
         this.#inPhase("pulling", async ({ engine, store, dataKey, config }) => {
           const { job, id } = this.#tools.identity;
           const { pull } = this.#doors;
-          const { bytes } = await pullSections({ pull, job, member: id, dataKey, config }, body, tools.signal);
+          signal.throwIfAborted();
+          const { bytes } = await pullSections({ pull, job, member: id, dataKey, config }, body, signal);
+          signal.throwIfAborted();
           await engine.restore({
             weights: bytes.weights ?? new Uint8Array(),
             optimizer: bytes.optimizer ?? new Uint8Array(),

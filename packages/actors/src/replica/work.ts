@@ -58,7 +58,7 @@ export interface TypedRole<Input, Event extends Typed, Snapshot, Effect extends 
   readonly role: ReplicaRole;
   /** Build of its engine; empty for roles without one. */
   readonly build: string;
-  /** Names of what its heartbeat may say that it is doing; the first is the name of doing nothing. */
+  /** Names of what its heartbeat may say that it is doing; the first is that of its start, `loading`. */
   readonly phases: readonly string[];
   readonly logic: Logic<Input, Event, Snapshot, Effect>;
   /** Input before the configuration is known; admission replaces it. */

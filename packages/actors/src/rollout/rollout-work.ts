@@ -31,7 +31,7 @@ type Effect = RolloutEffect | TimerEffect<RolloutEvent>;
 type Tools = HostTools<RolloutEvent>;
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
-const phases = ["idle", "pulling", "generating"] as const;
+const phases = ["loading", "idle", "pulling", "generating"] as const;
 
 /** The role of rollout replicas on given doors. */
 export const rolloutRoleOn = (doors: Doors): Role =>
@@ -56,7 +56,9 @@ interface Opened extends Admission {
 class RolloutWork implements Work<Effect, RolloutEvent> {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
-  #opened: Opened | null = null;
+  readonly #opened: Promise<Opened>;
+  #resolveOpened: (opened: Opened) => void = () => {};
+  #rejectOpened: (error: unknown) => void = () => {};
   #pullAbort = new AbortController();
   #workAbort = new AbortController();
   #generating: Promise<void> = Promise.resolve();
@@ -64,6 +66,11 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
     this.#doors = doors;
+    this.#opened = new Promise((resolve, reject) => {
+      this.#resolveOpened = resolve;
+      this.#rejectOpened = reject;
+    });
+    this.#opened.catch(() => {});
   }
 
   readonly handlers: RoleHandlers<RolloutEffect, RolloutEvent> = {
@@ -84,19 +91,24 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   };
 
   async open(admission: Admission): Promise<void> {
-    const { model, task, sampling: _ } = admission.config;
-    this.#opened = {
-      ...admission,
-      engine: this.#doors.rolloutEngine({ model }),
-      task: taskOf(task.name),
-      reward: this.#doors.reward(task.reward),
-    };
+    try {
+      const { model, task } = admission.config;
+      const engine = this.#doors.rolloutEngine({ model });
+      const opened = { ...admission, engine, task: taskOf(task.name), reward: this.#doors.reward(task.reward) };
+      this.#tools.beats.setPhase("idle");
+      this.#resolveOpened(opened);
+    } catch (error) {
+      this.#rejectOpened(error);
+      throw error;
+    }
   }
 
   async close(): Promise<void> {
     this.#pullAbort.abort(new Error("closing"));
     this.#workAbort.abort(new Error("closing"));
-    await this.#opened?.engine.close();
+    this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
+    const opened = await this.#opened.catch(() => null);
+    await opened?.engine.close();
   }
 
   #pull(body: Body<"weights.pull">, tools: Tools): Promise<void> {
@@ -105,7 +117,9 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     return settle<RolloutEvent>(
       tools,
       async () => {
-        const { engine, dataKey, config } = this.#need("weights.pull");
+        // Orders come as soon as a replica is admitted; its engine may need longer.
+        const { engine, dataKey, config } = await this.#opened;
+        signal.throwIfAborted();
         const startedMs = tools.clock.now();
         const { job, id } = this.#tools.identity;
         const { bytes, result } = await pullSections(
@@ -139,18 +153,17 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     return settle<RolloutEvent>(
       tools,
       async () => {
-        const opened = this.#need("groups.generate");
+        const opened = await this.#opened;
         this.#checkVersion(opened.engine, chunk);
         this.#tools.beats.setPhase("generating");
         const [first] = chunk.items;
         if (first?.purpose === "eval") {
           tools.post(await evaluate({ ...opened, clock: tools.clock }, chunk, first, signal));
         } else this.#store(chunk, await this.#collect(opened, chunk, tools, signal), tools);
-        this.#tools.beats.setPhase("idle");
         return { type: "groups.generated", chunkId: chunk.id };
       },
       (error) => ({ type: "groups.errored", chunk, cause: messageOf(error) }),
-    );
+    ).finally(() => this.#tools.beats.setPhase("idle"));
   }
 
   /** Work is done with the weights it was leased for, or with newer ones of the same lineage; held-out prompts with exactly those. */
@@ -209,11 +222,6 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         tools.post({ type: "groups.stored", leaseId: chunk.leaseId, receipts, causes: causesOf(groups), durationMs });
       },
     });
-  }
-
-  #need(what: string): Opened {
-    if (!this.#opened) throw errors.ActorNotOpen({ what });
-    return this.#opened;
   }
 }
 

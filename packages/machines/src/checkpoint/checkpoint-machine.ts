@@ -25,7 +25,12 @@ export type CheckpointEvent =
   | CommandEvent<"checkpoint.save" | "replica.fenced">
   | RegisteredEvent
   | ({ readonly type: "checkpoint.written" } & Body<"checkpoint.saved">)
-  | { readonly type: "checkpoint.errored"; readonly step: number; readonly cause: string };
+  | {
+      readonly type: "checkpoint.errored";
+      readonly step: number;
+      readonly lineage: number;
+      readonly cause: string;
+    };
 
 /** How long a checkpoint may take. */
 export interface CheckpointInput {
@@ -53,8 +58,12 @@ const machine = setup({
   types: {} as { context: Context; events: CheckpointEvent; input: CheckpointInput },
   actions: { [effectAction]: (_, _effect: CheckpointEffect) => {} },
   guards: {
-    isThis: ({ context, event }) => "step" in event && event.step === context.save?.step,
-    isNewer: ({ context, event }) => event.type === "checkpoint.save" && event.body.step > (context.save?.step ?? -1),
+    isThis: ({ context, event }) =>
+      "step" in event && event.step === context.save?.step && event.lineage === context.save.lineage,
+    // A new lineage begins at an older step.
+    isNewer: ({ context, event }) =>
+      event.type === "checkpoint.save" &&
+      (event.body.lineage > (context.save?.lineage ?? -1) || event.body.step > (context.save?.step ?? -1)),
   },
   delays: { checkpoint: ({ context }) => context.checkpointMs },
 }).createMachine({

@@ -21,7 +21,7 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
     const { dropped } = state;
     return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
   }
-  const isInitial = member.order?.kind === "weights.initialize" && isAnswered(state, member, event.body);
+  const isInitial = member.order?.kind === "weights.initialize" && isAnswered(member, event.body);
   const weights = isInitial ? { lineage, version, sections } : state.weights;
   const isAsked = sections.every((section) => {
     const asked = weights?.sections.find(({ name }) => name === section.name);
@@ -38,7 +38,7 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
     state: withMember({ ...state, weights }, member.id, {
       held: { lineage, version },
       addresses: event.body.addresses,
-      ...(isAnswered(state, member, event.body) ? answered : {}),
+      ...(isAnswered(member, event.body) ? answered : {}),
     }),
     effects: [],
   };
@@ -49,15 +49,21 @@ export function applyFailed(state: ControllerState, event: ReportOf<"weights.fai
   const detail = `${event.from} could not get version ${event.body.version}: ${event.body.cause}`;
   const effects = [announce("alarm.raised", { alarm: "weights", detail })];
   const member = state.members[event.from];
-  if (!member || !isAnswered(state, member, event.body)) return { state, effects };
+  if (!member || !isAnswered(member, event.body)) return { state, effects };
   const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
   return { state: withMember(state, event.from, { ...answered, retryAtMs }), effects };
 }
 
 /** True when a report about a version answers the order that a member has. */
-function isAnswered(state: ControllerState, { order }: Member, { lineage, version }: VersionKey): boolean {
+function isAnswered({ order }: Member, { lineage, version }: VersionKey): boolean {
   if (order === null || order.kind === "replica.stop" || order.kind === "checkpoint.save") return false;
-  return order.version === version && lineage === state.restore.lineage;
+  return order.version === version && order.lineage === lineage;
+}
+
+/** What a member's order becomes by a report about a checkpoint: answered when it is about this one. */
+function saveAnswered(member: Member | undefined, { lineage, version }: VersionKey): Partial<Member> {
+  const { order } = member ?? {};
+  return order?.kind === "checkpoint.save" && order.lineage === lineage && order.version === version ? answered : {};
 }
 
 /** A member joined the communicator of the epoch. Pure. */
@@ -166,7 +172,7 @@ export function applyVoted(state: ControllerState, event: ReportOf<"step.voted">
 /** A checkpoint is durable: what it covers may go. Pure. */
 export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.saved">): Change<ControllerState> {
   const { step, version, lineage, path, manifestDigest } = event.body;
-  const next = withMember(state, event.from, answered);
+  const next = withMember(state, event.from, saveAnswered(state.members[event.from], event.body));
   if (lineage !== state.weights?.lineage || (state.checkpoints.saved?.step ?? -1) >= step)
     return { state: next, effects: [] };
   const covered = Object.entries(state.history).filter(([key]) => Number(key) <= step);
@@ -199,7 +205,8 @@ function lowestOpenSeq(state: ControllerState): number {
 /** A checkpoint failed: the newest version is wanted instead, after a pause. Pure. */
 export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpoint.failed">): Change<ControllerState> {
   const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
-  const next = withMember(state, event.from, { ...answered, retryAtMs });
+  const answer = saveAnswered(state.members[event.from], event.body);
+  const next = withMember(state, event.from, { ...answer, retryAtMs });
   const detail = `step ${event.body.step}: ${event.body.cause}`;
   return {
     state: { ...next, checkpoints: { ...next.checkpoints, wantedStep: state.step.step - 1 } },

@@ -42,11 +42,12 @@ function renew(before: ControllerState, member: Member): Change<ControllerState>
   const unanswered = member.unanswered + 1;
   if (unanswered >= unansweredMax) return evict(before, [member], `${order?.kind} unanswered ${unanswered} times`);
   const state = withMember(before, member.id, { unanswered });
-  if (order?.kind === "step.apply" && state.applied?.version === order.version) {
+  const { applied } = state;
+  if (order?.kind === "step.apply" && applied?.version === order.version && applied.lineage === order.lineage) {
     const again = { ...order, dueAtMs: state.nowMs + commandMs };
     return {
       state: withMember(state, member.id, { order: again }),
-      effects: [command(member, "step.apply", state.applied)],
+      effects: [command(member, "step.apply", applied)],
     };
   }
   if (order?.kind === "replica.stop") {

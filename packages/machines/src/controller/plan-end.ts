@@ -51,6 +51,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
   };
   const order = {
     kind: "checkpoint.save",
+    lineage: weights.lineage,
     version: weights.version,
     dueAtMs: state.nowMs + plan.timing.checkpointMs,
   } as const;
@@ -75,7 +76,7 @@ export function planRestore(state: ControllerState): Change<ControllerState> | n
   if (!weights || state.ending || state.step.state === "running") return null;
   const policies = membersOf(state, "policy");
   if (policies.some((member) => holdsCurrent(state, member) || member.order?.kind === "step.apply")) return null;
-  if (!policies.some((member) => isFree(state, member) && member.health !== "draining")) return null;
+  if (!policies.some(({ order, health }) => order?.kind !== "replica.stop" && health !== "draining")) return null;
   const { saved } = checkpoints;
   const lineage = weights.lineage + 1;
   const source = saved ? ({ kind: "checkpoint", path: saved.path } as const) : plan.weights;
@@ -90,8 +91,15 @@ export function planRestore(state: ControllerState): Change<ControllerState> | n
   };
 }
 
+/** Orders about the lost lineage are void: whoever still works on one gets a new order, which replaces it. */
+function withoutOrders(state: ControllerState): ControllerState {
+  const bound = Object.values(state.members).filter(({ order }) => order !== null && order.kind !== "replica.stop");
+  return bound.reduce((next, { id }) => withMember(next, id, { order: null, retryAtMs: state.nowMs }), state);
+}
+
 /** Steps after `step` become pending again, already sampled: their receipts wait in the tables. */
-function rollBack(state: ControllerState, step: number): ControllerState {
+function rollBack(before: ControllerState, step: number): ControllerState {
+  const state = withoutOrders(before);
   const again = Object.entries(state.history).filter(([key]) => Number(key) > step);
   const groups = again.map(([key, receipts]) => [key, sampledGroups(state, receipts)] as const);
   return {
@@ -209,7 +217,8 @@ function endFact(state: ControllerState): readonly ControllerEffect[] {
 }
 
 function stopMembers(state: ControllerState, members: readonly Member[], reason: string): Change<ControllerState> {
-  const order = { kind: "replica.stop", version: 0, dueAtMs: state.nowMs + state.plan.timing.commandMs } as const;
+  const dueAtMs = state.nowMs + state.plan.timing.commandMs;
+  const order = { kind: "replica.stop", lineage: 0, version: 0, dueAtMs } as const;
   const effects: ControllerEffect[] = members.map((member) => command(member, "replica.stop", { reason }));
   return { state: members.reduce((next, { id }) => withMember(next, id, { order }), state), effects };
 }

@@ -92,7 +92,8 @@ function commit(
   const receipts = groups ? receiptsOf(groups) : [];
   const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
   const applied = { ...attempt, lineage, version, sections };
-  const order = { kind: "step.apply", version, dueAtMs: state.nowMs + state.plan.timing.commandMs } as const;
+  const dueAtMs = state.nowMs + state.plan.timing.commandMs;
+  const order = { kind: "step.apply", lineage, version, dueAtMs } as const;
   const ordered = agreeing.reduce((next, member) => withMember(next, member.id, { order }), state);
   const cleared = divergent.reduce((next, member) => withMember(next, member.id, { held: null }), ordered);
   const next: ControllerState = {
@@ -218,7 +219,8 @@ function isJoinerNear(state: ControllerState): boolean {
       health === "healthy" &&
       unanswered === 0 &&
       order?.kind === "weights.pull" &&
-      order.version === state.weights?.version,
+      order.lineage === state.weights?.lineage &&
+      order.version === state.weights.version,
   );
 }
 

@@ -8,11 +8,13 @@ export function planInitialWeights(state: ControllerState): Change<ControllerSta
   if (state.weights || state.ending) return null;
   const policies = membersOf(state, "policy");
   if (policies.some(({ order }) => order?.kind === "weights.initialize")) return null;
-  const first = policies.find((member) => isFree(state, member));
+  const free = policies.filter((member) => isFree(state, member));
+  const first = free.find(({ health }) => health === "healthy") ?? free[0];
   if (!first) return null;
   const body = state.restore;
   const order = {
     kind: "weights.initialize",
+    lineage: body.lineage,
     version: body.version,
     dueAtMs: state.nowMs + state.plan.timing.gatherMs,
   } as const;
@@ -41,7 +43,7 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
     const { lineage, version } = weights;
     effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders }));
     const dueAtMs = state.nowMs + state.plan.timing.pullMs;
-    next = withMember(next, member.id, { order: { kind: "weights.pull", version, dueAtMs } });
+    next = withMember(next, member.id, { order: { kind: "weights.pull", lineage, version, dueAtMs } });
   }
   return effects.length > 0 ? { state: next, effects } : null;
 }

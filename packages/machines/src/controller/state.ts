@@ -14,6 +14,7 @@ export interface VersionKey {
 /** An order that a member has not answered yet; sent again when `dueAtMs` passes. */
 export interface Order {
   readonly kind: "weights.initialize" | "weights.pull" | "step.apply" | "checkpoint.save" | "replica.stop";
+  readonly lineage: number;
   readonly version: number;
   readonly dueAtMs: number;
 }

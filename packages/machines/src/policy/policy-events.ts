@@ -19,6 +19,8 @@ export type PolicyEffect =
   | { readonly type: "weights.initialize"; readonly body: Body<"weights.initialize"> }
   /** Pull, verify, swap; answers `weights.pulled` or `weights.errored`. */
   | { readonly type: "weights.pull"; readonly body: Body<"weights.pull"> }
+  /** Give the running pull up; its result would be late. */
+  | { readonly type: "weights.abort"; readonly reason: string }
   /** Leave the old communicator and join this epoch's; answers `mesh.joined` or `mesh.errored`. */
   | { readonly type: "mesh.open"; readonly body: Body<"mesh.build"> }
   /** Abort whatever runs on the communicator; it cannot be used again. */

@@ -41,8 +41,14 @@ const machine = policySetup.createMachine({
       },
       { actions: drop("step.apply", "no such candidate") },
     ],
-    "weights.pull": { actions: drop("weights.pull", "busy") },
-    "weights.initialize": { actions: drop("weights.initialize", "busy") },
+    "weights.pull": [
+      { guard: "isHeld", actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) } },
+      { target: ".syncing", actions: assign(({ event }) => ({ wanted: event.body })) },
+    ],
+    "weights.initialize": [
+      { guard: "isHeld", actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) } },
+      { target: ".initializing", actions: assign(({ event }) => ({ wanted: event.body })) },
+    ],
     "weights.initialized": { actions: drop("weights.initialized", "late") },
     "weights.pulled": { actions: drop("weights.pulled", "late") },
     "weights.errored": { actions: drop("weights.errored", "late") },
@@ -64,20 +70,6 @@ const machine = policySetup.createMachine({
     waiting: {
       description: "Has no usable mesh. Watched by the heartbeat.",
       on: {
-        "weights.initialize": [
-          {
-            guard: "isHeld",
-            actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
-          },
-          { target: "initializing", actions: assign(({ event }) => ({ wanted: event.body })) },
-        ],
-        "weights.pull": [
-          {
-            guard: "isHeld",
-            actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
-          },
-          { target: "syncing", actions: assign(({ event }) => ({ wanted: event.body })) },
-        ],
         "mesh.build": [
           { guard: "isNewerEpoch", target: "building", actions: assign(({ event }) => ({ build: event.body })) },
           { actions: drop("mesh.build", "old epoch") },
@@ -99,6 +91,25 @@ const machine = policySetup.createMachine({
             assign(({ event: { type: _, meta: __, ...held } }) => ({ held, wanted: null })),
             { type: effectAction, params: ({ event }) => report("weights.meta", event.meta) },
             { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
+          ],
+        },
+        "weights.initialize": [
+          {
+            guard: "isAnother",
+            target: "initializing",
+            reenter: true,
+            actions: [
+              effect({ type: "weights.abort", reason: "other weights are wanted" }),
+              assign(({ event }) => ({ wanted: event.body })),
+            ],
+          },
+          { actions: drop("weights.initialize", "already making them") },
+        ],
+        "weights.pull": {
+          target: "syncing",
+          actions: [
+            effect({ type: "weights.abort", reason: "other weights are wanted" }),
+            assign(({ event }) => ({ wanted: event.body })),
           ],
         },
         "weights.errored": {
@@ -130,6 +141,25 @@ const machine = policySetup.createMachine({
             { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
           ],
         },
+        "weights.pull": [
+          {
+            guard: "isAnother",
+            target: "syncing",
+            reenter: true,
+            actions: [
+              effect({ type: "weights.abort", reason: "other weights are wanted" }),
+              assign(({ event }) => ({ wanted: event.body })),
+            ],
+          },
+          { actions: drop("weights.pull", "already pulling it") },
+        ],
+        "weights.initialize": {
+          target: "initializing",
+          actions: [
+            effect({ type: "weights.abort", reason: "other weights are wanted" }),
+            assign(({ event }) => ({ wanted: event.body })),
+          ],
+        },
         "weights.errored": {
           guard: "isWanted",
           target: "settling",
@@ -139,7 +169,10 @@ const machine = policySetup.createMachine({
       after: {
         pull: {
           target: "settling",
-          actions: { type: effectAction, params: ({ context }) => weightsFailed(context, "not pulled in time") },
+          actions: [
+            effect({ type: "weights.abort", reason: "deadline" }),
+            { type: effectAction, params: ({ context }) => weightsFailed(context, "not pulled in time") },
+          ],
         },
       },
     },
@@ -157,6 +190,22 @@ const machine = policySetup.createMachine({
           actions: [
             assign(({ event }) => ({ joinedEpoch: event.epoch })),
             { type: effectAction, params: ({ event }) => report("mesh.built", { epoch: event.epoch }) },
+          ],
+        },
+        "weights.pull": {
+          target: "syncing",
+          actions: [
+            effect({ type: "mesh.abort", reason: "other weights are wanted first" }),
+            "breakMesh",
+            assign(({ event }) => ({ wanted: event.body })),
+          ],
+        },
+        "weights.initialize": {
+          target: "initializing",
+          actions: [
+            effect({ type: "mesh.abort", reason: "other weights are wanted first" }),
+            "breakMesh",
+            assign(({ event }) => ({ wanted: event.body })),
           ],
         },
         "mesh.errored": {
@@ -210,13 +259,6 @@ const machine = policySetup.createMachine({
           },
           { actions: drop("step.run", "not the mesh or the version that this replica has") },
         ],
-        "weights.pull": [
-          {
-            guard: "isHeld",
-            actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
-          },
-          { target: "syncing", actions: assign(({ event }) => ({ wanted: event.body })) },
-        ],
         "mesh.build": [
           { guard: "isNewerEpoch", target: "building", actions: assign(({ event }) => ({ build: event.body })) },
           {
@@ -235,6 +277,8 @@ const machine = policySetup.createMachine({
           context.run ? { type: "step.compute", body: context.run } : unreachable,
       },
       on: {
+        "weights.pull": { actions: drop("weights.pull", "busy") },
+        "weights.initialize": { actions: drop("weights.initialize", "busy") },
         "step.computed": {
           guard: "isThisAttempt",
           target: "voted",
@@ -292,6 +336,8 @@ const machine = policySetup.createMachine({
         params: ({ context }): PolicyEffect => (context.vote ? report("step.voted", context.vote) : unreachable),
       },
       on: {
+        "weights.pull": { actions: drop("weights.pull", "busy") },
+        "weights.initialize": { actions: drop("weights.initialize", "busy") },
         "step.apply": [
           { guard: "isMyVote", target: "applying" },
           {
@@ -328,6 +374,8 @@ const machine = policySetup.createMachine({
           event.type === "step.apply" ? { type: "step.promote", body: event.body } : unreachable,
       },
       on: {
+        "weights.pull": { actions: drop("weights.pull", "busy") },
+        "weights.initialize": { actions: drop("weights.initialize", "busy") },
         "step.apply": { guard: "isMyVote", actions: [] },
         "step.promoted": {
           guard: "isMyCommit",

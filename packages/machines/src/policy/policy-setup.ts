@@ -82,6 +82,9 @@ export const policySetup = setup({
       isWhole(context) &&
       event.body.version === context.held?.version &&
       event.body.lineage === context.held.lineage,
+    isAnother: ({ context, event }) =>
+      (event.type === "weights.pull" || event.type === "weights.initialize") &&
+      (event.body.version !== context.wanted?.version || event.body.lineage !== context.wanted.lineage),
     isWanted: ({ context, event }) =>
       "version" in event && event.version === context.wanted?.version && event.lineage === context.wanted.lineage,
     hasNewMesh: ({ context }) =>

@@ -88,7 +88,7 @@ const checkpoint = [
   ...[2, 4].flatMap((step) => [
     { type: "checkpoint.save", body: saveOf(step) },
     { type: "checkpoint.written", step, ...versions[0], path: "runs", manifestDigest: "m", bytes: 8, durationMs: 1 },
-    { type: "checkpoint.errored", step, cause: "disk full" },
+    { type: "checkpoint.errored", step, lineage: versions[0]?.lineage ?? 0, cause: "disk full" },
   ]),
 ];
 
