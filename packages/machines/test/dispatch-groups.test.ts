@@ -105,6 +105,19 @@ describe("a lease", () => {
     expect(dispatchGroups(withMember(open, "r0", patch))).toBeNull();
   });
 
+  it("says what it resumes of work that an earlier holder did not finish", () => {
+    const queue = [
+      { index: 0, attempt: 1 },
+      { index: 1, attempt: 0 },
+    ];
+    const fresh = dispatchGroups(
+      working({ patch: { groups: { 4: { queue: [queue[1] as never], receipts: {}, quarantined: [] } } } }),
+    );
+    const again = dispatchGroups(working({ patch: { groups: { 4: { queue, receipts: {}, quarantined: [] } } } }));
+    expect(bodiesOf(fresh?.effects ?? [], "groups.resumed")).toEqual([]);
+    expect(bodiesOf(again?.effects ?? [], "groups.resumed").flatMap(({ items }) => items)).toEqual(["4.0"]);
+  });
+
   it("has an id that no lease of any term had before", () => {
     const open = planAdmission(working({ members: ["p0", "r0", "r1"], patch: { leasesMade: 7, term: 3 } }))?.state;
     const ids = bodiesOf(dispatchGroups(open as ControllerState)?.effects ?? [], "groups.lease").map(

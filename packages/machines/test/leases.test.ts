@@ -25,7 +25,9 @@ describe("a lease that is released", () => {
       { index: 2, attempt: 0 },
     ]);
     expect(state.leases).toEqual({});
-    expect(bodiesOf(effects, "groups.released")).toEqual([{ holder: "r0", count: 2, reason: "r0 died" }]);
+    expect(bodiesOf(effects, "groups.released")).toEqual([
+      { holder: "r0", count: 2, reason: "r0 died", items: ["4.0", "4.1"] },
+    ]);
   });
 
   it("is released only once", () => {

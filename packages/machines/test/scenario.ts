@@ -171,6 +171,8 @@ function factDetail({ kind, body }: AnnounceEffect): string {
       return ` epoch ${body.epoch}: ${body.members.join(", ")}`;
     case "groups.released":
       return ` ${body.count} of ${body.holder}: ${body.reason}`;
+    case "groups.resumed":
+      return ` ${body.items.join(", ")} by ${body.holder}`;
     case "checkpoint.kept":
       return ` step ${body.step}`;
     case "alarm.raised":

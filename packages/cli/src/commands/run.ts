@@ -20,6 +20,7 @@ interface Options {
   readonly mode?: string;
   readonly set: readonly string[];
   readonly metricsPort?: string;
+  readonly advertise?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
   readonly logLevel: string;
@@ -46,6 +47,7 @@ export function addRunCommand(program: Command): void {
       [],
     )
     .option("--metrics-port <port>", "serve the controller's /metrics and /healthz on 127.0.0.1; 0 for any free port")
+    .option("--advertise <url>", "address by which the actors reach the broker, e.g. of a proxy (default: its own)")
     .option("--json", "end with one line of JSON on standard output")
     .option("--quiet", "no progress")
     .action(async (file: string, options: Options) => {
@@ -81,6 +83,7 @@ async function run(file: string, options: Options) {
       env: process.env,
       logLevel: levelOf(options.logLevel),
       metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),
+      advertisedUrl: options.advertise ?? null,
       progress,
       interrupted: interrupt.signal,
     });

@@ -2,8 +2,8 @@
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Credentials } from "@muster/transport";
-import { prepareJob, startLocalServer } from "@muster/transport";
+import { type Clock, type Logger, messageOf } from "@muster/base";
+import { type Credentials, type LocalServer, prepareJob, startLocalServer } from "@muster/transport";
 import { readCredentials } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
 
@@ -19,7 +19,12 @@ export async function openBroker(options: {
   readonly job: string;
   readonly directory: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly onExit: (detail: string) => void;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** The server ended; it is started again on the same port and store. */
+  readonly onRestart: (detail: string) => void;
+  /** The server can not be kept running. */
+  readonly onGivenUp: (detail: string) => void;
 }): Promise<Broker> {
   const { job, directory, env } = options;
   const broker = env.MUSTER_NATS_URL ? externalBroker(env.MUSTER_NATS_URL, env) : await localBroker(options);
@@ -35,13 +40,84 @@ export async function openBroker(options: {
 }
 
 async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<Broker> {
+  const keeper = new ServerKeeper(options);
   const server = await startLocalServer({
     binary: findNatsServer(options.env),
     directory: join(options.directory, "nats"),
     job: options.job,
-    onExit: ({ code, signal }) => options.onExit(`nats-server ended with ${signal ?? `code ${code}`}`),
+    onExit: ({ code, signal }) => void keeper.ended(`nats-server ended with ${signal ?? `code ${code}`}`),
   });
-  return { url: server.url, credentials: server.credentials, stop: () => server.stop() };
+  keeper.server = server;
+  return {
+    url: server.url,
+    credentials: server.credentials,
+    async stop() {
+      await keeper.stop();
+      await server.stop();
+    },
+  };
+}
+
+/** A server that lived so long was well; its end is a new misfortune and not one more of a row. */
+const goodLifeMs = 10_000;
+const rowMax = 5;
+
+/**
+ * Keeps the local server running. Everything acknowledged is in its store, and every connection comes back by itself, so the end of the
+ * server is an outage and not the end of the job.
+ */
+class ServerKeeper {
+  server: LocalServer | null = null;
+  readonly #options: Pick<Parameters<typeof openBroker>[0], "clock" | "logger" | "onRestart" | "onGivenUp">;
+  #startedMs: number;
+  #row = 0;
+  #isStopped = false;
+  #work: Promise<void> = Promise.resolve();
+
+  constructor(options: Parameters<typeof openBroker>[0]) {
+    this.#options = options;
+    this.#startedMs = options.clock.now();
+  }
+
+  ended(detail: string): void {
+    const { clock, logger, onGivenUp, onRestart } = this.#options;
+    this.#row = clock.now() - this.#startedMs < goodLifeMs ? this.#row + 1 : 0;
+    logger.warn({ detail, row: this.#row }, "the broker ended");
+    if (this.#isStopped) return;
+    if (this.#row > rowMax) {
+      onGivenUp(`${detail} ${this.#row} times in a row`);
+      return;
+    }
+    onRestart(detail);
+    this.#work = this.#restart();
+  }
+
+  /** No server is started from now on. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#work;
+  }
+
+  async #restart(): Promise<void> {
+    const { clock, logger, onGivenUp } = this.#options;
+    for (let tries = 0; !this.#isStopped; tries++) {
+      // The first try is at once; a port that is not free yet needs a moment.
+      if (tries > 0) await new Promise<void>((resolve) => clock.after(100 * 2 ** tries, resolve));
+      if (this.#isStopped) return;
+      this.#startedMs = clock.now();
+      try {
+        await this.server?.restart();
+        logger.info({}, "the broker runs again");
+        return;
+      } catch (error) {
+        logger.error({ error }, "the broker could not be started again");
+        if (tries >= rowMax) {
+          onGivenUp(`nats-server could not be started again: ${messageOf(error)}`);
+          return;
+        }
+      }
+    }
+  }
 }
 
 function externalBroker(url: string, env: Readonly<Record<string, string | undefined>>): Broker {

@@ -38,7 +38,8 @@ export interface Children {
 }
 
 const restartsMax = 5;
-const restartWindowMs = 600_000;
+/** A life of this length was well: its end is a new misfortune and not one more of a row. */
+const goodLifeMs = 10_000;
 const replacedPauseMs = 2_000;
 
 /** What a supervision is made from. */
@@ -64,7 +65,9 @@ export function superviseChildren(options: SupervisionOptions): Children {
 class Supervision implements Children {
   readonly #options: SupervisionOptions;
   readonly #running = new Map<string, ChildProcess>();
-  readonly #deaths = new Map<string, readonly number[]>();
+  readonly #startedMs = new Map<string, number>();
+  /** Short lives in a row. */
+  readonly #rows = new Map<string, number>();
   readonly #pauses = new Set<() => void>();
   #isReleased = false;
   #wake: () => void = () => {};
@@ -79,6 +82,7 @@ class Supervision implements Children {
     const child = spawn(process.execPath, [musterPath(), ...spec.args], { stdio: ["pipe", "ignore", log] });
     closeSync(log);
     this.#running.set(spec.id, child);
+    this.#startedMs.set(spec.id, this.#options.clock.now());
     // A child that is gone closes the pipe; its exit says all there is to say.
     child.stdin?.on("error", () => {});
     child.once("error", (error) => {
@@ -124,10 +128,11 @@ class Supervision implements Children {
 
   #restart(spec: ChildSpec): void {
     const { clock, onGivenUp } = this.#options;
-    const recent = (this.#deaths.get(spec.id) ?? []).filter((at) => clock.now() - at < restartWindowMs);
-    this.#deaths.set(spec.id, [...recent, clock.now()]);
-    if (recent.length >= restartsMax) onGivenUp(spec.id);
-    else this.#startAfter(recent.length === 0 ? 250 : 1_000 * 2 ** (recent.length - 1), spec);
+    const lifeMs = clock.now() - (this.#startedMs.get(spec.id) ?? 0);
+    const row = lifeMs < goodLifeMs ? (this.#rows.get(spec.id) ?? 0) + 1 : 0;
+    this.#rows.set(spec.id, row);
+    if (row > restartsMax) onGivenUp(spec.id);
+    else this.#startAfter(row <= 1 ? 250 : 1_000 * 2 ** (row - 2), spec);
   }
 
   #startAfter(pauseMs: number, spec: ChildSpec): void {

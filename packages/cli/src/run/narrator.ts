@@ -23,6 +23,8 @@ export function newsOf({ kind, body }: EventMessage): string | null {
       return `! step ${body.step} skipped: ${cleanLine(body.reason)}`;
     case "groups.released":
       return `  ${body.count} groups of ${body.holder} go to others: ${cleanLine(body.reason)}`;
+    case "groups.resumed":
+      return `  ${body.items.length} of them go on at ${body.holder}`;
     case "groups.aborted":
       return `! ${body.count} trajectories of ${body.holder} aborted: ${cleanLine(`${body.name}: ${body.message}`)}`;
     case "eval.finished":

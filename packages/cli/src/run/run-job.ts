@@ -41,6 +41,8 @@ export interface RunOptions {
   readonly logLevel: LogLevel;
   /** Where the controller serves its metrics; `null` for nowhere. */
   readonly metricsPort: number | null;
+  /** Address of the broker for the actors, where it is not the broker's own, e.g. that of a proxy; `null` for its own. */
+  readonly advertisedUrl: string | null;
   readonly progress: Progress;
   /** Aborted by the first Ctrl-C. */
   readonly interrupted: AbortSignal;
@@ -126,10 +128,14 @@ class Run {
       job: config.job,
       directory: this.#directory.path,
       env,
-      onExit: (detail) => this.#fail(detail),
+      clock: this.#clock,
+      logger: this.#options.logger,
+      onRestart: (detail) => this.#options.progress.note(`! ${detail}; it is started again`),
+      onGivenUp: (detail) => this.#fail(detail),
     });
     try {
-      writeConnection(this.#directory.path, config.job, broker.url, broker.credentials as never);
+      const url = this.#options.advertisedUrl ?? broker.url;
+      writeConnection(this.#directory.path, config.job, url, broker.credentials as never);
       await this.#follow(broker);
       this.#start();
       const end = await this.#endOf(over);

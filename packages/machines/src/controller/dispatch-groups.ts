@@ -1,6 +1,7 @@
 /** Which groups may be sampled now, and who samples them (semantics 2 "Staleness", 6.5). */
 import type { WorkItem } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
+import { workIdOf } from "./leases.ts";
 import {
   type ControllerState,
   type Evaluation,
@@ -105,10 +106,17 @@ function leaseTo(state: ControllerState, member: Member): Change<ControllerState
   const leases = { ...state.leases, [leaseId]: { holder: member.id, items: taken.items, dueAtMs } };
   const { lineage, version } = member.held;
   const body = { leaseId, lineage, version, items: [...taken.items] };
+  const resumed = taken.items.filter((item) => isResumed(state, item)).map(workIdOf);
+  const fact = resumed.length > 0 ? [announce("groups.resumed", { holder: member.id, items: resumed })] : [];
   return {
     state: { ...taken.state, leases, leasesMade: leasesMade + 1 },
-    effects: [command(member, "groups.lease", body)],
+    effects: [command(member, "groups.lease", body), ...fact],
   };
+}
+
+/** True for work that an earlier holder did not finish. */
+function isResumed(state: ControllerState, item: WorkItem): boolean {
+  return item.purpose === "eval" ? (state.evaluation?.attempts[item.chunk] ?? 0) > 0 : item.attempt > 0;
 }
 
 interface Taken {

@@ -23,13 +23,23 @@ export function requeue(state: ControllerState, items: readonly WorkItem[], fail
   }, state);
 }
 
+/** Public id of a piece of work. Pure. */
+export function workIdOf(item: WorkItem): string {
+  return item.purpose === "eval" ? `eval.${item.chunk}` : `${item.step}.${item.index}`;
+}
+
 /** Takes a lease away from its holder and gives its unfinished items back. Pure. */
 export function releaseLease(state: ControllerState, leaseId: string, reason: string): Change<ControllerState> {
   const lease = state.leases[leaseId];
   if (!lease) return { state, effects: [] };
   const { [leaseId]: _, ...leases } = state.leases;
   const effects: ControllerEffect[] = [
-    announce("groups.released", { holder: lease.holder, count: lease.items.length, reason }),
+    announce("groups.released", {
+      holder: lease.holder,
+      count: lease.items.length,
+      reason,
+      items: lease.items.map(workIdOf),
+    }),
   ];
   return { state: requeue({ ...state, leases }, lease.items, true), effects };
 }

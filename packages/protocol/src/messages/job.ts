@@ -15,6 +15,9 @@ const ledgerSchema = z.strictObject({
 /** Counts of trajectories; `admitted = trained + aborted + quarantined + pending`, always (semantics 6.6). */
 export type Ledger = z.infer<typeof ledgerSchema>;
 
+/** Ids of work: `<step>.<index>` of a group, `eval.<chunk>` of held-out prompts. */
+const workIdsSchema = z.array(z.string().max(64)).max(1024);
+
 const memberFields = { id: idSchema, role: z.enum(replicaRoles), incarnation: idSchema };
 
 /** The job as a whole: the operator's commands, and the public facts that watchers read. */
@@ -104,7 +107,12 @@ export const jobMessages = defineMessages({
   "groups.released": {
     direction: "event",
     says: "Leased groups went back to the queue, and why.",
-    body: z.strictObject({ holder: idSchema, count: countSchema, reason: textSchema }),
+    body: z.strictObject({ holder: idSchema, count: countSchema, reason: textSchema, items: workIdsSchema }),
+  },
+  "groups.resumed": {
+    direction: "event",
+    says: "Groups that had gone back to the queue are leased again, and to whom.",
+    body: z.strictObject({ holder: idSchema, items: workIdsSchema }),
   },
   "groups.aborted": {
     direction: "event",
