@@ -6,5 +6,5 @@ export const errors = defineErrors("MUSTER_ERR", {
   SimPullFailed: { message: "version {version} could not be pulled from {holders} holders: {reason}" },
   SimMeshLost: { message: "epoch {epoch}: ranks {ranks} did not arrive or were lost: {reason}" },
   SimScenarioInvalid: { message: "this is no scenario of the simulator: {reason}" },
-  SimViolation: { message: "invariant {invariant}: {detail}" },
+  SimWorker: { message: "a worker of the simulator failed: {reason}" },
 });

@@ -4,14 +4,14 @@ import type { CanaryResult } from "./canaries/run-canaries.ts";
 import type { RunManyResult } from "./seed/run-many.ts";
 import type { RunResult } from "./seed/run-scenario.ts";
 
-/** A failing run: its seed, shape, faults and last events, and the command that runs it again. */
+/** A failing run: its seed, shape, faults and last events. */
 export function failureText(result: RunResult): string {
   const { scenario, violations, lines, hash } = result;
-  const { seed, profile, config, work, faults } = scenario;
+  const { seed, profile, config, work, faults, controllers = 1 } = scenario;
   return [
     `seed ${seed}, profile ${profile}, log hash ${hash}`,
     ...violations.map(({ invariant, detail, atMs }) => `  ${invariant} at ${formatDuration(atMs)}: ${detail}`),
-    `  shape: ${JSON.stringify({ ...config.replicas, mode: config.mode, steps: config.steps, batch: config.batch })}`,
+    `  shape: ${JSON.stringify({ ...config.replicas, controllers, mode: config.mode, steps: config.steps, batch: config.batch })}`,
     `  timing: ${JSON.stringify(config.timing)}`,
     `  work: ${JSON.stringify(work)}`,
     ...faults.map((fault) => `  fault: ${JSON.stringify(fault)}`),
@@ -21,22 +21,30 @@ export function failureText(result: RunResult): string {
   ].join("\n");
 }
 
-/** The sums of many runs. */
+/** The sums of many runs; the last line counts seeds. */
 export function summaryText(result: RunManyResult): string {
-  const { profile, firstSeed, seeds, failed, virtualMs, realMs, faults } = result;
+  const { profile, firstSeed, seeds, failed, virtualMs, realMs, faults, workers } = result;
   const injected = Object.values(faults).reduce((sum, count) => sum + count, 0);
   const kinds = Object.entries(faults).sort(([, a], [, b]) => b - a);
+  const reached = Object.keys(result.points).length;
   const last = firstSeed + seeds - 1;
   return [
-    `${seeds} seeds of profile ${profile} (${firstSeed} to ${last}) in ${formatDuration(realMs)}`,
-    `virtual time    ${formatDuration(virtualMs)} (${result.nodeHours.toFixed(1)} node-hours), ${ratioText(virtualMs, realMs)} real time`,
-    `events          ${result.events}, trajectories ${result.trajectories}`,
+    `${seeds} seeds of profile ${profile} (${firstSeed} to ${last}) in ${formatDuration(realMs)}, ${workers} at a time`,
+    `virtual time    ${formatDuration(virtualMs)} (${result.nodeHours.toFixed(1)} node-hours), ${speedUpOf(result)} times real time`,
+    `events          ${result.events}, trajectories ${result.trajectories}, failpoints reached ${reached}`,
     `faults          ${injected}${kinds.length > 0 ? `: ${kinds.map(([name, count]) => `${name} ${count}`).join(", ")}` : ""}`,
     `checked         ${result.compared} runs against their quiet run, ${result.repeated} repeated for their hash`,
     failed.length === 0
       ? "violations      none"
       : `violations      ${failed.length}: seeds ${failed.map(({ scenario }) => scenario.seed).join(", ")}`,
+    "",
+    `${seeds - failed.length} passed, ${failed.length} failed`,
   ].join("\n");
+}
+
+/** How many times faster than real time all runs together were. */
+export function speedUpOf({ virtualMs, realMs }: Pick<RunManyResult, "virtualMs" | "realMs">): number {
+  return Math.round(virtualMs / Math.max(1, realMs));
 }
 
 /** One line for a canary. */
@@ -45,6 +53,15 @@ export function canaryText({ name, says, caughtBy, seeds }: CanaryResult): strin
   return `${name.padEnd(28)} ${how.padEnd(24)} ${says}`;
 }
 
-function ratioText(virtualMs: number, realMs: number): string {
-  return `${Math.round(virtualMs / Math.max(1, realMs))} times`;
+/** The sums of many canaries; the last line counts them. */
+export function canariesText(results: readonly CanaryResult[]): string {
+  const seen = results.filter(({ caughtBy }) => caughtBy !== null);
+  const needed = seen.map(({ seeds }) => seeds).sort((a, b) => a - b);
+  const median = needed[needed.length >> 1] ?? 0;
+  const most = needed.at(-1) ?? 0;
+  return [
+    `${seen.length} of ${results.length} deliberate bugs were seen, after ${median} seeds in the median and ${most} at most`,
+    "",
+    `${seen.length} passed, ${results.length - seen.length} failed`,
+  ].join("\n");
 }

@@ -2,25 +2,38 @@
  * `muster sim`: jobs in virtual time with faults, every invariant checked. The simulator is a package of development, so it is loaded
  * only when it is asked for.
  */
+import { spawnSync } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { messageOf } from "@muster/base";
 import { exitCodes } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { errors } from "../errors.ts";
 import { durationOf } from "./common.ts";
 
 type Simulator = typeof import("@muster/sim");
-type Profile = Parameters<Simulator["runSeed"]>[1];
+type Profile = Parameters<Simulator["drawScenario"]>[1];
+type RunResult = Awaited<ReturnType<Simulator["runScenario"]>>;
+type CanaryResult = Awaited<ReturnType<Simulator["runCanary"]>>;
 
 interface Options {
   readonly seeds?: string;
   readonly seed?: string;
   readonly profile: Profile;
+  readonly workers: string;
   readonly minutes?: string;
+  readonly replay?: string;
+  readonly out: string;
   readonly canaries?: boolean;
-  readonly shrink?: boolean;
+  readonly sample?: string;
+  readonly shrink: boolean;
   readonly json?: boolean;
 }
 
-const profiles: readonly Profile[] = ["quiet", "swarm", "kills", "broker"];
+const profiles: readonly Profile[] = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken"];
+
+/** Shrinking one failure takes minutes; more than a few at once have one cause. */
+const shrunkMax = 3;
 
 /** Adds the command. */
 export function addSimCommand(program: Command): void {
@@ -30,14 +43,17 @@ export function addSimCommand(program: Command): void {
     .option("--seeds <count>", "how many seeds to run (default: 100; 1 with --seed)")
     .option("--seed <number>", "first seed (default: drawn and printed)")
     .addOption(new Option("--profile <name>", "kinds of faults").choices([...profiles]).default("swarm"))
+    .option("--workers <count>", "seeds at a time, each on a core of its own", "1")
     .option("--minutes <count>", "begin no new seed after so many minutes")
-    .option("--shrink", "leave out what a failing seed does not need")
+    .option("--replay <file>", "run the scenario of a file instead, as a failing seed writes it")
+    .option("--out <folder>", "where the scenarios of failing seeds are written", "runs/sim")
+    .option("--no-shrink", "keep faults that a failing seed does not need")
     .option("--canaries", "run deliberate bugs instead; each must be seen")
+    .option("--sample <count>", "so many of the deliberate bugs, from the seed on")
     .option("--json", "write one line of JSON")
     .action(async (options: Options) => {
       const simulator = await load();
-      const isGood = options.canaries ? await runCanaries(simulator, options) : await runSeeds(simulator, options);
-      process.exitCode = isGood ? exitCodes.ok : exitCodes.failed;
+      process.exitCode = (await runAs(simulator, options)) ? exitCodes.ok : exitCodes.failed;
     });
 }
 
@@ -49,48 +65,112 @@ async function load(): Promise<Simulator> {
   }
 }
 
+async function runAs(simulator: Simulator, options: Options): Promise<boolean> {
+  if (options.replay !== undefined) return await replay(simulator, options.replay);
+  return options.canaries ? await runCanaries(simulator, options) : await runSeeds(simulator, options);
+}
+
+async function replay(simulator: Simulator, file: string): Promise<boolean> {
+  const { why, scenario } = simulator.readScenario(textOf(file));
+  const result = await simulator.runAndCompare(scenario);
+  const isGood = result.violations.length === 0;
+  process.stdout.write(`${why}\n${isGood ? `holds, log hash ${result.hash}` : simulator.failureText(result)}\n`);
+  return isGood;
+}
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw errors.OptionInvalid({ option: "replay", value: file, reason: messageOf(error) }, error);
+  }
+}
+
 async function runSeeds(simulator: Simulator, options: Options): Promise<boolean> {
-  const firstSeed = options.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : countOf("seed", options.seed);
+  const firstSeed = firstSeedOf(options);
   const seeds = options.seeds === undefined ? (options.seed === undefined ? 100 : 1) : countOf("seeds", options.seeds);
   const { profile } = options;
   const say = (text: string): void => void (options.json || process.stdout.write(`${text}\n`));
-  say(`first seed ${firstSeed}, profile ${profile}`);
+  say(`first seed ${firstSeed}, profile ${profile}, commit ${commit()}`);
+  const workers = workersOf(simulator, options);
   const result = await simulator.runMany({
     profile,
     firstSeed,
     seeds,
     nowMs: () => performance.now(),
     ...(options.minutes === undefined ? {} : { timeMs: durationOf("minutes", `${options.minutes}m`) }),
+    ...(workers.length > 1 ? { runners: workers.map(({ runSeed }) => runSeed) } : {}),
     onRun: (run) => {
       if (run.violations.length > 0) say(simulator.failureText(run));
     },
   });
-  if (options.shrink) for (const failed of result.failed) say(await shrunkText(simulator, failed));
+  for (const { close } of workers) await close();
+  const failed: unknown[] = [];
+  for (const [i, run] of result.failed.entries()) {
+    const { file, faults } = await keep(simulator, run, { ...options, shrink: options.shrink && i < shrunkMax });
+    say(
+      `seed ${run.scenario.seed} needs ${faults} of ${run.scenario.faults.length} faults: muster sim --replay ${file}`,
+    );
+    failed.push({ seed: run.scenario.seed, violations: run.violations, hash: run.hash, file });
+  }
   say(simulator.summaryText(result));
   if (options.json) {
-    const failed = result.failed.map(({ scenario, violations, hash }) => ({ seed: scenario.seed, violations, hash }));
-    process.stdout.write(`${JSON.stringify({ ...result, failed })}\n`);
+    const found = { commit: commit(), ...result, speedUp: simulator.speedUpOf(result), failed };
+    process.stdout.write(`${JSON.stringify(found)}\n`);
   }
   return result.failed.length === 0;
 }
 
-async function shrunkText(simulator: Simulator, failed: Awaited<ReturnType<Simulator["runSeed"]>>): Promise<string> {
-  const smaller = await simulator.shrink(failed.scenario, failed.violations[0]?.invariant ?? "");
-  const count = `${smaller.faults.length} of ${failed.scenario.faults.length} faults`;
-  return `seed ${smaller.seed} needs ${count}: ${JSON.stringify(smaller.faults)}`;
+/** Writes the scenario of a failure, shrunk to what it needs. */
+async function keep(
+  simulator: Simulator,
+  { scenario, violations, hash }: RunResult,
+  { out, shrink }: Pick<Options, "out" | "shrink">,
+): Promise<{ readonly file: string; readonly faults: number }> {
+  const [first] = violations;
+  const small = shrink ? await simulator.shrink(scenario, first?.invariant ?? "") : scenario;
+  const file = join(out, `${scenario.profile}-${scenario.seed}.json`);
+  const why = `${first?.invariant}: ${first?.detail}`;
+  mkdirSync(out, { recursive: true });
+  writeFileSync(file, `${JSON.stringify({ why, commit: commit(), hash, scenario: small }, null, 2)}\n`);
+  return { file, faults: small.faults.length };
 }
 
-async function runCanaries(simulator: Simulator, { json }: Options): Promise<boolean> {
-  const results = [];
-  for (const canary of simulator.canaries) {
-    const result = await simulator.runCanary(canary);
-    results.push(result);
-    if (!json) process.stdout.write(`${simulator.canaryText(result)}\n`);
-  }
-  const missed = results.filter(({ caughtBy }) => caughtBy === null);
-  if (json) process.stdout.write(`${JSON.stringify(results)}\n`);
-  else process.stdout.write(`${results.length - missed.length} of ${results.length} deliberate bugs were seen\n`);
-  return missed.length === 0;
+async function runCanaries(simulator: Simulator, options: Options): Promise<boolean> {
+  const firstSeed = options.seed === undefined ? 1 : firstSeedOf(options);
+  const sample = options.sample === undefined ? simulator.canaries.length : countOf("sample", options.sample);
+  const chosen = simulator.canaries.map((_, i, all) => all[(i + firstSeed - 1) % all.length]).slice(0, sample);
+  const workers = workersOf(simulator, options);
+  const results: CanaryResult[] = [];
+  const work = async (run: (name: string, firstSeed: number) => Promise<CanaryResult>): Promise<void> => {
+    for (let canary = chosen.shift(); canary; canary = chosen.shift()) {
+      const result = await run(canary.name, firstSeed);
+      results.push(result);
+      if (!options.json) process.stdout.write(`${simulator.canaryText(result)}\n`);
+    }
+  };
+  await Promise.all(workers.map(({ runCanary }) => work(runCanary)));
+  for (const { close } of workers) await close();
+  if (options.json) process.stdout.write(`${JSON.stringify(results)}\n`);
+  else process.stdout.write(`${simulator.canariesText(results)}\n`);
+  return results.every(({ caughtBy }) => caughtBy !== null);
+}
+
+function workersOf(simulator: Simulator, { workers, canaries }: Options) {
+  const count = countOf("workers", workers);
+  if (count < 1 || count > 64)
+    throw errors.OptionInvalid({ option: "workers", value: workers, reason: "is not 1 to 64" });
+  return count === 1 && !canaries ? [] : Array.from({ length: count }, () => simulator.startWorker());
+}
+
+function firstSeedOf({ seed }: Options): number {
+  return seed === undefined ? Math.floor(Math.random() * 2 ** 31) : countOf("seed", seed);
+}
+
+/** The commit of the sources, or `unknown` outside of a checkout. */
+function commit(): string {
+  const git = spawnSync("git", ["rev-parse", "--short=12", "HEAD"], { cwd: import.meta.dirname, timeout: 5_000 });
+  return git.status === 0 ? git.stdout.toString("utf8").trim() : "unknown";
 }
 
 function countOf(option: string, value: string): number {

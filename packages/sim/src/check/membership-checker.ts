@@ -35,8 +35,9 @@ export class MembershipChecker {
     this.#present.set(process, incarnation);
   }
 
-  /** A replica took an order and did not refuse it. */
-  accepted(message: AnyMessage & { readonly to?: string | undefined }, by: SimProcess): void {
+  /** Somebody took a message in and did not refuse it. */
+  accepted(message: AnyMessage & { readonly to?: string | undefined }, subject: string, by: SimProcess): void {
+    this.#checkIdentity(message, subject, by);
     if (message.role !== "controller" || by.role === "controller") return;
     const incarnation = this.#present.get(by) ?? "";
     const highest = this.#terms.get(incarnation) ?? 0;
@@ -114,6 +115,18 @@ export class MembershipChecker {
       known === base,
       "S14",
       () => `${process.name} reduces operation ${op} of epoch ${epoch} from other weights`,
+    );
+  }
+
+  /** Who speaks is named by the subject, and it is he who the message says it is. */
+  #checkIdentity(message: AnyMessage, subject: string, by: SimProcess): void {
+    const [, , place, ...path] = subject.split(".");
+    const named = place === "reports" ? path.join(".") : `controller.${path.slice(1).join(".")}`;
+    const claimed = `${message.role}.${place === "reports" ? `${message.from}.` : ""}${message.kind}`;
+    this.#judge.require(
+      named === claimed,
+      "S35",
+      () => `${by.name} took in ${message.kind} of ${message.role} ${message.from} on ${subject}`,
     );
   }
 

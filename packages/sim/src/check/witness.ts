@@ -29,7 +29,17 @@ export interface JobEnd {
 
 type Envelope = AnyMessage & { readonly to?: string | undefined };
 
-const loudFaults: readonly string[] = ["kill", "kill-all", "drain", "second-controller"];
+const loudFaults: readonly string[] = [
+  "kill",
+  "kill-all",
+  "drain",
+  "slow",
+  "clock-jump",
+  "broker-restart",
+  "broker-stall",
+  "forgery",
+  "second-controller",
+];
 
 /** True for faults that leave no silence of a replica to misread: its end is seen, or it is the controller that stood still. */
 function isLoud(fault: Fault): boolean {
@@ -100,8 +110,10 @@ export class Witness implements ClusterObserver {
     this.#said(envelope, seq, by);
   }
 
-  accepted({ data, by }: HeardMessage): void {
-    this.#members.accepted(unpack(data) as Envelope, by);
+  accepted({ subject, data, by }: HeardMessage): void {
+    const message = envelopeOf(data);
+    this.#judge.require(message !== null, "S34", () => `${by.name} took in what is no message, on ${subject}`);
+    if (message) this.#members.accepted(message, subject, by);
   }
 
   joined(process: SimProcess, at: Parameters<ClusterObserver["joined"]>[1]): void {
@@ -142,6 +154,14 @@ export class Witness implements ClusterObserver {
     else if (message.kind === "weights.held") this.#weights.held(message.body, message.incarnation);
     else if (message.kind === "checkpoint.saved") void this.#checkpoints?.saved(message.body);
     else if (message.kind === "job.ended") this.end = message.body;
+  }
+}
+
+function envelopeOf(data: Uint8Array): Envelope | null {
+  try {
+    return unpack(data) as Envelope;
+  } catch {
+    return null;
   }
 }
 

@@ -78,6 +78,8 @@ export class Cluster {
   readonly #nodes = new Map<string, Node>();
   readonly #controllers = new Set<SimProcess>();
   readonly #unseen = new Set<SimProcess>();
+  /** Controllers that are started again when they are gone. */
+  #controllersWanted: number;
   #lives = 0;
   #incarnations = 0;
 
@@ -86,6 +88,7 @@ export class Cluster {
     this.scenario = scenario;
     this.#observer = given.observer;
     this.#bug = given.bug ?? {};
+    this.#controllersWanted = scenario.controllers ?? 1;
     this.#random = world.random(2);
     const arms = scenario.faults.flatMap((fault) => (fault.kind === "failpoint" ? [fault] : []));
     this.failpoints = new Failpoints(arms, (arm, process) => this.#strike(arm, process));
@@ -116,14 +119,14 @@ export class Cluster {
   start(): void {
     const { scenario } = this;
     const { config } = scenario;
-    this.world.after(0, () => this.startController());
+    for (let i = 0; i < this.#controllersWanted; i++) this.world.after(i * 700, () => this.startController());
     for (const role of replicaRoles)
       for (let i = 1; i <= config.replicas[role]; i++) {
         const node: Node = { id: `${role}-${i}`, role, process: null, replica: null };
         this.#nodes.set(node.id, node);
         this.world.after(10 + this.#random.next() * 2_000, () => this.startNode(node.id));
       }
-    if (scenario.faults.length > 0) this.#injector.start(scenario);
+    if (scenario.faults.length > 0 || this.#controllersWanted > 1) this.#injector.start(scenario);
   }
 
   /** Starts a controller, whether or not another one lives. */
@@ -230,7 +233,7 @@ export class Cluster {
   #controllerGone(process: SimProcess): void {
     this.#controllers.delete(process);
     this.world.after(500 + this.#random.next() * 1_500, () => {
-      if (this.#controllers.size === 0) this.startController();
+      if (this.#controllers.size < this.#controllersWanted) this.startController();
     });
   }
 
@@ -253,9 +256,10 @@ export class Cluster {
     return [...this.#controllers].at(-1) ?? null;
   }
 
-  /** Stops a process for a time as SIGSTOP does, or only its main thread. */
-  freeze(process: SimProcess, how: "pause" | "hang", forMs: number): void {
-    process.freeze(how === "pause" ? "paused" : "hung");
+  /** Stops a process for a time as SIGSTOP does, or with its host, or only its main thread. */
+  freeze(process: SimProcess, how: "pause" | "hang" | "suspend", forMs: number): void {
+    if (how === "suspend") process.suspend();
+    else process.freeze(how === "pause" ? "paused" : "hung");
     this.world.after(forMs, () => process.thaw());
     if (how === "hang") return;
     // The broker takes a client that does not answer its pings for gone.
@@ -268,8 +272,9 @@ export class Cluster {
     process.enter(() => this.#nodes.get(process.node)?.replica?.stop("maintenance"));
   }
 
-  /** Starts whoever is gone. */
+  /** The faults are over: one controller is enough from now on, and whoever is gone is started. */
   reviveAll(): void {
+    this.#controllersWanted = 1;
     for (const id of this.#nodes.keys()) this.startNode(id);
     if (this.#controllers.size === 0) this.startController();
   }

@@ -30,7 +30,7 @@ export function createEnvironment(options: EnvironmentOptions): Environment {
     pid: process.pid,
     clock: process.clock,
     schedule: process.schedule,
-    wallMs: () => Math.floor(epochMs + world.nowMs),
+    wallMs: () => Math.floor(epochMs + process.wallOffsetMs + world.nowMs),
     random: world.random(process.pid, 3),
     logger: silentLogger,
     metrics: noMetrics,
@@ -55,7 +55,7 @@ class SimBeats implements Beats {
   constructor(options: EnvironmentOptions, identity: Identity, phases: readonly string[]) {
     this.#options = options;
     this.#identity = identity;
-    const wallMs = (): number => Math.floor(epochMs + options.world.nowMs);
+    const wallMs = (): number => Math.floor(epochMs + options.process.wallOffsetMs + options.world.nowMs);
     this.#enveloper = createEnveloper({ ...identity, wallMs });
     this.#body = { version: null, phase: phases[0] ?? "", progress: 0, loopLagMs: 0, rssBytes: 1 };
     void options.network.connect(options.process).then((transport) => {

@@ -25,6 +25,11 @@ export interface Scenario {
   readonly profile: string;
   readonly config: JobConfig;
   readonly work: WorkModel;
+  /**
+   * Controllers that the supervisor keeps alive while there are faults; default 1. Each of several believes that it leads: whoever is
+   * fenced comes back and takes the job again.
+   */
+  readonly controllers?: number;
   readonly faults: readonly Fault[];
   /** Faults end here; from then on the job must get on. */
   readonly safetyMs: number;

@@ -4,6 +4,7 @@ import type { JobConfig } from "@muster/protocol";
 import type { FailAction } from "./failpoints.ts";
 import type { Fault } from "./fault.ts";
 import { points, pointsOf } from "./points.ts";
+import { faultWeights, type TimedKind, type Weights } from "./profiles.ts";
 
 /** What faults are drawn for. */
 export interface FaultOptions {
@@ -14,41 +15,27 @@ export interface FaultOptions {
   readonly random: Random;
 }
 
-type TimedKind = Exclude<Fault["kind"], "failpoint" | "noise">;
-
-/** Kinds by profile; `swarm` draws a few of all of them. */
-const kindsOf: Readonly<Record<string, readonly TimedKind[]>> = {
-  kills: ["kill", "kill-all", "drain"],
-  broker: ["broker-restart", "disconnect", "partition"],
-  swarm: [
-    "kill",
-    "kill-all",
-    "pause",
-    "hang",
-    "drain",
-    "disconnect",
-    "partition",
-    "data-cut",
-    "corruption",
-    "bit-flip",
-    "broker-restart",
-    "second-controller",
-    "power-loss",
-  ],
-};
-
 /** Draws a list of faults. Pure. */
 export function drawFaults(options: FaultOptions): readonly Fault[] {
   const { profile, random, safetyMs } = options;
-  const kinds = kindsOf[profile] ?? [];
+  const kinds = faultWeights[profile] ?? [];
   const chosen = profile === "swarm" ? shuffled(kinds, random).slice(0, 1 + random.below(5)) : kinds;
   const perMinute = 0.5 + 6 * random.next() * random.next();
   const count = Math.max(1, Math.round((perMinute * safetyMs) / 60_000));
-  const timed = Array.from({ length: count }, () => drawTimed(chosen[random.below(chosen.length)] ?? "kill", options));
+  const timed = Array.from({ length: count }, () => drawTimed(drawKind(chosen, random), options));
   const isPointed = profile === "swarm" && random.next() < 0.7;
   const pointed = isPointed ? Array.from({ length: 1 + random.below(12) }, () => drawPointed(options)) : [];
   const isNoisy = profile === "broker" || (profile === "swarm" && random.next() < 0.4);
   return [...timed, ...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
+}
+
+function drawKind(weights: Weights, random: Random): TimedKind {
+  let left = random.next() * weights.reduce((sum, [, weight]) => sum + weight, 0);
+  for (const [kind, weight] of weights) {
+    left -= weight;
+    if (left < 0) return kind;
+  }
+  return "kill";
 }
 
 function nodesOf({ config }: FaultOptions): readonly string[] {
@@ -70,14 +57,23 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
     case "kill-all":
       return { kind, atMs, role: pick(["policy", "policy", "rollout", "checkpoint"]), isSeen: random.next() < 0.7 };
     case "pause":
+    case "suspend":
     case "hang":
     case "disconnect":
     case "bit-flip":
       return { kind, atMs, forMs, node };
     case "partition":
       return { kind, atMs, forMs, node, way: pick(["both", "up", "down"] as const) };
+    case "slow":
+      return { kind, atMs, forMs: 4 * forMs, node: pick(nodes.slice(1)), factor: 1 + random.next() };
+    case "clock-jump":
+      return { kind, atMs, node, byMs: Math.round(7_200_000 * (random.next() - 0.5)) };
     case "drain":
       return { kind, atMs, node: pick(nodes.slice(1)) };
+    case "broker-stall":
+      return { kind, atMs, forMs: Math.round(6_000 + 3_000 * random.next()) };
+    case "forgery":
+      return { kind, atMs, count: 1 + random.below(8) };
     case "data-cut":
       return { kind, atMs, forMs, between: [pick(nodes.slice(1)), pick(nodes.slice(1))] };
     case "corruption":

@@ -28,10 +28,18 @@ export interface Hit {
   readonly delayMs?: number;
 }
 
+/** What was done at a point, and how often. */
+export interface Strike {
+  readonly point: string;
+  readonly action: FailAction["type"];
+  readonly count: number;
+}
+
 /** The failpoints of one run. */
 export class Failpoints {
   readonly #arms = new Map<string, Arm[]>();
   readonly #counts = new Map<string, number>();
+  readonly #strikes = new Map<string, Strike>();
   readonly #onHit: (arm: Arm, process: SimProcess) => void;
   #isOn = true;
 
@@ -43,6 +51,11 @@ export class Failpoints {
   /** How often each point was reached. */
   get counts(): ReadonlyMap<string, number> {
     return this.#counts;
+  }
+
+  /** What was done where. */
+  get strikes(): readonly Strike[] {
+    return [...this.#strikes.values()];
   }
 
   /** From now on nothing happens any more: the faults are over. */
@@ -57,6 +70,9 @@ export class Failpoints {
     if (!this.#isOn) return null;
     const arm = this.#arms.get(point)?.find(({ nth }) => nth === count);
     if (!arm || process.isDead) return null;
+    const key = `${point} ${arm.action.type}`;
+    const known = this.#strikes.get(key);
+    this.#strikes.set(key, { point, action: arm.action.type, count: (known?.count ?? 0) + 1 });
     this.#onHit(arm, process);
     return arm.action;
   }

@@ -16,6 +16,12 @@ export type Fault =
   | { readonly kind: "kill-all"; readonly atMs: number; readonly role: string; readonly isSeen: boolean }
   /** SIGSTOP and SIGCONT; a supervisor may start a second life meanwhile. */
   | ({ readonly kind: "pause" | "hang"; readonly atMs: number; readonly forMs: number } & Target)
+  /** The host of a process is suspended, as a virtual machine is: its monotonic clock does not count that time. */
+  | ({ readonly kind: "suspend"; readonly atMs: number; readonly forMs: number } & Target)
+  /** Everything that a process does takes `factor` times as long. */
+  | ({ readonly kind: "slow"; readonly atMs: number; readonly forMs: number; readonly factor: number } & Target)
+  /** The wall clock of a process jumps; nothing may depend on it. */
+  | ({ readonly kind: "clock-jump"; readonly atMs: number; readonly byMs: number } & Target)
   /** SIGTERM, and a new start after it has left. */
   | ({ readonly kind: "drain"; readonly atMs: number } & Target)
   /** Connection reset, both ends know. */
@@ -40,6 +46,10 @@ export type Fault =
   | ({ readonly kind: "bit-flip"; readonly atMs: number; readonly forMs: number } & Target)
   /** The broker goes away and comes back with what it had stored. */
   | { readonly kind: "broker-restart"; readonly atMs: number; readonly forMs: number }
+  /** The broker elects a leader: connections stay, nothing is stored or delivered, and what was under way is in doubt. */
+  | { readonly kind: "broker-stall"; readonly atMs: number; readonly forMs: number }
+  /** Somebody publishes what nobody said: noise, pieces of messages, messages under another's name, old messages again. */
+  | { readonly kind: "forgery"; readonly atMs: number; readonly count: number }
   /** An operator starts a second controller while the first one lives. */
   | { readonly kind: "second-controller"; readonly atMs: number }
   /** The host of the checkpoints loses power: its processes die, unsynced writes are lost in part. */

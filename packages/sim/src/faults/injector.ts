@@ -8,6 +8,7 @@ import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import type { Failpoints } from "./failpoints.ts";
 import { type Fault, nameOf } from "./fault.ts";
+import { Forger } from "./forger.ts";
 
 /** What faults are done to. */
 export interface Victims {
@@ -19,7 +20,7 @@ export interface Victims {
   living(): readonly SimProcess[];
   processOf(node: string): SimProcess | null;
   kill(process: SimProcess, isSeen: boolean): void;
-  freeze(process: SimProcess, how: "pause" | "hang", forMs: number): void;
+  freeze(process: SimProcess, how: "pause" | "hang" | "suspend", forMs: number): void;
   drain(process: SimProcess): void;
   startController(): void;
   reviveAll(): void;
@@ -39,6 +40,7 @@ export class Injector implements PlaneFaults {
   readonly #victims: Victims;
   readonly #observer: FaultObserver;
   readonly #random: Random;
+  readonly #forger: Forger;
   readonly #cuts = new Set<string>();
   readonly #flipping = new Set<string>();
   #corruption = 0;
@@ -48,6 +50,7 @@ export class Injector implements PlaneFaults {
     this.#victims = victims;
     this.#observer = observer;
     this.#random = victims.world.random(9);
+    this.#forger = new Forger(victims.network, victims.world.random(10));
   }
 
   /** Arms every fault, and the calm after them. */
@@ -96,6 +99,18 @@ export class Injector implements PlaneFaults {
       case "hang":
         this.#victims.freeze(process, fault.kind, fault.forMs);
         return;
+      case "suspend":
+        this.#victims.freeze(process, "suspend", fault.forMs);
+        return;
+      case "slow":
+        process.slowdown = fault.factor;
+        world.after(fault.forMs, () => {
+          process.slowdown = 1;
+        });
+        return;
+      case "clock-jump":
+        process.wallOffsetMs += fault.byMs;
+        return;
       case "drain":
         this.#victims.drain(process);
         return;
@@ -135,6 +150,13 @@ export class Injector implements PlaneFaults {
         network.stopBroker();
         world.after(fault.forMs, () => network.startBroker());
         return;
+      case "broker-stall":
+        network.stall();
+        world.after(fault.forMs, () => network.unstall());
+        return;
+      case "forgery":
+        this.#forger.forge(fault.count);
+        return;
       case "second-controller":
         this.#victims.startController();
         return;
@@ -157,7 +179,11 @@ export class Injector implements PlaneFaults {
     this.#cuts.clear();
     this.#flipping.clear();
     this.#corruption = 0;
-    for (const process of this.#victims.living()) process.thaw();
+    for (const process of this.#victims.living()) {
+      process.thaw();
+      process.slowdown = 1;
+    }
+    network.unstall();
     network.startBroker();
     network.heal(this.#victims.living());
     this.#victims.reviveAll();

@@ -28,6 +28,9 @@ export const quietNoise: Noise = {
   reorder: false,
 };
 
+/** Messages that a connection keeps while it cannot send. */
+const backlogMax = 512;
+
 /** One connection. */
 export class Link {
   readonly name: string;
@@ -36,6 +39,8 @@ export class Link {
   isCutDown = false;
   /** The broker and the client agree that they are connected. */
   isConnected = true;
+  /** What waits for the connection: sent late, in one go, when it is back. */
+  readonly #backlog: (() => void)[] = [];
   readonly #world: World;
   readonly #random: Random;
   readonly #noise: () => Noise;
@@ -49,12 +54,25 @@ export class Link {
     this.#noise = options.noise;
   }
 
-  /** Carries something to the broker; lost when cut. */
+  /** Carries something to the broker; while that cannot be, it waits and is carried late. */
   up(arrive: () => void, extraMs = 0): void {
-    if (!this.isConnected || this.isCutUp) return;
+    if (!this.isConnected || this.isCutUp) {
+      if (this.#backlog.length < backlogMax) this.#backlog.push(() => this.up(arrive, extraMs));
+      return;
+    }
     const atMs = this.#arrivalMs(this.#lastUpMs, extraMs);
     if (extraMs === 0) this.#lastUpMs = atMs;
     this.#world.after(atMs - this.#world.nowMs, () => this.isCutUp || arrive());
+  }
+
+  /** The connection carries again: what waited goes first. */
+  flush(): void {
+    for (const send of this.#backlog.splice(0)) send();
+  }
+
+  /** What was on its way in a broken connection is lost with it. */
+  forget(): void {
+    this.#backlog.length = 0;
   }
 
   /** Carries something from the broker; lost when cut or disconnected meanwhile. */

@@ -9,6 +9,9 @@ import type { NetworkOptions, Wire } from "./wire.ts";
 /** How long a silent connection is taken for a living one: two pings of two seconds (reliability 4.3). */
 const noticeMs = 5_000;
 
+/** How many stored messages are remembered. */
+const recentMax = 32;
+
 /** The broker and the links. */
 export class Network implements Wire {
   noise: Noise = quietNoise;
@@ -19,6 +22,10 @@ export class Network implements Wire {
   readonly #links = new Map<Link, SimProcess>();
   #connections = 0;
   #isUp = true;
+  /** While the broker elects a leader it takes nothing and delivers nothing, and connections stay. */
+  #isStalled = false;
+  readonly #stalled: (() => void)[] = [];
+  readonly #recent: { readonly subject: string; readonly data: Uint8Array }[] = [];
 
   constructor(options: NetworkOptions) {
     const { world, job } = options;
@@ -42,6 +49,7 @@ export class Network implements Wire {
     const transport = new SimTransport({ network: this, process, link, inner });
     const end = (): void => {
       this.#links.delete(link);
+      link.forget();
       void inner.close();
     };
     process.onDeath(end);
@@ -70,7 +78,8 @@ export class Network implements Wire {
     for (const link of this.#linksOf(processes)) {
       link.isCutUp = false;
       link.isCutDown = false;
-      if (this.#isUp) this.#restore(link);
+      if (link.isConnected) link.flush();
+      else if (this.#isUp) this.#restore(link);
     }
   }
 
@@ -85,9 +94,41 @@ export class Network implements Wire {
     for (const link of this.#links.keys()) if (!link.isCutUp && !link.isCutDown) this.#restore(link);
   }
 
+  /** The broker loses its leader: for a time it stores nothing, answers nothing and delivers nothing. */
+  stall(): void {
+    this.#isStalled = true;
+  }
+
+  /** A leader is elected; what could not be delivered comes now. */
+  unstall(): void {
+    this.#isStalled = false;
+    for (const deliver of this.#stalled.splice(0)) deliver();
+  }
+
+  /** The last messages that were stored, oldest first. */
+  get recent(): readonly { readonly subject: string; readonly data: Uint8Array }[] {
+    return this.#recent;
+  }
+
+  /** A message was stored. */
+  remember(subject: string, data: Uint8Array): void {
+    this.#recent.push({ subject, data });
+    if (this.#recent.length > 2 * recentMax) this.#recent.splice(0, recentMax);
+  }
+
+  get isStalled(): boolean {
+    return this.#isStalled;
+  }
+
+  whenServing(run: () => void): void {
+    if (this.#isStalled) this.#stalled.push(run);
+    else run();
+  }
+
   /** The process has closed this connection. */
   forget(link: Link): void {
     this.#links.delete(link);
+    link.forget();
   }
 
   #linksOf(processes: readonly SimProcess[]): readonly Link[] {
@@ -95,6 +136,7 @@ export class Network implements Wire {
   }
 
   #drop(link: Link): void {
+    if (link.isConnected) link.forget();
     link.isConnected = false;
     this.#broker.disconnect(link.name);
   }
@@ -106,6 +148,7 @@ export class Network implements Wire {
       if (!this.#isUp || link.isCutUp || link.isCutDown || !this.#links.has(link)) return;
       link.isConnected = true;
       this.#broker.reconnect(link.name);
+      link.flush();
     });
   }
 }

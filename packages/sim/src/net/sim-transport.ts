@@ -65,14 +65,9 @@ export class SimTransport implements Transport {
       `${process.role}.before-publish.${kind}`,
       async () => {
         const ack = await network.store.publish(subject, copy, { msgId: options.msgId });
-        if (!ack.duplicate)
-          network.options.observer.stored({
-            stream: streamOf(subject),
-            seq: ack.seq,
-            subject,
-            data: copy,
-            by: process,
-          });
+        if (ack.duplicate) return ack;
+        network.remember(subject, copy);
+        network.options.observer.stored({ stream: streamOf(subject), seq: ack.seq, subject, data: copy, by: process });
         return ack;
       },
       {
@@ -238,7 +233,7 @@ export class SimTransport implements Transport {
       const fail = (error: unknown): void => end(() => reject(error as Error));
       const answer = (settle: () => void): void => {
         const action = options.donePoint ? failpoints.hit(process, options.donePoint) : null;
-        if (action?.type === "drop" || link.suffers("answerLoss")) return;
+        if (network.isStalled || action?.type === "drop" || link.suffers("answerLoss")) return;
         link.down(() => process.enter(() => end(settle)), action?.delayMs);
       };
       const attempt = (): void => {
@@ -251,6 +246,7 @@ export class SimTransport implements Transport {
           return;
         }
         link.up(() => {
+          if (network.isStalled) return;
           work().then(
             (value) => answer(() => resolve(value)),
             (error: unknown) => answer(() => reject(error as Error)),
@@ -266,7 +262,7 @@ export class SimTransport implements Transport {
   #deliver(delivery: Delivery, options: ConsumeOptions, isOpen: () => boolean): void {
     const { link, process, network } = this.#given;
     const hand = (): void => process.enter(() => isOpen() && this.#hand(delivery, options));
-    link.down(hand);
+    network.whenServing(() => link.down(hand));
     if (link.suffers("duplicates")) link.down(hand, 1 + network.options.world.random(delivery.seq, 5).next() * 3_000);
   }
 

@@ -52,6 +52,12 @@ export interface Wire {
   readonly options: NetworkOptions;
   /** The broker's own hand: always connected. */
   readonly store: Transport;
+  /** A message was stored. */
+  remember(subject: string, data: Uint8Array): void;
+  /** True while the broker has no leader. */
+  readonly isStalled: boolean;
+  /** Does something once the broker has a leader: now, or when it is elected. */
+  whenServing(run: () => void): void;
   /** The process has closed this connection. */
   forget(link: Link): void;
 }

@@ -6,7 +6,7 @@ import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
 
 /** What kind of faults a seed draws from. */
-export const profiles = ["quiet", "swarm", "kills", "broker"] as const;
+export const profiles = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken"] as const;
 
 /** One of the {@link profiles}. */
 export type Profile = (typeof profiles)[number];
@@ -24,7 +24,19 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
   const spanMs = spanOf(config, work);
   const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
   const faults = profile === "quiet" ? [] : drawFaults({ profile, config, safetyMs, random: randomOf(seed, 103) });
-  return { seed, profile, config, work, faults, safetyMs, limitMs: safetyMs + 8 * spanMs + graceOf(config) };
+  const limitMs = safetyMs + 8 * spanMs + graceOf(config);
+  const controllers = drawControllers(profile, randomOf(seed, 105));
+  return { seed, profile, config, work, faults, safetyMs, limitMs, ...(controllers > 1 ? { controllers } : {}) };
+}
+
+function drawControllers(profile: Profile, random: Random): number {
+  if (profile === "lease-broken") return 2;
+  return profile === "swarm" && random.next() < 0.1 ? between(random, 2, 3) : 1;
+}
+
+/** Mostly few, sometimes many. */
+function crowd(random: Random, few: number, many: number): number {
+  return between(random, 1, random.next() < 0.8 ? few : many);
 }
 
 function between(random: Random, from: number, to: number): number {
@@ -33,8 +45,8 @@ function between(random: Random, from: number, to: number): number {
 
 function drawConfig(seed: number, random: Random): JobConfig {
   const stalenessMax = random.next() < 0.4 ? 0 : between(random, 1, 3);
-  const policy = between(random, 1, 5);
-  const rollout = between(random, 1, 6);
+  const policy = crowd(random, 5, 8);
+  const rollout = crowd(random, 6, 16);
   const groupsPerStep = between(random, 2, 10);
   return {
     job: "sim",
@@ -42,7 +54,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
     steps: between(random, 4, 12),
     mode: stalenessMax === 0 ? "sync" : "async",
     stalenessMax,
-    replicas: { policy, rollout, checkpoint: between(random, 0, 2) },
+    replicas: { policy, rollout, checkpoint: between(random, 0, 3) },
     initReplicas: { policy: between(random, 1, policy), rollout: between(random, 1, rollout) },
     task: { name: "addition", reward: "sim" },
     weights: { kind: "seed", seed: mixSeed(seed, 8) >>> 1 },

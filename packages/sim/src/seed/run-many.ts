@@ -1,7 +1,8 @@
 /** Runs many seeds and adds up what they were worth. */
-import { drawScenario, type Profile } from "./draw-scenario.ts";
-import { type RunResult, runScenario } from "./run-scenario.ts";
-import { runAndCompare } from "./run-seed.ts";
+import type { Profile } from "./draw-scenario.ts";
+import type { RunResult } from "./run-scenario.ts";
+import { runSeed } from "./run-seed.ts";
+import { addSeed, emptySums, type SeedResult, type Sums } from "./tally.ts";
 
 /** Every so many seeds the run is repeated and must give the same hash. */
 const rerunEvery = 50;
@@ -15,58 +16,45 @@ export interface RunManyOptions {
   readonly nowMs: () => number;
   /** No new seed is begun after that much real time. */
   readonly timeMs?: number;
+  /** Who runs the seeds; default one after the other in this thread. */
+  readonly runners?: readonly SeedRunner[];
   /** Told of each run. */
   readonly onRun?: (result: RunResult) => void;
 }
 
+/** Runs one seed. */
+export type SeedRunner = (
+  seed: number,
+  profile: Profile,
+  options: { readonly isRepeated: boolean },
+) => Promise<SeedResult>;
+
 /** What many runs came to. */
-export interface RunManyResult {
+export interface RunManyResult extends Readonly<Sums> {
   readonly profile: Profile;
   readonly firstSeed: number;
-  readonly seeds: number;
+  readonly workers: number;
   readonly failed: readonly RunResult[];
-  readonly virtualMs: number;
   readonly realMs: number;
-  readonly events: number;
-  readonly nodeHours: number;
-  readonly trajectories: number;
-  /** Runs in sync mode whose last weights were compared with those of a quiet run. */
-  readonly compared: number;
-  /** Runs that were repeated to compare the hashes of their logs. */
-  readonly repeated: number;
-  readonly faults: Readonly<Record<string, number>>;
 }
 
-/** Runs seeds one after the other. */
+/** Runs seeds: each runner takes the next one when it is free. */
 export async function runMany(options: RunManyOptions): Promise<RunManyResult> {
-  const { profile, firstSeed, nowMs, timeMs = Number.POSITIVE_INFINITY } = options;
+  const { profile, firstSeed, nowMs, timeMs = Number.POSITIVE_INFINITY, runners = [runSeed] } = options;
   const startedMs = nowMs();
-  const sums = { virtualMs: 0, events: 0, nodeHours: 0, trajectories: 0, compared: 0, repeated: 0 };
-  const faults: Record<string, number> = {};
+  const sums = emptySums();
   const failed: RunResult[] = [];
-  let seeds = 0;
-  while (seeds < options.seeds && nowMs() - startedMs < timeMs) {
-    const result = await runOne(firstSeed + seeds, profile, seeds % rerunEvery === 0);
-    seeds += 1;
-    sums.virtualMs += result.virtualMs;
-    sums.events += result.events;
-    sums.nodeHours += result.nodeHours;
-    sums.trajectories += result.end?.ledger.admitted ?? 0;
-    if (result.scenario.config.mode === "sync" && result.scenario.faults.length > 0) sums.compared += 1;
-    if (seeds % rerunEvery === 1) sums.repeated += 1;
-    for (const [name, count] of result.faults) faults[name] = (faults[name] ?? 0) + count;
-    if (result.violations.length > 0) failed.push(result);
-    options.onRun?.(result);
-  }
-  return { profile, firstSeed, seeds, failed, ...sums, realMs: nowMs() - startedMs, faults };
-}
-
-async function runOne(seed: number, profile: Profile, isRepeated: boolean): Promise<RunResult> {
-  const scenario = drawScenario(seed, profile);
-  const result = await runAndCompare(scenario);
-  if (!isRepeated) return result;
-  const again = await runScenario(scenario);
-  if (again.hash === result.hash) return result;
-  const detail = `the log hashes to ${result.hash}, and to ${again.hash} when it is run again`;
-  return { ...result, violations: [...result.violations, { invariant: "S33", detail, atMs: result.virtualMs }] };
+  let next = 0;
+  const work = async (run: SeedRunner): Promise<void> => {
+    while (next < options.seeds && nowMs() - startedMs < timeMs) {
+      const index = next++;
+      const seed = await run(firstSeed + index, profile, { isRepeated: index % rerunEvery === 0 });
+      addSeed(sums, seed);
+      if (seed.result.violations.length > 0) failed.push(seed.result);
+      options.onRun?.(seed.result);
+    }
+  };
+  await Promise.all(runners.map(work));
+  failed.sort((a, b) => a.scenario.seed - b.scenario.seed);
+  return { profile, firstSeed, workers: runners.length, failed, realMs: nowMs() - startedMs, ...sums };
 }

@@ -4,6 +4,7 @@ import { Judge, type Violation } from "../check/judge.ts";
 import { type JobEnd, Witness } from "../check/witness.ts";
 import { type Bug, Cluster } from "../cluster/cluster.ts";
 import type { Scenario } from "../cluster/scenario.ts";
+import type { Strike } from "../faults/failpoints.ts";
 import { World } from "../world/world.ts";
 
 /** What a run came to. */
@@ -20,7 +21,9 @@ export interface RunResult {
   /** Processes times hours of virtual time. */
   readonly nodeHours: number;
   readonly faults: ReadonlyMap<string, number>;
+  /** How often each failpoint was reached. */
   readonly points: ReadonlyMap<string, number>;
+  readonly strikes: readonly Strike[];
 }
 
 /** Runs a scenario to its end. `bug` is a deliberate one, to see that the checkers see it. */
@@ -46,6 +49,7 @@ export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunRes
     nodeHours: (world.nowMs / 3_600_000) * nodesOf(scenario.config),
     faults: witness.faults,
     points: cluster.failpoints.counts,
+    strikes: cluster.failpoints.strikes,
   };
 }
 

@@ -3,10 +3,23 @@ import type { Bug } from "../cluster/cluster.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import { drawScenario, type Profile } from "./draw-scenario.ts";
 import { type RunResult, runScenario } from "./run-scenario.ts";
+import type { SeedResult } from "./tally.ts";
 
-/** Runs a seed. */
-export async function runSeed(seed: number, profile: Profile): Promise<RunResult> {
-  return await runAndCompare(drawScenario(seed, profile));
+/** Runs a seed; `isRepeated` runs it twice and compares the hashes of the logs (S33). */
+export async function runSeed(
+  seed: number,
+  profile: Profile,
+  { isRepeated }: { readonly isRepeated: boolean } = { isRepeated: false },
+): Promise<SeedResult> {
+  const scenario = drawScenario(seed, profile);
+  const { result, quiet } = await compared(scenario);
+  const again = isRepeated ? await runScenario(scenario) : null;
+  const others = [quiet, again].filter((run) => run !== null);
+  const given = { others, isCompared: quiet !== null, isRepeated };
+  if (!again || again.hash === result.hash) return { result, ...given };
+  const detail = `the log hashes to ${result.hash}, and to ${again.hash} when it is run again`;
+  const violation = { invariant: "S33", detail, atMs: result.virtualMs };
+  return { result: { ...result, violations: [...result.violations, violation] }, ...given };
 }
 
 /**
@@ -14,13 +27,25 @@ export async function runSeed(seed: number, profile: Profile): Promise<RunResult
  * A deliberate bug is in both runs, as a real one would be.
  */
 export async function runAndCompare(scenario: Scenario, makeBug?: () => Bug): Promise<RunResult> {
+  return (await compared(scenario, makeBug)).result;
+}
+
+async function compared(
+  scenario: Scenario,
+  makeBug?: () => Bug,
+): Promise<{ readonly result: RunResult; readonly quiet: RunResult | null }> {
   const result = await runScenario(scenario, makeBug?.());
-  if (scenario.config.mode !== "sync" || scenario.faults.length === 0 || result.violations.length > 0) return result;
-  const quiet = await runScenario({ ...scenario, faults: [] }, makeBug?.());
+  if (!isFunctionOfSeed(scenario) || result.violations.length > 0) return { result, quiet: null };
+  const quiet = await runScenario({ ...scenario, faults: [], controllers: 1 }, makeBug?.());
   const [found, wanted] = [result, quiet].map(({ end }) => endText(end));
-  if (found === wanted) return result;
+  if (found === wanted) return { result, quiet };
   const detail = `the job ended with ${found}, without faults it ends with ${wanted}`;
-  return { ...result, violations: [{ invariant: "quiet", detail, atMs: result.virtualMs }] };
+  return { result: { ...result, violations: [{ invariant: "quiet", detail, atMs: result.virtualMs }] }, quiet };
+}
+
+/** True when the result of the job must not depend on what goes wrong. */
+function isFunctionOfSeed({ config, faults, controllers }: Scenario): boolean {
+  return config.mode === "sync" && (faults.length > 0 || (controllers ?? 1) > 1);
 }
 
 function endText(end: RunResult["end"]): string {

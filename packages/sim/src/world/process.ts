@@ -28,9 +28,16 @@ export class SimProcess {
   readonly pid: number;
   readonly clock: Clock;
   readonly world: World;
+  /** How many times longer its work takes than usual. */
+  slowdown = 1;
+  /** How far its wall clock is off. */
+  wallOffsetMs = 0;
   readonly #held: (() => void)[] = [];
   readonly #onDeath: (() => void)[] = [];
   #state: ProcessState = "running";
+  /** Time that its monotonic clock did not count: the host was suspended. */
+  #lostMs = 0;
+  #suspendedAtMs: number | null = null;
 
   constructor(world: World, options: ProcessOptions) {
     this.world = world;
@@ -40,7 +47,7 @@ export class SimProcess {
     this.pid = options.pid;
     const { clockOffsetMs, clockRate } = options;
     this.clock = {
-      now: () => clockOffsetMs + world.nowMs * clockRate,
+      now: () => clockOffsetMs + ((this.#suspendedAtMs ?? world.nowMs) - this.#lostMs) * clockRate,
       after: (delayMs, run) => this.after(delayMs / clockRate, run),
     };
   }
@@ -59,10 +66,19 @@ export class SimProcess {
     else if (this.#state !== "dead") this.#held.push(run);
   }
 
-  /** Lets something in after a time of the world. @returns Cancels it, also while it is held. */
+  /** Lets something in after a time of its host. @returns Cancels it, also while it is held. */
   after(delayMs: number, run: () => void): () => void {
     let cancelled = false;
-    const cancel = this.world.after(delayMs, () => this.enter(() => cancelled || run()));
+    let countedMs = this.#lostMs;
+    const due = (): void => {
+      if (cancelled) return;
+      const leftMs = this.#lostMs - countedMs;
+      countedMs = this.#lostMs;
+      if (leftMs > 0) cancel = this.world.after(leftMs, arrive);
+      else run();
+    };
+    const arrive = (): void => this.enter(due);
+    let cancel = this.world.after(delayMs, arrive);
     return () => {
       cancelled = true;
       cancel();
@@ -87,9 +103,18 @@ export class SimProcess {
     if (this.#state === "running") this.#state = how;
   }
 
+  /** Stops it with its host: its monotonic clock stops too, so no timer of it is due earlier than that much later. */
+  suspend(): void {
+    if (this.#state !== "running") return;
+    this.#state = "paused";
+    this.#suspendedAtMs = this.world.nowMs;
+  }
+
   /** Goes on; what arrived meanwhile comes in first. */
   thaw(): void {
     if (this.#state !== "paused" && this.#state !== "hung") return;
+    if (this.#suspendedAtMs !== null) this.#lostMs += this.world.nowMs - this.#suspendedAtMs;
+    this.#suspendedAtMs = null;
     this.#state = "running";
     for (const run of this.#held.splice(0)) this.after(0, run);
   }
@@ -100,14 +125,14 @@ export class SimProcess {
     else this.#onDeath.push(run);
   }
 
-  /** Does something in the process after a time; rejects when the signal aborts first. Never settles once dead. */
-  sleep(delayMs: number, signal?: AbortSignal): Promise<void> {
+  /** Does work in the process that usually takes `usualMs`; rejects when the signal aborts first. Never settles once dead. */
+  sleep(usualMs: number, signal?: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const stop = (): void => {
         cancel();
         reject(signal?.reason);
       };
-      const cancel = this.after(delayMs, () => {
+      const cancel = this.after(usualMs * this.slowdown, () => {
         signal?.removeEventListener("abort", stop);
         resolve();
       });

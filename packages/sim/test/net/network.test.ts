@@ -5,7 +5,7 @@ const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const textOf = (data: Uint8Array): string => new TextDecoder().decode(data);
 
 describe("the simulated network", () => {
-  it("carries a heartbeat after a delay, and loses it while the sender is cut off", async () => {
+  it("carries a heartbeat after a delay, and late when the sender was cut off and nobody noticed", async () => {
     const { network, process, runFor } = modelsOf();
     const [sender, hearer] = [process("policy-1"), process("controller")];
     const out = await network.connect(sender);
@@ -15,12 +15,29 @@ describe("the simulated network", () => {
     expect(heard).toEqual([]);
     await runFor(100);
     network.partition([sender], "up");
-    out.send("muster.test.hb.policy.policy-1", bytes("lost"));
+    out.send("muster.test.hb.policy.policy-1", bytes("late"));
     await runFor(100);
     network.heal([sender]);
     out.send("muster.test.hb.policy.policy-1", bytes("second"));
     await runFor(100);
-    expect(heard).toEqual(["first", "second"]);
+    expect(heard).toEqual(["first", "late", "second"]);
+  });
+
+  it("loses what was on its way in a connection that broke, and sends what came after it when it is back", async () => {
+    const { network, process, runFor } = modelsOf();
+    const sender = process("policy-1");
+    const out = await network.connect(sender);
+    const heard: string[] = [];
+    await (await network.connect(process("controller"))).subscribe("muster.test.hb.>", (_, data) =>
+      heard.push(textOf(data)),
+    );
+    network.partition([sender], "both");
+    out.send("muster.test.hb.policy.policy-1", bytes("in the broken connection"));
+    await runFor(6_000);
+    out.send("muster.test.hb.policy.policy-1", bytes("while away"));
+    network.heal([sender]);
+    await runFor(1_000);
+    expect(heard).toEqual(["while away"]);
   });
 
   it("keeps the order of one connection, however much the delays differ", async () => {
