@@ -141,6 +141,14 @@ describe("a new term", () => {
     expect(linesOf(control(replaced, elected).effects)).not.toContain("p2 step.run");
   });
 
+  it("trusts whom the former controller suspected: its own failure detector would never take a suspicion back", () => {
+    const suspecting = withMember(withMember(working(), "r0", { health: "suspect" }), "p1", { health: "draining" });
+    const { state, effects } = control(suspecting, elected);
+    expect(state.members.r0?.health).toBe("healthy");
+    expect(state.members.p1?.health).toBe("draining");
+    expect(linesOf(effects)).toContain("! member.recovered");
+  });
+
   it("of a job that has not begun admits nobody and waits", () => {
     const { effects } = control(initialControllerState(planWith()), elected);
     expect(linesOf(effects)).toEqual(["! job.started"]);

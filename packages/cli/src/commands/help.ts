@@ -40,7 +40,8 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   doctor: [["muster doctor", "what is missing on this machine, and how to get it"]],
   sim: [
     ["muster sim --seeds 500", "five hundred jobs with faults of all kinds"],
-    ["muster sim --profile kills --seed 22 --shrink", "one seed again, with the faults that it needs"],
+    ["muster sim --seeds 500 --workers 2", "two seeds at a time"],
+    ["muster sim --replay runs/sim/swarm-22.json", "a failing seed again, with the faults that it needs"],
     ["muster sim --canaries", "whether the checkers see deliberate bugs"],
   ],
   completion: [

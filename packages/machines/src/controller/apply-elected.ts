@@ -1,6 +1,7 @@
 /**
  * The first record of a term. Times of the former controller mean nothing here, so every deadline starts anew; orders that may never
- * have left are sent again, and receivers know them by their ids.
+ * have left are sent again, and receivers know them by their ids. Suspicions end too: the new controller's failure detector knows nothing
+ * of them, so it would never take them back.
  */
 import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
 import { runBodyOf } from "./plan-step.ts";
@@ -12,7 +13,13 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
   const nowMs = event.atMs;
   const members = Object.values(state.members).map((member): [string, Member] => [
     member.id,
-    { ...member, retryAtMs: nowMs, unanswered: 0, order: member.order && { ...member.order, dueAtMs: nowMs } },
+    {
+      ...member,
+      health: trusted(member.health),
+      retryAtMs: nowMs,
+      unanswered: 0,
+      order: member.order && { ...member.order, dueAtMs: nowMs },
+    },
   ]);
   const leases = Object.entries(state.leases).map(([id, lease]) => [
     id,
@@ -34,7 +41,14 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     steps: plan.steps,
     seed: plan.seed,
   });
-  return { state: next, effects: [started, ...repeated(next)] };
+  const recovered = Object.values(state.members)
+    .filter(({ health }) => health === "suspect")
+    .map(({ id, role, incarnation }) => announce("member.recovered", { id, role, incarnation }));
+  return { state: next, effects: [started, ...recovered, ...repeated(next)] };
+}
+
+function trusted(health: Member["health"]): Member["health"] {
+  return health === "suspect" ? "healthy" : health;
 }
 
 /** Re-admits everybody under the new term and repeats leases, mesh orders and the order for the running step. */

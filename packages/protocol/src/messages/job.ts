@@ -57,7 +57,7 @@ export const jobMessages = defineMessages({
   },
   "member.recovered": {
     direction: "event",
-    says: "A suspected replica was heard again.",
+    says: "A suspected replica was heard again, or a new controller begins to watch it anew.",
     body: z.strictObject(memberFields),
   },
   "member.died": {
