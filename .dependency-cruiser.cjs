@@ -15,7 +15,7 @@ const mayImport = {
   engine: ["base", "protocol"],
   runtime: ["base", "protocol", "machines", "transport"],
   actors: ["base", "protocol", "machines", "transport", "collectives", "checkpoint", "engine", "runtime"],
-  // The simulator only from the command that runs it: rule no-dev-in-src.
+  // The simulator only from the commands that run it: rule no-dev-in-src.
   cli: ["base", "protocol", "machines", "transport", "collectives", "checkpoint", "engine", "runtime", "actors", "sim"],
   sim: ["base", "protocol", "machines", "transport", "collectives", "checkpoint", "engine", "runtime", "actors"],
   testkit: [
@@ -121,7 +121,7 @@ module.exports = {
     forbid(
       "no-dev-in-src",
       "Sources do not import what only development has.",
-      { path: "^packages/[^/]+/src/", pathNot: `^packages/((${development})/|cli/src/commands/sim\\.ts$)` },
+      { path: "^packages/[^/]+/src/", pathNot: `^packages/((${development})/|cli/src/commands/(sim|chaos)\\.ts$)` },
       { path: [`^packages/(${development})/`, "(^|/)node_modules/(vitest|fast-check)/", "^packages/[^/]+/test/"] },
     ),
   ],

@@ -88,7 +88,7 @@ function endsOf(id: string): readonly (number | null)[] {
 type Snapshot = ReturnType<typeof controllerLogic.init>["snapshot"];
 
 function pictureOf({ context }: Snapshot): JobStatus {
-  return statusOf("replayed", context.state, { beats: new Map(), nowMs: 0, wallMs: 0 });
+  return statusOf("replayed", context.state, { beats: new Map(), nowMs: 0, wallMs: 0, controller: { host: "here", pid: 1 } });
 }
 
 /** The part of a picture that follows from the journal: all but what heartbeats and clocks put in. */

@@ -5,7 +5,8 @@ import { statusOf } from "../src/index.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 const fresh = initialControllerState(planOf(smallConfig("never-written")));
-const nobody = { beats: new Map<string, Beat>(), nowMs: 0, wallMs: 1_234 };
+const controller = { host: "h", pid: 99 };
+const nobody = { beats: new Map<string, Beat>(), nowMs: 0, wallMs: 1_234, controller };
 const sections = [{ name: "weights" as const, bytes: 8, digest: "d" }];
 
 const memberOf = (id: string, role: Member["role"], joinedSeq: number): Member => ({
@@ -29,6 +30,7 @@ describe("the picture of a job", () => {
       job: "dates",
       atMs: 1_234,
       term: 0,
+      controller,
       phase: "gathering",
       step: 0,
       steps: 3,
@@ -97,7 +99,8 @@ describe("the picture of a job", () => {
       incarnation: "rollout-0-i1",
       atMs: 900,
     };
-    const { members } = statusOf("dates", state, { beats: new Map([["rollout-0", beat]]), nowMs: 1_000, wallMs: 0 });
+    const beats = new Map([["rollout-0", beat]]);
+    const { members } = statusOf("dates", state, { ...nobody, beats, nowMs: 1_000 });
     expect(members.map(({ id }) => id)).toEqual(["policy-0", "policy-1", "rollout-0", "checkpoint-0"]);
     expect(members[2]).toEqual({
       id: "rollout-0",

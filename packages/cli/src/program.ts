@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { Command } from "commander";
 import { addActorCommands } from "./commands/actors.ts";
+import { addChaosCommand } from "./commands/chaos.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommands } from "./commands/config.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
@@ -30,6 +31,7 @@ export function createProgram(): Command {
   addConfigCommands(program);
   addDoctorCommand(program);
   addSimCommand(program);
+  addChaosCommand(program);
   addCompletionCommand(program);
   addHelp(program);
   return program;

@@ -37,6 +37,14 @@ export {
   type Verdict,
 } from "./detector.ts";
 export { logicOf } from "./from-xstate.ts";
+export {
+  applyFact,
+  emptyIncidentLog,
+  ettrOf,
+  type Incident,
+  type IncidentFact,
+  type IncidentLog,
+} from "./incidents.ts";
 export type { CancelTimer, Logic, StartTimer, Step, TimerEffect } from "./logic.ts";
 export {
   type EndOutcome,

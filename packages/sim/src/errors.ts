@@ -7,4 +7,6 @@ export const errors = defineErrors("MUSTER_ERR", {
   SimMeshLost: { message: "epoch {epoch}: ranks {ranks} did not arrive or were lost: {reason}" },
   SimScenarioInvalid: { message: "this is no scenario of the simulator: {reason}" },
   SimWorker: { message: "a worker of the simulator failed: {reason}" },
+  SimViolation: { message: "invariant {invariant}: {detail}" },
+  ChaosRun: { message: "chaos: {what} did not come: {reason}; the last lines of the run: {lines}" },
 });

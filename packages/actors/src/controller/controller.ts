@@ -270,7 +270,13 @@ class Reign implements Controller {
   /** Draws the picture of the job for display; a picture that can not be written is no reason to stop. */
   async #show(): Promise<void> {
     const { config, environment, transport } = this.#options;
-    const view = { beats: this.#watch.beats(), nowMs: environment.clock.now(), wallMs: environment.wallMs() };
+    const { clock, host, pid } = environment;
+    const view = {
+      beats: this.#watch.beats(),
+      nowMs: clock.now(),
+      wallMs: environment.wallMs(),
+      controller: { host, pid },
+    };
     const picture = pack(statusOf(config.job, this.#host.snapshot().context.state, view));
     await transport
       .state()

@@ -27,6 +27,8 @@ export interface JobStatus {
   readonly job: string;
   readonly atMs: number;
   readonly term: number;
+  /** The process of the controller that drew it. */
+  readonly controller: { readonly host: string; readonly pid: number };
   readonly phase: string;
   readonly step: number;
   readonly steps: number;
@@ -47,13 +49,19 @@ export interface JobStatus {
 export function statusOf(
   job: string,
   state: ControllerState,
-  view: { readonly beats: ReadonlyMap<string, Beat>; readonly nowMs: number; readonly wallMs: number },
+  view: {
+    readonly beats: ReadonlyMap<string, Beat>;
+    readonly nowMs: number;
+    readonly wallMs: number;
+    readonly controller: JobStatus["controller"];
+  },
 ): JobStatus {
   const members = replicaRoles.flatMap((role) => membersOf(state, role));
   return {
     job,
     atMs: view.wallMs,
     term: state.term,
+    controller: view.controller,
     phase: phaseOf(state),
     step: state.step.step - 1,
     steps: state.plan.steps,

@@ -44,6 +44,10 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster sim --replay runs/sim/swarm-22.json", "a failing seed again, with the faults that it needs"],
     ["muster sim --canaries", "whether the checkers see deliberate bugs"],
   ],
+  chaos: [
+    ["muster chaos --minutes 2 --seed 7", "two minutes of all kinds of faults, and a quiet run to compare with"],
+    ["muster chaos --faults kill,broker --json", "only some kinds; the result as one line of JSON"],
+  ],
   completion: [
     ["source <(muster completion bash)", "bash; put it into ~/.bashrc to keep it"],
     ["source <(muster completion zsh)", "zsh; after compinit"],

@@ -29,6 +29,7 @@ const pictureSchema = z.object({
   job: z.string(),
   atMs: count,
   term: count,
+  controller: z.object({ host: z.string(), pid: count }),
   phase: z.string(),
   step: count,
   steps: count,

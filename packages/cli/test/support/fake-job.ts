@@ -77,6 +77,7 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
     job,
     atMs: Date.now(),
     term: 2,
+    controller: { host: "here", pid: 6 },
     phase: "sampling",
     step: 3,
     steps: 10,

@@ -14,8 +14,8 @@ import {
 } from "@muster/machines";
 import type { AnyMessage, JobConfig } from "@muster/protocol";
 import type { StoredMessage } from "../net/wire.ts";
-import type { SimProcess } from "../world/process.ts";
 import type { Judge } from "./judge.ts";
+import type { Observed } from "./observed.ts";
 
 /** One decision: the state before and after one input. */
 export interface Decision {
@@ -33,8 +33,8 @@ export class JournalModel {
   readonly #judge: Judge;
   readonly #logic: ControllerLogic;
   readonly #onDecision: (decision: Decision) => void;
-  readonly #reigns = new Map<SimProcess, Controller>();
-  readonly #writers = new Map<number, SimProcess>();
+  readonly #reigns = new Map<Observed, Controller>();
+  readonly #writers = new Map<number, Observed>();
   /** Orders that the journal has led to and that may be sent. */
   readonly #intents = new Set<string>();
   #snapshot: ReturnType<ControllerLogic["init"]>["snapshot"];
@@ -57,12 +57,12 @@ export class JournalModel {
   }
 
   /** A controller acts; its live state can be compared. */
-  reigns(process: SimProcess, controller: Controller): void {
+  reigns(process: Observed, controller: Controller): void {
     this.#reigns.set(process, controller);
   }
 
   /** A record was stored. */
-  stored({ seq, data, by }: StoredMessage): void {
+  stored({ seq, data, by }: Pick<StoredMessage, "seq" | "data"> & { readonly by: Observed }): void {
     const judge = this.#judge;
     const { term, events } = decodeRecord(seq, data);
     judge.require(seq === this.#seq + 1, "S2", () => `record ${seq} follows record ${this.#seq}`);
@@ -75,7 +75,7 @@ export class JournalModel {
   }
 
   /** An order was sent: the journal must have led to it. */
-  command(message: AnyMessage & { readonly to?: string | undefined }, to: string, by: SimProcess): void {
+  command(message: AnyMessage & { readonly to?: string | undefined }, to: string, by: Observed): void {
     const { kind, body, term } = message;
     this.#claim(term, by, `order ${kind}`);
     const key = intentOf({ to, incarnation: message.to ?? "", kind, body });
@@ -101,7 +101,7 @@ export class JournalModel {
   }
 
   /** One actor a term: whoever says something in a term is its only one. */
-  #claim(term: number, by: SimProcess, what: string): void {
+  #claim(term: number, by: Observed, what: string): void {
     const owner = this.#writers.get(term) ?? by;
     this.#writers.set(term, owner);
     this.#judge.require(
@@ -111,7 +111,7 @@ export class JournalModel {
     );
   }
 
-  #compare(by: SimProcess, seq: number): void {
+  #compare(by: Observed, seq: number): void {
     const live = this.#reigns.get(by)?.snapshot();
     if (!live || by.isDead) return;
     const isSame = JSON.stringify(live.context) === JSON.stringify(this.#snapshot.context);

@@ -14,11 +14,11 @@ const linesMax = 120;
 /** The log and the verdict of one run. */
 export class Judge {
   readonly violations: Violation[] = [];
-  readonly #world: World;
+  readonly #world: Pick<World, "nowMs">;
   readonly #lines: string[] = [];
   readonly #hash = new RunningHash();
 
-  constructor(world: World) {
+  constructor(world: Pick<World, "nowMs">) {
     this.#world = world;
   }
 

@@ -4,9 +4,9 @@ import type { StateSections } from "@muster/engine";
 import type { AnyMessage } from "@muster/protocol";
 import type { Identity } from "@muster/runtime";
 import { ownDigest } from "../plane/digest.ts";
-import type { SimProcess } from "../world/process.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
+import type { Observed } from "./observed.ts";
 
 /** The model of lives, meshes and obedience. */
 export class MembershipChecker {
@@ -14,14 +14,14 @@ export class MembershipChecker {
   /** False evictions are judged only where no fault can explain a silence. */
   readonly #isStrict: boolean;
   /** Process of each life. */
-  readonly #lives = new Map<string, SimProcess>();
-  readonly #present = new Map<SimProcess, string>();
+  readonly #lives = new Map<string, Observed>();
+  readonly #present = new Map<Observed, string>();
   readonly #terms = new Map<string, number>();
   readonly #removed = new Set<string>();
-  readonly #epochs = new Map<SimProcess, number>();
+  readonly #epochs = new Map<Observed, number>();
   readonly #meshes = new Map<number, string>();
-  readonly #ranks = new Map<string, SimProcess>();
-  readonly #bases = new Map<SimProcess, string>();
+  readonly #ranks = new Map<string, Observed>();
+  readonly #bases = new Map<Observed, string>();
   readonly #ops = new Map<string, string>();
 
   constructor(judge: Judge, isStrict: boolean) {
@@ -30,13 +30,13 @@ export class MembershipChecker {
   }
 
   /** A life begins inside a process. */
-  identified({ incarnation }: Identity, process: SimProcess): void {
+  identified({ incarnation }: Identity, process: Observed): void {
     this.#lives.set(incarnation, process);
     this.#present.set(process, incarnation);
   }
 
   /** Somebody took a message in and did not refuse it. */
-  accepted(message: AnyMessage & { readonly to?: string | undefined }, subject: string, by: SimProcess): void {
+  accepted(message: AnyMessage & { readonly to?: string | undefined }, subject: string, by: Observed): void {
     this.#checkIdentity(message, subject, by);
     if (message.role !== "controller" || by.role === "controller") return;
     const incarnation = this.#present.get(by) ?? "";
@@ -71,7 +71,7 @@ export class MembershipChecker {
 
   /** A rank joins a mesh. */
   joined(
-    process: SimProcess,
+    process: Observed,
     at: { readonly epoch: number; readonly rank: number; readonly members: readonly string[] },
   ): void {
     const { epoch, rank, members } = at;
@@ -97,12 +97,12 @@ export class MembershipChecker {
   }
 
   /** A step begins on these live weights. */
-  begun(process: SimProcess, live: StateSections): void {
+  begun(process: Observed, live: StateSections): void {
     this.#bases.set(process, `${ownDigest(live.weights)} ${ownDigest(live.optimizer)}`);
   }
 
   /** A rank reduces: all ranks of an operation must have begun from the same bytes. */
-  reducing(process: SimProcess, { epoch, op }: { readonly epoch: number; readonly op: number }): void {
+  reducing(process: Observed, { epoch, op }: { readonly epoch: number; readonly op: number }): void {
     this.#judge.require(
       this.#epochs.get(process) === epoch,
       "S6",
@@ -119,7 +119,7 @@ export class MembershipChecker {
   }
 
   /** Who speaks is named by the subject, and it is he who the message says it is. */
-  #checkIdentity(message: AnyMessage, subject: string, by: SimProcess): void {
+  #checkIdentity(message: AnyMessage, subject: string, by: Observed): void {
     const [, , place, ...path] = subject.split(".");
     const named = place === "reports" ? path.join(".") : `controller.${path.slice(1).join(".")}`;
     const claimed = `${message.role}.${place === "reports" ? `${message.from}.` : ""}${message.kind}`;

@@ -3,9 +3,9 @@ import type { TrainSample } from "@muster/engine";
 import type { ControllerState } from "@muster/machines";
 import { type Body, fromGroupsBatch, type GroupReceipt, type TrajectoryGroup } from "@muster/protocol";
 import { tokensHash } from "../engine/arithmetic.ts";
-import type { SimProcess } from "../world/process.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
+import type { Observed } from "./observed.ts";
 
 /** What the checker remembers of a stored group. */
 interface StoredGroup {
@@ -26,7 +26,7 @@ export class TrainingChecker {
   /** Fingerprints of the responses that may be learned from. */
   readonly #valid = new Set<number>();
   /** Versions that a process ever served. */
-  readonly #served = new Map<SimProcess, Set<number>>();
+  readonly #served = new Map<Observed, Set<number>>();
   /** Who voted how on which attempt, as the journal has it. */
   readonly #votes = new Map<string, Body<"step.voted">>();
   /** Groups trained in the present lineage, by step. */
@@ -39,14 +39,14 @@ export class TrainingChecker {
   }
 
   /** A rollout engine serves a version from now on. */
-  serving(process: SimProcess, engineVersion: number): void {
+  serving(process: Observed, engineVersion: number): void {
     const served = this.#served.get(process) ?? new Set<number>();
     served.add(engineVersion % lineageUnit);
     this.#served.set(process, served);
   }
 
   /** Groups were stored. */
-  stored(body: Body<"groups.batch">, seq: number, by: SimProcess): void {
+  stored(body: Body<"groups.batch">, seq: number, by: Observed): void {
     const groups = fromGroupsBatch(body);
     this.#judge.require(
       typeof groups !== "string",
@@ -57,7 +57,7 @@ export class TrainingChecker {
   }
 
   /** A sample enters the loss. */
-  learning(process: SimProcess, sample: TrainSample): void {
+  learning(process: Observed, sample: TrainSample): void {
     this.#judge.require(
       this.#valid.has(fingerprint(sample.tokens, sample.logprobs)) && Number.isFinite(sample.advantage),
       "S21",
@@ -74,7 +74,7 @@ export class TrainingChecker {
     for (const receipt of event.body.receipts) this.#verify(receipt, event.from);
   }
 
-  #remember(group: TrajectoryGroup, seq: number, by: SimProcess): void {
+  #remember(group: TrajectoryGroup, seq: number, by: Observed): void {
     const valid = group.trajectories.filter(({ status }) => status !== "aborted");
     const versions = valid.flatMap(({ segments }) => segments.map(({ version }) => version));
     const served = this.#served.get(by);

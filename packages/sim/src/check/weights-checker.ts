@@ -3,9 +3,9 @@ import type { StateSections } from "@muster/engine";
 import type { Body, JobConfig } from "@muster/protocol";
 import { initialWeights } from "../engine/arithmetic.ts";
 import { ownDigest, planeDigest } from "../plane/digest.ts";
-import type { SimProcess } from "../world/process.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
+import type { Observed } from "./observed.ts";
 
 const lineageUnit = 2 ** 32;
 
@@ -77,7 +77,7 @@ export class WeightsChecker {
   }
 
   /** A rollout engine swaps these bytes in. */
-  serving(process: SimProcess, engineVersion: number, weights: Uint8Array): void {
+  serving(process: Observed, engineVersion: number, weights: Uint8Array): void {
     const key = `${Math.floor(engineVersion / lineageUnit)}.${engineVersion % lineageUnit}`;
     const committed = this.#committed.get(key)?.split(" ")[0];
     const digest = planeDigest(weights);
@@ -89,7 +89,7 @@ export class WeightsChecker {
   }
 
   /** A policy engine takes these bytes as its state. */
-  restored(process: SimProcess, state: StateSections): void {
+  restored(process: Observed, state: StateSections): void {
     this.#judge.require(
       this.#known.has(stateDigest(state)),
       "S28",
@@ -98,7 +98,7 @@ export class WeightsChecker {
   }
 
   /** A policy engine is about to make its candidate live. */
-  promoting(process: SimProcess, candidate: StateSections): void {
+  promoting(process: Observed, candidate: StateSections): void {
     const digests = stateDigest(candidate);
     this.#judge.require(
       this.#known.has(digests),

@@ -1,0 +1,227 @@
+/**
+ * Incidents, made from the public events of a job (semantics 6.15): what went wrong, when it was noticed, when the job had recovered.
+ * Pure. Whoever hears the events can compute them: the controller for its metrics, a run for its report, a test.
+ */
+import type { Body } from "@muster/protocol";
+import type { AnnounceEffect } from "./controller/events.ts";
+
+/** A public event and its time, in milliseconds of any clock that does not jump. */
+export type IncidentFact = {
+  [K in AnnounceEffect["kind"]]: { readonly kind: K; readonly body: Body<K>; readonly atMs: number };
+}[AnnounceEffect["kind"]];
+
+/** Something that went wrong. */
+export interface Incident {
+  /**
+   * `<role>.died`; `member.suspected` for a silence that ended in time; `controller.changed`; `step.retried` for an attempt that failed
+   * without a death; `rollback`.
+   */
+  readonly kind: string;
+  /** Id of the replica, `controller`, or `step <n>`. */
+  readonly target: string;
+  /** The life that it happened to; empty where there is none. */
+  readonly incarnation: string;
+  /** What was first noticed. */
+  readonly evidence: string;
+  /** First evidence. */
+  readonly detectedAtMs: number;
+  /** When the job went on; `null` while it does not. What that means depends on the kind: see {@link applyFact}. */
+  readonly recoveredAtMs: number | null;
+  /** Tokens that were sampled or trained for nothing. */
+  readonly tokensWasted: number;
+}
+
+/** What is known of a job's incidents. */
+export interface IncidentLog {
+  /** In order of detection, the last {@link incidentsMax}. */
+  readonly incidents: readonly Incident[];
+  /** All incidents ever, by kind. */
+  readonly counts: Readonly<Record<string, number>>;
+  readonly tokensWasted: number;
+  /** Work that was released and is in no other hands yet: its id, and the incident that it belongs to. */
+  readonly open: Readonly<Record<string, string>>;
+  /** Lengths of the last steps in which nothing went wrong. */
+  readonly calm: readonly number[];
+  /** True when something went wrong since the last commit. */
+  readonly isDisturbed: boolean;
+  readonly firstCommitMs: number | null;
+  readonly lastCommitMs: number | null;
+  /** Time since the first commit that was not lost. */
+  readonly productiveMs: number;
+}
+
+/** Incidents that are remembered one by one. */
+const incidentsMax = 2_048;
+const calmMax = 256;
+
+/** Nothing has happened. */
+export const emptyIncidentLog: IncidentLog = {
+  incidents: [],
+  counts: {},
+  tokensWasted: 0,
+  open: {},
+  calm: [],
+  isDisturbed: false,
+  firstCommitMs: null,
+  lastCommitMs: null,
+  productiveMs: 0,
+};
+
+/**
+ * Takes one event. Recovered is: a rollout replica when the work that it held is leased again or trained (at once when it held none); a
+ * policy replica, a failed attempt, a rollback at the next commit; a checkpoint actor when it is a member again; a controller when the
+ * next one acts; a silent replica when it is heard again. Pure.
+ */
+export function applyFact(log: IncidentLog, fact: IncidentFact): IncidentLog {
+  const { kind, body, atMs } = fact;
+  switch (kind) {
+    case "member.suspected":
+      return opened(log, { ...nameOf(body), kind: "member.suspected", evidence: body.evidence, detectedAtMs: atMs });
+    case "member.recovered":
+      return closed(log, atMs, (one) => one.kind === "member.suspected" && one.incarnation === body.incarnation);
+    case "member.died":
+      return died(log, body, atMs);
+    case "member.joined":
+      return closed(log, atMs, (one) => one.kind === "checkpoint.died" && one.target === body.id);
+    case "groups.released":
+      return released(log, body);
+    case "groups.resumed":
+      return resumed(log, body.items, atMs);
+    case "eval.finished":
+      return resumed(
+        log,
+        Object.keys(log.open).filter((item) => item.startsWith("eval.")),
+        atMs,
+      );
+    case "step.retried":
+      return retried(log, body, atMs);
+    case "job.started":
+      return body.term > 1 ? changed(log, body.term, atMs) : log;
+    case "alarm.raised":
+      return body.alarm === "rollback"
+        ? opened(log, { kind: "rollback", target: "job", incarnation: "", evidence: body.detail, detectedAtMs: atMs })
+        : log;
+    case "step.committed":
+      return committed(closed(resumed(log, body.groups, atMs), atMs, isOverAtCommit), atMs);
+    default:
+      return log;
+  }
+}
+
+/** Share of the time since the first commit that was productive, 0 to 1: 1 without incidents, `null` before the second commit. Pure. */
+export function ettrOf({ firstCommitMs, lastCommitMs, productiveMs }: IncidentLog): number | null {
+  if (firstCommitMs === null || lastCommitMs === null || lastCommitMs <= firstCommitMs) return null;
+  return Math.min(1, productiveMs / (lastCommitMs - firstCommitMs));
+}
+
+type Opening = Omit<Incident, "recoveredAtMs" | "tokensWasted">;
+
+function opened(log: IncidentLog, opening: Opening): IncidentLog {
+  const incident: Incident = { ...opening, recoveredAtMs: null, tokensWasted: 0 };
+  return {
+    ...log,
+    isDisturbed: true,
+    incidents: [...log.incidents, incident].slice(-incidentsMax),
+    counts: { ...log.counts, [incident.kind]: (log.counts[incident.kind] ?? 0) + 1 },
+  };
+}
+
+function closed(log: IncidentLog, atMs: number, isMeant: (incident: Incident) => boolean): IncidentLog {
+  const isOver = (one: Incident): boolean => one.recoveredAtMs === null && isMeant(one);
+  if (!log.incidents.some(isOver)) return log;
+  return {
+    ...log,
+    incidents: log.incidents.map((one) => (isOver(one) ? { ...one, recoveredAtMs: atMs } : one)),
+  };
+}
+
+/** A silence that ends in death was the first evidence of it. */
+function died(log: IncidentLog, body: Body<"member.died">, atMs: number): IncidentLog {
+  const kind = `${body.role}.died`;
+  const silence = log.incidents.find(
+    (one) => one.kind === "member.suspected" && one.incarnation === body.incarnation && one.recoveredAtMs === null,
+  );
+  const detectedAtMs = silence?.detectedAtMs ?? atMs;
+  const without = silence
+    ? {
+        ...log,
+        incidents: log.incidents.filter((one) => one !== silence),
+        counts: { ...log.counts, "member.suspected": (log.counts["member.suspected"] ?? 1) - 1 },
+      }
+    : log;
+  const next = opened(without, { ...nameOf(body), kind, evidence: silence?.evidence ?? body.evidence, detectedAtMs });
+  // What it held is said next; until then it held nothing.
+  return body.role === "rollout" ? closed(next, atMs, (one) => one.incarnation === body.incarnation) : next;
+}
+
+/** Work of a dead sampler: its incident is not over before the work is in other hands. */
+function released(log: IncidentLog, { holder, items }: Body<"groups.released">): IncidentLog {
+  const incident = log.incidents.findLast(({ kind, target }) => kind === "rollout.died" && target === holder);
+  if (!incident || items.length === 0) return log;
+  const open = { ...log.open, ...Object.fromEntries(items.map((item) => [item, incident.incarnation])) };
+  const incidents = log.incidents.map((one) => (one === incident ? { ...one, recoveredAtMs: null } : one));
+  return { ...log, open, incidents };
+}
+
+function resumed(log: IncidentLog, items: readonly string[], atMs: number): IncidentLog {
+  if (!items.some((item) => log.open[item] !== undefined)) return log;
+  const done = new Set(items);
+  const open = Object.fromEntries(Object.entries(log.open).filter(([item]) => !done.has(item)));
+  const waiting = new Set(Object.values(open));
+  return closed(
+    { ...log, open },
+    atMs,
+    ({ kind, incarnation }) => kind === "rollout.died" && !waiting.has(incarnation),
+  );
+}
+
+/** An attempt that failed because somebody died belongs to that death. */
+function retried(log: IncidentLog, { step, reason }: Body<"step.retried">, atMs: number): IncidentLog {
+  const target = `step ${step}`;
+  const isExplained = log.incidents.some(
+    ({ kind, target: whom, recoveredAtMs }) =>
+      recoveredAtMs === null && (kind === "policy.died" || (kind === "step.retried" && whom === target)),
+  );
+  if (isExplained) return log;
+  return opened(log, { kind: "step.retried", target, incarnation: "", evidence: reason, detectedAtMs: atMs });
+}
+
+function changed(log: IncidentLog, term: number, atMs: number): IncidentLog {
+  const evidence = `term ${term} begins`;
+  const next = opened(log, {
+    kind: "controller.changed",
+    target: "controller",
+    incarnation: String(term),
+    evidence,
+    detectedAtMs: atMs,
+  });
+  return closed(next, atMs, ({ kind }) => kind === "controller.changed");
+}
+
+function isOverAtCommit({ kind }: Incident): boolean {
+  return kind === "policy.died" || kind === "step.retried" || kind === "rollback";
+}
+
+/** A step in which something went wrong was productive for as long as a calm one takes. */
+function committed(log: IncidentLog, atMs: number): IncidentLog {
+  const { calm, firstCommitMs, isDisturbed, lastCommitMs, productiveMs } = log;
+  const tookMs = lastCommitMs === null ? null : atMs - lastCommitMs;
+  const usefulMs = tookMs === null ? 0 : isDisturbed ? Math.min(tookMs, medianOf(calm) ?? tookMs) : tookMs;
+  return {
+    ...log,
+    calm: tookMs === null || isDisturbed ? calm : [...calm, tookMs].slice(-calmMax),
+    isDisturbed: log.incidents.some(({ recoveredAtMs }) => recoveredAtMs === null),
+    firstCommitMs: firstCommitMs ?? atMs,
+    lastCommitMs: atMs,
+    productiveMs: productiveMs + usefulMs,
+  };
+}
+
+function medianOf(values: readonly number[]): number | null {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor((sorted.length - 1) / 2)] ?? null;
+}
+
+function nameOf({ id, incarnation }: { readonly id: string; readonly incarnation: string }) {
+  return { target: id, incarnation };
+}

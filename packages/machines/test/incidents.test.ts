@@ -1,0 +1,121 @@
+import { describe, expect, it } from "vitest";
+import { applyFact, emptyIncidentLog, ettrOf, type IncidentFact, type IncidentLog } from "../src/incidents.ts";
+
+const after = (...facts: readonly IncidentFact[]): IncidentLog => facts.reduce(applyFact, emptyIncidentLog);
+
+type Role = "policy" | "rollout" | "checkpoint";
+const name = (id: string) => ({ id, role: id.split("-")[0] as Role, incarnation: `${id}-i1` });
+const died = (id: string, atMs: number, evidence = "SIGKILL"): IncidentFact => ({
+  kind: "member.died",
+  body: { ...name(id), evidence },
+  atMs,
+});
+const released = (holder: string, items: string[], atMs: number): IncidentFact => ({
+  kind: "groups.released",
+  body: { holder, count: items.length, reason: "died", items },
+  atMs,
+});
+const resumed = (holder: string, items: string[], atMs: number): IncidentFact => ({
+  kind: "groups.resumed",
+  body: { holder, items },
+  atMs,
+});
+const committed = (step: number, atMs: number, groups: string[] = []): IncidentFact => ({
+  kind: "step.committed",
+  body: {
+    ...{
+      step,
+      attempt: 1,
+      epoch: 1,
+      lineage: 0,
+      version: step,
+      sections: [],
+      reward: 0,
+      tokens: 1,
+      staleness: 0,
+      groups,
+    },
+    ...{ ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 }, members: 1, stepMs: 1 },
+    ...{ computeMs: 1, reduceMs: 1, gradNorm: 0, clipFraction: 0, entropy: 0 },
+  },
+  atMs,
+});
+
+describe("an incident", () => {
+  it("of a trainer ends with the next commit", () => {
+    const log = after(committed(1, 100), died("policy-0", 150), committed(2, 400));
+    expect(log.incidents).toMatchObject([
+      { kind: "policy.died", target: "policy-0", detectedAtMs: 150, recoveredAtMs: 400 },
+    ]);
+  });
+
+  it("of a sampler ends when the last piece of its work is in other hands", () => {
+    const begun = [died("rollout-0", 100), released("rollout-0", ["4.0", "4.1", "eval.2"], 101)];
+    expect(after(...begun, resumed("rollout-1", ["4.0"], 110)).incidents[0]?.recoveredAtMs).toBeNull();
+    const log = after(...begun, resumed("rollout-1", ["4.0"], 110), resumed("rollout-2", ["eval.2", "4.1"], 120));
+    expect(log.incidents[0]).toMatchObject({ kind: "rollout.died", recoveredAtMs: 120 });
+    expect(log.open).toEqual({});
+  });
+
+  it("of a sampler without work is over when it is known", () => {
+    expect(after(died("rollout-0", 100)).incidents[0]).toMatchObject({ detectedAtMs: 100, recoveredAtMs: 100 });
+  });
+
+  it("of a sampler ends when its work was trained, whoever did it", () => {
+    const log = after(died("rollout-0", 100), released("rollout-0", ["4.0"], 101), committed(4, 300, ["4.0", "4.1"]));
+    expect(log.incidents[0]?.recoveredAtMs).toBe(300);
+  });
+
+  it("of a checkpoint actor ends when it is a member again", () => {
+    const log = after(died("checkpoint-0", 100), committed(1, 200), {
+      kind: "member.joined",
+      body: { ...name("checkpoint-0"), incarnation: "i2" },
+      atMs: 900,
+    });
+    expect(log.incidents[0]?.recoveredAtMs).toBe(900);
+  });
+
+  it("is detected at the first silence, when silence was the evidence", () => {
+    const suspected: IncidentFact = {
+      kind: "member.suspected",
+      body: { ...name("policy-0"), evidence: "no heartbeat for 3000 ms" },
+      atMs: 3_000,
+    };
+    const log = after(suspected, died("policy-0", 10_000, "no heartbeat for 10000 ms"), committed(1, 11_000));
+    expect(log.incidents).toMatchObject([{ kind: "policy.died", detectedAtMs: 3_000, recoveredAtMs: 11_000 }]);
+    expect(log.counts).toEqual({ "member.suspected": 0, "policy.died": 1 });
+    const back = after(suspected, { kind: "member.recovered", body: name("policy-0"), atMs: 4_000 });
+    expect(back.incidents).toMatchObject([{ kind: "member.suspected", recoveredAtMs: 4_000 }]);
+  });
+
+  it("is a new controller, and none is the first", () => {
+    const started = (term: number): IncidentFact => ({
+      kind: "job.started",
+      body: { term, steps: 9, seed: 1 },
+      atMs: term,
+    });
+    expect(after(started(1)).incidents).toEqual([]);
+    expect(after(started(1), started(2)).incidents).toMatchObject([{ kind: "controller.changed", recoveredAtMs: 2 }]);
+  });
+
+  it("is a failed attempt, unless a death explains it", () => {
+    const retried: IncidentFact = { kind: "step.retried", body: { step: 3, attempt: 2, reason: "lost" }, atMs: 50 };
+    expect(after(retried, retried).incidents).toHaveLength(1);
+    expect(after(died("policy-1", 40), retried).incidents.map(({ kind }) => kind)).toEqual(["policy.died"]);
+  });
+});
+
+describe("effective training time", () => {
+  const calm = [committed(1, 0), committed(2, 1_000), committed(3, 2_000), committed(4, 3_000)];
+
+  it("is all of it without incidents, and unknown before two commits", () => {
+    expect(ettrOf(after(...calm))).toBe(1);
+    expect(ettrOf(after(committed(1, 0)))).toBeNull();
+  });
+
+  it("is less by what a step with an incident took longer than calm ones", () => {
+    const log = after(...calm, died("policy-0", 3_100), committed(5, 6_000), committed(6, 7_000));
+    expect(log.productiveMs).toBe(5_000);
+    expect(ettrOf(log)).toBeCloseTo(5 / 7);
+  });
+});

@@ -1,0 +1,127 @@
+/** Does the faults of a plan to the processes and connections of a job. */
+import { existsSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import type { BrokerProxy } from "./broker-proxy.ts";
+import type { Injection } from "./measure.ts";
+import { type JobProcess, processesOf } from "./processes.ts";
+import type { ChaosFault } from "./schedule.ts";
+
+/** What is needed to do harm. */
+export interface InjectorOptions {
+  readonly runs: string;
+  readonly job: string;
+  /** Folder of the data plane's sockets. */
+  readonly socketDirectory: string;
+  readonly proxy: BrokerProxy;
+  /** Process of the controller that acts, where it is known. */
+  readonly actingPid: () => number | null;
+  readonly onDone: (injection: Injection) => void;
+}
+
+/** Does faults, and undoes those that last. */
+export interface Injector {
+  inject(fault: ChaosFault): void;
+  /** Ends every fault that lasts. */
+  release(): void;
+}
+
+/** Makes the injector of a job. */
+export function createInjector(options: InjectorOptions): Injector {
+  const lasting = new Map<() => void, NodeJS.Timeout>();
+  const last = (fault: ChaosFault, undo: () => void): void => {
+    const end = (): void => {
+      clearTimeout(lasting.get(end));
+      lasting.delete(end);
+      undo();
+    };
+    lasting.set(end, setTimeout(end, fault.lastsMs));
+  };
+  return {
+    inject(fault) {
+      const victims = victimsOf(fault, options);
+      const [first] = victims;
+      const injectedAtMs = Date.now();
+      const undo = victims.map((victim) => strike(fault, victim, options));
+      if (fault.lastsMs > 0 && first) last(fault, () => undoAll(undo));
+      options.onDone({ ...fault, injectedAtMs, id: first?.id ?? null, pid: first?.pid ?? null });
+    },
+    release() {
+      for (const end of [...lasting.keys()]) end();
+    },
+  };
+}
+
+function undoAll(undo: readonly (() => void)[]): void {
+  for (const run of undo) run();
+}
+
+/** The processes that a fault is meant for, as they are called now. */
+function victimsOf({ kind, target }: ChaosFault, { runs, job, actingPid }: InjectorOptions): readonly JobProcess[] {
+  const present = processesOf(runs, job).filter(({ role }) => role === target.role);
+  if (kind === "rack") return present;
+  const acting = present.find(({ pid }) => pid === actingPid());
+  const one = target.role === "controller" && acting ? acting : present[target.index % Math.max(1, present.length)];
+  return one ? [one] : [];
+}
+
+/** Does it. @returns What ends it. */
+function strike(fault: ChaosFault, { id, pid }: JobProcess, { proxy, socketDirectory }: InjectorOptions): () => void {
+  switch (fault.kind) {
+    case "kill":
+    case "rack":
+    case "broker":
+    case "controller":
+      signal(pid, "SIGKILL");
+      return () => {};
+    case "freeze":
+      signal(pid, "SIGSTOP");
+      return () => signal(pid, "SIGCONT");
+    case "cut":
+      return proxy.cut(id, "both");
+    case "one-way":
+      return proxy.cut(id, fault.direction ?? "up");
+    case "reset":
+      proxy.reset(id);
+      return () => {};
+    case "data":
+      return hideSocket(socketDirectory, fault.target.index);
+  }
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    // It ended between the look and the blow.
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
+/** Takes the door of one member's data plane away: who holds a connection keeps it, nobody gets a new one. */
+function hideSocket(directory: string, index: number): () => void {
+  const doors = existsSync(directory)
+    ? readdirSync(directory)
+        .filter((name) => name.endsWith(".sock"))
+        .sort()
+    : [];
+  const door = doors[index % Math.max(1, doors.length)];
+  if (door === undefined) return () => {};
+  const path = join(directory, door);
+  const hidden = `${path}.hidden`;
+  if (!move(path, hidden)) return () => {};
+  return () => {
+    // A new life may have made a new door; then the old one leads nowhere.
+    if (existsSync(path)) rmSync(hidden, { force: true });
+    else move(hidden, path);
+  };
+}
+
+function move(from: string, to: string): boolean {
+  try {
+    renameSync(from, to);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    throw error;
+  }
+}

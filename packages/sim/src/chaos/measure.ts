@@ -1,0 +1,138 @@
+/** What the faults of a chaos run cost, from what was done and what was heard. Pure. */
+import type { HeardEvent } from "./follow.ts";
+import type { ChaosFault } from "./schedule.ts";
+
+/** A fault as it was done. Times are wall milliseconds. */
+export interface Injection extends ChaosFault {
+  readonly injectedAtMs: number;
+  /** Id of the process that was hit; `null` when there was none, and nothing was done. */
+  readonly id: string | null;
+  readonly pid: number | null;
+}
+
+/** What one fault cost. `null`: it was not noticed, or nothing had to recover. */
+export interface Recovery {
+  readonly n: number;
+  /** `<kind>.<role>`. */
+  readonly kind: string;
+  readonly detectMs: number | null;
+  readonly recoverMs: number | null;
+}
+
+/** Order statistics of times. */
+export interface Spread {
+  readonly n: number;
+  readonly p50_ms: number;
+  readonly p90_ms: number;
+  readonly p99_ms: number;
+  readonly max_ms: number;
+  /** The largest in multiples of the dead time-out. */
+  readonly max_td: number;
+}
+
+/** Measures every fault that was done. */
+export function measureRecoveries(
+  injections: readonly Injection[],
+  events: readonly HeardEvent[],
+): readonly Recovery[] {
+  return injections.flatMap((injection) => {
+    if (injection.id === null) return [];
+    const times = timesOf(injection, events, windowEnd(injection, injections));
+    const since = (atMs: number | null): number | null => (atMs === null ? null : atMs - injection.injectedAtMs);
+    const kind = `${injection.kind}.${injection.target.role}`;
+    return [{ n: injection.n, kind, detectMs: since(times.detectedAtMs), recoverMs: since(times.recoveredAtMs) }];
+  });
+}
+
+/** Order statistics by kind of fault of what had to recover; `deadAfterMs` is the unit of the multiples. */
+export function spreadsOf(
+  recoveries: readonly Recovery[],
+  deadAfterMs: number,
+  timeOf: (recovery: Recovery) => number | null,
+): Readonly<Record<string, Spread>> {
+  const byKind = new Map<string, number[]>();
+  for (const recovery of recoveries) {
+    const time = timeOf(recovery);
+    if (time !== null) byKind.set(recovery.kind, [...(byKind.get(recovery.kind) ?? []), time]);
+  }
+  return Object.fromEntries(
+    [...byKind].sort(([a], [b]) => a.localeCompare(b)).map(([kind, times]) => [kind, spreadOf(times, deadAfterMs)]),
+  );
+}
+
+function spreadOf(times: readonly number[], deadAfterMs: number): Spread {
+  const sorted = [...times].sort((a, b) => a - b);
+  // The nearest rank: a time that was measured, never one between two.
+  const at = (share: number): number => Math.round(sorted[Math.ceil(share * sorted.length) - 1] ?? 0);
+  const largest = sorted.at(-1) ?? 0;
+  return {
+    n: sorted.length,
+    p50_ms: at(0.5),
+    p90_ms: at(0.9),
+    p99_ms: at(0.99),
+    max_ms: Math.round(largest),
+    max_td: Math.round((largest / deadAfterMs) * 100) / 100,
+  };
+}
+
+interface Times {
+  readonly detectedAtMs: number | null;
+  readonly recoveredAtMs: number | null;
+}
+
+/** What belongs to a fault ends where the next one hits the same process. */
+function windowEnd(injection: Injection, all: readonly Injection[]): number {
+  const isHit = ({ kind, id }: Injection): boolean =>
+    id === injection.id || (kind === "rack" && injection.target.role === "policy");
+  const next = all.find((other) => other.n > injection.n && isHit(other));
+  return next?.injectedAtMs ?? Number.POSITIVE_INFINITY;
+}
+
+function timesOf(injection: Injection, events: readonly HeardEvent[], endMs: number): Times {
+  const { injectedAtMs, target } = injection;
+  const later = events.filter(({ atMs }) => atMs >= injectedAtMs);
+  const firstAfter = (kind: HeardEvent["kind"], atMs: number): number | null =>
+    later.find((event) => event.kind === kind && event.atMs >= atMs)?.atMs ?? null;
+  if (target.role === "broker")
+    return { detectedAtMs: null, recoveredAtMs: firstAfter("step.committed", injectedAtMs) };
+  if (target.role === "controller")
+    return { detectedAtMs: null, recoveredAtMs: firstAfter("job.started", injectedAtMs) };
+  if (injection.kind === "data")
+    return { detectedAtMs: null, recoveredAtMs: firstAfter("step.committed", injectedAtMs) };
+  const own = later.filter((event) => event.atMs < endMs && isAbout(event, injection));
+  const died = own.find(({ kind }) => kind === "member.died");
+  const detectedAtMs = own[0]?.atMs ?? null;
+  if (!died) return { detectedAtMs, recoveredAtMs: null };
+  if (target.role === "policy") return { detectedAtMs, recoveredAtMs: firstAfter("step.committed", died.atMs) };
+  if (target.role === "rollout") return { detectedAtMs, recoveredAtMs: resumedAt(injection, later, died.atMs) };
+  const back = later.find(
+    ({ kind, body, atMs }) => kind === "member.joined" && body.id === injection.id && atMs >= died.atMs,
+  );
+  return { detectedAtMs, recoveredAtMs: back?.atMs ?? null };
+}
+
+function isAbout({ kind, body }: HeardEvent, { id, kind: fault }: Injection): boolean {
+  if (kind !== "member.died" && kind !== "member.suspected") return false;
+  return fault === "rack" ? body.role === "policy" : body.id === id;
+}
+
+/** When the work of a sampler was in other hands, or done; at once when it had none. */
+function resumedAt({ id }: Injection, later: readonly HeardEvent[], diedAtMs: number): number | null {
+  const open = new Set<string>();
+  let at: number | null = diedAtMs;
+  // The controller says a death and what it released in one breath.
+  for (const { kind, body, atMs } of later) {
+    if (atMs < diedAtMs) continue;
+    if (kind === "groups.released" && body.holder === id && atMs < diedAtMs + 1_000) {
+      for (const item of body.items) open.add(item);
+      at = open.size > 0 ? null : at;
+    } else if (open.size > 0 && (kind === "groups.resumed" || kind === "step.committed")) {
+      for (const item of kind === "groups.resumed" ? body.items : body.groups) open.delete(item);
+      if (open.size === 0) return atMs;
+    } else if (open.size > 0 && kind === "eval.finished") {
+      for (const item of open) if (item.startsWith("eval.")) open.delete(item);
+      if (open.size === 0) return atMs;
+    }
+  }
+  return at;
+}

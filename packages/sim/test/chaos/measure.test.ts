@@ -1,0 +1,95 @@
+import { describe, expect, it } from "vitest";
+import { firstDifference, trainingOf, weightsHashAt } from "../../src/chaos/compare.ts";
+import type { HeardEvent } from "../../src/chaos/follow.ts";
+import { type Injection, measureRecoveries, spreadsOf } from "../../src/chaos/measure.ts";
+
+const heard = (atMs: number, kind: HeardEvent["kind"], body: object): HeardEvent =>
+  ({ kind, body, atMs }) as unknown as HeardEvent;
+
+const committed = (atMs: number, step: number, digest = `w${step}`, lineage = 0): HeardEvent =>
+  heard(atMs, "step.committed", {
+    ...{
+      step,
+      lineage,
+      groups: [`${step}.0`],
+      ledger: { admitted: 2, trained: 2, aborted: 0, quarantined: 0, pending: 0 },
+    },
+    sections: [
+      { name: "weights", digest },
+      { name: "optimizer", digest: "o" },
+    ],
+  });
+
+const fault = (change: Partial<Injection>): Injection => ({
+  ...{ n: 1, atMs: 0, kind: "kill", target: { role: "rollout", index: 0 }, lastsMs: 0 },
+  ...{ injectedAtMs: 1_000, id: "rollout-0", pid: 9 },
+  ...change,
+});
+const death = (atMs: number, id: string, role: string) =>
+  heard(atMs, "member.died", { id, role, incarnation: "i", evidence: "e" });
+
+describe("the recovery from a fault", () => {
+  it("of a sampler is when all of its work is in other hands", () => {
+    const events = [
+      death(1_050, "rollout-0", "rollout"),
+      heard(1_051, "groups.released", { holder: "rollout-0", items: ["2.0", "2.1"] }),
+      heard(1_060, "groups.resumed", { holder: "rollout-1", items: ["2.0"] }),
+      heard(1_400, "groups.resumed", { holder: "rollout-1", items: ["2.1"] }),
+    ];
+    expect(measureRecoveries([fault({})], events)).toEqual([
+      { n: 1, kind: "kill.rollout", detectMs: 50, recoverMs: 400 },
+    ]);
+    expect(measureRecoveries([fault({})], events.slice(0, 3))[0]?.recoverMs).toBeNull();
+  });
+
+  it("of a trainer is the next commit after its death is known", () => {
+    const injection = fault({ target: { role: "policy", index: 0 }, id: "policy-0" });
+    const events = [committed(1_010, 1), death(1_100, "policy-0", "policy"), committed(1_900, 2)];
+    expect(measureRecoveries([injection], events)[0]).toMatchObject({ detectMs: 100, recoverMs: 900 });
+  });
+
+  it("is not that of a later fault of the same process", () => {
+    const first = fault({ kind: "freeze", target: { role: "policy", index: 0 }, id: "policy-0" });
+    const second = fault({
+      n: 2,
+      kind: "rack",
+      injectedAtMs: 5_000,
+      target: { role: "policy", index: 0 },
+      id: "policy-1",
+    });
+    const events = [death(5_100, "policy-0", "policy"), committed(6_000, 1)];
+    expect(measureRecoveries([first, second], events)).toMatchObject([
+      { detectMs: null, recoverMs: null },
+      { detectMs: 100, recoverMs: 1_000 },
+    ]);
+  });
+
+  it("is told in order statistics, and in multiples of the dead time-out", () => {
+    const recoveries = [100, 200, 300, 2_500].map((recoverMs, n) => ({
+      n,
+      kind: "kill.policy",
+      detectMs: null,
+      recoverMs,
+    }));
+    expect(spreadsOf(recoveries, 1_000, ({ recoverMs }) => recoverMs)).toEqual({
+      "kill.policy": { n: 4, p50_ms: 200, p90_ms: 2_500, p99_ms: 2_500, max_ms: 2_500, max_td: 2.5 },
+    });
+    expect(spreadsOf(recoveries, 1_000, ({ detectMs }) => detectMs)).toEqual({});
+  });
+});
+
+describe("two runs", () => {
+  it("are compared at every step that both committed", () => {
+    const one = trainingOf([committed(0, 1), committed(1, 2), committed(2, 3, "x")]);
+    const other = trainingOf([committed(0, 1), committed(1, 2), committed(2, 3), committed(3, 4)]);
+    expect(firstDifference(one, other)).toBe(3);
+    expect(firstDifference(other, other)).toBeNull();
+    expect(weightsHashAt(other, 2)).toBe("w2");
+  });
+
+  it("are found out when a group was trained twice, or a step gave other weights in another lineage", () => {
+    expect(trainingOf([committed(0, 1), committed(1, 1)]).doubled).toBe(1);
+    const again = trainingOf([committed(0, 1), committed(1, 1, "other", 1)]);
+    expect(again).toMatchObject({ doubled: 0, contradictions: [1] });
+  });
+});
