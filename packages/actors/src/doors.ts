@@ -3,6 +3,7 @@
  * and with them runs these very hands.
  */
 import { mkdir } from "node:fs/promises";
+import { isAbsolute } from "node:path";
 import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import {
   digestOf,
@@ -16,6 +17,9 @@ import {
   createEmbeddedPolicyEngine,
   createEmbeddedRolloutEngine,
   embeddedBuild,
+  type GenerateFunction,
+  loadGenerate,
+  loadReward,
   type PolicyEngine,
   type Reward,
   type RolloutEngine,
@@ -29,7 +33,10 @@ export interface Doors {
   readonly engineBuild: string;
   policyEngine(options: { readonly model: JobConfig["model"] }): PolicyEngine;
   rolloutEngine(options: { readonly model: JobConfig["model"] }): RolloutEngine;
-  reward(name: string): Reward;
+  /** A built-in reward by name, or that of a module by absolute path. */
+  reward(name: string): Promise<Reward>;
+  /** The generate function of a module by absolute path. */
+  generate(path: string): Promise<GenerateFunction>;
   /** Digest of a section, as the data plane computes it. */
   digest(bytes: Uint8Array): string;
   versionStore(options: Parameters<typeof openVersionStore>[0]): Promise<VersionStore>;
@@ -44,7 +51,8 @@ export const hostDoors: Doors = {
   engineBuild: embeddedBuild(),
   policyEngine: createEmbeddedPolicyEngine,
   rolloutEngine: createEmbeddedRolloutEngine,
-  reward: rewardOf,
+  reward: async (name) => (isAbsolute(name) ? await loadReward(name) : rewardOf(name)),
+  generate: loadGenerate,
   digest: digestOf,
   versionStore: async (options) => {
     await mkdir(options.socketDir, { recursive: true, mode: 0o700 });

@@ -1,11 +1,24 @@
 /**
- * Turns prompts into finished groups. One failed trajectory aborts one trajectory: a reward that throws, hangs or returns
- * nonsense, or a malformed response, becomes a placeholder with the original error; its siblings go on (semantics 3).
- * An abort of the whole call is different: it stops everything with an error, and leaves no placeholders.
+ * Turns prompts into finished groups. One failed trajectory aborts one trajectory: a module or reward that throws, hangs, leaves work
+ * behind or returns nonsense, or a malformed response, becomes a placeholder with the original error; its siblings go on (semantics 3).
+ * An abort of the whole call, and a failure of the engine, are different: they stop everything with an error, without placeholders.
  */
-import { type Clock, type Logger, mixSeed, silentLogger, withDeadline } from "@muster/base";
-import { groupIdOf, type Trajectory, type TrajectoryGroup } from "@muster/protocol";
-import type { EngineInfo, Generated, Prompt, Reward, RolloutEngine, SamplingOptions, Task } from "./engine.ts";
+import { type Clock, type Logger, mixSeed, randomOf, silentLogger } from "@muster/base";
+import {
+  decideFailure,
+  type FailurePolicy,
+  failureDefaults,
+  groupIdOf,
+  type Trajectory,
+  type TrajectoryGroup,
+} from "@muster/protocol";
+import { checkResponse, type Response } from "./collect/check-response.ts";
+import { failureKindOf } from "./collect/failure-kind.ts";
+import { type GenerateFunction, responsesOf } from "./collect/generate-function.ts";
+import { placeholderOf } from "./collect/placeholder.ts";
+import { SharedEngine } from "./collect/shared-engine.ts";
+import { TrajectoryScopes } from "./collect/trajectory-scope.ts";
+import type { Generated, GenerateRequest, Prompt, Reward, RolloutEngine, SamplingOptions, Task } from "./engine.ts";
 import { errors } from "./errors.ts";
 
 /** A prompt and the index of its group within the step. */
@@ -19,8 +32,13 @@ export interface GroupPrompt {
 export interface CollectOptions {
   readonly engine: RolloutEngine;
   readonly reward: Reward;
+  /** Generates a sample; `null` or absent for the engine's own way. */
+  readonly generate?: GenerateFunction | null;
+  /** Responses of one sample, declared. Default 1. */
+  readonly fanOut?: number;
   readonly task: Task;
   readonly prompts: readonly GroupPrompt[];
+  /** Samples of a prompt. */
   readonly groupSize: number;
   readonly sampling: SamplingOptions;
   /** Seed of the job and step: with the group index they decide every random number. */
@@ -30,131 +48,226 @@ export interface CollectOptions {
   readonly version: number;
   /** Deadline of the reward of one trajectory. */
   readonly rewardTimeoutMs: number;
+  /** Deadline of one call of `generate`. Needed with it. */
+  readonly generateTimeoutMs?: number;
+  /** Which failures of a trajectory are tried again. Default {@link failureDefaults}. */
+  readonly failure?: FailurePolicy;
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly logger?: Logger;
 }
 
-/** Rewards that are computed at the same time. */
-const rewardsAtOnce = 64;
-
-/** Longest name and message that travel with a placeholder. */
-const errorNameMax = 200;
-const errorMessageMax = 2000;
+/** Pieces of work that are under way at the same time. */
+const atOnce = 256;
 
 /**
  * Generates and judges groups.
  *
- * @returns One group per prompt, in order, each with `groupSize` trajectories in sample order.
+ * @returns One group per prompt, in order, each with `groupSize` × `fanOut` trajectories in sample order.
  * @throws The signal's reason; MUSTER_ERR_ENGINE_VERSION_MISMATCH; whatever the engine throws for the whole call.
  */
 export async function collectGroups(options: CollectOptions): Promise<TrajectoryGroup[]> {
-  const { engine, prompts, groupSize, version, signal } = options;
+  const { engine, prompts, groupSize, version, fanOut = 1 } = options;
   const held = engine.weightVersion();
   if (held !== version) throw errors.EngineVersionMismatch({ version: held, expected: version });
-  const rows = await engine.generate(
-    prompts.map((entry) => requestOf(entry, options)),
-    signal,
-  );
-  const jobs = prompts.flatMap((entry, g) =>
-    Array.from({ length: groupSize }, (_, sample) => ({ entry, sample, generated: rows[g]?.[sample] })),
-  );
-  const stop = abortOf(signal);
-  const settled = await inBatches(jobs, (job) => settle(job, { ...options, stopped: stop.promise })).finally(
-    stop.forget,
-  );
-  signal.throwIfAborted();
-  return prompts.map(({ index, attempt }, g) => ({
-    groupId: groupIdOf(options.step, index),
-    step: options.step,
-    index,
-    attempt,
-    trajectories: settled.slice(g * groupSize, (g + 1) * groupSize),
-  }));
-}
-
-function requestOf(entry: GroupPrompt, options: CollectOptions): Parameters<RolloutEngine["generate"]>[0][number] {
-  return {
-    requestId: `${groupIdOf(options.step, entry.index)}.${entry.attempt}`,
-    promptIds: entry.prompt.ids,
-    n: options.groupSize,
-    sampling: options.sampling,
-    seed: mixSeed(options.seed, options.step, entry.index),
-  };
-}
-
-/** Work on one trajectory. */
-interface Job {
-  readonly entry: GroupPrompt;
-  readonly sample: number;
-  readonly generated: Generated | undefined;
-}
-
-/** Options of one trajectory; `stopped` rejects when the whole call is aborted. */
-type SettleOptions = CollectOptions & { readonly stopped: Promise<never> };
-
-/** The trajectory, or its placeholder. Rejects only when the whole call is aborted. */
-async function settle(job: Job, options: SettleOptions): Promise<Trajectory> {
+  const call = new Call(options);
   try {
-    const generated = checked(job, options.engine.info());
-    const reward = await judge(job, generated, options);
-    return trajectoryOf(job.entry.prompt, generated, reward);
-  } catch (error) {
-    options.signal.throwIfAborted();
-    const groupId = groupIdOf(options.step, job.entry.index);
-    (options.logger ?? silentLogger).warn({ groupId, sample: job.sample, error }, "trajectory aborted");
-    return placeholderOf(error);
+    const samples = await call.collect();
+    const size = groupSize * fanOut;
+    return prompts.map(({ index, attempt }, g) => ({
+      groupId: groupIdOf(options.step, index),
+      step: options.step,
+      index,
+      attempt,
+      trajectories: samples.slice(g * size, (g + 1) * size),
+    }));
+  } finally {
+    call.close();
   }
 }
 
-async function judge({ entry, sample }: Job, generated: Generated, options: SettleOptions): Promise<number> {
-  const { reward, task, clock, signal, stopped } = options;
-  const { responseIds, finish } = generated;
-  const input = { prompt: entry.prompt, responseIds, responseText: task.decode(responseIds), finish };
-  // Raced with `stopped`, because a reward need not listen to its signal.
-  const value: unknown = await withDeadline(
-    (inner) => Promise.race([reward.score(input, AbortSignal.any([inner, signal])), stopped]),
-    {
-      what: `reward of sample ${sample} of group ${groupIdOf(options.step, entry.index)}`,
-      timeoutMs: options.rewardTimeoutMs,
-      clock,
-    },
-  );
-  if (typeof value !== "number" || !Number.isFinite(value)) throw errors.RewardInvalid({ value: String(value) });
-  return value;
+/** One sample of one group. */
+interface Sample {
+  readonly entry: GroupPrompt;
+  readonly groupId: string;
+  readonly at: number;
 }
 
-/** A promise that rejects with the signal's reason, and the way to stop listening. */
-function abortOf(signal: AbortSignal): { readonly promise: Promise<never>; readonly forget: () => void } {
-  let stop = (): void => {};
-  const promise = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason);
-    signal.addEventListener("abort", stop, { once: true });
-    if (signal.aborted) stop();
-  });
-  promise.catch(() => {}); // every race has its own handler; with no race left there is nobody to tell
-  return { promise, forget: () => signal.removeEventListener("abort", stop) };
+class Call {
+  readonly #options: CollectOptions;
+  readonly #fanOut: number;
+  readonly #logger: Logger;
+  /** Ends everything: with the caller's signal, or with a failure of the engine. */
+  readonly #ending = new AbortController();
+  readonly #forward: () => void;
+  readonly #scopes: TrajectoryScopes;
+  readonly #shared: SharedEngine;
+
+  constructor(options: CollectOptions) {
+    this.#options = options;
+    this.#fanOut = options.fanOut ?? 1;
+    this.#logger = options.logger ?? silentLogger;
+    const { signal, clock, engine } = options;
+    this.#forward = () => this.#ending.abort(signal.reason);
+    if (signal.aborted) this.#forward();
+    signal.addEventListener("abort", this.#forward, { once: true });
+    this.#scopes = new TrajectoryScopes({ clock, logger: this.#logger, signal: this.#ending.signal });
+    this.#shared = new SharedEngine(engine, this.#ending.signal);
+  }
+
+  close(): void {
+    this.#options.signal.removeEventListener("abort", this.#forward);
+    this.#scopes.close();
+  }
+
+  /** Trajectories of all samples in order. */
+  async collect(): Promise<readonly Trajectory[]> {
+    const { prompts, groupSize, step, generate } = this.#options;
+    const samples: readonly Sample[] = prompts.flatMap((entry) =>
+      Array.from({ length: groupSize }, (_, at) => ({ entry, groupId: groupIdOf(step, entry.index), at })),
+    );
+    const drawn = generate ? null : await this.#draw();
+    const settled = await inBatches(samples, (sample, i) => {
+      const generated = drawn?.[Math.floor(i / groupSize)]?.[sample.at];
+      return this.#settle(sample, () =>
+        generate ? this.#byModule(sample, generate) : Promise.resolve([ownResponse(generated)]),
+      );
+    });
+    this.#ending.signal.throwIfAborted();
+    return settled.flat();
+  }
+
+  /** Responses that the engine draws by itself, all in one call. */
+  #draw(): ReturnType<RolloutEngine["generate"]> {
+    const { engine, prompts, groupSize, sampling } = this.#options;
+    const requests = prompts.map(
+      (entry): GenerateRequest => ({
+        requestId: this.#requestId(entry),
+        promptIds: entry.prompt.ids,
+        n: groupSize,
+        sampling,
+        seed: this.#seedOf(entry),
+      }),
+    );
+    return engine.generate(requests, this.#ending.signal);
+  }
+
+  /** The sample's trajectories, or as many placeholders: a group never changes its shape. */
+  async #settle(sample: Sample, respond: () => Promise<readonly Response[]>): Promise<readonly Trajectory[]> {
+    const { entry } = sample;
+    const info = this.#options.engine.info();
+    const promptLength = entry.prompt.ids.length;
+    const checked = await this.#attempt(sample, async () =>
+      (await respond()).map((response) => checkResponse(response, promptLength, info)),
+    );
+    if ("placeholder" in checked) return Array.from({ length: this.#fanOut }, checked.placeholder);
+    const judged = checked.value.map(async (response) => {
+      const reward = await this.#attempt(sample, () => this.#judge(sample, response));
+      return "placeholder" in reward ? reward.placeholder() : trajectoryOf(entry.prompt, response, reward.value);
+    });
+    return await Promise.all(judged);
+  }
+
+  /** Runs a piece of a sample's work as often as its failures' rules say. Rejects only when everything ends. */
+  async #attempt<T>(
+    { groupId, at }: Sample,
+    run: () => Promise<T>,
+  ): Promise<{ readonly value: T } | { readonly placeholder: () => Trajectory }> {
+    for (let failures = 1; ; failures++) {
+      try {
+        return { value: await run() };
+      } catch (error) {
+        if (this.#shared.isFault(error)) this.#ending.abort(error);
+        this.#ending.signal.throwIfAborted();
+        const kind = failureKindOf(error);
+        const { action, afterMs, reason } = decideFailure(this.#options.failure ?? failureDefaults, kind, failures);
+        this.#logger.warn({ groupId, sample: at, error, action, reason }, "trajectory failed");
+        if (action !== "retry") return { placeholder: () => placeholderOf(error, kind) };
+        await this.#pause(afterMs);
+      }
+    }
+  }
+
+  async #byModule({ entry, groupId, at }: Sample, generate: GenerateFunction): Promise<readonly Response[]> {
+    const { task, sampling, version, generateTimeoutMs = 0 } = this.#options;
+    const what = `sample ${at} of group ${groupId}`;
+    const seed = this.#seedOf(entry);
+    return await this.#scopes.run({ what, timeoutMs: generateTimeoutMs }, async (signal) => {
+      const requestId = `${this.#requestId(entry)}.${at}`;
+      const { handle, oldest } = this.#shared.handleOf({ requestId, seed, sample: at, sampling, signal });
+      const answer: unknown = await generate({
+        prompt: { ...entry.prompt, ids: entry.prompt.ids.slice() },
+        groupId,
+        sample: at,
+        fanOut: this.#fanOut,
+        sampling,
+        task,
+        engine: handle,
+        random: randomOf(seed, at, moduleStream),
+        signal,
+      });
+      return responsesOf(answer, this.#fanOut, oldest() ?? version);
+    });
+  }
+
+  async #judge({ entry, groupId, at }: Sample, { responseIds, finish }: Response): Promise<number> {
+    const { reward, task, rewardTimeoutMs } = this.#options;
+    const own = responseIds.slice();
+    const input = { prompt: entry.prompt, responseIds: own, responseText: task.decode(own), finish };
+    const what = `reward of sample ${at} of group ${groupId}`;
+    const value: unknown = reward.isBuiltIn
+      ? await reward.score(input, this.#ending.signal)
+      : await this.#scopes.run({ what, timeoutMs: rewardTimeoutMs }, (signal) => reward.score(input, signal));
+    if (typeof value !== "number" || !Number.isFinite(value)) throw errors.RewardInvalid({ value: String(value) });
+    return value;
+  }
+
+  #pause(afterMs: number): Promise<void> {
+    if (afterMs === 0) return Promise.resolve();
+    const { signal } = this.#ending;
+    return new Promise((resolve, reject) => {
+      const stop = (): void => {
+        cancel();
+        reject(signal.reason);
+      };
+      const cancel = this.#options.clock.after(afterMs, () => {
+        signal.removeEventListener("abort", stop);
+        resolve();
+      });
+      signal.addEventListener("abort", stop, { once: true });
+    });
+  }
+
+  #requestId({ index, attempt }: GroupPrompt): string {
+    return `${groupIdOf(this.#options.step, index)}.${attempt}`;
+  }
+
+  #seedOf({ index }: GroupPrompt): number {
+    return mixSeed(this.#options.seed, this.#options.step, index);
+  }
 }
 
-/** The response, if it is one that may be trained on. */
-function checked({ entry, generated }: Job, info: EngineInfo): Generated {
-  const reject = (reason: string): never => {
-    throw errors.TrajectoryInvalid({ reason });
-  };
-  if (!generated) return reject("it is missing");
-  if (generated.finish === "abort") throw errors.TrajectoryAborted();
-  const { responseIds, logprobs } = generated;
+/** Keeps the random numbers of modules apart from those of the engine. */
+const moduleStream = 0x6d6f64;
+
+/** A response as the engine drew it. @throws MUSTER_ERR_TRAJECTORY_INVALID, MUSTER_ERR_TRAJECTORY_ABORTED */
+function ownResponse(generated: Generated | undefined): Response {
+  if (!generated) throw errors.TrajectoryInvalid({ reason: "it is missing" });
+  const { responseIds, logprobs, finish, versionAtStart } = generated;
+  if (finish === "abort") throw errors.TrajectoryAborted();
   const { length } = responseIds;
-  if (length < 1 || length + entry.prompt.ids.length > info.maxContext) return reject(`its length is ${length}`);
-  if (logprobs.length !== length) return reject(`${logprobs.length} log-probs for ${length} tokens`);
-  const wild = responseIds.find((id) => id < 0 || id >= info.vocab);
-  if (wild !== undefined) return reject(`token ${wild} is outside the vocabulary of ${info.vocab}`);
-  const odd = logprobs.find((value) => !Number.isFinite(value) || value > 1e-3);
-  return odd === undefined ? generated : reject(`log-prob ${odd}`);
+  return {
+    responseIds,
+    logprobs,
+    lossMask: new Uint8Array(length).fill(1),
+    finish,
+    // Of a response that spans an update only the ends are known: the older version is the safe one for staleness.
+    segments: [{ version: versionAtStart, from: 0, to: length }],
+  };
 }
 
-function trajectoryOf(prompt: Prompt, generated: Generated, reward: number): Trajectory {
-  const { responseIds, logprobs, finish } = generated;
+function trajectoryOf(prompt: Prompt, response: Response, reward: number): Trajectory {
+  const { responseIds, logprobs, lossMask, finish, segments } = response;
   const tokens = new Int32Array(prompt.ids.length + responseIds.length);
   tokens.set(prompt.ids);
   tokens.set(responseIds, prompt.ids.length);
@@ -162,37 +275,22 @@ function trajectoryOf(prompt: Prompt, generated: Generated, reward: number): Tra
     tokens,
     promptLength: prompt.ids.length,
     logprobs,
-    lossMask: new Uint8Array(responseIds.length).fill(1),
+    lossMask,
     reward,
     status: finish === "length" ? "truncated" : "completed",
-    // Of a response that spans an update only the ends are known: the older version is the safe one for staleness.
-    segments: [{ version: generated.versionAtStart, from: 0, to: responseIds.length }],
+    segments,
   };
 }
 
-/** Stands in for a failed trajectory: consistent lengths, nothing in the loss, never part of group statistics. */
-function placeholderOf(error: unknown): Trajectory {
-  const { name, message } = error instanceof Error ? error : { name: "NotAnError", message: String(error) };
-  return {
-    tokens: Int32Array.of(0, 0),
-    promptLength: 1,
-    logprobs: Float32Array.of(0),
-    lossMask: Uint8Array.of(0),
-    reward: 0,
-    status: "aborted",
-    segments: [],
-    error: { name: name.slice(0, errorNameMax), message: message.slice(0, errorMessageMax) },
-  };
-}
-
-/** Maps with at most {@link rewardsAtOnce} in flight; waits for all even when one rejects, then rejects with the first. */
-async function inBatches<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<R[]> {
+/** Maps with at most {@link atOnce} in flight; waits for all even when one rejects, then rejects with the first. */
+async function inBatches<T, R>(items: readonly T[], run: (item: T, at: number) => Promise<R>): Promise<R[]> {
   const results: R[] = new Array(items.length);
   const queue = items.entries();
   const worker = async (): Promise<void> => {
-    for (const [i, item] of queue) results[i] = await run(item);
+    for (const [i, item] of queue) results[i] = await run(item, i);
   };
-  const ends = await Promise.allSettled(Array.from({ length: rewardsAtOnce }, worker));
+  const workers = Array.from({ length: Math.min(atOnce, items.length) }, worker);
+  const ends = await Promise.allSettled(workers);
   const failed = ends.find((end) => end.status === "rejected");
   if (failed) throw failed.reason;
   return results;

@@ -48,12 +48,14 @@ export interface SamplingOptions {
   readonly topK?: number;
 }
 
-/** One prompt and how many responses are wanted. Response `i` is drawn from the random stream (`seed`, `i`). */
+/** One prompt and how many responses are wanted. Response `i` is drawn from the random stream (`seed`, `from + i`). */
 export interface GenerateRequest {
   /** Unique among the requests in flight. */
   readonly requestId: string;
   readonly promptIds: Int32Array;
   readonly n: number;
+  /** Stream of the first response. Default 0. */
+  readonly from?: number;
   readonly sampling: SamplingOptions;
   readonly seed: number;
 }
@@ -239,6 +241,8 @@ export interface RewardInput {
 /** Judges one response. May be slow, may fail: it is isolated per trajectory. */
 export interface Reward {
   readonly name: string;
+  /** It comes with Muster, ends at once and leaves nothing behind: judged without a deadline and a boundary of its own. */
+  readonly isBuiltIn?: true;
   /** @returns A finite number. */
   score(input: RewardInput, signal: AbortSignal): Promise<number>;
 }

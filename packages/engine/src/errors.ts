@@ -22,6 +22,14 @@ export const errors = defineErrors("MUSTER_ERR", {
   RewardUnknown: { message: 'reward "{name}" is not known; known rewards are {known}' },
   RewardInvalid: { message: "the reward function returned {value}; it must return a finite number" },
   TrajectoryInvalid: { message: "the engine returned an invalid trajectory: {reason}" },
+  TrajectoryTimeout: { message: "{what} did not end within {timeoutMs} ms" },
+  SampleSettled: { message: "request {requestId}: its sample is settled already; await everything before you return" },
+  GenerateShape: {
+    message:
+      "the generate function returned {found}; with rollout.fan_out = {fanOut} it must return that many responses",
+  },
+  ModuleUnloadable: { message: "{path} can not be loaded: {reason}" },
+  ModuleExport: { message: "{path} exports {found} where a function is wanted; export it as default or as {name}" },
   TrajectoryAborted: { message: "the engine aborted the trajectory", retryable: true },
   SafetensorsMalformed: { message: "malformed safetensors: {reason}" },
   HfFolderUnsupported: { message: "{path}: {field} is {value}; the embedded engine needs {rule}" },

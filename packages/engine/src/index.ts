@@ -6,6 +6,14 @@ export {
   surrogateOf,
 } from "./algorithms/grpo.ts";
 export { type Minibatch, type PlanOptions, planMinibatches } from "./algorithms/plan-minibatches.ts";
+export type {
+  EngineHandle,
+  GenerateContext,
+  GenerateFunction,
+  ModuleResponse,
+  TurnRequest,
+} from "./collect/generate-function.ts";
+export { claimTrajectoryFault } from "./collect/trajectory-scope.ts";
 export { type CollectOptions, collectGroups, type GroupPrompt } from "./collect-group.ts";
 export { embeddedBuild } from "./embedded/core.ts";
 export { type ModelConfig, modelIdOf, parametersOf, tensorsOf } from "./embedded/model-config.ts";
@@ -34,6 +42,7 @@ export type {
   WeightUpdate,
 } from "./engine.ts";
 export { hfConfigOf, loadHfFolder, saveHfFolder } from "./hf-folder.ts";
+export { loadGenerate, loadReward, type RewardFunction } from "./load-module.ts";
 export { evaluate, type LocalOptions, type StepReport, trainLocally } from "./local.ts";
 export { decodeSafetensors, encodeSafetensors } from "./safetensors.ts";
 export { rewardOf, taskOf } from "./tasks/registry.ts";

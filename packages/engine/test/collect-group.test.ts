@@ -122,7 +122,12 @@ describe("collecting groups", () => {
     expect(statuses(groups).length).toBe(500);
     expect(causes.sort()).toEqual(["parser choked on 321", "thrown at once by 373"]);
     expect(groups[80]!.trajectories[1]).toMatchObject({
-      error: { name: "TypeError", message: "parser choked on 321" },
+      error: {
+        kind: "user_error",
+        name: "TypeError",
+        message: "parser choked on 321",
+        stack: expect.stringContaining("at "),
+      },
     });
   });
 
@@ -168,7 +173,7 @@ describe("collecting groups", () => {
       reward: 0,
       status: "aborted",
       segments: [],
-      error: { name: "NotAnError", message: "a string" },
+      error: { kind: "user_error", name: "NotAnError", message: "a string" },
     });
     expect(fromGroupsBatch(toGroupsBatch(groups))).toEqual(groups);
   });

@@ -87,8 +87,8 @@ describe("an item that comes back", () => {
   it("of an evaluation is given up after its last attempt, so that held-out prompts cannot stop the job", () => {
     const evaluation = { version: 3, queue: [], settled: [], attempts: {}, chunks: 1, prompts: 0, correct: 0 };
     let state = working({ patch: { evaluation } });
-    const { groupAttemptsMax } = state.plan.limits;
-    for (let failure = 1; failure < groupAttemptsMax; failure++) {
+    const { attempts } = state.plan.failure.engineCrash;
+    for (let failure = 1; failure < attempts; failure++) {
       state = requeue(state, [evaluate(0)], true);
       expect(state.evaluation?.queue).toEqual([evaluate(0)]);
       state = { ...state, evaluation: { ...evaluation, ...state.evaluation, queue: [] } };

@@ -1,5 +1,22 @@
 /** Small plans: a whole job in a few virtual seconds. */
 import type { ControllerPlan } from "@muster/machines";
+import type { FailurePolicy } from "@muster/protocol";
+
+/** Nothing is ever given up, and there is no ceiling: what a test is about goes on top. */
+export const patient: FailurePolicy = {
+  failFast: false,
+  abortShareMax: 1,
+  abortWindow: 1_024,
+  sameErrorMax: 0,
+  atCeiling: "abort",
+  transport: { action: "isolate", attempts: 1, backoffMs: 0 },
+  timeout: { action: "isolate", attempts: 1, backoffMs: 0 },
+  engineCrash: { action: "quarantine", attempts: 1_000, backoffMs: 0 },
+  oom: { action: "quarantine", attempts: 1_000, backoffMs: 0 },
+  userError: { action: "isolate", attempts: 1, backoffMs: 0 },
+  nonFinite: { action: "quarantine", attempts: 3, backoffMs: 0 },
+  checkpointIo: { action: "retry", attempts: 1, backoffMs: 200 },
+};
 
 /** Six steps of 24 groups in sync mode. */
 export const plan: ControllerPlan = {
@@ -24,5 +41,6 @@ export const plan: ControllerPlan = {
     checkpointMs: 5_000,
     drainMs: 8_000,
   },
-  limits: { groupAttemptsMax: 1_000, stepAttemptsMax: 5, leaseGroupsMax: 8, leasesPerRollout: 2, chunkGroups: 4 },
+  failure: patient,
+  limits: { stepAttemptsMax: 5, leaseGroupsMax: 8, leasesPerRollout: 2, chunkGroups: 4 },
 };

@@ -7,8 +7,9 @@ import { plan as jobPlan } from "./plans.ts";
 
 /** A plan of four groups a step; whatever a test is about goes on top. */
 export function planWith(patch: Partial<ControllerPlan> = {}): ControllerPlan {
-  const limits = { ...jobPlan.limits, groupAttemptsMax: 3 };
-  return { ...jobPlan, limits, groupsPerStep: 4, groupSize: 2, evalPrompts: 0, checkpointEverySteps: 0, ...patch };
+  const rule = { action: "quarantine", attempts: 3, backoffMs: 0 } as const;
+  const failure = { ...jobPlan.failure, engineCrash: rule, oom: rule };
+  return { ...jobPlan, failure, groupsPerStep: 4, groupSize: 2, evalPrompts: 0, checkpointEverySteps: 0, ...patch };
 }
 
 /** Sections of a version. */

@@ -9,6 +9,20 @@ export {
   unpack,
 } from "./codec.ts";
 export { countSchema, type Envelope, envelopeSchema } from "./envelope.ts";
+export {
+  actionsByKind,
+  backoffMaxMs,
+  decideFailure,
+  type FailureAction,
+  type FailureDecision,
+  type FailureKind,
+  type FailurePolicy,
+  type FailureRule,
+  failureActions,
+  failureDefaults,
+  failureKinds,
+  failureRuleOf,
+} from "./failure.ts";
 export { checkId, groupIdOf, idSchema, type ReplicaRole, type Role, replicaRoles, roles } from "./ids.ts";
 export { type JobConfig, jobConfigSchema } from "./job-config.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
@@ -23,6 +37,7 @@ export {
   groupsBatchBody,
   type Segment,
   type Trajectory,
+  type TrajectoryError,
   type TrajectoryGroup,
   toGroupsBatch,
   trajectoryStatuses,

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { countSchema } from "./envelope.ts";
+import { failurePolicySchema } from "./failure.ts";
 import { idSchema } from "./ids.ts";
 import { weightSourceSchema } from "./messages/weights.ts";
 
@@ -21,7 +22,14 @@ export const jobConfigSchema = z.strictObject({
   stalenessMax: countSchema,
   replicas: z.strictObject({ policy: countSchema, rollout: countSchema, checkpoint: countSchema }),
   initReplicas: z.strictObject({ policy: atLeastOne, rollout: atLeastOne }),
-  task: z.strictObject({ name: z.string().min(1).max(64), reward: z.string().min(1).max(64) }),
+  /** `reward` is the name of a built-in one, or the absolute path of a module. */
+  task: z.strictObject({ name: z.string().min(1).max(64), reward: z.string().min(1).max(4096) }),
+  rollout: z.strictObject({
+    /** Absolute path of the module that generates a sample; `null` for the engine's own way. */
+    generate: z.string().min(1).max(4096).nullable(),
+    /** Responses that one sample gives; declared, never inferred. */
+    fanOut: atLeastOne.max(64),
+  }),
   weights: weightSourceSchema,
   model: z.strictObject({
     vocab: atLeastOne,
@@ -68,12 +76,11 @@ export const jobConfigSchema = z.strictObject({
     pullMs: positive,
     checkpointMs: positive,
     rewardMs: positive,
+    generateMs: positive,
     drainMs: positive,
     tickMs: positive,
   }),
   limits: z.strictObject({
-    /** A group that failed this often is quarantined. */
-    groupAttemptsMax: atLeastOne,
     stepAttemptsMax: atLeastOne,
     leaseGroupsMax: atLeastOne.max(1024),
     leasesPerRollout: atLeastOne.max(16),
@@ -82,6 +89,7 @@ export const jobConfigSchema = z.strictObject({
     mailboxMax: atLeastOne,
     outboxMax: atLeastOne,
   }),
+  failure: failurePolicySchema,
   data: z.strictObject({
     /** Folder of the data plane's Unix sockets. */
     socketDirectory: z.string().min(1).max(80),

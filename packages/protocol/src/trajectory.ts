@@ -1,6 +1,7 @@
 /** A trajectory and the group of trajectories of one prompt, and how they travel in the groups stream. */
 import { z } from "zod";
 import { countSchema } from "./envelope.ts";
+import { failureKinds } from "./failure.ts";
 
 /** How a trajectory ended. `aborted` ones are placeholders: they never reach the loss and carry no reward. */
 export const trajectoryStatuses = ["completed", "truncated", "aborted"] as const;
@@ -11,6 +12,16 @@ export interface Segment {
   readonly from: number;
   readonly to: number;
 }
+
+const errorSchema = z.strictObject({
+  name: z.string().max(200),
+  message: z.string().max(2000),
+  kind: z.enum(failureKinds).optional(),
+  stack: z.string().max(4000).optional(),
+});
+
+/** The original error of an aborted trajectory: its class, message and stack, and which rule it falls under. */
+export type TrajectoryError = z.infer<typeof errorSchema>;
 
 /** Result of one rollout (semantics 3). */
 export interface Trajectory {
@@ -27,7 +38,7 @@ export interface Trajectory {
   /** Tile the response without gap or overlap; versions never decrease. */
   readonly segments: readonly Segment[];
   /** The original error of an aborted trajectory. */
-  readonly error?: { readonly name: string; readonly message: string };
+  readonly error?: TrajectoryError;
 }
 
 /** The trajectories of one prompt: the unit that is leased, settled and trained. */
@@ -51,7 +62,7 @@ const trajectoryWire = z.strictObject({
   reward: z.number(),
   status: z.enum(trajectoryStatuses),
   segments: z.array(segmentSchema).max(1024),
-  error: z.strictObject({ name: z.string().max(200), message: z.string().max(2000) }).optional(),
+  error: errorSchema.optional(),
 });
 
 const groupWire = z.strictObject({

@@ -57,7 +57,8 @@ describe("the job configuration", () => {
         gatherMs: 300_000,
         tickMs: 200,
       },
-      limits: { groupAttemptsMax: 3, leaseGroupsMax: 32, mailboxMax: 10_000 },
+      failure: { engineCrash: { action: "quarantine", attempts: 3, backoffMs: 0 }, abortShareMax: 0.05 },
+      limits: { leaseGroupsMax: 32, mailboxMax: 10_000 },
       checkpoint: { directory: "/somewhere/.muster/checkpoints/dates" },
       data: { tcpHost: null, socketDirectory: "/tmp/muster-dates" },
     });

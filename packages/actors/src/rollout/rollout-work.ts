@@ -1,6 +1,13 @@
 /** The hands of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
 import { messageOf } from "@muster/base";
-import { collectGroups, type Reward, type RolloutEngine, type Task, taskOf } from "@muster/engine";
+import {
+  collectGroups,
+  type GenerateFunction,
+  type Reward,
+  type RolloutEngine,
+  type Task,
+  taskOf,
+} from "@muster/engine";
 import { type Chunk, type RolloutEffect, type RolloutEvent, rolloutLogic, type TimerEffect } from "@muster/machines";
 import {
   type Body,
@@ -51,6 +58,7 @@ interface Opened extends Admission {
   readonly engine: RolloutEngine;
   readonly task: Task;
   readonly reward: Reward;
+  readonly generate: GenerateFunction | null;
 }
 
 class RolloutWork implements Work<Effect, RolloutEvent> {
@@ -92,9 +100,12 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
 
   async open(admission: Admission): Promise<void> {
     try {
-      const { model, task } = admission.config;
+      const { model, task, rollout } = admission.config;
+      // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
+      const reward = await this.#doors.reward(task.reward);
+      const generate = rollout.generate === null ? null : await this.#doors.generate(rollout.generate);
       const engine = this.#doors.rolloutEngine({ model });
-      const opened = { ...admission, engine, task: taskOf(task.name), reward: this.#doors.reward(task.reward) };
+      const opened = { ...admission, engine, task: taskOf(task.name), reward, generate };
       this.#tools.beats.setPhase("idle");
       this.#resolveOpened(opened);
     } catch (error) {
@@ -181,17 +192,20 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   }
 
   async #collect(
-    { engine, task, reward, config }: Opened,
+    { engine, task, reward, generate, config }: Opened,
     chunk: Chunk,
     tools: Tools,
     signal: AbortSignal,
   ): Promise<readonly TrajectoryGroup[]> {
     const items = chunk.items.filter((item): item is TrainItem => item.purpose === "train");
     const step = items[0]?.step ?? 0;
-    const { seed, batch, sampling, timing } = config;
+    const { seed, batch, sampling, timing, rollout, failure } = config;
     const groups = await collectGroups({
       engine,
       reward,
+      generate,
+      fanOut: rollout.fanOut,
+      failure,
       task,
       prompts: items.map(({ index, attempt }) => ({ index, attempt, prompt: task.trainPrompt({ seed, step, index }) })),
       groupSize: batch.groupSize,
@@ -200,6 +214,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       step,
       version: engine.weightVersion() ?? 0,
       rewardTimeoutMs: timing.rewardMs,
+      generateTimeoutMs: timing.generateMs,
       clock: tools.clock,
       signal,
       logger: tools.logger,

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { type Replica, type Role, runReplica, startController } from "@muster/actors";
 import type { Logger } from "@muster/base";
+import { claimTrajectoryFault } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import {
   createLogger,
@@ -46,6 +47,7 @@ export async function runReplicaProcess(role: Role, options: ActorOptions): Prom
     },
     graceMs: options.graceMs,
     logger,
+    claimFault: claimTrajectoryFault,
     supervised: options.supervised,
   });
   const code = await exitCode;

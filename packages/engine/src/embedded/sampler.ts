@@ -111,7 +111,7 @@ function admit({ request, results, from, count }: Waiting, free: number[], versi
   const rows = Array.from({ length: count }, (_, i) => ({
     index: from + i,
     slot: free.pop()!,
-    random: randomOf(request.seed, from + i),
+    random: randomOf(request.seed, (request.from ?? 0) + from + i),
     tokens: [],
     logprobs: [],
   }));

@@ -8,6 +8,7 @@ const tasks = new Map([dates, addition].map((task) => [task.name, task]));
 
 const exactMatch: Reward = {
   name: "exact-match",
+  isBuiltIn: true,
   score: async ({ prompt, responseText, finish }) =>
     finish === "stop" && responseText === `${prompt.answer}$` ? 1 : 0,
 };

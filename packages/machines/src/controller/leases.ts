@@ -17,7 +17,7 @@ export function requeue(state: ControllerState, items: readonly WorkItem[], fail
     const groups = next.groups[item.step];
     if (!groups || isPlaced(groups, item.index)) return next;
     const attempt = item.attempt + (failed ? 1 : 0);
-    return attempt >= next.plan.limits.groupAttemptsMax
+    return attempt >= next.plan.failure.engineCrash.attempts
       ? quarantine(next, item, groups)
       : withGroups(next, item.step, { ...groups, queue: [{ index: item.index, attempt }, ...groups.queue] });
   }, state);
@@ -91,7 +91,7 @@ function requeueEval(
   const count = (run.attempts[chunk] ?? 0) + (failed ? 1 : 0);
   const attempts = { ...run.attempts, [chunk]: count };
   const next =
-    count >= state.plan.limits.groupAttemptsMax
+    count >= state.plan.failure.engineCrash.attempts
       ? { ...run, attempts, settled: [...run.settled, chunk] }
       : { ...run, attempts, queue: [item, ...run.queue] };
   return { ...state, evaluation: next };

@@ -10,6 +10,7 @@ export interface ControllerPlan {
   readonly checkpointReplicas: number;
   readonly weights: JobConfig["weights"];
   readonly groupsPerStep: number;
+  /** Trajectories of a group: samples times their fan-out. */
   readonly groupSize: number;
   readonly evalEverySteps: number;
   readonly evalPrompts: number;
@@ -18,16 +19,14 @@ export interface ControllerPlan {
     JobConfig["timing"],
     "gatherMs" | "commandMs" | "leaseMs" | "stepMs" | "meshMs" | "pullMs" | "checkpointMs" | "drainMs"
   >;
-  readonly limits: Pick<
-    JobConfig["limits"],
-    "groupAttemptsMax" | "stepAttemptsMax" | "leaseGroupsMax" | "leasesPerRollout" | "chunkGroups"
-  >;
+  readonly failure: JobConfig["failure"];
+  readonly limits: Pick<JobConfig["limits"], "stepAttemptsMax" | "leaseGroupsMax" | "leasesPerRollout" | "chunkGroups">;
 }
 
 /** Takes the plan out of a job configuration. Pure. */
 export function planOf(config: JobConfig): ControllerPlan {
   const { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs } = config.timing;
-  const { groupAttemptsMax, stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups } = config.limits;
+  const { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups } = config.limits;
   return {
     seed: config.seed,
     steps: config.steps,
@@ -36,11 +35,12 @@ export function planOf(config: JobConfig): ControllerPlan {
     checkpointReplicas: config.replicas.checkpoint,
     weights: config.weights,
     groupsPerStep: config.batch.groupsPerStep,
-    groupSize: config.batch.groupSize,
+    groupSize: config.batch.groupSize * config.rollout.fanOut,
     evalEverySteps: config.evaluation.everySteps,
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,
     timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs },
-    limits: { groupAttemptsMax, stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups },
+    failure: config.failure,
+    limits: { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups },
   };
 }

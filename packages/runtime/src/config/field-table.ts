@@ -6,7 +6,7 @@ type Row = readonly [kind: FieldKind, fallback: Field["default"], says: string, 
 const camel = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 /** Rows of one section; a key lands at `<section>.<key>` in camel case, durations with `Ms`, unless the row says where. */
-function section(name: string, rows: Readonly<Record<string, Row>>, required: readonly string[] = []): Field[] {
+export function section(name: string, rows: Readonly<Record<string, Row>>, required: readonly string[] = []): Field[] {
   return Object.entries(rows).map(([key, [kind, fallback, says, path]]) => ({
     key: `${name}.${key}`,
     path: path ?? `${camel(name)}.${camel(key)}${kind === "duration" ? "Ms" : ""}`,
@@ -48,10 +48,14 @@ export const runFields: readonly Field[] = [
     "task",
     {
       name: ["text", "task", "Task that prompts come from."],
-      reward: ["text", "exact-match", "Reward that scores a response."],
+      reward: ["module", "exact-match", "Reward that scores a response: exact-match, or the path of a module."],
     },
     ["name"],
   ),
+  section("rollout", {
+    generate: ["optional-module", "", "Path of a module that generates a sample; empty for the engine's own way."],
+    fan_out: ["integer", 1, "Responses that one sample gives; a module that returns another number is at fault."],
+  }),
   section("weights", {
     source: ["source", "seed", "Initial weights: seed, seed:NUMBER, folder:PATH or checkpoint:PATH.", "weights"],
   }),
@@ -124,6 +128,7 @@ export const timingFields: readonly Field[] = section("timing", {
   pull: ["duration", "30s", "Time to pull a weight version."],
   checkpoint: ["duration", "60s", "Time to pull, write and verify a checkpoint."],
   reward: ["duration", "5s", "Time to score one trajectory."],
+  generate: ["duration", "20s", "Time for a module to generate one sample."],
   drain: ["duration", "30s", "Time a leaving replica has to finish or hand back its work."],
   tick: ["duration", "200ms", "Time between looks at deadlines."],
 });
@@ -131,7 +136,6 @@ export const timingFields: readonly Field[] = section("timing", {
 /** Bounds, and where bytes go. */
 export const planeFields: readonly Field[] = [
   section("limits", {
-    group_attempts: ["integer", 3, "Failed attempts after which a group is quarantined.", "limits.groupAttemptsMax"],
     step_attempts: ["integer", 5, "Attempts at one step before the job fails.", "limits.stepAttemptsMax"],
     lease_groups: ["integer", 32, "Groups in one lease.", "limits.leaseGroupsMax"],
     leases_per_rollout: ["integer", 2, "Leases one rollout replica may hold."],

@@ -1,7 +1,17 @@
 /** What is said of one key of a job file: where it lands, how it is written, its default, and what it is. */
 
-/** How a value is written outside; `source` is a weight source, `optional-text` is absent when empty. */
-export type FieldKind = "text" | "optional-text" | "integer" | "number" | "boolean" | "duration" | "path" | "source";
+/** How a value is written outside; `source` is a weight source, `module` a name or a path; `optional-…` is absent when empty. */
+export type FieldKind =
+  | "text"
+  | "optional-text"
+  | "integer"
+  | "number"
+  | "boolean"
+  | "duration"
+  | "path"
+  | "module"
+  | "optional-module"
+  | "source";
 
 /** A value as TOML writes it. */
 export type Scalar = string | number | boolean;

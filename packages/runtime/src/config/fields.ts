@@ -1,9 +1,18 @@
 /** The keys of a job file together: one table for the file, the environment, the flags, `--explain` and the reference. */
+
+import { failureFields } from "./failure-fields.ts";
 import type { Field } from "./field.ts";
 import { checkpointFields, engineFields, planeFields, runFields, timingFields } from "./field-table.ts";
 
 /** Every key, in the order of the reference. */
-export const fields: readonly Field[] = [runFields, engineFields, checkpointFields, timingFields, planeFields].flat();
+export const fields: readonly Field[] = [
+  runFields,
+  engineFields,
+  checkpointFields,
+  timingFields,
+  failureFields,
+  planeFields,
+].flat();
 
 /** The keys by name. */
 export const fieldByKey: ReadonlyMap<string, Field> = new Map(fields.map((field) => [field.key, field]));
@@ -18,5 +27,5 @@ function sectionOf(key: string): string {
 
 /** The environment variable of a key: `timing.step` → `MUSTER_TIMING_STEP`. */
 export function envNameOf(key: string): string {
-  return `MUSTER_${key.replace(".", "_").toUpperCase()}`;
+  return `MUSTER_${key.replaceAll(".", "_").toUpperCase()}`;
 }

@@ -110,7 +110,7 @@ class Draft {
   settings(): readonly Setting[] {
     return fields.map(({ key, kind }) => {
       const { value, source } = this.#raw(key);
-      return { key, value: String(kind === "path" ? this.#values.get(key) : value), source };
+      return { key, value: String(isResolved(kind) ? (this.#values.get(key) ?? "") : value), source };
     });
   }
 
@@ -159,14 +159,29 @@ class Draft {
   }
 
   #nested({ vocab, maxContext }: TaskShape): object {
-    const tree: Record<string, unknown> = { model: { vocab, maxContext } };
+    const tree: Tree = { model: { vocab, maxContext } };
     for (const { key, path } of fields) {
-      const [outer = "", inner] = path.split(".");
-      if (inner === undefined) tree[outer] = this.#values.get(key);
-      else tree[outer] = { ...(tree[outer] as object | undefined), [inner]: this.#values.get(key) };
+      const names = path.split(".");
+      const last = names.pop() ?? "";
+      let branch = tree;
+      for (const name of names) {
+        branch[name] ??= {};
+        branch = branch[name] as Tree;
+      }
+      branch[last] = this.#values.get(key);
     }
     return tree;
   }
+}
+
+/** Kinds whose value is shown as it was understood: paths are absolute. */
+function isResolved(kind: Field["kind"]): boolean {
+  return kind === "path" || kind === "module" || kind === "optional-module";
+}
+
+/** The configuration while it is put together. */
+interface Tree {
+  [name: string]: unknown;
 }
 
 function schemaFault(issue: { readonly code: string; readonly message: string }): string {

@@ -1,6 +1,6 @@
 /** What values must be to each other. Each rule names both keys, so that its message can name both values, and says how to mend it. */
 import { formatDuration } from "@muster/base";
-import type { JobConfig } from "@muster/protocol";
+import { actionsByKind, failureKinds, failureRuleOf, type JobConfig } from "@muster/protocol";
 import { type Problem, shown } from "./problem.ts";
 
 interface Relation {
@@ -38,6 +38,12 @@ const timingRelations: readonly Relation[] = [
   shorter("commandMs", "stepMs", "a lost order must be repeated before its step times out"),
   shorter("pullMs", "checkpointMs", "a checkpoint pulls its weights first"),
   shorter("rewardMs", "leaseMs", "a slow reward must not cost the whole lease"),
+  {
+    keys: ["timing.generate", "timing.lease"],
+    holds: ({ timing, rollout }) => rollout.generate === null || timing.generateMs < timing.leaseMs,
+    rule: "{0} must be shorter than {1}: a slow sample must not cost the whole lease",
+    fix: "raise timing.lease or lower timing.generate",
+  },
   shorter("deadAfterMs", "leaseMs", "a lease must outlive the detection of its holder's death"),
 ];
 
@@ -104,6 +110,14 @@ const jobRelations: readonly Relation[] = [
   },
 ];
 
+/** What a kind of failure may lead to: a rule that cannot be followed must not look like one. */
+const failureRelations: readonly Relation[] = failureKinds.map((kind) => ({
+  keys: [`failure.${kind}.action`, `failure.${kind}.attempts`],
+  holds: ({ failure }) => actionsByKind[kind].includes(failureRuleOf(failure, kind).action),
+  rule: `{0} is not an end that ${kind} can have after {1}: it is one of ${actionsByKind[kind].join(", ")}`,
+  fix: `change failure.${kind}.action`,
+}));
+
 /**
  * Checks the durations of a job against each other. Pure.
  *
@@ -115,7 +129,7 @@ export function validateTiming(config: JobConfig): readonly string[] {
 
 /** Checks every relation. @param read - The value of a key as it was written. */
 export function brokenRelations(config: JobConfig, read: (key: string) => unknown): readonly Problem[] {
-  return broken([...timingRelations, ...jobRelations], config, (key) => shown(read(key)));
+  return broken([...timingRelations, ...jobRelations, ...failureRelations], config, (key) => shown(read(key)));
 }
 
 function broken(relations: readonly Relation[], config: JobConfig, show: (key: string) => string): readonly Problem[] {

@@ -86,11 +86,9 @@ export function readFlags(
   return { values, problems };
 }
 
-function entriesOf(table: TomlTable): [string, TomlValue][] {
-  return Object.entries(table).flatMap(([section, inner]) =>
-    isTable(inner)
-      ? Object.entries(inner).map(([key, value]): [string, TomlValue] => [`${section}.${key}`, value])
-      : [[section, inner] as [string, TomlValue]],
+function entriesOf(table: TomlTable, within = ""): [string, TomlValue][] {
+  return Object.entries(table).flatMap(([name, inner]): [string, TomlValue][] =>
+    isTable(inner) && !fieldByKey.has(within + name) ? entriesOf(inner, `${within}${name}.`) : [[within + name, inner]],
   );
 }
 

@@ -1,4 +1,5 @@
 /** From what somebody wrote to what the compiled configuration holds, per kind of field. */
+import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { messageOf, parseDurationMs } from "@muster/base";
 import type { Field, FieldKind } from "./field.ts";
@@ -16,6 +17,8 @@ const expected: Readonly<Record<FieldKind, string>> = {
   boolean: "true or false",
   duration: 'a duration, such as "250ms", "5s" or "2m"',
   path: "a path",
+  module: 'a name, or a path of a module such as "./my-reward.mjs"',
+  "optional-module": 'a path of a module such as "./my-generate.mjs", or "" for none',
   source: '"seed", "seed:NUMBER", "folder:PATH" or "checkpoint:PATH"',
 };
 
@@ -36,6 +39,11 @@ export function parseValue(field: Field, raw: Raw, seed: number): Parsed {
       return typeof value === "string" && value !== "" ? { value: resolve(raw.folder, value) } : fault;
     case "source":
       return parseSource(value, { folder: raw.folder, seed }) ?? fault;
+    case "module":
+      return typeof value === "string" && value !== "" ? parseModule(value, raw.folder) : fault;
+    case "optional-module":
+      if (typeof value !== "string") return fault;
+      return value === "" ? { value: null } : existing(resolve(raw.folder, value));
     case "optional-text":
       return typeof value === "string" ? { value: value === "" ? null : value } : fault;
     case "text":
@@ -48,6 +56,18 @@ function untextual(kind: FieldKind, text: string): unknown {
   if ((kind === "integer" || kind === "number") && /^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(text)) return Number(text);
   if (kind === "boolean" && (text === "true" || text === "false")) return text === "true";
   return text;
+}
+
+/** A path is told from a name by its slash or its ending; names of built-in things have neither. */
+function parseModule(value: string, folder: string): Parsed {
+  return /[\\/]|\.[cm]?[jt]s$/.test(value) ? existing(resolve(folder, value)) : { value };
+}
+
+/** The path of a file that is there: a module that is missing should not be noticed by a replica first. */
+function existing(path: string): Parsed {
+  return existsSync(path)
+    ? { value: path }
+    : { fault: `${path} does not exist; paths in a job file start at the file` };
 }
 
 function parseDuration(value: unknown): Parsed | null {

@@ -29,6 +29,8 @@ export interface LifecycleOptions {
   /** How long {@link LifecycleOptions.onStop} may take before the process ends anyway; an orphan has at most one second. */
   readonly graceMs: number;
   readonly logger: Logger;
+  /** Takes a fault that nobody caught when it is not the process's own. @returns False when it is, and the process ends on it. */
+  readonly claimFault?: (error: unknown) => boolean;
   /**
    * True for a child of a supervisor that holds its standard input open: SIGINT is left to the supervisor, who gets it too, and
    * the end of standard input means that the supervisor is gone.
@@ -45,6 +47,7 @@ export function installLifecycle(options: LifecycleOptions): () => void {
   const { logger, supervised, door = process as ProcessDoor } = options;
   const stop = createStopper(options, door);
   const crash = (what: string) => (error: unknown) => {
+    if (options.claimFault?.(error)) return;
     logger.error({ error, what, reason: messageOf(error) }, "process ends on a fault that nobody caught");
     door.exit(exitCodes.brokenInvariant);
   };

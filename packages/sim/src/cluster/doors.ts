@@ -2,6 +2,7 @@
 import type { Doors } from "@muster/actors";
 import { mixSeed } from "@muster/base";
 import { loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
+import { loadGenerate } from "@muster/engine";
 import { tokensHash } from "../engine/arithmetic.ts";
 import { simBuild } from "../engine/info.ts";
 import { type PolicyEngineObserver, SimPolicyEngine } from "../engine/sim-policy-engine.ts";
@@ -54,7 +55,8 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
           kills: (promptIds) => shareOf(tokensHash(promptIds), 3) < work.killerRate,
         },
       }),
-    reward: () => simReward(process, failpoints, work),
+    reward: async () => simReward(process, failpoints, work),
+    generate: loadGenerate,
     digest: planeDigest,
     versionStore: (options) => versions.openStore(process, options),
     gradientMesh: (options) => meshes.open(process, options),

@@ -57,6 +57,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
     replicas: { policy, rollout, checkpoint: between(random, 0, 3) },
     initReplicas: { policy: between(random, 1, policy), rollout: between(random, 1, rollout) },
     task: { name: "addition", reward: "sim" },
+    rollout: { generate: null, fanOut: 1 },
     weights: { kind: "seed", seed: mixSeed(seed, 8) >>> 1 },
     model: { vocab: 13, hidden: 4, layers: 1, heads: 1, kvHeads: 1, ffn: 4, maxContext: 12, tied: true },
     batch: {
@@ -82,8 +83,6 @@ function drawConfig(seed: number, random: Random): JobConfig {
     checkpoint: { everySteps: between(random, 0, 3), keep: between(random, 1, 3), directory: "/checkpoints" },
     timing: drawTiming(random),
     limits: {
-      // In sync mode nothing but poison may decide what is trained, or the run could not equal its quiet one.
-      groupAttemptsMax: stalenessMax === 0 ? 256 : between(random, 3, 6),
       stepAttemptsMax: 64,
       leaseGroupsMax: between(random, 2, 8),
       leasesPerRollout: between(random, 1, 3),
@@ -91,7 +90,28 @@ function drawConfig(seed: number, random: Random): JobConfig {
       mailboxMax: 2_000,
       outboxMax: 2_000,
     },
+    failure: failureOf(stalenessMax === 0 ? 256 : between(random, 3, 6)),
     data: { socketDirectory: "/sockets", tcpHost: null, slots: between(random, 2, 4) },
+  };
+}
+
+/** In sync mode nothing but poison may decide what is trained, or the run could not equal its quiet one: attempts are many there. */
+function failureOf(attempts: number): JobConfig["failure"] {
+  const isolate = { action: "isolate", attempts: 1, backoffMs: 0 } as const;
+  const quarantine = { action: "quarantine", attempts, backoffMs: 0 } as const;
+  return {
+    failFast: false,
+    abortShareMax: 1,
+    abortWindow: 1_024,
+    sameErrorMax: 0,
+    atCeiling: "alarm",
+    transport: isolate,
+    timeout: isolate,
+    userError: isolate,
+    engineCrash: quarantine,
+    oom: quarantine,
+    nonFinite: { action: "quarantine", attempts: 3, backoffMs: 0 },
+    checkpointIo: { action: "retry", attempts: 1, backoffMs: 1_000 },
   };
 }
 
@@ -111,6 +131,7 @@ function drawTiming(random: Random): JobConfig["timing"] {
     pullMs: ms(20_000),
     checkpointMs: ms(60_000),
     rewardMs: ms(5_000),
+    generateMs: ms(20_000),
     drainMs: ms(30_000),
     tickMs: 250,
   };

@@ -1,0 +1,36 @@
+/** Whether a response may be trained on: lengths, tokens and log-probs agree with each other and with the model (reliability G5). */
+import type { EngineInfo } from "../engine.ts";
+import { errors } from "../errors.ts";
+
+/** One response of one sample, from the engine or from a module. */
+export interface Response {
+  readonly responseIds: Int32Array;
+  /** Of each response token; response length. */
+  readonly logprobs: Float32Array;
+  /** 1 where a token takes part in the loss; response length. */
+  readonly lossMask: Uint8Array;
+  readonly finish: "stop" | "length";
+  /** Runs of tokens by the weights that drew them; they tile the response. */
+  readonly segments: readonly { readonly version: number; readonly from: number; readonly to: number }[];
+}
+
+/** Log-probs are rounded: one may be a little over 0. */
+const logprobMax = 1e-3;
+
+/** Checks a response to a prompt of `promptLength` tokens. @throws MUSTER_ERR_TRAJECTORY_INVALID naming what is wrong. */
+export function checkResponse(response: Response, promptLength: number, info: EngineInfo): Response {
+  const { responseIds, logprobs, lossMask } = response;
+  const reject = (reason: string): never => {
+    throw errors.TrajectoryInvalid({ reason });
+  };
+  const { length } = responseIds;
+  if (length < 1) return reject("its length is 0");
+  if (length + promptLength > info.maxContext)
+    return reject(`its length is ${length} after ${promptLength} prompt tokens in a context of ${info.maxContext}`);
+  if (logprobs.length !== length) return reject(`${logprobs.length} log-probs for ${length} tokens`);
+  if (lossMask.length !== length) return reject(`a loss mask of ${lossMask.length} for ${length} tokens`);
+  const wild = responseIds.find((id) => id < 0 || id >= info.vocab);
+  if (wild !== undefined) return reject(`token ${wild} is outside the vocabulary of ${info.vocab}`);
+  const odd = logprobs.find((value) => !Number.isFinite(value) || value > logprobMax);
+  return odd === undefined ? response : reject(`log-prob ${odd}`);
+}

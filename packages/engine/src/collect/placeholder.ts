@@ -1,0 +1,38 @@
+/** What stands in for a failed trajectory (semantics 3). */
+import { messageOf } from "@muster/base";
+import type { FailureKind, Trajectory, TrajectoryError } from "@muster/protocol";
+
+/** Longest name, message and stack that travel with a placeholder. */
+const nameMax = 200;
+const messageMax = 2_000;
+const stackMax = 4_000;
+
+/** Makes a placeholder: consistent lengths, nothing in the loss, never part of group statistics. A fresh object each time. */
+export function placeholderOf(error: unknown, kind: FailureKind): Trajectory {
+  return {
+    tokens: Int32Array.of(0, 0),
+    promptLength: 1,
+    logprobs: Float32Array.of(0),
+    lossMask: Uint8Array.of(0),
+    reward: 0,
+    status: "aborted",
+    segments: [],
+    error: describe(error, kind),
+  };
+}
+
+/** The original error as it travels. Getters of a thrown object may throw themselves: then that is said instead. */
+function describe(error: unknown, kind: FailureKind): TrajectoryError {
+  try {
+    if (!(error instanceof Error)) return { kind, name: "NotAnError", message: messageOf(error).slice(0, messageMax) };
+    const { name, message, stack } = error;
+    return {
+      kind,
+      name: String(name).slice(0, nameMax),
+      message: String(message).slice(0, messageMax),
+      ...(typeof stack === "string" ? { stack: stack.slice(0, stackMax) } : {}),
+    };
+  } catch {
+    return { kind, name: "NotAnError", message: "what was thrown can not be described" };
+  }
+}
