@@ -52,9 +52,29 @@ describe("the causes of aborted trajectories", () => {
     const other = abortedBy("TypeError", "judging took too long");
     const groups = [group(1, 0, [late, trajectory(), other]), group(1, 1, [late, late])];
     expect(causesOf(groups)).toEqual([
-      { name: "TimeoutError", message: "judging took too long", count: 3 },
-      { name: "TypeError", message: "judging took too long", count: 1 },
+      { name: "TimeoutError", message: "judging took too long", count: 3, sample: "1.0/0" },
+      { name: "TypeError", message: "judging took too long", count: 1, sample: "1.0/2" },
     ]);
+  });
+
+  it("are one when class and top frame are equal, with the stack, message and sample of the first", () => {
+    const at = (message: string, frame: string) => {
+      const stack = `TypeError: ${message}\n    at ${frame}\n    at elsewhere`;
+      return trajectory({ status: "aborted", error: { name: "TypeError", message, kind: "user_error", stack } });
+    };
+    const groups = [
+      group(2, 7, [
+        trajectory(),
+        at("id 4", "judge (r.mjs:3:9)"),
+        at("id 5", "judge (r.mjs:3:9)"),
+        at("id 6", "other"),
+      ]),
+    ];
+    expect(causesOf(groups)).toMatchObject([
+      { message: "id 4", frame: "judge (r.mjs:3:9)", kind: "user_error", count: 2, sample: "2.7/1" },
+      { message: "id 6", frame: "other", count: 1, sample: "2.7/3" },
+    ]);
+    expect(causesOf(groups)[0]?.stack).toContain("id 4");
   });
 
   it("are none when nothing was aborted", () => {

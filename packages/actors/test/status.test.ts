@@ -43,6 +43,7 @@ describe("the picture of a job", () => {
       leases: 0,
       dropped: { duplicate: 0, stale: 0 },
       ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 },
+      causes: [],
       checkpoint: null,
       members: [],
     });

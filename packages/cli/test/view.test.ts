@@ -44,6 +44,16 @@ describe("the status of a job", () => {
     expect(statusText({ ...pictureOf("j", { ledger }), ageMs: 0 })).toContain("5 admitted ≠");
   });
 
+  it("says why trajectories were given up, the most frequent root cause first", () => {
+    const causes = [
+      { name: "TypeError", message: hostile, frame: "judge (r.mjs:3:9)", count: 12, sample: "3.80/1" },
+      { name: "RangeError", message: "no", frame: null, count: 1, sample: null },
+    ];
+    const text = statusText({ ...pictureOf("j", { causes }), ageMs: 0 });
+    expect(text).toMatch(/^given up +12 × TypeError: bad line \(at judge \(r\.mjs:3:9\), first 3\.80\/1\)$/m);
+    expect(text).toMatch(/^ +1 × RangeError: no$/m);
+  });
+
   it("does not call the controller gone when the job is over", () => {
     const old = { ageMs: 3_600_000 };
     expect(statusText({ ...pictureOf("j"), ...old })).toContain("the controller may be gone");

@@ -23,6 +23,7 @@ export type {
   TickEvent,
   VerdictEvent,
 } from "./controller/events.ts";
+export { causeKeyOf } from "./controller/given-up.ts";
 export { imbalanceOf, ledgerOf } from "./controller/ledger.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
 export { type ControllerState, initialControllerState, type Member, membersOf } from "./controller/state.ts";

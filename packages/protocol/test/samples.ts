@@ -13,6 +13,15 @@ const { pending: _, ...closedLedger } = ledger;
 const member = { id: "rollout-1", role: "rollout" as const, incarnation: "i-7" };
 const train = { purpose: "train" as const, step: 13, index: 4, attempt: 0 };
 const evaluate = { purpose: "eval" as const, chunk: 1, from: 64, count: 36 };
+const cause = {
+  name: "RangeError",
+  message: "the reason",
+  count: 1,
+  kind: "user_error" as const,
+  frame: "judge (r.mjs:3:9)",
+  stack: "RangeError\n    at judge (r.mjs:3:9)",
+  sample: "13.4/1",
+};
 const text = "the reason, in words – ünïcode";
 
 /** A body of every kind. */
@@ -71,7 +80,12 @@ const samples: { readonly [K in Kind]: Body<K> } = {
             reward: 0,
             status: "aborted",
             segments: [],
-            error: { name: "RangeError", message: text },
+            error: {
+              name: "RangeError",
+              message: text,
+              kind: "user_error",
+              stack: "RangeError\n    at judge (r.mjs:3:9)",
+            },
           },
         ],
       },
@@ -92,7 +106,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
         rewardSum: 1.5,
       },
     ],
-    causes: [{ name: "RangeError", message: text, count: 1 }],
+    causes: [cause],
     durationMs: 41.5,
   },
   "groups.returned": { leaseId: "3-17", items: [train], reason: text },
@@ -158,7 +172,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "step.retried": { step: 13, attempt: 3, reason: text },
   "groups.released": { holder: "rollout-1", count: 2, reason: text, items: ["4.7", "eval.1"] },
   "groups.resumed": { holder: "rollout-2", items: ["4.7"] },
-  "groups.aborted": { holder: "rollout-1", name: "RangeError", message: text, count: 1 },
+  "groups.aborted": { holder: "rollout-1", ...cause },
   "eval.finished": { version: 12, prompts: 100, correct: 61 },
   "checkpoint.kept": { step: 12, ...version, path: "runs/12", manifestDigest: "sha256:ff" },
   "alarm.raised": { alarm: "digest", detail: text },

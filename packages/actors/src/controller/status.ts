@@ -22,6 +22,17 @@ export interface MemberStatus {
   readonly rssBytes: number | null;
 }
 
+/** Why trajectories were given up, and how many. */
+export interface CauseStatus {
+  readonly name: string;
+  readonly message: string;
+  /** Where it was thrown; `null` when that is not known. */
+  readonly frame: string | null;
+  readonly count: number;
+  /** `<step>.<index>/<sample>` of the first one. */
+  readonly sample: string | null;
+}
+
 /** The picture of a job. */
 export interface JobStatus {
   readonly job: string;
@@ -41,6 +52,8 @@ export interface JobStatus {
   readonly leases: number;
   readonly dropped: { readonly duplicate: number; readonly stale: number };
   readonly ledger: Ledger;
+  /** Root causes of trajectories that were given up, the most frequent first. */
+  readonly causes: readonly CauseStatus[];
   readonly checkpoint: { readonly step: number; readonly path: string } | null;
   readonly members: readonly MemberStatus[];
 }
@@ -74,6 +87,9 @@ export function statusOf(
     leases: Object.keys(state.leases).length,
     dropped: state.dropped,
     ledger: ledgerOf(state),
+    causes: [...state.givenUp.causes]
+      .sort((a, b) => b.count - a.count)
+      .map(({ name, message, frame = null, count, sample = null }) => ({ name, message, frame, count, sample })),
     checkpoint: state.checkpoints.saved,
     members: members.map((member) => {
       const beat = view.beats.get(member.id);

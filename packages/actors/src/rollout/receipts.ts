@@ -1,5 +1,6 @@
 /** What the controller is told of finished groups: counts and sums, never tokens. */
-import type { Body, GroupReceipt, TrajectoryGroup } from "@muster/protocol";
+import { causeKeyOf } from "@muster/machines";
+import type { Body, CauseCount, GroupReceipt, TrajectoryError, TrajectoryGroup } from "@muster/protocol";
 
 /**
  * Receipt of a group that lies in message `streamSeq` of the groups stream. `version` is the one it was leased for: a group of
@@ -24,14 +25,30 @@ export function receiptOf(
   };
 }
 
-/** Errors of aborted trajectories, equal ones counted together; at most 32 kinds. Pure. */
+/** Root causes of aborted trajectories, equal ones counted together; at most 32. Pure. */
 export function causesOf(groups: readonly TrajectoryGroup[]): Body<"groups.completed">["causes"] {
-  const causes = new Map<string, { name: string; message: string; count: number }>();
-  for (const { error } of groups.flatMap(({ trajectories }) => trajectories)) {
-    if (!error) continue;
-    const key = `${error.name}: ${error.message}`;
-    const known = causes.get(key) ?? { ...error, count: 0 };
-    causes.set(key, { ...known, count: known.count + 1 });
+  const causes = new Map<string, CauseCount>();
+  for (const { groupId, trajectories } of groups) {
+    for (const [at, { error }] of trajectories.entries()) {
+      if (!error) continue;
+      const cause = causeOf(error, `${groupId}/${at}`);
+      const known = causes.get(causeKeyOf(cause)) ?? cause;
+      causes.set(causeKeyOf(cause), { ...known, count: known.count + 1 });
+    }
   }
   return [...causes.values()].slice(0, 32);
+}
+
+function causeOf(error: TrajectoryError, sample: string): CauseCount {
+  const { name, message, kind, stack } = error;
+  const frame = /^\s*at (.+)$/m.exec(stack ?? "")?.[1]?.slice(0, 300);
+  return {
+    name,
+    message,
+    count: 0,
+    sample,
+    ...(kind ? { kind } : {}),
+    ...(frame ? { frame } : {}),
+    ...(stack ? { stack } : {}),
+  };
 }

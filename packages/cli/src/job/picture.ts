@@ -42,6 +42,15 @@ const pictureSchema = z.object({
   leases: count,
   dropped: z.object({ duplicate: count, stale: count }),
   ledger: z.object({ admitted: count, trained: count, aborted: count, quarantined: count, pending: count }),
+  causes: z.array(
+    z.object({
+      name: z.string(),
+      message: z.string(),
+      frame: z.string().nullable(),
+      count,
+      sample: z.string().nullable(),
+    }),
+  ),
   checkpoint: z.object({ step: count, path: z.string() }).nullable(),
   members: z.array(memberSchema),
 }) satisfies z.ZodType<JobStatus>;

@@ -8,9 +8,10 @@ import { type CurvePoint, runningMean } from "./scale.ts";
 import { reportStyle } from "./style.ts";
 import { cleanBlock, cleanLine, compact, duration, figure, meanOf, percent } from "./text.ts";
 import { timeline } from "./timeline.ts";
-import type { Incident, RunRecord, RunSummary, StepRecord } from "./types.ts";
+import type { CauseRecord, Incident, RunRecord, RunSummary, StepRecord } from "./types.ts";
 
 const incidentsMax = 300;
+const causesMax = 50;
 
 /** Writes the report of a run as an HTML document. Text from outside is cleaned and escaped; numbers that are none show as `–`. */
 export function htmlReport(run: RunRecord): string {
@@ -31,6 +32,7 @@ ${rewardSection(run)}
 <div class="pair">${stepSections(run.steps)}</div>
 ${timelineSection(run)}
 ${ledgerSection(summary)}
+${causeSection(run.causes)}
 ${incidentSection(summary.incidents)}
 <section><div class="head"><h2>Configuration</h2></div><div class="config">${configBlocks(run.config_text)}</div></section>
 </main>
@@ -159,6 +161,18 @@ function ledgerSection({ doubled, ledger, lost }: RunSummary): Markup {
   });
   const shares = columns.map(([, count], index) => html`${gap(index)}<td>${shareOf(count, admitted)}</td>`);
   return html`<section><div class="head"><h2>Ledger</h2><p class="sub">trajectories; ${figure(lost)} lost, ${figure(doubled)} trained twice</p></div><div class="scroll"><table class="ledger"><thead><tr>${names}</tr></thead><tbody><tr class="sum">${counts}</tr><tr class="share">${shares}</tr></tbody></table></div></section>`;
+}
+
+/** Root causes of aborted trajectories; nothing at all when there are none. */
+function causeSection(causes: readonly CauseRecord[]): Markup | null {
+  if (causes.length === 0) return null;
+  const rows = causes
+    .slice(0, causesMax)
+    .map(
+      ({ name, message, frame, stack, sample, count }) =>
+        html`<tr><td class="n">${figure(count)}</td><td class="d">${cleanLine(name, 80)}</td><td class="d">${cleanLine(message)}</td><td class="d">${cleanLine(frame ?? "–", 160)}${stack ? html`<details><summary>stack</summary><pre>${cleanBlock(stack)}</pre></details>` : null}</td><td class="n">${cleanLine(sample ?? "–", 40)}</td></tr>`,
+    );
+  return html`<section><div class="head"><h2>Given up</h2><p class="sub">root causes of aborted trajectories</p></div><div class="scroll"><table><thead><tr><th scope="col" class="n">Count</th><th scope="col">Class</th><th scope="col">Message of the first</th><th scope="col">Thrown at</th><th scope="col" class="n">First sample</th></tr></thead><tbody>${rows}</tbody></table></div></section>`;
 }
 
 function incidentSection(incidents: readonly Incident[]): Markup {

@@ -9,6 +9,7 @@ export { ledgerEquation, summaryText } from "./summary-text.ts";
 export { terminalCurve } from "./terminal-curve.ts";
 export { cleanBlock, cleanLine } from "./text.ts";
 export type {
+  CauseRecord,
   EvaluationRecord,
   Incident,
   MemberRecord,

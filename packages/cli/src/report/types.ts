@@ -83,12 +83,26 @@ export interface MemberRecord {
   readonly how: "left" | "died" | null;
 }
 
+/** Why trajectories were aborted: equal are those of one class and top frame of the stack. */
+export interface CauseRecord {
+  readonly name: string;
+  /** Of the first one. */
+  readonly message: string;
+  readonly frame: string | null;
+  /** Of the first one. */
+  readonly stack: string | null;
+  /** `<step>.<index>/<sample>` of the first one. */
+  readonly sample: string | null;
+  readonly count: number;
+}
+
 /** Everything that the report of a run shows. */
 export interface RunRecord {
   readonly summary: RunSummary;
   readonly steps: readonly StepRecord[];
   readonly evals: readonly EvaluationRecord[];
   readonly members: readonly MemberRecord[];
+  readonly causes: readonly CauseRecord[];
   /** The configuration as text, e.g. TOML; without secrets. */
   readonly config_text: string;
 }

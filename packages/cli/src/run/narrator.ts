@@ -26,7 +26,7 @@ export function newsOf({ kind, body }: EventMessage): string | null {
     case "groups.resumed":
       return `  ${body.items.length} of them go on at ${body.holder}`;
     case "groups.aborted":
-      return `! ${body.count} trajectories of ${body.holder} aborted: ${cleanLine(`${body.name}: ${body.message}`)}`;
+      return `! ${body.count} trajectories of ${body.holder} aborted: ${cleanLine(`${body.name}: ${body.message}${body.frame ? ` at ${body.frame}` : ""}`)}`;
     case "eval.finished":
       return `  held-out exact match at version ${body.version}: ${(body.correct / Math.max(1, body.prompts)).toFixed(3)}`;
     case "checkpoint.kept":

@@ -1,6 +1,15 @@
 /** Makes the record of a run from its public events: what the summary and the report show. It believes events, not the controller. */
+import { causeKeyOf } from "@muster/machines";
 import type { AnyMessage, Body, KindOf } from "@muster/protocol";
-import type { EvaluationRecord, Incident, MemberRecord, RunRecord, RunSummary, StepRecord } from "../report/index.ts";
+import type {
+  CauseRecord,
+  EvaluationRecord,
+  Incident,
+  MemberRecord,
+  RunRecord,
+  RunSummary,
+  StepRecord,
+} from "../report/index.ts";
 
 /** A public event. */
 export type EventMessage = Extract<AnyMessage, { kind: KindOf<"event"> }>;
@@ -26,6 +35,7 @@ export function createRecorder(): Recorder {
   const evals: EvaluationRecord[] = [];
   const members = new Map<string, MemberRecord>();
   const incidents: Incident[] = [];
+  const causes = new Map<string, CauseRecord>();
   const trained = new Map<string, number>();
   let ended: Body<"job.ended"> | null = null;
   let last: Body<"step.committed"> | null = null;
@@ -50,6 +60,7 @@ export function createRecorder(): Recorder {
       const known = members.get(body.incarnation);
       if (known) members.set(body.incarnation, { ...known, left_ms: atMs, how });
     }
+    if (kind === "groups.aborted") countCause(causes, body);
     const incident = incidentOf(message, atMs);
     if (incident) incidents.push(incident);
   };
@@ -61,9 +72,18 @@ export function createRecorder(): Recorder {
       const doubled = [...trained.values()].filter((count) => count > 1).length;
       const final = ended ?? last;
       const summary = summaryOf({ job, seed, wallMs, steps, evals, incidents, doubled, final });
-      return { summary, steps, evals, members: [...members.values()], config_text: configText };
+      const sorted = [...causes.values()].sort((a, b) => b.count - a.count);
+      return { summary, steps, evals, members: [...members.values()], causes: sorted, config_text: configText };
     },
   };
+}
+
+/** Root causes are counted by class and top frame, as the controller does; the first one is shown. */
+function countCause(causes: Map<string, CauseRecord>, body: Body<"groups.aborted">): void {
+  const { name, message, frame = null, stack = null, sample = null, count } = body;
+  const key = causeKeyOf(body);
+  const known = causes.get(key);
+  causes.set(key, known ? { ...known, count: known.count + count } : { name, message, frame, stack, sample, count });
 }
 
 function stepRecordOf(body: Body<"step.committed">, atMs: number): StepRecord {

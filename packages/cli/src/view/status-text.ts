@@ -18,6 +18,9 @@ const columns: readonly Column[] = [
   { title: "RSS", right: true },
 ];
 
+/** Root causes in the picture. */
+const causesShown = 5;
+
 /** Writes the picture: the job, its mesh, ledger and checkpoint, then one line per member. */
 export function statusText(picture: Picture): string {
   const rows: (readonly [string, string])[] = [
@@ -30,6 +33,7 @@ export function statusText(picture: Picture): string {
       "leases",
       `${picture.leases} out; dropped ${picture.dropped.duplicate} duplicates, ${picture.dropped.stale} stale`,
     ],
+    ...picture.causes.slice(0, causesShown).map((cause, i) => [i === 0 ? "given up" : "", causeOf(cause)] as const),
     ["checkpoint", picture.checkpoint ? `step ${picture.checkpoint.step} in ${picture.checkpoint.path}` : "none yet"],
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
@@ -42,6 +46,12 @@ export function statusText(picture: Picture): string {
           picture.members.map((member) => cellsOf(member, picture.ageMs)),
         );
   return [...warningOf(picture), ...facts, "", ...members].join("\n");
+}
+
+/** Why trajectories were given up, in one line. */
+function causeOf({ count, name, message, frame, sample }: Picture["causes"][number]): string {
+  const where = [frame === null ? "" : `at ${frame}`, sample === null ? "" : `first ${sample}`].filter(Boolean);
+  return `${figure(count)} × ${name}: ${message.slice(0, 80)}${where.length > 0 ? ` (${where.join(", ")})` : ""}`;
 }
 
 function stepOf({ step, steps, attempt }: Picture): string {

@@ -128,10 +128,26 @@ describe("htmlReport", () => {
     expect(page).toContain("800 more replicas are not drawn.");
   });
 
+  it("shows the root causes of aborted trajectories with their stacks, escaped, and nothing where there are none", () => {
+    const cause = {
+      name: "Type<b>Error",
+      message: "</table><script>alert(1)</script>",
+      frame: "judge (my-reward.mjs:3:9)",
+      stack: "TypeError: x\n    at judge (my-reward.mjs:3:9)",
+      sample: "3.80/1",
+      count: 12,
+    };
+    const page = htmlReport(runRecord({ causes: [cause] }));
+    expect(page).toContain("<summary>stack</summary><pre>TypeError: x\n    at judge");
+    expect(page).toContain("3.80/1");
+    expect(page).not.toMatch(/<script|Type<b>/);
+    expect(htmlReport(runRecord())).not.toContain("Given up");
+  });
+
   it("says so when there is nothing to show, and when a number is none", () => {
     const { summary } = runRecord();
     const empty = { ...summary, incidents: [], reward_last: null, eval_last: null, tokens_per_s: Number.NaN };
-    const page = htmlReport({ summary: empty, steps: [], evals: [], members: [], config_text: "" });
+    const page = htmlReport({ summary: empty, steps: [], evals: [], members: [], causes: [], config_text: "" });
     expect(page).toContain("No data.");
     expect(page).toContain("No replicas.");
     expect(page).not.toMatch(/NaN|Infinity|undefined|null/);

@@ -96,6 +96,7 @@ export function runRecord(changes: Partial<RunRecord> = {}): RunRecord {
       accuracy: 0.54 + 0.42 * (1 - Math.exp(-version / 70)),
     })),
     members,
+    causes: [],
     config_text:
       '[job]\nname = "dates"\nseed = 7\nsteps = 250\nmode = "sync"\n\n[replicas]\npolicy = 2\nrollout = 2\ncheckpoint = 1\n\n[batch]\ngroups_per_step = 128\ngroup_size = 8\nminibatches = 2\n',
     ...changes,

@@ -90,6 +90,7 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
     leases: 2,
     dropped: { duplicate: 1, stale: 5 },
     ledger: { ...none, admitted: 64, trained: 48, pending: 16 },
+    causes: [],
     checkpoint: { step: 2, path: "checkpoints/step-2" },
     members: [
       { id: "policy-0", role: "policy", ...member, ...beat },

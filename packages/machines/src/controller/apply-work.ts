@@ -1,6 +1,7 @@
 /** Reports about weights, meshes, groups, votes and checkpoints: facts into the tables, nothing decided. */
 import type { GroupReceipt } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "./events.ts";
+import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { finishItems, requeue, withGroups } from "./leases.ts";
 import { type ControllerState, type Member, type VersionKey, withMember } from "./state.ts";
 
@@ -97,23 +98,30 @@ export function applyMeshFailed(state: ControllerState, event: ReportOf<"mesh.fa
  * by now is of no use, so its group waits again. Pure.
  */
 export function applyCompleted(state: ControllerState, event: ReportOf<"groups.completed">): Change<ControllerState> {
-  const settled = event.body.receipts.reduce(settleReceipt, state);
+  const fresh = event.body.receipts.filter((receipt) => isOpen(state, receipt));
+  const settled = event.body.receipts.reduce(settleReceipt, noteReceipts(state, fresh, event.body.causes));
   const keys = new Set(event.body.receipts.map(({ step, index }) => `${step}.${index}`));
   const next = finishItems(
     settled,
     event.body.leaseId,
     (item) => item.purpose === "train" && keys.has(`${item.step}.${item.index}`),
   );
-  const effects: ControllerEffect[] = event.body.causes.map((cause) =>
-    announce("groups.aborted", { holder: event.from, ...cause }),
-  );
+  const effects: ControllerEffect[] = event.body.causes.map((cause) => {
+    const { stack: _, ...known } = cause;
+    return announce("groups.aborted", { holder: event.from, ...(isKnownCause(state, cause) ? known : cause) });
+  });
   return { state: next, effects };
+}
+
+function isOpen(state: ControllerState, { step, index }: GroupReceipt): boolean {
+  const groups = state.groups[step];
+  return groups !== undefined && !groups.receipts[index] && !groups.quarantined.includes(index);
 }
 
 function settleReceipt(state: ControllerState, receipt: GroupReceipt): ControllerState {
   const groups = state.groups[receipt.step];
   const { dropped } = state;
-  if (!groups || groups.receipts[receipt.index] || groups.quarantined.includes(receipt.index))
+  if (!groups || !isOpen(state, receipt))
     return { ...state, dropped: { ...dropped, duplicate: dropped.duplicate + 1 } };
   const staleness = (state.weights?.version ?? 0) + receipt.step - state.step.step - receipt.version;
   if (staleness > state.plan.stalenessMax || receipt.streamSeq < state.purgedSeq) {

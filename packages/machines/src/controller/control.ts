@@ -20,6 +20,7 @@ import {
 } from "./apply-work.ts";
 import { dispatchGroups, planAdmission, planEvaluation } from "./dispatch-groups.ts";
 import { type Change, type ControllerEffect, type ControllerEvent, command } from "./events.ts";
+import { planCeiling } from "./given-up.ts";
 import { planOverdue } from "./orders.ts";
 import { planCheckpoint, planEnd, planReleases, planRestore } from "./plan-end.ts";
 import { planMesh } from "./plan-mesh.ts";
@@ -32,6 +33,7 @@ type Planner = (state: ControllerState) => Change<ControllerState> | null;
 /** In this order: what ends something comes before what starts something. */
 const planners: readonly Planner[] = [
   planOverdue,
+  planCeiling,
   planStepOutcome,
   planRestore,
   planInitialWeights,

@@ -2,7 +2,7 @@
  * The controller's state: plain JSON, the fold of the journal. Tables are keyed by id and copied on write, so an old snapshot
  * stays what it was. Times are the acting controller's monotonic milliseconds and are rebased at each election.
  */
-import type { Body, GroupReceipt, ReplicaRole, Section, StepStats, WorkItem } from "@muster/protocol";
+import type { Body, CauseCount, GroupReceipt, ReplicaRole, Section, StepStats, WorkItem } from "@muster/protocol";
 import type { ControllerPlan } from "./plan.ts";
 
 /** A lineage and version: which weights. */
@@ -117,6 +117,18 @@ export interface LedgerCounts {
   readonly quarantined: number;
 }
 
+/** Trajectories that were given up lately, and why: what the ceiling is about (semantics 3 and 6.13). */
+export interface GivenUp {
+  /** Newest last; together they hold at least the window of trajectories once there were that many. */
+  readonly recent: readonly { readonly trajectories: number; readonly givenUp: number }[];
+  /** Given-up trajectories in a row with one root cause. */
+  readonly run: { readonly key: string; readonly count: number };
+  /** Root causes, the most frequent kept when there are too many. */
+  readonly causes: readonly CauseCount[];
+  /** A ceiling was passed and said; said again only after the share was below it. */
+  readonly alarmed: boolean;
+}
+
 /** The whole state. */
 export interface ControllerState {
   readonly plan: ControllerPlan;
@@ -152,6 +164,7 @@ export interface ControllerState {
   readonly ledger: LedgerCounts;
   /** Results that came twice or too late; dropped and counted. */
   readonly dropped: { readonly duplicate: number; readonly stale: number };
+  readonly givenUp: GivenUp;
   readonly ending: {
     readonly outcome: "done" | "stopped" | "failed";
     readonly reason: string;
@@ -187,6 +200,7 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     checkpoints: { wantedStep: null, dueAtMs: 0, saved: null },
     ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0 },
     dropped: { duplicate: 0, stale: 0 },
+    givenUp: { recent: [], run: { key: "", count: 0 }, causes: [], alarmed: false },
     ending: null,
     endDueAtMs: 0,
     stopped: false,

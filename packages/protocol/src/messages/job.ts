@@ -2,7 +2,7 @@ import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { idSchema, replicaRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
-import { sectionSchema, textSchema, versionFields } from "./parts.ts";
+import { causeCountSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
 
 const ledgerSchema = z.strictObject({
   admitted: countSchema,
@@ -117,7 +117,7 @@ export const jobMessages = defineMessages({
   "groups.aborted": {
     direction: "event",
     says: "Trajectories were aborted one by one; their siblings went on.",
-    body: z.strictObject({ holder: idSchema, name: z.string().max(200), message: textSchema, count: countSchema }),
+    body: causeCountSchema.extend({ holder: idSchema }),
   },
   "eval.finished": {
     direction: "event",

@@ -1,6 +1,7 @@
 /** Parts that several messages share. */
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
+import { failureKinds } from "../failure.ts";
 import { idSchema } from "../ids.ts";
 
 /** Text for people: a reason, a cause. */
@@ -22,8 +23,23 @@ export const versionFields = { lineage: countSchema, version: countSchema };
 /** A replica that holds a version, and where to pull it. */
 export const holderSchema = z.strictObject({ id: idSchema, addresses: addressesSchema });
 
-/** Message of the original error and how often it came. */
-export const causeCountSchema = z.strictObject({ name: z.string().max(200), message: textSchema, count: countSchema });
+/** A root cause of aborted trajectories and how often it came: equal are those of one class and top frame of the stack. */
+export const causeCountSchema = z.strictObject({
+  name: z.string().max(200),
+  /** Of the first one. */
+  message: textSchema,
+  count: countSchema,
+  kind: z.enum(failureKinds).optional(),
+  /** Where it was thrown. */
+  frame: z.string().max(300).optional(),
+  /** Of the first one. */
+  stack: z.string().max(4000).optional(),
+  /** `<step>.<index>/<sample>` of the first one. */
+  sample: z.string().max(64).optional(),
+});
+
+/** A root cause of aborted trajectories. */
+export type CauseCount = z.infer<typeof causeCountSchema>;
 
 /** Size and digest of one section. */
 export type Section = z.infer<typeof sectionSchema>;

@@ -1,0 +1,161 @@
+import { type CauseCount, type FailurePolicy, failureDefaults } from "@muster/protocol";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { applyCompleted } from "../src/controller/apply-work.ts";
+import { causeKeyOf, isKnownCause, noteQuarantined, noteReceipts, planCeiling } from "../src/controller/given-up.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { bodiesOf, groupsOf, planWith, receiptOf, reportFrom, working } from "./states.ts";
+
+const cause = (patch: Partial<CauseCount> = {}): CauseCount => ({
+  name: "TypeError",
+  message: "id 1",
+  frame: "judge (r.mjs:3:9)",
+  stack: "TypeError: id 1",
+  sample: "4.0/1",
+  kind: "user_error",
+  count: 1,
+  ...patch,
+});
+
+const jobWith = (patch: Partial<FailurePolicy>): ControllerState =>
+  working({ plan: planWith({ failure: { ...failureDefaults, ...patch } }), patch: { groups: { 4: groupsOf(4, 0) } } });
+
+/** Notes groups of `completed` and `aborted` trajectories. */
+function noted(
+  state: ControllerState,
+  groups: readonly (readonly [completed: number, aborted: number])[],
+): ControllerState {
+  return groups.reduce((next, [completed, aborted]) => {
+    const causes = aborted > 0 ? [cause({ count: aborted })] : [];
+    return noteReceipts(next, [receiptOf(4, 0, { completed, aborted })], causes);
+  }, state);
+}
+
+describe("the share of trajectories that are given up", () => {
+  const policy = { abortShareMax: 0.1, abortWindow: 100, sameErrorMax: 0 };
+
+  it("may be at its ceiling, and ends the job with the grouped root causes beyond it", () => {
+    const at = noted(jobWith(policy), [[2, 10]]);
+    expect(planCeiling(at)).toBeNull();
+    const over = planCeiling(noted(at, [[5, 1]]));
+    expect(over?.state.ending).toMatchObject({ outcome: "failed" });
+    expect(over?.state.ending?.reason).toContain("11 of the last 18 trajectories were given up");
+    expect(over?.state.ending?.reason).toContain("11 × TypeError: id 1 at judge (r.mjs:3:9) (first: 4.0/1)");
+  });
+
+  it("raises one alarm instead where the job says so, and another one after it was below the ceiling again", () => {
+    const state = noted(jobWith({ ...policy, atCeiling: "alarm" }), [[0, 20]]);
+    const alarmed = planCeiling(state);
+    expect(bodiesOf(alarmed?.effects ?? [], "alarm.raised")).toMatchObject([{ alarm: "given-up" }]);
+    expect(alarmed?.state.ending).toBeNull();
+    const next = alarmed?.state ?? state;
+    expect(planCeiling(next)).toBeNull();
+    const healthy = planCeiling(noted(next, [[200, 0]]))?.state ?? next;
+    expect(planCeiling(healthy)).toBeNull();
+    expect(planCeiling(noted(healthy, [[0, 20]]))?.effects).toHaveLength(1);
+  });
+
+  it("forgets what is older than its window, and needs little room for it", () => {
+    const groups = fc.array(fc.tuple(fc.nat(8), fc.nat(8)), { maxLength: 400 });
+    fc.assert(
+      fc.property(groups, fc.integer({ min: 1, max: 200 }), (list, abortWindow) => {
+        const { recent } = noted(jobWith({ ...policy, abortWindow }), list).givenUp;
+        const seen = recent.reduce((sum, part) => sum + part.trajectories, 0);
+        const all = list.reduce((sum, [completed, aborted]) => sum + completed + aborted, 0);
+        expect(seen).toBeGreaterThanOrEqual(Math.min(all, abortWindow));
+        expect(seen).toBeLessThan(abortWindow + abortWindow / 64 + 17);
+        expect(recent.length).toBeLessThanOrEqual(130);
+      }),
+    );
+  });
+
+  it("counts quarantined groups too", () => {
+    const state = [0, 1, 2, 3, 4].reduce(
+      (next) => noteQuarantined(next, cause()),
+      jobWith({ ...policy, abortShareMax: 0.08 }),
+    );
+    expect(planCeiling(state)?.state.ending?.outcome).toBe("failed");
+  });
+
+  it("of 1 is no ceiling", () => {
+    expect(planCeiling(noted(jobWith({ abortShareMax: 1, sameErrorMax: 0 }), [[0, 100_000]]))).toBeNull();
+  });
+});
+
+describe("failures in a row", () => {
+  const policy = { abortShareMax: 1, sameErrorMax: 5 };
+
+  it("with one root cause end the job", () => {
+    const five = noted(jobWith(policy), [
+      [0, 3],
+      [0, 2],
+    ]);
+    expect(planCeiling(five)).toBeNull();
+    expect(planCeiling(noted(five, [[0, 1]]))?.state.ending?.reason).toContain("6 trajectories in a row");
+  });
+
+  it("are a row no more after a healthy trajectory or another cause", () => {
+    const five = noted(jobWith(policy), [[0, 5]]);
+    expect(
+      planCeiling(
+        noted(five, [
+          [1, 0],
+          [0, 1],
+        ]),
+      ),
+    ).toBeNull();
+    const other = noteReceipts(five, [receiptOf(4, 0, { completed: 0, aborted: 1 })], [cause({ frame: "elsewhere" })]);
+    expect(planCeiling(noted(other, [[0, 4]]))).toBeNull();
+  });
+});
+
+describe("a root cause", () => {
+  it("is its class and top frame, whatever the message says", () => {
+    expect(causeKeyOf(cause({ message: "id 2" }))).toBe(causeKeyOf(cause()));
+    expect(causeKeyOf(cause({ name: "RangeError" }))).not.toBe(causeKeyOf(cause()));
+    expect(causeKeyOf({ name: "Error", message: "a" })).not.toBe(causeKeyOf({ name: "Error", message: "b" }));
+  });
+
+  it("is told with its stack the first time, and counted after that", () => {
+    const report = (state: ControllerState, index: number) => {
+      const receipts = [receiptOf(4, index, { completed: 1, aborted: 1 })];
+      const body = { leaseId: "1-1", receipts, causes: [cause({ message: `id ${index}` })], durationMs: 1 };
+      return applyCompleted(state, reportFrom(state, "r0", { kind: "groups.completed", body }));
+    };
+    const first = report(jobWith({}), 0);
+    expect(bodiesOf(first.effects, "groups.aborted")).toMatchObject([{ holder: "r0", stack: "TypeError: id 1" }]);
+    const second = report(first.state, 1);
+    expect(bodiesOf(second.effects, "groups.aborted")[0]).not.toHaveProperty("stack");
+    expect(second.state.givenUp.causes).toMatchObject([{ message: "id 0", count: 2, sample: "4.0/1" }]);
+    expect(isKnownCause(second.state, cause())).toBe(true);
+  });
+
+  it("of a result that came twice is counted once", () => {
+    const state = jobWith({});
+    const receipts = [receiptOf(4, 0, { completed: 1, aborted: 1 })];
+    const body = { leaseId: "1-1", receipts, causes: [cause()], durationMs: 1 };
+    const event = reportFrom(state, "r0", { kind: "groups.completed", body });
+    const once = applyCompleted(state, event);
+    expect(applyCompleted(once.state, event).state.givenUp).toEqual(once.state.givenUp);
+  });
+
+  it("is forgotten when there are too many and it is the rarest", () => {
+    const state = Array.from({ length: 40 }, (_, i) => cause({ frame: `f${i}`, count: i + 1 })).reduce(
+      (next, one) => noteReceipts(next, [receiptOf(4, 0, { completed: 0, aborted: one.count })], [one]),
+      jobWith({}),
+    );
+    expect(state.givenUp.causes).toHaveLength(32);
+    expect(state.givenUp.causes.at(-1)?.frame).toBe("f39");
+    expect(state.givenUp.causes.some(({ frame }) => frame === "f0")).toBe(false);
+  });
+});
+
+describe("a failure whose rule ends the job", () => {
+  it("ends it at the first trajectory, with its cause", () => {
+    const userError = { action: "abort", attempts: 1, backoffMs: 0 } as const;
+    const state = noted(jobWith({ userError }), [[7, 1]]);
+    expect(planCeiling(state)?.state.ending?.reason).toContain("a failure ends the job: 1 × TypeError: id 1");
+    expect(planCeiling(noted(jobWith({ failFast: true }), [[7, 1]]))?.state.ending?.outcome).toBe("failed");
+    expect(planCeiling(noted(jobWith({}), [[7, 1]]))).toBeNull();
+  });
+});
