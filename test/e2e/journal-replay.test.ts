@@ -87,12 +87,20 @@ function endsOf(id: string): readonly (number | null)[] {
 
 type Snapshot = ReturnType<typeof controllerLogic.init>["snapshot"];
 
+const incidents = { counts: {}, open: 0, tokensWasted: 0, ettr: null };
+
 function pictureOf({ context }: Snapshot): JobStatus {
-  return statusOf("replayed", context.state, { beats: new Map(), nowMs: 0, wallMs: 0, controller: { host: "here", pid: 1 } });
+  return statusOf("replayed", context.state, {
+    beats: new Map(),
+    nowMs: 0,
+    wallMs: 0,
+    controller: { host: "here", pid: 1 },
+    incidents,
+  });
 }
 
 /** The part of a picture that follows from the journal: all but what heartbeats and clocks put in. */
-function durable({ atMs: _, members, ...status }: JobStatus) {
+function durable({ atMs: _, controller: __, incidents: ___, members, ...status }: JobStatus) {
   const rows = members.map(({ id, incarnation, health, version, order }) => ({
     ...{ id, incarnation, health },
     ...{ version, order },

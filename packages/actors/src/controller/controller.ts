@@ -30,6 +30,7 @@ import {
 } from "@muster/runtime";
 import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
+import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
 import {
   announcementId,
   type ControllerLogic,
@@ -101,6 +102,7 @@ class Reign implements Controller {
   readonly #outbox: Outbox;
   readonly #watch: MemberWatch;
   readonly #host: ActorHost<ControllerSnapshot, ControllerEvent>;
+  readonly #incidents: IncidentWatch;
   readonly #meters: (snapshot: ControllerSnapshot) => void;
   readonly #closers: (() => Promise<void> | void)[] = [];
   #journalSeq: number;
@@ -134,6 +136,7 @@ class Reign implements Controller {
     });
     this.#watch = watchMembers(clock, config.timing);
     this.#meters = metersOf(metrics);
+    this.#incidents = watchIncidents(metrics);
     this.#host = createActorHost<ControllerSnapshot, ControllerEvent, Effect>({
       logic: options.logic ?? controllerLogic,
       initial: { snapshot: replayed.snapshot, effects: replayed.timers },
@@ -195,7 +198,10 @@ class Reign implements Controller {
     const { config, dataKey, transport, environment } = this.#options;
     return {
       command: (effect) => this.#command(effect),
-      announce: (effect) => this.#announce(effect, announcementId(this.#journalSeq, this.#announced++)),
+      announce: (effect) => {
+        this.#incidents.said(effect, environment.clock.now());
+        this.#announce(effect, announcementId(this.#journalSeq, this.#announced++));
+      },
       admit: ({ to, incarnation }) => {
         const body = { dataKey: Uint8Array.from(dataKey), config: JSON.stringify(config) };
         this.#command({ type: "command", to, incarnation, kind: "replica.registered", body });
@@ -276,6 +282,7 @@ class Reign implements Controller {
       nowMs: clock.now(),
       wallMs: environment.wallMs(),
       controller: { host, pid },
+      incidents: this.#incidents.summary(),
     };
     const picture = pack(statusOf(config.job, this.#host.snapshot().context.state, view));
     await transport

@@ -1,6 +1,7 @@
 /** What `muster status` shows: a picture of the job, written to the state store once a second. For display only. */
 import { type ControllerState, ledgerOf, membersOf, phaseOf } from "@muster/machines";
 import { type Ledger, replicaRoles, type Section } from "@muster/protocol";
+import type { IncidentSummary } from "./incident-watch.ts";
 import type { Beat } from "./watch-members.ts";
 
 /** Key of the picture in the job's state store. */
@@ -54,6 +55,7 @@ export interface JobStatus {
   readonly ledger: Ledger;
   /** Root causes of trajectories that were given up, the most frequent first. */
   readonly causes: readonly CauseStatus[];
+  readonly incidents: IncidentSummary;
   readonly checkpoint: { readonly step: number; readonly path: string } | null;
   readonly members: readonly MemberStatus[];
 }
@@ -67,6 +69,7 @@ export function statusOf(
     readonly nowMs: number;
     readonly wallMs: number;
     readonly controller: JobStatus["controller"];
+    readonly incidents: IncidentSummary;
   },
 ): JobStatus {
   const members = replicaRoles.flatMap((role) => membersOf(state, role));
@@ -90,6 +93,7 @@ export function statusOf(
     causes: [...state.givenUp.causes]
       .sort((a, b) => b.count - a.count)
       .map(({ name, message, frame = null, count, sample = null }) => ({ name, message, frame, count, sample })),
+    incidents: view.incidents,
     checkpoint: state.checkpoints.saved,
     members: members.map((member) => {
       const beat = view.beats.get(member.id);

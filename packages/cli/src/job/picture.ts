@@ -51,6 +51,7 @@ const pictureSchema = z.object({
       sample: z.string().nullable(),
     }),
   ),
+  incidents: z.object({ counts: z.record(z.string(), count), open: count, tokensWasted: count, ettr: maybe }),
   checkpoint: z.object({ step: count, path: z.string() }).nullable(),
   members: z.array(memberSchema),
 }) satisfies z.ZodType<JobStatus>;

@@ -52,7 +52,7 @@ ${tile("Held-out exact match", percent(evalLast), `from ${percent(evalFirst)}`)}
 ${tile("Steps", figure(summary.steps), `in ${duration(summary.wall_s * 1000)}`)}
 ${tile("Tokens per second", compact(summary.tokens_per_s), "mean of the run")}
 ${tile("Lost, trained twice", `${figure(summary.lost)}, ${figure(summary.doubled)}`, `of ${figure(summary.ledger.admitted)} trajectories`, !isWhole)}
-${tile("Incidents", figure(summary.incidents.length), recoveryOf(summary.incidents))}
+${tile("Incidents", figure(summary.incidents.length), `${recoveryOf(summary.incidents)}; ETTR ${percent(summary.ettr)}`)}
 </dl>`;
 }
 

@@ -44,6 +44,7 @@ g.c1 rect{fill:var(--c1)}g.c2 rect{fill:var(--c2)}g.c3 rect{fill:var(--c3)}g.fai
 rect{opacity:.8}
 .death{stroke:var(--bad);stroke-width:2;stroke-linecap:round;fill:none}
 .mark line{stroke:var(--bad);stroke-width:.75;opacity:.35}.mark path,.mark circle{fill:var(--bad)}
+.mark .window{fill:var(--bad);opacity:.07}
 .scroll{overflow-x:auto}
 table{width:100%;border-collapse:collapse;font-size:13px}
 th,td{padding:7px 16px 7px 0;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}

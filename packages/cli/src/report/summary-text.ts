@@ -24,6 +24,7 @@ export function summaryText(summary: RunSummary): string {
     ["ledger", ledgerEquation(summary.ledger)],
     ["", `${figure(summary.lost)} lost, ${figure(summary.doubled)} trained twice`],
     ["incidents", incidentCounts(summary)],
+    ["productive", `${percent(summary.ettr)} of the time, ${compact(summary.tokens_wasted)} tokens made for nothing`],
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
   const lines = rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`);

@@ -92,8 +92,10 @@ function crossOf(x: number, y: number): Markup {
 function incidentOf(incident: Incident, x: (ms: number) => number, bottom: number): Markup {
   const at = x(incident.at_ms);
   const label = `${duration(incident.at_ms)} ${cleanLine(incident.kind, 60)} ${cleanLine(incident.subject, 60)}: ${cleanLine(incident.detail, 200)}`;
+  const back = incident.recover_ms === undefined ? at : x(incident.at_ms + incident.recover_ms);
+  const window = html`<rect class="window" x="${px(at)}" y="15" width="${px(Math.max(0, back - at))}" height="${bottom - 15}"/>`;
   const tip = `M${px(at - 4)},8L${px(at + 4)},8L${px(at)},15Z`;
-  return html`<g class="mark"><line x1="${px(at)}" x2="${px(at)}" y1="15" y2="${bottom}"/><path d="${tip}"/><title>${label}</title></g>`;
+  return html`<g class="mark">${window}<line x1="${px(at)}" x2="${px(at)}" y1="15" y2="${bottom}"/><path d="${tip}"/><title>${label}</title></g>`;
 }
 
 function axisOf(endMs: number, x: (ms: number) => number, bottom: number): Markup {

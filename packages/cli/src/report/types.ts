@@ -11,8 +11,9 @@ export interface LedgerCounts {
 
 /** Something that went wrong, and how long it took to notice and to mend. Times are milliseconds; `at_ms` counts from the start. */
 export interface Incident {
-  /** What happened, e.g. `member.died`. */
+  /** What happened, e.g. `policy.died`. */
   readonly kind: string;
+  /** When it happened, where that is known (a fault of `muster chaos`), else when it was first noticed. */
   readonly at_ms: number;
   /** Whom it happened to. */
   readonly subject: string;
@@ -41,6 +42,10 @@ export interface RunSummary {
   /** Groups that were trained more than once; 0 in a correct run. */
   readonly doubled: number;
   readonly incidents: readonly Incident[];
+  /** Share of the time since the first commit that was productive, 0 to 1; `null` before the second commit. */
+  readonly ettr: number | null;
+  /** Tokens that were made for nothing, because somebody died. */
+  readonly tokens_wasted: number;
   readonly wall_s: number;
   readonly tokens_per_s: number;
 }

@@ -4,12 +4,12 @@ import type { AnyMessage, Body, KindOf } from "@muster/protocol";
 import type {
   CauseRecord,
   EvaluationRecord,
-  Incident,
   MemberRecord,
   RunRecord,
   RunSummary,
   StepRecord,
 } from "../report/index.ts";
+import { IncidentBook, type Injection } from "./incident-book.ts";
 
 /** A public event. */
 export type EventMessage = Extract<AnyMessage, { kind: KindOf<"event"> }>;
@@ -18,12 +18,16 @@ export type EventMessage = Extract<AnyMessage, { kind: KindOf<"event"> }>;
 export interface Recorder {
   /** Takes one event that was seen `atMs` after the start. */
   take(message: EventMessage, atMs: number): void;
+  /** The broker ended; it is started again. */
+  brokerEnded(detail: string, atMs: number): void;
   ended(): Body<"job.ended"> | null;
   record(run: {
     readonly job: string;
     readonly seed: number;
     readonly wallMs: number;
     readonly configText: string;
+    /** Faults that `muster chaos` did, by the clock of `take`. */
+    readonly injections: readonly Injection[];
   }): RunRecord;
 }
 
@@ -34,8 +38,8 @@ export function createRecorder(): Recorder {
   const steps: StepRecord[] = [];
   const evals: EvaluationRecord[] = [];
   const members = new Map<string, MemberRecord>();
-  const incidents: Incident[] = [];
   const causes = new Map<string, CauseRecord>();
+  const book = new IncidentBook();
   const trained = new Map<string, number>();
   let ended: Body<"job.ended"> | null = null;
   let last: Body<"step.committed"> | null = null;
@@ -49,7 +53,6 @@ export function createRecorder(): Recorder {
         const key = `${body.lineage}/${group}`;
         trained.set(key, (trained.get(key) ?? 0) + 1);
       }
-      recover(incidents, atMs);
     } else if (kind === "eval.finished")
       evals.push({ version: body.version, accuracy: body.correct / Math.max(1, body.prompts) });
     else if (kind === "job.ended") ended = body;
@@ -61,17 +64,17 @@ export function createRecorder(): Recorder {
       if (known) members.set(body.incarnation, { ...known, left_ms: atMs, how });
     }
     if (kind === "groups.aborted") countCause(causes, body);
-    const incident = incidentOf(message, atMs);
-    if (incident) incidents.push(incident);
+    book.take(message, atMs);
   };
 
   return {
     take,
+    brokerEnded: (detail, atMs) => book.brokerEnded(detail, atMs),
     ended: () => ended,
-    record({ job, seed, wallMs, configText }) {
+    record({ job, seed, wallMs, configText, injections }) {
       const doubled = [...trained.values()].filter((count) => count > 1).length;
       const final = ended ?? last;
-      const summary = summaryOf({ job, seed, wallMs, steps, evals, incidents, doubled, final });
+      const summary = summaryOf({ job, seed, wallMs, steps, evals, book, injections, doubled, final });
       const sorted = [...causes.values()].sort((a, b) => b.count - a.count);
       return { summary, steps, evals, members: [...members.values()], causes: sorted, config_text: configText };
     },
@@ -103,38 +106,14 @@ function stepRecordOf(body: Body<"step.committed">, atMs: number): StepRecord {
   };
 }
 
-/** What an operator should know of, by kind of event. */
-function incidentOf({ kind, body }: EventMessage, at_ms: number): Incident | null {
-  switch (kind) {
-    case "member.died":
-      return { kind, at_ms, subject: body.id, detail: body.evidence };
-    case "step.retried":
-      return { kind, at_ms, subject: `step ${body.step}`, detail: body.reason };
-    case "step.skipped":
-      return { kind, at_ms, subject: `step ${body.step}`, detail: body.reason };
-    case "alarm.raised":
-      return { kind, at_ms, subject: body.alarm, detail: body.detail };
-    case "groups.aborted":
-      return { kind, at_ms, subject: body.holder, detail: `${body.count} × ${body.name}: ${body.message}` };
-    default:
-      return null;
-  }
-}
-
-/** The first commit after a death is the moment the job went on. */
-function recover(incidents: Incident[], atMs: number): void {
-  for (const [i, incident] of incidents.entries())
-    if (incident.kind === "member.died" && incident.recover_ms === undefined)
-      incidents[i] = { ...incident, recover_ms: atMs - incident.at_ms };
-}
-
 function summaryOf(run: {
   readonly job: string;
   readonly seed: number;
   readonly wallMs: number;
   readonly steps: readonly StepRecord[];
   readonly evals: readonly EvaluationRecord[];
-  readonly incidents: readonly Incident[];
+  readonly book: IncidentBook;
+  readonly injections: readonly Injection[];
   readonly doubled: number;
   readonly final: Pick<Body<"job.ended">, "version" | "sections" | "ledger"> | null;
 }): RunSummary {
@@ -156,7 +135,9 @@ function summaryOf(run: {
     ledger,
     lost: ledger.admitted - ledger.trained - ledger.aborted - ledger.quarantined - ledger.pending,
     doubled: run.doubled,
-    incidents: run.incidents,
+    incidents: run.book.incidents(run.injections),
+    ettr: run.book.ettr,
+    tokens_wasted: run.book.tokensWasted,
     wall_s: run.wallMs / 1000,
     tokens_per_s: tokens / Math.max(0.001, run.wallMs / 1000),
   };

@@ -28,6 +28,7 @@ import { errors } from "../errors.ts";
 import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, superviseChildren } from "./children.ts";
+import { readInjections } from "./injections.ts";
 import { createNarrator } from "./narrator.ts";
 import { createRecorder, type EventMessage, type Recorder } from "./recorder.ts";
 import { openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
@@ -130,7 +131,10 @@ class Run {
       env,
       clock: this.#clock,
       logger: this.#options.logger,
-      onRestart: (detail) => this.#options.progress.note(`! ${detail}; it is started again`),
+      onRestart: (detail) => {
+        this.#recorder.brokerEnded(detail, this.#clock.now() - this.#startedMs);
+        this.#options.progress.note(`! ${detail}; it is started again`);
+      },
       onGivenUp: (detail) => this.#fail(detail),
     });
     try {
@@ -268,7 +272,8 @@ class Run {
   #conclude({ outcome, reason }: Pick<RunEnd, "outcome" | "reason">): RunEnd {
     const { config, configText } = this.#options;
     const wallMs = this.#clock.now() - this.#startedMs;
-    const record = this.#recorder.record({ job: config.job, seed: config.seed, wallMs, configText });
+    const injections = readInjections(this.#directory.path, Date.now() - wallMs);
+    const record = this.#recorder.record({ job: config.job, seed: config.seed, wallMs, configText, injections });
     this.#directory.write("summary.json", `${JSON.stringify(record.summary, null, 2)}\n`);
     this.#directory.write("metrics.jsonl", record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""));
     this.#directory.write("report.html", htmlReport(record));

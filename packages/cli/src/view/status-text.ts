@@ -3,7 +3,7 @@ import type { MemberStatus } from "@muster/actors";
 import { formatSize } from "@muster/base";
 import { type Picture, pictureAgeMaxMs } from "../job/picture.ts";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
-import { duration, figure } from "../report/text.ts";
+import { duration, figure, percent } from "../report/text.ts";
 import { type Column, table } from "./table.ts";
 
 const columns: readonly Column[] = [
@@ -34,6 +34,7 @@ export function statusText(picture: Picture): string {
       `${picture.leases} out; dropped ${picture.dropped.duplicate} duplicates, ${picture.dropped.stale} stale`,
     ],
     ...picture.causes.slice(0, causesShown).map((cause, i) => [i === 0 ? "given up" : "", causeOf(cause)] as const),
+    ["incidents", incidentsOf(picture)],
     ["checkpoint", picture.checkpoint ? `step ${picture.checkpoint.step} in ${picture.checkpoint.path}` : "none yet"],
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
@@ -52,6 +53,13 @@ export function statusText(picture: Picture): string {
 function causeOf({ count, name, message, frame, sample }: Picture["causes"][number]): string {
   const where = [frame === null ? "" : `at ${frame}`, sample === null ? "" : `first ${sample}`].filter(Boolean);
   return `${figure(count)} × ${name}: ${message.slice(0, 80)}${where.length > 0 ? ` (${where.join(", ")})` : ""}`;
+}
+
+/** Those of the acting controller's term. */
+function incidentsOf({ incidents: { counts, open, ettr } }: Picture): string {
+  const named = Object.entries(counts).flatMap(([kind, count]) => (count > 0 ? `${count} × ${kind}` : []));
+  const productive = ettr === null ? "" : `; ${percent(ettr)} of the time productive`;
+  return `${named.join(", ") || "none"}${open > 0 ? `, ${open} not over` : ""} in term${productive}`;
 }
 
 function stepOf({ step, steps, attempt }: Picture): string {

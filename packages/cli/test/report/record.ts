@@ -87,6 +87,8 @@ export function runRecord(changes: Partial<RunRecord> = {}): RunRecord {
       lost: 0,
       doubled: 0,
       incidents,
+      ettr: 0.962,
+      tokens_wasted: 12_400,
       wall_s: wall,
       tokens_per_s: 61_400,
     },

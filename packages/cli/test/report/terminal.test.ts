@@ -79,17 +79,18 @@ describe("terminalCurve", () => {
 describe("summaryText", () => {
   it("tells results, the ledger as an equation, and incidents with their times", () => {
     expect(summaryText(runRecord().summary)).toMatchInlineSnapshot(`
-      "  job        dates, seed 7
-        steps      250 in 48 s, 61.4k tokens/s
-        reward     0.431 → 0.938
-        held-out   54.1 % → 95.1 % exact
-        weights    version 250, xxh64b:5f0c7a1e93d24b68
-        ledger     256,000 admitted = 255,981 trained + 11 aborted + 8 quarantined + 0 pending
-                   0 lost, 0 trained twice
-        incidents  2 × member.died, 1 × term.changed
-                          9.2 s  member.died      rollout-2      seen after 210 ms, mended after 640 ms
-                           18 s  member.died      policy-1       seen after 34 ms, mended after 410 ms
-                           26 s  term.changed     controller     seen after 1.5 s, mended after 2.0 s"
+      "  job         dates, seed 7
+        steps       250 in 48 s, 61.4k tokens/s
+        reward      0.431 → 0.938
+        held-out    54.1 % → 95.1 % exact
+        weights     version 250, xxh64b:5f0c7a1e93d24b68
+        ledger      256,000 admitted = 255,981 trained + 11 aborted + 8 quarantined + 0 pending
+                    0 lost, 0 trained twice
+        incidents   2 × member.died, 1 × term.changed
+        productive  96.2 % of the time, 12.4k tokens made for nothing
+                           9.2 s  member.died      rollout-2      seen after 210 ms, mended after 640 ms
+                            18 s  member.died      policy-1       seen after 34 ms, mended after 410 ms
+                            26 s  term.changed     controller     seen after 1.5 s, mended after 2.0 s"
     `);
   });
 
@@ -103,7 +104,7 @@ describe("summaryText", () => {
     const text = summaryText(hostile);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: there must be none
     expect(text).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/);
-    expect(text.split("\n")).toHaveLength(9);
+    expect(text.split("\n")).toHaveLength(10);
   });
 
   it("lists a few incidents and counts the rest", () => {

@@ -91,6 +91,7 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
     dropped: { duplicate: 1, stale: 5 },
     ledger: { ...none, admitted: 64, trained: 48, pending: 16 },
     causes: [],
+    incidents: { counts: { "rollout.died": 2 }, open: 1, tokensWasted: 0, ettr: 0.975 },
     checkpoint: { step: 2, path: "checkpoints/step-2" },
     members: [
       { id: "policy-0", role: "policy", ...member, ...beat },

@@ -1,0 +1,75 @@
+/** The incidents of a controller's term, from the facts that it says: for its picture and its metrics (semantics 6.15). */
+import type { Metrics } from "@muster/base";
+import {
+  type AnnounceEffect,
+  applyFact,
+  emptyIncidentLog,
+  ettrOf,
+  type Incident,
+  type IncidentFact,
+} from "@muster/machines";
+
+/** What the picture of a job says of its incidents, in the term of the controller that drew it. */
+export interface IncidentSummary {
+  /** Incidents by kind. */
+  readonly counts: Readonly<Record<string, number>>;
+  /** Incidents that the job has not recovered from yet. */
+  readonly open: number;
+  readonly tokensWasted: number;
+  /** Share of the time since the first commit of the term that was productive, 0 to 1; `null` before the second commit. */
+  readonly ettr: number | null;
+}
+
+/** Follows what a controller says. */
+export interface IncidentWatch {
+  said(fact: Pick<AnnounceEffect, "kind" | "body">, atMs: number): void;
+  summary(): IncidentSummary;
+}
+
+const secondsBuckets = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60];
+
+/** Starts with nothing. */
+export function watchIncidents(metrics: Metrics): IncidentWatch {
+  const labels = ["kind"];
+  const recover = metrics.histogram({
+    name: "muster_incident_recover_seconds",
+    help: "Time from the first evidence of an incident until the job had recovered.",
+    labels,
+    buckets: secondsBuckets,
+  });
+  const total = metrics.counter({ name: "muster_incidents_total", help: "Incidents by kind.", labels });
+  const wasted = metrics.counter({ name: "muster_tokens_wasted_total", help: "Tokens that were made for nothing." });
+  const ettr = metrics.gauge({
+    name: "muster_ettr_ratio",
+    help: "Share of the time since the first commit of this term that was productive.",
+  });
+  const known = new WeakSet<Incident>();
+  let log = emptyIncidentLog;
+  return {
+    said({ kind, body }, atMs) {
+      const before = log;
+      log = applyFact(log, { kind, body, atMs } as IncidentFact);
+      if (log === before) return;
+      for (const [name, count] of Object.entries(log.counts)) {
+        const more = count - (before.counts[name] ?? 0);
+        // A silence that ends in death was counted as a silence; a counter does not go back.
+        if (more > 0) total.add(more, { kind: name });
+      }
+      wasted.add(log.tokensWasted - before.tokensWasted);
+      if (kind === "step.committed") ettr.set(ettrOf(log) ?? 1);
+      if (log.incidents !== before.incidents) for (const incident of log.incidents) observe(incident);
+    },
+    summary: () => ({
+      counts: log.counts,
+      open: log.incidents.filter(({ recoveredAtMs }) => recoveredAtMs === null).length,
+      tokensWasted: log.tokensWasted,
+      ettr: ettrOf(log),
+    }),
+  };
+
+  function observe(incident: Incident): void {
+    if (incident.recoveredAtMs === null || known.has(incident)) return;
+    known.add(incident);
+    recover.observe((incident.recoveredAtMs - incident.detectedAtMs) / 1000, { kind: incident.kind });
+  }
+}
