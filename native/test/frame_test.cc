@@ -25,9 +25,9 @@ Bytes hello(std::string_view text) { return {text.begin(), text.end()}; }
 
 TEST("a header survives the wire, and its checksum fits its payload alone") {
   const Bytes payload = hello("weights");
-  const Result<FrameHeader> header = parseHeader(encodeHeader(FrameType::Data, payload, 4096));
+  const Result<FrameHeader> header = parseHeader(encodeHeader(FrameType::Grant, payload, 4096));
   REQUIRE_OK(header);
-  CHECK(header.value().type == FrameType::Data && header.value().length == 7 && header.value().offset == 4096);
+  CHECK(header.value().type == FrameType::Grant && header.value().length == 7 && header.value().offset == 4096);
   CHECK(verifyPayload(header.value(), payload).ok());
   CHECK(!verifyPayload(header.value(), hello("weightz")).ok());
   CHECK(!verifyPayload(header.value(), hello("weight")).ok());
@@ -42,6 +42,18 @@ TEST("every single flipped bit of a frame is noticed") {
     const Result<FrameHeader> header = parseHeader(bad);
     CHECK(!header.ok() || !verifyPayload(header.value(), payload).ok());
   }
+}
+
+TEST("the checksum of a data frame covers its header alone: block digests cover the bytes") {
+  const Bytes payload = hello("weights");
+  const EncodedHeader good = encodeHeader(FrameType::Data, payload, 4096);
+  const Result<FrameHeader> header = parseHeader(good);
+  REQUIRE_OK(header);
+  CHECK(verifyPayload(header.value(), hello("weightz")).ok());
+  EncodedHeader moved = good;
+  moved[16] ^= 1;  // the offset
+  const Result<FrameHeader> other = parseHeader(moved);
+  CHECK(!other.ok() || !verifyPayload(other.value(), payload).ok());
 }
 
 TEST("a length over the budget is refused before anything is allocated") {
@@ -67,9 +79,10 @@ TEST("messages survive the wire") {
   const Result<PullRequest> request = decodeRequest(encodeRequest({12, 345, {"weights", "optimizer"}}));
   REQUIRE_OK(request);
   CHECK(request.value().offset == 12 && request.value().timeoutMs == 345 && request.value().names.size() == 2);
-  const Result<std::vector<Section>> sections = decodeSections(encodeSections({{"weights", 64, 1000, 7}}));
+  const Result<std::vector<Section>> sections = decodeSections(encodeSections({{"weights", 64, 1000, 7, {3, 4}}}));
   REQUIRE_OK(sections);
   CHECK(sections.value().front().name == "weights" && sections.value().front().bytes == 1000);
+  CHECK((sections.value().front().blocks == std::vector<uint64_t>{3, 4}));
 }
 
 TEST("a file descriptor arrives with its frame") {

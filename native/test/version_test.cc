@@ -26,10 +26,17 @@ std::shared_ptr<VersionStore> openStore(const std::string& folder, const std::st
   return store.ok() ? store.value() : nullptr;
 }
 
-PullOptions pullOf(const std::vector<std::string>& holders, VersionId id, Bytes& into, uint64_t digest) {
-  PullOptions options{keyOf("key"), "job", "reader", {}, id, {{"weights", digest, into}}};
+PullOptions pullOf(const std::vector<std::string>& holders, VersionId id, const Bytes& into, uint64_t digest) {
+  PullOptions options{keyOf("key"), "job", "reader", {}, id, {{"weights", into.size(), digest}}, nullptr};
   for (const std::string& holder : holders) options.holders.push_back(parseAddress(holder).value());
   return options;
+}
+
+// Pulls into `into`, as a caller does that wants a copy of its own.
+Result<Pulled> pullInto(Bytes& into, const PullOptions& options, const Patience& patience) {
+  Result<Pulled> pulled = pull(options, patience);
+  if (pulled.ok()) deliver(pulled.value(), {into});
+  return pulled;
 }
 
 }  // namespace
@@ -44,7 +51,7 @@ TEST("a pulled version has the bytes that were published, by memory and by TCP")
   CHECK(published.value().front().digest == digestOf(weights));
   for (const std::string& address : store->addresses()) {
     Bytes into(weights.size());
-    const auto pulled = pull(pullOf({address}, {1, 1}, into, digestOf(weights)), patienceOf(never));
+    const auto pulled = pullInto(into, pullOf({address}, {1, 1}, into, digestOf(weights)), patienceOf(never));
     REQUIRE_OK(pulled);
     CHECK(into == weights);
     CHECK(pulled.value().from == address);
@@ -60,7 +67,7 @@ TEST("wrong key, wrong job, wrong digest and a version that is gone are told apa
   REQUIRE_OK(store->publish({1, 1}, {{"weights", weights}}, never));
   for (const std::string& address : store->addresses()) {
     Bytes into(weights.size(), 9);
-    const auto codeOf = [&](const PullOptions& options) { return pull(options, patienceOf(never)).status().code; };
+    const auto codeOf = [&](const PullOptions& options) { return pullInto(into, options, patienceOf(never)).status().code; };
     PullOptions options = pullOf({address}, {1, 1}, into, digestOf(weights));
     options.key = keyOf("other");
     CHECK(codeOf(options) == Code::Refused);
@@ -116,7 +123,7 @@ TEST("readers that pull while versions are published get whole versions or none"
         const uint64_t v = newest.load();
         if (v == 0) continue;
         const auto pulled =
-            pull(pullOf({store->addresses()[r % 2]}, {1, v}, into, digests[v]), patienceOf(never));
+            pullInto(into, pullOf({store->addresses()[r % 2]}, {1, v}, into, digests[v]), patienceOf(never));
         if (pulled.ok()) (digestOf(into) == digests[v] ? whole : torn)++;
         else if (pulled.status().code != Code::Gone) other++, std::printf("%s\n", pulled.status().message.c_str());
       }

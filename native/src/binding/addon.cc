@@ -30,6 +30,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("capabilities", Napi::Function::New(env, capabilities));
   exports.Set("openStore", Napi::Function::New(env, openStore));
   exports.Set("pullVersion", Napi::Function::New(env, pullVersion));
+  exports.Set("mapVersion", Napi::Function::New(env, mapVersion));
   exports.Set("openMesh", Napi::Function::New(env, openMesh));
   return exports;
 }

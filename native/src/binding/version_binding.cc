@@ -8,7 +8,7 @@ namespace muster::binding {
 
 namespace {
 
-// An open store as JavaScript sees it: {addresses, publish, holds, versions, close}.
+// An open store as JavaScript sees it: {addresses, publish, holds, versions, close}; `store` is the handle for pulls into it.
 class StoreObject {
  public:
   static Napi::Value make(Napi::Env env, std::shared_ptr<VersionStore> store) {
@@ -16,6 +16,8 @@ class StoreObject {
     Napi::Array addresses = Napi::Array::New(env);
     for (const std::string& each : store->addresses()) addresses.Set(addresses.Length(), each);
     out.Set("addresses", addresses);
+    const auto forget = [](Napi::Env, Store* owner) { delete owner; };
+    out.Set("store", Napi::External<Store>::New(env, new Store(store), forget));
     const auto method = [&](const char* name, auto body) {
       out.Set(name, Napi::Function::New(env, [store, body](const Napi::CallbackInfo& info) { return body(*store, store, info); }, name));
     };
@@ -96,33 +98,112 @@ Napi::Value openStore(const Napi::CallbackInfo& info) {
   return Engine::of(info.Env()).start(info.Env(), std::move(work));
 }
 
+namespace {
+
+struct PullCall {
+  PullOptions options;
+  std::vector<std::string> holders;
+  Patience patience;
+};
+
+// What pullVersion and mapVersion have in common.
+PullCall pullCallOf(const Napi::Object& from, const std::shared_ptr<Abort>& abort) {
+  PullOptions options{bytesOf(from, "key"), textOf(from, "job"), textOf(from, "member"), {}, versionOf(from), {}, nullptr};
+  if (!from.Get("keepIn").IsNull())
+    options.keepIn = *from.Get("keepIn").As<Napi::External<std::shared_ptr<VersionStore>>>().Data();
+  const auto wanted = from.Get("wanted").As<Napi::Array>();
+  for (uint32_t i = 0; i < wanted.Length(); i++) {
+    const auto section = wanted.Get(i).As<Napi::Object>();
+    options.wanted.push_back(
+        {textOf(section, "name"), numberOf(section, "bytes"), digestFromHex(textOf(section, "digest"))});
+  }
+  return {std::move(options), textsOf(from, "holders"),
+          {Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), abort.get()}};
+}
+
+Result<Pulled> run(PullCall& call) {
+  for (const std::string& holder : call.holders) {
+    Result<Address> address = parseAddress(holder);
+    if (!address.ok()) return address.status();
+    call.options.holders.push_back(std::move(address.value()));
+  }
+  return pull(call.options, call.patience);
+}
+
+Napi::Object describe(Napi::Env env, const Pulled& pulled) {
+  Napi::Object out = Napi::Object::New(env);
+  out.Set("bytes", static_cast<double>(pulled.bytes));
+  out.Set("via", pulled.via == Via::Memory ? "memory" : "tcp");
+  out.Set("from", pulled.from);
+  return out;
+}
+
+// A mapped version as JavaScript sees it: {bytes, via, from, sections, release}. The buffers are external ArrayBuffers, each
+// of which keeps the memory; release() detaches them all and gives it back at once.
+class MappedObject {
+ public:
+  static Napi::Value make(Napi::Env env, const Pulled& pulled) {
+    const auto buffers = std::make_shared<std::vector<Napi::ObjectReference>>();
+    Napi::Object out = describe(env, pulled);
+    Napi::Array sections = Napi::Array::New(env);
+    for (const ByteView bytes : pulled.sections) {
+      const Napi::ArrayBuffer buffer = bufferOf(env, bytes, pulled.hold);
+      buffers->push_back(Napi::Weak(buffer.As<Napi::Object>()));
+      sections.Set(sections.Length(), Napi::Uint8Array::New(env, bytes.size(), buffer, 0));
+    }
+    out.Set("sections", sections);
+    out.Set("release", Napi::Function::New(env, [buffers](const Napi::CallbackInfo& info) {
+      for (Napi::ObjectReference& each : *buffers) {
+        const Napi::Object value = each.Value();
+        if (!value.IsEmpty()) value.As<Napi::ArrayBuffer>().Detach();
+      }
+      buffers->clear();
+      return info.Env().Undefined();
+    }));
+    return out;
+  }
+
+ private:
+  using Hold = std::shared_ptr<const void>;
+
+  static Napi::ArrayBuffer bufferOf(Napi::Env env, ByteView bytes, const Hold& hold) {
+    if (bytes.empty()) return Napi::ArrayBuffer::New(env, 0);
+    // JavaScript has no read-only buffers: the caller promises not to write.
+    void* data = const_cast<uint8_t*>(bytes.data());
+    const auto forget = [](Napi::Env, void*, Hold* owner) { delete owner; };
+    return Napi::ArrayBuffer::New(env, data, bytes.size(), forget, new Hold(hold));
+  }
+};
+
+}  // namespace
+
 Napi::Value pullVersion(const Napi::CallbackInfo& info) {
   const auto from = info[0].As<Napi::Object>();
   Engine::Work work{{}, Cancellation::of(from, "cancellation")};
-  PullOptions options{bytesOf(from, "key"), textOf(from, "job"), textOf(from, "member"), {}, versionOf(from), {}};
-  const auto targets = from.Get("targets").As<Napi::Array>();
+  std::vector<std::span<uint8_t>> into;
+  const auto targets = from.Get("into").As<Napi::Array>();
   for (uint32_t i = 0; i < targets.Length(); i++) {
-    const auto target = targets.Get(i).As<Napi::Object>();
-    options.targets.push_back(
-        {textOf(target, "name"), digestFromHex(textOf(target, "digest")), memoryOf(target.Get("into"))});
-    work.keep.push_back(keepAlive(target.Get("into")));
+    into.push_back(memoryOf(targets.Get(i)));
+    work.keep.push_back(keepAlive(targets.Get(i)));
   }
-  const Patience patience{Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
-  work.run = [options, holders = textsOf(from, "holders"), patience]() mutable -> Settle {
-    for (const std::string& holder : holders) {
-      Result<Address> address = parseAddress(holder);
-      if (!address.ok()) return failure(address.status());
-      options.holders.push_back(std::move(address.value()));
-    }
-    const Result<PullResult> pulled = pull(options, patience);
+  work.run = [call = pullCallOf(from, work.abort), into]() mutable -> Settle {
+    const Result<Pulled> pulled = run(call);
     if (!pulled.ok()) return failure(pulled.status());
-    return success([done = pulled.value()](Napi::Env env) -> Napi::Value {
-      Napi::Object out = Napi::Object::New(env);
-      out.Set("bytes", static_cast<double>(done.bytes));
-      out.Set("via", done.via == Via::Memory ? "memory" : "tcp");
-      out.Set("from", done.from);
-      return out;
+    deliver(pulled.value(), into);
+    return success([bytes = pulled.value().bytes, via = pulled.value().via, holder = pulled.value().from](Napi::Env env) {
+      return describe(env, {{}, nullptr, bytes, via, holder});
     });
+  };
+  return Engine::of(info.Env()).start(info.Env(), std::move(work));
+}
+
+Napi::Value mapVersion(const Napi::CallbackInfo& info) {
+  const auto from = info[0].As<Napi::Object>();
+  Engine::Work work{{}, Cancellation::of(from, "cancellation")};
+  work.run = [call = pullCallOf(from, work.abort)]() mutable -> Settle {
+    const Result<Pulled> pulled = run(call);
+    if (!pulled.ok()) return failure(pulled.status());
+    return success([done = pulled.value()](Napi::Env env) { return MappedObject::make(env, done); });
   };
   return Engine::of(info.Env()).start(info.Env(), std::move(work));
 }

@@ -73,6 +73,7 @@ class ByteReader {
     const ByteView from = raw(number<uint16_t>());
     return {reinterpret_cast<const char*>(from.data()), from.size()};
   }
+  size_t remaining() const { return rest_.size(); }
   // True when everything was there and nothing is left over.
   bool finished() const { return !overrun_ && rest_.empty(); }
 

@@ -14,13 +14,22 @@ constexpr size_t kCovered = kFrameHeaderBytes - sizeof(uint64_t);
 
 Status corrupt(const std::string& what) { return {Code::Corrupt, "bad frame: " + what, {}}; }
 
+uint32_t budgetOf(FrameType type) {
+  if (type == FrameType::Data) return kChunkBytesMax;
+  return type == FrameType::Grant ? kGrantBytesMax : kControlBytesMax;
+}
+
+uint64_t checksumOf(FrameType type, ByteView payload, uint64_t seed) {
+  return xxh64(type == FrameType::Data ? ByteView{} : payload, seed);
+}
+
 }  // namespace
 
 EncodedHeader encodeHeader(FrameType type, ByteView payload, uint64_t offset) {
   ByteWriter out;
   out.number(kMagic).number(kVersion).number(static_cast<uint16_t>(type));
   out.number(static_cast<uint32_t>(payload.size())).number(uint32_t{0}).number(offset);
-  out.number(xxh64(payload, xxh64(out.bytes())));
+  out.number(checksumOf(type, payload, xxh64(out.bytes())));
   EncodedHeader header;
   std::copy(out.bytes().begin(), out.bytes().end(), header.begin());
   return header;
@@ -38,7 +47,7 @@ Result<FrameHeader> parseHeader(std::span<const uint8_t, kFrameHeaderBytes> byte
   FrameHeader header{};
   header.type = static_cast<FrameType>(type);
   header.length = in.number<uint32_t>();
-  const uint32_t budget = header.type == FrameType::Data ? kChunkBytesMax : kControlBytesMax;
+  const uint32_t budget = budgetOf(header.type);
   if (header.length > budget)
     return corrupt("length " + std::to_string(header.length) + " is over the budget of " + std::to_string(budget));
   if (in.number<uint32_t>() != 0) return corrupt("reserved bits are set");
@@ -49,7 +58,7 @@ Result<FrameHeader> parseHeader(std::span<const uint8_t, kFrameHeaderBytes> byte
 }
 
 Status verifyPayload(const FrameHeader& header, ByteView payload) {
-  if (payload.size() == header.length && xxh64(payload, header.seed) == header.checksum) return {};
+  if (payload.size() == header.length && checksumOf(header.type, payload, header.seed) == header.checksum) return {};
   return corrupt("the checksum does not fit the payload");
 }
 

@@ -3,7 +3,8 @@
 //   0 magic u32 | 4 version u16 | 6 type u16 | 8 length u32 | 12 zero u32 | 16 offset u64 | 24 checksum u64
 //
 // All little-endian. The checksum is XXH64 of the payload, seeded with XXH64 of the first 24 header bytes, so it covers
-// the whole frame. `offset` places a Data payload in the stream of sections; other types leave it 0.
+// the whole frame; in a Data frame the header alone, because block digests cover the payload end to end. `offset` places
+// a Data payload in the stream of sections, and in an Alive frame is the sender's watermark; other types leave it 0.
 #pragma once
 
 #include <array>
@@ -27,6 +28,7 @@ enum class FrameType : uint16_t {
 
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr uint32_t kControlBytesMax = 256 * 1024;
+inline constexpr uint32_t kGrantBytesMax = 8 * 1024 * 1024;  // block digests of a terabyte
 inline constexpr uint32_t kChunkBytesMax = 1024 * 1024;
 
 struct FrameHeader {
@@ -44,7 +46,7 @@ EncodedHeader encodeHeader(FrameType type, ByteView payload, uint64_t offset);
 // Refuses foreign magic, another version, unknown types and lengths over the budget of the type, before any allocation.
 Result<FrameHeader> parseHeader(std::span<const uint8_t, kFrameHeaderBytes> bytes);
 
-// Ok when the payload is the one the header was made for.
+// Ok when the payload is the one the header was made for; of a Data frame only its length is known.
 Status verifyPayload(const FrameHeader& header, ByteView payload);
 
 }  // namespace muster

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/handshake.h"
+#include "core/landing.h"
 #include "core/shared_memory.h"
 #include "core/xxh64.h"
 #include "cpu/stream_copy.h"
@@ -12,8 +13,11 @@ namespace muster {
 namespace {
 
 constexpr Milliseconds kConnect{1'000};
-constexpr Milliseconds kSilence{500};  // holders that have nothing to send say so every 100 ms
-constexpr int kPasses = 2;
+constexpr Milliseconds kSilence{500};        // holders that have nothing to send say so every 50 ms
+constexpr Milliseconds kStreamSilence{150};  // in the middle of a stream, when there is another holder to turn to
+constexpr Milliseconds kStarved{2'000};      // a holder that lives and gets nothing itself for so long is left
+constexpr Milliseconds kPause{20};           // before holders that broke off are tried again
+constexpr size_t kReasonsMax = 64;           // remembered for the message of a failure
 
 Result<uint64_t> digestWithin(ByteView bytes, const Patience& patience) {
   BlockDigest digest;
@@ -29,58 +33,29 @@ Result<uint64_t> digestWithin(ByteView bytes, const Patience& patience) {
 class Pull {
  public:
   Pull(const PullOptions& options, const Patience& patience)
-      : options_(options), patience_{patience.deadline, patience.abort, kSilence} {
-    for (const PullTarget& target : options.targets) total_ += target.into.size();
-  }
+      : options_(options), patience_{patience.deadline, patience.abort, kSilence} {}
 
-  Result<PullResult> run();
+  Result<Pulled> run();
 
  private:
-  Status from(const Address& holder);
+  Result<Pulled> fromOwnStore() const;
+  Result<Pulled> from(const Address& holder);
   Result<std::vector<Section>> request(Connection& connection);
   Status agree(const std::vector<Section>& offered) const;
-  Status copyMapped(int fd, const std::vector<Section>& sections);
-  Status receiveStream(Connection& connection, const std::string& holder);
-  Status receiveChunk(Connection& connection, const FrameHeader& header);
-  Status copyStaged(const std::string& holder);
+  Result<Pulled> mapShared(Connection connection, const std::vector<Section>& sections, const std::string& holder) const;
+  Result<Pulled> receiveStream(Connection& connection, const std::vector<Section>& sections, const std::string& holder);
+  Status receiveAll(Connection& connection);
+  Status receiveData(Connection& connection, const FrameHeader& header, const Patience& patience);
   Status verify(const std::vector<ByteView>& sources) const;
-  void deliver(const std::vector<ByteView>& sources) const;
-  Status verdict(const std::vector<Status>& failures) const;
+  uint64_t verified() const { return landing_ ? landing_->verified() : 0; }
 
   const PullOptions& options_;
   const Patience patience_;
-  uint64_t total_ = 0;
-  bool answered_ = false;       // by the holder tried last: worth a second try when it breaks off
-  Mapping staging_;             // the TCP stream so far …
-  uint64_t received_ = 0;       // … and how much of it
-  std::string streamed_;        // the only holder it came from, or empty when several
+  bool reached_ = false;  // the holder tried last: worth another try when it breaks off
+  std::optional<Landing> landing_;  // of the TCP stream, whichever holders it comes from
 };
 
-Result<PullResult> Pull::run() {
-  std::vector<const Address*> holders;
-  for (const Address& holder : options_.holders) holders.push_back(&holder);
-  std::vector<Status> failures;
-  for (int pass = 0; pass < kPasses; pass++) {
-    std::vector<const Address*> again;
-    for (const Address* holder : holders) {
-      Status tried = from(*holder);
-      if (tried.ok()) {
-        const Via via = holder->kind == Address::Kind::Unix ? Via::Memory : Via::Tcp;
-        return PullResult{total_, via, holder->text()};
-      }
-      if (Status still = patience_.check(); !still.ok()) {
-        failures.push_back({tried.code, holder->text() + ": " + tried.message, {}});
-        return Status{still.code, still.message + "; " + verdict(failures).message, {}};
-      }
-      if (tried.code == Code::Unreachable && answered_) again.push_back(holder);
-      failures.push_back({tried.code, holder->text() + ": " + tried.message, {}});
-    }
-    holders = again;
-  }
-  return verdict(failures);
-}
-
-Status Pull::verdict(const std::vector<Status>& failures) const {
+Status verdict(const std::vector<Status>& failures) {
   constexpr Code kTelling[] = {Code::DigestMismatch, Code::Refused, Code::Gone};
   Status out{Code::Unreachable, "", {}};
   for (const Code code : kTelling) {
@@ -92,28 +67,72 @@ Status Pull::verdict(const std::vector<Status>& failures) const {
   return out;
 }
 
-Status Pull::from(const Address& holder) {
-  answered_ = false;
+Result<Pulled> Pull::run() {
+  if (Result<Pulled> here = fromOwnStore(); here.ok()) return here;
+  std::vector<const Address*> holders;
+  for (const Address& holder : options_.holders) holders.push_back(&holder);
+  std::vector<Status> failures;
+  for (int pass = 0;; pass++) {
+    const uint64_t before = verified();
+    std::vector<const Address*> brokeOff;
+    for (const Address* holder : holders) {
+      Result<Pulled> pulled = from(*holder);
+      if (pulled.ok()) return pulled;
+      const Status& tried = pulled.status();
+      if (failures.size() == kReasonsMax) failures.erase(failures.begin());
+      failures.push_back({tried.code, holder->text() + ": " + tried.message, {}});
+      if (Status still = patience_.check(); !still.ok())
+        return Status{still.code, still.message + "; " + verdict(failures).message, {}};
+      if (tried.code == Code::Unreachable && reached_) brokeOff.push_back(holder);
+    }
+    // Once more, and then for as long as it helps.
+    if (brokeOff.empty() || (pass > 0 && verified() == before)) return verdict(failures);
+    holders = std::move(brokeOff);
+    if (Status slept = pause(kPause, patience_); !slept.ok()) return slept;
+  }
+}
+
+// A version that arrived here before is not fetched again.
+Result<Pulled> Pull::fromOwnStore() const {
+  const Status elsewhere{Code::Gone, "not in the own store", {}};
+  if (!options_.keepIn || !options_.keepIn->holds(options_.id)) return elsewhere;
+  struct Hold {
+    std::shared_ptr<VersionStore> store;  // outlives the lease
+    VersionArena::Lease lease;
+  };
+  Result<VersionArena::Lease> lease = options_.keepIn->lease(options_.id);
+  if (!lease.ok()) return lease.status();
+  if (lease.value().await(0, Milliseconds(0)).state != Arrival::Whole) return elsewhere;
+  const auto hold = std::make_shared<const Hold>(Hold{options_.keepIn, std::move(lease.value())});
+  Pulled pulled{{}, hold, 0, Via::Memory, options_.keepIn->addresses().front()};
+  for (const WantedSection& wanted : options_.wanted) {
+    const std::vector<Section>& all = hold->lease.sections();
+    const auto at = std::ranges::find(all, wanted.name, &Section::name);
+    if (at == all.end() || at->digest != wanted.digest || at->bytes != wanted.bytes) return elsewhere;
+    pulled.sections.push_back({hold->lease.data() + at->offset, at->bytes});
+    pulled.bytes += at->bytes;
+  }
+  return pulled;
+}
+
+Result<Pulled> Pull::from(const Address& holder) {
+  reached_ = false;
   Result<UniqueFd> socket = connectTo(holder, patience_.within(kConnect));
   if (!socket.ok()) return socket.status();
+  reached_ = true;
   Connection connection(std::move(socket.value()));
   const Result<std::vector<Section>> sections = request(connection);
   if (!sections.ok()) return sections.status();
-  answered_ = true;
   if (Status agreed = agree(sections.value()); !agreed.ok()) return agreed;
-  if (holder.kind == Address::Kind::Tcp) return receiveStream(connection, holder.text());
-
-  const UniqueFd memory = connection.takeFd();
-  if (!memory) return {Code::Corrupt, "the holder sent no memory", {}};
-  // The connection outlives the mapping: closing it tells the holder that nobody reads any more.
-  return copyMapped(memory.get(), sections.value());
+  if (holder.kind == Address::Kind::Tcp) return receiveStream(connection, sections.value(), holder.text());
+  return mapShared(std::move(connection), sections.value(), holder.text());
 }
 
 Result<std::vector<Section>> Pull::request(Connection& connection) {
   const Hello hello{Purpose::Pull, options_.job, options_.member, encodeId(options_.id)};
   if (Status greeted = greet(connection, options_.key, hello, patience_); !greeted.ok()) return greeted;
-  PullRequest request{received_, static_cast<uint32_t>(patience_.deadline.remainingMs()), {}};
-  for (const PullTarget& target : options_.targets) request.names.push_back(target.name);
+  PullRequest request{verified(), static_cast<uint32_t>(patience_.deadline.remainingMs()), {}};
+  for (const WantedSection& wanted : options_.wanted) request.names.push_back(wanted.name);
   if (Status sent = connection.send({FrameType::Request, encodeRequest(request)}, patience_); !sent.ok()) return sent;
   const Result<Bytes> grant = connection.receive(FrameType::Grant, patience_);
   if (!grant.ok()) return grant.status();
@@ -122,92 +141,50 @@ Result<std::vector<Section>> Pull::request(Connection& connection) {
 
 // What is offered must be what was asked for, before a byte of it moves.
 Status Pull::agree(const std::vector<Section>& offered) const {
-  if (offered.size() != options_.targets.size()) return {Code::Corrupt, "other sections than asked for", {}};
+  if (offered.size() != options_.wanted.size()) return {Code::Corrupt, "other sections than asked for", {}};
   for (size_t i = 0; i < offered.size(); i++) {
-    const PullTarget& want = options_.targets[i];
+    const WantedSection& want = options_.wanted[i];
     if (offered[i].name != want.name) return {Code::Corrupt, "other sections than asked for", {}};
-    if (offered[i].bytes == want.into.size() && offered[i].digest == want.digest) continue;
+    if (offered[i].bytes == want.bytes && offered[i].digest == want.digest) continue;
     return {Code::DigestMismatch,
             "section \"" + want.name + "\" is offered with " + std::to_string(offered[i].bytes) + " bytes and digest " +
-                toHex(offered[i].digest) + ", expected " + std::to_string(want.into.size()) + " and " +
-                toHex(want.digest),
+                toHex(offered[i].digest) + ", expected " + std::to_string(want.bytes) + " and " + toHex(want.digest),
             {}};
   }
   return {};
 }
 
-Status Pull::copyMapped(int fd, const std::vector<Section>& sections) {
+Result<Pulled> Pull::mapShared(Connection connection, const std::vector<Section>& sections,
+                               const std::string& holder) const {
+  struct Hold {
+    Mapping mapping;
+    Connection connection;  // closed last: that tells the holder that nobody reads any more
+  };
+  const UniqueFd memory = connection.takeFd();
+  if (!memory) return Status{Code::Corrupt, "the holder sent no memory", {}};
   uint64_t end = 0;
   for (const Section& s : sections) {
-    if (s.offset > UINT64_MAX - s.bytes) return {Code::Corrupt, "a section outside of the address space", {}};
+    if (s.offset > UINT64_MAX - s.bytes) return Status{Code::Corrupt, "a section outside of the address space", {}};
     end = std::max(end, s.offset + s.bytes);
   }
-  const Result<Mapping> mapping = mapSegment(fd, std::max<uint64_t>(end, 1), Access::ReadOnly);
+  Result<Mapping> mapping = mapSegment(memory.get(), std::max<uint64_t>(end, 1), Access::ReadOnly);
   if (!mapping.ok()) return mapping.status();
-  std::vector<ByteView> sources;
-  for (const Section& s : sections) sources.push_back({mapping.value().data() + s.offset, s.bytes});
-  if (Status verified = verify(sources); !verified.ok()) return verified;
-  deliver(sources);
-  return {};
-}
-
-Status Pull::receiveStream(Connection& connection, const std::string& holder) {
-  if (staging_.data() == nullptr) {
-    Result<Mapping> staging = mapPrivate(std::max<uint64_t>(total_, 1));
-    if (!staging.ok()) return staging.status();
-    staging_ = std::move(staging.value());
+  const uint8_t* from = mapping.value().data();
+  Pulled pulled{{}, nullptr, 0, Via::Memory, holder};
+  for (const Section& s : sections) {
+    pulled.sections.push_back({from + s.offset, s.bytes});
+    pulled.bytes += s.bytes;
   }
-  if (received_ == 0) streamed_ = holder;
-  for (;;) {
-    if (Status still = patience_.check(); !still.ok()) return still;
-    const Result<FrameHeader> header = connection.receiveHeader(patience_);
-    if (!header.ok()) return header.status();
-    if (header.value().type == FrameType::Data) {
-      if (Status got = receiveChunk(connection, header.value()); !got.ok()) return got;
-      if (streamed_ != holder) streamed_.clear();
-      continue;
-    }
-    Bytes payload(header.value().length);
-    if (Status got = connection.receivePayload(header.value(), payload, patience_); !got.ok()) return got;
-    if (header.value().type == FrameType::Refused) return statusOfRefusal(payload);
-    if (header.value().type != FrameType::End) continue;  // Alive
-    if (received_ != total_) return {Code::Corrupt, "the stream ended early", {}};
-    return copyStaged(holder);
-  }
-}
-
-Status Pull::receiveChunk(Connection& connection, const FrameHeader& header) {
-  if (header.offset != received_ || header.length > total_ - received_)
-    return {Code::Corrupt, "a chunk at " + std::to_string(header.offset) + ", expected " + std::to_string(received_), {}};
-  const std::span<uint8_t> into(staging_.data() + received_, header.length);
-  const Status got = connection.receivePayload(header, into, patience_);
-  if (got.ok()) received_ += header.length;
-  return got;
-}
-
-Status Pull::copyStaged(const std::string& holder) {
-  std::vector<ByteView> sources;
-  uint64_t start = 0;
-  for (const PullTarget& target : options_.targets) {
-    sources.push_back({staging_.data() + start, target.into.size()});
-    start += target.into.size();
-  }
-  if (Status verified = verify(sources); !verified.ok()) {
-    received_ = 0;
-    // Bytes of several holders blame none of them; this one may still give a whole version.
-    if (streamed_ != holder && verified.code == Code::DigestMismatch)
-      return {Code::Unreachable, "the parts of several holders do not fit: " + verified.message, {}};
-    return verified;
-  }
-  deliver(sources);
-  return {};
+  pulled.hold = std::make_shared<const Hold>(Hold{std::move(mapping.value()), std::move(connection)});
+  if (Status verified = verify(pulled.sections); !verified.ok()) return verified;
+  return pulled;
 }
 
 Status Pull::verify(const std::vector<ByteView>& sources) const {
   for (size_t i = 0; i < sources.size(); i++) {
     const Result<uint64_t> digest = digestWithin(sources[i], patience_);
     if (!digest.ok()) return digest.status();
-    const PullTarget& want = options_.targets[i];
+    const WantedSection& want = options_.wanted[i];
     if (digest.value() == want.digest) continue;
     return {Code::DigestMismatch,
             "section \"" + want.name + "\" has digest " + toHex(digest.value()) + ", expected " + toHex(want.digest),
@@ -216,13 +193,65 @@ Status Pull::verify(const std::vector<ByteView>& sources) const {
   return {};
 }
 
-void Pull::deliver(const std::vector<ByteView>& sources) const {
-  for (size_t i = 0; i < sources.size(); i++)
-    streamCopy(options_.targets[i].into.data(), sources[i].data(), sources[i].size());
+Result<Pulled> Pull::receiveStream(Connection& connection, const std::vector<Section>& sections,
+                                   const std::string& holder) {
+  if (!landing_) {
+    Result<Landing> landing = Landing::open(options_.id, sections, options_.keepIn);
+    if (!landing.ok()) return landing.status();
+    landing_.emplace(std::move(landing.value()));
+  }
+  Status received = receiveAll(connection);
+  if (!received.ok()) {
+    landing_->rewind();
+    return received;
+  }
+  Landing::Landed landed = landing_->finish();
+  return Pulled{std::move(landed.sections), std::move(landed.hold), landing_->total(), Via::Tcp, holder};
+}
+
+Status Pull::receiveAll(Connection& connection) {
+  Patience patience = patience_;
+  if (options_.holders.size() > 1) patience.silence = kStreamSilence;
+  auto lastBytes = Clock::now();
+  for (;;) {
+    if (Status still = patience.check(); !still.ok()) return still;
+    const Result<FrameHeader> header = connection.receiveHeader(patience);
+    if (!header.ok()) return header.status();
+    if (header.value().type == FrameType::Data) {
+      if (Status got = receiveData(connection, header.value(), patience); !got.ok()) return got;
+      lastBytes = Clock::now();
+      continue;
+    }
+    Bytes payload(header.value().length);
+    if (Status got = connection.receivePayload(header.value(), payload, patience); !got.ok()) return got;
+    switch (header.value().type) {
+      case FrameType::Refused: return statusOfRefusal(payload);
+      case FrameType::Alive:
+        if (Clock::now() - lastBytes > kStarved) return {Code::Unreachable, "it gets no bytes itself", {}};
+        continue;
+      case FrameType::End:
+        if (landing_->verified() == landing_->total()) return {};
+        return {Code::Corrupt, "the stream ended early", {}};
+      default: return {Code::Corrupt, "a frame out of order", {}};
+    }
+  }
+}
+
+Status Pull::receiveData(Connection& connection, const FrameHeader& header, const Patience& patience) {
+  const std::span<uint8_t> into = landing_->next(header.length);
+  if (header.offset != landing_->received() || into.size() != header.length || into.empty())
+    return {Code::Corrupt, "a chunk at " + std::to_string(header.offset) + " that does not belong there", {}};
+  if (Status got = connection.receivePayload(header, into, patience); !got.ok()) return got;
+  return landing_->accept(header.length);
 }
 
 }  // namespace
 
-Result<PullResult> pull(const PullOptions& options, const Patience& patience) { return Pull(options, patience).run(); }
+Result<Pulled> pull(const PullOptions& options, const Patience& patience) { return Pull(options, patience).run(); }
+
+void deliver(const Pulled& pulled, const std::vector<std::span<uint8_t>>& into) {
+  for (size_t i = 0; i < into.size(); i++)
+    streamCopy(into[i].data(), pulled.sections[i].data(), pulled.sections[i].size());
+}
 
 }  // namespace muster

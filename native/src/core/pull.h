@@ -2,14 +2,14 @@
 #pragma once
 
 #include "core/socket.h"
-#include "core/version.h"
+#include "core/version_store.h"
 
 namespace muster {
 
-struct PullTarget {
+struct WantedSection {
   std::string name;
-  uint64_t digest;            // what the bytes must digest to
-  std::span<uint8_t> into;    // exactly the section's size; written only when every section is verified
+  uint64_t bytes;
+  uint64_t digest;  // what the bytes must digest to
 };
 
 struct PullOptions {
@@ -18,20 +18,26 @@ struct PullOptions {
   std::string member;
   std::vector<Address> holders;  // in order of preference
   VersionId id;
-  std::vector<PullTarget> targets;
+  std::vector<WantedSection> wanted;
+  std::shared_ptr<VersionStore> keepIn;  // takes the version when it comes over TCP, and serves it from the first byte; may be null
 };
 
 enum class Via { Memory, Tcp };
 
-struct PullResult {
+struct Pulled {
+  std::vector<ByteView> sections;    // as wanted, verified; read-only
+  std::shared_ptr<const void> hold;  // the bytes stay where they are as long as it does
   uint64_t bytes;
   Via via;
   std::string from;
 };
 
-// Tries the holders in order, and once more those that broke off after an answer. A TCP transfer that breaks off goes on
-// with the next holder where it stood. Fails with the most telling reason: a digest mismatch before a refusal, before a
-// version that is gone, before nobody there.
-Result<PullResult> pull(const PullOptions& options, const Patience& patience);
+// Tries the holders in order, and again those that broke off after they were reached. A TCP transfer that breaks off goes
+// on with the next holder at the last block that is verified. Fails with the most telling reason: a digest mismatch before
+// a refusal, before a version that is gone, before nobody there.
+Result<Pulled> pull(const PullOptions& options, const Patience& patience);
+
+// Copies what was pulled to where it is wanted; the sizes are those of the sections.
+void deliver(const Pulled& pulled, const std::vector<std::span<uint8_t>>& into);
 
 }  // namespace muster

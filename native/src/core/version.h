@@ -1,8 +1,9 @@
 // What a weight version is, and the messages by which one is pulled.
 //
 //   Hello.body = {lineage, version}   Request = {offset, timeoutMs, section names}
-//   Grant = {sections: name, offset, bytes, digest}, with the arena's file descriptor beside it on a Unix socket;
-//   over TCP then Data frames from `offset` in the concatenation of the sections asked for, and End.
+//   Grant = {sections: name, offset, bytes, digest, digests of its blocks}, with the arena's file descriptor beside it on a
+//   Unix socket; over TCP then Data frames from `offset` in the concatenation of the sections asked for, and End.
+//   Alive at any time before End; its offset says how far the holder's own copy of the sections asked for reaches.
 #pragma once
 
 #include <compare>
@@ -26,7 +27,8 @@ struct Section {
   std::string name;
   uint64_t offset;  // in the arena slot; a multiple of 64
   uint64_t bytes;
-  uint64_t digest;
+  uint64_t digest;                 // root of `blocks`; see BlockDigest
+  std::vector<uint64_t> blocks{};  // one for each BlockDigest::kBlockBytes
 };
 
 inline constexpr size_t kSectionsMax = 64;
@@ -69,7 +71,10 @@ inline Result<PullRequest> decodeRequest(ByteView bytes) {
 inline Bytes encodeSections(const std::vector<Section>& sections) {
   ByteWriter out;
   out.number(static_cast<uint16_t>(sections.size()));
-  for (const Section& s : sections) out.text(s.name).number(s.offset).number(s.bytes).number(s.digest);
+  for (const Section& s : sections) {
+    out.text(s.name).number(s.offset).number(s.bytes).number(s.digest).number(static_cast<uint32_t>(s.blocks.size()));
+    for (const uint64_t block : s.blocks) out.number(block);
+  }
   return out.bytes();
 }
 
@@ -83,6 +88,9 @@ inline Result<std::vector<Section>> decodeSections(ByteView bytes) {
     s.offset = in.number<uint64_t>();
     s.bytes = in.number<uint64_t>();
     s.digest = in.number<uint64_t>();
+    const auto blocks = in.number<uint32_t>();
+    if (blocks > in.remaining() / sizeof(uint64_t)) return Status{Code::Corrupt, "a grant that is cut short", {}};
+    for (uint32_t block = 0; block < blocks; block++) s.blocks.push_back(in.number<uint64_t>());
   }
   if (!in.finished()) return Status{Code::Corrupt, "a grant that cannot be read", {}};
   return sections;

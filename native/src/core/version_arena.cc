@@ -12,16 +12,17 @@ namespace {
 constexpr size_t kAlignment = 64;
 
 // Copies a section and digests it on the way, so that the source is read from memory once.
-Status copyAndDigest(ByteView from, uint8_t* to, uint64_t& digest, const Abort& abort) {
-  BlockDigest blocks;
+Status copyAndDigest(ByteView from, uint8_t* to, Section& section, const Abort& abort) {
+  BlockDigest digest;
   for (size_t done = 0; done < from.size();) {
     if (abort.requested()) return {Code::Aborted, "publication aborted", {}};
     const ByteView block = from.subspan(done, std::min(BlockDigest::kBlockBytes, from.size() - done));
-    blocks.add(block);
+    digest.add(block);
     streamCopy(to + done, block.data(), block.size());
     done += block.size();
   }
-  digest = blocks.root();
+  section.digest = digest.root();
+  section.blocks = digest.blocks();
   return {};
 }
 
@@ -29,7 +30,9 @@ Status copyAndDigest(ByteView from, uint8_t* to, uint64_t& digest, const Abort& 
 
 struct VersionArena::Slot {
   Segment memory;
-  std::optional<Version> version;  // nullopt while empty or being filled
+  std::optional<Version> version;  // nullopt while empty, being published, or given up
+  Arrival state = Arrival::Ended;
+  uint64_t watermark = 0;
   size_t leases = 0;
   bool abandoned = false;
 };
@@ -40,82 +43,164 @@ VersionArena::Lease::~Lease() {
 const uint8_t* VersionArena::Lease::data() const { return slot_->memory.mapping.data(); }
 int VersionArena::Lease::fd() const { return slot_->memory.fd.get(); }
 
+Progress VersionArena::Lease::await(uint64_t watermark, Milliseconds wait) const {
+  std::unique_lock lock(arena_->mutex_);
+  const auto moved = [&] { return slot_->watermark > watermark || slot_->state != Arrival::Arriving; };
+  // What counts is how far it has come, whether or not the time was up.
+  [[maybe_unused]] const bool inTime = arena_->changed_.wait_for(lock, wait, moved);
+  return {slot_->state, slot_->watermark};
+}
+
+VersionArena::Incoming::~Incoming() {
+  if (!slot_) return;
+  {
+    const std::lock_guard lock(arena_->mutex_);
+    slot_->version.reset();
+    slot_->state = Arrival::Ended;
+    slot_->leases--;
+  }
+  arena_->changed_.notify_all();
+}
+uint8_t* VersionArena::Incoming::data() { return slot_->memory.mapping.data(); }
+
+void VersionArena::Incoming::advance(uint64_t watermark) {
+  {
+    const std::lock_guard lock(arena_->mutex_);
+    slot_->watermark = watermark;
+  }
+  arena_->changed_.notify_all();
+}
+
+VersionArena::Lease VersionArena::Incoming::finish() {
+  {
+    const std::lock_guard lock(arena_->mutex_);
+    slot_->state = Arrival::Whole;
+  }
+  arena_->changed_.notify_all();
+  return Lease(arena_, std::move(slot_), std::move(sections_));  // the writer's hold becomes the caller's
+}
+
 VersionArena::VersionArena(size_t slotBytes, size_t slots) : slotBytes_(slotBytes) {
   for (size_t i = 0; i < slots; i++) slots_.push_back(std::make_shared<Slot>());
 }
 VersionArena::~VersionArena() = default;
 
-Result<std::vector<Section>> VersionArena::layOut(const std::vector<SectionInput>& inputs) const {
-  std::vector<Section> sections;
+Status VersionArena::layOut(std::vector<Section>& sections) const {
+  if (sections.size() > kSectionsMax) return {Code::InvalidArgument, "more than 64 sections", {}};
   uint64_t end = 0;
-  for (const SectionInput& input : inputs) {
-    const uint64_t offset = (end + kAlignment - 1) / kAlignment * kAlignment;
-    end = offset + input.bytes.size();
-    sections.push_back({input.name, offset, input.bytes.size(), 0});
+  for (Section& section : sections) {
+    section.offset = (end + kAlignment - 1) / kAlignment * kAlignment;
+    if (section.offset <= slotBytes_ && section.bytes <= slotBytes_ - section.offset) {
+      end = section.offset + section.bytes;
+      continue;
+    }
+    const std::string need = std::to_string(section.offset) + " + " + std::to_string(section.bytes);
+    return {Code::TooLarge, "the sections need " + need + " bytes, a slot has " + std::to_string(slotBytes_), {}};
   }
-  if (end > slotBytes_)
-    return Status{Code::TooLarge,
-                  "the sections need " + std::to_string(end) + " bytes, a slot has " + std::to_string(slotBytes_),
-                  {}};
-  if (sections.size() > kSectionsMax) return Status{Code::InvalidArgument, "more than 64 sections", {}};
-  return sections;
+  return {};
 }
 
-Result<std::shared_ptr<VersionArena::Slot>> VersionArena::claimSlot(VersionId id) {
-  const std::lock_guard lock(mutex_);
+// Call with mutex_ held. Takes the slot used longest ago that is not being written.
+Result<std::shared_ptr<VersionArena::Slot>> VersionArena::claimSlot() {
   if (slots_.empty()) return Status{Code::Closed, "the version store is closed", {}};
-  std::shared_ptr<Slot> slot = slots_.front();
-  slots_.erase(slots_.begin());
-  slot->version.reset();
+  auto at = std::ranges::find_if(slots_, [](const auto& slot) { return slot->state != Arrival::Arriving; });
+  if (at == slots_.end()) at = slots_.begin();
+  std::shared_ptr<Slot> slot = *at;
+  slots_.erase(at);
   const bool readable = slot->leases > 0 || slot->abandoned;
   if (readable) slot = std::make_shared<Slot>();
+  slot->version.reset();
+  slot->state = Arrival::Ended;
+  slot->watermark = 0;
   slots_.push_back(slot);
   if (slot->memory.mapping.data() == nullptr) {
     Result<Segment> memory = createSegment("muster-version", slotBytes_, Access::ReadOnly);
     if (!memory.ok()) return memory.status();
     slot->memory = std::move(memory.value());
   }
-  pending_ = id;
   return slot;
+}
+
+Result<std::vector<Section>> VersionArena::compare(VersionId id, const std::vector<SectionInput>& inputs,
+                                                   std::vector<Section> sections) const {
+  for (size_t i = 0; i < inputs.size(); i++) sections[i].digest = digestOf(inputs[i].bytes);
+  const std::lock_guard lock(mutex_);
+  const Slot* slot = find(id);
+  const auto same = [](const Section& a, const Section& b) { return a.name == b.name && a.digest == b.digest; };
+  if (slot != nullptr && std::ranges::equal(slot->version->sections, sections, same)) return sections;
+  return Status{Code::Conflict, "version " + id.text() + " is here already, with other bytes", {}};
 }
 
 Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vector<SectionInput>& inputs,
                                                    const Abort& abort) {
   const std::lock_guard one(publishing_);
-  Result<std::vector<Section>> layout = layOut(inputs);
-  if (!layout.ok()) return layout;
-  std::vector<Section>& sections = layout.value();
-  if (holds(id)) {
-    for (size_t i = 0; i < inputs.size(); i++) sections[i].digest = digestOf(inputs[i].bytes);
-    const std::lock_guard lock(mutex_);
-    const auto same = [](const Section& a, const Section& b) { return a.name == b.name && a.digest == b.digest; };
-    if (std::ranges::equal(find(id)->version->sections, sections, same)) return layout;
-    return Status{Code::Conflict, "version " + id.text() + " is here already, with other bytes", {}};
+  std::vector<Section> sections;
+  for (const SectionInput& input : inputs) sections.push_back({input.name, 0, input.bytes.size(), 0});
+  if (Status fits = layOut(sections); !fits.ok()) return fits;
+  std::shared_ptr<Slot> slot;
+  {
+    std::unique_lock lock(mutex_);
+    if (find(id) != nullptr) {
+      lock.unlock();
+      return compare(id, inputs, std::move(sections));
+    }
+    Result<std::shared_ptr<Slot>> claimed = claimSlot();
+    if (!claimed.ok()) return claimed.status();
+    slot = std::move(claimed.value());
+    pending_ = id;
   }
-  const Result<std::shared_ptr<Slot>> claimed = claimSlot(id);
-  if (!claimed.ok()) return claimed.status();
-  Slot& slot = *claimed.value();
   Status copied;
   for (size_t i = 0; i < inputs.size() && copied.ok(); i++)
-    copied = copyAndDigest(inputs[i].bytes, slot.memory.mapping.data() + sections[i].offset, sections[i].digest, abort);
+    copied = copyAndDigest(inputs[i].bytes, slot->memory.mapping.data() + sections[i].offset, sections[i], abort);
   {
     const std::lock_guard lock(mutex_);
     pending_.reset();
-    if (copied.ok()) slot.version = Version{id, sections};
+    if (copied.ok()) {
+      slot->version = Version{id, sections};
+      slot->state = Arrival::Whole;
+      slot->watermark = slotBytes_;
+      newest_ = std::max(newest_.value_or(id), id);
+    }
   }
-  settled_.notify_all();
+  changed_.notify_all();
   if (!copied.ok()) return copied;
-  return layout;
+  return sections;
+}
+
+Result<VersionArena::Incoming> VersionArena::receive(VersionId id, std::vector<Section> sections) {
+  if (Status fits = layOut(sections); !fits.ok()) return fits;
+  std::optional<Incoming> incoming;
+  {
+    const std::lock_guard lock(mutex_);
+    if (find(id) != nullptr || pending_ == id)
+      return Status{Code::Conflict, "version " + id.text() + " is here already", {}};
+    Result<std::shared_ptr<Slot>> claimed = claimSlot();
+    if (!claimed.ok()) return claimed.status();
+    Slot& slot = *claimed.value();
+    slot.version = Version{id, sections};
+    slot.state = Arrival::Arriving;
+    slot.leases++;  // the writer's hold
+    newest_ = std::max(newest_.value_or(id), id);
+    incoming.emplace(Incoming(this, claimed.value(), std::move(sections)));
+  }
+  changed_.notify_all();
+  return std::move(*incoming);
 }
 
 Result<VersionArena::Lease> VersionArena::lease(VersionId id, Milliseconds wait) {
   std::unique_lock lock(mutex_);
-  if (!settled_.wait_for(lock, wait, [&] { return pending_ != id; }))
+  const auto settled = [&] { return find(id) != nullptr || (pending_ != id && newest_ && id <= *newest_); };
+  if (!changed_.wait_for(lock, wait, settled) && pending_ == id)
     return Status{Code::Timeout, "version " + id.text() + " is being published", {}};
   const auto at = std::ranges::find_if(slots_, [&](const auto& s) { return s->version && s->version->id == id; });
   if (at == slots_.end()) return Status{Code::Gone, "version " + id.text() + " is not here", {}};
   (*at)->leases++;
   return Lease(this, *at, (*at)->version->sections);
+}
+
+bool VersionArena::mayCome(VersionId id) const {
+  const std::lock_guard lock(mutex_);
+  return !newest_ || id > *newest_;
 }
 
 void VersionArena::release(Slot& slot, bool abandoned) {
@@ -132,20 +217,24 @@ VersionArena::Slot* VersionArena::find(VersionId id) const {
 
 void VersionArena::close() {
   const std::lock_guard one(publishing_);
-  const std::lock_guard lock(mutex_);
-  slots_.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    slots_.clear();
+  }
+  changed_.notify_all();
 }
 
 bool VersionArena::holds(VersionId id) const {
   const std::lock_guard lock(mutex_);
-  return find(id) != nullptr;
+  const Slot* slot = find(id);
+  return slot != nullptr && slot->state == Arrival::Whole;
 }
 
 std::vector<VersionId> VersionArena::versions() const {
   const std::lock_guard lock(mutex_);
   std::vector<VersionId> ids;
   for (const auto& slot : slots_)
-    if (slot->version) ids.push_back(slot->version->id);
+    if (slot->version && slot->state == Arrival::Whole) ids.push_back(slot->version->id);
   return ids;
 }
 

@@ -4,6 +4,8 @@
 // The rule that makes torn reads impossible: the bytes of a slot never change while a reader may look at them. A slot
 // with a lease, or with a reader of unknown fate, is not overwritten: its memory is left to its readers, which keep it
 // alive by their mappings, and the slot gets fresh memory. So a frozen reader delays nobody, and costs one slot's memory.
+//
+// A version may be read while it arrives, up to its watermark: behind it every byte is verified and final.
 #pragma once
 
 #include <condition_variable>
@@ -22,6 +24,14 @@ struct SectionInput {
   ByteView bytes;
 };
 
+// How far a version has come. Ended: it will not get further.
+enum class Arrival { Arriving, Whole, Ended };
+
+struct Progress {
+  Arrival state;
+  uint64_t watermark;  // offset in the slot
+};
+
 class VersionArena {
   struct Slot;
 
@@ -36,6 +46,8 @@ class VersionArena {
     const std::vector<Section>& sections() const { return sections_; }
     const uint8_t* data() const;
     int fd() const;
+    // Waits until the version has come further than `watermark`, came to its end, or `wait` is over.
+    Progress await(uint64_t watermark, Milliseconds wait) const;
     // A reader outside this process may go on reading after the lease: the memory is then never written again …
     void abandon() { abandoned_ = true; }
     // … unless that reader is known to have let go.
@@ -52,6 +64,31 @@ class VersionArena {
     bool abandoned_ = false;
   };
 
+  // The writer's side of a version that arrives from elsewhere. When it goes before finish(), the version is dropped and
+  // its readers are told.
+  class Incoming {
+   public:
+    Incoming(Incoming&&) noexcept = default;
+    Incoming& operator=(Incoming&&) = delete;
+    ~Incoming();
+
+    const std::vector<Section>& sections() const { return sections_; }  // with their offsets in this slot
+    uint8_t* data();
+    // Every byte before this offset in the slot is verified. Wakes readers that wait.
+    void advance(uint64_t watermark);
+    // The version is whole, and held for the caller.
+    Lease finish();
+
+   private:
+    friend class VersionArena;
+    Incoming(VersionArena* arena, std::shared_ptr<Slot> slot, std::vector<Section> sections)
+        : arena_(arena), slot_(std::move(slot)), sections_(std::move(sections)) {}
+
+    VersionArena* arena_;
+    std::shared_ptr<Slot> slot_;
+    std::vector<Section> sections_;
+  };
+
   VersionArena(size_t slotBytes, size_t slots);
   ~VersionArena();
   VersionArena(const VersionArena&) = delete;
@@ -61,14 +98,22 @@ class VersionArena {
   // here already with the same bytes is a success; with other bytes Code::Conflict.
   Result<std::vector<Section>> publish(VersionId id, const std::vector<SectionInput>& inputs, const Abort& abort);
 
-  // A lease on a version; Code::Gone when it is not here, Code::Timeout when it is still being published after `wait`.
+  // A place for a version that is about to arrive, with these names, sizes and digests; readers may lease it from now on.
+  // Code::Conflict when it is here or arriving already.
+  Result<Incoming> receive(VersionId id, std::vector<Section> sections);
+
+  // A lease on a version, arriving or whole. Code::Timeout when it is still being published after `wait`; Code::Gone when
+  // it is not here; for one that is newer than all that were ever here, and so may come yet, only after `wait`.
   Result<Lease> lease(VersionId id, Milliseconds wait);
+
+  // True for a version newer than all that were ever here.
+  bool mayCome(VersionId id) const;
 
   // Gives all memory back that no lease holds; publishing is over (Code::Closed).
   void close();
 
-  bool holds(VersionId id) const;
-  std::vector<VersionId> versions() const;  // oldest publication first
+  bool holds(VersionId id) const;           // whole
+  std::vector<VersionId> versions() const;  // whole ones, oldest publication first
 
  private:
   struct Version {
@@ -76,17 +121,20 @@ class VersionArena {
     std::vector<Section> sections;
   };
 
-  Result<std::vector<Section>> layOut(const std::vector<SectionInput>& inputs) const;
-  Result<std::shared_ptr<Slot>> claimSlot(VersionId id);
+  Status layOut(std::vector<Section>& sections) const;
+  Result<std::shared_ptr<Slot>> claimSlot();
+  Result<std::vector<Section>> compare(VersionId id, const std::vector<SectionInput>& inputs,
+                                       std::vector<Section> sections) const;
   Slot* find(VersionId id) const;
   void release(Slot& slot, bool abandoned);
 
   const size_t slotBytes_;
   std::mutex publishing_;  // one publication at a time
   mutable std::mutex mutex_;
-  std::condition_variable settled_;
+  mutable std::condition_variable changed_;
   std::vector<std::shared_ptr<Slot>> slots_;  // oldest publication first
-  std::optional<VersionId> pending_;
+  std::optional<VersionId> pending_;          // being published
+  std::optional<VersionId> newest_;           // of all that ever were here
 };
 
 }  // namespace muster

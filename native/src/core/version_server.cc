@@ -13,9 +13,11 @@ namespace muster {
 
 namespace {
 
-constexpr Milliseconds kHandshake{2'000};   // a caller that says nothing is dropped
+constexpr Milliseconds kHandshake{5'000};   // a caller that says nothing is dropped
 constexpr Milliseconds kStall{5'000};       // a receiver that takes no byte for so long is dropped
-constexpr Milliseconds kAlive{100};         // how often a waiting reader hears from us
+constexpr Milliseconds kAlive{50};          // how often a waiting reader hears from us
+constexpr Milliseconds kMayCome{250};       // how long a version that is not here yet is waited for
+constexpr uint64_t kStreamBytes = 256 * 1024;  // of one Data frame: small, so that the next hop starts soon
 constexpr Milliseconds kHoldMax{600'000};   // longest lease, whatever the reader asks for
 constexpr size_t kReadersMax = 256;
 
@@ -29,6 +31,20 @@ Result<std::vector<Section>> choose(const std::vector<Section>& all, const std::
   }
   return chosen;
 }
+
+// How many bytes of the concatenation of `sections` are there, one after another from its beginning.
+uint64_t available(const std::vector<Section>& sections, const Progress& progress) {
+  uint64_t there = 0;
+  for (const Section& section : sections) {
+    const uint64_t reached = progress.watermark > section.offset ? progress.watermark - section.offset : 0;
+    const uint64_t part = progress.state == Arrival::Whole ? section.bytes : std::min(section.bytes, reached);
+    there += part;
+    if (part < section.bytes) break;
+  }
+  return there;
+}
+
+Status givenUp() { return {Code::Unreachable, "the version stopped arriving here; try another holder", {}}; }
 
 }  // namespace
 
@@ -124,16 +140,30 @@ Status VersionServer::answer(Connection& connection, Address::Kind kind, const P
 }
 
 Result<VersionArena::Lease> VersionServer::awaitLease(Connection& connection, VersionId id, const Patience& patience) {
+  const Deadline giveUp = Deadline::in(kMayCome);
   for (;;) {
     Result<VersionArena::Lease> lease = arena_.lease(id, kAlive);
-    if (lease.ok() || lease.status().code != Code::Timeout) return lease;
+    const Code code = lease.status().code;
+    const bool mayCome = code == Code::Gone && arena_.mayCome(id) && !giveUp.passed();
+    if (code != Code::Timeout && !mayCome) return lease;
     if (Status still = patience.check(); !still.ok()) return still;
     if (Status sent = connection.send({FrameType::Alive}, patience); !sent.ok()) return sent;
   }
 }
 
+Status VersionServer::awaitWhole(Connection& connection, const VersionArena::Lease& lease, const Patience& patience) {
+  for (Progress progress = lease.await(0, Milliseconds(0)); progress.state != Arrival::Whole;) {
+    if (progress.state == Arrival::Ended) return givenUp();
+    if (Status still = patience.check(); !still.ok()) return still;
+    if (Status sent = connection.send({FrameType::Alive, {}, progress.watermark}, patience); !sent.ok()) return sent;
+    progress = lease.await(UINT64_MAX, kAlive);
+  }
+  return {};
+}
+
 Status VersionServer::hold(Connection& connection, VersionArena::Lease& lease, const std::vector<Section>& sections,
                            const Patience& patience) {
+  if (Status whole = awaitWhole(connection, lease, patience); !whole.ok()) return whole;
   const Bytes grant = encodeSections(sections);
   lease.abandon();  // from here the reader has the memory, until it says otherwise
   const Status sent = connection.send({FrameType::Grant, grant, 0, lease.fd()}, patience);
@@ -148,12 +178,21 @@ Status VersionServer::stream(Connection& connection, const VersionArena::Lease& 
                              const std::vector<Section>& sections, uint64_t offset) {
   const auto patience = [this] { return Patience{Deadline::in(kStall), &closing_}; };
   if (Status sent = connection.send({FrameType::Grant, encodeSections(sections)}, patience()); !sent.ok()) return sent;
+  Progress progress = lease.await(0, Milliseconds(0));
   uint64_t start = 0;  // of the section, in the stream
   for (const Section& section : sections) {
     const uint64_t end = start + section.bytes;
     while (offset < end) {
+      const uint64_t there = available(sections, progress);
+      if (there <= offset) {
+        progress = lease.await(progress.watermark, kAlive);
+        if (progress.state == Arrival::Ended) return givenUp();
+        if (available(sections, progress) > offset) continue;
+        if (Status sent = connection.send({FrameType::Alive, {}, there}, patience()); !sent.ok()) return sent;
+        continue;
+      }
       const ByteView chunk{lease.data() + section.offset + (offset - start),
-                           std::min<uint64_t>(kChunkBytesMax, end - offset)};
+                           std::min({kStreamBytes, end - offset, there - offset})};
       if (Status sent = connection.send({FrameType::Data, chunk, offset}, patience()); !sent.ok()) return sent;
       offset += chunk.size();
     }

@@ -1,4 +1,5 @@
 // Serves the versions of an arena to any number of readers, on a Unix socket and perhaps on TCP, from threads of its own.
+// A version that is still arriving is streamed as far as it has come, so that receivers form a chain.
 #pragma once
 
 #include <list>
@@ -35,6 +36,7 @@ class VersionServer {
   void serve(Connection connection, Address::Kind kind);
   Status answer(Connection& connection, Address::Kind kind, const Patience& patience);
   Result<VersionArena::Lease> awaitLease(Connection& connection, VersionId id, const Patience& patience);
+  Status awaitWhole(Connection& connection, const VersionArena::Lease& lease, const Patience& patience);
   Status hold(Connection& connection, VersionArena::Lease& lease, const std::vector<Section>& sections,
               const Patience& patience);
   Status stream(Connection& connection, const VersionArena::Lease& lease, const std::vector<Section>& sections,

@@ -33,6 +33,11 @@ Result<std::vector<Section>> VersionStore::publish(VersionId id, const std::vect
   return arena_.publish(id, inputs, abort);
 }
 
+Result<VersionArena::Incoming> VersionStore::receive(VersionId id, std::vector<Section> sections) {
+  if (closed_) return Status{Code::Closed, "the version store is closed", {}};
+  return arena_.receive(id, std::move(sections));
+}
+
 void VersionStore::close() {
   closed_ = true;
   const std::lock_guard lock(closing_);

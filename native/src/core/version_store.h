@@ -24,6 +24,10 @@ class VersionStore {
   const std::vector<std::string>& addresses() const { return addresses_; }
   // Code::Closed after close().
   Result<std::vector<Section>> publish(VersionId id, const std::vector<SectionInput>& inputs, const Abort& abort);
+  // A place for a version that arrives from elsewhere; see VersionArena::receive. Code::Closed after close().
+  Result<VersionArena::Incoming> receive(VersionId id, std::vector<Section> sections);
+  // What this store itself has of a version; Code::Gone at once when it has nothing.
+  Result<VersionArena::Lease> lease(VersionId id) { return arena_.lease(id, Milliseconds(0)); }
   bool holds(VersionId id) const { return arena_.holds(id); }
   std::vector<VersionId> versions() const { return arena_.versions(); }
   // Stops serving; readers see their connections close. Memory goes when the last reader lets go. Harmless twice.

@@ -57,9 +57,9 @@ void BlockDigest::add(ByteView block) {
   total_ += block.size();
 }
 
-uint64_t BlockDigest::root() const {
-  std::vector<uint64_t> words = blocks_;
-  words.push_back(total_);
+uint64_t BlockDigest::rootOf(const std::vector<uint64_t>& blocks, uint64_t total) {
+  std::vector<uint64_t> words = blocks;
+  words.push_back(total);
   return xxh64({reinterpret_cast<const uint8_t*>(words.data()), words.size() * sizeof(uint64_t)});
 }
 

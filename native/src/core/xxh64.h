@@ -17,7 +17,11 @@ class BlockDigest {
 
   // Takes the next block: exactly kBlockBytes long, except the last.
   void add(ByteView block);
-  uint64_t root() const;
+  uint64_t root() const { return rootOf(blocks_, total_); }
+  const std::vector<uint64_t>& blocks() const { return blocks_; }
+
+  // What the digests of the blocks of `total` bytes come to: whoever knows the root can check them before the first byte.
+  static uint64_t rootOf(const std::vector<uint64_t>& blocks, uint64_t total);
 
  private:
   std::vector<uint64_t> blocks_;

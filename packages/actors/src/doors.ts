@@ -8,6 +8,7 @@ import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckp
 import {
   digestOf,
   type GradientMesh,
+  mapVersion,
   openGradientMesh,
   openVersionStore,
   pullVersion,
@@ -42,6 +43,7 @@ export interface Doors {
   versionStore(options: Parameters<typeof openVersionStore>[0]): Promise<VersionStore>;
   gradientMesh(options: Parameters<typeof openGradientMesh>[0]): Promise<GradientMesh>;
   pull: typeof pullVersion;
+  map: typeof mapVersion;
   checkpointStore(options: Parameters<typeof openCheckpointStore>[0]): Promise<CheckpointStore>;
   loadCheckpoint(path: string): Promise<LoadedCheckpoint>;
 }
@@ -60,6 +62,7 @@ export const hostDoors: Doors = {
   },
   gradientMesh: openGradientMesh,
   pull: pullVersion,
+  map: mapVersion,
   checkpointStore: openCheckpointStore,
   loadCheckpoint: (path) => loadCheckpoint(path),
 };

@@ -1,5 +1,5 @@
 /** Bytes of a weight version on their way between engines and the data plane. */
-import type { PullResult } from "@muster/collectives";
+import type { MappedVersion, PullResult, VersionStore } from "@muster/collectives";
 import type { Body, JobConfig, Section } from "@muster/protocol";
 import type { Doors } from "./doors.ts";
 
@@ -9,13 +9,15 @@ export type SectionBytes = Readonly<Record<string, Uint8Array>>;
 /** Body of `weights.held`. */
 export type Held = Body<"weights.held">;
 
-/** Who pulls, through which door, with which key. */
-export interface Puller extends Pick<Doors, "pull"> {
+/** Who pulls, with which key. */
+export interface Puller {
   readonly job: string;
   readonly member: string;
   readonly dataKey: Uint8Array;
   readonly config: JobConfig;
 }
+
+type Wanted = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
 
 /**
  * Pulls the named sections of a version into fresh buffers and verifies their digests.
@@ -23,24 +25,39 @@ export interface Puller extends Pick<Doors, "pull"> {
  * @throws the errors of `pullVersion`; the buffers are then of no use.
  */
 export async function pullSections(
-  puller: Puller,
-  wanted: Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">,
+  puller: Puller & Pick<Doors, "pull">,
+  wanted: Wanted,
   signal: AbortSignal,
 ): Promise<{ readonly bytes: SectionBytes; readonly result: PullResult }> {
   const bytes = Object.fromEntries(wanted.sections.map((section) => [section.name, new Uint8Array(section.bytes)]));
-  const result = await puller.pull({
-    key: puller.dataKey,
-    job: puller.job,
-    member: puller.member,
-    holders: wanted.holders.flatMap(({ addresses }) => addresses),
-    id: { lineage: wanted.lineage, version: wanted.version },
-    sections: wanted.sections,
-    into: bytes,
-    deadlineMs: puller.config.timing.pullMs,
-    signal,
-  });
+  const result = await puller.pull({ ...pullOf(puller, wanted), into: bytes, signal });
   return { bytes, result };
 }
+
+/**
+ * Pulls the named sections of a version and gives them where they lie, for as long as they are not released. `keepIn` takes what comes from
+ * another host, and serves it on.
+ *
+ * @throws the errors of `mapVersion`.
+ */
+export async function mapSections(
+  puller: Puller & Pick<Doors, "map"> & { readonly keepIn: VersionStore | null },
+  wanted: Wanted,
+  signal: AbortSignal,
+): Promise<MappedVersion> {
+  const { keepIn } = puller;
+  return await puller.map({ ...pullOf(puller, wanted), ...(keepIn ? { keepIn } : {}), signal });
+}
+
+const pullOf = (puller: Puller, { lineage, version, sections, holders }: Wanted) => ({
+  key: puller.dataKey,
+  job: puller.job,
+  member: puller.member,
+  holders: holders.flatMap(({ addresses }) => addresses),
+  id: { lineage, version },
+  sections,
+  deadlineMs: puller.config.timing.pullMs,
+});
 
 /** Sections as messages name them. */
 export function sectionsOf(

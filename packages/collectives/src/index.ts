@@ -7,7 +7,14 @@ export {
   openGradientMesh,
   type ReduceOptions,
 } from "./gradient-mesh.ts";
-export { type PullOptions, type PullResult, pullVersion } from "./pull-version.ts";
+export {
+  type MapOptions,
+  type MappedVersion,
+  mapVersion,
+  type PullOptions,
+  type PullResult,
+  pullVersion,
+} from "./pull-version.ts";
 export {
   openVersionStore,
   type SectionInfo,

@@ -26,6 +26,8 @@ export interface NativeSection {
 
 /** An open version store. */
 export interface NativeStore {
+  /** Handle for `keepIn`. */
+  readonly store: object;
   readonly addresses: readonly string[];
   publish(options: {
     lineage: number;
@@ -36,6 +38,33 @@ export interface NativeStore {
   holds(id: { lineage: number; version: number }): boolean;
   versions(): { lineage: number; version: number }[];
   close(): Promise<NativeOutcome<undefined>>;
+}
+
+/** What is pulled, and from whom. `digest` is 16 hexadecimal digits; `keepIn` is a `NativeStore.store`. */
+export interface NativePull {
+  readonly key: Uint8Array;
+  readonly job: string;
+  readonly member: string;
+  readonly holders: readonly string[];
+  readonly lineage: number;
+  readonly version: number;
+  readonly wanted: readonly { readonly name: string; readonly bytes: number; readonly digest: string }[];
+  readonly keepIn: object | null;
+  readonly timeoutMs: number;
+  readonly cancellation: NativeCancellation;
+}
+
+/** How a pull went. */
+export interface NativePulled {
+  readonly bytes: number;
+  readonly via: "memory" | "tcp";
+  readonly from: string;
+}
+
+/** A version where it lies; `release` detaches the sections. */
+export interface NativeMapped extends NativePulled {
+  readonly sections: readonly Uint8Array[];
+  release(): void;
 }
 
 /** An open mesh. `shard` and `result` make a new view at each call: ask once, and only before `close`. */
@@ -66,17 +95,9 @@ export interface NativeModule {
     slotBytes: number;
     slots: number;
   }): Promise<NativeOutcome<NativeStore>>;
-  pullVersion(options: {
-    key: Uint8Array;
-    job: string;
-    member: string;
-    holders: readonly string[];
-    lineage: number;
-    version: number;
-    targets: readonly { name: string; digest: string; into: Uint8Array }[];
-    timeoutMs: number;
-    cancellation: NativeCancellation;
-  }): Promise<NativeOutcome<{ bytes: number; via: "memory" | "tcp"; from: string }>>;
+  /** Copies into `into`, one buffer for each section wanted. */
+  pullVersion(options: NativePull & { readonly into: readonly Uint8Array[] }): Promise<NativeOutcome<NativePulled>>;
+  mapVersion(options: NativePull): Promise<NativeOutcome<NativeMapped>>;
   openMesh(options: {
     key: Uint8Array;
     job: string;

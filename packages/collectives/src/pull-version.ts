@@ -1,12 +1,16 @@
 /** Pulling a weight version from whoever holds it. */
-import { checkKey, checkName, checkTimeout } from "./check.ts";
+import { checkKey, checkName, checkTimeout, checkWhole } from "./check.ts";
 import { hexOf } from "./digest.ts";
 import { errorOf, errors } from "./errors.ts";
-import { cancellable, native } from "./native.ts";
-import { checkVersionId, type SectionInfo, type VersionId } from "./version-store.ts";
+import { cancellable, type NativeCancellation, type NativePull, native } from "./native.ts";
+import { nativeStoreOf } from "./open-stores.ts";
+import { checkVersionId, type SectionInfo, type VersionId, type VersionStore } from "./version-store.ts";
 
-/** What to pull, from whom, and where to. */
-export interface PullOptions {
+/** Views over 4 GiB crash Node 20, and one mapped section is one view. */
+const mappedBytesMax = 2 ** 32 - 1;
+
+/** What to pull, and from whom. */
+export interface MapOptions {
   /** Secret of the job; see `VersionStoreOptions`. */
   readonly key: Uint8Array;
   readonly job: string;
@@ -16,11 +20,20 @@ export interface PullOptions {
   readonly id: VersionId;
   /** The sections wanted, as they were published; a part of the version will do. */
   readonly sections: readonly SectionInfo[];
-  /** Target by section name, of exactly the section's size. Must not be transferred until the promise settles. */
-  readonly into: Readonly<Record<string, Uint8Array>>;
+  /**
+   * Takes the version when it comes from another host, and serves it to others from the first verified block on. A version that this store
+   * has already is not fetched again.
+   */
+  readonly keepIn?: VersionStore;
   /** Longest duration in milliseconds. */
   readonly deadlineMs: number;
   readonly signal: AbortSignal;
+}
+
+/** What to pull, from whom, and where to. */
+export interface PullOptions extends MapOptions {
+  /** Target by section name, of exactly the section's size. Must not be transferred until the promise settles. */
+  readonly into: Readonly<Record<string, Uint8Array>>;
 }
 
 /** How a pull went. */
@@ -33,42 +46,87 @@ export interface PullResult {
   readonly from: string;
 }
 
+/** A version where it lies: in the memory of a holder on this host, in `keepIn`, or in private memory. */
+export interface MappedVersion extends PullResult {
+  /** The bytes by section name. Read-only by contract: writing crashes the process, or changes what others pull. */
+  readonly sections: Readonly<Record<string, Uint8Array>>;
+  /** Detaches the sections (length 0) and gives their memory back. Harmless twice. Without it the garbage collector does, at some time. */
+  release(): void;
+}
+
 /**
- * Pulls a version from the first holder that can give it.
+ * Pulls a version from the first holder that can give it, and copies it to `into`.
  *
- * The digest of every section is verified before the first byte of `into` is written: after any error `into` is as it was. A TCP stream that breaks
- * off, or is silent for 500 ms, goes on with the next holder where it stood. Each holder is tried once, and a second time when it broke off.
+ * The digest of every section is verified before the first byte of `into` is written: after any error `into` is as it was. A TCP stream that
+ * breaks off, or is silent for 150 ms while there are other holders, goes on with the next one at the last verified block. Holders that broke
+ * off are tried a second time, and again for as long as the version gets further. A holder that gets no bytes itself says so, and is waited
+ * for up to 2 s.
  *
  * @throws MUSTER_ERR_PULL_DIGEST_MISMATCH, MUSTER_ERR_PULL_REFUSED (another key or job), MUSTER_ERR_VERSION_GONE or
  *   MUSTER_ERR_PULL_UNREACHABLE: the most telling of the reasons of all holders; the message has them all.
  * @throws MUSTER_ERR_PULL_TIMEOUT, MUSTER_ERR_PULL_ABORTED
  */
 export async function pullVersion(options: PullOptions): Promise<PullResult> {
-  const { key, job, member, holders, id } = options;
+  const into = targetsOf(options);
+  const startedAtMs = performance.now();
+  const { timeoutMs, call } = nativePullOf(options);
+  const pulled = await cancellable(options.signal, (cancellation) =>
+    native().pullVersion({ ...call(cancellation), into }),
+  );
+  if (!pulled.ok) throw errorOf("pull", pulled, { id: textOf(options.id), timeoutMs });
+  return { ...pulled.value, durationMs: performance.now() - startedAtMs };
+}
+
+/**
+ * Pulls a version as `pullVersion` does, and gives its bytes where they are: from a holder on this host nothing is copied.
+ *
+ * @throws As `pullVersion`; MUSTER_ERR_NATIVE_OPTION_INVALID for a section of 4 GiB or more.
+ */
+export async function mapVersion(options: MapOptions): Promise<MappedVersion> {
+  for (const { name, bytes } of options.sections)
+    checkWhole(`sections.${name}.bytes`, bytes, { min: 0, max: mappedBytesMax });
+  const startedAtMs = performance.now();
+  const { timeoutMs, call } = nativePullOf(options);
+  const mapped = await cancellable(options.signal, (cancellation) => native().mapVersion(call(cancellation)));
+  if (!mapped.ok) throw errorOf("pull", mapped, { id: textOf(options.id), timeoutMs });
+  const { sections, release, ...result } = mapped.value;
+  return {
+    ...result,
+    durationMs: performance.now() - startedAtMs,
+    sections: Object.fromEntries(options.sections.map(({ name }, i) => [name, sections[i] ?? new Uint8Array()])),
+    release,
+  };
+}
+
+function nativePullOf(options: MapOptions): {
+  readonly timeoutMs: number;
+  readonly call: (cancellation: NativeCancellation) => NativePull;
+} {
+  const { key, job, member, holders, id, sections, keepIn } = options;
   checkKey(key);
   checkName("job", job);
   checkName("member", member);
   checkVersionId(id);
   const timeoutMs = checkTimeout("deadlineMs", options.deadlineMs);
-  const targets = targetsOf(options);
-  const startedAtMs = performance.now();
-  const pulled = await cancellable(options.signal, (cancellation) =>
-    native().pullVersion({ key, job, member, holders, ...id, targets, timeoutMs, cancellation }),
-  );
-  if (!pulled.ok) throw errorOf("pull", pulled, { id: `${id.lineage}/${id.version}`, timeoutMs });
-  return { ...pulled.value, durationMs: performance.now() - startedAtMs };
+  const wanted = sections.map(({ name, bytes, digest }) => ({ name, bytes, digest: hexOf(digest) }));
+  const store = keepIn ? nativeStoreOf(keepIn) : null;
+  const call = (cancellation: NativeCancellation): NativePull => ({
+    ...{ key, job, member, holders, lineage: id.lineage, version: id.version },
+    ...{ wanted, keepIn: store, timeoutMs, cancellation },
+  });
+  return { timeoutMs, call };
 }
 
-function targetsOf({ sections, into }: PullOptions): { name: string; digest: string; into: Uint8Array }[] {
-  return sections.map(({ name, bytes, digest }) => {
+const textOf = ({ lineage, version }: VersionId): string => `${lineage}/${version}`;
+
+function targetsOf({ sections, into }: PullOptions): Uint8Array[] {
+  return sections.map(({ name, bytes }) => {
     const target = into[name];
-    if (target?.byteLength !== bytes) {
-      throw errors.NativeOptionInvalid({
-        field: `into.${name}`,
-        value: target ? `${target.byteLength} bytes long` : "missing",
-        fix: `give a Uint8Array of ${bytes} bytes`,
-      });
-    }
-    return { name, digest: hexOf(digest), into: target };
+    if (target?.byteLength === bytes) return target;
+    throw errors.NativeOptionInvalid({
+      field: `into.${name}`,
+      value: target ? `${target.byteLength} bytes long` : "missing",
+      fix: `give a Uint8Array of ${bytes} bytes`,
+    });
   });
 }

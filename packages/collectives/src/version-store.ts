@@ -2,7 +2,9 @@
 import { checkKey, checkName, checkWhole } from "./check.ts";
 import { toDigest } from "./digest.ts";
 import { errorOf, errors } from "./errors.ts";
+import { localAddressOf } from "./local-address.ts";
 import { cancellable, type NativeStore, native } from "./native.ts";
+import { rememberStore } from "./open-stores.ts";
 
 /** Name of a weight version: one line of weights between rollbacks, and the counter of updates in it. Whole numbers ≥ 0. */
 export interface VersionId {
@@ -26,7 +28,10 @@ export interface VersionStoreOptions {
   readonly member: string;
   /** Existing folder for the Unix socket; its path takes at most 83 bytes. */
   readonly socketDir: string;
-  /** Numeric IP address to serve other hosts on, at a port of the kernel's choice; `null` for this host only. */
+  /**
+   * Where to serve other hosts, at a port of the kernel's choice: a numeric IP address of this host, or a network such as `10.0.0.0/8`, which
+   * stands for this host's address in it; `null` for this host only.
+   */
   readonly tcpHost: string | null;
   /** Room for the sections of one version, each aligned to 64 bytes. */
   readonly slotBytes: number;
@@ -70,7 +75,8 @@ export async function openVersionStore(options: VersionStoreOptions): Promise<Ve
   checkName("member", member);
   checkWhole("slotBytes", slotBytes, { min: 1, max: 2 ** 46 });
   checkWhole("slots", slots, { min: 2, max: 16 });
-  const opened = await native().openStore({ key, job, member, socketDir, tcpHost, slotBytes, slots });
+  const host = tcpHost === null ? null : localAddressOf(tcpHost);
+  const opened = await native().openStore({ key, job, member, socketDir, tcpHost: host, slotBytes, slots });
   if (!opened.ok) throw errorOf("publish", opened, {});
   return new OpenVersionStore(opened.value);
 }
@@ -90,6 +96,7 @@ class OpenVersionStore implements VersionStore {
   constructor(store: NativeStore) {
     this.#store = store;
     this.addresses = store.addresses;
+    rememberStore(this, store.store);
   }
 
   async publish(id: VersionId, sections: Readonly<Record<string, Uint8Array>>): Promise<readonly SectionInfo[]> {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { planInitialWeights, planPulls } from "../src/controller/plan-weights.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
-import { bodiesOf, linesOf, memberOf, working } from "./states.ts";
+import { bodiesOf, linesOf, memberOf, planWith, working } from "./states.ts";
 
 const held = { lineage: 0, version: 3 };
 const behind = { lineage: 0, version: 2 };
@@ -97,5 +97,86 @@ describe("pulls", () => {
     expect(planPulls(nobody)).toBeNull();
     const silent = withMember(withMember(working(), "p0", { addresses: [] }), "p1", { held: behind });
     expect(planPulls(silent)).toBeNull();
+  });
+});
+
+describe("pulls across hosts", () => {
+  const hosts: Record<string, string> = { p0: "h0", r0: "h0", r1: "h1", r2: "h1", r3: "h2", r4: "h3" };
+  const plan = planWith({ rolloutsServe: true });
+
+  /** The rollouts are behind; all but those named in `silent` have served before. */
+  function acrossHosts({ silent = [] as readonly string[], serve = true } = {}): ControllerState {
+    const ids = Object.keys(hosts);
+    let state = working({ plan: serve ? plan : planWith(), members: ids });
+    for (const id of ids) {
+      const addresses = silent.includes(id) ? [] : [`tcp:${id}`];
+      state = withMember(state, id, {
+        host: hosts[id] ?? "",
+        addresses,
+        ...(id.startsWith("r") ? { held: behind } : {}),
+      });
+    }
+    return state;
+  }
+
+  const sourcesOf = (state: ControllerState): Record<string, string> => {
+    const effects = planPulls(state)?.effects ?? [];
+    const orders = effects.flatMap((effect) =>
+      effect.type === "command" && effect.kind === "weights.pull" ? [effect] : [],
+    );
+    return Object.fromEntries(orders.map(({ to, body }) => [to, body.holders.map(({ id }) => id).join(" ")]));
+  };
+
+  it("make a chain of one replica of each host; the others read the memory of theirs", () => {
+    expect(sourcesOf(acrossHosts())).toEqual({
+      r0: "p0",
+      r1: "p0",
+      r2: "r1 p0",
+      r3: "r1 p0",
+      r4: "r3 r1 p0",
+    });
+  });
+
+  it("wait for the first of a host, when nobody knows yet where it will serve, until it holds the version or failed", () => {
+    const first = acrossHosts({ silent: ["r0", "r1", "r2", "r3", "r4"] });
+    const change = planPulls(first);
+    expect(sourcesOf(first)).toEqual({ r0: "p0", r1: "p0", r3: "p0", r4: "p0" });
+    const waiting = change?.state as ControllerState;
+    expect(planPulls(waiting)).toBeNull();
+    const came = withMember(waiting, "r1", { held, order: null, addresses: ["tcp:r1"] });
+    expect(sourcesOf(came)).toEqual({ r2: "r1 p0" });
+    const failed = withMember(waiting, "r1", { order: null, retryAtMs: 9_000 });
+    expect(sourcesOf(failed)).toEqual({ r2: "p0" });
+    expect(sourcesOf(withMember(waiting, "r1", { health: "suspect" }))).toEqual({ r2: "p0" });
+  });
+
+  it("come from the policy replica of the same host, also when it is only about to have the version", () => {
+    const order = { kind: "step.apply", lineage: 0, version: 3, dueAtMs: 9_000 } as const;
+    const base = acrossHosts();
+    const policy = memberOf("p1", 20, { host: "h1", held: behind, order, addresses: ["unix:p1"] });
+    const state = { ...base, members: { ...base.members, p1: policy } };
+    expect(sourcesOf(state)).toMatchObject({ r1: "p1 p0", r2: "p1 p0" });
+  });
+
+  it("never make a replica wait for one that came later, so that no two wait for each other", () => {
+    const order = { kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 9_000 } as const;
+    const later = withMember(withMember(acrossHosts(), "r3", { order }), "r4", { order });
+    expect(sourcesOf(later)).toMatchObject({ r1: "p0" });
+  });
+
+  it("come from any holder for a late joiner, and from the trainers alone where rollouts do not serve", () => {
+    let state = acrossHosts();
+    for (const id of ["r0", "r1", "r3", "r4"]) state = withMember(state, id, { held });
+    const joiner = memberOf("r9", 9, { host: "h9" });
+    const joined = { ...state, members: { ...state.members, r9: joiner } };
+    expect(sourcesOf(joined).r9?.split(" ").sort()).toEqual(["p0", "r0", "r1", "r3", "r4"]);
+    const silent = ["r0", "r1", "r2", "r3", "r4"];
+    expect(sourcesOf(acrossHosts({ silent, serve: false }))).toEqual({
+      r0: "p0",
+      r1: "p0",
+      r2: "p0",
+      r3: "p0",
+      r4: "p0",
+    });
   });
 });

@@ -24,6 +24,7 @@ export const plan: ControllerPlan = {
   steps: 6,
   stalenessMax: 0,
   initReplicas: { policy: 2, rollout: 2 },
+  rolloutsServe: false,
   checkpointReplicas: 1,
   weights: { kind: "seed", seed: 7 },
   groupsPerStep: 24,

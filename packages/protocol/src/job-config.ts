@@ -93,7 +93,10 @@ export const jobConfigSchema = z.strictObject({
   data: z.strictObject({
     /** Folder of the data plane's Unix sockets. */
     socketDirectory: z.string().min(1).max(80),
-    /** Address that TCP pulls are served on; `null` serves this host only. */
+    /**
+     * Address that policy replicas serve TCP pulls on, or a network in which every replica, rollouts too, serves on its host's address; `null`
+     * serves this host only.
+     */
     tcpHost: z.string().max(128).nullable(),
     slots: z.number().int().min(2).max(16),
   }),

@@ -1,5 +1,6 @@
 /** The hands of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
 import { messageOf } from "@muster/base";
+import type { VersionStore } from "@muster/collectives";
 import {
   collectGroups,
   type GenerateFunction,
@@ -30,7 +31,7 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
-import { engineVersionOf, policyVersionOf, pullSections } from "../weights.ts";
+import { engineVersionOf, mapSections, policyVersionOf } from "../weights.ts";
 import { evaluate } from "./evaluate.ts";
 import { causesOf, receiptOf } from "./receipts.ts";
 
@@ -67,6 +68,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   readonly #opened: Promise<Opened>;
   #resolveOpened: (opened: Opened) => void = () => {};
   #rejectOpened: (error: unknown) => void = () => {};
+  /** Serves to other hosts what came from another host; opened with the first pull, which says how large versions are. */
+  #ownStore: Promise<VersionStore | null> | null = null;
   #pullAbort = new AbortController();
   #workAbort = new AbortController();
   #generating: Promise<void> = Promise.resolve();
@@ -119,6 +122,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     this.#workAbort.abort(new Error("closing"));
     this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
     const opened = await this.#opened.catch(() => null);
+    const store = await this.#ownStore?.catch(() => null); // why it could not be opened was said by the pull
+    await store?.close();
     await opened?.engine.close();
   }
 
@@ -133,30 +138,45 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         signal.throwIfAborted();
         const startedMs = tools.clock.now();
         const { job, id } = this.#tools.identity;
-        const { bytes, result } = await pullSections(
-          { pull: this.#doors.pull, job, member: id, dataKey, config },
-          body,
-          signal,
-        );
-        signal.throwIfAborted();
-        await engine.updateWeights({
-          version: engineVersionOf(body),
-          via: "inline",
-          data: bytes.weights ?? new Uint8Array(),
-        });
+        const keepIn = await this.#storeFor(body, { dataKey, config });
+        const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
+        const mapped = await mapSections(puller, body, signal);
+        try {
+          signal.throwIfAborted();
+          const data = mapped.sections.weights ?? new Uint8Array();
+          await engine.updateWeights({ version: engineVersionOf(body), via: "inline", data });
+        } finally {
+          mapped.release();
+        }
+        const serves = keepIn?.holds({ lineage, version }) ?? false;
         const durationMs = tools.clock.now() - startedMs;
         return {
           type: "weights.pulled",
           lineage,
           version,
           sections: body.sections,
-          addresses: [],
-          bytes: result.bytes,
+          addresses: serves ? [...(keepIn?.addresses ?? [])] : [],
+          bytes: mapped.bytes,
           durationMs,
         };
       },
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
     );
+  }
+
+  /** The store to receive into; none where hosts share no network, because on one host all read the memory of the first. */
+  #storeFor({ sections }: Body<"weights.pull">, { dataKey, config }: Admission): Promise<VersionStore | null> {
+    const { job, id } = this.#tools.identity;
+    const { tcpHost, socketDirectory: socketDir, slots } = config.data;
+    if (!tcpHost?.includes("/")) return Promise.resolve(null);
+    const slotBytes = sections.reduce((sum, { bytes }) => sum + bytes + 64, 0);
+    this.#ownStore ??= this.#doors
+      .versionStore({ key: dataKey, job, member: id, socketDir, tcpHost, slotBytes, slots })
+      .catch((error) => {
+        this.#ownStore = null; // the next pull tries again
+        throw error;
+      });
+    return this.#ownStore;
   }
 
   #generate(chunk: Chunk, tools: Tools): Promise<void> {

@@ -15,6 +15,8 @@ export interface ControllerPlan {
   readonly evalEverySteps: number;
   readonly evalPrompts: number;
   readonly checkpointEverySteps: number;
+  /** True when rollout replicas serve what they pulled from another host: `data.tcp_host` names a network. */
+  readonly rolloutsServe: boolean;
   readonly timing: Pick<
     JobConfig["timing"],
     "gatherMs" | "commandMs" | "leaseMs" | "stepMs" | "meshMs" | "pullMs" | "checkpointMs" | "drainMs"
@@ -39,6 +41,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     evalEverySteps: config.evaluation.everySteps,
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,
+    rolloutsServe: config.data.tcpHost?.includes("/") ?? false,
     timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs },
     failure: config.failure,
     limits: { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups },

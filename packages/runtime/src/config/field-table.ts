@@ -145,7 +145,11 @@ export const planeFields: readonly Field[] = [
   }),
   section("data", {
     socket_directory: ["path", (read) => `/tmp/muster-${read("job.name")}`, "Folder of the data plane's Unix sockets."],
-    tcp_host: ["optional-text", "", "Address that weights are served on to other hosts; empty for this host only."],
+    tcp_host: [
+      "optional-text",
+      "",
+      "Address, or network such as 10.0.0.0/8, that weights are served on; empty for this host only.",
+    ],
     slots: ["integer", 3, "Weight versions a replica can hold or receive at once."],
   }),
 ].flat();

@@ -195,6 +195,10 @@ export const handCanaries: readonly Canary[] = [
       doors: (doors) => ({
         ...doors,
         pull: async () => ({ bytes: 0, durationMs: 0, via: "tcp", from: "nobody" }),
+        map: async () => ({
+          ...{ bytes: 0, durationMs: 0, via: "tcp", from: "nobody" },
+          ...{ sections: {}, release: () => {} },
+        }),
       }),
     }),
   },

@@ -61,6 +61,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
     versionStore: (options) => versions.openStore(process, options),
     gradientMesh: (options) => meshes.open(process, options),
     pull: (options) => versions.pull(process, options),
+    map: (options) => versions.map(process, options),
     checkpointStore: (options) => openCheckpointStore({ ...options, fs }),
     loadCheckpoint: async (path) => {
       await failpoints.pass(process, `${process.role}.checkpoint-load`);

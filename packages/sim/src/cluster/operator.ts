@@ -5,6 +5,7 @@ import { createEnveloper, createOutbox, type Enveloper, type Outbox } from "@mus
 import type { Network } from "../net/network.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
+import { hostOf } from "./environment.ts";
 
 /** The operator of one job. */
 export class Operator {
@@ -31,7 +32,7 @@ export class Operator {
 
   /** Says that a process has ended. */
   reportExit(id: string, pid: number): void {
-    const body = { id, host: "sim", pid, code: null, signal: "SIGKILL" };
+    const body = { id, host: hostOf(pid), pid, code: null, signal: "SIGKILL" };
     const subject = subjectsOf(this.#job).report("operator", "operator", "process.exited");
     this.#outbox?.offer({ subject, message: this.#enveloper.stamp("process.exited", body) });
   }

@@ -1,22 +1,28 @@
 /** Where weight versions lie and how they are pulled: real bytes, simulated links. */
 import { invariant } from "@muster/base";
-import type { PullResult, pullVersion, VersionStore } from "@muster/collectives";
+import type { MappedVersion, mapVersion, PullResult, pullVersion, VersionStore } from "@muster/collectives";
 import { errors } from "../errors.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
 import { planeDigest } from "./digest.ts";
 
 type PullOptions = Parameters<typeof pullVersion>[0];
+type MapOptions = Parameters<typeof mapVersion>[0];
 type StoreOptions = Parameters<VersionStoreOpener>[0];
 type VersionStoreOpener = (options: { readonly member: string; readonly slots?: number }) => Promise<VersionStore>;
 
 /** How long a connection to a holder may take before the next one is tried. */
 const connectMs = 2_000;
+/** How long a holder that gets a version itself is waited for. */
+const arrivingMs = 2_000;
 const copyMs = 40;
 
 interface Holding {
   readonly process: SimProcess;
   readonly versions: Map<string, Readonly<Record<string, Uint8Array>>>;
+  /** Versions on their way into this store: others may ask for them, and wait. */
+  readonly arriving: Set<string>;
+  readonly slots: number;
 }
 
 /** Faults of the links between replicas. */
@@ -50,7 +56,7 @@ export class VersionPlane {
     await this.#failpoints.pass(process, `${process.role}.store-open`);
     const address = `sim:${process.name}`;
     const versions = new Map<string, Readonly<Record<string, Uint8Array>>>();
-    this.#holdings.set(address, { process, versions });
+    this.#holdings.set(address, { process, versions, arriving: new Set(), slots });
     process.onDeath(() => this.#holdings.delete(address));
     return {
       addresses: [address],
@@ -59,7 +65,7 @@ export class VersionPlane {
         await this.#failpoints.pass(process, `${process.role}.store-publish`);
         await process.sleep(copyMs);
         versions.set(keyOf(id), copies);
-        for (const key of versions.keys()) if (versions.size > slots) versions.delete(key);
+        trim(versions, slots);
         await this.#failpoints.pass(process, `${process.role}.store-published`);
         return Object.entries(copies).map(([name, bytes]) => ({
           name,
@@ -95,6 +101,27 @@ export class VersionPlane {
     throw this.#failure({ id, holders }, reason);
   }
 
+  /** Pulls as `pull` does; a store that keeps the version has it for others as soon as it is whole. */
+  async map(process: SimProcess, options: MapOptions): Promise<MappedVersion> {
+    const sections = Object.fromEntries(options.sections.map(({ name, bytes }) => [name, new Uint8Array(bytes)]));
+    const own = this.#holdings.get(options.keepIn?.addresses[0] ?? "");
+    const key = keyOf(options.id);
+    own?.arriving.add(key);
+    try {
+      const result = await this.pull(process, { ...options, into: sections });
+      if (own) {
+        own.versions.set(
+          key,
+          Object.fromEntries(Object.entries(sections).map(([name, bytes]) => [name, bytes.slice()])),
+        );
+        trim(own.versions, own.slots);
+      }
+      return { ...result, sections, release: () => {} };
+    } finally {
+      own?.arriving.delete(key);
+    }
+  }
+
   /** @returns `null`, or why this holder was of no use. */
   async #pullFrom(process: SimProcess, address: string, options: PullOptions): Promise<string | null> {
     const { id, sections, into, signal } = options;
@@ -108,6 +135,8 @@ export class VersionPlane {
       await process.sleep(connectMs, signal);
       return `${address} did not answer`;
     }
+    for (let waitedMs = 0; holding.arriving.has(keyOf(id)) && waitedMs < arrivingMs; waitedMs += copyMs)
+      await process.sleep(copyMs, signal);
     const found = holding.versions.get(keyOf(id));
     if (!found) return `${address} does not hold version ${id.version} of lineage ${id.lineage}`;
     const corrupt = this.#faults.corrupts();
@@ -133,6 +162,11 @@ export class VersionPlane {
   #failure({ id, holders }: Pick<PullOptions, "id" | "holders">, reason: string): Error {
     return errors.SimPullFailed({ version: id.version, holders: holders.length, reason });
   }
+}
+
+/** Drops the oldest versions over the number of slots. */
+function trim(versions: Map<string, unknown>, slots: number): void {
+  for (const key of versions.keys()) if (versions.size > slots) versions.delete(key);
 }
 
 function keyOf({ lineage, version }: { readonly lineage: number; readonly version: number }): string {

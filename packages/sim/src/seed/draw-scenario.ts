@@ -91,7 +91,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
       outboxMax: 2_000,
     },
     failure: failureOf(stalenessMax === 0 ? 256 : between(random, 3, 6)),
-    data: { socketDirectory: "/sockets", tcpHost: null, slots: between(random, 2, 4) },
+    data: dataOf(between(random, 2, 4)),
   };
 }
 
@@ -113,6 +113,11 @@ function failureOf(attempts: number): JobConfig["failure"] {
     nonFinite: { action: "quarantine", attempts: 3, backoffMs: 0 },
     checkpointIo: { action: "retry", attempts: 1, backoffMs: 1_000 },
   };
+}
+
+/** In half of the jobs rollout replicas serve what they pulled, so that chains form. */
+function dataOf(slots: number): JobConfig["data"] {
+  return { socketDirectory: "/sockets", tcpHost: slots % 2 === 0 ? "10.0.0.0/8" : null, slots };
 }
 
 function drawTiming(random: Random): JobConfig["timing"] {

@@ -1,0 +1,109 @@
+#include "core/landing.h"
+
+#include <algorithm>
+
+#include "core/xxh64.h"
+
+namespace muster {
+
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+
+Status checkBlocks(const std::vector<Section>& sections) {
+  for (const Section& section : sections) {
+    const uint64_t count = section.bytes / BlockDigest::kBlockBytes + (section.bytes % BlockDigest::kBlockBytes != 0);
+    if (section.blocks.size() == count && BlockDigest::rootOf(section.blocks, section.bytes) == section.digest) continue;
+    return {Code::Corrupt, "the block digests of section \"" + section.name + "\" do not come to its digest", {}};
+  }
+  return {};
+}
+
+// Lays the sections out in private memory of the size returned.
+Result<uint64_t> layOut(std::vector<Section>& sections) {
+  uint64_t end = 0;
+  for (Section& section : sections) {
+    section.offset = (end + kAlignment - 1) / kAlignment * kAlignment;
+    if (section.bytes > (uint64_t{1} << 62) - section.offset) return Status{Code::TooLarge, "no memory is that large", {}};
+    end = section.offset + section.bytes;
+  }
+  return std::max<uint64_t>(end, 1);
+}
+
+}  // namespace
+
+Result<Landing> Landing::open(VersionId id, std::vector<Section> sections, std::shared_ptr<VersionStore> keepIn) {
+  if (Status fits = checkBlocks(sections); !fits.ok()) return fits;
+  if (keepIn) {
+    Result<VersionArena::Incoming> incoming = keepIn->receive(id, sections);
+    if (incoming.ok()) {
+      std::vector<Section> placed = incoming.value().sections();
+      return Landing(std::move(placed), std::move(keepIn), std::move(incoming.value()), Mapping());
+    }
+    // Another pull of the same version lands there already: this one needs memory of its own.
+    if (incoming.status().code != Code::Conflict) return incoming.status();
+  }
+  const Result<uint64_t> bytes = layOut(sections);
+  if (!bytes.ok()) return bytes.status();
+  Result<Mapping> memory = mapPrivate(bytes.value());
+  if (!memory.ok()) return memory.status();
+  return Landing(std::move(sections), nullptr, std::nullopt, std::move(memory.value()));
+}
+
+Landing::Landing(std::vector<Section> sections, std::shared_ptr<VersionStore> store,
+                 std::optional<VersionArena::Incoming> incoming, Mapping memory)
+    : sections_(std::move(sections)), store_(std::move(store)), memory_(std::move(memory)) {
+  if (incoming) incoming_.emplace(std::move(*incoming));
+  for (const Section& section : sections_) total_ += section.bytes;
+}
+
+std::span<uint8_t> Landing::next(uint64_t length) {
+  while (at_ < sections_.size() && received_ == start_ + sections_[at_].bytes) start_ += sections_[at_++].bytes;
+  if (at_ == sections_.size() || length > start_ + sections_[at_].bytes - received_) return {};
+  return {base() + sections_[at_].offset + (received_ - start_), static_cast<size_t>(length)};
+}
+
+Status Landing::accept(uint64_t length) {
+  const Section& section = sections_[at_];
+  received_ += length;
+  uint64_t done = verified_ - start_;
+  while (done < section.bytes) {
+    const uint64_t size = std::min<uint64_t>(BlockDigest::kBlockBytes, section.bytes - done);
+    if (received_ - start_ < done + size) break;
+    const uint64_t block = done / BlockDigest::kBlockBytes;
+    const ByteView bytes{base() + section.offset + done, static_cast<size_t>(size)};
+    if (xxh64(bytes) != section.blocks[block]) {
+      settle(done);
+      rewind();
+      const std::string which = "block " + std::to_string(block) + " of section \"" + section.name + "\"";
+      return {Code::DigestMismatch, which + " is not the one announced", {}};
+    }
+    done += size;
+  }
+  settle(done);
+  return {};
+}
+
+void Landing::settle(uint64_t verifiedInSection) {
+  if (verified_ == start_ + verifiedInSection) return;
+  verified_ = start_ + verifiedInSection;
+  if (incoming_) incoming_->advance(sections_[at_].offset + verifiedInSection);
+}
+
+void Landing::rewind() { received_ = verified_; }
+
+Landing::Landed Landing::finish() {
+  struct Hold {
+    std::shared_ptr<VersionStore> store;  // outlives the lease
+    std::optional<VersionArena::Lease> lease;
+    Mapping memory;
+  };
+  const auto hold = std::make_shared<Hold>(Hold{std::move(store_), std::nullopt, std::move(memory_)});
+  if (incoming_) hold->lease.emplace(incoming_->finish());
+  const uint8_t* from = hold->lease ? hold->lease->data() : hold->memory.data();
+  Landed landed{{}, hold};
+  for (const Section& section : sections_) landed.sections.push_back({from + section.offset, section.bytes});
+  return landed;
+}
+
+}  // namespace muster
