@@ -29,6 +29,10 @@ export default defineConfig({
           fileParallelism: false,
         },
       },
+      {
+        extends: true,
+        test: { name: "chaos", include: ["test/chaos/**/*.test.ts"], testTimeout: 60_000, fileParallelism: false },
+      },
     ],
   },
 });

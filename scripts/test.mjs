@@ -16,6 +16,7 @@ const projects = [
   { name: "unit", folder: "packages" },
   { name: "integration", folder: "test/integration" },
   { name: "e2e", folder: "test/e2e" },
+  { name: "chaos", folder: "test/chaos" },
 ];
 
 /** @param {{ signal: AbortSignal, env: NodeJS.ProcessEnv }} options */

@@ -13,6 +13,7 @@ export {
   type Replayed,
   replayJournal,
 } from "./controller/journal-replay.ts";
+export { type StandbyEnd, type StandbyOptions, standBy } from "./controller/standby.ts";
 export { type JobStatus, type MemberStatus, statusKey, statusOf } from "./controller/status.ts";
 export { type Doors, hostDoors } from "./doors.ts";
 export type { Beats, Environment } from "./environment.ts";

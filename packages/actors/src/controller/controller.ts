@@ -2,7 +2,7 @@
  * The controller's process: replays the journal, begins a term, and from then on writes every accepted input to the journal before
  * anything it leads to leaves (protocol 2).
  */
-import { hasCode, type Metrics, messageOf } from "@muster/base";
+import { hasCode, type Metrics, MusterError, messageOf } from "@muster/base";
 import {
   type AnnounceEffect,
   type CommandEffect,
@@ -46,8 +46,11 @@ type Effect = ControllerEffect | TimerEffect<ControllerEvent>;
 
 /** How a controller ended. */
 export interface ControllerEnd {
-  /** `fenced`: another controller acts for the job; `aborted`: asked to go without ending the job. */
-  readonly outcome: "done" | "stopped" | "failed" | "fenced" | "aborted";
+  /**
+   * `fenced`: another controller acts for the job; `aborted`: asked to go without ending the job; `lost`: it does not know what became of
+   * its last word (it stood still, or the broker did), so the next one reads the journal.
+   */
+  readonly outcome: "done" | "stopped" | "failed" | "fenced" | "aborted" | "lost";
   readonly reason: string;
 }
 
@@ -292,15 +295,16 @@ class Reign implements Controller {
   }
 
   #fail(error: unknown): void {
-    const outcome = hasCode(error, "MUSTER_ERR_FENCED") ? "fenced" : "failed";
+    const isPassing = error instanceof MusterError && error.retryable;
+    const outcome = hasCode(error, "MUSTER_ERR_FENCED") ? "fenced" : isPassing ? "lost" : "failed";
     this.#resolveEnd({ outcome, reason: messageOf(error) });
   }
 
   async #close(end: ControllerEnd): Promise<ControllerEnd> {
     for (const close of this.#closers) await close();
     await this.#host.stop();
-    // What a fenced controller still has to say is void: the job is another's.
-    if (end.outcome !== "fenced") {
+    // What a fenced controller still has to say is void: the job is another's. One that lost its way is replaced, too.
+    if (end.outcome !== "fenced" && end.outcome !== "lost") {
       // The end of a job is said once: its words get the time that its members have to leave.
       const { drainMs } = this.#options.config.timing;
       await this.#outbox.flush(end.outcome === "aborted" ? flushMs : drainMs);

@@ -19,6 +19,11 @@ interface Options extends LocationOptions {
   readonly grace: string;
 }
 
+interface ControllerOptions extends Options {
+  readonly standby?: boolean;
+  readonly silence: string;
+}
+
 const replicas = {
   policy: { role: policyRole, says: "start a policy replica (trainer) and join a job" },
   rollout: { role: rolloutRole, says: "start a rollout replica (sampler) and join a job" },
@@ -33,11 +38,13 @@ export function addActorCommands(program: Command): void {
       .action(async (options: Options) => {
         process.exitCode = await joinJob(role, options);
       });
-  actorCommand(program, "controller", "start the controller of a job, or take a job over").action(
-    async (options: Options) => {
+  actorCommand(program, "controller", "start the controller of a job, or take a job over")
+    .option("--id <id>", "name of its log", "controller")
+    .option("--standby", "wait until the controller that acts is gone, then take over")
+    .option("--silence <duration>", "with --standby: how long nobody may have acted", "5s")
+    .action(async (options: ControllerOptions) => {
       process.exitCode = await control(options);
-    },
-  );
+    });
 }
 
 function actorCommand(program: Command, name: string, says: string): Command {
@@ -51,10 +58,15 @@ async function joinJob(role: Role, options: Options) {
   return await runReplicaProcess(role, actorOptions(options, checkId("id", options.id ?? randomId(role.role))));
 }
 
-async function control(options: Options) {
-  const actor = actorOptions(options, "controller");
+async function control(options: ControllerOptions) {
+  const actor = actorOptions(options, checkId("id", options.id ?? "controller"));
   const path = join(actor.connection.directory, "job.json");
-  return await runControllerProcess(readJobConfig(path), dataKeyOf(actor.connection.directory), actor);
+  return await runControllerProcess({
+    ...actor,
+    config: readJobConfig(path),
+    dataKey: dataKeyOf(actor.connection.directory),
+    standbyMs: options.standby ? durationOf("silence", options.silence) : null,
+  });
 }
 
 function actorOptions(options: Options, id: string): ActorOptions {

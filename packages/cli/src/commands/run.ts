@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import { checkId, type JobConfig } from "@muster/protocol";
 import { explainConfig, type LoadedJob, loadJob, systemClock } from "@muster/runtime";
 import { type Command, Option } from "commander";
+import { errors } from "../errors.ts";
 import { createProgress, summaryText, terminalCurve } from "../report/index.ts";
 import { socketDirectoryOf } from "../run/run-directory.ts";
 import { type RunEnd, runJob } from "../run/run-job.ts";
@@ -20,6 +21,7 @@ interface Options {
   readonly mode?: string;
   readonly set: readonly string[];
   readonly metricsPort?: string;
+  readonly controllers: string;
   readonly advertise?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
@@ -47,6 +49,7 @@ export function addRunCommand(program: Command): void {
       [],
     )
     .option("--metrics-port <port>", "serve the controller's /metrics and /healthz on 127.0.0.1; 0 for any free port")
+    .option("--controllers <n>", "controllers: one acts, the others stand by", "1")
     .option("--advertise <url>", "address by which the actors reach the broker, e.g. of a proxy (default: its own)")
     .option("--json", "end with one line of JSON on standard output")
     .option("--quiet", "no progress")
@@ -83,6 +86,7 @@ async function run(file: string, options: Options) {
       env: process.env,
       logLevel: levelOf(options.logLevel),
       metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),
+      controllers: controllersOf(options.controllers),
       advertisedUrl: options.advertise ?? null,
       progress,
       interrupted: interrupt.signal,
@@ -122,6 +126,12 @@ function show({ record, directory, outcome, reason }: RunEnd, options: Options):
     process.stderr.write(`\nreport: ${resolve(directory, "report.html")}\n`);
   }
   if (options.json) process.stdout.write(`${JSON.stringify(record.summary)}\n`);
+}
+
+function controllersOf(value: string): number {
+  const count = Number(value);
+  if (Number.isInteger(count) && count >= 1 && count <= 9) return count;
+  throw errors.OptionInvalid({ option: "controllers", value, reason: "is not a number from 1 to 9" });
 }
 
 function flagsOf(options: Options): Record<string, string | number | boolean> {

@@ -1,6 +1,14 @@
 /** Runs one actor as a process: its log, its metrics door, its signals, its exit code. */
 import { join } from "node:path";
-import { type Replica, type Role, runReplica, startController } from "@muster/actors";
+import {
+  type Environment,
+  type Replica,
+  type Role,
+  runReplica,
+  type StandbyEnd,
+  standBy,
+  startController,
+} from "@muster/actors";
 import type { Logger } from "@muster/base";
 import { claimTrajectoryFault } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
@@ -56,19 +64,27 @@ export async function runReplicaProcess(role: Role, options: ActorOptions): Prom
   return code;
 }
 
+/** Which job to control, and after how long a silence of its controller; `null` at once. */
+export interface ControllerProcessOptions extends ActorOptions {
+  readonly config: JobConfig;
+  readonly dataKey: Uint8Array;
+  readonly standbyMs: number | null;
+}
+
 /** Runs the controller until the job ends. @returns The exit code of the process. */
-export async function runControllerProcess(
-  config: JobConfig,
-  dataKey: Uint8Array,
-  options: ActorOptions,
-): Promise<ExitCode> {
+export async function runControllerProcess(options: ControllerProcessOptions): Promise<ExitCode> {
+  const { config, dataKey, standbyMs } = options;
   const { logger, metrics, close } = await open(options, "controller");
   const environment = createEnvironment({ connection: options.connection, logger, metrics });
+  if (standbyMs !== null && (await waitForVacancy(environment, options, standbyMs)) !== "vacant") {
+    await close();
+    return exitCodes.ok;
+  }
   const controller = await startController({ config, dataKey, environment });
   const exitCode = controller.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "controller ended");
     if (outcome === "failed") return exitCodes.failed;
-    return outcome === "fenced" ? exitCodes.temporary : exitCodes.ok;
+    return outcome === "fenced" || outcome === "lost" ? exitCodes.temporary : exitCodes.ok;
   });
   const uninstall = installLifecycle({
     onStop: async (reason) => {
@@ -83,6 +99,31 @@ export async function runControllerProcess(
   uninstall();
   await close();
   return code;
+}
+
+/** Stands by until nobody acts for the job; ends when it is told to or when nobody holds its input open any more. */
+async function waitForVacancy(environment: Environment, options: ActorOptions, silentMs: number): Promise<StandbyEnd> {
+  const { clock, logger } = environment;
+  const stop = new AbortController();
+  const { job } = options.connection;
+  const identity = { job, id: "controller", role: "controller", incarnation: environment.newIncarnation() } as const;
+  const transport = await environment.connect(identity);
+  const waited = standBy({ transport, clock, logger, silentMs, signal: stop.signal });
+  const uninstall = installLifecycle({
+    onStop: async () => {
+      stop.abort();
+      await waited;
+      return exitCodes.ok;
+    },
+    graceMs: options.graceMs,
+    logger,
+    supervised: options.supervised,
+  });
+  const end = await waited;
+  logger.info({ end }, "standby ended");
+  uninstall();
+  await transport.close();
+  return end;
 }
 
 async function open(options: ActorOptions, role: string) {

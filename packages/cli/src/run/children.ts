@@ -22,6 +22,8 @@ export interface ChildSpec {
   readonly id: string;
   /** Arguments of `muster`. */
   readonly args: readonly string[];
+  /** Arguments of the next life, where they depend on how the last one ended. */
+  readonly again?: (exit: ChildExit) => Promise<readonly string[]>;
 }
 
 /** The processes of a run. */
@@ -122,8 +124,12 @@ class Supervision implements Children {
     this.#wake();
     if (this.#isReleased) return;
     this.#options.onExit(exit);
-    if (exit.code === exitCodes.temporary) this.#startAfter(replacedPauseMs, spec);
-    else if (exit.code !== 0) this.#restart(spec);
+    if (exit.code === 0) return;
+    const next = spec.again?.(exit) ?? Promise.resolve(spec.args);
+    void next.then((args) => {
+      if (exit.code === exitCodes.temporary) this.#startAfter(replacedPauseMs, { ...spec, args });
+      else this.#restart({ ...spec, args });
+    });
   }
 
   #restart(spec: ChildSpec): void {

@@ -25,9 +25,10 @@ import {
 import { connectNats, type Transport } from "@muster/transport";
 import { writeConnection } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
+import { readPicture } from "../job/picture.ts";
 import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
 import { type Broker, openBroker } from "./broker.ts";
-import { type ChildExit, type Children, superviseChildren } from "./children.ts";
+import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
 import { readInjections } from "./injections.ts";
 import { createNarrator } from "./narrator.ts";
 import { createRecorder, type EventMessage, type Recorder } from "./recorder.ts";
@@ -42,6 +43,8 @@ export interface RunOptions {
   readonly logLevel: LogLevel;
   /** Where the controller serves its metrics; `null` for nowhere. */
   readonly metricsPort: number | null;
+  /** One acts, the others stand by. */
+  readonly controllers: number;
   /** Address of the broker for the actors, where it is not the broker's own, e.g. that of a proxy; `null` for its own. */
   readonly advertisedUrl: string | null;
   readonly progress: Progress;
@@ -209,16 +212,43 @@ class Run {
       this.#options.logLevel,
     ];
     const metrics = metricsPort === null ? [] : ["--metrics-port", String(metricsPort)];
-    children.start({ id: "controller", args: ["controller", ...common, ...metrics] });
+    children.start(this.#controllerSpec("controller", [...common, ...metrics]));
+    for (let i = 1; i < this.#options.controllers; i++) {
+      const id = `controller-${i}`;
+      children.start(this.#controllerSpec(id, [...common, "--id", id, "--standby"]));
+    }
     for (const role of ["policy", "rollout", "checkpoint"] as const)
       for (let i = 0; i < config.replicas[role]; i++)
         children.start({ id: `${role}-${i}`, args: [role, "--id", `${role}-${i}`, ...common] });
   }
 
+  /** The one that acted comes back at once and acts again; any other stands by, or two would put each other out for ever. */
+  #controllerSpec(id: string, args: readonly string[]): ChildSpec {
+    const plain = args.filter((arg) => arg !== "--standby");
+    const again = async ({ pid, code }: ChildExit): Promise<readonly string[]> => {
+      const wasActing = code !== exitCodes.temporary && (await this.#actingPid()) === pid;
+      return ["controller", ...plain, ...(wasActing || this.#options.controllers === 1 ? [] : ["--standby"])];
+    };
+    return { id, args: ["controller", ...args], again };
+  }
+
+  /** Process of the controller that drew the last picture; `null` when it can not be seen. */
+  async #actingPid(): Promise<number | null> {
+    const transport = this.#transport;
+    if (!transport) return null;
+    return await readPicture(transport).then(
+      (picture) => picture?.controller.pid ?? null,
+      (error: unknown) => {
+        this.#options.logger.warn({ error }, "who acts can not be seen");
+        return null;
+      },
+    );
+  }
+
   /** The end of a process is evidence that needs no time-out: the controller hears of it at once. */
   #exited({ id, pid, code, signal }: ChildExit): void {
     this.#options.logger.warn({ id, code, signal }, "process ended");
-    if (id === "controller") {
+    if (id.startsWith("controller")) {
       if (code === exitCodes.failed || code === exitCodes.badInput)
         this.#fail(`the controller ended with code ${code}`);
       return;
@@ -251,14 +281,14 @@ class Run {
       return { outcome: "interrupted", reason: "interrupted by the operator; the same command goes on with it" };
     }
     // The controller lets everybody go before it ends; whoever is still there then heard nothing and is ended.
-    await this.#untilGone((id) => id === "controller", endMs);
+    await this.#untilGone((id) => id.startsWith("controller"), endMs);
     await this.#untilGone(() => true, farewellMs);
     return first;
   }
 
   /** Replicas leave, the last policy replica once its state is durable. The job is not over: it can be taken up again. */
   async #letGo(): Promise<void> {
-    const isLeaving = (id: string): boolean => id !== "controller" && !id.startsWith("checkpoint-");
+    const isLeaving = (id: string): boolean => !id.startsWith("controller") && !id.startsWith("checkpoint-");
     for (const id of this.#children?.running() ?? []) if (isLeaving(id)) this.#children?.ask(id);
     await this.#untilGone(isLeaving, leaveMs);
   }

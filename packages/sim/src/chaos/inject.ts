@@ -74,6 +74,7 @@ function strike(fault: ChaosFault, { id, pid }: JobProcess, { proxy, socketDirec
       signal(pid, "SIGKILL");
       return () => {};
     case "freeze":
+    case "stall":
       signal(pid, "SIGSTOP");
       return () => signal(pid, "SIGCONT");
     case "cut":

@@ -112,7 +112,17 @@ export async function runQuietly(options: ChaosOptions, steps: number): Promise<
 function argsOf({ file, seed, minutes, replicas, set }: ChaosOptions): readonly string[] {
   const counts = Object.entries(replicas).flatMap(([role, count]) => [`--${role}`, String(count)]);
   const steps = Math.max(10, Math.ceil(minutes * stepsPerMinute));
-  return [file, "--seed", String(seed), "--steps", String(steps), ...counts, ...set.flatMap((one) => ["--set", one])];
+  return [
+    file,
+    "--controllers",
+    "2",
+    "--seed",
+    String(seed),
+    "--steps",
+    String(steps),
+    ...counts,
+    ...set.flatMap((one) => ["--set", one]),
+  ];
 }
 
 /** Does the plan at its times. @returns What was done. */

@@ -15,6 +15,7 @@ export const chaosKinds = [
   "data",
   "broker",
   "controller",
+  "stall",
 ] as const;
 
 /** A kind of fault. */
@@ -62,6 +63,7 @@ const everyMs: Readonly<Record<ChaosKind, number>> = {
   data: 30_000,
   broker: 60_000,
   controller: 45_000,
+  stall: 90_000,
 };
 
 /** How often each role is killed: trainers and samplers more than the one that only writes. */
@@ -112,6 +114,9 @@ function effectOf(kind: ChaosKind, random: Random, options: ScheduleOptions): Ef
       return { target: { role: "broker", index: 0 }, lastsMs: 0 };
     case "controller":
       return { target: { role: "controller", index: 0 }, lastsMs: 0 };
+    case "stall":
+      // Longer than a standby waits, so that the one that comes back finds another in its place.
+      return { target: { role: "controller", index: 0 }, lastsMs: 7_000 + random.below(6_000) };
   }
 }
 

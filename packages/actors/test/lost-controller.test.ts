@@ -1,0 +1,19 @@
+import { createMemoryBroker } from "@muster/transport";
+import { expect, it } from "vitest";
+import { startController } from "../src/index.ts";
+import { clock, processesOn } from "./support/environment.ts";
+import { smallConfig } from "./support/small-config.ts";
+
+/** Time-outs of the broker in a fiftieth of their time. */
+const hasty = { now: () => 50 * clock.now(), after: (ms: number, run: () => void) => clock.after(ms / 50, run) };
+
+it("a controller that does not know whether its record was stored leaves the job to the next one, and does not end it", async () => {
+  const config = smallConfig("never-written");
+  const broker = createMemoryBroker({ job: config.job, clock: hasty });
+  const { environment, lives } = processesOn(broker)();
+  const controller = await startController({ config, dataKey: new Uint8Array(32), environment });
+  broker.disconnect(`controller.controller.${lives[0]}`);
+  const end = await controller.ended;
+  expect(end.outcome).toBe("lost");
+  expect(end.reason).toContain("it may have been stored");
+});

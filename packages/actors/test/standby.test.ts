@@ -1,0 +1,74 @@
+import { silentLogger } from "@muster/base";
+import { pack } from "@muster/protocol";
+import { manualClock } from "@muster/runtime";
+import { createMemoryBroker, type Transport } from "@muster/transport";
+import { describe, expect, it } from "vitest";
+import { type StandbyEnd, standBy, statusKey } from "../src/index.ts";
+
+/** Lets what was started come as far as it can without time passing. */
+const settle = async (): Promise<void> => {
+  for (let i = 0; i < 20; i++) await Promise.resolve();
+};
+
+async function waiting(): Promise<{
+  readonly transport: Transport;
+  readonly ended: () => StandbyEnd | null;
+  readonly pass: (ms: number) => Promise<void>;
+  readonly abort: () => void;
+}> {
+  const transport = createMemoryBroker().connect("controller.controller.i2");
+  const clock = manualClock();
+  const stop = new AbortController();
+  let end: StandbyEnd | null = null;
+  void standBy({ transport, clock, logger: silentLogger, silentMs: 5_000, signal: stop.signal }).then((how) => {
+    end = how;
+  });
+  return {
+    transport,
+    ended: () => end,
+    async pass(ms) {
+      for (let at = 0; at < ms; at += 500) {
+        await settle();
+        clock.advance(500);
+      }
+      await settle();
+    },
+    abort: () => stop.abort(),
+  };
+}
+
+const draw = (transport: Transport, phase: string) => transport.state().put(statusKey, pack({ phase }));
+
+describe("a standby controller", () => {
+  it("waits while the picture changes, and takes over when it does not any more", async () => {
+    const { transport, ended, pass } = await waiting();
+    for (let second = 0; second < 20; second++) {
+      await draw(transport, "sampling");
+      await pass(1_000);
+    }
+    expect(ended()).toBeNull();
+    await pass(4_000);
+    expect(ended()).toBeNull();
+    await pass(2_000);
+    expect(ended()).toBe("vacant");
+  });
+
+  it("gives the first one time to begin", async () => {
+    const { ended, pass } = await waiting();
+    await pass(4_500);
+    expect(ended()).toBeNull();
+    await pass(1_500);
+    expect(ended()).toBe("vacant");
+  });
+
+  it("goes when the job is over, and when it is told to", async () => {
+    const over = await waiting();
+    await draw(over.transport, "stopped");
+    await over.pass(1_000);
+    expect(over.ended()).toBe("over");
+    const told = await waiting();
+    told.abort();
+    await told.pass(500);
+    expect(told.ended()).toBe("aborted");
+  });
+});

@@ -1,0 +1,81 @@
+import { makeTempDirectory, processesNaming, spawnMuster, type TempDirectory, waitFor } from "@muster/testkit";
+import { afterAll, beforeAll, expect, it } from "vitest";
+
+/** The keys of the result that the tests look at; the whole of it is printed when something is wrong. */
+interface Result {
+  readonly ok: boolean;
+  readonly faults_found: readonly string[];
+  readonly faults: Readonly<Record<string, number>>;
+  readonly faults_total: number;
+  readonly lost: number;
+  readonly doubled: number;
+  readonly replicas_bitwise_equal: boolean;
+  readonly weights_hash: string;
+  readonly hash_of_quiet_run: string;
+  readonly first_difference: number | null;
+  readonly violations: readonly string[];
+  readonly steps: number;
+  readonly journal: { readonly records: number; readonly terms: number };
+}
+
+/** Smaller steps than those of the example, so that a minute holds many. */
+const small = ["batch.groups_per_step=16", "evaluation.prompts=64", "checkpoint.every_steps=10"].flatMap((one) => [
+  "--set",
+  one,
+]);
+const seed = Number(process.env.MUSTER_CHAOS_SEED ?? Date.now() % 2 ** 31);
+const minutes = Number(process.env.MUSTER_CHAOS_MINUTES ?? 0.75);
+
+let runs: TempDirectory;
+beforeAll(async () => {
+  runs = await makeTempDirectory();
+});
+afterAll(async () => {
+  for (const { pid } of processesNaming(runs.path)) process.kill(pid, "SIGKILL");
+  await runs.remove();
+});
+
+/** Runs `muster chaos` to its end. @returns Its one line of JSON. */
+async function chaos(...args: string[]): Promise<Result> {
+  const run = await spawnMuster(["chaos", "--runs", runs.path, "--json", "--quiet", ...small, ...args]);
+  const { code, signal } = await run.exited;
+  const line = run.lines.findLast((one) => one.startsWith("{"));
+  if (line === undefined)
+    throw new Error(`muster chaos ended with ${signal ?? code}: ${run.lines.slice(-8).join("\n")}`);
+  const result = JSON.parse(line) as Result;
+  if ((code === 0) !== result.ok) throw new Error(`exit code ${code} of a run that is ${line}`);
+  return result;
+}
+
+it(
+  `training is the same whatever is killed, frozen and cut (seed ${seed})`,
+  async () => {
+    const result = await chaos("--seed", String(seed), "--minutes", String(minutes), "--job", "invariant");
+    expect(result, JSON.stringify(result)).toMatchObject({
+      faults_found: [],
+      lost: 0,
+      doubled: 0,
+      replicas_bitwise_equal: true,
+      first_difference: null,
+      violations: [],
+      ok: true,
+    });
+    expect(result.weights_hash).toBe(result.hash_of_quiet_run);
+    expect(result.weights_hash).toMatch(/^xxh64b:[0-9a-f]{16}$/);
+    expect(result.faults_total).toBeGreaterThan(5 * minutes);
+    expect(result.steps).toBeGreaterThan(2);
+    expect(result.journal.records).toBeGreaterThan(result.steps);
+  },
+  (minutes * 4 + 5) * 60_000,
+);
+
+it("leaves no process behind", async () => {
+  const left = () => processesNaming(runs.path).map(({ pid, args }) => `${pid} ${args.join(" ")}`);
+  await waitFor(() => left().length === 0, { what: "no process left", timeoutMs: 10_000, detail: left });
+});
+
+it("is refused with the names of the faults when one is unknown", async () => {
+  const run = await spawnMuster(["chaos", "--runs", runs.path, "--faults", "kill,bite"]);
+  expect((await run.exited).code).toBe(2);
+  expect(run.lines.join("\n")).toContain("--faults: bite is no kind of fault; known are kill, rack, freeze");
+});
