@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { EventMessage } from "../src/run/recorder.ts";
+import type { EventMessage } from "../src/run/event-message.ts";
 import { eventJson, eventLine } from "../src/view/event-line.ts";
 import { statusText } from "../src/view/status-text.ts";
 import { table } from "../src/view/table.ts";

@@ -8,7 +8,7 @@ import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
 import { pictureAgeMaxMs, readPicture } from "../job/picture.ts";
 import { cleanLine } from "../report/index.ts";
-import type { EventMessage } from "../run/recorder.ts";
+import type { EventMessage } from "../run/event-message.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
 
 interface Options extends LocationOptions {

@@ -3,7 +3,7 @@ import { messageOf } from "@muster/base";
 import { type AnyMessage, type Body, decodeMessage, encodeMessage, messageTable, subjectsOf } from "@muster/protocol";
 import { createEnveloper } from "@muster/runtime";
 import type { Subscription } from "@muster/transport";
-import type { EventMessage } from "../run/recorder.ts";
+import type { EventMessage } from "../run/event-message.ts";
 import type { OperatorDoor } from "./open-job.ts";
 
 /**

@@ -8,7 +8,7 @@ import {
   type IncidentLog,
 } from "@muster/machines";
 import type { Incident } from "../report/index.ts";
-import type { EventMessage } from "./recorder.ts";
+import type { EventMessage } from "./event-message.ts";
 
 /** A fault that was done on purpose, at a time of the run. */
 export interface Injection {

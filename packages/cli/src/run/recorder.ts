@@ -1,6 +1,6 @@
 /** Makes the record of a run from its public events: what the summary and the report show. It believes events, not the controller. */
 import { causeKeyOf } from "@muster/machines";
-import type { AnyMessage, Body, KindOf } from "@muster/protocol";
+import type { Body } from "@muster/protocol";
 import type {
   CauseRecord,
   EvaluationRecord,
@@ -9,10 +9,8 @@ import type {
   RunSummary,
   StepRecord,
 } from "../report/index.ts";
+import type { EventMessage } from "./event-message.ts";
 import { IncidentBook, type Injection } from "./incident-book.ts";
-
-/** A public event. */
-export type EventMessage = Extract<AnyMessage, { kind: KindOf<"event"> }>;
 
 /** Follows the events of one run. */
 export interface Recorder {

@@ -29,9 +29,10 @@ import { readPicture } from "../job/picture.ts";
 import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
+import type { EventMessage } from "./event-message.ts";
 import { readInjections } from "./injections.ts";
 import { createNarrator } from "./narrator.ts";
-import { createRecorder, type EventMessage, type Recorder } from "./recorder.ts";
+import { createRecorder, type Recorder } from "./recorder.ts";
 import { openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
 
 /** What a run is made from. */
