@@ -13,6 +13,8 @@ export interface Canary {
   readonly profile: Profile;
   /** Seeds within which the checkers must see it. */
   readonly seedsMax: number;
+  /** Each seed is run twice: the bug makes a run depend on something else than its seed. */
+  readonly isRepeated?: boolean;
   /** Faults of its own, for bugs that need a rare meeting of two. */
   stage?(scenario: Scenario): readonly Fault[];
   /** A fresh bug for each run. */

@@ -50,6 +50,9 @@ const meshBug =
     }),
   });
 
+/** Of every run of this process: what no run may know. */
+let samplesEver = 0;
+
 /** Canaries in the hands. */
 export const handCanaries: readonly Canary[] = [
   {
@@ -174,6 +177,26 @@ export const handCanaries: readonly Canary[] = [
     },
   },
   {
+    name: "reduces-in-the-old-mesh",
+    says: "a member joins the new mesh and goes on to sum in the first one",
+    profile: "kills",
+    seedsMax: 30,
+    make: () => {
+      const meshes = new Map<SimProcess, GradientMesh>();
+      return {
+        doors: (doors, process) => ({
+          ...doors,
+          gradientMesh: async (options) => {
+            const mesh = await doors.gradientMesh(options);
+            const first = meshes.get(process) ?? mesh;
+            meshes.set(process, first);
+            return patched(mesh, { shard: (index) => first.shard(index), reduce: (given) => first.reduce(given) });
+          },
+        }),
+      };
+    },
+  },
+  {
     name: "rank-off-by-one",
     says: "a member takes the rank of its neighbour",
     profile: "quiet",
@@ -229,6 +252,48 @@ export const handCanaries: readonly Canary[] = [
           requests.map((request) => ({ ...request, seed: request.seed + (process.pid % 7) })),
           signal,
         ),
+    })),
+  },
+  {
+    name: "sampler-has-neighbours",
+    says: "what is sampled depends on what is sampled with it",
+    profile: "swarm",
+    seedsMax: 40,
+    make: rolloutBug((engine) => ({
+      generate: (requests, signal) =>
+        engine.generate(
+          requests.map((request) => ({ ...request, seed: request.seed + requests.length })),
+          signal,
+        ),
+    })),
+  },
+  {
+    name: "sampler-remembers",
+    says: "what is sampled depends on how much was sampled before, in this run and in others",
+    profile: "quiet",
+    seedsMax: 5,
+    isRepeated: true,
+    make: rolloutBug((engine) => ({
+      generate: (requests, signal) => {
+        samplesEver += 1;
+        return engine.generate(
+          requests.map((request) => ({ ...request, seed: request.seed + samplesEver })),
+          signal,
+        );
+      },
+    })),
+  },
+  {
+    name: "flips-after-its-vote",
+    says: "a bit of the candidate changes between the vote and the moment it becomes live",
+    profile: "quiet",
+    seedsMax: 5,
+    make: policyBug((engine) => ({
+      promote: () => {
+        const { weights } = engine.candidate();
+        weights[0] = (weights[0] ?? 0) ^ 1;
+        engine.promote();
+      },
     })),
   },
   {

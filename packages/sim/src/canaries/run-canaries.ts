@@ -1,13 +1,27 @@
 /** Lets every canary sing: for each deliberate bug, the seeds that the checkers needed to see it. */
+
+import type { Violation } from "../check/judge.ts";
+import type { Scenario } from "../cluster/scenario.ts";
 import { drawScenario } from "../seed/draw-scenario.ts";
+import { runScenario } from "../seed/run-scenario.ts";
 import { runAndCompare } from "../seed/run-seed.ts";
 import type { Canary } from "./canary.ts";
 import { handCanaries } from "./hand-canaries.ts";
 import { mindCanaries } from "./mind-canaries.ts";
+import { planCanaries } from "./plan-canaries.ts";
+import { planeCanaries } from "./plane-canaries.ts";
+import { roleCanaries } from "./role-canaries.ts";
 import { wireCanaries } from "./wire-canaries.ts";
 
 /** Every deliberate bug. */
-export const canaries: readonly Canary[] = [...wireCanaries, ...handCanaries, ...mindCanaries];
+export const canaries: readonly Canary[] = [
+  ...wireCanaries,
+  ...planeCanaries,
+  ...handCanaries,
+  ...roleCanaries,
+  ...mindCanaries,
+  ...planCanaries,
+];
 
 /** What became of one canary. */
 export interface CanaryResult {
@@ -26,11 +40,26 @@ export async function runCanary(canary: Canary, firstSeed = 1): Promise<CanaryRe
   for (let seeds = 1; seeds <= seedsMax; seeds++) {
     const drawn = drawScenario(firstSeed + seeds - 1, profile);
     const scenario = canary.stage ? { ...drawn, faults: canary.stage(drawn) } : drawn;
-    const { violations } = await runAndCompare(scenario, () => canary.make());
+    const violations = canary.isRepeated
+      ? await violationsOfTwo(scenario, canary)
+      : await violationsOf(scenario, canary);
     const [first] = violations;
     // What the faults alone would show is no song of the canary.
     const isItsOwn = first && (await runAndCompare(scenario)).violations.length === 0;
     if (isItsOwn) return { name, says, caughtBy: first.invariant, detail: first.detail, seeds };
   }
   return { name, says, caughtBy: null, detail: "", seeds: seedsMax };
+}
+
+async function violationsOf(scenario: Scenario, canary: Canary): Promise<readonly Violation[]> {
+  return (await runAndCompare(scenario, () => canary.make())).violations;
+}
+
+async function violationsOfTwo(scenario: Scenario, canary: Canary): Promise<readonly Violation[]> {
+  const first = await runScenario(scenario, canary.make());
+  const again = await runScenario(scenario, canary.make());
+  if (first.hash === again.hash) return first.violations;
+  return [
+    { invariant: "S33", detail: `the log hashes to ${first.hash}, then to ${again.hash}`, atMs: first.virtualMs },
+  ];
 }

@@ -2,7 +2,7 @@
 import { type AnyMessage, type Body, pack, unpack } from "@muster/protocol";
 import type { HeardMessage } from "../net/wire.ts";
 import type { SimProcess } from "../world/process.ts";
-import type { Canary } from "./canary.ts";
+import { type Canary, repeated } from "./canary.ts";
 
 type Draft = { -readonly [K in keyof AnyMessage]: AnyMessage[K] } & { to?: string };
 
@@ -80,24 +80,76 @@ export const wireCanaries: readonly Canary[] = [
     }),
   },
   {
-    name: "digest-not-checked",
-    says: "a pull does not compare the digest of what arrived",
+    name: "garbage-taken-in",
+    says: "what can not be read is taken for the last message of its kind that could",
     profile: "swarm",
-    seedsMax: 120,
-    make: () => ({ plane: { skipsDigest: true } }),
+    seedsMax: 20,
+    stage: (scenario) => repeated(scenario, 3_000, (atMs) => ({ kind: "forgery", atMs, count: 4 })),
+    make: () => {
+      const last = new Map<string, Uint8Array>();
+      let count = 0;
+      return {
+        wire: {
+          hearing: ({ data, subject, by }) => {
+            const place = `${by.name} ${subject}`;
+            if (isReadable(data)) last.set(place, data);
+            const known = last.get(place);
+            if (isReadable(data) || !known) return data;
+            count += 1;
+            return pack({ ...(unpack(known) as Draft), id: `again-${count}`, seq: 1_000_000 + count });
+          },
+        },
+      };
+    },
   },
   {
-    name: "file-not-synced",
-    says: "a checkpoint is durable before its files are",
+    name: "sender-not-checked",
+    says: "whoever a message says it is from, it is from",
     profile: "swarm",
-    seedsMax: 120,
-    make: () => ({ disk: { skipsFileSync: true } }),
+    seedsMax: 20,
+    stage: (scenario) => repeated(scenario, 3_000, (atMs) => ({ kind: "forgery", atMs, count: 4 })),
+    make: () => ({
+      wire: {
+        hearing: (message) => {
+          const [, , place, role = "", from = "", ...kind] = message.subject.split(".");
+          if (place !== "reports" || !isReadable(message.data)) return message.data;
+          return edited(message, (draft) => {
+            if (draft.kind === kind.join(".")) Object.assign(draft, { role, from });
+          });
+        },
+      },
+    }),
   },
   {
-    name: "directory-not-synced",
-    says: "a checkpoint is durable before its name is",
-    profile: "swarm",
-    seedsMax: 120,
-    make: () => ({ disk: { skipsDirectorySync: true } }),
+    name: "blind-without-knowing",
+    says: "a controller that was cut off takes the silence for that of the others",
+    profile: "broker",
+    seedsMax: 30,
+    stage: (scenario) =>
+      repeated(scenario, 25_000, (atMs) => ({
+        kind: "broker-restart",
+        atMs,
+        forMs: scenario.config.timing.deadAfterMs * 1.5,
+      })),
+    make: () => ({ wire: { hidesOutages: true } }),
+  },
+  {
+    name: "same-term-twice",
+    says: "two controllers that begin at one moment share a term",
+    profile: "kills",
+    seedsMax: 20,
+    stage: (scenario) =>
+      repeated(scenario, 10_000, (atMs) => ({ kind: "second-controller", atMs })).flatMap((fault) => [fault, fault]),
+    make: () => ({ wire: { ignoresFence: true } }),
   },
 ];
+
+/** True for bytes that are a message. */
+function isReadable(data: Uint8Array): boolean {
+  try {
+    const message: unknown = unpack(data);
+    return typeof message === "object" && message !== null && "kind" in message;
+  } catch {
+    return false;
+  }
+}

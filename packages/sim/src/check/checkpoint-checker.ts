@@ -1,4 +1,4 @@
-/** Checkpoints: what is said to be durable is whole, holds the committed bytes, and stays (S25, S26). */
+/** Checkpoints: what is said to be durable is whole, holds the committed bytes, and stays (S25, S26), also when the power fails (S29). */
 import { messageOf } from "@muster/base";
 import { type CheckpointFs, loadCheckpoint } from "@muster/checkpoint";
 import type { Body } from "@muster/protocol";
@@ -24,15 +24,21 @@ export class CheckpointChecker {
     // An older one may have been replaced while its writer stood still.
     if (order < (this.#newest?.order ?? -1)) return;
     this.#newest = { path, order };
-    await this.#read(path, "was reported durable");
+    await this.#read(path, { invariant: "S25", why: "was reported durable" });
   }
 
-  /** The newest checkpoint must still be there: at the end, and after a loss of power. */
-  async verifyNewest(when: string): Promise<void> {
-    if (this.#newest) await this.#read(this.#newest.path, `is the newest ${when}`);
+  /** The newest checkpoint must still be there at the end. */
+  async verifyAtEnd(): Promise<void> {
+    if (this.#newest) await this.#read(this.#newest.path, { invariant: "S26", why: "is the newest at the end" });
   }
 
-  async #read(path: string, why: string): Promise<void> {
+  /** The newest checkpoint must have survived a loss of power. */
+  async verifyAfterPowerLoss(): Promise<void> {
+    if (this.#newest)
+      await this.#read(this.#newest.path, { invariant: "S29", why: "is the newest after a loss of power" });
+  }
+
+  async #read(path: string, { invariant, why }: { readonly invariant: string; readonly why: string }): Promise<void> {
     try {
       const { sections } = await loadCheckpoint(path, { fs: this.#fs });
       const of = (name: string): string => {
@@ -42,11 +48,11 @@ export class CheckpointChecker {
       const digests = `${of("weights")} ${of("optimizer")}`;
       this.#judge.require(
         this.#isCommitted(digests),
-        "S25",
+        invariant,
         () => `${path} ${why} and holds bytes that nobody committed`,
       );
     } catch (error) {
-      this.#judge.require(false, "S25", () => `${path} ${why} and can not be read: ${messageOf(error)}`);
+      this.#judge.require(false, invariant, () => `${path} ${why} and can not be read: ${messageOf(error)}`);
     }
   }
 }

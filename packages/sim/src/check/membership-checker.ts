@@ -1,4 +1,4 @@
-/** Who is a member, and whom replicas obey (S3, S6, S7, S8, L6). */
+/** Who is a member, and whom replicas obey (S3, S6, S7, S8, S14, S35, L3, L6). */
 
 import type { StateSections } from "@muster/engine";
 import type { AnyMessage } from "@muster/protocol";
@@ -8,6 +8,9 @@ import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import type { Observed } from "./observed.ts";
 
+/** A life may take that long to be admitted (reliability 3, L3). */
+const joinMs = 30_000;
+
 /** The model of lives, meshes and obedience. */
 export class MembershipChecker {
   readonly #judge: Judge;
@@ -16,6 +19,8 @@ export class MembershipChecker {
   /** Process of each life. */
   readonly #lives = new Map<string, Observed>();
   readonly #present = new Map<Observed, string>();
+  /** When a life began, in the milliseconds of its world. */
+  readonly #bornMs = new Map<string, number>();
   readonly #terms = new Map<string, number>();
   readonly #removed = new Set<string>();
   readonly #epochs = new Map<Observed, number>();
@@ -30,9 +35,25 @@ export class MembershipChecker {
   }
 
   /** A life begins inside a process. */
-  identified({ incarnation }: Identity, process: Observed): void {
+  identified({ incarnation }: Identity, process: Observed, nowMs = 0): void {
     this.#lives.set(incarnation, process);
     this.#present.set(process, incarnation);
+    this.#bornMs.set(incarnation, nowMs);
+  }
+
+  /** Once everybody must have come back: who lives is a member, unless it has only just begun. */
+  checkAdmitted({ members, ending, stopped }: Decision["after"], nowMs: number): void {
+    if (ending || stopped) return;
+    for (const [process, incarnation] of this.#present) {
+      const isReplica = process.role === "policy" || process.role === "rollout" || process.role === "checkpoint";
+      const ageMs = nowMs - (this.#bornMs.get(incarnation) ?? 0);
+      if (!isReplica || process.isDead || ageMs < joinMs) continue;
+      this.#judge.require(
+        members[process.node]?.incarnation === incarnation,
+        "L3",
+        () => `${process.name} lives as ${incarnation} for ${Math.round(ageMs)} ms and is not a member`,
+      );
+    }
   }
 
   /** Somebody took a message in and did not refuse it. */

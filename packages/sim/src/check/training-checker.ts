@@ -1,7 +1,7 @@
-/** What was sampled and what was trained: nothing twice, nothing stale, nothing aborted, nothing lost (S15 – S18, S21). */
+/** What was sampled and what was trained: nothing twice, nothing stale, nothing aborted, nothing lost (S15 – S19, S21 – S24). */
 import type { TrainSample } from "@muster/engine";
 import type { ControllerState } from "@muster/machines";
-import { type Body, fromGroupsBatch, type GroupReceipt, type TrajectoryGroup } from "@muster/protocol";
+import { type Body, fromGroupsBatch, type GroupReceipt, type Trajectory, type TrajectoryGroup } from "@muster/protocol";
 import { tokensHash } from "../engine/arithmetic.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
@@ -25,10 +25,14 @@ export class TrainingChecker {
   readonly #stored = new Map<string, StoredGroup>();
   /** Fingerprints of the responses that may be learned from. */
   readonly #valid = new Set<number>();
-  /** Versions that a process ever served. */
-  readonly #served = new Map<Observed, Set<number>>();
+  /** Versions that a process ever served, and the digest of the bytes. */
+  readonly #served = new Map<Observed, Map<number, string>>();
+  /** Fingerprint of each response, by the weights that sampled it and its place in the job. */
+  readonly #responses = new Map<string, number>();
   /** Who voted how on which attempt, as the journal has it. */
   readonly #votes = new Map<string, Body<"step.voted">>();
+  /** Groups of the step that was ordered last. */
+  #batch = "";
   /** Groups trained in the present lineage, by step. */
   readonly #trained = new Map<number, readonly GroupReceipt[]>();
 
@@ -38,10 +42,10 @@ export class TrainingChecker {
     this.#groupSize = config.batch.groupSize;
   }
 
-  /** A rollout engine serves a version from now on. */
-  serving(process: Observed, engineVersion: number): void {
-    const served = this.#served.get(process) ?? new Set<number>();
-    served.add(engineVersion % lineageUnit);
+  /** A rollout engine serves a version, with bytes of this digest, from now on. */
+  serving(process: Observed, engineVersion: number, digest: string): void {
+    const served = this.#served.get(process) ?? new Map<number, string>();
+    served.set(engineVersion % lineageUnit, digest);
     this.#served.set(process, served);
   }
 
@@ -66,8 +70,10 @@ export class TrainingChecker {
   }
 
   /** A decision was journaled. */
-  decided({ before, after, event }: Decision): void {
-    if (before.weights && !after.weights) this.#rollBack(after);
+  decided({ before, after, event, effects }: Decision): void {
+    if (before.weights && !after.weights) this.#rollBack(before, after);
+    for (const effect of effects)
+      if (effect.type === "command" && effect.kind === "step.run") this.#batch = namesOf(effect.body.batch);
     if (event.type === "step.voted") this.#votes.set(voteKey(event.body, event.incarnation), event.body);
     for (let step = before.step.step; step < after.step.step; step++) this.#settle(step, before, after);
     if (event.type !== "groups.completed") return;
@@ -85,11 +91,29 @@ export class TrainingChecker {
         `${by.name} says that group ${group.groupId} is of versions ${versions.join()}, it never served one of them`,
     );
     for (const { tokens, logprobs } of valid) this.#valid.add(fingerprint(tokens, logprobs));
+    for (const [sample, trajectory] of group.trajectories.entries())
+      this.#compare(trajectory, served, `${group.groupId}/${sample}`);
     this.#stored.set(`${seq}/${group.groupId}`, {
       oldestVersion: Math.min(Number.MAX_SAFE_INTEGER, ...versions),
       completed: valid.length,
       aborted: group.trajectories.length - valid.length,
     });
+  }
+
+  /** What is sampled depends on weights, seed and place alone: not on who sampled it, nor on what became of its neighbours. */
+  #compare(
+    { status, segments, tokens, logprobs }: Trajectory,
+    served: ReadonlyMap<number, string> | undefined,
+    place: string,
+  ): void {
+    const [only, ...more] = segments;
+    const weights = only && more.length === 0 ? served?.get(only.version) : undefined;
+    if (status === "aborted" || weights === undefined) return;
+    const key = `${weights}/${place}`;
+    const found = fingerprint(tokens, logprobs);
+    const known = this.#responses.get(key) ?? found;
+    this.#responses.set(key, known);
+    this.#judge.require(known === found, "S19", () => `response ${place} is not the one that was sampled before`);
   }
 
   #verify(receipt: GroupReceipt, from: string): void {
@@ -124,8 +148,19 @@ export class TrainingChecker {
         () => `group ${keyOf(receipt)} is ${age} versions old, ${this.#stalenessMax} are allowed`,
       );
     }
+    if (isCommitted) this.#checkBatch(step, receipts);
     this.#trained.set(step, receipts);
-    this.#audit(after, step);
+    this.#audit(after, { step, invariant: "S15" });
+  }
+
+  /** What is committed is what the members were told to train on, no more and no less. */
+  #checkBatch(step: number, receipts: readonly GroupReceipt[]): void {
+    const named = receipts.map(keyOf).toSorted().join();
+    this.#judge.require(
+      this.#batch === named,
+      "S22",
+      () => `step ${step} is committed with groups ${named}, its members trained on ${this.#batch}`,
+    );
   }
 
   /** A step is committed only if every surviving member of the mesh voted for it with finite numbers (semantics 6.1, 6.2). */
@@ -149,14 +184,14 @@ export class TrainingChecker {
   }
 
   /** The ledger's counts against a count of what was really stored and trained. */
-  #audit(after: ControllerState, step: number): void {
+  #audit(after: ControllerState, { step, invariant }: { readonly step: number; readonly invariant: string }): void {
     const groups = [...this.#trained.values()].flat().map((receipt) => this.#stored.get(keyOf(receipt)));
     const completed = groups.reduce((sum, group) => sum + (group?.completed ?? 0), 0);
     const aborted = groups.reduce((sum, group) => sum + (group?.aborted ?? 0), 0);
     const { ledger } = after;
     this.#judge.require(
       ledger.trained === completed && ledger.aborted === aborted,
-      "S15",
+      invariant,
       () =>
         `after step ${step} the ledger has ${ledger.trained} trained and ${ledger.aborted} aborted, true is ${completed} and ${aborted}`,
     );
@@ -164,9 +199,24 @@ export class TrainingChecker {
     this.#judge.require(whole, "S15", () => `a group of step ${step} has not ${this.#groupSize} trajectories`);
   }
 
-  #rollBack(after: ControllerState): void {
+  /** The job goes back to the newest checkpoint, and no further; what was trained since is pending again. */
+  #rollBack(before: ControllerState, after: ControllerState): void {
+    const kept = before.checkpoints.saved?.step ?? 0;
+    this.#judge.require(
+      after.step.step === kept + 1,
+      "S24",
+      () => `the job goes back to step ${after.step.step - 1}, its newest checkpoint is of step ${kept}`,
+    );
     for (const step of [...this.#trained.keys()]) if (step >= after.step.step) this.#trained.delete(step);
+    this.#audit(after, { step: kept, invariant: "S24" });
   }
+}
+
+function namesOf(batch: Body<"step.run">["batch"]): string {
+  return batch
+    .flatMap(({ streamSeq, groupIds }) => groupIds.map((id) => `${streamSeq}/${id}`))
+    .toSorted()
+    .join();
 }
 
 function voteKey(at: { readonly step: number; readonly attempt: number; readonly epoch: number }, who: string): string {

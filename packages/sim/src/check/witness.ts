@@ -8,12 +8,16 @@ import { shapeOf } from "../engine/info.ts";
 import type { Fault } from "../faults/fault.ts";
 import { kindOfSubject } from "../net/subject-kind.ts";
 import type { HeardMessage, StoredMessage } from "../net/wire.ts";
+import { ownDigest } from "../plane/digest.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
 import type { SimProcess } from "../world/process.ts";
+import type { World } from "../world/world.ts";
 import { CheckpointChecker } from "./checkpoint-checker.ts";
 import { JournalModel } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import { MembershipChecker } from "./membership-checker.ts";
+import { OrderChecker } from "./order-checker.ts";
+import { ProgressChecker } from "./progress-checker.ts";
 import { TrainingChecker } from "./training-checker.ts";
 import { WeightsChecker } from "./weights-checker.ts";
 
@@ -57,22 +61,39 @@ export class Witness implements ClusterObserver {
   readonly #weights: WeightsChecker;
   readonly #training: TrainingChecker;
   readonly #members: MembershipChecker;
+  readonly #orders: OrderChecker;
+  readonly #progress: ProgressChecker;
   #checkpoints: CheckpointChecker | null = null;
 
-  constructor(judge: Judge, scenario: Scenario, logic: ControllerLogic | undefined) {
+  constructor(
+    world: World,
+    judge: Judge,
+    given: { readonly scenario: Scenario; readonly logic?: ControllerLogic | undefined },
+  ) {
+    const { scenario, logic } = given;
     const { config, faults } = scenario;
     this.#judge = judge;
     this.#weights = new WeightsChecker(judge, config, shapeOf(config.model).count);
     this.#training = new TrainingChecker(judge, config);
     this.#members = new MembershipChecker(judge, faults.every(isLoud));
+    this.#orders = new OrderChecker(judge, config);
+    this.#progress = new ProgressChecker(world, judge, scenario);
+    this.#progress.whenCalm(() => this.#members.checkAdmitted(this.#journal.state, world.nowMs));
     this.#journal = new JournalModel(judge, config, {
       logic,
       onDecision: (decision) => {
         this.#weights.decided(decision);
         this.#training.decided(decision);
         this.#members.decided(decision);
+        this.#orders.decided(decision);
+        this.#progress.decided(decision);
       },
     });
+  }
+
+  /** The longest time without progress after the faults. */
+  get longestMs(): number {
+    return this.#progress.longestMs;
   }
 
   /** The disk exists only once the cluster does. */
@@ -82,7 +103,9 @@ export class Witness implements ClusterObserver {
 
   /** What can be said only when everything is over. */
   async conclude(): Promise<void> {
-    await this.#checkpoints?.verifyNewest("at the end");
+    await this.#checkpoints?.verifyAtEnd();
+    this.#progress.check();
+    if (this.end?.outcome === "done") this.#progress.ended(this.#journal.state);
   }
 
   readonly engines: ClusterObserver["engines"] = {
@@ -93,7 +116,7 @@ export class Witness implements ClusterObserver {
     serving: (process, version, weights) => {
       if (process.isDead) return;
       this.#weights.serving(process, version, weights);
-      this.#training.serving(process, version);
+      this.#training.serving(process, version, ownDigest(weights));
     },
   };
 
@@ -102,6 +125,7 @@ export class Witness implements ClusterObserver {
     this.#judge.note(`${by.name} > ${stream} ${seq} ${kindOfSubject(subject)}`);
     this.#judge.hash(data);
     if (stream === "journal") {
+      this.#progress.acted();
       this.#journal.stored(message);
       return;
     }
@@ -126,11 +150,12 @@ export class Witness implements ClusterObserver {
 
   identified(identity: Identity, process: SimProcess): void {
     this.#judge.note(`${process.name} is ${identity.incarnation}`);
-    this.#members.identified(identity, process);
+    this.#members.identified(identity, process, process.world.nowMs);
   }
 
   started(process: SimProcess): void {
     this.#judge.note(`${process.name} starts`);
+    this.#progress.started(process);
   }
 
   ended(process: SimProcess, how: string): void {
@@ -144,7 +169,7 @@ export class Witness implements ClusterObserver {
   injected(name: string, process: SimProcess | null): void {
     this.#judge.note(`fault ${name}${process ? ` at ${process.name}` : ""}`);
     this.faults.set(name, (this.faults.get(name) ?? 0) + 1);
-    if (name === "power-loss") void this.#checkpoints?.verifyNewest("after a loss of power");
+    if (name === "power-loss") void this.#checkpoints?.verifyAfterPowerLoss();
   }
 
   #said(message: Envelope, seq: number, by: SimProcess): void {
@@ -159,7 +184,8 @@ export class Witness implements ClusterObserver {
 
 function envelopeOf(data: Uint8Array): Envelope | null {
   try {
-    return unpack(data) as Envelope;
+    const message: unknown = unpack(data);
+    return typeof message === "object" && message !== null && "kind" in message ? (message as Envelope) : null;
   } catch {
     return null;
   }

@@ -17,7 +17,7 @@ import { type Arm, Failpoints } from "../faults/failpoints.ts";
 import { Injector } from "../faults/injector.ts";
 import { Network } from "../net/network.ts";
 import type { WireBug, WireObserver } from "../net/wire.ts";
-import { type MeshObserver, MeshPlane } from "../plane/mesh-plane.ts";
+import { type MeshBug, type MeshObserver, MeshPlane } from "../plane/mesh-plane.ts";
 import { type DiskBug, SimDisk } from "../plane/sim-disk.ts";
 import { type PlaneBug, VersionPlane } from "../plane/version-plane.ts";
 import { SimProcess } from "../world/process.ts";
@@ -45,6 +45,7 @@ export interface Bug {
   readonly wire?: WireBug;
   readonly plane?: PlaneBug;
   readonly disk?: DiskBug;
+  readonly mesh?: MeshBug;
   readonly role?: (role: Role, process: SimProcess) => Role;
   readonly logic?: ControllerLogic;
   readonly doors?: (doors: ReturnType<typeof doorsOf>, process: SimProcess) => ReturnType<typeof doorsOf>;
@@ -106,7 +107,7 @@ export class Cluster {
       work: scenario.work,
       failpoints: this.failpoints,
       versions: new VersionPlane(this.failpoints, faults, this.#bug.plane),
-      meshes: new MeshPlane(this.failpoints, faults, this.#observer),
+      meshes: new MeshPlane(this.failpoints, { faults, observer: this.#observer, bug: this.#bug.mesh }),
       disk: this.disk,
       observer: this.#observer.engines,
       // A replica that trains alone has nobody to be compared with.

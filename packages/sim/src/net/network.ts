@@ -1,5 +1,5 @@
 /** The broker of the simulation and everybody's connection to it. Bytes are stored by the broker in memory; here is what may go wrong on the way. */
-import { mixSeed } from "@muster/base";
+import { mixSeed, type Random } from "@muster/base";
 import { createMemoryBroker, type MemoryBroker, type Transport } from "@muster/transport";
 import type { SimProcess } from "../world/process.ts";
 import { Link, type Noise, quietNoise } from "./link.ts";
@@ -20,6 +20,8 @@ export class Network implements Wire {
   readonly store: Transport;
   readonly #broker: MemoryBroker;
   readonly #links = new Map<Link, SimProcess>();
+  /** Draws how long each client takes to come back. */
+  readonly #reconnects: Random;
   #connections = 0;
   #isUp = true;
   /** While the broker elects a leader it takes nothing and delivers nothing, and connections stay. */
@@ -30,6 +32,7 @@ export class Network implements Wire {
   constructor(options: NetworkOptions) {
     const { world, job } = options;
     this.options = options;
+    this.#reconnects = world.random(12);
     const clock = {
       now: () => world.nowMs,
       after: (delayMs: number, run: () => void) => world.after(delayMs, run),
@@ -144,7 +147,7 @@ export class Network implements Wire {
   #restore(link: Link): void {
     if (link.isConnected) return;
     const { world } = this.options;
-    world.after(50 + world.random(world.events).next() * 450, () => {
+    world.after(50 + this.#reconnects.next() * 450, () => {
       if (!this.#isUp || link.isCutUp || link.isCutDown || !this.#links.has(link)) return;
       link.isConnected = true;
       this.#broker.reconnect(link.name);

@@ -25,6 +25,11 @@ export interface MeshObserver {
   reducing(process: SimProcess, at: { readonly epoch: number; readonly op: number }): void;
 }
 
+/** What canary bugs do to meshes. */
+export interface MeshBug {
+  readonly sumsByArrival?: boolean;
+}
+
 /** How long the loss of a peer's process takes to show on its sockets. */
 const noticeMs = 30;
 const joinMs = 20;
@@ -41,6 +46,8 @@ class Rendezvous {
   readonly members = new Map<number, SimProcess>();
   readonly shards: Float32Array[];
   readonly joins: Wait[] = [];
+  /** Indices of shards in the order in which they were written. */
+  readonly arrived: number[] = [];
   readonly ops = new Map<number, Wait[]>();
   isBroken = false;
 
@@ -56,8 +63,14 @@ export class MeshPlane {
   readonly #failpoints: Failpoints;
   readonly #faults: PlaneFaults;
   readonly #observer: MeshObserver;
+  readonly #bug: MeshBug;
 
-  constructor(failpoints: Failpoints, faults: PlaneFaults, observer: MeshObserver) {
+  constructor(
+    failpoints: Failpoints,
+    given: { readonly faults: PlaneFaults; readonly observer: MeshObserver; readonly bug?: MeshBug | undefined },
+  ) {
+    const { faults, observer, bug = {} } = given;
+    this.#bug = bug;
     this.#failpoints = failpoints;
     this.#faults = faults;
     this.#observer = observer;
@@ -99,17 +112,25 @@ export class MeshPlane {
       reduce: async ({ op, written, deadlineMs, signal }) => {
         await this.#failpoints.pass(process, "policy.reduce-begin");
         this.#observer.reducing(process, { epoch, op });
-        for (const index of written) mesh.shards[index]?.set(own[index] as Float32Array);
+        for (const index of written) {
+          mesh.shards[index]?.set(own[index] as Float32Array);
+          mesh.arrived.push(index);
+        }
         const waits = mesh.ops.get(op) ?? [];
         mesh.ops.set(op, waits);
         const given = { mesh, process, options: { ...options, signal }, waits, delayMs: sumMs, deadlineMs };
-        const sum = await this.#wait(given, () => orderedSum(mesh.shards));
+        const sum = await this.#wait(given, () => this.#sum(mesh));
         await this.#failpoints.pass(process, "policy.reduce-end");
         return sum;
       },
       abort: (reason) => this.#break(mesh, epoch, [rank], reason),
       close: () => this.#break(mesh, epoch, [rank], "closed"),
     };
+  }
+
+  #sum({ shards, arrived }: Rendezvous): Float32Array {
+    const order = arrived.splice(0);
+    return orderedSum(this.#bug.sumsByArrival ? order.flatMap((index) => shards[index] ?? []) : shards);
   }
 
   /** Waits with all other ranks; the last one to come makes the result for all. */

@@ -32,6 +32,8 @@ type DiskNode = FileNode | DirectoryNode;
 export interface DiskBug {
   readonly skipsFileSync?: boolean;
   readonly skipsDirectorySync?: boolean;
+  /** What goes to the trash is the newest folder beside the one that was meant. */
+  readonly trashesNewest?: boolean;
 }
 
 /** One disk. */
@@ -156,7 +158,8 @@ export class SimDisk {
     change(parent, (entries) => entries.set(name, node));
   }
 
-  #rename(from: string, to: string): void {
+  #rename(given: string, to: string): void {
+    const from = this.#bug.trashesNewest && to.includes("/.trash-") ? this.#newestBeside(given) : given;
     const source = this.#placeOf(from);
     const target = this.#placeOf(to);
     const node = source.parent.entries.get(source.name);
@@ -167,6 +170,17 @@ export class SimDisk {
       entries.delete(source.name);
       entries.set(target.name, node);
     });
+  }
+
+  #newestBeside(path: string): string {
+    const { parent } = this.#placeOf(path);
+    const folders = [...parent.entries].filter(([name, { kind }]) => kind === "directory" && !name.startsWith("."));
+    const newest =
+      folders
+        .map(([name]) => name)
+        .toSorted()
+        .at(-1) ?? "";
+    return `${path.slice(0, path.lastIndexOf("/"))}/${newest}`;
   }
 
   #remove(path: string): void {

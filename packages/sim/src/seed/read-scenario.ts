@@ -1,4 +1,5 @@
 /** Scenarios as files: what a run writes when it fails, and what `regressions/` keeps of failures that were fixed. */
+import { jobConfigSchema } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import { errors } from "../errors.ts";
 import { drawScenario, isProfile } from "./draw-scenario.ts";
@@ -13,7 +14,8 @@ export interface ScenarioFile {
 type Plain = Readonly<Record<string, unknown>>;
 
 /**
- * Reads the text of a scenario file. Fields that a job did not have when the file was written get the values that its seed draws today.
+ * Reads the text of a scenario file. Fields that a job did not have when the file was written get the values that its seed draws
+ * today, and fields that jobs do not have any more are left out.
  *
  * @throws MUSTER_ERR_SIM_SCENARIO_INVALID
  */
@@ -26,7 +28,9 @@ export function readScenario(text: string): ScenarioFile {
     throw invalid(`seed ${String(seed)} is not a whole number`);
   if (typeof profile !== "string" || !isProfile(profile)) throw invalid(`profile ${String(profile)} is not known`);
   const drawn = drawScenario(seed, profile);
-  return { why: file.why, scenario: merged(drawn, given) as Scenario };
+  const config = jobConfigSchema.safeParse(merged(drawn.config, given.config ?? {}));
+  if (!config.success) throw invalid(config.error.issues[0]?.message ?? "its job is not valid");
+  return { why: file.why, scenario: { ...drawn, ...given, config: config.data } };
 }
 
 function parse(text: string): Plain {
@@ -47,9 +51,9 @@ function isPlain(value: unknown): value is Plain {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** What is given wins; lists are taken whole. */
+/** What is given wins, and fields that a job has no more are left out; lists are taken whole. */
 function merged(base: unknown, given: unknown): unknown {
   if (!isPlain(base) || !isPlain(given)) return given;
-  const fields = Object.entries(given).map(([key, value]) => [key, merged(base[key], value)]);
-  return { ...base, ...Object.fromEntries(fields) };
+  const fields = Object.keys(base).map((key) => [key, key in given ? merged(base[key], given[key]) : base[key]]);
+  return Object.fromEntries(fields);
 }

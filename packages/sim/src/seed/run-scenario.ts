@@ -24,13 +24,15 @@ export interface RunResult {
   /** How often each failpoint was reached. */
   readonly points: ReadonlyMap<string, number>;
   readonly strikes: readonly Strike[];
+  /** The longest virtual time without progress after the faults. */
+  readonly longestMs: number;
 }
 
 /** Runs a scenario to its end. `bug` is a deliberate one, to see that the checkers see it. */
 export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunResult> {
   const world = new World(scenario.seed);
   const judge = new Judge(world);
-  const witness = new Witness(judge, scenario, bug?.logic);
+  const witness = new Witness(world, judge, { scenario, logic: bug?.logic });
   const cluster = new Cluster(world, scenario, { observer: witness, ...(bug ? { bug } : {}) });
   witness.watchDisk(cluster.disk);
   cluster.start();
@@ -50,6 +52,7 @@ export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunRes
     faults: witness.faults,
     points: cluster.failpoints.counts,
     strikes: cluster.failpoints.strikes,
+    longestMs: witness.longestMs,
   };
 }
 

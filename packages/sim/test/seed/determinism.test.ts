@@ -6,14 +6,14 @@ import { runScenario } from "../../src/seed/run-scenario.ts";
 const seeds = [11, 12, 13];
 
 describe("a run of the simulator", () => {
-  it.each(seeds)("is the same run when it is repeated: seed %i", async (seed) => {
+  it.each(seeds)("is the same run when it is repeated: seed %i", { timeout: 60_000 }, async (seed) => {
     const scenario = drawScenario(seed, "swarm");
     const [first, again] = [await runScenario(scenario), await runScenario(scenario)];
     expect(again.hash).toBe(first.hash);
     expect([again.events, again.virtualMs, again.end]).toEqual([first.events, first.virtualMs, first.end]);
   });
 
-  it("is another run under another seed", async () => {
+  it("is another run under another seed", { timeout: 60_000 }, async () => {
     const hashes = await Promise.all(seeds.map(async (seed) => (await runScenario(drawScenario(seed, "quiet"))).hash));
     expect(new Set(hashes).size).toBe(seeds.length);
   });

@@ -25,9 +25,18 @@ describe("reading a scenario", () => {
     ["a list", "[]"],
     ["no scenario", '{"why": "x"}'],
     ["a seed that is no number", '{"why": "x", "scenario": {"seed": "1", "profile": "swarm"}}'],
+    ["a job that is not valid", '{"why": "x", "scenario": {"seed": 1, "profile": "swarm", "config": {"steps": 0}}}'],
     ["an unknown profile", '{"why": "x", "scenario": {"seed": 1, "profile": "storm"}}'],
   ])("refuses %s", (_, text) => {
     expect(() => readScenario(text)).toThrow(/no scenario of the simulator/);
+  });
+
+  it("leaves out what a job does not have any more", () => {
+    const { scenario } = readScenario(
+      '{"why": "x", "scenario": {"seed": 1, "profile": "swarm", "config": {"limits": {"luckMin": 7, "chunkGroups": 2}}}}',
+    );
+    expect(scenario.config.limits).not.toHaveProperty("luckMin");
+    expect(scenario.config.limits.chunkGroups).toBe(2);
   });
 
   it("fills in what a job did not have when the file was written", () => {

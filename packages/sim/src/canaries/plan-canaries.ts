@@ -1,0 +1,187 @@
+/** Bugs of the controller's mind: plans, orders, bounds and the end of the job. */
+import type { ControllerState } from "@muster/machines";
+import { type Canary, repeated } from "./canary.ts";
+import { isCommit, mind } from "./mind.ts";
+
+/** True when the job goes back to a checkpoint between two states. */
+function isRollback(after: ControllerState, before: ControllerState): boolean {
+  return before.weights !== null && after.weights === null;
+}
+
+/** Canaries in the controller's plans. */
+export const planCanaries: readonly Canary[] = [
+  mind("rollback-one-too-short", "a rollback leaves the first step after the checkpoint as it is", {
+    profile: "kills",
+    seedsMax: 40,
+    line: {
+      keeps: (after, before) =>
+        isRollback(after, before) ? { ...after, step: { ...after.step, step: after.step.step + 1 } } : after,
+    },
+  }),
+  mind("rollback-forgets-checkpoint", "a rollback forgets the checkpoint that it goes back to", {
+    profile: "kills",
+    seedsMax: 60,
+    line: {
+      keeps: (after, before) =>
+        isRollback(after, before) ? { ...after, checkpoints: { ...after.checkpoints, saved: null } } : after,
+    },
+  }),
+  mind("leases-without-bound", "a rollout replica gets more leases than it may have", {
+    profile: "quiet",
+    seedsMax: 20,
+    line: {
+      keeps: (after) => {
+        const { plan } = after;
+        if (plan.limits.leasesPerRollout > 3) return after;
+        const limits = { ...plan.limits, leasesPerRollout: plan.limits.leasesPerRollout + 4, leaseGroupsMax: 1 };
+        return { ...after, plan: { ...plan, limits } };
+      },
+    },
+  }),
+  mind("attempts-not-counted", "a group that ends whoever holds it is leased again for ever", {
+    profile: "kills",
+    seedsMax: 60,
+    stage: (scenario) =>
+      repeated(scenario, 2_500, (atMs) => ({ kind: "kill-all", role: "rollout", atMs, isSeen: true })),
+    line: {
+      keeps: (after, before) => {
+        if (after.groups === before.groups) return after;
+        const groups = Object.entries(after.groups).map(([step, group]) => [
+          step,
+          { ...group, queue: group.queue.map((item) => ({ ...item, attempt: 0 })) },
+        ]);
+        return { ...after, groups: Object.fromEntries(groups) };
+      },
+    },
+  }),
+  mind("ends-one-step-early", "the job ends when its last step begins", {
+    profile: "quiet",
+    seedsMax: 10,
+    line: {
+      keeps: (after) =>
+        after.step.step === after.plan.steps && !after.ending
+          ? { ...after, ending: { outcome: "done", reason: "all steps are committed", announced: false } }
+          : after,
+    },
+  }),
+  mind("holds-without-pulling", "a joiner counts as holding the weights when it registers", {
+    profile: "kills",
+    seedsMax: 40,
+    line: {
+      keeps: (after, before, event) => {
+        const joiner = event.type === "replica.register" ? after.members[event.from] : undefined;
+        if (joiner?.role !== "policy" || !after.weights || before.members[joiner.id] === joiner) return after;
+        const { lineage, version } = after.weights;
+        const held = { ...joiner, held: { lineage, version }, order: null };
+        return { ...after, members: { ...after.members, [joiner.id]: held } };
+      },
+    },
+  }),
+  mind("checkpoint-never-ordered", "no checkpoint is ever written", {
+    profile: "quiet",
+    seedsMax: 20,
+    line: { does: (effect) => (effect.type === "command" && effect.kind === "checkpoint.save" ? null : effect) },
+  }),
+  mind("last-voter-put-out", "the member whose vote is the last to come is put out", {
+    profile: "quiet",
+    seedsMax: 30,
+    line: {
+      hears: (event, { mesh, members, step }) => {
+        const silent = mesh.members.filter((id) => !step.votes[id]);
+        const last = silent.length === 1 && mesh.members.length > 1 ? members[silent[0] ?? ""] : undefined;
+        if (event.type !== "step.voted" || !last) return event;
+        const { id, incarnation } = last;
+        return { type: "verdict.dead", atMs: event.atMs, id, incarnation, evidence: "slower than the others" };
+      },
+    },
+  }),
+  mind("batch-shorter-than-said", "members train on all groups of a step but the last", {
+    profile: "quiet",
+    seedsMax: 10,
+    line: {
+      does: (effect) => {
+        if (effect.type !== "command" || effect.kind !== "step.run") return effect;
+        const batch = effect.body.batch.map((part, i, all) =>
+          i === all.length - 1 && part.groupIds.length > 1 ? { ...part, groupIds: part.groupIds.slice(0, -1) } : part,
+        );
+        return { ...effect, body: { ...effect.body, batch } };
+      },
+    },
+  }),
+  mind("purged-too-early", "groups are purged that a later step points to", {
+    profile: "quiet",
+    seedsMax: 60,
+    line: {
+      does: (effect) => (effect.type === "groups.purge" ? { ...effect, beforeSeq: effect.beforeSeq + 1_000 } : effect),
+    },
+  }),
+  mind("admission-not-said", "rollout replicas are admitted and never hear of it", {
+    profile: "quiet",
+    seedsMax: 5,
+    line: { does: (effect) => (effect.type === "admit" && effect.to.startsWith("rollout") ? null : effect) },
+  }),
+  mind("late-joiner-not-admitted", "who registers after the first step is not answered", {
+    profile: "kills",
+    seedsMax: 30,
+    line: {
+      does: (effect, before) => (effect.type === "admit" && before.step.step > 1 ? null : effect),
+    },
+  }),
+  mind("mesh-never-broken", "a mesh that failed is taken for one that works", {
+    profile: "kills",
+    seedsMax: 30,
+    line: {
+      keeps: (after, before) =>
+        before.mesh.state === "ready" && after.mesh.state === "broken"
+          ? { ...after, mesh: { ...after.mesh, state: "ready" } }
+          : after,
+    },
+  }),
+  mind("gone-not-remembered", "who was put out is admitted when its registration comes again", {
+    profile: "kills",
+    seedsMax: 60,
+    stage: (scenario) => [
+      {
+        kind: "noise",
+        noise: { delayMs: 1, jitterMs: 200, coreLoss: 0, answerLoss: 0.3, duplicates: 0.9, reorder: true },
+      },
+      ...repeated(scenario, 2_000, (atMs) => ({ kind: "kill-all" as const, role: "rollout", atMs, isSeen: true })),
+    ],
+    line: { keeps: (after) => (after.gone.length > 0 ? { ...after, gone: [] } : after) },
+  }),
+  mind("suspicion-kept", "a new controller keeps the suspicions of the last one", {
+    profile: "swarm",
+    seedsMax: 60,
+    stage: (scenario) =>
+      Array.from({ length: scenario.config.replicas.rollout }, (_, i) => i + 1).flatMap((i) => [
+        {
+          kind: "disconnect",
+          atMs: 12_000,
+          forMs: scenario.config.timing.suspectAfterMs + 3_500,
+          node: `rollout-${i}`,
+        },
+        { kind: "second-controller", atMs: 12_000 + scenario.config.timing.suspectAfterMs + 2_500 },
+      ]),
+    line: {
+      keeps: (after, before, event) => {
+        if (event.type !== "controller.elected") return after;
+        const members = Object.entries(after.members).map(([id, member]) => [
+          id,
+          { ...member, health: before.members[id]?.health ?? member.health },
+        ]);
+        return { ...after, members: Object.fromEntries(members) };
+      },
+    },
+  }),
+  mind("skipped-step-applied", "a step that was skipped counts as committed weights", {
+    profile: "quiet",
+    seedsMax: 60,
+    line: {
+      keeps: (after, before) => {
+        const { weights } = before;
+        if (after.step.step === before.step.step || isCommit(after, before) || !weights || !after.weights) return after;
+        return { ...after, weights: { ...weights, version: weights.version + 1 } };
+      },
+    },
+  }),
+];

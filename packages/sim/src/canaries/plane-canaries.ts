@@ -1,0 +1,89 @@
+/** Bugs of what carries and keeps bytes: transfers, digests, sums, disks. */
+import { type Canary, repeated } from "./canary.ts";
+
+/** Canaries in the data plane and on the disk. */
+export const planeCanaries: readonly Canary[] = [
+  {
+    name: "digest-not-checked",
+    says: "a pull does not compare the digest of what arrived",
+    profile: "swarm",
+    seedsMax: 120,
+    make: () => ({ plane: { skipsDigest: true } }),
+  },
+  {
+    name: "file-not-synced",
+    says: "a checkpoint is durable before its files are",
+    profile: "swarm",
+    seedsMax: 120,
+    make: () => ({ disk: { skipsFileSync: true } }),
+  },
+  {
+    name: "directory-not-synced",
+    says: "a checkpoint is durable before its name is",
+    profile: "swarm",
+    seedsMax: 120,
+    make: () => ({ disk: { skipsDirectorySync: true } }),
+  },
+  {
+    name: "newest-checkpoint-trashed",
+    says: "retention removes the newest checkpoint in place of the oldest",
+    profile: "quiet",
+    seedsMax: 40,
+    make: () => ({ disk: { trashesNewest: true } }),
+  },
+  {
+    name: "sum-in-order-of-arrival",
+    says: "gradients are added in the order in which their ranks arrive",
+    profile: "kills",
+    seedsMax: 40,
+    make: () => ({ mesh: { sumsByArrival: true } }),
+  },
+  {
+    name: "digest-of-half",
+    says: "a digest covers the first half of the bytes",
+    profile: "swarm",
+    seedsMax: 60,
+    stage: (scenario) =>
+      repeated(scenario, 8_000, (atMs) => ({
+        kind: "bit-flip",
+        atMs,
+        forMs: 6_000,
+        node: `policy-${1 + ((atMs / 8_000) % scenario.config.replicas.policy)}`,
+      })),
+    make: () => ({
+      doors: (doors) => ({ ...doors, digest: (bytes) => doors.digest(bytes.subarray(0, bytes.length >> 1)) }),
+    }),
+  },
+  {
+    name: "half-pulled",
+    says: "the second half of a transfer never reaches its place",
+    profile: "quiet",
+    seedsMax: 10,
+    make: () => ({
+      doors: (doors) => ({
+        ...doors,
+        pull: async (options) => {
+          const result = await doors.pull(options);
+          for (const target of Object.values(options.into)) target.fill(0, target.length >> 1);
+          return result;
+        },
+      }),
+    }),
+  },
+  {
+    name: "checkpoint-read-wrong",
+    says: "a byte of a checkpoint is read wrong and nobody looks",
+    profile: "kills",
+    seedsMax: 60,
+    make: () => ({
+      doors: (doors) => ({
+        ...doors,
+        loadCheckpoint: async (path) => {
+          const loaded = await doors.loadCheckpoint(path);
+          for (const { bytes } of loaded.sections) bytes[0] = (bytes[0] ?? 0) ^ 1;
+          return loaded;
+        },
+      }),
+    }),
+  },
+];

@@ -1,0 +1,32 @@
+/** How much time the promises of liveness leave, by the time-outs and the work of a job. */
+import type { Scenario } from "../cluster/scenario.ts";
+
+/** Virtual times within which something must have happened. */
+export interface Allowance {
+  /** L1: between two things that are got done, once the faults are over. */
+  readonly progressMs: number;
+  /** L3: from the end of the faults until everybody who lives is a member. */
+  readonly membershipMs: number;
+  /** L4: from the death of a controller to the first record of the next one. */
+  readonly successionMs: number;
+}
+
+/** The floor of L1 (reliability 3). */
+const steadyMs = 60_000;
+
+/** A supervisor takes up to two seconds for a new process; the rest is to connect and to replay. */
+const successionMs = 15_000;
+
+/** What may have to be waited for: a lease or a step whose orders were lost on their way, and the work itself. Pure. */
+export function allowanceOf({ config, work }: Scenario): Allowance {
+  const { leaseMs, stepMs, deadAfterMs, drainMs } = config.timing;
+  const { batch, limits } = config;
+  const rounds = Math.ceil(batch.groupsPerStep / limits.chunkGroups);
+  const sampleMs = rounds * work.responseMs * 6;
+  const trainMs = batch.microShards * batch.minibatches * (work.shardMs + work.stageMs);
+  return {
+    progressMs: steadyMs + leaseMs + stepMs + sampleMs + trainMs,
+    membershipMs: steadyMs + deadAfterMs + drainMs,
+    successionMs,
+  };
+}

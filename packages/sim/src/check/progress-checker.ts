@@ -1,0 +1,110 @@
+/** Progress: somebody always acts for the job, and once the faults are over steps are committed and made durable (L1, L3, L4, L7). */
+import type { ControllerState } from "@muster/machines";
+import type { Scenario } from "../cluster/scenario.ts";
+import type { Fault } from "../faults/fault.ts";
+import type { SimProcess } from "../world/process.ts";
+import type { World } from "../world/world.ts";
+import { type Allowance, allowanceOf } from "./allowance.ts";
+import type { Decision } from "./journal-model.ts";
+import type { Judge } from "./judge.ts";
+
+/** Faults that keep no controller from its work but by ending it. */
+const simpleFaults: readonly Fault["kind"][] = [
+  "kill",
+  "kill-all",
+  "drain",
+  "slow",
+  "clock-jump",
+  "power-loss",
+  "second-controller",
+];
+
+/** Watches what has not happened for how long. */
+export class ProgressChecker {
+  readonly #world: World;
+  readonly #judge: Judge;
+  readonly #calmMs: number;
+  readonly #allowed: Allowance;
+  /** How long nobody acts is judged only where nothing else can explain it. */
+  readonly #isSimple: boolean;
+  readonly #controllers = new Set<SimProcess>();
+  #leaderlessMs: number | null = null;
+  #progressMs = 0;
+  #longestMs = 0;
+
+  constructor(world: World, judge: Judge, scenario: Scenario) {
+    this.#world = world;
+    this.#judge = judge;
+    this.#calmMs = scenario.safetyMs;
+    this.#allowed = allowanceOf(scenario);
+    this.#isSimple = scenario.faults.every(({ kind }) => simpleFaults.includes(kind));
+  }
+
+  /** The longest time without progress after the faults. */
+  get longestMs(): number {
+    return this.#longestMs;
+  }
+
+  /** Calls back when everybody must have come back after the faults. */
+  whenCalm(run: () => void): void {
+    this.#world.after(this.#calmMs + this.#allowed.membershipMs, run);
+  }
+
+  /** A process begins. */
+  started(process: SimProcess): void {
+    if (process.role !== "controller") return;
+    this.#controllers.add(process);
+    process.onDeath(() => {
+      this.#controllers.delete(process);
+      if (this.#controllers.size === 0) this.#leaderlessMs = this.#world.nowMs;
+    });
+  }
+
+  /** A controller wrote a record: somebody acts. */
+  acted(): void {
+    if (this.#leaderlessMs === null) return;
+    const gapMs = this.#world.nowMs - this.#leaderlessMs;
+    this.#leaderlessMs = null;
+    this.#judge.require(
+      !this.#isSimple || gapMs <= this.#allowed.successionMs,
+      "L4",
+      () => `nobody acted for ${Math.round(gapMs)} ms after the controller had died`,
+    );
+  }
+
+  /** The job is done: what it made is durable, unless faults were in the way. */
+  ended({ plan, checkpoints }: ControllerState): void {
+    const isCalm = this.#calmMs === 0 || this.#world.nowMs > this.#calmMs + this.#allowed.membershipMs;
+    if (!isCalm || plan.checkpointReplicas === 0) return;
+    this.#judge.require(
+      checkpoints.saved?.step === plan.steps,
+      "L7",
+      () => `the job is done with step ${plan.steps}, its newest checkpoint is of step ${checkpoints.saved?.step}`,
+    );
+  }
+
+  /** A decision was journaled. */
+  decided({ before, after }: Decision): void {
+    const isProgress =
+      before.step.step !== after.step.step ||
+      before.weights !== after.weights ||
+      before.checkpoints.saved !== after.checkpoints.saved ||
+      before.evaluation?.settled.length !== after.evaluation?.settled.length ||
+      before.ending !== after.ending;
+    if (isProgress) this.check();
+  }
+
+  /** Something was got done, or the run is over. */
+  check(): void {
+    const { nowMs } = this.#world;
+    const gapMs = nowMs - Math.max(this.#progressMs, this.#calmMs);
+    this.#progressMs = nowMs;
+    if (gapMs <= 0) return;
+    this.#longestMs = Math.max(this.#longestMs, gapMs);
+    this.#judge.require(
+      gapMs <= this.#allowed.progressMs,
+      "L1",
+      () => `nothing was got done for ${Math.round(gapMs)} ms, ${Math.round(this.#allowed.progressMs)} ms are allowed`,
+    );
+  }
+}
