@@ -25,8 +25,14 @@ describe("the receipt of a group", () => {
 
   it("counts aborted trajectories and takes nothing else from them", () => {
     const aborted = { ...trajectory({ length: 9, reward: 5, version: 1 }), status: "aborted" as const };
-    const receipt = receiptOf(group(1, 0, [trajectory({ length: 2, reward: 1, version: 3 }), aborted]), at(1));
-    expect(receipt).toMatchObject({ completed: 1, aborted: 1, tokens: 2, rewardSum: 1, version: 3 });
+    const healthy = trajectory({ length: 2, reward: 1, version: 3 });
+    const receipt = receiptOf(group(1, 0, [healthy, aborted, healthy]), at(0));
+    expect(receipt).toMatchObject({ completed: 2, aborted: 1, tokens: 4, rewardSum: 2, version: 3 });
+  });
+
+  it("counts a healthy trajectory without a healthy sibling as aborted: it has nothing to be compared with", () => {
+    const receipt = receiptOf(group(1, 0, [trajectory({ version: 3 }), abortedBy("Error", "x")]), at(4));
+    expect(receipt).toMatchObject({ completed: 0, aborted: 2, tokens: 0, rewardSum: 0, version: 4 });
   });
 
   it("names the oldest version of all segments", () => {

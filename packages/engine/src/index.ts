@@ -6,6 +6,7 @@ export {
   surrogateOf,
 } from "./algorithms/grpo.ts";
 export { type Minibatch, type PlanOptions, planMinibatches } from "./algorithms/plan-minibatches.ts";
+export { failureKindOf } from "./collect/failure-kind.ts";
 export type {
   EngineHandle,
   GenerateContext,

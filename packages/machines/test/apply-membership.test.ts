@@ -52,7 +52,7 @@ describe("a replica that registers", () => {
     expect(linesOf(effects)).toEqual(["! member.died", "! groups.released", "admit r0", "! member.joined"]);
     expect(state.members.r0).toMatchObject({ incarnation: "new", joinedSeq: 4, held: null });
     expect(state.leases).toEqual({});
-    expect(state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1 }]);
+    expect(state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1, last: "r0" }]);
   });
 
   it("late as a life that is over does not come back, and does not push out the new one", () => {
@@ -107,7 +107,7 @@ describe("a verdict", () => {
     expect(linesOf(effects)).toEqual(["! member.died", "! groups.released", "r0 replica.fenced"]);
     expect(state.members.r0).toBeUndefined();
     expect(state.gone).toEqual(["r0-i3"]);
-    expect(state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1 }]);
+    expect(state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1, last: "r0" }]);
   });
 
   it.each(["suspect", "recover", "dead"] as const)("of %s about another life changes nothing", (type) => {

@@ -107,7 +107,7 @@ describe("a lease", () => {
 
   it("says what it resumes of work that an earlier holder did not finish", () => {
     const queue = [
-      { index: 0, attempt: 1 },
+      { index: 0, attempt: 0, last: "r9" },
       { index: 1, attempt: 0 },
     ];
     const fresh = dispatchGroups(

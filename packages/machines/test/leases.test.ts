@@ -5,6 +5,8 @@ import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, working } from "./states.ts";
 
 const train = (index: number, attempt = 0) => ({ purpose: "train" as const, step: 4, index, attempt });
+const failed = { holder: "r0", reason: "r0 died", failure: "engine_crash" as const };
+const untouched = { holder: "", reason: "leaving", failure: null };
 const evaluate = (chunk: number) => ({ purpose: "eval" as const, chunk, from: chunk * 64, count: 64 });
 
 /** Groups 0 and 1 are leased to r0, 2 waits, 3 is finished. */
@@ -18,54 +20,54 @@ function leased(): ControllerState {
 
 describe("a lease that is released", () => {
   it("gives its groups back in front of the queue, as one more attempt", () => {
-    const { state, effects } = releaseLease(leased(), "1-1", "r0 died");
+    const { state, effects } = releaseLease(leased(), "1-1", { reason: "r0 hangs", failure: "engine_crash" });
     expect(state.groups[4]?.queue).toEqual([
-      { index: 1, attempt: 1 },
-      { index: 0, attempt: 1 },
+      { index: 1, attempt: 1, last: "r0" },
+      { index: 0, attempt: 1, last: "r0" },
       { index: 2, attempt: 0 },
     ]);
     expect(state.leases).toEqual({});
     expect(bodiesOf(effects, "groups.released")).toEqual([
-      { holder: "r0", count: 2, reason: "r0 died", items: ["4.0", "4.1"] },
+      { holder: "r0", count: 2, reason: "r0 hangs", items: ["4.0", "4.1"], tokensWasted: 0 },
     ]);
   });
 
   it("is released only once", () => {
-    const { state } = releaseLease(leased(), "1-1", "r0 died");
-    expect(releaseLease(state, "1-1", "again")).toEqual({ state, effects: [] });
+    const { state } = releaseLease(leased(), "1-1", { reason: "r0 hangs", failure: "engine_crash" });
+    expect(releaseLease(state, "1-1", { reason: "again", failure: null })).toEqual({ state, effects: [] });
   });
 
   it("takes all leases of its holder with it, and no others", () => {
     const state = leased();
     const more = { ...state.leases, "1-2": { holder: "r1", items: [train(2)], dueAtMs: 1 } };
-    const released = releaseHolder({ ...state, leases: more }, "r0", "r0 left");
+    const released = releaseHolder({ ...state, leases: more }, { holder: "r0", reason: "r0 left", failure: null });
     expect(Object.keys(released.state.leases)).toEqual(["1-2"]);
-    expect(releaseHolder(state, "r9", "nobody")).toEqual({ state, effects: [] });
+    expect(releaseHolder(state, { holder: "r9", reason: "nobody", failure: null })).toEqual({ state, effects: [] });
   });
 });
 
 describe("an item that comes back", () => {
   it("is not queued when it is finished, waits already, or its step is over", () => {
     const state = leased();
-    expect(requeue(state, [train(3), train(2), { ...train(0), step: 3 }], true)).toEqual(state);
+    expect(requeue(state, [train(3), train(2), { ...train(0), step: 3 }], failed).state).toEqual(state);
   });
 
   it("keeps its attempt when it was handed back untouched", () => {
-    expect(requeue(leased(), [train(0, 2)], false).groups[4]?.queue[0]).toEqual({ index: 0, attempt: 2 });
+    expect(requeue(leased(), [train(0, 2)], untouched).state.groups[4]?.queue[0]).toEqual({ index: 0, attempt: 2 });
   });
 
   it("is quarantined after its last attempt, and the ledger still balances", () => {
     const before = leased();
-    const state = requeue({ ...before, leases: {} }, [train(0, 2), train(1, 1)], true);
+    const state = requeue({ ...before, leases: {} }, [train(0, 2), train(1, 1)], failed).state;
     expect(state.groups[4]?.quarantined).toEqual([0]);
-    expect(state.groups[4]?.queue[0]).toEqual({ index: 1, attempt: 2 });
+    expect(state.groups[4]?.queue[0]).toEqual({ index: 1, attempt: 2, last: "r0" });
     expect(state.ledger.quarantined).toBe(state.plan.groupSize);
     expect(imbalanceOf(ledgerOf(state))).toBe(0);
   });
 
   it("that was quarantined stays so, and is counted once", () => {
-    const once = requeue(leased(), [train(0, 2)], true);
-    expect(requeue(once, [train(0, 2), train(0, 0)], true)).toEqual(once);
+    const once = requeue(leased(), [train(0, 2)], failed).state;
+    expect(requeue(once, [train(0, 2), train(0, 0)], failed).state).toEqual(once);
   });
 
   it("of an evaluation waits again unless its chunk is settled or waits already", () => {
@@ -79,9 +81,9 @@ describe("an item that comes back", () => {
       correct: 1,
     };
     const state = working({ patch: { evaluation } });
-    const again = requeue(state, [evaluate(0), evaluate(1), evaluate(2)], true);
+    const again = requeue(state, [evaluate(0), evaluate(1), evaluate(2)], failed).state;
     expect(again.evaluation?.queue).toEqual([evaluate(2), evaluate(1)]);
-    expect(requeue(working(), [evaluate(0)], true).evaluation).toBeNull();
+    expect(requeue(working(), [evaluate(0)], failed).state.evaluation).toBeNull();
   });
 
   it("of an evaluation is given up after its last attempt, so that held-out prompts cannot stop the job", () => {
@@ -89,11 +91,15 @@ describe("an item that comes back", () => {
     let state = working({ patch: { evaluation } });
     const { attempts } = state.plan.failure.engineCrash;
     for (let failure = 1; failure < attempts; failure++) {
-      state = requeue(state, [evaluate(0)], true);
+      state = requeue(state, [evaluate(0)], failed).state;
       expect(state.evaluation?.queue).toEqual([evaluate(0)]);
       state = { ...state, evaluation: { ...evaluation, ...state.evaluation, queue: [] } };
     }
-    expect(requeue(state, [evaluate(0)], true).evaluation).toMatchObject({ queue: [], settled: [0], prompts: 0 });
+    expect(requeue(state, [evaluate(0)], failed).state.evaluation).toMatchObject({
+      queue: [],
+      settled: [0],
+      prompts: 0,
+    });
   });
 });
 

@@ -63,7 +63,7 @@ describe("a lease that expires", () => {
     };
     const state = { ...owing(order("weights.pull")), groups, leases };
     const change = planOverdue(state);
-    expect(change?.state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1 }]);
+    expect(change?.state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1, last: "r0" }]);
     expect(Object.keys(change?.state.leases ?? {})).toEqual(["1-2"]);
     expect(linesOf(change?.effects ?? [])).toEqual(["! groups.released"]);
   });

@@ -171,6 +171,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "step.skipped": { step: 13, version: 12, reason: text },
   "step.retried": { step: 13, attempt: 3, reason: text },
   "groups.released": { holder: "rollout-1", count: 2, reason: text, items: ["4.7", "eval.1"] },
+  "groups.quarantined": { item: "4.7", attempts: 3, holder: "rollout-1", failure: "engine_crash", reason: text },
   "groups.resumed": { holder: "rollout-2", items: ["4.7"] },
   "groups.aborted": { holder: "rollout-1", ...cause },
   "eval.finished": { version: 12, prompts: 100, correct: 61 },

@@ -2,6 +2,9 @@
 import { causeKeyOf } from "@muster/machines";
 import type { Body, CauseCount, GroupReceipt, TrajectoryError, TrajectoryGroup } from "@muster/protocol";
 
+/** A trajectory without another one to compare it with has no advantage: it teaches nothing, so it is not counted as trained. */
+const validMin = 2;
+
 /**
  * Receipt of a group that lies in message `streamSeq` of the groups stream. `version` is the one it was leased for: a group of
  * nothing but aborted trajectories has no other, and must not look older than it is. Pure.
@@ -10,7 +13,8 @@ export function receiptOf(
   group: TrajectoryGroup,
   { streamSeq, version }: Pick<GroupReceipt, "streamSeq" | "version">,
 ): GroupReceipt {
-  const valid = group.trajectories.filter(({ status }) => status !== "aborted");
+  const healthy = group.trajectories.filter(({ status }) => status !== "aborted");
+  const valid = healthy.length < validMin ? [] : healthy;
   const versions = valid.flatMap(({ segments }) => segments.map(({ version }) => version));
   return {
     step: group.step,

@@ -1,8 +1,9 @@
 /** The hands of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
-import { messageOf } from "@muster/base";
+import { hasCode, messageOf } from "@muster/base";
 import type { VersionStore } from "@muster/collectives";
 import {
   collectGroups,
+  failureKindOf,
   type GenerateFunction,
   type Reward,
   type RolloutEngine,
@@ -12,6 +13,7 @@ import {
 import { type Chunk, type RolloutEffect, type RolloutEvent, rolloutLogic, type TimerEffect } from "@muster/machines";
 import {
   type Body,
+  type FailureKind,
   type GroupReceipt,
   subjectsOf,
   type TrajectoryGroup,
@@ -193,7 +195,12 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         } else this.#store(chunk, await this.#collect(opened, chunk, tools, signal), tools);
         return { type: "groups.generated", chunkId: chunk.id };
       },
-      (error) => ({ type: "groups.errored", chunk, cause: messageOf(error) }),
+      (error) => ({
+        type: "groups.errored",
+        chunk,
+        cause: messageOf(error),
+        failure: signal.aborted ? null : engineFailureOf(error),
+      }),
     ).finally(() => this.#tools.beats.setPhase("idle"));
   }
 
@@ -258,6 +265,16 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       },
     });
   }
+}
+
+/** What failed over a chunk: the engine, unless it is only busy, or holds other weights than were asked for. */
+function engineFailureOf(error: unknown): FailureKind | null {
+  if (hasCode(error, "MUSTER_ERR_VERSION_NOT_HELD") || hasCode(error, "MUSTER_ERR_ENGINE_VERSION_MISMATCH"))
+    return null;
+  const kind = failureKindOf(error);
+  if (kind === "oom") return kind;
+  // Somebody else can be reached: another replica has the group at once, and nobody is to blame.
+  return kind === "transport" ? null : "engine_crash";
 }
 
 /** Segments in the numbers of the policy, not of the engine. */

@@ -23,6 +23,8 @@ export function newsOf({ kind, body }: EventMessage): string | null {
       return `! step ${body.step} skipped: ${cleanLine(body.reason)}`;
     case "groups.released":
       return `  ${body.count} groups of ${body.holder} go to others: ${cleanLine(body.reason)}`;
+    case "groups.quarantined":
+      return `! group ${body.item} is given up after ${body.attempts} failures, the last one of ${body.holder}: ${cleanLine(body.reason)}`;
     case "groups.resumed":
       return `  ${body.items.length} of them go on at ${body.holder}`;
     case "groups.aborted":

@@ -5,7 +5,7 @@
  */
 import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
 import { runBodyOf } from "./plan-step.ts";
-import { type ControllerState, type Member, meshMembersOf } from "./state.ts";
+import { type ControllerState, type Member, meshMembersOf, type StepGroups } from "./state.ts";
 
 /** Takes over: rebases every time and repeats what is outstanding. Pure. */
 export function applyElected(state: ControllerState, event: ElectedEvent): Change<ControllerState> {
@@ -25,8 +25,13 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     id,
     { ...lease, dueAtMs: nowMs + plan.timing.leaseMs },
   ]);
+  const groups = Object.entries(state.groups).map(([step, entry]): [string, StepGroups] => [
+    step,
+    { ...entry, queue: entry.queue.map(({ dueAtMs: _, ...waiting }) => waiting) },
+  ]);
   const next: ControllerState = {
     ...state,
+    groups: Object.fromEntries(groups),
     term: event.term,
     nowMs,
     members: Object.fromEntries(members),

@@ -1,11 +1,14 @@
 /** Replicas coming and going (semantics 2 "Register", "Leave"; reliability 4.2 for the verdicts). */
-import type { ReplicaRole } from "@muster/protocol";
+import type { FailureKind, ReplicaRole } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command, type ReportOf, type VerdictEvent } from "./events.ts";
 import { releaseHolder } from "./leases.ts";
 import { type ControllerState, type Member, withMember, without } from "./state.ts";
 
 /** Incarnations remembered after their end. */
 const goneMax = 256;
+
+/** Exit code of a process that a supervisor or a container killed for its memory. */
+const outOfMemory = 137;
 
 const unchanged = (state: ControllerState): Change<ControllerState> => ({ state, effects: [] });
 
@@ -81,7 +84,8 @@ export function applyExited(state: ControllerState, event: ReportOf<"process.exi
   const { id, host, pid, code, signal } = event.body;
   const member = state.members[id];
   if (!member || member.pid !== pid || member.host !== host) return unchanged(state);
-  return removeMember(state, member, { how: "died", evidence: `process ended with ${signal ?? `code ${code}`}` });
+  const evidence = `process ended with ${signal ?? `code ${code}`}`;
+  return removeMember(state, member, { how: "died", evidence, failure: code === outOfMemory ? "oom" : "engine_crash" });
 }
 
 /** The failure detector's word on one incarnation; words about older ones change nothing. Pure. */
@@ -119,9 +123,13 @@ export function putOut(state: ControllerState, member: Member, evidence: string)
 function removeMember(
   state: ControllerState,
   member: Member,
-  end: { readonly how: "died" | "left"; readonly evidence: string },
+  end: { readonly how: "died" | "left"; readonly evidence: string; readonly failure?: FailureKind },
 ): Change<ControllerState> {
-  const released = releaseHolder(state, member.id, `${member.id} ${end.how}`);
+  const released = releaseHolder(state, {
+    holder: member.id,
+    reason: `${member.id} ${end.how}`,
+    failure: end.how === "left" ? null : (end.failure ?? "engine_crash"),
+  });
   const fact =
     end.how === "died"
       ? announce("member.died", { ...nameOf(member), evidence: end.evidence })

@@ -1,8 +1,9 @@
 /** Reports about weights, meshes, groups, votes and checkpoints: facts into the tables, nothing decided. */
-import type { GroupReceipt } from "@muster/protocol";
+import { decideFailure, type FailureKind, type GroupReceipt, type WorkItem } from "@muster/protocol";
+import { putOut } from "./apply-membership.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "./events.ts";
 import { isKnownCause, noteReceipts } from "./given-up.ts";
-import { finishItems, requeue, withGroups } from "./leases.ts";
+import { finishItems, releasedFact, requeue, withGroups } from "./leases.ts";
 import { type ControllerState, type Member, type VersionKey, withMember } from "./state.ts";
 
 /** A member that has answered its order. */
@@ -127,24 +128,47 @@ function settleReceipt(state: ControllerState, receipt: GroupReceipt): Controlle
   if (staleness > state.plan.stalenessMax || receipt.streamSeq < state.purgedSeq) {
     const again = { purpose: "train", step: receipt.step, index: receipt.index, attempt: receipt.attempt } as const;
     const next = { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } };
-    return requeue(next, [again], false);
+    return requeue(next, [again], { holder: "", reason: "stale", failure: null }).state;
   }
-  return withGroups(state, receipt.step, {
+  const { sampled } = state;
+  const counted = { groups: sampled.groups + 1, tokens: sampled.tokens + receipt.tokens };
+  return withGroups({ ...state, sampled: counted }, receipt.step, {
     ...groups,
     queue: groups.queue.filter(({ index }) => index !== receipt.index),
     receipts: { ...groups.receipts, [receipt.index]: receipt },
   });
 }
 
-/** Work handed back untouched: others may have it at once, the holder gets new work after a pause. Pure. */
+/**
+ * Work handed back: others may have it at once, the holder gets new work after a pause. When the holder's engine failed over it, that
+ * counts against the work, and the rule of the failure may ask for a new life of the holder. Pure.
+ */
 export function applyReturned(state: ControllerState, event: ReportOf<"groups.returned">): Change<ControllerState> {
   const lease = state.leases[event.body.leaseId];
   if (lease?.holder !== event.from) return { state, effects: [] };
   const isReturned = (key: string): boolean => event.body.items.some((item) => JSON.stringify(item) === key);
   const returned = lease.items.filter((item) => isReturned(JSON.stringify(item)));
   const next = finishItems(state, event.body.leaseId, (item) => returned.includes(item));
+  const { reason, failure = null, partialSeq, tokensWasted = 0 } = event.body;
+  // Work that was not begun and has only another holder now is no news.
+  const isNews = failure !== null || partialSeq !== undefined || tokensWasted > 0;
+  const holder = isNews ? event.from : "";
+  const why = { holder, reason, failure, ...(partialSeq === undefined ? {} : { partialSeq }) };
+  const queued = requeue(next, returned, why);
   const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
-  return { state: withMember(requeue(next, returned, false), event.from, { retryAtMs }), effects: [] };
+  const paused = withMember(queued.state, event.from, { retryAtMs });
+  const fact = releasedFact(state, { why, items: returned, started: [], tokensWasted });
+  const effects = [...(isNews && returned.length > 0 ? [fact] : []), ...queued.effects];
+  const member = state.members[event.from];
+  if (!failure || !member || !isRestart(state, failure, returned)) return { state: paused, effects };
+  const removed = putOut(paused, member, `its engine failed: ${reason}`);
+  return { state: removed.state, effects: [...effects, ...removed.effects] };
+}
+
+/** True when the rule of a failure asks for a new life of the replica, for one of these items at least. */
+function isRestart({ plan }: ControllerState, failure: FailureKind, items: readonly WorkItem[]): boolean {
+  const failures = items.map((item) => (item.purpose === "train" ? item.attempt : 0) + 1);
+  return failures.some((count) => decideFailure(plan.failure, failure, count).action === "restart");
 }
 
 /** A chunk of held-out prompts was evaluated. Pure. */

@@ -8,6 +8,7 @@ import {
   holdsCurrent,
   type Member,
   membersOf,
+  type QueuedGroup,
   type StepGroups,
 } from "./state.ts";
 
@@ -94,7 +95,13 @@ export function dispatchGroups(state: ControllerState): Change<ControllerState> 
 function hasRoom(state: ControllerState, member: Member, limit: number): boolean {
   if (member.health !== "healthy" || member.retryAtMs > state.nowMs || member.held?.lineage !== state.weights?.lineage)
     return false;
-  return Object.values(state.leases).filter(({ holder }) => holder === member.id).length < limit;
+  const own = Object.values(state.leases).filter(({ holder }) => holder === member.id);
+  return own.length < limit && !own.some(({ items }) => items.some(isSuspect));
+}
+
+/** True for a group that a holder failed over: it is leased alone, to a replica that holds nothing else. */
+function isSuspect(item: WorkItem): boolean {
+  return item.purpose === "train" && item.attempt > 0;
 }
 
 function leaseTo(state: ControllerState, member: Member): Change<ControllerState> | null {
@@ -106,7 +113,7 @@ function leaseTo(state: ControllerState, member: Member): Change<ControllerState
   const leases = { ...state.leases, [leaseId]: { holder: member.id, items: taken.items, dueAtMs } };
   const { lineage, version } = member.held;
   const body = { leaseId, lineage, version, items: [...taken.items] };
-  const resumed = taken.items.filter((item) => isResumed(state, item)).map(workIdOf);
+  const { resumed } = taken;
   const fact = resumed.length > 0 ? [announce("groups.resumed", { holder: member.id, items: resumed })] : [];
   return {
     state: { ...taken.state, leases, leasesMade: leasesMade + 1 },
@@ -114,44 +121,69 @@ function leaseTo(state: ControllerState, member: Member): Change<ControllerState
   };
 }
 
-/** True for work that an earlier holder did not finish. */
-function isResumed(state: ControllerState, item: WorkItem): boolean {
-  return item.purpose === "eval" ? (state.evaluation?.attempts[item.chunk] ?? 0) > 0 : item.attempt > 0;
-}
-
 interface Taken {
   readonly state: ControllerState;
   readonly items: readonly WorkItem[];
+  /** Ids of what an earlier holder did not finish. */
+  readonly resumed: string[];
 }
 
 function takeEval(state: ControllerState, member: Member): Taken | null {
   const run = state.evaluation;
   if (!run || run.queue.length === 0 || member.held?.version !== run.version || !holdsCurrent(state, member))
     return null;
-  const size = Math.max(1, Math.ceil(run.queue.length / (2 * ready(state))));
-  return { state: { ...state, evaluation: { ...run, queue: run.queue.slice(size) } }, items: run.queue.slice(0, size) };
+  const size = Math.max(1, Math.ceil(run.queue.length / (2 * Math.max(1, workers(state).length))));
+  const items = run.queue.slice(0, size);
+  const resumed = items.filter(({ chunk }) => (run.attempts[chunk] ?? 0) > 0).map(workIdOf);
+  return { state: { ...state, evaluation: { ...run, queue: run.queue.slice(size) } }, items, resumed };
 }
 
 function takeGroups(state: ControllerState, member: Member): Taken | null {
   const { plan, step, weights } = state;
   const held = member.held?.version ?? 0;
   const newest = held + plan.stalenessMax - (weights?.version ?? 0) + step.step;
-  const open = range(step.step, Math.min(plan.steps, newest)).filter((number) => state.groups[number]?.queue.length);
-  const first = open[0];
-  const groups = first === undefined ? undefined : state.groups[first];
-  if (first === undefined || !groups) return null;
-  const share = Math.ceil(groups.queue.length / (2 * ready(state)));
-  const size = Math.min(plan.limits.leaseGroupsMax, Math.max(share, Math.ceil(plan.limits.chunkGroups / 2)));
-  const items = groups.queue
-    .slice(0, size)
-    .map(({ index, attempt }) => ({ purpose: "train" as const, step: first, index, attempt }));
-  const rest: StepGroups = { ...groups, queue: groups.queue.slice(size) };
-  return { state: { ...state, groups: { ...state.groups, [first]: rest } }, items };
+  for (const number of range(step.step, Math.min(plan.steps, newest))) {
+    const groups = state.groups[number];
+    const waiting = groups ? (soloFor(state, member, groups) ?? shareOf(state, groups)) : [];
+    if (groups && waiting.length > 0) return taken(state, number, waiting);
+  }
+  return null;
 }
 
-/** Rollout replicas that can work now; at least 1. */
-function ready(state: ControllerState): number {
-  return Math.max(1, membersOf(state, "rollout").filter(({ health, held }) => health === "healthy" && held).length);
+/** The first suspect that this replica may have; `null` when it should look for other work. */
+function soloFor(state: ControllerState, member: Member, groups: StepGroups): readonly QueuedGroup[] | null {
+  if (Object.values(state.leases).some(({ holder }) => holder === member.id)) return null;
+  const isAlone = !workers(state).some(({ id }) => id !== member.id);
+  const found = groups.queue.find(
+    ({ attempt, last, dueAtMs = 0 }) => attempt > 0 && dueAtMs <= state.nowMs && (last !== member.id || isAlone),
+  );
+  return found ? [found] : null;
+}
+
+/** A fair share of the groups that nobody failed over. */
+function shareOf(state: ControllerState, groups: StepGroups): readonly QueuedGroup[] {
+  const { plan } = state;
+  const innocent = groups.queue.filter(({ attempt }) => attempt === 0);
+  const share = Math.ceil(innocent.length / (2 * Math.max(1, workers(state).length)));
+  const size = Math.min(plan.limits.leaseGroupsMax, Math.max(share, Math.ceil(plan.limits.chunkGroups / 2)));
+  return innocent.slice(0, size);
+}
+
+function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): Taken | null {
+  const groups = state.groups[step];
+  if (!groups) return null;
+  const items = waiting.map(({ index, attempt, partialSeq }) => ({
+    ...{ purpose: "train" as const, step, index, attempt },
+    ...(partialSeq === undefined ? {} : { partialSeq }),
+  }));
+  const rest: StepGroups = { ...groups, queue: groups.queue.filter((group) => !waiting.includes(group)) };
+  const resumed = waiting.filter(({ last }) => last).map(({ index }) => `${step}.${index}`);
+  return { state: { ...state, groups: { ...state.groups, [step]: rest } }, items, resumed };
+}
+
+/** Rollout replicas that can work now. */
+function workers(state: ControllerState): readonly Member[] {
+  return membersOf(state, "rollout").filter(({ health, held }) => health === "healthy" && held);
 }
 
 function range(from: number, to: number): number[] {

@@ -1,26 +1,58 @@
-/** Leased work going back to the queue: the one place where a group returns from a holder that will not finish it. */
-import type { WorkItem } from "@muster/protocol";
+/**
+ * Leased work going back to the queue: the one place where a group returns from a holder that will not finish it. A group that may be
+ * to blame for the end of its holder is a suspect: it is tried again alone and elsewhere, and given up after some attempts (S20).
+ */
+import { type CauseCount, decideFailure, type FailureKind, type WorkItem } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "./events.ts";
-import type { ControllerState, StepGroups } from "./state.ts";
+import { noteQuarantined } from "./given-up.ts";
+import type { ControllerState, QueuedGroup, StepGroups } from "./state.ts";
 
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
+/** Why work goes back. */
+export interface Return {
+  /** Empty when nobody was kept from finishing it. */
+  readonly holder: string;
+  readonly reason: string;
+  /** What failed over it; `null` when the work is not to blame. */
+  readonly failure: FailureKind | null;
+  /** Where the responses that were begun lie in the groups stream. */
+  readonly partialSeq?: number;
+}
+
 /**
- * Puts items back in front of their queues. A failed attempt counts against the group; at the limit it is quarantined.
- * Items that are settled or queued already stay as they are. Pure.
- *
- * @param failed - True when the holder died or let the lease expire, false when it handed the work back untouched.
+ * Puts items back in front of their queues. A failure counts against each of them; its rule says when that is enough. Items that are
+ * settled or queued already stay as they are. Pure.
  */
-export function requeue(state: ControllerState, items: readonly WorkItem[], failed: boolean): ControllerState {
-  return items.reduce((next, item) => {
-    if (item.purpose === "eval") return requeueEval(next, item, failed);
-    const groups = next.groups[item.step];
-    if (!groups || isPlaced(groups, item.index)) return next;
-    const attempt = item.attempt + (failed ? 1 : 0);
-    return attempt >= next.plan.failure.engineCrash.attempts
-      ? quarantine(next, item, groups)
-      : withGroups(next, item.step, { ...groups, queue: [{ index: item.index, attempt }, ...groups.queue] });
-  }, state);
+export function requeue(state: ControllerState, items: readonly WorkItem[], why: Return): Change<ControllerState> {
+  return items.reduce<Change<ControllerState>>(
+    (change, item) => {
+      const next =
+        item.purpose === "eval" ? requeueEval(change.state, item, why) : requeueGroup(change.state, item, why);
+      return { state: next.state, effects: [...change.effects, ...next.effects] };
+    },
+    { state, effects: [] },
+  );
+}
+
+function requeueGroup(state: ControllerState, item: TrainItem, why: Return): Change<ControllerState> {
+  const groups = state.groups[item.step];
+  if (!groups || isPlaced(groups, item.index)) return { state, effects: [] };
+  const attempt = item.attempt + (why.failure ? 1 : 0);
+  const decision = why.failure ? decideFailure(state.plan.failure, why.failure, attempt) : null;
+  if (decision?.action === "quarantine") return quarantine(state, { ...item, attempt }, why);
+  const partialSeq = why.partialSeq ?? item.partialSeq;
+  const queued: QueuedGroup = {
+    index: item.index,
+    attempt,
+    ...(why.holder === "" ? {} : { last: why.holder }),
+    ...(decision && decision.afterMs > 0 ? { dueAtMs: state.nowMs + decision.afterMs } : {}),
+    ...(partialSeq === undefined ? {} : { partialSeq }),
+  };
+  const next = withGroups(state, item.step, { ...groups, queue: [queued, ...groups.queue] });
+  if (decision?.action !== "abort" || next.ending) return { state: next, effects: [] };
+  const reason = `a failure ends the job: ${decision.reason} over group ${workIdOf(item)}: ${why.reason}`;
+  return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects: [] };
 }
 
 /** Public id of a piece of work. Pure. */
@@ -28,33 +60,77 @@ export function workIdOf(item: WorkItem): string {
   return item.purpose === "eval" ? `eval.${item.chunk}` : `${item.step}.${item.index}`;
 }
 
-/** Takes a lease away from its holder and gives its unfinished items back. Pure. */
-export function releaseLease(state: ControllerState, leaseId: string, reason: string): Change<ControllerState> {
+/** Takes a lease away from a holder that let it expire and gives its unfinished items back. Pure. */
+export function releaseLease(
+  state: ControllerState,
+  leaseId: string,
+  why: Omit<Return, "holder">,
+): Change<ControllerState> {
   const lease = state.leases[leaseId];
   if (!lease) return { state, effects: [] };
   const { [leaseId]: _, ...leases } = state.leases;
-  const effects: ControllerEffect[] = [
-    announce("groups.released", {
-      holder: lease.holder,
-      count: lease.items.length,
-      reason,
-      items: lease.items.map(workIdOf),
-    }),
-  ];
-  return { state: requeue({ ...state, leases }, lease.items, true), effects };
+  return giveBack({ ...state, leases }, lease.items, { ...why, holder: lease.holder });
 }
 
-/** Takes all leases of a holder away. Pure. */
-export function releaseHolder(state: ControllerState, holder: string, reason: string): Change<ControllerState> {
-  return Object.keys(state.leases)
-    .filter((leaseId) => state.leases[leaseId]?.holder === holder)
-    .reduce<Change<ControllerState>>(
-      (change, leaseId) => {
-        const next = releaseLease(change.state, leaseId, reason);
-        return { state: next.state, effects: [...change.effects, ...next.effects] };
-      },
-      { state, effects: [] },
-    );
+/**
+ * Takes all leases of a holder away. Of what it held only the part that it may have been working on when it ended can be to blame. Pure.
+ */
+export function releaseHolder(state: ControllerState, why: Return): Change<ControllerState> {
+  const held = Object.entries(state.leases).filter(([, { holder }]) => holder === why.holder);
+  if (held.length === 0) return { state, effects: [] };
+  const leases = Object.fromEntries(Object.entries(state.leases).filter(([, { holder }]) => holder !== why.holder));
+  const chunks = held.flatMap(([, { items }]) => chunksOfItems(items, state.plan.limits.chunkGroups));
+  const started = chunks.slice(0, startedMax).flat();
+  const untouched = chunks.slice(startedMax).flat();
+  // What was not begun goes back first, so that it ends up behind what was.
+  const later = requeue({ ...state, leases }, untouched, { ...why, failure: null });
+  const sooner = requeue(later.state, started, why);
+  const items = [...started, ...untouched];
+  return {
+    state: sooner.state,
+    effects: [releasedFact(state, { why, items, started }), ...later.effects, ...sooner.effects],
+  };
+}
+
+/** A holder works on one chunk while the receipt of the one before may still be on its way. */
+const startedMax = 2;
+
+/** Cuts the items of a lease the way its holder does: what is finished is gone, so the rest begins at a boundary. Pure. */
+function chunksOfItems(items: readonly WorkItem[], size: number): readonly (readonly WorkItem[])[] {
+  const chunks: WorkItem[][] = [];
+  for (const item of items) {
+    const last = chunks.at(-1);
+    if (item.purpose === "train" && last?.[0]?.purpose === "train" && last.length < size) last.push(item);
+    else chunks.push([item]);
+  }
+  return chunks;
+}
+
+function giveBack(state: ControllerState, items: readonly WorkItem[], why: Return): Change<ControllerState> {
+  const next = requeue(state, items, why);
+  return { state: next.state, effects: [releasedFact(state, { why, items, started: items }), ...next.effects] };
+}
+
+/** The public fact that work went back; what was drawn of it by a holder that is gone can only be estimated. */
+export function releasedFact(
+  { sampled }: ControllerState,
+  released: {
+    readonly why: Return;
+    readonly items: readonly WorkItem[];
+    readonly started: readonly WorkItem[];
+    readonly tokensWasted?: number;
+  },
+): ControllerEffect {
+  const { why, items, started } = released;
+  const begun = started.filter(({ purpose }) => purpose === "train").length;
+  const estimate = Math.round((begun * sampled.tokens) / Math.max(1, sampled.groups));
+  return announce("groups.released", {
+    holder: why.holder,
+    count: items.length,
+    reason: why.reason,
+    items: items.map(workIdOf),
+    tokensWasted: released.tokensWasted ?? estimate,
+  });
 }
 
 /** Takes finished items off a lease; a lease without items ends. Pure. */
@@ -83,24 +159,55 @@ function isPlaced(groups: StepGroups, index: number): boolean {
 function requeueEval(
   state: ControllerState,
   item: Extract<WorkItem, { purpose: "eval" }>,
-  failed: boolean,
-): ControllerState {
+  { failure }: Return,
+): Change<ControllerState> {
   const run = state.evaluation;
   const { chunk } = item;
-  if (!run || run.settled.includes(chunk) || run.queue.some((waiting) => waiting.chunk === chunk)) return state;
-  const count = (run.attempts[chunk] ?? 0) + (failed ? 1 : 0);
+  if (!run || run.settled.includes(chunk) || run.queue.some((waiting) => waiting.chunk === chunk))
+    return { state, effects: [] };
+  const count = (run.attempts[chunk] ?? 0) + (failure ? 1 : 0);
   const attempts = { ...run.attempts, [chunk]: count };
-  const next =
-    count >= state.plan.failure.engineCrash.attempts
-      ? { ...run, attempts, settled: [...run.settled, chunk] }
-      : { ...run, attempts, queue: [item, ...run.queue] };
-  return { ...state, evaluation: next };
+  const isOver = failure !== null && decideFailure(state.plan.failure, failure, count).action !== "retry";
+  const evaluation = isOver
+    ? { ...run, attempts, settled: [...run.settled, chunk] }
+    : { ...run, attempts, queue: [item, ...run.queue] };
+  const detail = `held-out prompts ${item.from} to ${item.from + item.count - 1} are given up after ${count} failures`;
+  return {
+    state: { ...state, evaluation },
+    effects: isOver ? [announce("alarm.raised", { alarm: "evaluation", detail })] : [],
+  };
 }
 
-function quarantine(state: ControllerState, item: TrainItem, groups: StepGroups): ControllerState {
+function quarantine(before: ControllerState, item: TrainItem, why: Return): Change<ControllerState> {
+  const cause: CauseCount = {
+    name: "Quarantined",
+    message:
+      `group ${workIdOf(item)} after ${item.attempt} failures, the last one of ${why.holder}: ${why.reason}`.slice(
+        0,
+        2_000,
+      ),
+    // All quarantines for one kind of failure are one root cause.
+    frame: `${why.failure}`,
+    ...(why.failure ? { kind: why.failure } : {}),
+    sample: `${workIdOf(item)}/0`,
+    count: 0,
+  };
+  const state = noteQuarantined(before, cause);
+  const groups = state.groups[item.step];
   const quarantined = state.ledger.quarantined + state.plan.groupSize;
   const next = { ...state, ledger: { ...state.ledger, quarantined } };
-  return withGroups(next, item.step, { ...groups, quarantined: [...groups.quarantined, item.index] });
+  const fact = announce("groups.quarantined", {
+    item: workIdOf(item),
+    attempts: item.attempt,
+    holder: why.holder,
+    failure: why.failure ?? "engine_crash",
+    reason: why.reason,
+  });
+  if (!groups) return { state, effects: [] };
+  return {
+    state: withGroups(next, item.step, { ...groups, quarantined: [...groups.quarantined, item.index] }),
+    effects: [fact],
+  };
 }
 
 /** The state with the groups of one step changed. Pure. */

@@ -31,7 +31,10 @@ export function planOverdue(state: ControllerState): Change<ControllerState> | n
     { state, effects: [] },
   );
   return expired.reduce<Change<ControllerState>>((change, leaseId) => {
-    const next = releaseLease(change.state, leaseId, "the lease expired");
+    const next = releaseLease(change.state, leaseId, {
+      reason: "the lease expired",
+      failure: "engine_crash",
+    });
     return { state: next.state, effects: [...change.effects, ...next.effects] };
   }, renewed);
 }

@@ -73,9 +73,22 @@ export interface StepRun {
   readonly dueAtMs: number;
 }
 
+/** A group that waits for a lease. */
+export interface QueuedGroup {
+  readonly index: number;
+  /** How often a holder failed over it. One that failed is leased alone, so that the next failure is surely its own. */
+  readonly attempt: number;
+  /** Who had it last and did not finish it; it goes to somebody else. */
+  readonly last?: string;
+  /** Not leased again before this time. */
+  readonly dueAtMs?: number;
+  /** Sequence in the groups stream of the responses that were begun. */
+  readonly partialSeq?: number;
+}
+
 /** The groups of one step: what waits for a lease, and what is settled. */
 export interface StepGroups {
-  readonly queue: readonly { readonly index: number; readonly attempt: number }[];
+  readonly queue: readonly QueuedGroup[];
   readonly receipts: Readonly<Record<string, GroupReceipt>>;
   /** Indices given up after too many attempts. */
   readonly quarantined: readonly number[];
@@ -158,6 +171,8 @@ export interface ControllerState {
   /** Messages of the groups stream below this sequence may be gone. */
   readonly purgedSeq: number;
   readonly leases: Readonly<Record<string, Lease>>;
+  /** Groups that were finished so far, and their tokens: what a group costs on average. */
+  readonly sampled: { readonly groups: number; readonly tokens: number };
   readonly evaluation: Evaluation | null;
   readonly evaluatedVersion: number;
   readonly checkpoints: Checkpoints;
@@ -195,6 +210,7 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     history: {},
     purgedSeq: 0,
     leases: {},
+    sampled: { groups: 0, tokens: 0 },
     evaluation: null,
     evaluatedVersion: -1,
     checkpoints: { wantedStep: null, dueAtMs: 0, saved: null },

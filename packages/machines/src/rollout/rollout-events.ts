@@ -1,5 +1,5 @@
 /** What a rollout replica hears, asks of its host, and remembers. */
-import type { Body, JobConfig, WorkItem } from "@muster/protocol";
+import type { Body, FailureKind, JobConfig, WorkItem } from "@muster/protocol";
 import type { CommandEvent, DropEffect, RegisteredEvent, ReportEffect, StoppingEvent } from "../replica-events.ts";
 
 type Held = Body<"weights.held">;
@@ -36,7 +36,13 @@ export type RolloutEvent =
   | { readonly type: "groups.generated"; readonly chunkId: string }
   | ({ readonly type: "groups.stored" } & Body<"groups.completed">)
   | ({ readonly type: "evals.scored" } & Body<"evals.completed">)
-  | { readonly type: "groups.errored"; readonly chunk: Chunk; readonly cause: string };
+  /** `failure` is `null` when the engine is not at fault and the work is untouched. */
+  | {
+      readonly type: "groups.errored";
+      readonly chunk: Chunk;
+      readonly cause: string;
+      readonly failure: FailureKind | null;
+    };
 
 /** How long a rollout replica waits, and how much it does in one go. */
 export interface RolloutInput {

@@ -2,7 +2,7 @@
  * A rollout replica: pulls weights at its own pace while it generates leased groups chunk by chunk. Held work is finished or handed
  * back, never dropped (semantics 6.5).
  */
-import type { Body } from "@muster/protocol";
+import type { Body, FailureKind } from "@muster/protocol";
 import { assign, enqueueActions, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
 import { report } from "../replica-events.ts";
@@ -17,6 +17,9 @@ import {
 
 /** Leases remembered to know repeated orders. */
 const seenMax = 64;
+
+/** Longest reason in a report. */
+const reasonMax = 2_000;
 
 const drop = (kind: string, reason: string): { type: "effect"; params: RolloutEffect } => ({
   type: effectAction,
@@ -38,8 +41,13 @@ export function chunksOf(lease: Body<"groups.lease">, size: number): readonly Ch
   return chunks;
 }
 
-const returned = (chunk: Chunk, reason: string): RolloutEffect =>
-  report("groups.returned", { leaseId: chunk.leaseId, items: [...chunk.items], reason });
+const returned = (chunk: Chunk, reason: string, failure: FailureKind | null = null): RolloutEffect =>
+  report("groups.returned", {
+    leaseId: chunk.leaseId,
+    items: [...chunk.items],
+    reason: reason.slice(0, reasonMax),
+    ...(failure ? { failure } : {}),
+  });
 
 const held = (context: RolloutContext): RolloutEffect =>
   context.held ? report("weights.held", context.held) : unreachable;
@@ -122,7 +130,12 @@ const machine = setup({
     "evals.scored": {
       actions: { type: effectAction, params: ({ event: { type: _, ...body } }) => report("evals.completed", body) },
     },
-    "groups.errored": { actions: { type: effectAction, params: ({ event }) => returned(event.chunk, event.cause) } },
+    "groups.errored": {
+      actions: {
+        type: effectAction,
+        params: ({ event }) => returned(event.chunk, event.cause, event.failure),
+      },
+    },
   },
   states: {
     weights: {
@@ -220,7 +233,10 @@ const machine = setup({
               guard: "isCurrentChunk",
               target: "ready",
               actions: [
-                { type: effectAction, params: ({ event }) => returned(event.chunk, event.cause) },
+                {
+                  type: effectAction,
+                  params: ({ event }) => returned(event.chunk, event.cause, event.failure),
+                },
                 assign({ current: null }),
               ],
             },
@@ -233,7 +249,7 @@ const machine = setup({
                 {
                   type: effectAction,
                   params: ({ context }) =>
-                    context.current ? returned(context.current, "not generated in time") : unreachable,
+                    context.current ? returned(context.current, "not generated in time", "engine_crash") : unreachable,
                 },
                 assign({ current: null }),
               ],

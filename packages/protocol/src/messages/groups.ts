@@ -1,11 +1,19 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
+import { failureKinds } from "../failure.ts";
 import { groupsBatchBody } from "../trajectory.ts";
 import { defineMessages } from "./define.ts";
 import { causeCountSchema, textSchema, versionFields } from "./parts.ts";
 
 const itemSchema = z.discriminatedUnion("purpose", [
-  z.strictObject({ purpose: z.literal("train"), step: countSchema, index: countSchema, attempt: countSchema }),
+  z.strictObject({
+    purpose: z.literal("train"),
+    step: countSchema,
+    index: countSchema,
+    attempt: countSchema,
+    /** Sequence in the groups stream of the responses that an earlier holder began. */
+    partialSeq: countSchema.optional(),
+  }),
   z.strictObject({ purpose: z.literal("eval"), chunk: countSchema, from: countSchema, count: countSchema }),
 ]);
 
@@ -59,11 +67,17 @@ export const groupsMessages = defineMessages({
   },
   "groups.returned": {
     direction: "report",
-    says: "A rollout replica hands unfinished items of a lease back, untouched.",
+    says: "A rollout replica hands unfinished items of a lease back.",
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),
       items: z.array(itemSchema).min(1).max(1024),
       reason: textSchema,
+      /** What failed over them; absent when they are handed back untouched or unfinished. */
+      failure: z.enum(failureKinds).optional(),
+      /** Sequence in the groups stream of what was begun of them. */
+      partialSeq: countSchema.optional(),
+      /** Response tokens that were drawn and are lost. */
+      tokensWasted: countSchema.optional(),
     }),
   },
   "evals.completed": {

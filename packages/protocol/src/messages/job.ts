@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
+import { failureKinds } from "../failure.ts";
 import { idSchema, replicaRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
 import { causeCountSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
@@ -107,7 +108,26 @@ export const jobMessages = defineMessages({
   "groups.released": {
     direction: "event",
     says: "Leased groups went back to the queue, and why.",
-    body: z.strictObject({ holder: idSchema, count: countSchema, reason: textSchema, items: workIdsSchema }),
+    body: z.strictObject({
+      holder: idSchema,
+      count: countSchema,
+      reason: textSchema,
+      items: workIdsSchema,
+      /** Response tokens that were drawn and are lost; of a holder that is gone, about as many as its groups usually have. */
+      tokensWasted: countSchema.optional(),
+    }),
+  },
+  "groups.quarantined": {
+    direction: "event",
+    says: "A group is given up: its holders failed over it too often.",
+    body: z.strictObject({
+      item: z.string().max(64),
+      attempts: countSchema,
+      /** Who failed last. */
+      holder: idSchema,
+      failure: z.enum(failureKinds),
+      reason: textSchema,
+    }),
   },
   "groups.resumed": {
     direction: "event",
