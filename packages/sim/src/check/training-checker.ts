@@ -81,7 +81,9 @@ export class TrainingChecker {
   }
 
   #remember(group: TrajectoryGroup, seq: number, by: Observed): void {
-    const valid = group.trajectories.filter(({ status }) => status !== "aborted");
+    const healthy = group.trajectories.filter(({ status }) => status !== "aborted");
+    // One alone has nothing to be compared with: it teaches nothing, and counts as aborted.
+    const valid = healthy.length < 2 ? [] : healthy;
     const versions = valid.flatMap(({ segments }) => segments.map(({ version }) => version));
     const served = this.#served.get(by);
     this.#judge.require(
