@@ -10,7 +10,7 @@ export const about = "steps under faults against steps in peace, with the same w
 
 const muster = fileURLToPath(new URL("../packages/cli/bin/muster.mjs", import.meta.url));
 const seeds = [7, 11];
-const small = ["batch.groups_per_step=16", "evaluation.prompts=64", "checkpoint.every_steps=10"];
+const small = ["batch.groups_per_step=16", "evaluation.prompts=64", "checkpoint.every_steps=10", "optimizer.lr=0.0003"];
 const settings = small.flatMap((one) => ["--set", one]);
 
 export async function* run() {

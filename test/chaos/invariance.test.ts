@@ -19,10 +19,12 @@ interface Result {
 }
 
 /** Smaller steps than those of the example, so that a minute holds many. */
-const small = ["batch.groups_per_step=16", "evaluation.prompts=64", "checkpoint.every_steps=10"].flatMap((one) => [
-  "--set",
-  one,
-]);
+const small = [
+  "batch.groups_per_step=16",
+  "evaluation.prompts=64",
+  "checkpoint.every_steps=10",
+  "optimizer.lr=0.0003",
+].flatMap((one) => ["--set", one]);
 const seed = Number(process.env.MUSTER_CHAOS_SEED ?? Date.now() % 2 ** 31);
 const minutes = Number(process.env.MUSTER_CHAOS_MINUTES ?? 0.75);
 

@@ -2,8 +2,9 @@
  * `muster chaos`: a real job under a seeded plan of faults, then the same job in peace, and the comparison. The harness is part of the
  * simulator's package, which only development has, so it is loaded only when it is asked for.
  */
+import { existsSync } from "node:fs";
 import { loadavg } from "node:os";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { checkId } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
@@ -58,6 +59,13 @@ async function chaos(options: Options, signal: AbortSignal): Promise<ExitCode> {
   const harness = await load();
   const say = (line: string): void => void (options.quiet || process.stderr.write(`${line}\n`));
   const given = optionsOf(harness, options, { say, signal });
+  for (const name of [given.job, `${given.job}-quiet`])
+    if (existsSync(join(given.runs, name)))
+      throw errors.OptionInvalid({
+        option: "job",
+        value: name,
+        reason: `has been run in ${given.runs}; use a new name`,
+      });
   const startedMs = performance.now();
   const before = loadavg()[0] ?? 0;
   say(`job ${given.job}, seed ${given.seed}; again with: muster chaos --seed ${given.seed} --minutes ${given.minutes}`);
