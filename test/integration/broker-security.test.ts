@@ -157,7 +157,7 @@ describe("the broker's doors", () => {
   });
 
   test("nobody can delete or reshape a stream, not even the controller", async () => {
-    for (const role of ["controller", "policy", "rollout", "checkpoint", "operator", "watcher"] as const) {
+    for (const role of ["controller", "policy", "rollout", "checkpoint", "node", "operator", "watcher"] as const) {
       for (const stream of ["muster-test-journal", "KV_muster-test"]) {
         expect(await requestAs(server, { role, subject: `$JS.API.STREAM.DELETE.${stream}` }), role).toBe("refused");
         expect(await requestAs(server, { role, subject: `$JS.API.STREAM.UPDATE.${stream}` }), role).toBe("refused");

@@ -47,6 +47,16 @@ describe("the picture of a job", () => {
       ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 },
       causes: [],
       checkpoint: null,
+      fleet: {
+        wanted: { policy: 2, rollout: 2, checkpoint: 1 },
+        nodes: [],
+        replicas: [],
+        missing: [
+          "policy: 0 healthy, at least 1 needed (no node is there to start one)",
+          "rollout: 0 healthy, at least 1 needed (no node is there to start one)",
+        ],
+        commands: [],
+      },
       members: [],
     });
   });

@@ -17,6 +17,7 @@ export const errors = defineErrors("MUSTER_ERR", {
       "no credentials for the role {role} in {path}; copy the job's connection.json or name it with --connection",
   },
   OptionInvalid: { message: "--{option}: {value} {reason}" },
+  ArgumentInvalid: { message: '{argument} "{value}" can not be used; {reason}' },
   NatsBinary: {
     message:
       'no nats-server found; run "npm run setup", or set MUSTER_NATS_SERVER to the program (2.11 or newer), or MUSTER_NATS_URL to a running server',

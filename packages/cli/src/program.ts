@@ -7,6 +7,7 @@ import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommands } from "./commands/config.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addDrainCommand } from "./commands/drain.ts";
+import { addFleetCommands } from "./commands/fleet.ts";
 import { addHelp } from "./commands/help.ts";
 import { addJobsCommand } from "./commands/jobs.ts";
 import { addRunCommand } from "./commands/run.ts";
@@ -27,6 +28,7 @@ export function createProgram(): Command {
   addJobsCommand(program);
   addStopCommand(program);
   addDrainCommand(program);
+  addFleetCommands(program);
   addActorCommands(program);
   addConfigCommands(program);
   addDoctorCommand(program);

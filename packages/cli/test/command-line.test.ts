@@ -20,7 +20,11 @@ afterAll(() => directory.remove());
 
 describe("bad input ends with code 2, one line, and nothing on standard output:", { timeout }, () => {
   it.each([
-    ["an unknown command", ["nope"], /^muster: unknown command 'nope' \(see muster --help\)\n$/],
+    [
+      "an unknown command",
+      ["nope"],
+      /^muster: unknown command 'nope' \(Did you mean node\?\) \(see muster --help\)\n$/,
+    ],
     ["a command with a slip", ["statsu"], /Did you mean status\?.*see muster --help/],
     [
       "an unknown option",

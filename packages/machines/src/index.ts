@@ -23,6 +23,9 @@ export type {
   TickEvent,
   VerdictEvent,
 } from "./controller/events.ts";
+export type { FleetHealth, FleetReplica, FleetState } from "./controller/fleet/fleet-state.ts";
+export { isCordoned } from "./controller/fleet/fleet-state.ts";
+export { missingOf } from "./controller/fleet/plan-fleet.ts";
 export { causeKeyOf } from "./controller/given-up.ts";
 export { imbalanceOf, ledgerOf } from "./controller/ledger.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
@@ -55,6 +58,8 @@ export {
   membershipLogic,
   membershipMachine,
 } from "./membership/membership-machine.ts";
+export type { NodeContext, NodeEffect, NodeEvent, NodeInput } from "./node/node-events.ts";
+export { nodeLogic, nodeMachine } from "./node/node-machine.ts";
 export {
   type AttemptKey,
   type PolicyContext,

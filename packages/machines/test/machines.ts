@@ -3,6 +3,7 @@ import {
   checkpointMachine,
   controllerMachine,
   membershipMachine,
+  nodeMachine,
   policyMachine,
   rolloutMachine,
 } from "@muster/machines";
@@ -15,6 +16,7 @@ export const allMachines: Readonly<Record<string, AnyStateMachine>> = {
   policy: policyMachine,
   rollout: rolloutMachine,
   checkpoint: checkpointMachine,
+  node: nodeMachine,
 };
 
 /** The states below a node in document order, without the node itself. */

@@ -53,6 +53,14 @@ describe("a checkpoint", () => {
     ).toEqual([]);
   });
 
+  it("is not hurried for one who leaves while another makes the same commit live", () => {
+    const order = { kind: "step.apply", lineage: 0, version: 3, dueAtMs: 9_000 } as const;
+    const leaving = withMember(savingJob(3), "p1", { health: "draining" });
+    const state = withMember(leaving, "p0", { held: behind, order });
+    expect(isLastLeaving(state)).toBe(false);
+    expect(isLastLeaving(withMember(state, "p0", { order: null }))).toBe(true);
+  });
+
   it("is made of the state that only leaving replicas hold, and training waits for it", () => {
     let state = savingJob(3);
     for (const id of ["p0", "p1"]) state = withMember(state, id, { health: "draining" });

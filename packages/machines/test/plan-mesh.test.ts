@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { planMesh, rankMembers } from "../src/controller/plan-mesh.ts";
+import { planJoinWindow, planMesh, rankMembers } from "../src/controller/plan-mesh.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
 import { bodiesOf, linesOf, memberOf, planWith, working } from "./states.ts";
 
@@ -108,5 +108,48 @@ describe("a mesh", () => {
       epochs.push(state.mesh.epoch);
     }
     expect(epochs).toEqual([3, 4]);
+  });
+});
+
+describe("joins", () => {
+  const plan = planWith({ timing: { ...planWith().timing, joinMs: 1_000 } });
+  const held = { lineage: 0, version: 3 };
+  const arrive = (state: ControllerState, id: string, joinedSeq: number): ControllerState => ({
+    ...state,
+    joins: joinedSeq,
+    members: { ...state.members, [id]: memberOf(id, joinedSeq, { held }) },
+  });
+  const opened = (state: ControllerState): ControllerState => planJoinWindow(state)?.state ?? state;
+
+  it("are gathered from the first one on, so that a hundred within the window are one epoch", () => {
+    let state = opened(arrive(working({ plan }), "p2", 4));
+    expect(state.mesh.joinDueAtMs).toBe(state.nowMs + 1_000);
+    expect(planMesh(state)).toBeNull();
+    for (let i = 3; i <= 101; i++) state = opened(arrive({ ...state, nowMs: state.nowMs + 10 }, `p${i}`, i + 2));
+    expect(planMesh(state)).toBeNull();
+    const change = planMesh({ ...state, nowMs: state.nowMs + 20 });
+    expect(change?.state.mesh).toMatchObject({ epoch: 3, joinDueAtMs: null });
+    expect(change?.state.mesh.members).toHaveLength(102);
+  });
+
+  it("do not wait while a loss asks for a new mesh anyway", () => {
+    const state = opened(arrive(working({ plan }), "p2", 4));
+    const { p1: _, ...members } = state.members;
+    expect(planMesh({ ...state, members })?.state.mesh.members).toEqual(["p0", "p2"]);
+  });
+
+  it("leave no window open behind them", () => {
+    const state = opened(arrive(working({ plan }), "p2", 4));
+    const { p2: _, ...members } = state.members;
+    expect(opened({ ...state, members }).mesh.joinDueAtMs).toBeNull();
+  });
+});
+
+describe("a cordoned policy replica", () => {
+  it("is left out of the next mesh, unless there is no other", () => {
+    const state = working({});
+    const cordoned = (...ids: string[]): ControllerState => ({ ...state, fleet: { ...state.fleet, cordoned: ids } });
+    expect(planMesh(cordoned("p0"))?.state.mesh.members).toEqual(["p1"]);
+    expect(planMesh(cordoned("p0", "p1"))).toBeNull();
   });
 });

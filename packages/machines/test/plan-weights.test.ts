@@ -180,3 +180,12 @@ describe("pulls across hosts", () => {
     });
   });
 });
+
+describe("a suspect", () => {
+  it("serves on, but nobody is sent to it", () => {
+    const state = withMember(withMember(working({ version: 3 }), "r0", { held: behind }), "p0", { health: "suspect" });
+    const [pull] = bodiesOf(planPulls(state)?.effects ?? [], "weights.pull");
+    expect(pull?.holders.map(({ id }) => id)).toEqual(["p1"]);
+    expect(planPulls(withMember(state, "p1", { health: "suspect" }))).toBeNull();
+  });
+});

@@ -68,7 +68,15 @@ export function working({
     engineBuild: "b",
     members: Object.fromEntries(table.map((member) => [member.id, member])),
     weights: { lineage: 0, version, sections: sectionsOf(version) },
-    mesh: { epoch: 2, members: policies, state: "ready", joins: table.length, built: policies, dueAtMs: 0 },
+    mesh: {
+      epoch: 2,
+      members: policies,
+      state: "ready",
+      joins: table.length,
+      built: policies,
+      dueAtMs: 0,
+      joinDueAtMs: null,
+    },
     step: { ...start.step, step: version + 1 },
     ...patch,
   };

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { errors } from "./errors.ts";
 
 /** Who an actor is: what it computes, and what the broker lets it say. */
-export const roles = ["controller", "policy", "rollout", "checkpoint", "operator"] as const;
+export const roles = ["controller", "policy", "rollout", "checkpoint", "node", "operator"] as const;
 
 /** One of the {@link roles}. */
 export type Role = (typeof roles)[number];
@@ -11,8 +11,14 @@ export type Role = (typeof roles)[number];
 /** The roles of replicas, in the order in which tables show them. */
 export const replicaRoles = ["policy", "rollout", "checkpoint"] as const;
 
-/** A role that joins a job and is watched by the controller. */
+/** A role that computes or keeps weights. */
 export type ReplicaRole = (typeof replicaRoles)[number];
+
+/** The roles of members: replicas, and the nodes that run them. */
+export const memberRoles = [...replicaRoles, "node"] as const;
+
+/** A role that joins a job and is watched by the controller. */
+export type MemberRole = (typeof memberRoles)[number];
 
 const idPattern = /^[a-z0-9][a-z0-9-]{0,47}$/;
 

@@ -23,9 +23,20 @@ export {
   failureKinds,
   failureRuleOf,
 } from "./failure.ts";
-export { checkId, groupIdOf, idSchema, type ReplicaRole, type Role, replicaRoles, roles } from "./ids.ts";
+export {
+  checkId,
+  groupIdOf,
+  idSchema,
+  type MemberRole,
+  memberRoles,
+  type ReplicaRole,
+  type Role,
+  replicaRoles,
+  roles,
+} from "./ids.ts";
 export { type JobConfig, jobConfigSchema } from "./job-config.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
+export { type CommandKind, commandKinds, fleetHealths, killSignals } from "./messages/fleet.ts";
 export type { GroupReceipt, WorkItem } from "./messages/groups.ts";
 export { type Body, isKind, type Kind, type KindOf, messageKinds, messageTable } from "./messages/index.ts";
 export type { Ledger } from "./messages/job.ts";

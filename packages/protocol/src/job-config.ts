@@ -22,6 +22,8 @@ export const jobConfigSchema = z.strictObject({
   stalenessMax: countSchema,
   replicas: z.strictObject({ policy: countSchema, rollout: countSchema, checkpoint: countSchema }),
   initReplicas: z.strictObject({ policy: atLeastOne, rollout: atLeastOne }),
+  /** Healthy replicas below which the job says what is missing. */
+  minReplicas: z.strictObject({ policy: countSchema, rollout: countSchema }),
   /** `reward` is the name of a built-in one, or the absolute path of a module. */
   task: z.strictObject({ name: z.string().min(1).max(64), reward: z.string().min(1).max(4096) }),
   rollout: z.strictObject({
@@ -78,6 +80,8 @@ export const jobConfigSchema = z.strictObject({
     rewardMs: positive,
     generateMs: positive,
     drainMs: positive,
+    /** Window in which joins of policy replicas are gathered into one epoch. */
+    joinMs: z.number().nonnegative(),
     tickMs: positive,
   }),
   limits: z.strictObject({

@@ -19,7 +19,7 @@ test("each place of a job has exactly the publishers it should have", () => {
   expect(publishersOf(subjects.event("step.done"))).toEqual(["controller"]);
   expect(publishersOf("$KV.muster-demo.lease")).toEqual(["controller"]);
   expect(publishersOf(subjects.groups("r0"))).toEqual(["rollout"]);
-  for (const role of ["policy", "rollout", "checkpoint"] as const) {
+  for (const role of ["policy", "rollout", "checkpoint", "node"] as const) {
     expect(publishersOf(subjects.heartbeat(role, "x"))).toEqual([role]);
     expect(publishersOf(subjects.report(role, "x", "mesh.built"))).toEqual([role]);
   }

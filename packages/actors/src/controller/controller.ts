@@ -14,7 +14,7 @@ import {
   planOf,
   type TimerEffect,
 } from "@muster/machines";
-import { type AnyMessage, type JobConfig, messageTable, pack, subjectsOf } from "@muster/protocol";
+import { type AnyMessage, type JobConfig, memberRoles, messageTable, pack, subjectsOf } from "@muster/protocol";
 import {
   type ActorHost,
   createActorHost,
@@ -337,8 +337,7 @@ function metersOf(metrics: Metrics): (snapshot: ControllerSnapshot) => void {
     for (const [account, value] of Object.entries(counts)) ledger.set(value, { account });
     imbalance.set(imbalanceOf(counts));
     const all = Object.values(state.members);
-    for (const role of ["policy", "rollout", "checkpoint"])
-      members.set(all.filter((member) => member.role === role).length, { role });
+    for (const role of memberRoles) members.set(all.filter((member) => member.role === role).length, { role });
   };
 }
 

@@ -1,6 +1,6 @@
 /** What `muster status` shows: a picture of the job, written to the state store once a second. For display only. */
-import { type ControllerState, ledgerOf, membersOf, phaseOf } from "@muster/machines";
-import { type Ledger, replicaRoles, type Section } from "@muster/protocol";
+import { type ControllerState, isCordoned, ledgerOf, membersOf, missingOf, phaseOf } from "@muster/machines";
+import { type Ledger, memberRoles, type Section } from "@muster/protocol";
 import type { IncidentSummary } from "./incident-watch.ts";
 import type { Beat } from "./watch-members.ts";
 
@@ -34,6 +34,37 @@ export interface CauseStatus {
   readonly sample: string | null;
 }
 
+/** One managed replica in the picture. */
+export interface FleetReplicaStatus {
+  readonly id: string;
+  readonly role: string;
+  readonly node: string | null;
+  readonly health: string;
+  readonly life: number;
+  readonly deaths: number;
+  readonly cordoned: boolean;
+}
+
+/** One node in the picture; `null` in its capacity is no limit. */
+export interface FleetNodeStatus {
+  readonly id: string;
+  readonly host: string;
+  readonly cordoned: boolean;
+  readonly replicas: number;
+  readonly capacity: Readonly<Record<"policy" | "rollout" | "checkpoint", number | null>>;
+}
+
+/** What should run where, and how it is. */
+export interface FleetStatus {
+  readonly wanted: Readonly<Record<"policy" | "rollout" | "checkpoint", number>>;
+  readonly nodes: readonly FleetNodeStatus[];
+  readonly replicas: readonly FleetReplicaStatus[];
+  /** What the job lacks, in words. */
+  readonly missing: readonly string[];
+  /** Commands of operators that are not done yet. */
+  readonly commands: readonly { readonly id: string; readonly kind: string; readonly asked: string }[];
+}
+
 /** The picture of a job. */
 export interface JobStatus {
   readonly job: string;
@@ -58,6 +89,27 @@ export interface JobStatus {
   readonly incidents: IncidentSummary;
   readonly checkpoint: { readonly step: number; readonly path: string } | null;
   readonly members: readonly MemberStatus[];
+  readonly fleet: FleetStatus;
+}
+
+/** The fleet's part of the picture. Pure. */
+function fleetStatusOf(state: ControllerState): FleetStatus {
+  const { wanted, replicas, nodes, commands } = state.fleet;
+  const rows = Object.entries(replicas).map(([id, { role, node, health, life, deaths }]) => {
+    return { id, role, node, health, life, deaths, cordoned: isCordoned(state, id) };
+  });
+  const open = Object.entries(commands).filter(([, { answer }]) => answer === null);
+  return {
+    wanted,
+    nodes: membersOf(state, "node").flatMap(({ id, host }) => {
+      const node = nodes[id];
+      const count = rows.filter((row) => row.node === id).length;
+      return node ? [{ id, host, cordoned: isCordoned(state, id), replicas: count, capacity: node.capacity }] : [];
+    }),
+    replicas: rows,
+    missing: missingOf(state),
+    commands: open.map(([id, { kind, asked }]) => ({ id, kind, asked })),
+  };
 }
 
 /** Draws the picture. `wallMs` is wall time, `nowMs` the clock of the beats. Pure. */
@@ -72,7 +124,7 @@ export function statusOf(
     readonly incidents: IncidentSummary;
   },
 ): JobStatus {
-  const members = replicaRoles.flatMap((role) => membersOf(state, role));
+  const members = memberRoles.flatMap((role) => membersOf(state, role));
   return {
     job,
     atMs: view.wallMs,
@@ -95,6 +147,7 @@ export function statusOf(
       .map(({ name, message, frame = null, count, sample = null }) => ({ name, message, frame, count, sample })),
     incidents: view.incidents,
     checkpoint: state.checkpoints.saved,
+    fleet: fleetStatusOf(state),
     members: members.map((member) => {
       const beat = view.beats.get(member.id);
       const { id, role, incarnation, health, host, pid } = member;

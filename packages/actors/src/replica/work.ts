@@ -1,7 +1,7 @@
 /** What a role adds to a replica: its machine, and the handlers of that machine's effects. */
 import { type Clock, hasCode, withDeadline } from "@muster/base";
 import type { DropEffect, EndOutcome, Logic, ReportEffect, TimerEffect } from "@muster/machines";
-import type { JobConfig, ReplicaRole } from "@muster/protocol";
+import type { JobConfig, MemberRole } from "@muster/protocol";
 import type { EffectHandler, EffectHandlers, Enveloper, HostTools, Identity, Outbox, Typed } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
 import type { Beats, Environment } from "../environment.ts";
@@ -55,7 +55,7 @@ export interface Work<Effect extends Typed, Event extends Typed> {
 
 /** A role of replicas, with the types of its machine. */
 export interface TypedRole<Input, Event extends Typed, Snapshot, Effect extends Typed> {
-  readonly role: ReplicaRole;
+  readonly role: MemberRole;
   /** Build of its engine; empty for roles without one. */
   readonly build: string;
   /** Names of what its heartbeat may say that it is doing; the first is that of its start, `loading`. */
@@ -68,7 +68,7 @@ export interface TypedRole<Input, Event extends Typed, Snapshot, Effect extends 
 
 /** A role as the replica's process runs it: any role. */
 export interface Role {
-  readonly role: ReplicaRole;
+  readonly role: MemberRole;
   readonly build: string;
   readonly phases: readonly string[];
   readonly logic: Logic<unknown, Typed, unknown, Typed>;

@@ -1,7 +1,8 @@
 /** `muster policy | rollout | checkpoint | controller`: one actor, joining a job. */
 import { readFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
-import { checkpointRole, policyRole, type Role, rolloutRole } from "@muster/actors";
+import { checkpointRole, nodeRole, policyRole, type Role, rolloutRole } from "@muster/actors";
 import { messageOf } from "@muster/base";
 import { checkId, jobConfigSchema } from "@muster/protocol";
 import type { Command } from "commander";
@@ -9,7 +10,17 @@ import { type ActorOptions, runControllerProcess, runReplicaProcess } from "../c
 import { findConnection } from "../composition/connection.ts";
 import { dataKeyOf } from "../composition/data-key.ts";
 import { errors } from "../errors.ts";
-import { durationOf, type LocationOptions, levelOf, locationOf, portOf, withLocation, withLogLevel } from "./common.ts";
+import { musterPath } from "../run/children.ts";
+import {
+  capacityOf,
+  durationOf,
+  type LocationOptions,
+  levelOf,
+  locationOf,
+  portOf,
+  withLocation,
+  withLogLevel,
+} from "./common.ts";
 
 interface Options extends LocationOptions {
   readonly id?: string;
@@ -22,6 +33,10 @@ interface Options extends LocationOptions {
 interface ControllerOptions extends Options {
   readonly standby?: boolean;
   readonly silence: string;
+}
+
+interface NodeOptions extends Options {
+  readonly capacity?: string;
 }
 
 const replicas = {
@@ -38,6 +53,12 @@ export function addActorCommands(program: Command): void {
       .action(async (options: Options) => {
         process.exitCode = await joinJob(role, options);
       });
+  actorCommand(program, "node", "run the replicas that the controller assigns to this host")
+    .option("--id <id>", "name of the node (default: node-<random>)")
+    .option("--capacity <counts>", "most replicas by role, e.g. policy=2,rollout=4 (default: as many as are asked)")
+    .action(async (options: NodeOptions) => {
+      process.exitCode = await runNode(options);
+    });
   actorCommand(program, "controller", "start the controller of a job, or take a job over")
     .option("--id <id>", "name of its log", "controller")
     .option("--standby", "wait until the controller that acts is gone, then take over")
@@ -56,6 +77,36 @@ function actorCommand(program: Command, name: string, says: string): Command {
 
 async function joinJob(role: Role, options: Options) {
   return await runReplicaProcess(role, actorOptions(options, checkId("id", options.id ?? randomId(role.role))));
+}
+
+/** How long a process may take that is not assigned to its node any more. */
+const leaveMs = 5_000;
+
+async function runNode(options: NodeOptions) {
+  const actor = actorOptions(options, checkId("id", options.id ?? randomId("node")));
+  const capacity = capacityOf(options.capacity);
+  let killNow = (): void => {};
+  // Whatever way this process ends by itself, its replicas end with it; when it is killed, their standard input closes.
+  process.on("exit", () => killNow());
+  const role = nodeRole({
+    host: hostname(),
+    capacity,
+    directory: actor.connection.directory,
+    commandOf: (replicaRole, id) => [process.execPath, musterPath(), ...replicaArguments(options, replicaRole, id)],
+    graceMs: leaveMs,
+    onKeeper: (keeper) => {
+      killNow = () => keeper.killNow();
+    },
+  });
+  return await runReplicaProcess(role, actor);
+}
+
+/** A replica finds the job as its node did. */
+function replicaArguments(options: NodeOptions, role: string, id: string): readonly string[] {
+  const { runs, job, nats, connection } = locationOf(options);
+  const where = { job: job ?? findConnection(locationOf(options)).job, runs, nats, connection };
+  const flags = Object.entries(where).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]));
+  return [role, "--id", id, ...flags, "--supervised", "--log-level", options.logLevel];
 }
 
 async function control(options: ControllerOptions) {

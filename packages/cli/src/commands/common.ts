@@ -2,6 +2,7 @@
 import { resolve } from "node:path";
 import { hasCode, MusterError, messageOf, parseDurationMs } from "@muster/base";
 import { taskOf } from "@muster/engine";
+import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { type ExitCode, exitCodes, type LogLevel, logLevels, type TaskShape } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { errors } from "../errors.ts";
@@ -11,6 +12,9 @@ export const runsDefault = "runs";
 
 /** The job file of commands that are given none. */
 export const jobFileDefault = "jobs/dates.toml";
+
+/** Most replicas of a role. */
+const countMax = 4096;
 
 /** Gathers the values of an option that may be repeated. */
 export function collect(value: string, all: readonly string[]): readonly string[] {
@@ -77,6 +81,30 @@ export function portOf(option: string, value: string): number {
   const port = Number(value);
   if (Number.isInteger(port) && port >= 0 && port <= 65_535) return port;
   throw errors.OptionInvalid({ option, value, reason: "is not a port; use 0 to 65535, 0 for any free one" });
+}
+
+/** Most replicas by role, as `--capacity` gives them; `null` for no limit. @throws MUSTER_ERR_OPTION_INVALID */
+export function capacityOf(value: string | undefined): Readonly<Record<ReplicaRole, number | null>> {
+  const none = { policy: null, rollout: null, checkpoint: null };
+  if (value === undefined) return none;
+  // Who names some roles means that there is no room for the others.
+  return { policy: 0, rollout: 0, checkpoint: 0, ...countsOf("capacity", value.split(",")) };
+}
+
+/** Counts by role, from texts like `rollout=4`. @throws MUSTER_ERR_OPTION_INVALID */
+export function countsOf(option: string, texts: readonly string[]): Partial<Record<ReplicaRole, number>> {
+  const counts: Partial<Record<ReplicaRole, number>> = {};
+  for (const text of texts) {
+    const [name = "", count = "", ...rest] = text.split("=");
+    const role = replicaRoles.find((each) => each === name);
+    const isCount = /^\d{1,4}$/.test(count) && Number(count) <= countMax && rest.length === 0;
+    if (!role || !isCount) {
+      const reason = `is not ROLE=N; roles are ${replicaRoles.join(", ")}, N is 0 to ${countMax}, for example rollout=4`;
+      throw errors.OptionInvalid({ option, value: text || '""', reason });
+    }
+    counts[role] = Number(count);
+  }
+  return counts;
 }
 
 /** What a fault means for the exit code: some pass by themselves, those of the input and the host are the user's to mend, the rest is ours. */

@@ -4,6 +4,7 @@ import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { errors } from "../errors.ts";
 import { ask } from "../job/events.ts";
+import { commandIdOf } from "../job/give-command.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
 import { readPicture } from "../job/picture.ts";
@@ -12,13 +13,14 @@ import type { EventMessage } from "../run/event-message.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
 
 interface Options extends LocationOptions {
+  readonly commandId?: string;
   readonly timeout: string;
   readonly json?: boolean;
 }
 
 /** How a replica went; `absent` when it was no member to begin with. */
 interface Departure {
-  readonly how: "left" | "died" | "absent";
+  readonly how: "left" | "died" | "absent" | "refused";
   readonly reason: string;
 }
 
@@ -26,6 +28,7 @@ interface Departure {
 export function addDrainCommand(program: Command): void {
   withLocation(program.command("drain").description("have a replica hand back its work and leave"))
     .argument("<replica-id>", "id of the replica, as muster status shows it")
+    .option("--command-id <id>", "id of the command: the same id again is the same command (default: a new one)")
     .option("--timeout <duration>", "how long to wait until it has left", "60s")
     .option("--json", "end with one line of JSON")
     .action(async (replicaId: string, options: Options) => {
@@ -42,13 +45,22 @@ async function drain(
   id: string,
   wait: { readonly timeoutMs: number; readonly signal: AbortSignal; readonly options: Options },
 ): Promise<Departure> {
-  const members = (await readPicture(door.transport))?.members;
+  const picture = await readPicture(door.transport);
+  const members = picture && [...picture.members, ...picture.fleet.replicas];
+  const commandId = commandIdOf(wait.options.commandId);
   // Asking for what is so already succeeds; the names are for who has mistyped one.
   if (members && !members.some((each) => each.id === id))
     return { how: "absent", reason: `members are ${members.map((each) => each.id).join(", ") || "none"}` };
   const { timeoutMs, signal, options } = wait;
-  const answer = (event: EventMessage): Departure | null => departureOf(event, id);
-  const departure = await ask(door, { kind: "replica.drain", body: { id }, fromSeq: "new", answer, timeoutMs, signal });
+  const answer = (event: EventMessage): Departure | null => departureOf(event, id, commandId);
+  const departure = await ask(door, {
+    kind: "replica.drain",
+    body: { id, commandId },
+    fromSeq: "new",
+    answer,
+    timeoutMs,
+    signal,
+  });
   if (departure) return departure;
   throw errors.AnswerLate({
     what: `${id} did not leave`,
@@ -58,7 +70,9 @@ async function drain(
   });
 }
 
-function departureOf({ kind, body }: EventMessage, id: string): Departure | null {
+function departureOf({ kind, body }: EventMessage, id: string, commandId: string): Departure | null {
+  if (kind === "command.refused" && body.commandId === commandId) return { how: "refused", reason: body.reason };
+  if (kind === "fleet.changed" && body.id === id && body.to === "LEFT") return { how: "left", reason: body.reason };
   if (kind === "job.ended") return { how: "left", reason: "the job has ended" };
   if (kind === "member.left" && body.id === id) return { how: "left", reason: body.reason };
   if (kind === "member.died" && body.id === id) return { how: "died", reason: body.evidence };
@@ -66,7 +80,10 @@ function departureOf({ kind, body }: EventMessage, id: string): Departure | null
 }
 
 function show(id: string, { how, reason }: Departure, { json }: Options): ExitCode {
+  const isRefused = how === "refused";
+  if (isRefused && !json) process.stderr.write(`muster: replica.drain refused: ${cleanLine(reason)}\n`);
+  if (isRefused && !json) return exitCodes.badInput;
   const text = how === "absent" ? `${id} is no member` : `${id} ${how === "left" ? "has left" : "died"}`;
   process.stdout.write(`${json ? JSON.stringify({ id, how, reason }) : `${text}: ${cleanLine(reason)}`}\n`);
-  return exitCodes.ok;
+  return isRefused ? exitCodes.badInput : exitCodes.ok;
 }

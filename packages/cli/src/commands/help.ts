@@ -18,6 +18,10 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster rollout --connection connection.json --nats tls://10.0.0.1:4222", "from another host"],
   ],
   checkpoint: [["muster checkpoint --job dates-1", "one more checkpoint actor"]],
+  node: [
+    ["muster node --job dates-1", "one more node of this host: it runs what the controller assigns to it"],
+    ["muster node --id node-b --capacity rollout=4", "room for four rollout replicas and nothing else"],
+  ],
   controller: [["muster controller --job dates-1", "take over a job whose controller is lost"]],
   status: [
     ["muster status", "the newest job"],
@@ -31,6 +35,19 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   jobs: [["muster jobs", "what ran, and how it ended"]],
   stop: [["muster stop --job dates-1 --reason 'good enough'", "end it after the step that runs"]],
   drain: [["muster drain rollout-1", "have one replica leave; its work goes to the others"]],
+  scale: [
+    ["muster scale rollout=4", "four rollout replicas; the nodes start or release them"],
+    ["muster scale policy=3 rollout=6 --no-wait", "both roles, without waiting until they are healthy"],
+  ],
+  cordon: [["muster cordon node-b", "no new replicas on this node"]],
+  uncordon: [["muster uncordon node-b", "new replicas may come again"]],
+  replace: [["muster replace rollout-1", "another one first, then this one leaves"]],
+  kill: [
+    ["muster kill policy-0", "SIGKILL, to see how the job gets on"],
+    ["muster kill rollout-1 --signal SIGSTOP", "have it hang"],
+  ],
+  cancel: [["muster cancel c-0123456789ab", "take a command back, as far as it has not happened"]],
+  send: [[`muster send fleet.scale --json '{"rollout":4}'`, "what muster scale sends, as any program could"]],
   "config print": [
     ["muster config print --explain", "every key of the built-in job, and who set it"],
     ["muster config print my.toml --set batch.group_size=16", "what a run with this flag would use"],

@@ -18,6 +18,7 @@ interface Options {
   readonly policy?: string;
   readonly rollout?: string;
   readonly checkpoint?: string;
+  readonly nodes: string;
   readonly mode?: string;
   readonly set: readonly string[];
   readonly metricsPort?: string;
@@ -27,6 +28,9 @@ interface Options {
   readonly quiet?: boolean;
   readonly logLevel: string;
 }
+
+/** More supervisors than this on one host do nothing that one does not. */
+const nodesMax = 64;
 
 const collect = (value: string, all: readonly string[]): readonly string[] => [...all, value];
 
@@ -41,6 +45,7 @@ export function addRunCommand(program: Command): void {
     .option("--policy <n>", "policy replicas")
     .option("--rollout <n>", "rollout replicas")
     .option("--checkpoint <n>", "checkpoint actors")
+    .option("--nodes <n>", "nodes that run the replicas, 1 to 64", "1")
     .addOption(new Option("--mode <mode>", "sync: staleness 0; async: bounded staleness").choices(["sync", "async"]))
     .option(
       "--set <key=value>",
@@ -83,6 +88,7 @@ async function run(file: string, options: Options) {
       config,
       configText,
       runs,
+      nodes: nodesOf(options.nodes),
       env: process.env,
       logLevel: levelOf(options.logLevel),
       metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),
@@ -98,6 +104,12 @@ async function run(file: string, options: Options) {
     progress.end();
     interrupt.dispose();
   }
+}
+
+function nodesOf(value: string): number {
+  const nodes = Number(value);
+  if (Number.isInteger(nodes) && nodes >= 1 && nodes <= nodesMax) return nodes;
+  throw errors.OptionInvalid({ option: "nodes", value, reason: `is not a number of nodes; use 1 to ${nodesMax}` });
 }
 
 /** The configuration of this very run: its name, and folders of its own unless the user chose others. */

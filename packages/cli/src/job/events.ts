@@ -1,6 +1,14 @@
 /** The public events of a job: followed one by one, and waited for after an operator's request. */
 import { messageOf } from "@muster/base";
-import { type AnyMessage, type Body, decodeMessage, encodeMessage, messageTable, subjectsOf } from "@muster/protocol";
+import {
+  type AnyMessage,
+  type Body,
+  type CommandKind,
+  decodeMessage,
+  encodeMessage,
+  messageTable,
+  subjectsOf,
+} from "@muster/protocol";
 import { createEnveloper } from "@muster/runtime";
 import type { Subscription } from "@muster/transport";
 import type { EventMessage } from "../run/event-message.ts";
@@ -53,8 +61,6 @@ function readEvent(data: Uint8Array): EventMessage | { readonly reason: string }
   }
 }
 
-type Request = "job.stop" | "replica.drain";
-
 /** Name under which commands speak; the incarnation tells one from another. */
 const operatorId = "muster";
 
@@ -65,7 +71,7 @@ const idsRemembered = 10_000;
 const timeoutMaxMs = 2 ** 31 - 1;
 
 /** A request of an operator, and the event that answers it. */
-export interface Ask<K extends Request, T> {
+export interface Ask<K extends CommandKind, T> {
   readonly kind: K;
   readonly body: Body<K>;
   /** First event that may answer: 1 for a fact that is final once it is said. */
@@ -82,7 +88,7 @@ export interface Ask<K extends Request, T> {
  * @returns The answer, or `null` when none came in time; the request is stored all the same, and a later controller will see it.
  * @throws The reason of `signal` when it is aborted.
  */
-export async function ask<K extends Request, T>(door: OperatorDoor, request: Ask<K, T>): Promise<T | null> {
+export async function ask<K extends CommandKind, T>(door: OperatorDoor, request: Ask<K, T>): Promise<T | null> {
   const timeout = AbortSignal.timeout(Math.max(1, Math.min(request.timeoutMs, timeoutMaxMs)));
   let resolve: (answer: T) => void = () => {};
   const answered = new Promise<T>((settle) => {
@@ -107,7 +113,7 @@ export async function ask<K extends Request, T>(door: OperatorDoor, request: Ask
 }
 
 /** Stores the request where the controller reads the reports of operators. */
-async function send<K extends Request>(door: OperatorDoor, request: { readonly kind: K; readonly body: Body<K> }) {
+async function send<K extends CommandKind>(door: OperatorDoor, request: { readonly kind: K; readonly body: Body<K> }) {
   const { job, transport, incarnation } = door;
   const enveloper = createEnveloper({ job, id: operatorId, role: "operator", incarnation, wallMs: Date.now });
   const message = enveloper.stamp(request.kind, request.body) as AnyMessage;

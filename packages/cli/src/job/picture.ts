@@ -24,6 +24,29 @@ const memberSchema = z.object({
   rssBytes: maybe,
 });
 
+const roleCounts = z.object({ policy: count, rollout: count, checkpoint: count });
+const roleRoom = z.object({ policy: maybe, rollout: maybe, checkpoint: maybe });
+
+const fleetSchema = z.object({
+  wanted: roleCounts,
+  nodes: z.array(
+    z.object({ id: z.string(), host: z.string(), cordoned: z.boolean(), replicas: count, capacity: roleRoom }),
+  ),
+  replicas: z.array(
+    z.object({
+      id: z.string(),
+      role: z.string(),
+      node: z.string().nullable(),
+      health: z.string(),
+      life: count,
+      deaths: count,
+      cordoned: z.boolean(),
+    }),
+  ),
+  missing: z.array(z.string()),
+  commands: z.array(z.object({ id: z.string(), kind: z.string(), asked: z.string() })),
+});
+
 /** Keys that a newer controller adds are dropped, so an older command still reads the rest. */
 const pictureSchema = z.object({
   job: z.string(),
@@ -54,6 +77,7 @@ const pictureSchema = z.object({
   incidents: z.object({ counts: z.record(z.string(), count), open: count, tokensWasted: count, ettr: maybe }),
   checkpoint: z.object({ step: count, path: z.string() }).nullable(),
   members: z.array(memberSchema),
+  fleet: fleetSchema,
 }) satisfies z.ZodType<JobStatus>;
 
 /** Beyond this age the controller is not drawing any more: it draws once a second. */

@@ -154,6 +154,7 @@ class Supervision implements Children {
   }
 }
 
-function musterPath(): string {
+/** The program itself, to be run again. */
+export function musterPath(): string {
   return fileURLToPath(new URL("../../bin/muster.mjs", import.meta.url));
 }

@@ -33,6 +33,14 @@ export function newsOf({ kind, body }: EventMessage): string | null {
       return `  held-out exact match at version ${body.version}: ${(body.correct / Math.max(1, body.prompts)).toFixed(3)}`;
     case "checkpoint.kept":
       return `  checkpoint of step ${body.step} is durable`;
+    case "command.accepted":
+      return `> ${body.kind} (${body.commandId}): ${cleanLine(body.detail)}`;
+    case "command.done":
+      return `> ${body.kind} (${body.commandId}) is ${body.outcome}: ${cleanLine(body.detail)}`;
+    case "command.refused":
+      return `> ${body.kind} (${body.commandId}) is refused: ${cleanLine(body.reason)}`;
+    case "fleet.changed":
+      return body.to === "RETIRED" ? `! ${body.id} is given up: ${cleanLine(body.reason)}` : null;
     case "alarm.raised":
       return `! ${body.alarm}: ${cleanLine(body.detail)}`;
     default:
@@ -52,9 +60,8 @@ export function createNarrator(progress: Progress, steps: number): (message: Eve
     isOver = kind === "job.ended" || isOver;
     const news = newsOf(message);
     if (news) progress.note(news);
-    if (kind === "member.joined") alive = { ...alive, [body.role]: alive[body.role] + 1 };
-    else if (kind === "member.left" || kind === "member.died")
-      alive = { ...alive, [body.role]: Math.max(0, alive[body.role] - 1) };
+    if (kind === "member.joined") alive = counted(alive, body.role, 1);
+    else if (kind === "member.left" || kind === "member.died") alive = counted(alive, body.role, -1);
     if (kind === "step.committed")
       progress.update({
         step: body.step,
@@ -65,4 +72,9 @@ export function createNarrator(progress: Progress, steps: number): (message: Eve
       });
     else progress.update({ alive });
   };
+}
+
+/** The counts after a member came or went; nodes compute nothing and are not shown. */
+function counted(alive: AliveCounts, role: string, change: 1 | -1): AliveCounts {
+  return role in alive ? { ...alive, [role]: Math.max(0, alive[role as keyof AliveCounts] + change) } : alive;
 }

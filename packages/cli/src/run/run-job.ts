@@ -42,6 +42,8 @@ export interface RunOptions {
   readonly runs: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly logLevel: LogLevel;
+  /** Nodes that run the replicas, all of them on this host. */
+  readonly nodes: number;
   /** Where the controller serves its metrics; `null` for nowhere. */
   readonly metricsPort: number | null;
   /** One acts, the others stand by. */
@@ -173,6 +175,7 @@ class Run {
     const told = new Set<string>();
     // All events of the job come again from the broker when a run is resumed.
     this.#directory.write("events.jsonl", "");
+    this.#directory.write("audit.jsonl", "");
     const file = join(this.#directory.path, "events.jsonl");
     await this.#transport.tail({
       stream: "events",
@@ -186,11 +189,23 @@ class Run {
         told.add(event.id);
         const atMs = this.#clock.now() - this.#startedMs;
         appendFileSync(file, `${JSON.stringify({ at_ms: Math.round(atMs), kind: event.kind, ...event.body })}\n`);
+        if (event.kind.startsWith("command.")) this.#audit(event);
         this.#recorder.take(event, atMs);
         narrate(event);
         if (event.kind === "job.ended") this.#finish(event.body);
       },
     });
+  }
+
+  /** Who asked what and when, and what became of it; the same facts are on the subjects `events.command.*`. */
+  #audit({ kind, sentAtMs, body }: EventMessage): void {
+    const line = {
+      at: new Date(sentAtMs).toISOString(),
+      event: kind,
+      ...body,
+      ...("kind" in body ? { command: body.kind } : {}),
+    };
+    appendFileSync(join(this.#directory.path, "audit.jsonl"), `${JSON.stringify(line)}\n`, { mode: 0o600 });
   }
 
   #start(): void {
@@ -218,9 +233,8 @@ class Run {
       const id = `controller-${i}`;
       children.start(this.#controllerSpec(id, [...common, "--id", id, "--standby"]));
     }
-    for (const role of ["policy", "rollout", "checkpoint"] as const)
-      for (let i = 0; i < config.replicas[role]; i++)
-        children.start({ id: `${role}-${i}`, args: [role, "--id", `${role}-${i}`, ...common] });
+    for (let i = 0; i < this.#options.nodes; i++)
+      children.start({ id: `node-${i}`, args: ["node", "--id", `node-${i}`, ...common] });
   }
 
   /** The one that acted comes back at once and acts again; any other stands by, or two would put each other out for ever. */
@@ -287,9 +301,9 @@ class Run {
     return first;
   }
 
-  /** Replicas leave, the last policy replica once its state is durable. The job is not over: it can be taken up again. */
+  /** The nodes let their replicas leave, the last policy replica once its state is durable, and then go themselves. The job can be resumed. */
   async #letGo(): Promise<void> {
-    const isLeaving = (id: string): boolean => !id.startsWith("controller") && !id.startsWith("checkpoint-");
+    const isLeaving = (id: string): boolean => !id.startsWith("controller");
     for (const id of this.#children?.running() ?? []) if (isLeaving(id)) this.#children?.ask(id);
     await this.#untilGone(isLeaving, leaveMs);
   }

@@ -67,6 +67,7 @@ export async function startFakeJob(job: string): Promise<FakeJob> {
   };
 }
 
+const managed = { node: "node-0", health: "HEALTHY", life: 1, deaths: 0, cordoned: false };
 const none = { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 };
 
 /** A picture of a small job in the middle of its work. */
@@ -93,6 +94,21 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
     causes: [],
     incidents: { counts: { "rollout.died": 2 }, open: 1, tokensWasted: 0, ettr: 0.975 },
     checkpoint: { step: 2, path: "checkpoints/step-2" },
+    fleet: {
+      wanted: { policy: 1, rollout: 2, checkpoint: 0 },
+      nodes: [
+        {
+          ...{ id: "node-0", host: "here", cordoned: true, replicas: 2 },
+          capacity: { policy: 1, rollout: null, checkpoint: null },
+        },
+      ],
+      replicas: [
+        { ...managed, id: "policy-0", role: "policy" },
+        { ...managed, id: "rollout-1", role: "rollout", health: "RESTARTING", life: 3, deaths: 2 },
+      ],
+      missing: [],
+      commands: [{ id: "c-1", kind: "fleet.scale", asked: '{"rollout":2}' }],
+    },
     members: [
       { id: "policy-0", role: "policy", ...member, ...beat },
       { id: "rollout-0", role: "rollout", ...member, ...beat, order: "weights.pull", phase: "generating" },

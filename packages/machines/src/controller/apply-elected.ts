@@ -36,10 +36,11 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     nowMs,
     members: Object.fromEntries(members),
     leases: Object.fromEntries(leases),
-    mesh: { ...state.mesh, dueAtMs: nowMs + plan.timing.meshMs },
+    mesh: { ...state.mesh, dueAtMs: nowMs + plan.timing.meshMs, joinDueAtMs: null },
     step: { ...state.step, startedAtMs: nowMs, dueAtMs: nowMs + plan.timing.stepMs },
     checkpoints: { ...state.checkpoints, dueAtMs: nowMs + plan.timing.checkpointMs },
     endDueAtMs: nowMs + plan.timing.drainMs,
+    fleet: { ...state.fleet, shortage: state.fleet.shortage && { ...state.fleet.shortage, sinceMs: nowMs } },
   };
   const started = announce("job.started", {
     term: event.term,

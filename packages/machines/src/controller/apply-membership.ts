@@ -1,5 +1,5 @@
 /** Replicas coming and going (semantics 2 "Register", "Leave"; reliability 4.2 for the verdicts). */
-import type { FailureKind, ReplicaRole } from "@muster/protocol";
+import type { FailureKind, MemberRole } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command, type ReportOf, type VerdictEvent } from "./events.ts";
 import { releaseHolder } from "./leases.ts";
 import { type ControllerState, type Member, withMember, without } from "./state.ts";
@@ -12,7 +12,7 @@ const outOfMemory = 137;
 
 const unchanged = (state: ControllerState): Change<ControllerState> => ({ state, effects: [] });
 
-const nameOf = (member: Member): { id: string; role: ReplicaRole; incarnation: string } => ({
+const nameOf = (member: Member): { id: string; role: MemberRole; incarnation: string } => ({
   id: member.id,
   role: member.role,
   incarnation: member.incarnation,
@@ -62,7 +62,12 @@ export function applyRegister(state: ControllerState, event: ReportOf<"replica.r
 function refusalOf(state: ControllerState, event: ReportOf<"replica.register">): string | null {
   if (state.ending) return `the job is ending: ${state.ending.reason}`;
   const { engineBuild } = event.body;
-  if (event.body.role !== "checkpoint" && state.engineBuild && engineBuild !== state.engineBuild)
+  if (
+    event.body.role !== "checkpoint" &&
+    event.body.role !== "node" &&
+    state.engineBuild &&
+    engineBuild !== state.engineBuild
+  )
     return `engine build "${engineBuild}" differs from the job's "${state.engineBuild}"; replicas of one job share one build`;
   return null;
 }
@@ -81,11 +86,12 @@ export function applyLeft(state: ControllerState, event: ReportOf<"replica.left"
 
 /** A supervisor saw a process end. It counts only for the very process that registered. Pure. */
 export function applyExited(state: ControllerState, event: ReportOf<"process.exited">): Change<ControllerState> {
-  const { id, host, pid, code, signal } = event.body;
+  const { id, host, pid, code, signal, oom = false } = event.body;
   const member = state.members[id];
   if (!member || member.pid !== pid || member.host !== host) return unchanged(state);
-  const evidence = `process ended with ${signal ?? `code ${code}`}`;
-  return removeMember(state, member, { how: "died", evidence, failure: code === outOfMemory ? "oom" : "engine_crash" });
+  const isShort = oom || code === outOfMemory;
+  const evidence = `process ended with ${signal ?? `code ${code}`}${isShort ? ", short of memory" : ""}`;
+  return removeMember(state, member, { how: "died", evidence, failure: isShort ? "oom" : "engine_crash" });
 }
 
 /** The failure detector's word on one incarnation; words about older ones change nothing. Pure. */

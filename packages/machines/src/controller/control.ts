@@ -20,10 +20,17 @@ import {
 } from "./apply-work.ts";
 import { dispatchGroups, planAdmission, planEvaluation } from "./dispatch-groups.ts";
 import { type Change, type ControllerEffect, type ControllerEvent, command } from "./events.ts";
+import { applyAssigned, applyProcessEnd, applyReady, applyRetired, applyStarted } from "./fleet/apply-node.ts";
+import { applyCommand, isCommand } from "./fleet/commands.ts";
+import { planHealth } from "./fleet/fleet-health.ts";
+import { planAssign } from "./fleet/plan-assign.ts";
+import { applySignalled, planCommands } from "./fleet/plan-commands.ts";
+import { planDepartures, planNodes, planPlacement, planShortage } from "./fleet/plan-fleet.ts";
+import type { CommandEvent } from "./fleet/take-command.ts";
 import { planCeiling } from "./given-up.ts";
 import { planOverdue } from "./orders.ts";
 import { planCheckpoint, planEnd, planReleases, planRestore } from "./plan-end.ts";
-import { planMesh } from "./plan-mesh.ts";
+import { planJoinWindow, planMesh } from "./plan-mesh.ts";
 import { planStepOutcome, planStepRun } from "./plan-step.ts";
 import { planInitialWeights, planPulls } from "./plan-weights.ts";
 import type { ControllerState } from "./state.ts";
@@ -34,9 +41,12 @@ type Planner = (state: ControllerState) => Change<ControllerState> | null;
 const planners: readonly Planner[] = [
   planOverdue,
   planCeiling,
+  planNodes,
+  planHealth,
   planStepOutcome,
   planRestore,
   planInitialWeights,
+  planJoinWindow,
   planMesh,
   planPulls,
   planAdmission,
@@ -44,6 +54,11 @@ const planners: readonly Planner[] = [
   planStepRun,
   planCheckpoint,
   dispatchGroups,
+  planPlacement,
+  planDepartures,
+  planCommands,
+  planAssign,
+  planShortage,
   planReleases,
   planEnd,
 ];
@@ -95,28 +110,15 @@ function apply(
     case "replica.left":
       return applyLeft(state, event);
     case "process.exited":
-      return event.role === "operator" ? applyExited(state, event) : { state, effects: [] };
-    case "replica.drain":
-      return event.role === "operator" ? applyDraining(state, event.body.id) : { state, effects: [] };
-    case "job.stop":
-      return event.role === "operator" ? applyStop(state, event.body.reason) : { state, effects: [] };
+      return event.role === "operator" ? applyExited(state, event) : applyReport(state, event);
     default:
-      return applyReport(state, event);
+      return isCommand(event) ? applyCommand(state, event) : applyReport(state, event);
   }
 }
 
 type MemberReport = Exclude<
   ControllerEvent,
-  {
-    type:
-      | `controller.${string}`
-      | `verdict.${string}`
-      | "replica.register"
-      | "replica.left"
-      | "process.exited"
-      | "replica.drain"
-      | "job.stop";
-  }
+  CommandEvent | { type: `controller.${string}` | `verdict.${string}` | "replica.register" | "replica.left" }
 >;
 
 function applyReport(state: ControllerState, event: MemberReport): Change<ControllerState> {
@@ -152,10 +154,31 @@ function applyReport(state: ControllerState, event: MemberReport): Change<Contro
       return applySaved(state, event);
     case "checkpoint.failed":
       return applySaveFailed(state, event);
+    default:
+      return applyNodeReport(state, event);
   }
 }
 
-function applyStop(state: ControllerState, reason: string): Change<ControllerState> {
-  if (state.ending) return { state, effects: [] };
-  return { state: { ...state, ending: { outcome: "stopped", reason, announced: false } }, effects: [] };
+type NodeReport = Extract<MemberReport, { type: `node.${string}` | `process.${string}` }>;
+
+/** Only nodes speak of processes; from a replica it counts for nothing. */
+function applyNodeReport(state: ControllerState, event: NodeReport): Change<ControllerState> {
+  if (state.members[event.from]?.role !== "node") {
+    const { dropped } = state;
+    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
+  }
+  switch (event.type) {
+    case "node.ready":
+      return applyReady(state, event);
+    case "node.assigned":
+      return applyAssigned(state, event);
+    case "node.signalled":
+      return applySignalled(state, event);
+    case "process.started":
+      return applyStarted(state, event);
+    case "process.exited":
+      return applyExited(applyProcessEnd(state, event), event);
+    case "process.retired":
+      return applyRetired(state, event);
+  }
 }

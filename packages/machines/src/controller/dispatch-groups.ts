@@ -1,6 +1,7 @@
 /** Which groups may be sampled now, and who samples them (semantics 2 "Staleness", 6.5). */
 import type { WorkItem } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
+import { isCordoned } from "./fleet/fleet-state.ts";
 import { workIdOf } from "./leases.ts";
 import {
   type ControllerState,
@@ -93,6 +94,7 @@ export function dispatchGroups(state: ControllerState): Change<ControllerState> 
 }
 
 function hasRoom(state: ControllerState, member: Member, limit: number): boolean {
+  if (isCordoned(state, member.id)) return false;
   if (member.health !== "healthy" || member.retryAtMs > state.nowMs || member.held?.lineage !== state.weights?.lineage)
     return false;
   const own = Object.values(state.leases).filter(({ holder }) => holder === member.id);

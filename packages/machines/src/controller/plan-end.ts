@@ -61,10 +61,16 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
   };
 }
 
-/** True when the only policy replicas that hold the state want to leave: it must be durable first, so training waits. Pure. */
+/**
+ * True when the only policy replicas that hold the state want to leave: it must be durable first, so training waits. Somebody who stays
+ * and is making the commit live is about to hold it. Pure.
+ */
 export function isLastLeaving(state: ControllerState): boolean {
-  const holders = membersOf(state, "policy").filter((member) => holdsCurrent(state, member));
-  return holders.length > 0 && holders.every(({ health }) => health === "draining") && state.step.state === "sampling";
+  const policies = membersOf(state, "policy");
+  const holders = policies.filter((member) => holdsCurrent(state, member));
+  const isNear = policies.some(({ health, order }) => health !== "draining" && order?.kind === "step.apply");
+  const areLeaving = holders.length > 0 && holders.every(({ health }) => health === "draining");
+  return areLeaving && !isNear && state.step.state === "sampling";
 }
 
 /**
@@ -93,7 +99,9 @@ export function planRestore(state: ControllerState): Change<ControllerState> | n
 
 /** Orders about the lost lineage are void: whoever still works on one gets a new order, which replaces it. */
 function withoutOrders(state: ControllerState): ControllerState {
-  const bound = Object.values(state.members).filter(({ order }) => order !== null && order.kind !== "replica.stop");
+  const bound = Object.values(state.members).filter(
+    ({ order }) => order !== null && order.kind !== "replica.stop" && order.kind !== "node.assign",
+  );
   return bound.reduce((next, { id }) => withMember(next, id, { order: null, retryAtMs: state.nowMs }), state);
 }
 
@@ -131,6 +139,7 @@ export function planReleases(state: ControllerState): Change<ControllerState> | 
 }
 
 function mayLeave(state: ControllerState, member: Member): boolean {
+  if (member.role === "node") return !Object.values(state.fleet.replicas).some(({ node }) => node === member.id);
   if (member.role === "checkpoint") return member.order === null;
   if (member.role === "rollout") return !Object.values(state.leases).some(({ holder }) => holder === member.id);
   if (state.mesh.members.includes(member.id) && state.mesh.state === "ready" && hasSuccessor(state, member))
@@ -163,12 +172,19 @@ export function planEnd(state: ControllerState): Change<ControllerState> | null 
   if (step.state === "running") return null;
   if (!ending.announced) return isCheckpointOpen(state) ? null : announceEnd(state);
   const members = Object.values(state.members);
-  const isOver = members.length === 0 || state.nowMs >= state.endDueAtMs;
-  if (!isOver || state.stopped) return null;
+  const isLate = state.nowMs >= state.endDueAtMs;
+  const nodes = isLate || members.every(({ role }) => role === "node") ? nodesToStop(state) : [];
+  const released = stopMembers(state, nodes, ending.reason);
+  if ((members.length > 0 && !isLate) || state.stopped) return nodes.length > 0 ? released : null;
   return {
-    state: { ...state, stopped: true },
-    effects: [{ type: "controller.stop", outcome: ending.outcome, reason: ending.reason }],
+    state: { ...released.state, stopped: true },
+    effects: [...released.effects, { type: "controller.stop", outcome: ending.outcome, reason: ending.reason }],
   };
+}
+
+/** Nodes go last: until then they look after the processes of their replicas. */
+function nodesToStop(state: ControllerState): readonly Member[] {
+  return membersOf(state, "node").filter(({ order }) => order?.kind !== "replica.stop");
 }
 
 function isEvaluated(state: ControllerState): boolean {
@@ -192,7 +208,8 @@ function isResultOpen(state: ControllerState): boolean {
 function announceEnd(state: ControllerState): Change<ControllerState> {
   const { ending, plan } = state;
   if (!ending) return { state, effects: [] };
-  const stopped = stopMembers(state, Object.values(state.members), ending.reason);
+  const replicas = Object.values(state.members).filter(({ role }) => role !== "node");
+  const stopped = stopMembers(state, replicas, ending.reason);
   return {
     state: { ...stopped.state, ending: { ...ending, announced: true }, endDueAtMs: state.nowMs + plan.timing.drainMs },
     effects: [...endFact(state), ...stopped.effects],

@@ -1,5 +1,6 @@
 /** The policy mesh: who reduces gradients with whom. Joins and leaves wait for a step boundary; losses do not. */
 import { type Change, command } from "./events.ts";
+import { isCordoned } from "./fleet/fleet-state.ts";
 import { evict } from "./orders.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf } from "./state.ts";
 
@@ -20,13 +21,16 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   const { mesh, plan } = state;
   if (!state.weights || state.ending || state.step.state === "running") return null;
   if (mesh.state === "broken" && state.nowMs < mesh.dueAtMs) return null;
-  const eligible = membersOf(state, "policy").filter((member) => isEligible(state, member));
+  const eligible = withoutCordoned(
+    state,
+    membersOf(state, "policy").filter((member) => isEligible(state, member)),
+  );
   if (mesh.epoch === 0 && !isGathered(state, eligible.length)) return null;
   const members = rankMembers(mesh.members, eligible);
   const ids = members.map(({ id }) => id);
   const isSame = ids.join() === mesh.members.join() && (mesh.state === "ready" || mesh.state === "building");
   if (isSame && mesh.state === "building" && state.nowMs >= mesh.dueAtMs) return evictLate(state, members);
-  if (members.length === 0 || isSame) return null;
+  if (members.length === 0 || isSame || isGathering(state, ids)) return null;
   const epoch = mesh.epoch + 1;
   const next: ControllerState = {
     ...state,
@@ -37,11 +41,43 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
       joins: state.joins,
       built: [],
       dueAtMs: state.nowMs + plan.timing.meshMs,
+      joinDueAtMs: null,
     },
   };
   const ranks = members.map(({ id, incarnation }) => ({ id, incarnation }));
   const effects = members.map((member) => command(member, "mesh.build", { epoch, members: ranks }));
   return { state: next, effects };
+}
+
+/**
+ * Opens the window for joins when the first joiner comes, and closes it when nobody waits. It begins with the registration, so that the
+ * time in which a joiner gets its weights counts. Pure.
+ */
+export function planJoinWindow(state: ControllerState): Change<ControllerState> | null {
+  const { mesh, plan } = state;
+  const isOpen = mesh.joinDueAtMs !== null;
+  const isAwaited =
+    mesh.epoch > 0 &&
+    plan.timing.joinMs > 0 &&
+    membersOf(state, "policy").some(({ id, health }) => health !== "draining" && !mesh.members.includes(id));
+  if (isOpen === isAwaited) return null;
+  const joinDueAtMs = isAwaited ? state.nowMs + plan.timing.joinMs : null;
+  return { state: { ...state, mesh: { ...mesh, joinDueAtMs } }, effects: [] };
+}
+
+/**
+ * True while joins are gathered, so that a hundred joiners are one epoch and not a hundred. A loss or a leave waits for nobody, and
+ * takes along who is there.
+ */
+function isGathering({ mesh, nowMs }: ControllerState, ids: readonly string[]): boolean {
+  const isGrowing = mesh.state === "ready" && mesh.members.length > 0 && mesh.members.every((id) => ids.includes(id));
+  return isGrowing && mesh.joinDueAtMs !== null && nowMs < mesh.joinDueAtMs;
+}
+
+/** Cordoned policy replicas stay out of the next mesh, unless there are no others. */
+function withoutCordoned(state: ControllerState, members: readonly Member[]): readonly Member[] {
+  const free = members.filter(({ id }) => !isCordoned(state, id));
+  return free.length > 0 ? free : members;
 }
 
 /** Members that did not join the epoch by its deadline are out; the next round builds a mesh without them. */

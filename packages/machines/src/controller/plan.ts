@@ -8,6 +8,11 @@ export interface ControllerPlan {
   readonly stalenessMax: number;
   readonly initReplicas: JobConfig["initReplicas"];
   readonly checkpointReplicas: number;
+  /** Replicas that nodes run, until an operator says otherwise. */
+  readonly replicas: JobConfig["replicas"];
+  readonly minReplicas: JobConfig["minReplicas"];
+  /** More policy replicas than this have nothing to do. */
+  readonly microShards: number;
   readonly weights: JobConfig["weights"];
   readonly groupsPerStep: number;
   /** Trajectories of a group: samples times their fan-out. */
@@ -19,7 +24,16 @@ export interface ControllerPlan {
   readonly rolloutsServe: boolean;
   readonly timing: Pick<
     JobConfig["timing"],
-    "gatherMs" | "commandMs" | "leaseMs" | "stepMs" | "meshMs" | "pullMs" | "checkpointMs" | "drainMs"
+    | "gatherMs"
+    | "commandMs"
+    | "leaseMs"
+    | "stepMs"
+    | "meshMs"
+    | "pullMs"
+    | "checkpointMs"
+    | "drainMs"
+    | "joinMs"
+    | "deadAfterMs"
   >;
   readonly failure: JobConfig["failure"];
   readonly limits: Pick<JobConfig["limits"], "stepAttemptsMax" | "leaseGroupsMax" | "leasesPerRollout" | "chunkGroups">;
@@ -27,7 +41,8 @@ export interface ControllerPlan {
 
 /** Takes the plan out of a job configuration. Pure. */
 export function planOf(config: JobConfig): ControllerPlan {
-  const { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs } = config.timing;
+  const { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, joinMs, deadAfterMs } =
+    config.timing;
   const { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups } = config.limits;
   return {
     seed: config.seed,
@@ -35,6 +50,9 @@ export function planOf(config: JobConfig): ControllerPlan {
     stalenessMax: config.stalenessMax,
     initReplicas: config.initReplicas,
     checkpointReplicas: config.replicas.checkpoint,
+    replicas: config.replicas,
+    minReplicas: config.minReplicas,
+    microShards: config.batch.microShards,
     weights: config.weights,
     groupsPerStep: config.batch.groupsPerStep,
     groupSize: config.batch.groupSize * config.rollout.fanOut,
@@ -42,7 +60,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,
     rolloutsServe: config.data.tcpHost?.includes("/") ?? false,
-    timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs },
+    timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, joinMs, deadAfterMs },
     failure: config.failure,
     limits: { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups },
   };

@@ -2,7 +2,8 @@
  * The controller's state: plain JSON, the fold of the journal. Tables are keyed by id and copied on write, so an old snapshot
  * stays what it was. Times are the acting controller's monotonic milliseconds and are rebased at each election.
  */
-import type { Body, CauseCount, GroupReceipt, ReplicaRole, Section, StepStats, WorkItem } from "@muster/protocol";
+import type { Body, CauseCount, GroupReceipt, MemberRole, Section, StepStats, WorkItem } from "@muster/protocol";
+import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { ControllerPlan } from "./plan.ts";
 
 /** A lineage and version: which weights. */
@@ -13,7 +14,13 @@ export interface VersionKey {
 
 /** An order that a member has not answered yet; sent again when `dueAtMs` passes. */
 export interface Order {
-  readonly kind: "weights.initialize" | "weights.pull" | "step.apply" | "checkpoint.save" | "replica.stop";
+  readonly kind:
+    | "weights.initialize"
+    | "weights.pull"
+    | "step.apply"
+    | "checkpoint.save"
+    | "replica.stop"
+    | "node.assign";
   readonly lineage: number;
   readonly version: number;
   readonly dueAtMs: number;
@@ -22,7 +29,7 @@ export interface Order {
 /** A replica as the controller sees it. Members that died or left are not in the table. */
 export interface Member {
   readonly id: string;
-  readonly role: ReplicaRole;
+  readonly role: MemberRole;
   readonly incarnation: string;
   /** Order of arrival; the base of every ranking. */
   readonly joinedSeq: number;
@@ -48,6 +55,8 @@ export interface Mesh {
   readonly joins: number;
   readonly built: readonly string[];
   readonly dueAtMs: number;
+  /** Until then joiners are gathered for the next epoch; `null` while nobody waits. */
+  readonly joinDueAtMs: number | null;
 }
 
 /** A member's word on a step. */
@@ -187,6 +196,7 @@ export interface ControllerState {
   } | null;
   readonly endDueAtMs: number;
   readonly stopped: boolean;
+  readonly fleet: FleetState;
 }
 
 /** State before the first record. Pure. */
@@ -203,7 +213,7 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     restore: { lineage: 0, version: 0, source: plan.weights },
     tensorsDigest: null,
     weights: null,
-    mesh: { epoch: 0, members: [], state: "none", joins: 0, built: [], dueAtMs: 0 },
+    mesh: { epoch: 0, members: [], state: "none", joins: 0, built: [], dueAtMs: 0, joinDueAtMs: null },
     step: { step: 1, attempt: 1, failures: 0, state: "sampling", votes: {}, startedAtMs: 0, dueAtMs: 0 },
     applied: null,
     groups: {},
@@ -220,11 +230,12 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     ending: null,
     endDueAtMs: 0,
     stopped: false,
+    fleet: initialFleet(plan.replicas),
   };
 }
 
 /** Members of a role in order of arrival. */
-export function membersOf(state: ControllerState, role: ReplicaRole): readonly Member[] {
+export function membersOf(state: ControllerState, role: MemberRole): readonly Member[] {
   return Object.values(state.members)
     .filter((member) => member.role === role)
     .sort((a, b) => a.joinedSeq - b.joinedSeq);

@@ -71,9 +71,9 @@ export function rotated(members: readonly Member[], receiver: Member): readonly 
   return [...others.slice(start), ...others.slice(0, start)].slice(0, holdersMax);
 }
 
-/** True when others can pull from this member. */
-function serves({ addresses }: Member): boolean {
-  return addresses.length > 0;
+/** True when others are sent to this member. A suspect serves on, but nobody is sent to it (semantics 1 DO). */
+function serves({ addresses, health }: Member): boolean {
+  return addresses.length > 0 && health !== "suspect";
 }
 
 function isOrdered({ weights }: ControllerState, { order }: Member, kind: "step.apply" | "weights.pull"): boolean {

@@ -99,6 +99,25 @@ const membership = [
   ...["replica.refused", "replica.fenced", "replica.stop"].map((type) => ({ type, body: { reason: "so" } })),
 ];
 
+const assign = (revision: number, replicas: object[]) => ({ type: "node.assign", body: { revision, replicas } });
+const node = [
+  registered,
+  ...["replica.stop", "replica.fenced"].map((type) => ({ type, body: { reason: "so" } })),
+  { type: "keeper.cleaned", ended: [{ id: "r0", pid: 4 }] },
+  assign(1, [{ id: "r0", role: "rollout", life: 1 }]),
+  assign(2, [{ id: "r0", role: "rollout", life: 3 }]),
+  assign(3, []),
+  { type: "keeper.started", id: "r0", life: 1, pid: 7 },
+  ...[1, 2, 3].flatMap((life) => [
+    { type: "keeper.exited", atMs: 5, id: "r0", life, pid: 7, code: 0, signal: null, oom: false },
+    { type: "keeper.exited", atMs: 5, id: "r0", life, pid: 7, code: null, signal: "SIGKILL", oom: true },
+  ]),
+  { type: "keeper.due", id: "r0" },
+  { type: "keeper.late", id: "r0" },
+  { type: "node.signal", body: { commandId: "c1", id: "r0", signal: "SIGSTOP" } },
+  { type: "keeper.signalled", body: { commandId: "c1", id: "r0", pid: 7, detail: "sent" } },
+];
+
 const report = (type: string, from: string, body: object) => ({
   type,
   atMs: 10,
@@ -131,6 +150,7 @@ const alphabets: Readonly<Record<string, readonly { readonly type: string }[]>> 
   rollout,
   checkpoint,
   membership,
+  node,
   controller,
 };
 

@@ -1,5 +1,5 @@
 /** Every state that a machine can be in, walked: nothing is declared in vain, and what must hold of a state holds in all of them. */
-import { checkpointLogic, membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
+import { checkpointLogic, membershipLogic, nodeLogic, policyLogic, rolloutLogic } from "@muster/machines";
 import { beforeAll, describe, expect, it } from "vitest";
 import { allMachines, leavesOf, pathOf } from "../machines.ts";
 import { plan } from "../plans.ts";
@@ -12,6 +12,10 @@ const cores: Readonly<Record<string, { readonly logic: unknown; readonly input: 
   policy: { logic: policyLogic, input: { timing } },
   rollout: { logic: rolloutLogic, input: { timing, chunkGroups: 2, leasesMax: 2 } },
   checkpoint: { logic: checkpointLogic, input: { checkpointMs: 9 } },
+  node: {
+    logic: nodeLogic,
+    input: { host: "h", capacity: { policy: null, rollout: null, checkpoint: null }, graceMs: 9 },
+  },
 };
 
 /**

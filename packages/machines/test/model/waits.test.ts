@@ -15,6 +15,8 @@ const mayIdle = [
   "rollout: weights.waiting",
   "rollout: work.ready",
   "checkpoint: ready",
+  "node: waiting",
+  "node: keeping",
 ];
 
 /** Events that a state has no word on, on purpose; the walk of the graph says why. */

@@ -2,9 +2,11 @@
 import type { z } from "zod";
 import { checkpointMessages } from "./checkpoint.ts";
 import { type Direction, defineMessages } from "./define.ts";
+import { fleetMessages } from "./fleet.ts";
 import { groupsMessages } from "./groups.ts";
 import { jobMessages } from "./job.ts";
 import { meshMessages } from "./mesh.ts";
+import { nodeMessages } from "./node.ts";
 import { replicaMessages } from "./replica.ts";
 import { stepMessages } from "./step.ts";
 import { weightsMessages } from "./weights.ts";
@@ -18,6 +20,8 @@ export const messageTable = defineMessages({
   ...stepMessages,
   ...checkpointMessages,
   ...jobMessages,
+  ...nodeMessages,
+  ...fleetMessages,
 });
 
 /** Name of a message. */

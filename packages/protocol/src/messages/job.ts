@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { failureKinds } from "../failure.ts";
-import { idSchema, replicaRoles } from "../ids.ts";
+import { idSchema, memberRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
-import { causeCountSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
+import { causeCountSchema, commandFields, sectionSchema, textSchema, versionFields } from "./parts.ts";
 
 const ledgerSchema = z.strictObject({
   admitted: countSchema,
@@ -19,14 +19,14 @@ export type Ledger = z.infer<typeof ledgerSchema>;
 /** Ids of work: `<step>.<index>` of a group, `eval.<chunk>` of held-out prompts. */
 const workIdsSchema = z.array(z.string().max(64)).max(1024);
 
-const memberFields = { id: idSchema, role: z.enum(replicaRoles), incarnation: idSchema };
+const memberFields = { id: idSchema, role: z.enum(memberRoles), incarnation: idSchema };
 
 /** The job as a whole: the operator's commands, and the public facts that watchers read. */
 export const jobMessages = defineMessages({
   "job.stop": {
     direction: "report",
     says: "An operator ends the job after the running step: last checkpoint, then everybody leaves.",
-    body: z.strictObject({ reason: textSchema }),
+    body: z.strictObject({ reason: textSchema, ...commandFields }),
   },
   "job.started": {
     direction: "event",

@@ -7,6 +7,9 @@ import { idSchema } from "../ids.ts";
 /** Text for people: a reason, a cause. */
 export const textSchema = z.string().max(2000);
 
+/** What every command of an operator may carry: its id. The same id twice is one command; without one the controller draws it. */
+export const commandFields = { commandId: idSchema.optional() };
+
 /** Addresses of a data-plane holder, in its order of preference. */
 export const addressesSchema = z.array(z.string().min(1).max(256)).max(8);
 

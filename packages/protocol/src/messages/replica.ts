@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
-import { idSchema, replicaRoles } from "../ids.ts";
+import { idSchema, memberRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
-import { textSchema } from "./parts.ts";
+import { commandFields, textSchema } from "./parts.ts";
 
 /** Membership: how a replica comes, is watched, and goes. */
 export const replicaMessages = defineMessages({
@@ -10,7 +10,7 @@ export const replicaMessages = defineMessages({
     direction: "report",
     says: "A replica asks to join the job, as a new incarnation.",
     body: z.strictObject({
-      role: z.enum(replicaRoles),
+      role: z.enum(memberRoles),
       host: z.string().max(128),
       pid: countSchema,
       /** Replicas of different builds never share a mesh; empty for checkpoint actors. */
@@ -54,17 +54,21 @@ export const replicaMessages = defineMessages({
   "replica.drain": {
     direction: "report",
     says: "An operator asks that a replica finishes or hands back its work and leaves.",
-    body: z.strictObject({ id: idSchema }),
+    body: z.strictObject({ id: idSchema, ...commandFields }),
   },
   "process.exited": {
     direction: "report",
-    says: "The supervisor of a host saw the process of a replica end: evidence that needs no time-out.",
+    says: "A node, or an operator, saw the process of a member end: evidence that needs no time-out.",
     body: z.strictObject({
       id: idSchema,
       host: z.string().max(128),
       pid: countSchema,
       code: z.number().int().nullable(),
       signal: z.string().max(16).nullable(),
+      /** Which life of the replica on its node it was. */
+      life: countSchema.optional(),
+      /** The kernel ended it because memory was short. */
+      oom: z.boolean().optional(),
     }),
   },
   "heartbeat.beat": {

@@ -36,13 +36,17 @@ export const runFields: readonly Field[] = [
     ["name"],
   ),
   section("replicas", {
-    policy: ["integer", 1, "Policy replicas that the launcher keeps running."],
-    rollout: ["integer", 1, "Rollout replicas that the launcher keeps running."],
-    checkpoint: ["integer", 1, "Checkpoint actors that the launcher keeps running."],
+    policy: ["integer", 1, "Policy replicas that the nodes run, until muster scale says otherwise."],
+    rollout: ["integer", 1, "Rollout replicas that the nodes run, until muster scale says otherwise."],
+    checkpoint: ["integer", 1, "Checkpoint actors that the nodes run, until muster scale says otherwise."],
   }),
   section("init_replicas", {
     policy: ["integer", 1, "Policy replicas that must be there before training starts."],
     rollout: ["integer", 1, "Rollout replicas that must be there before sampling starts."],
+  }),
+  section("min_replicas", {
+    policy: ["integer", 1, "Healthy policy replicas below which an alarm says what is missing."],
+    rollout: ["integer", 1, "Healthy rollout replicas below which an alarm says what is missing."],
   }),
   section(
     "task",
@@ -130,6 +134,7 @@ export const timingFields: readonly Field[] = section("timing", {
   reward: ["duration", "5s", "Time to score one trajectory."],
   generate: ["duration", "20s", "Time for a module to generate one sample."],
   drain: ["duration", "30s", "Time a leaving replica has to finish or hand back its work."],
+  join: ["duration", "1s", "Window in which joining policy replicas are gathered into one epoch."],
   tick: ["duration", "200ms", "Time between looks at deadlines."],
 });
 

@@ -35,6 +35,7 @@ const timingRelations: readonly Relation[] = [
   shorter("collectiveMs", "stepMs", "a failed collective must be reported before its step times out"),
   shorter("meshMs", "stepMs", "a new mesh must form before its step times out"),
   shorter("pullMs", "stepMs", "a pull that starts a step must end before it times out"),
+  shorter("joinMs", "stepMs", "a joiner must not wait for longer than a step may take"),
   shorter("commandMs", "stepMs", "a lost order must be repeated before its step times out"),
   shorter("pullMs", "checkpointMs", "a checkpoint pulls its weights first"),
   shorter("rewardMs", "leaseMs", "a slow reward must not cost the whole lease"),
@@ -65,6 +66,18 @@ const jobRelations: readonly Relation[] = [
     holds: ({ replicas, initReplicas }) => initReplicas.rollout <= replicas.rollout,
     rule: "{0} must not be over {1}: sampling would wait for replicas that nobody starts",
     fix: "lower init_replicas.rollout or raise replicas.rollout",
+  },
+  {
+    keys: ["min_replicas.policy", "replicas.policy"],
+    holds: ({ replicas, minReplicas }) => minReplicas.policy <= replicas.policy,
+    rule: "{0} must not be over {1}: the alarm would never end",
+    fix: "lower min_replicas.policy or raise replicas.policy",
+  },
+  {
+    keys: ["min_replicas.rollout", "replicas.rollout"],
+    holds: ({ replicas, minReplicas }) => minReplicas.rollout <= replicas.rollout,
+    rule: "{0} must not be over {1}: the alarm would never end",
+    fix: "lower min_replicas.rollout or raise replicas.rollout",
   },
   {
     keys: ["batch.micro_shards", "replicas.policy"],

@@ -56,6 +56,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
     stalenessMax,
     replicas: { policy, rollout, checkpoint: between(random, 0, 3) },
     initReplicas: { policy: between(random, 1, policy), rollout: between(random, 1, rollout) },
+    minReplicas: { policy: 1, rollout: 1 },
     task: { name: "addition", reward: "sim" },
     rollout: { generate: null, fanOut: 1 },
     weights: { kind: "seed", seed: mixSeed(seed, 8) >>> 1 },
@@ -138,6 +139,7 @@ function drawTiming(random: Random): JobConfig["timing"] {
     rewardMs: ms(5_000),
     generateMs: ms(20_000),
     drainMs: ms(30_000),
+    joinMs: ms(1_000),
     tickMs: 250,
   };
 }

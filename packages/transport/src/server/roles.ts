@@ -2,7 +2,7 @@
 import { brokerStream, type StreamName, stateBucket, streamNames } from "../streams.ts";
 
 /** The users of a job's broker. `watcher` only looks. */
-export const brokerRoles = ["controller", "policy", "rollout", "checkpoint", "operator", "watcher"] as const;
+export const brokerRoles = ["controller", "policy", "rollout", "checkpoint", "node", "operator", "watcher"] as const;
 
 /** One of the {@link brokerRoles}. */
 export type BrokerRole = (typeof brokerRoles)[number];
@@ -40,6 +40,7 @@ function rulesOf(job: string): Readonly<Record<BrokerRole, Permissions>> {
     policy: { publish: [...own("policy"), ...readApi(brokerStream(job, "groups"))], subscribe: [] },
     rollout: { publish: [...own("rollout"), `${root}.groups.>`], subscribe: [] },
     checkpoint: { publish: own("checkpoint"), subscribe: [] },
+    node: { publish: own("node"), subscribe: [] },
     operator: {
       publish: [`${root}.reports.operator.>`, ...followApi(job, "events"), ...readApi(`KV_${stateBucket(job)}`)],
       subscribe: watch,

@@ -1,0 +1,162 @@
+/** The processes of a node: each in a group of its own, alive only as long as this process holds its standard input open. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync, mkdirSync, openSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Clock, Logger } from "@muster/base";
+import type { ReplicaRole } from "@muster/protocol";
+import { endLeftover, ProcessNotes, signalGroup } from "./leftovers.ts";
+
+/** How a process ended. */
+export interface KeeperExit {
+  readonly id: string;
+  readonly life: number;
+  readonly pid: number;
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** The kernel ended it because memory was short. */
+  readonly oom: boolean;
+}
+
+/** What a keeper is made from. */
+export interface KeeperOptions {
+  /** Folder of the job's run: logs go into its `logs`, notes of processes into its `pids`. */
+  readonly directory: string;
+  readonly node: string;
+  /** Program and arguments that run a replica. */
+  readonly commandOf: (role: ReplicaRole, id: string) => readonly string[];
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly onStarted: (started: { readonly id: string; readonly life: number; readonly pid: number }) => void;
+  readonly onExit: (exit: KeeperExit) => void;
+}
+
+interface Held {
+  readonly child: ChildProcess;
+  readonly life: number;
+  isAsked: boolean;
+  isKilled: boolean;
+}
+
+const closeGraceMs = 2_000;
+
+/** Starts and ends the processes of one node. */
+export class Keeper {
+  readonly #options: KeeperOptions;
+  readonly #notes: ProcessNotes;
+  readonly #held = new Map<string, Held>();
+  #oomKills = oomKillsOf();
+  #isClosed = false;
+  #wake: () => void = () => {};
+
+  constructor(options: KeeperOptions) {
+    this.#options = options;
+    mkdirSync(join(options.directory, "logs"), { recursive: true, mode: 0o700 });
+    this.#notes = new ProcessNotes(options.directory);
+  }
+
+  /** Ends what an earlier life of this node left. @returns The processes that are gone now. */
+  async clean(): Promise<readonly { readonly id: string; readonly pid: number }[]> {
+    const own = this.#notes.by(this.#options.node).filter(({ id }) => !this.#held.has(id));
+    for (const note of own) {
+      await endLeftover(note, this.#options.clock);
+      this.#notes.erase(note.id, note.pid);
+    }
+    return own.map(({ id, pid }) => ({ id, pid }));
+  }
+
+  /** Starts a replica. Another process of it on this host, whoever started it, is ended first. */
+  async start(id: string, role: ReplicaRole, life: number): Promise<void> {
+    const earlier = this.#notes.of(id);
+    if (earlier && !this.#held.has(id)) await endLeftover(earlier, this.#options.clock);
+    if (this.#isClosed) return;
+    const { directory, node, commandOf, logger, onStarted } = this.#options;
+    const [program = "", ...args] = commandOf(role, id);
+    const log = openSync(join(directory, "logs", `${id}.err`), "a", 0o600);
+    const child = spawn(program, args, { stdio: ["pipe", "ignore", log], detached: true });
+    closeSync(log);
+    this.#held.set(id, { child, life, isAsked: false, isKilled: false });
+    // A child that is gone closes the pipe; its exit says all there is to say.
+    child.stdin?.on("error", () => {});
+    child.once("error", (error) => {
+      logger.error({ id, error }, "process could not be started");
+      if (child.pid === undefined) this.#exited(id, life, { code: null, signal: null });
+    });
+    child.once("exit", (code, signal) => this.#exited(id, life, { code, signal }));
+    if (child.pid === undefined) return;
+    this.#notes.write(id, node, child.pid);
+    onStarted({ id, life, pid: child.pid });
+  }
+
+  /** Asks a replica to leave, or ends its whole group. Harmless when it is gone. */
+  end(id: string, how: "term" | "kill"): void {
+    const held = this.#held.get(id);
+    if (held?.child.pid === undefined) return;
+    if (how === "kill") {
+      held.isKilled = true;
+      signalGroup(held.child.pid, "SIGKILL");
+    } else if (!held.isAsked) {
+      held.isAsked = true;
+      held.child.kill("SIGTERM");
+    }
+  }
+
+  /** Sends a signal. @returns What became of it, in words. */
+  signal(id: string, pid: number, signal: string): string {
+    const held = this.#held.get(id);
+    if (held?.child.pid !== pid) return `${id} has no process ${pid} any more`;
+    return held.child.kill(signal as NodeJS.Signals) ? `${signal} sent to process ${pid}` : `process ${pid} is gone`;
+  }
+
+  /** Ends everything: SIGTERM, and after two seconds the whole groups. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const id of this.#held.keys()) this.end(id, "term");
+    const cancel = this.#options.clock.after(closeGraceMs, () => this.killNow());
+    while (this.#held.size > 0)
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    cancel();
+  }
+
+  /** Ends everything at once and without waiting: the last thing that a process does. */
+  killNow(): void {
+    this.#isClosed = true;
+    for (const id of this.#held.keys()) this.end(id, "kill");
+  }
+
+  #exited(id: string, life: number, exit: Pick<KeeperExit, "code" | "signal">): void {
+    const held = this.#held.get(id);
+    if (held?.life !== life) return;
+    this.#held.delete(id);
+    const pid = held.child.pid ?? 0;
+    // Children of the replica go with it.
+    if (pid > 0) signalGroup(pid, "SIGKILL");
+    this.#notes.erase(id, pid);
+    const oomKills = oomKillsOf();
+    const isKilled = exit.signal === "SIGKILL" || exit.code === 137;
+    const oom = isKilled && !held.isKilled && oomKills > this.#oomKills;
+    this.#oomKills = oomKills;
+    this.#wake();
+    this.#options.onExit({ id, life, pid, ...exit, oom });
+  }
+}
+
+/** Processes of this host's control group that the kernel ended for want of memory; 0 where that is not told. */
+function oomKillsOf(): number {
+  for (const path of ["/sys/fs/cgroup/memory.events", "/proc/vmstat"]) {
+    const count = /^oom_kill (\d+)$/m.exec(textOf(path))?.[1];
+    if (count !== undefined) return Number(count);
+  }
+  return 0;
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "EACCES") return "";
+    throw error;
+  }
+}

@@ -1,0 +1,111 @@
+/**
+ * Health of managed replicas, exactly as semantics 1 DO: `STARTING → HEALTHY ⇄ SUSPECT → DEAD → RESTARTING → STALE → HEALTHY`, and
+ * `RETIRED`. It follows from the members and from what they acknowledged, never from a probe alone.
+ */
+import { announce, type Change, type ControllerEffect } from "../events.ts";
+import { type ControllerState, holdsCurrent, type Member } from "../state.ts";
+import { type FleetHealth, type FleetReplica, withReplica } from "./fleet-state.ts";
+
+/** What is true of a replica now. */
+export interface HealthFacts {
+  /** The life that was seen last is a member. */
+  readonly isSameLife: boolean;
+  /** Some life was a member. */
+  readonly wasMember: boolean;
+  /** Some life is a member. */
+  readonly isMember: boolean;
+  /** It acknowledged the digests of the committed version; true of roles that hold none. */
+  readonly isHolding: boolean;
+  readonly isSuspect: boolean;
+  readonly isLeaving: boolean;
+  /** A node will run it again. */
+  readonly isPlaced: boolean;
+}
+
+/**
+ * The next health; at most one move. DEAD, RESTARTING and STALE do not look at suspicion: being heard again proves nothing there. STALE
+ * becomes HEALTHY only by an acknowledged digest. Pure.
+ */
+export function nextHealth(health: FleetHealth, facts: HealthFacts): FleetHealth {
+  if (health === "RETIRED" || health === "LEFT" || health === "DRAINING") return health;
+  if (facts.isLeaving) return "DRAINING";
+  switch (health) {
+    case "STARTING":
+      if (facts.wasMember && !facts.isSameLife) return "DEAD";
+      return facts.isMember && facts.isHolding ? "HEALTHY" : health;
+    case "HEALTHY":
+      if (!facts.isSameLife) return "DEAD";
+      return facts.isSuspect ? "SUSPECT" : health;
+    case "SUSPECT":
+      if (!facts.isSameLife) return "DEAD";
+      return facts.isSuspect ? health : "HEALTHY";
+    case "DEAD":
+      return facts.isPlaced ? "RESTARTING" : health;
+    case "RESTARTING":
+      return facts.isMember ? "STALE" : health;
+    case "STALE":
+      if (!facts.isSameLife) return "DEAD";
+      return facts.isHolding ? "HEALTHY" : health;
+  }
+}
+
+/** Moves every managed replica to the health that it has earned. A dead one whose process still runs is to be ended by its node. Pure. */
+export function planHealth(state: ControllerState): Change<ControllerState> | null {
+  const effects: ControllerEffect[] = [];
+  let next = state;
+  for (const [id, replica] of Object.entries(state.fleet.replicas)) {
+    const member = state.members[id];
+    const health = nextHealth(replica.health, factsOf(state, replica, member));
+    const patch = { ...seenOf(replica, member, health), ...(health === replica.health ? {} : { health }) };
+    if (Object.keys(patch).length === 0) continue;
+    next = withReplica(next, id, patch);
+    if (health !== replica.health) effects.push(changed(id, replica, { health, reason: reasons[health] }));
+  }
+  return next === state ? null : { state: next, effects };
+}
+
+/** The public fact of a move. Pure. */
+export function changed(
+  id: string,
+  replica: FleetReplica,
+  { health, reason }: { readonly health: FleetHealth; readonly reason: string },
+): ControllerEffect {
+  const { role, node, life, deaths, health: from } = replica;
+  return announce("fleet.changed", { id, role, node, from, to: health, life, deaths, reason });
+}
+
+const reasons: Readonly<Record<FleetHealth, string>> = {
+  STARTING: "placed on a node",
+  HEALTHY: "it acknowledged the committed version",
+  SUSPECT: "it is suspected: no new work, and no weights from it",
+  DEAD: "it is no member any more",
+  RESTARTING: "its node starts it again",
+  STALE: "it is back and has to get the committed version",
+  DRAINING: "it is released",
+  RETIRED: "it keeps ending",
+  LEFT: "it is gone",
+};
+
+function factsOf(state: ControllerState, replica: FleetReplica, member: Member | undefined): HealthFacts {
+  return {
+    wasMember: replica.member !== null,
+    isMember: member !== undefined,
+    isSameLife: member !== undefined && member.incarnation === replica.member?.incarnation,
+    isHolding: member !== undefined && (replica.role === "checkpoint" || holdsCurrent(state, member)),
+    isSuspect: member?.health === "suspect",
+    isLeaving: replica.leaving,
+    isPlaced: replica.node !== null,
+  };
+}
+
+/** What is remembered of a member that came, and what its death asks of its node. */
+function seenOf(replica: FleetReplica, member: Member | undefined, health: FleetHealth): Partial<FleetReplica> {
+  const isSettled = health === "STARTING" || health === "HEALTHY" || health === "STALE" || health === "DRAINING";
+  if (isSettled && member && member.incarnation !== replica.member?.incarnation)
+    return { member: { incarnation: member.incarnation, pid: member.pid } };
+  if (health !== "DEAD" || replica.health === "DEAD") return {};
+  // Put out and still running: only another process is to be trusted again.
+  const running = replica.process;
+  const isRunning = !member && running !== null && running.pid === replica.member?.pid;
+  return isRunning ? { life: Math.max(replica.life, running.life + 1) } : {};
+}

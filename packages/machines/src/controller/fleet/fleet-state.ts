@@ -1,0 +1,125 @@
+/** The fleet: what should run where, and how it is. Plain JSON, part of the controller's state (semantics 1 DO, 6.16). */
+import type { Body, fleetHealths, ReplicaRole } from "@muster/protocol";
+
+/** Health of a managed replica. */
+export type FleetHealth = (typeof fleetHealths)[number];
+
+/** A replica that nodes keep running. */
+export interface FleetReplica {
+  readonly role: ReplicaRole;
+  /** Order of making; the youngest goes first when there are too many. */
+  readonly seq: number;
+  /** The node that should run it; `null` while no node has room. */
+  readonly node: string | null;
+  readonly health: FleetHealth;
+  /** Lowest life that may run: raised to have its node end the process and start another. */
+  readonly life: number;
+  /** The process that its node reported. */
+  readonly process: { readonly pid: number; readonly life: number } | null;
+  /** Highest life that ended: a report of its start that comes later is old news. */
+  readonly ended: number;
+  /** The member that was seen last. */
+  readonly member: { readonly incarnation: string; readonly pid: number } | null;
+  readonly deaths: number;
+  /** Released for good: it drains, and leaves the table. */
+  readonly leaving: boolean;
+  /** The replica that takes its place once that one is healthy. */
+  readonly replacedBy: string | null;
+}
+
+/** A node that said what it has room for. */
+export interface FleetNode {
+  readonly incarnation: string;
+  readonly capacity: Body<"node.ready">["capacity"];
+  /** The assignment sent last, and the one that the node acknowledged. */
+  readonly revision: number;
+  readonly acked: number;
+  /** What the last assignment says, to see whether another one is due. */
+  readonly assigned: string;
+}
+
+/** Counts of replicas by role. */
+export type Wanted = Readonly<Record<ReplicaRole, number>>;
+
+/** A command of an operator: what was asked, and what became of it. */
+export interface CommandRow {
+  readonly kind: string;
+  readonly by: string;
+  /** The body as JSON, without the command's id. */
+  readonly asked: string;
+  readonly seq: number;
+  /** `null` while it is being done. */
+  readonly answer: CommandAnswer | null;
+  /** What it is about: a member, a node, another command. */
+  readonly target: string | null;
+  /** The new replica of a replacement. */
+  readonly replacement: string | null;
+  /** Counts before a scaling, for whoever takes it back. */
+  readonly before: Wanted | null;
+  /** The term in which its order was sent to a node. */
+  readonly sentTerm: number;
+}
+
+/** How a command ended. */
+export type CommandAnswer =
+  | { readonly outcome: "done" | "cancelled" | "superseded"; readonly detail: string }
+  | { readonly outcome: "refused"; readonly detail: string };
+
+/** The whole fleet. */
+export interface FleetState {
+  readonly wanted: Wanted;
+  readonly replicas: Readonly<Record<string, FleetReplica>>;
+  readonly nodes: Readonly<Record<string, FleetNode>>;
+  /** Ids of nodes and replicas that get no new work. */
+  readonly cordoned: readonly string[];
+  /** Replicas made so far by role; numbers are not used twice. */
+  readonly made: Wanted;
+  readonly revision: number;
+  /** Since when too few replicas are healthy, and whether the operator was told. */
+  readonly shortage: { readonly sinceMs: number; readonly isTold: boolean } | null;
+  readonly commands: Readonly<Record<string, CommandRow>>;
+  readonly commandsMade: number;
+}
+
+const none: Wanted = { policy: 0, rollout: 0, checkpoint: 0 };
+
+/** A fleet before the first node. Pure. */
+export function initialFleet(wanted: Wanted): FleetState {
+  return {
+    wanted,
+    replicas: {},
+    nodes: {},
+    cordoned: [],
+    made: none,
+    revision: 0,
+    shortage: null,
+    commands: {},
+    commandsMade: 0,
+  };
+}
+
+/** True for a replica that counts towards the wanted number of its role. Pure. */
+export function isCounted({ leaving, replacedBy, health }: FleetReplica): boolean {
+  return !leaving && replacedBy === null && health !== "RETIRED";
+}
+
+/** True when an id is kept free of new work. Pure. */
+export function isCordoned({ fleet }: { readonly fleet: FleetState }, id: string): boolean {
+  return fleet.cordoned.includes(id);
+}
+
+/** A state with one replica of the fleet changed; unchanged when there is none. Pure. */
+export function withReplica<S extends { readonly fleet: FleetState }>(
+  state: S,
+  id: string,
+  patch: Partial<FleetReplica>,
+): S {
+  const replica = state.fleet.replicas[id];
+  if (!replica) return state;
+  return withFleet(state, { replicas: { ...state.fleet.replicas, [id]: { ...replica, ...patch } } });
+}
+
+/** A state with a part of its fleet changed. Pure. */
+export function withFleet<S extends { readonly fleet: FleetState }>(state: S, patch: Partial<FleetState>): S {
+  return { ...state, fleet: { ...state.fleet, ...patch } };
+}

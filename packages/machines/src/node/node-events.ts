@@ -1,0 +1,72 @@
+/** What a node hears, asks of its host, and remembers. */
+import type { Body, ReplicaRole } from "@muster/protocol";
+import type { CommandEvent, DropEffect, RegisteredEvent, ReportEffect } from "../replica-events.ts";
+
+/** What a node asks of its host. */
+export type NodeEffect =
+  | ReportEffect
+  | DropEffect
+  /** End what an earlier life left; answers `keeper.cleaned`. */
+  | { readonly type: "keeper.clean" }
+  /** Start a process; answers `keeper.started`, later `keeper.exited`. */
+  | { readonly type: "keeper.start"; readonly id: string; readonly role: ReplicaRole; readonly life: number }
+  /** End the process group of a replica: `term` asks it to leave, `kill` ends it at once. */
+  | { readonly type: "keeper.end"; readonly id: string; readonly how: "term" | "kill" }
+  /** Send a signal for a command; answers `keeper.signalled`. */
+  | { readonly type: "keeper.signal"; readonly body: Body<"node.signal">; readonly pid: number };
+
+/** What a node hears. */
+export type NodeEvent =
+  | CommandEvent<"node.assign" | "node.signal" | "replica.stop" | "replica.fenced">
+  | RegisteredEvent
+  /** Processes of an earlier life are ended, and what they left is gone. */
+  | { readonly type: "keeper.cleaned"; readonly ended: readonly { readonly id: string; readonly pid: number }[] }
+  | { readonly type: "keeper.started"; readonly id: string; readonly life: number; readonly pid: number }
+  | {
+      readonly type: "keeper.exited";
+      readonly atMs: number;
+      readonly id: string;
+      readonly life: number;
+      readonly pid: number;
+      readonly code: number | null;
+      readonly signal: string | null;
+      readonly oom: boolean;
+    }
+  | { readonly type: "keeper.signalled"; readonly body: Body<"node.signalled"> }
+  /** The pause before the next start is over. */
+  | { readonly type: "keeper.due"; readonly id: string }
+  /** A process that was asked to leave is still there. */
+  | { readonly type: "keeper.late"; readonly id: string };
+
+/** Who a node is, and how long it waits. */
+export interface NodeInput {
+  readonly host: string;
+  readonly capacity: Body<"node.ready">["capacity"];
+  /** How long a process that was asked to leave may take. */
+  readonly graceMs: number;
+}
+
+/** A replica that this node runs, or did. */
+export interface Kept {
+  readonly role: ReplicaRole;
+  /** False once it is not in the assignment: it ends and is forgotten. */
+  readonly isWanted: boolean;
+  /** Lowest life that may run. */
+  readonly least: number;
+  /** The life that was started last. */
+  readonly life: number;
+  /** `left`: ended by itself; a higher life must be asked for. `retired`: given up. */
+  readonly state: "running" | "ending" | "pausing" | "left" | "retired";
+  readonly pid: number | null;
+  /** Times of the deaths that count. */
+  readonly deaths: readonly number[];
+}
+
+/** What a node remembers; plain JSON. */
+export interface NodeContext extends NodeInput {
+  readonly phase: "waiting" | "keeping" | "ended";
+  readonly revision: number;
+  readonly kept: Readonly<Record<string, Kept>>;
+  /** The last commands carried out, so that a repeated one is known. */
+  readonly signalled: readonly string[];
+}

@@ -1,0 +1,261 @@
+/** The fleet from the controller's side: nodes come and go, replicas are placed, restarted, scaled and given up. */
+import type { ControllerEvent, ControllerState, Member } from "@muster/machines";
+import { control } from "@muster/machines";
+import { describe, expect, it } from "vitest";
+import { initialControllerState } from "../src/controller/state.ts";
+import { bodiesOf, planWith } from "./states.ts";
+
+const capacity = { policy: null, rollout: null, checkpoint: null };
+
+/** A controller that is told what nodes and replicas do, and what it says of it. */
+class Job {
+  state: ControllerState;
+  said: ReturnType<typeof control>["effects"] = [];
+  #pids = 100;
+
+  constructor(wanted = { policy: 1, rollout: 2, checkpoint: 0 }) {
+    const plan = planWith({ replicas: wanted, checkpointReplicas: 0, initReplicas: { policy: 1, rollout: 1 } });
+    this.state = initialControllerState(plan);
+    this.hear({ type: "controller.elected", atMs: 0, term: 1 });
+  }
+
+  hear(event: object): this {
+    const { state, effects } = control(this.state, { atMs: this.state.nowMs, ...event } as ControllerEvent);
+    this.state = state;
+    this.said = effects;
+    return this;
+  }
+
+  report(from: string, type: string, body: object, role = "node"): this {
+    const incarnation = this.state.members[from]?.incarnation ?? `${from}-i`;
+    return this.hear({ type, from, role, incarnation, body });
+  }
+
+  operate(type: string, body: object): this {
+    return this.hear({ type, from: "ops", role: "operator", incarnation: "ops-i", body });
+  }
+
+  join(id: string, role: Member["role"], patch: { readonly host?: string; readonly life?: number } = {}): this {
+    const { host = "h", life = 0 } = patch;
+    const body = { role, host, pid: ++this.#pids, engineBuild: role === "node" ? "" : "b" };
+    return this.hear({ type: "replica.register", from: id, role, incarnation: `${id}-i${life}-${this.#pids}`, body });
+  }
+
+  node(id: string, limits: Partial<Record<"policy" | "rollout" | "checkpoint", number>> = {}, host = "h"): this {
+    return this.join(id, "node", { host }).report(id, "node.ready", { capacity: { ...capacity, ...limits } });
+  }
+
+  /** Has the processes of a node started and registered as it was told. */
+  obey(node: string): this {
+    for (const { id, role, life } of this.assigned(node)) {
+      if (this.state.fleet.replicas[id]?.process) continue;
+      this.report(node, "process.started", { id, host: "h", pid: this.#pids + 1, life });
+      this.join(id, role, { life });
+    }
+    return this;
+  }
+
+  exit(node: string, id: string, how: { readonly code?: number } = {}): this {
+    const running = this.state.fleet.replicas[id]?.process;
+    const { code = null } = how;
+    const body = { id, host: "h", pid: running?.pid ?? 0, code, signal: code === null ? "SIGKILL" : null };
+    return this.report(node, "process.exited", { ...body, life: running?.life ?? 0 });
+  }
+
+  /** What a node was told last. */
+  assigned(node: string): readonly { readonly id: string; readonly role: Member["role"]; readonly life: number }[] {
+    return JSON.parse(this.state.fleet.nodes[node]?.assigned || "[]");
+  }
+
+  ids(node: string): readonly string[] {
+    return this.assigned(node).map(({ id }) => id);
+  }
+
+  health(id: string): string | undefined {
+    return this.state.fleet.replicas[id]?.health;
+  }
+}
+
+describe("placing replicas", () => {
+  it("gives the first node everything that is wanted, in one assignment", () => {
+    const job = new Job().node("n0");
+    expect(bodiesOf(job.said, "node.assign")).toHaveLength(1);
+    expect(job.ids("n0")).toEqual(["policy-0", "rollout-0", "rollout-1"]);
+  });
+
+  it("goes to the emptiest node with room, and not over its capacity", () => {
+    const job = new Job({ policy: 1, rollout: 5, checkpoint: 0 }).node("n0", { rollout: 1 }).node("n1");
+    expect(job.ids("n0")).toEqual(["policy-0", "rollout-0"]);
+    expect(job.ids("n1")).toEqual(["rollout-1", "rollout-2", "rollout-3", "rollout-4"]);
+  });
+
+  it("keeps policy replicas and checkpoint actors on one host, and rollouts anywhere", () => {
+    const job = new Job({ policy: 2, rollout: 2, checkpoint: 1 })
+      .node("n0", { rollout: 0, policy: 1 })
+      .node("far", {}, "h2");
+    expect(job.ids("n0")).toEqual(["policy-0", "checkpoint-0"]);
+    expect(job.ids("far")).toEqual(["rollout-0", "rollout-1"]);
+    expect(job.node("n1").ids("n1")).toEqual(["policy-1"]);
+  });
+
+  it("puts nothing on a cordoned node until it is uncordoned", () => {
+    const job = new Job().node("n0");
+    job.operate("fleet.cordon", { id: "n0" }).operate("fleet.scale", { rollout: 3 });
+    expect(job.ids("n0")).not.toContain("rollout-2");
+    job.operate("fleet.uncordon", { id: "n0" });
+    expect(job.ids("n0")).toContain("rollout-2");
+  });
+
+  it("sends an assignment again that was not acknowledged, and none when nothing changes", () => {
+    const job = new Job().node("n0");
+    const { revision } = job.state.fleet;
+    job.hear({ type: "controller.tick", atMs: 2_000 });
+    expect(bodiesOf(job.said, "node.assign").map((body) => body.revision)).toEqual([revision + 1]);
+    job.report("n0", "node.assigned", { revision: revision + 1 });
+    expect(bodiesOf(job.hear({ type: "controller.tick", atMs: 60_000 }).said, "node.assign")).toEqual([]);
+  });
+
+  it("does not count a replica that was started by hand", () => {
+    const job = new Job().join("guest", "rollout").node("n0");
+    expect(job.ids("n0")).toEqual(["policy-0", "rollout-0", "rollout-1"]);
+    job.operate("fleet.scale", { rollout: 0 });
+    expect(job.state.members.guest?.health).toBe("healthy");
+  });
+
+  it("gives no managed replica the id of a guest", () => {
+    expect(new Job().join("rollout-0", "rollout").node("n0").ids("n0")).toEqual(["policy-0", "rollout-1", "rollout-2"]);
+  });
+});
+
+describe("a replica that ends", () => {
+  it("is left to its node, which starts it again", () => {
+    const job = new Job().node("n0").obey("n0");
+    const before = job.assigned("n0");
+    job.exit("n0", "rollout-0");
+    expect(job.state.members["rollout-0"]).toBeUndefined();
+    expect(job.health("rollout-0")).toBe("RESTARTING");
+    expect(job.assigned("n0")).toEqual(before);
+    expect(job.state.fleet.replicas["rollout-0"]?.deaths).toBe(1);
+  });
+
+  it("is asked for as another life when it left by itself although it is wanted", () => {
+    const job = new Job().node("n0").obey("n0").exit("n0", "rollout-0", { code: 0 });
+    expect(job.assigned("n0").find(({ id }) => id === "rollout-0")?.life).toBe(2);
+  });
+
+  it("is ended by its node when the detector puts it out while its process still runs", () => {
+    const job = new Job().node("n0").obey("n0");
+    const { incarnation } = job.state.members["rollout-0"] ?? { incarnation: "" };
+    job.hear({ type: "verdict.dead", id: "rollout-0", incarnation, evidence: "silence" });
+    expect(job.assigned("n0").find(({ id }) => id === "rollout-0")?.life).toBe(2);
+    expect(job.health("rollout-0")).toBe("RESTARTING");
+  });
+
+  it("goes through STALE when it is back", () => {
+    const job = new Job().node("n0").obey("n0").exit("n0", "rollout-0");
+    job.report("n0", "process.started", { id: "rollout-0", host: "h", pid: 900, life: 2 });
+    expect(job.health("rollout-0")).toBe("RESTARTING");
+    job.join("rollout-0", "rollout", { life: 2 });
+    expect(job.health("rollout-0")).toBe("STALE");
+  });
+
+  it("and is reported after its end as started is old news", () => {
+    const job = new Job().node("n0").obey("n0").exit("n0", "rollout-0");
+    job.report("n0", "process.started", { id: "rollout-0", host: "h", pid: 101, life: 1 });
+    expect(job.state.fleet.replicas["rollout-0"]?.process).toBeNull();
+  });
+
+  it("is given up with an alarm when its node gives it up, and another id takes its place elsewhere", () => {
+    const job = new Job().node("n0").obey("n0");
+    job.report("n0", "process.retired", { id: "rollout-0", life: 6, deaths: 6, reason: "it keeps ending" });
+    expect(job.health("rollout-0")).toBe("RETIRED");
+    expect(bodiesOf(job.said, "alarm.raised")).toMatchObject([{ alarm: "retired" }]);
+    expect(job.ids("n0")).toEqual(["policy-0", "rollout-1"]);
+    expect(job.node("n1").ids("n1")).toEqual(["rollout-2"]);
+  });
+
+  it("ends a job that has not begun when no policy replica could ever start", () => {
+    const job = new Job().node("n0");
+    job.report("n0", "process.retired", { id: "policy-0", life: 6, deaths: 6, reason: "code 1" });
+    expect(job.state.ending).toMatchObject({ outcome: "failed", reason: expect.stringContaining("policy-0") });
+  });
+});
+
+describe("a node that is gone", () => {
+  it("has its replicas placed elsewhere under the same ids, as other lives", () => {
+    const job = new Job().node("n0").obey("n0").node("n1").obey("n1");
+    job.operate("process.exited", {
+      id: "n0",
+      host: "h",
+      pid: job.state.members.n0?.pid,
+      code: null,
+      signal: "SIGKILL",
+    });
+    expect(job.ids("n1")).toEqual(["policy-0", "rollout-0", "rollout-1"]);
+    expect(job.assigned("n1").map(({ life }) => life)).toEqual([2, 2, 2]);
+  });
+
+  it("gets them back when it is the only one and comes back", () => {
+    const job = new Job().node("n0").obey("n0");
+    job.operate("process.exited", {
+      id: "n0",
+      host: "h",
+      pid: job.state.members.n0?.pid,
+      code: null,
+      signal: "SIGKILL",
+    });
+    expect(job.state.fleet.nodes).toEqual({});
+    job.node("n0");
+    expect(job.assigned("n0").map(({ id, life }) => `${id} ${life}`)).toEqual([
+      "policy-0 2",
+      "rollout-0 2",
+      "rollout-1 2",
+    ]);
+  });
+
+  it("drains its replicas before it is released", () => {
+    const job = new Job({ policy: 1, rollout: 1, checkpoint: 0 }).node("n0").obey("n0");
+    job.report("n0", "replica.draining", { reason: "SIGTERM" });
+    expect(Object.values(job.state.members).map(({ id, health }) => `${id} ${health}`)).toEqual([
+      "n0 draining",
+      "policy-0 draining",
+      "rollout-0 draining",
+    ]);
+    expect(bodiesOf(job.said, "replica.stop")).toHaveLength(2);
+    for (const id of ["policy-0", "rollout-0"]) {
+      job.report(id, "replica.left", { reason: "drained" }, id.split("-")[0]);
+      job.exit("n0", id, { code: 0 });
+    }
+    expect(job.state.members.n0?.order?.kind).toBe("replica.stop");
+  });
+});
+
+describe("the end of the job", () => {
+  it("releases replicas first and nodes last", () => {
+    const job = new Job({ policy: 1, rollout: 1, checkpoint: 0 })
+      .node("n0")
+      .obey("n0")
+      .operate("job.stop", { reason: "so" });
+    const stopped = () =>
+      job.said.flatMap((effect) => ("kind" in effect && effect.kind === "replica.stop" ? [effect] : []));
+    expect(stopped().map((effect) => "to" in effect && effect.to)).toEqual(["policy-0", "rollout-0"]);
+    job.report("policy-0", "replica.left", { reason: "so" }, "policy");
+    job.report("rollout-0", "replica.left", { reason: "so" }, "rollout");
+    expect(stopped().map((effect) => "to" in effect && effect.to)).toEqual(["n0"]);
+    job.report("n0", "replica.left", { reason: "so" });
+    expect(job.state.stopped).toBe(true);
+  });
+});
+
+describe("too few healthy replicas", () => {
+  it("are no reason to stop: the operator is told what is missing, once, after the time that a death takes to notice", () => {
+    const job = new Job().node("n0").obey("n0");
+    job.state = { ...job.state, mesh: { ...job.state.mesh, epoch: 1 } };
+    for (const id of ["rollout-0", "rollout-1"]) job.exit("n0", id);
+    expect(bodiesOf(job.hear({ type: "controller.tick", atMs: 2_000 }).said, "alarm.raised")).toEqual([]);
+    const told = bodiesOf(job.hear({ type: "controller.tick", atMs: 9_000 }).said, "alarm.raised");
+    expect(told).toEqual([{ alarm: "capacity", detail: "rollout: 0 healthy, at least 1 needed" }]);
+    expect(bodiesOf(job.hear({ type: "controller.tick", atMs: 9_500 }).said, "alarm.raised")).toEqual([]);
+    expect(job.state.ending).toBeNull();
+  });
+});

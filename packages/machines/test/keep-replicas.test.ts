@@ -1,0 +1,151 @@
+/** The node's table of replicas: what starts, what ends, what starts again and what does not. */
+import { type NodeContext, type NodeEvent, nodeLogic } from "@muster/machines";
+import { describe, expect, it } from "vitest";
+import { restartDelayMs } from "../src/node/keep-replicas.ts";
+
+const capacity = { policy: null, rollout: null, checkpoint: null };
+
+interface Said {
+  readonly type: string;
+  readonly kind?: string;
+  readonly body?: object;
+  readonly id?: string;
+  readonly delayMs?: number;
+}
+
+/** A node that is ready, and what it says. */
+class Node {
+  #snapshot = nodeLogic.init({ host: "h", capacity, graceMs: 50 }).snapshot;
+
+  constructor() {
+    this.hear({ type: "keeper.cleaned", ended: [] });
+  }
+
+  hear(event: NodeEvent): readonly Said[] {
+    const { snapshot, effects } = nodeLogic.step(this.#snapshot, event);
+    this.#snapshot = snapshot;
+    return effects as readonly Said[];
+  }
+
+  assign(revision: number, ...replicas: readonly { readonly id: string; readonly life: number }[]): readonly Said[] {
+    const body = { revision, replicas: replicas.map((replica) => ({ ...replica, role: "rollout" as const })) };
+    return this.hear({ type: "node.assign", body });
+  }
+
+  exit(id: string, life: number, how: { readonly code?: number; readonly atMs?: number; readonly oom?: boolean } = {}) {
+    const { code = null, atMs = 0, oom = false } = how;
+    const signal = code === null ? "SIGKILL" : null;
+    return this.hear({ type: "keeper.exited", atMs, id, life, pid: 7, code, signal, oom });
+  }
+
+  get kept(): NodeContext["kept"] {
+    return this.#snapshot.context.kept;
+  }
+}
+
+const shown = (effects: readonly Said[]): string[] =>
+  effects.map(({ type, kind, id, delayMs }) =>
+    [kind ?? type, id, delayMs === undefined ? "" : `${delayMs} ms`].filter(Boolean).join(" "),
+  );
+
+describe("a node", () => {
+  it("starts what is missing and acknowledges the assignment", () => {
+    expect(shown(new Node().assign(1, { id: "r0", life: 1 }, { id: "r1", life: 4 }))).toEqual([
+      "node.assigned",
+      "keeper.start r0",
+      "keeper.start r1",
+    ]);
+  });
+
+  it("starts nothing twice, however often the assignment comes, and drops an older one", () => {
+    const node = new Node();
+    node.assign(2, { id: "r0", life: 1 });
+    expect(shown(node.assign(2, { id: "r0", life: 1 }))).toEqual(["node.assigned"]);
+    expect(shown(node.assign(1))).toEqual(["node.assign"]);
+    expect(Object.keys(node.kept)).toEqual(["r0"]);
+  });
+
+  it("ends what is not in the assignment, at once when it does not leave in time", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    expect(shown(node.assign(2))).toEqual(["node.assigned", "keeper.end r0", "timer.start late-r0 50 ms"]);
+    expect(node.hear({ type: "keeper.late", id: "r0" })).toEqual([{ type: "keeper.end", id: "r0", how: "kill" }]);
+    expect(shown(node.exit("r0", 1))).toEqual(["process.exited", "timer.cancel late-r0"]);
+    expect(node.kept).toEqual({});
+  });
+
+  it("starts again what died, later each time", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    const pauses = [1, 2, 3, 4, 5].map((life) => {
+      const pause = node.exit("r0", life).find(({ type }) => type === "timer.start")?.delayMs;
+      expect(shown(node.hear({ type: "keeper.due", id: "r0" }))).toEqual(["keeper.start r0"]);
+      return pause;
+    });
+    expect(pauses).toEqual([250, 1_000, 2_000, 4_000, 8_000]);
+    expect(restartDelayMs(20)).toBe(60_000);
+  });
+
+  it("gives up what dies more than five times in ten minutes, and says so", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    for (const life of [1, 2, 3, 4, 5]) {
+      node.exit("r0", life, { atMs: life * 1_000 });
+      node.hear({ type: "keeper.due", id: "r0" });
+    }
+    const last = node.exit("r0", 6, { atMs: 9_000, code: 137, oom: true });
+    expect(shown(last)).toEqual(["process.exited", "timer.cancel late-r0", "process.retired"]);
+    expect(last.at(-1)?.body).toMatchObject({ deaths: 6, reason: expect.stringContaining("short of memory") });
+    expect(node.hear({ type: "keeper.due", id: "r0" })).toEqual([expect.objectContaining({ type: "drop" })]);
+  });
+
+  it("forgets deaths that are long ago", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    for (let life = 1; life <= 12; life++) {
+      expect(shown(node.exit("r0", life, { atMs: life * 200_000 }))).not.toContain("process.retired");
+      node.hear({ type: "keeper.due", id: "r0" });
+    }
+  });
+
+  it("does not start what left by itself, until a higher life is asked for", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    expect(shown(node.exit("r0", 1, { code: 0 }))).toEqual(["process.exited", "timer.cancel late-r0"]);
+    expect(shown(node.assign(2, { id: "r0", life: 1 }))).toEqual(["node.assigned"]);
+    expect(shown(node.assign(3, { id: "r0", life: 2 }))).toEqual(["node.assigned", "keeper.start r0"]);
+  });
+
+  it("kills the process of a life that was put out and starts the next one at once", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    expect(node.assign(2, { id: "r0", life: 2 }).at(-1)).toEqual({ type: "keeper.end", id: "r0", how: "kill" });
+    expect(shown(node.exit("r0", 1))).toContain("timer.start due-r0 0 ms");
+    expect(shown(node.hear({ type: "keeper.due", id: "r0" }))).toEqual(["keeper.start r0"]);
+    expect(node.kept.r0?.life).toBe(2);
+  });
+
+  it("keeps a process that is newer than the life that is asked for", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    node.exit("r0", 1);
+    node.hear({ type: "keeper.due", id: "r0" });
+    expect(shown(node.assign(2, { id: "r0", life: 2 }))).toEqual(["node.assigned"]);
+  });
+
+  it("sends a signal once per command, and says when there is no process to send it to", () => {
+    const node = new Node();
+    const body = { commandId: "c1", id: "r0", signal: "SIGSTOP" };
+    expect(shown(node.hear({ type: "node.signal", body }))).toEqual(["node.signalled"]);
+    node.assign(1, { id: "r0", life: 1 });
+    node.hear({ type: "keeper.started", id: "r0", life: 1, pid: 7 });
+    expect(shown(node.hear({ type: "node.signal", body: { ...body, commandId: "c2" } }))).toEqual(["keeper.signal"]);
+    expect(shown(node.hear({ type: "node.signal", body: { ...body, commandId: "c2" } }))).toEqual(["node.signal"]);
+  });
+
+  it("tells what an earlier life of it left before it says what it has room for", () => {
+    const { snapshot } = nodeLogic.init({ host: "h", capacity, graceMs: 50 });
+    const { effects } = nodeLogic.step(snapshot, { type: "keeper.cleaned", ended: [{ id: "r0", pid: 7 }] });
+    expect(shown(effects as readonly Said[])).toEqual(["process.exited", "node.ready"]);
+  });
+});

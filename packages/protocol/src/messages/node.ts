@@ -1,0 +1,62 @@
+import { z } from "zod";
+import { countSchema } from "../envelope.ts";
+import { idSchema, replicaRoles } from "../ids.ts";
+import { defineMessages } from "./define.ts";
+import { textSchema } from "./parts.ts";
+
+/** Replicas of a role that a node can run; `null` for as many as are asked of it. */
+const roomSchema = countSchema.nullable();
+
+/** What a node has room for, by role. */
+const capacitySchema = z.strictObject({ policy: roomSchema, rollout: roomSchema, checkpoint: roomSchema });
+
+/** Nodes: which processes should run on a host, and which do. */
+export const nodeMessages = defineMessages({
+  "node.ready": {
+    direction: "report",
+    says: "A node has cleaned up after its earlier life and can run replicas.",
+    body: z.strictObject({ capacity: capacitySchema }),
+  },
+  "node.assign": {
+    direction: "command",
+    says: "The controller tells a node the whole set of replicas that should run there; the highest revision counts.",
+    body: z.strictObject({
+      revision: countSchema,
+      replicas: z
+        .array(
+          z.strictObject({
+            id: idSchema,
+            role: z.enum(replicaRoles),
+            /** Lowest life that may run: a process of an earlier one is ended at once. */
+            life: countSchema,
+          }),
+        )
+        .max(4096),
+    }),
+  },
+  "node.assigned": {
+    direction: "report",
+    says: "A node works on an assignment.",
+    body: z.strictObject({ revision: countSchema }),
+  },
+  "node.signal": {
+    direction: "command",
+    says: "The controller has a node send a signal to the process of a replica.",
+    body: z.strictObject({ commandId: idSchema, id: idSchema, signal: z.string().max(16) }),
+  },
+  "node.signalled": {
+    direction: "report",
+    says: "A node sent a signal, or says why it could not.",
+    body: z.strictObject({ commandId: idSchema, id: idSchema, pid: countSchema.nullable(), detail: textSchema }),
+  },
+  "process.started": {
+    direction: "report",
+    says: "A node started the process of a replica.",
+    body: z.strictObject({ id: idSchema, host: z.string().max(128), pid: countSchema, life: countSchema }),
+  },
+  "process.retired": {
+    direction: "report",
+    says: "A node gives a replica up: it keeps ending.",
+    body: z.strictObject({ id: idSchema, life: countSchema, deaths: countSchema, reason: textSchema }),
+  },
+});
