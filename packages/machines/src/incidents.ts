@@ -40,6 +40,8 @@ export interface IncidentLog {
   readonly tokensWasted: number;
   /** Work that was released and is in no other hands yet: its id, and the incident that it belongs to. */
   readonly open: Readonly<Record<string, string>>;
+  /** The life whose end was just said: what it held is said next, in the same breath. */
+  readonly telling: string | null;
   /** Lengths of the last steps in which nothing went wrong. */
   readonly calm: readonly number[];
   /** True when something went wrong since the last commit. */
@@ -60,6 +62,7 @@ export const emptyIncidentLog: IncidentLog = {
   counts: {},
   tokensWasted: 0,
   open: {},
+  telling: null,
   calm: [],
   isDisturbed: false,
   firstCommitMs: null,
@@ -73,6 +76,11 @@ export const emptyIncidentLog: IncidentLog = {
  * next one acts; a silent replica when it is heard again. Pure.
  */
 export function applyFact(log: IncidentLog, fact: IncidentFact): IncidentLog {
+  const isSameBreath = fact.kind === "groups.released" || fact.kind === "groups.quarantined";
+  return take(isSameBreath || log.telling === null ? log : { ...log, telling: null }, fact);
+}
+
+function take(log: IncidentLog, fact: IncidentFact): IncidentLog {
   const { kind, body, atMs } = fact;
   switch (kind) {
     case "member.suspected":
@@ -87,6 +95,8 @@ export function applyFact(log: IncidentLog, fact: IncidentFact): IncidentLog {
       return released(log, body);
     case "groups.resumed":
       return resumed(log, body.items, atMs);
+    case "groups.quarantined":
+      return resumed(log, [body.item], atMs);
     case "eval.finished":
       return resumed(
         log,
@@ -151,16 +161,22 @@ function died(log: IncidentLog, body: Body<"member.died">, atMs: number): Incide
     : log;
   const next = opened(without, { ...nameOf(body), kind, evidence: silence?.evidence ?? body.evidence, detectedAtMs });
   // What it held is said next; until then it held nothing.
-  return body.role === "rollout" ? closed(next, atMs, (one) => one.incarnation === body.incarnation) : next;
+  if (body.role !== "rollout") return next;
+  return { ...closed(next, atMs, (one) => one.incarnation === body.incarnation), telling: body.incarnation };
 }
 
-/** Work of a dead sampler: its incident is not over before the work is in other hands. */
-function released(log: IncidentLog, { holder, items }: Body<"groups.released">): IncidentLog {
-  const incident = log.incidents.findLast(({ kind, target }) => kind === "rollout.died" && target === holder);
-  if (!incident || items.length === 0) return log;
-  const open = { ...log.open, ...Object.fromEntries(items.map((item) => [item, incident.incarnation])) };
-  const incidents = log.incidents.map((one) => (one === incident ? { ...one, recoveredAtMs: null } : one));
-  return { ...log, open, incidents };
+/** Work that went back. That of a dead sampler is open: its incident is not over before the work is in other hands. */
+function released(log: IncidentLog, { items, tokensWasted = 0 }: Body<"groups.released">): IncidentLog {
+  const counted = { ...log, tokensWasted: log.tokensWasted + tokensWasted };
+  const { telling } = log;
+  if (telling === null || items.length === 0) return counted;
+  const open = { ...log.open, ...Object.fromEntries(items.map((item) => [item, telling])) };
+  const incidents = log.incidents.map((one) =>
+    one.incarnation === telling && one.kind === "rollout.died"
+      ? { ...one, recoveredAtMs: null, tokensWasted: one.tokensWasted + tokensWasted }
+      : one,
+  );
+  return { ...counted, open, incidents };
 }
 
 function resumed(log: IncidentLog, items: readonly string[], atMs: number): IncidentLog {

@@ -10,9 +10,9 @@ const died = (id: string, atMs: number, evidence = "SIGKILL"): IncidentFact => (
   body: { ...name(id), evidence },
   atMs,
 });
-const released = (holder: string, items: string[], atMs: number): IncidentFact => ({
+const released = (holder: string, items: string[], atMs: number, tokensWasted = 0): IncidentFact => ({
   kind: "groups.released",
-  body: { holder, count: items.length, reason: "died", items },
+  body: { holder, count: items.length, reason: "died", items, tokensWasted },
   atMs,
 });
 const resumed = (holder: string, items: string[], atMs: number): IncidentFact => ({
@@ -64,6 +64,25 @@ describe("an incident", () => {
   it("of a sampler ends when its work was trained, whoever did it", () => {
     const log = after(died("rollout-0", 100), released("rollout-0", ["4.0"], 101), committed(4, 300, ["4.0", "4.1"]));
     expect(log.incidents[0]?.recoveredAtMs).toBe(300);
+  });
+
+  it("counts the tokens that were drawn for nothing, of a death and of any other return", () => {
+    const log = after(died("rollout-0", 100), released("rollout-0", ["4.0"], 101, 70), committed(4, 300, ["4.0"]));
+    const later = applyFact(log, released("rollout-0", ["5.0"], 400, 5));
+    expect(later.incidents).toMatchObject([{ tokensWasted: 70, recoveredAtMs: 300 }]);
+    expect(later.tokensWasted).toBe(75);
+    expect(later.open).toEqual({});
+  });
+
+  it("of a sampler does not wait for a group that was given up", () => {
+    const quarantined: IncidentFact = {
+      kind: "groups.quarantined",
+      body: { item: "4.1", attempts: 3, holder: "rollout-0", failure: "engine_crash", reason: "died" },
+      atMs: 102,
+    };
+    const log = after(died("rollout-0", 100), released("rollout-0", ["4.0", "4.1"], 101), quarantined);
+    expect(log.incidents[0]?.recoveredAtMs).toBeNull();
+    expect(applyFact(log, resumed("rollout-1", ["4.0"], 150)).incidents[0]?.recoveredAtMs).toBe(150);
   });
 
   it("of a checkpoint actor ends when it is a member again", () => {

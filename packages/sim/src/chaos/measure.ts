@@ -129,6 +129,9 @@ function resumedAt({ id }: Injection, later: readonly HeardEvent[], diedAtMs: nu
     } else if (open.size > 0 && (kind === "groups.resumed" || kind === "step.committed")) {
       for (const item of kind === "groups.resumed" ? body.items : body.groups) open.delete(item);
       if (open.size === 0) return atMs;
+    } else if (open.size > 0 && kind === "groups.quarantined") {
+      open.delete(body.item);
+      if (open.size === 0) return atMs;
     } else if (open.size > 0 && kind === "eval.finished") {
       for (const item of open) if (item.startsWith("eval.")) open.delete(item);
       if (open.size === 0) return atMs;
