@@ -69,7 +69,7 @@ describe("of 500 trajectories", () => {
     expect(told.map(({ message }) => message).sort()).toEqual(["choked on 321", "choked on 373"]);
     for (const { stack } of told.slice(0, 1)) expect(stack).toContain("generate-2.mjs");
     // One place in the module threw both: for the operator that is one root cause, met twice.
-    expect(state.givenUp.causes).toMatchObject([{ name: "ParserError", kind: "user_error", count: 2 }]);
+    expect(state.givenUp.causes).toMatchObject([{ name: "ParserError", failure: "user_error", count: 2 }]);
   });
 
   it.each([1, 7, 250, 499])(

@@ -77,7 +77,7 @@ describe("the causes of aborted trajectories", () => {
       ]),
     ];
     expect(causesOf(groups)).toMatchObject([
-      { message: "id 4", frame: "judge (r.mjs:3:9)", kind: "user_error", count: 2, sample: "2.7/1" },
+      { message: "id 4", frame: "judge (r.mjs:3:9)", failure: "user_error", count: 2, sample: "2.7/1" },
       { message: "id 6", frame: "other", count: 1, sample: "2.7/3" },
     ]);
     expect(causesOf(groups)[0]?.stack).toContain("id 4");

@@ -324,7 +324,7 @@ describe("checkpoint.saved", () => {
     working({
       version: 5,
       members: ["p0", "r0", "c0"],
-      patch: { history, checkpoints: { wantedStep: 4, dueAtMs: 0, saved: null }, ...patch },
+      patch: { history, checkpoints: { wantedStep: 4, dueAtMs: 0, saved: null, failures: 0 }, ...patch },
     });
   const savedStep = (state: ControllerState, step: number, lineage = 0) =>
     applySaved(
@@ -362,7 +362,7 @@ describe("checkpoint.saved", () => {
   });
 
   it("does not forget a later checkpoint that is wanted", () => {
-    const state = start({ checkpoints: { wantedStep: 5, dueAtMs: 0, saved: null } });
+    const state = start({ checkpoints: { wantedStep: 5, dueAtMs: 0, saved: null, failures: 0 } });
     expect(savedStep(state, 4).state.checkpoints.wantedStep).toBe(5);
   });
 

@@ -12,7 +12,7 @@ const cause = (patch: Partial<CauseCount> = {}): CauseCount => ({
   frame: "judge (r.mjs:3:9)",
   stack: "TypeError: id 1",
   sample: "4.0/1",
-  kind: "user_error",
+  failure: "user_error",
   count: 1,
   ...patch,
 });

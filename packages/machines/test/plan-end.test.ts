@@ -49,7 +49,7 @@ describe("a checkpoint", () => {
     const { state } = settle(planCheckpoint, savingJob(4));
     expect(planCheckpoint(state)).toBeNull();
     expect(
-      settle(planCheckpoint, savingJob(4, { checkpoints: { wantedStep: null, dueAtMs: 0, saved } })).lines,
+      settle(planCheckpoint, savingJob(4, { checkpoints: { wantedStep: null, dueAtMs: 0, saved, failures: 0 } })).lines,
     ).toEqual([]);
   });
 
@@ -79,7 +79,7 @@ describe("going back", () => {
   /** Steps 5 and 6 are committed since the checkpoint of step 4; nobody holds version 6, and p9 could take over. */
   function lost(patch: Partial<ControllerState> = {}): ControllerState {
     const history = { 5: [0, 1, 2, 3].map((i) => receiptOf(5, i)), 6: [0, 1, 3].map((i) => receiptOf(6, i)) };
-    const base = savingJob(6, { history, checkpoints: { wantedStep: 6, dueAtMs: 9_000, saved } });
+    const base = savingJob(6, { history, checkpoints: { wantedStep: 6, dueAtMs: 9_000, saved, failures: 0 } });
     const members = { ...without(without(base.members, "p0"), "p1"), p9: memberOf("p9", 9) };
     const ledger = { admitted: 32 + 24, trained: 32 + 14, aborted: 0, quarantined: 2 };
     const groups = { 7: groupsOf(7, 1) };
@@ -113,7 +113,7 @@ describe("going back", () => {
   });
 
   it("without a checkpoint starts over from the source of the job", () => {
-    const state = planRestore(lost({ checkpoints: { wantedStep: null, dueAtMs: 0, saved: null } }))?.state;
+    const state = planRestore(lost({ checkpoints: { wantedStep: null, dueAtMs: 0, saved: null, failures: 0 } }))?.state;
     expect(state?.restore).toEqual({ lineage: 1, version: 0, source: plan.weights });
     expect(state?.step.step).toBe(1);
   });
@@ -154,7 +154,7 @@ describe("a replica that drains is released", () => {
   it("as the last policy only when what it holds is durable", () => {
     const alone = drain("p0", { ...savingJob(3), members: without(savingJob(3).members, "p1") });
     expect(released(alone)).toEqual([]);
-    const checkpoints = { wantedStep: null, dueAtMs: 0, saved: { step: 3, version: 3, path: "runs/3" } };
+    const checkpoints = { wantedStep: null, dueAtMs: 0, saved: { step: 3, version: 3, path: "runs/3" }, failures: 0 };
     expect(released({ ...alone, checkpoints })).toEqual(["p0 replica.stop"]);
     expect(released({ ...alone, checkpoints, step: { ...alone.step, state: "running" } })).toEqual([]);
   });
@@ -171,7 +171,7 @@ describe("a replica that drains is released", () => {
 describe("the end", () => {
   const over = (patch: Partial<ControllerState> = {}): ControllerState =>
     savingJob(7, {
-      checkpoints: { wantedStep: null, dueAtMs: 0, saved: { step: 7, version: 7, path: "runs/7" } },
+      checkpoints: { wantedStep: null, dueAtMs: 0, saved: { step: 7, version: 7, path: "runs/7" }, failures: 0 },
       ...patch,
     });
 
@@ -197,13 +197,13 @@ describe("the end", () => {
       "an evaluation is open",
       { evaluation: { version: 7, queue: [], settled: [], attempts: {}, chunks: 1, prompts: 0, correct: 0 } },
     ],
-    ["the last checkpoint is being written", { checkpoints: { wantedStep: 7, dueAtMs: 9_000, saved } }],
+    ["the last checkpoint is being written", { checkpoints: { wantedStep: 7, dueAtMs: 9_000, saved, failures: 0 } }],
   ])("does not come while %s", (_, patch) => {
     expect(planEnd(over(patch))).toBeNull();
   });
 
   it("comes without the last checkpoint when that is late, as long as somebody holds the weights", () => {
-    const state = over({ checkpoints: { wantedStep: 7, dueAtMs: 1_000, saved } });
+    const state = over({ checkpoints: { wantedStep: 7, dueAtMs: 1_000, saved, failures: 0 } });
     expect(planEnd(state)?.state.ending).toMatchObject({ outcome: "done" });
     const nobody = ["p0", "p1"].reduce((next, id) => withMember(next, id, { held: behind }), state);
     expect(planEnd(nobody)).toBeNull();

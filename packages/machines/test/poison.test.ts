@@ -168,7 +168,7 @@ describe("a poison prompt", () => {
       { item: "4.0", attempts: 3, holder: "r0", failure: "engine_crash", reason: "r0 died" },
     ]);
     expect(next.givenUp.causes).toMatchObject([
-      { name: "Quarantined", kind: "engine_crash", count: 2, sample: "4.0/0" },
+      { name: "Quarantined", failure: "engine_crash", count: 2, sample: "4.0/0" },
     ]);
   });
 });

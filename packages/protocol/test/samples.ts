@@ -17,7 +17,7 @@ const cause = {
   name: "RangeError",
   message: "the reason",
   count: 1,
-  kind: "user_error" as const,
+  failure: "user_error" as const,
   frame: "judge (r.mjs:3:9)",
   stack: "RangeError\n    at judge (r.mjs:3:9)",
   sample: "13.4/1",

@@ -51,7 +51,7 @@ function causeOf(error: TrajectoryError, sample: string): CauseCount {
     message,
     count: 0,
     sample,
-    ...(kind ? { kind } : {}),
+    ...(kind ? { failure: kind } : {}),
     ...(frame ? { frame } : {}),
     ...(stack ? { stack } : {}),
   };

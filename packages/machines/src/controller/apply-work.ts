@@ -213,6 +213,7 @@ export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.s
   const wanted = state.checkpoints.wantedStep;
   const checkpoints = {
     ...state.checkpoints,
+    failures: 0,
     saved: { step, version, path },
     wantedStep: wanted !== null && wanted <= step ? null : wanted,
   };
@@ -234,14 +235,19 @@ function lowestOpenSeq(state: ControllerState): number {
   return [...open, ...again].reduce((min, { streamSeq }) => Math.min(min, streamSeq), Number.MAX_SAFE_INTEGER);
 }
 
-/** A checkpoint failed: the newest version is wanted instead, after a pause. Pure. */
+/** A checkpoint failed: the newest version is wanted instead, after the pause of its rule, unless the rule ends the job. Pure. */
 export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpoint.failed">): Change<ControllerState> {
-  const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
+  const failures = state.checkpoints.failures + 1;
+  const { action, afterMs } = decideFailure(state.plan.failure, "checkpoint_io", failures);
+  const retryAtMs = state.nowMs + afterMs;
   const answer = saveAnswered(state.members[event.from], event.body);
   const next = withMember(state, event.from, { ...answer, retryAtMs });
   const detail = `step ${event.body.step}: ${event.body.cause}`;
-  return {
-    state: { ...next, checkpoints: { ...next.checkpoints, wantedStep: state.step.step - 1 } },
-    effects: [announce("alarm.raised", { alarm: "checkpoint", detail })],
-  };
+  const effects = [announce("alarm.raised", { alarm: "checkpoint", detail })];
+  if (action === "abort" && !next.ending) {
+    const reason = `${failures} checkpoints in a row failed, the last one of ${detail}`;
+    return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects };
+  }
+  const checkpoints = { ...next.checkpoints, failures, wantedStep: state.step.step - 1 };
+  return { state: { ...next, checkpoints }, effects };
 }

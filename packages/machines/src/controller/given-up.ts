@@ -99,7 +99,7 @@ function runOf(run: GivenUp["run"], { completed, givenUp, causes }: Noted): Give
 export function planCeiling(state: ControllerState): Change<ControllerState> | null {
   const { plan, ending, givenUp } = state;
   if (ending) return null;
-  const fatal = givenUp.causes.find(({ kind = "user_error" }) => isFatal(state, kind));
+  const fatal = givenUp.causes.find(({ failure = "user_error" }) => isFatal(state, failure));
   if (fatal) return end(state, `a failure ends the job: ${sayCause(fatal)}`);
   const excess = excessOf(state);
   if (excess === null) return givenUp.alarmed ? { state: withAlarmed(state, false), effects: [] } : null;

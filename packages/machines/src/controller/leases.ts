@@ -188,7 +188,7 @@ function quarantine(before: ControllerState, item: TrainItem, why: Return): Chan
       ),
     // All quarantines for one kind of failure are one root cause.
     frame: `${why.failure}`,
-    ...(why.failure ? { kind: why.failure } : {}),
+    ...(why.failure ? { failure: why.failure } : {}),
     sample: `${workIdOf(item)}/0`,
     count: 0,
   };

@@ -78,15 +78,21 @@ export function isLastLeaving(state: ControllerState): boolean {
  * steps since are run again from their stored trajectories (semantics 6.7). Pure.
  */
 export function planRestore(state: ControllerState): Change<ControllerState> | null {
-  const { weights, checkpoints, plan } = state;
+  const { weights } = state;
   if (!weights || state.ending || state.step.state === "running") return null;
   const policies = membersOf(state, "policy");
   if (policies.some((member) => holdsCurrent(state, member) || member.order?.kind === "step.apply")) return null;
   if (!policies.some(({ order, health }) => order?.kind !== "replica.stop" && health !== "draining")) return null;
-  const { saved } = checkpoints;
-  const lineage = weights.lineage + 1;
+  return goBack(state, `no policy replica holds version ${weights.version}`);
+}
+
+/** Begins a new lineage at the newest checkpoint, or at the job's first weights when there is none (S24). Pure. */
+export function goBack(state: ControllerState, reason: string): Change<ControllerState> {
+  const { plan } = state;
+  const { saved } = state.checkpoints;
+  const lineage = (state.weights?.lineage ?? state.restore.lineage) + 1;
   const source = saved ? ({ kind: "checkpoint", path: saved.path } as const) : plan.weights;
-  const detail = `no policy replica holds version ${weights.version}; going back to step ${saved?.step ?? 0} in lineage ${lineage}`;
+  const detail = `${reason}; going back to step ${saved?.step ?? 0} in lineage ${lineage}`;
   return {
     state: {
       ...rollBack(state, saved?.step ?? 0),

@@ -1,9 +1,10 @@
 /** One training step: when it may run, and how the votes end it (semantics 6.1 and 6.2). */
-import type { Body, GroupReceipt, Section, StepStats } from "@muster/protocol";
+import { type Body, decideFailure, type GroupReceipt, type Section, type StepStats } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
+import { requeue, withGroups } from "./leases.ts";
 import { isSettled, ledgerOf, receiptsOf, settleTrained } from "./ledger.ts";
 import { evict } from "./orders.ts";
-import { isLastLeaving } from "./plan-end.ts";
+import { goBack, isLastLeaving } from "./plan-end.ts";
 import {
   type ControllerState,
   holdsCurrent,
@@ -27,6 +28,8 @@ export function planStepRun(state: ControllerState): Change<ControllerState> | n
     return null;
   if (isJoinerNear(state) || isLastLeaving(state)) return null;
   const receipts = receiptsOf(groups);
+  const stale = receipts.filter(({ version }) => weights.version - version > plan.stalenessMax);
+  if (stale.length > 0) return sampleAgain(state, stale);
   if (receipts.length === 0) return skip(state, "no group of the step could be sampled", []);
   const body = runBodyOf(state, weights);
   const dueAtMs = state.nowMs + plan.timing.stepMs;
@@ -59,7 +62,7 @@ export function planStepOutcome(state: ControllerState): Change<ControllerState>
   const lostBeforeVote = mesh.members.find((id) => !living.has(id) && !step.votes[id]);
   if (lostBeforeVote) return retry(state, `${lostBeforeVote} was lost before its vote`, "loss");
   if (voted.length < survivors.length) return state.nowMs < step.dueAtMs ? null : retryLate(state, survivors);
-  if (voted.some(({ finite }) => !finite)) return skip(state, "a loss or gradient was not finite", survivors);
+  if (voted.some(({ finite }) => !finite)) return skipNonFinite(state, survivors);
   return decideDigest(state, survivors);
 }
 
@@ -102,6 +105,7 @@ function commit(
     applied,
     history: { ...state.history, [step.step]: receipts },
     ledger: settleTrained(state.ledger, receipts),
+    nonFinite: finiteAgain(state),
   };
   const effects: ControllerEffect[] = [
     ...agreeing.map((member) => command(member, "step.apply", applied)),
@@ -117,6 +121,11 @@ function commit(
     announce("step.committed", committedBody(state, next, { receipts, sections, version })),
   ];
   return { state: next, effects };
+}
+
+/** A commit ends the row; one beyond the step at which the job went back also ends the doubt about the weights. */
+function finiteAgain({ nonFinite: { wentBackAt }, step }: ControllerState): ControllerState["nonFinite"] {
+  return { inRow: 0, wentBackAt: wentBackAt !== null && step.step <= wentBackAt ? wentBackAt : null };
 }
 
 function committedBody(
@@ -182,6 +191,43 @@ function retry(state: ControllerState, reason: string, why: "loss" | "failure"):
 
 function isMeshWhole(state: ControllerState): boolean {
   return meshMembersOf(state).length === state.mesh.members.length;
+}
+
+/** Groups that became too old while they waited are generated anew: the bound holds when they are used, too (S18). */
+function sampleAgain(state: ControllerState, stale: readonly GroupReceipt[]): Change<ControllerState> {
+  const { step, dropped } = state;
+  const groups = state.groups[step.step];
+  if (!groups) return { state, effects: [] };
+  const old = new Set(stale.map(({ index }) => String(index)));
+  const receipts = Object.fromEntries(Object.entries(groups.receipts).filter(([index]) => !old.has(index)));
+  const counted = { ...state, dropped: { ...dropped, stale: dropped.stale + stale.length } };
+  const items = stale.map(({ index, attempt }) => ({ purpose: "train" as const, step: step.step, index, attempt }));
+  return requeue(withGroups(counted, step.step, { ...groups, receipts }), items, {
+    holder: "",
+    reason: "stale",
+    failure: null,
+  });
+}
+
+/**
+ * A step whose loss or gradient was not finite is skipped and its batch given up. Several in a row mean that the weights are at fault:
+ * then the newest checkpoint is restored. That they are so again right after it ends the job (semantics 6.2, S23, S24).
+ */
+function skipNonFinite(state: ControllerState, survivors: readonly Member[]): Change<ControllerState> {
+  const reason = "a loss or gradient was not finite";
+  const inRow = state.nonFinite.inRow + 1;
+  const skipped = skip(state, reason, survivors);
+  const next: ControllerState = { ...skipped.state, nonFinite: { ...state.nonFinite, inRow } };
+  const { action } = decideFailure(state.plan.failure, "non_finite", inRow);
+  if (action === "retry") return { state: next, effects: skipped.effects };
+  const detail = `${inRow} steps in a row had a loss or gradient that was not finite, the last one step ${state.step.step}`;
+  if (action === "abort" || state.nonFinite.wentBackAt !== null) {
+    const again = state.nonFinite.wentBackAt === null ? "" : " again after going back to a checkpoint";
+    const ending = { outcome: "failed", reason: `${detail}${again}`, announced: false } as const;
+    return { state: { ...next, ending }, effects: skipped.effects };
+  }
+  const back = goBack({ ...next, nonFinite: { inRow: 0, wentBackAt: state.step.step } }, detail);
+  return { state: back.state, effects: [...skipped.effects, ...back.effects] };
 }
 
 /** The weights stay as they are; the batch is given up and the job goes on with the next step. */

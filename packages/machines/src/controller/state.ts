@@ -129,6 +129,16 @@ export interface Checkpoints {
   /** Given up after this time when the job is ending. */
   readonly dueAtMs: number;
   readonly saved: { readonly step: number; readonly version: number; readonly path: string } | null;
+  /** Failures in a row. */
+  readonly failures: number;
+}
+
+/** Steps whose loss or gradient was not finite. */
+export interface NonFinite {
+  /** In a row, without a commit between them. */
+  readonly inRow: number;
+  /** The step at which the job went back to a checkpoint because of them, until a later one is committed. */
+  readonly wentBackAt: number | null;
 }
 
 /** Counts of trajectories; what is pending is derived from the tables, so that the sum is a real check. */
@@ -189,6 +199,7 @@ export interface ControllerState {
   /** Results that came twice or too late; dropped and counted. */
   readonly dropped: { readonly duplicate: number; readonly stale: number };
   readonly givenUp: GivenUp;
+  readonly nonFinite: NonFinite;
   readonly ending: {
     readonly outcome: "done" | "stopped" | "failed";
     readonly reason: string;
@@ -223,10 +234,11 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     sampled: { groups: 0, tokens: 0 },
     evaluation: null,
     evaluatedVersion: -1,
-    checkpoints: { wantedStep: null, dueAtMs: 0, saved: null },
+    checkpoints: { wantedStep: null, dueAtMs: 0, saved: null, failures: 0 },
     ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0 },
     dropped: { duplicate: 0, stale: 0 },
     givenUp: { recent: [], run: { key: "", count: 0 }, causes: [], alarmed: false },
+    nonFinite: { inRow: 0, wentBackAt: null },
     ending: null,
     endDueAtMs: 0,
     stopped: false,

@@ -32,7 +32,8 @@ export const causeCountSchema = z.strictObject({
   /** Of the first one. */
   message: textSchema,
   count: countSchema,
-  kind: z.enum(failureKinds).optional(),
+  /** Which kind of failure it is: the name `kind` is taken where events are written as lines. */
+  failure: z.enum(failureKinds).optional(),
   /** Where it was thrown. */
   frame: z.string().max(300).optional(),
   /** Of the first one. */
