@@ -99,6 +99,21 @@ describe("a node", () => {
     expect(node.hear({ type: "keeper.due", id: "r0" })).toEqual([expect.objectContaining({ type: "drop" })]);
   });
 
+  it("goes on for ever when it is killed after good lives, and is given up when it is not let live", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    let life = 1;
+    const dies = (atMs: number) => {
+      const said = shown(node.exit("r0", life, { atMs }));
+      node.hear({ type: "keeper.due", id: "r0" });
+      life += 1;
+      return said.includes("process.retired");
+    };
+    for (let kill = 1; kill <= 30; kill++) expect(dies(kill * 15_000)).toBe(false);
+    const quick = Array.from({ length: 6 }, (_, i) => dies(450_000 + (i + 1) * 1_000));
+    expect(quick).toEqual([false, false, false, false, false, true]);
+  });
+
   it("forgets deaths that are long ago", () => {
     const node = new Node();
     node.assign(1, { id: "r0", life: 1 });

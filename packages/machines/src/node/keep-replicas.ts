@@ -1,6 +1,7 @@
 /**
  * A node's table of replicas, stepped by pure functions: what is missing starts, what is not wanted ends, what died starts again after
- * 0.25, 1, 2, 4 … 60 s, and what dies more than five times in ten minutes is given up (reliability 2 A4).
+ * 0.25, 1, 2, 4 … 60 s, and what dies more than five times in ten minutes is given up (reliability 2 A4). Being killed after a good life
+ * says nothing about the program, so it counts for nothing.
  */
 import type { Body } from "@muster/protocol";
 import type { TimerEffect } from "../logic.ts";
@@ -12,6 +13,9 @@ const deathsMax = 5;
 
 /** Time in which deaths are counted. */
 const deathWindowMs = 600_000;
+
+/** A process that lived so long was well. */
+const goodLifeMs = 10_000;
 
 /** A table and what must be done about it. */
 export interface Keeping {
@@ -67,11 +71,11 @@ export function applyExit(context: NodeContext, event: Exited): Keeping {
     return { context, effects: [ended] };
   const calm: Effects = [ended, { type: "timer.cancel", id: `late-${id}` }];
   if (!kept.isWanted) return { context: drop(context, id), effects: calm };
-  const gone: Kept = { ...kept, pid: null };
+  const gone: Kept = { ...kept, pid: null, endedAtMs: event.atMs };
   const isReplaced = kept.state === "ending";
   if (code === 0 && !isReplaced && life >= kept.least)
     return { context: put(context, id, { ...gone, state: "left" }), effects: calm };
-  const deaths = [...kept.deaths.filter((at) => event.atMs - at < deathWindowMs), event.atMs];
+  const deaths = deathsAfter(kept, event);
   const how = oom ? "it was short of memory" : signal === null ? `code ${code}` : signal;
   if (deaths.length > deathsMax) return retire(context, { id, kept: { ...gone, deaths }, how, effects: calm });
   const paused: Kept = { ...gone, deaths, state: "pausing" };
@@ -83,6 +87,13 @@ export function applyExit(context: NodeContext, event: Exited): Keeping {
       { type: "timer.start", id: `due-${id}`, delayMs: isReplaced ? 0 : restartDelayMs(deaths.length), event: due },
     ],
   };
+}
+
+/** The deaths that count after this one. */
+function deathsAfter(kept: Kept, { atMs, oom, signal }: Exited): readonly number[] {
+  const livedMs = kept.endedAtMs === null ? 0 : atMs - kept.endedAtMs - restartDelayMs(kept.deaths.length);
+  if (signal === "SIGKILL" && !oom && livedMs >= goodLifeMs) return [];
+  return [...kept.deaths.filter((at) => atMs - at < deathWindowMs), atMs];
 }
 
 /** The pause is over. Pure. */
@@ -142,7 +153,16 @@ function want(context: NodeContext, wanted: Body<"node.assign">["replicas"][numb
   const { id, role, life: least } = wanted;
   const kept = context.kept[id];
   if (!kept) {
-    const fresh = { role, isWanted: true, least, life: least - 1, state: "left", pid: null, deaths: [] } as const;
+    const fresh = {
+      role,
+      isWanted: true,
+      least,
+      life: least - 1,
+      state: "left",
+      pid: null,
+      deaths: [],
+      endedAtMs: null,
+    } as const;
     return start(context, id, fresh);
   }
   const next: Kept = { ...kept, isWanted: true, least };

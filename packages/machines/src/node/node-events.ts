@@ -60,6 +60,8 @@ export interface Kept {
   readonly pid: number | null;
   /** Times of the deaths that count. */
   readonly deaths: readonly number[];
+  /** When the last life ended, whatever ended it; `null` before the first end. */
+  readonly endedAtMs: number | null;
 }
 
 /** What a node remembers; plain JSON. */
