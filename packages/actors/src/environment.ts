@@ -1,7 +1,7 @@
 /** What an actor is given by the process that runs it. The CLI makes the real one, tests make theirs. */
 import type { Clock, Logger, Metrics, Random } from "@muster/base";
 import type { Identity } from "@muster/runtime";
-import type { Transport } from "@muster/transport";
+import type { DisconnectNotice, Subscription, Transport } from "@muster/transport";
 
 /** Heartbeats as an actor sees them. */
 export interface Beats {
@@ -10,6 +10,8 @@ export interface Beats {
   setPhase(phase: string): void;
   setTerm(term: number): void;
   setEpoch(epoch: number): void;
+  /** Failed health checks of the engine in a row. */
+  setEngine(failures: { readonly liveness: number; readonly generation: number }): void;
   stop(): Promise<void>;
 }
 
@@ -27,6 +29,11 @@ export interface Environment {
   readonly metrics: Metrics;
   /** Opens the actor's connection to its job's broker. */
   connect(identity: Identity): Promise<Transport>;
+  /**
+   * Watches the broker's announcements of ended connections; absent where they can not be had. `handle` gets the names of the connections,
+   * `<role>.<id>.<incarnation>` of actors, maybe with more behind.
+   */
+  watchDisconnects?(handle: (notice: DisconnectNotice) => void): Promise<Subscription>;
   /** Starts heartbeats; `phases` are the names that `setPhase` may get. */
   startBeats(identity: Identity, phases: readonly string[], intervalMs: number): Beats;
   /** A name that no other life of any actor has. */

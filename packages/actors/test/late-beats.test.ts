@@ -11,6 +11,7 @@ function notingBeats(notes: string[]): Beats {
     setPhase: (phase) => note(`phase ${phase}`),
     setTerm: (term) => note(`term ${term}`),
     setEpoch: (epoch) => note(`epoch ${epoch}`),
+    setEngine: ({ liveness, generation }) => note(`engine ${liveness} ${generation}`),
     stop: async () => note("stop"),
   };
 }

@@ -19,6 +19,8 @@ const memberOf = (id: string, role: Member["role"], joinedSeq: number): Member =
   pid: joinedSeq,
   addresses: [],
   health: "healthy",
+  hungAtMs: null,
+  recoveries: [],
   held: null,
   order: null,
   retryAtMs: 0,

@@ -1,93 +1,158 @@
-import type { AnyMessage } from "@muster/protocol";
-import { createEnveloper, type ManualClock, manualClock } from "@muster/runtime";
+import { noMetrics } from "@muster/base";
+import type { DetectorTiming, Watched } from "@muster/machines";
+import type { AnyMessage, Body } from "@muster/protocol";
+import { createEnveloper, createMetrics, type ManualClock, manualClock } from "@muster/runtime";
 import { beforeEach, describe, expect, it } from "vitest";
 import { type MemberWatch, watchMembers } from "../src/controller/watch-members.ts";
 
-const timing = { suspectAfterMs: 300, deadAfterMs: 1_000 };
-const member = { id: "rollout-0", incarnation: "i1" };
+const timing: DetectorTiming = {
+  intervalMs: 1_000,
+  pauseMs: 3_000,
+  phiMax: 8,
+  missedMax: 5,
+  deadAfterMs: { policy: 10_000, rollout: 10_000, checkpoint: 10_000, node: 10_000 },
+  probes: 3,
+  probeTimeoutMs: 1_000,
+  hungMinMs: 20_000,
+  hungMaxMs: 45_000,
+  graceMs: 600_000,
+  failuresMax: 3,
+};
+const member: Watched = { id: "rollout-0", incarnation: "i1", role: "rollout" };
+const rest = { version: 2, phase: "idle", progress: 0, loopLagMs: 0, rssBytes: 1 };
 
 describe("the watch over the members", () => {
   let clock: ManualClock;
   let watch: MemberWatch;
-  const newVoice = (incarnation: string) =>
-    createEnveloper({ job: "job", id: member.id, role: "rollout", incarnation, wallMs: () => 0 });
+  const newVoice = (incarnation: string, id = member.id) =>
+    createEnveloper({ job: "job", id, role: "rollout", incarnation, wallMs: () => 0 });
   let voice: ReturnType<typeof newVoice>;
-  const beat = (from = voice): AnyMessage =>
-    from.stamp("heartbeat.beat", { version: 2, phase: "idle", progress: 0, loopLagMs: 0, rssBytes: 1 });
-  const typesNow = (): readonly string[] => watch.verdicts([member]).map(({ type }) => type);
+  const beat = (from = voice, patch: Partial<Body<"heartbeat.beat">> = {}): AnyMessage =>
+    from.stamp("heartbeat.beat", { ...rest, ...patch });
+  const typesNow = (): readonly string[] => watch.look([member]).verdicts.map(({ type }) => type);
 
   beforeEach(() => {
     clock = manualClock();
-    watch = watchMembers(clock, timing);
+    watch = watchMembers(clock, timing, noMetrics);
     voice = newVoice(member.incarnation);
-    watch.verdicts([member]);
+    watch.look([member]);
+    watch.heard(beat());
   });
 
   it("says nothing of a member that is heard", () => {
     for (let i = 0; i < 20; i++) {
       watch.heard(beat());
-      clock.advance(200);
+      clock.advance(1_000);
       expect(typesNow()).toEqual([]);
     }
   });
 
-  it("suspects a silent member once, then takes it for dead, at the time of its own clock", () => {
-    watch.heard(beat());
-    clock.advance(300);
-    expect(watch.verdicts([member])).toEqual([
-      { type: "verdict.suspect", ...member, evidence: "no heartbeat for 300 ms", atMs: 300 },
-    ]);
+  it("suspects a silent member once, at the time of its own clock, and asks it", () => {
+    clock.advance(5_000);
+    const { verdicts, probes } = watch.look([member]);
+    const { id, incarnation } = member;
+    const found = {
+      type: "verdict.suspect",
+      kind: "silence",
+      silentMs: 5_000,
+      evidence: "no sign of life for 5000 ms",
+    };
+    expect(verdicts).toEqual([{ ...found, id, incarnation, atMs: 5_000 }]);
+    expect(probes).toEqual([{ id, incarnation, nonce: 1 }]);
     clock.advance(100);
     expect(typesNow()).toEqual([]);
-    clock.advance(600);
-    expect(watch.verdicts([member])).toEqual([
-      { type: "verdict.dead", ...member, evidence: "no heartbeat for 1000 ms", atMs: 1_000 },
-    ]);
   });
 
-  it("takes a suspicion back when the member is heard again", () => {
-    watch.heard(beat());
-    clock.advance(400);
-    expect(typesNow()).toEqual(["verdict.suspect"]);
-    watch.heard(beat());
+  it.each(["thread", "loop"] as const)("takes the answer of the %s to a probe for a sign of life", (by) => {
+    clock.advance(5_000);
+    const [probe] = watch.look([member]).probes;
+    watch.heard(voice.stamp("probe.answered", { nonce: probe?.nonce ?? -1, by }));
     expect(typesNow()).toEqual(["verdict.recover"]);
+  });
+
+  it("takes the broker's word on an ended connection, of the member itself or of its heartbeats", () => {
+    watch.disconnected("rollout.rollout-0.i0");
+    watch.disconnected("watch-disconnects");
     expect(typesNow()).toEqual([]);
+    watch.disconnected("rollout.rollout-0.i1.hb");
+    expect(typesNow()).toEqual(["verdict.suspect"]);
+  });
+
+  it("takes a vote that names missing members for evidence", () => {
+    clock.advance(2_000);
+    const vote = {
+      step: 1,
+      attempt: 1,
+      epoch: 1,
+      vote: "abort",
+      finite: true,
+      sections: [],
+      missing: [member.id],
+    } as const;
+    const body = { ...vote, sections: [], missing: [...vote.missing] };
+    watch.reported(newVoice("i9", "policy-0").stamp("step.voted", body));
+    expect(watch.look([member]).verdicts).toMatchObject([{ type: "verdict.suspect", kind: "peers" }]);
+  });
+
+  it("takes failed health checks of an engine for what they are, the worse of both streaks", () => {
+    watch.heard(beat(voice, { engine: { liveness: 0, generation: 1 } }));
+    expect(watch.look([member]).verdicts).toMatchObject([{ type: "verdict.suspect", kind: "engine" }]);
+    watch.heard(beat(voice, { engine: { liveness: 3, generation: 0 } }));
+    expect(watch.look([member]).verdicts).toMatchObject([{ type: "verdict.dead", kind: "engine" }]);
   });
 
   it("accuses nobody for a silence in which the broker was away", () => {
-    watch.heard(beat());
-    clock.advance(5_000);
+    clock.advance(60_000);
     watch.blinded();
     expect(typesNow()).toEqual([]);
-    clock.advance(299);
+    clock.advance(4_000);
     expect(typesNow()).toEqual([]);
-    clock.advance(1);
+    clock.advance(1_000);
     expect(typesNow()).toEqual(["verdict.suspect"]);
-    clock.advance(700);
-    expect(typesNow()).toEqual(["verdict.dead"]);
   });
 
-  it("takes only heartbeats for signs of life", () => {
-    watch.heard(beat());
-    clock.advance(400);
+  it("gives everybody more time while this process itself is slow", () => {
+    const slow = { loopLagMs: 900, timerLateMs: 900, brokerRttMs: 3 };
+    watch.observed(slow);
+    clock.advance(5_000);
+    expect(typesNow()).toEqual([]);
+    clock.advance(5_000);
+    expect(typesNow()).toEqual(["verdict.suspect"]);
+  });
+
+  it("takes only heartbeats and answers for signs of life, and no word of another life", () => {
+    clock.advance(4_900);
     watch.heard(voice.stamp("mesh.built", { epoch: 1 }));
-    expect(typesNow()).toEqual(["verdict.suspect"]);
-  });
-
-  it("takes no beat of another life for a sign of this one", () => {
-    watch.heard(beat());
-    clock.advance(400);
     watch.heard(beat(newVoice("i0")));
+    clock.advance(100);
     expect(typesNow()).toEqual(["verdict.suspect"]);
   });
 
   it("shows the latest beat of each member with its time, and forgets those who are gone", () => {
-    watch.heard(beat());
     clock.advance(250);
     watch.heard(beat());
-    watch.verdicts([member]);
+    watch.look([member]);
     expect(watch.beats().get(member.id)).toMatchObject({ incarnation: "i1", version: 2, phase: "idle", atMs: 250 });
-    expect(watch.verdicts([])).toEqual([]);
+    expect(watch.look([]).verdicts).toEqual([]);
     expect([...watch.beats().keys()]).toEqual([]);
+  });
+
+  it("counts suspicions and evictions by kind, and lives that speak again after they were put out", async () => {
+    const metrics = createMetrics();
+    watch = watchMembers(clock, timing, metrics);
+    watch.look([member]);
+    watch.heard(beat());
+    for (let second = 0; second < 31; second++) {
+      clock.advance(1_000);
+      watch.look([member]);
+    }
+    watch.heard(beat());
+    watch.heard(beat());
+    watch.observed({ loopLagMs: 0, timerLateMs: 0, brokerRttMs: 1 });
+    const text = await metrics.render();
+    expect(text).toMatch(/muster_detector_suspect_total\{kind="silence"\} 1/);
+    expect(text).toMatch(/muster_detector_evict_total\{reason="silence"\} 1/);
+    expect(text).toMatch(/muster_detector_evict_false_total 1/);
+    expect(text).toMatch(/muster_detector_phi /);
   });
 });

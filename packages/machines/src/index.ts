@@ -30,16 +30,10 @@ export { causeKeyOf } from "./controller/given-up.ts";
 export { imbalanceOf, ledgerOf } from "./controller/ledger.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
 export { type ControllerState, initialControllerState, type Member, membersOf } from "./controller/state.ts";
-export {
-  applyBeat,
-  applyBlindness,
-  type DetectorState,
-  type DetectorTiming,
-  initialDetector,
-  planVerdicts,
-  type Sighting,
-  type Verdict,
-} from "./detector.ts";
+export { FailureDetector } from "./detector/failure-detector.ts";
+export { localHealth, type SelfObservation } from "./detector/local-health.ts";
+export { type DetectorTiming, detectorTimingOf } from "./detector/timing.ts";
+export type { BeatSeen, Look, Probe, Verdict, Watched } from "./detector/verdict.ts";
 export { logicOf } from "./from-xstate.ts";
 export {
   applyFact,

@@ -1,12 +1,6 @@
 import { describe, expect, it } from "vitest";
-import {
-  applyDraining,
-  applyExited,
-  applyLeft,
-  applyRegister,
-  applyVerdict,
-  putOut,
-} from "../src/controller/apply-membership.ts";
+import { applyExited, applyLeft, applyRegister, putOut } from "../src/controller/apply-membership.ts";
+import { control } from "../src/controller/control.ts";
 import type { ReportOf } from "../src/controller/events.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, linesOf, reportFrom, working } from "./states.ts";
@@ -41,9 +35,9 @@ describe("a replica that registers", () => {
   });
 
   it("again as the same life is told again and changes nothing", () => {
-    const { state } = applyRegister(working(), register("r5", "x"));
-    const again = applyRegister(state, register("r5", "x"));
-    expect(again.state).toBe(state);
+    const { state } = control(working(), register("r5", "x"));
+    const again = control(state, register("r5", "x"));
+    expect(again.state.members).toBe(state.members);
     expect(linesOf(again.effects)).toEqual(["admit r5"]);
   });
 
@@ -88,40 +82,6 @@ describe("a replica that registers", () => {
   });
 });
 
-describe("a verdict", () => {
-  const verdict = (type: "suspect" | "recover" | "dead", incarnation = "r0-i3") =>
-    ({ type: `verdict.${type}`, atMs: 1_000, id: "r0", incarnation, evidence: "silence" }) as const;
-
-  it("of suspicion stops new work, and recovery allows it again", () => {
-    const suspected = applyVerdict(working(), verdict("suspect"));
-    expect(linesOf(suspected.effects)).toEqual(["! member.suspected"]);
-    expect(suspected.state.members.r0?.health).toBe("suspect");
-    expect(applyVerdict(suspected.state, verdict("suspect")).effects).toEqual([]);
-    const recovered = applyVerdict(suspected.state, verdict("recover"));
-    expect(recovered.state.members.r0?.health).toBe("healthy");
-    expect(applyVerdict(recovered.state, verdict("recover")).effects).toEqual([]);
-  });
-
-  it("of death takes leases back at once and tells the replica, should it live", () => {
-    const { state, effects } = applyVerdict(leased(), verdict("dead"));
-    expect(linesOf(effects)).toEqual(["! member.died", "! groups.released", "r0 replica.fenced"]);
-    expect(state.members.r0).toBeUndefined();
-    expect(state.gone).toEqual(["r0-i3"]);
-    expect(state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1, last: "r0" }]);
-  });
-
-  it.each(["suspect", "recover", "dead"] as const)("of %s about another life changes nothing", (type) => {
-    const state = working();
-    expect(applyVerdict(state, verdict(type, "r0-i1"))).toEqual({ state, effects: [] });
-  });
-
-  it("does not stop a replica from leaving", () => {
-    const { state } = applyDraining(working(), "r0");
-    expect(applyVerdict(state, verdict("suspect")).state.members.r0?.health).toBe("draining");
-    expect(applyVerdict(state, verdict("recover")).state.members.r0?.health).toBe("draining");
-  });
-});
-
 describe("the end of a process", () => {
   const exited = (patch: object = {}) =>
     reportFrom(working(), "node", {
@@ -155,7 +115,7 @@ describe("a member that goes", () => {
   it("is remembered among the last 256", () => {
     const gone = Array.from({ length: 256 }, (_, i) => `old-${i}`);
     const state = working({ patch: { gone } });
-    const after = putOut(state, state.members.r0 as never, "hangs").state.gone;
+    const after = putOut(state, state.members.r0 as never, { evidence: "hangs", by: "hang", silentMs: 0 }).state.gone;
     expect(after).toHaveLength(256);
     expect([after[0], after.at(-1)]).toEqual(["old-1", "r0-i3"]);
   });

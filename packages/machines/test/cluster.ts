@@ -4,13 +4,12 @@
  */
 import { type Random, randomOf } from "@muster/base";
 import {
-  applyBeat,
   type ControllerEffect,
   type ControllerEvent,
   type ControllerPlan,
   controllerLogic,
-  initialDetector,
-  planVerdicts,
+  type DetectorTiming,
+  FailureDetector,
   type ReportEffect,
   type TimerEffect,
 } from "@muster/machines";
@@ -49,7 +48,19 @@ export interface Observer {
 
 const noFaults: Faults = { duplicated: 0, late: 0, lateMs: 0 };
 const tickMs = 200;
-const detection = { suspectAfterMs: 700, deadAfterMs: 3_000 };
+const detection: DetectorTiming = {
+  intervalMs: tickMs,
+  pauseMs: 500,
+  phiMax: 8,
+  missedMax: 5,
+  deadAfterMs: { policy: 3_000, rollout: 3_000, checkpoint: 3_000, node: 3_000 },
+  probes: 3,
+  probeTimeoutMs: 200,
+  hungMinMs: 10_000,
+  hungMaxMs: 20_000,
+  graceMs: 60_000,
+  failuresMax: 3,
+};
 
 export class Cluster {
   readonly options: ClusterOptions;
@@ -69,7 +80,7 @@ export class Cluster {
   #recent: ControllerEvent[] = [];
   /** Time without a controller once the next input is journaled; `null` when nothing is planned. */
   #dieAtNextInput: number | null = null;
-  #detector = initialDetector;
+  #detector = new FailureDetector(detection);
   #beats = 0;
   #incarnations = 0;
   readonly #arrivals = new Map<string, number>();
@@ -193,7 +204,7 @@ export class Cluster {
     const missed = this.#waiting;
     const again = this.#recent.slice(this.#recent.length - this.#faultRandom.below(this.#recent.length + 1));
     this.#waiting = null;
-    this.#detector = initialDetector;
+    this.#detector = new FailureDetector(detection);
     this.controller = this.replay();
     this.input({ type: "controller.elected", atMs: this.nowMs, term: this.state.term + 1 });
     for (const event of [...again, ...missed]) this.#arrive({ ...event, atMs: this.nowMs });
@@ -210,11 +221,17 @@ export class Cluster {
 
   /** Heartbeats and verdicts. A life that is over beats no more; one that was put out and does not know it yet does. */
   #detect(): void {
+    const rest = { phase: "idle", progress: 0, loopLagMs: 0, failures: 0 };
     for (const { id, incarnation, isFrozen } of this.replicas.values())
-      if (!isFrozen) this.#detector = applyBeat(this.#detector, { id, incarnation, seq: ++this.#beats }, this.nowMs);
+      if (!isFrozen) this.#detector.beat({ id, incarnation, seq: ++this.#beats, ...rest }, this.nowMs);
     const members = Object.values(this.state.members);
-    const { state, verdicts } = planVerdicts(this.#detector, members, { ...detection, nowMs: this.nowMs });
-    this.#detector = state;
+    // The broker sees the end of who is dead, and of who stands still for a while.
+    for (const { id, incarnation } of members) {
+      const replica = this.replicas.get(id);
+      const isThere = replica?.incarnation === incarnation && !replica.isFrozen;
+      if (!isThere) this.#detector.disconnected(id, incarnation);
+    }
+    const { verdicts } = this.#detector.look(members, { nowMs: this.nowMs, factor: 1 });
     for (const verdict of verdicts) this.input({ ...verdict, atMs: this.nowMs });
   }
 

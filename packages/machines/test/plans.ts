@@ -47,6 +47,7 @@ export const plan: ControllerPlan = {
     joinMs: 0,
     deadAfterMs: 3_000,
   },
+  health: { readmitAfterMs: 50, progressMs: 120_000 },
   failure: patient,
   limits: { stepAttemptsMax: 5, leaseGroupsMax: 8, leasesPerRollout: 2, chunkGroups: 4 },
 };

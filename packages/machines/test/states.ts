@@ -32,6 +32,8 @@ export function memberOf(id: string, joinedSeq: number, patch: Partial<Member> =
     pid: joinedSeq,
     addresses: id.startsWith("p") ? [`unix:${id}`] : [],
     health: "healthy",
+    hungAtMs: null,
+    recoveries: [],
     held: null,
     order: null,
     retryAtMs: 0,

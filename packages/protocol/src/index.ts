@@ -40,7 +40,7 @@ export { type CommandKind, commandKinds, fleetHealths, killSignals } from "./mes
 export type { GroupReceipt, WorkItem } from "./messages/groups.ts";
 export { type Body, isKind, type Kind, type KindOf, messageKinds, messageTable } from "./messages/index.ts";
 export type { Ledger } from "./messages/job.ts";
-export type { CauseCount, Holder, Section } from "./messages/parts.ts";
+export { type CauseCount, type EvidenceKind, evidenceKinds, type Holder, type Section } from "./messages/parts.ts";
 export type { StepStats } from "./messages/step.ts";
 export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
 export {

@@ -84,6 +84,29 @@ export const jobConfigSchema = z.strictObject({
     joinMs: z.number().nonnegative(),
     tickMs: positive,
   }),
+  /** Who is taken for ill, and when; the times between beats and until death are those of `timing`. */
+  health: z.strictObject({
+    /** Grace of a starting engine before its health checks count. */
+    firstWaitMs: positive,
+    /** Time between deep health checks of a rollout's engine. */
+    intervalMs: positive,
+    timeoutMs: positive,
+    /** Failed checks in a row after which the replica is put out. */
+    failureThreshold: atLeastOne,
+    /** Suspicion level (φ) of a silent replica. */
+    phi: positive,
+    missedBeats: atLeastOne,
+    probeTimeoutMs: positive,
+    /** Bounds of three times the usual length of a phase: without progress for longer, a replica hangs. */
+    hungMinMs: positive,
+    hungMaxMs: positive,
+    /** The same for loading, building, compiling and initialising. */
+    graceMs: positive,
+    /** The n-th eviction in an hour keeps a replica out for 2ⁿ times this, at most ten minutes. */
+    readmitAfterMs: positive,
+    /** Time without a committed step or a finished group before the watchdog acts. */
+    progressMs: positive,
+  }),
   limits: z.strictObject({
     stepAttemptsMax: atLeastOne,
     leaseGroupsMax: atLeastOne.max(1024),

@@ -7,6 +7,7 @@ import { checkId, type Role } from "./ids.ts";
 /** Where messages of a job live. */
 export const subjectTable = [
   { pattern: "muster.<job>.hb.<role>.<id>", place: "core NATS", what: "heartbeats; may be lost, never journaled" },
+  { pattern: "muster.<job>.probe.<id>", place: "core NATS", what: "questions to silent replicas; not stored" },
   {
     pattern: "muster.<job>.reports.<role>.<id>.<kind>",
     place: "stream reports",
@@ -34,6 +35,7 @@ export const subjectTable = [
 export interface Subjects {
   readonly journal: string;
   heartbeat(role: Role, id: string): string;
+  probe(id: string): string;
   report(role: Role, id: string, kind: string): string;
   command(id: string, kind: string): string;
   groups(id: string): string;
@@ -52,6 +54,7 @@ export function subjectsOf(job: string): Subjects {
   const root = `muster.${checkId("job", job)}`;
   return {
     journal: `${root}.journal`,
+    probe: (id) => `${root}.probe.${checkId("id", id)}`,
     heartbeat: (role, id) => `${root}.hb.${role}.${checkId("id", id)}`,
     report: (role, id, kind) => `${root}.reports.${role}.${checkId("id", id)}.${kind}`,
     command: (id, kind) => `${root}.commands.${checkId("id", id)}.${kind}`,

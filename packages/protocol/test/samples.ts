@@ -56,6 +56,8 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "command.done": { commandId: "c-1", kind: "fleet.scale", by: "muster i-9", outcome: "done", detail: text },
   "command.refused": { commandId: "c-1", kind: "fleet.scale", by: "muster i-9", asked: "{}", reason: text },
   "heartbeat.beat": { version: null, phase: "idle", progress: 99, loopLagMs: 0.25, rssBytes: 2 ** 40 },
+  "replica.probe": { nonce: 41 },
+  "probe.answered": { nonce: 41, by: "loop" },
   "weights.initialize": { ...version, source: { kind: "checkpoint", path: "runs/demo/step-12" } },
   "weights.meta": {
     lineage: 1,
@@ -169,6 +171,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "member.left": { ...member, reason: text },
   "member.suspected": { ...member, evidence: text },
   "member.recovered": member,
+  "member.hung": { ...member, evidence: text, by: "hang", silentMs: 120.5 },
   "member.died": { ...member, evidence: text },
   "mesh.changed": { epoch: 5, members: ["policy-0", "policy-1"] },
   "step.committed": {

@@ -32,6 +32,7 @@ describe("the subjects of a job", () => {
   it("are those of the table", () => {
     const made: Record<string, string> = {
       "muster.<job>.hb.<role>.<id>": subjects.heartbeat("policy", "p0"),
+      "muster.<job>.probe.<id>": subjects.probe("p0"),
       "muster.<job>.reports.<role>.<id>.<kind>": subjects.report("policy", "p0", "step.voted"),
       "muster.<job>.commands.<id>.<kind>": subjects.command("p0", "step.run"),
       "muster.<job>.journal": subjects.journal,

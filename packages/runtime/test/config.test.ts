@@ -110,7 +110,7 @@ describe("the job configuration", () => {
     expect(rows.get("timing.reward")).toMatchObject({ value: "2s", source: "env:MUSTER_TIMING_REWARD" });
     expect(rows.get("sampling.temperature")).toMatchObject({ value: "0.8", source: "flag" });
     expect(rows.get("replicas.policy")).toMatchObject({ value: "2", source: "flag" });
-    expect(rows.get("timing.pull")).toMatchObject({ value: "30s", source: "default" });
+    expect(rows.get("timing.pull")).toMatchObject({ value: "40s", source: "default" });
     expect(rows.get("checkpoint.directory")).toMatchObject({ value: "/somewhere/.muster/checkpoints/dates" });
   });
 
@@ -208,12 +208,12 @@ describe("the job configuration", () => {
     ],
     [
       "heartbeats too rare",
-      ["timing.heartbeat_interval=2s", "timing.dead_after=5s"],
+      ["timing.heartbeat_interval=2s", "timing.dead_after=5s", "health.missed_beats=2"],
       /timing\.dead_after = "5s" must be at least three times timing\.heartbeat_interval = "2s"/,
     ],
     [
       "heartbeat ≥ suspect",
-      ["timing.heartbeat_interval=3s"],
+      ["timing.heartbeat_interval=3s", "health.missed_beats=3"],
       /timing\.heartbeat_interval = "3s" must be shorter than timing\.suspect_after/,
     ],
     ["tick ≥ suspect", ["timing.tick=4s"], /timing\.tick = "4s" must be shorter than/],
@@ -236,11 +236,43 @@ describe("the job configuration", () => {
     [
       "pull ≥ checkpoint",
       ["timing.checkpoint=20s"],
-      /timing\.pull = "30s" must be shorter than timing\.checkpoint = "20s"/,
+      /timing\.pull = "40s" must be shorter than timing\.checkpoint = "20s"/,
     ],
     ["command ≥ step", ["timing.command=60s"], /timing\.command = "60s" must be shorter than timing\.step/],
     ["reward ≥ lease", ["timing.reward=60s"], /timing\.reward = "60s" must be shorter than timing\.lease/],
     ["dead_after ≥ lease", ["timing.lease=9s"], /timing\.dead_after = "10s" must be shorter than timing\.lease = "9s"/],
+    [
+      "checks longer than their interval",
+      ["health.timeout=10s", "timing.pull=50s"],
+      /health\.timeout = "10s" must be shorter than health\.interval = "10s"/,
+    ],
+    [
+      "checks that outlast a pull",
+      ["health.failure_threshold=4"],
+      /health\.interval = "10s" times health\.failure_threshold, .* must be shorter than timing\.pull = "40s"/,
+    ],
+    ["bounds of a hang the wrong way", ["health.hung_min=46s"], /health\.hung_min = "46s" must not be longer than/],
+    [
+      "a grace shorter than a hang",
+      ["health.grace=40s"],
+      /health\.hung_max = "45s" must not be longer than health\.grace/,
+    ],
+    [
+      "a hang longer than a step",
+      ["health.hung_max=60s"],
+      /health\.hung_max = "60s" must be shorter than timing\.step/,
+    ],
+    ["slow probes", ["health.probe_timeout=4s"], /three times health\.probe_timeout = "4s" must be shorter than/],
+    [
+      "too many missed beats",
+      ["health.missed_beats=10"],
+      /health\.missed_beats = "10" times timing\.heartbeat_interval/,
+    ],
+    [
+      "an impatient watchdog",
+      ["health.progress=1m"],
+      /timing\.step = "60s" must be shorter than health\.progress = "1m"/,
+    ],
     ["sync with staleness", ["job.staleness_max=2"], /job\.mode = "sync" and job\.staleness_max = "2" disagree/],
     [
       "async without",
@@ -306,6 +338,10 @@ describe("the job configuration", () => {
       expect.stringMatching(/timing\.suspect_after = "soon": "soon" is not a duration/),
       expect.stringMatching(/^flag: batch\.group_size = "0": expected number to be >=2/),
       expect.stringMatching(/timing\.dead_after = "500ms" must be at least three times timing\.heartbeat_interval/),
+      expect.stringMatching(
+        /three times health\.probe_timeout = "1s" must be shorter than timing\.dead_after = "500ms"/,
+      ),
+      expect.stringMatching(/health\.missed_beats = 5 times timing\.heartbeat_interval must be shorter than/),
     ]);
   });
 

@@ -8,6 +8,7 @@ const directions = {
   report: "Reports: from actors and operators to the controller",
   event: "Events: public facts for watchers",
   heartbeat: "Heartbeats: from replicas, over core NATS",
+  probe: "Probes: from the controller to silent replicas, over core NATS",
   groups: "Groups: finished trajectories",
   journal: "Journal: what the controller accepted",
 };

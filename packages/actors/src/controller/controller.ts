@@ -9,12 +9,21 @@ import {
   type ControllerEffect,
   type ControllerEvent,
   controllerLogic,
+  detectorTimingOf,
   imbalanceOf,
   ledgerOf,
   planOf,
   type TimerEffect,
 } from "@muster/machines";
-import { type AnyMessage, type JobConfig, memberRoles, messageTable, pack, subjectsOf } from "@muster/protocol";
+import {
+  type AnyMessage,
+  encodeMessage,
+  type JobConfig,
+  memberRoles,
+  messageTable,
+  pack,
+  subjectsOf,
+} from "@muster/protocol";
 import {
   type ActorHost,
   createActorHost,
@@ -76,6 +85,8 @@ export interface ControllerOptions {
 const controllerId = "controller";
 const flushMs = 3_000;
 const statusEveryMs = 1_000;
+const selfEveryMs = 1_000;
+const disconnectMs = 30;
 const reportsPendingMax = 1_024;
 
 /** Takes the job over and controls it until it ends, another controller takes it, or `abort`. */
@@ -110,6 +121,11 @@ class Reign implements Controller {
   readonly #closers: (() => Promise<void> | void)[] = [];
   #journalSeq: number;
   #tickedMs: number;
+  /** Longest delay of a tick since the last look at this process itself. */
+  #lateMs = 0;
+  #isMeasuring = false;
+  #isClosed = false;
+  #alarms = 0;
   /** Public facts said of the last record. */
   #announced = 0;
   #resolveEnd: (end: ControllerEnd) => void = () => {};
@@ -137,7 +153,7 @@ class Reign implements Controller {
       outboxMax,
       onFailed: (error) => this.#fail(error),
     });
-    this.#watch = watchMembers(clock, config.timing);
+    this.#watch = watchMembers(clock, detectorTimingOf(config), metrics);
     this.#meters = metersOf(metrics);
     this.#incidents = watchIncidents(metrics);
     this.#host = createActorHost<ControllerSnapshot, ControllerEvent, Effect>({
@@ -186,7 +202,23 @@ class Reign implements Controller {
       }),
       every(clock, config.timing.tickMs, () => this.#tick()),
       every(clock, statusEveryMs, () => void this.#show()),
+      every(clock, selfEveryMs, () => void this.#lookAtSelf()),
     );
+    await this.#hearDisconnects();
+  }
+
+  /** The broker's word on ended connections, where it is to be had: a death is then noticed in milliseconds. */
+  async #hearDisconnects(): Promise<void> {
+    const { environment } = this.#options;
+    const heard = environment.watchDisconnects?.(({ name }) => {
+      this.#watch.disconnected(name);
+      // A member that leaves says so a moment later.
+      environment.clock.after(disconnectMs, () => this.#look());
+    });
+    const watching = await heard?.catch((error: unknown) => {
+      environment.logger.warn({ error }, "ended connections are not announced: deaths are noticed by silence only");
+    });
+    if (watching) this.#closers.push(() => watching.close());
   }
 
   abort(reason: string): void {
@@ -250,12 +282,13 @@ class Reign implements Controller {
       clock,
       logger,
       metrics,
-      expects: ({ kind }) => messageTable[kind].direction === "report" || kind === "heartbeat.beat",
+      expects: ({ kind }) => ["report", "heartbeat"].includes(messageTable[kind].direction),
       accept: (message, settle) => {
-        if (message.kind === "heartbeat.beat") {
+        if (messageTable[message.kind].direction === "heartbeat") {
           this.#watch.heard(message);
           return true;
         }
+        this.#watch.reported(message);
         const { kind: type, from, role, incarnation, body } = message;
         return this.#host.post({ type, atMs: clock.now(), from, role, incarnation, body } as ControllerEvent, {
           settle,
@@ -265,15 +298,47 @@ class Reign implements Controller {
   }
 
   #tick(): void {
-    const { config, environment, transport } = this.#options;
+    const { config, environment } = this.#options;
     const nowMs = environment.clock.now();
+    const lateMs = Math.max(0, nowMs - this.#tickedMs - config.timing.tickMs);
     // Whoever was away himself has heard nobody: what the others said meanwhile still waits to be read.
-    if (nowMs - this.#tickedMs > config.timing.tickMs + config.timing.suspectAfterMs / 2) this.#watch.blinded();
+    if (lateMs > config.timing.suspectAfterMs / 2) this.#watch.blinded();
+    this.#lateMs = Math.max(this.#lateMs, lateMs);
     this.#tickedMs = nowMs;
-    const members = Object.values(this.#host.snapshot().context.state.members);
-    const verdicts = transport.isConnected() ? this.#watch.verdicts(members) : [];
-    for (const verdict of verdicts) this.#host.post(verdict, { lane: "control" });
+    this.#look();
     this.#host.post({ type: "controller.tick", atMs: nowMs }, { lane: "control" });
+  }
+
+  /** Judges the members, and asks those who are silent. */
+  #look(): void {
+    const { config, transport } = this.#options;
+    if (this.#isClosed || !transport.isConnected()) return;
+    const members = Object.values(this.#host.snapshot().context.state.members);
+    const { verdicts, probes, alarm } = this.#watch.look(members);
+    for (const verdict of verdicts) this.#host.post(verdict, { lane: "control" });
+    for (const { id, incarnation, nonce } of probes) {
+      const message = { ...this.#enveloper.stamp("replica.probe", { nonce }), to: incarnation };
+      transport.send(subjectsOf(config.job).probe(id), encodeMessage(message));
+    }
+    if (alarm === null) return;
+    const { incarnation } = this.#options.identity;
+    const fact = { type: "announce", kind: "alarm.raised", body: { alarm: "view-suspect", detail: alarm } } as const;
+    this.#announce(fact, `${incarnation}.view.${++this.#alarms}`);
+  }
+
+  /** How this process fares: whoever is slow himself gives the others more time. */
+  async #lookAtSelf(): Promise<void> {
+    const { transport, environment } = this.#options;
+    const { clock, logger } = environment;
+    const lateMs = this.#lateMs;
+    this.#lateMs = 0;
+    if (this.#isMeasuring) return;
+    this.#isMeasuring = true;
+    const startedMs = clock.now();
+    const flushed = transport.isConnected() ? transport.flush() : Promise.resolve();
+    await flushed.catch((error: unknown) => logger.debug({ error }, "the broker did not answer in time"));
+    this.#isMeasuring = false;
+    this.#watch.observed({ loopLagMs: lateMs, timerLateMs: lateMs, brokerRttMs: clock.now() - startedMs });
   }
 
   /** Draws the picture of the job for display; a picture that can not be written is no reason to stop. */
@@ -301,6 +366,7 @@ class Reign implements Controller {
   }
 
   async #close(end: ControllerEnd): Promise<ControllerEnd> {
+    this.#isClosed = true;
     for (const close of this.#closers) await close();
     await this.#host.stop();
     // What a fenced controller still has to say is void: the job is another's. One that lost its way is replaced, too.

@@ -12,7 +12,7 @@ import {
   type StoppingEvent,
   sideBySide,
 } from "@muster/machines";
-import { type AnyMessage, jobConfigSchema, subjectsOf } from "@muster/protocol";
+import { type AnyMessage, encodeMessage, jobConfigSchema, subjectsOf } from "@muster/protocol";
 import {
   type ActorHost,
   createActorHost,
@@ -29,6 +29,7 @@ import {
 import type { Subscription, Transport } from "@muster/transport";
 import { errors } from "../errors.ts";
 import { LateBeats } from "./late-beats.ts";
+import { SelfLease } from "./self-lease.ts";
 import type { Admission, ReplicaEnd, ReplicaOptions, Role, WorkTools } from "./work.ts";
 
 type Snapshot = Pair<unknown, unknown>;
@@ -45,7 +46,9 @@ export class Incarnation {
   readonly #role: Role;
   readonly #work: ReturnType<Role["create"]>;
   readonly #host: ActorHost<Snapshot, Typed>;
-  readonly #subscription: Subscription;
+  readonly #subscriptions: readonly Subscription[];
+  readonly #lease: SelfLease;
+  readonly #unwatch: () => void;
   #resolveEnd: (end: ReplicaEnd) => void = () => {};
 
   /** The consumer stands before the host starts: the first thing a host does is to register, and the answer must not be missed. */
@@ -70,7 +73,12 @@ export class Incarnation {
       maxPending: limits.commandsPending,
       handle: ingress.handle,
     });
-    const life = new Incarnation(role, { identity, environment, transport, ingress, subscription });
+    // Without the right to listen a probe stays unanswered, which is no reason not to work.
+    const probes = await transport
+      .subscribe(subjectsOf(job).probe(id), ingress.handleCore)
+      .catch((error: unknown) => logger.warn({ error }, "probes of the controller are not heard"));
+    const subscriptions = [subscription, ...(probes ? [probes] : [])];
+    const life = new Incarnation(role, { identity, environment, transport, ingress, subscriptions });
     hear = (message, settle) => life.#hear(message, settle);
     return life;
   }
@@ -80,7 +88,7 @@ export class Incarnation {
     given: Pick<WorkTools, "identity" | "environment"> & {
       readonly transport: Transport;
       readonly ingress: Ingress;
-      readonly subscription: Subscription;
+      readonly subscriptions: readonly Subscription[];
     },
   ) {
     const { identity, environment, transport, ingress } = given;
@@ -91,7 +99,12 @@ export class Incarnation {
     this.ended = end.then((outcome) => this.#close(outcome));
     const { outboxMax, mailboxMax } = limits;
     this.#role = role;
-    this.#subscription = given.subscription;
+    this.#subscriptions = given.subscriptions;
+    this.#lease = new SelfLease(clock, () => this.#askAgain());
+    this.#unwatch = transport.onStatus(({ type }) => {
+      if (type === "connected" || type === "reconnected") this.#lease.connected(true);
+      if (type === "disconnected") this.#lease.connected(false);
+    });
     this.#tools = {
       identity,
       environment,
@@ -144,12 +157,37 @@ export class Incarnation {
       settle();
       return true;
     }
+    if (message.kind === "replica.probe") {
+      this.#answer(message.body.nonce);
+      settle();
+      return true;
+    }
+    if (!this.#lease.admits(message.kind)) {
+      this.#tools.environment.logger.info({ kind: message.kind }, "away too long: waiting for the controller's word");
+      settle();
+      return true;
+    }
     enveloper.setTerm(message.term);
     beats.setTerm(message.term);
     const event = toEvent(message);
+    if (!(event instanceof MusterError) && isRegistered(event)) this.#lease.renew(event.config.timing.deadAfterMs);
     if (!(event instanceof MusterError)) return this.#host.post(event, { lane: "control", settle });
     this.#fail(event);
     return true;
+  }
+
+  /** Says that the main loop turns; not stored, like the question. */
+  #answer(nonce: number): void {
+    const { identity, transport, enveloper } = this.#tools;
+    const answer = enveloper.stamp("probe.answered", { nonce, by: "loop" });
+    transport.send(subjectsOf(identity.job).heartbeat(identity.role, identity.id), encodeMessage(answer));
+  }
+
+  /** Asks whether this life is still a member: the answer is its admission again, with what it missed, or its end. */
+  #askAgain(): void {
+    const { host, pid } = this.#tools.environment;
+    const body = { role: this.#role.role, host, pid, engineBuild: this.#role.build };
+    this.#report({ type: "report", kind: "replica.register", body });
   }
 
   /** Handlers that every role has, and the role's own. */
@@ -203,7 +241,9 @@ export class Incarnation {
 
   async #close(end: ReplicaEnd): Promise<ReplicaEnd> {
     const { outbox, beats, transport } = this.#tools;
-    await this.#subscription.close();
+    this.#lease.stop();
+    this.#unwatch();
+    for (const subscription of this.#subscriptions) await subscription.close();
     await this.#host.stop();
     await outbox.flush(limits.flushMs);
     outbox.close();
@@ -234,6 +274,10 @@ function toEvent(message: AnyMessage): Typed | MusterError {
   if (!parsed.success) return errors.ConfigRefused({ reason: parsed.error.issues[0]?.message ?? "invalid" });
   const event: RegisteredEvent = { type: "replica.registered", body: message.body, config: parsed.data };
   return event;
+}
+
+function isRegistered(event: Typed): event is RegisteredEvent {
+  return event.type === "replica.registered";
 }
 
 function stateOf(snapshot: Snapshot): unknown {

@@ -34,6 +34,10 @@ export class LateBeats implements Beats {
     this.#beats?.setEpoch(epoch);
   }
 
+  setEngine(failures: { readonly liveness: number; readonly generation: number }): void {
+    this.#beats?.setEngine(failures);
+  }
+
   async stop(): Promise<void> {
     await this.#beats?.stop();
   }

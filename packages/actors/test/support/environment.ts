@@ -1,6 +1,6 @@
 /** What actors of a test are given: the clock of the process, a broker in memory, heartbeats on the main thread, errors kept. */
 import { type Clock, noMetrics, randomOf, silentLogger } from "@muster/base";
-import { encodeMessage, subjectsOf } from "@muster/protocol";
+import { type Body, encodeMessage, subjectsOf } from "@muster/protocol";
 import { createEnveloper, type Identity, systemClock } from "@muster/runtime";
 import type { MemoryBroker, Transport } from "@muster/transport";
 import type { Beats, Environment } from "../../src/index.ts";
@@ -56,7 +56,7 @@ class MainThreadBeats implements Beats {
   readonly #identity: Identity;
   readonly #intervalMs: number;
   readonly #enveloper: ReturnType<typeof createEnveloper>;
-  readonly #body: { version: number | null; phase: string; progress: number; loopLagMs: number; rssBytes: number };
+  readonly #body: { -readonly [K in keyof Body<"heartbeat.beat">]: Body<"heartbeat.beat">[K] };
   #cancel = (): void => {};
 
   constructor(
@@ -89,6 +89,10 @@ class MainThreadBeats implements Beats {
 
   setEpoch(epoch: number): void {
     this.#enveloper.setEpoch(epoch);
+  }
+
+  setEngine(engine: { readonly liveness: number; readonly generation: number }): void {
+    this.#body.engine = engine;
   }
 
   async stop(): Promise<void> {

@@ -26,6 +26,8 @@ const settings = [
   "timing.suspect_after=30s",
   "timing.dead_after=45s",
   "timing.drain=5s",
+  "health.interval=500ms",
+  "health.timeout=300ms",
 ];
 
 /** The configuration of a small job that keeps its files in `directory`. */

@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import type { Environment } from "@muster/actors";
 import { type Logger, type Metrics, mixSeed, randomOf } from "@muster/base";
 import { startHeartbeat, systemClock } from "@muster/runtime";
-import { connectNats } from "@muster/transport";
+import { connectNats, watchDisconnects } from "@muster/transport";
 import { credentialsOf, type JobConnection } from "./connection.ts";
 
 const connectTimeoutMs = 30_000;
@@ -36,6 +36,18 @@ export function createEnvironment(options: {
         logger,
         connectTimeoutMs,
       }),
+    ...(connection.credentials.system
+      ? {
+          watchDisconnects: (handle) =>
+            watchDisconnects({
+              url: connection.url,
+              credentials: credentialsOf(connection, "system"),
+              logger,
+              connectTimeoutMs,
+              handle,
+            }),
+        }
+      : {}),
     startBeats: (identity, phases, intervalMs) =>
       startHeartbeat({
         connection: {

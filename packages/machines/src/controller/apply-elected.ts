@@ -11,14 +11,26 @@ import { type ControllerState, type Member, meshMembersOf, type StepGroups } fro
 export function applyElected(state: ControllerState, event: ElectedEvent): Change<ControllerState> {
   const { plan } = state;
   const nowMs = event.atMs;
+  // What lies in the past keeps its distance from the last moment of the former controller.
+  const aheadMs = nowMs - state.nowMs;
   const members = Object.values(state.members).map((member): [string, Member] => [
     member.id,
     {
       ...member,
       health: trusted(member.health),
+      hungAtMs: member.hungAtMs === null ? null : member.hungAtMs + aheadMs,
+      recoveries: member.recoveries.map((atMs) => atMs + aheadMs),
       retryAtMs: nowMs,
       unanswered: 0,
       order: member.order && { ...member.order, dueAtMs: nowMs },
+    },
+  ]);
+  const evictions = Object.entries(state.evictions).map(([id, eviction]) => [
+    id,
+    {
+      ...eviction,
+      times: eviction.times.map((atMs) => atMs + aheadMs),
+      untilMs: eviction.untilMs + aheadMs,
     },
   ]);
   const leases = Object.entries(state.leases).map(([id, lease]) => [
@@ -36,6 +48,8 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     nowMs,
     members: Object.fromEntries(members),
     leases: Object.fromEntries(leases),
+    evictions: Object.fromEntries(evictions),
+    progress: { atMs: nowMs, stage: 0 },
     mesh: { ...state.mesh, dueAtMs: nowMs + plan.timing.meshMs, joinDueAtMs: null },
     step: { ...state.step, startedAtMs: nowMs, dueAtMs: nowMs + plan.timing.stepMs },
     checkpoints: { ...state.checkpoints, dueAtMs: nowMs + plan.timing.checkpointMs },
@@ -48,38 +62,52 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     seed: plan.seed,
   });
   const recovered = Object.values(state.members)
-    .filter(({ health }) => health === "suspect")
+    .filter(({ health }) => trusted(health) !== health)
     .map(({ id, role, incarnation }) => announce("member.recovered", { id, role, incarnation }));
   return { state: next, effects: [started, ...recovered, ...repeated(next)] };
 }
 
 function trusted(health: Member["health"]): Member["health"] {
-  return health === "suspect" ? "healthy" : health;
+  return health === "suspect" || health === "hung" ? "healthy" : health;
 }
 
-/** Re-admits everybody under the new term and repeats leases, mesh orders and the order for the running step. */
+/** Re-admits everybody under the new term and repeats what is outstanding. */
 function repeated(state: ControllerState): readonly ControllerEffect[] {
-  const admitted = Object.values(state.members).map(
-    ({ id, incarnation }) => ({ type: "admit", to: id, incarnation }) as const,
-  );
-  const leases = Object.entries(state.leases).flatMap(([leaseId, { holder, items }]) => {
-    const member = state.members[holder];
-    if (!member?.held) return [];
-    const { lineage, version } = member.held;
-    return [command(member, "groups.lease", { leaseId, lineage, version, items: [...items] })];
-  });
-  const { mesh } = state;
-  const ranks = meshMembersOf(state).map(({ id, incarnation }) => ({ id, incarnation }));
-  const builds =
-    mesh.state === "building" && ranks.length === mesh.members.length
-      ? ranks.map((member) => command(member, "mesh.build", { epoch: mesh.epoch, members: ranks }))
-      : [];
-  return [...admitted, ...leases, ...builds, ...repeatedStep(state)];
+  return Object.values(state.members).flatMap((member) => repeatedTo(state, member));
 }
 
-function repeatedStep(state: ControllerState): readonly ControllerEffect[] {
+/** Admits a member again and repeats its leases, its place in a mesh that is being built, and its part in the running step. Pure. */
+export function repeatedTo(state: ControllerState, member: Member): readonly ControllerEffect[] {
+  const { id, incarnation } = member;
+  return [
+    { type: "admit", to: id, incarnation },
+    ...repeatedLeases(state, member),
+    ...repeatedBuild(state, member),
+    ...repeatedStep(state, member),
+  ];
+}
+
+function repeatedLeases(state: ControllerState, member: Member): readonly ControllerEffect[] {
+  if (!member.held) return [];
+  const { lineage, version } = member.held;
+  const own = Object.entries(state.leases).filter(([, { holder }]) => holder === member.id);
+  return own.map(([leaseId, { items }]) =>
+    command(member, "groups.lease", { leaseId, lineage, version, items: [...items] }),
+  );
+}
+
+function repeatedBuild(state: ControllerState, member: Member): readonly ControllerEffect[] {
+  const { mesh } = state;
+  const members = meshMembersOf(state);
+  const isOfMesh = members.some(({ id }) => id === member.id);
+  if (mesh.state !== "building" || !isOfMesh || members.length < mesh.members.length) return [];
+  const ranks = members.map(({ id, incarnation }) => ({ id, incarnation }));
+  return [command(member, "mesh.build", { epoch: mesh.epoch, members: ranks })];
+}
+
+function repeatedStep(state: ControllerState, member: Member): readonly ControllerEffect[] {
   const { step, weights } = state;
-  if (step.state !== "running" || !weights) return [];
-  const silent = meshMembersOf(state).filter(({ id }) => !step.votes[id]);
-  return silent.map((member) => command(member, "step.run", runBodyOf(state, weights)));
+  if (step.state !== "running" || !weights || step.votes[member.id]) return [];
+  if (!meshMembersOf(state).some(({ id }) => id === member.id)) return [];
+  return [command(member, "step.run", runBodyOf(state, weights))];
 }

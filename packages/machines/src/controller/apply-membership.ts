@@ -1,6 +1,7 @@
 /** Replicas coming and going (semantics 2 "Register", "Leave"; reliability 4.2 for the verdicts). */
-import type { FailureKind, MemberRole } from "@muster/protocol";
-import { announce, type Change, type ControllerEffect, command, type ReportOf, type VerdictEvent } from "./events.ts";
+import type { Body, EvidenceKind, FailureKind, MemberRole } from "@muster/protocol";
+import { announce, type Change, type ControllerEffect, command, type ReportOf } from "./events.ts";
+import { applyEnded, keepWaiting, mustWait, withEviction } from "./evictions.ts";
 import { releaseHolder } from "./leases.ts";
 import { type ControllerState, type Member, withMember, without } from "./state.ts";
 
@@ -12,62 +13,80 @@ const outOfMemory = 137;
 
 const unchanged = (state: ControllerState): Change<ControllerState> => ({ state, effects: [] });
 
-const nameOf = (member: Member): { id: string; role: MemberRole; incarnation: string } => ({
+/** Why a member is out. */
+export interface Evidence {
+  readonly evidence: string;
+  readonly by: EvidenceKind;
+  /** Time since its last sign of life. */
+  readonly silentMs: number;
+}
+
+/** A member as public facts name it. Pure. */
+export const nameOf = (member: Member): { id: string; role: MemberRole; incarnation: string } => ({
   id: member.id,
   role: member.role,
   incarnation: member.incarnation,
 });
 
-/** Admits, re-admits or refuses a replica. A new incarnation of a known id retires the old one. Pure. */
+/** Admits, keeps waiting or refuses a replica that is no member. A new incarnation of a known id retires the old one. Pure. */
 export function applyRegister(state: ControllerState, event: ReportOf<"replica.register">): Change<ControllerState> {
   const to = { id: event.from, incarnation: event.incarnation };
   const known = state.members[event.from];
-  if (known?.incarnation === event.incarnation)
-    return { state, effects: [{ type: "admit", to: to.id, incarnation: to.incarnation }] };
   if (state.gone.includes(event.incarnation))
     return { state, effects: [command(to, "replica.fenced", { reason: "this incarnation is over" })] };
-  const refusal = refusalOf(state, event);
+  const refusal = refusalOf(state, event.body);
   if (refusal) return { state, effects: [command(to, "replica.refused", { reason: refusal })] };
-  const cleared = known
-    ? removeMember(state, known, { how: "died", evidence: "a new incarnation registered" })
-    : unchanged(state);
+  const end = { how: "died", evidence: "a new incarnation registered", by: "replaced", silentMs: 0 } as const;
+  const cleared = known ? removeMember(state, known, end) : unchanged(state);
+  const next = mustWait(cleared.state, to.id)
+    ? keepWaiting(cleared.state, to, event.body)
+    : admit(cleared.state, to, event.body);
+  return { state: next.state, effects: [...cleared.effects, ...next.effects] };
+}
+
+/** Takes a replica into the table. Pure. */
+export function admit(
+  state: ControllerState,
+  to: { readonly id: string; readonly incarnation: string },
+  body: Body<"replica.register">,
+): Change<ControllerState> {
   const member: Member = {
-    id: event.from,
-    role: event.body.role,
-    incarnation: event.incarnation,
+    ...to,
+    role: body.role,
     joinedSeq: state.joins + 1,
-    host: event.body.host,
-    pid: event.body.pid,
+    host: body.host,
+    pid: body.pid,
     addresses: [],
     health: "healthy",
+    hungAtMs: null,
+    recoveries: [],
     held: null,
     order: null,
     retryAtMs: 0,
     unanswered: 0,
   };
   const next: ControllerState = {
-    ...cleared.state,
-    joins: state.joins + 1,
-    engineBuild: state.engineBuild ?? (event.body.engineBuild || null),
-    members: { ...cleared.state.members, [member.id]: member },
+    ...state,
+    joins: member.joinedSeq,
+    engineBuild: state.engineBuild ?? (body.engineBuild || null),
+    members: { ...state.members, [member.id]: member },
+    waiting: without(state.waiting, member.id),
   };
-  const effects: ControllerEffect[] = [
-    ...cleared.effects,
-    { type: "admit", to: member.id, incarnation: member.incarnation },
-    announce("member.joined", nameOf(member)),
-  ];
+  const effects: ControllerEffect[] = [{ type: "admit", ...admitted(to) }, announce("member.joined", nameOf(member))];
   return { state: next, effects };
 }
 
-function refusalOf(state: ControllerState, event: ReportOf<"replica.register">): string | null {
+const admitted = ({ id, incarnation }: { readonly id: string; readonly incarnation: string }) => ({
+  to: id,
+  incarnation,
+});
+
+/** Why a replica is not admitted, or `null`. Pure. */
+export function refusalOf(state: ControllerState, body: Body<"replica.register">): string | null {
   if (state.ending) return `the job is ending: ${state.ending.reason}`;
-  const { engineBuild } = event.body;
-  if (
-    event.body.role !== "checkpoint" &&
-    event.body.role !== "node" &&
-    state.engineBuild &&
-    engineBuild !== state.engineBuild
-  )
+  const { engineBuild } = body;
+  const hasEngine = body.role !== "checkpoint" && body.role !== "node";
+  if (hasEngine && state.engineBuild && engineBuild !== state.engineBuild)
     return `engine build "${engineBuild}" differs from the job's "${state.engineBuild}"; replicas of one job share one build`;
   return null;
 }
@@ -88,40 +107,20 @@ export function applyLeft(state: ControllerState, event: ReportOf<"replica.left"
 export function applyExited(state: ControllerState, event: ReportOf<"process.exited">): Change<ControllerState> {
   const { id, host, pid, code, signal, oom = false } = event.body;
   const member = state.members[id];
-  if (!member || member.pid !== pid || member.host !== host) return unchanged(state);
+  const freed = applyEnded(state, event.body);
+  if (!member || member.pid !== pid || member.host !== host) return unchanged(freed);
   const isShort = oom || code === outOfMemory;
   const evidence = `process ended with ${signal ?? `code ${code}`}${isShort ? ", short of memory" : ""}`;
-  return removeMember(state, member, { how: "died", evidence, failure: isShort ? "oom" : "engine_crash" });
-}
-
-/** The failure detector's word on one incarnation; words about older ones change nothing. Pure. */
-export function applyVerdict(state: ControllerState, event: VerdictEvent): Change<ControllerState> {
-  const member = state.members[event.id];
-  if (member?.incarnation !== event.incarnation) return unchanged(state);
-  switch (event.type) {
-    case "verdict.dead":
-      return putOut(state, member, event.evidence);
-    case "verdict.suspect":
-      if (member.health !== "healthy") return unchanged(state);
-      return {
-        state: withMember(state, member.id, { health: "suspect" }),
-        effects: [announce("member.suspected", { ...nameOf(member), evidence: event.evidence })],
-      };
-    case "verdict.recover":
-      if (member.health !== "suspect") return unchanged(state);
-      return {
-        state: withMember(state, member.id, { health: "healthy" }),
-        effects: [announce("member.recovered", nameOf(member))],
-      };
-  }
+  const failure = isShort ? "oom" : "engine_crash";
+  return removeMember(freed, member, { how: "died", evidence, by: "exit", silentMs: 0, failure });
 }
 
 /** Removes a member that may still live. It is told, so that it comes back as a new incarnation once it can. Pure. */
-export function putOut(state: ControllerState, member: Member, evidence: string): Change<ControllerState> {
-  const removed = removeMember(state, member, { how: "died", evidence });
+export function putOut(state: ControllerState, member: Member, why: Evidence): Change<ControllerState> {
+  const removed = removeMember(state, member, { how: "died", ...why });
   return {
-    state: removed.state,
-    effects: [...removed.effects, command(member, "replica.fenced", { reason: evidence })],
+    state: withEviction(removed.state, member),
+    effects: [...removed.effects, command(member, "replica.fenced", { reason: why.evidence })],
   };
 }
 
@@ -129,7 +128,9 @@ export function putOut(state: ControllerState, member: Member, evidence: string)
 function removeMember(
   state: ControllerState,
   member: Member,
-  end: { readonly how: "died" | "left"; readonly evidence: string; readonly failure?: FailureKind },
+  end:
+    | ({ readonly how: "died"; readonly failure?: FailureKind } & Evidence)
+    | { readonly how: "left"; readonly evidence: string },
 ): Change<ControllerState> {
   const released = releaseHolder(state, {
     holder: member.id,
@@ -138,7 +139,7 @@ function removeMember(
   });
   const fact =
     end.how === "died"
-      ? announce("member.died", { ...nameOf(member), evidence: end.evidence })
+      ? announce("member.died", { ...nameOf(member), evidence: end.evidence, by: end.by, silentMs: end.silentMs })
       : announce("member.left", { ...nameOf(member), reason: end.evidence });
   return {
     state: {

@@ -4,7 +4,7 @@ import { putOut } from "./apply-membership.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "./events.ts";
 import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { finishItems, releasedFact, requeue, withGroups } from "./leases.ts";
-import { type ControllerState, type Member, type VersionKey, withMember } from "./state.ts";
+import { type ControllerState, type Member, moved, type VersionKey, withMember } from "./state.ts";
 
 /** A member that has answered its order. */
 const answered = { order: null, unanswered: 0 } as const;
@@ -37,7 +37,7 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
     };
   }
   return {
-    state: withMember({ ...state, weights }, member.id, {
+    state: withMember(moved({ ...state, weights }), member.id, {
       held: { lineage, version },
       addresses: event.body.addresses,
       ...(isAnswered(member, event.body) ? answered : {}),
@@ -132,7 +132,7 @@ function settleReceipt(state: ControllerState, receipt: GroupReceipt): Controlle
   }
   const { sampled } = state;
   const counted = { groups: sampled.groups + 1, tokens: sampled.tokens + receipt.tokens };
-  return withGroups({ ...state, sampled: counted }, receipt.step, {
+  return withGroups({ ...moved(state), sampled: counted }, receipt.step, {
     ...groups,
     queue: groups.queue.filter(({ index }) => index !== receipt.index),
     receipts: { ...groups.receipts, [receipt.index]: receipt },
@@ -161,7 +161,7 @@ export function applyReturned(state: ControllerState, event: ReportOf<"groups.re
   const effects = [...(isNews && returned.length > 0 ? [fact] : []), ...queued.effects];
   const member = state.members[event.from];
   if (!failure || !member || !isRestart(state, failure, returned)) return { state: paused, effects };
-  const removed = putOut(paused, member, `its engine failed: ${reason}`);
+  const removed = putOut(paused, member, { evidence: `its engine failed: ${reason}`, by: "engine", silentMs: 0 });
   return { state: removed.state, effects: [...effects, ...removed.effects] };
 }
 
@@ -184,7 +184,7 @@ export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.co
     prompts: run.prompts + prompts,
     correct: run.correct + correct,
   };
-  return { state: { ...next, evaluation }, effects: [] };
+  return { state: moved({ ...next, evaluation }), effects: [] };
 }
 
 /** A member's vote on the running attempt; votes on others change nothing. Pure. */

@@ -4,8 +4,9 @@
  * order in which facts arrived.
  */
 import { invariant } from "@muster/base";
-import { applyElected } from "./apply-elected.ts";
-import { applyDraining, applyExited, applyLeft, applyRegister, applyVerdict } from "./apply-membership.ts";
+import { applyElected, repeatedTo } from "./apply-elected.ts";
+import { applyDraining, applyExited, applyLeft, applyRegister } from "./apply-membership.ts";
+import { applyVerdict } from "./apply-verdict.ts";
 import {
   applyBuilt,
   applyCompleted,
@@ -29,6 +30,7 @@ import { planDepartures, planNodes, planPlacement, planShortage } from "./fleet/
 import type { CommandEvent } from "./fleet/take-command.ts";
 import { planCeiling } from "./given-up.ts";
 import { planOverdue } from "./orders.ts";
+import { planReadmission } from "./plan-admission.ts";
 import { planCheckpoint, planEnd, planReleases, planRestore } from "./plan-end.ts";
 import { planJoinWindow, planMesh } from "./plan-mesh.ts";
 import { planStepOutcome, planStepRun } from "./plan-step.ts";
@@ -39,6 +41,7 @@ type Planner = (state: ControllerState) => Change<ControllerState> | null;
 
 /** In this order: what ends something comes before what starts something. */
 const planners: readonly Planner[] = [
+  planReadmission,
   planOverdue,
   planCeiling,
   planNodes,
@@ -103,10 +106,15 @@ function apply(
       return { state, effects: [] };
     case "verdict.suspect":
     case "verdict.recover":
+    case "verdict.hung":
     case "verdict.dead":
       return applyVerdict(state, event);
-    case "replica.register":
+    case "replica.register": {
+      const known = state.members[event.from];
+      // Whoever asks again may have been away: what it missed is said again.
+      if (known?.incarnation === event.incarnation) return { state, effects: repeatedTo(state, known) };
       return applyRegister(state, event);
+    }
     case "replica.left":
       return applyLeft(state, event);
     case "process.exited":

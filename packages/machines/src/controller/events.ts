@@ -1,5 +1,6 @@
 /** Inputs and effects of the controller. Every input is journaled; `atMs` is the acting controller's monotonic clock. */
 import type { Body, KindOf, Role } from "@muster/protocol";
+import type { Verdict } from "../detector/verdict.ts";
 
 type ReportEvent = {
   [K in KindOf<"report">]: {
@@ -13,12 +14,8 @@ type ReportEvent = {
 }[KindOf<"report">];
 
 /** What the failure detector found of one incarnation. */
-export interface VerdictEvent {
-  readonly type: "verdict.suspect" | "verdict.recover" | "verdict.dead";
+export interface VerdictEvent extends Verdict {
   readonly atMs: number;
-  readonly id: string;
-  readonly incarnation: string;
-  readonly evidence: string;
 }
 
 /** A controller begins its reign: the first record of each term. */

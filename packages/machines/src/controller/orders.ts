@@ -11,7 +11,7 @@ const unansweredMax = 3;
 export function evict(state: ControllerState, members: readonly Member[], evidence: string): Change<ControllerState> {
   return members.reduce<Change<ControllerState>>(
     (change, member) => {
-      const removed = putOut(change.state, member, evidence);
+      const removed = putOut(change.state, member, { evidence, by: "deadline", silentMs: 0 });
       return { state: removed.state, effects: [...change.effects, ...removed.effects] };
     },
     { state, effects: [] },

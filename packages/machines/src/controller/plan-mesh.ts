@@ -21,10 +21,8 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   const { mesh, plan } = state;
   if (!state.weights || state.ending || state.step.state === "running") return null;
   if (mesh.state === "broken" && state.nowMs < mesh.dueAtMs) return null;
-  const eligible = withoutCordoned(
-    state,
-    membersOf(state, "policy").filter((member) => isEligible(state, member)),
-  );
+  const holders = membersOf(state, "policy").filter((member) => isEligible(state, member));
+  const eligible = withoutCordoned(state, withoutSuspects(state, holders));
   if (mesh.epoch === 0 && !isGathered(state, eligible.length)) return null;
   const members = rankMembers(mesh.members, eligible);
   const ids = members.map(({ id }) => id);
@@ -86,9 +84,19 @@ function evictLate(state: ControllerState, members: readonly Member[]): Change<C
   return evict(state, missing, `epoch ${state.mesh.epoch} not joined in time`);
 }
 
+/**
+ * A suspect gets no new work, so it is no rank of a new epoch while others are there; when it recovers, the next step boundary takes it in
+ * again. It costs nobody their epoch: who became suspect in a mesh that works stays in it.
+ */
+function withoutSuspects({ mesh }: ControllerState, eligible: readonly Member[]): readonly Member[] {
+  const stays = (member: Member): boolean => mesh.state === "ready" && mesh.members.includes(member.id);
+  const trusted = eligible.filter((member) => member.health !== "suspect" || stays(member));
+  return trusted.length > 0 ? trusted : eligible;
+}
+
 /** A member keeps its place while its `step.apply` is on the way; a joiner must hold the state first. */
 function isEligible(state: ControllerState, member: Member): boolean {
-  if (member.health === "draining") return false;
+  if (member.health === "draining" || member.health === "hung") return false;
   return holdsCurrent(state, member) || (state.mesh.members.includes(member.id) && member.order?.kind === "step.apply");
 }
 

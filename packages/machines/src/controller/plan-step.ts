@@ -11,6 +11,7 @@ import {
   type Member,
   membersOf,
   meshMembersOf,
+  moved,
   type VersionKey,
   type Vote,
   withMember,
@@ -61,6 +62,8 @@ export function planStepOutcome(state: ControllerState): Change<ControllerState>
   const living = new Set(survivors.map(({ id }) => id));
   const lostBeforeVote = mesh.members.find((id) => !living.has(id) && !step.votes[id]);
   if (lostBeforeVote) return retry(state, `${lostBeforeVote} was lost before its vote`, "loss");
+  const hung = survivors.find(({ id, health }) => health === "hung" && !step.votes[id]);
+  if (hung) return retry(state, `${hung.id} hangs`, "loss");
   if (voted.length < survivors.length) return state.nowMs < step.dueAtMs ? null : retryLate(state, survivors);
   if (voted.some(({ finite }) => !finite)) return skipNonFinite(state, survivors);
   return decideDigest(state, survivors);
@@ -252,7 +255,7 @@ function skip(state: ControllerState, reason: string, survivors: readonly Member
 function advance(state: ControllerState): ControllerState {
   const { step } = state;
   return {
-    ...state,
+    ...moved(state),
     groups: without(state.groups, String(step.step)),
     step: { ...step, step: step.step + 1, attempt: 1, failures: 0, state: "sampling", votes: {} },
   };

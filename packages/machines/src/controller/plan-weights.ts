@@ -1,5 +1,6 @@
 /** Who makes the initial weights, and who pulls the committed ones from whom (semantics 2, 6.3, 6.4). */
 import type { Holder } from "@muster/protocol";
+import { isFlaky } from "./apply-verdict.ts";
 import { type Change, type ControllerEffect, command } from "./events.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "./state.ts";
 import { rotated, sourcesFor, supplyOf } from "./weight-sources.ts";
@@ -41,13 +42,20 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
     const policies = supply.holding.filter(({ role }) => role === "policy");
     const sources = isPolicy ? rotated(policies, member) : sourcesFor(member, { ...supply, fetching });
     if (sources === null || supply.holding.length === 0 || sources.length === 0) continue;
-    const holders = sources.map(({ id, addresses }): Holder => ({ id, addresses: [...addresses] }));
+    const holders = trustedFirst(sources).map(({ id, addresses }): Holder => ({ id, addresses: [...addresses] }));
     const sections = isPolicy ? weights.sections : weights.sections.filter(({ name }) => name === "weights");
     effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders }));
     next = withMember(next, member.id, { order: { kind: "weights.pull", lineage, version, dueAtMs } });
     if (!isPolicy) fetching.push(member);
   }
   return effects.length > 0 ? { state: next, effects } : null;
+}
+
+/** Whoever may be gone is the last choice. Stable. */
+function trustedFirst(sources: readonly Member[]): readonly Member[] {
+  const isDoubtful = (source: Member): boolean =>
+    source.health === "suspect" || source.health === "hung" || isFlaky(source);
+  return [...sources.filter((source) => !isDoubtful(source)), ...sources.filter(isDoubtful)];
 }
 
 /** True when a member can take a new order now. Pure. */

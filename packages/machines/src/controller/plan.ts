@@ -35,6 +35,7 @@ export interface ControllerPlan {
     | "joinMs"
     | "deadAfterMs"
   >;
+  readonly health: Pick<JobConfig["health"], "readmitAfterMs" | "progressMs">;
   readonly failure: JobConfig["failure"];
   readonly limits: Pick<JobConfig["limits"], "stepAttemptsMax" | "leaseGroupsMax" | "leasesPerRollout" | "chunkGroups">;
 }
@@ -44,6 +45,7 @@ export function planOf(config: JobConfig): ControllerPlan {
   const { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, joinMs, deadAfterMs } =
     config.timing;
   const { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups } = config.limits;
+  const { readmitAfterMs, progressMs } = config.health;
   return {
     seed: config.seed,
     steps: config.steps,
@@ -61,6 +63,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     checkpointEverySteps: config.checkpoint.everySteps,
     rolloutsServe: config.data.tcpHost?.includes("/") ?? false,
     timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, joinMs, deadAfterMs },
+    health: { readmitAfterMs, progressMs },
     failure: config.failure,
     limits: { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups },
   };

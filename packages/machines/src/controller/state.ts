@@ -36,7 +36,11 @@ export interface Member {
   readonly host: string;
   readonly pid: number;
   readonly addresses: readonly string[];
-  readonly health: "healthy" | "suspect" | "draining";
+  readonly health: "healthy" | "suspect" | "hung" | "draining";
+  /** When it was found hanging last; a second time soon after puts it out. */
+  readonly hungAtMs: number | null;
+  /** When its last suspicions ended, within an hour: too many make it the last choice as a source of weights. */
+  readonly recoveries: readonly number[];
   /** The version whose digests it acknowledged. */
   readonly held: VersionKey | null;
   readonly order: Order | null;
@@ -141,6 +145,21 @@ export interface NonFinite {
   readonly wentBackAt: number | null;
 }
 
+/** What is remembered of a replica that was put out: the n-th time within an hour it stays out for a while. */
+export interface Eviction {
+  readonly times: readonly number[];
+  readonly untilMs: number;
+  /** The process that was put out; once it has ended, its successor need not wait. */
+  readonly host: string;
+  readonly pid: number;
+}
+
+/** A registration that waits until its replica may come back. */
+export interface Waiting {
+  readonly incarnation: string;
+  readonly body: Body<"replica.register">;
+}
+
 /** Counts of trajectories; what is pending is derived from the tables, so that the sum is a real check. */
 export interface LedgerCounts {
   readonly admitted: number;
@@ -173,6 +192,11 @@ export interface ControllerState {
   readonly members: Readonly<Record<string, Member>>;
   /** The last incarnations that died or left: none of them comes back, however late its words arrive. */
   readonly gone: readonly string[];
+  /** By replica id; the last ones only. */
+  readonly evictions: Readonly<Record<string, Eviction>>;
+  readonly waiting: Readonly<Record<string, Waiting>>;
+  /** The last committed step, finished group or piece of evaluation, and what the watchdog did since. */
+  readonly progress: { readonly atMs: number; readonly stage: number };
   /** Where weights come from when there are none: the job's source at first, a checkpoint after every holder was lost. */
   readonly restore: VersionKey & { readonly source: ControllerPlan["weights"] };
   /** Digest of the model's tensor table. */
@@ -221,6 +245,9 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     engineBuild: null,
     members: {},
     gone: [],
+    evictions: {},
+    waiting: {},
+    progress: { atMs: 0, stage: 0 },
     restore: { lineage: 0, version: 0, source: plan.weights },
     tensorsDigest: null,
     weights: null,
@@ -266,6 +293,11 @@ export function meshMembersOf(state: ControllerState): readonly Member[] {
 export function withMember(state: ControllerState, id: string, patch: Partial<Member>): ControllerState {
   const member = state.members[id];
   return member ? { ...state, members: { ...state.members, [id]: { ...member, ...patch } } } : state;
+}
+
+/** The state in which the job just moved on: the watchdog begins anew. */
+export function moved(state: ControllerState): ControllerState {
+  return { ...state, progress: { atMs: state.nowMs, stage: 0 } };
 }
 
 /** True when a member acknowledged the digests of the newest committed weights. */

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 
 /** Which way a message goes, hence which subject carries it. */
-export type Direction = "command" | "report" | "event" | "heartbeat" | "groups" | "journal";
+export type Direction = "command" | "report" | "event" | "heartbeat" | "probe" | "groups" | "journal";
 
 /** One row of the message table. */
 export interface MessageDefinition<S extends z.ZodType = z.ZodType> {

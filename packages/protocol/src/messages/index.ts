@@ -4,6 +4,7 @@ import { checkpointMessages } from "./checkpoint.ts";
 import { type Direction, defineMessages } from "./define.ts";
 import { fleetMessages } from "./fleet.ts";
 import { groupsMessages } from "./groups.ts";
+import { healthMessages } from "./health.ts";
 import { jobMessages } from "./job.ts";
 import { meshMessages } from "./mesh.ts";
 import { nodeMessages } from "./node.ts";
@@ -22,6 +23,7 @@ export const messageTable = defineMessages({
   ...jobMessages,
   ...nodeMessages,
   ...fleetMessages,
+  ...healthMessages,
 });
 
 /** Name of a message. */

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { failureKinds } from "../failure.ts";
-import { idSchema, memberRoles } from "../ids.ts";
+import { idSchema } from "../ids.ts";
 import { defineMessages } from "./define.ts";
+import { evidenceFields, memberFields } from "./health.ts";
 import { causeCountSchema, commandFields, sectionSchema, textSchema, versionFields } from "./parts.ts";
 
 const ledgerSchema = z.strictObject({
@@ -18,8 +19,6 @@ export type Ledger = z.infer<typeof ledgerSchema>;
 
 /** Ids of work: `<step>.<index>` of a group, `eval.<chunk>` of held-out prompts. */
 const workIdsSchema = z.array(z.string().max(64)).max(1024);
-
-const memberFields = { id: idSchema, role: z.enum(memberRoles), incarnation: idSchema };
 
 /** The job as a whole: the operator's commands, and the public facts that watchers read. */
 export const jobMessages = defineMessages({
@@ -54,17 +53,17 @@ export const jobMessages = defineMessages({
   "member.suspected": {
     direction: "event",
     says: "A replica gets no new work until it is heard again.",
-    body: z.strictObject({ ...memberFields, evidence: textSchema }),
+    body: z.strictObject({ ...memberFields, ...evidenceFields }),
   },
   "member.recovered": {
     direction: "event",
-    says: "A suspected replica was heard again, or a new controller begins to watch it anew.",
-    body: z.strictObject(memberFields),
+    says: "A suspected or hung replica is well again, or a new controller begins to watch it anew.",
+    body: z.strictObject({ ...memberFields, ...evidenceFields, evidence: textSchema.optional() }),
   },
   "member.died": {
     direction: "event",
     says: "A replica is out for good; only a new incarnation may come back.",
-    body: z.strictObject({ ...memberFields, evidence: textSchema }),
+    body: z.strictObject({ ...memberFields, ...evidenceFields }),
   },
   "mesh.changed": {
     direction: "event",

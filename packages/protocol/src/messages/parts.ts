@@ -10,6 +10,25 @@ export const textSchema = z.string().max(2000);
 /** What every command of an operator may carry: its id. The same id twice is one command; without one the controller draws it. */
 export const commandFields = { commandId: idSchema.optional() };
 
+/** By what a replica was found ill: what the watchers of a job count and time. */
+export const evidenceKinds = [
+  "exit",
+  "disconnect",
+  "silence",
+  "peers",
+  "hang",
+  "engine",
+  "deadline",
+  "straggler",
+  "replaced",
+] as const;
+
+/** Schema of one of the {@link evidenceKinds}. */
+export const evidenceKindSchema = z.enum(evidenceKinds);
+
+/** One of the {@link evidenceKinds}. */
+export type EvidenceKind = (typeof evidenceKinds)[number];
+
 /** Addresses of a data-plane holder, in its order of preference. */
 export const addressesSchema = z.array(z.string().min(1).max(256)).max(8);
 

@@ -81,6 +81,8 @@ export const replicaMessages = defineMessages({
       progress: countSchema,
       loopLagMs: z.number().nonnegative(),
       rssBytes: countSchema,
+      /** Failed health checks of its engine in a row: is it there, and does it still generate. Absent without checks. */
+      engine: z.strictObject({ liveness: countSchema, generation: countSchema }).optional(),
     }),
   },
 });

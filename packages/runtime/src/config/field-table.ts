@@ -129,13 +129,33 @@ export const timingFields: readonly Field[] = section("timing", {
   step: ["duration", "60s", "Time for all members to vote on a step."],
   collective: ["duration", "30s", "Time for one collective operation."],
   mesh: ["duration", "10s", "Time for all members to join a new mesh."],
-  pull: ["duration", "30s", "Time to pull a weight version."],
+  pull: ["duration", "40s", "Time to pull a weight version."],
   checkpoint: ["duration", "60s", "Time to pull, write and verify a checkpoint."],
   reward: ["duration", "5s", "Time to score one trajectory."],
   generate: ["duration", "20s", "Time for a module to generate one sample."],
   drain: ["duration", "30s", "Time a leaving replica has to finish or hand back its work."],
   join: ["duration", "1s", "Window in which joining policy replicas are gathered into one epoch."],
   tick: ["duration", "200ms", "Time between looks at deadlines."],
+});
+
+/** Who is taken for ill, and when. */
+export const healthFields: readonly Field[] = section("health", {
+  first_wait: ["duration", "300s", "Grace of an engine that is still starting before its failed health checks count."],
+  interval: ["duration", "10s", "Time between health checks of a rollout's engine; each generates a token."],
+  timeout: ["duration", "5s", "Time for one health check of an engine."],
+  failure_threshold: ["integer", 3, "Failed health checks in a row after which a rollout is put out and starts anew."],
+  phi: ["number", 8, "Level of suspicion at which a silent replica is suspected."],
+  missed_beats: ["integer", 5, "Heartbeats missed in a row that make a replica suspect whatever the level."],
+  probe_timeout: ["duration", "1s", "Time for a suspected replica to answer a probe; three are sent."],
+  hung_min: ["duration", "20s", "Least time without progress before a replica that beats is taken for hung."],
+  hung_max: ["duration", "45s", "Most time without progress before a replica that beats is taken for hung."],
+  grace: ["duration", "10m", "The same while it loads, builds, compiles or initialises."],
+  readmit_after: [
+    "duration",
+    "5s",
+    "Base of the time a replica stays out after an eviction: doubled by each one in the same hour, at most 10m.",
+  ],
+  progress: ["duration", "5m", "Time without a committed step or a finished group before the watchdog acts."],
 });
 
 /** Bounds, and where bytes go. */

@@ -2,7 +2,7 @@
 
 import { failureFields } from "./failure-fields.ts";
 import type { Field } from "./field.ts";
-import { checkpointFields, engineFields, planeFields, runFields, timingFields } from "./field-table.ts";
+import { checkpointFields, engineFields, healthFields, planeFields, runFields, timingFields } from "./field-table.ts";
 
 /** Every key, in the order of the reference. */
 export const fields: readonly Field[] = [
@@ -10,6 +10,7 @@ export const fields: readonly Field[] = [
   engineFields,
   checkpointFields,
   timingFields,
+  healthFields,
   failureFields,
   planeFields,
 ].flat();

@@ -48,6 +48,57 @@ const timingRelations: readonly Relation[] = [
   shorter("deadAfterMs", "leaseMs", "a lease must outlive the detection of its holder's death"),
 ];
 
+const healthRelations: readonly Relation[] = [
+  {
+    keys: ["health.timeout", "health.interval"],
+    holds: ({ health }) => health.timeoutMs < health.intervalMs,
+    rule: "{0} must be shorter than {1}: one health check ends before the next begins",
+    fix: "raise health.interval or lower health.timeout",
+  },
+  {
+    keys: ["health.interval", "timing.pull"],
+    holds: ({ health, timing }) => health.intervalMs * health.failureThreshold + health.timeoutMs < timing.pullMs,
+    rule: "{0} times health.failure_threshold, and health.timeout, must be shorter than {1}: an engine that is ill must be out before its weights are late",
+    fix: "lower health.interval, health.failure_threshold or health.timeout, or raise timing.pull",
+  },
+  {
+    keys: ["health.hung_min", "health.hung_max"],
+    holds: ({ health }) => health.hungMinMs <= health.hungMaxMs,
+    rule: "{0} must not be longer than {1}: they bound one time",
+    fix: "raise health.hung_max or lower health.hung_min",
+  },
+  {
+    keys: ["health.hung_max", "health.grace"],
+    holds: ({ health }) => health.hungMaxMs <= health.graceMs,
+    rule: "{0} must not be longer than {1}: a start takes longer than a step",
+    fix: "raise health.grace or lower health.hung_max",
+  },
+  {
+    keys: ["health.hung_max", "timing.step"],
+    holds: ({ health, timing }) => health.hungMaxMs < timing.stepMs,
+    rule: "{0} must be shorter than {1}: a hang must be known before its step times out",
+    fix: "raise timing.step or lower health.hung_max",
+  },
+  {
+    keys: ["health.probe_timeout", "timing.dead_after"],
+    holds: ({ health, timing }) => 3 * health.probeTimeoutMs < timing.deadAfterMs,
+    rule: "three times {0} must be shorter than {1}: a suspect is asked three times before it is given up",
+    fix: "lower health.probe_timeout or raise timing.dead_after",
+  },
+  {
+    keys: ["health.missed_beats", "timing.dead_after"],
+    holds: ({ health, timing }) => health.missedBeats * timing.heartbeatIntervalMs < timing.deadAfterMs,
+    rule: "{0} times timing.heartbeat_interval must be shorter than {1}: a replica is suspected before it is given up",
+    fix: "lower health.missed_beats or raise timing.dead_after",
+  },
+  {
+    keys: ["timing.step", "health.progress"],
+    holds: ({ health, timing }) => timing.stepMs < health.progressMs,
+    rule: "{0} must be shorter than {1}: the watchdog waits for a whole step",
+    fix: "raise health.progress or lower timing.step",
+  },
+];
+
 const jobRelations: readonly Relation[] = [
   {
     keys: ["job.mode", "job.staleness_max"],
@@ -137,12 +188,14 @@ const failureRelations: readonly Relation[] = failureKinds.map((kind) => ({
  * @returns A sentence per broken relation; none when all hold.
  */
 export function validateTiming(config: JobConfig): readonly string[] {
-  return broken(timingRelations, config, (key) => formatDuration(timingOf(config, key))).map((problem) => problem.text);
+  const relations = [...timingRelations, ...healthRelations];
+  return broken(relations, config, (key) => shownOf(config, key)).map((problem) => problem.text);
 }
 
 /** Checks every relation. @param read - The value of a key as it was written. */
 export function brokenRelations(config: JobConfig, read: (key: string) => unknown): readonly Problem[] {
-  return broken([...timingRelations, ...jobRelations, ...failureRelations], config, (key) => shown(read(key)));
+  const relations = [...timingRelations, ...healthRelations, ...jobRelations, ...failureRelations];
+  return broken(relations, config, (key) => shown(read(key)));
 }
 
 function broken(relations: readonly Relation[], config: JobConfig, show: (key: string) => string): readonly Problem[] {
@@ -161,7 +214,11 @@ function timingKey(name: keyof JobConfig["timing"]): string {
   return `timing.${name.slice(0, -2).replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)}`;
 }
 
-function timingOf({ timing }: JobConfig, key: string): number {
-  const name = Object.keys(timing).find((candidate) => timingKey(candidate as keyof JobConfig["timing"]) === key);
-  return timing[name as keyof JobConfig["timing"]];
+/** A value of `timing` or `health` by its key: durations as people write them, counts as they are. */
+function shownOf({ timing, health }: JobConfig, key: string): string {
+  const [section = "", snake = ""] = key.split(".");
+  const camel = snake.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+  const table: Readonly<Record<string, number>> = section === "timing" ? timing : health;
+  const durationMs = table[`${camel}Ms`];
+  return durationMs === undefined ? String(table[camel]) : formatDuration(durationMs);
 }

@@ -35,6 +35,8 @@ export interface Heartbeat {
   setPhase(phase: string): void;
   setTerm(term: number): void;
   setEpoch(epoch: number): void;
+  /** Failed health checks of the engine in a row. */
+  setEngine(failures: { readonly liveness: number; readonly generation: number }): void;
   /** Ends the thread, within half a second. Harmless when called twice. */
   stop(): Promise<void>;
 }
@@ -62,6 +64,10 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
     },
     setTerm: (term) => state.set("term", term),
     setEpoch: (epoch) => state.set("epoch", epoch),
+    setEngine({ liveness, generation }) {
+      state.set("liveness", liveness);
+      state.set("generation", generation);
+    },
     async stop() {
       clearInterval(ticker);
       await thread.stop();

@@ -3,10 +3,22 @@
  * loop can neither delay nor stop a beat. Each slot is one 64-bit integer, written whole.
  */
 
-const slots = { version: 0, phase: 1, progress: 2, loopTickNs: 3, term: 4, epoch: 5 } as const;
+const slots = {
+  version: 0,
+  phase: 1,
+  progress: 2,
+  loopTickNs: 3,
+  term: 4,
+  epoch: 5,
+  liveness: 6,
+  generation: 7,
+} as const;
 
 /** Name of a slot. */
 export type Slot = keyof typeof slots;
+
+/** `liveness` and `generation` of a replica whose engine is not checked. */
+export const noChecks = -1;
 
 /** `version` before any weights are held. */
 export const noVersion = -1;
@@ -45,6 +57,8 @@ function freshMemory(): SharedArrayBuffer {
   const memory = new SharedArrayBuffer(Object.keys(slots).length * BigInt64Array.BYTES_PER_ELEMENT);
   const cells = new BigInt64Array(memory);
   cells[slots.version] = BigInt(noVersion);
+  cells[slots.liveness] = BigInt(noChecks);
+  cells[slots.generation] = BigInt(noChecks);
   cells[slots.loopTickNs] = process.hrtime.bigint();
   return memory;
 }

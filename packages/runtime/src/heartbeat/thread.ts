@@ -4,7 +4,7 @@
  */
 import { parentPort, workerData } from "node:worker_threads";
 import { invariant, MusterError, messageOf, mixSeed, randomOf } from "@muster/base";
-import { encodeMessage, subjectsOf } from "@muster/protocol";
+import { decodeMessage, encodeMessage, type Kind, type Message, subjectsOf } from "@muster/protocol";
 import { connectNats, type Transport } from "@muster/transport";
 import { jitteredMs } from "../backoff.ts";
 import { createEnveloper } from "../wire/enveloper.ts";
@@ -30,7 +30,7 @@ async function beatUntilStopped(): Promise<void> {
   const transport = await connect();
   while (transport && !stopped.signal.aborted) {
     // A beat that is lost while disconnected is not made up for: the next one says more.
-    transport.send(subject, encodeMessage(beat()));
+    say(transport, beat());
     await pause(jitteredMs(job.intervalMs, random));
   }
   await transport?.close();
@@ -45,27 +45,59 @@ async function connect(): Promise<Transport | null> {
         connectTimeoutMs: job.intervalMs,
       });
       tell({ type: "connected" });
+      // Without the right to listen a probe stays without this answer; the beats go on.
+      await listen(transport).catch(tellTrouble);
       return transport;
     } catch (error) {
-      const code = error instanceof MusterError ? error.code : "unknown";
-      tell({ type: "trouble", code, message: messageOf(error) });
+      tellTrouble(error);
       await pause(jitteredMs(job.intervalMs, random));
     }
   }
   return null;
 }
 
+function say<K extends Kind>(transport: Transport, message: Message<K>): void {
+  transport.send(subject, encodeMessage(message));
+}
+
 function beat() {
   enveloper.setTerm(state.get("term"));
   enveloper.setEpoch(state.get("epoch"));
   const version = state.get("version");
+  const engine = { liveness: state.get("liveness"), generation: state.get("generation") };
   return enveloper.stamp("heartbeat.beat", {
     version: version < 0 ? null : version,
     phase: job.phases[state.get("phase")] ?? "",
     progress: state.get("progress"),
     loopLagMs: state.loopLagMs(job.tickMs),
     rssBytes: process.memoryUsage.rss(),
+    ...(engine.liveness < 0 ? {} : { engine }),
   });
+}
+
+/** Answers the controller's questions: what only this thread can say is that the process lives. */
+async function listen(transport: Transport): Promise<void> {
+  const { job: name, id, incarnation } = job.identity;
+  const answer = (data: Uint8Array): void => {
+    const question = decodeMessage(data);
+    if (question.kind !== "replica.probe" || question.to !== incarnation) return;
+    say(transport, enveloper.stamp("probe.answered", { nonce: question.body.nonce, by: "thread" }));
+  };
+  await transport.subscribe(subjectsOf(name).probe(id), (_, data) => attempt(() => answer(data)));
+}
+
+/** What goes wrong here must not stop the beats; the main thread hears of it. */
+function attempt(run: () => void): void {
+  try {
+    run();
+  } catch (error) {
+    tellTrouble(error);
+  }
+}
+
+function tellTrouble(error: unknown): void {
+  const code = error instanceof MusterError ? error.code : "unknown";
+  tell({ type: "trouble", code, message: messageOf(error) });
 }
 
 function tell(notice: HeartbeatNotice): void {

@@ -33,6 +33,7 @@ export interface AdmissionOptions {
 
 const places: Readonly<Record<string, Direction>> = {
   hb: "heartbeat",
+  probe: "probe",
   reports: "report",
   commands: "command",
   events: "event",
@@ -86,8 +87,9 @@ function forgeryOf(
   if (root !== "muster" || job !== own.job) return `subject ${subject} is not of this job`;
   const direction = messageTable[message.kind].direction;
   if (places[place] !== direction) return `${direction} ${message.kind} on ${subject}`;
-  if (direction !== "heartbeat" && !subject.endsWith(`.${message.kind}`)) return `${message.kind} on ${subject}`;
-  if (direction === "command" || direction === "event") {
+  if (direction !== "heartbeat" && direction !== "probe" && !subject.endsWith(`.${message.kind}`))
+    return `${message.kind} on ${subject}`;
+  if (direction === "command" || direction === "event" || direction === "probe") {
     if (message.role !== "controller") return `${message.kind} from role ${message.role}`;
     return direction === "event" || rest[0] === own.self ? null : `command for ${rest[0]}`;
   }

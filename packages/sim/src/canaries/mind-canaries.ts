@@ -194,7 +194,8 @@ export const mindCanaries: readonly Canary[] = [
         const isMoment = event.type === "checkpoint.saved" || event.type === "evals.completed";
         if (!isMoment || !first) return event;
         const { id, incarnation } = first;
-        return { type: "verdict.dead", atMs: event.atMs, id, incarnation, evidence: "quiet for a moment" };
+        const why = { kind: "silence", evidence: "quiet for a moment", silentMs: 1 } as const;
+        return { type: "verdict.dead", atMs: event.atMs, id, incarnation, ...why };
       },
     },
   }),

@@ -91,7 +91,8 @@ export const planCanaries: readonly Canary[] = [
         const last = silent.length === 1 && mesh.members.length > 1 ? members[silent[0] ?? ""] : undefined;
         if (event.type !== "step.voted" || !last) return event;
         const { id, incarnation } = last;
-        return { type: "verdict.dead", atMs: event.atMs, id, incarnation, evidence: "slower than the others" };
+        const why = { kind: "silence", evidence: "slower than the others", silentMs: 1 } as const;
+        return { type: "verdict.dead", atMs: event.atMs, id, incarnation, ...why };
       },
     },
   }),

@@ -1,7 +1,7 @@
 /** The environment of a simulated process: production's interface, virtual time, a link instead of a socket. */
 import type { Beats, Environment } from "@muster/actors";
 import { noMetrics, silentLogger } from "@muster/base";
-import { encodeMessage, subjectsOf } from "@muster/protocol";
+import { type Body, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
 import { createEnveloper, type Identity } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
 import type { Network } from "../net/network.ts";
@@ -41,11 +41,16 @@ export function createEnvironment(options: EnvironmentOptions): Environment {
     metrics: noMetrics,
     connect: async (identity) => {
       options.onIdentity(identity, process);
-      return await network.connect(process);
+      return await network.connect(process, nameOf(identity));
     },
+    watchDisconnects: (handle) => network.watchDisconnects(process, handle),
     startBeats: (identity, phases) => new SimBeats(options, identity, phases),
     newIncarnation: options.newIncarnation,
   };
+}
+
+function nameOf({ role, id, incarnation }: Identity): string {
+  return `${role}.${id}.${incarnation}`;
 }
 
 /** Heartbeats from a thread of their own: they go on while the main thread hangs, and stop with the process. */
@@ -53,7 +58,7 @@ class SimBeats implements Beats {
   readonly #options: EnvironmentOptions;
   readonly #identity: Identity;
   readonly #enveloper: ReturnType<typeof createEnveloper>;
-  readonly #body: { version: number | null; phase: string; progress: number; loopLagMs: number; rssBytes: number };
+  readonly #body: { -readonly [K in keyof Body<"heartbeat.beat">]: Body<"heartbeat.beat">[K] };
   #transport: Transport | null = null;
   #isStopped = false;
 
@@ -63,8 +68,11 @@ class SimBeats implements Beats {
     const wallMs = (): number => Math.floor(epochMs + options.process.wallOffsetMs + options.world.nowMs);
     this.#enveloper = createEnveloper({ ...identity, wallMs });
     this.#body = { version: null, phase: phases[0] ?? "", progress: 0, loopLagMs: 0, rssBytes: 1 };
-    void options.network.connect(options.process).then((transport) => {
+    void options.network.connect(options.process, `${nameOf(identity)}.hb`).then((transport) => {
       this.#transport = transport;
+      const ears = transport.subscribe(subjectsOf(identity.job).probe(identity.id), (_, data) => this.#answer(data));
+      // Without ears it beats on, like the real thread; a process that has ended needs none.
+      ears.catch(() => null);
       this.#beat();
     });
   }
@@ -89,15 +97,28 @@ class SimBeats implements Beats {
     this.#enveloper.setEpoch(epoch);
   }
 
+  setEngine(engine: { readonly liveness: number; readonly generation: number }): void {
+    this.#body.engine = engine;
+  }
+
   async stop(): Promise<void> {
     this.#isStopped = true;
     await this.#transport?.close();
+  }
+
+  #answer(data: Uint8Array): void {
+    const { id, incarnation, job, role } = this.#identity;
+    const question = decodeMessage(data);
+    if (question.kind !== "replica.probe" || question.to !== incarnation) return;
+    const answer = this.#enveloper.stamp("probe.answered", { nonce: question.body.nonce, by: "thread" });
+    this.#transport?.send(subjectsOf(job).heartbeat(role, id), encodeMessage(answer));
   }
 
   #beat(): void {
     const { process, world, heartbeatIntervalMs } = this.#options;
     if (this.#isStopped || process.isDead) return;
     const { job, id, role } = this.#identity;
+    this.#body.loopLagMs = process.state === "hung" ? this.#body.loopLagMs + heartbeatIntervalMs : 0;
     if (process.state !== "paused") {
       const message = this.#enveloper.stamp("heartbeat.beat", { ...this.#body });
       this.#transport?.send(subjectsOf(job).heartbeat(role, id), encodeMessage(message));

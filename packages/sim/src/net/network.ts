@@ -1,6 +1,12 @@
 /** The broker of the simulation and everybody's connection to it. Bytes are stored by the broker in memory; here is what may go wrong on the way. */
 import { mixSeed, type Random } from "@muster/base";
-import { createMemoryBroker, type MemoryBroker, type Transport } from "@muster/transport";
+import {
+  createMemoryBroker,
+  type DisconnectNotice,
+  type MemoryBroker,
+  type Subscription,
+  type Transport,
+} from "@muster/transport";
 import type { SimProcess } from "../world/process.ts";
 import { Link, type Noise, quietNoise } from "./link.ts";
 import { SimTransport } from "./sim-transport.ts";
@@ -22,6 +28,9 @@ export class Network implements Wire {
   readonly #links = new Map<Link, SimProcess>();
   /** Draws how long each client takes to come back. */
   readonly #reconnects: Random;
+  /** Names by which the broker announces the end of a connection. */
+  readonly #clients = new WeakMap<Link, string>();
+  readonly #watchers = new Map<(notice: DisconnectNotice) => void, SimProcess>();
   #connections = 0;
   #isUp = true;
   /** While the broker elects a leader it takes nothing and delivers nothing, and connections stay. */
@@ -42,15 +51,17 @@ export class Network implements Wire {
   }
 
   /** Connects a process; the connection ends with it. */
-  async connect(process: SimProcess): Promise<Transport> {
+  async connect(process: SimProcess, client = ""): Promise<Transport> {
     const { world } = this.options;
     const name = `${process.name}/${++this.#connections}`;
     const random = world.random(mixSeed(this.#connections, 11));
     const link = new Link(name, world, { random, noise: () => this.noise });
     const inner = this.#broker.connect(name);
     this.#links.set(link, process);
+    this.#clients.set(link, client);
     const transport = new SimTransport({ network: this, process, link, inner });
     const end = (): void => {
+      this.#announce(link);
       this.#links.delete(link);
       link.forget();
       void inner.close();
@@ -58,6 +69,13 @@ export class Network implements Wire {
     process.onDeath(end);
     if (!this.#isUp) this.#drop(link);
     return transport;
+  }
+
+  /** Tells a process of ended connections, as long as it is connected itself. */
+  async watchDisconnects(process: SimProcess, handle: (notice: DisconnectNotice) => void): Promise<Subscription> {
+    this.#watchers.set(handle, process);
+    process.onDeath(() => this.#watchers.delete(handle));
+    return { close: async () => void this.#watchers.delete(handle) };
   }
 
   /** Cuts the connections of processes silently; both ends notice after a while. */
@@ -130,6 +148,7 @@ export class Network implements Wire {
 
   /** The process has closed this connection. */
   forget(link: Link): void {
+    this.#announce(link);
     this.#links.delete(link);
     link.forget();
   }
@@ -138,8 +157,23 @@ export class Network implements Wire {
     return [...this.#links].filter(([, process]) => processes.includes(process)).map(([link]) => link);
   }
 
+  /** A connection ended; whoever watches and is not cut off hears of it in some milliseconds. */
+  #announce(link: Link): void {
+    const name = this.#clients.get(link) ?? "";
+    if (!this.#isUp || !this.#links.has(link) || name === "") return;
+    for (const [handle, process] of this.#watchers) {
+      const isCut = this.#linksOf([process]).some((own) => !own.isConnected || own.isCutDown);
+      if (isCut || process === this.#links.get(link)) continue;
+      const tell = (): void => (this.#watchers.has(handle) ? handle({ name, reason: "Client Closed" }) : undefined);
+      this.options.world.after(3, () => process.enter(tell));
+    }
+  }
+
   #drop(link: Link): void {
-    if (link.isConnected) link.forget();
+    if (link.isConnected) {
+      this.#announce(link);
+      link.forget();
+    }
     link.isConnected = false;
     this.#broker.disconnect(link.name);
   }

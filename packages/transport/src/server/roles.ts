@@ -34,13 +34,14 @@ function rulesOf(job: string): Readonly<Record<BrokerRole, Permissions>> {
     `${root}.reports.${role}.>`,
     ...consumerApi(job, "commands"),
   ];
+  const probes = [`${root}.probe.*`];
   const watch = [`${root}.events.>`, `${root}.hb.>`];
   return {
     controller: { publish: controllerApi(job), subscribe: [`${root}.hb.>`] },
-    policy: { publish: [...own("policy"), ...readApi(brokerStream(job, "groups"))], subscribe: [] },
-    rollout: { publish: [...own("rollout"), `${root}.groups.>`], subscribe: [] },
-    checkpoint: { publish: own("checkpoint"), subscribe: [] },
-    node: { publish: own("node"), subscribe: [] },
+    policy: { publish: [...own("policy"), ...readApi(brokerStream(job, "groups"))], subscribe: probes },
+    rollout: { publish: [...own("rollout"), `${root}.groups.>`], subscribe: probes },
+    checkpoint: { publish: own("checkpoint"), subscribe: probes },
+    node: { publish: own("node"), subscribe: probes },
     operator: {
       publish: [`${root}.reports.operator.>`, ...followApi(job, "events"), ...readApi(`KV_${stateBucket(job)}`)],
       subscribe: watch,
@@ -59,6 +60,7 @@ function controllerApi(job: string): string[] {
   });
   return [
     `${root}.hb.controller.>`,
+    `${root}.probe.>`,
     `${root}.commands.>`,
     `${root}.journal`,
     `${root}.events.>`,

@@ -1,0 +1,84 @@
+/** The parts of the failure detector that are worth a look by themselves. */
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { GapWindow } from "../../src/detector/gap-window.ts";
+import { localHealth } from "../../src/detector/local-health.ts";
+import { PhaseTimes } from "../../src/detector/phase-times.ts";
+import { phiOf } from "../../src/detector/phi.ts";
+import { timing } from "./watcher.ts";
+
+describe("the level of suspicion", () => {
+  it("reaches 8 after the times that the design gives", () => {
+    const level8At = (deviationMs: number): number => {
+      let silentMs = 0;
+      while (phiOf(silentMs, 4_000, deviationMs) < 8) silentMs += 10;
+      return silentMs;
+    };
+    expect(level8At(100)).toBeCloseTo(4_500, -2);
+    expect(level8At(250)).toBeCloseTo(5_300, -2);
+    expect(level8At(500)).toBeCloseTo(6_600, -2);
+  });
+
+  it("never falls while the silence grows", () => {
+    let last = 0;
+    for (let silentMs = 0; silentMs < 20_000; silentMs += 10) {
+      const level = phiOf(silentMs, 4_000, 250);
+      expect(level).toBeGreaterThanOrEqual(last);
+      last = level;
+    }
+  });
+});
+
+describe("the window of gaps", () => {
+  it("has the mean and deviation of the last 200", () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 1, max: 5_000 }), { minLength: 1, maxLength: 700 }), (gaps) => {
+        const window = new GapWindow(1_000);
+        for (const gap of gaps) window.add(gap);
+        const kept = [1_000, ...gaps].slice(-200);
+        const mean = kept.reduce((sum, gap) => sum + gap, 0) / kept.length;
+        const variance = kept.reduce((sum, gap) => sum + (gap - mean) ** 2, 0) / kept.length;
+        expect(window.meanMs).toBeCloseTo(mean, 3);
+        expect(window.deviationMs).toBeCloseTo(Math.sqrt(variance), 1);
+      }),
+      { seed: 606 },
+    );
+  });
+});
+
+describe("the limit of a phase", () => {
+  it("is the most until enough was seen, then three times the slowest of the usual, within bounds; rest has none", () => {
+    const phases = new PhaseTimes();
+    const limit = (phase: string): number | null => phases.limitMs("policy", phase, timing);
+    expect(limit("computing")).toBe(45_000);
+    for (let i = 0; i < 10; i++) phases.add("policy", "computing", 10_000);
+    expect(limit("computing")).toBe(30_000);
+    for (let i = 0; i < 10; i++) phases.add("policy", "pulling", 100);
+    expect(limit("pulling")).toBe(20_000);
+    for (let i = 0; i < 10; i++) phases.add("policy", "meshing", 40_000);
+    expect(limit("meshing")).toBe(45_000);
+    expect(limit("compiling")).toBe(600_000);
+    expect(limit("idle")).toBeNull();
+  });
+});
+
+describe("the local health", () => {
+  const well = { loopLagMs: 0, brokerRttMs: 5, timerLateMs: 0 };
+
+  it.each([
+    ["its loop turns late", { ...well, loopLagMs: 501 }],
+    ["the broker answers late", { ...well, brokerRttMs: 1_001 }],
+    ["its timers fire late", { ...well, timerLateMs: 1_001 }],
+  ])("falls by one each second in which %s, and no further than seven", (_, seen) => {
+    let score = 0;
+    for (let second = 1; second <= 9; second++) {
+      score = localHealth(score, seen, 1_000);
+      expect(score).toBe(Math.min(7, second));
+    }
+    expect(localHealth(score, well, 1_000)).toBe(6);
+  });
+
+  it("is best when all is well, also without a broker to ask", () => {
+    expect(localHealth(0, { ...well, brokerRttMs: null }, 1_000)).toBe(0);
+  });
+});
