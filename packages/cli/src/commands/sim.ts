@@ -49,7 +49,7 @@ export function addSimCommand(program: Command): void {
     .option("--out <folder>", "where the scenarios of failing seeds are written", "runs/sim")
     .option("--no-shrink", "keep faults that a failing seed does not need")
     .option("--canaries", "run deliberate bugs instead; each must be seen")
-    .option("--sample <count>", "so many of the deliberate bugs, from the seed on")
+    .option("--sample <count>", "so many of the deliberate bugs; the seed says which")
     .option("--json", "write one line of JSON")
     .action(async (options: Options) => {
       const simulator = await load();
@@ -137,14 +137,14 @@ async function keep(
 }
 
 async function runCanaries(simulator: Simulator, options: Options): Promise<boolean> {
-  const firstSeed = options.seed === undefined ? 1 : firstSeedOf(options);
+  const first = options.sample === undefined ? 0 : firstSeedOf(options);
   const sample = options.sample === undefined ? simulator.canaries.length : countOf("sample", options.sample);
-  const chosen = simulator.canaries.map((_, i, all) => all[(i + firstSeed - 1) % all.length]).slice(0, sample);
+  const chosen = simulator.canaries.map((_, i, all) => all[(i + first) % all.length]).slice(0, sample);
   const workers = workersOf(simulator, options);
   const results: CanaryResult[] = [];
-  const work = async (run: (name: string, firstSeed: number) => Promise<CanaryResult>): Promise<void> => {
+  const work = async (run: (name: string) => Promise<CanaryResult>): Promise<void> => {
     for (let canary = chosen.shift(); canary; canary = chosen.shift()) {
-      const result = await run(canary.name, firstSeed);
+      const result = await run(canary.name);
       results.push(result);
       if (!options.json) process.stdout.write(`${simulator.canaryText(result)}\n`);
     }

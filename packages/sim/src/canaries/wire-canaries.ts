@@ -6,8 +6,9 @@ import { type Canary, repeated } from "./canary.ts";
 
 type Draft = { -readonly [K in keyof AnyMessage]: AnyMessage[K] } & { to?: string };
 
-/** Reads a message, lets a bug change it, and writes it again. Heartbeats and the journal pass. */
+/** Reads a message, lets a bug change it, and writes it again. Heartbeats, the journal and what is no message pass. */
 function edited(message: HeardMessage, change: (draft: Draft) => void): Uint8Array {
+  if (!isReadable(message.data)) return message.data;
   const draft = unpack(message.data) as Draft;
   change(draft);
   return pack(draft);
@@ -112,7 +113,7 @@ export const wireCanaries: readonly Canary[] = [
       wire: {
         hearing: (message) => {
           const [, , place, role = "", from = "", ...kind] = message.subject.split(".");
-          if (place !== "reports" || !isReadable(message.data)) return message.data;
+          if (place !== "reports") return message.data;
           return edited(message, (draft) => {
             if (draft.kind === kind.join(".")) Object.assign(draft, { role, from });
           });

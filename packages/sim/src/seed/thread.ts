@@ -14,7 +14,7 @@ async function answerTo(task: Task): Promise<Answer> {
     if (task.type === "seed") return { value: await runSeed(task.seed, task.profile, { isRepeated: task.isRepeated }) };
     const canary = canaries.find(({ name }) => name === task.name);
     if (!canary) return { failed: `no deliberate bug is called ${task.name}` };
-    return { value: await runCanary(canary, task.firstSeed) };
+    return { value: await runCanary(canary) };
   } catch (error) {
     return { failed: `${messageOf(error)}` };
   }

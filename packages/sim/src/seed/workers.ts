@@ -11,7 +11,7 @@ import type { SeedResult } from "./tally.ts";
 /** What a worker is asked for. */
 export type Task =
   | { readonly type: "seed"; readonly seed: number; readonly profile: Profile; readonly isRepeated: boolean }
-  | { readonly type: "canary"; readonly name: string; readonly firstSeed: number };
+  | { readonly type: "canary"; readonly name: string };
 
 /** What it says. */
 export type Answer = { readonly value: SeedResult | CanaryResult } | { readonly failed: string };
@@ -23,7 +23,7 @@ const youngMegabytes = 64;
 export interface SimWorker {
   readonly runSeed: SeedRunner;
   /** Runs seeds with a deliberate bug until the checkers see it. */
-  runCanary(name: string, firstSeed: number): Promise<CanaryResult>;
+  runCanary(name: string): Promise<CanaryResult>;
   close(): Promise<void>;
 }
 
@@ -52,7 +52,7 @@ export function startWorker(): SimWorker {
   return {
     runSeed: async (seed, profile, { isRepeated }) =>
       (await ask({ type: "seed", seed, profile, isRepeated })) as SeedResult,
-    runCanary: async (name, firstSeed) => (await ask({ type: "canary", name, firstSeed })) as CanaryResult,
+    runCanary: async (name) => (await ask({ type: "canary", name })) as CanaryResult,
     close: async () => void (await worker.terminate()),
   };
 }
