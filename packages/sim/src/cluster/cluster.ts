@@ -233,7 +233,9 @@ export class Cluster {
 
   #controllerGone(process: SimProcess): void {
     this.#controllers.delete(process);
-    this.world.after(500 + this.#random.next() * 1_500, () => {
+    // A rival comes back later than the only one would: its supervisor has seen it fail again and again.
+    const delayMs = this.#controllers.size === 0 ? 500 : 3_000;
+    this.world.after(delayMs * (1 + 3 * this.#random.next()), () => {
       if (this.#controllers.size < this.#controllersWanted) this.startController();
     });
   }
