@@ -70,6 +70,7 @@ function strike(fault: ChaosFault, { id, pid }: JobProcess, { proxy, socketDirec
     case "kill":
     case "rack":
     case "broker":
+    case "node":
     case "controller":
       signal(pid, "SIGKILL");
       return () => {};

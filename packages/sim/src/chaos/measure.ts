@@ -83,7 +83,7 @@ interface Times {
 /** What belongs to a fault ends where the next one hits the same process. */
 function windowEnd(injection: Injection, all: readonly Injection[]): number {
   const isHit = ({ kind, id }: Injection): boolean =>
-    id === injection.id || (kind === "rack" && injection.target.role === "policy");
+    id === injection.id || kind === "node" || (kind === "rack" && injection.target.role === "policy");
   const next = all.find((other) => other.n > injection.n && isHit(other));
   return next?.injectedAtMs ?? Number.POSITIVE_INFINITY;
 }
@@ -93,7 +93,7 @@ function timesOf(injection: Injection, events: readonly HeardEvent[], endMs: num
   const later = events.filter(({ atMs }) => atMs >= injectedAtMs);
   const firstAfter = (kind: HeardEvent["kind"], atMs: number): number | null =>
     later.find((event) => event.kind === kind && event.atMs >= atMs)?.atMs ?? null;
-  if (target.role === "broker")
+  if (target.role === "broker" || target.role === "node")
     return { detectedAtMs: null, recoveredAtMs: firstAfter("step.committed", injectedAtMs) };
   if (target.role === "controller")
     return { detectedAtMs: null, recoveredAtMs: firstAfter("job.started", injectedAtMs) };

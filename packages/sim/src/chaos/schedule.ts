@@ -16,6 +16,7 @@ export const chaosKinds = [
   "broker",
   "controller",
   "stall",
+  "node",
 ] as const;
 
 /** A kind of fault. */
@@ -24,10 +25,10 @@ export type ChaosKind = (typeof chaosKinds)[number];
 /** Roles that faults of replicas choose from. */
 export type ChaosRole = "policy" | "rollout" | "checkpoint";
 
-/** Whom a fault hits: the `index`-th living replica of a role, counted around; the broker; or the acting controller. */
+/** Whom a fault hits: the `index`-th living replica of a role, counted around; the broker; a node with all that it runs; or the acting controller. */
 export type ChaosTarget =
   | { readonly role: ChaosRole; readonly index: number }
-  | { readonly role: "broker" | "controller"; readonly index: 0 };
+  | { readonly role: "broker" | "controller" | "node"; readonly index: number };
 
 /** One fault of the plan. */
 export interface ChaosFault {
@@ -64,6 +65,7 @@ const everyMs: Readonly<Record<ChaosKind, number>> = {
   broker: 60_000,
   controller: 45_000,
   stall: 90_000,
+  node: 120_000,
 };
 
 /** How often each role is killed: trainers and samplers more than the one that only writes. */
@@ -114,6 +116,8 @@ function effectOf(kind: ChaosKind, random: Random, options: ScheduleOptions): Ef
       return { target: { role: "broker", index: 0 }, lastsMs: 0 };
     case "controller":
       return { target: { role: "controller", index: 0 }, lastsMs: 0 };
+    case "node":
+      return { target: { role: "node", index: random.below(64) }, lastsMs: 0 };
     case "stall":
       // Longer than a standby waits, so that the one that comes back finds another in its place.
       return { target: { role: "controller", index: 0 }, lastsMs: 7_000 + random.below(6_000) };
