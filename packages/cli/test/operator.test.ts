@@ -30,7 +30,7 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
     expect(code).toBe(0);
     expect(stdout).toContain("3/10 committed");
     expect(stdout).toContain("64 admitted = 48 trained + 0 aborted + 0 quarantined + 16 pending");
-    expect(stdout).toMatch(/^rollout-0\s+rollout\s+healthy\s+3\s+generating\s+weights\.pull/m);
+    expect(stdout).toMatch(/^rollout-0\s+rollout\s+healthy\s+–\s+3\s+generating\s+weights\.pull/m);
     expect(stdout).not.toContain("old");
   });
 
@@ -69,12 +69,15 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
       asked.push([message.kind, message.role, message.body]);
       if (message.kind === "replica.drain" && message.body.id === left.id) void job.say("member.left", left);
     });
+    const { fleet } = pictureOf("small");
+    const alone = { ...fleet, replicas: fleet.replicas.slice(0, 1) };
     const first = await run("drain", "rollout-0", "--json");
     expect(JSON.parse(first.stdout)).toEqual({ id: "rollout-0", how: "left", reason: "drained" });
     expect(first.code).toBe(0);
-    expect(asked).toEqual([["replica.drain", "operator", { id: "rollout-0" }]]);
+    const body = { id: "rollout-0", commandId: expect.stringMatching(/^c-/) };
+    expect(asked).toEqual([["replica.drain", "operator", body]]);
 
-    await job.draw(pictureOf("small", { members: pictureOf("small").members.slice(0, 1) }));
+    await job.draw(pictureOf("small", { members: pictureOf("small").members.slice(0, 1), fleet: alone }));
     const second = await run("drain", "rollout-0");
     expect(second).toMatchObject({ code: 0, stdout: "rollout-0 is no member: members are policy-0\n" });
     expect(asked).toHaveLength(1);
@@ -116,6 +119,76 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
     expect(code).toBe(0);
     expect(stdout).toBe("job small ended: stopped at step 3, version 3 (enough)\n");
     expect(JSON.parse((await run("stop", "--json")).stdout)).toMatchObject({ job: "small", outcome: "stopped" });
+  });
+
+  function run(...args: readonly string[]) {
+    return startMuster([...args, ...job.where]).ended;
+  }
+});
+
+describe("a command for the fleet", { timeout: timeoutMs }, () => {
+  let job: FakeJob;
+  const asked: { readonly kind: string; readonly body: object }[] = [];
+
+  /** A controller that takes what scales to four, refuses what scales to five, and leaves the rest open. */
+  beforeAll(async () => {
+    buildOnce();
+    job = await startFakeJob("fleet");
+    await job.hear((message) => {
+      const { kind, body } = message;
+      asked.push({ kind, body });
+      if (!("commandId" in body) || body.commandId === undefined) return;
+      const said = { commandId: body.commandId, kind, by: "muster i1" };
+      const count = kind === "fleet.scale" ? body.rollout : 0;
+      if (count === 5) void job.say("command.refused", { ...said, asked: "{}", reason: "no room \u001b[31mfor five" });
+      else void job.say("command.accepted", { ...said, asked: "{}", detail: "rollout 2 → 4" });
+      if (count === 4) void job.say("command.done", { ...said, outcome: "done", detail: "rollout = 4" });
+    });
+  });
+  afterAll(() => job.close());
+
+  it("waits until it is done, and says so in words or in JSON", async () => {
+    const words = await run("scale", "rollout=4", "--command-id", "mine");
+    expect(words).toEqual({ code: 0, stdout: "done: rollout = 4 (mine)\n", stderr: "" });
+    expect(asked.at(-1)).toEqual({ kind: "fleet.scale", body: { rollout: 4, commandId: "mine" } });
+    const { stdout } = await run("send", "fleet.scale", "--json", '{"rollout":4,"commandId":"sent"}');
+    expect(stdout).toBe("done: rollout = 4 (sent)\n");
+    const json = await run("scale", "rollout=4", "--json", "--command-id", "mine");
+    expect(JSON.parse(json.stdout)).toEqual({
+      ...{ command_id: "mine", kind: "fleet.scale", outcome: "done", detail: "rollout = 4" },
+    });
+  });
+
+  it("that is refused ends with code 2 and the reason", async () => {
+    const { code, stdout, stderr } = await run("scale", "rollout=5");
+    expect({ code, stdout, stderr }).toEqual({
+      ...{ code: 2, stdout: "", stderr: "muster: fleet.scale refused: no room for five\n" },
+    });
+  });
+
+  it("with --no-wait ends when it is taken; without an end in time it says how to take it back", async () => {
+    expect(await run("cordon", "node-0", "--no-wait", "--command-id", "c1")).toMatchObject({
+      ...{ code: 0, stdout: "accepted: rollout 2 → 4 (c1)\n" },
+    });
+    const late = await run("cordon", "node-0", "--timeout", "300ms", "--command-id", "c2");
+    expect(late.code).toBe(75);
+    expect(late.stderr).toContain("muster cancel c2");
+  });
+
+  it.each([
+    [["scale", "roolout=4"], "roles are policy, rollout, checkpoint"],
+    [["scale", "rollout=-1"], "N is 0 to 4096"],
+    [["kill", "rollout-0", "--signal", "SIGFOO"], "is not one of SIGKILL"],
+    [["cordon", "No Such"], "No Such"],
+    [["send", "job.destroy", "--json", "{}"], "use one of job.stop"],
+    [["send", "fleet.cordon", "--json", '{"node":1}'], "id"],
+    [["send", "fleet.cordon", "--json", "{"], "is not JSON"],
+  ])("%j is refused before anything is sent", async (args, complaint) => {
+    const before = asked.length;
+    const { code, stderr } = await run(...args);
+    expect(code).toBe(2);
+    expect(stderr).toContain(complaint);
+    expect(asked).toHaveLength(before);
   });
 
   function run(...args: readonly string[]) {

@@ -32,11 +32,24 @@ describe("the status of a job", () => {
   });
 
   it("shows a job that has nothing yet", () => {
-    const empty = { version: null, sections: [], mesh: [], epoch: 0, members: [], checkpoint: null };
+    const { fleet } = pictureOf("j");
+    const nobody = { ...fleet, replicas: [], nodes: [] };
+    const empty = { version: null, sections: [], mesh: [], epoch: 0, members: [], checkpoint: null, fleet: nobody };
     const text = statusText({ ...pictureOf("j", empty), ageMs: 0 });
     expect(text).toContain("none yet, lineage 0");
     expect(text).toContain("epoch 0, no members");
     expect(text.endsWith("no members")).toBe(true);
+  });
+
+  it("shows what should run where, how it is, and what operators have under way", () => {
+    const missing = ["rollout: 0 healthy, at least 1 needed"];
+    const { fleet } = pictureOf("j");
+    const text = statusText({ ...pictureOf("j", { fleet: { ...fleet, missing } }), ageMs: 0 });
+    expect(text).toMatch(/^fleet +policy 1\/1, rollout 0\/2, checkpoint 0\/0 on node-0 2 cordoned$/m);
+    expect(text).toMatch(/^missing +rollout: 0 healthy, at least 1 needed$/m);
+    expect(text).toMatch(/^doing +fleet\.scale \{"rollout":2\} \(c-1\)$/m);
+    expect(text).toMatch(/^policy-0 +policy +healthy +node-0 /m);
+    expect(text).toMatch(/^rollout-1 +rollout +restarting +node-0 .*2 deaths/m);
   });
 
   it("shows a ledger that does not balance as such", () => {

@@ -50,7 +50,10 @@ async function drain(
   const commandId = commandIdOf(wait.options.commandId);
   // Asking for what is so already succeeds; the names are for who has mistyped one.
   if (members && !members.some((each) => each.id === id))
-    return { how: "absent", reason: `members are ${members.map((each) => each.id).join(", ") || "none"}` };
+    return {
+      how: "absent",
+      reason: `members are ${[...new Set(members.map((each) => each.id))].join(", ") || "none"}`,
+    };
   const { timeoutMs, signal, options } = wait;
   const answer = (event: EventMessage): Departure | null => departureOf(event, id, commandId);
   const departure = await ask(door, {

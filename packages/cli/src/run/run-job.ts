@@ -198,13 +198,8 @@ class Run {
   }
 
   /** Who asked what and when, and what became of it; the same facts are on the subjects `events.command.*`. */
-  #audit({ kind, sentAtMs, body }: EventMessage): void {
-    const line = {
-      at: new Date(sentAtMs).toISOString(),
-      event: kind,
-      ...body,
-      ...("kind" in body ? { command: body.kind } : {}),
-    };
+  #audit({ kind: event, sentAtMs, body }: EventMessage): void {
+    const line = { at: new Date(sentAtMs).toISOString(), event, ...body };
     appendFileSync(join(this.#directory.path, "audit.jsonl"), `${JSON.stringify(line)}\n`, { mode: 0o600 });
   }
 

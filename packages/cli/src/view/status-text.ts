@@ -10,6 +10,7 @@ const columns: readonly Column[] = [
   { title: "MEMBER" },
   { title: "ROLE" },
   { title: "HEALTH" },
+  { title: "NODE" },
   { title: "VERSION", right: true },
   { title: "PHASE" },
   { title: "ORDER" },
@@ -35,18 +36,35 @@ export function statusText(picture: Picture): string {
     ],
     ...picture.causes.slice(0, causesShown).map((cause, i) => [i === 0 ? "given up" : "", causeOf(cause)] as const),
     ["incidents", incidentsOf(picture)],
+    ["fleet", fleetOf(picture)],
+    ...picture.fleet.missing.map((line) => ["missing", line] as const),
+    ...picture.fleet.commands.map(({ id, kind, asked }) => ["doing", `${kind} ${asked} (${id})`] as const),
     ["checkpoint", picture.checkpoint ? `step ${picture.checkpoint.step} in ${picture.checkpoint.path}` : "none yet"],
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
   const facts = rows.map(([name, value]) => `${name.padEnd(width)}  ${cleanLine(value, 200)}`);
-  const members =
-    picture.members.length === 0
-      ? ["no members"]
-      : table(
-          columns,
-          picture.members.map((member) => cellsOf(member, picture.ageMs)),
-        );
+  const cells = [...picture.members.map((member) => cellsOf(member, picture)), ...absentOf(picture)];
+  const members = cells.length === 0 ? ["no members"] : table(columns, cells);
   return [...warningOf(picture), ...facts, "", ...members].join("\n");
+}
+
+/** How many replicas the nodes should run and how many of those are healthy, by role. */
+function fleetOf({ fleet }: Picture): string {
+  const roles = (["policy", "rollout", "checkpoint"] as const).map((role) => {
+    const healthy = fleet.replicas.filter((each) => each.role === role && each.health === "HEALTHY").length;
+    return `${role} ${healthy}/${fleet.wanted[role]}`;
+  });
+  const nodes = fleet.nodes.map(({ id, replicas, cordoned }) => `${id} ${replicas}${cordoned ? " cordoned" : ""}`);
+  return `${roles.join(", ")} on ${nodes.join(", ") || "no node"}`;
+}
+
+/** Managed replicas that are no members now: starting, dead, given up. */
+function absentOf({ fleet, members }: Picture): readonly (readonly string[])[] {
+  const absent = fleet.replicas.filter(({ id }) => !members.some((member) => member.id === id));
+  return absent.map(({ id, role, health, node, deaths }) => {
+    const detail = deaths > 0 ? `${deaths} deaths` : "–";
+    return [id, role, health.toLowerCase(), node ?? "–", "–", detail, "–", "–", "–", "–"];
+  });
 }
 
 /** Why trajectories were given up, in one line. */
@@ -82,12 +100,15 @@ function warningOf({ ageMs, phase }: Picture): readonly string[] {
 }
 
 /** Ages of beats were taken when the picture was drawn. */
-function cellsOf(member: MemberStatus, ageMs: number): readonly string[] {
-  const { id, role, health, version, phase, order, beatAgeMs, loopLagMs, rssBytes } = member;
+function cellsOf(member: MemberStatus, { ageMs, fleet }: Picture): readonly string[] {
+  const { id, role, version, phase, order, beatAgeMs, loopLagMs, rssBytes } = member;
+  const managed = fleet.replicas.find((each) => each.id === id);
+  const isCordoned = managed?.cordoned || fleet.nodes.some((node) => node.id === id && node.cordoned);
   return [
     id,
     role,
-    health,
+    `${managed?.health.toLowerCase() ?? member.health}${isCordoned ? ", cordoned" : ""}`,
+    managed?.node ?? "–",
     version === null ? "–" : `${version}`,
     phase ?? "–",
     order ?? "–",
