@@ -22,7 +22,10 @@ const disk = [
   "list",
 ];
 
-const replica = { said: ["replica.register"], heard: ["replica.registered"] };
+const replica = {
+  said: ["replica.register", "replica.draining", "replica.left"],
+  heard: ["replica.registered", "replica.refused", "replica.fenced", "replica.stop"],
+};
 
 const reports = [
   "replica.register",
@@ -38,6 +41,7 @@ const reports = [
   "checkpoint.saved",
   "checkpoint.failed",
   "replica.draining",
+  "replica.left",
   "process.exited",
 ];
 const orders = [
@@ -50,6 +54,28 @@ const orders = [
   "step.apply",
   "step.discard",
   "checkpoint.save",
+  "replica.refused",
+  "replica.fenced",
+  "replica.stop",
+];
+const facts = [
+  "job.started",
+  "job.ended",
+  "member.joined",
+  "member.left",
+  "member.suspected",
+  "member.recovered",
+  "member.died",
+  "mesh.changed",
+  "groups.released",
+  "groups.resumed",
+  "groups.aborted",
+  "step.committed",
+  "step.retried",
+  "step.skipped",
+  "eval.finished",
+  "checkpoint.kept",
+  "alarm.raised",
 ];
 
 /** Points at which a replica or the controller can be hit. */
@@ -60,12 +86,12 @@ export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "ch
     "controller.before-replay",
     "controller.before-purge",
     "controller.before-state-put",
-    ...wire("controller", [...orders, "step.committed", "job.ended"], reports),
+    ...wire("controller", [...orders, ...facts], reports),
   ],
   policy: [
     ...wire(
       "policy",
-      [...replica.said, "weights.held", "weights.meta", "mesh.built", "step.voted"],
+      [...replica.said, "weights.held", "weights.failed", "weights.meta", "mesh.built", "mesh.failed", "step.voted"],
       [...replica.heard, "weights.initialize", "weights.pull", "mesh.build", "step.run", "step.apply", "step.discard"],
     ),
     "policy.before-fetch",
@@ -92,9 +118,18 @@ export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "ch
   rollout: [
     ...wire(
       "rollout",
-      [...replica.said, "weights.held", "groups.batch", "groups.completed", "groups.returned", "evals.completed"],
+      [
+        ...replica.said,
+        "weights.held",
+        "weights.failed",
+        "groups.batch",
+        "groups.completed",
+        "groups.returned",
+        "evals.completed",
+      ],
       [...replica.heard, "weights.pull", "groups.lease"],
     ),
+    "rollout.store-open",
     "rollout.pull-begin",
     "rollout.pull-midway",
     "rollout.pull-end",
@@ -106,7 +141,11 @@ export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "ch
     "rollout.reward",
   ],
   checkpoint: [
-    ...wire("checkpoint", [...replica.said, "checkpoint.saved"], [...replica.heard, "checkpoint.save"]),
+    ...wire(
+      "checkpoint",
+      [...replica.said, "checkpoint.saved", "checkpoint.failed"],
+      [...replica.heard, "checkpoint.save"],
+    ),
     "checkpoint.pull-begin",
     "checkpoint.pull-midway",
     "checkpoint.pull-end",
