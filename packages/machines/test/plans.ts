@@ -3,7 +3,7 @@ import type { ControllerPlan } from "@muster/machines";
 import type { FailurePolicy } from "@muster/protocol";
 
 /** Nothing is ever given up, and there is no ceiling: what a test is about goes on top. */
-export const patient: FailurePolicy = {
+const patient: FailurePolicy = {
   failFast: false,
   abortShareMax: 1,
   abortWindow: 1_024,

@@ -18,7 +18,7 @@ const slots = {
 export type Slot = keyof typeof slots;
 
 /** `liveness` and `generation` of a replica whose engine is not checked. */
-export const noChecks = -1;
+const noChecks = -1;
 
 /** `version` before any weights are held. */
 export const noVersion = -1;
