@@ -34,6 +34,7 @@ import {
   type WorkTools,
 } from "../replica/work.ts";
 import { engineVersionOf, mapSections, policyVersionOf } from "../weights.ts";
+import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
 import { causesOf, receiptOf } from "./receipts.ts";
 
@@ -70,6 +71,9 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   readonly #opened: Promise<Opened>;
   #resolveOpened: (opened: Opened) => void = () => {};
   #rejectOpened: (error: unknown) => void = () => {};
+  #unwatch = (): void => {};
+  /** Chunks that are being generated. */
+  #chunks = 0;
   /** Serves to other hosts what came from another host; opened with the first pull, which says how large versions are. */
   #ownStore: Promise<VersionStore | null> | null = null;
   #pullAbort = new AbortController();
@@ -111,6 +115,10 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       const generate = rollout.generate === null ? null : await this.#doors.generate(rollout.generate);
       const engine = this.#doors.rolloutEngine({ model });
       const opened = { ...admission, engine, task: taskOf(task.name), reward, generate };
+      const { clock, logger } = this.#tools.environment;
+      const { beats } = this.#tools;
+      const isBusy = (): boolean => this.#chunks > 0;
+      this.#unwatch = watchEngine({ engine, timing: admission.config.health, clock, logger, beats, isBusy });
       this.#tools.beats.setPhase("idle");
       this.#resolveOpened(opened);
     } catch (error) {
@@ -122,6 +130,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   async close(): Promise<void> {
     this.#pullAbort.abort(new Error("closing"));
     this.#workAbort.abort(new Error("closing"));
+    this.#unwatch();
     this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
     const opened = await this.#opened.catch(() => null);
     const store = await this.#ownStore?.catch(() => null); // why it could not be opened was said by the pull
@@ -182,6 +191,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   }
 
   #generate(chunk: Chunk, tools: Tools): Promise<void> {
+    this.#chunks += 1;
     const signal = AbortSignal.any([this.#workAbort.signal, tools.signal]);
     return settle<RolloutEvent>(
       tools,
@@ -201,7 +211,10 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         cause: messageOf(error),
         failure: signal.aborted ? null : engineFailureOf(error),
       }),
-    ).finally(() => this.#tools.beats.setPhase("idle"));
+    ).finally(() => {
+      this.#chunks -= 1;
+      this.#tools.beats.setPhase("idle");
+    });
   }
 
   /** Work is done with the weights it was leased for, or with newer ones of the same lineage; held-out prompts with exactly those. */
