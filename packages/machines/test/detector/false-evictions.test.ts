@@ -128,6 +128,5 @@ describe("a fleet without a fault", () => {
     expect(fleet.count("verdict.dead"), [...fleet.said].join("; ")).toBe(0);
     // A main loop that stands for less than the time to hang is no reason to take its work away; one in a few hundred stalls is longer.
     expect(fleet.count("verdict.suspect")).toBeLessThan(nodeHours / 10);
-    console.info(`${nodeHours} node-hours: ${[...fleet.said].map((entry) => entry.join(" ")).join(", ")}`);
   });
 });
