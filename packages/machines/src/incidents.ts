@@ -13,8 +13,8 @@ export type IncidentFact = {
 /** Something that went wrong. */
 export interface Incident {
   /**
-   * `<role>.died`; `member.suspected` for a silence that ended in time; `controller.changed`; `step.retried` for an attempt that failed
-   * without a death; `rollback`.
+   * `<role>.died`; `member.suspected` and `member.hung` for what ended well; `controller.changed`; `step.retried` for an attempt that
+   * failed without a death; `rollback`.
    */
   readonly kind: string;
   /** Id of the replica, `controller`, or `step <n>`. */
@@ -25,6 +25,8 @@ export interface Incident {
   readonly evidence: string;
   /** First evidence. */
   readonly detectedAtMs: number;
+  /** How long it had been silent then; 0 where the evidence was something else. */
+  readonly silentMs: number;
   /** When the job went on; `null` while it does not. What that means depends on the kind: see {@link applyFact}. */
   readonly recoveredAtMs: number | null;
   /** Tokens that were sampled or trained for nothing. */
@@ -72,7 +74,7 @@ export const emptyIncidentLog: IncidentLog = {
 
 /**
  * Takes one event. Recovered is: a rollout replica when the work that it held is leased again or trained (at once when it held none); a
- * policy replica, a failed attempt, a rollback at the next commit; a checkpoint actor when it is a member again; a controller when the
+ * policy replica, a failed attempt, a rollback at the next commit; a checkpoint actor or a node when it is a member again; a controller when the
  * next one acts; a silent replica when it is heard again. Pure.
  */
 export function applyFact(log: IncidentLog, fact: IncidentFact): IncidentLog {
@@ -84,13 +86,14 @@ function take(log: IncidentLog, fact: IncidentFact): IncidentLog {
   const { kind, body, atMs } = fact;
   switch (kind) {
     case "member.suspected":
-      return opened(log, { ...nameOf(body), kind: "member.suspected", evidence: body.evidence, detectedAtMs: atMs });
+    case "member.hung":
+      return opened(log, { ...noticed(body, atMs), kind });
     case "member.recovered":
-      return closed(log, atMs, (one) => one.kind === "member.suspected" && one.incarnation === body.incarnation);
+      return closed(log, atMs, (one) => isDoubt(one) && one.incarnation === body.incarnation);
     case "member.died":
       return died(log, body, atMs);
     case "member.joined":
-      return closed(log, atMs, (one) => one.kind === "checkpoint.died" && one.target === body.id);
+      return closed(log, atMs, (one) => isOverWhenBack(one) && one.target === body.id);
     case "groups.released":
       return released(log, body);
     case "groups.resumed":
@@ -109,7 +112,7 @@ function take(log: IncidentLog, fact: IncidentFact): IncidentLog {
       return body.term > 1 ? changed(log, body.term, atMs) : log;
     case "alarm.raised":
       return body.alarm === "rollback"
-        ? opened(log, { kind: "rollback", target: "job", incarnation: "", evidence: body.detail, detectedAtMs: atMs })
+        ? opened(log, { ...unseen(atMs), kind: "rollback", target: "job", evidence: body.detail })
         : log;
     case "step.committed":
       return committed(closed(resumed(log, body.groups, atMs), atMs, isOverAtCommit), atMs);
@@ -149,17 +152,16 @@ function closed(log: IncidentLog, atMs: number, isMeant: (incident: Incident) =>
 function died(log: IncidentLog, body: Body<"member.died">, atMs: number): IncidentLog {
   const kind = `${body.role}.died`;
   const silence = log.incidents.find(
-    (one) => one.kind === "member.suspected" && one.incarnation === body.incarnation && one.recoveredAtMs === null,
+    (one) => isDoubt(one) && one.incarnation === body.incarnation && one.recoveredAtMs === null,
   );
-  const detectedAtMs = silence?.detectedAtMs ?? atMs;
   const without = silence
     ? {
         ...log,
         incidents: log.incidents.filter((one) => one !== silence),
-        counts: { ...log.counts, "member.suspected": (log.counts["member.suspected"] ?? 1) - 1 },
+        counts: { ...log.counts, [silence.kind]: (log.counts[silence.kind] ?? 1) - 1 },
       }
     : log;
-  const next = opened(without, { ...nameOf(body), kind, evidence: silence?.evidence ?? body.evidence, detectedAtMs });
+  const next = opened(without, { ...(silence ? openingOf(silence) : noticed(body, atMs)), kind });
   // What it held is said next; until then it held nothing.
   if (body.role !== "rollout") return next;
   return { ...closed(next, atMs, (one) => one.incarnation === body.incarnation), telling: body.incarnation };
@@ -199,18 +201,12 @@ function retried(log: IncidentLog, { step, reason }: Body<"step.retried">, atMs:
       recoveredAtMs === null && (kind === "policy.died" || (kind === "step.retried" && whom === target)),
   );
   if (isExplained) return log;
-  return opened(log, { kind: "step.retried", target, incarnation: "", evidence: reason, detectedAtMs: atMs });
+  return opened(log, { ...unseen(atMs), kind: "step.retried", target, evidence: reason });
 }
 
 function changed(log: IncidentLog, term: number, atMs: number): IncidentLog {
   const evidence = `term ${term} begins`;
-  const next = opened(log, {
-    kind: "controller.changed",
-    target: "controller",
-    incarnation: String(term),
-    evidence,
-    detectedAtMs: atMs,
-  });
+  const next = opened(log, { ...unseen(atMs), kind: "controller.changed", target: "controller", evidence });
   return closed(next, atMs, ({ kind }) => kind === "controller.changed");
 }
 
@@ -238,6 +234,26 @@ function medianOf(values: readonly number[]): number | null {
   return sorted[Math.floor((sorted.length - 1) / 2)] ?? null;
 }
 
-function nameOf({ id, incarnation }: { readonly id: string; readonly incarnation: string }) {
-  return { target: id, incarnation };
+/** Doubt about a living member: it ends well, or is the first evidence of a death. */
+function isDoubt({ kind }: Incident): boolean {
+  return kind === "member.suspected" || kind === "member.hung";
+}
+
+function isOverWhenBack({ kind }: Incident): boolean {
+  return kind === "checkpoint.died" || kind === "node.died";
+}
+
+type Evidence = Pick<Body<"member.died">, "id" | "incarnation" | "evidence" | "silentMs">;
+
+function noticed({ id, incarnation, evidence, silentMs = 0 }: Evidence, atMs: number): Omit<Opening, "kind"> {
+  return { target: id, incarnation, evidence, detectedAtMs: atMs, silentMs };
+}
+
+/** Of something that is no member. */
+function unseen(atMs: number): Pick<Opening, "incarnation" | "detectedAtMs" | "silentMs"> {
+  return { incarnation: "", detectedAtMs: atMs, silentMs: 0 };
+}
+
+function openingOf({ target, incarnation, evidence, detectedAtMs, silentMs }: Incident): Omit<Opening, "kind"> {
+  return { target, incarnation, evidence, detectedAtMs, silentMs };
 }

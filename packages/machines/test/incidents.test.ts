@@ -97,11 +97,13 @@ describe("an incident", () => {
   it("is detected at the first silence, when silence was the evidence", () => {
     const suspected: IncidentFact = {
       kind: "member.suspected",
-      body: { ...name("policy-0"), evidence: "no heartbeat for 3000 ms" },
+      body: { ...name("policy-0"), evidence: "no heartbeat for 3000 ms", silentMs: 3_000 },
       atMs: 3_000,
     };
     const log = after(suspected, died("policy-0", 10_000, "no heartbeat for 10000 ms"), committed(1, 11_000));
-    expect(log.incidents).toMatchObject([{ kind: "policy.died", detectedAtMs: 3_000, recoveredAtMs: 11_000 }]);
+    expect(log.incidents).toMatchObject([
+      { kind: "policy.died", detectedAtMs: 3_000, silentMs: 3_000, recoveredAtMs: 11_000 },
+    ]);
     expect(log.counts).toEqual({ "member.suspected": 0, "policy.died": 1 });
     const back = after(suspected, { kind: "member.recovered", body: name("policy-0"), atMs: 4_000 });
     expect(back.incidents).toMatchObject([{ kind: "member.suspected", recoveredAtMs: 4_000 }]);

@@ -98,10 +98,13 @@ export async function digestOfLocalTraining(run: Pick<JobRun, "directory">): Pro
   return digestOf(trained.weights);
 }
 
-/** What went wrong in a run. A pull that an overloaded host broke off is tried again, and is no failure of the job. */
+/**
+ * What went wrong in a run. A pull that an overloaded host broke off is tried again, and a silence that ended is only that: neither is a
+ * failure of the job.
+ */
 export function failuresOf({ incidents }: JobSummary): readonly string[] {
   const isFailure = ({ kind, subject }: JobSummary["incidents"][number]) =>
-    kind !== "alarm.raised" || subject !== "weights";
+    kind !== "member.suspected" && (kind !== "alarm.raised" || subject !== "weights");
   return incidents.filter(isFailure).map(({ kind, subject, detail }) => `${kind} ${subject}: ${detail}`);
 }
 

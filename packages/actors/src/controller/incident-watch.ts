@@ -37,6 +37,12 @@ export function watchIncidents(metrics: Metrics): IncidentWatch {
     labels,
     buckets: secondsBuckets,
   });
+  const detect = metrics.histogram({
+    name: "muster_incident_detect_seconds",
+    help: "Silence until an incident was noticed; 0 where its evidence needed none.",
+    labels,
+    buckets: secondsBuckets,
+  });
   const total = metrics.counter({ name: "muster_incidents_total", help: "Incidents by kind.", labels });
   const wasted = metrics.counter({ name: "muster_tokens_wasted_total", help: "Tokens that were made for nothing." });
   const ettr = metrics.gauge({
@@ -70,6 +76,7 @@ export function watchIncidents(metrics: Metrics): IncidentWatch {
   function observe(incident: Incident): void {
     if (incident.recoveredAtMs === null || known.has(incident)) return;
     known.add(incident);
+    detect.observe(incident.silentMs / 1000, { kind: incident.kind });
     recover.observe((incident.recoveredAtMs - incident.detectedAtMs) / 1000, { kind: incident.kind });
   }
 }
