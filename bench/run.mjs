@@ -6,7 +6,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 
-const names = ["host", "mailbox", "codec", "journal", "weights", "distribution", "chaos-invariance"];
+const names = ["host", "mailbox", "codec", "journal", "weights", "chain", "distribution", "chaos-invariance"];
 const baselinesPath = new URL("baselines.json", import.meta.url);
 const usage = `usage: npm run bench -- [${names.join("|")}]… [--json] [--check] [--write]`;
 
