@@ -1,6 +1,7 @@
 #include "binding/mesh_binding.h"
 
 #include "core/mesh.h"
+#include "core/version_store.h"
 
 namespace muster::binding {
 
@@ -81,16 +82,24 @@ class MeshObject {
 Napi::Value openMesh(const Napi::CallbackInfo& info) {
   const auto from = info[0].As<Napi::Object>();
   Engine::Work work{{}, Cancellation::of(from, "cancellation")};
-  const MeshOptions options{bytesOf(from, "key"),
-                            textOf(from, "job"),
-                            numberOf(from, "epoch"),
-                            static_cast<uint32_t>(numberOf(from, "rank")),
-                            textsOf(from, "members"),
-                            textOf(from, "socketDir"),
-                            static_cast<uint32_t>(numberOf(from, "shards")),
-                            numberOf(from, "shardElements")};
+  MeshOptions options;
+  options.key = bytesOf(from, "key");
+  options.job = textOf(from, "job");
+  options.epoch = numberOf(from, "epoch");
+  options.rank = static_cast<uint32_t>(numberOf(from, "rank"));
+  options.members = textsOf(from, "members");
+  options.socketDir = textOf(from, "socketDir");
+  options.shards = static_cast<uint32_t>(numberOf(from, "shards"));
+  options.shardElements = numberOf(from, "shardElements");
+  const auto places = from.Get("places").As<Napi::Array>();
+  for (uint32_t rank = 0; rank < places.Length(); rank++) {
+    const auto place = places.Get(rank).As<Napi::Object>();
+    options.places.push_back({textOf(place, "host"), textOf(place, "address")});
+  }
+  if (!from.Get("store").IsNull())
+    options.store = *from.Get("store").As<Napi::External<std::shared_ptr<VersionStore>>>().Data();
   const Patience patience{Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
-  work.run = [options, patience]() -> Settle {
+  work.run = [options = std::move(options), patience]() -> Settle {
     Result<std::shared_ptr<Mesh>> mesh = Mesh::open(options, patience);
     if (!mesh.ok()) return failure(mesh.status());
     return success([opened = mesh.value()](Napi::Env env) { return MeshObject::make(env, opened); });

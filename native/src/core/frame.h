@@ -4,7 +4,7 @@
 //
 // All little-endian. The checksum is XXH64 of the payload, seeded with XXH64 of the first 24 header bytes, so it covers
 // the whole frame; in a Data frame the header alone, because block digests cover the payload end to end. `offset` places
-// a Data payload in the stream of sections, and in an Alive frame is the sender's watermark; other types leave it 0.
+// a Data payload in the stream of sections and a Piece in the shards, and in an Alive frame is the sender's watermark; other types leave it 0.
 #pragma once
 
 #include <array>
@@ -24,6 +24,8 @@ enum class FrameType : uint16_t {
   Alive = 7,
   Data = 8,
   End = 9,
+  Piece = 10,  // of a gradient shard, or of the sum
+  News = 11,   // of a rank of a mesh
 };
 
 inline constexpr size_t kFrameHeaderBytes = 32;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/version_store.h"
 #include "cpu/ordered_sum.h"
 
 namespace muster {
@@ -15,26 +16,50 @@ constexpr size_t kSumStep = size_t{1} << 18;  // elements between two looks at t
 
 Result<std::shared_ptr<Mesh>> Mesh::open(const MeshOptions& options, const Patience& patience) {
   if (Status valid = checkOptions(options); !valid.ok()) return valid;
-  std::shared_ptr<Mesh> mesh;
-  if (options.rank == 0) {
-    Result<MeshSegment> segment = MeshSegment::create(options.shape());
-    if (!segment.ok()) return segment.status();
-    mesh.reset(new Mesh(std::move(segment.value()), 0));
-    if (Status entered = mesh->enter(); !entered.ok()) return entered;
-    Result<std::vector<UniqueFd>> sockets = gatherMembers(options, mesh->segment_, patience);
-    if (!sockets.ok()) return sockets.status();
-    mesh->watch_.setSockets(std::move(sockets.value()));
-    mesh->segment_.closeFd();
-  } else {
-    Result<JoinedSegment> joined = joinSegment(options, patience);
-    if (!joined.ok()) return joined.status();
-    mesh.reset(new Mesh(std::move(joined.value().segment), options.rank));
-    std::vector<UniqueFd> sockets;
-    sockets.push_back(std::move(joined.value().host));
-    mesh->watch_.setSockets(std::move(sockets));
-    if (Status entered = mesh->enter(); !entered.ok()) return entered;
-  }
-  if (Status complete = mesh->awaitPhase(patience); !complete.ok()) return complete;
+  const bool leads = options.leaderOf(options.rank) == options.rank;
+  Result<std::shared_ptr<Mesh>> mesh = leads ? lead(options, patience) : follow(options, patience);
+  if (!mesh.ok()) return mesh;
+  if (Status complete = mesh.value()->awaitPhase(patience); !complete.ok()) return complete;
+  return mesh;
+}
+
+Result<std::shared_ptr<Mesh>> Mesh::lead(const MeshOptions& options, const Patience& patience) {
+  struct Doorkeeper {
+    const MeshOptions& options;
+    explicit Doorkeeper(const MeshOptions& of) : options(of) {
+      if (options.store) options.store->door().open(options.epoch);
+    }
+    ~Doorkeeper() {
+      if (options.store) options.store->door().close(options.epoch);
+    }
+  };
+  const Doorkeeper doorkeeper(options);  // leaders of other hosts may come at any time from now on
+  Result<MeshSegment> segment = MeshSegment::create(options.shape());
+  if (!segment.ok()) return segment.status();
+  std::shared_ptr<Mesh> mesh(new Mesh(std::move(segment.value()), options.rank));
+  if (Status entered = mesh->enter(); !entered.ok()) return entered;
+  Result<std::vector<UniqueFd>> sockets = gatherMembers(options, mesh->segment_, patience);
+  if (!sockets.ok()) return sockets.status();
+  mesh->watch_.setSockets(std::move(sockets.value()));
+  mesh->segment_.closeFd();
+  if (options.places.empty()) return mesh;
+  Result<std::vector<OtherHost>> others = meetLeaders(options, patience);
+  if (!others.ok()) return others.status();
+  mesh->bridge_ = std::make_unique<MeshBridge>(mesh->segment_, mesh->watch_, options.neighboursOf(options.rank));
+  for (OtherHost& other : others.value())
+    mesh->bridge_->add(other.leader, options.neighboursOf(other.leader), std::move(other.connection));
+  return mesh;
+}
+
+Result<std::shared_ptr<Mesh>> Mesh::follow(const MeshOptions& options, const Patience& patience) {
+  Result<JoinedSegment> joined = joinSegment(options, patience);
+  if (!joined.ok()) return joined.status();
+  std::shared_ptr<Mesh> mesh(new Mesh(std::move(joined.value().segment), options.rank));
+  std::vector<UniqueFd> sockets(options.leaderOf(options.rank) + 1);
+  sockets.back() = std::move(joined.value().host);
+  mesh->watch_.setSockets(std::move(sockets));
+  if (!options.places.empty()) mesh->watch_.setRelay(options.leaderOf(options.rank));
+  if (Status entered = mesh->enter(); !entered.ok()) return entered;
   return mesh;
 }
 
@@ -147,6 +172,7 @@ void Mesh::close() {
   const std::lock_guard idle(running_);  // a reduce in progress ends within a slice
   if (std::exchange(closed_, true)) return;
   if (spent_.ok()) spent_ = {Code::Closed, "it was closed", {}};
+  bridge_.reset();  // after what this host's ranks announced is sent
   lifeLine_.release();
   watch_.closeSockets();
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "core/death_notice.h"
+#include "core/mesh_bridge.h"
 #include "core/mesh_formation.h"
 #include "core/mesh_watch.h"
 
@@ -39,6 +40,8 @@ class Mesh {
   Mesh(MeshSegment segment, uint32_t rank)
       : segment_(std::move(segment)), rank_(rank), lifeLine_(self().life), watch_(segment_, rank) {}
 
+  static Result<std::shared_ptr<Mesh>> lead(const MeshOptions& options, const Patience& patience);
+  static Result<std::shared_ptr<Mesh>> follow(const MeshOptions& options, const Patience& patience);
   MemberRecord& self() const { return segment_.member(rank_); }
   Status enter();
   Status run(const ReduceOptions& options, const Patience& patience);
@@ -53,6 +56,7 @@ class Mesh {
   const uint32_t rank_;
   LifeLine lifeLine_;
   MeshWatch watch_;
+  std::unique_ptr<MeshBridge> bridge_;  // of a leader, when there are several hosts
   uint64_t phase_ = 0;  // one for joining, two for each reduce
   Abort aborted_;
   std::mutex running_;  // held during a reduce

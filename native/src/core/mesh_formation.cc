@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "core/handshake.h"
+#include "core/mesh_door.h"
 #include "core/mesh_watch.h"
 #include "core/socket.h"
+#include "core/version_store.h"
 #include "core/xxh64.h"
 
 namespace muster {
@@ -16,10 +18,12 @@ namespace {
 constexpr Milliseconds kRetry{5};
 constexpr Milliseconds kGreeting{1'000};  // one slow caller must not keep the others out
 constexpr Milliseconds kSlice{20};
+constexpr Milliseconds kCall{2'000};  // for one call at the leader of another host
 
 // The name of a forming mesh. It holds the epoch: builds of different epochs never meet.
 Result<std::string> meetingPoint(const MeshOptions& options) {
-  return socketPath(options.socketDir, 'm', options.job + "\n" + std::to_string(options.epoch));
+  const std::string host = options.places.empty() ? "" : "\n" + options.places[options.rank].host;
+  return socketPath(options.socketDir, 'm', options.job + "\n" + std::to_string(options.epoch) + host);
 }
 
 // What all members must agree on, and who is speaking.
@@ -38,7 +42,8 @@ Result<uint32_t> judge(const MeshOptions& options, const Hello& hello) {
   ByteReader in(hello.body);
   in.raw(encodeClaim(options, 0).size() - sizeof(uint32_t));
   const auto rank = in.number<uint32_t>();
-  const bool fits = in.finished() && rank > 0 && rank < options.members.size() && hello.body == encodeClaim(options, rank);
+  const bool known = rank != options.rank && rank < options.members.size();
+  const bool fits = in.finished() && known && hello.body == encodeClaim(options, rank);
   if (!fits || hello.member != options.members[rank])
     return Status{Code::Refused,
                   "epoch " + std::to_string(options.epoch) + " is known here with other members, ranks or shards",
@@ -58,14 +63,66 @@ Status admit(Connection& connection, const MeshOptions& options, const MeshSegme
   return sent;
 }
 
-std::vector<uint32_t> absentees(const std::vector<UniqueFd>& members) {
+std::vector<uint32_t> absentees(const MeshOptions& options, const std::vector<UniqueFd>& members) {
   std::vector<uint32_t> absent;
-  for (uint32_t rank = 1; rank < members.size(); rank++)
-    if (!members[rank]) absent.push_back(rank);
+  for (const uint32_t rank : options.neighboursOf(options.rank))
+    if (rank != options.rank && !members[rank]) absent.push_back(rank);
   return absent;
 }
 
+// One call at the leader of another host. Code::Unreachable when it does not form this mesh yet.
+Result<Connection> callLeader(const MeshOptions& options, const Address& address, const Patience& patience) {
+  Result<UniqueFd> socket = connectTo(address, patience);
+  if (!socket.ok()) return socket.status();
+  Connection connection(std::move(socket.value()));
+  const Hello hello{Purpose::Mesh, options.job, options.members[options.rank], encodeClaim(options, options.rank)};
+  if (Status greeted = greet(connection, options.key, hello, patience); !greeted.ok()) return greeted;
+  const Result<Bytes> grant = connection.receive(FrameType::Grant, patience);
+  if (!grant.ok()) return grant.status();
+  return connection;
+}
+
+Result<OtherHost> callUntilThere(const MeshOptions& options, uint32_t leader, const Patience& patience) {
+  const Result<Address> address = parseAddress(options.places[leader].address);
+  if (!address.ok()) return address.status();
+  for (;;) {
+    Result<Connection> called = callLeader(options, address.value(), patience.within(kCall));
+    if (called.ok()) return OtherHost{leader, std::move(called.value())};
+    const Code code = called.status().code;
+    const bool later = code == Code::Unreachable || code == Code::Timeout;
+    if (!later) return called.status();
+    if (Status slept = pause(kSlice, patience); slept.code == Code::Timeout)
+      return Status{Code::Timeout, namesOf({leader}) + " did not answer in time (" + called.status().message + ")", {leader}};
+    else if (!slept.ok())
+      return slept;
+  }
+}
+
+// Lets one leader of a later host in.
+Result<OtherHost> admitLeader(const MeshOptions& options, MeshDoor::Caller& caller, const std::vector<uint32_t>& absent,
+                              const Patience& patience) {
+  const Result<uint32_t> rank = judge(options, caller.hello);
+  if (!rank.ok()) return rank.status();
+  if (std::ranges::find(absent, rank.value()) == absent.end())
+    return Status{Code::Refused, namesOf({rank.value()}) + " is not expected here", {}};
+  if (Status sent = caller.connection.send({FrameType::Grant}, patience); !sent.ok()) return sent;
+  return OtherHost{rank.value(), std::move(caller.connection)};
+}
+
 }  // namespace
+
+uint32_t MeshOptions::leaderOf(uint32_t member) const {
+  if (places.empty()) return 0;
+  const auto at = std::ranges::find(places, places[member].host, &MeshPlace::host);
+  return static_cast<uint32_t>(at - places.begin());
+}
+
+std::vector<uint32_t> MeshOptions::neighboursOf(uint32_t member) const {
+  std::vector<uint32_t> ranks;
+  for (uint32_t each = 0; each < members.size(); each++)
+    if (leaderOf(each) == leaderOf(member)) ranks.push_back(each);
+  return ranks;
+}
 
 Status checkOptions(const MeshOptions& options) {
   const auto outOfRange = [](const std::string& what, uint64_t value, uint64_t max) {
@@ -79,21 +136,25 @@ Status checkOptions(const MeshOptions& options) {
   if (options.shards < 1 || options.shards > kShardsMax) return outOfRange("shards", options.shards, kShardsMax);
   if (options.shardElements < 1 || options.shardElements > kShardElementsMax)
     return outOfRange("shardElements", options.shardElements, kShardElementsMax);
+  if (!options.places.empty() && options.places.size() != worldSize)
+    return {Code::InvalidArgument, "the places of " + std::to_string(options.places.size()) + " members are given", {}};
+  if (!options.places.empty() && options.store == nullptr)
+    return {Code::InvalidArgument, "a mesh over several hosts needs a version store to meet at", {}};
   return {};
 }
 
 Result<std::vector<UniqueFd>> gatherMembers(const MeshOptions& options, const MeshSegment& segment,
                                             const Patience& patience) {
   std::vector<UniqueFd> members(options.members.size());
-  if (members.size() == 1) return members;
+  if (absentees(options, members).empty()) return members;
   const Result<std::string> path = meetingPoint(options);
   if (!path.ok()) return path.status();
   Result<UnixListener> listener = UnixListener::open(path.value());
   if (!listener.ok()) return listener.status();
   for (;;) {
-    const std::vector<uint32_t> absent = absentees(members);
+    const std::vector<uint32_t> absent = absentees(options, members);
     if (absent.empty()) return members;
-    for (uint32_t rank = 1; rank < members.size(); rank++)
+    for (uint32_t rank = 0; rank < members.size(); rank++)
       if (members[rank] && hasHungUp(members[rank].get()))
         return Status{Code::PeerLost, namesOf({rank}) + " left while the mesh was forming", {rank}};
     const Status ready = awaitReady(listener.value().fd(), POLLIN, patience.within(kSlice));
@@ -112,6 +173,7 @@ Result<std::vector<UniqueFd>> gatherMembers(const MeshOptions& options, const Me
 Result<JoinedSegment> joinSegment(const MeshOptions& options, const Patience& patience) {
   const Result<std::string> path = meetingPoint(options);
   if (!path.ok()) return path.status();
+  const uint32_t leader = options.leaderOf(options.rank);
   const Hello hello{Purpose::Mesh, options.job, options.members[options.rank], encodeClaim(options, options.rank)};
   for (;;) {
     const auto attempt = [&]() -> Result<JoinedSegment> {
@@ -122,22 +184,52 @@ Result<JoinedSegment> joinSegment(const MeshOptions& options, const Patience& pa
       const Result<Bytes> grant = connection.receive(FrameType::Grant, patience);
       if (!grant.ok()) return grant.status();
       const UniqueFd memory = connection.takeFd();
-      if (!memory) return Status{Code::Corrupt, "rank 0 sent no memory", {}};
+      if (!memory) return Status{Code::Corrupt, namesOf({leader}) + " sent no memory", {}};
       Result<MeshSegment> segment = MeshSegment::attach(memory.get(), options.shape());
       if (!segment.ok()) return segment.status();
       return JoinedSegment{std::move(segment.value()), connection.takeSocket()};
     };
     Result<JoinedSegment> joined = attempt();
-    // Nobody there yet, or gone before it answered: rank 0 may still come.
+    // Nobody there yet, or gone before it answered: the leader may still come.
     if (joined.ok() || joined.status().code != Code::Unreachable) {
-      if (joined.status().code == Code::Timeout) return Status{Code::Timeout, "rank 0 did not answer in time", {0}};
+      if (joined.status().code == Code::Timeout) 
+        return Status{Code::Timeout, namesOf({leader}) + " did not answer in time", {leader}};
       return joined;
     }
     if (Status slept = pause(kRetry, patience); slept.code == Code::Timeout)
-      return Status{Code::Timeout, "rank 0 did not come in time (" + joined.status().message + ")", {0}};
+      return Status{Code::Timeout, namesOf({leader}) + " did not come in time (" + joined.status().message + ")", {leader}};
     else if (!slept.ok())
       return slept;
   }
+}
+
+Result<std::vector<OtherHost>> meetLeaders(const MeshOptions& options, const Patience& patience) {
+  std::vector<OtherHost> others;
+  std::vector<uint32_t> absent;  // leaders that call us
+  for (uint32_t rank = 0; rank < options.members.size(); rank++) {
+    if (options.leaderOf(rank) != rank || rank == options.rank) continue;
+    if (rank > options.rank) {
+      absent.push_back(rank);
+      continue;
+    }
+    Result<OtherHost> called = callUntilThere(options, rank, patience);
+    if (!called.ok()) return called.status();
+    others.push_back(std::move(called.value()));
+  }
+  while (!absent.empty()) {
+    Result<MeshDoor::Caller> caller = options.store->door().take(options.epoch, patience);
+    if (caller.status().code == Code::Timeout)
+      return Status{Code::Timeout, namesOf(absent) + " did not call in time", absent};
+    if (!caller.ok()) return caller.status();
+    Result<OtherHost> admitted = admitLeader(options, caller.value(), absent, patience.within(kGreeting));
+    if (!admitted.ok()) {
+      caller.value().connection.refuse(admitted.status(), patience.within(kGreeting));
+      continue;
+    }
+    std::erase(absent, admitted.value().leader);
+    others.push_back(std::move(admitted.value()));
+  }
+  return others;
 }
 
 }  // namespace muster

@@ -1,11 +1,23 @@
-// How a mesh comes together: rank 0 creates the segment and hands it to those who prove their place in it.
+// How a mesh comes together: on each host the leader, its first rank, creates the segment and hands it to those who prove
+// their place in it; then the leaders of all hosts connect to each other.
 #pragma once
 
+#include <memory>
+
 #include "core/bytes.h"
+#include "core/connection.h"
 #include "core/mesh_segment.h"
 #include "core/patience.h"
 
 namespace muster {
+
+class VersionStore;
+
+// Where a member of a mesh over several hosts is.
+struct MeshPlace {
+  std::string host;     // equal for the members that share memory
+  std::string address;  // TCP address of the member's version store
+};
 
 struct MeshOptions {
   Bytes key;
@@ -16,24 +28,39 @@ struct MeshOptions {
   std::string socketDir;
   uint32_t shards = 0;
   uint64_t shardElements = 0;
+  std::vector<MeshPlace> places{};        // by rank; empty when all members are on one host
+  std::shared_ptr<VersionStore> store{};  // lets the leaders of other hosts in; needed when there are several
 
+  // The first rank on the host of a rank.
+  uint32_t leaderOf(uint32_t member) const;
+  // The ranks on the host of a rank.
+  std::vector<uint32_t> neighboursOf(uint32_t member) const;
   MeshShape shape() const { return {epoch, static_cast<uint32_t>(members.size()), shards, shardElements}; }
 };
 
 struct JoinedSegment {
   MeshSegment segment;
-  UniqueFd host;  // connection to rank 0
+  UniqueFd host;  // connection to the leader
 };
 
 // Code::InvalidArgument naming the first option that is out of range.
 Status checkOptions(const MeshOptions& options);
 
-// Rank 0: hands the segment to all other ranks. Returns the connections by rank. Code::Timeout with the ranks that did
+// Leaders: hands the segment to all other ranks of the host. Returns the connections by rank. Code::Timeout with the ranks that did
 // not come, Code::PeerLost with one that came and went.
 Result<std::vector<UniqueFd>> gatherMembers(const MeshOptions& options, const MeshSegment& segment,
                                             const Patience& patience);
 
-// Other ranks: joins the mesh of (job, epoch); tries until rank 0 is there. Code::Refused when rank 0 knows another mesh.
+// Other ranks: joins the mesh of (job, epoch); tries until the leader is there. Code::Refused when it knows another mesh.
 Result<JoinedSegment> joinSegment(const MeshOptions& options, const Patience& patience);
+
+struct OtherHost {
+  uint32_t leader;
+  Connection connection;
+};
+
+// Leaders: connects to the leaders of all other hosts; a leader calls those before it and lets those after it in.
+// Code::Timeout with the ranks of the leaders that did not come.
+Result<std::vector<OtherHost>> meetLeaders(const MeshOptions& options, const Patience& patience);
 
 }  // namespace muster

@@ -39,7 +39,10 @@ std::vector<uint32_t> MeshWatch::lost(const std::function<bool(const MemberRecor
     if (state == MemberState::Dead && !arrived(member)) dead.push_back(rank);
     if (state == MemberState::Left && !arrived(member)) left.push_back(rank);
   }
-  return dead.empty() ? left : dead;
+  if (!dead.empty()) return dead;
+  // Those who are missing may live, but nothing that they say arrives any more.
+  const bool cutOff = left.empty() && relay_ && stateOf(segment_.member(*relay_)) >= MemberState::Left;
+  return cutOff ? std::vector<uint32_t>{*relay_} : left;
 }
 
 void MeshWatch::markDeaths() {

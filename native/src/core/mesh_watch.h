@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "core/mesh_segment.h"
 #include "core/patience.h"
@@ -22,13 +23,19 @@ class MeshWatch {
   void setSockets(std::vector<UniqueFd> sockets) { sockets_ = std::move(sockets); }
   void closeSockets() { sockets_.clear(); }
 
+  // The rank through which other hosts are heard: once it is gone nothing more arrives, whatever it has announced itself.
+  void setRelay(uint32_t rank) { relay_ = rank; }
+
+  // Notes which members of this host have died. Any thread may call it.
+  void markDeaths();
+
  private:
   std::vector<uint32_t> missing(const std::function<bool(const MemberRecord&)>& arrived) const;
   std::vector<uint32_t> lost(const std::function<bool(const MemberRecord&)>& arrived) const;
-  void markDeaths();
 
   const MeshSegment& segment_;
   const uint32_t rank_;
+  std::optional<uint32_t> relay_;
   std::vector<UniqueFd> sockets_;
 };
 

@@ -48,9 +48,10 @@ Status givenUp() { return {Code::Unreachable, "the version stopped arriving here
 
 }  // namespace
 
-VersionServer::VersionServer(VersionArena& arena, ServerIdentity identity, UnixListener local,
+VersionServer::VersionServer(VersionArena& arena, MeshDoor& door, ServerIdentity identity, UnixListener local,
                              std::optional<TcpListener> remote)
     : arena_(arena),
+      door_(door),
       identity_(std::move(identity)),
       local_(std::move(local)),
       remote_(std::move(remote)),
@@ -118,6 +119,8 @@ void VersionServer::serve(Connection connection, Address::Kind kind) {
 Status VersionServer::answer(Connection& connection, Address::Kind kind, const Patience& patience) {
   const Result<Hello> hello = welcome(connection, identity_.key, patience);
   if (!hello.ok()) return hello.status();
+  if (hello.value().purpose == Purpose::Mesh && hello.value().job == identity_.job)
+    return door_.offer(ByteReader(hello.value().body).number<uint64_t>(), hello.value(), connection);
   // Read all that the caller has to say before a refusal: closing on unread bytes would reset the connection, and the
   // refusal with it.
   const Result<Bytes> payload = connection.receive(FrameType::Request, patience);

@@ -5,7 +5,7 @@
 #include <list>
 #include <thread>
 
-#include "core/connection.h"
+#include "core/mesh_door.h"
 #include "core/socket.h"
 #include "core/version_arena.h"
 
@@ -18,8 +18,9 @@ struct ServerIdentity {
 
 class VersionServer {
  public:
-  // The arena must outlive the server. Nothing is served before start().
-  VersionServer(VersionArena& arena, ServerIdentity identity, UnixListener local, std::optional<TcpListener> remote);
+  // Arena and door must outlive the server.
+  VersionServer(VersionArena& arena, MeshDoor& door, ServerIdentity identity, UnixListener local,
+                std::optional<TcpListener> remote);
   ~VersionServer();
   VersionServer(const VersionServer&) = delete;
   VersionServer& operator=(const VersionServer&) = delete;
@@ -43,6 +44,7 @@ class VersionServer {
                 uint64_t offset);
 
   VersionArena& arena_;
+  MeshDoor& door_;
   const ServerIdentity identity_;
   UnixListener local_;
   std::optional<TcpListener> remote_;

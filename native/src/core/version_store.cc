@@ -22,8 +22,9 @@ Result<std::shared_ptr<VersionStore>> VersionStore::open(const StoreOptions& opt
     store->addresses_.push_back(listener.value().address.text());
     remote = std::move(listener.value());
   }
-  store->server_ = std::make_unique<VersionServer>(store->arena_, ServerIdentity{options.key, options.job},
-                                                   std::move(local.value()), std::move(remote));
+  store->server_ = std::make_unique<VersionServer>(store->arena_, store->door_,
+                                                   ServerIdentity{options.key, options.job}, std::move(local.value()),
+                                                   std::move(remote));
   return store;
 }
 

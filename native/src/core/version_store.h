@@ -28,6 +28,8 @@ class VersionStore {
   Result<VersionArena::Incoming> receive(VersionId id, std::vector<Section> sections);
   // What this store itself has of a version; Code::Gone at once when it has nothing.
   Result<VersionArena::Lease> lease(VersionId id) { return arena_.lease(id, Milliseconds(0)); }
+  // Where the meshes of this member let the leaders of other hosts in.
+  MeshDoor& door() { return door_; }
   bool holds(VersionId id) const { return arena_.holds(id); }
   std::vector<VersionId> versions() const { return arena_.versions(); }
   // Stops serving; readers see their connections close. Memory goes when the last reader lets go. Harmless twice.
@@ -37,6 +39,7 @@ class VersionStore {
   VersionStore(size_t slotBytes, size_t slots) : arena_(slotBytes, slots) {}
 
   VersionArena arena_;
+  MeshDoor door_;
   std::vector<std::string> addresses_;
   std::atomic<bool> closed_{false};
   std::mutex closing_;

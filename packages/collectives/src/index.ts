@@ -4,6 +4,7 @@ export { digestOf } from "./digest.ts";
 export {
   type GradientMesh,
   type GradientMeshOptions,
+  type MeshPlace,
   openGradientMesh,
   type ReduceOptions,
 } from "./gradient-mesh.ts";

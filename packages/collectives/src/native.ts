@@ -107,6 +107,10 @@ export interface NativeModule {
     socketDir: string;
     shards: number;
     shardElements: number;
+    /** By rank; empty when all members are on one host. */
+    places: readonly { host: string; address: string }[];
+    /** A `NativeStore.store`; needed with places. */
+    store: object | null;
     timeoutMs: number;
     cancellation: NativeCancellation;
   }): Promise<NativeOutcome<NativeMesh>>;

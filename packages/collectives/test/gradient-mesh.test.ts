@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { digestOf, type GradientMesh, openGradientMesh } from "../src/index.ts";
-import { fillShards, meshOf, never, openFds, openWorld, socketFolder, until } from "./support/fixtures.ts";
+import { digestOf, type GradientMesh, openGradientMesh, openVersionStore } from "../src/index.ts";
+import { fillShards, job, key, meshOf, never, openFds, openWorld, socketFolder, until } from "./support/fixtures.ts";
 
 const failure = (code: string) => expect.objectContaining({ code });
 
@@ -41,6 +41,35 @@ describe("the ordered reduction", () => {
       digests.add(perOp.join());
     }
     expect(digests.size).toBe(1);
+  });
+
+  it("gives the same bits on ranks of several hosts as on one, and says which member no other host can reach", async () => {
+    const hosts = ["a", "b", "a", "c"];
+    const stores = await Promise.all(
+      hosts.map((_, rank) =>
+        openVersionStore({
+          key,
+          job,
+          member: `m${rank}`,
+          socketDir: folder.path,
+          tcpHost: "127.0.0.0/8",
+          slotBytes: 64,
+        }),
+      ),
+    );
+    const places = hosts.map((host, rank) => ({ host, addresses: stores[rank]!.addresses }));
+    const optionsOf = (rank: number) => ({ ...meshOf(folder.path, rank, 4), places, store: stores[rank]! });
+    const ranks = await Promise.all(hosts.map((_, rank) => openGradientMesh(optionsOf(rank))));
+    meshes.push(...ranks, ...(await world(1, 2)));
+    for (const op of [0, 1]) {
+      const sums = await Promise.all(meshes.map((mesh) => reduceOf(mesh, op)));
+      expect(new Set(sums.map(bitsOf)).size).toBe(1);
+    }
+    const unreachable = [places[0]!, { host: "b", addresses: ["unix:/x"] }, places[2]!, places[3]!];
+    await expect(openGradientMesh({ ...optionsOf(0), places: unreachable })).rejects.toThrow(
+      "have member-1 serve on TCP: set data.tcp_host to a network",
+    );
+    await Promise.all(stores.map((store) => store.close()));
   });
 
   it("adds in shard order in float32, and leaves the shards as they are", async () => {

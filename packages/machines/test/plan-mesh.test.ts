@@ -52,6 +52,15 @@ describe("the first mesh", () => {
 });
 
 describe("a mesh", () => {
+  it("over several hosts says where each member is and serves", () => {
+    const state = withMember(working(), "p1", { host: "other", addresses: ["unix:p1", "tcp:10.0.0.2:7"] });
+    const change = planMesh({ ...state, mesh: { ...state.mesh, members: [] } });
+    expect(bodiesOf(change?.effects ?? [], "mesh.build")[0]?.members).toEqual([
+      { id: "p0", incarnation: "p0-i1", place: { host: "h", addresses: ["unix:p0"] } },
+      { id: "p1", incarnation: "p1-i2", place: { host: "other", addresses: ["unix:p1", "tcp:10.0.0.2:7"] } },
+    ]);
+  });
+
   it("that is whole stays", () => {
     expect(planMesh(working())).toBeNull();
     const state = working();

@@ -1,6 +1,6 @@
 /** The hands of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
 import { MusterError, messageOf } from "@muster/base";
-import type { GradientMesh, VersionStore } from "@muster/collectives";
+import type { GradientMesh, MeshPlace, VersionStore } from "@muster/collectives";
 import type { PolicyEngine } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
 import type { Body, Section } from "@muster/protocol";
@@ -173,7 +173,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("meshing", async ({ engine, dataKey, config }) => {
+        this.#inPhase("meshing", async ({ engine, store, dataKey, config }) => {
           signal.throwIfAborted();
           this.#mesh?.close();
           this.#mesh = null;
@@ -186,6 +186,8 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             epoch,
             rank: members.findIndex((member) => member.id === id && member.incarnation === incarnation),
             members: members.map((member) => member.id),
+            ...placesOf(members),
+            store,
             socketDir: config.data.socketDirectory,
             shards: config.batch.microShards,
             shardElements: engine.info().gradientElements,
@@ -291,6 +293,12 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     this.#engineWork = result.catch(() => {});
     return result;
   }
+}
+
+/** Where the members are, when that was said: they are on several hosts. */
+function placesOf(members: Body<"mesh.build">["members"]): { readonly places?: readonly MeshPlace[] } {
+  const places = members.flatMap(({ place }) => place ?? []);
+  return places.length > 0 ? { places } : {};
 }
 
 /** Ids of the members that a collective missed, where the error names their ranks. */

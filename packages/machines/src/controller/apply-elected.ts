@@ -4,6 +4,7 @@
  * of them, so it would never take them back.
  */
 import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
+import { ranksOf } from "./plan-mesh.ts";
 import { runBodyOf } from "./plan-step.ts";
 import { type ControllerState, type Member, meshMembersOf, type StepGroups } from "./state.ts";
 
@@ -101,8 +102,7 @@ function repeatedBuild(state: ControllerState, member: Member): readonly Control
   const members = meshMembersOf(state);
   const isOfMesh = members.some(({ id }) => id === member.id);
   if (mesh.state !== "building" || !isOfMesh || members.length < mesh.members.length) return [];
-  const ranks = members.map(({ id, incarnation }) => ({ id, incarnation }));
-  return [command(member, "mesh.build", { epoch: mesh.epoch, members: ranks })];
+  return [command(member, "mesh.build", { epoch: mesh.epoch, members: ranksOf(members) })];
 }
 
 function repeatedStep(state: ControllerState, member: Member): readonly ControllerEffect[] {

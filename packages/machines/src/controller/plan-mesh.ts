@@ -1,4 +1,5 @@
 /** The policy mesh: who reduces gradients with whom. Joins and leaves wait for a step boundary; losses do not. */
+import type { Body } from "@muster/protocol";
 import { type Change, command } from "./events.ts";
 import { isCordoned } from "./fleet/fleet-state.ts";
 import { evict } from "./orders.ts";
@@ -42,7 +43,7 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
       joinDueAtMs: null,
     },
   };
-  const ranks = members.map(({ id, incarnation }) => ({ id, incarnation }));
+  const ranks = ranksOf(members);
   const effects = members.map((member) => command(member, "mesh.build", { epoch, members: ranks }));
   return { state: next, effects };
 }
@@ -76,6 +77,14 @@ function isGathering({ mesh, nowMs }: ControllerState, ids: readonly string[]): 
 function withoutCordoned(state: ControllerState, members: readonly Member[]): readonly Member[] {
   const free = members.filter(({ id }) => !isCordoned(state, id));
   return free.length > 0 ? free : members;
+}
+
+/** Members as `mesh.build` names them: with their places when they are on several hosts. Pure. */
+export function ranksOf(members: readonly Member[]): Body<"mesh.build">["members"] {
+  const isSpread = members.some(({ host }) => host !== members[0]?.host);
+  return members.map(({ id, incarnation, host, addresses }) =>
+    isSpread ? { id, incarnation, place: { host, addresses: [...addresses] } } : { id, incarnation },
+  );
 }
 
 /** Members that did not join the epoch by its deadline are out; the next round builds a mesh without them. */

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { idSchema } from "../ids.ts";
 import { defineMessages } from "./define.ts";
-import { textSchema } from "./parts.ts";
+import { addressesSchema, textSchema } from "./parts.ts";
 
 /** The mesh of policy replicas: who reduces gradients with whom. */
 export const meshMessages = defineMessages({
@@ -13,7 +13,14 @@ export const meshMessages = defineMessages({
       epoch: countSchema,
       /** Member at rank i; the receiver is among them. */
       members: z
-        .array(z.strictObject({ id: idSchema, incarnation: idSchema }))
+        .array(
+          z.strictObject({
+            id: idSchema,
+            incarnation: idSchema,
+            /** Where it is and serves; given when the members are on several hosts. */
+            place: z.strictObject({ host: z.string().max(255), addresses: addressesSchema }).optional(),
+          }),
+        )
         .min(1)
         .max(1024),
     }),

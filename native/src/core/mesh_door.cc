@@ -1,0 +1,48 @@
+#include "core/mesh_door.h"
+
+namespace muster {
+
+namespace {
+
+constexpr Milliseconds kSlice{20};
+constexpr size_t kCallersMax = 1024;
+
+}  // namespace
+
+void MeshDoor::open(uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  waiting_.try_emplace(epoch);
+}
+
+void MeshDoor::close(uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  waiting_.erase(epoch);
+}
+
+Status MeshDoor::offer(uint64_t epoch, Hello hello, Connection& connection) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = waiting_.find(epoch);
+    if (at == waiting_.end() || at->second.size() >= kCallersMax)
+      return {Code::Unreachable, "no mesh of epoch " + std::to_string(epoch) + " is forming here", {}};
+    at->second.push_back({std::move(hello), std::move(connection)});
+  }
+  came_.notify_all();
+  return {};
+}
+
+Result<MeshDoor::Caller> MeshDoor::take(uint64_t epoch, const Patience& patience) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    std::vector<Caller>& callers = waiting_[epoch];
+    if (!callers.empty()) {
+      Caller first = std::move(callers.front());
+      callers.erase(callers.begin());
+      return first;
+    }
+    if (Status still = patience.check(); !still.ok()) return still;
+    came_.wait_for(lock, kSlice);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,36 @@
+// Where the leaders of other hosts come in: the TCP port of a version store hands those who ask for a mesh, after they have
+// proved the job's key, to the mesh that waits for them.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+#include "core/handshake.h"
+
+namespace muster {
+
+class MeshDoor {
+ public:
+  struct Caller {
+    Hello hello;
+    Connection connection;
+  };
+
+  // From now on callers of this epoch are let in, until close().
+  void open(uint64_t epoch);
+  void close(uint64_t epoch);
+
+  // Takes the connection when a mesh of this epoch waits here; otherwise Code::Unreachable, and the caller tries again.
+  Status offer(uint64_t epoch, Hello hello, Connection& connection);
+
+  // The next caller of the epoch.
+  Result<Caller> take(uint64_t epoch, const Patience& patience);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::map<uint64_t, std::vector<Caller>> waiting_;  // an entry for each open epoch
+};
+
+}  // namespace muster
