@@ -190,35 +190,53 @@ TEST("a leader that never comes is named at the deadline, and one with another v
 
 TEST("a host whose process is killed or frozen is noticed by the others, whose shards stay as they were") {
   for (const int sent : {SIGKILL, SIGSTOP}) {
-    int ready[2];
-    CHECK(::pipe(ready) == 0);
-    const World world({"a", "b"});
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const TemporaryFolder folder;
-      const Abort never;
-      auto store = VersionStore::open({keyOf("key"), "job", "member-1", folder.path(), std::string("127.0.0.1"), 1024, 2});
-      MeshOptions options = world.optionsOf(1);
-      options.store = store.value();
+    int addressOut[2], joined[2];
+    CHECK(::pipe(addressOut) == 0 && ::pipe(joined) == 0);
+    const Abort never;
+    const auto optionsOf = [](uint32_t rank, const std::string& address, const TemporaryFolder& folder) {
+      MeshOptions options;
+      options.key = keyOf("key");
+      options.job = "job";
+      options.epoch = 1;
+      options.rank = rank;
+      options.members = {"member-0", "member-1"};
       options.socketDir = folder.path();
-      const auto mesh = Mesh::open(options, patienceOf(never));
+      options.shards = kShards;
+      options.shardElements = kElements;
+      options.places = {{"a", address}, {"b", "tcp:127.0.0.1:1"}};  // rank 1 calls, so nobody needs its address
+      const std::string member = options.members[rank];
+      options.store = VersionStore::open({options.key, "job", member, folder.path(), std::string("127.0.0.1"), 1024, 2}).value();
+      if (rank == 0) options.places[0].address = options.store->addresses()[1];
+      return options;
+    };
+    const pid_t child = ::fork();  // before this process has threads
+    if (child == 0) {
+      char address[64]{};
+      if (::read(addressOut[0], address, sizeof address - 1) <= 0) ::_exit(1);
+      const TemporaryFolder folder;
+      const auto mesh = Mesh::open(optionsOf(1, address, folder), patienceOf(never));
       const char done = mesh.ok() ? 'y' : 'n';
-      if (::write(ready[1], &done, 1) != 1) ::_exit(1);
+      if (::write(joined[1], &done, 1) != 1) ::_exit(1);
       ::pause();
     }
-    const Abort never;
-    const auto mesh = Mesh::open(world.optionsOf(0), patienceOf(never));
-    REQUIRE_OK(mesh);
-    char done = 'n';
-    CHECK(::read(ready[0], &done, 1) == 1 && done == 'y');
-    ::kill(child, sent);
-    const auto startedAt = Clock::now();
-    const Status reduced = mesh.value()->reduce({1, fillShards(*mesh.value(), 1, 0, 2)}, patienceOf(never));
-    CHECK(reduced.code == Code::PeerLost && reduced.ranks == std::vector<uint32_t>{1});
-    CHECK(Clock::now() - startedAt < Milliseconds(3'000));
-    CHECK(mesh.value()->shard(0)[7] == valueOf(1, 0, 7));
+    {
+      const TemporaryFolder folder;
+      const MeshOptions options = optionsOf(0, "", folder);
+      const std::string& address = options.places[0].address;
+      CHECK(::write(addressOut[1], address.data(), address.size()) == static_cast<ssize_t>(address.size()));
+      const auto mesh = Mesh::open(options, patienceOf(never));
+      REQUIRE_OK(mesh);
+      char done = 'n';
+      CHECK(::read(joined[0], &done, 1) == 1 && done == 'y');
+      ::kill(child, sent);
+      const auto startedAt = Clock::now();
+      const Status reduced = mesh.value()->reduce({1, fillShards(*mesh.value(), 1, 0, 2)}, patienceOf(never));
+      CHECK(reduced.code == Code::PeerLost && reduced.ranks == std::vector<uint32_t>{1});
+      CHECK(Clock::now() - startedAt < Milliseconds(3'000));
+      CHECK(mesh.value()->shard(0)[7] == valueOf(1, 0, 7));
+    }
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
-    for (const int fd : {ready[0], ready[1]}) ::close(fd);
+    for (const int fd : {addressOut[0], addressOut[1], joined[0], joined[1]}) ::close(fd);
   }
 }

@@ -106,8 +106,10 @@ Status MeshBridge::sendNews(Peer& peer, uint32_t rank, uint64_t& sentPhase, uint
     // Its state last: who arrived and left has arrived.
     const uint32_t said = next == phase ? state : static_cast<uint32_t>(MemberState::Joined);
     ByteWriter news;
-    news.number(rank).number(said).number(next).number(member.op.load(std::memory_order_relaxed));
-    if (next > sentPhase) news.raw(segment_.claims(rank));
+    news.number(rank).number(said).number(next);
+    // With its shards, and only then: after the sum this rank may be claiming for its next reduce already.
+    if (next > sentPhase && next % 2 == 0)
+      news.number(member.op.load(std::memory_order_relaxed)).raw(segment_.claims(rank));
     const Patience patience{Deadline::in(kStall), &closing_};
     if (Status out = peer.connection.send({FrameType::News, news.bytes()}, patience); !out.ok()) return out;
     sentPhase = next;
@@ -185,15 +187,17 @@ Status MeshBridge::apply(const Peer& peer, ByteView news) {
   const auto rank = in.number<uint32_t>();
   const auto state = in.number<uint32_t>();
   const auto phase = in.number<uint64_t>();
-  const auto op = in.number<uint64_t>();
-  const ByteView claims = in.raw(in.remaining());
+  const bool claiming = in.remaining() > 0;
+  const auto op = claiming ? in.number<uint64_t>() : 0;
+  const ByteView claims = claiming ? in.raw(segment_.shape().shards) : ByteView{};
   const bool theirs = std::ranges::find(peer.ranks, rank) != peer.ranks.end();
-  const bool complete = claims.empty() || claims.size() == segment_.shape().shards;
-  if (!in.finished() || !theirs || !complete || state > static_cast<uint32_t>(MemberState::Dead))
+  if (!in.finished() || !theirs || state > static_cast<uint32_t>(MemberState::Dead))
     return {Code::Corrupt, "news that cannot be read", {}};
   MemberRecord& member = segment_.member(rank);
-  std::ranges::copy(claims, segment_.claims(rank).begin());
-  member.op.store(op, std::memory_order_relaxed);
+  if (claiming) {
+    std::ranges::copy(claims, segment_.claims(rank).begin());
+    member.op.store(op, std::memory_order_relaxed);
+  }
   member.phase.store(phase, std::memory_order_release);
   uint32_t known = member.state.load(std::memory_order_acquire);
   while (known != static_cast<uint32_t>(MemberState::Dead) && !member.state.compare_exchange_weak(known, state)) {

@@ -13,6 +13,8 @@ export interface TestHost {
 /** A network of test hosts. */
 export interface TestHosts {
   readonly hosts: readonly TestHost[];
+  /** Address of this process's own host in the network, with `gateway`. */
+  readonly gateway: string;
   /** Removes the namespaces; processes inside must have ended. */
   close(): void;
 }
@@ -22,6 +24,8 @@ export interface TestHostsOptions {
   readonly count: number;
   /** Rate of each link in both directions as `tc` reads it, e.g. `2gbit`; without it as fast as the machine. */
   readonly rate?: string;
+  /** Joins this process's own host to the network. */
+  readonly gateway?: boolean;
 }
 
 let networks = 0;
@@ -31,10 +35,11 @@ let networks = 0;
  *
  * @returns The network, or why this machine cannot have one.
  */
-export function openTestHosts({ count, rate }: TestHostsOptions): TestHosts | { readonly missing: string } {
+export function openTestHosts({ count, rate, gateway }: TestHostsOptions): TestHosts | { readonly missing: string } {
   const prefix = `mu${process.pid}n${networks++}`;
   const names = Array.from({ length: count }, (_, i) => `${prefix}h${i}`);
   const made: string[] = [];
+  const uplink = `mu${process.pid}up`.slice(-15); // goes with the bridge's namespace, where its other end is
   const close = (): void => {
     for (const name of made.splice(0)) run("ip", "netns", "del", name);
   };
@@ -48,6 +53,12 @@ export function openTestHosts({ count, rate }: TestHostsOptions): TestHosts | { 
     add(bridge);
     run("ip", "-n", bridge, "link", "add", "br0", "type", "bridge");
     run("ip", "-n", bridge, "link", "set", "br0", "up");
+    if (gateway) {
+      run("ip", "link", "add", uplink, "type", "veth", "peer", "name", "uplink", "netns", bridge);
+      run("ip", "-n", bridge, "link", "set", "uplink", "master", "br0", "up");
+      run("ip", "addr", "add", `${gatewayAddress}/24`, "dev", uplink);
+      run("ip", "link", "set", uplink, "up");
+    }
     for (const [i, name] of names.entries()) {
       add(name);
       run("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", `port${i}`, "netns", bridge);
@@ -61,8 +72,10 @@ export function openTestHosts({ count, rate }: TestHostsOptions): TestHosts | { 
     return { missing: `network namespaces need root and iproute2 (${error instanceof Error ? error.message : error})` };
   }
   const hosts = names.map((name, i) => ({ address: addressOf(i), wrapper: ["ip", "netns", "exec", name] }));
-  return { hosts, close };
+  return { hosts, gateway: gatewayAddress, close };
 }
+
+const gatewayAddress = "10.214.77.254";
 
 const addressOf = (index: number, prefix = ""): string => `10.214.77.${index + 1}${prefix}`;
 
