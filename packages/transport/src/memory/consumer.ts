@@ -52,7 +52,7 @@ export class MemoryConsumer {
 
   /** Delivers what can be delivered, after the present task. */
   wake(): void {
-    if (this.#isAwake) return;
+    if (this.#isAwake || this.#readers.length === 0) return;
     this.#isAwake = true;
     queueMicrotask(() => {
       this.#isAwake = false;

@@ -7,6 +7,11 @@ import { MemoryConsumer } from "./consumer.ts";
 import { MemoryStream } from "./stream.ts";
 import { matcherOf } from "./subject.ts";
 
+interface Listener {
+  readonly matches: (subject: string) => boolean;
+  hear(subject: string, data: Uint8Array): void;
+}
+
 export class MemoryHub {
   readonly job: string;
   readonly clock: Clock;
@@ -14,7 +19,7 @@ export class MemoryHub {
   #revision = 0;
   readonly #streams: ReadonlyMap<StreamName, MemoryStream>;
   readonly #consumers = new Map<string, MemoryConsumer>();
-  readonly #listeners = new Set<(subject: string, data: Uint8Array) => void>();
+  readonly #listeners = new Set<Listener>();
 
   constructor(job: string, clock: Clock) {
     this.job = job;
@@ -50,11 +55,13 @@ export class MemoryHub {
 
   /** Shows a message to everybody who listens, after the present task. */
   announce(subject: string, data: Uint8Array): void {
+    const listeners = [...this.#listeners].filter(({ matches }) => matches(subject));
+    if (listeners.length === 0) return;
     const copy = data.slice();
-    for (const listener of this.#listeners) queueMicrotask(() => listener(subject, copy));
+    for (const { hear } of listeners) queueMicrotask(() => hear(subject, copy));
   }
 
-  listen(listener: (subject: string, data: Uint8Array) => void): () => void {
+  listen(listener: Listener): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }

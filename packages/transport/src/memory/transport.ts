@@ -48,10 +48,11 @@ export class MemoryTransport implements Transport {
     await this.#connection.ready(`subscribing to ${pattern}`);
     const matches = matcherOf(pattern);
     let isClosed = false;
-    const stop = this.#hub.listen((subject, data) => {
-      if (isClosed || !this.#connection.isConnected || !matches(subject)) return;
+    const hear = (subject: string, data: Uint8Array): void => {
+      if (isClosed || !this.#connection.isConnected) return;
       this.#guard(subject, 0, () => handle(subject, data));
-    });
+    };
+    const stop = this.#hub.listen({ matches, hear });
     return {
       close: async () => {
         isClosed = true;
