@@ -9,5 +9,6 @@ export const errors = defineErrors("MUSTER_ERR", {
   JournalMalformed: { message: "journal record {seq} can not be read: {reason}" },
   VersionNotHeld: { message: "the work needs version {wanted} of lineage {lineage}; this replica serves {held}" },
   WorkStuck: { message: "{what} was told to end and did not within {timeoutMs} ms; only a new process frees it" },
+  HandedBack: { message: "unfinished groups are handed back: {reason}" },
   ConfigRefused: { message: "the controller sent a configuration that this version does not accept: {reason}" },
 });

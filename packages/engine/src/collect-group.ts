@@ -5,6 +5,8 @@
  */
 import { type Clock, type Logger, mixSeed, randomOf, silentLogger } from "@muster/base";
 import {
+  type BegunGroup,
+  type BegunTrajectory,
   decideFailure,
   type FailurePolicy,
   failureDefaults,
@@ -26,6 +28,8 @@ export interface GroupPrompt {
   readonly index: number;
   readonly attempt: number;
   readonly prompt: Prompt;
+  /** What an earlier holder drew of it; used by engines that resume. */
+  readonly begun?: BegunGroup;
 }
 
 /** What {@link collectGroups} works on. */
@@ -54,7 +58,16 @@ export interface CollectOptions {
   readonly failure?: FailurePolicy;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** Once aborted, drawing stops: what is whole is finished, the rest is handed back. */
+  readonly handBack?: HandBack;
   readonly logger?: Logger;
+}
+
+/** How a call is asked to hand back what it has not finished. */
+export interface HandBack {
+  readonly signal: AbortSignal;
+  /** Takes the groups with unfinished responses; they are not among those that the call returns. */
+  readonly take: (begun: readonly BegunGroup[]) => void;
 }
 
 /** Pieces of work that are under way at the same time. */
@@ -63,7 +76,7 @@ const atOnce = 256;
 /**
  * Generates and judges groups.
  *
- * @returns One group per prompt, in order, each with `groupSize` × `fanOut` trajectories in sample order.
+ * @returns One group per prompt, in order, each with `groupSize` × `fanOut` trajectories in sample order; without those handed back.
  * @throws The signal's reason; MUSTER_ERR_ENGINE_VERSION_MISMATCH; whatever the engine throws for the whole call.
  */
 export async function collectGroups(options: CollectOptions): Promise<TrajectoryGroup[]> {
@@ -74,7 +87,7 @@ export async function collectGroups(options: CollectOptions): Promise<Trajectory
   try {
     const samples = await call.collect();
     const size = groupSize * fanOut;
-    return prompts.map(({ index, attempt }, g) => ({
+    return call.finished(prompts).map(({ index, attempt }, g) => ({
       groupId: groupIdOf(options.step, index),
       step: options.step,
       index,
@@ -96,6 +109,8 @@ interface Sample {
 class Call {
   readonly #options: CollectOptions;
   readonly #fanOut: number;
+  /** Entries whose groups are handed back. */
+  readonly #begun = new Set<GroupPrompt | undefined>();
   readonly #logger: Logger;
   /** Ends everything: with the caller's signal, or with a failure of the engine. */
   readonly #ending = new AbortController();
@@ -123,32 +138,85 @@ class Call {
   /** Trajectories of all samples in order. */
   async collect(): Promise<readonly Trajectory[]> {
     const { prompts, groupSize, step, generate } = this.#options;
-    const samples: readonly Sample[] = prompts.flatMap((entry) =>
+    const stop = this.#listenForHandBack();
+    const rows = generate ? null : await this.#draw().finally(stop);
+    if (rows) this.#handBack(rows);
+    const drawn = rows?.filter((_, g) => !this.#begun.has(prompts[g]));
+    const samples: readonly Sample[] = this.finished(prompts).flatMap((entry) =>
       Array.from({ length: groupSize }, (_, at) => ({ entry, groupId: groupIdOf(step, entry.index), at })),
     );
-    const drawn = generate ? null : await this.#draw();
     const settled = await inBatches(samples, (sample, i) => {
       const generated = drawn?.[Math.floor(i / groupSize)]?.[sample.at];
       return this.#settle(sample, () =>
-        generate ? this.#byModule(sample, generate) : Promise.resolve([ownResponse(generated)]),
+        generate
+          ? this.#byModule(sample, generate)
+          : Promise.resolve([ownResponse(generated, this.#resumedOf(sample.entry)?.[sample.at])]),
       );
-    });
+    }).finally(stop);
     this.#ending.signal.throwIfAborted();
     return settled.flat();
+  }
+
+  /** Prompts whose groups are not handed back. */
+  finished(prompts: readonly GroupPrompt[]): readonly GroupPrompt[] {
+    return prompts.filter((entry) => !this.#begun.has(entry));
+  }
+
+  /** Stops the drawing once the call is asked to hand back. A module's samples are begun anew elsewhere. @returns Stops listening. */
+  #listenForHandBack(): () => void {
+    const { handBack, engine, prompts, generate } = this.#options;
+    if (!handBack) return () => {};
+    const stop = (): void => {
+      if (generate) this.#ending.abort(handBack.signal.reason);
+      else void engine.abort(prompts.map((entry) => this.#requestId(entry)));
+    };
+    if (handBack.signal.aborted) queueMicrotask(stop);
+    handBack.signal.addEventListener("abort", stop, { once: true });
+    return () => handBack.signal.removeEventListener("abort", stop);
+  }
+
+  /** Gives away the groups with responses that were interrupted. */
+  #handBack(rows: readonly (readonly Generated[])[]): void {
+    const { handBack, prompts, step } = this.#options;
+    if (!handBack?.signal.aborted) return;
+    const begun = prompts.flatMap((entry, g): BegunGroup[] => {
+      const row = rows[g] ?? [];
+      if (!row.some(({ finish }) => finish === "abort")) return [];
+      this.#begun.add(entry);
+      const resumed = this.#resumedOf(entry);
+      const responses = row.map((one, at) => ({
+        responseIds: one.responseIds,
+        logprobs: one.logprobs,
+        finish: one.finish === "abort" ? null : one.finish,
+        segments: segmentsOf(one, resumed?.[at]),
+      }));
+      return [{ step, index: entry.index, responses }];
+    });
+    handBack.take(begun);
+  }
+
+  /** What may be gone on with: begun by weights that are not newer than these, for an engine that can. */
+  #resumedOf({ begun }: GroupPrompt): BegunGroup["responses"] | undefined {
+    const { engine, groupSize, version, generate } = this.#options;
+    if (!begun || generate || !engine.info().resumes || begun.responses.length !== groupSize) return undefined;
+    const isOlder = begun.responses.every(({ segments }) => segments.every((segment) => segment.version <= version));
+    return isOlder ? begun.responses : undefined;
   }
 
   /** Responses that the engine draws by itself, all in one call. */
   #draw(): ReturnType<RolloutEngine["generate"]> {
     const { engine, prompts, groupSize, sampling } = this.#options;
-    const requests = prompts.map(
-      (entry): GenerateRequest => ({
+    const requests = prompts.map((entry): GenerateRequest => {
+      const begun = this.#resumedOf(entry);
+      return {
         requestId: this.#requestId(entry),
         promptIds: entry.prompt.ids,
         n: groupSize,
         sampling,
         seed: this.#seedOf(entry),
-      }),
-    );
+        ...(begun ? { begun } : {}),
+      };
+    });
     return engine.generate(requests, this.#ending.signal);
   }
 
@@ -251,9 +319,9 @@ class Call {
 const moduleStream = 0x6d6f64;
 
 /** A response as the engine drew it. @throws MUSTER_ERR_TRAJECTORY_INVALID, MUSTER_ERR_TRAJECTORY_ABORTED */
-function ownResponse(generated: Generated | undefined): Response {
+function ownResponse(generated: Generated | undefined, resumed: BegunTrajectory | undefined): Response {
   if (!generated) throw errors.TrajectoryInvalid({ reason: "it is missing" });
-  const { responseIds, logprobs, finish, versionAtStart } = generated;
+  const { responseIds, logprobs, finish } = generated;
   if (finish === "abort") throw errors.TrajectoryAborted();
   const { length } = responseIds;
   return {
@@ -261,9 +329,26 @@ function ownResponse(generated: Generated | undefined): Response {
     logprobs,
     lossMask: new Uint8Array(length).fill(1),
     finish,
-    // Of a response that spans an update only the ends are known: the older version is the safe one for staleness.
-    segments: [{ version: versionAtStart, from: 0, to: length }],
+    segments: segmentsOf(generated, resumed),
   };
+}
+
+/**
+ * Which weights drew which tokens: those of earlier holders, then these. Of what spans an update only the ends are known: the older
+ * version is the safe one for staleness.
+ */
+function segmentsOf(
+  { responseIds, versionAtStart }: Generated,
+  resumed: BegunTrajectory | undefined,
+): BegunTrajectory["segments"] {
+  const earlier = resumed?.segments ?? [];
+  const from = resumed?.responseIds.length ?? 0;
+  const to = responseIds.length;
+  const last = earlier.at(-1);
+  if (to === from) return earlier;
+  // One version is one segment, however often it was interrupted: the result has the bits of one that never was.
+  if (last?.version === versionAtStart) return [...earlier.slice(0, -1), { ...last, to }];
+  return [...earlier, { version: versionAtStart, from, to }];
 }
 
 function trajectoryOf(prompt: Prompt, response: Response, reward: number): Trajectory {

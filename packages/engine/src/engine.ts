@@ -25,6 +25,8 @@ export interface EngineInfo {
   readonly logprobs: "sampled-dist" | "raw";
   /** Same inputs give the same bits. */
   readonly deterministic: boolean;
+  /** It goes on with responses that were begun, with the bits of one that was never interrupted. */
+  readonly resumes?: true;
 }
 
 /** Where one named tensor lies in the weights section. Names and order are those of the Hugging Face state dict. */
@@ -54,10 +56,21 @@ export interface GenerateRequest {
   readonly requestId: string;
   readonly promptIds: Int32Array;
   readonly n: number;
+  /** What was drawn of each response before, here or elsewhere; `n` long. Only for engines that resume. */
+  readonly begun?: readonly BegunResponse[];
   /** Stream of the first response. Default 0. */
   readonly from?: number;
   readonly sampling: SamplingOptions;
   readonly seed: number;
+}
+
+/** A response that was begun and interrupted: it goes on after these tokens as if it had never stopped. */
+export interface BegunResponse {
+  readonly responseIds: Int32Array;
+  /** Of each response token; response length. */
+  readonly logprobs: Float32Array;
+  /** How it ended, if it did; `null` when it goes on. */
+  readonly finish: "stop" | "length" | null;
 }
 
 /** One response. */

@@ -15,13 +15,14 @@ export type {
   TurnRequest,
 } from "./collect/generate-function.ts";
 export { claimTrajectoryFault } from "./collect/trajectory-scope.ts";
-export { type CollectOptions, collectGroups, type GroupPrompt } from "./collect-group.ts";
+export { type CollectOptions, collectGroups, type GroupPrompt, type HandBack } from "./collect-group.ts";
 export { embeddedBuild } from "./embedded/core.ts";
 export { type ModelConfig, modelIdOf, parametersOf, tensorsOf } from "./embedded/model-config.ts";
 export { createEmbeddedPolicyEngine, type EmbeddedPolicyOptions } from "./embedded/policy-engine.ts";
 export { createEmbeddedRolloutEngine, type EmbeddedRolloutOptions } from "./embedded/rollout-engine.ts";
 export type {
   AccumulateOptions,
+  BegunResponse,
   EngineInfo,
   Generated,
   GenerateRequest,

@@ -92,7 +92,10 @@ describe("a rollout replica", () => {
     const returned = replica.hear(eventOf("rollout", "process.stopping"));
     expect(returned).toMatchObject([
       { kind: "groups.returned", body: { leaseId: "1-1", items: [{ index: 2 }], reason: "asked" } },
+      { type: "groups.handBack", reason: "asked" },
     ]);
+    const begun = { type: "groups.begun" as const, leaseId: "1-1", items: [], partialSeq: 7 };
+    expect(replica.hear(begun)).toMatchObject([{ kind: "groups.returned", body: { leaseId: "1-1", partialSeq: 7 } }]);
     expect(replica.hear(lease(1))).toMatchObject([
       { kind: "groups.returned", body: { leaseId: "1-2", reason: "leaving" } },
     ]);

@@ -44,12 +44,16 @@ export { type CauseCount, type EvidenceKind, evidenceKinds, type Holder, type Se
 export type { StepStats } from "./messages/step.ts";
 export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
 export {
+  type BegunGroup,
+  type BegunTrajectory,
   fromGroupsBatch,
+  fromGroupsBegun,
   groupsBatchBody,
   type Segment,
   type Trajectory,
   type TrajectoryError,
   type TrajectoryGroup,
   toGroupsBatch,
+  toGroupsBegun,
   trajectoryStatuses,
 } from "./trajectory.ts";

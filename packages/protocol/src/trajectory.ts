@@ -51,6 +51,24 @@ export interface TrajectoryGroup {
   readonly trajectories: readonly Trajectory[];
 }
 
+/** One response of a group that was begun and interrupted. */
+export interface BegunTrajectory {
+  readonly responseIds: Int32Array;
+  /** Of each response token; response length. */
+  readonly logprobs: Float32Array;
+  /** How it ended, if it did; `null` when it was interrupted. */
+  readonly finish: "stop" | "length" | null;
+  /** Tile the response; versions never decrease. */
+  readonly segments: readonly Segment[];
+}
+
+/** A group that was begun and interrupted: whoever holds it next goes on with it. */
+export interface BegunGroup {
+  readonly step: number;
+  readonly index: number;
+  readonly responses: readonly BegunTrajectory[];
+}
+
 const bytes = z.instanceof(Uint8Array);
 const segmentSchema = z.strictObject({ version: countSchema, from: countSchema, to: countSchema });
 
@@ -75,6 +93,23 @@ const groupWire = z.strictObject({
 
 /** Body of one message in the groups stream: finished groups of one replica. */
 export const groupsBatchBody = z.strictObject({ groups: z.array(groupWire).min(1).max(4096) });
+
+const begunWire = z.strictObject({
+  responseIds: bytes,
+  logprobs: bytes,
+  finish: z.enum(["stop", "length"]).nullable(),
+  segments: z.array(segmentSchema).max(1024),
+});
+
+/** Body of one message in the groups stream: groups that a replica began and handed back. */
+export const groupsBegunBody = z.strictObject({
+  /** Of the versions in it: those of another lineage are other weights. */
+  lineage: countSchema,
+  groups: z
+    .array(z.strictObject({ step: countSchema, index: countSchema, responses: z.array(begunWire).min(1).max(4096) }))
+    .min(1)
+    .max(4096),
+});
 
 type GroupWire = z.infer<typeof groupWire>;
 
@@ -111,6 +146,54 @@ export function fromGroupsBatch(body: z.infer<typeof groupsBatchBody>): readonly
   return groups;
 }
 
+/** The body that carries begun groups. */
+export function toGroupsBegun(lineage: number, groups: readonly BegunGroup[]): z.infer<typeof groupsBegunBody> {
+  return {
+    lineage,
+    groups: groups.map(({ step, index, responses }) => ({
+      step,
+      index,
+      responses: responses.map(({ responseIds, logprobs, finish, segments }) => ({
+        responseIds: copyOf(responseIds),
+        logprobs: copyOf(logprobs),
+        finish,
+        segments: [...segments],
+      })),
+    })),
+  };
+}
+
+/** The begun groups that a body carries; those whose lengths or segments do not agree are left out. */
+export function fromGroupsBegun(body: z.infer<typeof groupsBegunBody>): readonly BegunGroup[] {
+  return body.groups.flatMap(({ step, index, responses }) => {
+    const isSound = responses.every(
+      ({ responseIds, logprobs, segments }) =>
+        responseIds.length % 4 === 0 &&
+        logprobs.length === responseIds.length &&
+        tiledBy(segments) === responseIds.length / 4,
+    );
+    if (!isSound) return [];
+    const read = responses.map((wire) => ({
+      ...wire,
+      responseIds: new Int32Array(copyOf(wire.responseIds).buffer),
+      logprobs: new Float32Array(copyOf(wire.logprobs).buffer),
+    }));
+    return [{ step, index, responses: read }];
+  });
+}
+
+/** How many tokens segments tile from 0 on; -1 when they leave a gap, overlap, or their versions decrease. */
+function tiledBy(segments: readonly Segment[]): number {
+  let at = 0;
+  let version = 0;
+  for (const segment of segments) {
+    if (segment.from !== at || segment.to < at || segment.version < version) return -1;
+    at = segment.to;
+    version = segment.version;
+  }
+  return at;
+}
+
 function trajectoryOf(wire: GroupWire["trajectories"][number]): Trajectory {
   const { error, ...rest } = wire;
   return {
@@ -129,13 +212,7 @@ function flawOf(wire: GroupWire["trajectories"][number]): string | null {
   if (wire.logprobs.length / 4 !== response)
     return `${wire.logprobs.length / 4} log-probs for ${response} response tokens`;
   if (wire.lossMask.length !== response) return `loss mask of ${wire.lossMask.length} for ${response} response tokens`;
-  let at = 0;
-  let version = 0;
-  for (const segment of wire.segments) {
-    if (segment.from !== at || segment.to < at || segment.version < version) return "segments do not tile the response";
-    at = segment.to;
-    version = segment.version;
-  }
-  if (wire.status !== "aborted" && at !== response) return "segments do not tile the response";
+  const at = tiledBy(wire.segments);
+  if (at < 0 || (wire.status !== "aborted" && at !== response)) return "segments do not tile the response";
   return Number.isFinite(wire.reward) ? null : "reward is not finite";
 }

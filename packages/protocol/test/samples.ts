@@ -113,6 +113,23 @@ const samples: { readonly [K in Kind]: Body<K> } = {
       },
     ],
   },
+  "groups.begun": {
+    lineage: 0,
+    groups: [
+      {
+        step: 13,
+        index: 4,
+        responses: [
+          {
+            responseIds: Uint8Array.of(2, 0, 0, 0),
+            logprobs: Uint8Array.of(0, 0, 128, 191),
+            finish: null,
+            segments: [{ version: 12, from: 0, to: 1 }],
+          },
+        ],
+      },
+    ],
+  },
   "groups.completed": {
     leaseId: "3-17",
     receipts: [

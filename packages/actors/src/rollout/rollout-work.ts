@@ -12,12 +12,14 @@ import {
 } from "@muster/engine";
 import { type Chunk, type RolloutEffect, type RolloutEvent, rolloutLogic, type TimerEffect } from "@muster/machines";
 import {
+  type BegunGroup,
   type Body,
   type FailureKind,
   type GroupReceipt,
   subjectsOf,
   type TrajectoryGroup,
   toGroupsBatch,
+  toGroupsBegun,
   type WorkItem,
 } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
@@ -34,6 +36,7 @@ import {
   type WorkTools,
 } from "../replica/work.ts";
 import { engineVersionOf, mapSections, policyVersionOf } from "../weights.ts";
+import { forOthers, readBegun } from "./begun.ts";
 import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
 import { causesOf, receiptOf } from "./receipts.ts";
@@ -78,6 +81,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   #ownStore: Promise<VersionStore | null> | null = null;
   #pullAbort = new AbortController();
   #workAbort = new AbortController();
+  #handBack = new AbortController();
   #generating: Promise<void> = Promise.resolve();
 
   constructor(tools: WorkTools, doors: Doors) {
@@ -100,6 +104,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       this.#generating = this.#generate(chunk, tools);
       return this.#generating;
     },
+    "groups.handBack": ({ reason }) => this.#handBack.abort(errors.HandedBack({ reason })),
     "groups.abort": ({ reason }, tools) => {
       this.#workAbort.abort(new Error(reason));
       this.#workAbort = new AbortController();
@@ -193,6 +198,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   #generate(chunk: Chunk, tools: Tools): Promise<void> {
     this.#chunks += 1;
     const signal = AbortSignal.any([this.#workAbort.signal, tools.signal]);
+    this.#handBack = new AbortController();
+    const { signal: handBack } = this.#handBack;
     return settle<RolloutEvent>(
       tools,
       async () => {
@@ -202,14 +209,14 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         const [first] = chunk.items;
         if (first?.purpose === "eval") {
           tools.post(await evaluate({ ...opened, clock: tools.clock }, chunk, first, signal));
-        } else this.#store(chunk, await this.#collect(opened, chunk, tools, signal), tools);
+        } else this.#store(chunk, await this.#collect(opened, chunk, tools, { signal, handBack }), tools);
         return { type: "groups.generated", chunkId: chunk.id };
       },
       (error) => ({
         type: "groups.errored",
         chunk,
         cause: messageOf(error),
-        failure: signal.aborted ? null : engineFailureOf(error),
+        failure: signal.aborted || handBack.aborted ? null : engineFailureOf(error),
       }),
     ).finally(() => {
       this.#chunks -= 1;
@@ -235,8 +242,9 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     { engine, task, reward, generate, config }: Opened,
     chunk: Chunk,
     tools: Tools,
-    signal: AbortSignal,
+    { signal, handBack }: { readonly signal: AbortSignal; readonly handBack: AbortSignal },
   ): Promise<readonly TrajectoryGroup[]> {
+    const begun = await readBegun(this.#tools.transport, chunk, tools.logger);
     const items = chunk.items.filter((item): item is TrainItem => item.purpose === "train");
     const step = items[0]?.step ?? 0;
     const { seed, batch, sampling, timing, rollout, failure } = config;
@@ -247,7 +255,11 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       fanOut: rollout.fanOut,
       failure,
       task,
-      prompts: items.map(({ index, attempt }) => ({ index, attempt, prompt: task.trainPrompt({ seed, step, index }) })),
+      prompts: items.map(({ index, attempt }) => {
+        const earlier = begun.get(index);
+        const prompt = task.trainPrompt({ seed, step, index });
+        return { index, attempt, prompt, ...(earlier ? { begun: earlier } : {}) };
+      }),
       groupSize: batch.groupSize,
       sampling: { ...sampling, stopTokenIds: [task.eosId] },
       seed,
@@ -257,6 +269,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       generateTimeoutMs: timing.generateMs,
       clock: tools.clock,
       signal,
+      handBack: { signal: handBack, take: (unfinished) => this.#storeBegun(chunk, unfinished, tools) },
       logger: tools.logger,
     });
     this.#tools.beats.progress(groups.length);
@@ -265,6 +278,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
 
   /** Stores finished groups; the receipt follows when the broker has them, while the next chunk is already being generated. */
   #store(chunk: Chunk, groups: readonly TrajectoryGroup[], tools: Tools): void {
+    if (groups.length === 0) return;
     const { outbox, enveloper, identity } = this.#tools;
     const startedMs = tools.clock.now();
     outbox.offer({
@@ -276,6 +290,20 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         const durationMs = tools.clock.now() - startedMs;
         tools.post({ type: "groups.stored", leaseId: chunk.leaseId, receipts, causes: causesOf(groups), durationMs });
       },
+    });
+  }
+
+  /** Stores what was begun; it goes back to the controller once the broker has it, so that the next holder can go on with it. */
+  #storeBegun(chunk: Chunk, begun: readonly BegunGroup[], tools: Tools): void {
+    if (begun.length === 0) return;
+    const { outbox, enveloper, identity } = this.#tools;
+    const isBegun = (item: WorkItem): boolean =>
+      item.purpose === "train" && begun.some(({ step, index }) => step === item.step && index === item.index);
+    outbox.offer({
+      subject: subjectsOf(identity.job).groups(identity.id),
+      message: enveloper.stamp("groups.begun", toGroupsBegun(chunk.lineage, forOthers(begun))),
+      onStored: ({ seq: partialSeq }) =>
+        tools.post({ type: "groups.begun", leaseId: chunk.leaseId, items: chunk.items.filter(isBegun), partialSeq }),
     });
   }
 }

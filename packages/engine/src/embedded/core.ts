@@ -94,6 +94,7 @@ export function embeddedInfo(model: ModelConfig): EngineInfo {
     transports: ["inline", "disk"],
     logprobs: "sampled-dist",
     deterministic: true,
+    resumes: true,
   };
 }
 

@@ -167,7 +167,7 @@ class EmbeddedRolloutEngine implements RolloutEngine {
   }
 }
 
-function checkRequest(info: EngineInfo, { requestId, promptIds, n, sampling, seed }: GenerateRequest): void {
+function checkRequest(info: EngineInfo, { requestId, promptIds, n, sampling, seed, begun }: GenerateRequest): void {
   const require = (holds: boolean, field: string, value: number, rule: string): void => {
     if (!holds) throw errors.EngineRequestInvalid({ requestId, field, value, rule });
   };
@@ -182,6 +182,14 @@ function checkRequest(info: EngineInfo, { requestId, promptIds, n, sampling, see
   require(Number.isInteger(n) && n >= 1 && n <= 4096, "n", n, "1 … 4096");
   require(Number.isSafeInteger(seed), "seed", seed, "a whole number");
   const { temperature, maxNewTokens } = sampling;
+  require(begun === undefined || begun.length === n, "begun responses", begun?.length ?? 0, `one for each of ${n}`);
+  for (const { responseIds, logprobs } of begun ?? []) {
+    const room = Math.min(maxNewTokens, info.maxContext - length);
+    require(responseIds.length <= room, "tokens of a begun response", responseIds.length, `at most ${room}`);
+    require(logprobs.length === responseIds.length, "log-probs of a begun response", logprobs.length, "one per token");
+    const odd = responseIds.find((id) => id < 0 || id >= info.vocab);
+    require(odd === undefined, "a begun token", odd ?? 0, `below the vocabulary of ${info.vocab}`);
+  }
   require(temperature === 0 ||
     (temperature >= 1e-3 && temperature <= 1e3), "temperature", temperature, "0, or 0.001 … 1000");
   require(Number.isInteger(maxNewTokens) && maxNewTokens >= 1, "maxNewTokens", maxNewTokens, "at least 1");

@@ -22,6 +22,8 @@ interface Row {
   readonly index: number;
   readonly slot: number;
   readonly random: Random;
+  /** Response tokens that are in the cache; fewer than `tokens` while what was begun before is read again. */
+  fed: number;
   readonly tokens: number[];
   readonly logprobs: number[];
 }
@@ -108,14 +110,23 @@ function cut(request: GenerateRequest, results: Generated[], slots: number): Wai
 }
 
 function admit({ request, results, from, count }: Waiting, free: number[], versionAtStart: number): Unit {
-  const rows = Array.from({ length: count }, (_, i) => ({
-    index: from + i,
-    slot: free.pop()!,
-    random: randomOf(request.seed, (request.from ?? 0) + from + i),
-    tokens: [],
-    logprobs: [],
-  }));
+  const rows: Row[] = [];
+  for (let index = from; index < from + count; index++) {
+    const begun = request.begun?.[index];
+    if (begun?.finish) {
+      const { responseIds, logprobs, finish } = begun;
+      results[index] = { responseIds, logprobs, finish, versionAtStart, versionAtEnd: versionAtStart };
+    } else rows.push(rowOf(request, index, free.pop()!));
+  }
   return { request, results, rows, versionAtStart, prefilled: 0 };
+}
+
+/** A response at its beginning, or where it was interrupted: its random stream has given one number for each token. */
+function rowOf(request: GenerateRequest, index: number, slot: number): Row {
+  const random = randomOf(request.seed, (request.from ?? 0) + index);
+  const { responseIds = [], logprobs = [] } = request.begun?.[index] ?? {};
+  for (const _ of responseIds) random.next();
+  return { index, slot, random, fed: 0, tokens: [...responseIds], logprobs: [...logprobs] };
 }
 
 /** What a unit feeds next: one prompt token, or one token of each live row. */
@@ -135,12 +146,13 @@ function feedsOf(core: Core, unit: Unit): Fed[] {
     unit,
     row,
     slot: row.slot,
-    token: row.tokens.at(-1) ?? promptIds[last]!,
-    position: last + row.tokens.length,
+    token: row.tokens[row.fed - 1] ?? promptIds[last]!,
+    position: last + row.fed,
   }));
 }
 
 function decode({ core, host }: Run, fed: readonly Fed[]): void {
+  if (fed.length === 0) return;
   const { call } = core;
   const tokens = core.integers(call.rowTokens.value, fed.length);
   const positions = core.integers(call.rowPositions.value, fed.length);
@@ -153,7 +165,7 @@ function decode({ core, host }: Run, fed: readonly Fed[]): void {
     positions[i] = position;
     slots[i] = slot;
     sharpness[i] = temperature === 0 ? 0 : 1 / temperature;
-    uniforms[i] = row?.random.next() ?? 0;
+    uniforms[i] = row && row.fed === row.tokens.length ? row.random.next() : 0;
   });
   call.decode(host.weights, fed.length);
 }
@@ -162,6 +174,9 @@ function decode({ core, host }: Run, fed: readonly Fed[]): void {
 function take(run: Run, { unit, row, at }: { readonly unit: Unit; readonly row: Row; readonly at: number }): void {
   const { call, integers, floats, model } = run.core;
   const { promptIds, sampling } = unit.request;
+  const isKnown = row.fed < row.tokens.length;
+  row.fed += 1;
+  if (isKnown) return;
   const token = integers(call.rowChoices.value + 4 * at, 1)[0]!;
   row.tokens.push(token);
   row.logprobs.push(floats(call.rowLogprobs.value + 4 * at, 1)[0]!);

@@ -232,7 +232,11 @@ export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.s
 function lowestOpenSeq(state: ControllerState): number {
   const open = Object.values(state.groups).flatMap((groups) => Object.values(groups.receipts));
   const again = Object.values(state.history).flat();
-  return [...open, ...again].reduce((min, { streamSeq }) => Math.min(min, streamSeq), Number.MAX_SAFE_INTEGER);
+  const queued = Object.values(state.groups).flatMap(({ queue }) => queue);
+  const leased = Object.values(state.leases).flatMap(({ items }) => items);
+  const begun = [...queued, ...leased].flatMap((item) => ("partialSeq" in item && item.partialSeq) || []);
+  const seqs = [...open, ...again].map(({ streamSeq }) => streamSeq);
+  return [...seqs, ...begun].reduce((min, seq) => Math.min(min, seq), Number.MAX_SAFE_INTEGER);
 }
 
 /** A checkpoint failed: the newest version is wanted instead, after the pause of its rule, unless the rule ends the job. Pure. */

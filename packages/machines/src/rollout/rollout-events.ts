@@ -23,7 +23,9 @@ export type RolloutEffect =
   | { readonly type: "weights.abort"; readonly reason: string }
   /** Generate and score; answers `groups.generated`, then `groups.stored` or `evals.scored`; or `groups.errored`. */
   | { readonly type: "groups.generate"; readonly chunk: Chunk }
-  | { readonly type: "groups.abort"; readonly reason: string };
+  | { readonly type: "groups.abort"; readonly reason: string }
+  /** Stop drawing: finish what is whole, store the rest; answers `groups.begun` before `groups.generated`, if anything was begun. */
+  | { readonly type: "groups.handBack"; readonly reason: string };
 
 /** What a rollout replica hears. */
 export type RolloutEvent =
@@ -32,6 +34,13 @@ export type RolloutEvent =
   | StoppingEvent
   | ({ readonly type: "weights.pulled" } & Held)
   | { readonly type: "weights.errored"; readonly lineage: number; readonly version: number; readonly cause: string }
+  /** Items of a chunk that were begun, and where that lies in the groups stream. */
+  | {
+      readonly type: "groups.begun";
+      readonly leaseId: string;
+      readonly items: readonly WorkItem[];
+      readonly partialSeq: number;
+    }
   /** The chunk is computed; the next one may start while its results are stored. */
   | { readonly type: "groups.generated"; readonly chunkId: string }
   | ({ readonly type: "groups.stored" } & Body<"groups.completed">)

@@ -101,6 +101,7 @@ const machine = setup({
       actions: enqueueActions(({ context, event, enqueue }) => {
         for (const chunk of context.queue) enqueue({ type: effectAction, params: returned(chunk, event.reason) });
         enqueue.assign({ queue: [], isLeaving: true });
+        if (context.current) enqueue({ type: effectAction, params: { type: "groups.handBack", reason: event.reason } });
       }),
     },
     "groups.lease": [
@@ -126,6 +127,13 @@ const machine = setup({
     ],
     "groups.stored": {
       actions: { type: effectAction, params: ({ event: { type: _, ...body } }) => report("groups.completed", body) },
+    },
+    "groups.begun": {
+      actions: {
+        type: effectAction,
+        params: ({ event: { leaseId, items, partialSeq } }) =>
+          report("groups.returned", { leaseId, items: [...items], reason: "handed back unfinished", partialSeq }),
+      },
     },
     "evals.scored": {
       actions: { type: effectAction, params: ({ event: { type: _, ...body } }) => report("evals.completed", body) },

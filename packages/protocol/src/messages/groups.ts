@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { failureKinds } from "../failure.ts";
-import { groupsBatchBody } from "../trajectory.ts";
+import { groupsBatchBody, groupsBegunBody } from "../trajectory.ts";
 import { defineMessages } from "./define.ts";
 import { causeCountSchema, textSchema, versionFields } from "./parts.ts";
 
@@ -53,6 +53,11 @@ export const groupsMessages = defineMessages({
     direction: "groups",
     says: "A rollout replica stores finished groups with all their tokens.",
     body: groupsBatchBody,
+  },
+  "groups.begun": {
+    direction: "groups",
+    says: "A rollout replica stores the responses that it began and hands back.",
+    body: groupsBegunBody,
   },
   "groups.completed": {
     direction: "report",
