@@ -34,9 +34,7 @@ const maySkip: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   rollout: {
     "weights.waiting work.ready process.stopping": "asked again",
-    "weights.waiting work.generating process.stopping": "asked again",
     "weights.syncing work.ready process.stopping": "asked again",
-    "weights.syncing work.generating process.stopping": "asked again",
   },
   checkpoint: { "ready replica.fenced": "nothing to abort" },
 };
