@@ -34,6 +34,7 @@ import { planReadmission } from "./plan-admission.ts";
 import { planCheckpoint, planEnd, planReleases, planRestore } from "./plan-end.ts";
 import { planJoinWindow, planMesh } from "./plan-mesh.ts";
 import { planStepOutcome, planStepRun } from "./plan-step.ts";
+import { planWatchdog } from "./plan-watchdog.ts";
 import { planInitialWeights, planPulls } from "./plan-weights.ts";
 import type { ControllerState } from "./state.ts";
 
@@ -42,6 +43,7 @@ type Planner = (state: ControllerState) => Change<ControllerState> | null;
 /** In this order: what ends something comes before what starts something. */
 const planners: readonly Planner[] = [
   planReadmission,
+  planWatchdog,
   planOverdue,
   planCeiling,
   planNodes,

@@ -19,7 +19,6 @@ export const evidenceKinds = [
   "hang",
   "engine",
   "deadline",
-  "straggler",
   "replaced",
 ] as const;
 

@@ -1,0 +1,86 @@
+/**
+ * The watchdog on progress (semantics 6.12): when no step is committed and no group finished for a long time, it first says so, then puts out
+ * who holds the job up, then rebuilds, and at last ends the job with what it knows. It waits for as long as somebody is missing.
+ */
+import { announce, type Change } from "./events.ts";
+import { releaseLease } from "./leases.ts";
+import { evict } from "./orders.ts";
+import { type ControllerState, type Member, membersOf, meshMembersOf } from "./state.ts";
+
+const lastStage = 4;
+
+/** Does what is due by the time without progress. Each stage is done once. Pure. */
+export function planWatchdog(state: ControllerState): Change<ControllerState> | null {
+  const { progress, plan, nowMs } = state;
+  if (state.ending || state.stopped || isShort(state)) return null;
+  const waitedMs = nowMs - progress.atMs;
+  const due = Math.min(lastStage, Math.floor(waitedMs / plan.health.progressMs));
+  if (due <= progress.stage) return null;
+  const stage = progress.stage + 1;
+  const marked = { ...state, progress: { ...progress, stage } };
+  const done = actOf(marked, stage);
+  const detail = `no committed step and no finished group for ${Math.round(waitedMs)} ms at step ${state.step.step}: ${done.says}`;
+  return { state: done.state, effects: [announce("alarm.raised", { alarm: "progress", detail }), ...done.effects] };
+}
+
+/** Before the first mesh, and without a policy and a rollout replica that stay, nobody is to blame: the job stays up and waits for them. */
+function isShort(state: ControllerState): boolean {
+  const isThere = (role: "policy" | "rollout"): boolean =>
+    membersOf(state, role).some(({ health }) => health !== "draining");
+  return state.mesh.epoch === 0 || !isThere("policy") || !isThere("rollout");
+}
+
+interface Act extends Change<ControllerState> {
+  readonly says: string;
+}
+
+function actOf(state: ControllerState, stage: number): Act {
+  const blamed = holdingUp(state);
+  const names = blamed.map(({ id }) => id).join(", ") || "nobody";
+  if (stage === 1) return { state, effects: [], says: `waiting for ${names}` };
+  if (stage === 2) {
+    const [first] = blamed;
+    const out = first ? evict(state, [first], "holds the job up") : { state, effects: [] };
+    return { ...out, says: first ? `${first.id} is put out` : "nobody is to blame" };
+  }
+  if (stage === 3) return { ...rebuilt(state), says: "leases, orders and the mesh begin anew" };
+  const reason = `no progress at step ${state.step.step}; it waited for ${names}`;
+  return {
+    state: { ...state, ending: { outcome: "failed", reason, announced: false } },
+    effects: [],
+    says: "the job is ended",
+  };
+}
+
+/** Everything that waits for an answer is forgotten and planned anew. */
+function rebuilt(state: ControllerState): Change<ControllerState> {
+  const members = Object.fromEntries(
+    Object.values(state.members).map((member) => [member.id, { ...member, order: null, retryAtMs: state.nowMs }]),
+  );
+  const fresh: ControllerState = {
+    ...state,
+    members,
+    mesh: { ...state.mesh, state: state.mesh.epoch === 0 ? state.mesh.state : "broken", dueAtMs: state.nowMs },
+    step: { ...state.step, dueAtMs: state.nowMs },
+  };
+  return Object.keys(fresh.leases).reduce<Change<ControllerState>>(
+    (change, leaseId) => {
+      const next = releaseLease(change.state, leaseId, { reason: "the job makes no progress", failure: null });
+      return { state: next.state, effects: [...change.effects, ...next.effects] };
+    },
+    { state: fresh, effects: [] },
+  );
+}
+
+/** Whom the job waits for, the likeliest first: silent voters, late joiners of a mesh, unanswered orders, the oldest lease. Pure. */
+function holdingUp(state: ControllerState): readonly Member[] {
+  const { step, mesh } = state;
+  const inMesh = meshMembersOf(state);
+  if (step.state === "running") return inMesh.filter(({ id }) => !step.votes[id]);
+  if (mesh.state === "building") return inMesh.filter(({ id }) => !mesh.built.includes(id));
+  const policies = membersOf(state, "policy").filter(({ order }) => order !== null);
+  if (policies.length > 0) return policies;
+  const leases = Object.values(state.leases).sort((a, b) => a.dueAtMs - b.dueAtMs);
+  const holders = leases.flatMap(({ holder }) => state.members[holder] ?? []);
+  return holders.length > 0 ? holders : membersOf(state, "rollout").filter(({ order }) => order !== null);
+}

@@ -1,0 +1,55 @@
+/** The watchdog on progress: one stage after the other, and none while somebody is missing (semantics 6.12). */
+import { describe, expect, it } from "vitest";
+import { planWatchdog } from "../src/controller/plan-watchdog.ts";
+import { type ControllerState, moved, withMember } from "../src/controller/state.ts";
+import { bodiesOf, linesOf, planWith, stepping, voteFor, working } from "./states.ts";
+
+const plan = planWith({ health: { readmitAfterMs: 5_000, progressMs: 300_000 } });
+const stuck = (): ControllerState => ({ ...stepping({ p0: voteFor(4) }, { plan }), progress: { atMs: 0, stage: 0 } });
+const at = (state: ControllerState, minutes: number): ControllerState => ({ ...state, nowMs: minutes * 60_000 });
+
+describe("a job without progress", () => {
+  it("is named with whom it waits for, then loses that one, then begins anew, then ends with what is known", () => {
+    expect(planWatchdog(at(stuck(), 4.99))).toBeNull();
+    const warned = planWatchdog(at(stuck(), 5));
+    expect(bodiesOf(warned?.effects ?? [], "alarm.raised")[0]).toMatchObject({
+      alarm: "progress",
+      detail: expect.stringMatching(
+        /^no committed step and no finished group for 300000 ms at step 4: waiting for p1$/,
+      ),
+    });
+    const state = warned?.state as ControllerState;
+    expect(planWatchdog(at(state, 9.9))).toBeNull();
+    const out = planWatchdog(at(state, 10));
+    expect(linesOf(out?.effects ?? [])).toEqual(["! alarm.raised", "! member.died", "p1 replica.fenced"]);
+    const anew = planWatchdog(at(out?.state as ControllerState, 15));
+    expect(anew?.state.mesh.state).toBe("broken");
+    const ended = planWatchdog(at(anew?.state as ControllerState, 20));
+    expect(ended?.state.ending).toMatchObject({ outcome: "failed", reason: expect.stringContaining("at step 4") });
+  });
+
+  it("gets its leases and orders back in the queue when it begins anew", () => {
+    const item = { purpose: "train" as const, step: 4, index: 0, attempt: 0 };
+    const leases = { "1-1": { holder: "r0", items: [item], dueAtMs: 9_000_000 } };
+    const groups = { 4: { queue: [], receipts: {}, quarantined: [] } };
+    const base = working({ plan, patch: { leases, groups, progress: { atMs: 0, stage: 2 } } });
+    const order = { kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 9_000_000 } as const;
+    const anew = planWatchdog(at(withMember(base, "r0", { order }), 15));
+    expect(anew?.state.leases).toEqual({});
+    expect(anew?.state.members.r0?.order).toBeNull();
+    expect(anew?.state.groups[4]?.queue).toMatchObject([{ index: 0, attempt: 0 }]);
+  });
+
+  it("is watched from the last thing that moved", () => {
+    expect(planWatchdog(at(moved(at(stuck(), 4)), 8.9))).toBeNull();
+    expect(planWatchdog(at(moved(at(stuck(), 4)), 9))).not.toBeNull();
+  });
+
+  it.each<[string, (state: ControllerState) => ControllerState]>([
+    ["has no rollout replica", (state) => withMember(state, "r0", { health: "draining" })],
+    ["never had a mesh", (state) => ({ ...state, mesh: { ...state.mesh, epoch: 0 } })],
+    ["is ending", (state) => ({ ...state, ending: { outcome: "stopped", reason: "", announced: false } })],
+  ])("is left alone while it %s", (_, change) => {
+    expect(planWatchdog(at(change(stuck()), 60))).toBeNull();
+  });
+});
