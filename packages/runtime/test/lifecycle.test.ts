@@ -138,6 +138,19 @@ describe("the lifecycle of a process", () => {
     expect([reasons, door.exits]).toEqual([["SIGTERM"], []]);
   });
 
+  test("has one second left when its supervisor goes while it is leaving, however long its grace is", () => {
+    install({ supervised: true, graceMs: 30_000 });
+    door.emit("SIGTERM");
+    clock.advance(500);
+    door.stdin.emit("end");
+    clock.advance(600);
+    door.stdin.emit("close");
+    clock.advance(399);
+    expect(door.exits).toEqual([]);
+    clock.advance(1);
+    expect(door.exits).toEqual([143]);
+  });
+
   test("does not touch standard input when nobody supervises", () => {
     install();
     door.stdin.emit("end");

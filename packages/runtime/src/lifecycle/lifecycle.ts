@@ -74,28 +74,39 @@ export function installLifecycle(options: LifecycleOptions): () => void {
 function createStopper(options: LifecycleOptions, door: ProcessDoor) {
   const { onStop, logger, clock = systemClock() } = options;
   let stopping = false;
+  let isOrphan = false;
+  let cancel = (): void => {};
   const endAtOnce = (reason: StopReason): void =>
     door.exit(reason === "SIGINT" ? exitCodes.interrupted : exitCodes.terminated);
 
-  return (reason: StopReason): void => {
-    if (stopping) {
-      // The end of standard input is reported twice, and follows a supervisor's own SIGTERM: only a signal is impatience.
-      if (reason !== "parent-gone") endAtOnce(reason);
-      return;
-    }
-    stopping = true;
-    const graceMs = reason === "parent-gone" ? Math.min(options.graceMs, orphanGraceMs) : options.graceMs;
-    logger.info({ reason, graceMs }, "process is stopping");
-    const cancel = clock.after(graceMs, () => {
+  const endAfter = (reason: StopReason, graceMs: number): void => {
+    cancel();
+    cancel = clock.after(graceMs, () => {
       logger.warn({ reason, graceMs }, "process did not stop in time");
       endAtOnce(reason);
     });
+  };
+
+  return (reason: StopReason): void => {
+    const orphaned = reason === "parent-gone" && !isOrphan;
+    isOrphan = isOrphan || orphaned;
+    if (stopping) {
+      // The end of standard input is reported twice, and may follow a supervisor's own SIGTERM: only a signal is impatience. Yet who
+      // was asked to leave and then lost its supervisor has an orphan's time and no more.
+      if (reason !== "parent-gone") endAtOnce(reason);
+      else if (orphaned && options.graceMs > orphanGraceMs) endAfter(reason, orphanGraceMs);
+      return;
+    }
+    stopping = true;
+    const graceMs = orphaned ? Math.min(options.graceMs, orphanGraceMs) : options.graceMs;
+    logger.info({ reason, graceMs }, "process is stopping");
+    endAfter(reason, graceMs);
     onStop(reason)
       .then((code) => door.exit(code ?? exitCodes.ok))
       .catch((error: unknown) => {
         logger.error({ error, reason }, "process could not stop cleanly");
         door.exit(exitCodes.brokenInvariant);
       })
-      .finally(cancel);
+      .finally(() => cancel());
   };
 }
