@@ -2,7 +2,7 @@
  * The controller's process: replays the journal, begins a term, and from then on writes every accepted input to the journal before
  * anything it leads to leaves (protocol 2).
  */
-import { hasCode, type Metrics, MusterError, messageOf } from "@muster/base";
+import { hasCode, MusterError, messageOf } from "@muster/base";
 import {
   type AnnounceEffect,
   type CommandEffect,
@@ -10,20 +10,10 @@ import {
   type ControllerEvent,
   controllerLogic,
   detectorTimingOf,
-  imbalanceOf,
-  ledgerOf,
   planOf,
   type TimerEffect,
 } from "@muster/machines";
-import {
-  type AnyMessage,
-  encodeMessage,
-  type JobConfig,
-  memberRoles,
-  messageTable,
-  pack,
-  subjectsOf,
-} from "@muster/protocol";
+import { type AnyMessage, encodeMessage, type JobConfig, messageTable, pack, subjectsOf } from "@muster/protocol";
 import {
   type ActorHost,
   createActorHost,
@@ -48,6 +38,7 @@ import {
   type Replayed,
   replayJournal,
 } from "./journal-replay.ts";
+import { metersOf } from "./meters.ts";
 import { statusKey, statusOf } from "./status.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
 
@@ -380,31 +371,6 @@ class Reign implements Controller {
     await this.#options.transport.close();
     return end;
   }
-}
-
-/** Gauges of the job; the imbalance of the ledger is 0 unless there is a bug. */
-function metersOf(metrics: Metrics): (snapshot: ControllerSnapshot) => void {
-  const steps = metrics.gauge({ name: "muster_job_steps", help: "Committed steps." });
-  const version = metrics.gauge({ name: "muster_job_weight_version", help: "Newest committed weight version." });
-  const ledger = metrics.gauge({
-    name: "muster_ledger_trajectories",
-    help: "Trajectories by account.",
-    labels: ["account"],
-  });
-  const imbalance = metrics.gauge({
-    name: "muster_ledger_imbalance",
-    help: "Trajectories that no account explains; always 0.",
-  });
-  const members = metrics.gauge({ name: "muster_job_members", help: "Members of the job by role.", labels: ["role"] });
-  return ({ context: { state } }) => {
-    steps.set(state.step.step - 1);
-    version.set(state.weights?.version ?? 0);
-    const counts = ledgerOf(state);
-    for (const [account, value] of Object.entries(counts)) ledger.set(value, { account });
-    imbalance.set(imbalanceOf(counts));
-    const all = Object.values(state.members);
-    for (const role of memberRoles) members.set(all.filter((member) => member.role === role).length, { role });
-  };
 }
 
 function every(clock: Environment["clock"], ms: number, run: () => void): () => void {

@@ -48,8 +48,8 @@ export function applyEnded(
   state: ControllerState,
   { id, host, pid }: Pick<Body<"process.exited">, "id" | "host" | "pid">,
 ): ControllerState {
-  const isIt = (process: { readonly host: string; readonly pid: number }): boolean =>
-    process.host === host && process.pid === pid;
+  const isIt = (life: { readonly host: string; readonly pid: number }): boolean =>
+    life.host === host && life.pid === pid;
   const waiting = state.waiting[id];
   const gone = waiting && isIt(waiting.body) ? { ...state, waiting: without(state.waiting, id) } : state;
   const eviction = gone.evictions[id];

@@ -8,6 +8,9 @@ import { report } from "../replica-events.ts";
 import { type PolicyEffect, type PolicyInput, policyInputOf } from "./policy-events.ts";
 import { abortVote, drop, effect, heldReport, policySetup, unreachable, weightsFailed } from "./policy-setup.ts";
 
+const abandonWeights = effect({ type: "weights.abort", reason: "other weights are wanted" });
+const leaveMesh = effect({ type: "mesh.abort", reason: "other weights are wanted first" });
+
 const machine = policySetup.createMachine({
   id: "policy",
   context: ({ input }) => ({
@@ -43,11 +46,11 @@ const machine = policySetup.createMachine({
     ],
     "weights.pull": [
       { guard: "isHeld", actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) } },
-      { target: ".syncing", actions: assign(({ event }) => ({ wanted: event.body })) },
+      { target: ".syncing", actions: "want" },
     ],
     "weights.initialize": [
       { guard: "isHeld", actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) } },
-      { target: ".initializing", actions: assign(({ event }) => ({ wanted: event.body })) },
+      { target: ".initializing", actions: "want" },
     ],
     "weights.initialized": { actions: drop("weights.initialized", "late") },
     "weights.pulled": { actions: drop("weights.pulled", "late") },
@@ -98,19 +101,13 @@ const machine = policySetup.createMachine({
             guard: "isAnother",
             target: "initializing",
             reenter: true,
-            actions: [
-              effect({ type: "weights.abort", reason: "other weights are wanted" }),
-              assign(({ event }) => ({ wanted: event.body })),
-            ],
+            actions: [abandonWeights, "want"],
           },
           { actions: drop("weights.initialize", "already making them") },
         ],
         "weights.pull": {
           target: "syncing",
-          actions: [
-            effect({ type: "weights.abort", reason: "other weights are wanted" }),
-            assign(({ event }) => ({ wanted: event.body })),
-          ],
+          actions: [abandonWeights, "want"],
         },
         "weights.errored": {
           guard: "isWanted",
@@ -146,19 +143,13 @@ const machine = policySetup.createMachine({
             guard: "isAnother",
             target: "syncing",
             reenter: true,
-            actions: [
-              effect({ type: "weights.abort", reason: "other weights are wanted" }),
-              assign(({ event }) => ({ wanted: event.body })),
-            ],
+            actions: [abandonWeights, "want"],
           },
           { actions: drop("weights.pull", "already pulling it") },
         ],
         "weights.initialize": {
           target: "initializing",
-          actions: [
-            effect({ type: "weights.abort", reason: "other weights are wanted" }),
-            assign(({ event }) => ({ wanted: event.body })),
-          ],
+          actions: [abandonWeights, "want"],
         },
         "weights.errored": {
           guard: "isWanted",
@@ -194,19 +185,11 @@ const machine = policySetup.createMachine({
         },
         "weights.pull": {
           target: "syncing",
-          actions: [
-            effect({ type: "mesh.abort", reason: "other weights are wanted first" }),
-            "breakMesh",
-            assign(({ event }) => ({ wanted: event.body })),
-          ],
+          actions: [leaveMesh, "breakMesh", "want"],
         },
         "weights.initialize": {
           target: "initializing",
-          actions: [
-            effect({ type: "mesh.abort", reason: "other weights are wanted first" }),
-            "breakMesh",
-            assign(({ event }) => ({ wanted: event.body })),
-          ],
+          actions: [leaveMesh, "breakMesh", "want"],
         },
         "mesh.errored": {
           guard: "isThisEpoch",

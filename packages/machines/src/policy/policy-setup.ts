@@ -53,6 +53,9 @@ export const policySetup = setup({
   actions: {
     [effectAction]: (_, _effect: PolicyEffect) => {},
     remember: assign((_, patch: Partial<PolicyContext>) => patch),
+    want: assign(({ event }) =>
+      event.type === "weights.pull" || event.type === "weights.initialize" ? { wanted: event.body } : {},
+    ),
     breakMesh: assign(({ context }) => ({ brokenEpoch: context.build?.epoch ?? 0 })),
   },
   guards: {

@@ -19,10 +19,10 @@ describe("the simulated disk", () => {
     const sizes = new Set<number | null>();
     for (let seed = 0; seed < 60; seed++) {
       const disk = new SimDisk(quiet());
-      await disk.fs.prepareRoot("/root");
-      await writeFile(disk, "/root/file", { sync: false });
+      await disk.fs.prepareRoot("/store");
+      await writeFile(disk, "/store/file", { sync: false });
       disk.losePower(randomOf(seed));
-      sizes.add((await disk.fs.stat("/root/file"))?.sizeBytes ?? null);
+      sizes.add((await disk.fs.stat("/store/file"))?.sizeBytes ?? null);
     }
     expect(sizes).toContain(null);
     expect([...sizes].some((size) => size !== null && size > 0 && size < 100)).toBe(true);
@@ -31,11 +31,11 @@ describe("the simulated disk", () => {
   it("keeps what was synced together with its name", async () => {
     for (let seed = 0; seed < 60; seed++) {
       const disk = new SimDisk(quiet());
-      await disk.fs.prepareRoot("/root");
-      await writeFile(disk, "/root/file", { sync: true });
-      await disk.fs.syncDirectory("/root");
+      await disk.fs.prepareRoot("/store");
+      await writeFile(disk, "/store/file", { sync: true });
+      await disk.fs.syncDirectory("/store");
       disk.losePower(randomOf(seed));
-      expect((await disk.fs.stat("/root/file"))?.sizeBytes).toBe(100);
+      expect((await disk.fs.stat("/store/file"))?.sizeBytes).toBe(100);
     }
   });
 
@@ -43,21 +43,21 @@ describe("the simulated disk", () => {
     const found = new Set<string>();
     for (let seed = 0; seed < 60; seed++) {
       const disk = new SimDisk(quiet());
-      await disk.fs.prepareRoot("/root");
-      await writeFile(disk, "/root/temporary", { sync: true });
-      await disk.fs.syncDirectory("/root");
-      await disk.fs.rename("/root/temporary", "/root/final");
+      await disk.fs.prepareRoot("/store");
+      await writeFile(disk, "/store/temporary", { sync: true });
+      await disk.fs.syncDirectory("/store");
+      await disk.fs.rename("/store/temporary", "/store/final");
       disk.losePower(randomOf(seed));
-      found.add((await disk.fs.list("/root")).join());
+      found.add((await disk.fs.list("/store")).join());
     }
     expect([...found].toSorted()).toEqual(["final", "temporary"]);
   });
 
   it("keeps everything when only processes die", async () => {
     const disk = new SimDisk(quiet());
-    await disk.fs.prepareRoot("/root");
-    await writeFile(disk, "/root/file", { sync: false });
-    const file = await disk.fs.open("/root/file");
+    await disk.fs.prepareRoot("/store");
+    await writeFile(disk, "/store/file", { sync: false });
+    const file = await disk.fs.open("/store/file");
     const target = new Uint8Array(100);
     expect(await file.read(target, 0)).toBe(100);
     expect(target).toEqual(bytes(100));
@@ -68,10 +68,10 @@ describe("the simulated disk", () => {
     const disk = new SimDisk(
       new Failpoints([{ point: "checkpoint.fs-create", nth: 1, action: { type: "error" } }], () => {}),
     );
-    await disk.fs.prepareRoot("/root");
+    await disk.fs.prepareRoot("/store");
     const outcome = disk
       .fsOf(process("checkpoint-1", "checkpoint"))
-      .create("/root/file")
+      .create("/store/file")
       .then(
         () => "created",
         ({ code }) => code,

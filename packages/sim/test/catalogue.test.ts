@@ -5,19 +5,19 @@ import { points } from "../src/faults/points.ts";
 import { faultWeights } from "../src/faults/profiles.ts";
 import { profiles } from "../src/seed/draw-scenario.ts";
 
-const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+const catalogue = readFileSync(new URL("../../../docs/internals/simulator.md", import.meta.url), "utf8");
 
 /** A point as the table names it: without its role, and without where around a message it lies. */
 const shortOf = (point: string): string => point.replace(/^\w+\.((before-publish|after-publish|on|before-ack)\.)?/, "");
 
-describe("the page of the simulator", () => {
+describe("the catalogue of the simulator", () => {
   it("names every failpoint, deliberate bug, profile and kind of fault", () => {
     const quoted = [...points.map(shortOf), ...canaries.map(({ name }) => name), ...profiles];
-    expect(quoted.filter((name) => !readme.includes(`\`${name}\``))).toEqual([]);
+    expect(quoted.filter((name) => !catalogue.includes(`\`${name}\``))).toEqual([]);
     const kinds = Object.values(faultWeights).flatMap((weights) => weights.map(([kind]) => kind));
-    expect(kinds.filter((kind) => !readme.includes(kind))).toEqual([]);
+    expect(kinds.filter((kind) => !catalogue.includes(kind))).toEqual([]);
     expect(new Set(points).size).toBe(points.length);
-    expect(readme).toContain(`${points.length} named places`);
-    expect(readme).toContain(`${canaries.length} single wrong lines`);
+    expect(catalogue).toContain(`${points.length} named places`);
+    expect(catalogue).toContain(`${canaries.length} single wrong lines`);
   });
 });
