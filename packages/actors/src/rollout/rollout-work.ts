@@ -204,12 +204,16 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       tools,
       async () => {
         const opened = await this.#opened;
+        const startedMs = tools.clock.now();
         this.#checkVersion(opened.engine, chunk);
         this.#tools.beats.setPhase("generating");
         const [first] = chunk.items;
         if (first?.purpose === "eval") {
           tools.post(await evaluate({ ...opened, clock: tools.clock }, chunk, first, signal));
-        } else this.#store(chunk, await this.#collect(opened, chunk, tools, { signal, handBack }), tools);
+        } else {
+          const groups = await this.#collect(opened, chunk, tools, { signal, handBack });
+          this.#store(chunk, groups, { ...tools, startedMs });
+        }
         return { type: "groups.generated", chunkId: chunk.id };
       },
       (error) => ({
@@ -277,17 +281,16 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   }
 
   /** Stores finished groups; the receipt follows when the broker has them, while the next chunk is already being generated. */
-  #store(chunk: Chunk, groups: readonly TrajectoryGroup[], tools: Tools): void {
+  #store(chunk: Chunk, groups: readonly TrajectoryGroup[], tools: Tools & { readonly startedMs: number }): void {
     if (groups.length === 0) return;
     const { outbox, enveloper, identity } = this.#tools;
-    const startedMs = tools.clock.now();
     outbox.offer({
       subject: subjectsOf(identity.job).groups(identity.id),
       message: enveloper.stamp("groups.batch", toGroupsBatch(groups)),
       onStored: ({ seq: streamSeq }) => {
         const { version } = chunk;
         const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { streamSeq, version }));
-        const durationMs = tools.clock.now() - startedMs;
+        const durationMs = tools.clock.now() - tools.startedMs;
         tools.post({ type: "groups.stored", leaseId: chunk.leaseId, receipts, causes: causesOf(groups), durationMs });
       },
     });

@@ -4,6 +4,7 @@ import { putOut } from "./apply-membership.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "./events.ts";
 import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { finishItems, releasedFact, requeue, withGroups } from "./leases.ts";
+import { noteGroups } from "./paces.ts";
 import { type ControllerState, type Member, moved, type VersionKey, withMember } from "./state.ts";
 
 /** A member that has answered its order. */
@@ -100,7 +101,11 @@ export function applyMeshFailed(state: ControllerState, event: ReportOf<"mesh.fa
  */
 export function applyCompleted(state: ControllerState, event: ReportOf<"groups.completed">): Change<ControllerState> {
   const fresh = event.body.receipts.filter((receipt) => isOpen(state, receipt));
-  const settled = event.body.receipts.reduce(settleReceipt, noteReceipts(state, fresh, event.body.causes));
+  const paced = noteGroups(state, event.from, {
+    groups: event.body.receipts.length,
+    durationMs: event.body.durationMs,
+  });
+  const settled = event.body.receipts.reduce(settleReceipt, noteReceipts(paced, fresh, event.body.causes));
   const keys = new Set(event.body.receipts.map(({ step, index }) => `${step}.${index}`));
   const next = finishItems(
     settled,

@@ -34,6 +34,7 @@ import { planReadmission } from "./plan-admission.ts";
 import { planCheckpoint, planEnd, planReleases, planRestore } from "./plan-end.ts";
 import { planJoinWindow, planMesh } from "./plan-mesh.ts";
 import { planStepOutcome, planStepRun } from "./plan-step.ts";
+import { planStragglers } from "./plan-stragglers.ts";
 import { planWatchdog } from "./plan-watchdog.ts";
 import { planInitialWeights, planPulls } from "./plan-weights.ts";
 import type { ControllerState } from "./state.ts";
@@ -49,6 +50,7 @@ const planners: readonly Planner[] = [
   planNodes,
   planHealth,
   planStepOutcome,
+  planStragglers,
   planRestore,
   planInitialWeights,
   planJoinWindow,

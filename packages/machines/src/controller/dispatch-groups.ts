@@ -3,6 +3,7 @@ import type { WorkItem } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
 import { isCordoned } from "./fleet/fleet-state.ts";
 import { workIdOf } from "./leases.ts";
+import { leaseShareOf } from "./paces.ts";
 import {
   type ControllerState,
   type Evaluation,
@@ -146,7 +147,7 @@ function takeGroups(state: ControllerState, member: Member): Taken | null {
   const newest = held + plan.stalenessMax - (weights?.version ?? 0) + step.step;
   for (const number of range(step.step, Math.min(plan.steps, newest))) {
     const groups = state.groups[number];
-    const waiting = groups ? (soloFor(state, member, groups) ?? shareOf(state, groups)) : [];
+    const waiting = groups ? (soloFor(state, member, groups) ?? shareOf(state, member, groups)) : [];
     if (groups && waiting.length > 0) return taken(state, number, waiting);
   }
   return null;
@@ -162,12 +163,13 @@ function soloFor(state: ControllerState, member: Member, groups: StepGroups): re
   return found ? [found] : null;
 }
 
-/** A fair share of the groups that nobody failed over. */
-function shareOf(state: ControllerState, groups: StepGroups): readonly QueuedGroup[] {
+/** A fair share of the groups that nobody failed over; a slow replica gets less. */
+function shareOf(state: ControllerState, member: Member, groups: StepGroups): readonly QueuedGroup[] {
   const { plan } = state;
   const innocent = groups.queue.filter(({ attempt }) => attempt === 0);
   const share = Math.ceil(innocent.length / (2 * Math.max(1, workers(state).length)));
-  const size = Math.min(plan.limits.leaseGroupsMax, Math.max(share, Math.ceil(plan.limits.chunkGroups / 2)));
+  const fair = Math.min(plan.limits.leaseGroupsMax, Math.max(share, Math.ceil(plan.limits.chunkGroups / 2)));
+  const size = Math.max(1, Math.round(fair * leaseShareOf(state, member)));
   return innocent.slice(0, size);
 }
 

@@ -4,6 +4,7 @@ import { announce, type Change, type ControllerEffect, command } from "./events.
 import { requeue, withGroups } from "./leases.ts";
 import { isSettled, ledgerOf, receiptsOf, settleTrained } from "./ledger.ts";
 import { evict } from "./orders.ts";
+import { noteStep } from "./paces.ts";
 import { goBack, isLastLeaving } from "./plan-end.ts";
 import {
   type ControllerState,
@@ -103,7 +104,7 @@ function commit(
   const ordered = agreeing.reduce((next, member) => withMember(next, member.id, { order }), state);
   const cleared = divergent.reduce((next, member) => withMember(next, member.id, { held: null }), ordered);
   const next: ControllerState = {
-    ...advance(cleared),
+    ...advance(noteStep(cleared)),
     weights: { lineage, version, sections },
     applied,
     history: { ...state.history, [step.step]: receipts },

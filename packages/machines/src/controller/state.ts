@@ -4,6 +4,7 @@
  */
 import type { Body, CauseCount, GroupReceipt, MemberRole, Section, StepStats, WorkItem } from "@muster/protocol";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
+import type { Pace } from "./paces.ts";
 import type { ControllerPlan } from "./plan.ts";
 
 /** A lineage and version: which weights. */
@@ -220,6 +221,8 @@ export interface ControllerState {
   readonly evaluatedVersion: number;
   readonly checkpoints: Checkpoints;
   readonly ledger: LedgerCounts;
+  /** How fast members are, by id. */
+  readonly paces: Readonly<Record<string, Pace>>;
   /** Results that came twice or too late; dropped and counted. */
   readonly dropped: { readonly duplicate: number; readonly stale: number };
   readonly givenUp: GivenUp;
@@ -263,6 +266,7 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     evaluatedVersion: -1,
     checkpoints: { wantedStep: null, dueAtMs: 0, saved: null, failures: 0 },
     ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0 },
+    paces: {},
     dropped: { duplicate: 0, stale: 0 },
     givenUp: { recent: [], run: { key: "", count: 0 }, causes: [], alarmed: false },
     nonFinite: { inRow: 0, wentBackAt: null },

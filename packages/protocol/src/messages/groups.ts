@@ -67,6 +67,7 @@ export const groupsMessages = defineMessages({
       receipts: z.array(receiptSchema).min(1).max(1024),
       /** Errors of aborted trajectories, grouped by cause. */
       causes: z.array(causeCountSchema).max(32),
+      /** From the begin of generation until the broker had the groups. */
       durationMs: z.number().nonnegative(),
     }),
   },

@@ -1,0 +1,124 @@
+/** Slow members: named after five slow steps of ten, given less, put out after twenty at twice the median (semantics 6.10, B4, L8). */
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { leaseShareOf, noteGroups, noteStep } from "../src/controller/paces.ts";
+import { planStragglers } from "../src/controller/plan-stragglers.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { bodiesOf, linesOf, memberOf, voteFor, working } from "./states.ts";
+
+const trainers = ["p0", "p1", "p2"];
+const start = (members: readonly string[] = trainers): ControllerState => working({ members });
+
+/** One committed step in which each trainer took its time. */
+function step(state: ControllerState, times: Readonly<Record<string, number>>): ControllerState {
+  const votes = Object.fromEntries(
+    Object.entries(times).map(([id, computeMs]) => {
+      const vote = voteFor(4);
+      return [id, { ...vote, stats: { ...zero, ...vote.stats, computeMs } }];
+    }),
+  );
+  return { ...noteStep({ ...state, step: { ...state.step, votes } }), step: { ...state.step, votes: {} } };
+}
+
+const zero = { tokens: 1, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0, gradNorm: 1, computeMs: 0, reduceMs: 0 };
+
+/** Steps, with the planner after each; everything that it said. */
+function run(from: ControllerState, steps: readonly Readonly<Record<string, number>>[]) {
+  const said: string[] = [];
+  const alarms: string[] = [];
+  let state = from;
+  for (const times of steps) {
+    const change = planStragglers(step(state, times));
+    state = change?.state ?? step(state, times);
+    said.push(...linesOf(change?.effects ?? []));
+    alarms.push(...bodiesOf(change?.effects ?? [], "alarm.raised").map(({ detail }) => detail));
+    expect(planStragglers(state)).toBeNull();
+  }
+  return { state, said, alarms };
+}
+
+const steps = (count: number, times: Readonly<Record<string, number>>) => Array.from({ length: count }, () => times);
+
+describe("a trainer that is slower than the others", () => {
+  it("is named after five of ten steps, once, and again when it keeps up", () => {
+    const slow = { p0: 100, p1: 101, p2: 150 };
+    expect(run(start(), steps(4, slow)).alarms).toEqual([]);
+    const named = run(start(), steps(9, slow));
+    expect(named.alarms).toEqual(["p2 was far slower than the other policy replicas in 5 of the last 10 steps"]);
+    expect(run(named.state, steps(10, { p0: 100, p1: 100, p2: 100 })).alarms).toEqual(["p2 keeps up again"]);
+  });
+
+  it("is put out after twenty steps at twice the median, and told", () => {
+    const lame = { p0: 100, p1: 110, p2: 220 };
+    expect(run(start(), steps(19, lame)).said).toEqual(["! alarm.raised"]);
+    const { said, state } = run(start(), steps(20, lame));
+    expect(said).toEqual(["! alarm.raised", "! member.died", "p2 replica.fenced"]);
+    expect(Object.keys(state.members)).toEqual(["p0", "p1"]);
+  });
+
+  it("stays when one step of the twenty was better, and when it is a little less than twice as slow", () => {
+    const lame = { p0: 100, p1: 100, p2: 250 };
+    expect(run(start(), [...steps(19, lame), { ...lame, p2: 199 }, ...steps(19, lame)]).said).toEqual([
+      "! alarm.raised",
+    ]);
+    expect(run(start(), steps(60, { p0: 100, p1: 100, p2: 199 })).said).toEqual(["! alarm.raised"]);
+  });
+
+  it("is never put out of a mesh of two: neither is the measure of the other", () => {
+    expect(run(start(["p0", "p1"]), steps(60, { p0: 1, p1: 1_000 })).said).toEqual([]);
+  });
+
+  it("begins anew in its next life", () => {
+    const { state } = run(start(), steps(19, { p0: 100, p1: 100, p2: 300 }));
+    const reborn = { ...state, members: { ...state.members, p2: memberOf("p2", 3, { incarnation: "another" }) } };
+    expect(run(reborn, steps(4, { p0: 100, p1: 100, p2: 300 })).said).toEqual([]);
+  });
+});
+
+describe("trainers of one speed", () => {
+  it("are never put out, whatever the noise below twice the median", () => {
+    const noise = fc.array(fc.tuple(fc.integer({ min: 51, max: 100 }), fc.integer({ min: 51, max: 100 })), {
+      minLength: 40,
+      maxLength: 60,
+    });
+    fc.assert(
+      fc.property(noise, (pairs) => {
+        const times = pairs.map(([p0, p1]) => ({ p0, p1, p2: 100 }));
+        expect(run(start(), times).said.filter((line) => line !== "! alarm.raised")).toEqual([]);
+      }),
+    );
+  });
+});
+
+describe("a sampler that is slower than the others", () => {
+  const samplers = (times: readonly number[]): ControllerState =>
+    times.reduce(
+      (state, ms, i) => noteGroups(state, `r${i}`, { groups: 4, durationMs: 4 * ms }),
+      start(["p0", ...times.map((_, i) => `r${i}`)]),
+    );
+  const shareOf = (state: ControllerState, id: string): number => {
+    const member = state.members[id];
+    return member ? leaseShareOf(state, member) : Number.NaN;
+  };
+
+  it("gets as much less as it is slower than the median, and the fast ones no more than before", () => {
+    const state = samplers([10, 10, 40]);
+    expect(["r0", "r1", "r2"].map((id) => shareOf(state, id))).toEqual([1, 1, 0.25]);
+    expect(shareOf(samplers([5, 10, 10]), "r0")).toBe(1);
+  });
+
+  it("is compared with two others at least", () => {
+    expect(shareOf(samplers([10, 40]), "r1")).toBe(1);
+  });
+
+  it("is named, and never put out", () => {
+    let state = samplers([10, 10, 40]);
+    const said: string[] = [];
+    for (let i = 0; i < 40; i++) {
+      const change = planStragglers(noteStep(state));
+      state = change?.state ?? noteStep(state);
+      said.push(...linesOf(change?.effects ?? []));
+    }
+    expect(said).toEqual(["! alarm.raised"]);
+  });
+});
