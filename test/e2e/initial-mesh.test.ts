@@ -22,6 +22,7 @@ describe("a job that wants two policy and two rollout replicas", () => {
     const joined = run.events("member.joined");
     expect(joined.map(({ id }) => id).sort()).toEqual([
       "checkpoint-0",
+      "node-0",
       "policy-0",
       "policy-1",
       "rollout-0",
@@ -48,5 +49,5 @@ async function pictureOf(runs: Runs): Promise<JobStatus | null> {
   if (code !== 0) return null;
   const status = JSON.parse(process.lines.join("\n")) as JobStatus;
   const seen = status.members.filter(({ beatAgeMs }) => beatAgeMs !== null && beatAgeMs < 3_000);
-  return seen.length === 5 ? status : null;
+  return seen.length === 6 ? status : null;
 }

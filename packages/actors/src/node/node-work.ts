@@ -27,7 +27,7 @@ export function nodeRole(options: NodeRoleOptions): Role {
   return defineRole({
     role: "node",
     build: "",
-    phases: ["keeping"],
+    phases: ["idle"],
     logic: nodeLogic,
     input: { host, capacity, graceMs },
     create: (tools: WorkTools): Work<Effect, NodeEvent> => new NodeWork(tools, options),

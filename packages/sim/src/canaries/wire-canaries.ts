@@ -122,19 +122,6 @@ export const wireCanaries: readonly Canary[] = [
     }),
   },
   {
-    name: "blind-without-knowing",
-    says: "a controller that was cut off takes the silence for that of the others",
-    profile: "broker",
-    seedsMax: 30,
-    stage: (scenario) =>
-      repeated(scenario, 25_000, (atMs) => ({
-        kind: "broker-restart",
-        atMs,
-        forMs: scenario.config.timing.deadAfterMs * 1.5,
-      })),
-    make: () => ({ wire: { hidesOutages: true } }),
-  },
-  {
     name: "same-term-twice",
     says: "two controllers that begin at one moment share a term",
     profile: "kills",

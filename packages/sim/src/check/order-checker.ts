@@ -1,6 +1,6 @@
 /** Bounds and pointers of the controller: leases, attempts, the newest checkpoint (S20, S27, S31). */
 import type { ControllerState } from "@muster/machines";
-import type { JobConfig, WorkItem } from "@muster/protocol";
+import type { JobConfig } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 
@@ -13,7 +13,7 @@ export class OrderChecker {
   readonly #limits: JobConfig["limits"];
   readonly #steps: number;
   readonly #attemptsMax: number;
-  /** How often somebody ended who held this group. */
+  /** How often somebody ended over this group. */
   readonly #ends = new Map<string, number>();
 
   constructor(judge: Judge, { limits, steps, failure }: JobConfig) {
@@ -29,7 +29,6 @@ export class OrderChecker {
     // What is run again after a rollback has its attempts again.
     if (before.weights && !after.weights) this.#ends.clear();
     if (before.leases === after.leases) return;
-    this.#countEnds(before, after);
     this.#checkBounds(after);
   }
 
@@ -46,19 +45,14 @@ export class OrderChecker {
     );
   }
 
-  /** A group that ends whoever holds it is given up after its attempts. */
-  #countEnds(before: ControllerState, after: ControllerState): void {
-    const attemptsMax = this.#attemptsMax;
-    const lost = new Set<string>();
-    for (const [id, { holder, items }] of Object.entries(before.leases)) {
-      if (after.leases[id] || after.members[holder]) continue;
-      for (const item of items) if (!isSettled(before, item)) lost.add(keyOf(item, before));
-    }
-    for (const key of lost) {
-      const ends = (this.#ends.get(key) ?? 0) + 1;
-      this.#ends.set(key, ends);
-      this.#judge.require(ends <= attemptsMax, "S20", () => `group ${key} has ended ${ends} of its holders`);
-    }
+  /** A prompt that ends whoever draws from it is given up after its attempts. The engine itself says which one it was. */
+  killedBy(request: { readonly requestId: string; readonly promptIds: Int32Array; readonly version: number }): void {
+    const { requestId, promptIds, version } = request;
+    const group = /^(\d+\.\d+)\.\d+$/.exec(requestId)?.[1];
+    const key = group ?? `eval ${version}.${promptIds.join(" ")}`;
+    const ends = (this.#ends.get(key) ?? 0) + 1;
+    this.#ends.set(key, ends);
+    this.#judge.require(ends <= this.#attemptsMax, "S20", () => `${key} has ended ${ends} processes`);
   }
 
   #checkBounds({ leases, gone, groups }: ControllerState): void {
@@ -78,14 +72,4 @@ export class OrderChecker {
     this.#judge.require(gone.length <= goneMax, "S31", () => `${gone.length} incarnations are remembered`);
     this.#judge.require(open <= this.#steps, "S31", () => `groups of ${open} steps are open`);
   }
-}
-
-/** True when a result of this item is there already, of an earlier holder. */
-function isSettled({ evaluation, groups }: ControllerState, item: WorkItem): boolean {
-  if (item.purpose === "eval") return evaluation?.settled.includes(item.chunk) ?? true;
-  return groups[item.step]?.receipts[item.index] !== undefined;
-}
-
-function keyOf(item: WorkItem, { evaluation }: ControllerState): string {
-  return item.purpose === "eval" ? `eval ${evaluation?.version}.${item.chunk}` : `${item.step}.${item.index}`;
 }

@@ -113,6 +113,7 @@ export class Witness implements ClusterObserver {
     learning: (process, sample) => this.#training.learning(process, sample),
     begun: (process, live) => this.#members.begun(process, live),
     promoting: (process, candidate) => this.#weights.promoting(process, candidate),
+    killedBy: ({ requestId, promptIds }, version) => this.#orders.killedBy({ requestId, promptIds, version }),
     serving: (process, version, weights) => {
       if (process.isDead) return;
       this.#weights.serving(process, version, weights);

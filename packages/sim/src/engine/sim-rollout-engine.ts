@@ -10,6 +10,8 @@ import { infoOf } from "./info.ts";
 export interface RolloutEngineObserver {
   /** These bytes serve from now on under this engine version. */
   serving(process: SimProcess, version: number, weights: Uint8Array): void;
+  /** This request ends the engine's process now. */
+  killedBy(request: GenerateRequest, version: number): void;
 }
 
 /** How long work takes, and what goes wrong in it. */
@@ -61,7 +63,9 @@ export class SimRolloutEngine implements RolloutEngine {
       const spent = requests.reduce((longest, { seed }) => Math.max(longest, this.#model.responseMs(seed)), 0);
       await this.#process.sleep(spent / 2, signal);
       await this.#failpoints.pass(this.#process, "rollout.generate-midway");
-      if (requests.some(({ promptIds }) => this.#model.kills(promptIds))) this.#process.kill();
+      const killers = requests.filter(({ promptIds }) => this.#model.kills(promptIds));
+      for (const killer of killers) this.#observer.killedBy(killer, this.#version ?? 0);
+      if (killers.length > 0) this.#process.kill();
       await this.#process.sleep(spent / 2, signal);
       signal.throwIfAborted();
       await this.#failpoints.pass(this.#process, "rollout.generated");

@@ -212,7 +212,6 @@ export class SimTransport implements Transport {
   #changed(status: TransportStatus): void {
     if (status.type === "disconnected") this.#isConnected = false;
     if (status.type === "reconnected") this.#isConnected = true;
-    if (this.#given.network.options.bug?.hidesOutages) return;
     for (const listener of [...this.#listeners]) listener(status);
   }
 

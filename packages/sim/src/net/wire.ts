@@ -35,7 +35,6 @@ export interface WireBug {
   /** A record counts as stored before it is. */
   readonly journalsLate?: boolean;
   /** Controllers do not hear that their connection was lost. */
-  readonly hidesOutages?: boolean;
   /** A record is appended whatever was appended meanwhile. */
   readonly ignoresFence?: boolean;
 }
