@@ -34,7 +34,6 @@ export interface WireBug {
   hearing?(message: HeardMessage): Uint8Array;
   /** A record counts as stored before it is. */
   readonly journalsLate?: boolean;
-  /** Controllers do not hear that their connection was lost. */
   /** A record is appended whatever was appended meanwhile. */
   readonly ignoresFence?: boolean;
 }
