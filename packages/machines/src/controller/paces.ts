@@ -2,21 +2,7 @@
  * How fast members are, measured against each other (semantics 6.10): a trainer by the time that it computes in a step, a sampler by its time
  * for a group. Only ratios within one step count, so a job that is slow as a whole has no straggler.
  */
-import type { ControllerState, Member } from "./state.ts";
-import { membersOf, meshMembersOf } from "./state.ts";
-
-/** A member's time in one step: within the usual spread, beyond it, or at least twice the median. */
-export type StepPace = "even" | "slow" | "twice";
-
-/** What is known of a member's speed. */
-export interface Pace {
-  readonly incarnation: string;
-  /** Smoothed time for one group; `null` for trainers, and before the first group. */
-  readonly msPerGroup: number | null;
-  /** The last steps, the newest last. */
-  readonly steps: readonly StepPace[];
-  readonly isReported: boolean;
-}
+import { type ControllerState, type Member, membersOf, meshMembersOf, type Pace, type StepPace } from "./state.ts";
 
 /** Steps that are remembered: as many as it takes to put a trainer out. */
 export const paceSteps = 20;

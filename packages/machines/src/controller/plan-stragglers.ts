@@ -4,8 +4,8 @@
  */
 import { announce, type Change, type ControllerEffect } from "./events.ts";
 import { evict } from "./orders.ts";
-import { type Pace, paceOf, paceSteps } from "./paces.ts";
-import { type ControllerState, type Member, meshMembersOf } from "./state.ts";
+import { paceOf, paceSteps } from "./paces.ts";
+import { type ControllerState, type Member, meshMembersOf, type Pace } from "./state.ts";
 
 const reportWindow = 10;
 const reportAfter = 5;

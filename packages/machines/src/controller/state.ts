@@ -4,7 +4,6 @@
  */
 import type { Body, CauseCount, GroupReceipt, MemberRole, Section, StepStats, WorkItem } from "@muster/protocol";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
-import type { Pace } from "./paces.ts";
 import type { ControllerPlan } from "./plan.ts";
 
 /** A lineage and version: which weights. */
@@ -125,6 +124,19 @@ export interface Evaluation {
   readonly chunks: number;
   readonly prompts: number;
   readonly correct: number;
+}
+
+/** A member's time in one step: within the usual spread, beyond it, or at least twice the median. */
+export type StepPace = "even" | "slow" | "twice";
+
+/** What is known of a member's speed. */
+export interface Pace {
+  readonly incarnation: string;
+  /** Smoothed time for one group; `null` for trainers, and before the first group. */
+  readonly msPerGroup: number | null;
+  /** The last steps, the newest last. */
+  readonly steps: readonly StepPace[];
+  readonly isReported: boolean;
 }
 
 /** Where durable weights stand. */
