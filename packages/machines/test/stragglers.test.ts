@@ -41,7 +41,7 @@ const steps = (count: number, times: Readonly<Record<string, number>>) => Array.
 
 describe("a trainer that is slower than the others", () => {
   it("is named after five of ten steps, once, and again when it keeps up", () => {
-    const slow = { p0: 100, p1: 101, p2: 150 };
+    const slow = { p0: 100, p1: 101, p2: 170 };
     expect(run(start(), steps(4, slow)).alarms).toEqual([]);
     const named = run(start(), steps(9, slow));
     expect(named.alarms).toEqual(["p2 was far slower than the other policy replicas in 5 of the last 10 steps"]);
@@ -111,14 +111,11 @@ describe("a sampler that is slower than the others", () => {
     expect(shareOf(samplers([10, 40]), "r1")).toBe(1);
   });
 
-  it("is named, and never put out", () => {
-    let state = samplers([10, 10, 40]);
-    const said: string[] = [];
+  it("is never put out: nobody waits for more than its share", () => {
+    let state = samplers([10, 10, 1_000]);
     for (let i = 0; i < 40; i++) {
-      const change = planStragglers(noteStep(state));
-      state = change?.state ?? noteStep(state);
-      said.push(...linesOf(change?.effects ?? []));
+      state = noteStep(state);
+      expect(planStragglers(state)).toBeNull();
     }
-    expect(said).toEqual(["! alarm.raised"]);
   });
 });

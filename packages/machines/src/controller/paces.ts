@@ -14,7 +14,7 @@ const comparableMin = 3;
 const smoothing = 0.3;
 
 /** The spread counts as at least this share of the median: among equals the slightest delay would stand out. */
-const spreadMin = 0.05;
+const spreadMin = 0.2;
 
 /** Notes how long a sampler took for groups. Pure. */
 export function noteGroups(
@@ -30,17 +30,13 @@ export function noteGroups(
   return { ...state, paces: { ...state.paces, [id]: { ...pace, msPerGroup } } };
 }
 
-/** Compares the members of a step that is committed; who is gone is forgotten. Pure. */
+/** Compares the trainers of a step that is committed; who is gone is forgotten. Pure. */
 export function noteStep(state: ControllerState): ControllerState {
   const trainers = meshMembersOf(state).flatMap((member) => {
     const stats = state.step.votes[member.id]?.stats;
     return stats ? [{ member, ms: stats.computeMs }] : [];
   });
-  const samplers = membersOf(state, "rollout").flatMap((member) => {
-    const { msPerGroup } = paceOf(state, member);
-    return msPerGroup === null ? [] : [{ member, ms: msPerGroup }];
-  });
-  const judged = new Map([...judge(trainers), ...judge(samplers)]);
+  const judged = new Map(judge(trainers));
   const paces = Object.values(state.members).flatMap((member): [string, Pace][] => {
     const pace = paceOf(state, member);
     const step = judged.get(member.id);

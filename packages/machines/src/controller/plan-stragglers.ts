@@ -1,6 +1,6 @@
 /**
- * What is done about slow members (semantics 6.10, reliability B4, L8): they are named first, samplers get smaller leases at once, and only a
- * trainer that has taken at least twice as long as the others for twenty steps is put out, because they wait for it in every step.
+ * What is done about slow members (semantics 6.10, reliability B4, L8): a trainer is named first, and only one that
+ * has taken at least twice as long as the others for twenty steps is put out, because they wait for it in every step.
  */
 import { announce, type Change, type ControllerEffect } from "./events.ts";
 import { evict } from "./orders.ts";
