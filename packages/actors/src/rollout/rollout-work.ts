@@ -1,5 +1,5 @@
 /** The hands of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
-import { hasCode, messageOf } from "@muster/base";
+import { hasCode, messageOf, withDeadline } from "@muster/base";
 import type { VersionStore } from "@muster/collectives";
 import {
   collectGroups,
@@ -16,6 +16,7 @@ import {
   type Body,
   type FailureKind,
   type GroupReceipt,
+  type JobConfig,
   subjectsOf,
   type TrajectoryGroup,
   toGroupsBatch,
@@ -186,13 +187,22 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     const { tcpHost, socketDirectory: socketDir, slots } = config.data;
     if (!tcpHost?.includes("/")) return Promise.resolve(null);
     const slotBytes = sections.reduce((sum, { bytes }) => sum + bytes + 64, 0);
-    this.#ownStore ??= this.#doors
-      .versionStore({ key: dataKey, job, member: id, socketDir, tcpHost, slotBytes, slots })
-      .catch((error) => {
-        this.#ownStore = null; // the next pull tries again
-        throw error;
-      });
+    this.#ownStore ??= this.#openStore({ key: dataKey, job, member: id, socketDir, tcpHost, slotBytes, slots }, config);
     return this.#ownStore;
+  }
+
+  /** Opens the store in bounded time: a pull that waited for it for ever would keep all later ones waiting, too. */
+  async #openStore(options: Parameters<Doors["versionStore"]>[0], { timing }: JobConfig): Promise<VersionStore> {
+    const opening = this.#doors.versionStore(options);
+    const { clock } = this.#tools.environment;
+    try {
+      return await withDeadline(() => opening, { what: "opening the store", timeoutMs: timing.commandMs, clock });
+    } catch (error) {
+      this.#ownStore = null; // the next pull tries again
+      const late = (store: VersionStore): Promise<void> => store.close();
+      void opening.then(late, () => {}); // why it failed is said by the pull
+      throw error;
+    }
   }
 
   #generate(chunk: Chunk, tools: Tools): Promise<void> {
