@@ -6,7 +6,17 @@ import { assign } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
 import { report } from "../replica-events.ts";
 import { type PolicyEffect, type PolicyInput, policyInputOf } from "./policy-events.ts";
-import { abortVote, drop, effect, heldReport, policySetup, unreachable, weightsFailed } from "./policy-setup.ts";
+import {
+  abortVote,
+  drop,
+  effect,
+  policySetup,
+  sayFailed,
+  sayHeld,
+  sayJoined,
+  sayLate,
+  unreachable,
+} from "./policy-setup.ts";
 
 const abandonWeights = effect({ type: "weights.abort", reason: "other weights are wanted" });
 const leaveMesh = effect({ type: "mesh.abort", reason: "other weights are wanted first" });
@@ -28,28 +38,19 @@ const machine = policySetup.createMachine({
   on: {
     "replica.registered": { actions: assign(({ event }) => policyInputOf(event.config)) },
     "mesh.build": [
-      { guard: "isNewerEpoch", actions: assign(({ event }) => ({ build: event.body })) },
-      {
-        guard: "isJoinedEpoch",
-        actions: { type: effectAction, params: ({ event }) => report("mesh.built", { epoch: event.body.epoch }) },
-      },
+      { guard: "isNewerEpoch", actions: "takeBuild" },
+      { guard: "isJoinedEpoch", actions: sayJoined },
       { actions: drop("mesh.build", "old epoch") },
     ],
     "step.run": { actions: drop("step.run", "not the mesh or the version that this replica has") },
     "step.discard": { actions: drop("step.discard", "no such attempt") },
-    "step.apply": [
-      {
-        guard: "isHeld",
-        actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
-      },
-      { actions: drop("step.apply", "no such candidate") },
-    ],
+    "step.apply": [{ guard: "isHeld", actions: sayHeld }, { actions: drop("step.apply", "no such candidate") }],
     "weights.pull": [
-      { guard: "isHeld", actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) } },
+      { guard: "isHeld", actions: sayHeld },
       { target: ".syncing", actions: "want" },
     ],
     "weights.initialize": [
-      { guard: "isHeld", actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) } },
+      { guard: "isHeld", actions: sayHeld },
       { target: ".initializing", actions: "want" },
     ],
     "weights.initialized": { actions: drop("weights.initialized", "late") },
@@ -74,7 +75,7 @@ const machine = policySetup.createMachine({
       description: "Has no usable mesh. Watched by the heartbeat.",
       on: {
         "mesh.build": [
-          { guard: "isNewerEpoch", target: "building", actions: assign(({ event }) => ({ build: event.body })) },
+          { guard: "isNewerEpoch", target: "building", actions: "takeBuild" },
           { actions: drop("mesh.build", "old epoch") },
         ],
       },
@@ -93,32 +94,24 @@ const machine = policySetup.createMachine({
           actions: [
             assign(({ event: { type: _, meta: __, ...held } }) => ({ held, wanted: null })),
             { type: effectAction, params: ({ event }) => report("weights.meta", event.meta) },
-            { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
+            sayHeld,
           ],
         },
         "weights.initialize": [
-          {
-            guard: "isAnother",
-            target: "initializing",
-            reenter: true,
-            actions: [abandonWeights, "want"],
-          },
+          { guard: "isAnother", target: "initializing", reenter: true, actions: [abandonWeights, "want"] },
           { actions: drop("weights.initialize", "already making them") },
         ],
-        "weights.pull": {
-          target: "syncing",
-          actions: [abandonWeights, "want"],
-        },
+        "weights.pull": { target: "syncing", actions: [abandonWeights, "want"] },
         "weights.errored": {
           guard: "isWanted",
           target: "settling",
-          actions: { type: effectAction, params: ({ context, event }) => weightsFailed(context, event.cause) },
+          actions: sayFailed,
         },
       },
       after: {
         initialize: {
           target: "settling",
-          actions: { type: effectAction, params: ({ context }) => weightsFailed(context, "not initialised in time") },
+          actions: sayLate,
         },
       },
     },
@@ -133,37 +126,23 @@ const machine = policySetup.createMachine({
         "weights.pulled": {
           guard: "isWanted",
           target: "settling",
-          actions: [
-            assign(({ event: { type: _, ...held } }) => ({ held, wanted: null })),
-            { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
-          ],
+          actions: [assign(({ event: { type: _, ...held } }) => ({ held, wanted: null })), sayHeld],
         },
         "weights.pull": [
-          {
-            guard: "isAnother",
-            target: "syncing",
-            reenter: true,
-            actions: [abandonWeights, "want"],
-          },
+          { guard: "isAnother", target: "syncing", reenter: true, actions: [abandonWeights, "want"] },
           { actions: drop("weights.pull", "already pulling it") },
         ],
-        "weights.initialize": {
-          target: "initializing",
-          actions: [abandonWeights, "want"],
-        },
+        "weights.initialize": { target: "initializing", actions: [abandonWeights, "want"] },
         "weights.errored": {
           guard: "isWanted",
           target: "settling",
-          actions: { type: effectAction, params: ({ context, event }) => weightsFailed(context, event.cause) },
+          actions: sayFailed,
         },
       },
       after: {
         pull: {
           target: "settling",
-          actions: [
-            effect({ type: "weights.abort", reason: "deadline" }),
-            { type: effectAction, params: ({ context }) => weightsFailed(context, "not pulled in time") },
-          ],
+          actions: [effect({ type: "weights.abort", reason: "deadline" }), sayLate],
         },
       },
     },
@@ -178,19 +157,10 @@ const machine = policySetup.createMachine({
         "mesh.joined": {
           guard: "isThisEpoch",
           target: "ready",
-          actions: [
-            assign(({ event }) => ({ joinedEpoch: event.epoch })),
-            { type: effectAction, params: ({ event }) => report("mesh.built", { epoch: event.epoch }) },
-          ],
+          actions: [assign(({ event }) => ({ joinedEpoch: event.epoch })), sayJoined],
         },
-        "weights.pull": {
-          target: "syncing",
-          actions: [leaveMesh, "breakMesh", "want"],
-        },
-        "weights.initialize": {
-          target: "initializing",
-          actions: [leaveMesh, "breakMesh", "want"],
-        },
+        "weights.pull": { target: "syncing", actions: [leaveMesh, "breakMesh", "want"] },
+        "weights.initialize": { target: "initializing", actions: [leaveMesh, "breakMesh", "want"] },
         "mesh.errored": {
           guard: "isThisEpoch",
           target: "waiting",
@@ -208,10 +178,7 @@ const machine = policySetup.createMachine({
             guard: "isNewerEpoch",
             target: "building",
             reenter: true,
-            actions: [
-              effect({ type: "mesh.abort", reason: "a newer epoch" }),
-              assign(({ event }) => ({ build: event.body })),
-            ],
+            actions: [effect({ type: "mesh.abort", reason: "a newer epoch" }), "takeBuild"],
           },
           { actions: drop("mesh.build", "old epoch") },
         ],
@@ -243,11 +210,8 @@ const machine = policySetup.createMachine({
           { actions: drop("step.run", "not the mesh or the version that this replica has") },
         ],
         "mesh.build": [
-          { guard: "isNewerEpoch", target: "building", actions: assign(({ event }) => ({ build: event.body })) },
-          {
-            guard: "isJoinedEpoch",
-            actions: { type: effectAction, params: ({ event }) => report("mesh.built", { epoch: event.body.epoch }) },
-          },
+          { guard: "isNewerEpoch", target: "building", actions: "takeBuild" },
+          { guard: "isJoinedEpoch", actions: sayJoined },
           { actions: drop("mesh.build", "old epoch") },
         ],
       },
@@ -323,10 +287,7 @@ const machine = policySetup.createMachine({
         "weights.initialize": { actions: drop("weights.initialize", "busy") },
         "step.apply": [
           { guard: "isMyVote", target: "applying" },
-          {
-            guard: "isHeld",
-            actions: { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
-          },
+          { guard: "isHeld", actions: sayHeld },
           { actions: drop("step.apply", "not the candidate of this replica") },
         ],
         "step.run": { guard: "isOrderedAttempt", target: "voted", reenter: true },
@@ -363,10 +324,7 @@ const machine = policySetup.createMachine({
         "step.promoted": {
           guard: "isMyCommit",
           target: "settling",
-          actions: [
-            assign(({ event: { type: _, ...held } }) => ({ held, run: null, vote: null })),
-            { type: effectAction, params: ({ context }): PolicyEffect => heldReport(context) },
-          ],
+          actions: [assign(({ event: { type: _, ...held } }) => ({ held, run: null, vote: null })), sayHeld],
         },
       },
       after: {

@@ -35,17 +35,41 @@ export const effect = (params: PolicyEffect): { type: "effect"; params: PolicyEf
   params,
 });
 
-/** Report that the wanted version could not be had. */
-export const weightsFailed = (context: PolicyContext, cause: string): PolicyEffect =>
-  report("weights.failed", { lineage: context.wanted?.lineage ?? 0, version: context.wanted?.version ?? 0, cause });
-
 /** An entry that cannot happen says so as a counted drop instead of inventing an order. */
 export const unreachable: PolicyEffect = { type: "drop", kind: "entry", reason: "entered without its order" };
 
-/** Report of the version that is live. */
-export function heldReport(context: PolicyContext): PolicyEffect {
-  return context.held ? report("weights.held", context.held) : unreachable;
+/** What an action sees; it is given the context as the actions before it left it. */
+interface Seen<Event = unknown> {
+  readonly context: PolicyContext;
+  readonly event: Event;
 }
+
+/** Action that says which version is live. */
+export const sayHeld = {
+  type: effectAction,
+  params: ({ context }: Seen): PolicyEffect => (context.held ? report("weights.held", context.held) : unreachable),
+} as const;
+
+/** Action that says that the joined mesh stands. */
+export const sayJoined = {
+  type: effectAction,
+  params: ({ context }: Seen): PolicyEffect => report("mesh.built", { epoch: context.joinedEpoch }),
+} as const;
+
+const wantedFailed = ({ wanted }: PolicyContext, cause: string): PolicyEffect =>
+  report("weights.failed", { lineage: wanted?.lineage ?? 0, version: wanted?.version ?? 0, cause });
+
+/** Action that says why the wanted version could not be had. */
+export const sayFailed = {
+  type: effectAction,
+  params: ({ context, event }: Seen<{ readonly cause: string }>): PolicyEffect => wantedFailed(context, event.cause),
+} as const;
+
+/** Action that says that the wanted version was not there at the deadline. */
+export const sayLate = {
+  type: effectAction,
+  params: ({ context }: Seen): PolicyEffect => wantedFailed(context, "not there in time"),
+} as const;
 
 /** Guards, delays and actions of the policy machine. */
 export const policySetup = setup({
@@ -56,6 +80,7 @@ export const policySetup = setup({
     want: assign(({ event }) =>
       event.type === "weights.pull" || event.type === "weights.initialize" ? { wanted: event.body } : {},
     ),
+    takeBuild: assign(({ event }) => (event.type === "mesh.build" ? { build: event.body } : {})),
     breakMesh: assign(({ context }) => ({ brokenEpoch: context.build?.epoch ?? 0 })),
   },
   guards: {

@@ -57,12 +57,13 @@ export class Link {
   async call<T>(what: string, attempt: () => Promise<T>, options: CallOptions = {}): Promise<T> {
     const timeoutMs = options.timeoutMs ?? operationTimeoutMs;
     const deadline = performance.now() + timeoutMs;
-    let last: unknown = new NoAnswer("disconnected");
+    let last: unknown;
     for (let tries = 0; ; tries++) {
       const leftMs = deadline - performance.now();
       if (this.#isClosed) throw errors.TransportClosed({ what }, last);
       if (leftMs <= 0) {
-        throw (options.expired ?? errors.BrokerTimeout)({ what, timeoutMs, reason: messageOf(last) }, last);
+        const reason = last === undefined ? "disconnected" : messageOf(last);
+        throw (options.expired ?? errors.BrokerTimeout)({ what, timeoutMs, reason }, last);
       }
       if (!this.#isConnected) {
         await this.pause(leftMs);
