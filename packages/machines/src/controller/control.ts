@@ -42,7 +42,7 @@ import type { ControllerState } from "./state.ts";
 type Planner = (state: ControllerState) => Change<ControllerState> | null;
 
 /** In this order: what ends something comes before what starts something. */
-const planners: readonly Planner[] = [
+export const planners: readonly Planner[] = [
   planReadmission,
   planWatchdog,
   planOverdue,
