@@ -39,5 +39,8 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "the simulator is not installed; it is part of the source tree: run this command there, after npm run setup",
   },
+  BenchMember: { message: "a process of the measurement failed at {call}: {reason}" },
+  BenchPeer: { message: "{peer} did not finish: {reason}; leave it out with --no-peers" },
+  BenchHosts: { message: "no test hosts here: {reason}" },
   ChildFailed: { message: "{id} ended with {how} before it joined; its log is {log}" },
 });

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { Command } from "commander";
 import { addActorCommands } from "./commands/actors.ts";
+import { addBenchCommands } from "./commands/bench.ts";
 import { addChaosCommand } from "./commands/chaos.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommands } from "./commands/config.ts";
@@ -34,6 +35,7 @@ export function createProgram(): Command {
   addDoctorCommand(program);
   addSimCommand(program);
   addChaosCommand(program);
+  addBenchCommands(program);
   addCompletionCommand(program);
   addHelp(program);
   return program;

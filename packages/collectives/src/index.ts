@@ -8,6 +8,7 @@ export {
   openGradientMesh,
   type ReduceOptions,
 } from "./gradient-mesh.ts";
+export { type FanOutOptions, type FanOutSample, measureFanOut } from "./host-limit.ts";
 export {
   type MapOptions,
   type MappedVersion,

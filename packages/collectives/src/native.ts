@@ -81,6 +81,12 @@ export interface NativeMesh {
   close(): void;
 }
 
+/** How long one copy to all targets took. */
+export interface NativeFanOutSample {
+  readonly seconds: number;
+  readonly cpuSeconds: number;
+}
+
 /** The addon. */
 export interface NativeModule {
   readonly Cancellation: new () => NativeCancellation;
@@ -98,6 +104,12 @@ export interface NativeModule {
   /** Copies into `into`, one buffer for each section wanted. */
   pullVersion(options: NativePull & { readonly into: readonly Uint8Array[] }): Promise<NativeOutcome<NativePulled>>;
   mapVersion(options: NativePull): Promise<NativeOutcome<NativeMapped>>;
+  measureFanOut(options: {
+    bytes: number;
+    targets: number;
+    threads: number;
+    samples: number;
+  }): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
   openMesh(options: {
     key: Uint8Array;
     job: string;

@@ -1,0 +1,10 @@
+// Measures of the host itself.
+#pragma once
+
+#include <napi.h>
+
+namespace muster::binding {
+
+Napi::Value measureFanOut(const Napi::CallbackInfo& info);
+
+}  // namespace muster::binding

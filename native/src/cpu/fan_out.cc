@@ -1,0 +1,82 @@
+#include "cpu/fan_out.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "core/shared_memory.h"
+#include "cpu/stream_copy.h"
+
+namespace muster {
+
+namespace {
+
+constexpr size_t kTile = 256 * 1024;  // the source of a tile stays in the second-level cache for all targets
+
+double processCpuSeconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto of = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6; };
+  return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+// One core for each thread, of those that this process may use. A thread that cannot be pinned measures all the same.
+void pinTo(size_t index) {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  size_t left = index % static_cast<size_t>(CPU_COUNT(&allowed));
+  for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    if (!CPU_ISSET(cpu, &allowed) || left-- > 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    return;
+  }
+}
+
+}  // namespace
+
+Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, size_t threads, size_t samples) {
+  std::vector<Mapping> buffers;
+  for (size_t i = 0; i <= targets; i++) {
+    Result<Mapping> memory = mapPrivate(bytes);
+    if (!memory.ok()) return memory.status();
+    std::memset(memory.value().data(), static_cast<int>(i), bytes);
+    buffers.push_back(std::move(memory.value()));
+  }
+  std::barrier sync(static_cast<std::ptrdiff_t>(threads + 1));
+  const auto work = [&](size_t index) {
+    pinTo(index);
+    const size_t tiles = (bytes + kTile - 1) / kTile;
+    for (size_t sample = 0; sample < samples; sample++) {
+      sync.arrive_and_wait();
+      for (size_t tile = tiles * index / threads; tile < tiles * (index + 1) / threads; tile++) {
+        const size_t at = tile * kTile;
+        for (size_t target = 1; target <= targets; target++)
+          streamCopy(buffers[target].data() + at, buffers[0].data() + at, std::min(kTile, bytes - at));
+      }
+      sync.arrive_and_wait();
+    }
+  };
+  std::vector<std::thread> pool;
+  for (size_t i = 0; i < threads; i++) pool.emplace_back(work, i);
+  std::vector<FanOutSample> out;
+  for (size_t sample = 0; sample < samples; sample++) {
+    const double cpuBefore = processCpuSeconds();
+    const auto started = std::chrono::steady_clock::now();
+    sync.arrive_and_wait();
+    sync.arrive_and_wait();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
+    out.push_back({took.count(), processCpuSeconds() - cpuBefore});
+  }
+  for (std::thread& thread : pool) thread.join();
+  return out;
+}
+
+}  // namespace muster

@@ -1,0 +1,20 @@
+// How fast this host can give the same bytes to several receivers: the limit that broadcasts are measured against.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/status.h"
+
+namespace muster {
+
+struct FanOutSample {
+  double seconds;
+  double cpuSeconds;  // of all threads
+};
+
+// Copies `bytes` bytes to each of `targets` targets, `samples` times: pinned threads, tile by tile, with stores that bypass
+// the caches, into memory that is warm, without a word between the threads.
+Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, size_t threads, size_t samples);
+
+}  // namespace muster

@@ -1,0 +1,48 @@
+/** A process of `muster bench weights`: publishes versions, or pulls them and passes them on. */
+import { type MapOptions, mapVersion, openVersionStore, pullVersion, type VersionStore } from "@muster/collectives";
+import { serveCalls } from "../members.ts";
+
+type Wanted = Pick<MapOptions, "id" | "sections" | "holders"> & { readonly bytes: number };
+
+const key = new Uint8Array(32).fill(9);
+const job = "bench";
+const deadlineMs = 60_000;
+
+let store: VersionStore | undefined;
+let own = new Uint8Array();
+
+serveCalls({
+  /** Opens a store; gives its addresses. */
+  async open(options: { member: string; socketDir: string; tcpHost: string | null; slotBytes: number }) {
+    store = await openVersionStore({ key, job, slots: 2, ...options });
+    return store.addresses;
+  },
+  /** Publishes a version of one section, or of as many as there are `pieces`. Its bytes are those of the version before, except a few. */
+  async publish({ id, bytes }: { id: { lineage: number; version: number }; bytes: number }) {
+    fit(bytes);
+    new DataView(own.buffer).setUint32(0, id.version);
+    return await store?.publish(id, { weights: own });
+  },
+  /** Copies a version into memory of this process's own. */
+  async pull({ bytes, ...wanted }: Wanted) {
+    fit(bytes);
+    const { via } = await pullVersion({ ...optionsOf(wanted), into: { weights: own } });
+    return { via };
+  },
+  /** Maps a version; from another host it lands in the store of this process. */
+  async map({ bytes: _, ...wanted }: Wanted) {
+    const mapped = await mapVersion({ ...optionsOf(wanted), ...(store ? { keepIn: store } : {}) });
+    const { via, from } = mapped;
+    mapped.release();
+    return { via, from };
+  },
+});
+
+/** Memory of the size, filled once, as an engine's is. */
+function fit(bytes: number): void {
+  if (own.byteLength !== bytes) own = new Uint8Array(bytes).fill(7);
+}
+
+function optionsOf(wanted: Omit<Wanted, "bytes">): MapOptions {
+  return { key, job, member: `reader-${process.pid}`, deadlineMs, signal: new AbortController().signal, ...wanted };
+}

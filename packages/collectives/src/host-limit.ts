@@ -1,0 +1,39 @@
+/** What the host itself can do: the limit that a delivery of weights is measured against. */
+import { checkWhole } from "./check.ts";
+import { errorOf } from "./errors.ts";
+import { native } from "./native.ts";
+
+/** What to copy, and how. */
+export interface FanOutOptions {
+  /** Bytes of the source, and of each target. */
+  readonly bytes: number;
+  /** Receivers, 1 … 64. */
+  readonly targets: number;
+  /** Threads, each pinned to a core, 1 … 64. */
+  readonly threads: number;
+  /** How often, 1 … 1000. */
+  readonly samples: number;
+}
+
+/** One copy to all targets. */
+export interface FanOutSample {
+  readonly seconds: number;
+  /** Of all threads together. */
+  readonly cpuSeconds: number;
+}
+
+/**
+ * Copies the same bytes to all targets with nothing in the way: threads of one process, pinned, with stores that bypass the caches, into
+ * memory that is warm. Takes `bytes × (targets + 1)` of memory while it runs.
+ *
+ * @throws MUSTER_ERR_NATIVE_MISSING, MUSTER_ERR_NATIVE_OPTION_INVALID, MUSTER_ERR_NATIVE_FAILED
+ */
+export async function measureFanOut(options: FanOutOptions): Promise<readonly FanOutSample[]> {
+  checkWhole("bytes", options.bytes, { min: 1, max: 2 ** 40 });
+  checkWhole("targets", options.targets, { min: 1, max: 64 });
+  checkWhole("threads", options.threads, { min: 1, max: 64 });
+  checkWhole("samples", options.samples, { min: 1, max: 1000 });
+  const measured = await native().measureFanOut(options);
+  if (!measured.ok) throw errorOf("publish", measured, {});
+  return measured.value;
+}
