@@ -1,13 +1,11 @@
 // Versions on their way: receivers that serve what is still arriving, holders that break off, freeze and lie in the middle.
-#include <poll.h>
-
 #include <atomic>
 #include <thread>
 
 #include "check.h"
-#include "core/handshake.h"
 #include "core/pull.h"
 #include "core/xxh64.h"
+#include "puppet.h"
 #include "support.h"
 
 using namespace muster;
@@ -44,41 +42,6 @@ PullOptions pullOf(const std::vector<std::string>& holders, const Bytes& weights
 }
 
 bool equals(ByteView a, ByteView b) { return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0; }
-
-// A holder that speaks the protocol by hand, so that a test decides what it says and when.
-class Puppet {
- public:
-  explicit Puppet(std::function<void(Connection&, const PullRequest&)> serve)
-      : listener_(std::move(listenTcp("127.0.0.1").value())), serve_(std::move(serve)), thread_([this] { run(); }) {}
-  ~Puppet() {
-    stopping_.request();
-    thread_.join();
-  }
-  std::string address() const { return listener_.address.text(); }
-  int served() const { return served_; }
-  const Abort& stopping() const { return stopping_; }
-
- private:
-  void run() {
-    const Patience patience{Deadline::in(Milliseconds(20'000)), &stopping_};
-    while (awaitReady(listener_.fd.get(), POLLIN, patience).ok()) {
-      Result<UniqueFd> socket = acceptFrom(listener_.fd.get(), Address::Kind::Tcp);
-      if (!socket.ok()) continue;
-      Connection connection(std::move(socket.value()));
-      if (!welcome(connection, keyOf("key"), patience).ok()) continue;
-      const Result<Bytes> request = connection.receive(FrameType::Request, patience);
-      if (!request.ok()) continue;
-      served_++;
-      serve_(connection, decodeRequest(request.value()).value());
-    }
-  }
-
-  Abort stopping_;
-  TcpListener listener_;
-  std::function<void(Connection&, const PullRequest&)> serve_;
-  std::atomic<int> served_{0};
-  std::thread thread_;
-};
 
 // Sends a grant and the bytes from the offset asked for up to `until`.
 void sendUntil(Connection& connection, const PullRequest& request, const Bytes& weights, size_t until,

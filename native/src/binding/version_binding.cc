@@ -84,10 +84,22 @@ class StoreObject {
 
 }  // namespace
 
+namespace {
+
+// {mode: "never" | "auto" | "always", anchorEvery, keep}
+DeltaOptions deltaOf(const Napi::Object& from) {
+  const std::string mode = textOf(from, "mode");
+  return {mode == "never" ? DeltaMode::Never : mode == "always" ? DeltaMode::Always : DeltaMode::Auto,
+          static_cast<uint32_t>(numberOf(from, "anchorEvery")), static_cast<uint32_t>(numberOf(from, "keep"))};
+}
+
+}  // namespace
+
 Napi::Value openStore(const Napi::CallbackInfo& info) {
   const auto from = info[0].As<Napi::Object>();
   StoreOptions options{bytesOf(from, "key"), textOf(from, "job"), textOf(from, "member"), textOf(from, "socketDir"),
-                       {}, numberOf(from, "slotBytes"), numberOf(from, "slots")};
+                       {}, numberOf(from, "slotBytes"), numberOf(from, "slots"),
+                       deltaOf(from.Get("delta").As<Napi::Object>())};
   if (!from.Get("tcpHost").IsNull()) options.tcpHost = textOf(from, "tcpHost");
   Engine::Work work{[options]() -> Settle {
                       Result<std::shared_ptr<VersionStore>> store = VersionStore::open(options);
@@ -135,6 +147,15 @@ Napi::Object describe(Napi::Env env, const Pulled& pulled) {
   out.Set("bytes", static_cast<double>(pulled.bytes));
   out.Set("via", pulled.via == Via::Memory ? "memory" : "tcp");
   out.Set("from", pulled.from);
+  out.Set("wireBytes", static_cast<double>(pulled.wireBytes));
+  if (!pulled.base) {
+    out.Set("base", env.Null());
+  } else {
+    Napi::Object base = Napi::Object::New(env);
+    base.Set("lineage", static_cast<double>(pulled.base->lineage));
+    base.Set("version", static_cast<double>(pulled.base->version));
+    out.Set("base", base);
+  }
   return out;
 }
 
@@ -190,9 +211,10 @@ Napi::Value pullVersion(const Napi::CallbackInfo& info) {
     const Result<Pulled> pulled = run(call);
     if (!pulled.ok()) return failure(pulled.status());
     deliver(pulled.value(), into);
-    return success([bytes = pulled.value().bytes, via = pulled.value().via, holder = pulled.value().from](Napi::Env env) {
-      return describe(env, {{}, nullptr, bytes, via, holder});
-    });
+    Pulled report = pulled.value();
+    report.sections.clear();
+    report.hold.reset();
+    return success([report](Napi::Env env) { return describe(env, report); });
   };
   return Engine::of(info.Env()).start(info.Env(), std::move(work));
 }

@@ -9,13 +9,13 @@ namespace muster {
 namespace {
 
 constexpr uint32_t kMagic = 0x5254534d;  // "MSTR"
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 2;
 constexpr size_t kCovered = kFrameHeaderBytes - sizeof(uint64_t);
 
 Status corrupt(const std::string& what) { return {Code::Corrupt, "bad frame: " + what, {}}; }
 
 uint32_t budgetOf(FrameType type) {
-  if (type == FrameType::Data || type == FrameType::Piece) return kChunkBytesMax;
+  if (type == FrameType::Data || type == FrameType::Piece || type == FrameType::Delta) return kChunkBytesMax;
   return type == FrameType::Grant ? kGrantBytesMax : kControlBytesMax;
 }
 
@@ -42,7 +42,7 @@ Result<FrameHeader> parseHeader(std::span<const uint8_t, kFrameHeaderBytes> byte
   if (version != kVersion)
     return corrupt("protocol version " + std::to_string(version) + ", this build speaks " + std::to_string(kVersion));
   const auto type = in.number<uint16_t>();
-  if (type < static_cast<uint16_t>(FrameType::Hello) || type > static_cast<uint16_t>(FrameType::News))
+  if (type < static_cast<uint16_t>(FrameType::Hello) || type > static_cast<uint16_t>(FrameType::Delta))
     return corrupt("unknown type " + std::to_string(type));
   FrameHeader header{};
   header.type = static_cast<FrameType>(type);

@@ -4,7 +4,7 @@
 //
 // All little-endian. The checksum is XXH64 of the payload, seeded with XXH64 of the first 24 header bytes, so it covers
 // the whole frame; in a Data frame the header alone, because block digests cover the payload end to end. `offset` places
-// a Data payload in the stream of sections and a Piece in the shards, and in an Alive frame is the sender's watermark; other types leave it 0.
+// a Data or Delta payload in the stream of sections and a Piece in the shards, and in an Alive frame is the sender's watermark; other types leave it 0.
 #pragma once
 
 #include <array>
@@ -26,6 +26,7 @@ enum class FrameType : uint16_t {
   End = 9,
   Piece = 10,  // of a gradient shard, or of the sum
   News = 11,   // of a rank of a mesh
+  Delta = 12,  // what turns a block that the reader has into one of the version; see delta_source.h
 };
 
 inline constexpr size_t kFrameHeaderBytes = 32;

@@ -63,6 +63,17 @@ std::span<uint8_t> Landing::next(uint64_t length) {
   return {base() + sections_[at_].offset + (received_ - start_), static_cast<size_t>(length)};
 }
 
+std::optional<Landing::Block> Landing::nextBlock() const {
+  size_t at = at_;
+  uint64_t start = start_;
+  while (at < sections_.size() && received_ == start + sections_[at].bytes) start += sections_[at++].bytes;
+  if (at == sections_.size() || (received_ - start) % BlockDigest::kBlockBytes != 0) return std::nullopt;
+  const Section& section = sections_[at];
+  const uint64_t done = received_ - start;
+  return Block{at, done / BlockDigest::kBlockBytes, section.blocks.size(),
+               std::min<uint64_t>(BlockDigest::kBlockBytes, section.bytes - done)};
+}
+
 Status Landing::accept(uint64_t length) {
   const Section& section = sections_[at_];
   received_ += length;

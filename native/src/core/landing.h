@@ -21,6 +21,14 @@ class Landing {
 
   // Where the next `length` bytes go; empty when they would not end within the section that they begin in.
   std::span<uint8_t> next(uint64_t length);
+  // The block that begins where the next byte goes; nullopt in the middle of a block, and at the end.
+  struct Block {
+    size_t section;
+    size_t index;
+    size_t count;  // of the section's blocks
+    uint64_t bytes;
+  };
+  std::optional<Block> nextBlock() const;
   // The next `length` bytes have arrived: verifies the blocks that they complete. Code::DigestMismatch for a block that is
   // not the one announced; then nothing of it counts as received.
   Status accept(uint64_t length);

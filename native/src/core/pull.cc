@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/delta_base.h"
 #include "core/handshake.h"
 #include "core/landing.h"
 #include "core/shared_memory.h"
@@ -40,11 +41,14 @@ class Pull {
  private:
   Result<Pulled> fromOwnStore() const;
   Result<Pulled> from(const Address& holder);
-  Result<std::vector<Section>> request(Connection& connection);
+  Result<Pulled> tryHolder(const Address& holder);
+  Result<std::vector<Section>> request(Connection& connection, bool remote);
   Status agree(const std::vector<Section>& offered) const;
   Result<Pulled> mapShared(Connection connection, const std::vector<Section>& sections, const std::string& holder) const;
   Result<Pulled> receiveStream(Connection& connection, const std::vector<Section>& sections, const std::string& holder);
   Status receiveAll(Connection& connection);
+  Status receiveDelta(Connection& connection, const FrameHeader& header, const Patience& patience);
+  void chooseBase(const Address& holder);
   Status receiveData(Connection& connection, const FrameHeader& header, const Patience& patience);
   Status verify(const std::vector<ByteView>& sources) const;
   uint64_t verified() const { return landing_ ? landing_->verified() : 0; }
@@ -53,6 +57,11 @@ class Pull {
   const Patience patience_;
   bool reached_ = false;  // the holder tried last: worth another try when it breaks off
   std::optional<Landing> landing_;  // of the TCP stream, whichever holders it comes from
+  std::optional<DeltaBase> base_;   // asked for deltas to it
+  bool mistrusted_ = false;         // a delta did not fit: the rest comes whole
+  size_t deltaBlocks_ = 0;
+  uint64_t wireBytes_ = 0;
+  std::optional<VersionId> applied_;  // the base of the deltas that were applied
 };
 
 Status verdict(const std::vector<Status>& failures) {
@@ -116,23 +125,42 @@ Result<Pulled> Pull::fromOwnStore() const {
 }
 
 Result<Pulled> Pull::from(const Address& holder) {
+  const bool trusted = !mistrusted_;
+  Result<Pulled> pulled = tryHolder(holder);
+  // A delta that does not fit is no reason to leave the holder: it has the bytes, too.
+  if (!pulled.ok() && trusted && mistrusted_) return tryHolder(holder);
+  return pulled;
+}
+
+void Pull::chooseBase(const Address& holder) {
+  base_.reset();
+  if (!options_.keepIn || mistrusted_ || holder.kind != Address::Kind::Tcp) return;
+  if (!options_.keepIn->deltaChoice().asks(holder.text(), options_.id)) return;
+  std::vector<Section> wanted;
+  for (const WantedSection& each : options_.wanted) wanted.push_back({each.name, 0, each.bytes, each.digest});
+  if (std::optional<DeltaBase> base = DeltaBase::choose(options_.keepIn, wanted)) base_.emplace(std::move(*base));
+}
+
+Result<Pulled> Pull::tryHolder(const Address& holder) {
   reached_ = false;
   Result<UniqueFd> socket = connectTo(holder, patience_.within(kConnect));
   if (!socket.ok()) return socket.status();
   reached_ = true;
   Connection connection(std::move(socket.value()));
-  const Result<std::vector<Section>> sections = request(connection);
+  chooseBase(holder);
+  const Result<std::vector<Section>> sections = request(connection, holder.kind == Address::Kind::Tcp);
   if (!sections.ok()) return sections.status();
   if (Status agreed = agree(sections.value()); !agreed.ok()) return agreed;
   if (holder.kind == Address::Kind::Tcp) return receiveStream(connection, sections.value(), holder.text());
   return mapShared(std::move(connection), sections.value(), holder.text());
 }
 
-Result<std::vector<Section>> Pull::request(Connection& connection) {
+Result<std::vector<Section>> Pull::request(Connection& connection, bool remote) {
   const Hello hello{Purpose::Pull, options_.job, options_.member, encodeId(options_.id)};
   if (Status greeted = greet(connection, options_.key, hello, patience_); !greeted.ok()) return greeted;
   PullRequest request{verified(), static_cast<uint32_t>(patience_.deadline.remainingMs()), {}};
   for (const WantedSection& wanted : options_.wanted) request.names.push_back(wanted.name);
+  if (remote && base_) request.bases = base_->digests();
   if (Status sent = connection.send({FrameType::Request, encodeRequest(request)}, patience_); !sent.ok()) return sent;
   const Result<Bytes> grant = connection.receive(FrameType::Grant, patience_);
   if (!grant.ok()) return grant.status();
@@ -200,13 +228,21 @@ Result<Pulled> Pull::receiveStream(Connection& connection, const std::vector<Sec
     if (!landing.ok()) return landing.status();
     landing_.emplace(std::move(landing.value()));
   }
+  const auto began = Clock::now();
+  const uint64_t before = landing_->verified();
+  const size_t deltas = deltaBlocks_;
   Status received = receiveAll(connection);
+  if (received.ok() && options_.keepIn) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+    options_.keepIn->deltaChoice().learn(holder, deltaBlocks_ > deltas, landing_->total() - before, seconds);
+  }
   if (!received.ok()) {
     landing_->rewind();
     return received;
   }
   Landing::Landed landed = landing_->finish();
-  return Pulled{std::move(landed.sections), std::move(landed.hold), landing_->total(), Via::Tcp, holder};
+  return Pulled{std::move(landed.sections), std::move(landed.hold), landing_->total(), Via::Tcp, holder,
+                wireBytes_, applied_};
 }
 
 Status Pull::receiveAll(Connection& connection) {
@@ -219,6 +255,11 @@ Status Pull::receiveAll(Connection& connection) {
     if (!header.ok()) return header.status();
     if (header.value().type == FrameType::Data) {
       if (Status got = receiveData(connection, header.value(), patience); !got.ok()) return got;
+      lastBytes = Clock::now();
+      continue;
+    }
+    if (header.value().type == FrameType::Delta) {
+      if (Status got = receiveDelta(connection, header.value(), patience); !got.ok()) return got;
       lastBytes = Clock::now();
       continue;
     }
@@ -242,7 +283,27 @@ Status Pull::receiveData(Connection& connection, const FrameHeader& header, cons
   if (header.offset != landing_->received() || into.size() != header.length || into.empty())
     return {Code::Corrupt, "a chunk at " + std::to_string(header.offset) + " that does not belong there", {}};
   if (Status got = connection.receivePayload(header, into, patience); !got.ok()) return got;
+  wireBytes_ += header.length;
   return landing_->accept(header.length);
+}
+
+// The block is made in the slot of the new version; the base stays as it is. What is not the block announced does not count.
+Status Pull::receiveDelta(Connection& connection, const FrameHeader& header, const Patience& patience) {
+  Bytes payload(header.length);
+  if (Status got = connection.receivePayload(header, payload, patience); !got.ok()) return got;
+  const std::optional<Landing::Block> block = landing_->nextBlock();
+  if (!base_ || !block || header.offset != landing_->received())
+    return {Code::Corrupt, "a delta at " + std::to_string(header.offset) + " that does not belong there", {}};
+  Status made = base_->rebuild(payload, block->section, block->index, landing_->next(block->bytes));
+  if (made.ok()) made = landing_->accept(block->bytes);
+  mistrusted_ = !made.ok();
+  if (mistrusted_) return made;
+  wireBytes_ += header.length;
+  deltaBlocks_++;
+  applied_ = base_->id();
+  const DeltaLog::Edge edge{base_->digests()[block->section], options_.wanted[block->section].digest};
+  if (DeltaLog::Block only = onlyStepOf(payload)) options_.keepIn->deltas().put(edge, block->index, block->count, std::move(only));
+  return {};
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ struct Pulled {
   uint64_t bytes;
   Via via;
   std::string from;
+  uint64_t wireBytes = 0;          // of them, what crossed a network
+  std::optional<VersionId> base{};  // what deltas were applied to, when some were
 };
 
 // Tries the holders in order, and again those that broke off after they were reached. A TCP transfer that breaks off goes

@@ -1,8 +1,10 @@
 // What a weight version is, and the messages by which one is pulled.
 //
-//   Hello.body = {lineage, version}   Request = {offset, timeoutMs, section names}
+//   Hello.body = {lineage, version}   Request = {offset, timeoutMs, section names, digests of a base, ranges}
 //   Grant = {sections: name, offset, bytes, digest, digests of its blocks}, with the arena's file descriptor beside it on a
-//   Unix socket; over TCP then Data frames from `offset` in the concatenation of the sections asked for, and End.
+//   Unix socket; over TCP then Data frames from `offset` in the concatenation of the sections asked for, and End. A reader that
+//   names a base, digest by digest, may get Delta frames in the place of whole blocks; one that names ranges of the
+//   concatenation gets those alone, in their order.
 //   Alive at any time before End; its offset says how far the holder's own copy of the sections asked for reaches.
 #pragma once
 
@@ -32,11 +34,20 @@ struct Section {
 };
 
 inline constexpr size_t kSectionsMax = 64;
+inline constexpr size_t kRangesMax = 8192;  // of one request
+
+// A part of the concatenation of the sections asked for.
+struct ByteRange {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
 
 struct PullRequest {
   uint64_t offset = 0;
   uint32_t timeoutMs = 0;  // how long the reader may hold the slot
   std::vector<std::string> names;
+  std::vector<uint64_t> bases{};    // what the reader has of each section; empty when it wants no deltas
+  std::vector<ByteRange> ranges{};  // all it wants; empty for everything from `offset` on
 };
 
 inline Bytes encodeId(VersionId id) { return ByteWriter().number(id.lineage).number(id.version).bytes(); }
@@ -54,6 +65,10 @@ inline Bytes encodeRequest(const PullRequest& request) {
   ByteWriter out;
   out.number(request.offset).number(request.timeoutMs).number(static_cast<uint16_t>(request.names.size()));
   for (const std::string& name : request.names) out.text(name);
+  out.number(static_cast<uint16_t>(request.bases.size()));
+  for (const uint64_t base : request.bases) out.number(base);
+  out.number(static_cast<uint16_t>(request.ranges.size()));
+  for (const ByteRange& range : request.ranges) out.number(range.offset).number(range.bytes);
   return out.bytes();
 }
 
@@ -64,6 +79,16 @@ inline Result<PullRequest> decodeRequest(ByteView bytes) {
   request.timeoutMs = in.number<uint32_t>();
   const auto count = in.number<uint16_t>();
   for (size_t i = 0; i < count && i < kSectionsMax; i++) request.names.push_back(in.text());
+  const auto bases = in.number<uint16_t>();
+  for (size_t i = 0; i < bases && i < kSectionsMax; i++) request.bases.push_back(in.number<uint64_t>());
+  const auto ranges = in.number<uint16_t>();
+  for (size_t i = 0; i < ranges && i < kRangesMax && in.remaining() > 0; i++) {
+    ByteRange& range = request.ranges.emplace_back();
+    range.offset = in.number<uint64_t>();
+    range.bytes = in.number<uint64_t>();
+  }
+  if (!request.bases.empty() && request.bases.size() != request.names.size())
+    return Status{Code::Corrupt, "a request with a base for other sections", {}};
   if (!in.finished()) return Status{Code::Corrupt, "a request that cannot be read", {}};
   return request;
 }

@@ -198,6 +198,19 @@ Result<VersionArena::Lease> VersionArena::lease(VersionId id, Milliseconds wait)
   return Lease(this, *at, (*at)->version->sections);
 }
 
+std::optional<VersionArena::Lease> VersionArena::leaseContent(const std::string& name, uint64_t bytes, uint64_t digest) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& slot : slots_) {
+    if (!slot->version || slot->state != Arrival::Whole) continue;
+    for (const Section& section : slot->version->sections) {
+      if (section.name != name || section.bytes != bytes || section.digest != digest) continue;
+      slot->leases++;
+      return Lease(this, slot, slot->version->sections);
+    }
+  }
+  return std::nullopt;
+}
+
 bool VersionArena::mayCome(VersionId id) const {
   const std::lock_guard lock(mutex_);
   return !newest_ || id > *newest_;

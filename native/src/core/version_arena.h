@@ -106,6 +106,9 @@ class VersionArena {
   // it is not here; for one that is newer than all that were ever here, and so may come yet, only after `wait`.
   Result<Lease> lease(VersionId id, Milliseconds wait);
 
+  // A lease on a whole version with this section in it, whichever version that is; nullopt when there is none.
+  std::optional<Lease> leaseContent(const std::string& name, uint64_t bytes, uint64_t digest);
+
   // True for a version newer than all that were ever here.
   bool mayCome(VersionId id) const;
 

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "core/handshake.h"
+#include "core/xxh64.h"
 
 namespace muster {
 
 namespace {
 
 constexpr Milliseconds kHandshake{5'000};   // a caller that says nothing is dropped
-constexpr Milliseconds kStall{5'000};       // a receiver that takes no byte for so long is dropped
 constexpr Milliseconds kAlive{50};          // how often a waiting reader hears from us
 constexpr Milliseconds kMayCome{250};       // how long a version that is not here yet is waited for
 constexpr uint64_t kStreamBytes = 256 * 1024;  // of one Data frame: small, so that the next hop starts soon
@@ -48,9 +48,10 @@ Status givenUp() { return {Code::Unreachable, "the version stopped arriving here
 
 }  // namespace
 
-VersionServer::VersionServer(VersionArena& arena, MeshDoor& door, ServerIdentity identity, UnixListener local,
+VersionServer::VersionServer(VersionArena& arena, DeltaLog& deltas, MeshDoor& door, ServerIdentity identity, UnixListener local,
                              std::optional<TcpListener> remote)
     : arena_(arena),
+      deltas_(deltas),
       door_(door),
       identity_(std::move(identity)),
       local_(std::move(local)),
@@ -139,7 +140,7 @@ Status VersionServer::answer(Connection& connection, Address::Kind kind, const P
   const Result<std::vector<Section>> sections = choose(lease.value().sections(), request.value().names);
   if (!sections.ok()) return sections.status();
   if (kind == Address::Kind::Unix) return hold(connection, lease.value(), sections.value(), whole);
-  return stream(connection, lease.value(), sections.value(), request.value().offset);
+  return stream(connection, lease.value(), sections.value(), request.value());
 }
 
 Result<VersionArena::Lease> VersionServer::awaitLease(Connection& connection, VersionId id, const Patience& patience) {
@@ -178,31 +179,57 @@ Status VersionServer::hold(Connection& connection, VersionArena::Lease& lease, c
 }
 
 Status VersionServer::stream(Connection& connection, const VersionArena::Lease& lease,
-                             const std::vector<Section>& sections, uint64_t offset) {
-  const auto patience = [this] { return Patience{Deadline::in(kStall), &closing_}; };
-  if (Status sent = connection.send({FrameType::Grant, encodeSections(sections)}, patience()); !sent.ok()) return sent;
+                             const std::vector<Section>& sections, const PullRequest& request) {
+  if (Status sent = connection.send({FrameType::Grant, encodeSections(sections)}, stalling()); !sent.ok()) return sent;
+  uint64_t total = 0;
+  for (const Section& section : sections) total += section.bytes;
+  if (request.offset > total) return {Code::InvalidArgument, "the offset lies behind the end", {}};
+  std::vector<ByteRange> ranges = request.ranges;
+  if (ranges.empty()) ranges.push_back({request.offset, total - request.offset});
+  for (const ByteRange& range : ranges) {
+    if (range.offset > total || range.bytes > total - range.offset)
+      return {Code::InvalidArgument, "a range lies behind the end", {}};
+    if (Status sent = sendRange({connection, lease, sections, request}, range); !sent.ok()) return sent;
+  }
+  return connection.send({FrameType::End}, stalling());
+}
+
+Status VersionServer::sendRange(const Reading& reading, ByteRange range) {
+  const auto& [connection, lease, sections, request] = reading;
+  DeltaSource source(arena_, deltas_);
   Progress progress = lease.await(0, Milliseconds(0));
+  uint64_t offset = range.offset;
   uint64_t start = 0;  // of the section, in the stream
-  for (const Section& section : sections) {
-    const uint64_t end = start + section.bytes;
+  for (size_t i = 0; i < sections.size(); i++) {
+    const Section& section = sections[i];
+    const uint64_t end = std::min(start + section.bytes, range.offset + range.bytes);
+    if (offset < end) source.begin(section, request.bases.empty() ? std::nullopt : std::optional(request.bases[i]));
     while (offset < end) {
       const uint64_t there = available(sections, progress);
       if (there <= offset) {
         progress = lease.await(progress.watermark, kAlive);
         if (progress.state == Arrival::Ended) return givenUp();
         if (available(sections, progress) > offset) continue;
-        if (Status sent = connection.send({FrameType::Alive, {}, there}, patience()); !sent.ok()) return sent;
+        if (Status sent = connection.send({FrameType::Alive, {}, there}, stalling()); !sent.ok()) return sent;
         continue;
       }
-      const ByteView chunk{lease.data() + section.offset + (offset - start),
-                           std::min({kStreamBytes, end - offset, there - offset})};
-      if (Status sent = connection.send({FrameType::Data, chunk, offset}, patience()); !sent.ok()) return sent;
+      const uint64_t at = offset - start;
+      const uint8_t* from = lease.data() + section.offset + at;
+      const uint64_t block = std::min<uint64_t>(BlockDigest::kBlockBytes, section.bytes - at);
+      if (at % BlockDigest::kBlockBytes == 0 && block <= std::min(end, there) - offset) {
+        if (const auto delta = source.payload(at / BlockDigest::kBlockBytes, {from, block})) {
+          if (Status sent = connection.send({FrameType::Delta, *delta, offset}, stalling()); !sent.ok()) return sent;
+          offset += block;
+          continue;
+        }
+      }
+      const ByteView chunk{from, std::min({kStreamBytes, end - offset, there - offset})};
+      if (Status sent = connection.send({FrameType::Data, chunk, offset}, stalling()); !sent.ok()) return sent;
       offset += chunk.size();
     }
-    start = end;
+    start += section.bytes;
   }
-  if (offset != start) return {Code::InvalidArgument, "the offset lies behind the end", {}};
-  return connection.send({FrameType::End}, patience());
+  return {};
 }
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include <list>
 #include <thread>
 
+#include "core/delta_source.h"
 #include "core/mesh_door.h"
 #include "core/socket.h"
 #include "core/version_arena.h"
@@ -18,8 +19,8 @@ struct ServerIdentity {
 
 class VersionServer {
  public:
-  // Arena and door must outlive the server.
-  VersionServer(VersionArena& arena, MeshDoor& door, ServerIdentity identity, UnixListener local,
+  // Arena, deltas and door must outlive the server.
+  VersionServer(VersionArena& arena, DeltaLog& deltas, MeshDoor& door, ServerIdentity identity, UnixListener local,
                 std::optional<TcpListener> remote);
   ~VersionServer();
   VersionServer(const VersionServer&) = delete;
@@ -41,9 +42,20 @@ class VersionServer {
   Status hold(Connection& connection, VersionArena::Lease& lease, const std::vector<Section>& sections,
               const Patience& patience);
   Status stream(Connection& connection, const VersionArena::Lease& lease, const std::vector<Section>& sections,
-                uint64_t offset);
+                const PullRequest& request);
+  struct Reading {
+    Connection& connection;
+    const VersionArena::Lease& lease;
+    const std::vector<Section>& sections;  // as asked for
+    const PullRequest& request;
+  };
+  Status sendRange(const Reading& reading, ByteRange range);
+  Patience stalling() const { return {Deadline::in(kStall), &closing_}; }
+
+  static constexpr Milliseconds kStall{5'000};  // a receiver that takes no byte for so long is dropped
 
   VersionArena& arena_;
+  DeltaLog& deltas_;
   MeshDoor& door_;
   const ServerIdentity identity_;
   UnixListener local_;

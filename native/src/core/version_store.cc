@@ -13,7 +13,7 @@ Result<std::shared_ptr<VersionStore>> VersionStore::open(const StoreOptions& opt
   Result<UnixListener> local = UnixListener::open(path.value());
   if (!local.ok()) return local.status();
 
-  std::shared_ptr<VersionStore> store(new VersionStore(options.slotBytes, options.slots));
+  std::shared_ptr<VersionStore> store(new VersionStore(options));
   store->addresses_.push_back("unix:" + path.value());
   std::optional<TcpListener> remote;
   if (options.tcpHost) {
@@ -22,7 +22,7 @@ Result<std::shared_ptr<VersionStore>> VersionStore::open(const StoreOptions& opt
     store->addresses_.push_back(listener.value().address.text());
     remote = std::move(listener.value());
   }
-  store->server_ = std::make_unique<VersionServer>(store->arena_, store->door_,
+  store->server_ = std::make_unique<VersionServer>(store->arena_, store->deltas_, store->door_,
                                                    ServerIdentity{options.key, options.job}, std::move(local.value()),
                                                    std::move(remote));
   return store;

@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include "core/delta_choice.h"
+#include "core/delta_log.h"
 #include "core/version_server.h"
 
 namespace muster {
@@ -15,6 +17,7 @@ struct StoreOptions {
   std::optional<std::string> tcpHost;
   size_t slotBytes = 0;
   size_t slots = 2;
+  DeltaOptions delta{};
 };
 
 class VersionStore {
@@ -30,15 +33,24 @@ class VersionStore {
   Result<VersionArena::Lease> lease(VersionId id) { return arena_.lease(id, Milliseconds(0)); }
   // Where the meshes of this member let the leaders of other hosts in.
   MeshDoor& door() { return door_; }
+  // Deltas made here or received, and what transfers into this store have shown about them.
+  DeltaLog& deltas() { return deltas_; }
+  DeltaChoice& deltaChoice() { return deltaChoice_; }
   bool holds(VersionId id) const { return arena_.holds(id); }
   std::vector<VersionId> versions() const { return arena_.versions(); }
   // Stops serving; readers see their connections close. Memory goes when the last reader lets go. Harmless twice.
   void close();
 
  private:
-  VersionStore(size_t slotBytes, size_t slots) : arena_(slotBytes, slots) {}
+  // Deltas take up to half of what one version takes.
+  explicit VersionStore(const StoreOptions& options)
+      : arena_(options.slotBytes, options.slots),
+        deltas_(options.delta.keep, options.slotBytes / 2),
+        deltaChoice_(options.delta) {}
 
   VersionArena arena_;
+  DeltaLog deltas_;
+  DeltaChoice deltaChoice_;
   MeshDoor door_;
   std::vector<std::string> addresses_;
   std::atomic<bool> closed_{false};

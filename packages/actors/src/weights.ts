@@ -1,5 +1,5 @@
 /** Bytes of a weight version on their way between engines and the data plane. */
-import type { MappedVersion, PullResult, VersionStore } from "@muster/collectives";
+import type { DeltaOptions, MappedVersion, PullResult, VersionStore } from "@muster/collectives";
 import type { Body, JobConfig, Section } from "@muster/protocol";
 import type { Doors } from "./doors.ts";
 
@@ -57,6 +57,13 @@ const pullOf = (puller: Puller, { lineage, version, sections, holders }: Wanted)
   id: { lineage, version },
   sections,
   deadlineMs: puller.config.timing.pullMs,
+});
+
+/** How versions cross between hosts in this job. */
+export const deltaOf = ({ data }: JobConfig): DeltaOptions => ({
+  mode: data.delta,
+  anchorEvery: data.deltaAnchorEvery,
+  keep: data.deltaKeep,
 });
 
 /** Sections as messages name them. */

@@ -18,6 +18,8 @@ export {
   pullVersion,
 } from "./pull-version.ts";
 export {
+  type DeltaOptions,
+  deltaDefaults,
   openVersionStore,
   type SectionInfo,
   type VersionId,

@@ -59,6 +59,8 @@ export interface NativePulled {
   readonly bytes: number;
   readonly via: "memory" | "tcp";
   readonly from: string;
+  readonly wireBytes: number;
+  readonly base: { readonly lineage: number; readonly version: number } | null;
 }
 
 /** A version where it lies; `release` detaches the sections. */
@@ -100,6 +102,7 @@ export interface NativeModule {
     tcpHost: string | null;
     slotBytes: number;
     slots: number;
+    delta: { mode: "never" | "auto" | "always"; anchorEvery: number; keep: number };
   }): Promise<NativeOutcome<NativeStore>>;
   /** Copies into `into`, one buffer for each section wanted. */
   pullVersion(options: NativePull & { readonly into: readonly Uint8Array[] }): Promise<NativeOutcome<NativePulled>>;

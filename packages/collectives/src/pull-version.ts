@@ -22,7 +22,8 @@ export interface MapOptions {
   readonly sections: readonly SectionInfo[];
   /**
    * Takes the version when it comes from another host, and serves it to others from the first verified block on. A version that this store
-   * has already is not fetched again.
+   * has already is not fetched again. Where the store has another version of the same sections, what crosses may be a delta to it; see
+   * `DeltaOptions`.
    */
   readonly keepIn?: VersionStore;
   /** Longest duration in milliseconds. */
@@ -44,6 +45,10 @@ export interface PullResult {
   readonly via: "memory" | "tcp";
   /** Address of the holder; of the last one, when a stream changed holders on its way. */
   readonly from: string;
+  /** Bytes of the version that crossed a network: 0 by memory, fewer than `bytes` when some came as deltas. */
+  readonly wireBytes: number;
+  /** The version that deltas were applied to; `null` when it came whole. */
+  readonly base: VersionId | null;
 }
 
 /** A version where it lies: in the memory of a holder on this host, in `keepIn`, or in private memory. */

@@ -37,7 +37,25 @@ export interface VersionStoreOptions {
   readonly slotBytes: number;
   /** Versions kept at a time, 2 … 16; default 2. */
   readonly slots?: number;
+  /** How versions come into this store from other hosts; `deltaDefaults` for what is left out. */
+  readonly delta?: Partial<DeltaOptions>;
 }
+
+/** When a version crosses a network as what changed since another one. */
+export interface DeltaOptions {
+  /**
+   * `never` asks for whole versions; `always` for deltas; `auto` for what was faster from the same holder. On one host nothing crosses, and
+   * a holder sends a block whole wherever its delta would have more than half of its bytes.
+   */
+  readonly mode: "never" | "auto" | "always";
+  /** Every so many versions one comes whole, whatever pays, 0 … 1,000,000; 0: none. It also shows `auto` what whole versions take. */
+  readonly anchorEvery: number;
+  /** Deltas that a holder remembers, 0 … 64, so that readers that are as many versions behind need no whole version. */
+  readonly keep: number;
+}
+
+/** Deltas when the options do not say. */
+export const deltaDefaults: DeltaOptions = { mode: "auto", anchorEvery: 25, keep: 4 };
 
 /** The versions that this process offers to others. Does not keep the process alive. */
 export interface VersionStore {
@@ -75,8 +93,11 @@ export async function openVersionStore(options: VersionStoreOptions): Promise<Ve
   checkName("member", member);
   checkWhole("slotBytes", slotBytes, { min: 1, max: 2 ** 46 });
   checkWhole("slots", slots, { min: 2, max: 16 });
+  const delta = { ...deltaDefaults, ...options.delta };
+  checkWhole("delta.anchorEvery", delta.anchorEvery, { min: 0, max: 1_000_000 });
+  checkWhole("delta.keep", delta.keep, { min: 0, max: 64 });
   const host = tcpHost === null ? null : localAddressOf(tcpHost);
-  const opened = await native().openStore({ key, job, member, socketDir, tcpHost: host, slotBytes, slots });
+  const opened = await native().openStore({ key, job, member, socketDir, tcpHost: host, slotBytes, slots, delta });
   if (!opened.ok) throw errorOf("publish", opened, {});
   return new OpenVersionStore(opened.value);
 }

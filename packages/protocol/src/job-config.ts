@@ -126,6 +126,12 @@ export const jobConfigSchema = z.strictObject({
      */
     tcpHost: z.string().max(128).nullable(),
     slots: z.number().int().min(2).max(16),
+    /** When versions cross between hosts as what changed since another one: never, always, or where that was faster. */
+    delta: z.enum(["never", "auto", "always"]),
+    /** Every so many versions one crosses whole, whatever pays; 0: none. */
+    deltaAnchorEvery: z.number().int().min(0).max(1_000_000),
+    /** Deltas that a holder remembers. */
+    deltaKeep: z.number().int().min(0).max(64),
   }),
 });
 

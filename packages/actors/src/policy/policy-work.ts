@@ -17,7 +17,7 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
-import { type Held, pullSections, sectionsOf } from "../weights.ts";
+import { deltaOf, type Held, pullSections, sectionsOf } from "../weights.ts";
 import { computeStep } from "./compute-step.ts";
 import { readBatch } from "./read-batch.ts";
 
@@ -102,6 +102,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
         tcpHost: config.data.tcpHost,
         slotBytes: weightsBytes + optimizerBytes + 256,
         slots: config.data.slots,
+        delta: deltaOf(config),
       });
       this.#tools.beats.setPhase("idle");
       this.#resolveOpened({ ...admission, engine, store });

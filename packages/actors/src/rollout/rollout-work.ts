@@ -1,6 +1,6 @@
 /** The hands of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
 import { hasCode, messageOf, withDeadline } from "@muster/base";
-import type { VersionStore } from "@muster/collectives";
+import type { PullResult, VersionStore } from "@muster/collectives";
 import {
   collectGroups,
   failureKindOf,
@@ -36,7 +36,8 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
-import { engineVersionOf, mapSections, policyVersionOf } from "../weights.ts";
+import { deltaOf, engineVersionOf, mapSections, policyVersionOf } from "../weights.ts";
+import { type ArrivalMeters, arrivalMetersOn } from "./arrival-meters.ts";
 import { forOthers, readBegun } from "./begun.ts";
 import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
@@ -72,6 +73,7 @@ interface Opened extends Admission {
 class RolloutWork implements Work<Effect, RolloutEvent> {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
+  readonly #meters: ArrivalMeters;
   readonly #opened: Promise<Opened>;
   #resolveOpened: (opened: Opened) => void = () => {};
   #rejectOpened: (error: unknown) => void = () => {};
@@ -88,6 +90,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
     this.#doors = doors;
+    this.#meters = arrivalMetersOn(tools.environment.metrics);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;
       this.#rejectOpened = reject;
@@ -158,6 +161,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         const keepIn = await this.#storeFor(body, { dataKey, config });
         const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
         const mapped = await mapSections(puller, body, signal);
+        this.#noteArrival(body, mapped);
         try {
           signal.throwIfAborted();
           const data = mapped.sections.weights ?? new Uint8Array();
@@ -181,13 +185,26 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     );
   }
 
+  /** Says how a version came: on which way, and how many bytes a delta saved. */
+  #noteArrival(
+    { lineage, version }: Body<"weights.pull">,
+    { bytes, wireBytes, via, from, base, durationMs }: PullResult,
+  ): void {
+    const way = via === "memory" ? "memory" : base ? "delta" : "whole";
+    this.#meters.arrived(way, { bytes, wireBytes });
+    const how = { way, base: base?.version ?? null, bytes, wireBytes, from, durationMs };
+    this.#tools.environment.logger.info({ lineage, version, ...how }, "weights arrived");
+  }
+
   /** The store to receive into; none where hosts share no network, because on one host all read the memory of the first. */
   #storeFor({ sections }: Body<"weights.pull">, { dataKey, config }: Admission): Promise<VersionStore | null> {
     const { job, id } = this.#tools.identity;
     const { tcpHost, socketDirectory: socketDir, slots } = config.data;
+    const delta = deltaOf(config);
     if (!tcpHost?.includes("/")) return Promise.resolve(null);
     const slotBytes = sections.reduce((sum, { bytes }) => sum + bytes + 64, 0);
-    this.#ownStore ??= this.#openStore({ key: dataKey, job, member: id, socketDir, tcpHost, slotBytes, slots }, config);
+    const options = { key: dataKey, job, member: id, socketDir, tcpHost, slotBytes, slots, delta };
+    this.#ownStore ??= this.#openStore(options, config);
     return this.#ownStore;
   }
 

@@ -176,5 +176,12 @@ export const planeFields: readonly Field[] = [
       "Address, or network such as 10.0.0.0/8, that weights are served on; empty for this host only.",
     ],
     slots: ["integer", 3, "Weight versions a replica can hold or receive at once."],
+    delta: [
+      "text",
+      "auto",
+      "Whether versions cross between hosts as what changed: never, always, or auto where that was faster.",
+    ],
+    delta_anchor_every: ["integer", 25, "Every so many versions one crosses between hosts whole; 0 for none."],
+    delta_keep: ["integer", 4, "Deltas a holder remembers, for readers that are several versions behind."],
   }),
 ].flat();

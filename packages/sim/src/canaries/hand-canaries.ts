@@ -217,9 +217,9 @@ export const handCanaries: readonly Canary[] = [
     make: () => ({
       doors: (doors) => ({
         ...doors,
-        pull: async () => ({ bytes: 0, durationMs: 0, via: "tcp", from: "nobody" }),
+        pull: async () => ({ bytes: 0, durationMs: 0, via: "tcp", from: "nobody", wireBytes: 0, base: null }),
         map: async () => ({
-          ...{ bytes: 0, durationMs: 0, via: "tcp", from: "nobody" },
+          ...{ bytes: 0, durationMs: 0, via: "tcp", from: "nobody", wireBytes: 0, base: null },
           ...{ sections: {}, release: () => {} },
         }),
       }),

@@ -95,7 +95,15 @@ export class VersionPlane {
       if (process.clock.now() - startedMs > deadlineMs) throw this.#failure(options, "the deadline passed");
       const fault = await this.#pullFrom(process, address, options);
       const bytes = sections.reduce((sum, section) => sum + section.bytes, 0);
-      if (fault === null) return { bytes, durationMs: process.clock.now() - startedMs, via: "tcp", from: address };
+      if (fault === null)
+        return {
+          bytes,
+          durationMs: process.clock.now() - startedMs,
+          via: "tcp",
+          from: address,
+          wireBytes: bytes,
+          base: null,
+        };
       reason = fault;
     }
     throw this.#failure({ id, holders }, reason);

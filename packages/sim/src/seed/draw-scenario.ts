@@ -132,7 +132,8 @@ function failureOf(attempts: number): JobConfig["failure"] {
 
 /** In half of the jobs rollout replicas serve what they pulled, so that chains form. */
 function dataOf(slots: number): JobConfig["data"] {
-  return { socketDirectory: "/sockets", tcpHost: slots % 2 === 0 ? "10.0.0.0/8" : null, slots };
+  const tcpHost = slots % 2 === 0 ? "10.0.0.0/8" : null;
+  return { socketDirectory: "/sockets", tcpHost, slots, delta: "auto", deltaAnchorEvery: 25, deltaKeep: 4 };
 }
 
 function drawTiming(random: Random): JobConfig["timing"] {
