@@ -114,6 +114,34 @@ describe("a rollout replica", () => {
     ]);
   });
 
+  it("hands back what it has not finished when a lease is nearly over, and goes on with the next lease", () => {
+    const replica = start();
+    expect(replica.hear(lease(0))).toContainEqual({ type: "groups.generate", chunk: expect.anything() });
+    replica.hear(lease(1));
+    const due = { type: "lease.due" as const, leaseId: "1-1" };
+    expect(replica.hear(due)).toMatchObject([
+      { kind: "groups.returned", body: { leaseId: "1-1", items: [{ index: 2 }] } },
+      { type: "groups.handBack" },
+    ]);
+    const begun = { type: "groups.begun" as const, leaseId: "1-1", items: [], partialSeq: 7 };
+    const [handedBack] = replica.hear(begun);
+    expect(handedBack).toMatchObject({ kind: "groups.returned", body: { partialSeq: 7 } });
+    expect(handedBack).not.toHaveProperty("body.failure");
+    expect(replica.hear({ type: "groups.generated", chunkId: "1-1/0" })).toContainEqual(
+      expect.objectContaining({ type: "groups.generate", chunk: expect.objectContaining({ leaseId: "1-2" }) }),
+    );
+    expect(replica.hear(due)).toEqual([]);
+  });
+
+  it("counts a failure against work that could not even be handed back when its lease was nearly over", () => {
+    const replica = start();
+    replica.hear(lease(0));
+    replica.hear({ type: "lease.due", leaseId: "1-1" });
+    const { chunk } = eventOf("rollout", "groups.errored") as { chunk: object };
+    const effects = replica.hear({ type: "groups.errored", chunk, cause: "stuck", failure: null });
+    expect(effects).toMatchObject([{ kind: "groups.returned", body: { failure: "engine_crash" } }]);
+  });
+
   it("goes on generating while it pulls", () => {
     const replica = start();
     replica.hear(lease(0));

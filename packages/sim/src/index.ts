@@ -2,7 +2,14 @@ export type { Canary } from "./canaries/canary.ts";
 export { type CanaryResult, canaries, runCanary } from "./canaries/run-canaries.ts";
 export { type ChaosResult, chaosText, resultOf as chaosResult } from "./chaos/result.ts";
 export { type ChaosOptions, chaosJobName, runQuietly, runWithFaults } from "./chaos/run-chaos.ts";
-export { type ChaosFault, type ChaosKind, chaosKinds, drawSchedule } from "./chaos/schedule.ts";
+export {
+  type ChaosFault,
+  type ChaosKind,
+  type ChaosWish,
+  chaosKinds,
+  chaosWishOf,
+  drawSchedule,
+} from "./chaos/schedule.ts";
 export type { Violation } from "./check/judge.ts";
 export type { Scenario, WorkModel } from "./cluster/scenario.ts";
 export type { Fault } from "./faults/fault.ts";

@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { checkId } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
+import { partitionsMissing } from "../doctor/partitions.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { findNatsServer } from "../run/broker.ts";
@@ -23,6 +24,8 @@ interface Options {
   readonly seed?: string;
   readonly jobFile: string;
   readonly faults?: string;
+  readonly count?: string;
+  readonly quietRun: boolean;
   readonly job?: string;
   readonly runs: string;
   readonly policy: string;
@@ -41,7 +44,9 @@ export function addChaosCommand(program: Command): void {
     .option("--minutes <count>", "how long faults go on", "2")
     .option("--seed <number>", "seed of the plan and of the job (default: drawn and printed)")
     .option("--job-file <file>", "job file", jobFileDefault)
-    .option("--faults <kinds>", "kinds of faults, separated by commas (default: all)")
+    .option("--faults <kinds>", "kinds of faults, or kind.role, separated by commas (default: all but partition)")
+    .option("--count <n>", "as many faults of each kind, one at a time, each once the job has recovered from the last")
+    .option("--no-quiet-run", "do not run the job in peace to compare it with")
     .option("--job <name>", "name of the run; the quiet run is called <name>-quiet (default: chaos-<seed>-<random>)")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--policy <n>", "policy replicas", "3")
@@ -71,8 +76,8 @@ async function chaos(options: Options, signal: AbortSignal): Promise<ExitCode> {
   say(`job ${given.job}, seed ${given.seed}; again with: muster chaos --seed ${given.seed} --minutes ${given.minutes}`);
   const run = await harness.runWithFaults(given);
   const steps = Math.max(0, ...run.events.flatMap(({ kind, body }) => (kind === "step.committed" ? body.step : [])));
-  say(`quiet run of ${steps} steps`);
-  const quiet = await harness.runQuietly(given, Math.max(1, steps));
+  if (options.quietRun) say(`quiet run of ${steps} steps`);
+  const quiet = options.quietRun ? await harness.runQuietly(given, Math.max(1, steps)) : null;
   const result = harness.chaosResult({
     job: given.job,
     seed: given.seed,
@@ -109,6 +114,7 @@ function optionsOf(
     seed,
     minutes,
     kinds: kindsOf(harness, options.faults),
+    count: options.count === undefined ? null : Math.max(1, countOf("count", options.count)),
     replicas: {
       policy: countOf("policy", options.policy),
       rollout: countOf("rollout", options.rollout),
@@ -124,12 +130,15 @@ function optionsOf(
   };
 }
 
-function kindsOf({ chaosKinds }: Simulator, text: string | undefined): ChaosOptions["kinds"] {
-  if (text === undefined) return chaosKinds;
+/** Kinds that need a second host come only when they are asked for: it changes how the data plane connects. */
+function kindsOf({ chaosKinds, chaosWishOf }: Simulator, text?: string): ChaosOptions["kinds"] {
+  if (text === undefined)
+    return chaosKinds.filter((kind) => kind !== "partition").map((kind) => ({ kind, role: null }));
   return text.split(",").map((name) => {
-    const kind = chaosKinds.find((known) => known === name.trim());
-    if (kind) return kind;
-    const reason = `is no kind of fault; known are ${chaosKinds.join(", ")}`;
+    const wish = chaosWishOf(name);
+    const missing = wish?.kind === "partition" ? partitionsMissing() : null;
+    if (wish && missing === null) return wish;
+    const reason = missing ?? `is no kind of fault; known are ${chaosKinds.join(", ")}, some with a role: kill.policy`;
     throw errors.OptionInvalid({ option: "faults", value: name, reason });
   });
 }

@@ -6,6 +6,7 @@ import { checkBroker } from "../doctor/broker.ts";
 import type { Check } from "../doctor/check.ts";
 import { checkFolders } from "../doctor/folders.ts";
 import { checkMachine } from "../doctor/machine.ts";
+import { checkPartitions } from "../doctor/partitions.ts";
 import { checkGpu, checkNative } from "../doctor/tools.ts";
 import { cleanLine } from "../report/index.ts";
 import { runsDefault } from "./common.ts";
@@ -24,6 +25,7 @@ export function addDoctorCommand(program: Command): void {
         await checkBroker(process.env),
         ...(await checkFolders(resolve(runs))),
         ...checkGpu(process.env),
+        checkPartitions(),
       ];
       const isReady = checks.every(({ state }) => state !== "missing");
       process.stdout.write(`${json ? JSON.stringify({ ok: isReady, checks }) : checksText(checks)}\n`);

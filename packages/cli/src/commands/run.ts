@@ -26,6 +26,7 @@ interface Options {
   readonly advertise?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
+  readonly supervised?: boolean;
   readonly logLevel: string;
 }
 
@@ -58,6 +59,10 @@ export function addRunCommand(program: Command): void {
     .option("--advertise <url>", "address by which the actors reach the broker, e.g. of a proxy (default: its own)")
     .option("--json", "end with one line of JSON on standard output")
     .option("--quiet", "no progress")
+    .option(
+      "--supervised",
+      "started by a program that holds standard input open; the run ends as at Ctrl-C when it closes",
+    )
     .action(async (file: string, options: Options) => {
       process.exitCode = await run(file, options);
     });
@@ -78,7 +83,7 @@ async function run(file: string, options: Options) {
     clock: systemClock(),
     columns: () => process.stderr.columns ?? 100,
   });
-  const interrupt = interruptSignal();
+  const interrupt = interruptSignal(options.supervised === true);
   if (!options.quiet)
     process.stderr.write(
       `job ${name}: ${config.steps} steps of ${config.task.name}; join it with: muster rollout --job ${name}\n`,
@@ -161,17 +166,25 @@ function flagsOf(options: Options): Record<string, string | number | boolean> {
 }
 
 /** First Ctrl-C: a clean end. Second: this process ends at once, and its children with it, since their input closes. */
-function interruptSignal(): { readonly signal: AbortSignal; dispose(): void } {
+function interruptSignal(isSupervised: boolean): { readonly signal: AbortSignal; dispose(): void } {
   const controller = new AbortController();
+  const orphaned = (): void => controller.abort();
   const stop = (): void => {
     if (controller.signal.aborted) process.exit(130);
     controller.abort();
   };
   for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(name, stop);
+  if (isSupervised) {
+    for (const event of ["end", "close"]) process.stdin.on(event, orphaned);
+    process.stdin.resume();
+  }
   return {
     signal: controller.signal,
     dispose() {
       for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.off(name, stop);
+      for (const event of ["end", "close"]) process.stdin.off(event, orphaned);
+      // An open input would keep this process alive.
+      if (isSupervised) process.stdin.destroy();
     },
   };
 }

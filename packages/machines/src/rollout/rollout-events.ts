@@ -43,6 +43,8 @@ export type RolloutEvent =
     }
   /** The chunk is computed; the next one may start while its results are stored. */
   | { readonly type: "groups.generated"; readonly chunkId: string }
+  /** A lease is about to end, and others will have what is left of it. */
+  | { readonly type: "lease.due"; readonly leaseId: string }
   | ({ readonly type: "groups.stored" } & Body<"groups.completed">)
   | ({ readonly type: "evals.scored" } & Body<"evals.completed">)
   /** `failure` is `null` when the engine is not at fault and the work is untouched. */
@@ -67,6 +69,8 @@ export interface RolloutContext extends RolloutInput {
   /** Work not started yet, in order. */
   readonly queue: readonly Chunk[];
   readonly current: Chunk | null;
+  /** Lease whose time is nearly over while a chunk of it is generated; `null` while there is none. */
+  readonly overdue: string | null;
   /** The last leases seen, so that a repeated order is known. */
   readonly seen: readonly string[];
   readonly isLeaving: boolean;

@@ -21,6 +21,11 @@ const seenMax = 64;
 /** Longest reason in a report. */
 const reasonMax = 2_000;
 
+/** Share of a lease after which its holder hands back what is not finished: the rest of the time is for that. */
+const leaseShare = 0.8;
+
+const dueId = (leaseId: string): string => `due ${leaseId}`;
+
 const drop = (kind: string, reason: string): { type: "effect"; params: RolloutEffect } => ({
   type: effectAction,
   params: { type: "drop", kind, reason },
@@ -59,6 +64,11 @@ const machine = setup({
   types: {} as { context: RolloutContext; events: RolloutEvent; input: RolloutInput },
   actions: {
     [effectAction]: (_, _effect: RolloutEffect) => {},
+    /** Lets go of the chunk; with the last one of a lease its time does not matter any more. */
+    leave: enqueueActions(({ context: { current, queue }, enqueue }) => {
+      if (current && !queue.some(({ leaseId }) => leaseId === current.leaseId)) enqueue.cancel(dueId(current.leaseId));
+      enqueue.assign({ current: null, overdue: null });
+    }),
   },
   guards: {
     isHeld: ({ context, event }) =>
@@ -92,6 +102,7 @@ const machine = setup({
     wanted: null,
     queue: [],
     current: null,
+    overdue: null,
     seen: [],
     isLeaving: false,
   }),
@@ -119,12 +130,29 @@ const machine = setup({
         },
       },
       {
-        actions: assign(({ context, event }) => ({
-          queue: [...context.queue, ...chunksOf(event.body, context.chunkGroups)],
-          seen: [...context.seen, event.body.leaseId].slice(-seenMax),
-        })),
+        actions: enqueueActions(({ context, event, enqueue }) => {
+          const { leaseId } = event.body;
+          enqueue.assign({
+            queue: [...context.queue, ...chunksOf(event.body, context.chunkGroups)],
+            seen: [...context.seen, leaseId].slice(-seenMax),
+          });
+          const delay = context.timing.leaseMs * leaseShare;
+          enqueue.raise({ type: "lease.due", leaseId }, { id: dueId(leaseId), delay });
+        }),
       },
     ],
+    "lease.due": {
+      actions: enqueueActions(({ context, event: { leaseId }, enqueue }) => {
+        const isMeant = (chunk: Chunk): boolean => chunk.leaseId === leaseId;
+        const reason = "the lease is nearly over";
+        for (const chunk of context.queue.filter(isMeant))
+          enqueue({ type: effectAction, params: returned(chunk, reason) });
+        enqueue.assign({ queue: context.queue.filter((chunk) => !isMeant(chunk)) });
+        if (context.current?.leaseId !== leaseId) return;
+        enqueue.assign({ overdue: leaseId });
+        enqueue({ type: effectAction, params: { type: "groups.handBack", reason } });
+      }),
+    },
     "groups.stored": {
       actions: { type: effectAction, params: ({ event: { type: _, ...body } }) => report("groups.completed", body) },
     },
@@ -234,7 +262,7 @@ const machine = setup({
           ],
           on: {
             "groups.generated": [
-              { guard: "isCurrent", target: "ready", actions: assign({ current: null }) },
+              { guard: "isCurrent", target: "ready", actions: "leave" },
               { actions: drop("groups.generated", "late") },
             ],
             "groups.errored": {
@@ -243,9 +271,11 @@ const machine = setup({
               actions: [
                 {
                   type: effectAction,
-                  params: ({ event }) => returned(event.chunk, event.cause, event.failure),
+                  // What can not even be handed back when its time is over must not go round for ever.
+                  params: ({ context, event }) =>
+                    returned(event.chunk, event.cause, event.failure ?? (context.overdue ? "engine_crash" : null)),
                 },
-                assign({ current: null }),
+                "leave",
               ],
             },
           },
@@ -259,7 +289,7 @@ const machine = setup({
                   params: ({ context }) =>
                     context.current ? returned(context.current, "not generated in time", "engine_crash") : unreachable,
                 },
-                assign({ current: null }),
+                "leave",
               ],
             },
           },

@@ -9,8 +9,9 @@ export type CutDirection = "up" | "down" | "both";
 
 /** A running proxy. */
 export interface BrokerProxy {
-  /** `nats://127.0.0.1:<port>`. */
+  /** `nats://<address>:<port>`. */
   readonly url: string;
+  readonly port: number;
   /** Holds back what the connections of a replica say or hear, new ones too, until the returned function is called. Nothing is dropped. */
   cut(id: string, direction: CutDirection): () => void;
   /** Ends the connections of a replica. @returns How many there were. */
@@ -22,11 +23,12 @@ export interface BrokerProxy {
 const firstLineMax = 64 * 1024;
 
 /**
- * Starts a proxy on a free port of loopback.
+ * Starts a proxy on a free port.
  *
  * @param upstreamPort - Where the broker listens; asked at every connection, because the broker may start after the proxy.
+ * @param address - Where it listens; loopback unless other hosts should reach it.
  */
-export async function startBrokerProxy(upstreamPort: () => number): Promise<BrokerProxy> {
+export async function startBrokerProxy(upstreamPort: () => number, address = "127.0.0.1"): Promise<BrokerProxy> {
   const links = new Set<Link>();
   const cuts = new Map<string, Set<CutDirection>>();
   const refresh = (id: string): void => {
@@ -38,9 +40,10 @@ export async function startBrokerProxy(upstreamPort: () => number): Promise<Brok
     links.add(link);
     link.onClose(() => links.delete(link));
   });
-  const port = await listen(server);
+  const port = await listen(server, address);
   return {
-    url: `nats://127.0.0.1:${port}`,
+    url: `nats://${address}:${port}`,
+    port,
     cut(id, direction) {
       const present = cuts.get(id) ?? new Set<CutDirection>();
       // Two cuts of one direction are one: the schedule never asks for that, and the first end would end both.
@@ -64,10 +67,10 @@ export async function startBrokerProxy(upstreamPort: () => number): Promise<Brok
   };
 }
 
-function listen(server: Server): Promise<number> {
+function listen(server: Server, host: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
+    server.listen(0, host, () => {
       const address = server.address();
       resolve(typeof address === "object" && address ? address.port : 0);
     });

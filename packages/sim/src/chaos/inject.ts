@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { BrokerProxy } from "./broker-proxy.ts";
+import type { FarHost } from "./far-host.ts";
 import type { Injection } from "./measure.ts";
 import { type JobProcess, processesOf } from "./processes.ts";
 import type { ChaosFault } from "./schedule.ts";
@@ -13,6 +14,8 @@ export interface InjectorOptions {
   /** Folder of the data plane's sockets. */
   readonly socketDirectory: string;
   readonly proxy: BrokerProxy;
+  /** The second host, where there is one. */
+  readonly far: FarHost | null;
   /** Process of the controller that acts, where it is known. */
   readonly actingPid: () => number | null;
   readonly onDone: (injection: Injection) => void;
@@ -56,8 +59,11 @@ function undoAll(undo: readonly (() => void)[]): void {
 }
 
 /** The processes that a fault is meant for, as they are called now. */
-function victimsOf({ kind, target }: ChaosFault, { runs, job, actingPid }: InjectorOptions): readonly JobProcess[] {
-  const present = processesOf(runs, job).filter(({ role }) => role === target.role);
+function victimsOf({ kind, target }: ChaosFault, options: InjectorOptions): readonly JobProcess[] {
+  const { runs, job, actingPid, far } = options;
+  const all = processesOf(runs, job);
+  if (target.role === "host") return all.filter(({ id }) => id === far?.ids[0]);
+  const present = all.filter(({ role }) => role === target.role);
   if (kind === "rack") return present;
   const acting = present.find(({ pid }) => pid === actingPid());
   const one = target.role === "controller" && acting ? acting : present[target.index % Math.max(1, present.length)];
@@ -65,7 +71,8 @@ function victimsOf({ kind, target }: ChaosFault, { runs, job, actingPid }: Injec
 }
 
 /** Does it. @returns What ends it. */
-function strike(fault: ChaosFault, { id, pid }: JobProcess, { proxy, socketDirectory }: InjectorOptions): () => void {
+function strike(fault: ChaosFault, { id, pid }: JobProcess, options: InjectorOptions): () => void {
+  const { proxy, socketDirectory, far } = options;
   switch (fault.kind) {
     case "kill":
     case "rack":
@@ -85,6 +92,8 @@ function strike(fault: ChaosFault, { id, pid }: JobProcess, { proxy, socketDirec
     case "reset":
       proxy.reset(id);
       return () => {};
+    case "partition":
+      return far?.cut(fault.way ?? "all", fault.target.index) ?? (() => {});
     case "data":
       return hideSocket(socketDirectory, fault.target.index);
   }

@@ -20,13 +20,15 @@ export interface RunningCommand {
 
 const linesMax = 40;
 
-/** Starts a command. It ends with this process only if it is asked to: the caller ends it. */
+/** Starts a command. Its standard input is open for as long as this process lives: with `--supervised` it ends when that closes. */
 export function startMuster(program: MusterProgram, args: readonly string[]): RunningCommand {
   const [command = process.execPath, ...first] = program.command;
   const child: ChildProcess = spawn(command, [...first, ...args], {
     env: { ...program.env },
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["pipe", "pipe", "pipe"],
   });
+  // A command that is gone closes the pipe; its exit says all there is to say.
+  child.stdin?.on("error", () => {});
   const lines: string[] = [];
   for (const stream of [child.stdout, child.stderr]) {
     if (!stream) continue;

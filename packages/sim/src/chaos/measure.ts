@@ -93,12 +93,17 @@ function timesOf(injection: Injection, events: readonly HeardEvent[], endMs: num
   const later = events.filter(({ atMs }) => atMs >= injectedAtMs);
   const firstAfter = (kind: HeardEvent["kind"], atMs: number): number | null =>
     later.find((event) => event.kind === kind && event.atMs >= atMs)?.atMs ?? null;
-  if (target.role === "broker" || target.role === "node")
+  // Nothing is said without the broker: the next thing said is that it is back.
+  if (target.role === "broker")
     return { detectedAtMs: null, recoveredAtMs: firstAfter("step.committed", injectedAtMs) };
   if (target.role === "controller")
-    return { detectedAtMs: null, recoveredAtMs: firstAfter("job.started", injectedAtMs) };
-  if (injection.kind === "data")
-    return { detectedAtMs: null, recoveredAtMs: firstAfter("step.committed", injectedAtMs) };
+    return { detectedAtMs: null, recoveredAtMs: within(firstAfter("job.started", injectedAtMs), injection) };
+  if (target.role === "node" || target.role === "host" || injection.kind === "data") {
+    const trouble = later.find(({ kind, atMs }) => isTrouble(kind) && within(atMs, injection) !== null);
+    const detectedAtMs = trouble?.atMs ?? null;
+    const worst = later.find(({ kind, atMs }) => isLoss(kind) && within(atMs, injection) !== null);
+    return { detectedAtMs, recoveredAtMs: worst ? firstAfter("step.committed", worst.atMs) : null };
+  }
   const own = later.filter((event) => event.atMs < endMs && isAbout(event, injection));
   const died = own.find(({ kind }) => kind === "member.died");
   const detectedAtMs = own[0]?.atMs ?? null;
@@ -109,6 +114,23 @@ function timesOf(injection: Injection, events: readonly HeardEvent[], endMs: num
     ({ kind, body, atMs }) => kind === "member.joined" && body.id === injection.id && atMs >= died.atMs,
   );
   return { detectedAtMs, recoveredAtMs: back?.atMs ?? null };
+}
+
+/** What comes later than this after a fault is over has another cause. */
+const causeMs = 20_000;
+
+function within(atMs: number | null, { injectedAtMs, lastsMs }: Injection): number | null {
+  return atMs !== null && atMs <= injectedAtMs + lastsMs + causeMs ? atMs : null;
+}
+
+/** Something that an outsider sees go wrong. */
+function isTrouble(kind: HeardEvent["kind"]): boolean {
+  return kind === "member.suspected" || isLoss(kind);
+}
+
+/** Something after which the job has to recover. */
+function isLoss(kind: HeardEvent["kind"]): boolean {
+  return kind === "member.died" || kind === "step.retried";
 }
 
 function isAbout({ kind, body }: HeardEvent, { id, kind: fault }: Injection): boolean {

@@ -21,7 +21,7 @@ export interface ChaosResult {
   readonly replicas_bitwise_equal: boolean;
   readonly weights_hash: string;
   readonly hash_of_quiet_run: string;
-  /** Steps that both runs committed, compared one by one. */
+  /** Steps that both runs committed, compared one by one; those of this run when there was no other. */
   readonly steps: number;
   /** First step with other weights or optimizer state than in the quiet run. */
   readonly first_difference: number | null;
@@ -29,11 +29,15 @@ export interface ChaosResult {
   readonly journal: { readonly records: number; readonly terms: number; readonly commits: number };
   readonly detection: Readonly<Record<string, Spread>>;
   readonly recovery: Readonly<Record<string, Spread>>;
-  /** Faults after which somebody was given up although he would have come back in time. */
+  /** Faults that nobody noticed: too short, or of what was not in use. */
   readonly unnoticed: number;
+  /** Faults after which somebody was suspected and came back in time: nothing had to recover. */
+  readonly doubted: number;
+  /** Both, by kind. */
+  readonly without_recovery: Readonly<Record<string, number>>;
   readonly steady_ms: number | null;
-  /** Steps per second with faults over steps per second without. */
-  readonly goodput: number;
+  /** Steps per second with faults over steps per second without; `null` without a quiet run. */
+  readonly goodput: number | null;
   readonly ettr: number;
   readonly tokens_wasted: number;
   readonly dead_after_ms: number;
@@ -48,7 +52,8 @@ export interface ResultInput {
   readonly minutes: number;
   readonly isSync: boolean;
   readonly chaos: ChaosRun;
-  readonly quiet: readonly HeardEvent[];
+  /** `null` when the job was not run in peace; then nothing is compared. */
+  readonly quiet: readonly HeardEvent[] | null;
   /** Load averages at the start and the end. */
   readonly load: readonly number[];
   readonly wallMs: number;
@@ -58,10 +63,11 @@ export interface ResultInput {
 export function resultOf(input: ResultInput): ChaosResult {
   const { chaos, quiet } = input;
   const training = trainingOf(chaos.events);
-  const calm = trainingOf(quiet);
-  const steps = Math.min(training.steps, calm.steps);
+  const calm = trainingOf(quiet ?? []);
+  const steps = quiet ? Math.min(training.steps, calm.steps) : training.steps;
   const difference = firstDifference(training, calm);
   const recoveries = measureRecoveries(chaos.injections, chaos.events);
+  const unrecovered = recoveries.filter(({ recoverMs }) => recoverMs === null);
   const incidents = chaos.events.reduce(applyFact, emptyIncidentLog);
   const done = chaos.injections.filter(({ id }) => id !== null);
   const facts = {
@@ -73,7 +79,8 @@ export function resultOf(input: ResultInput): ChaosResult {
     first_difference: difference,
     violations: chaos.audit.violations.map(({ invariant, detail }) => `${invariant}: ${detail}`),
   };
-  const faultsFound = faultsOf({ ...facts, isSync: input.isSync, steps: training.steps, chaos });
+  const isCompared = input.isSync && quiet !== null;
+  const faultsFound = faultsOf({ ...facts, isCompared, steps: training.steps, chaos });
   return {
     job: input.job,
     seed: input.seed,
@@ -87,9 +94,11 @@ export function resultOf(input: ResultInput): ChaosResult {
     journal: { records: chaos.audit.records, terms: chaos.audit.terms, commits: chaos.audit.commits },
     detection: spreadsOf(recoveries, chaos.deadAfterMs, ({ detectMs }) => detectMs),
     recovery: spreadsOf(recoveries, chaos.deadAfterMs, ({ recoverMs }) => recoverMs),
-    unnoticed: recoveries.filter(({ recoverMs }) => recoverMs === null).length,
+    unnoticed: unrecovered.filter(({ detectMs }) => detectMs === null).length,
+    doubted: unrecovered.filter(({ detectMs }) => detectMs !== null).length,
+    without_recovery: countsOf(unrecovered.map(({ kind }) => kind)),
     steady_ms: chaos.steadyMs === null ? null : Math.round(chaos.steadyMs),
-    goodput: round(rateOf(training) / Math.max(1e-9, rateOf(calm))),
+    goodput: quiet ? round(rateOf(training) / Math.max(1e-9, rateOf(calm))) : null,
     ettr: round(ettrOf(incidents) ?? 0),
     tokens_wasted: incidents.tokensWasted,
     dead_after_ms: chaos.deadAfterMs,
@@ -108,15 +117,15 @@ function faultsOf(
     | "hash_of_quiet_run"
     | "first_difference"
     | "violations"
-  > & { readonly isSync: boolean; readonly steps: number; readonly chaos: ChaosRun },
+  > & { readonly isCompared: boolean; readonly steps: number; readonly chaos: ChaosRun },
 ): readonly string[] {
-  const { chaos, isSync } = facts;
+  const { chaos, isCompared } = facts;
   const isOther = facts.first_difference !== null || facts.weights_hash !== facts.hash_of_quiet_run;
   const found: (readonly [boolean, string])[] = [
     [facts.lost !== 0, `${facts.lost} trajectories are in no column of the ledger`],
     [facts.doubled !== 0, `${facts.doubled} groups were trained twice`],
     [!facts.replicas_bitwise_equal, "replicas did not hold the same bytes"],
-    [isSync && isOther, `the weights differ from the quiet run's, first at step ${facts.first_difference}`],
+    [isCompared && isOther, `the weights differ from the quiet run's, first at step ${facts.first_difference}`],
     [facts.violations.length > 0, `${facts.violations.length} invariants did not hold`],
     [facts.steps === 0, "no step was committed"],
     [chaos.steadyMs === null, "the job was not steady in time after the last fault"],
@@ -127,21 +136,20 @@ function faultsOf(
 
 /** Writes the result for a terminal. */
 export function chaosText(result: ChaosResult): string {
-  const equal = result.weights_hash === result.hash_of_quiet_run ? "=" : "≠";
   const rows: (readonly [string, string])[] = [
     ["faults", `${result.faults_total} in ${result.minutes} min: ${textOfCounts(result.faults)}`],
-    [
-      "steps",
-      `${result.steps}, each with the digest of the quiet run${result.first_difference === null ? "" : ` up to ${result.first_difference - 1}`}`,
-    ],
-    ["weights", `${result.weights_hash} ${equal} ${result.hash_of_quiet_run} (quiet run)`],
+    ...comparedRows(result),
     ["ledger", `${result.lost} lost, ${result.doubled} trained twice`],
     [
       "journal",
       `${result.journal.records} records, ${result.journal.terms} terms, ${result.violations.length} violations`,
     ],
     ["steady", result.steady_ms === null ? "never" : `${result.steady_ms} ms after the last fault`],
-    ["goodput", `${percent(result.goodput)} of the quiet run's steps per second; ETTR ${percent(result.ettr)}`],
+    ["goodput", goodputText(result)],
+    [
+      "no recovery",
+      `${result.unnoticed} unnoticed, ${result.doubted} suspected for a while${result.unnoticed + result.doubted > 0 ? `: ${textOfCounts(result.without_recovery)}` : ""}`,
+    ],
     ["load", result.load.map((load) => load.toFixed(1)).join(" … ")],
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
@@ -159,6 +167,25 @@ export function chaosText(result: ChaosResult): string {
     "",
     `  ${verdict}`,
   ].join("\n");
+}
+
+function comparedRows(result: ChaosResult): readonly (readonly [string, string])[] {
+  if (result.goodput === null)
+    return [
+      ["steps", `${result.steps}, not compared`],
+      ["weights", result.weights_hash],
+    ];
+  const equal = result.weights_hash === result.hash_of_quiet_run ? "=" : "≠";
+  const upTo = result.first_difference === null ? "" : ` up to ${result.first_difference - 1}`;
+  return [
+    ["steps", `${result.steps}, each with the digest of the quiet run${upTo}`],
+    ["weights", `${result.weights_hash} ${equal} ${result.hash_of_quiet_run} (quiet run)`],
+  ];
+}
+
+function goodputText({ goodput, ettr }: ChaosResult): string {
+  const share = goodput === null ? "not compared" : `${percent(goodput)} of the quiet run's steps per second`;
+  return `${share}; ETTR ${percent(ettr)}`;
 }
 
 function textOfCounts(counts: Readonly<Record<string, number>>): string {

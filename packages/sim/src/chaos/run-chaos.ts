@@ -1,17 +1,17 @@
 /** A chaos run: a real job under a seeded plan of faults, then the same job in peace, and the comparison of the two. */
 import { randomBytes } from "node:crypto";
-import { appendFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type JobStatus, statusKey } from "@muster/actors";
-import { unpack } from "@muster/protocol";
-import type { Transport } from "@muster/transport";
+import { errors } from "../errors.ts";
 import { type Audit, auditJournal } from "./audit.ts";
-import { type BrokerProxy, startBrokerProxy } from "./broker-proxy.ts";
+import { startBrokerProxy } from "./broker-proxy.ts";
+import { doPlan } from "./do-plan.ts";
+import { type FarHost, openFarHost } from "./far-host.ts";
 import { brokerPortOf, type HeardEvent } from "./follow.ts";
-import { createInjector } from "./inject.ts";
-import type { MusterProgram } from "./job-process.ts";
+import { type MusterProgram, startMuster } from "./job-process.ts";
 import type { Injection } from "./measure.ts";
-import { type ChaosFault, type ChaosKind, type ChaosRole, drawSchedule } from "./schedule.ts";
+import { type ChaosFault, type ChaosRole, type ChaosWish, drawSchedule, drawSeries } from "./schedule.ts";
+import { untilSteady } from "./steady.ts";
 import { startWatchedRun, stopRun, until, type WatchedRun } from "./watched-run.ts";
 
 /** What to put a job through. */
@@ -23,8 +23,11 @@ export interface ChaosOptions {
   readonly runs: string;
   readonly job: string;
   readonly seed: number;
+  /** How long faults go on; with `count` the most that they may take. */
   readonly minutes: number;
-  readonly kinds: readonly ChaosKind[];
+  readonly kinds: readonly ChaosWish[];
+  /** Faults of each kind, one at a time, each after the job has recovered from the last; `null` for a schedule of all at once. */
+  readonly count: number | null;
   readonly replicas: Readonly<Record<ChaosRole, number>>;
   /** More settings of the job, `key=value`. */
   readonly set: readonly string[];
@@ -56,28 +59,27 @@ const stepsAfter = 3;
 
 /** Runs the job with faults until the minutes are over, lets it recover, and stops it. */
 export async function runWithFaults(options: ChaosOptions): Promise<ChaosRun> {
-  const { runs, job, say } = options;
+  const { runs, job, say, replicas, signal } = options;
   const directory = join(runs, job);
-  const proxy = await startBrokerProxy(() => brokerPortOf(directory) ?? 0);
+  const far = options.kinds.some(({ kind }) => kind === "partition") ? openFarHost() : null;
+  const proxy = await startBrokerProxy(() => brokerPortOf(directory) ?? 0, far?.namespace.nearAddress);
+  const wanted = Object.values(replicas).reduce((sum, count) => sum + count, 0);
   let run: WatchedRun | null = null;
   try {
-    run = await startWatchedRun({
-      ...options,
-      args: [...argsOf(options), "--advertise", proxy.url],
-    });
-    await until(() => (run?.ears.events ?? []).some(({ kind }) => kind === "step.committed"), {
-      what: "the first step",
-      timeoutMs: firstStepMs,
-      signal: options.signal,
-      command: run.command,
-    });
+    run = await startWatchedRun({ ...options, args: [...argsOf(options, far), "--advertise", proxy.url] });
+    if (far) await inhabit(far, run, { ...options, brokerPort: proxy.port });
+    await untilFirstStep(run, signal);
+    if (far) say(`a second host: ${far.namespace.name}, ${far.namespace.farAddress}`);
     const deadAfterMs = run.config.timing.deadAfterMs;
-    const plan = drawSchedule({ ...options, deadAfterMs });
+    const given = { ...options, deadAfterMs };
+    const plan = options.count === null ? drawSchedule(given) : drawSeries({ ...given, count: options.count });
     writeFileSync(join(directory, "chaos.jsonl"), plan.map((fault) => `${JSON.stringify({ plan: fault })}\n`).join(""));
     say(`${plan.length} faults in ${options.minutes} min, seed ${options.seed}; dead time-out ${deadAfterMs} ms`);
-    const injections = await doPlan(plan, { ...options, directory, run, proxy });
-    const steadyMs = await untilSteady(run, options);
+    const isPaced = options.count !== null;
+    const injections = await doPlan(plan, { ...options, isPaced, wanted, run, proxy, far });
+    const steadyMs = await untilSteady(run, { wanted, steps: stepsAfter, timeoutMs: steadyMaxMs, signal });
     say(steadyMs === null ? "not steady in time" : `steady ${Math.round(steadyMs)} ms after the last fault`);
+    far?.release();
     const exitCode = await stopRun(run, { ...options, timeoutMs: stopMs });
     const { config, ears } = run;
     await ears.close();
@@ -87,7 +89,48 @@ export async function runWithFaults(options: ChaosOptions): Promise<ChaosRun> {
   } finally {
     await endRun(run);
     await proxy.close();
+    far?.close();
   }
+}
+
+async function untilFirstStep(run: WatchedRun, signal: AbortSignal): Promise<void> {
+  await until(() => run.ears.events.some(({ kind }) => kind === "step.committed"), {
+    what: "the first step",
+    timeoutMs: firstStepMs,
+    signal,
+    command: run.command,
+  });
+}
+
+/** One trainer and half of the samplers live on the second host; the run starts the others. */
+function nearReplicas({ replicas }: ChaosOptions): Readonly<Record<ChaosRole, number>> {
+  return { ...replicas, policy: replicas.policy - 1, rollout: replicas.rollout - farRollouts(replicas) };
+}
+
+function farRollouts({ rollout }: ChaosOptions["replicas"]): number {
+  return Math.floor(rollout / 2);
+}
+
+/** Starts what lives on the second host. Its samplers are asked for when its node is there, so that they go to it. */
+async function inhabit(
+  far: FarHost,
+  run: WatchedRun,
+  options: ChaosOptions & { readonly brokerPort: number },
+): Promise<void> {
+  const { program, runs, job, replicas, signal, brokerPort } = options;
+  const { socketDirectory } = run.config.data;
+  far.start({ program, runs, job, socketDirectory, brokerPort, rollouts: farRollouts(replicas) });
+  const isThere = (id: string): boolean =>
+    run.ears.events.some(({ kind, body }) => kind === "member.joined" && body.id === id);
+  await until(() => far.ids.every(isThere), {
+    what: "the second host",
+    timeoutMs: firstStepMs,
+    signal,
+    command: run.command,
+  });
+  const scale = startMuster(program, ["scale", `rollout=${replicas.rollout}`, "--job", job, "--runs", runs]);
+  const { code } = await scale.exited;
+  if (code !== 0) throw errors.ChaosRun({ what: "samplers", reason: `code ${code}`, lines: scale.lines().join(" | ") });
 }
 
 /** Runs the same job without faults until it has committed `steps`. */
@@ -109,8 +152,13 @@ export async function runQuietly(options: ChaosOptions, steps: number): Promise<
   }
 }
 
-function argsOf({ file, seed, minutes, replicas, set }: ChaosOptions): readonly string[] {
-  const counts = Object.entries(replicas).flatMap(([role, count]) => [`--${role}`, String(count)]);
+function argsOf(options: ChaosOptions, far: FarHost | null = null): readonly string[] {
+  const { file, seed, minutes, set } = options;
+  const counts = Object.entries(far ? nearReplicas(options) : options.replicas).flatMap(([role, count]) => [
+    `--${role}`,
+    String(count),
+  ]);
+  const network = far ? [`data.tcp_host=${far.namespace.network}`] : [];
   const steps = Math.max(10, Math.ceil(minutes * stepsPerMinute));
   return [
     file,
@@ -121,102 +169,8 @@ function argsOf({ file, seed, minutes, replicas, set }: ChaosOptions): readonly 
     "--steps",
     String(steps),
     ...counts,
-    ...set.flatMap((one) => ["--set", one]),
+    ...[...set, ...network].flatMap((one) => ["--set", one]),
   ];
-}
-
-/** Does the plan at its times. @returns What was done. */
-async function doPlan(
-  plan: readonly ChaosFault[],
-  given: ChaosOptions & { readonly directory: string; readonly run: WatchedRun; readonly proxy: BrokerProxy },
-): Promise<readonly Injection[]> {
-  const { run, proxy, directory, say, signal } = given;
-  const injections: Injection[] = [];
-  const acting = followActing(run.ears.transport);
-  const injector = createInjector({
-    runs: given.runs,
-    job: given.job,
-    socketDirectory: run.config.data.socketDirectory,
-    proxy,
-    actingPid: acting.pid,
-    onDone(injection) {
-      injections.push(injection);
-      appendFileSync(join(directory, "chaos.jsonl"), `${JSON.stringify({ done: injection })}\n`);
-      say(lineOf(injection));
-    },
-  });
-  try {
-    const startedMs = performance.now();
-    for (const fault of plan) {
-      await until(() => performance.now() - startedMs >= fault.atMs, {
-        what: "the time of a fault",
-        timeoutMs: fault.atMs + 60_000,
-        signal,
-        command: run.command,
-      });
-      injector.inject(fault);
-    }
-    const endMs = given.minutes * 60_000;
-    await until(() => performance.now() - startedMs >= endMs, {
-      what: "the end of the faults",
-      timeoutMs: endMs + 60_000,
-      signal,
-      command: run.command,
-    });
-    return injections;
-  } finally {
-    injector.release();
-    acting.stop();
-  }
-}
-
-function lineOf({ n, kind, id, lastsMs, direction }: Injection): string {
-  const how = [direction, lastsMs > 0 ? `for ${(lastsMs / 1000).toFixed(1)} s` : ""].filter(Boolean).join(" ");
-  return `#${n} ${kind} ${id ?? "nobody is there"}${how ? ` ${how}` : ""}`;
-}
-
-const lookEveryMs = 500;
-
-/** Knows the process of the acting controller from the picture that it draws. */
-function followActing(transport: Transport): { readonly pid: () => number | null; readonly stop: () => void } {
-  let pid: number | null = null;
-  const look = async (): Promise<void> => {
-    // While the broker is away there is no picture; the last one stands.
-    const entry = await transport
-      .state()
-      .get(statusKey)
-      .catch(() => null);
-    pid = entry ? ((unpack(entry.value) as JobStatus).controller?.pid ?? pid) : pid;
-  };
-  const timer = setInterval(() => void look(), lookEveryMs);
-  return { pid: () => pid, stop: () => clearInterval(timer) };
-}
-
-/** Waits until everybody is a member again and steps go on. @returns Milliseconds, or `null` when it took too long. */
-async function untilSteady(run: WatchedRun, { replicas, signal }: ChaosOptions): Promise<number | null> {
-  const startedMs = performance.now();
-  const { ears, command } = run;
-  const committed = (): number => ears.events.filter(({ kind }) => kind === "step.committed").length;
-  const target = committed() + stepsAfter;
-  const wanted = Object.values(replicas).reduce((sum, count) => sum + count, 0);
-  const isSteady = (): boolean => committed() >= target && presentOf(ears.events) >= wanted;
-  try {
-    await until(isSteady, { what: "a steady job", timeoutMs: steadyMaxMs, signal, command });
-    return performance.now() - startedMs;
-  } catch (error) {
-    if (signal.aborted || command.isOver()) throw error;
-    return null;
-  }
-}
-
-/** How many replicas are members. */
-function presentOf(events: readonly HeardEvent[]): number {
-  const present = new Set<string>();
-  for (const { kind, body } of events) {
-    if (kind === "member.joined") present.add(body.incarnation);
-    if (kind === "member.left" || kind === "member.died") present.delete(body.incarnation);
-  }
-  return present.size;
 }
 
 const leaveMs = 20_000;

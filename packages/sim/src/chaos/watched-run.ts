@@ -33,7 +33,17 @@ const pollMs = 50;
 export async function startWatchedRun(options: WatchedRunOptions): Promise<WatchedRun> {
   const { program, runs, job, args, onEvent, signal } = options;
   const directory = join(runs, job);
-  const command = startMuster(program, ["run", ...args, "--runs", runs, "--job", job, "--json", "--quiet"]);
+  const command = startMuster(program, [
+    "run",
+    ...args,
+    "--runs",
+    runs,
+    "--job",
+    job,
+    "--json",
+    "--quiet",
+    "--supervised",
+  ]);
   try {
     const isThere = (name: string): boolean => statSync(join(directory, name), { throwIfNoEntry: false }) !== undefined;
     await until(() => isThere("connection.json") && isThere("job.json") && brokerPortOf(directory) !== null, {

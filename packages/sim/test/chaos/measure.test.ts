@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { firstDifference, trainingOf, weightsHashAt } from "../../src/chaos/compare.ts";
 import type { HeardEvent } from "../../src/chaos/follow.ts";
 import { type Injection, measureRecoveries, spreadsOf } from "../../src/chaos/measure.ts";
+import { presentOf } from "../../src/chaos/steady.ts";
 
 const heard = (atMs: number, kind: HeardEvent["kind"], body: object): HeardEvent =>
   ({ kind, body, atMs }) as unknown as HeardEvent;
@@ -91,5 +92,25 @@ describe("two runs", () => {
     expect(trainingOf([committed(0, 1), committed(1, 1)]).doubled).toBe(1);
     const again = trainingOf([committed(0, 1), committed(1, 1, "other", 1)]);
     expect(again).toMatchObject({ doubled: 0, contradictions: [1] });
+  });
+});
+
+describe("who is there", () => {
+  it("is every replica that joined and neither left nor died; nodes are none", () => {
+    const joined = (id: string, role: string) => heard(1, "member.joined", { id, role, incarnation: `i-${id}` });
+    const events = [joined("node-0", "node"), joined("policy-0", "policy"), joined("rollout-0", "rollout")];
+    expect(presentOf(events)).toBe(2);
+    expect(presentOf([...events, heard(2, "member.died", { id: "policy-0", incarnation: "i-policy-0" })])).toBe(1);
+  });
+});
+
+describe("a fault that nobody noticed", () => {
+  it("has no time, though steps went on after it", () => {
+    const cut = fault({ kind: "partition", target: { role: "host", index: 0 }, id: "far-policy", lastsMs: 900 });
+    expect(measureRecoveries([cut], [committed(1_500, 3)])).toMatchObject([{ detectMs: null, recoverMs: null }]);
+    const events = [death(3_000, "far-policy", "policy"), committed(2_000, 3), committed(3_400, 4)].sort(
+      (a, b) => a.atMs - b.atMs,
+    );
+    expect(measureRecoveries([cut], events)).toMatchObject([{ detectMs: 2_000, recoverMs: 2_400 }]);
   });
 });

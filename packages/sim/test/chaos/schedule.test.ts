@@ -1,10 +1,20 @@
 import { describe, expect, it } from "vitest";
-import { chaosKinds, drawSchedule, type ScheduleOptions } from "../../src/chaos/schedule.ts";
+import { partitionWays } from "../../src/chaos/partition.ts";
+import {
+  type ChaosKind,
+  chaosKinds,
+  chaosWishOf,
+  drawSchedule,
+  drawSeries,
+  type ScheduleOptions,
+} from "../../src/chaos/schedule.ts";
+
+const wishes = (...kinds: readonly ChaosKind[]) => kinds.map((kind) => ({ kind, role: null }));
 
 const options: ScheduleOptions = {
   seed: 7,
   minutes: 10,
-  kinds: chaosKinds,
+  kinds: wishes(...chaosKinds),
   replicas: { policy: 3, rollout: 4, checkpoint: 1 },
   deadAfterMs: 10_000,
 };
@@ -40,11 +50,52 @@ describe("the plan of a chaos run", () => {
       drawSchedule({ ...options, kinds })
         .filter(({ kind }) => kind === "broker")
         .map(({ atMs }) => atMs);
-    expect(times(["broker"])).toEqual(times(chaosKinds));
+    expect(times(wishes("broker"))).toEqual(times(wishes(...chaosKinds)));
   });
 
   it("hits no role that has no replicas", () => {
-    const plan = drawSchedule({ ...options, kinds: ["kill"], replicas: { policy: 1, rollout: 0, checkpoint: 0 } });
+    const plan = drawSchedule({
+      ...options,
+      kinds: wishes("kill"),
+      replicas: { policy: 1, rollout: 0, checkpoint: 0 },
+    });
     expect(new Set(plan.map(({ target }) => target.role))).toEqual(new Set(["policy"]));
+  });
+
+  it("hits one role where one is wished for, and moves nothing else by that", () => {
+    const any = drawSchedule({ ...options, kinds: wishes("kill") });
+    const one = drawSchedule({ ...options, kinds: [{ kind: "kill", role: "rollout" }] });
+    expect(new Set(one.map(({ target }) => target.role))).toEqual(new Set(["rollout"]));
+    expect(one.map(({ atMs }) => atMs)).toEqual(any.map(({ atMs }) => atMs));
+  });
+
+  it("cuts the second host off in every way", () => {
+    const plan = drawSchedule({ ...options, minutes: 60, kinds: wishes("partition") });
+    expect(new Set(plan.map(({ way }) => way))).toEqual(new Set(partitionWays));
+    expect(plan.every(({ target }) => target.role === "host")).toBe(true);
+  });
+});
+
+describe("a series", () => {
+  it("has as many faults of each kind as are asked for, and silences beyond every time-out", () => {
+    const kinds = [...wishes("broker"), { kind: "freeze", role: "rollout" } as const];
+    const plan = drawSeries({ ...options, kinds, count: 30 });
+    expect(plan.map(({ kind }) => kind)).toEqual([...Array(30).fill("broker"), ...Array(30).fill("freeze")]);
+    expect(plan.every(({ kind, lastsMs }) => kind === "broker" || lastsMs === 20_000)).toBe(true);
+    expect(plan.map(({ n }) => n)).toEqual(plan.map((_, i) => i + 1));
+  });
+
+  it("goes through all ways to cut a host off", () => {
+    const plan = drawSeries({ ...options, kinds: wishes("partition"), count: partitionWays.length });
+    expect(plan.map(({ way }) => way)).toEqual(partitionWays);
+  });
+});
+
+describe("the name of a fault", () => {
+  it("is a kind, or a kind and a role", () => {
+    expect(chaosWishOf("kill")).toEqual({ kind: "kill", role: null });
+    expect(chaosWishOf(" kill.rollout ")).toEqual({ kind: "kill", role: "rollout" });
+    for (const text of ["bite", "kill.node", "kill.rollout.1", "broker.policy", ""])
+      expect(chaosWishOf(text)).toBeNull();
   });
 });
