@@ -4,7 +4,6 @@
 #include <exception>
 
 #include "core/futex.h"
-#include "cpu/ordered_sum.h"
 
 namespace muster {
 
@@ -15,12 +14,23 @@ constexpr Milliseconds kSilence{1'000};   // without a word for so long a host i
 constexpr Milliseconds kStall{5'000};     // a host that takes no byte for so long is lost
 constexpr Milliseconds kFarewell{200};    // for what is announced when the mesh ends
 constexpr Milliseconds kForEver{1'000'000'000};
-constexpr size_t kPieceBytes = 256 * 1024;
 
 }  // namespace
 
-void MeshBridge::add(uint32_t leader, std::vector<uint32_t> ranks, Connection connection) {
-  Peer& peer = peers_.emplace_back(Peer{leader, std::move(ranks), std::move(connection)});
+Status MeshRoad::send(const OutgoingFrame& frame) const {
+  return connection_.send(frame, {Deadline::in(kStall), &closing_});
+}
+
+Status MeshRoad::sendPieces(ByteView bytes, uint64_t offset) const {
+  for (size_t at = 0; at < bytes.size(); at += kMeshPieceBytes) {
+    const ByteView piece = bytes.subspan(at, std::min(kMeshPieceBytes, bytes.size() - at));
+    if (Status sent = send({FrameType::Piece, piece, offset + at}); !sent.ok()) return sent;
+  }
+  return {};
+}
+
+void MeshBridge::add(MeshHost host, Connection connection) {
+  Peer& peer = peers_.emplace_back(Peer{std::move(host), std::move(connection)});
   {
     const std::lock_guard lock(guard_);
     sending_++;
@@ -48,8 +58,8 @@ void MeshBridge::stop() {
 // A host that is not heard any more: its leader counts as dead, unless it said that it leaves; the other ranks, which may
 // well live, as gone.
 void MeshBridge::lose(const Peer& peer) {
-  for (const uint32_t rank : peer.ranks) {
-    const MemberState to = rank == peer.leader ? MemberState::Dead : MemberState::Left;
+  for (const uint32_t rank : peer.host.ranks) {
+    const MemberState to = rank == peer.host.leader ? MemberState::Dead : MemberState::Left;
     for (const MemberState from : {MemberState::Absent, MemberState::Joined}) {
       auto expected = static_cast<uint32_t>(from);
       segment_.member(rank).state.compare_exchange_strong(expected, static_cast<uint32_t>(to));
@@ -72,6 +82,7 @@ void MeshBridge::sendLoop(Peer& peer) {
 }
 
 void MeshBridge::sendUntilStopped(Peer& peer) {
+  const MeshRoad road(peer.host, peer.connection, closing_);
   std::vector<uint64_t> phases(local_.size(), 0);
   std::vector<uint32_t> states(local_.size(), static_cast<uint32_t>(MemberState::Absent));
   auto lastSent = Clock::now();
@@ -82,9 +93,14 @@ void MeshBridge::sendUntilStopped(Peer& peer) {
     bool sent = false;
     Status status;
     for (size_t i = 0; i < local_.size() && status.ok(); i++)
-      status = sendNews(peer, local_[i], phases[i], states[i], sent);
+      status = sendNews(road, local_[i], phases[i], states[i], sent);
+    if (status.ok()) {
+      const Result<bool> due = cargo_.sendDue(road);
+      status = due.status();
+      sent = sent || (due.ok() && due.value());
+    }
     if (status.ok() && !sent && Clock::now() - lastSent >= kAlive) {
-      status = peer.connection.send({FrameType::Alive}, {Deadline::in(kStall), &closing_});
+      status = road.send({FrameType::Alive});
       sent = true;
     }
     if (!status.ok()) return lose(peer);
@@ -95,59 +111,24 @@ void MeshBridge::sendUntilStopped(Peer& peer) {
 }
 
 // Sends what a rank of this host has announced since the last time.
-Status MeshBridge::sendNews(Peer& peer, uint32_t rank, uint64_t& sentPhase, uint32_t& sentState, bool& sent) {
+Status MeshBridge::sendNews(const MeshRoad& road, uint32_t rank, uint64_t& sentPhase, uint32_t& sentState, bool& sent) {
   const MemberRecord& member = segment_.member(rank);
   const uint32_t state = member.state.load(std::memory_order_acquire);  // before the phase; see MeshWatch::lost
   const uint64_t phase = member.phase.load(std::memory_order_acquire);
   while (sentPhase < phase || sentState != state) {
     const uint64_t next = std::min(sentPhase + 1, phase);
     if (next > sentPhase)
-      if (Status bytes = sendBytes(peer, rank, next); !bytes.ok()) return bytes;
+      if (Status bytes = cargo_.sendBefore(road, rank, next); !bytes.ok()) return bytes;
     // Its state last: who arrived and left has arrived.
     const uint32_t said = next == phase ? state : static_cast<uint32_t>(MemberState::Joined);
     ByteWriter news;
     news.number(rank).number(said).number(next);
-    // With its shards, and only then: after the sum this rank may be claiming for its next reduce already.
-    if (next > sentPhase && next % 2 == 0)
+    if (next > sentPhase && cargo_.opens(next))
       news.number(member.op.load(std::memory_order_relaxed)).raw(segment_.claims(rank));
-    const Patience patience{Deadline::in(kStall), &closing_};
-    if (Status out = peer.connection.send({FrameType::News, news.bytes()}, patience); !out.ok()) return out;
+    if (Status out = road.send({FrameType::News, news.bytes()}); !out.ok()) return out;
     sentPhase = next;
     sentState = said;
     sent = true;
-  }
-  return {};
-}
-
-// Phase 1 is joining; then each reduce has an even one, its shards are written, and an odd one, its slice is summed.
-Status MeshBridge::sendBytes(Peer& peer, uint32_t rank, uint64_t phase) {
-  const MeshShape& shape = segment_.shape();
-  if (phase == 1) return {};
-  if (phase % 2 == 1) {
-    const Range slice = sliceOf(shape.shardElements, rank, shape.worldSize);
-    return sendRange(peer, shape.shards, slice.begin, slice.end);
-  }
-  const std::span<uint8_t> claims = segment_.claims(rank);
-  for (uint32_t shard = 0; shard < shape.shards; shard++) {
-    if (claims[shard] == 0) continue;
-    for (const uint32_t theirs : peer.ranks) {
-      const Range slice = sliceOf(shape.shardElements, theirs, shape.worldSize);
-      if (Status sent = sendRange(peer, shard, slice.begin, slice.end); !sent.ok()) return sent;
-    }
-  }
-  return {};
-}
-
-// Elements of one shard, or of the result behind the last one. A piece's offset counts bytes in all of them together.
-Status MeshBridge::sendRange(Peer& peer, uint32_t index, uint64_t begin, uint64_t end) {
-  const uint64_t shardBytes = segment_.shape().shardElements * sizeof(float);
-  const auto* from = reinterpret_cast<const uint8_t*>(segment_.shard(index));
-  for (uint64_t at = begin * sizeof(float); at < end * sizeof(float);) {
-    const ByteView piece{from + at, std::min<size_t>(kPieceBytes, end * sizeof(float) - at)};
-    const Patience patience{Deadline::in(kStall), &closing_};
-    if (Status sent = peer.connection.send({FrameType::Piece, piece, index * shardBytes + at}, patience); !sent.ok())
-      return sent;
-    at += piece.size();
   }
   return {};
 }
@@ -166,20 +147,12 @@ void MeshBridge::receiveLoop(Peer& peer) {
 Status MeshBridge::receiveOne(Peer& peer, const Patience& patience) {
   const Result<FrameHeader> header = peer.connection.receiveHeader(patience);
   if (!header.ok()) return header.status();
-  const auto& [type, length, offset, checksum, seed] = header.value();
-  if (type == FrameType::Piece) {
-    const uint64_t shardBytes = segment_.shape().shardElements * sizeof(float);
-    const uint64_t index = offset / shardBytes, at = offset % shardBytes;
-    if (index > segment_.shape().shards || length > shardBytes - at)
-      return {Code::Corrupt, "a piece outside of the shards", {}};
-    auto* into = reinterpret_cast<uint8_t*>(segment_.shard(static_cast<uint32_t>(index)));
-    return peer.connection.receivePayload(header.value(), {into + at, length}, patience);
-  }
-  Bytes payload(length);
+  const FrameType type = header.value().type;
+  if (type != FrameType::Alive && type != FrameType::News)
+    return cargo_.take(peer.host, peer.connection, header.value(), patience);
+  Bytes payload(header.value().length);
   if (Status got = peer.connection.receivePayload(header.value(), payload, patience); !got.ok()) return got;
-  if (type == FrameType::Alive) return {};
-  if (type != FrameType::News) return {Code::Corrupt, "a frame out of order", {}};
-  return apply(peer, payload);
+  return type == FrameType::Alive ? Status{} : apply(peer, payload);
 }
 
 Status MeshBridge::apply(const Peer& peer, ByteView news) {
@@ -190,7 +163,7 @@ Status MeshBridge::apply(const Peer& peer, ByteView news) {
   const bool claiming = in.remaining() > 0;
   const auto op = claiming ? in.number<uint64_t>() : 0;
   const ByteView claims = claiming ? in.raw(segment_.shape().shards) : ByteView{};
-  const bool theirs = std::ranges::find(peer.ranks, rank) != peer.ranks.end();
+  const bool theirs = std::ranges::find(peer.host.ranks, rank) != peer.host.ranks.end();
   if (!in.finished() || !theirs || state > static_cast<uint32_t>(MemberState::Dead))
     return {Code::Corrupt, "news that cannot be read", {}};
   MemberRecord& member = segment_.member(rank);

@@ -1,9 +1,8 @@
 // A mesh over several hosts: each host has a segment of its own, with a record for every rank of the mesh, and the first
 // rank of each host keeps the segments in step with those of the other hosts.
 //
-// What a rank announces crosses in this order: the slices of its shards that the other host sums, then the phase that says
-// that they are written; the slice of the result that it summed, then the phase that says so. So whoever sees a phase in
-// its own segment sees the bytes that belong to it, and the barriers and the sums are the same as on one host.
+// What a rank announces crosses after the bytes that belong to it (see MeshCargo). So whoever sees a phase in its own
+// segment sees those bytes, and the barriers and the verdicts are the same as on one host.
 #pragma once
 
 #include <condition_variable>
@@ -11,29 +10,28 @@
 #include <mutex>
 #include <thread>
 
-#include "core/connection.h"
+#include "core/mesh_cargo.h"
 #include "core/mesh_watch.h"
 
 namespace muster {
 
 class MeshBridge {
  public:
-  // `local` are the ranks of this host. Segment and watch must outlive the bridge.
-  MeshBridge(const MeshSegment& segment, MeshWatch& watch, std::vector<uint32_t> local)
-      : segment_(segment), watch_(watch), local_(std::move(local)) {}
+  // `local` are the ranks of this host. Segment, watch and cargo must outlive the bridge.
+  MeshBridge(const MeshSegment& segment, MeshWatch& watch, MeshCargo& cargo, std::vector<uint32_t> local)
+      : segment_(segment), watch_(watch), cargo_(cargo), local_(std::move(local)) {}
   ~MeshBridge() { stop(); }
   MeshBridge(const MeshBridge&) = delete;
   MeshBridge& operator=(const MeshBridge&) = delete;
 
-  // Keeps in step with another host: its first rank, all its ranks, and a connection to that first rank.
-  void add(uint32_t leader, std::vector<uint32_t> ranks, Connection connection);
+  // Keeps in step with another host, over a connection to its first rank.
+  void add(MeshHost host, Connection connection);
   // Sends what the ranks of this host have announced so far, and ends. Harmless twice.
   void stop();
 
  private:
   struct Peer {
-    uint32_t leader;
-    std::vector<uint32_t> ranks;
+    MeshHost host;
     Connection connection;
     std::thread sender{};
     std::thread receiver{};
@@ -41,9 +39,7 @@ class MeshBridge {
 
   void sendLoop(Peer& peer);
   void sendUntilStopped(Peer& peer);
-  Status sendNews(Peer& peer, uint32_t rank, uint64_t& sentPhase, uint32_t& sentState, bool& sent);
-  Status sendBytes(Peer& peer, uint32_t rank, uint64_t phase);
-  Status sendRange(Peer& peer, uint32_t index, uint64_t begin, uint64_t end);
+  Status sendNews(const MeshRoad& road, uint32_t rank, uint64_t& sentPhase, uint32_t& sentState, bool& sent);
   void receiveLoop(Peer& peer);
   Status receiveOne(Peer& peer, const Patience& patience);
   Status apply(const Peer& peer, ByteView news);
@@ -51,6 +47,7 @@ class MeshBridge {
 
   const MeshSegment& segment_;
   MeshWatch& watch_;
+  MeshCargo& cargo_;
   const std::vector<uint32_t> local_;
   Abort stopping_;  // senders finish what is announced
   Abort closing_;   // receivers, and senders that take too long, end at once

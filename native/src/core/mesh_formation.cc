@@ -23,7 +23,7 @@ constexpr Milliseconds kCall{2'000};  // for one call at the leader of another h
 // The name of a forming mesh. It holds the epoch: builds of different epochs never meet.
 Result<std::string> meetingPoint(const MeshOptions& options) {
   const std::string host = options.places.empty() ? "" : "\n" + options.places[options.rank].host;
-  return socketPath(options.socketDir, 'm', options.job + "\n" + std::to_string(options.epoch) + host);
+  return socketPath(options.socketDir, 'm', options.job + "\n" + std::to_string(options.meeting()) + host);
 }
 
 // What all members must agree on, and who is speaking.
@@ -31,7 +31,7 @@ Bytes encodeClaim(const MeshOptions& options, uint32_t rank) {
   ByteWriter members;
   for (const std::string& member : options.members) members.text(member);
   ByteWriter out;
-  out.number(options.epoch).number(options.shards).number(options.shardElements);
+  out.number(options.meeting()).number(options.shards).number(options.shardElements);
   return out.number(xxh64(members.bytes())).number(rank).bytes();
 }
 
@@ -110,6 +110,10 @@ Result<OtherHost> admitLeader(const MeshOptions& options, MeshDoor::Caller& call
 }
 
 }  // namespace
+
+uint64_t MeshOptions::meeting() const {
+  return group.empty() ? epoch : xxh64(ByteWriter().number(epoch).text(group).bytes());
+}
 
 uint32_t MeshOptions::leaderOf(uint32_t member) const {
   if (places.empty()) return 0;
@@ -217,7 +221,7 @@ Result<std::vector<OtherHost>> meetLeaders(const MeshOptions& options, const Pat
     others.push_back(std::move(called.value()));
   }
   while (!absent.empty()) {
-    Result<MeshDoor::Caller> caller = options.store->door().take(options.epoch, patience);
+    Result<MeshDoor::Caller> caller = options.store->door().take(options.meeting(), patience);
     if (caller.status().code == Code::Timeout)
       return Status{Code::Timeout, namesOf(absent) + " did not call in time", absent};
     if (!caller.ok()) return caller.status();

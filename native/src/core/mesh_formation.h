@@ -30,11 +30,16 @@ struct MeshOptions {
   uint64_t shardElements = 0;
   std::vector<MeshPlace> places{};        // by rank; empty when all members are on one host
   std::shared_ptr<VersionStore> store{};  // lets the leaders of other hosts in; needed when there are several
+  std::string group{};                    // name of a group; empty for the gradient mesh
 
   // The first rank on the host of a rank.
   uint32_t leaderOf(uint32_t member) const;
   // The ranks on the host of a rank.
   std::vector<uint32_t> neighboursOf(uint32_t member) const;
+  // Under what number the leaders of hosts look for each other: the epoch, or a hash of a group's name and epoch.
+  uint64_t meeting() const;
+  // The shards that are backed with memory from the start; empty for all.
+  std::vector<uint32_t> residents() const { return group.empty() ? std::vector<uint32_t>{} : neighboursOf(rank); }
   MeshShape shape() const { return {epoch, static_cast<uint32_t>(members.size()), shards, shardElements}; }
 };
 

@@ -41,7 +41,6 @@ Result<MeshSegment> MeshSegment::create(const MeshShape& shape) {
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
   Result<Segment> made = createSegment("muster-mesh", Layout(shape).total, Access::ReadWrite);
   if (!made.ok()) return made.status();
-  prefault(made.value().mapping);
   MeshSegment segment(shape, std::move(made.value().fd), std::move(made.value().mapping));
   auto* header = new (segment.mapping_.data()) Header{};
   header->shape = shape;
@@ -56,7 +55,6 @@ Result<MeshSegment> MeshSegment::create(const MeshShape& shape) {
 Result<MeshSegment> MeshSegment::attach(int fd, const MeshShape& shape) {
   Result<Mapping> mapping = mapSegment(fd, Layout(shape).total, Access::ReadWrite);
   if (!mapping.ok()) return mapping.status();
-  prefault(mapping.value());
   MeshSegment segment(shape, UniqueFd(), std::move(mapping.value()));
   if (segment.header().magic != kMagic || segment.header().shape != shape)
     return Status{Code::Disagreement, "the mesh memory offered belongs to another mesh", {}};
@@ -76,6 +74,13 @@ std::span<uint8_t> MeshSegment::claims(uint32_t rank) const {
 float* MeshSegment::shard(uint32_t index) const {
   const Layout layout(shape_);
   return reinterpret_cast<float*>(mapping_.data() + layout.data + index * layout.shardStride);
+}
+
+void MeshSegment::prefault(std::span<const uint32_t> shards) const {
+  const Layout layout(shape_);
+  if (shards.empty()) return muster::prefault(mapping_.data(), layout.total);
+  for (const uint32_t each : shards) muster::prefault(mapping_.data() + layout.data + each * layout.shardStride, layout.shardStride);
+  muster::prefault(mapping_.data() + layout.data + shape_.shards * layout.shardStride, layout.shardStride);
 }
 
 std::atomic<uint32_t>& MeshSegment::bell() const { return header().bell; }

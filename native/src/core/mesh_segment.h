@@ -2,7 +2,8 @@
 //
 //   header | member records | claims [rank][shard] u8 | shard 0 … shard n−1 | result
 //
-// Every word has one writer, except the bell, and a member's state, which others may move from joined to dead.
+// Every word has one writer, except the bell, a member's state, which others may move from joined to dead, and its count of
+// messages taken. Memory that nobody touches costs nothing.
 #pragma once
 
 #include <pthread.h>
@@ -21,6 +22,9 @@ struct alignas(64) MemberRecord {
   std::atomic<uint32_t> state;
   alignas(64) std::atomic<uint64_t> phase;  // barriers reached so far
   std::atomic<uint64_t> op;                 // written before the phase that announces it
+  std::atomic<uint64_t> sends;              // messages offered to other ranks so far; see group.h
+  std::atomic<uint64_t> sendOp;             // the last of them, written before `sends`
+  std::atomic<uint64_t> taken;              // how many of them were taken; written by the rank that the last one is for
 };
 
 struct MeshShape {
@@ -52,6 +56,8 @@ class MeshSegment {
   float* shard(uint32_t index) const;
   float* result() const { return shard(shape_.shards); }
   std::atomic<uint32_t>& bell() const;
+  // Backs these shards, and the result, with pages now: all shards when none is named.
+  void prefault(std::span<const uint32_t> shards) const;
   // Wakes everybody who waits for a change in the segment.
   void ring() const;
 

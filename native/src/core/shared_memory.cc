@@ -83,7 +83,7 @@ Result<Mapping> mapPrivate(size_t bytes) {
   return mapping;
 }
 
-void prefault(const Mapping& mapping) { ::madvise(mapping.data(), mapping.size(), MADV_POPULATE_WRITE); }
+void prefault(uint8_t* data, size_t bytes) { ::madvise(data, bytes, MADV_POPULATE_WRITE); }
 
 Status probeSharedMemory() {
   Result<Segment> segment = createSegment("muster-probe", 1, Access::ReadOnly);

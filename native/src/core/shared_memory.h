@@ -49,7 +49,7 @@ Result<Mapping> mapSegment(int fd, size_t bytes, Access access);
 Result<Mapping> mapPrivate(size_t bytes);
 
 // Asks the kernel to back the range with pages now, off the critical path. Best effort.
-void prefault(const Mapping& mapping);
+void prefault(uint8_t* data, size_t bytes);
 
 // Ok when this machine can share memory between processes the way the data plane needs.
 Status probeSharedMemory();
