@@ -75,4 +75,6 @@ Status statusOf(const Result<T>& result) {
 
 }  // namespace muster::test
 
+#if !defined(MUSTER_TEST_SUITE)
 int main() { return muster::test::runAll(); }
+#endif

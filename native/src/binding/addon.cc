@@ -1,4 +1,5 @@
 // What the addon offers; packages/collectives/src/native.ts declares the types.
+#include "binding/group_binding.h"
 #include "binding/limit_binding.h"
 #include "binding/mesh_binding.h"
 #include "binding/version_binding.h"
@@ -33,6 +34,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("pullVersion", Napi::Function::New(env, pullVersion));
   exports.Set("mapVersion", Napi::Function::New(env, mapVersion));
   exports.Set("measureFanOut", Napi::Function::New(env, measureFanOut));
+  exports.Set("openGroup", Napi::Function::New(env, openGroup));
   exports.Set("openMesh", Napi::Function::New(env, openMesh));
   return exports;
 }

@@ -1,5 +1,6 @@
 #include "binding/mesh_binding.h"
 
+#include "binding/views.h"
 #include "core/mesh.h"
 #include "core/version_store.h"
 
@@ -36,10 +37,8 @@ class MeshObject {
 
   // Called once per shard and for the result; JavaScript keeps the view.
   Napi::Value view(Napi::Env env, std::span<float> memory) {
-    const auto release = [](Napi::Env, void*, std::shared_ptr<Mesh>* owner) { delete owner; };
-    const auto buffer = Napi::ArrayBuffer::New(env, static_cast<void*>(memory.data()), memory.size_bytes(), release,
-                                               new std::shared_ptr<Mesh>(mesh_));
-    views_.push_back(Napi::Weak(buffer.As<Napi::Object>()));
+    const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(memory.data()), memory.size_bytes());
+    const Napi::ArrayBuffer buffer = views_.make(env, bytes, mesh_);
     return Napi::Float32Array::New(env, memory.size(), buffer, 0);
   }
 
@@ -64,24 +63,18 @@ class MeshObject {
   Napi::Value close(const Napi::CallbackInfo& info) {
     if (!mesh_) return info.Env().Undefined();
     mesh_->close();
-    for (Napi::ObjectReference& each : views_) {
-      const Napi::Object value = each.Value();
-      if (!value.IsEmpty()) value.As<Napi::ArrayBuffer>().Detach();
-    }
-    views_.clear();
+    views_.detach();
     mesh_.reset();
     return info.Env().Undefined();
   }
 
   std::shared_ptr<Mesh> mesh_;  // null once closed
-  std::vector<Napi::ObjectReference> views_;
+  Views<Mesh> views_;
 };
 
 }  // namespace
 
-Napi::Value openMesh(const Napi::CallbackInfo& info) {
-  const auto from = info[0].As<Napi::Object>();
-  Engine::Work work{{}, Cancellation::of(from, "cancellation")};
+MeshOptions membershipOf(const Napi::Object& from) {
   MeshOptions options;
   options.key = bytesOf(from, "key");
   options.job = textOf(from, "job");
@@ -89,8 +82,6 @@ Napi::Value openMesh(const Napi::CallbackInfo& info) {
   options.rank = static_cast<uint32_t>(numberOf(from, "rank"));
   options.members = textsOf(from, "members");
   options.socketDir = textOf(from, "socketDir");
-  options.shards = static_cast<uint32_t>(numberOf(from, "shards"));
-  options.shardElements = numberOf(from, "shardElements");
   const auto places = from.Get("places").As<Napi::Array>();
   for (uint32_t rank = 0; rank < places.Length(); rank++) {
     const auto place = places.Get(rank).As<Napi::Object>();
@@ -98,6 +89,15 @@ Napi::Value openMesh(const Napi::CallbackInfo& info) {
   }
   if (!from.Get("store").IsNull())
     options.store = *from.Get("store").As<Napi::External<std::shared_ptr<VersionStore>>>().Data();
+  return options;
+}
+
+Napi::Value openMesh(const Napi::CallbackInfo& info) {
+  const auto from = info[0].As<Napi::Object>();
+  Engine::Work work{{}, Cancellation::of(from, "cancellation")};
+  MeshOptions options = membershipOf(from);
+  options.shards = static_cast<uint32_t>(numberOf(from, "shards"));
+  options.shardElements = numberOf(from, "shardElements");
   const Patience patience{Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
   work.run = [options = std::move(options), patience]() -> Settle {
     Result<std::shared_ptr<Mesh>> mesh = Mesh::open(options, patience);

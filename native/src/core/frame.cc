@@ -42,7 +42,7 @@ Result<FrameHeader> parseHeader(std::span<const uint8_t, kFrameHeaderBytes> byte
   if (version != kVersion)
     return corrupt("protocol version " + std::to_string(version) + ", this build speaks " + std::to_string(kVersion));
   const auto type = in.number<uint16_t>();
-  if (type < static_cast<uint16_t>(FrameType::Hello) || type > static_cast<uint16_t>(FrameType::Delta))
+  if (type < static_cast<uint16_t>(FrameType::Hello) || type > static_cast<uint16_t>(FrameType::Parcel))
     return corrupt("unknown type " + std::to_string(type));
   FrameHeader header{};
   header.type = static_cast<FrameType>(type);

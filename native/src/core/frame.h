@@ -27,6 +27,7 @@ enum class FrameType : uint16_t {
   Piece = 10,  // of a gradient shard, or of the sum
   News = 11,   // of a rank of a mesh
   Delta = 12,  // what turns a block that the reader has into one of the version; see delta_source.h
+  Parcel = 13,  // of a message between ranks of a group: it is there, or it was taken
 };
 
 inline constexpr size_t kFrameHeaderBytes = 32;

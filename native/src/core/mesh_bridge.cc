@@ -119,7 +119,9 @@ Status MeshBridge::sendNews(const MeshRoad& road, uint32_t rank, uint64_t& sentP
     const uint64_t next = std::min(sentPhase + 1, phase);
     if (next > sentPhase)
       if (Status bytes = cargo_.sendBefore(road, rank, next); !bytes.ok()) return bytes;
-    // Its state last: who arrived and left has arrived.
+    // Its state last: who arrived and left has arrived, and what it answered before it left goes first.
+    if (state != sentState)
+      if (const Result<bool> due = cargo_.sendDue(road); !due.ok()) return due.status();
     const uint32_t said = next == phase ? state : static_cast<uint32_t>(MemberState::Joined);
     ByteWriter news;
     news.number(rank).number(said).number(next);

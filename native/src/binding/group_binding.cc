@@ -1,0 +1,103 @@
+#include "binding/group_binding.h"
+
+#include "binding/mesh_binding.h"
+#include "binding/views.h"
+#include "core/group.h"
+
+namespace muster::binding {
+
+namespace {
+
+// In the order of packages/collectives/src/group.ts.
+constexpr const char* kKinds[] = {"barrier", "allReduce", "reduceScatter", "allGather", "broadcast", "send", "receive"};
+constexpr const char* kDTypes[] = {"f32", "bf16", "u8"};
+
+template <size_t N>
+uint8_t indexOf(const char* const (&names)[N], const std::string& name) {
+  for (uint8_t i = 0; i < N; i++)
+    if (name == names[i]) return i;
+  return 0;
+}
+
+// An open group as JavaScript sees it: {input, result, run, abort, close}.
+class GroupObject {
+ public:
+  static Napi::Value make(Napi::Env env, std::shared_ptr<Collectives> group) {
+    const auto self = std::make_shared<GroupObject>(std::move(group));
+    Napi::Object out = Napi::Object::New(env);
+    const auto method = [&](const char* name, Napi::Value (GroupObject::*body)(const Napi::CallbackInfo&)) {
+      const auto call = [self, body](const Napi::CallbackInfo& info) { return ((*self).*body)(info); };
+      out.Set(name, Napi::Function::New(env, call, name));
+    };
+    method("input", &GroupObject::input);
+    method("result", &GroupObject::result);
+    method("run", &GroupObject::run);
+    method("abort", &GroupObject::abort);
+    method("close", &GroupObject::close);
+    return out;
+  }
+
+  explicit GroupObject(std::shared_ptr<Collectives> group) : group_(std::move(group)) {}
+
+ private:
+  // Each called once; JavaScript keeps the view.
+  Napi::Value input(const Napi::CallbackInfo& info) { return views_.make(info.Env(), group_->input(), group_); }
+  Napi::Value result(const Napi::CallbackInfo& info) { return views_.make(info.Env(), group_->result(), group_); }
+
+  Napi::Value run(const Napi::CallbackInfo& info) {
+    const auto from = info[0].As<Napi::Object>();
+    Engine::Work work{{}, Cancellation::of(from, "cancellation")};
+    const Patience patience{Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
+    Operation operation;
+    operation.kind = static_cast<Operation::Kind>(indexOf(kKinds, textOf(from, "kind")));
+    operation.dtype = static_cast<DType>(indexOf(kDTypes, textOf(from, "dtype")));
+    operation.count = numberOf(from, "count");
+    operation.peer = static_cast<uint32_t>(numberOf(from, "peer"));
+    if (from.Get("mean").ToBoolean()) operation.reduction = Operation::Reduction::Mean;
+    if (!from.Get("into").IsNull()) {
+      operation.into = memoryOf(from.Get("into"));
+      work.keep.push_back(keepAlive(from.Get("into")));
+    }
+    work.run = [group = group_, operation, patience]() -> Settle {
+      const Status done = group->run(operation, patience);
+      if (!done.ok()) return failure(done);
+      return success([](Napi::Env env) { return env.Undefined(); });
+    };
+    return Engine::of(info.Env()).start(info.Env(), std::move(work));
+  }
+
+  Napi::Value abort(const Napi::CallbackInfo& info) {
+    if (group_) group_->abort(info[0].As<Napi::String>().Utf8Value());
+    return info.Env().Undefined();
+  }
+
+  Napi::Value close(const Napi::CallbackInfo& info) {
+    if (!group_) return info.Env().Undefined();
+    group_->close();
+    views_.detach();
+    group_.reset();
+    return info.Env().Undefined();
+  }
+
+  std::shared_ptr<Collectives> group_;  // null once closed
+  Views<Collectives> views_;
+};
+
+}  // namespace
+
+Napi::Value openGroup(const Napi::CallbackInfo& info) {
+  const auto from = info[0].As<Napi::Object>();
+  Engine::Work work{{}, Cancellation::of(from, "cancellation")};
+  MeshOptions options = membershipOf(from);
+  options.group = textOf(from, "name");
+  const uint64_t capacityBytes = numberOf(from, "capacityBytes");
+  const Patience patience{Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
+  work.run = [options = std::move(options), capacityBytes, patience]() -> Settle {
+    Result<std::shared_ptr<Group>> group = Group::open(options, capacityBytes, patience);
+    if (!group.ok()) return failure(group.status());
+    return success([opened = group.value()](Napi::Env env) { return GroupObject::make(env, opened); });
+  };
+  return Engine::of(info.Env()).start(info.Env(), std::move(work));
+}
+
+}  // namespace muster::binding

@@ -1,0 +1,10 @@
+// Collective groups for JavaScript.
+#pragma once
+
+#include "binding/values.h"
+
+namespace muster::binding {
+
+Napi::Value openGroup(const Napi::CallbackInfo& info);
+
+}  // namespace muster::binding

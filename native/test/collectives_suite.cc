@@ -1,0 +1,229 @@
+#include "collectives_suite.h"
+
+namespace muster::test {
+
+namespace {
+
+using Kind = Operation::Kind;
+using Bytes8 = std::vector<uint8_t>;
+
+constexpr uint32_t kWorlds[] = {1, 2, 3, 8};
+constexpr uint64_t kCounts[] = {0, 1, 15, 17, 1'003, 70'001};
+
+// All ranks of a new group do the same thing; `each` says what for.
+void inWorld(const Backend& backend, uint32_t world, const std::function<void(Collectives&, uint32_t)>& each) {
+  const Ranks ranks = backend.open(world);
+  CHECK(ranks.size() == world);
+  if (ranks.size() == world) onRanks(world, [&](uint32_t rank) { each(*ranks[rank], rank); });
+}
+
+float valueOf(const Bytes8& bytes, DType dtype, uint64_t i) {
+  float value = 0;
+  uint16_t half = 0;
+  if (dtype == DType::F32) std::memcpy(&value, bytes.data() + i * 4, 4);
+  else std::memcpy(&half, bytes.data() + i * 2, 2);
+  return dtype == DType::F32 ? value : fromBf16(half);
+}
+
+void sumsAreExact(const Backend& backend) {
+  for (const uint32_t world : kWorlds)
+    inWorld(backend, world, [&](Collectives& group, uint32_t rank) {
+      const Abort never;
+      for (const DType dtype : {DType::F32, DType::Bf16})
+        for (const Kind kind : {Kind::AllReduce, Kind::ReduceScatter})
+          for (const uint64_t count : kCounts) {
+            const Bytes8 input = wholeNumbersOf(dtype, rank, count);
+            fill(group, input);
+            REQUIRE_OK(group.run(operationOf(kind, dtype, count), patienceOf(never)));
+            const Range part = kind == Kind::AllReduce ? Range{0, count} : sliceOf(count, rank, world);
+            std::vector<Bytes8> inputs;
+            for (uint32_t r = 0; r < world; r++) inputs.push_back(wholeNumbersOf(dtype, r, count));
+            const Bytes8 sum = resultOf(group, {0, count * sizeOf(dtype)});
+            bool right = true;
+            for (size_t i = part.begin; i < part.end; i++) {
+              float expected = 0;
+              for (const Bytes8& each : inputs) expected += valueOf(each, dtype, i);
+              right = right && valueOf(sum, dtype, i) == expected;
+            }
+            CHECK(right);
+            CHECK(std::equal(input.begin(), input.end(), group.input().begin()));  // inputs stay as they were
+          }
+    });
+}
+
+void resultsHaveTheSameBits(const Backend& backend) {
+  for (const uint32_t world : {2u, 3u, 8u})
+    for (const DType dtype : {DType::F32, DType::Bf16}) {
+      std::vector<Bytes8> results(world);
+      inWorld(backend, world, [&](Collectives& group, uint32_t rank) {
+        const Abort never;
+        fill(group, inputOf(dtype, rank, 70'001));
+        Operation mean = operationOf(Kind::AllReduce, dtype, 70'001);
+        mean.reduction = Operation::Reduction::Mean;
+        REQUIRE_OK(group.run(mean, patienceOf(never)));
+        results[rank] = resultOf(group, {0, mean.bytes()});
+      });
+      for (const Bytes8& each : results) CHECK(each == results[0]);
+    }
+}
+
+void meansAndNarrowSumsAreRoundedOnce(const Backend& backend) {
+  inWorld(backend, 3, [&](Collectives& group, uint32_t rank) {
+    const Abort never;
+    // 256 + 1 + 1 is 258; in bfloat16 alone 256 + 1 would stay 256.
+    const uint16_t half = toBf16(rank == 0 ? 256.f : 1.f);
+    std::memcpy(group.input().data(), &half, 2);
+    Operation sum = operationOf(Kind::AllReduce, DType::Bf16, 1);
+    REQUIRE_OK(group.run(sum, patienceOf(never)));
+    CHECK(valueOf(resultOf(group, {0, 2}), DType::Bf16, 0) == 258.f);
+    sum.reduction = Operation::Reduction::Mean;
+    REQUIRE_OK(group.run(sum, patienceOf(never)));
+    CHECK(valueOf(resultOf(group, {0, 2}), DType::Bf16, 0) == 86.f);
+  });
+}
+
+void copiesAreBitExact(const Backend& backend) {
+  for (const uint32_t world : kWorlds)
+    inWorld(backend, world, [&](Collectives& group, uint32_t rank) {
+      const Abort never;
+      for (const DType dtype : {DType::F32, DType::Bf16, DType::U8})
+        for (const uint64_t count : kCounts) {
+          const uint32_t root = static_cast<uint32_t>(count) % world;
+          fill(group, inputOf(dtype, rank, count));
+          Operation broadcast = operationOf(Kind::Broadcast, dtype, count);
+          broadcast.peer = root;
+          REQUIRE_OK(group.run(broadcast, patienceOf(never)));
+          CHECK(resultOf(group, {0, broadcast.bytes()}) == inputOf(dtype, root, count));
+          REQUIRE_OK(group.run(operationOf(Kind::AllGather, dtype, count), patienceOf(never)));
+          for (uint32_t r = 0; r < world; r++)
+            CHECK(resultOf(group, {r * broadcast.bytes(), (r + 1) * broadcast.bytes()}) == inputOf(dtype, r, count));
+          REQUIRE_OK(group.run({}, patienceOf(never)));
+        }
+    });
+}
+
+void messagesArrive(const Backend& backend) {
+  for (const uint32_t world : {2u, 3u, 8u})
+    inWorld(backend, world, [&](Collectives& group, uint32_t rank) {
+      const Abort never;
+      for (const uint64_t count : {uint64_t{1}, uint64_t{0}, uint64_t{700'001}}) {
+        // Around: rank 0 begins, and each passes on to the next what it got.
+        Bytes8 got(count * 4);
+        Operation receive = operationOf(Kind::Receive, DType::F32, count);
+        receive.peer = (rank + world - 1) % world;
+        receive.into = got;
+        Operation send = operationOf(Kind::Send, DType::F32, count);
+        send.peer = (rank + 1) % world;
+        if (rank != 0) REQUIRE_OK(group.run(receive, patienceOf(never)));
+        fill(group, rank == 0 ? inputOf(DType::F32, 9, count) : got);
+        REQUIRE_OK(group.run(send, patienceOf(never)));
+        if (rank == 0) REQUIRE_OK(group.run(receive, patienceOf(never)));
+        CHECK(got == inputOf(DType::F32, 9, count));
+      }
+    });
+}
+
+void differentOperationsAreSeen(const Backend& backend) {
+  const std::pair<Operation, Operation> pairs[] = {
+      {operationOf(Kind::AllReduce, DType::F32, 5), operationOf(Kind::AllReduce, DType::F32, 6)},
+      {operationOf(Kind::AllReduce, DType::F32, 6), operationOf(Kind::AllReduce, DType::Bf16, 6)},
+      {operationOf(Kind::AllGather, DType::U8, 6), operationOf(Kind::Broadcast, DType::U8, 6)}};
+  for (const auto& [first, second] : pairs)
+    inWorld(backend, 2, [&](Collectives& group, uint32_t rank) {
+      const Abort never;
+      CHECK(group.run(rank == 0 ? first : second, patienceOf(never)).code == Code::Disagreement);
+      CHECK(group.run({}, patienceOf(never)).code == Code::Closed);
+    });
+  inWorld(backend, 2, [&](Collectives& group, uint32_t rank) {
+    const Abort never;
+    Bytes8 got(8);
+    Operation message = operationOf(rank == 0 ? Kind::Send : Kind::Receive, DType::F32, rank == 0 ? 3 : 2);
+    message.peer = 1 - rank;
+    message.into = got;
+    CHECK(group.run(message, patienceOf(never)).code == Code::Disagreement);
+  });
+}
+
+void wrongCallsChangeNothing(const Backend& backend) {
+  inWorld(backend, 2, [&](Collectives& group, uint32_t rank) {
+    const Abort never;
+    Operation self = operationOf(Kind::Send, DType::U8, 1);
+    self.peer = rank;
+    Operation nobody = operationOf(Kind::Broadcast, DType::U8, 1);
+    nobody.peer = 2;
+    for (const Operation& wrong : {operationOf(Kind::AllReduce, DType::F32, kCapacity), operationOf(Kind::AllReduce, DType::U8, 1),
+                                   operationOf(Kind::AllGather, DType::U8, kCapacity / 2 + 1), self, nobody})
+      CHECK(group.run(wrong, patienceOf(never)).code == Code::InvalidArgument);
+    REQUIRE_OK(group.run({}, patienceOf(never)));
+  });
+}
+
+void whoIsLateIsNamed(const Backend& backend) {
+  const Ranks ranks = backend.open(3);
+  if (ranks.size() != 3) return;
+  onRanks(2, [&](uint32_t rank) {
+    const Abort never;
+    fill(*ranks[rank], inputOf(DType::F32, rank, 1'000));
+    const Status late = ranks[rank]->run(operationOf(Kind::AllReduce, DType::F32, 1'000), patienceOf(never, 100));
+    // The one whose deadline passes first leaves, and the other may see that first.
+    CHECK(late.code == Code::Timeout || late.code == Code::PeerLost);
+    CHECK(late.code != Code::Timeout || late.ranks == std::vector<uint32_t>{2});
+    CHECK(std::ranges::equal(ranks[rank]->input().first(4'000), inputOf(DType::F32, rank, 1'000)));
+  });
+}
+
+void whoLeavesIsNamed(const Backend& backend) {
+  for (const Kind kind : {Kind::AllReduce, Kind::Receive, Kind::Send}) {
+    const Ranks ranks = backend.open(2);
+    if (ranks.size() != 2) return;
+    const Abort never;
+    Bytes8 got(1);
+    std::thread leaver([&] { ranks[1]->close(), ranks[1]->close(); });
+    Operation operation = operationOf(kind, kind == Kind::AllReduce ? DType::F32 : DType::U8, 1);
+    operation.peer = 1;
+    operation.into = got;
+    const Status lost = ranks[0]->run(operation, patienceOf(never));
+    CHECK(lost.code == Code::PeerLost && lost.ranks == std::vector<uint32_t>{1});
+    leaver.join();
+  }
+}
+
+void anAbortEndsAWait(const Backend& backend) {
+  const Ranks ranks = backend.open(2);
+  if (ranks.size() != 2) return;
+  Abort stop;
+  std::thread stopper([&] { stop.request(); });
+  CHECK(ranks[0]->run(operationOf(Kind::AllReduce, DType::F32, 9), patienceOf(stop)).code == Code::Aborted);
+  stopper.join();
+  const Ranks again = backend.open(2);
+  if (again.size() != 2) return;
+  const Abort never;
+  std::thread aborter([&] { again[0]->abort("not today"), again[0]->abort("twice"); });
+  const Status aborted = again[0]->run({}, patienceOf(never));
+  CHECK(aborted.code == Code::Aborted && aborted.message == "not today");
+  aborter.join();
+}
+
+}  // namespace
+
+void runComplianceSuite(const Backend& backend) {
+  const std::pair<const char*, void (*)(const Backend&)> sentences[] = {
+      {"sums and slices of sums are exact for every shape, and inputs stay as they were", sumsAreExact},
+      {"all ranks get the same bits, whatever the bits of the inputs", resultsHaveTheSameBits},
+      {"bfloat16 is added up in float32 and rounded once", meansAndNarrowSumsAreRoundedOnce},
+      {"broadcast and all-gather copy every bit", copiesAreBitExact},
+      {"messages go from rank to rank", messagesArrive},
+      {"different operations are seen, and spend the group", differentOperationsAreSeen},
+      {"a call that is wrong in itself changes nothing", wrongCallsChangeNothing},
+      {"a rank that is late is named at the deadline, and inputs are kept for another try", whoIsLateIsNamed},
+      {"a rank that leaves is named, and closing twice is harmless", whoLeavesIsNamed},
+      {"an abort ends a wait, with its reason", anAbortEndsAWait},
+  };
+  for (const auto& [title, body] : sentences) {
+    const int before = failures().load();
+    body(backend);
+    if (failures() != before) std::printf("FAILED %s: %s\n", backend.name, title);
+  }
+}
+
+}  // namespace muster::test
