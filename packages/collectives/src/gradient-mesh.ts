@@ -2,46 +2,20 @@
  * The gradient reduction: memory for the micro-shards of one step, shared within a host and kept in step between hosts, summed in shard order
  * whoever computed them.
  */
-import { checkKey, checkName, checkTimeout, checkWhole } from "./check.ts";
+import { checkTimeout, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
+import { type MembershipOptions, membershipOf } from "./membership.ts";
 import { cancellable, type NativeMesh, native } from "./native.ts";
-import { nativeStoreOf } from "./open-stores.ts";
-import type { VersionStore } from "./version-store.ts";
 
 /** Views over 4 GiB crash Node 20, and one shard is one view. */
 const shardElementsMax = 2 ** 30 - 1;
 
-/** Where a member of a mesh is. */
-export interface MeshPlace {
-  /** Name of the host; members with the same one share memory. */
-  readonly host: string;
-  /** Addresses of the member's version store, at which other hosts meet it. */
-  readonly addresses: readonly string[];
-}
-
 /** Who forms a mesh, where, and of which size. All members must give the same values but for `rank`. */
-export interface GradientMeshOptions {
-  /** Secret of the job; see `VersionStoreOptions`. */
-  readonly key: Uint8Array;
-  readonly job: string;
-  /** Counter of mesh builds; members of different epochs never meet. */
-  readonly epoch: number;
-  readonly rank: number;
-  /** Names of the members in rank order, 1 … 1024. */
-  readonly members: readonly string[];
-  /** Places of the members in rank order; not needed when all are on one host. */
-  readonly places?: readonly MeshPlace[];
-  /** This member's version store, at which other hosts meet it. Needed with members on several hosts. */
-  readonly store?: VersionStore;
-  /** Folder for sockets, shared by the members of a host; its path takes at most 83 bytes. */
-  readonly socketDir: string;
+export interface GradientMeshOptions extends MembershipOptions {
   /** Number of micro-shards, 1 … 4096: a constant of the job, not of the world size. */
   readonly shards: number;
   /** Floats per shard, 1 … 2^30 − 1. */
   readonly shardElements: number;
-  /** Longest time in milliseconds until all members are there. */
-  readonly deadlineMs: number;
-  readonly signal: AbortSignal;
 }
 
 /** One reduction. */
@@ -91,44 +65,15 @@ export interface GradientMesh {
  * @throws MUSTER_ERR_COLLECTIVE_PEER_LOST, MUSTER_ERR_COLLECTIVE_ABORTED, MUSTER_ERR_NATIVE_OPTION_INVALID
  */
 export async function openGradientMesh(options: GradientMeshOptions): Promise<GradientMesh> {
-  const timeoutMs = checkOptions(options);
-  const { key, job, epoch, rank, members, socketDir, shards, shardElements, signal } = options;
-  const places = placesOf(options);
-  const store = options.store ? nativeStoreOf(options.store) : null;
-  const shape = { members, socketDir, shards, shardElements, places, store };
+  const { epoch, shards, shardElements, signal } = options;
+  const membership = membershipOf(options);
+  checkWhole("shards", shards, { min: 1, max: 4096 });
+  checkWhole("shardElements", shardElements, { min: 1, max: shardElementsMax });
   const opened = await cancellable(signal, (cancellation) =>
-    native().openMesh({ key, job, epoch, rank, ...shape, timeoutMs, cancellation }),
+    native().openMesh({ ...membership, shards, shardElements, cancellation }),
   );
-  if (!opened.ok) throw errorOf("mesh", opened, { epoch, timeoutMs });
+  if (!opened.ok) throw errorOf("mesh", opened, { epoch, timeoutMs: membership.timeoutMs });
   return new OpenGradientMesh(opened.value, options);
-}
-
-function checkOptions(options: GradientMeshOptions): number {
-  checkKey(options.key);
-  checkName("job", options.job);
-  for (const member of options.members) checkName("members", member);
-  checkWhole("epoch", options.epoch, { min: 0, max: Number.MAX_SAFE_INTEGER });
-  checkWhole("members.length", options.members.length, { min: 1, max: 1024 });
-  checkWhole("rank", options.rank, { min: 0, max: options.members.length - 1 });
-  checkWhole("shards", options.shards, { min: 1, max: 4096 });
-  checkWhole("shardElements", options.shardElements, { min: 1, max: shardElementsMax });
-  return checkTimeout("deadlineMs", options.deadlineMs);
-}
-
-/** Places as the core takes them: none on one host, and else each with the one address that crosses hosts. */
-function placesOf({ places = [], members, store }: GradientMeshOptions): { host: string; address: string }[] {
-  if (new Set(places.map(({ host }) => host)).size < 2) return [];
-  checkWhole("places.length", places.length, { min: members.length, max: members.length });
-  if (!store) throw errors.NativeOptionInvalid({ field: "store", value: "missing", fix: "give this member's store" });
-  return places.map(({ host, addresses }, rank) => {
-    const address = addresses.find((each) => each.startsWith("tcp:"));
-    if (address) return { host, address };
-    throw errors.NativeOptionInvalid({
-      field: `places[${rank}].addresses`,
-      value: `[${addresses.join(", ")}], without an address that other hosts can reach,`,
-      fix: `have ${members[rank]} serve on TCP: set data.tcp_host to a network that all hosts are in`,
-    });
-  });
 }
 
 class OpenGradientMesh implements GradientMesh {

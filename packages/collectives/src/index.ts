@@ -4,11 +4,20 @@ export { digestOf } from "./digest.ts";
 export {
   type GradientMesh,
   type GradientMeshOptions,
-  type MeshPlace,
   openGradientMesh,
   type ReduceOptions,
 } from "./gradient-mesh.ts";
+export {
+  type AllReduceOptions,
+  type CollectiveGroup,
+  type CollectiveGroupOptions,
+  type CollectiveOptions,
+  type DType,
+  openGroup,
+  type ReducedSlice,
+} from "./group.ts";
 export { type FanOutOptions, type FanOutSample, measureFanOut } from "./host-limit.ts";
+export type { MembershipOptions, MeshPlace } from "./membership.ts";
 export {
   type MapOptions,
   type MappedVersion,
@@ -17,6 +26,8 @@ export {
   type PullResult,
   pullVersion,
 } from "./pull-version.ts";
+export { allReduceTensors, type ReducedTensor } from "./reduce-tensors.ts";
+export { type FusedTensor, type Fusion, type FusionOptions, planFusion } from "./tensor-fusion.ts";
 export {
   type DeltaOptions,
   deltaDefaults,

@@ -89,6 +89,44 @@ export interface NativeFanOutSample {
   readonly cpuSeconds: number;
 }
 
+/** Who the members of a mesh or group are, and how they meet. */
+export interface NativeMembership {
+  readonly key: Uint8Array;
+  readonly job: string;
+  readonly epoch: number;
+  readonly rank: number;
+  readonly members: readonly string[];
+  readonly socketDir: string;
+  /** By rank; empty when all members are on one host. */
+  readonly places: readonly { host: string; address: string }[];
+  /** A `NativeStore.store`; needed with places. */
+  readonly store: object | null;
+  readonly timeoutMs: number;
+}
+
+/** One collective operation. `peer` is the root of a broadcast, or the other side of a message. */
+export interface NativeOperation {
+  readonly kind: "barrier" | "allReduce" | "reduceScatter" | "allGather" | "broadcast" | "send" | "receive";
+  readonly dtype: "f32" | "bf16" | "u8";
+  /** Elements. */
+  readonly count: number;
+  readonly mean: boolean;
+  readonly peer: number;
+  /** Where a message is received. */
+  readonly into: Uint8Array | null;
+}
+
+/** An open group. `input` and `result` make a new view at each call: ask once, and only before `close`. */
+export interface NativeGroup {
+  input(): ArrayBuffer;
+  result(): ArrayBuffer;
+  run(
+    options: NativeOperation & { timeoutMs: number; cancellation: NativeCancellation },
+  ): Promise<NativeOutcome<undefined>>;
+  abort(reason: string): void;
+  close(): void;
+}
+
 /** The addon. */
 export interface NativeModule {
   readonly Cancellation: new () => NativeCancellation;
@@ -113,22 +151,12 @@ export interface NativeModule {
     threads: number;
     samples: number;
   }): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
-  openMesh(options: {
-    key: Uint8Array;
-    job: string;
-    epoch: number;
-    rank: number;
-    members: readonly string[];
-    socketDir: string;
-    shards: number;
-    shardElements: number;
-    /** By rank; empty when all members are on one host. */
-    places: readonly { host: string; address: string }[];
-    /** A `NativeStore.store`; needed with places. */
-    store: object | null;
-    timeoutMs: number;
-    cancellation: NativeCancellation;
-  }): Promise<NativeOutcome<NativeMesh>>;
+  openMesh(
+    options: NativeMembership & { shards: number; shardElements: number; cancellation: NativeCancellation },
+  ): Promise<NativeOutcome<NativeMesh>>;
+  openGroup(
+    options: NativeMembership & { name: string; capacityBytes: number; cancellation: NativeCancellation },
+  ): Promise<NativeOutcome<NativeGroup>>;
 }
 
 let loaded: NativeModule | undefined;

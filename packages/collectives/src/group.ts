@@ -1,0 +1,204 @@
+/** Collective operations between the members of a group: shared memory inside a host, a ring between hosts. */
+import { checkName, checkTimeout, checkWhole } from "./check.ts";
+import { errorOf, errors } from "./errors.ts";
+import { type MembershipOptions, membershipOf } from "./membership.ts";
+import { cancellable, type NativeGroup, type NativeOperation, native } from "./native.ts";
+
+/** Views over 4 GiB crash Node 20, and an input is one view. */
+const capacityBytesMax = 2 ** 32 - 4;
+
+/** Element types: float32, bfloat16, and bytes, which can be copied but not added up. */
+export type DType = "f32" | "bf16" | "u8";
+
+/** Bytes of one element. */
+export const elementBytes: Readonly<Record<DType, number>> = { f32: 4, bf16: 2, u8: 1 };
+
+/** Who forms a group, where, and of which size. All members must give the same values but for `rank`. */
+export interface CollectiveGroupOptions extends MembershipOptions {
+  /** Name of the group; groups of one job and epoch are told apart by it. */
+  readonly name: string;
+  /** Most bytes that an input or a result holds, 1 … 4 GiB − 4. Memory is taken for one input per member and one result on each host. */
+  readonly capacityBytes: number;
+}
+
+/** One operation. `dtype` and `count` must be the same on all ranks. */
+export interface CollectiveOptions {
+  readonly dtype: DType;
+  /** Elements of each rank's input. */
+  readonly count: number;
+  /** Longest time in milliseconds until it is over on this rank. */
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** An operation that adds up. */
+export interface AllReduceOptions extends CollectiveOptions {
+  /** `sum` unless given. */
+  readonly reduction?: "sum" | "mean";
+}
+
+/** What a rank gets of a reduce-scatter. */
+export interface ReducedSlice {
+  /** First element, counted in the whole. */
+  readonly begin: number;
+  /** Behind the last one. */
+  readonly end: number;
+  readonly bytes: Uint8Array;
+}
+
+/**
+ * One member's place in a group. It fills `input` and calls the same operation as all others; no operation changes an input, so a step
+ * whose group broke can be tried again with the next one. Results are views, valid until this rank's next operation; do not write to them.
+ *
+ * All operations throw the same. After one of these errors, but the last, the group is spent: close it and form the next epoch.
+ * MUSTER_ERR_COLLECTIVE_PEER_LOST with the ranks that died or left, MUSTER_ERR_COLLECTIVE_TIMEOUT naming the ranks that did not come,
+ * MUSTER_ERR_COLLECTIVE_ABORTED by `signal`, `abort` or `close`, MUSTER_ERR_COLLECTIVE_DISAGREEMENT when ranks do different things,
+ * MUSTER_ERR_COLLECTIVE_SPENT after an earlier failure, MUSTER_ERR_NATIVE_OPTION_INVALID or MUSTER_ERR_NATIVE_OPTION_REFUSED for what
+ * this rank alone can see to be wrong; that changes nothing.
+ */
+export interface CollectiveGroup {
+  readonly epoch: number;
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly capacityBytes: number;
+  /** This rank's memory. Detached (length 0) by `close()`. */
+  readonly input: Uint8Array;
+  /** The sum or mean of all inputs, added up in float32, with the same bits on all ranks. */
+  allReduce(options: AllReduceOptions): Promise<Uint8Array>;
+  /** The part of the sum or mean that falls to this rank. */
+  reduceScatter(options: AllReduceOptions): Promise<ReducedSlice>;
+  /** All inputs in rank order. */
+  allGather(options: CollectiveOptions): Promise<Uint8Array>;
+  /** The input of rank `root`. */
+  broadcast(options: CollectiveOptions & { readonly root: number }): Promise<Uint8Array>;
+  /** Gives this rank's input to rank `to`; resolves when it has received it. */
+  send(options: CollectiveOptions & { readonly to: number }): Promise<void>;
+  /** Takes what rank `from` sends, into memory of exactly that size. */
+  receive(options: CollectiveOptions & { readonly from: number; readonly into: Uint8Array }): Promise<void>;
+  /** Resolves when all ranks have called it. */
+  barrier(options: Pick<CollectiveOptions, "deadlineMs" | "signal">): Promise<void>;
+  /** Ends an operation in progress and leaves; the others see this rank as lost. */
+  abort(reason: string): void;
+  /** Leaves, detaches all views and gives the memory back. Harmless twice. */
+  close(): void;
+}
+
+/**
+ * Forms a group with the other members of an epoch; resolves when all are there.
+ *
+ * @throws MUSTER_ERR_COLLECTIVE_TIMEOUT naming the ranks that did not come.
+ * @throws MUSTER_ERR_COLLECTIVE_REFUSED when another member has another key or another view of the epoch.
+ * @throws MUSTER_ERR_COLLECTIVE_PEER_LOST, MUSTER_ERR_COLLECTIVE_ABORTED, MUSTER_ERR_NATIVE_OPTION_INVALID
+ */
+export async function openGroup(options: CollectiveGroupOptions): Promise<CollectiveGroup> {
+  const { epoch, name, capacityBytes, signal } = options;
+  const membership = membershipOf(options);
+  checkName("name", name);
+  checkWhole("capacityBytes", capacityBytes, { min: 1, max: capacityBytesMax });
+  const opened = await cancellable(signal, (cancellation) =>
+    native().openGroup({ ...membership, name, capacityBytes, cancellation }),
+  );
+  if (!opened.ok) throw errorOf("mesh", opened, { epoch, timeoutMs: membership.timeoutMs });
+  return new OpenGroup(opened.value, options);
+}
+
+/**
+ * The elements that fall to `rank` in a reduce-scatter: whole lines of 16, together covering everything once. The same as `sliceOf` in
+ * native/src/cpu/ordered_sum.cc.
+ */
+function sliceOf(count: number, rank: number, worldSize: number): { begin: number; end: number } {
+  const lines = Math.ceil(count / 16);
+  const edge = (at: number): number => Math.min(count, Math.floor((lines * at) / worldSize) * 16);
+  return { begin: edge(rank), end: edge(rank + 1) };
+}
+
+type Body = Pick<NativeOperation, "kind"> & Partial<NativeOperation>;
+
+class OpenGroup implements CollectiveGroup {
+  readonly epoch: number;
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly capacityBytes: number;
+  readonly input: Uint8Array;
+  readonly #result: ArrayBuffer;
+  readonly #group: NativeGroup;
+  #closed = false;
+
+  constructor(group: NativeGroup, options: CollectiveGroupOptions) {
+    this.#group = group;
+    this.epoch = options.epoch;
+    this.rank = options.rank;
+    this.worldSize = options.members.length;
+    this.capacityBytes = options.capacityBytes;
+    this.input = new Uint8Array(group.input());
+    this.#result = group.result();
+  }
+
+  async allReduce(options: AllReduceOptions): Promise<Uint8Array> {
+    await this.#run({ kind: "allReduce", mean: options.reduction === "mean" }, options);
+    return this.#view(0, options.count, options.dtype);
+  }
+
+  async reduceScatter(options: AllReduceOptions): Promise<ReducedSlice> {
+    await this.#run({ kind: "reduceScatter", mean: options.reduction === "mean" }, options);
+    const { begin, end } = sliceOf(options.count, this.rank, this.worldSize);
+    return { begin, end, bytes: this.#view(begin, end, options.dtype) };
+  }
+
+  async allGather(options: CollectiveOptions): Promise<Uint8Array> {
+    await this.#run({ kind: "allGather" }, options);
+    return this.#view(0, options.count * this.worldSize, options.dtype);
+  }
+
+  async broadcast(options: CollectiveOptions & { readonly root: number }): Promise<Uint8Array> {
+    this.#checkRank("root", options.root);
+    await this.#run({ kind: "broadcast", peer: options.root }, options);
+    return this.#view(0, options.count, options.dtype);
+  }
+
+  async send(options: CollectiveOptions & { readonly to: number }): Promise<void> {
+    this.#checkRank("to", options.to);
+    await this.#run({ kind: "send", peer: options.to }, options);
+  }
+
+  async receive(options: CollectiveOptions & { readonly from: number; readonly into: Uint8Array }): Promise<void> {
+    this.#checkRank("from", options.from);
+    await this.#run({ kind: "receive", peer: options.from, into: options.into }, options);
+  }
+
+  async barrier(options: Pick<CollectiveOptions, "deadlineMs" | "signal">): Promise<void> {
+    await this.#run({ kind: "barrier" }, { ...options, dtype: "u8", count: 0 });
+  }
+
+  abort(reason: string): void {
+    this.#group.abort(reason);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#group.close();
+  }
+
+  async #run(body: Body, { dtype, count, deadlineMs, signal }: CollectiveOptions): Promise<void> {
+    const { epoch } = this;
+    if (this.#closed) throw errors.CollectiveSpent({ epoch, reason: "it was closed" });
+    checkWhole("count", count, { min: 0, max: Math.floor(this.capacityBytes / elementBytes[dtype]) });
+    const timeoutMs = checkTimeout("deadlineMs", deadlineMs);
+    const operation: NativeOperation = { mean: false, peer: 0, into: null, dtype, count, ...body };
+    const done = await cancellable(signal, (cancellation) =>
+      this.#group.run({ ...operation, timeoutMs, cancellation }),
+    );
+    if (!done.ok) throw errorOf("mesh", done, { epoch, timeoutMs });
+  }
+
+  #view(begin: number, end: number, dtype: DType): Uint8Array {
+    if (this.#closed) throw errors.CollectiveSpent({ epoch: this.epoch, reason: "it was closed" });
+    const size = elementBytes[dtype];
+    return new Uint8Array(this.#result, begin * size, (end - begin) * size);
+  }
+
+  #checkRank(field: string, rank: number): void {
+    checkWhole(field, rank, { min: 0, max: this.worldSize - 1 });
+  }
+}
