@@ -75,6 +75,17 @@ TEST("random bytes never parse as messages, and never run past the end") {
   }
 }
 
+TEST("a request or a grant of more sections than allowed is refused, not cut") {
+  PullRequest request{0, 1, std::vector<std::string>(kSectionsMax + 1)};
+  CHECK(decodeRequest(encodeRequest(request)).status().code == Code::Corrupt);
+  ByteWriter hidden;  // the names behind the sixty-fourth once read as bases and ranges
+  hidden.number(uint64_t{0}).number(uint32_t{1}).number(static_cast<uint16_t>(kSectionsMax + 1));
+  for (size_t i = 0; i < kSectionsMax; i++) hidden.text("");
+  hidden.number(uint16_t{0}).number(uint16_t{0});
+  CHECK(decodeRequest(hidden.bytes()).status().code == Code::Corrupt);
+  CHECK(decodeSections(ByteWriter().number(static_cast<uint16_t>(kSectionsMax + 1)).bytes()).status().code == Code::Corrupt);
+}
+
 TEST("messages survive the wire") {
   const Result<PullRequest> request = decodeRequest(encodeRequest({12, 345, {"weights", "optimizer"}}));
   REQUIRE_OK(request);

@@ -1,14 +1,31 @@
 #!/bin/sh
-# Builds and runs the C++ tests: native/test/run.sh [asan|tsan]
+# Builds and runs the C++ tests: native/test/run.sh [asan|tsan], or native/test/run.sh fuzz [seconds for each target]
 set -eu
 cd "$(dirname "$0")/.."
-case "${1:-plain}" in
+mode="${1:-plain}"
+set_up() { cmake -S . -B "$folder" -G "Unix Makefiles" "$@" && cmake --build "$folder" --parallel 2; }
+folder="test/build/$mode"  # not under build/, which cmake-js may clean at any time
+
+if [ "$mode" = fuzz ]; then
+  for compiler in clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14; do
+    command -v "$compiler" > /dev/null && break
+  done
+  command -v "$compiler" > /dev/null || { echo "fuzzing needs clang and its runtime, e.g. apt-get install clang-14 libclang-rt-14-dev" >&2; exit 2; }
+  set_up -DCMAKE_CXX_COMPILER="$compiler" -DMUSTER_FUZZ=ON -DMUSTER_SANITIZE="fuzzer-no-link,address,undefined"
+  for target in frame handshake tables delta mesh; do
+    mkdir -p "$folder/corpus/$target"  # what is found here is not committed; the seeds are
+    "$folder/${target}_fuzz" "$folder/corpus/$target" "test/fuzz/seeds/$target" -max_total_time="${2:-20}" -max_len=4096 \
+      -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 -verbosity=0 -artifact_prefix="$folder/"
+    echo "fuzz $target: nothing found in ${2:-20} s"
+  done
+  exit 0
+fi
+
+case "$mode" in
   plain) sanitize="" ;;
   asan) sanitize="address,undefined" ;;
   tsan) sanitize="thread" ;;
-  *) echo "usage: $0 [asan|tsan]" >&2; exit 2 ;;
+  *) echo "usage: $0 [asan|tsan|fuzz [seconds]]" >&2; exit 2 ;;
 esac
-folder="test/build/${1:-plain}"  # not under build/, which cmake-js may clean at any time
-cmake -S . -B "$folder" -G "Unix Makefiles" -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="$sanitize"
-cmake --build "$folder" --parallel 2
+set_up -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="$sanitize"
 ctest --test-dir "$folder" --output-on-failure

@@ -26,7 +26,9 @@ Bytes encode(const Hello& hello, const Nonce& nonce) {
   return out.number(static_cast<uint32_t>(hello.body.size())).raw(hello.body).bytes();
 }
 
-Result<Hello> decode(ByteView bytes) {
+}  // namespace
+
+Result<Hello> decodeHello(ByteView bytes) {
   ByteReader in(bytes);
   Hello hello;
   hello.purpose = static_cast<Purpose>(in.number<uint8_t>());
@@ -38,8 +40,6 @@ Result<Hello> decode(ByteView bytes) {
   if (!in.finished()) return Status{Code::Corrupt, "a greeting that cannot be read", {}};
   return hello;
 }
-
-}  // namespace
 
 std::array<uint8_t, 16> freshNonce() {
   Nonce nonce;
@@ -64,7 +64,7 @@ Status greet(Connection& connection, ByteView key, const Hello& hello, const Pat
 Result<Hello> welcome(Connection& connection, ByteView key, const Patience& patience) {
   const Result<Bytes> greeting = connection.receive(FrameType::Hello, patience);
   if (!greeting.ok()) return greeting.status();
-  Result<Hello> hello = decode(greeting.value());
+  Result<Hello> hello = decodeHello(greeting.value());
   if (!hello.ok()) return hello;
   const Nonce nonce = freshNonce();
   ByteWriter challenge;

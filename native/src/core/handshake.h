@@ -27,6 +27,9 @@ Status greet(Connection& connection, ByteView key, const Hello& hello, const Pat
 // The server's side: an authentic hello. What it asks for, and whether its job is ours, is for the caller to judge.
 Result<Hello> welcome(Connection& connection, ByteView key, const Patience& patience);
 
+// What a Hello frame says. Code::Corrupt when it cannot be read.
+Result<Hello> decodeHello(ByteView bytes);
+
 // Random bytes from the kernel.
 std::array<uint8_t, 16> freshNonce();
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "core/handshake.h"
 #include "core/mesh_door.h"
 #include "core/mesh_watch.h"
 #include "core/socket.h"
@@ -35,27 +34,11 @@ Bytes encodeClaim(const MeshOptions& options, uint32_t rank) {
   return out.number(xxh64(members.bytes())).number(rank).bytes();
 }
 
-// The rank of a caller whose claim fits ours.
-Result<uint32_t> judge(const MeshOptions& options, const Hello& hello) {
-  if (hello.purpose != Purpose::Mesh) return Status{Code::Refused, "this is a forming mesh", {}};
-  if (hello.job != options.job) return Status{Code::Refused, "this mesh belongs to another job", {}};
-  ByteReader in(hello.body);
-  in.raw(encodeClaim(options, 0).size() - sizeof(uint32_t));
-  const auto rank = in.number<uint32_t>();
-  const bool known = rank != options.rank && rank < options.members.size();
-  const bool fits = in.finished() && known && hello.body == encodeClaim(options, rank);
-  if (!fits || hello.member != options.members[rank])
-    return Status{Code::Refused,
-                  "epoch " + std::to_string(options.epoch) + " is known here with other members, ranks or shards",
-                  {}};
-  return rank;
-}
-
 Status admit(Connection& connection, const MeshOptions& options, const MeshSegment& segment,
              std::vector<UniqueFd>& members, const Patience& patience) {
   const Result<Hello> hello = welcome(connection, options.key, patience);
   if (!hello.ok()) return hello.status();
-  const Result<uint32_t> rank = judge(options, hello.value());
+  const Result<uint32_t> rank = judgeClaim(options, hello.value());
   if (!rank.ok()) return rank.status();
   if (members[rank.value()]) return {Code::Refused, namesOf({rank.value()}) + " is taken", {}};
   Status sent = connection.send({FrameType::Grant, {}, 0, segment.fd()}, patience);
@@ -101,7 +84,7 @@ Result<OtherHost> callUntilThere(const MeshOptions& options, uint32_t leader, co
 // Lets one leader of a later host in.
 Result<OtherHost> admitLeader(const MeshOptions& options, MeshDoor::Caller& caller, const std::vector<uint32_t>& absent,
                               const Patience& patience) {
-  const Result<uint32_t> rank = judge(options, caller.hello);
+  const Result<uint32_t> rank = judgeClaim(options, caller.hello);
   if (!rank.ok()) return rank.status();
   if (std::ranges::find(absent, rank.value()) == absent.end())
     return Status{Code::Refused, namesOf({rank.value()}) + " is not expected here", {}};
@@ -113,6 +96,21 @@ Result<OtherHost> admitLeader(const MeshOptions& options, MeshDoor::Caller& call
 
 uint64_t MeshOptions::meeting() const {
   return group.empty() ? epoch : xxh64(ByteWriter().number(epoch).text(group).bytes());
+}
+
+Result<uint32_t> judgeClaim(const MeshOptions& options, const Hello& hello) {
+  if (hello.purpose != Purpose::Mesh) return Status{Code::Refused, "this is a forming mesh", {}};
+  if (hello.job != options.job) return Status{Code::Refused, "this mesh belongs to another job", {}};
+  ByteReader in(hello.body);
+  in.raw(encodeClaim(options, 0).size() - sizeof(uint32_t));
+  const auto rank = in.number<uint32_t>();
+  const bool known = rank != options.rank && rank < options.members.size();
+  const bool fits = in.finished() && known && hello.body == encodeClaim(options, rank);
+  if (!fits || hello.member != options.members[rank])
+    return Status{Code::Refused,
+                  "epoch " + std::to_string(options.epoch) + " is known here with other members, ranks or shards",
+                  {}};
+  return rank;
 }
 
 uint32_t MeshOptions::leaderOf(uint32_t member) const {

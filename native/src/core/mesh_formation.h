@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/bytes.h"
-#include "core/connection.h"
+#include "core/handshake.h"
 #include "core/mesh_segment.h"
 #include "core/patience.h"
 
@@ -42,6 +42,9 @@ struct MeshOptions {
   std::vector<uint32_t> residents() const { return group.empty() ? std::vector<uint32_t>{} : neighboursOf(rank); }
   MeshShape shape() const { return {epoch, static_cast<uint32_t>(members.size()), shards, shardElements}; }
 };
+
+// The rank of a caller whose claim fits the mesh of `options`. Code::Refused for any other claim.
+Result<uint32_t> judgeClaim(const MeshOptions& options, const Hello& hello);
 
 struct JoinedSegment {
   MeshSegment segment;

@@ -78,11 +78,15 @@ inline Result<PullRequest> decodeRequest(ByteView bytes) {
   request.offset = in.number<uint64_t>();
   request.timeoutMs = in.number<uint32_t>();
   const auto count = in.number<uint16_t>();
-  for (size_t i = 0; i < count && i < kSectionsMax; i++) request.names.push_back(in.text());
+  const Status tooMany{Code::Corrupt, "a request for too much at once", {}};
+  if (count > kSectionsMax) return tooMany;
+  for (size_t i = 0; i < count; i++) request.names.push_back(in.text());
   const auto bases = in.number<uint16_t>();
-  for (size_t i = 0; i < bases && i < kSectionsMax; i++) request.bases.push_back(in.number<uint64_t>());
+  if (bases > count) return tooMany;
+  for (size_t i = 0; i < bases; i++) request.bases.push_back(in.number<uint64_t>());
   const auto ranges = in.number<uint16_t>();
-  for (size_t i = 0; i < ranges && i < kRangesMax && in.remaining() > 0; i++) {
+  if (ranges > kRangesMax) return tooMany;
+  for (size_t i = 0; i < ranges; i++) {
     ByteRange& range = request.ranges.emplace_back();
     range.offset = in.number<uint64_t>();
     range.bytes = in.number<uint64_t>();
@@ -107,7 +111,8 @@ inline Result<std::vector<Section>> decodeSections(ByteView bytes) {
   ByteReader in(bytes);
   std::vector<Section> sections;
   const auto count = in.number<uint16_t>();
-  for (size_t i = 0; i < count && i < kSectionsMax; i++) {
+  if (count > kSectionsMax) return Status{Code::Corrupt, "a grant of too many sections", {}};
+  for (size_t i = 0; i < count; i++) {
     Section& s = sections.emplace_back();
     s.name = in.text();
     s.offset = in.number<uint64_t>();
