@@ -2,6 +2,7 @@
 #include "binding/group_binding.h"
 #include "binding/limit_binding.h"
 #include "binding/mesh_binding.h"
+#include "binding/slice_binding.h"
 #include "binding/version_binding.h"
 #include "core/shared_memory.h"
 #include "core/xxh64.h"
@@ -35,6 +36,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("mapVersion", Napi::Function::New(env, mapVersion));
   exports.Set("measureFanOut", Napi::Function::New(env, measureFanOut));
   exports.Set("openGroup", Napi::Function::New(env, openGroup));
+  exports.Set("pullSlices", Napi::Function::New(env, pullSlices));
   exports.Set("openMesh", Napi::Function::New(env, openMesh));
   return exports;
 }

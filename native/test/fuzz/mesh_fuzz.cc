@@ -2,6 +2,7 @@
 // a host says touches the ranks of this one.
 #include "core/mesh_bridge.h"
 #include "core/mesh_formation.h"
+#include "core/shard_cargo.h"
 #include "fuzz.h"
 
 using namespace muster;
@@ -45,9 +46,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto [theirs, ours] = connectedPair();
   sayAndEnd(theirs, framesOf(input));
   MeshWatch watch(segment, 0);
+  ShardCargo cargo(segment);
   {
-    MeshBridge bridge(segment, watch, {});
-    bridge.add(1, {1}, Connection(std::move(ours)));
+    MeshBridge bridge(segment, watch, cargo, {});
+    bridge.add({1, {1}}, Connection(std::move(ours)));
     // Until the bridge has heard everything: then the other host is lost to it, or has said that it leaves.
     const Deadline until = Deadline::in(Milliseconds(1'000));
     while (segment.member(1).state.load() == static_cast<uint32_t>(MemberState::Joined) && !until.passed()) std::this_thread::yield();

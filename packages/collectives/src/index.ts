@@ -27,6 +27,9 @@ export {
   pullVersion,
 } from "./pull-version.ts";
 export { allReduceTensors, type ReducedTensor } from "./reduce-tensors.ts";
+export { type ModelTensor, type ParallelLayout, ranksOf, type Shard, shardsOf } from "./reshard/layout.ts";
+export { planReshard, type RankPlan, type Slice } from "./reshard/plan.ts";
+export { type PullShardsOptions, type PullShardsResult, pullShards, type ShardSource } from "./reshard/pull-shards.ts";
 export { type FusedTensor, type Fusion, type FusionOptions, planFusion } from "./tensor-fusion.ts";
 export {
   type DeltaOptions,

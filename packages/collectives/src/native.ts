@@ -63,6 +63,16 @@ export interface NativePulled {
   readonly base: { readonly lineage: number; readonly version: number } | null;
 }
 
+/** Rows of a section, and where they go in the target. */
+export interface NativeSlice {
+  readonly from: number;
+  readonly fromStride: number;
+  readonly to: number;
+  readonly toStride: number;
+  readonly bytes: number;
+  readonly count: number;
+}
+
 /** A version where it lies; `release` detaches the sections. */
 export interface NativeMapped extends NativePulled {
   readonly sections: readonly Uint8Array[];
@@ -145,6 +155,14 @@ export interface NativeModule {
   /** Copies into `into`, one buffer for each section wanted. */
   pullVersion(options: NativePull & { readonly into: readonly Uint8Array[] }): Promise<NativeOutcome<NativePulled>>;
   mapVersion(options: NativePull): Promise<NativeOutcome<NativeMapped>>;
+  /** Writes rows of one section into `into`, all or none. */
+  pullSlices(
+    options: Omit<NativePull, "wanted" | "keepIn"> & {
+      readonly section: NativePull["wanted"][number];
+      readonly slices: readonly NativeSlice[];
+      readonly into: Uint8Array;
+    },
+  ): Promise<NativeOutcome<Omit<NativePulled, "base">>>;
   measureFanOut(options: {
     bytes: number;
     targets: number;

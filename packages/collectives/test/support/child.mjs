@@ -1,5 +1,6 @@
 // A real process for tests that kill: does what it is told over IPC and answers with { done } or { failed: code }.
 // Uses the built package, because Node 20 cannot run the TypeScript sources.
+import { readFile } from "node:fs/promises";
 import { Worker } from "node:worker_threads";
 import { digestOf, openGradientMesh, openVersionStore, pullVersion } from "../../dist/index.js";
 import { beBusy } from "./busy-worker.mjs";
@@ -17,6 +18,12 @@ const commands = {
     store = await openVersionStore({ key, job, member, socketDir, tcpHost, slotBytes: sizeBytes });
     const sections = await store.publish(id, { weights: new Uint8Array(sizeBytes).fill(seedByte) });
     return { addresses: store.addresses, sections };
+  },
+  async holdFile({ member, socketDir, tcpHost, path, id }) {
+    const weights = await readFile(path);
+    store = await openVersionStore({ key, job, member, socketDir, tcpHost, slotBytes: weights.length + 64 });
+    const [section] = await store.publish(id, { weights });
+    return { addresses: store.addresses, section };
   },
   async join(options) {
     mesh = await openGradientMesh({ ...options, key, job, signal: never });

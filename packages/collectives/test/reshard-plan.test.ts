@@ -1,0 +1,89 @@
+import { randomOf } from "@muster/base";
+import { describe, expect, it } from "vitest";
+import { type ModelTensor, type ParallelLayout, planReshard, ranksOf, shardsOf } from "../src/index.ts";
+import { splitNaively } from "./support/model.ts";
+
+type Random = ReturnType<typeof randomOf>;
+
+function drawModel(random: Random, layers: number): ModelTensor[] {
+  const tensors: ModelTensor[] = [];
+  const add = (name: string, layer: ModelTensor["layer"]): void => {
+    const shape = Array.from({ length: 1 + random.below(3) }, () => 1 + random.below(13));
+    const partition = random.below(3) === 0 ? null : random.below(shape.length);
+    tensors.push({ name, shape, elementBytes: 2 ** random.below(3), partition, layer });
+  };
+  add("embedding", "first");
+  for (let layer = 0; layer < layers; layer++)
+    for (let i = 0; i < 1 + random.below(4); i++) add(`layers.${layer}.${i}`, layer);
+  add("head", "last");
+  return tensors;
+}
+
+const drawLayout = (random: Random, layers: number): ParallelLayout => ({
+  tp: 1 + random.below(5),
+  pp: 1 + random.below(Math.min(layers, 4)),
+  dp: 1 + random.below(3),
+});
+
+describe("a plan from one layout to another", () => {
+  it.each(Array.from({ length: 60 }, (_, seed) => seed))("gives what gathering and cutting gives (seed %i)", (seed) => {
+    const random = randomOf(seed, 1);
+    const layers = 1 + random.below(7);
+    const tensors = drawModel(random, layers);
+    const [from, to] = [drawLayout(random, layers), drawLayout(random, layers)];
+    const sources = Array.from({ length: ranksOf(from) }, (_, rank) => splitNaively(tensors, from, rank));
+    const plans = planReshard(tensors, from, to);
+    expect(plans).toHaveLength(ranksOf(to));
+    for (const { rank, slices, sectionBytes } of plans) {
+      const section = new Uint8Array(sectionBytes);
+      let taken = 0;
+      for (const slice of slices)
+        for (let row = 0; row < slice.count; row++) {
+          const at = slice.sourceOffset + row * slice.sourceStride;
+          const bytes = sources[slice.from]!.subarray(at, at + slice.bytes);
+          expect(bytes).toHaveLength(slice.bytes);
+          section.set(bytes, slice.targetOffset + row * slice.targetStride);
+          taken += slice.bytes;
+        }
+      expect(Buffer.compare(section, splitNaively(tensors, to, rank))).toBe(0);
+      // No byte is taken twice.
+      expect(taken).toBe(shardsOf(tensors, to, rank).reduce((sum, { bytes }) => sum + bytes, 0));
+    }
+  });
+
+  it("spreads what several ranks have over all of them", () => {
+    const tensors = Array.from({ length: 16 }, (_, layer): ModelTensor => {
+      return { name: `layers.${layer}`, shape: [64, 32], elementBytes: 2, partition: layer % 2, layer };
+    });
+    const given = new Array<number>(8).fill(0);
+    for (const { slices } of planReshard(tensors, { tp: 2, pp: 1, dp: 4 }, { tp: 4, pp: 1, dp: 1 }))
+      for (const { from, bytes, count } of slices) given[from] = given[from]! + bytes * count;
+    expect(new Set(given).size).toBe(1);
+  });
+
+  it("takes a tensor that nobody cuts in one piece", () => {
+    const norm: ModelTensor = { name: "norm", shape: [7, 3], elementBytes: 4, partition: null, layer: 0 };
+    const [plan] = planReshard([norm], { tp: 2, pp: 1, dp: 1 }, { tp: 1, pp: 1, dp: 1 });
+    expect(plan?.slices).toEqual([
+      {
+        tensor: "norm",
+        from: 0,
+        sourceOffset: 0,
+        sourceStride: 84,
+        targetOffset: 0,
+        targetStride: 84,
+        bytes: 84,
+        count: 1,
+      },
+    ]);
+  });
+
+  it("is refused for layouts and tensors that make no sense", () => {
+    const tensor: ModelTensor = { name: "w", shape: [4, 4], elementBytes: 2, partition: 1, layer: 0 };
+    const one = { tp: 1, pp: 1, dp: 1 };
+    expect(() => planReshard([tensor], { ...one, tp: 0 }, one)).toThrow("layout.tp is 0");
+    expect(() => planReshard([tensor], one, { ...one, pp: 2 })).toThrow("layout.pp is 2");
+    expect(() => planReshard([{ ...tensor, partition: 2 }], one, one)).toThrow("w.partition is 2");
+    expect(() => planReshard([{ ...tensor, shape: [4, 0] }], one, one)).toThrow("w.shape is 0");
+  });
+});
