@@ -6,7 +6,19 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 
-const names = ["host", "mailbox", "codec", "journal", "weights", "chain", "distribution", "chaos-invariance"];
+const names = [
+  "host",
+  "mailbox",
+  "codec",
+  "journal",
+  "weights",
+  "chain",
+  "distribution",
+  "chaos-invariance",
+  "recovery",
+];
+/** Only when it is named: it takes minutes, and needs the machine for itself. */
+const long = ["recovery"];
 const baselinesPath = new URL("baselines.json", import.meta.url);
 const usage = `usage: npm run bench -- [${names.join("|")}]… [--json] [--check] [--write]`;
 
@@ -23,7 +35,7 @@ if (unknown.length > 0) {
 /** @type {{ tolerance: number, ratios: Record<string, number> }} */
 const baselines = JSON.parse(readFileSync(baselinesPath, "utf8"));
 const rows = [];
-for (const name of positionals.length > 0 ? positionals : names) {
+for (const name of positionals.length > 0 ? positionals : names.filter((one) => !long.includes(one))) {
   const { about, run } = await import(`./${name}.mjs`);
   if (!values.json) console.log(`\n${name}: ${about}`);
   for await (const row of run()) {
@@ -45,8 +57,8 @@ if (values.check && slower.length > 0) {
 }
 
 /** @param {typeof rows[number]} row */
-function lineOf({ name, against, ours, reference, unit, ratio, spread, baseline }) {
+function lineOf({ name, against, ours, reference, unit, ratio, spread, baseline, note }) {
   const figures = `${ours.toPrecision(3)} ${unit}, ${against} ${reference.toPrecision(3)} ${unit}`;
   const known = baseline === null ? "" : `  (baseline ${baseline})`;
-  return `  ${`× ${ratio.toFixed(2)}`.padStart(9)} ± ${(spread * 100).toFixed(0).padStart(2)} %  ${name}: ${figures}${known}`;
+  return `  ${`× ${ratio.toFixed(2)}`.padStart(9)} ± ${(spread * 100).toFixed(0).padStart(2)} %  ${name}: ${figures}${known}${note ? `\n             ${note}` : ""}`;
 }

@@ -209,7 +209,9 @@ class Reign implements Controller {
     const watching = await heard?.catch((error: unknown) => {
       environment.logger.warn({ error }, "ended connections are not announced: deaths are noticed by silence only");
     });
-    if (watching) this.#closers.push(() => watching.close());
+    if (!watching) return;
+    this.#watch.hearsDisconnects();
+    this.#closers.push(() => watching.close());
   }
 
   abort(reason: string): void {

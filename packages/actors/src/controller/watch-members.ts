@@ -32,6 +32,8 @@ export interface MemberWatch {
   reported(message: AnyMessage): void;
   /** The broker saw a connection end. @param name - Its name: `<role>.<id>.<incarnation>`, and maybe more. */
   disconnected(name: string): void;
+  /** The broker tells of ended connections from now on. */
+  hearsDisconnects(): void;
   /** The broker or this process was away: silence until now proves nothing. */
   blinded(): void;
   /** How this process itself fared in the last second. */
@@ -82,6 +84,10 @@ class Watch implements MemberWatch {
   reported(message: AnyMessage): void {
     if (message.kind !== "step.voted" && message.kind !== "mesh.failed") return;
     this.#detector.blamed(message.from, message.body.missing ?? [], this.#clock.now());
+  }
+
+  hearsDisconnects(): void {
+    this.#detector.hearsDisconnects();
   }
 
   disconnected(name: string): void {

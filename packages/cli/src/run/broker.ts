@@ -18,6 +18,8 @@ export interface Broker {
 export async function openBroker(options: {
   readonly job: string;
   readonly directory: string;
+  /** Dead time-out of the job: the broker notices who does not answer before that. */
+  readonly deadAfterMs: number;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -45,6 +47,7 @@ async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<B
     binary: findNatsServer(options.env),
     directory: join(options.directory, "nats"),
     job: options.job,
+    pingMs: Math.min(pingMsMax, Math.floor(options.deadAfterMs / pingsPerDeath)),
     onExit: ({ code, signal }) => void keeper.ended(`nats-server ended with ${signal ?? `code ${code}`}`),
   });
   keeper.server = server;
@@ -57,6 +60,10 @@ async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<B
     },
   };
 }
+
+const pingMsMax = 2_000;
+/** The connection of a frozen client ends after three of them, so that its end is known before the time-out. */
+const pingsPerDeath = 5;
 
 /** A server that lived so long was well; its end is a new misfortune and not one more of a row. */
 const goodLifeMs = 10_000;

@@ -134,6 +134,7 @@ class Run {
     const broker = await openBroker({
       job: config.job,
       directory: this.#directory.path,
+      deadAfterMs: config.timing.deadAfterMs,
       env,
       clock: this.#clock,
       logger: this.#options.logger,

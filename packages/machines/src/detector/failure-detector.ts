@@ -19,6 +19,7 @@ export class FailureDetector {
   readonly #links = new BrokenLinks();
   readonly #brake = new Brake();
   #nonces = 0;
+  #isTold = false;
 
   constructor(timing: DetectorTiming) {
     this.#timing = timing;
@@ -29,6 +30,11 @@ export class FailureDetector {
     const sighting = this.#sightings.get(beat.id);
     if (!sighting || sighting.incarnation !== beat.incarnation || beat.seq <= sighting.seq) return;
     sighting.beat(beat, nowMs, { timing: this.#timing, phases: this.#phases });
+  }
+
+  /** The broker tells of ended connections from now on. */
+  hearsDisconnects(): void {
+    this.#isTold = true;
   }
 
   /** The broker saw a connection of this life end. Evidence, not proof: a client that reconnects looks the same for a moment. */
@@ -76,7 +82,7 @@ export class FailureDetector {
 
   /** Highest level of suspicion of any member that was heard; 0 without one. */
   highestPhi(nowMs: number, factor: number): number {
-    const moment = { nowMs, factor, timing: this.#timing };
+    const moment = { nowMs, factor, timing: this.#timing, isTold: this.#isTold };
     let highest = 0;
     for (const sighting of this.#sightings.values())
       if (sighting.seq >= 0) highest = Math.max(highest, sighting.phi(moment));
@@ -90,7 +96,7 @@ export class FailureDetector {
    * @param factor - Local health + 1: every wait is multiplied by it.
    */
   look(members: readonly Watched[], { nowMs, factor }: { readonly nowMs: number; readonly factor: number }): Look {
-    const moment = { nowMs, factor, timing: this.#timing };
+    const moment = { nowMs, factor, timing: this.#timing, isTold: this.#isTold };
     const verdicts: Verdict[] = [];
     const probes: Probe[] = [];
     let alarm: string | null = null;

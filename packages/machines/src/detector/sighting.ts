@@ -15,6 +15,8 @@ export interface Moment {
   /** Local health + 1. */
   readonly factor: number;
   readonly timing: DetectorTiming;
+  /** The broker tells when a connection ends: then a silence that it does not speak of is less likely to be a death. */
+  readonly isTold: boolean;
 }
 
 /** One incarnation under watch. */
@@ -114,15 +116,19 @@ export class Sighting {
     return isSilent ? "silence" : null;
   }
 
-  /** Why it is dead, or `null`: silence alone proves it late, silence with two other signs earlier. */
+  /**
+   * Why it is dead, or `null`: silence alone proves it late, silence with two other signs earlier. Where the broker tells of no ended
+   * connections, that sign can not come, and unanswered probes are enough.
+   */
   death(moment: Moment): EvidenceKind | null {
-    const { nowMs, factor, timing } = moment;
+    const { nowMs, factor, timing, isTold } = moment;
     if (this.failures >= timing.failuresMax) return "engine";
     const silentMs = nowMs - this.heardMs;
     const deadAfterMs = timing.deadAfterMs[this.role] * factor;
     if (silentMs < deadAfterMs) return null;
     const signs = [this.unanswered >= timing.probes, this.#isBlamed(moment), this.isDisconnected];
-    return silentMs >= 3 * deadAfterMs || signs.filter(Boolean).length >= 2 ? "silence" : null;
+    const isAlone = !isTold && this.unanswered >= timing.probes;
+    return silentMs >= 3 * deadAfterMs || isAlone || signs.filter(Boolean).length >= 2 ? "silence" : null;
   }
 
   /** True when it beats and does not move: beyond the limit of its phase, or with a main loop that does not turn. */

@@ -42,6 +42,13 @@ describe("silence", () => {
     });
   });
 
+  it("is death at the time-out when probes go unanswered, where the broker tells of no ended connections", () => {
+    const watcher = new Watcher(["p0", "p1"], {}, false);
+    watcher.pass(5_000, ["p0", "p1"]);
+    expect(watcher.pass(9_800, ["p1"])).toEqual(["p0 suspect silence"]);
+    expect(watcher.pass(200, ["p1"])).toEqual(["p0 dead silence"]);
+  });
+
   it("waits longer for who stops nobody: rollouts half as long again", () => {
     const watcher = new Watcher(["r0", "p1"]);
     watcher.pass(5_000, ["r0", "p1"]);

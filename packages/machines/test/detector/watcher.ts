@@ -34,8 +34,9 @@ export class Watcher {
   last: Look = { verdicts: [], probes: [], alarm: null };
   #seq = 0;
 
-  constructor(ids: readonly string[], patch: Partial<DetectorTiming> = {}) {
+  constructor(ids: readonly string[], patch: Partial<DetectorTiming> = {}, isTold = true) {
     this.detector = new FailureDetector({ ...timing, ...patch });
+    if (isTold) this.detector.hearsDisconnects();
     this.members = ids.map((id) => watchedOf(id));
     this.look();
   }

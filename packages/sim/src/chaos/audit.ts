@@ -85,7 +85,6 @@ class Auditor {
           { job: "", id: event.from, role: event.role, incarnation: event.incarnation },
           lifeOf(event.incarnation, event.role),
         );
-      if (event.type === "weights.held") this.#weights.held(event.body, event.incarnation);
     }
     this.#journal.stored({ seq, data, by });
     this.#records += 1;
@@ -103,6 +102,8 @@ class Auditor {
   }
 
   #decided(decision: Decision): void {
+    const held = heldOf(decision);
+    if (held) this.#weights.held(held.body, held.incarnation);
     this.#weights.decided(decision);
     this.#members.decided(decision);
     const { event, before, after } = decision;
@@ -116,6 +117,14 @@ class Auditor {
     const key = `${before.weights.lineage}/${before.step.step}/${before.step.attempt}`;
     if ((this.#votes.get(key)?.size ?? 0) !== 1) this.#isEqual = false;
   }
+}
+
+/**
+ * What a replica says to hold, when the controller took it for news: a report that the broker delivers again to the next controller, after
+ * newer ones, is dropped there and says nothing of what the replica holds. Pure.
+ */
+export function heldOf({ event, before, after }: Pick<Decision, "event" | "before" | "after">) {
+  return event.type === "weights.held" && after.dropped.stale === before.dropped.stale ? event : null;
 }
 
 function lifeOf(name: string, role: string): Observed {

@@ -99,7 +99,7 @@ async function inTurn(
     await wait(fault.atMs);
     if (performance.now() >= endMs) return;
     inject(fault);
-    await wait(fault.lastsMs + settleMs);
+    await wait(fault.lastsMs > 0 ? fault.lastsMs : settleMs);
   }
 }
 

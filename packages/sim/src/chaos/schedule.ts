@@ -124,19 +124,25 @@ export function drawSchedule(options: ScheduleOptions): readonly ChaosFault[] {
 /** How long after the job is steady a fault of a series comes at most: at any point of a step. */
 const stepMs = 700;
 
-/** Draws a series: `count` faults of each kind in turn, partitions in every way. Times count from when the job is steady; silences outlast every time-out. */
+/**
+ * Draws a series: `count` rounds of one fault of each kind, its replicas hit in turn, partitions in every way. Times count from when the job
+ * is steady; silences outlast every time-out. Pure.
+ */
 export function drawSeries(options: ScheduleOptions & { readonly count: number }): readonly ChaosFault[] {
-  const drawn = options.kinds.flatMap((wish) => {
+  const drawers = options.kinds.map((wish) => {
     const random = randomOf(mixSeed(options.seed, chaosKinds.indexOf(wish.kind) + 1));
-    return Array.from({ length: options.count }, (_, i) => {
-      const drawn = effectOf(wish, random, options);
-      const effect =
-        drawn.way === undefined ? drawn : { ...drawn, way: partitionWays[i % partitionWays.length] ?? "all" };
-      const lastsMs = isSilence(wish.kind) ? silenceBeyond(effect.target, options) : effect.lastsMs;
-      return { atMs: random.below(stepMs), kind: wish.kind, ...effect, lastsMs };
-    });
+    return (round: number): Omit<ChaosFault, "n"> => {
+      const { target, lastsMs, way, ...effect } = effectOf(wish, random, options);
+      return {
+        ...{ atMs: random.below(stepMs), kind: wish.kind, ...effect },
+        target: { ...target, index: round },
+        lastsMs: isSilence(wish.kind) ? silenceBeyond(target, options) : lastsMs,
+        ...(way === undefined ? {} : { way: partitionWays[round % partitionWays.length] ?? way }),
+      };
+    };
   });
-  return drawn.map((fault, i) => ({ n: i + 1, ...fault }));
+  const rounds = Array.from({ length: options.count }, (_, round) => drawers.map((draw) => draw(round)));
+  return rounds.flat().map((fault, i) => ({ n: i + 1, ...fault }));
 }
 
 function isSilence(kind: ChaosKind): boolean {
@@ -145,7 +151,7 @@ function isSilence(kind: ChaosKind): boolean {
 
 /** Samplers have half as long again as trainers before they are given up. */
 function silenceBeyond({ role }: ChaosTarget, { deadAfterMs }: ScheduleOptions): number {
-  return Math.round(deadAfterMs * (role === "policy" ? 1.4 : 2));
+  return Math.round(deadAfterMs * (role === "policy" ? 1.4 : 1.8));
 }
 
 type Effect = Pick<ChaosFault, "target" | "lastsMs" | "direction" | "way">;

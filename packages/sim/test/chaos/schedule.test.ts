@@ -77,12 +77,20 @@ describe("the plan of a chaos run", () => {
 });
 
 describe("a series", () => {
-  it("has as many faults of each kind as are asked for, and silences beyond every time-out", () => {
+  it("goes through the kinds in rounds, and through the replicas of a role", () => {
     const kinds = [...wishes("broker"), { kind: "freeze", role: "rollout" } as const];
     const plan = drawSeries({ ...options, kinds, count: 30 });
-    expect(plan.map(({ kind }) => kind)).toEqual([...Array(30).fill("broker"), ...Array(30).fill("freeze")]);
-    expect(plan.every(({ kind, lastsMs }) => kind === "broker" || lastsMs === 20_000)).toBe(true);
+    expect(plan.map(({ kind }) => kind)).toEqual(Array(30).fill(["broker", "freeze"]).flat());
+    expect(plan.filter(({ kind }) => kind === "freeze").map(({ target }) => target)).toEqual(
+      Array.from({ length: 30 }, (_, index) => ({ role: "rollout", index })),
+    );
     expect(plan.map(({ n }) => n)).toEqual(plan.map((_, i) => i + 1));
+  });
+
+  it("has silences beyond every time-out", () => {
+    const kinds = [{ kind: "freeze", role: "rollout" } as const, { kind: "cut", role: "policy" } as const];
+    const lasting = drawSeries({ ...options, kinds, count: 1 }).map(({ lastsMs }) => lastsMs);
+    expect(lasting).toEqual([18_000, 14_000]);
   });
 
   it("goes through all ways to cut a host off", () => {

@@ -9,6 +9,7 @@ import { type BrokerRole, brokerRoles, inboxPrefixOf, permissionsOf } from "./ro
 export type ServerCredentials = Readonly<Record<BrokerRole | "system", Credentials>>;
 
 const secretBytes = 32;
+const pingMsDefault = 2_000;
 
 /** Generates new credentials, 256 random bits each. */
 export function generateCredentials(): ServerCredentials {
@@ -27,6 +28,8 @@ export interface ServerConfig {
   readonly port: number;
   /** Opens the HTTP monitoring endpoint on loopback, on a free port. */
   readonly monitoring?: boolean;
+  /** Milliseconds between two pings of a client; the connection of one that misses two ends at the next. Default 2,000. */
+  readonly pingMs?: number;
   readonly files: ServerFiles;
   readonly credentials: ServerCredentials;
 }
@@ -54,7 +57,7 @@ export function renderConfig(config: ServerConfig): string {
     "logfile_size_limit: 16777216",
     "logfile_max_num: 3",
     `max_payload: ${messageBytesMax + headersBytesMax}`,
-    'ping_interval: "2s"',
+    `ping_interval: "${config.pingMs ?? pingMsDefault}ms"`,
     "ping_max: 2",
     'write_deadline: "2s"',
     `jetstream { store_dir: ${quote(files.store)}, max_mem: 268435456, max_file: 8589934592, sync_interval: always }`,

@@ -17,6 +17,8 @@ export interface LocalServerOptions {
   readonly port?: number;
   /** Opens the HTTP monitoring endpoint on loopback, on a free port. It needs no credentials: off by default. */
   readonly monitoring?: boolean;
+  /** Milliseconds between two pings of a client; a connection that misses two ends at the next. Default 2,000. */
+  readonly pingMs?: number;
   /** Called when the server ends without having been asked to. */
   readonly onExit?: (exit: ServerExit) => void;
 }

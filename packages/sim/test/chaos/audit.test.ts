@@ -1,0 +1,22 @@
+import type { ControllerState } from "@muster/machines";
+import { describe, expect, it } from "vitest";
+import { heldOf } from "../../src/chaos/audit.ts";
+
+type Decision = Parameters<typeof heldOf>[0];
+
+describe("the audit of a journal", () => {
+  const state = (stale: number) => ({ dropped: { stale, duplicate: 0 } }) as unknown as ControllerState;
+  const event = {
+    type: "weights.held",
+    incarnation: "i1",
+    body: { lineage: 0, version: 7 },
+  } as unknown as Decision["event"];
+
+  it("believes a replica that says what it holds", () => {
+    expect(heldOf({ event, before: state(2), after: state(2) })).toBe(event);
+  });
+
+  it("passes over a report that came again after newer ones, as the controller did", () => {
+    expect(heldOf({ event, before: state(2), after: state(3) })).toBeNull();
+  });
+});
