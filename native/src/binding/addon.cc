@@ -35,6 +35,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("pullVersion", Napi::Function::New(env, pullVersion));
   exports.Set("mapVersion", Napi::Function::New(env, mapVersion));
   exports.Set("measureFanOut", Napi::Function::New(env, measureFanOut));
+  exports.Set("measureAddUp", Napi::Function::New(env, measureAddUp));
   exports.Set("openGroup", Napi::Function::New(env, openGroup));
   exports.Set("pullSlices", Napi::Function::New(env, pullSlices));
   exports.Set("openMesh", Napi::Function::New(env, openMesh));

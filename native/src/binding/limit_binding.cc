@@ -5,12 +5,15 @@
 
 namespace muster::binding {
 
-Napi::Value measureFanOut(const Napi::CallbackInfo& info) {
+namespace {
+
+using Measure = Result<std::vector<FanOutSample>> (*)(size_t bytes, size_t others, size_t threads, size_t samples);
+
+Napi::Value start(const Napi::CallbackInfo& info, Measure measure) {
   const auto from = info[0].As<Napi::Object>();
-  Engine::Work work{[bytes = numberOf(from, "bytes"), targets = numberOf(from, "targets"),
+  Engine::Work work{[measure, bytes = numberOf(from, "bytes"), targets = numberOf(from, "targets"),
                      threads = numberOf(from, "threads"), samples = numberOf(from, "samples")]() -> Settle {
-                      const Result<std::vector<FanOutSample>> measured =
-                          muster::measureFanOut(bytes, targets, threads, samples);
+                      const Result<std::vector<FanOutSample>> measured = measure(bytes, targets, threads, samples);
                       if (!measured.ok()) return failure(measured.status());
                       return success([all = measured.value()](Napi::Env env) -> Napi::Value {
                         Napi::Array out = Napi::Array::New(env);
@@ -26,5 +29,11 @@ Napi::Value measureFanOut(const Napi::CallbackInfo& info) {
                     std::make_shared<Abort>()};
   return Engine::of(info.Env()).start(info.Env(), std::move(work));
 }
+
+}  // namespace
+
+Napi::Value measureFanOut(const Napi::CallbackInfo& info) { return start(info, muster::measureFanOut); }
+
+Napi::Value measureAddUp(const Napi::CallbackInfo& info) { return start(info, muster::measureAddUp); }
 
 }  // namespace muster::binding

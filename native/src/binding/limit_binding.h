@@ -6,5 +6,6 @@
 namespace muster::binding {
 
 Napi::Value measureFanOut(const Napi::CallbackInfo& info);
+Napi::Value measureAddUp(const Napi::CallbackInfo& info);
 
 }  // namespace muster::binding

@@ -19,7 +19,7 @@ struct Operation {
   uint64_t count = 0;  // elements of a rank's input
   Reduction reduction = Reduction::Sum;
   uint32_t peer = 0;             // root of a Broadcast, other side of a Send or Receive
-  std::span<uint8_t> into{};     // where a Receive writes; exactly `count` elements
+  std::span<uint8_t> into{};     // where a Receive writes; for others, where this rank's part of the result goes as well
 
   uint64_t bytes() const { return count * sizeOf(dtype); }
   bool reduces() const { return kind == Kind::AllReduce || kind == Kind::ReduceScatter; }

@@ -8,6 +8,8 @@ namespace muster {
 
 namespace {
 
+using Kind = Operation::Kind;
+
 constexpr size_t kStep = size_t{1} << 18;  // elements between two looks at the abort flag
 
 std::vector<MeshHost> hostsOf(const MeshOptions& options) {
@@ -54,15 +56,14 @@ std::span<const uint8_t> Group::result() const {
 Status Group::run(const Operation& operation, const Patience& patience) {
   if (Status valid = check(operation); !valid.ok()) return valid;
   const auto body = [&]() -> Status {
-    if (operation.kind == Operation::Kind::Send) return send(operation, patience);
-    if (operation.kind == Operation::Kind::Receive) return receive(operation, patience);
+    if (operation.kind == Kind::Send) return send(operation, patience);
+    if (operation.kind == Kind::Receive) return receive(operation, patience);
     return collective(operation, patience);
   };
   return member_->perform(body, patience);
 }
 
 Status Group::check(const Operation& operation) const {
-  using Kind = Operation::Kind;
   const auto wrong = [&](const std::string& why) { return Status{Code::InvalidArgument, operation.text() + ": " + why, {}}; };
   if (operation.count > kOperationCountMax) return wrong("too many elements");
   const uint64_t room = operation.kind == Kind::AllGather ? capacityBytes_ / worldSize() : capacityBytes_;
@@ -71,7 +72,8 @@ Status Group::check(const Operation& operation) const {
   const bool message = operation.kind == Kind::Send || operation.kind == Kind::Receive;
   if (operation.peer >= worldSize()) return wrong("there is no such rank");
   if (message && operation.peer == member_->rank()) return wrong("that is this rank itself");
-  if (operation.kind == Kind::Receive && operation.into.size() != operation.bytes())
+  const bool fills = operation.kind == Kind::Receive || !operation.into.empty();
+  if (fills && operation.into.size() != resultBytesOf(operation))
     return wrong("the target has " + std::to_string(operation.into.size()) + " bytes");
   return {};
 }
@@ -86,7 +88,19 @@ Status Group::collective(const Operation& operation, const Patience& patience) {
   if (hosts_.size() > 1)
     if (Status done = exchange(operation, patience); !done.ok()) return done;
   member_->announcePhase();
-  return member_->awaitPhase(patience);
+  if (Status all = member_->awaitPhase(patience); !all.ok()) return all;
+  const uint64_t begin = operation.kind == Kind::ReduceScatter ? sliceOf(operation.count, member_->rank(), worldSize()).begin : 0;
+  // The result stays as it is until this rank's next operation.
+  streamCopy(operation.into.data(), result().data() + begin * sizeOf(operation.dtype), operation.into.size());
+  return {};
+}
+
+// Bytes of the result that are there for this rank, or of a message.
+uint64_t Group::resultBytesOf(const Operation& operation) const {
+  if (operation.kind == Kind::AllGather) return operation.bytes() * worldSize();
+  if (operation.kind != Kind::ReduceScatter) return operation.bytes();
+  const Range slice = sliceOf(operation.count, member_->rank(), worldSize());
+  return (slice.end - slice.begin) * sizeOf(operation.dtype);
 }
 
 // All ranks look at the same words between the same barriers, so all come to the same verdict.
@@ -114,8 +128,8 @@ Status Group::contribute(const Operation& operation, const Patience& patience) {
     return {};
   };
   const uint32_t rank = member_->rank();
-  if (operation.kind == Operation::Kind::AllGather) return copy(result + rank * bytes, inputOf(rank), {0, bytes});
-  if (operation.kind != Operation::Kind::Broadcast || hostOf(hosts_, operation.peer) != self_) return {};
+  if (operation.kind == Kind::AllGather) return copy(result + rank * bytes, inputOf(rank), {0, bytes});
+  if (operation.kind != Kind::Broadcast || hostOf(hosts_, operation.peer) != self_) return {};
   return copy(result, inputOf(operation.peer), sliceOf(bytes, localIndex_, home().ranks.size()));
 }
 
@@ -151,7 +165,6 @@ Status Group::exchange(const Operation& operation, const Patience& patience) {
 }
 
 RingPlan Group::planOf(const Operation& operation) const {
-  using Kind = Operation::Kind;
   RingPlan plan;
   plan.reduces = operation.reduces();
   plan.gathers = operation.kind != Kind::ReduceScatter;

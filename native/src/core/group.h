@@ -28,6 +28,7 @@ class Group : public Collectives {
   const MeshHost& home() const { return hosts_[self_]; }
   uint8_t* inputOf(uint32_t rank) const { return reinterpret_cast<uint8_t*>(segment().shard(rank)); }
   Status check(const Operation& operation) const;
+  uint64_t resultBytesOf(const Operation& operation) const;
   Status collective(const Operation& operation, const Patience& patience);
   Status checkAgreement(const Operation& operation) const;
   Status contribute(const Operation& operation, const Patience& patience);

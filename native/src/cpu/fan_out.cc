@@ -7,9 +7,11 @@
 #include <barrier>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "core/shared_memory.h"
+#include "cpu/ordered_sum.h"
 #include "cpu/stream_copy.h"
 
 namespace muster {
@@ -40,11 +42,13 @@ void pinTo(size_t index) {
   }
 }
 
-}  // namespace
+// Threads that each do a part of the tiles, over buffers that are warm.
+using TileWork = std::function<void(const std::vector<Mapping>& buffers, Range bytes)>;
 
-Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, size_t threads, size_t samples) {
+Result<std::vector<FanOutSample>> measurePinned(size_t bytes, size_t count, size_t threads, size_t samples,
+                                                const TileWork& workOnTile) {
   std::vector<Mapping> buffers;
-  for (size_t i = 0; i <= targets; i++) {
+  for (size_t i = 0; i < count; i++) {
     Result<Mapping> memory = mapPrivate(bytes);
     if (!memory.ok()) return memory.status();
     std::memset(memory.value().data(), static_cast<int>(i), bytes);
@@ -56,11 +60,8 @@ Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, si
     const size_t tiles = (bytes + kTile - 1) / kTile;
     for (size_t sample = 0; sample < samples; sample++) {
       sync.arrive_and_wait();
-      for (size_t tile = tiles * index / threads; tile < tiles * (index + 1) / threads; tile++) {
-        const size_t at = tile * kTile;
-        for (size_t target = 1; target <= targets; target++)
-          streamCopy(buffers[target].data() + at, buffers[0].data() + at, std::min(kTile, bytes - at));
-      }
+      for (size_t tile = tiles * index / threads; tile < tiles * (index + 1) / threads; tile++)
+        workOnTile(buffers, {tile * kTile, std::min(bytes, (tile + 1) * kTile)});
       sync.arrive_and_wait();
     }
   };
@@ -77,6 +78,25 @@ Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, si
   }
   for (std::thread& thread : pool) thread.join();
   return out;
+}
+
+}  // namespace
+
+Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, size_t threads, size_t samples) {
+  const auto copy = [](const std::vector<Mapping>& buffers, Range tile) {
+    for (size_t target = 1; target < buffers.size(); target++)
+      streamCopy(buffers[target].data() + tile.begin, buffers[0].data() + tile.begin, tile.end - tile.begin);
+  };
+  return measurePinned(bytes, targets + 1, threads, samples, copy);
+}
+
+Result<std::vector<FanOutSample>> measureAddUp(size_t bytes, size_t sources, size_t threads, size_t samples) {
+  const auto add = [](const std::vector<Mapping>& buffers, Range tile) {
+    std::vector<const float*> inputs;
+    for (size_t i = 1; i < buffers.size(); i++) inputs.push_back(reinterpret_cast<const float*>(buffers[i].data()));
+    orderedSum(inputs, reinterpret_cast<float*>(buffers[0].data()), {tile.begin / sizeof(float), tile.end / sizeof(float)});
+  };
+  return measurePinned(bytes, sources + 1, threads, samples, add);
 }
 
 }  // namespace muster

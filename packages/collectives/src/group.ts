@@ -29,6 +29,8 @@ export interface CollectiveOptions {
   /** Longest time in milliseconds until it is over on this rank. */
   readonly deadlineMs: number;
   readonly signal: AbortSignal;
+  /** Memory of this rank's own that the result is copied to as well, off the JavaScript thread; of exactly its size. */
+  readonly into?: Uint8Array;
 }
 
 /** An operation that adds up. */
@@ -72,7 +74,7 @@ export interface CollectiveGroup {
   /** The input of rank `root`. */
   broadcast(options: CollectiveOptions & { readonly root: number }): Promise<Uint8Array>;
   /** Gives this rank's input to rank `to`; resolves when it has received it. */
-  send(options: CollectiveOptions & { readonly to: number }): Promise<void>;
+  send(options: Omit<CollectiveOptions, "into"> & { readonly to: number }): Promise<void>;
   /** Takes what rank `from` sends, into memory of exactly that size. */
   receive(options: CollectiveOptions & { readonly from: number; readonly into: Uint8Array }): Promise<void>;
   /** Resolves when all ranks have called it. */
@@ -156,14 +158,14 @@ class OpenGroup implements CollectiveGroup {
     return this.#view(0, options.count, options.dtype);
   }
 
-  async send(options: CollectiveOptions & { readonly to: number }): Promise<void> {
+  async send(options: Omit<CollectiveOptions, "into"> & { readonly to: number }): Promise<void> {
     this.#checkRank("to", options.to);
     await this.#run({ kind: "send", peer: options.to }, options);
   }
 
   async receive(options: CollectiveOptions & { readonly from: number; readonly into: Uint8Array }): Promise<void> {
     this.#checkRank("from", options.from);
-    await this.#run({ kind: "receive", peer: options.from, into: options.into }, options);
+    await this.#run({ kind: "receive", peer: options.from }, options);
   }
 
   async barrier(options: Pick<CollectiveOptions, "deadlineMs" | "signal">): Promise<void> {
@@ -180,12 +182,12 @@ class OpenGroup implements CollectiveGroup {
     this.#group.close();
   }
 
-  async #run(body: Body, { dtype, count, deadlineMs, signal }: CollectiveOptions): Promise<void> {
+  async #run(body: Body, { dtype, count, deadlineMs, signal, into }: CollectiveOptions): Promise<void> {
     const { epoch } = this;
     if (this.#closed) throw errors.CollectiveSpent({ epoch, reason: "it was closed" });
     checkWhole("count", count, { min: 0, max: Math.floor(this.capacityBytes / elementBytes[dtype]) });
     const timeoutMs = checkTimeout("deadlineMs", deadlineMs);
-    const operation: NativeOperation = { mean: false, peer: 0, into: null, dtype, count, ...body };
+    const operation: NativeOperation = { mean: false, peer: 0, into: into ?? null, dtype, count, ...body };
     const done = await cancellable(signal, (cancellation) =>
       this.#group.run({ ...operation, timeoutMs, cancellation }),
     );

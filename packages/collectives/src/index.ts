@@ -16,7 +16,7 @@ export {
   openGroup,
   type ReducedSlice,
 } from "./group.ts";
-export { type FanOutOptions, type FanOutSample, measureFanOut } from "./host-limit.ts";
+export { type AddUpOptions, type FanOutOptions, type FanOutSample, measureAddUp, measureFanOut } from "./host-limit.ts";
 export type { MembershipOptions, MeshPlace } from "./membership.ts";
 export {
   type MapOptions,

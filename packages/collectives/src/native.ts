@@ -137,6 +137,14 @@ export interface NativeGroup {
   close(): void;
 }
 
+/** What is measured of the host itself. */
+export interface NativeMeasurement {
+  readonly bytes: number;
+  readonly targets: number;
+  readonly threads: number;
+  readonly samples: number;
+}
+
 /** The addon. */
 export interface NativeModule {
   readonly Cancellation: new () => NativeCancellation;
@@ -163,12 +171,9 @@ export interface NativeModule {
       readonly into: Uint8Array;
     },
   ): Promise<NativeOutcome<Omit<NativePulled, "base">>>;
-  measureFanOut(options: {
-    bytes: number;
-    targets: number;
-    threads: number;
-    samples: number;
-  }): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
+  measureFanOut(options: NativeMeasurement): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
+  /** Adds up `targets` sources. */
+  measureAddUp(options: NativeMeasurement): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
   openMesh(
     options: NativeMembership & { shards: number; shardElements: number; cancellation: NativeCancellation },
   ): Promise<NativeOutcome<NativeMesh>>;

@@ -108,6 +108,9 @@ for (const [backend, open] of [
         const all = Buffer.concat([0, 1, 2].map((rank) => bitsOf(rank, bytes)));
         for (const view of await Promise.all(ranks.map((group) => group.allGather(operation))))
           expect(copyOf(view).equals(all)).toBe(true);
+        const copies = ranks.map(() => new Uint8Array(3 * bytes));
+        await Promise.all(ranks.map((group, rank) => group.allGather({ ...operation, into: copies[rank]! })));
+        for (const copy of copies) expect(copyOf(copy).equals(all)).toBe(true);
         const into = new Uint8Array(bytes);
         await Promise.all([
           ranks[0]!.send({ ...operation, to: 1 }),
@@ -155,6 +158,8 @@ describe("a group", () => {
     await expect(group!.allReduce({ ...operation, dtype: "u8" })).rejects.toThrow("bytes cannot be added up");
     const wrong = group!.receive({ ...operation, from: 0, into: new Uint8Array(4) });
     await expect(wrong).rejects.toThrow("that is this rank itself");
+    const short = group!.allReduce({ ...operation, into: new Uint8Array(5) });
+    await expect(short).rejects.toThrow("the target has 5 bytes");
     expect((await group!.allReduce(operation)).byteLength).toBe(4);
     await expect(openGroup({ ...optionsOf(0, 1), capacityBytes: 2 ** 32 })).rejects.toThrow("capacityBytes is");
   });

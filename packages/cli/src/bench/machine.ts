@@ -1,6 +1,6 @@
 /** Where a measurement ran, and how fast that machine copies. */
 import { availableParallelism, cpus, loadavg, release, totalmem } from "node:os";
-import { measureFanOut } from "@muster/collectives";
+import { type FanOutOptions, type FanOutSample, measureAddUp, measureFanOut } from "@muster/collectives";
 import type { BenchMachine } from "./report.ts";
 
 /** Starts watching the machine. @returns What to call at the end. */
@@ -27,9 +27,21 @@ const samples = 5;
  * way. Samples in which other processes took the cores are left out, unless that is all of them.
  */
 export async function fanOutLimit(bytes: number, receivers: number): Promise<number> {
+  return await limitOf(bytes, (options) => measureFanOut({ ...options, targets: receivers }));
+}
+
+/** The shortest time in which this host can add up `bytes` of so many sources, measured in the same way. */
+export async function addUpLimit(bytes: number, sources: number): Promise<number> {
+  return await limitOf(bytes, (options) => measureAddUp({ ...options, sources }));
+}
+
+async function limitOf(
+  bytes: number,
+  measure: (options: Omit<FanOutOptions, "targets">) => Promise<readonly FanOutSample[]>,
+): Promise<number> {
   const threads = Math.min(availableParallelism(), threadsMax);
   const sample = Math.min(bytes, sampleBytesMax);
-  const all = await measureFanOut({ bytes: sample, targets: receivers, threads, samples });
+  const all = await measure({ bytes: sample, threads, samples });
   const undisturbed = all.filter(({ seconds, cpuSeconds }) => cpuSeconds > 0.8 * threads * seconds);
   const counted = undisturbed.length > 0 ? undisturbed : all;
   return Math.min(...counted.map(({ seconds }) => seconds)) * (bytes / sample);

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import { type Command, Option } from "commander";
+import { benchAllReduce } from "../bench/allreduce/same-host.ts";
 import { watchMachine } from "../bench/machine.ts";
 import { findPeers, type Peer } from "../bench/peers.ts";
 import { type BenchReport, type BenchRow, headText, reportText } from "../bench/report.ts";
@@ -39,13 +40,17 @@ export function addBenchCommands(program: Command): void {
   withCommon(
     bench.command("weights").description("measure one version on its way from a trainer to all samplers"),
   ).action((options: Options) => runBench("weights", options, benchWeights));
+  withCommon(
+    bench.command("allreduce").description("measure the sum of gradients over all trainers of a host"),
+    "0.0625,1,16,64,256",
+  ).action((options: Options) => runBench("allreduce", options, benchAllReduceAll));
 }
 
 /** Adds the options that all measurements share. */
-function withCommon(command: Command): Command {
+function withCommon(command: Command, sizes = "64,256"): Command {
   return command
     .addOption(new Option("--world <counts>", "processes that take part, separated by commas").default("2,4,8"))
-    .addOption(new Option("--size <sizes>", "sizes in MiB, separated by commas").default("64,256"))
+    .addOption(new Option("--size <sizes>", "sizes in MiB, separated by commas").default(sizes))
     .option("--rounds <count>", "rounds of each; medians count", "5")
     .option("--no-peers", "leave out the comparison with Open MPI and gloo")
     .option("--json", "end with one line of JSON on standard output");
@@ -58,7 +63,7 @@ async function runBench(
   measure: (context: BenchContext) => Promise<readonly BenchRow[]>,
 ): Promise<void> {
   const worlds = countsOf("world", options.world, { min: 2, max: 64 });
-  const sizes = countsOf("size", options.size, { min: 1, max: 4095 }).map((mib) => mib * 2 ** 20);
+  const sizes = sizesOf(options.size);
   const [rounds = 1] = countsOf("rounds", options.rounds, { min: 1, max: 1000 });
   process.exitCode = await untilInterrupted(async (signal): Promise<ExitCode> => {
     const scratch = await mkdtemp(join(tmpdir(), "muster-bench-"));
@@ -85,6 +90,23 @@ async function benchWeights({ worlds, sizes, scratch, onRow, ...common }: BenchC
         onRow(row);
       }
   return rows;
+}
+
+async function benchAllReduceAll({ worlds, sizes, scratch, onRow, ...common }: BenchContext): Promise<BenchRow[]> {
+  const rows: BenchRow[] = [];
+  for (const world of worlds)
+    for (const row of await benchAllReduce({ ...common, socketDir: scratch, world, sizes, onRow })) rows.push(row);
+  return rows;
+}
+
+/** Sizes in MiB as bytes: whole KiB. @throws MUSTER_ERR_OPTION_INVALID */
+function sizesOf(text: string): number[] {
+  return text.split(",").map((each) => {
+    const bytes = Number(each) * 2 ** 20;
+    if (each.trim() !== "" && bytes >= 1024 && bytes < 2 ** 32 && bytes % 1024 === 0) return bytes;
+    const reason = "is not a size in MiB, of whole KiB below 4096 MiB";
+    throw errors.OptionInvalid({ option: "size", value: each || '""', reason });
+  });
 }
 
 /** Whole numbers, separated by commas. @throws MUSTER_ERR_OPTION_INVALID */

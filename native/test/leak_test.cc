@@ -1,0 +1,88 @@
+// Ten thousand epochs in one process: what a mesh or group takes from the kernel, it gives back.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "collectives_suite.h"
+#include "core/group.h"
+#include "core/mesh.h"
+#include "core/version_store.h"
+
+using namespace muster;
+using namespace muster::test;
+
+namespace {
+
+size_t entriesOf(const char* folder) {
+  const auto all = std::filesystem::directory_iterator(folder);
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// Mappings of shared segments; the allocator's own come and go.
+size_t segmentsMapped() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:") != std::string::npos;
+  return count;
+}
+
+struct Taken {
+  size_t files = entriesOf("/proc/self/fd");
+  size_t threads = entriesOf("/proc/self/task");
+  size_t segments = segmentsMapped();
+};
+
+MeshOptions optionsOf(const TemporaryFolder& folder, uint64_t epoch, uint32_t rank, uint32_t worldSize) {
+  MeshOptions options{keyOf("key"), "job", epoch, rank, {}, folder.path(), 2, 100};
+  for (uint32_t r = 0; r < worldSize; r++) options.members.push_back("member-" + std::to_string(r));
+  return options;
+}
+
+void oneEpoch(const MeshOptions& options) {
+  const Abort never;
+  const auto mesh = Mesh::open(options, patienceOf(never));
+  REQUIRE_OK(mesh);
+  if (options.rank == 0) REQUIRE_OK(mesh.value()->reduce({1, {0, 1}}, patienceOf(never)));
+  else REQUIRE_OK(mesh.value()->reduce({1, {}}, patienceOf(never)));
+  mesh.value()->close();
+  MeshOptions named = options;
+  named.group = "group";
+  const auto group = Group::open(named, 400, patienceOf(never));
+  REQUIRE_OK(group);
+  REQUIRE_OK(group.value()->run(operationOf(Operation::Kind::AllReduce, DType::F32, 100), patienceOf(never)));
+}
+
+}  // namespace
+
+TEST("ten thousand epochs leave no file descriptor, no thread and no mapping behind") {
+  const TemporaryFolder folder;
+  std::vector<std::shared_ptr<VersionStore>> stores;
+  std::vector<MeshPlace> places;
+  for (uint32_t rank = 0; rank < 2; rank++) {
+    const std::string member = "member-" + std::to_string(rank);
+    stores.push_back(VersionStore::open({keyOf("key"), "job", member, folder.path(), std::string("127.0.0.1"), 1024, 2}).value());
+    places.push_back({"host-" + std::to_string(rank), stores.back()->addresses()[1]});
+  }
+  Taken before;
+  for (uint64_t epoch = 1; epoch <= 10'000; epoch++) {
+    if (epoch % 50 == 0) {
+      onRanks(2, [&](uint32_t rank) {
+        MeshOptions options = optionsOf(folder, epoch, rank, 2);
+        if (epoch % 200 == 0) {
+          options.places = places;
+          options.store = stores[rank];
+        }
+        oneEpoch(options);
+      });
+    } else {
+      oneEpoch(optionsOf(folder, epoch, 0, 1));
+    }
+    if (epoch == 200) before = Taken();  // each way was gone once
+  }
+  const Taken after;
+  CHECK(after.files <= before.files);
+  CHECK(after.threads <= before.threads);
+  CHECK(after.segments <= before.segments);
+  // What the stores answer on their own threads may still be ending when they are counted.
+  stores.clear();
+}
