@@ -17,7 +17,8 @@ export { type StandbyEnd, type StandbyOptions, standBy } from "./controller/stan
 export { type JobStatus, type MemberStatus, statusKey, statusOf } from "./controller/status.ts";
 export { type Doors, hostDoors } from "./doors.ts";
 export type { Beats, Environment } from "./environment.ts";
-export { type NodeRoleOptions, nodeRole } from "./node/node-work.ts";
+export type { KeeperDoor, KeeperExit, KeeperGiven } from "./node/keeper.ts";
+export { type NodeRoleOnOptions, type NodeRoleOptions, nodeRole, nodeRoleOn } from "./node/node-work.ts";
 export { policyRole, policyRoleOn } from "./policy/policy-work.ts";
 export { type Replica, runReplica } from "./replica/replica.ts";
 export type { ReplicaEnd, ReplicaOptions, Role } from "./replica/work.ts";

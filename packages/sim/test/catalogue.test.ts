@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { canaries } from "../src/canaries/run-canaries.ts";
-import { points } from "../src/faults/points.ts";
+import { fleetPoints, points } from "../src/faults/points.ts";
 import { faultWeights } from "../src/faults/profiles.ts";
 import { profiles } from "../src/seed/draw-scenario.ts";
 
@@ -12,11 +12,12 @@ const shortOf = (point: string): string => point.replace(/^\w+\.((before-publish
 
 describe("the catalogue of the simulator", () => {
   it("names every failpoint, deliberate bug, profile and kind of fault", () => {
-    const quoted = [...points.map(shortOf), ...canaries.map(({ name }) => name), ...profiles];
+    const quoted = [...[...points, ...fleetPoints].map(shortOf), ...canaries.map(({ name }) => name), ...profiles];
     expect(quoted.filter((name) => !catalogue.includes(`\`${name}\``))).toEqual([]);
     const kinds = Object.values(faultWeights).flatMap((weights) => weights.map(([kind]) => kind));
     expect(kinds.filter((kind) => !catalogue.includes(kind))).toEqual([]);
-    expect(new Set(points).size).toBe(points.length);
+    expect(new Set([...points, ...fleetPoints]).size).toBe(points.length + fleetPoints.length);
+    expect(catalogue).toContain(`come to ${fleetPoints.length} more`);
     expect(catalogue).toContain(`${points.length} named places`);
     expect(catalogue).toContain(`${canaries.length} single wrong lines`);
   });

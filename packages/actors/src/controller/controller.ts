@@ -75,6 +75,7 @@ export interface ControllerOptions {
 
 const controllerId = "controller";
 const flushMs = 3_000;
+const flushRoundsMax = 16;
 const statusEveryMs = 1_000;
 const selfEveryMs = 1_000;
 const disconnectMs = 30;
@@ -358,15 +359,24 @@ class Reign implements Controller {
     this.#resolveEnd({ outcome, reason: messageOf(error) });
   }
 
+  /** Waits for what was said to be stored, as long as each `timeoutMs` brings some of it to the broker. */
+  async #sayEverything(timeoutMs: number): Promise<void> {
+    for (let round = 1; round <= flushRoundsMax; round++) {
+      const left = this.#outbox.depth();
+      if ((await this.#outbox.flush(timeoutMs)) || this.#outbox.depth() === left) return;
+    }
+  }
+
   async #close(end: ControllerEnd): Promise<ControllerEnd> {
     this.#isClosed = true;
     for (const close of this.#closers) await close();
     await this.#host.stop();
     // What a fenced controller still has to say is void: the job is another's. One that lost its way is replaced, too.
     if (end.outcome !== "fenced" && end.outcome !== "lost") {
-      // The end of a job is said once: its words get the time that its members have to leave.
+      // The end of a job is said once: its words get the time that its members have to leave, and more while the broker takes them.
       const { drainMs } = this.#options.config.timing;
-      await this.#outbox.flush(end.outcome === "aborted" ? flushMs : drainMs);
+      if (end.outcome === "aborted") await this.#outbox.flush(flushMs);
+      else await this.#sayEverything(drainMs);
       if (this.#options.transport.isConnected()) await this.#show();
     }
     this.#outbox.close();

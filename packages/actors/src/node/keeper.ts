@@ -17,17 +17,38 @@ export interface KeeperExit {
   readonly oom: boolean;
 }
 
-/** What a keeper is made from. */
-export interface KeeperOptions {
-  /** Folder of the job's run: logs go into its `logs`, notes of processes into its `pids`. */
-  readonly directory: string;
+/** What a node gives to its keeper. */
+export interface KeeperGiven {
+  /** Id of the node. */
   readonly node: string;
-  /** Program and arguments that run a replica. */
-  readonly commandOf: (role: ReplicaRole, id: string) => readonly string[];
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onStarted: (started: { readonly id: string; readonly life: number; readonly pid: number }) => void;
   readonly onExit: (exit: KeeperExit) => void;
+}
+
+/** What a keeper is made from. */
+export interface KeeperOptions extends KeeperGiven {
+  /** Folder of the job's run: logs go into its `logs`, notes of processes into its `pids`. */
+  readonly directory: string;
+  /** Program and arguments that run a replica. */
+  readonly commandOf: (role: ReplicaRole, id: string) => readonly string[];
+}
+
+/** Starts and ends the processes of one node: the host's, or those of a simulation. */
+export interface KeeperDoor {
+  /** Ends what an earlier life of this node left. @returns The processes that are gone now. */
+  clean(): Promise<readonly { readonly id: string; readonly pid: number }[]>;
+  /** Starts a replica. Another process of it on this host, whoever started it, is ended first. */
+  start(id: string, role: ReplicaRole, life: number): Promise<void>;
+  /** Asks a replica to leave, or ends its whole group. Harmless when it is gone. */
+  end(id: string, how: "term" | "kill"): void;
+  /** Sends a signal. @returns What became of it, in words. */
+  signal(id: string, pid: number, signal: string): string;
+  /** Ends everything: SIGTERM, and after two seconds the whole groups. */
+  close(): Promise<void>;
+  /** Ends everything at once and without waiting: the last thing that a process does. */
+  killNow(): void;
 }
 
 interface Held {
@@ -40,7 +61,7 @@ interface Held {
 const closeGraceMs = 2_000;
 
 /** Starts and ends the processes of one node. */
-export class Keeper {
+export class Keeper implements KeeperDoor {
   readonly #options: KeeperOptions;
   readonly #notes: ProcessNotes;
   readonly #held = new Map<string, Held>();
@@ -54,7 +75,6 @@ export class Keeper {
     this.#notes = new ProcessNotes(options.directory);
   }
 
-  /** Ends what an earlier life of this node left. @returns The processes that are gone now. */
   async clean(): Promise<readonly { readonly id: string; readonly pid: number }[]> {
     const own = this.#notes.by(this.#options.node).filter(({ id }) => !this.#held.has(id));
     for (const note of own) {
@@ -64,7 +84,6 @@ export class Keeper {
     return own.map(({ id, pid }) => ({ id, pid }));
   }
 
-  /** Starts a replica. Another process of it on this host, whoever started it, is ended first. */
   async start(id: string, role: ReplicaRole, life: number): Promise<void> {
     const earlier = this.#notes.of(id);
     if (earlier && !this.#held.has(id)) await endLeftover(earlier, this.#options.clock);
@@ -87,7 +106,6 @@ export class Keeper {
     onStarted({ id, life, pid: child.pid });
   }
 
-  /** Asks a replica to leave, or ends its whole group. Harmless when it is gone. */
   end(id: string, how: "term" | "kill"): void {
     const held = this.#held.get(id);
     if (held?.child.pid === undefined) return;
@@ -100,14 +118,12 @@ export class Keeper {
     }
   }
 
-  /** Sends a signal. @returns What became of it, in words. */
   signal(id: string, pid: number, signal: string): string {
     const held = this.#held.get(id);
     if (held?.child.pid !== pid) return `${id} has no process ${pid} any more`;
     return held.child.kill(signal as NodeJS.Signals) ? `${signal} sent to process ${pid}` : `process ${pid} is gone`;
   }
 
-  /** Ends everything: SIGTERM, and after two seconds the whole groups. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const id of this.#held.keys()) this.end(id, "term");
@@ -119,7 +135,6 @@ export class Keeper {
     cancel();
   }
 
-  /** Ends everything at once and without waiting: the last thing that a process does. */
   killNow(): void {
     this.#isClosed = true;
     for (const id of this.#held.keys()) this.end(id, "kill");

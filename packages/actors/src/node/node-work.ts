@@ -3,26 +3,49 @@ import { type NodeEffect, type NodeEvent, nodeLogic, type TimerEffect } from "@m
 import type { Body, ReplicaRole } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
 import { defineRole, type Role, type RoleHandlers, type Work, type WorkTools } from "../replica/work.ts";
-import { Keeper } from "./keeper.ts";
+import { Keeper, type KeeperDoor, type KeeperGiven } from "./keeper.ts";
 
 type Effect = NodeEffect | TimerEffect<NodeEvent>;
 
-/** What a node is made from. */
-export interface NodeRoleOptions {
+/** What every node has. */
+interface NodeBasics {
   readonly host: string;
   readonly capacity: Body<"node.ready">["capacity"];
+  /** How long a process that was asked to leave may take, in ms. */
+  readonly graceMs: number;
+}
+
+/** What a node on a real host is made from. */
+export interface NodeRoleOptions extends NodeBasics {
   /** Folder of the job's run on this host. */
   readonly directory: string;
   /** Program and arguments that run a replica. */
   readonly commandOf: (role: ReplicaRole, id: string) => readonly string[];
-  /** How long a process that was asked to leave may take. */
-  readonly graceMs: number;
   /** Hears of the keeper of each life, so that nothing is left when the process ends in haste. */
-  readonly onKeeper: (keeper: Pick<Keeper, "killNow">) => void;
+  readonly onKeeper: (keeper: Pick<KeeperDoor, "killNow">) => void;
 }
 
-/** The role of a node. */
+/** What a node is made from whose processes somebody else starts. */
+export interface NodeRoleOnOptions extends NodeBasics {
+  /** Makes the keeper of one life of the node. */
+  readonly keeper: (given: KeeperGiven) => KeeperDoor;
+}
+
+/** The role of a node: its replicas are processes of this host. */
 export function nodeRole(options: NodeRoleOptions): Role {
+  const { host, capacity, graceMs, directory, commandOf, onKeeper } = options;
+  return nodeRoleOn({
+    ...{ host, capacity, graceMs },
+    keeper: (given) => {
+      const keeper = new Keeper({ directory, commandOf, ...given });
+      onKeeper(keeper);
+      return keeper;
+    },
+  });
+}
+
+/** The role of a node that starts and ends its replicas through `keeper`. */
+export function nodeRoleOn(options: NodeRoleOnOptions): Role {
   const { host, capacity, graceMs } = options;
   return defineRole({
     role: "node",
@@ -35,15 +58,13 @@ export function nodeRole(options: NodeRoleOptions): Role {
 }
 
 class NodeWork implements Work<Effect, NodeEvent> {
-  readonly #keeper: Keeper;
+  readonly #keeper: KeeperDoor;
   #post: (event: NodeEvent) => void = () => {};
 
-  constructor({ identity, environment }: WorkTools, { directory, commandOf, onKeeper }: NodeRoleOptions) {
+  constructor({ identity, environment }: WorkTools, { keeper }: NodeRoleOnOptions) {
     const { clock, logger } = environment;
-    this.#keeper = new Keeper({
-      directory,
+    this.#keeper = keeper({
       node: identity.id,
-      commandOf,
       clock,
       logger,
       onStarted: (started) => {
@@ -55,7 +76,6 @@ class NodeWork implements Work<Effect, NodeEvent> {
         this.#post({ type: "keeper.exited", atMs: clock.now(), ...exit });
       },
     });
-    onKeeper(this.#keeper);
   }
 
   readonly handlers: RoleHandlers<Effect, NodeEvent> = {

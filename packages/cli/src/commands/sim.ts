@@ -30,7 +30,7 @@ interface Options {
   readonly json?: boolean;
 }
 
-const profiles: readonly Profile[] = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken"];
+const profiles: readonly Profile[] = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken", "fleet"];
 
 /** Shrinking one failure takes minutes; more than a few at once have one cause. */
 const shrunkMax = 3;

@@ -6,6 +6,7 @@ import { drawScenario } from "../seed/draw-scenario.ts";
 import { runScenario } from "../seed/run-scenario.ts";
 import { runAndCompare } from "../seed/run-seed.ts";
 import type { Canary } from "./canary.ts";
+import { fleetCanaries } from "./fleet-canaries.ts";
 import { handCanaries } from "./hand-canaries.ts";
 import { mindCanaries } from "./mind-canaries.ts";
 import { planCanaries } from "./plan-canaries.ts";
@@ -21,6 +22,7 @@ export const canaries: readonly Canary[] = [
   ...roleCanaries,
   ...mindCanaries,
   ...planCanaries,
+  ...fleetCanaries,
 ];
 
 /** What became of one canary. */

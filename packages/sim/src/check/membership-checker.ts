@@ -45,7 +45,7 @@ export class MembershipChecker {
   checkAdmitted({ members, ending, stopped }: Decision["after"], nowMs: number): void {
     if (ending || stopped) return;
     for (const [process, incarnation] of this.#present) {
-      const isReplica = process.role === "policy" || process.role === "rollout" || process.role === "checkpoint";
+      const isReplica = process.role !== "controller" && process.role !== "operator";
       const ageMs = nowMs - (this.#bornMs.get(incarnation) ?? 0);
       if (!isReplica || process.isDead || ageMs < joinMs) continue;
       this.#judge.require(

@@ -165,12 +165,15 @@ export class TrainingChecker {
     );
   }
 
-  /** A step is committed only if every surviving member of the mesh voted for it with finite numbers (semantics 6.1, 6.2). */
+  /**
+   * A step is committed only if every surviving member of the mesh voted for it with finite numbers (semantics 6.1, 6.2). Who comes back
+   * under the id of a member that voted and died is no rank of this mesh.
+   */
   #checkVotes(before: ControllerState, after: ControllerState): void {
     const { step, mesh } = before;
     for (const id of mesh.members) {
       const member = after.members[id];
-      if (!member) continue;
+      if (!member || member.joinedSeq > mesh.joins) continue;
       const vote = this.#votes.get(voteKey({ ...step, epoch: mesh.epoch }, member.incarnation));
       this.#judge.require(
         vote?.vote === "commit",

@@ -1,5 +1,6 @@
 /** Sees everything that happens in a run, decodes it once, and tells the checkers. */
 import type { Controller, ControllerLogic } from "@muster/actors";
+import type { ControllerState } from "@muster/machines";
 import { type AnyMessage, type Ledger, type Section, unpack } from "@muster/protocol";
 import type { Identity } from "@muster/runtime";
 import type { ClusterObserver } from "../cluster/cluster.ts";
@@ -13,6 +14,7 @@ import type { SimDisk } from "../plane/sim-disk.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import { CheckpointChecker } from "./checkpoint-checker.ts";
+import { FleetChecker } from "./fleet-checker.ts";
 import { JournalModel } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import { MembershipChecker } from "./membership-checker.ts";
@@ -62,6 +64,7 @@ export class Witness implements ClusterObserver {
   readonly #training: TrainingChecker;
   readonly #members: MembershipChecker;
   readonly #orders: OrderChecker;
+  readonly #fleet: FleetChecker;
   readonly #progress: ProgressChecker;
   #checkpoints: CheckpointChecker | null = null;
 
@@ -75,10 +78,14 @@ export class Witness implements ClusterObserver {
     this.#judge = judge;
     this.#weights = new WeightsChecker(judge, config, shapeOf(config.model).count);
     this.#training = new TrainingChecker(judge, config);
-    this.#members = new MembershipChecker(judge, faults.every(isLoud));
+    this.#members = new MembershipChecker(judge, !scenario.fleet && faults.every(isLoud));
+    this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
     this.#orders = new OrderChecker(judge, config);
     this.#progress = new ProgressChecker(world, judge, scenario);
-    this.#progress.whenCalm(() => this.#members.checkAdmitted(this.#journal.state, world.nowMs));
+    this.#progress.whenCalm(() => {
+      this.#members.checkAdmitted(this.#journal.state, world.nowMs);
+      this.#fleet.checkWhole(this.#journal.state);
+    });
     this.#journal = new JournalModel(judge, config, {
       logic,
       onDecision: (decision) => {
@@ -86,9 +93,14 @@ export class Witness implements ClusterObserver {
         this.#training.decided(decision);
         this.#members.decided(decision);
         this.#orders.decided(decision);
+        this.#fleet.decided(decision);
         this.#progress.decided(decision);
       },
     });
+  }
+
+  get jobState(): ControllerState {
+    return this.#journal.state;
   }
 
   /** The longest time without progress after the faults. */
@@ -163,6 +175,10 @@ export class Witness implements ClusterObserver {
     this.#judge.note(`${process.name} ends: ${how}`);
   }
 
+  bore(node: SimProcess, child: SimProcess): void {
+    this.#fleet.bore(node, child);
+  }
+
   reigns(process: SimProcess, controller: Controller): void {
     this.#journal.reigns(process, controller);
   }
@@ -179,6 +195,8 @@ export class Witness implements ClusterObserver {
     if (message.kind === "groups.batch") this.#training.stored(message.body, seq, by);
     else if (message.kind === "weights.held") this.#weights.held(message.body, message.incarnation);
     else if (message.kind === "checkpoint.saved") void this.#checkpoints?.saved(message.body);
+    else if (message.kind === "node.ready") this.#fleet.ready(by);
+    else if (message.kind === "command.done") this.#fleet.done(message.body.commandId, message.body.outcome);
     else if (message.kind === "job.ended") this.end = message.body;
   }
 }

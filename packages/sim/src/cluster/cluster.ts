@@ -3,6 +3,8 @@ import {
   type Controller,
   type ControllerLogic,
   checkpointRoleOn,
+  type KeeperGiven,
+  nodeRoleOn,
   policyRoleOn,
   type Replica,
   type Role,
@@ -11,10 +13,13 @@ import {
   startController,
 } from "@muster/actors";
 import { type Random, randomOf } from "@muster/base";
-import { type ReplicaRole, replicaRoles } from "@muster/protocol";
+import type { ControllerState } from "@muster/machines";
+import { type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import type { Identity } from "@muster/runtime";
 import { type Arm, Failpoints } from "../faults/failpoints.ts";
 import { Injector } from "../faults/injector.ts";
+import type { Command } from "../fleet/command.ts";
+import { type Child, type KeeperBug, SimKeeper } from "../fleet/sim-keeper.ts";
 import { Network } from "../net/network.ts";
 import type { WireBug, WireObserver } from "../net/wire.ts";
 import { type MeshBug, type MeshObserver, MeshPlane } from "../plane/mesh-plane.ts";
@@ -32,9 +37,13 @@ export interface ClusterObserver extends WireObserver, MeshObserver {
   /** The announced end of the job, or `null`. */
   readonly end: { readonly outcome: string } | null;
   readonly engines: Behind["observer"];
+  /** What an operator sees of the job: the fold of its journal. */
+  readonly jobState: ControllerState;
   identified(identity: Identity, process: SimProcess): void;
   started(process: SimProcess): void;
   ended(process: SimProcess, how: string): void;
+  /** A node started the process of a replica. */
+  bore(node: SimProcess, child: SimProcess): void;
   /** A controller acts; `controller.snapshot()` shows its live state. */
   reigns(process: SimProcess, controller: Controller): void;
   injected(name: string, process: SimProcess | null): void;
@@ -48,16 +57,20 @@ export interface Bug {
   readonly mesh?: MeshBug;
   readonly role?: (role: Role, process: SimProcess) => Role;
   readonly logic?: ControllerLogic;
+  readonly keeper?: KeeperBug;
   readonly doors?: (doors: ReturnType<typeof doorsOf>, process: SimProcess) => ReturnType<typeof doorsOf>;
 }
 
 /** One place for a process. */
 interface Node {
   readonly id: string;
-  readonly role: ReplicaRole;
+  readonly role: MemberRole;
   process: SimProcess | null;
   replica: Replica | null;
 }
+
+/** When the operator looks at the fleet again, once the faults are over. */
+const repairsMs = [0, 10_000, 20_000, 30_000, 40_000];
 
 const dataKey = Uint8Array.from({ length: 32 }, (_, i) => i);
 
@@ -77,6 +90,11 @@ export class Cluster {
   readonly #random: Random;
   readonly #operator: Operator;
   readonly #nodes = new Map<string, Node>();
+  /** Replicas that nodes started; of each id the last process. */
+  readonly #children = new Map<string, Child>();
+  readonly #livingChildren = new Set<SimProcess>();
+  /** What is written down on each host about the processes of its nodes. */
+  readonly #notes = new Map<string, Map<string, Child>>();
   readonly #controllers = new Set<SimProcess>();
   readonly #unseen = new Set<SimProcess>();
   /** Controllers that are started again when they are gone. */
@@ -109,7 +127,12 @@ export class Cluster {
       versions: new VersionPlane(this.failpoints, faults, this.#bug.plane),
       meshes: new MeshPlane(this.failpoints, { faults, observer: this.#observer, bug: this.#bug.mesh }),
       disk: this.disk,
-      observer: this.#observer.engines,
+      observer: {
+        ...this.#observer.engines,
+        // Whose receipts were stuck when it ended had no way to say what it had come to: nobody can count that against the right prompt.
+        killedBy: (request, version, process) =>
+          this.network.isServed(process) && this.#observer.engines.killedBy(request, version, process),
+      },
       // A replica that trains alone has nobody to be compared with.
       corrupts: (process) => this.#injector.flips(process) && this.#behind.meshes.sizeOf(process) > 1,
     };
@@ -121,12 +144,15 @@ export class Cluster {
     const { scenario } = this;
     const { config } = scenario;
     for (let i = 0; i < this.#controllersWanted; i++) this.world.after(i * 700, () => this.startController());
-    for (const role of replicaRoles)
-      for (let i = 1; i <= config.replicas[role]; i++) {
-        const node: Node = { id: `${role}-${i}`, role, process: null, replica: null };
-        this.#nodes.set(node.id, node);
-        this.world.after(10 + this.#random.next() * 2_000, () => this.startNode(node.id));
-      }
+    const places = scenario.fleet
+      ? scenario.fleet.nodes.map((_, i) => ({ id: `node-${i + 1}`, role: "node" as const }))
+      : replicaRoles.flatMap((role) =>
+          Array.from({ length: config.replicas[role] }, (_, i) => ({ id: `${role}-${i + 1}`, role })),
+        );
+    for (const place of places) {
+      this.#nodes.set(place.id, { ...place, process: null, replica: null });
+      this.world.after(10 + this.#random.next() * 2_000, () => this.startNode(place.id));
+    }
     if (scenario.faults.length > 0 || this.#controllersWanted > 1) this.#injector.start(scenario);
   }
 
@@ -162,27 +188,77 @@ export class Cluster {
   startNode(id: string): void {
     const node = this.#nodes.get(id);
     if (!node || this.isJobOver || (node.process && !node.process.isDead)) return;
-    const process = this.#spawn(node.id, node.role);
+    const process = this.#spawn(node.id, node.role, this.#shapeOf(id)?.host);
     node.process = process;
     process.onDeath(() => this.#replicaGone(node, process));
-    const doors = doorsOf(process, this.#behind);
-    const role = roleOn[node.role](this.#bug.doors?.(doors, process) ?? doors);
-    const { job } = this.scenario.config;
-    node.replica = runReplica(this.#bug.role?.(role, process) ?? role, {
-      job,
-      id: node.id,
-      environment: this.#environment(process),
-    });
-    node.replica.ended.then(
-      (end) => this.#exit(process, `${end.outcome}: ${end.reason}`),
-      (error: unknown) => this.#exit(process, `failed: ${String(error)}`),
+    node.replica = this.#run(
+      process,
+      node.role === "node" ? this.#nodeRole(process) : this.#roleOf(node.role, process),
     );
+  }
+
+  /** Runs a role in a process until one of them ends. */
+  #run(process: SimProcess, role: Role, onEnd: (outcome: string) => void = () => {}): Replica {
+    const { job } = this.scenario.config;
+    const given = { job, id: process.node, environment: this.#environment(process) };
+    const replica = runReplica(this.#bug.role?.(role, process) ?? role, given);
+    const end = (outcome: string, how: string): void => {
+      onEnd(outcome);
+      this.#exit(process, `${outcome}: ${how}`);
+    };
+    replica.ended.then(
+      ({ outcome, reason }) => end(outcome, reason),
+      (error: unknown) => end("failed", String(error)),
+    );
+    return replica;
+  }
+
+  #roleOf(role: ReplicaRole, process: SimProcess): Role {
+    const doors = doorsOf(process, this.#behind);
+    return roleOn[role](this.#bug.doors?.(doors, process) ?? doors);
+  }
+
+  #shapeOf(id: string) {
+    return this.scenario.fleet?.nodes[Number(id.slice("node-".length)) - 1];
+  }
+
+  #nodeRole(process: SimProcess): Role {
+    const { host, node } = process;
+    const notes = this.#notes.get(host) ?? new Map<string, Child>();
+    this.#notes.set(host, notes);
+    const { capacity = { policy: null, rollout: null, checkpoint: null } } = this.#shapeOf(node) ?? {};
+    const options = { process, notes, failpoints: this.failpoints, bug: this.#bug.keeper ?? {} };
+    const spawn = (id: string, role: ReplicaRole): Child => this.#startChild(id, role, process);
+    const keeper = (given: KeeperGiven) => {
+      const made = new SimKeeper(given, { ...options, spawn });
+      process.onExit(() => made.killNow());
+      return made;
+    };
+    return nodeRoleOn({ host, capacity, graceMs: 5_000, keeper });
+  }
+
+  /** A node starts the process of a replica; it takes a moment until that one speaks. */
+  #startChild(id: string, role: ReplicaRole, parent: SimProcess): Child {
+    const { host, node } = parent;
+    const process = this.#spawn(id, role, host);
+    this.#observer.bore(parent, process);
+    let replica: Replica | null = null;
+    const child: Child = { id, node, process, code: null, stop: (reason) => replica?.stop(reason) };
+    this.#children.set(id, child);
+    this.#livingChildren.add(process);
+    process.onDeath(() => this.#livingChildren.delete(process));
+    process.after(200 + this.#random.next() * 800, () => {
+      replica = this.#run(process, this.#roleOf(role, process), (outcome) => {
+        child.code = outcome === "left" ? 0 : 1;
+      });
+    });
+    return child;
   }
 
   /** Processes that run or stand still. */
   living(): readonly SimProcess[] {
     const replicas = [...this.#nodes.values()].flatMap(({ process }) => process ?? []);
-    return [...this.#controllers, ...replicas].filter((process) => !process.isDead);
+    return [...this.#controllers, ...replicas, ...this.#livingChildren].filter((process) => !process.isDead);
   }
 
   /** True when the job has ended and nobody is left. */
@@ -190,7 +266,7 @@ export class Cluster {
     return this.isJobOver && this.living().length === 0;
   }
 
-  #spawn(node: string, role: string): SimProcess {
+  #spawn(node: string, role: string, host?: string): SimProcess {
     const life = ++this.#lives;
     const random = randomOf(this.world.seed, life, 4);
     const process = new SimProcess(this.world, {
@@ -198,6 +274,7 @@ export class Cluster {
       node,
       role,
       pid: 1_000 + life,
+      ...(host === undefined ? {} : { host }),
       clockOffsetMs: random.below(10_000_000),
       clockRate: 0.99 + 0.02 * random.next(),
     });
@@ -220,7 +297,7 @@ export class Cluster {
   #exit(process: SimProcess, how: string): void {
     if (process.isDead) return;
     this.#observer.ended(process, how);
-    process.kill();
+    process.exit();
   }
 
   /** The job is over: who was not released is asked to leave, as by SIGTERM. */
@@ -228,6 +305,7 @@ export class Cluster {
     this.isJobOver = true;
     this.world.after(1_000, () => {
       for (const { replica, process } of this.#nodes.values()) process?.enter(() => replica?.stop("the job is over"));
+      for (const { process, stop } of this.#children.values()) process.enter(() => stop("the job is over"));
     });
   }
 
@@ -244,7 +322,7 @@ export class Cluster {
     node.replica = null;
     this.world.after(500 + this.#random.next() * 2_500, () => this.startNode(node.id));
     if (this.#unseen.delete(process)) return;
-    this.world.after(5 + this.#random.next() * 20, () => this.#operator.reportExit(node.id, process.pid));
+    this.world.after(5 + this.#random.next() * 20, () => this.#operator.reportExit(node.id, process));
   }
 
   /** Ends a process as SIGKILL does. `isSeen`: the supervisor tells the controller. */
@@ -255,7 +333,7 @@ export class Cluster {
 
   /** The process of a node; of the controllers the youngest. */
   processOf(id: string): SimProcess | null {
-    if (id !== "controller") return this.#nodes.get(id)?.process ?? null;
+    if (id !== "controller") return (this.#children.get(id) ?? this.#nodes.get(id))?.process ?? null;
     return [...this.#controllers].at(-1) ?? null;
   }
 
@@ -272,7 +350,19 @@ export class Cluster {
 
   /** Asks a replica to leave, as SIGTERM does; it is started again afterwards. */
   drain(process: SimProcess): void {
-    process.enter(() => this.#nodes.get(process.node)?.replica?.stop("maintenance"));
+    const stop = this.#children.get(process.node)?.stop;
+    process.enter(() => (stop ?? ((reason) => this.#nodes.get(process.node)?.replica?.stop(reason)))("maintenance"));
+  }
+
+  /** The host of a node is gone at once, with everything on it; nobody is left there to say so. */
+  killHost(id: string): void {
+    const host = this.#shapeOf(id)?.host;
+    for (const process of this.living()) if (process.host === host) this.kill(process, false);
+  }
+
+  /** The operator gives a command. */
+  give(command: Command, id: string): void {
+    this.#operator.give(command, id);
   }
 
   /** The faults are over: one controller is enough from now on, and whoever is gone is started. */
@@ -280,6 +370,19 @@ export class Cluster {
     this.#controllersWanted = 1;
     for (const id of this.#nodes.keys()) this.startNode(id);
     if (this.#controllers.size === 0) this.startController();
+    if (this.scenario.fleet) for (const afterMs of repairsMs) this.world.after(afterMs, () => this.#repair(afterMs));
+  }
+
+  /** The operator sets right what it sees: counts as the job began, nothing cordoned, nothing given up. */
+  #repair(afterMs: number): void {
+    const { fleet, ending } = this.#observer.jobState;
+    if (ending || this.isJobOver) return;
+    const { replicas } = this.scenario.config;
+    const isOff = replicaRoles.some((role) => fleet.wanted[role] !== replicas[role]);
+    if (isOff) this.give({ kind: "fleet.scale", body: replicas }, `repair-${afterMs}`);
+    for (const id of fleet.cordoned) this.give({ kind: "fleet.uncordon", body: { id } }, `repair-${afterMs}-${id}`);
+    for (const [id, { health }] of Object.entries(fleet.replicas))
+      if (health === "RETIRED") this.give({ kind: "replica.drain", body: { id } }, `repair-${afterMs}-drain-${id}`);
   }
 
   #strike(arm: Arm, process: SimProcess): void {

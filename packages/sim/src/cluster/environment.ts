@@ -11,11 +11,6 @@ import type { World } from "../world/world.ts";
 /** Wall time of the simulation's start; for people only. */
 const epochMs = 1_700_000_000_000;
 
-/** The host of a simulated process: there are three, and processes are dealt to them in turn. */
-export function hostOf(pid: number): string {
-  return `host-${pid % 3}`;
-}
-
 /** What an environment is made of. */
 export interface EnvironmentOptions {
   readonly world: World;
@@ -31,7 +26,7 @@ export interface EnvironmentOptions {
 export function createEnvironment(options: EnvironmentOptions): Environment {
   const { world, network, process } = options;
   return {
-    host: hostOf(process.pid),
+    host: process.host,
     pid: process.pid,
     clock: process.clock,
     schedule: process.schedule,

@@ -1,11 +1,11 @@
-/** The supervisor's voice: tells the controller which processes ended, through production's outbox. */
+/** The voice of supervisor and operator: which processes ended, and what is asked of the fleet, through production's outbox. */
 import { noMetrics, silentLogger } from "@muster/base";
-import { subjectsOf } from "@muster/protocol";
+import { type AnyMessage, subjectsOf } from "@muster/protocol";
 import { createEnveloper, createOutbox, type Enveloper, type Outbox } from "@muster/runtime";
+import type { Command } from "../fleet/command.ts";
 import type { Network } from "../net/network.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
-import { hostOf } from "./environment.ts";
 
 /** The operator of one job. */
 export class Operator {
@@ -31,9 +31,16 @@ export class Operator {
   }
 
   /** Says that a process has ended. */
-  reportExit(id: string, pid: number): void {
-    const body = { id, host: hostOf(pid), pid, code: null, signal: "SIGKILL" };
+  reportExit(id: string, { host, pid }: SimProcess): void {
+    const body = { id, host, pid, code: null, signal: "SIGKILL" };
     const subject = subjectsOf(this.#job).report("operator", "operator", "process.exited");
     this.#outbox?.offer({ subject, message: this.#enveloper.stamp("process.exited", body) });
+  }
+
+  /** Gives a command; the same id again is the same command. */
+  give({ kind, body }: Command, commandId: string): void {
+    const subject = subjectsOf(this.#job).report("operator", "operator", kind);
+    const message = this.#enveloper.stamp(kind, { ...body, commandId } as never) as AnyMessage;
+    this.#outbox?.offer({ subject, message });
   }
 }

@@ -1,6 +1,7 @@
 /** What one run is: a job, how long work takes in it, and what goes wrong. Plain data; the same scenario gives the same run. */
 import type { JobConfig } from "@muster/protocol";
 import type { Fault } from "../faults/fault.ts";
+import type { FleetShape } from "../fleet/command.ts";
 
 /** How long work takes, in virtual ms, and what is wrong with it in every run alike. */
 export interface WorkModel {
@@ -30,6 +31,8 @@ export interface Scenario {
    * fenced comes back and takes the job again.
    */
   readonly controllers?: number;
+  /** Nodes that run the replicas; without them each replica has a supervisor of its own. */
+  readonly fleet?: FleetShape;
   readonly faults: readonly Fault[];
   /** Faults end here; from then on the job must get on. */
   readonly safetyMs: number;

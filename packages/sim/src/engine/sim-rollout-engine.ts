@@ -11,7 +11,7 @@ export interface RolloutEngineObserver {
   /** These bytes serve from now on under this engine version. */
   serving(process: SimProcess, version: number, weights: Uint8Array): void;
   /** This request ends the engine's process now. */
-  killedBy(request: GenerateRequest, version: number): void;
+  killedBy(request: GenerateRequest, version: number, process: SimProcess): void;
 }
 
 /** How long work takes, and what goes wrong in it. */
@@ -64,7 +64,7 @@ export class SimRolloutEngine implements RolloutEngine {
       await this.#process.sleep(spent / 2, signal);
       await this.#failpoints.pass(this.#process, "rollout.generate-midway");
       const killers = requests.filter(({ promptIds }) => this.#model.kills(promptIds));
-      for (const killer of killers) this.#observer.killedBy(killer, this.#version ?? 0);
+      for (const killer of killers) this.#observer.killedBy(killer, this.#version ?? 0, this.#process);
       if (killers.length > 0) this.#process.kill();
       await this.#process.sleep(spent / 2, signal);
       signal.throwIfAborted();

@@ -1,15 +1,17 @@
 /** Draws what goes wrong: many seeds have few kinds of faults, some have all of them, and the rates differ. */
 import { type Random, shuffled } from "@muster/base";
 import type { JobConfig } from "@muster/protocol";
+import { drawCommand, type FleetShape } from "../fleet/command.ts";
 import type { FailAction } from "./failpoints.ts";
 import type { Fault } from "./fault.ts";
-import { points, pointsOf } from "./points.ts";
+import { fleetPoints, points, pointsOf } from "./points.ts";
 import { faultWeights, type TimedKind, type Weights } from "./profiles.ts";
 
 /** What faults are drawn for. */
 export interface FaultOptions {
   readonly profile: string;
   readonly config: JobConfig;
+  readonly fleet?: FleetShape | undefined;
   /** Faults begin and end within this time. */
   readonly safetyMs: number;
   readonly random: Random;
@@ -17,16 +19,18 @@ export interface FaultOptions {
 
 /** Draws a list of faults. Pure. */
 export function drawFaults(options: FaultOptions): readonly Fault[] {
-  const { profile, random, safetyMs } = options;
+  const { profile, random, safetyMs, fleet } = options;
   const kinds = faultWeights[profile] ?? [];
-  const chosen = profile === "swarm" ? shuffled(kinds, random).slice(0, 1 + random.below(5)) : kinds;
+  const isSwarm = profile === "swarm" || profile === "fleet";
+  const chosen = isSwarm ? shuffled(kinds, random).slice(0, 1 + random.below(5)) : kinds;
   const perMinute = 0.5 + 6 * random.next() * random.next();
   const count = Math.max(1, Math.round((perMinute * safetyMs) / 60_000));
   const timed = Array.from({ length: count }, () => drawTimed(drawKind(chosen, random), options));
-  const isPointed = profile === "swarm" && random.next() < 0.7;
+  const isPointed = isSwarm && random.next() < 0.7;
   const pointed = isPointed ? Array.from({ length: 1 + random.below(12) }, () => drawPointed(options)) : [];
-  const isNoisy = profile === "broker" || (profile === "swarm" && random.next() < 0.4);
-  return [...timed, ...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
+  const isNoisy = profile === "broker" || (isSwarm && random.next() < 0.4);
+  const asked = fleet ? drawCommands(options) : [];
+  return [...timed, ...asked, ...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
 }
 
 function drawKind(weights: Weights, random: Random): TimedKind {
@@ -38,8 +42,25 @@ function drawKind(weights: Weights, random: Random): TimedKind {
   return "kill";
 }
 
-function nodesOf({ config }: FaultOptions): readonly string[] {
+/** What the operator does; every third command is given again. */
+function drawCommands(options: FaultOptions): readonly Fault[] {
+  const { random, config, safetyMs } = options;
+  const ids = nodesOf(options).slice(1);
+  return Array.from({ length: random.below(10) }, (_, i) => {
+    const againMs = random.next() < 0.3 ? [0, Math.round(8_000 * random.next())].slice(random.below(2)) : [];
+    const atMs = Math.round(random.next() * safetyMs);
+    return { kind: "command", atMs, id: `c${i}`, command: drawCommand(random, { config, ids }), againMs };
+  });
+}
+
+function nodesOf({ config, fleet }: FaultOptions): readonly string[] {
   const { policy, rollout, checkpoint } = config.replicas;
+  if (fleet) {
+    const managed = (role: string, count: number): string[] => Array.from({ length: count }, (_, i) => `${role}-${i}`);
+    const own = fleet.nodes.map((_, i) => `node-${i + 1}`);
+    const replicas = [...managed("policy", policy + 1), ...managed("rollout", rollout + 1)];
+    return ["controller", ...own, ...own, ...replicas, ...managed("checkpoint", checkpoint)];
+  }
   const named = (role: string, count: number): string[] => Array.from({ length: count }, (_, i) => `${role}-${i + 1}`);
   return ["controller", ...named("policy", policy), ...named("rollout", rollout), ...named("checkpoint", checkpoint)];
 }
@@ -48,7 +69,7 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
   const { random, safetyMs } = options;
   const nodes = nodesOf(options);
   const pick = <T>(from: readonly T[]): T => from[random.below(from.length)] as T;
-  const node = pick(nodes);
+  const node = kind === "kill-host" ? pick(nodes.filter((id) => id.startsWith("node-"))) : pick(nodes);
   const atMs = Math.round(random.next() * safetyMs);
   const forMs = Math.round(500 + 25_000 * random.next() * random.next());
   switch (kind) {
@@ -66,6 +87,8 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
       return { kind, atMs, forMs, node, way: pick(["both", "up", "down"] as const) };
     case "slow":
       return { kind, atMs, forMs: 4 * forMs, node: pick(nodes.slice(1)), factor: 1 + random.next() };
+    case "kill-host":
+      return { kind, atMs, node };
     case "clock-jump":
       return { kind, atMs, node, byMs: Math.round(7_200_000 * (random.next() - 0.5)) };
     case "drain":
@@ -86,8 +109,15 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
   }
 }
 
-function drawPointed({ random }: FaultOptions): Fault {
-  const roles = [points, pointsOf.controller, pointsOf.policy, pointsOf.rollout, pointsOf.checkpoint];
+function drawPointed({ random, fleet }: FaultOptions): Fault {
+  const roles = [
+    ...(fleet ? [fleetPoints, fleetPoints] : []),
+    points,
+    pointsOf.controller,
+    pointsOf.policy,
+    pointsOf.rollout,
+    pointsOf.checkpoint,
+  ];
   const list = roles[random.below(roles.length)] ?? points;
   const point = list[random.below(list.length)] ?? "";
   return { kind: "failpoint", point, nth: 1 + random.below(random.next() < 0.7 ? 6 : 60), action: drawAction(random) };

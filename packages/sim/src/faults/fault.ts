@@ -1,4 +1,6 @@
 /** Everything that a seed may let go wrong, as plain data: a run is its shape plus this list, so the list can be shrunk. */
+
+import type { Command } from "../fleet/command.ts";
 import type { Noise } from "../net/link.ts";
 import type { Arm } from "./failpoints.ts";
 
@@ -24,6 +26,16 @@ export type Fault =
   | ({ readonly kind: "clock-jump"; readonly atMs: number; readonly byMs: number } & Target)
   /** SIGTERM, and a new start after it has left. */
   | ({ readonly kind: "drain"; readonly atMs: number } & Target)
+  /** A host loses its power: the node and all that it runs. */
+  | ({ readonly kind: "kill-host"; readonly atMs: number } & Target)
+  /** The operator asks something of the fleet, and again with the same id after each of these times. */
+  | {
+      readonly kind: "command";
+      readonly atMs: number;
+      readonly id: string;
+      readonly command: Command;
+      readonly againMs: readonly number[];
+    }
   /** Connection reset, both ends know. */
   | ({ readonly kind: "disconnect"; readonly atMs: number; readonly forMs: number } & Target)
   /** Silent cut, both ways or one way. */
@@ -62,5 +74,6 @@ export type Fault =
 /** Name under which a fault is counted. */
 export function nameOf(fault: Fault): string {
   if (fault.kind === "failpoint") return `failpoint-${fault.action.type}`;
+  if (fault.kind === "command") return fault.command.kind;
   return fault.kind === "partition" ? `partition-${fault.way}` : fault.kind;
 }

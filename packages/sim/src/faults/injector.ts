@@ -1,6 +1,7 @@
 /** Makes the timed faults of a scenario happen, and at the end of the safety phase undoes them all. */
 import type { Random } from "@muster/base";
 import type { Scenario } from "../cluster/scenario.ts";
+import type { Command } from "../fleet/command.ts";
 import type { Network } from "../net/network.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
 import type { PlaneFaults } from "../plane/version-plane.ts";
@@ -22,6 +23,8 @@ export interface Victims {
   kill(process: SimProcess, isSeen: boolean): void;
   freeze(process: SimProcess, how: "pause" | "hang" | "suspend", forMs: number): void;
   drain(process: SimProcess): void;
+  killHost(node: string): void;
+  give(command: Command, id: string): void;
   startController(): void;
   reviveAll(): void;
 }
@@ -114,6 +117,9 @@ export class Injector implements PlaneFaults {
       case "drain":
         this.#victims.drain(process);
         return;
+      case "kill-host":
+        this.#victims.killHost(fault.node);
+        return;
       case "disconnect":
         network.disconnect([process]);
         world.after(fault.forMs, () => network.heal([process]));
@@ -156,6 +162,10 @@ export class Injector implements PlaneFaults {
         return;
       case "forgery":
         this.#forger.forge(fault.count);
+        return;
+      case "command":
+        for (const afterMs of [0, ...fault.againMs])
+          world.after(afterMs, () => this.#victims.give(fault.command, fault.id));
         return;
       case "second-controller":
         this.#victims.startController();

@@ -153,5 +153,29 @@ export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "ch
   ],
 };
 
-/** Every failpoint. */
+/** Every failpoint of a job without nodes. */
 export const points: readonly string[] = Object.values(pointsOf).flat();
+
+/** What only jobs with nodes come to. */
+export const fleetPoints: readonly string[] = [
+  ...wire(
+    "controller",
+    ["node.assign", "node.signal", "fleet.changed", "command.accepted", "command.done", "command.refused"],
+    [
+      ...["node.ready", "node.assigned", "node.signalled", "process.started", "process.retired"],
+      ...["fleet.scale", "fleet.cordon", "fleet.uncordon", "command.cancel"],
+      ...["replica.drain", "replica.replace", "replica.kill"],
+    ],
+  ),
+  ...wire(
+    "node",
+    [
+      ...replica.said,
+      ...["node.ready", "node.assigned", "node.signalled", "process.started", "process.exited", "process.retired"],
+    ],
+    [...replica.heard, "node.assign", "node.signal"],
+  ),
+  "node.keeper-clean",
+  "node.keeper-start",
+  "node.keeper-end",
+];

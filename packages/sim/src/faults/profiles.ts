@@ -2,7 +2,7 @@
 import type { Fault } from "./fault.ts";
 
 /** Faults that happen at a time of their own. */
-export type TimedKind = Exclude<Fault["kind"], "failpoint" | "noise">;
+export type TimedKind = Exclude<Fault["kind"], "failpoint" | "noise" | "command">;
 
 /** Relative frequencies. */
 export type Weights = readonly (readonly [TimedKind, number])[];
@@ -54,6 +54,23 @@ const llama3: Weights = [
   ["power-loss", 3],
 ];
 
+/** What may happen to nodes and to what they run, while the operator changes the fleet. */
+const fleet: Weights = [
+  ["kill", 3],
+  ["kill-host", 3],
+  ["kill-all", 1],
+  ["pause", 2],
+  ["hang", 1],
+  ["suspend", 1],
+  ["drain", 1],
+  ["disconnect", 1],
+  ["partition", 2],
+  ["data-cut", 1],
+  ["broker-restart", 1],
+  ["broker-stall", 1],
+  ["second-controller", 1],
+];
+
 /** The kinds of faults of each profile that has any. */
 export const faultWeights: Readonly<Record<string, Weights>> = {
   kills: [
@@ -73,6 +90,7 @@ export const faultWeights: Readonly<Record<string, Weights>> = {
     ["partition", 1],
     ["broker-stall", 1],
   ],
+  fleet,
   llama3,
   swarm,
 };

@@ -15,6 +15,9 @@ import type { NetworkOptions, Wire } from "./wire.ts";
 /** How long a silent connection is taken for a living one: two pings of two seconds (reliability 4.3). */
 const noticeMs = 5_000;
 
+/** How long after a cut what was held back may still be on its way. */
+const settleMs = 10_000;
+
 /** How many stored messages are remembered. */
 const recentMax = 32;
 
@@ -31,6 +34,9 @@ export class Network implements Wire {
   /** Names by which the broker announces the end of a connection. */
   readonly #clients = new WeakMap<Link, string>();
   readonly #watchers = new Map<(notice: DisconnectNotice) => void, SimProcess>();
+  /** When the broker, or the connections of a process, were in trouble last. */
+  readonly #troubles = new WeakMap<SimProcess, number>();
+  #troubleMs = Number.NEGATIVE_INFINITY;
   #connections = 0;
   #isUp = true;
   /** While the broker elects a leader it takes nothing and delivers nothing, and connections stay. */
@@ -102,6 +108,21 @@ export class Network implements Wire {
       if (link.isConnected) link.flush();
       else if (this.#isUp) this.#restore(link);
     }
+    const { nowMs } = this.options.world;
+    for (const process of processes) {
+      this.#troubles.set(process, nowMs);
+      if (process.role === "controller") this.#troubleMs = nowMs;
+    }
+  }
+
+  /** True when a process has long been able to say what it has to say, and controllers to hear it in order. */
+  isServed(process: SimProcess): boolean {
+    const controllers = [...this.#links.values()].filter(({ role }) => role === "controller");
+    const isCut = this.#linksOf([process, ...controllers]).some(
+      (link) => !link.isConnected || link.isCutUp || link.isCutDown,
+    );
+    const lastMs = Math.max(this.#troubleMs, this.#troubles.get(process) ?? Number.NEGATIVE_INFINITY);
+    return this.#isUp && !this.#isStalled && !isCut && this.options.world.nowMs - lastMs > settleMs;
   }
 
   /** The broker goes away: every connection is reset, what is stored stays. */
@@ -112,6 +133,7 @@ export class Network implements Wire {
 
   startBroker(): void {
     this.#isUp = true;
+    this.#troubleMs = this.options.world.nowMs;
     for (const link of this.#links.keys()) if (!link.isCutUp && !link.isCutDown) this.#restore(link);
   }
 
@@ -123,6 +145,7 @@ export class Network implements Wire {
   /** A leader is elected; what could not be delivered comes now. */
   unstall(): void {
     this.#isStalled = false;
+    this.#troubleMs = this.options.world.nowMs;
     for (const deliver of this.#stalled.splice(0)) deliver();
   }
 

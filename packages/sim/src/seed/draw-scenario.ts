@@ -4,9 +4,10 @@ import { mixSeed, randomOf } from "@muster/base";
 import type { JobConfig } from "@muster/protocol";
 import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
+import { drawFleet } from "../fleet/command.ts";
 
 /** What kind of faults a seed draws from. */
-export const profiles = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken"] as const;
+export const profiles = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken", "fleet"] as const;
 
 /** One of the {@link profiles}. */
 export type Profile = (typeof profiles)[number];
@@ -23,10 +24,22 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
   const work = drawWork(random, config.mode);
   const spanMs = spanOf(config, work);
   const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
-  const faults = profile === "quiet" ? [] : drawFaults({ profile, config, safetyMs, random: randomOf(seed, 103) });
+  const fleet = profile === "fleet" ? drawFleet(randomOf(seed, 107), config) : undefined;
+  const faults =
+    profile === "quiet" ? [] : drawFaults({ profile, config, fleet, safetyMs, random: randomOf(seed, 103) });
   const limitMs = safetyMs + 8 * spanMs + graceOf(config);
   const controllers = drawControllers(profile, randomOf(seed, 105));
-  return { seed, profile, config, work, faults, safetyMs, limitMs, ...(controllers > 1 ? { controllers } : {}) };
+  return {
+    seed,
+    profile,
+    config,
+    work,
+    faults,
+    safetyMs,
+    limitMs,
+    ...(controllers > 1 ? { controllers } : {}),
+    ...(fleet ? { fleet } : {}),
+  };
 }
 
 function drawControllers(profile: Profile, random: Random): number {

@@ -48,7 +48,7 @@ export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunRes
     lines: judge.lines(),
     virtualMs: world.nowMs,
     events: world.events,
-    nodeHours: (world.nowMs / 3_600_000) * nodesOf(scenario.config),
+    nodeHours: (world.nowMs / 3_600_000) * (nodesOf(scenario.config) + (scenario.fleet?.nodes.length ?? 0)),
     faults: witness.faults,
     points: cluster.failpoints.counts,
     strikes: cluster.failpoints.strikes,

@@ -15,6 +15,8 @@ export interface ProcessOptions {
   readonly node: string;
   readonly role: string;
   readonly pid: number;
+  /** Where it runs; default one of three hosts, dealt in turn. */
+  readonly host?: string;
   /** Its monotonic clock: an origin of its own, and a rate near 1. */
   readonly clockOffsetMs: number;
   readonly clockRate: number;
@@ -26,6 +28,7 @@ export class SimProcess {
   readonly node: string;
   readonly role: string;
   readonly pid: number;
+  readonly host: string;
   readonly clock: Clock;
   readonly world: World;
   /** How many times longer its work takes than usual. */
@@ -34,6 +37,7 @@ export class SimProcess {
   wallOffsetMs = 0;
   readonly #held: (() => void)[] = [];
   readonly #onDeath: (() => void)[] = [];
+  readonly #onExit: (() => void)[] = [];
   #state: ProcessState = "running";
   /** Time that its monotonic clock did not count: the host was suspended. */
   #lostMs = 0;
@@ -45,6 +49,7 @@ export class SimProcess {
     this.node = options.node;
     this.role = options.role;
     this.pid = options.pid;
+    this.host = options.host ?? `host-${options.pid % 3}`;
     const { clockOffsetMs, clockRate } = options;
     this.clock = {
       now: () => clockOffsetMs + ((this.#suspendedAtMs ?? world.nowMs) - this.#lostMs) * clockRate,
@@ -96,6 +101,18 @@ export class SimProcess {
     this.#state = "dead";
     this.#held.length = 0;
     for (const run of this.#onDeath) run();
+  }
+
+  /** Ends it by itself: what it does last is done. */
+  exit(): void {
+    if (this.#state === "dead") return;
+    for (const run of this.#onExit.splice(0)) run();
+    this.kill();
+  }
+
+  /** Calls back before it ends by itself; never when it is killed. */
+  onExit(run: () => void): void {
+    this.#onExit.push(run);
   }
 
   /** Stops it as SIGSTOP does, or only its main thread. */

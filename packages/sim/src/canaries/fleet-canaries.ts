@@ -1,0 +1,166 @@
+/** Bugs of nodes, and of the controller's mind about them: orphans, placement, commands, joins. */
+import type { ControllerState } from "@muster/machines";
+import type { Scenario } from "../cluster/scenario.ts";
+import type { Fault } from "../faults/fault.ts";
+import { type Canary, repeated } from "./canary.ts";
+import { mind } from "./mind.ts";
+
+type Fleet = ControllerState["fleet"];
+
+const withFleet = (state: ControllerState, patch: Partial<Fleet>): ControllerState => ({
+  ...state,
+  fleet: { ...state.fleet, ...patch },
+});
+
+/** A node is killed again and again; its next life takes long to clean up. */
+const nodesKilledAndSlow = (scenario: Scenario): readonly Fault[] => [
+  ...nodesKilled(scenario),
+  ...Array.from({ length: 20 }, (_, i) => ({
+    kind: "failpoint" as const,
+    point: "node.keeper-clean",
+    nth: i + 1,
+    action: { type: "delay" as const, delayMs: 12_000 },
+  })),
+];
+
+/** A node is killed again and again. */
+const nodesKilled = (scenario: Scenario): readonly Fault[] =>
+  repeated(scenario, 15_000, (atMs) => ({ kind: "kill", atMs, node: "node-1", isSeen: true }));
+
+/** Sampler after sampler stands still, and then its node is killed: they wake as orphans of an earlier life. */
+const frozenThenKilled = (scenario: Scenario): readonly Fault[] => [
+  ...repeated(scenario, 20_000, (atMs) => ({ kind: "pause", atMs, forMs: 15_000, node: "rollout-0" })),
+  ...repeated(scenario, 20_000, (atMs) => ({ kind: "kill", atMs: atMs + 200, node: "node-1", isSeen: true })),
+];
+
+/** The operator gives one command again and again. */
+const givenAgain = (scenario: Scenario): readonly Fault[] => [
+  {
+    kind: "command",
+    atMs: 20_000,
+    id: "again",
+    command: { kind: "fleet.scale", body: { rollout: 2 } },
+    againMs: Array.from({ length: Math.floor(scenario.safetyMs / 5_000) }, (_, i) => 5_000 * (i + 1)),
+  },
+];
+
+/** Every replica is asked for a successor. */
+const replacements = ({ config }: Scenario): readonly Fault[] =>
+  Array.from({ length: config.replicas.rollout }, (_, i) => ({
+    kind: "command" as const,
+    atMs: 20_000 + 4_000 * i,
+    id: `swap-${i}`,
+    command: { kind: "replica.replace" as const, body: { id: `rollout-${i}` } },
+    againMs: [],
+  }));
+
+/** The first node is cordoned, then more samplers are wanted. */
+const cordonThenScale = ({ config }: Scenario): readonly Fault[] => [
+  {
+    kind: "command",
+    atMs: 20_000,
+    id: "cordon",
+    command: { kind: "fleet.cordon", body: { id: "node-1" } },
+    againMs: [],
+  },
+  {
+    kind: "command",
+    atMs: 25_000,
+    id: "more",
+    command: { kind: "fleet.scale", body: { rollout: config.replicas.rollout + 3 } },
+    againMs: [],
+  },
+];
+
+/** Trainers come in one after the other. */
+const joinersInTurn = ({ config }: Scenario): readonly Fault[] =>
+  [0, 1, 2].flatMap((round) =>
+    Array.from({ length: config.replicas.policy - 1 }, (_, i) => ({
+      kind: "kill" as const,
+      atMs: 20_000 + 15_000 * round + 150 * i,
+      node: `policy-${i + 1}`,
+      isSeen: true,
+    })),
+  );
+
+/** Canaries of the fleet. */
+export const fleetCanaries: readonly Canary[] = [
+  {
+    name: "orphans-live-on",
+    says: "a replica does not notice that its node is gone",
+    profile: "fleet",
+    seedsMax: 30,
+    stage: nodesKilledAndSlow,
+    make: () => ({ keeper: { keepsOrphans: true } }),
+  },
+  {
+    name: "leftovers-forgotten",
+    says: "a node does not end what its earlier life left",
+    profile: "fleet",
+    seedsMax: 30,
+    stage: frozenThenKilled,
+    make: () => ({ keeper: { forgetsLeftovers: true } }),
+  },
+  mind("replaced-too-early", "who is replaced leaves when its successor is named", {
+    profile: "fleet",
+    seedsMax: 30,
+    stage: replacements,
+    line: {
+      keeps: (after, before) => {
+        if (after.fleet === before.fleet) return after;
+        const replicas = Object.entries(after.fleet.replicas).map(([id, replica]) => [
+          id,
+          replica.replacedBy === null ? replica : { ...replica, leaving: true },
+        ]);
+        return withFleet(after, { replicas: Object.fromEntries(replicas) });
+      },
+    },
+  }),
+  mind("commands-forgotten", "a command that was done is not remembered", {
+    profile: "fleet",
+    seedsMax: 30,
+    stage: givenAgain,
+    line: {
+      keeps: (after) => {
+        const open = Object.entries(after.fleet.commands).filter(([, { answer }]) => answer === null);
+        return open.length === Object.keys(after.fleet.commands).length
+          ? after
+          : withFleet(after, { commands: Object.fromEntries(open) });
+      },
+    },
+  }),
+  mind("cordon-ignored", "a cordon is acknowledged and not kept", {
+    profile: "fleet",
+    seedsMax: 60,
+    stage: cordonThenScale,
+    line: { keeps: (after) => (after.fleet.cordoned.length > 0 ? withFleet(after, { cordoned: [] }) : after) },
+  }),
+  mind("lost-node-kept", "what ran on a node that is gone counts as running there", {
+    profile: "fleet",
+    seedsMax: 30,
+    stage: nodesKilled,
+    line: {
+      keeps: (after, before) => {
+        const nodes = Object.entries(before.fleet.nodes).filter(([id]) => !after.fleet.nodes[id]);
+        if (nodes.length === 0) return after;
+        const lost = new Set(nodes.map(([id]) => id));
+        const replicas = Object.entries(after.fleet.replicas).map(([id, replica]) => {
+          const was = before.fleet.replicas[id]?.node ?? null;
+          return [id, was !== null && lost.has(was) ? { ...replica, node: was } : replica];
+        });
+        return withFleet(after, { replicas: Object.fromEntries(replicas) });
+      },
+    },
+  }),
+  mind("every-joiner-an-epoch", "joiners are taken in one by one", {
+    profile: "fleet",
+    seedsMax: 60,
+    stage: joinersInTurn,
+    line: {
+      keeps: (after) =>
+        after.mesh.joinDueAtMs !== null && after.mesh.joinDueAtMs > after.nowMs
+          ? { ...after, mesh: { ...after.mesh, joinDueAtMs: after.nowMs } }
+          : after,
+    },
+  }),
+];

@@ -1,0 +1,192 @@
+/** Nodes and operators: no orphan lives on, what is wanted runs, a command happens once, and joiners come together (F1 to F6). */
+import type { ControllerEvent, ControllerState } from "@muster/machines";
+import { type ReplicaRole, replicaRoles } from "@muster/protocol";
+import type { World } from "../world/world.ts";
+import type { Decision } from "./journal-model.ts";
+import type { Judge } from "./judge.ts";
+
+/** A process as this checker sees it. */
+export interface Watched {
+  readonly name: string;
+  readonly node: string;
+  readonly isDead: boolean;
+  readonly state: string;
+  onDeath(run: () => void): void;
+}
+
+/** An orphan has a second; the rest is for the moments in which it hears of it. */
+const orphanMs = 2_500;
+
+type Fleet = ControllerState["fleet"];
+type CommandEvent = Extract<ControllerEvent, { body: { commandId?: string | undefined } }>;
+
+/** The model of nodes, their processes and the operator's commands. */
+export class FleetChecker {
+  readonly #world: Pick<World, "nowMs" | "after">;
+  readonly #judge: Judge;
+  readonly #calmMs: number;
+  /** Processes by the name of the node that started them. */
+  readonly #children = new Map<string, Watched[]>();
+  readonly #known = new Set<string>();
+  readonly #cordoned = new Set<string>();
+  readonly #ends = new Map<string, string>();
+  /** Roles that were whole since the faults are over. */
+  readonly #whole = new Set<ReplicaRole>();
+  #grownAtMs = Number.NEGATIVE_INFINITY;
+  #term = 0;
+
+  constructor(world: Pick<World, "nowMs" | "after">, judge: Judge, calmMs: number) {
+    this.#world = world;
+    this.#judge = judge;
+    this.#calmMs = calmMs;
+  }
+
+  /** A node started the process of a replica. */
+  bore(node: Watched, child: Watched): void {
+    const own = (this.#children.get(node.node) ?? []).filter((other) => !other.isDead);
+    this.#children.set(node.node, [...own, child]);
+    node.onDeath(() => this.#world.after(orphanMs, () => this.#checkOrphan(node, child, false)));
+  }
+
+  /** A node has cleaned up: it says that it can run replicas. */
+  ready(node: Watched): void {
+    for (const child of this.#children.get(node.node) ?? [])
+      this.#judge.require(
+        child.isDead,
+        "F2",
+        () => `${node.name} is ready, and ${child.name} of its earlier life lives`,
+      );
+  }
+
+  /** A decision was journaled. */
+  decided(decision: Decision): void {
+    const { event, before, after } = decision;
+    if (event.type === "controller.elected") this.#term = after.term;
+    this.#checkGrowth(decision);
+    if (before.fleet === after.fleet) return;
+    if ("body" in event && "commandId" in event.body && event.body.commandId !== undefined)
+      this.#checkCommand(event as CommandEvent, before.fleet, after.fleet);
+    this.#checkPlaces(before, after);
+    this.#checkScales(before.fleet, after.fleet);
+    this.#checkReplacements(before.fleet, after.fleet);
+    if (this.#world.nowMs > this.#calmMs) this.#noteWhole(after.fleet);
+  }
+
+  /** The end of a command was said: every time it is the same one. */
+  done(id: string, end: string): void {
+    const known = this.#ends.get(id) ?? end;
+    this.#ends.set(id, known);
+    this.#judge.require(known === end, "F4", () => `command ${id} is ${end}, and was ${known}`);
+  }
+
+  /** Some time after the faults: every role has been as many as is wanted. */
+  checkWhole({ fleet, ending, stopped }: ControllerState): void {
+    if (ending || stopped || Object.keys(fleet.nodes).length === 0) return;
+    this.#noteWhole(fleet);
+    for (const role of replicaRoles)
+      this.#judge.require(
+        this.#whole.has(role),
+        "F3",
+        () => `${fleet.wanted[role]} ${role} are wanted, ${healthyOf(fleet, role)} are healthy`,
+      );
+  }
+
+  /** An orphan that runs has a second; one that stands still is looked at again. */
+  #checkOrphan(node: Watched, child: Watched, ran: boolean): void {
+    if (child.isDead) return;
+    const runs = child.state === "running";
+    this.#judge.require(!(runs && ran), "F1", () => `${child.name} lives on, ${node.name} that started it is gone`);
+    if (!(runs && ran)) this.#world.after(orphanMs, () => this.#checkOrphan(node, child, runs));
+  }
+
+  /** A command that was seen before changes nothing. */
+  #checkCommand({ type, body: { commandId: id = "" } }: CommandEvent, before: Fleet, after: Fleet): void {
+    const isNew = !this.#known.has(id);
+    this.#known.add(id);
+    const answer = after.commands[id]?.answer;
+    const target = after.commands[id]?.asked;
+    if (isNew && answer?.outcome !== "refused" && target !== undefined) this.#noteCordon(type, target);
+    const same = isNew || (before.wanted === after.wanted && before.commandsMade === after.commandsMade);
+    this.#judge.require(same, "F4", () => `command ${id} came again and was done again`);
+  }
+
+  #noteCordon(type: string, asked: string): void {
+    const { id } = JSON.parse(asked) as { readonly id?: string };
+    if (type === "fleet.cordon" && id !== undefined) this.#cordoned.add(id);
+    if (type === "fleet.uncordon" && id !== undefined) this.#cordoned.delete(id);
+  }
+
+  /** What is placed is placed on a node that lives, is free for it, and has room. */
+  #checkPlaces({ fleet: before }: ControllerState, { fleet, members }: ControllerState): void {
+    for (const [id, { node, role }] of Object.entries(fleet.replicas)) {
+      this.#judge.require(
+        node === null || node in fleet.nodes,
+        "F5",
+        () => `${id} is placed on ${node}, which is gone`,
+      );
+      if (node === null || before.replicas[id]?.node === node) continue;
+      const limit = fleet.nodes[node]?.capacity[role] ?? Number.POSITIVE_INFINITY;
+      const used = Object.values(fleet.replicas).filter((other) => other.node === node && other.role === role).length;
+      this.#judge.require(members[node]?.role === "node", "F5", () => `${id} is placed on ${node}, which is no member`);
+      this.#judge.require(!this.#cordoned.has(node), "F5", () => `${id} is placed on ${node}, which is cordoned`);
+      this.#judge.require(used <= limit, "F5", () => `${node} has ${used} ${role}, it has room for ${limit}`);
+    }
+  }
+
+  /** A scaling is done when as many are healthy as were asked for, never because an order was sent. */
+  #checkScales(before: Fleet, after: Fleet): void {
+    for (const [id, { kind, answer, asked }] of Object.entries(after.commands)) {
+      if (kind !== "fleet.scale" || answer?.outcome !== "done" || before.commands[id]?.answer) continue;
+      const wanted = JSON.parse(asked) as Partial<Record<ReplicaRole, number>>;
+      for (const role of replicaRoles) {
+        const count = wanted[role] ?? healthyOf(after, role);
+        this.#judge.require(
+          healthyOf(after, role) >= Math.min(count, after.wanted[role]),
+          "F3",
+          () => `command ${id} is done, ${count} ${role} were asked for, ${healthyOf(after, role)} are healthy`,
+        );
+      }
+    }
+  }
+
+  /** Whoever is replaced stays until its successor is healthy. */
+  #checkReplacements(before: Fleet, after: Fleet): void {
+    for (const [id, { replacedBy, leaving }] of Object.entries(after.replicas)) {
+      if (replacedBy === null || !leaving || before.replicas[id]?.leaving !== false) continue;
+      if (Object.values(after.commands).some(({ kind, target }) => kind === "replica.drain" && target === id)) continue;
+      const successor = after.replicas[replacedBy] ?? before.replicas[replacedBy];
+      this.#judge.require(
+        successor?.health === "HEALTHY",
+        "F3",
+        () => `${id} leaves for ${replacedBy}, which is ${successor?.health}`,
+      );
+    }
+  }
+
+  /** Epochs that only take joiners in are apart by the time in which joiners are gathered. */
+  #checkGrowth({ before, after, event }: Decision): void {
+    if (after.mesh.epoch === before.mesh.epoch || before.mesh.state !== "ready") return;
+    const isGrowth = before.mesh.members.every((id) => after.mesh.members.includes(id));
+    const isNewTerm = event.type === "controller.elected" || after.term !== this.#term;
+    if (!isGrowth || isNewTerm || after.mesh.members.length === before.mesh.members.length) return;
+    // Times of the controller's own clock, whose rate may be a little off.
+    const gapMs = after.nowMs - this.#grownAtMs;
+    this.#grownAtMs = after.nowMs;
+    const leastMs = after.plan.timing.joinMs;
+    this.#judge.require(
+      gapMs < 0 || gapMs >= leastMs,
+      "F6",
+      () =>
+        `epoch ${after.mesh.epoch} takes joiners in ${Math.round(gapMs)} ms after the last one, ${leastMs} ms gather them`,
+    );
+  }
+
+  #noteWhole(fleet: Fleet): void {
+    for (const role of replicaRoles) if (healthyOf(fleet, role) === fleet.wanted[role]) this.#whole.add(role);
+  }
+}
+
+function healthyOf({ replicas }: Fleet, role: ReplicaRole): number {
+  return Object.values(replicas).filter((each) => each.role === role && !each.leaving && each.health === "HEALTHY")
+    .length;
+}
