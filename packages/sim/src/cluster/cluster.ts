@@ -231,7 +231,7 @@ export class Cluster {
     const spawn = (id: string, role: ReplicaRole): Child => this.#startChild(id, role, process);
     const keeper = (given: KeeperGiven) => {
       const made = new SimKeeper(given, { ...options, spawn });
-      process.onExit(() => made.killNow());
+      process.onEnd(() => made.killNow());
       return made;
     };
     return nodeRoleOn({ host, capacity, graceMs: 5_000, keeper });
@@ -297,7 +297,7 @@ export class Cluster {
   #exit(process: SimProcess, how: string): void {
     if (process.isDead) return;
     this.#observer.ended(process, how);
-    process.exit();
+    process.end();
   }
 
   /** The job is over: who was not released is asked to leave, as by SIGTERM. */

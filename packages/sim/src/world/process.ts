@@ -37,7 +37,7 @@ export class SimProcess {
   wallOffsetMs = 0;
   readonly #held: (() => void)[] = [];
   readonly #onDeath: (() => void)[] = [];
-  readonly #onExit: (() => void)[] = [];
+  readonly #onEnd: (() => void)[] = [];
   #state: ProcessState = "running";
   /** Time that its monotonic clock did not count: the host was suspended. */
   #lostMs = 0;
@@ -104,15 +104,15 @@ export class SimProcess {
   }
 
   /** Ends it by itself: what it does last is done. */
-  exit(): void {
+  end(): void {
     if (this.#state === "dead") return;
-    for (const run of this.#onExit.splice(0)) run();
+    for (const run of this.#onEnd.splice(0)) run();
     this.kill();
   }
 
   /** Calls back before it ends by itself; never when it is killed. */
-  onExit(run: () => void): void {
-    this.#onExit.push(run);
+  onEnd(run: () => void): void {
+    this.#onEnd.push(run);
   }
 
   /** Stops it as SIGSTOP does, or only its main thread. */
