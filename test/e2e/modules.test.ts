@@ -43,6 +43,28 @@ test("a prompt that ends the process of every replica that takes it ends three, 
   expect(new Set(deaths.map(({ id }) => id)).size, "replicas that it ended").toBe(2);
 });
 
+test("a prompt that fills the memory of its replica is quarantined after two, and the cause says what ended them", async () => {
+  const path = join(runs.path, "greedy.mjs");
+  writeFileSync(
+    path,
+    `export default async ({ groupId, sample, engine, prompt }) => {
+      if (groupId === "1.7" && sample === 3) for (const all = []; ; ) all.push(new Array(1e6).fill(all.length));
+      const { responseIds, logprobs, finish } = await engine.generate({ promptIds: prompt.ids });
+      return { responseIds, logprobs, finish };
+    };`,
+  );
+  const before = process.env.NODE_OPTIONS;
+  process.env.NODE_OPTIONS = "--max-old-space-size=256";
+  const run = await runs.start("greedy", ...set(...small, "replicas.rollout=2", `rollout.generate=${path}`));
+  if (before === undefined) delete process.env.NODE_OPTIONS;
+  else process.env.NODE_OPTIONS = before;
+  const summary = await run.ended();
+  expect(summary).toMatchObject({ steps: 2, ledger: { trained: (2 * 16 - 1) * 8, aborted: 0, quarantined: 8 } });
+  const deaths = run.events("member.died").filter(({ role }) => role === "rollout");
+  expect(deaths.map(({ evidence }) => evidence)).toEqual(Array(2).fill("process ended with SIGABRT, short of memory"));
+  expect(run.events("groups.quarantined")).toMatchObject([{ item: "1.7", attempts: 2, failure: "oom" }]);
+});
+
 test("work that a module leaves behind ends neither the process nor another trajectory when it fails later", async () => {
   const path = join(runs.path, "detached.mjs");
   writeFileSync(

@@ -1,10 +1,11 @@
 /** The processes of a node: each in a group of its own, alive only as long as this process holds its standard input open. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, mkdirSync, openSync, readFileSync } from "node:fs";
+import { closeSync, fstatSync, mkdirSync, openSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock, Logger } from "@muster/base";
 import type { ReplicaRole } from "@muster/protocol";
 import { endLeftover, ProcessNotes, signalGroup } from "./leftovers.ts";
+import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
 
 /** How a process ended. */
 export interface KeeperExit {
@@ -13,7 +14,7 @@ export interface KeeperExit {
   readonly pid: number;
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** The kernel ended it because memory was short. */
+  /** The kernel ended it because memory was short, or its heap was full. */
   readonly oom: boolean;
 }
 
@@ -54,6 +55,8 @@ export interface KeeperDoor {
 interface Held {
   readonly child: ChildProcess;
   readonly life: number;
+  /** Where its own words begin in the log of its replica. */
+  readonly log: { readonly path: string; readonly from: number };
   isAsked: boolean;
   isKilled: boolean;
 }
@@ -90,10 +93,12 @@ export class Keeper implements KeeperDoor {
     if (this.#isClosed) return;
     const { directory, node, commandOf, logger, onStarted } = this.#options;
     const [program = "", ...args] = commandOf(role, id);
-    const log = openSync(join(directory, "logs", `${id}.err`), "a", 0o600);
+    const path = join(directory, "logs", `${id}.err`);
+    const log = openSync(path, "a", 0o600);
+    const from = fstatSync(log).size;
     const child = spawn(program, args, { stdio: ["pipe", "ignore", log], detached: true });
     closeSync(log);
-    this.#held.set(id, { child, life, isAsked: false, isKilled: false });
+    this.#held.set(id, { child, life, log: { path, from }, isAsked: false, isKilled: false });
     // A child that is gone closes the pipe; its exit says all there is to say.
     child.stdin?.on("error", () => {});
     child.once("error", (error) => {
@@ -150,28 +155,10 @@ export class Keeper implements KeeperDoor {
     this.#notes.erase(id, pid);
     const oomKills = oomKillsOf();
     const isKilled = exit.signal === "SIGKILL" || exit.code === 137;
-    const oom = isKilled && !held.isKilled && oomKills > this.#oomKills;
+    const isShort = isKilled ? oomKills > this.#oomKills : isHeapFull(exit, held.log);
+    const oom = !held.isKilled && isShort;
     this.#oomKills = oomKills;
     this.#wake();
     this.#options.onExit({ id, life, pid, ...exit, oom });
-  }
-}
-
-/** Processes of this host's control group that the kernel ended for want of memory; 0 where that is not told. */
-function oomKillsOf(): number {
-  for (const path of ["/sys/fs/cgroup/memory.events", "/proc/vmstat"]) {
-    const count = /^oom_kill (\d+)$/m.exec(textOf(path))?.[1];
-    if (count !== undefined) return Number(count);
-  }
-  return 0;
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "EACCES") return "";
-    throw error;
   }
 }
