@@ -27,7 +27,7 @@ const victim = 3;
 
 const script = fileURLToPath(new URL("chain/member.mjs", import.meta.url));
 
-class Member {
+export class Member {
   constructor(host) {
     const [command, ...rest] = [...host.wrapper, process.execPath, script];
     this.host = host;

@@ -13,6 +13,7 @@ const names = [
   "journal",
   "weights",
   "chain",
+  "delta",
   "distribution",
   "chaos-invariance",
   "recovery",
