@@ -15,6 +15,18 @@ describe("a simulated process", () => {
     expect(process.isDead).toBe(true);
   });
 
+  it("says so before it ends by itself, and not when it is killed", () => {
+    const { process: spawn } = modelsOf();
+    const seen: string[] = [];
+    for (const [id, how] of [["policy-1", "end"] as const, ["policy-2", "kill"] as const]) {
+      const process = spawn(id);
+      process.onEnd(() => seen.push(`${id} ${process.state}`));
+      process[how]();
+      process.end();
+    }
+    expect(seen).toEqual(["policy-1 running"]);
+  });
+
   it("takes what came while it stood still when it goes on, in the order of arrival", async () => {
     const { process: spawn, world, runFor } = modelsOf();
     const process = spawn("policy-1");
