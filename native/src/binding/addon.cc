@@ -1,4 +1,5 @@
 // What the addon offers; packages/collectives/src/native.ts declares the types.
+#include "binding/gpu_binding.h"
 #include "binding/group_binding.h"
 #include "binding/limit_binding.h"
 #include "binding/mesh_binding.h"
@@ -38,6 +39,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("measureAddUp", Napi::Function::New(env, measureAddUp));
   exports.Set("openGroup", Napi::Function::New(env, openGroup));
   exports.Set("pullSlices", Napi::Function::New(env, pullSlices));
+  exports.Set("describeGpus", Napi::Function::New(env, describeGpus));
   exports.Set("openMesh", Napi::Function::New(env, openMesh));
   return exports;
 }

@@ -11,6 +11,11 @@ export const errors = defineErrors("MUSTER_ERR", {
   NativeOptionRefused: { message: "the data plane refused an option of {operation}: {reason}" },
   NativeFailed: { message: "the operating system refused: {reason}", retryable: true },
 
+  GpuMissing: { message: "{what} is not possible on this host: {reason}; ask `muster doctor`" },
+  GpuFailed: { message: "{what} failed: {reason}", retryable: true },
+  GpuTimeout: { message: "{what} took longer than {timeoutMs} ms: {reason}", retryable: true },
+  GpuAborted: { message: "{what} was aborted: {reason}" },
+
   VersionGone: { message: "no holder has version {id}: {reason}", retryable: true },
   VersionConflict: { message: "{reason}; a version id stands for the same bytes for ever" },
   VersionTooLarge: { message: "{reason}; raise slotBytes" },
@@ -57,6 +62,13 @@ const tables = {
     UNREACHABLE: errors.PullUnreachable,
     TIMEOUT: errors.PullTimeout,
     ABORTED: errors.PullAborted,
+  },
+  gpu: {
+    ...common,
+    UNSUPPORTED: errors.GpuMissing,
+    IO: errors.GpuFailed,
+    TIMEOUT: errors.GpuTimeout,
+    ABORTED: errors.GpuAborted,
   },
   mesh: {
     ...common,

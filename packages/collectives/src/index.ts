@@ -2,6 +2,14 @@
 export { type NativeCapabilities, nativeCapabilities } from "./capabilities.ts";
 export { digestOf } from "./digest.ts";
 export {
+  type GpuCapabilities,
+  type GpuDevice,
+  type GpuFeature,
+  type GpuLibrary,
+  gpuCapabilities,
+} from "./gpu/capabilities.ts";
+export { type GpuLibraries, gpuLibrariesOf } from "./gpu/libraries.ts";
+export {
   type GradientMesh,
   type GradientMeshOptions,
   openGradientMesh,

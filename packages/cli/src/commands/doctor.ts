@@ -5,9 +5,10 @@ import type { Command } from "commander";
 import { checkBroker } from "../doctor/broker.ts";
 import type { Check } from "../doctor/check.ts";
 import { checkFolders } from "../doctor/folders.ts";
+import { checkGpu } from "../doctor/gpu.ts";
 import { checkMachine } from "../doctor/machine.ts";
 import { checkPartitions } from "../doctor/partitions.ts";
-import { checkGpu, checkNative } from "../doctor/tools.ts";
+import { checkNative } from "../doctor/tools.ts";
 import { cleanLine } from "../report/index.ts";
 import { runsDefault } from "./common.ts";
 
@@ -24,7 +25,7 @@ export function addDoctorCommand(program: Command): void {
         ...checkNative(),
         await checkBroker(process.env),
         ...(await checkFolders(resolve(runs))),
-        ...checkGpu(process.env),
+        ...(await checkGpu(process.env)),
         checkPartitions(),
       ];
       const isReady = checks.every(({ state }) => state !== "missing");

@@ -1,12 +1,8 @@
-/** What the data plane is built with, and whether it is built; GPUs and their libraries, which are only reported. */
+/** What the data plane is built with, and whether it is built. */
 import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync } from "node:fs";
-import { delimiter, join } from "node:path";
 import { messageOf } from "@muster/base";
 import { nativeCapabilities } from "@muster/collectives";
 import { type Check, missing, ok, warn } from "./check.ts";
-
-type Environment = Readonly<Record<string, string | undefined>>;
 
 const tools = [
   { name: "compiler", programs: ["c++", "g++", "clang++"], install: "apt install g++" },
@@ -42,26 +38,4 @@ function checkAddon(): Check {
 export function versionLineOf(program: string): string | null {
   const { status, stdout } = spawnSync(program, ["--version"], { encoding: "utf8", timeout: versionTimeoutMs });
   return status === 0 ? (stdout.split("\n")[0]?.trim() ?? "") : null;
-}
-
-const libraryFolders = ["lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "local/cuda/lib64"];
-
-/** Reports GPUs, CUDA and NCCL. This version computes and moves weights without them. */
-export function checkGpu(env: Environment): readonly Check[] {
-  const folders = [
-    ...(env.LD_LIBRARY_PATH ?? "").split(delimiter),
-    ...libraryFolders.map((name) => join("/usr", name)),
-  ];
-  const fileOf = (prefix: string): string | undefined =>
-    folders
-      .filter((folder) => folder !== "" && existsSync(folder))
-      .flatMap((folder) => readdirSync(folder).map((file) => join(folder, file)))
-      .find((path) => path.includes(`/${prefix}`));
-  const gpus = readdirSync("/dev").filter((name) => /^nvidia\d+$/.test(name)).length;
-  const found = [
-    gpus > 0 ? `${gpus} NVIDIA devices` : "no NVIDIA device",
-    fileOf("libcuda.so") ?? "no libcuda",
-    fileOf("libnccl.so") ?? "no libnccl",
-  ];
-  return [ok("gpu", `${found.join(", ")}; not used by this version`)];
 }
