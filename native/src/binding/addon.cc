@@ -40,6 +40,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("openGroup", Napi::Function::New(env, openGroup));
   exports.Set("pullSlices", Napi::Function::New(env, pullSlices));
   exports.Set("describeGpus", Napi::Function::New(env, describeGpus));
+  exports.Set("openGpu", Napi::Function::New(env, openGpu));
   exports.Set("openMesh", Napi::Function::New(env, openMesh));
   return exports;
 }

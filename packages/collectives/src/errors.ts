@@ -14,6 +14,9 @@ export const errors = defineErrors("MUSTER_ERR", {
   GpuMissing: { message: "{what} is not possible on this host: {reason}; ask `muster doctor`" },
   GpuFailed: { message: "{what} failed: {reason}", retryable: true },
   GpuTimeout: { message: "{what} took longer than {timeoutMs} ms: {reason}", retryable: true },
+  GpuFull: { message: "{what} failed: {reason}; free device memory first" },
+  GpuPeerLost: { message: "{what} lost another rank: {reason}; form the next epoch without it", retryable: true },
+  GpuSpent: { message: "{what} is not possible any more: {reason}; form the next epoch" },
   GpuAborted: { message: "{what} was aborted: {reason}" },
 
   VersionGone: { message: "no holder has version {id}: {reason}", retryable: true },
@@ -66,6 +69,9 @@ const tables = {
   gpu: {
     ...common,
     UNSUPPORTED: errors.GpuMissing,
+    TOO_LARGE: errors.GpuFull,
+    PEER_LOST: errors.GpuPeerLost,
+    CLOSED: errors.GpuSpent,
     IO: errors.GpuFailed,
     TIMEOUT: errors.GpuTimeout,
     ABORTED: errors.GpuAborted,

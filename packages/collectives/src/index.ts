@@ -8,6 +8,14 @@ export {
   type GpuLibrary,
   gpuCapabilities,
 } from "./gpu/capabilities.ts";
+export type {
+  GpuCollective,
+  GpuCommunicator,
+  GpuDataType,
+  GpuOperation,
+  GpuReduction,
+} from "./gpu/communicator.ts";
+export { type CommunicatorOptions, type Gpu, type GpuBuffer, type GpuWait, openGpu } from "./gpu/device.ts";
 export { type GpuLibraries, gpuLibrariesOf } from "./gpu/libraries.ts";
 export {
   type GradientMesh,

@@ -29,6 +29,58 @@ export interface NativeGpuReport {
   };
 }
 
+/** Deadline and abort of a native call. */
+export interface NativeWait {
+  readonly timeoutMs: number;
+  readonly cancellation: NativeCancellation;
+}
+
+/** Device memory. `memory` is its handle; what crosses is checked on this side. */
+export interface NativeGpuMemory {
+  readonly memory: object;
+  readonly bytes: number;
+  write(options: NativeWait & { bytes: Uint8Array; offset: number }): Promise<NativeOutcome<undefined>>;
+  read(options: NativeWait & { bytes: Uint8Array; offset: number }): Promise<NativeOutcome<undefined>>;
+  close(): void;
+}
+
+/** A place in device memory, `offset` bytes from its beginning. */
+export interface NativeOperand {
+  readonly memory: object;
+  readonly offset: number;
+}
+
+/** One operation in the addon's numbers; `null` operands are none. */
+export interface NativeGpuCall {
+  readonly collective: number;
+  readonly from: NativeOperand | null;
+  readonly to: NativeOperand | null;
+  readonly count: number;
+  readonly type: number;
+  readonly reduction: number;
+  readonly peer: number;
+}
+
+/** A communicator. */
+export interface NativeCommunicator {
+  readonly ranks: number;
+  readonly rank: number;
+  run(options: NativeWait & { calls: readonly NativeGpuCall[] }): Promise<NativeOutcome<undefined>>;
+  shrink(options: NativeWait & { excluded: readonly number[] }): Promise<NativeOutcome<NativeCommunicator>>;
+  abort(reason: string): void;
+  close(options: NativeWait): Promise<NativeOutcome<undefined>>;
+}
+
+/** An open GPU. */
+export interface NativeGpu {
+  readonly name: string;
+  allocate(options: NativeWait & { bytes: number }): Promise<NativeOutcome<NativeGpuMemory>>;
+  newId(options: NativeWait): Promise<NativeOutcome<Uint8Array>>;
+  openCommunicator(
+    options: NativeWait & { id: Uint8Array; ranks: number; rank: number; keepForShrink: boolean },
+  ): Promise<NativeOutcome<NativeCommunicator>>;
+}
+
 /** The GPU functions of the addon. */
 export interface NativeGpuModule {
   describeGpus(options: {
@@ -38,6 +90,9 @@ export interface NativeGpuModule {
     timeoutMs: number;
     cancellation: NativeCancellation;
   }): Promise<NativeOutcome<NativeGpuReport>>;
+  openGpu(
+    options: NativeWait & { cuda: string; nccl: readonly string[]; index: number },
+  ): Promise<NativeOutcome<NativeGpu>>;
 }
 
 /** The addon's GPU part. @throws MUSTER_ERR_NATIVE_MISSING */

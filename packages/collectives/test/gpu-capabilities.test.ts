@@ -1,22 +1,21 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTempDirectory } from "@muster/testkit";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { gpuCapabilities, gpuLibrariesOf } from "../src/index.ts";
-import { buildFakeGpu } from "./support/fake-gpu.ts";
+import { buildFakeGpu, buildTimeoutMs } from "./support/fake-gpu.ts";
 
 const wait = { deadlineMs: 10_000, signal: new AbortController().signal };
-let fake: Awaited<ReturnType<typeof buildFakeGpu>>;
+let fake: string;
 
-beforeAll(async () => {
-  fake = await buildFakeGpu();
-}, 60_000);
-afterAll(() => fake.remove());
+beforeAll(() => {
+  fake = buildFakeGpu();
+}, buildTimeoutMs);
 
 describe("GPU capabilities", () => {
   it("names driver, devices, NCCL and what follows from them", async () => {
-    const found = await gpuCapabilities({ cuda: fake.path, nccl: [fake.path] }, wait);
-    expect(found.cuda).toMatchObject({ version: "13.0", path: fake.path, missing: [] });
+    const found = await gpuCapabilities({ cuda: fake, nccl: [fake] }, wait);
+    expect(found.cuda).toMatchObject({ version: "13.0", path: fake, missing: [] });
     expect(found.cuda.reason).toBeUndefined();
     expect(found.devices).toEqual([
       { index: 0, name: "Fake GPU 0", memoryBytes: 8 * 2 ** 30, compute: "9.0", sharing: true },
@@ -43,13 +42,13 @@ describe("GPU capabilities", () => {
   });
 
   it("needs a driver even when NCCL is there", async () => {
-    const found = await gpuCapabilities({ cuda: "/no/libcuda.so.1", nccl: [fake.path] }, wait);
+    const found = await gpuCapabilities({ cuda: "/no/libcuda.so.1", nccl: [fake] }, wait);
     expect(found.nccl.version).toBe("2.27.3");
     expect(found.features.filter(({ works }) => works)).toEqual([]);
   });
 
   it("ends with an abort", async () => {
-    const asked = gpuCapabilities({ cuda: fake.path, nccl: [] }, { ...wait, signal: AbortSignal.abort() });
+    const asked = gpuCapabilities({ cuda: fake, nccl: [] }, { ...wait, signal: AbortSignal.abort() });
     await expect(asked).rejects.toMatchObject({ code: "MUSTER_ERR_GPU_ABORTED" });
   });
 });

@@ -1,22 +1,29 @@
-/** The fake CUDA driver and NCCL of `native/test/fake`, built for a test run. */
+/** The fake CUDA driver and NCCL of `native/test/fake`, built when its sources have changed. */
 import { spawnSync } from "node:child_process";
-import { readdirSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { makeTempDirectory } from "@muster/testkit";
 
 const sources = fileURLToPath(new URL("../../../../native/test/fake", import.meta.url));
+const builds = fileURLToPath(new URL("../../../../native/test/build", import.meta.url));
 
-/** A library that is both; `remove` deletes it. It stays loaded in a process that used it. */
-export async function buildFakeGpu(): Promise<{ path: string; remove(): Promise<void> }> {
-  const folder = await makeTempDirectory();
-  const path = join(folder.path, "fake-gpu.so");
-  const files = readdirSync(sources).filter((name) => name.endsWith(".cc"));
-  const built = spawnSync(
-    process.env.CXX ?? "c++",
-    ["-std=c++20", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-o", path, ...files],
-    { cwd: sources, encoding: "utf8" },
-  );
+/** How long a build may take on a busy machine. */
+export const buildTimeoutMs = 180_000;
+
+/** Path of a library that is both. */
+export function buildFakeGpu(): string {
+  const names = readdirSync(sources).sort();
+  const hash = createHash("sha256");
+  for (const name of names) hash.update(readFileSync(join(sources, name)));
+  const path = join(builds, `fake-gpu-${hash.digest("hex").slice(0, 16)}.so`);
+  if (existsSync(path)) return path;
+  mkdirSync(builds, { recursive: true });
+  const fresh = `${path}.${process.pid}`;
+  const files = names.filter((name) => name.endsWith(".cc"));
+  const flags = ["-std=c++20", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-o", fresh];
+  const built = spawnSync(process.env.CXX ?? "c++", [...flags, ...files], { cwd: sources, encoding: "utf8" });
   if (built.status !== 0) throw new Error(`the fake GPU does not build: ${built.stderr || String(built.error)}`);
-  return { path, remove: () => folder.remove() };
+  renameSync(fresh, path); // another test may have built the same meanwhile
+  return path;
 }
