@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds and runs the C++ tests: native/test/run.sh [asan|tsan], or native/test/run.sh fuzz [seconds for each target]
+# Builds and runs the C++ tests: native/test/run.sh [asan|tsan], or native/test/run.sh fuzz [seconds for each target],
+# or native/test/run.sh gpu, which measures on a GPU, and says so when there is none
 set -eu
 cd "$(dirname "$0")/.."
 mode="${1:-plain}"
@@ -21,11 +22,18 @@ if [ "$mode" = fuzz ]; then
   exit 0
 fi
 
+if [ "$mode" = gpu ]; then
+  folder="test/build/plain"
+  cmake -S . -B "$folder" -G "Unix Makefiles" -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="" >&2
+  cmake --build "$folder" --parallel 2 --target gpu_figures >&2
+  exec "$folder/gpu_figures"
+fi
+
 case "$mode" in
   plain) sanitize="" ;;
   asan) sanitize="address,undefined" ;;
   tsan) sanitize="thread" ;;
-  *) echo "usage: $0 [asan|tsan|fuzz [seconds]]" >&2; exit 2 ;;
+  *) echo "usage: $0 [asan|tsan|gpu|fuzz [seconds]]" >&2; exit 2 ;;
 esac
 set_up -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="$sanitize"
 ctest --test-dir "$folder" --output-on-failure

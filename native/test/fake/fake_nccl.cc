@@ -64,7 +64,8 @@ std::map<std::string, std::shared_ptr<Group>> groups;
 std::map<Comm*, std::unique_ptr<Comm>> comms;
 long ids = 0;
 thread_local int depth = 0;
-thread_local std::vector<std::pair<Comm*, CallPtr>> queued;
+// By thread; not thread-local, because the thread sanitizer takes the end of such a vector in a loaded library for a race.
+std::map<std::thread::id, std::vector<std::pair<Comm*, CallPtr>>> queued;
 
 size_t sizeOf(int type) {
   constexpr size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
@@ -176,7 +177,7 @@ int enqueue(Comm* comm, const char* what, const Call& call) {
   if (comm == nullptr || call.stream == nullptr) return kInvalidArgument;
   if (const long result = knob("launchResult", 0); result != 0) return static_cast<int>(result);
   const auto queuedCall = std::make_shared<Call>(call);
-  if (depth > 0) return queued.emplace_back(comm, queuedCall), 0;
+  if (depth > 0) return queued[std::this_thread::get_id()].emplace_back(comm, queuedCall), 0;
   launch(comm, {queuedCall});
   return comm->polls > 0 ? kInProgress : 0;
 }
@@ -288,7 +289,7 @@ EXPORTED int ncclGroupEnd() {
   const Lock lock(state().mutex);
   if (depth == 0) return violation("ncclGroupEnd without a start"), kInvalidUsage;
   if (--depth > 0) return 0;
-  const auto calls = std::exchange(queued, {});
+  const auto calls = std::exchange(queued[std::this_thread::get_id()], {});
   if (calls.empty()) return 0;
   std::vector<CallPtr> together;
   for (const auto& [comm, call] : calls) together.push_back(call);

@@ -24,7 +24,7 @@ describe("GPU capabilities", () => {
     const works = Object.fromEntries(found.features.map((feature) => [feature.name, feature.works]));
     expect(works).toEqual({
       "device memory": true,
-      "weights between processes": true,
+      "memory between processes": true,
       collectives: true,
       shrink: true,
       grow: true,

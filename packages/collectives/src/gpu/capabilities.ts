@@ -100,7 +100,7 @@ function featuresOf(cuda: NativeGpuReport["cuda"], nccl: NativeGpuReport["nccl"]
   return [
     { name: "device memory", works: memory },
     {
-      name: "weights between processes",
+      name: "memory between processes",
       works: memory && cuda.devices.some(({ sharing }) => sharing),
       note: "needs virtual memory with file descriptors: a driver since 11.2, and not every virtual GPU",
     },

@@ -1,0 +1,167 @@
+// What only a real GPU can show: memory of one process mapped by another, before and after the maker is killed, and one-rank NCCL
+// through the whole path. Prints one line of JSON; or why it was skipped, and then succeeds. `native/test/run.sh gpu`.
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/connection.h"
+#include "gpu/communicator.h"
+#include "gpu/gpu_report.h"
+
+using namespace muster;
+
+namespace {
+
+const Abort never;
+Patience patience() { return {Deadline::in(Milliseconds(60'000)), &never}; }
+
+GpuPaths paths() {
+  const auto setting = [](const char* name) { const char* text = std::getenv(name); return std::string(text != nullptr ? text : ""); };
+  const std::string nccl = setting("MUSTER_NCCL_PATH");
+  return {setting("MUSTER_CUDA_PATH"), {nccl.empty() ? "libnccl.so.2" : nccl}};
+}
+
+template <class T>
+T orDie(Result<T> result, const char* what) {
+  if (result.ok()) return std::move(result.value());
+  std::printf("FAILED %s: %s\n", what, result.status().message.c_str());
+  std::exit(1);
+}
+void orDie(const Status& status, const char* what) {
+  if (status.ok()) return;
+  std::printf("FAILED %s: %s\n", what, status.message.c_str());
+  std::exit(1);
+}
+
+std::shared_ptr<GpuDevice> openFirst() {
+  std::vector<LibraryAttempt> failed;
+  return orDie(GpuDevice::open(orDie(CudaDriver::load(paths().cuda, failed), "the driver"), 0), "the GPU");
+}
+
+Bytes pattern(size_t size) {
+  Bytes bytes(size);
+  for (size_t i = 0; i < size; i++) bytes[i] = static_cast<uint8_t>((i * 2654435761u) >> 9);
+  return bytes;
+}
+
+// The best of five, in 10^9 bytes copied per second.
+template <class Body>
+double gigabytesPerSecond(size_t bytes, Body body) {
+  double best = 0;
+  for (int round = 0; round < 5; round++) {
+    const auto begun = Clock::now();
+    body();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+    best = std::max(best, static_cast<double>(bytes) / seconds / 1e9);
+  }
+  return best;
+}
+
+// The other process: makes memory with the pattern, hands it over, and waits for its end.
+[[noreturn]] void makeAndWait(int socket, size_t bytes) {
+  Connection connection((UniqueFd(socket)));
+  const auto gpu = openFirst();
+  const auto memory = orDie(DeviceMemory::create(gpu, bytes), "memory of the maker");
+  orDie(gpu->copyIn(memory->at(), pattern(bytes), patience()), "the maker's bytes");
+  const UniqueFd fd = orDie(memory->share(), "the maker's descriptor");
+  const uint64_t size = memory->size();
+  orDie(connection.send({FrameType::Grant, ByteWriter().number(size).bytes(), 0, fd.get()}, patience()), "the hand-over");
+  for (;;) ::pause();
+}
+
+void checkBytes(GpuDevice& gpu, const DeviceMemory& memory, size_t bytes, const char* what) {
+  Bytes back(bytes);
+  orDie(gpu.copyOut(back, memory.at(), patience()), what);
+  if (back != pattern(bytes)) orDie(Status{Code::Corrupt, "other bytes than were written", {}}, what);
+}
+
+struct Sharing {
+  double local, shared, afterDeath;
+  bool readOnly;
+};
+
+Sharing measureSharing(const std::shared_ptr<GpuDevice>& gpu, int socket, pid_t maker, size_t bytes) {
+  Connection connection((UniqueFd(socket)));
+  const Bytes grant = orDie(connection.receive(FrameType::Grant, patience()), "the maker");
+  const UniqueFd fd = connection.takeFd();
+  const auto theirs = orDie(DeviceMemory::import(gpu, fd.get(), ByteReader(grant).number<uint64_t>()), "mapping");
+  const auto own = orDie(DeviceMemory::create(gpu, bytes), "memory"), other = orDie(DeviceMemory::create(gpu, bytes), "memory");
+  const auto copy = [&](const DeviceMemory& from) {
+    return gigabytesPerSecond(bytes, [&] { orDie(gpu->copy(own->at(), from.at(), bytes, patience()), "a copy"); });
+  };
+  Sharing out{copy(*other), copy(*theirs), 0, theirs->isReadOnly()};
+  checkBytes(*gpu, *own, bytes, "the maker's bytes");
+  ::kill(maker, SIGKILL);
+  ::waitpid(maker, nullptr, 0);
+  orDie(gpu->copy(own->at(), other->at(), bytes, patience()), "a copy");
+  out.afterDeath = copy(*theirs);
+  checkBytes(*gpu, *own, bytes, "the bytes of the dead maker");
+  return out;
+}
+
+void measureNccl(const std::shared_ptr<GpuDevice>& gpu, size_t bytes) {
+  std::vector<LibraryAttempt> failed;
+  const auto library = NcclLibrary::load(paths().nccl, failed);
+  if (!library.ok()) return void(std::printf(",\"nccl\":null"));
+  const auto form = [&] {
+    const nccl::UniqueId id = orDie(Communicator::newId(*library.value()), "an id");
+    return orDie(Communicator::open(library.value(), gpu, {id, 1, 0}, patience()), "a communicator");
+  };
+  const auto begun = Clock::now();
+  auto communicator = form();
+  const double formMs = std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
+  const auto from = orDie(DeviceMemory::create(gpu, bytes), "memory"), to = orDie(DeviceMemory::create(gpu, bytes), "memory");
+  orDie(gpu->copyIn(from->at(), pattern(bytes), patience()), "the input");
+  const auto run = [&](Collective collective) {
+    const CommunicatorCall call{collective, from->at(), to->at(), bytes, nccl::DataType::Uint8, nccl::Reduction::Sum, 0, {from, to}};
+    return gigabytesPerSecond(bytes, [&] { orDie(communicator->run({call}, patience()), "a collective"); });
+  };
+  const double allReduce = run(Collective::AllReduce), broadcast = run(Collective::Broadcast);
+  checkBytes(*gpu, *to, bytes, "the result of the collectives");
+  communicator->abort("to see that the next one forms");
+  communicator = form();
+  orDie(communicator->close(patience()), "closing");
+  std::printf(",\"nccl\":{\"version\":%d,\"formMs\":%.1f,\"allReduceGBps\":%.1f,\"broadcastGBps\":%.1f,\"abortAndForm\":true}",
+              library.value()->version(), formMs, allReduce, broadcast);
+}
+
+}  // namespace
+
+int main() {
+  const size_t bytes = size_t{256} << 20;
+  int sockets[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) != 0) return 1;
+  int go[2];
+  if (::pipe(go) != 0) return 1;
+  // Before the driver is initialised here: it does not survive a fork.
+  const pid_t maker = ::fork();
+  if (maker == 0) {
+    char word;
+    ::close(go[1]);
+    if (::read(go[0], &word, 1) != 1) ::_exit(0);
+    makeAndWait(sockets[1], bytes);
+  }
+  ::close(go[0]);
+  ::close(sockets[1]);
+  const auto report = describeGpus(paths(), patience());
+  const bool has = report.ok() && report.value().cuda.status.ok() && !report.value().cuda.devices.empty();
+  if (!has) {
+    const Status& why = report.ok() ? report.value().cuda.status : report.status();
+    std::printf("skipped: no GPU here (%s)\n", why.ok() ? "the driver has no device" : why.message.c_str());
+    ::close(go[1]);
+    ::waitpid(maker, nullptr, 0);
+    return 0;
+  }
+  if (::write(go[1], "x", 1) != 1) return 1;
+  const auto gpu = openFirst();
+  const Sharing sharing = measureSharing(gpu, sockets[0], maker, bytes);
+  std::printf("{\"gpu\":\"%s\",\"driver\":%d,\"bytes\":%zu,\"copyGBps\":%.1f,\"sharedCopyGBps\":%.1f,\"afterDeathGBps\":%.1f,\"readOnly\":%s",
+              gpu->properties().name.c_str(), gpu->driver().version(), bytes, sharing.local, sharing.shared, sharing.afterDeath,
+              sharing.readOnly ? "true" : "false");
+  measureNccl(gpu, bytes);
+  std::printf("}\n");
+  return 0;
+}
