@@ -13,6 +13,7 @@ namespace muster {
 
 void streamCopy(uint8_t* to, const uint8_t* from, size_t bytes) {
   constexpr size_t kWorthwhile = 256 * 1024;  // smaller copies fit in the cache and are better left there
+  if (bytes == 0) return;  // then there may be no addresses
   if (bytes < kWorthwhile) {
     std::memcpy(to, from, bytes);
     return;
@@ -36,7 +37,9 @@ void streamCopy(uint8_t* to, const uint8_t* from, size_t bytes) {
 
 #else
 
-void streamCopy(uint8_t* to, const uint8_t* from, size_t bytes) { std::memcpy(to, from, bytes); }
+void streamCopy(uint8_t* to, const uint8_t* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);  // of nothing there may be no addresses
+}
 
 #endif
 
