@@ -3,9 +3,9 @@
 #include <thread>
 
 #include "check.h"
+#include "core/block_digest.h"
 #include "core/delta_base.h"
 #include "core/pull.h"
-#include "core/xxh64.h"
 #include "puppet.h"
 #include "support.h"
 
@@ -14,7 +14,7 @@ using namespace muster::test;
 
 namespace {
 
-constexpr size_t kBytes = 3'500'001;  // three blocks and a part of one, and half an element
+constexpr size_t kBytes = 3'500'001;  // thirteen blocks and a part of one, and half an element
 
 Bytes randomBytes(uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -66,10 +66,8 @@ bool whole(const Result<Pulled>& pulled) {
 }
 
 std::vector<Section> tableOf(const Bytes& weights) {
-  BlockDigest digest;
-  for (size_t at = 0; at < weights.size(); at += BlockDigest::kBlockBytes)
-    digest.add(ByteView(weights).subspan(at, std::min(BlockDigest::kBlockBytes, weights.size() - at)));
-  return {{"weights", 0, weights.size(), digest.root(), digest.blocks()}};
+  const Digested digested = copyAndDigest(weights, nullptr, [] { return Status{}; }).value();
+  return {{"weights", 0, weights.size(), digested.root, digested.blocks}};
 }
 
 Bytes frameOf(const Bytes& base, const Bytes& target, size_t block) {

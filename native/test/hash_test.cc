@@ -1,7 +1,12 @@
-// SHA-256 and HMAC against the vectors of FIPS 180-4 and RFC 4231, XXH64 against its specification.
+// SHA-256 and HMAC against the vectors of FIPS 180-4 and RFC 4231, XXH64 and XXH3 against their references.
+#include <atomic>
+
 #include "check.h"
+#include "core/block_digest.h"
 #include "core/sha256.h"
 #include "core/xxh64.h"
+#include "cpu/xxh3.h"
+#include "cpu/xxh3_stripes.h"
 
 using namespace muster;
 
@@ -69,15 +74,72 @@ TEST("XXH64 gives the values of its reference") {
   CHECK(xxh64({}, 0x9E3779B1) == 0xAC75FDA2929B17EF);
 }
 
-TEST("a section's digest is the hash of its block hashes and its length") {
-  const Bytes bytes = numbered(2 * BlockDigest::kBlockBytes + 5);
+TEST("XXH3 gives the values of its reference, for every way of hashing a length") {
+  const std::pair<size_t, uint64_t> expected[] = {
+      {0, 0x2d06800538d394c2},   {1, 0xc44bdff4074eecdb},   {4, 0xbb4e3d89ee0b271d},
+      {9, 0xf64cecc4271ff461},   {17, 0x47aad6b375eb4bba},  {129, 0x9e2414800f83768a},
+      {241, 0xbc424a2c480dd281}, {1024, 0x1fd15e7d36f5e1bc}, {1025, 0xfe08e5a874d23fd2},
+      {1048576, 0xe2786b358eab4a67},
+  };
+  const Bytes bytes = numbered(1048576 + 3);
+  for (const auto& [size, hash] : expected) CHECK(xxh3(bytes.data(), size) == hash);
+}
+
+TEST("XXH3 is the same in every instruction set of this processor, copied or not") {
+  const Bytes bytes = numbered(64 * 1000);
+  std::array<xxh3_detail::Main, 3> all{};
+  const size_t count = xxh3_detail::variants(all);
+  CHECK(count >= 1);
+  for (size_t size = 0; size < bytes.size(); size += 64 * 37) {
+    xxh3_detail::Lanes expected = xxh3_detail::kStart;
+    all[0](expected, nullptr, bytes.data(), size);
+    for (size_t i = 0; i < count; i++) {
+      alignas(64) static uint8_t to[64 * 1000 + 16];
+      xxh3_detail::Lanes lanes = xxh3_detail::kStart, copied = xxh3_detail::kStart;
+      all[i](lanes, nullptr, bytes.data(), size);
+      all[i](copied, to + 16, bytes.data(), size);
+      CHECK(lanes == expected && copied == expected);
+      CHECK(std::memcmp(to + 16, bytes.data(), size) == 0);
+    }
+  }
+}
+
+TEST("a copy gives the hash of what it stored, at every size and alignment") {
+  const Bytes bytes = numbered(300'000);
+  Bytes to(bytes.size() + 64);
+  for (const size_t size : {0, 1, 100, 65'535, 65'536, 65'537, 200'001, 300'000 - 7})
+    for (const size_t shift : {0, 1, 16, 33}) {
+      CHECK(copyAndHash(to.data() + shift, bytes.data() + 7, size) == xxh3(bytes.data() + 7, size));
+      CHECK(std::memcmp(to.data() + shift, bytes.data() + 7, size) == 0);
+    }
+}
+
+TEST("a section's digest is the hash of its block hashes and its length, however many threads there were") {
+  const Bytes bytes = numbered(40 * 1024 * 1024 + 5);
   const ByteView view(bytes);
   ByteWriter root;
-  root.number(xxh64(view.first(BlockDigest::kBlockBytes)));
-  root.number(xxh64(view.subspan(BlockDigest::kBlockBytes, BlockDigest::kBlockBytes)));
-  root.number(xxh64(view.last(5))).number(uint64_t{bytes.size()});
-  CHECK(digestOf(view) == xxh64(root.bytes()));
-  CHECK(digestOf({}) == xxh64(Bytes(8, 0)));
+  for (size_t at = 0; at < bytes.size(); at += BlockDigest::kBlockBytes) {
+    const size_t size = std::min(BlockDigest::kBlockBytes, bytes.size() - at);
+    root.number(xxh3(bytes.data() + at, size));
+  }
+  root.number(uint64_t{bytes.size()});
+  const uint64_t expected = xxh3(root.bytes().data(), root.bytes().size());
+  CHECK(digestOf(view) == expected);
+  Bytes to(bytes.size());
+  const Result<Digested> copied = copyAndDigest(view, to.data(), [] { return Status{}; });
+  REQUIRE_OK(copied);
+  CHECK(copied.value().root == expected && to == bytes);
+  CHECK(digestOf({}) == xxh3(Bytes(8, 0).data(), 8));
+}
+
+TEST("a copy that may not go on ends with the reason") {
+  const Bytes bytes = numbered(3'000'000);
+  Bytes to(bytes.size());
+  std::atomic<int> asked{0};
+  const auto stopped = copyAndDigest(bytes, to.data(), [&] {
+    return ++asked > 3 ? Status{Code::Aborted, "enough", {}} : Status{};
+  });
+  CHECK(stopped.status().code == Code::Aborted && asked == 4);
 }
 
 TEST("hexadecimal digests have sixteen digits") {

@@ -63,7 +63,7 @@ it(
       ok: true,
     });
     expect(result.weights_hash).toBe(result.hash_of_quiet_run);
-    expect(result.weights_hash).toMatch(/^xxh64b:[0-9a-f]{16}$/);
+    expect(result.weights_hash).toMatch(/^xxh3b:[0-9a-f]{16}$/);
     expect(result.faults_total).toBeGreaterThan(5 * minutes);
     expect(result.steps).toBeGreaterThan(2);
     expect(result.journal.records).toBeGreaterThan(result.steps);

@@ -5,6 +5,7 @@
 #include "binding/mesh_binding.h"
 #include "binding/slice_binding.h"
 #include "binding/version_binding.h"
+#include "core/block_digest.h"
 #include "core/shared_memory.h"
 #include "core/xxh64.h"
 

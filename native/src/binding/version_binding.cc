@@ -208,9 +208,9 @@ Napi::Value pullVersion(const Napi::CallbackInfo& info) {
     work.keep.push_back(keepAlive(targets.Get(i)));
   }
   work.run = [call = pullCallOf(from, work.abort), into]() mutable -> Settle {
+    call.options.into = into;
     const Result<Pulled> pulled = run(call);
     if (!pulled.ok()) return failure(pulled.status());
-    deliver(pulled.value(), into);
     Pulled report = pulled.value();
     report.sections.clear();
     report.hold.reset();

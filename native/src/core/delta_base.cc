@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/xxh64.h"
+#include "core/block_digest.h"
 
 namespace muster {
 

@@ -1,6 +1,6 @@
 #include "core/delta_source.h"
 
-#include "core/xxh64.h"
+#include "core/block_digest.h"
 
 namespace muster {
 

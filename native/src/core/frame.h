@@ -32,7 +32,7 @@ enum class FrameType : uint16_t {
 
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr uint32_t kControlBytesMax = 256 * 1024;
-inline constexpr uint32_t kGrantBytesMax = 8 * 1024 * 1024;  // block digests of a terabyte
+inline constexpr uint32_t kGrantBytesMax = 33 * 1024 * 1024;  // block digests of a terabyte
 inline constexpr uint32_t kChunkBytesMax = 1024 * 1024;
 
 struct FrameHeader {

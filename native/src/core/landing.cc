@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/xxh64.h"
+#include "core/block_digest.h"
 
 namespace muster {
 
@@ -12,8 +12,8 @@ constexpr uint64_t kAlignment = 64;
 
 Status checkBlocks(const std::vector<Section>& sections) {
   for (const Section& section : sections) {
-    const uint64_t count = section.bytes / BlockDigest::kBlockBytes + (section.bytes % BlockDigest::kBlockBytes != 0);
-    if (section.blocks.size() == count && BlockDigest::rootOf(section.blocks, section.bytes) == section.digest) continue;
+    if (section.blocks.size() == BlockDigest::countOf(section.bytes) &&
+        BlockDigest::rootOf(section.blocks, section.bytes) == section.digest) continue;
     return {Code::Corrupt, "the block digests of section \"" + section.name + "\" do not come to its digest", {}};
   }
   return {};
@@ -83,7 +83,7 @@ Status Landing::accept(uint64_t length) {
     if (received_ - start_ < done + size) break;
     const uint64_t block = done / BlockDigest::kBlockBytes;
     const ByteView bytes{base() + section.offset + done, static_cast<size_t>(size)};
-    if (xxh64(bytes) != section.blocks[block]) {
+    if (BlockDigest::of(bytes) != section.blocks[block]) {
       settle(done);
       rewind();
       const std::string which = "block " + std::to_string(block) + " of section \"" + section.name + "\"";

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "core/block_digest.h"
 #include "core/delta_base.h"
 #include "core/handshake.h"
 #include "core/landing.h"
 #include "core/shared_memory.h"
 #include "core/xxh64.h"
-#include "cpu/stream_copy.h"
 
 namespace muster {
 
@@ -19,17 +19,6 @@ constexpr Milliseconds kStreamSilence{150};  // in the middle of a stream, when 
 constexpr Milliseconds kStarved{2'000};      // a holder that lives and gets nothing itself for so long is left
 constexpr Milliseconds kPause{20};           // before holders that broke off are tried again
 constexpr size_t kReasonsMax = 64;           // remembered for the message of a failure
-
-Result<uint64_t> digestWithin(ByteView bytes, const Patience& patience) {
-  BlockDigest digest;
-  while (!bytes.empty()) {
-    if (Status still = patience.check(); !still.ok()) return still;
-    const ByteView block = bytes.first(std::min(bytes.size(), BlockDigest::kBlockBytes));
-    digest.add(block);
-    bytes = bytes.subspan(block.size());
-  }
-  return digest.root();
-}
 
 class Pull {
  public:
@@ -50,7 +39,7 @@ class Pull {
   Status receiveDelta(Connection& connection, const FrameHeader& header, const Patience& patience);
   void chooseBase(const Address& holder);
   Status receiveData(Connection& connection, const FrameHeader& header, const Patience& patience);
-  Status verify(const std::vector<ByteView>& sources) const;
+  Status fill(const Pulled& pulled) const;
   uint64_t verified() const { return landing_ ? landing_->verified() : 0; }
 
   const PullOptions& options_;
@@ -77,7 +66,10 @@ Status verdict(const std::vector<Status>& failures) {
 }
 
 Result<Pulled> Pull::run() {
-  if (Result<Pulled> here = fromOwnStore(); here.ok()) return here;
+  if (Result<Pulled> here = fromOwnStore(); here.ok()) {
+    if (Status filled = fill(here.value()); !filled.ok()) return filled;
+    return here;
+  }
   std::vector<const Address*> holders;
   for (const Address& holder : options_.holders) holders.push_back(&holder);
   std::vector<Status> failures;
@@ -86,8 +78,8 @@ Result<Pulled> Pull::run() {
     std::vector<const Address*> brokeOff;
     for (const Address* holder : holders) {
       Result<Pulled> pulled = from(*holder);
-      if (pulled.ok()) return pulled;
-      const Status& tried = pulled.status();
+      const Status tried = pulled.ok() ? fill(pulled.value()) : pulled.status();
+      if (tried.ok()) return pulled;
       if (failures.size() == kReasonsMax) failures.erase(failures.begin());
       failures.push_back({tried.code, holder->text() + ": " + tried.message, {}});
       if (Status still = patience_.check(); !still.ok())
@@ -204,18 +196,20 @@ Result<Pulled> Pull::mapShared(Connection connection, const std::vector<Section>
     pulled.bytes += s.bytes;
   }
   pulled.hold = std::make_shared<const Hold>(Hold{std::move(mapping.value()), std::move(connection)});
-  if (Status verified = verify(pulled.sections); !verified.ok()) return verified;
   return pulled;
 }
 
-Status Pull::verify(const std::vector<ByteView>& sources) const {
-  for (size_t i = 0; i < sources.size(); i++) {
-    const Result<uint64_t> digest = digestWithin(sources[i], patience_);
-    if (!digest.ok()) return digest.status();
+// Copies what was pulled to where it is wanted, and verifies what was stored on the way.
+Status Pull::fill(const Pulled& pulled) const {
+  for (size_t i = 0; i < options_.into.size(); i++) {
+    const Result<Digested> copied =
+        copyAndDigest(pulled.sections[i], options_.into[i].data(), [this] { return patience_.check(); });
+    if (!copied.ok()) return copied.status();
     const WantedSection& want = options_.wanted[i];
-    if (digest.value() == want.digest) continue;
+    const uint64_t digest = copied.value().root;
+    if (digest == want.digest) continue;
     return {Code::DigestMismatch,
-            "section \"" + want.name + "\" has digest " + toHex(digest.value()) + ", expected " + toHex(want.digest),
+            "section \"" + want.name + "\" has digest " + toHex(digest) + ", expected " + toHex(want.digest),
             {}};
   }
   return {};
@@ -309,10 +303,5 @@ Status Pull::receiveDelta(Connection& connection, const FrameHeader& header, con
 }  // namespace
 
 Result<Pulled> pull(const PullOptions& options, const Patience& patience) { return Pull(options, patience).run(); }
-
-void deliver(const Pulled& pulled, const std::vector<std::span<uint8_t>>& into) {
-  for (size_t i = 0; i < into.size(); i++)
-    streamCopy(into[i].data(), pulled.sections[i].data(), pulled.sections[i].size());
-}
 
 }  // namespace muster

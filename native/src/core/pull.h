@@ -20,12 +20,13 @@ struct PullOptions {
   VersionId id;
   std::vector<WantedSection> wanted;
   std::shared_ptr<VersionStore> keepIn;  // takes the version when it comes over TCP, and serves it from the first byte; may be null
+  std::vector<std::span<uint8_t>> into{};  // one for each section wanted, as large; empty: nothing is copied
 };
 
 enum class Via { Memory, Tcp };
 
 struct Pulled {
-  std::vector<ByteView> sections;    // as wanted, verified; read-only
+  std::vector<ByteView> sections;    // as wanted; read-only
   std::shared_ptr<const void> hold;  // the bytes stay where they are as long as it does
   uint64_t bytes;
   Via via;
@@ -38,8 +39,5 @@ struct Pulled {
 // on with the next holder at the last block that is verified. Fails with the most telling reason: a digest mismatch before
 // a refusal, before a version that is gone, before nobody there.
 Result<Pulled> pull(const PullOptions& options, const Patience& patience);
-
-// Copies what was pulled to where it is wanted; the sizes are those of the sections.
-void deliver(const Pulled& pulled, const std::vector<std::span<uint8_t>>& into);
 
 }  // namespace muster

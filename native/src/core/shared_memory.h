@@ -23,6 +23,8 @@ class Mapping {
 
   uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
+  // Gives back what lies before and behind a part of whole pages. This object is empty afterwards.
+  Mapping keepOnly(uint8_t* start, size_t size);
 
  private:
   void unmap();
@@ -48,7 +50,8 @@ Result<Mapping> mapSegment(int fd, size_t bytes, Access access);
 // Private zero memory with huge pages where the kernel has them: staging for bulk transfers.
 Result<Mapping> mapPrivate(size_t bytes);
 
-// Asks the kernel to back the range with pages now, off the critical path. Best effort.
+// Asks the kernel to back the range with pages now, with huge ones where it can: a page fault costs more than the copy that
+// takes it, and every process that maps a segment would take it again. Best effort.
 void prefault(uint8_t* data, size_t bytes);
 
 // Ok when this machine can share memory between processes the way the data plane needs.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/block_digest.h"
 #include "core/handshake.h"
 #include "core/shared_memory.h"
 #include "core/xxh64.h"
@@ -143,7 +144,7 @@ Status SlicePull::agree(const std::vector<Section>& offered) {
 }
 
 Status SlicePull::verify(const uint8_t* section, size_t block) {
-  if (xxh64({section + block * BlockDigest::kBlockBytes, blockBytes(block)}) == blocks_[block]) return {};
+  if (BlockDigest::of({section + block * BlockDigest::kBlockBytes, blockBytes(block)}) == blocks_[block]) return {};
   return {Code::DigestMismatch, "block " + std::to_string(block) + " is not the one announced", {}};
 }
 

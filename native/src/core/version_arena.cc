@@ -2,34 +2,20 @@
 
 #include <algorithm>
 
-#include "core/xxh64.h"
-#include "cpu/stream_copy.h"
+#include "core/block_digest.h"
 
 namespace muster {
 
 namespace {
 
 constexpr size_t kAlignment = 64;
-
-// Copies a section and digests it on the way, so that the source is read from memory once.
-Status copyAndDigest(ByteView from, uint8_t* to, Section& section, const Abort& abort) {
-  BlockDigest digest;
-  for (size_t done = 0; done < from.size();) {
-    if (abort.requested()) return {Code::Aborted, "publication aborted", {}};
-    const ByteView block = from.subspan(done, std::min(BlockDigest::kBlockBytes, from.size() - done));
-    digest.add(block);
-    streamCopy(to + done, block.data(), block.size());
-    done += block.size();
-  }
-  section.digest = digest.root();
-  section.blocks = digest.blocks();
-  return {};
-}
+constexpr size_t kWarmUnit = size_t{2} << 20;  // a huge page
 
 }  // namespace
 
 struct VersionArena::Slot {
   Segment memory;
+  uint64_t warm = 0;  // so many bytes have pages
   std::optional<Version> version;  // nullopt while empty, being published, or given up
   Arrival state = Arrival::Ended;
   uint64_t watermark = 0;
@@ -149,9 +135,17 @@ Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vect
     slot = std::move(claimed.value());
     pending_ = id;
   }
+  warmUp(*slot, sections);
+  const auto mayGoOn = [&] { return abort.requested() ? Status{Code::Aborted, "publication aborted", {}} : Status{}; };
   Status copied;
-  for (size_t i = 0; i < inputs.size() && copied.ok(); i++)
-    copied = copyAndDigest(inputs[i].bytes, slot->memory.mapping.data() + sections[i].offset, sections[i], abort);
+  for (size_t i = 0; i < inputs.size() && copied.ok(); i++) {
+    uint8_t* to = slot->memory.mapping.data() + sections[i].offset;
+    Result<Digested> digested = copyAndDigest(inputs[i].bytes, to, mayGoOn);
+    copied = digested.status();
+    if (!copied.ok()) break;
+    sections[i].digest = digested.value().root;
+    sections[i].blocks = std::move(digested.value().blocks);
+  }
   {
     const std::lock_guard lock(mutex_);
     pending_.reset();
@@ -184,7 +178,18 @@ Result<VersionArena::Incoming> VersionArena::receive(VersionId id, std::vector<S
     incoming.emplace(Incoming(this, claimed.value(), std::move(sections)));
   }
   changed_.notify_all();
+  warmUp(*incoming->slot_, incoming->sections());
   return std::move(*incoming);
+}
+
+// Only by the one that writes the slot, without mutex_.
+void VersionArena::warmUp(Slot& slot, const std::vector<Section>& sections) {
+  if (sections.empty()) return;
+  const uint64_t end = sections.back().offset + sections.back().bytes;
+  if (end <= slot.warm) return;
+  const size_t whole = std::min((end + kWarmUnit - 1) / kWarmUnit * kWarmUnit, slot.memory.mapping.size());
+  prefault(slot.memory.mapping.data() + slot.warm, whole - slot.warm);
+  slot.warm = whole;
 }
 
 Result<VersionArena::Lease> VersionArena::lease(VersionId id, Milliseconds wait) {

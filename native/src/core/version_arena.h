@@ -126,6 +126,7 @@ class VersionArena {
 
   Status layOut(std::vector<Section>& sections) const;
   Result<std::shared_ptr<Slot>> claimSlot();
+  static void warmUp(Slot& slot, const std::vector<Section>& sections);
   Result<std::vector<Section>> compare(VersionId id, const std::vector<SectionInput>& inputs,
                                        std::vector<Section> sections) const;
   Slot* find(VersionId id) const;

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "core/block_digest.h"
 #include "core/handshake.h"
-#include "core/xxh64.h"
 
 namespace muster {
 

@@ -52,24 +52,6 @@ uint64_t xxh64(ByteView bytes, uint64_t seed) {
   return avalanche(hash);
 }
 
-void BlockDigest::add(ByteView block) {
-  blocks_.push_back(xxh64(block));
-  total_ += block.size();
-}
-
-uint64_t BlockDigest::rootOf(const std::vector<uint64_t>& blocks, uint64_t total) {
-  std::vector<uint64_t> words = blocks;
-  words.push_back(total);
-  return xxh64({reinterpret_cast<const uint8_t*>(words.data()), words.size() * sizeof(uint64_t)});
-}
-
-uint64_t digestOf(ByteView bytes) {
-  BlockDigest digest;
-  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), BlockDigest::kBlockBytes)))
-    digest.add(bytes.first(std::min(bytes.size(), BlockDigest::kBlockBytes)));
-  return digest.root();
-}
-
 std::string toHex(uint64_t value) {
   std::string text(16, '0');
   for (size_t i = 0; i < 16; i++) text[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];

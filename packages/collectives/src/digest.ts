@@ -2,14 +2,14 @@
 import { errors } from "./errors.ts";
 import { native } from "./native.ts";
 
-const prefix = "xxh64b:";
+const prefix = "xxh3b:";
 
 /**
- * Digests bytes: `"xxh64b:"` and 16 hexadecimal digits.
+ * Digests bytes: `"xxh3b:"` and 16 hexadecimal digits.
  *
- * XXH64 (seed 0) of each 1 MiB block, then XXH64 over the block digests in order, 8 bytes little-endian each, followed by the
+ * XXH3 (64 bits, seed 0) of each block of 256 KiB, then XXH3 over the block digests in order, 8 bytes little-endian each, followed by the
  * total length, 8 bytes little-endian. Not a secret and not collision-proof against an attacker; it finds corruption and divergence.
- * Blocks the caller: about 0.1 s per GiB.
+ * Blocks the caller: about 0.05 s per GiB.
  *
  * @throws MUSTER_ERR_NATIVE_MISSING
  */

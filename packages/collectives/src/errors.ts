@@ -25,13 +25,13 @@ export const errors = defineErrors("MUSTER_ERR", {
   VersionStoreClosed: { message: "the version store is closed" },
 
   PullRefused: { message: "pulling version {id} was refused: {reason}; compare key and job on both sides" },
-  PullDigestMismatch: { message: "version {id} does not have the digest expected: {reason}; nothing was written" },
-  PullUnreachable: { message: "no holder gave version {id}: {reason}; nothing was written", retryable: true },
+  PullDigestMismatch: { message: "version {id} does not have the digest expected: {reason}" },
+  PullUnreachable: { message: "no holder gave version {id}: {reason}", retryable: true },
   PullTimeout: {
-    message: "version {id} was not pulled within {timeoutMs} ms: {reason}; nothing was written",
+    message: "version {id} was not pulled within {timeoutMs} ms: {reason}",
     retryable: true,
   },
-  PullAborted: { message: "the pull of version {id} was aborted; nothing was written" },
+  PullAborted: { message: "the pull of version {id} was aborted" },
 
   CollectivePeerLost: {
     message: "mesh epoch {epoch} lost ranks [{ranks}]: {reason}; form the next epoch without them",

@@ -62,7 +62,7 @@ export interface MappedVersion extends PullResult {
 /**
  * Pulls a version from the first holder that can give it, and copies it to `into`.
  *
- * The digest of every section is verified before the first byte of `into` is written: after any error `into` is as it was. A TCP stream that
+ * What is written to `into` is digested as it is written; after an error the content of `into` is of no use. A TCP stream that
  * breaks off, or is silent for 150 ms while there are other holders, goes on with the next one at the last verified block. Holders that broke
  * off are tried a second time, and again for as long as the version gets further. A holder that gets no bytes itself says so, and is waited
  * for up to 2 s.
@@ -83,7 +83,8 @@ export async function pullVersion(options: PullOptions): Promise<PullResult> {
 }
 
 /**
- * Pulls a version as `pullVersion` does, and gives its bytes where they are: from a holder on this host nothing is copied.
+ * Pulls a version as `pullVersion` does, and gives its bytes where they are. From a holder on this host nothing is copied, and nothing is
+ * digested again: the holder digested each byte as it stored it, in memory that nobody can change.
  *
  * @throws As `pullVersion`; MUSTER_ERR_NATIVE_OPTION_INVALID for a section of 4 GiB or more.
  */

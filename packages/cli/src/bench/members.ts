@@ -18,6 +18,9 @@ export function sharedClock(): number {
   return Number(process.hrtime.bigint()) / 1e9;
 }
 
+/** Has the memory of a process in huge pages where the kernel has them, as large buffers of engines are. Peers get it too. */
+export const hugePages = { GLIBC_TUNABLES: "glibc.malloc.hugetlb=1" } as const;
+
 /** One process. */
 export class Member {
   readonly process: ChildProcess;
@@ -28,7 +31,10 @@ export class Member {
    */
   constructor(file: string, wrapper: readonly string[] = []) {
     const [command = "", ...args] = [...wrapper, process.execPath, compiled(file)];
-    this.process = spawn(command, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
+    this.process = spawn(command, args, {
+      stdio: ["ignore", "inherit", "inherit", "ipc"],
+      env: { ...process.env, ...hugePages },
+    });
   }
 
   /** Has the member do something. @throws MUSTER_ERR_BENCH_MEMBER when it fails or ends. */

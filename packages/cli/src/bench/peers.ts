@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { errors } from "../errors.ts";
+import { hugePages } from "./members.ts";
 
 /** What a peer is asked to do. */
 export type PeerOperation = "broadcast" | "allreduce" | "broadcast-many";
@@ -104,7 +105,7 @@ function run(peer: PeerName, command: string, args: readonly string[], signal: A
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...process.env, ...asRoot },
+      env: { ...process.env, ...asRoot, ...hugePages },
       signal,
       timeout: deadlineMs,
     });

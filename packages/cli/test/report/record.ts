@@ -82,7 +82,7 @@ export function runRecord(changes: Partial<RunRecord> = {}): RunRecord {
       eval_first: 0.541,
       eval_last: 0.9512,
       weight_version: stepCount,
-      weights_hash: "xxh64b:5f0c7a1e93d24b68",
+      weights_hash: "xxh3b:5f0c7a1e93d24b68",
       ledger: { admitted: 256_000, trained: 255_981, aborted: 11, quarantined: 8, pending: 0 },
       lost: 0,
       doubled: 0,

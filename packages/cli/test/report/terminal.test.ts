@@ -83,7 +83,7 @@ describe("summaryText", () => {
         steps       250 in 48 s, 61.4k tokens/s
         reward      0.431 → 0.938
         held-out    54.1 % → 95.1 % exact
-        weights     version 250, xxh64b:5f0c7a1e93d24b68
+        weights     version 250, xxh3b:5f0c7a1e93d24b68
         ledger      256,000 admitted = 255,981 trained + 11 aborted + 8 quarantined + 0 pending
                     0 lost, 0 trained twice
         incidents   2 × member.died, 1 × term.changed

@@ -87,7 +87,7 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
     mesh: ["policy-0"],
     lineage: 0,
     version: 3,
-    sections: [{ name: "weights", bytes: 1024, digest: "xxh64b:0123456789abcdef" }],
+    sections: [{ name: "weights", bytes: 1024, digest: "xxh3b:0123456789abcdef" }],
     leases: 2,
     dropped: { duplicate: 1, stale: 5 },
     ledger: { ...none, admitted: 64, trained: 48, pending: 16 },
