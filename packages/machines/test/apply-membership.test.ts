@@ -43,7 +43,7 @@ describe("a replica that registers", () => {
 
   it("as a new life retires the old one and what it had", () => {
     const { state, effects } = applyRegister(leased(), register("r0", "new"));
-    expect(linesOf(effects)).toEqual(["! member.died", "! groups.released", "admit r0", "! member.joined"]);
+    expect(linesOf(effects)).toEqual(["! member.died", "! groups.released", "r0 replica.fenced", "admit r0", "! member.joined"]);
     expect(state.members.r0).toMatchObject({ incarnation: "new", joinedSeq: 4, held: null });
     expect(state.leases).toEqual({});
     expect(state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1, last: "r0" }]);
@@ -56,6 +56,12 @@ describe("a replica that registers", () => {
     expect(linesOf(late.effects)).toEqual(["r0 replica.fenced"]);
     const died = applyLeft(state, { ...reportFrom(state, "r0", { kind: "replica.left", body: { reason: "" } }) });
     expect(linesOf(applyRegister(died.state, register("r0", "new")).effects)).toEqual(["r0 replica.fenced"]);
+  });
+
+  it("tells the life that it retires, which may be the one that lives when the words of a dead one came late", () => {
+    const { effects } = applyRegister(working(), register("r0", "dead before it was heard"));
+    const told = { kind: "replica.fenced", to: "r0", incarnation: "r0-i3" };
+    expect(effects).toContainEqual(expect.objectContaining(told));
   });
 
   it("of another engine build is refused with both builds in the reason; checkpoint actors have none", () => {

@@ -28,7 +28,10 @@ export const nameOf = (member: Member): { id: string; role: MemberRole; incarnat
   incarnation: member.incarnation,
 });
 
-/** Admits, keeps waiting or refuses a replica that is no member. A new incarnation of a known id retires the old one. Pure. */
+/**
+ * Admits, keeps waiting or refuses a replica that is no member. A new incarnation of a known id retires the old one, and tells it:
+ * words of a dead life may come late and retire the one that lives, which then comes back as another. Pure.
+ */
 export function applyRegister(state: ControllerState, event: ReportOf<"replica.register">): Change<ControllerState> {
   const to = { id: event.from, incarnation: event.incarnation };
   const known = state.members[event.from];
@@ -36,12 +39,20 @@ export function applyRegister(state: ControllerState, event: ReportOf<"replica.r
     return { state, effects: [command(to, "replica.fenced", { reason: "this incarnation is over" })] };
   const refusal = refusalOf(state, event.body);
   if (refusal) return { state, effects: [command(to, "replica.refused", { reason: refusal })] };
-  const end = { how: "died", evidence: "a new incarnation registered", by: "replaced", silentMs: 0 } as const;
-  const cleared = known ? removeMember(state, known, end) : unchanged(state);
+  const cleared = known ? retire(state, known) : unchanged(state);
   const next = mustWait(cleared.state, to.id)
     ? keepWaiting(cleared.state, to, event.body)
     : admit(cleared.state, to, event.body);
   return { state: next.state, effects: [...cleared.effects, ...next.effects] };
+}
+
+function retire(state: ControllerState, known: Member): Change<ControllerState> {
+  const evidence = "a new incarnation registered";
+  const removed = removeMember(state, known, { how: "died", evidence, by: "replaced", silentMs: 0 });
+  return {
+    state: removed.state,
+    effects: [...removed.effects, command(known, "replica.fenced", { reason: evidence })],
+  };
 }
 
 /** Takes a replica into the table. Pure. */
