@@ -43,7 +43,13 @@ describe("a replica that registers", () => {
 
   it("as a new life retires the old one and what it had", () => {
     const { state, effects } = applyRegister(leased(), register("r0", "new"));
-    expect(linesOf(effects)).toEqual(["! member.died", "! groups.released", "r0 replica.fenced", "admit r0", "! member.joined"]);
+    expect(linesOf(effects)).toEqual([
+      "! member.died",
+      "! groups.released",
+      "r0 replica.fenced",
+      "admit r0",
+      "! member.joined",
+    ]);
     expect(state.members.r0).toMatchObject({ incarnation: "new", joinedSeq: 4, held: null });
     expect(state.leases).toEqual({});
     expect(state.groups[4]?.queue).toEqual([{ index: 0, attempt: 1, last: "r0" }]);
