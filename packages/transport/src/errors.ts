@@ -39,6 +39,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   Fenced: {
     message: "record {seq} of the journal was written by another controller; stop, this one has been replaced",
   },
+  JournalCut: {
+    message:
+      "the journal ends at record {last}, and record {acknowledged} was acknowledged: the broker has lost what it had confirmed (JetStream needs sync_interval: always, and a store that is not set back); go on under another job name, from the newest checkpoint",
+  },
   StateConflict: { message: 'key "{key}" is no longer at revision {expectedRevision}; read it again and decide anew' },
   StateKeyInvalid: { message: '"{key}" is not a state key; use letters, digits, "-", "_", "=", "/" and inner dots' },
   // Starting a server

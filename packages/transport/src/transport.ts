@@ -123,7 +123,7 @@ export interface Journal {
    * the record is recognised by its id, so an answer that was lost is not taken for a defeat.
    *
    * @returns Sequence of the record, `expectedSeq + 1`.
-   * @throws MUSTER_ERR_FENCED when somebody else wrote that record.
+   * @throws MUSTER_ERR_FENCED when somebody else wrote that record; MUSTER_ERR_JOURNAL_CUT when the broker lost records before it.
    * @throws MUSTER_ERR_PUBLISH_UNKNOWN when nothing was confirmed in 5 s.
    */
   append(data: Uint8Array, expectedSeq: number, msgId: string): Promise<number>;

@@ -23,8 +23,15 @@ export function testJournal(actors: () => Actors): void {
     const journal = actors().controller.journal();
     await journal.append(bytes("mine"), 0, "t2/0");
     await expect(journal.append(bytes("zombie"), 0, "t1/0")).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
-    await expect(journal.append(bytes("ahead"), 5, "t1/5")).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
     expect(await collect(actors().controller.journal(), 1)).toEqual(["1:mine"]);
+  });
+
+  test("an append behind records that the broker has lost says so, and is not taken for a lost race", async () => {
+    const journal = actors().controller.journal();
+    await journal.append(bytes("kept"), 0, "t1/0");
+    const error = { code: "MUSTER_ERR_JOURNAL_CUT", params: { last: 1, acknowledged: 5 }, retryable: false };
+    await expect(journal.append(bytes("after the gap"), 5, "t1/5")).rejects.toMatchObject(error);
+    expect(await collect(actors().controller.journal(), 1)).toEqual(["1:kept"]);
   });
 
   test("an append that is repeated because its answer was lost gives the same sequence", async () => {

@@ -116,6 +116,8 @@ export class MemoryTransport implements Transport {
         await connection.ready("appending to the journal", undefined, errors.PublishUnknown);
         const subject = streamSubject(hub.job, "journal");
         const ack = stream.append({ subject, data, msgId, expectedSeq });
+        const last = stream.lastSeq;
+        if (ack === null && last < expectedSeq) throw errors.JournalCut({ last, acknowledged: expectedSeq });
         if (ack === null) throw errors.Fenced({ seq: expectedSeq + 1 });
         return ack.seq;
       },

@@ -34,6 +34,8 @@ export function openJournal(link: Link, job: string): Journal {
         return (await store(link, { subject, data, msgId, expect: { lastSequence: expectedSeq } })).seq;
       } catch (error) {
         if (!isWrongSequence(error)) throw error;
+        const last = await head();
+        if (last < expectedSeq) throw errors.JournalCut({ last, acknowledged: expectedSeq }, error);
         if (await isOurs(expectedSeq + 1, msgId)) return expectedSeq + 1;
         throw errors.Fenced({ seq: expectedSeq + 1 }, error);
       }
