@@ -65,7 +65,14 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster chaos --minutes 2 --seed 7", "two minutes of all kinds of faults, and a quiet run to compare with"],
     ["muster chaos --faults kill,broker --json", "only some kinds; the result as one line of JSON"],
   ],
-  bench: [["muster bench weights", "beside the limit of this host, Open MPI and gloo"]],
+  bench: [
+    ["muster bench weights", "beside the limit of this host, Open MPI and gloo"],
+    ["muster bench allreduce", "the same for sums over all processes"],
+  ],
+  "bench allreduce": [
+    ["muster bench allreduce --world 4 --size 64", "64 MiB, summed by four processes"],
+    ["muster bench allreduce --no-peers --json > sums.json", "only ours and the limit, for a script"],
+  ],
   "bench weights": [
     ["muster bench weights --world 4 --size 256", "256 MiB from one process to three others"],
     ["muster bench weights --no-peers --json > weights.json", "only ours and the limit, for a script"],
