@@ -53,3 +53,17 @@ TEST("a streaming copy copies every byte and no other, at any alignment") {
       CHECK(to[shift + size] == 0xee && (shift == 0 || to[shift - 1] == 0xee));
     }
 }
+
+TEST("many copies at once copy every byte and no other, small and large together, empty ones without addresses") {
+  Bytes from(600'000), to(from.size(), 0xee), expected = to;
+  for (size_t i = 0; i < from.size(); i++) from[i] = static_cast<uint8_t>(i * 31 + i / 256);
+  for (const size_t limit : {2'000u, 600'000u}) {  // below and above what is worth streaming
+    std::vector<Copy> copies{{nullptr, nullptr, 0}};
+    for (size_t at = 5, size = 1; at + size < limit; at += size + 3, size = size * 3 % 70'001)
+      copies.push_back({to.data() + at, from.data() + at, size});
+    for (const Copy& each : copies)
+      if (each.bytes > 0) std::copy_n(each.from, each.bytes, expected.begin() + (each.to - to.data()));
+    streamCopyAll(copies);
+    CHECK(copies.size() > 6 && to == expected);
+  }
+}

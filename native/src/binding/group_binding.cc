@@ -3,6 +3,7 @@
 #include "binding/mesh_binding.h"
 #include "binding/views.h"
 #include "core/group.h"
+#include "cpu/stream_copy.h"
 
 namespace muster::binding {
 
@@ -18,6 +19,24 @@ uint8_t indexOf(const char* const (&names)[N], const std::string& name) {
     if (name == names[i]) return i;
   return 0;
 }
+
+// Memory of the caller that is gathered into the input before an operation and filled from the result after it.
+struct Parts {
+  std::vector<Copy> in;
+  std::vector<Copy> out;
+
+  static Parts of(const Napi::Array& list, const Collectives& group) {
+    Parts parts;
+    for (uint32_t i = 0; i < list.Length(); i++) {
+      const auto each = list.Get(i).As<Napi::Object>();
+      const uint64_t offset = numberOf(each, "offsetBytes");
+      const std::span<uint8_t> from = memoryOf(each.Get("from")), into = memoryOf(each.Get("into"));
+      parts.in.push_back({group.input().data() + offset, from.data(), from.size()});
+      parts.out.push_back({into.data(), group.result().data() + offset, into.size()});
+    }
+    return parts;
+  }
+};
 
 // An open group as JavaScript sees it: {input, result, run, abort, close}.
 class GroupObject {
@@ -58,9 +77,17 @@ class GroupObject {
       operation.into = memoryOf(from.Get("into"));
       work.keep.push_back(keepAlive(from.Get("into")));
     }
-    work.run = [group = group_, operation, patience]() -> Settle {
+    Parts parts;
+    if (!from.Get("parts").IsNull()) {
+      const auto list = from.Get("parts").As<Napi::Array>();  // a copy that JavaScript made for this call; it holds all parts
+      parts = Parts::of(list, *group_);
+      work.keep.push_back(keepAlive(list));
+    }
+    work.run = [group = group_, operation, patience, parts = std::move(parts)]() -> Settle {
+      streamCopyAll(parts.in);
       const Status done = group->run(operation, patience);
       if (!done.ok()) return failure(done);
+      streamCopyAll(parts.out);
       return success([](Napi::Env env) { return env.Undefined(); });
     };
     return Engine::of(info.Env()).start(info.Env(), std::move(work));

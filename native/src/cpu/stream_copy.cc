@@ -11,13 +11,11 @@ namespace muster {
 
 #if defined(__SSE2__)
 
-void streamCopy(uint8_t* to, const uint8_t* from, size_t bytes) {
-  constexpr size_t kWorthwhile = 256 * 1024;  // smaller copies fit in the cache and are better left there
-  if (bytes == 0) return;  // then there may be no addresses
-  if (bytes < kWorthwhile) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
+namespace {
+
+constexpr size_t kWorthwhile = 256 * 1024;  // smaller copies fit in the cache and are better left there
+
+void streamUnfenced(uint8_t* to, const uint8_t* from, size_t bytes) {
   const size_t head = std::min(bytes, (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64);
   std::memcpy(to, from, head);
   size_t done = head;
@@ -32,15 +30,33 @@ void streamCopy(uint8_t* to, const uint8_t* from, size_t bytes) {
     _mm_stream_si128(target + 3, d);
   }
   std::memcpy(to + done, from + done, bytes - done);
+}
+
+}  // namespace
+
+void streamCopyAll(std::span<const Copy> copies) {
+  size_t total = 0;
+  for (const Copy& each : copies) total += each.bytes;
+  for (const Copy& each : copies) {
+    if (each.bytes == 0) continue;  // then there may be no addresses
+    if (total < kWorthwhile) std::memcpy(each.to, each.from, each.bytes);
+    else streamUnfenced(each.to, each.from, each.bytes);
+  }
   _mm_sfence();
 }
 
 #else
 
-void streamCopy(uint8_t* to, const uint8_t* from, size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);  // of nothing there may be no addresses
+void streamCopyAll(std::span<const Copy> copies) {
+  for (const Copy& each : copies)
+    if (each.bytes > 0) std::memcpy(each.to, each.from, each.bytes);  // of nothing there may be no addresses
 }
 
 #endif
+
+void streamCopy(uint8_t* to, const uint8_t* from, size_t bytes) {
+  const Copy one{to, from, bytes};
+  streamCopyAll({&one, 1});
+}
 
 }  // namespace muster

@@ -3,10 +3,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace muster {
 
 // Copies `bytes` bytes; the ranges must not overlap. Stores are globally visible when it returns.
 void streamCopy(uint8_t* to, const uint8_t* from, size_t bytes);
+
+struct Copy {
+  uint8_t* to;
+  const uint8_t* from;
+  size_t bytes;
+};
+
+// The same for many copies that belong together: whether it is worthwhile depends on all their bytes.
+void streamCopyAll(std::span<const Copy> copies);
 
 }  // namespace muster

@@ -39,6 +39,16 @@ export interface AllReduceOptions extends CollectiveOptions {
   readonly reduction?: "sum" | "mean";
 }
 
+/** Memory of this rank's own that takes part in an all-reduce, wherever it lies. */
+export interface TensorPart {
+  /** Copied into the input before. */
+  readonly from: Uint8Array;
+  /** Gets the result; as long as `from`. May be `from` itself when no second try is wanted. */
+  readonly into: Uint8Array;
+  /** Where it begins in input and result. */
+  readonly offsetBytes: number;
+}
+
 /** What a rank gets of a reduce-scatter. */
 export interface ReducedSlice {
   /** First element, counted in the whole. */
@@ -67,6 +77,8 @@ export interface CollectiveGroup {
   readonly input: Uint8Array;
   /** The sum or mean of all inputs, added up in float32, with the same bits on all ranks. */
   allReduce(options: AllReduceOptions): Promise<Uint8Array>;
+  /** The same from and to memory of this rank's own, copied off the JavaScript thread. Leave `parts` and their memory alone until then. */
+  allReduceParts(options: AllReduceOptions & { readonly parts: readonly TensorPart[] }): Promise<void>;
   /** The part of the sum or mean that falls to this rank. */
   reduceScatter(options: AllReduceOptions): Promise<ReducedSlice>;
   /** All inputs in rank order. */
@@ -141,6 +153,16 @@ class OpenGroup implements CollectiveGroup {
     return this.#view(0, options.count, options.dtype);
   }
 
+  async allReduceParts(options: AllReduceOptions & { readonly parts: readonly TensorPart[] }): Promise<void> {
+    const { dtype, count, reduction, parts } = options;
+    const end = count * elementBytes[dtype];
+    for (const [i, { from, into, offsetBytes }] of parts.entries()) {
+      checkWhole(`parts[${i}].offsetBytes`, offsetBytes, { min: 0, max: end - from.byteLength });
+      checkWhole(`parts[${i}].into.byteLength`, into.byteLength, { min: from.byteLength, max: from.byteLength });
+    }
+    await this.#run({ kind: "allReduce", mean: reduction === "mean", parts: [...parts] }, options);
+  }
+
   async reduceScatter(options: AllReduceOptions): Promise<ReducedSlice> {
     await this.#run({ kind: "reduceScatter", mean: options.reduction === "mean" }, options);
     const { begin, end } = sliceOf(options.count, this.rank, this.worldSize);
@@ -187,7 +209,7 @@ class OpenGroup implements CollectiveGroup {
     if (this.#closed) throw errors.CollectiveSpent({ epoch, reason: "it was closed" });
     checkWhole("count", count, { min: 0, max: Math.floor(this.capacityBytes / elementBytes[dtype]) });
     const timeoutMs = checkTimeout("deadlineMs", deadlineMs);
-    const operation: NativeOperation = { mean: false, peer: 0, into: into ?? null, dtype, count, ...body };
+    const operation: NativeOperation = { mean: false, peer: 0, into: into ?? null, parts: null, dtype, count, ...body };
     const done = await cancellable(signal, (cancellation) =>
       this.#group.run({ ...operation, timeoutMs, cancellation }),
     );

@@ -31,6 +31,7 @@ export {
   type DType,
   openGroup,
   type ReducedSlice,
+  type TensorPart,
 } from "./group.ts";
 export { type AddUpOptions, type FanOutOptions, type FanOutSample, measureAddUp, measureFanOut } from "./host-limit.ts";
 export type { MembershipOptions, MeshPlace } from "./membership.ts";

@@ -124,6 +124,16 @@ export interface NativeOperation {
   readonly peer: number;
   /** Where a message is received. */
   readonly into: Uint8Array | null;
+  /** Gathered into the input before, filled from the result after. The list is not changed while the operation runs. */
+  readonly parts: readonly NativePart[] | null;
+}
+
+/** A tensor in a fused operation. */
+export interface NativePart {
+  readonly from: Uint8Array;
+  readonly into: Uint8Array;
+  /** Where it begins in input and result. */
+  readonly offsetBytes: number;
 }
 
 /** An open group. `input` and `result` make a new view at each call: ask once, and only before `close`. */

@@ -25,9 +25,10 @@ export async function allReduceTensors(
   const sizes = tensors.map(({ dtype, from }) => ({ dtype, bytes: from.byteLength }));
   const plan = planFusion(sizes, { capacityBytes, ...(thresholdBytes === undefined ? {} : { thresholdBytes }) });
   for (const { dtype, count, tensors: fused } of plan) {
-    for (const { index, offsetBytes } of fused) group.input.set(tensors[index]?.from ?? [], offsetBytes);
-    const sum = await group.allReduce({ ...common, dtype, count });
-    for (const { index, offsetBytes, bytes } of fused)
-      tensors[index]?.into.set(sum.subarray(offsetBytes, offsetBytes + bytes));
+    const parts = fused.flatMap(({ index, offsetBytes }) => {
+      const tensor = tensors[index];
+      return tensor ? [{ from: tensor.from, into: tensor.into, offsetBytes }] : [];
+    });
+    await group.allReduceParts({ ...common, dtype, count, parts });
   }
 }

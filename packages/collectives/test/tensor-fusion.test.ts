@@ -104,4 +104,25 @@ describe("the sum of many tensors", () => {
       expect(results).toEqual([expected, expected]);
     }
   });
+
+  it("goes to where it came from when asked, and refuses parts that would leave the operation", async () => {
+    const waiting = { dtype: "f32", count: 4, deadlineMs: 10_000, signal: never } as const;
+    const sums = await Promise.all(
+      ranks.map(async (group) => {
+        const values = Float32Array.of(1, 2, group.rank);
+        const own = new Uint8Array(values.buffer);
+        await group.allReduceParts({ ...waiting, parts: [{ from: own, into: own, offsetBytes: 4 }] });
+        return [...values];
+      }),
+    );
+    expect(sums).toEqual([
+      [2, 4, 1],
+      [2, 4, 1],
+    ]);
+    const four = new Uint8Array(4);
+    const refused = (offsetBytes: number, into: Uint8Array) =>
+      ranks[0]?.allReduceParts({ ...waiting, parts: [{ from: four, into, offsetBytes }] });
+    await expect(refused(13, four)).rejects.toThrow("parts[0].offsetBytes is 13; give a whole number from 0 to 12");
+    await expect(refused(0, new Uint8Array(5))).rejects.toThrow("parts[0].into.byteLength is 5");
+  });
 });
