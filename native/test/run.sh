@@ -1,5 +1,6 @@
 #!/bin/sh
 # Builds and runs the C++ tests: native/test/run.sh [asan|tsan], or native/test/run.sh fuzz [seconds for each target],
+# or native/test/run.sh kills [trials] [seed], which kills and freezes processes at random moments and offsets,
 # or native/test/run.sh gpu, which measures on a GPU, and says so when there is none
 set -eu
 cd "$(dirname "$0")/.."
@@ -29,11 +30,18 @@ if [ "$mode" = gpu ]; then
   exec "$folder/gpu_figures"
 fi
 
+if [ "$mode" = kills ]; then
+  folder="test/build/plain"
+  cmake -S . -B "$folder" -G "Unix Makefiles" -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="" >&2
+  cmake --build "$folder" --parallel 2 --target kills_test >&2
+  exec "$folder/kills_test" "${2:-1000}" "${3:-1}"
+fi
+
 case "$mode" in
   plain) sanitize="" ;;
   asan) sanitize="address,undefined" ;;
   tsan) sanitize="thread" ;;
-  *) echo "usage: $0 [asan|tsan|gpu|fuzz [seconds]]" >&2; exit 2 ;;
+  *) echo "usage: $0 [asan|tsan|gpu|fuzz [seconds]|kills [trials] [seed]]" >&2; exit 2 ;;
 esac
 set_up -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="$sanitize"
 ctest --test-dir "$folder" --output-on-failure
