@@ -38,7 +38,7 @@ test("a prompt that ends the process of every replica that takes it ends three, 
   const summary = await run.ended();
   expect(summary).toMatchObject({ steps: 2, ledger: { trained: (2 * 16 - 1) * 8, aborted: 0, quarantined: 8 } });
   const deaths = run.events("member.died").filter(({ role }) => role === "rollout");
-  expect(deaths).toHaveLength(3);
+  expect(deaths, JSON.stringify(run.events("member.died"))).toHaveLength(3);
   expect(run.events("groups.quarantined")).toMatchObject([{ item: "1.7", attempts: 3, failure: "engine_crash" }]);
   expect(new Set(deaths.map(({ id }) => id)).size, "replicas that it ended").toBe(2);
 });

@@ -123,7 +123,9 @@ function configOf(job: LoadedJob, name: string, runs: string): JobConfig {
   const isChosen = (key: string): boolean =>
     explainConfig(job).some((setting) => setting.key === key && setting.source !== "default");
   const directory = isChosen("checkpoint.directory") ? config.checkpoint.directory : resolve(runs, name, "checkpoints");
-  const socketDirectory = isChosen("data.socket_directory") ? config.data.socketDirectory : socketDirectoryOf(name);
+  const socketDirectory = isChosen("data.socket_directory")
+    ? config.data.socketDirectory
+    : socketDirectoryOf(runs, name);
   return {
     ...config,
     job: name,

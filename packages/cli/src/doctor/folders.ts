@@ -50,7 +50,7 @@ async function checkSockets(): Promise<Check> {
   } catch (error) {
     return missing(name, `no Unix socket can be opened in ${tmpdir()}: ${messageOf(error)}`, fix);
   }
-  const room = socketFolderMax - socketDirectoryOf("").length;
+  const room = socketFolderMax - socketDirectoryOf("", "").length;
   if (room >= jobNameMax) return ok(name, `in ${tmpdir()}`);
   if (room < jobNameUsual) return missing(name, `${tmpdir()} is too long for addresses of sockets`, fix);
   return warn(name, `in ${tmpdir()}, which is so long that job names must not exceed ${room} characters`, fix);

@@ -1,7 +1,8 @@
 /** The folder of one run: who may use it, and what is written into it. */
+import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { messageOf } from "@muster/base";
 import { type JobConfig, jobConfigSchema } from "@muster/protocol";
 import { errors } from "../errors.ts";
@@ -40,9 +41,13 @@ export function openRunDirectory(runs: string, job: string): RunDirectory {
   };
 }
 
-/** Folder of a job's sockets unless its configuration names one: short, because addresses of sockets are, and gone with the run. */
-export function socketDirectoryOf(job: string): string {
-  return join(tmpdir(), `muster-${job}`);
+/**
+ * Folder of a job's sockets unless its configuration names one: short, because addresses of sockets are, gone with the run, and another one
+ * for jobs of the same name in other folders of runs.
+ */
+export function socketDirectoryOf(runs: string, job: string): string {
+  const place = createHash("sha256").update(resolve(runs)).digest("hex").slice(0, 8);
+  return join(tmpdir(), `muster-${job}-${place}`);
 }
 
 function claim(lock: string, job: string): void {

@@ -155,7 +155,7 @@ class Run {
       await this.#children?.stop(killMs);
       await this.#transport?.close();
       await broker.stop();
-      rmSync(socketDirectoryOf(config.job), { recursive: true, force: true });
+      rmSync(socketDirectoryOf(this.#options.runs, config.job), { recursive: true, force: true });
     }
   }
 

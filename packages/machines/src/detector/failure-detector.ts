@@ -11,6 +11,8 @@ import { type Moment, Sighting } from "./sighting.ts";
 import type { DetectorTiming } from "./timing.ts";
 import type { BeatSeen, Look, Probe, Verdict, Watched } from "./verdict.ts";
 
+const endedEarlyMax = 256;
+
 /** Watches the members of one job on behalf of one controller. */
 export class FailureDetector {
   readonly #timing: DetectorTiming;
@@ -18,6 +20,8 @@ export class FailureDetector {
   readonly #phases = new PhaseTimes();
   readonly #links = new BrokenLinks();
   readonly #brake = new Brake();
+  /** Lives whose connection ended before they were watched: who dies as soon as it has joined. */
+  readonly #endedEarly = new Set<string>();
   #nonces = 0;
   #isTold = false;
 
@@ -41,6 +45,7 @@ export class FailureDetector {
   disconnected(id: string, incarnation: string): void {
     const sighting = this.#of(id, incarnation);
     if (sighting) sighting.isDisconnected = true;
+    else this.#remember(incarnation);
   }
 
   /** A survivor of a failed collective says who was missing. */
@@ -120,10 +125,17 @@ export class FailureDetector {
     return sighting?.incarnation === incarnation ? sighting : undefined;
   }
 
+  #remember(incarnation: string): void {
+    this.#endedEarly.add(incarnation);
+    const [oldest] = this.#endedEarly;
+    if (this.#endedEarly.size > endedEarlyMax && oldest !== undefined) this.#endedEarly.delete(oldest);
+  }
+
   #watch({ id, role, incarnation }: Watched, moment: Moment): Sighting {
     const known = this.#of(id, incarnation);
     if (known) return known;
     const sighting = new Sighting(role, incarnation, moment);
+    sighting.isDisconnected = this.#endedEarly.delete(incarnation);
     this.#sightings.set(id, sighting);
     this.#brake.cleared(id);
     return sighting;

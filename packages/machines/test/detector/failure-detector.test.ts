@@ -109,6 +109,13 @@ describe("the end of a connection", () => {
     expect(watcher.look()).toEqual(["p0 recover disconnect"]);
   });
 
+  it("counts also when it comes before the first look at who has just joined", () => {
+    const watcher = new Watcher(["p0"]);
+    watcher.detector.disconnected("p1", "i1");
+    watcher.members = [...watcher.members, watchedOf("p1")];
+    expect(watcher.look()).toEqual(["p1 suspect disconnect"]);
+  });
+
   it("of another life means nothing", () => {
     const watcher = new Watcher(["p0"]);
     watcher.detector.disconnected("p0", "i0");
