@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -35,7 +36,7 @@ struct Memory {
 };
 
 struct Cuda {
-  bool initialised = false;
+  std::atomic<bool> initialised = false;
   long contexts = 0;
   std::set<Stream*> streams;
   std::set<Event*> events;
