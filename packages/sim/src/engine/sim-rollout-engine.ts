@@ -53,7 +53,10 @@ export class SimRolloutEngine implements RolloutEngine {
     return this.#info;
   }
 
-  async health(): ReturnType<RolloutEngine["health"]> {
+  /** A check that generates waits in line, so an engine that hangs in a swap fails it. */
+  async health({ deep }: Parameters<RolloutEngine["health"]>[0]): ReturnType<RolloutEngine["health"]> {
+    if (this.#version === null) return { ok: false, state: "starting" };
+    if (deep) await this.#inTurn(async () => {});
     return { ok: true, state: "up" };
   }
 
