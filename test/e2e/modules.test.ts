@@ -13,7 +13,8 @@ beforeAll(async () => {
 afterAll(() => runs.close());
 
 const set = (...settings: readonly string[]): string[] => settings.flatMap((setting) => ["--set", setting]);
-const small = ["job.steps=2", "evaluation.prompts=0", "evaluation.every_steps=0", "limits.chunk_groups=2"];
+const brief = ["job.steps=2", "evaluation.prompts=0", "evaluation.every_steps=0"];
+const small = [...brief, "limits.chunk_groups=2"];
 const shipped = (name: string): string => fileURLToPath(new URL(`../../jobs/modules/${name}`, import.meta.url));
 
 test("the modules that are shipped reward and generate a whole job", async () => {
@@ -34,7 +35,9 @@ test("a prompt that ends the process of every replica that takes it ends three, 
       return { responseIds, logprobs, finish };
     };`,
   );
-  const run = await runs.start("poison", ...set(...small, "replicas.rollout=2", `rollout.generate=${path}`));
+  // A lease is one chunk, so that it is certain what the dead one worked on: with small chunks, receipts of several die with it.
+  const oneChunk = [...brief, "limits.chunk_groups=16", "replicas.rollout=2"];
+  const run = await runs.start("poison", ...set(...oneChunk, `rollout.generate=${path}`));
   const summary = await run.ended();
   expect(summary).toMatchObject({ steps: 2, ledger: { trained: (2 * 16 - 1) * 8, aborted: 0, quarantined: 8 } });
   const deaths = run.events("member.died").filter(({ role }) => role === "rollout");
