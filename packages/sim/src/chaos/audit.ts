@@ -119,11 +119,13 @@ class Auditor {
   }
 }
 
+type Dropped = Pick<Decision["before"], "dropped">;
+
 /**
  * What a replica says to hold, when the controller took it for news: a report that the broker delivers again to the next controller, after
  * newer ones, is dropped there and says nothing of what the replica holds. Pure.
  */
-export function heldOf({ event, before, after }: Pick<Decision, "event" | "before" | "after">) {
+export function heldOf({ event, before, after }: Pick<Decision, "event"> & Record<"before" | "after", Dropped>) {
   return event.type === "weights.held" && after.dropped.stale === before.dropped.stale ? event : null;
 }
 

@@ -1,16 +1,18 @@
-import type { ControllerState } from "@muster/machines";
 import { describe, expect, it } from "vitest";
 import { heldOf } from "../../src/chaos/audit.ts";
 
 type Decision = Parameters<typeof heldOf>[0];
 
 describe("the audit of a journal", () => {
-  const state = (stale: number) => ({ dropped: { stale, duplicate: 0 } }) as unknown as ControllerState;
-  const event = {
+  const state = (stale: number) => ({ dropped: { stale, duplicate: 0 } });
+  const event: Decision["event"] = {
     type: "weights.held",
+    atMs: 1_000,
+    from: "p0",
+    role: "policy",
     incarnation: "i1",
-    body: { lineage: 0, version: 7 },
-  } as unknown as Decision["event"];
+    body: { lineage: 0, version: 7, sections: [], addresses: [], bytes: 0, durationMs: 0 },
+  };
 
   it("believes a replica that says what it holds", () => {
     expect(heldOf({ event, before: state(2), after: state(2) })).toBe(event);
