@@ -6,9 +6,11 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "core/connection.h"
 #include "gpu/communicator.h"
+#include "gpu/device_shelf.h"
 #include "gpu/gpu_report.h"
 
 using namespace muster;
@@ -60,15 +62,19 @@ double gigabytesPerSecond(size_t bytes, Body body) {
   return best;
 }
 
-// The other process: makes memory with the pattern, hands it over, and waits for its end.
-[[noreturn]] void makeAndWait(int socket, size_t bytes) {
+const Bytes key(32, 7);
+const ShelvedId version{{1, 1}, 77};
+
+// The other process: offers memory with the pattern, says where, and waits for its end.
+[[noreturn]] void makeAndWait(int socket, const std::string& folder, size_t bytes) {
   Connection connection((UniqueFd(socket)));
   const auto gpu = openFirst();
   const auto memory = orDie(DeviceMemory::create(gpu, bytes), "memory of the maker");
   orDie(gpu->copyIn(memory->at(), pattern(bytes), patience()), "the maker's bytes");
-  const UniqueFd fd = orDie(memory->share(), "the maker's descriptor");
-  const uint64_t size = memory->size();
-  orDie(connection.send({FrameType::Grant, ByteWriter().number(size).bytes(), 0, fd.get()}, patience()), "the hand-over");
+  const auto shelf = orDie(DeviceShelf::open({key, "figures", "maker", folder}), "the shelf");
+  orDie(shelf->put(version, memory, bytes), "the offer");
+  const Bytes address = ByteWriter().text(shelf->address()).bytes();
+  orDie(connection.send({FrameType::Grant, address}, patience()), "the address");
   for (;;) ::pause();
 }
 
@@ -86,8 +92,8 @@ struct Sharing {
 Sharing measureSharing(const std::shared_ptr<GpuDevice>& gpu, int socket, pid_t maker, size_t bytes) {
   Connection connection((UniqueFd(socket)));
   const Bytes grant = orDie(connection.receive(FrameType::Grant, patience()), "the maker");
-  const UniqueFd fd = connection.takeFd();
-  const auto theirs = orDie(DeviceMemory::import(gpu, fd.get(), ByteReader(grant).number<uint64_t>()), "mapping");
+  const TakeOptions options{key, "figures", "reader", ByteReader(grant).text(), version};
+  const auto theirs = orDie(takeVersion(gpu, options, patience()), "mapping").memory;
   const auto own = orDie(DeviceMemory::create(gpu, bytes), "memory"), other = orDie(DeviceMemory::create(gpu, bytes), "memory");
   const auto copy = [&](const DeviceMemory& from) {
     return gigabytesPerSecond(bytes, [&] { orDie(gpu->copy(own->at(), from.at(), bytes, patience()), "a copy"); });
@@ -132,6 +138,8 @@ void measureNccl(const std::shared_ptr<GpuDevice>& gpu, size_t bytes) {
 
 int main() {
   const size_t bytes = size_t{256} << 20;
+  char folder[] = "/tmp/muster-gpu-XXXXXX";
+  if (::mkdtemp(folder) == nullptr) return 1;
   int sockets[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) != 0) return 1;
   int go[2];
@@ -142,7 +150,7 @@ int main() {
     char word;
     ::close(go[1]);
     if (::read(go[0], &word, 1) != 1) ::_exit(0);
-    makeAndWait(sockets[1], bytes);
+    makeAndWait(sockets[1], folder, bytes);
   }
   ::close(go[0]);
   ::close(sockets[1]);
@@ -153,6 +161,7 @@ int main() {
     std::printf("skipped: no GPU here (%s)\n", why.ok() ? "the driver has no device" : why.message.c_str());
     ::close(go[1]);
     ::waitpid(maker, nullptr, 0);
+    std::filesystem::remove_all(folder);
     return 0;
   }
   if (::write(go[1], "x", 1) != 1) return 1;
@@ -163,5 +172,6 @@ int main() {
               sharing.readOnly ? "true" : "false");
   measureNccl(gpu, bytes);
   std::printf("}\n");
+  std::filesystem::remove_all(folder);
   return 0;
 }

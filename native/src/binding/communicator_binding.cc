@@ -3,26 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "binding/gpu_memory_binding.h"
 #include "gpu/stray_thread.h"
 
 namespace muster::binding {
 
 namespace {
 
-using Memory = std::shared_ptr<DeviceMemory>;
-
 Status withoutNccl(const std::string& why) { return {Code::Unsupported, "NCCL: " + why, {}}; }
-
-Patience patienceOf(const Napi::Object& from, const Engine::Work& work) {
-  return {Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
-}
 
 // The place of an operand, {memory, offset}; nothing when the operation has none. A closed buffer gives Code::Closed.
 Status operandOf(const Napi::Object& call, const char* key, cuda::DevicePointer& at, CommunicatorCall& into) {
   const Napi::Value value = call.Get(key);
   if (!value.IsObject()) return {};
   const auto operand = value.As<Napi::Object>();
-  const Memory memory = **operand.Get("memory").As<Napi::External<std::shared_ptr<Memory>>>().Data();
+  const DeviceMemoryRef memory = memoryBehind(operand.Get("memory"));
   if (!memory) return {Code::InvalidArgument, "a buffer was closed", {}};
   at = memory->at() + numberOf(operand, "offset");
   into.keep.push_back(memory);
@@ -74,7 +69,7 @@ class CommunicatorObject {
   static Napi::Value run(const std::shared_ptr<Communicator>& communicator, const Napi::CallbackInfo& info) {
     const auto from = info[0].As<Napi::Object>();
     Engine::Work work{{}, Cancellation::of(from, "cancellation")};
-    work.run = [communicator, calls = callsOf(from.Get("calls").As<Napi::Array>()), patience = patienceOf(from, work)]() -> Settle {
+    work.run = [communicator, calls = callsOf(from.Get("calls").As<Napi::Array>()), patience = gpuPatienceOf(from, work)]() -> Settle {
       return settled(calls.ok() ? communicator->run(calls.value(), patience) : calls.status());
     };
     return Engine::of(info.Env()).start(info.Env(), std::move(work));
@@ -83,7 +78,7 @@ class CommunicatorObject {
   static Napi::Value shrink(const std::shared_ptr<Communicator>& communicator, const Napi::CallbackInfo& info) {
     const auto from = info[0].As<Napi::Object>();
     Engine::Work work{{}, Cancellation::of(from, "cancellation")};
-    work.run = [communicator, excluded = numbersOf(from, "excluded"), patience = patienceOf(from, work)]() -> Settle {
+    work.run = [communicator, excluded = numbersOf(from, "excluded"), patience = gpuPatienceOf(from, work)]() -> Settle {
       const auto made = communicator->shrink(excluded, patience);
       if (!made.ok()) return failure(made.status());
       return success([child = made.value()](Napi::Env env) { return CommunicatorObject::make(env, child); });
@@ -94,7 +89,7 @@ class CommunicatorObject {
   static Napi::Value close(const std::shared_ptr<Communicator>& communicator, const Napi::CallbackInfo& info) {
     const auto from = info[0].As<Napi::Object>();
     Engine::Work work{{}, Cancellation::of(from, "cancellation")};
-    work.run = [communicator, patience = patienceOf(from, work)]() -> Settle { return settled(communicator->close(patience)); };
+    work.run = [communicator, patience = gpuPatienceOf(from, work)]() -> Settle { return settled(communicator->close(patience)); };
     return Engine::of(info.Env()).start(info.Env(), std::move(work));
   }
 };
@@ -104,7 +99,7 @@ class CommunicatorObject {
 Napi::Value newCommunicatorId(const Napi::CallbackInfo& info, const std::shared_ptr<const NcclLibrary>& nccl, const std::string& why) {
   const auto from = info[0].As<Napi::Object>();
   Engine::Work work{{}, Cancellation::of(from, "cancellation")};
-  work.run = [nccl, why, patience = patienceOf(from, work)]() -> Settle {
+  work.run = [nccl, why, patience = gpuPatienceOf(from, work)]() -> Settle {
     if (!nccl) return failure(withoutNccl(why));
     // It opens sockets, and looks for network interfaces first.
     const auto id = awaitStray<nccl::UniqueId>([nccl] { return Communicator::newId(*nccl); }, patience);
@@ -124,7 +119,7 @@ Napi::Value openCommunicator(const Napi::CallbackInfo& info, const std::shared_p
                               from.Get("keepForShrink").As<Napi::Boolean>().Value()};
   const Bytes id = bytesOf(from, "id");  // of the right length: checked on the other side
   std::copy_n(id.begin(), std::min(id.size(), sizeof options.id.internal), options.id.internal);
-  work.run = [gpu, nccl, why, options, patience = patienceOf(from, work)]() -> Settle {
+  work.run = [gpu, nccl, why, options, patience = gpuPatienceOf(from, work)]() -> Settle {
     if (!nccl) return failure(withoutNccl(why));
     const auto opened = Communicator::open(nccl, gpu, options, patience);
     if (!opened.ok()) return failure(opened.status());

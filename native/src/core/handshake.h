@@ -12,7 +12,7 @@
 
 namespace muster {
 
-enum class Purpose : uint8_t { Pull = 1, Mesh = 2 };
+enum class Purpose : uint8_t { Pull = 1, Mesh = 2, Device = 3 };
 
 struct Hello {
   Purpose purpose{};

@@ -50,6 +50,27 @@ type Table = Readonly<Record<string, ErrorFactory>>;
 
 const common: Table = { INVALID_ARGUMENT: errors.NativeOptionRefused, IO: errors.NativeFailed };
 
+const pull: Table = {
+  ...common,
+  GONE: errors.VersionGone,
+  REFUSED: errors.PullRefused,
+  DIGEST_MISMATCH: errors.PullDigestMismatch,
+  UNREACHABLE: errors.PullUnreachable,
+  TIMEOUT: errors.PullTimeout,
+  ABORTED: errors.PullAborted,
+};
+
+const gpu: Table = {
+  ...common,
+  UNSUPPORTED: errors.GpuMissing,
+  TOO_LARGE: errors.GpuFull,
+  PEER_LOST: errors.GpuPeerLost,
+  CLOSED: errors.GpuSpent,
+  IO: errors.GpuFailed,
+  TIMEOUT: errors.GpuTimeout,
+  ABORTED: errors.GpuAborted,
+};
+
 const tables = {
   publish: {
     ...common,
@@ -57,25 +78,10 @@ const tables = {
     TOO_LARGE: errors.VersionTooLarge,
     CLOSED: errors.VersionStoreClosed,
   },
-  pull: {
-    ...common,
-    GONE: errors.VersionGone,
-    REFUSED: errors.PullRefused,
-    DIGEST_MISMATCH: errors.PullDigestMismatch,
-    UNREACHABLE: errors.PullUnreachable,
-    TIMEOUT: errors.PullTimeout,
-    ABORTED: errors.PullAborted,
-  },
-  gpu: {
-    ...common,
-    UNSUPPORTED: errors.GpuMissing,
-    TOO_LARGE: errors.GpuFull,
-    PEER_LOST: errors.GpuPeerLost,
-    CLOSED: errors.GpuSpent,
-    IO: errors.GpuFailed,
-    TIMEOUT: errors.GpuTimeout,
-    ABORTED: errors.GpuAborted,
-  },
+  pull,
+  gpu,
+  shelf: { ...gpu, CONFLICT: errors.VersionConflict, CLOSED: errors.VersionStoreClosed },
+  take: { ...gpu, ...pull, IO: errors.GpuFailed },
   mesh: {
     ...common,
     PEER_LOST: errors.CollectivePeerLost,

@@ -1,6 +1,7 @@
 /** How weight bytes move: versions are published and pulled; gradients are reduced in shard order. */
 export { type NativeCapabilities, nativeCapabilities } from "./capabilities.ts";
 export { digestOf } from "./digest.ts";
+export type { GpuBuffer } from "./gpu/buffer.ts";
 export {
   type GpuCapabilities,
   type GpuDevice,
@@ -15,8 +16,9 @@ export type {
   GpuOperation,
   GpuReduction,
 } from "./gpu/communicator.ts";
-export { type CommunicatorOptions, type Gpu, type GpuBuffer, type GpuWait, openGpu } from "./gpu/device.ts";
+export { type CommunicatorOptions, type Gpu, type GpuWait, openGpu } from "./gpu/device.ts";
 export { type GpuLibraries, gpuLibrariesOf } from "./gpu/libraries.ts";
+export type { GpuShelf, GpuShelfOptions, ShelvedVersion, TakeVersionOptions } from "./gpu/shelf.ts";
 export {
   type GradientMesh,
   type GradientMeshOptions,

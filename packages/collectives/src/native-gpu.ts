@@ -44,6 +44,28 @@ export interface NativeGpuMemory {
   close(): void;
 }
 
+/** A version in device memory as both sides name it. */
+export interface NativeShelvedId {
+  readonly lineage: number;
+  readonly version: number;
+  /** Hexadecimal digits. */
+  readonly digest: string;
+}
+
+/** Who asks, or offers. */
+export interface NativeMember {
+  readonly key: Uint8Array;
+  readonly job: string;
+  readonly member: string;
+}
+
+/** Versions in device memory for other processes. */
+export interface NativeGpuShelf {
+  readonly address: string;
+  put(options: NativeWait & NativeShelvedId & { memory: object; bytes: number }): Promise<NativeOutcome<undefined>>;
+  close(): Promise<NativeOutcome<undefined>>;
+}
+
 /** A place in device memory, `offset` bytes from its beginning. */
 export interface NativeOperand {
   readonly memory: object;
@@ -75,6 +97,10 @@ export interface NativeCommunicator {
 export interface NativeGpu {
   readonly name: string;
   allocate(options: NativeWait & { bytes: number }): Promise<NativeOutcome<NativeGpuMemory>>;
+  openShelf(options: NativeMember & { socketDir: string; slots: number }): Promise<NativeOutcome<NativeGpuShelf>>;
+  takeVersion(
+    options: NativeWait & NativeMember & NativeShelvedId & { holder: string },
+  ): Promise<NativeOutcome<NativeGpuMemory>>;
   newId(options: NativeWait): Promise<NativeOutcome<Uint8Array>>;
   openCommunicator(
     options: NativeWait & { id: Uint8Array; ranks: number; rank: number; keepForShrink: boolean },

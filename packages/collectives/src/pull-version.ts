@@ -4,7 +4,7 @@ import { hexOf } from "./digest.ts";
 import { errorOf, errors } from "./errors.ts";
 import { cancellable, type NativeCancellation, type NativePull, native } from "./native.ts";
 import { nativeStoreOf } from "./open-stores.ts";
-import { checkVersionId, type SectionInfo, type VersionId, type VersionStore } from "./version-store.ts";
+import { checkVersionId, type SectionInfo, type VersionId, type VersionStore, versionText } from "./version-store.ts";
 
 /** Views over 4 GiB crash Node 20, and one mapped section is one view. */
 const mappedBytesMax = 2 ** 32 - 1;
@@ -78,7 +78,7 @@ export async function pullVersion(options: PullOptions): Promise<PullResult> {
   const pulled = await cancellable(options.signal, (cancellation) =>
     native().pullVersion({ ...call(cancellation), into }),
   );
-  if (!pulled.ok) throw errorOf("pull", pulled, { id: textOf(options.id), timeoutMs });
+  if (!pulled.ok) throw errorOf("pull", pulled, { id: versionText(options.id), timeoutMs });
   return { ...pulled.value, durationMs: performance.now() - startedAtMs };
 }
 
@@ -94,7 +94,7 @@ export async function mapVersion(options: MapOptions): Promise<MappedVersion> {
   const startedAtMs = performance.now();
   const { timeoutMs, call } = nativePullOf(options);
   const mapped = await cancellable(options.signal, (cancellation) => native().mapVersion(call(cancellation)));
-  if (!mapped.ok) throw errorOf("pull", mapped, { id: textOf(options.id), timeoutMs });
+  if (!mapped.ok) throw errorOf("pull", mapped, { id: versionText(options.id), timeoutMs });
   const { sections, release, ...result } = mapped.value;
   return {
     ...result,
@@ -122,8 +122,6 @@ function nativePullOf(options: MapOptions): {
   });
   return { timeoutMs, call };
 }
-
-const textOf = ({ lineage, version }: VersionId): string => `${lineage}/${version}`;
 
 function targetsOf({ sections, into }: PullOptions): Uint8Array[] {
   return sections.map(({ name, bytes }) => {

@@ -109,6 +109,9 @@ export function checkVersionId(id: VersionId): void {
   checkWhole("version", id.version, range);
 }
 
+/** `lineage/version`, for messages. */
+export const versionText = ({ lineage, version }: VersionId): string => `${lineage}/${version}`;
+
 class OpenVersionStore implements VersionStore {
   readonly addresses: readonly string[];
   readonly #store: NativeStore;

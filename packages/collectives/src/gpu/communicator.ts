@@ -1,7 +1,7 @@
 /** Collectives on device memory, by NCCL: one communicator for each epoch. */
 import { checkWhole } from "../check.ts";
 import type { NativeCommunicator, NativeGpuCall } from "../native-gpu.ts";
-import { operandOf } from "./buffers.ts";
+import { operandOf, targetOf } from "./buffers.ts";
 import { type GpuWait, gpuCall } from "./wait.ts";
 
 /** Element types: NCCL's number and the size in bytes. */
@@ -118,8 +118,8 @@ function callOf(operation: GpuOperation, ranks: number): NativeGpuCall {
   checkWhole("count", count, { min: 1, max: 2 ** 44 });
   checkWhole("peer", peer, { min: 0, max: ranks - 1 });
   const part = count * elementBytes;
-  const place = (field: string, operand: Operand | undefined, bytes: number) =>
-    operandOf(field, operand?.buffer ?? {}, operand?.offset ?? 0, bytes);
+  const place = (field: "from" | "to", operand: Operand | undefined, bytes: number) =>
+    (field === "to" ? targetOf : operandOf)(field, operand?.buffer ?? {}, operand?.offset ?? 0, bytes);
   return {
     collective: collectives.indexOf(collective),
     from:

@@ -1,27 +1,17 @@
 /** One GPU: its memory, and communicators on it. */
 import { checkWhole } from "../check.ts";
 import { errors } from "../errors.ts";
-import { type NativeGpu, type NativeGpuMemory, nativeGpu } from "../native-gpu.ts";
-import { operandOf, rememberBuffer } from "./buffers.ts";
+import { type NativeGpu, nativeGpu } from "../native-gpu.ts";
+import { type GpuBuffer, OpenBuffer } from "./buffer.ts";
 import { type GpuCommunicator, OpenCommunicator } from "./communicator.ts";
 import type { GpuLibraries } from "./libraries.ts";
+import { type GpuShelf, type GpuShelfOptions, openShelf, type TakeVersionOptions, takeVersion } from "./shelf.ts";
 import { type GpuWait, gpuCall } from "./wait.ts";
 
 export type { GpuWait } from "./wait.ts";
 
 /** Bytes of an id of a communicator. */
 const idBytes = 128;
-
-/** Memory of a GPU. Closed, or forgotten, it is given back once nothing uses it. */
-export interface GpuBuffer {
-  readonly bytes: number;
-  /** Copies `source` to `offset`. @throws MUSTER_ERR_GPU_TIMEOUT, MUSTER_ERR_GPU_ABORTED, MUSTER_ERR_GPU_FAILED */
-  write(source: Uint8Array, offset: number, wait: GpuWait): Promise<void>;
-  /** Copies from `offset` to `target`, which is written only when all bytes are there. Throws as `write`. */
-  read(target: Uint8Array, offset: number, wait: GpuWait): Promise<void>;
-  /** Lets go of it. Harmless twice. */
-  close(): void;
-}
 
 /** A place among the ranks of an epoch. */
 export interface CommunicatorOptions {
@@ -41,6 +31,15 @@ export interface Gpu {
   readonly name: string;
   /** Memory of its own. @throws MUSTER_ERR_GPU_FULL, MUSTER_ERR_GPU_MISSING where memory cannot be shared between processes. */
   allocate(bytes: number, wait: GpuWait): Promise<GpuBuffer>;
+  /** Offers versions in the memory of this GPU to other processes of this host. @throws MUSTER_ERR_NATIVE_OPTION_INVALID, MUSTER_ERR_NATIVE_FAILED */
+  openShelf(options: GpuShelfOptions): Promise<GpuShelf>;
+  /**
+   * Maps a version that is on a shelf of this host, without a copy. It stays when the shelf or its process ends.
+   *
+   * @throws MUSTER_ERR_VERSION_GONE, MUSTER_ERR_PULL_DIGEST_MISMATCH, MUSTER_ERR_PULL_REFUSED (another key or job),
+   *   MUSTER_ERR_PULL_UNREACHABLE, MUSTER_ERR_PULL_TIMEOUT, MUSTER_ERR_PULL_ABORTED, MUSTER_ERR_GPU_FAILED, MUSTER_ERR_GPU_MISSING
+   */
+  takeVersion(options: TakeVersionOptions, wait: GpuWait): Promise<GpuBuffer>;
   /** A fresh id for one communicator: made on one rank, and told to the others. @throws MUSTER_ERR_GPU_MISSING without NCCL. */
   newId(wait: GpuWait): Promise<Uint8Array>;
   /** Meets the other ranks. @throws MUSTER_ERR_GPU_TIMEOUT when they do not all come, MUSTER_ERR_GPU_MISSING without NCCL. */
@@ -73,9 +72,18 @@ class OpenGpu implements Gpu {
 
   async allocate(bytes: number, wait: GpuWait): Promise<GpuBuffer> {
     checkWhole("bytes", bytes, { min: 1, max: 2 ** 46 });
-    return new OpenBuffer(
-      await gpuCall("allocating device memory", wait, (native) => this.#gpu.allocate({ bytes, ...native })),
+    const memory = await gpuCall("allocating device memory", wait, (native) =>
+      this.#gpu.allocate({ bytes, ...native }),
     );
+    return new OpenBuffer(memory, { writable: true });
+  }
+
+  openShelf(options: GpuShelfOptions): Promise<GpuShelf> {
+    return openShelf(this.#gpu, options);
+  }
+
+  takeVersion(options: TakeVersionOptions, wait: GpuWait): Promise<GpuBuffer> {
+    return takeVersion(this.#gpu, options, wait);
   }
 
   newId(wait: GpuWait): Promise<Uint8Array> {
@@ -96,35 +104,5 @@ class OpenGpu implements Gpu {
       this.#gpu.openCommunicator({ id, ranks, rank, keepForShrink, ...native }),
     );
     return new OpenCommunicator(opened);
-  }
-}
-
-class OpenBuffer implements GpuBuffer {
-  readonly bytes: number;
-  readonly #memory: NativeGpuMemory;
-
-  constructor(memory: NativeGpuMemory) {
-    this.#memory = memory;
-    this.bytes = memory.bytes;
-    rememberBuffer(this, memory);
-  }
-
-  async write(source: Uint8Array, offset: number, wait: GpuWait): Promise<void> {
-    const { offset: at } = operandOf("source", this, offset, source.byteLength);
-    await gpuCall("writing device memory", wait, (native) =>
-      this.#memory.write({ bytes: source, offset: at, ...native }),
-    );
-  }
-
-  async read(target: Uint8Array, offset: number, wait: GpuWait): Promise<void> {
-    const { offset: at } = operandOf("target", this, offset, target.byteLength);
-    await gpuCall("reading device memory", wait, (native) =>
-      this.#memory.read({ bytes: target, offset: at, ...native }),
-    );
-  }
-
-  close(): void {
-    rememberBuffer(this, { memory: {}, bytes: 0 });
-    this.#memory.close();
   }
 }

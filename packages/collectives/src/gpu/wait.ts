@@ -11,14 +11,24 @@ export interface GpuWait {
   readonly signal: AbortSignal;
 }
 
-/** The value of a native call, or its error. `what` is the operation in words. */
+/** What a call is about, for its errors. */
+interface GpuCallName {
+  readonly kind: "gpu" | "shelf" | "take";
+  /** The operation in words. */
+  readonly what: string;
+  /** The version that it concerns, in words. */
+  readonly id?: string;
+}
+
+/** The value of a native call, or its error. `name` is the operation in words, and what else its errors need. */
 export async function gpuCall<T>(
-  what: string,
+  name: string | GpuCallName,
   wait: GpuWait,
   run: (native: NativeWait) => Promise<NativeOutcome<T>>,
 ): Promise<T> {
+  const { kind, ...context } = typeof name === "string" ? ({ kind: "gpu", what: name } as const) : name;
   const timeoutMs = checkTimeout("deadlineMs", wait.deadlineMs);
   const outcome = await cancellable(wait.signal, (cancellation) => run({ timeoutMs, cancellation }));
-  if (!outcome.ok) throw errorOf("gpu", outcome, { what, timeoutMs });
+  if (!outcome.ok) throw errorOf(kind, outcome, { ...context, timeoutMs });
   return outcome.value;
 }
