@@ -2,11 +2,12 @@
  * A version on its way to another host as what changed since the one before, against the whole version over the same link: 2 Gbit/s between
  * two network namespaces of this machine. The weights have 16 bits an element, as those of most models that are served.
  */
+import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openTestHosts } from "@muster/testkit";
-import { Member } from "./chain.mjs";
+import { fileURLToPath } from "node:url";
+import { openTestHosts } from "@muster/runtime";
 import { medianOf, spreadOf } from "./lib/stats.mjs";
 
 export const about = "a version to another host as a delta, at 2 Gbit/s";
@@ -14,6 +15,29 @@ export const about = "a version to another host as a delta, at 2 Gbit/s";
 const bytes = 64 * 1024 * 1024;
 const rounds = 5;
 const shares = [0.001, 0.01, 0.03, 0.1];
+
+const script = fileURLToPath(new URL("delta/member.mjs", import.meta.url));
+
+class Member {
+  constructor(host) {
+    const [command, ...rest] = [...host.wrapper, process.execPath, script];
+    this.host = host;
+    this.process = spawn(command, rest, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
+  }
+
+  call(call, options) {
+    return new Promise((resolve, reject) => {
+      const ended = () => reject(new Error(`a member ended during ${call}`));
+      this.process.once("exit", ended);
+      this.process.once("message", (answer) => {
+        this.process.off("exit", ended);
+        if ("failed" in answer) reject(new Error(answer.failed));
+        else resolve(answer.done);
+      });
+      this.process.send({ call, options });
+    });
+  }
+}
 
 export async function* run() {
   const network = openTestHosts({ count: 2, rate: "2000mbit" });

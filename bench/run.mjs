@@ -12,7 +12,6 @@ const names = [
   "codec",
   "journal",
   "weights",
-  "chain",
   "delta",
   "distribution",
   "chaos-invariance",

@@ -1,17 +1,45 @@
-import { execFile } from "node:child_process";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { openTestHosts } from "@muster/runtime";
+import { processesNaming } from "@muster/testkit";
 import { describe, expect, it } from "vitest";
 
 const command = fileURLToPath(new URL("../../packages/cli/bin/muster.mjs", import.meta.url));
+const member = fileURLToPath(new URL("../../packages/cli/dist/bench/weights/member.js", import.meta.url));
+
+/** Starts `muster bench` with these words. `saidSo` is done when it has said something of the kind on standard error. */
+function start(...words: string[]) {
+  const child = spawn(process.execPath, [command, "bench", ...words], { stdio: ["ignore", "pipe", "pipe"] });
+  const said = { stdout: "", stderr: "" };
+  child.stdout.on("data", (chunk) => {
+    said.stdout += chunk;
+  });
+  child.stderr.on("data", (chunk) => {
+    said.stderr += chunk;
+  });
+  const ended = once(child, "close").then(([code]) => ({ code, pid: child.pid, ...said }));
+  const saidSo = async (text: string): Promise<void> => {
+    while (!said.stderr.includes(text)) await once(child.stderr, "data");
+  };
+  return { child, ended, saidSo };
+}
 
 /** Runs `muster bench` with these words. */
-function bench(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  return new Promise((resolve) => {
-    execFile(process.execPath, [command, "bench", ...words], (error, stdout, stderr) =>
-      resolve({ code: typeof error?.code === "number" ? error.code : 0, stdout, stderr }),
-    );
-  });
+const bench = (...words: string[]) => start(...words).ended;
+
+/** Why there can be no network namespaces here; `null` when there can. */
+function hostsMissing(): string | null {
+  const network = openTestHosts({ count: 1 });
+  if ("missing" in network) return network.missing;
+  network.close();
+  return null;
 }
+
+/** Network namespaces that a process of Muster has made. */
+const namespacesOf = (pid: number | undefined): string[] =>
+  existsSync("/run/netns") ? readdirSync("/run/netns").filter((name) => name.startsWith(`mu${pid}n`)) : [];
 
 describe("muster bench allreduce", () => {
   it("measures sums of every size, and many tensors against one, and ends with one line of JSON", async () => {
@@ -41,5 +69,40 @@ describe("muster bench allreduce", () => {
     const { code, stderr } = await bench("allreduce", "--size", "0.0001");
     expect(code).toBe(2);
     expect(stderr).toContain("--size");
+  });
+});
+
+describe("muster bench weights --hosts", () => {
+  it("measures a chain of hosts in peace, with a replica killed and with one frozen, and leaves no namespace behind", async (context) => {
+    const missing = hostsMissing();
+    if (missing) return context.skip(missing);
+    const words = ["--hosts", "4", "--link", "500", "--size", "16", "--rounds", "1", "--no-peers", "--json"];
+    const { code, stdout, stderr, pid } = await bench("weights", ...words);
+    expect(code, stderr).toBe(0);
+    expect(JSON.parse(stdout).rows).toMatchObject([
+      { name: "version down a chain of hosts", world: 4, comparisons: [{ with: "line rate of 500 Mbit/s" }] },
+      { name: "version down a chain of hosts, one killed midway", comparisons: [{ with: "the chain undisturbed" }] },
+      { name: "version down a chain of hosts, one frozen midway", comparisons: [{ with: "the chain undisturbed" }] },
+    ]);
+    expect(stderr).toMatch(/round 1 of 1: undisturbed .* s, killed .* s, frozen .* s/);
+    expect(namespacesOf(pid)).toEqual([]);
+  }, 60_000);
+
+  it("ends with its processes and namespaces at the first Ctrl-C", async (context) => {
+    const missing = hostsMissing();
+    if (missing) return context.skip(missing);
+    const running = start("weights", "--hosts", "3", "--size", "16", "--rounds", "1000", "--no-peers");
+    await running.saidSo("round 1 of 1000");
+    running.child.kill("SIGINT");
+    const { code, pid } = await running.ended;
+    expect(code).toBe(130);
+    expect(namespacesOf(pid)).toEqual([]);
+    expect(processesNaming(member)).toEqual([]);
+  }, 60_000);
+
+  it("says that hosts and processes of one host are two measurements", async () => {
+    const { code, stderr } = await bench("weights", "--hosts", "--world", "2");
+    expect(code).toBe(2);
+    expect(stderr).toContain("--world");
   });
 });

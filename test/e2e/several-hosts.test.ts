@@ -6,7 +6,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { connect, createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type ActorProcess, openTestHosts, spawnActor, type TestHost, type TestHosts } from "@muster/testkit";
+import { openTestHosts, type TestHost, type TestHosts } from "@muster/runtime";
+import { type ActorProcess, spawnActor } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { digestOfLocalTraining, expectBalanced, failuresOf, openRuns, type Runs } from "./support/small-job.ts";
 

@@ -12,6 +12,5 @@ export { findNatsServer } from "./nats-binary.ts";
 export { type ProcessInfo, processesNaming } from "./processes.ts";
 export { type RawOutcome, type RawRequest, requestAs } from "./raw-client.ts";
 export { makeTempDirectory, type TempDirectory } from "./temp-directory.ts";
-export { openTestHosts, type TestHost, type TestHosts, type TestHostsOptions } from "./test-hosts.ts";
 export { startTestServer, type TestServer, type TestServerOptions } from "./test-server.ts";
 export { type WaitOptions, waitFor } from "./wait-for.ts";

@@ -79,6 +79,8 @@ export function serveCalls(calls: Readonly<Record<string, (options: never) => un
     }
   });
   process.on("disconnect", () => process.exit(0));
+  // Ctrl-C reaches the whole group of processes; the parent ends its members.
+  process.on("SIGINT", () => {});
 }
 
 /** The compiled module: beside this file when compiled, in `dist` when this file runs from source. */

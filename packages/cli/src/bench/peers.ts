@@ -50,10 +50,14 @@ const asRoot = { OMPI_ALLOW_RUN_AS_ROOT: "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: "1
  * Finds the peers on this machine, and compiles the program of Open MPI.
  *
  * @param scratch Folder for what is compiled.
+ * @param names Those that are wanted.
  */
-export function findPeers(scratch: string): { readonly peers: readonly Peer[]; readonly notes: readonly string[] } {
-  const found: readonly (Peer | null)[] = [openMpi(scratch), gloo()];
-  const missing = peerNames.filter((_, i) => found[i] === null);
+export function findPeers(
+  scratch: string,
+  names: readonly PeerName[] = peerNames,
+): { readonly peers: readonly Peer[]; readonly notes: readonly string[] } {
+  const found = names.map((name) => (name === "gloo" ? gloo() : openMpi(scratch)));
+  const missing = names.filter((_, i) => found[i] === null);
   return {
     peers: found.filter((peer) => peer !== null),
     notes: missing.map(

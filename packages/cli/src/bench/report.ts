@@ -124,9 +124,7 @@ function rowText(row: BenchRow): string {
     const target =
       each.target === null
         ? ""
-        : each.speed >= each.target
-          ? `, wanted ${each.target}: yes`
-          : `, wanted ${each.target}: NO`;
+        : `, wanted ${Number(each.target.toPrecision(3))}: ${each.speed >= each.target ? "yes" : "NO"}`;
     const speed = `${each.speed.toPrecision(3)} ×`.padStart(9);
     return `  ${speed} ± ${(each.spread * 100).toFixed(0)} %  ${each.with} (${secondsText(each.seconds)})${target}`;
   });

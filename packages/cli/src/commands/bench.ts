@@ -6,9 +6,10 @@ import { type ExitCode, exitCodes } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { benchAllReduce } from "../bench/allreduce/same-host.ts";
 import { watchMachine } from "../bench/machine.ts";
-import { findPeers, type Peer } from "../bench/peers.ts";
+import { findPeers, type Peer, type PeerName, peerNames } from "../bench/peers.ts";
 import { type BenchReport, type BenchRow, headText, reportText } from "../bench/report.ts";
 import { benchSameHost } from "../bench/weights/same-host.ts";
+import { benchSeveralHosts } from "../bench/weights/several-hosts.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 
@@ -24,6 +25,15 @@ interface BenchContext {
   readonly signal: AbortSignal;
   /** Takes each row as soon as it is there. */
   readonly onRow: (row: BenchRow) => void;
+  /** Takes a line about what goes on. */
+  readonly onProgress: (line: string) => void;
+}
+
+/** What is measured, and with which of the peers. */
+interface Measurement {
+  readonly command: string;
+  readonly peers: readonly PeerName[];
+  readonly measure: (context: BenchContext) => Promise<readonly BenchRow[]>;
 }
 
 interface Options {
@@ -34,16 +44,35 @@ interface Options {
   readonly json?: boolean;
 }
 
+interface WeightsOptions extends Options {
+  readonly hosts?: string;
+  readonly link: string;
+}
+
 /** Adds the command and its measurements. */
 export function addBenchCommands(program: Command): void {
   const bench = program.command("bench").description("measure how fast this machine moves weights and gradients");
-  withCommon(
-    bench.command("weights").description("measure one version on its way from a trainer to all samplers"),
-  ).action((options: Options) => runBench("weights", options, benchWeights));
+  withCommon(bench.command("weights").description("measure one version on its way from a trainer to all samplers"))
+    .addOption(
+      new Option(
+        "--hosts [count]",
+        "instead down a chain of so many hosts, which are network namespaces of this machine (Linux, root, iproute2)",
+      )
+        .preset("8")
+        .conflicts("world"),
+    )
+    .option("--link <mbit>", "with --hosts: rate of each host's link in Mbit/s", "2000")
+    .action((options: WeightsOptions, command: Command) =>
+      options.hosts === undefined
+        ? runBench(options, { command: "weights", peers: peerNames, measure: benchWeights })
+        : benchHosts(options, options.hosts, command.getOptionValueSource("size") === "default"),
+    );
   withCommon(
     bench.command("allreduce").description("measure the sum of gradients over all trainers of a host"),
     "0.0625,1,16,64,256",
-  ).action((options: Options) => runBench("allreduce", options, benchAllReduceAll));
+  ).action((options: Options) =>
+    runBench(options, { command: "allreduce", peers: peerNames, measure: benchAllReduceAll }),
+  );
 }
 
 /** Adds the options that all measurements share. */
@@ -57,21 +86,18 @@ function withCommon(command: Command, sizes = "64,256"): Command {
 }
 
 /** Runs a measurement with progress on standard error, and ends with its report. Ctrl-C ends it and everything that it started. */
-async function runBench(
-  command: string,
-  options: Options,
-  measure: (context: BenchContext) => Promise<readonly BenchRow[]>,
-): Promise<void> {
+async function runBench(options: Options, { command, peers: names, measure }: Measurement): Promise<void> {
   const worlds = countsOf("world", options.world, { min: 2, max: 64 });
   const sizes = sizesOf(options.size);
   const [rounds = 1] = countsOf("rounds", options.rounds, { min: 1, max: 1000 });
   process.exitCode = await untilInterrupted(async (signal): Promise<ExitCode> => {
     const scratch = await mkdtemp(join(tmpdir(), "muster-bench-"));
     try {
-      const { peers, notes } = options.peers ? findPeers(scratch) : { peers: [], notes: [] };
+      const { peers, notes } = options.peers ? findPeers(scratch, names) : { peers: [], notes: [] };
       const machine = watchMachine();
-      const onRow = (row: BenchRow): void => void process.stderr.write(`${headText(row)}\n`);
-      const rows = await measure({ rounds, worlds, sizes, peers, scratch, signal, onRow });
+      const onProgress = (line: string): void => void process.stderr.write(`${line}\n`);
+      const onRow = (row: BenchRow): void => onProgress(headText(row));
+      const rows = await measure({ rounds, worlds, sizes, peers, scratch, signal, onRow, onProgress });
       const report: BenchReport = { command, machine: machine(), rows, notes };
       process.stdout.write(`${options.json ? JSON.stringify(report) : reportText(report)}\n`);
       return exitCodes.ok;
@@ -90,6 +116,22 @@ async function benchWeights({ worlds, sizes, scratch, onRow, ...common }: BenchC
         onRow(row);
       }
   return rows;
+}
+
+/** Measures the chain of hosts, 256 MiB when no size is asked for. */
+async function benchHosts(options: WeightsOptions, count: string, usualSize: boolean): Promise<void> {
+  const [hosts = 2] = countsOf("hosts", count, { min: 2, max: 64 });
+  const [linkMbit = 1] = countsOf("link", options.link, { min: 1, max: 100_000 });
+  const measure = async ({ sizes, scratch, ...common }: BenchContext): Promise<readonly BenchRow[]> => {
+    const rows: BenchRow[] = [];
+    for (const bytes of sizes)
+      rows.push(...(await benchSeveralHosts({ ...common, socketDir: scratch, hosts, linkMbit, bytes })));
+    return rows;
+  };
+  await runBench(
+    { ...options, ...(usualSize ? { size: "256" } : {}) },
+    { command: "weights", peers: ["gloo"], measure },
+  );
 }
 
 async function benchAllReduceAll({ worlds, sizes, scratch, onRow, ...common }: BenchContext): Promise<BenchRow[]> {

@@ -75,6 +75,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   ],
   "bench weights": [
     ["muster bench weights --world 4 --size 256", "256 MiB from one process to three others"],
+    ["muster bench weights --hosts 8", "256 MiB down a chain of eight hosts, as root"],
     ["muster bench weights --no-peers --json > weights.json", "only ours and the limit, for a script"],
   ],
   completion: [

@@ -1,5 +1,12 @@
 /** A process of `muster bench weights`: publishes versions, or pulls them and passes them on. */
-import { type MapOptions, mapVersion, openVersionStore, pullVersion, type VersionStore } from "@muster/collectives";
+import {
+  type MapOptions,
+  mapVersion,
+  openVersionStore,
+  pullVersion,
+  type VersionStore,
+  type VersionStoreOptions,
+} from "@muster/collectives";
 import { serveCalls } from "../members.ts";
 
 type Wanted = Pick<MapOptions, "id" | "sections" | "holders"> & { readonly bytes: number };
@@ -13,7 +20,7 @@ let own = new Uint8Array();
 
 serveCalls({
   /** Opens a store; gives its addresses. */
-  async open(options: { member: string; socketDir: string; tcpHost: string | null; slotBytes: number }) {
+  async open(options: Omit<VersionStoreOptions, "key" | "job" | "slots">) {
     store = await openVersionStore({ key, job, slots: 2, ...options });
     return store.addresses;
   },

@@ -1,4 +1,4 @@
-/** One replica of the benchmarks `chain` and `delta`: holds a version, or pulls one and passes it on. Does what it is told over IPC, and answers. */
+/** One replica of the benchmark `delta`: holds a version, or pulls one and passes it on. Does what it is told over IPC, and answers. */
 import { randomOf } from "@muster/base";
 import { mapVersion, openVersionStore } from "@muster/collectives";
 
@@ -10,12 +10,9 @@ let weights = new Uint16Array();
 
 const commands = {
   /** Opens a store; gives its TCP address. */
-  async open({ member, socketDir, tcpHost, slotBytes, delta = { mode: "never" } }) {
+  async open({ member, socketDir, tcpHost, slotBytes, delta }) {
     store = await openVersionStore({ key, job, member, socketDir, tcpHost, slotBytes, slots: 2, delta });
     return store.addresses[1];
-  },
-  async publish({ id, bytes }) {
-    return await store.publish(id, { weights: new Uint8Array(bytes).fill(id.version) });
   },
   /** Publishes a version in which about this share of the elements is one larger or smaller than in the version before. */
   async change({ id, bytes, share }) {

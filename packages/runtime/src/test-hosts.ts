@@ -2,9 +2,13 @@
  * Test hosts: network namespaces with an address each, joined by a bridge, with links of a given rate. Needs Linux, root and iproute2.
  */
 import { execFileSync } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { messageOf } from "@muster/base";
 
 /** One test host. */
 export interface TestHost {
+  /** Name of its network namespace. */
+  readonly name: string;
   readonly address: string;
   /** Command line that runs what follows it on this host. */
   readonly wrapper: readonly string[];
@@ -49,6 +53,7 @@ export function openTestHosts({ count, rate, gateway }: TestHostsOptions): TestH
     run("ip", "-n", name, "link", "set", "lo", "up");
   };
   try {
+    removeAbandoned();
     const bridge = `${prefix}sw`;
     add(bridge);
     run("ip", "-n", bridge, "link", "add", "br0", "type", "bridge");
@@ -69,15 +74,35 @@ export function openTestHosts({ count, rate, gateway }: TestHostsOptions): TestH
     }
   } catch (error) {
     close();
-    return { missing: `network namespaces need root and iproute2 (${error instanceof Error ? error.message : error})` };
+    return {
+      missing: `network namespaces need Linux, root and iproute2 (${messageOf(error).trim().replaceAll("\n", ": ")})`,
+    };
   }
-  const hosts = names.map((name, i) => ({ address: addressOf(i), wrapper: ["ip", "netns", "exec", name] }));
+  const hosts = names.map((name, i) => ({ name, address: addressOf(i), wrapper: ["ip", "netns", "exec", name] }));
   return { hosts, gateway: gatewayAddress, close };
 }
 
 const gatewayAddress = "10.214.77.254";
 
 const addressOf = (index: number, prefix = ""): string => `10.214.77.${index + 1}${prefix}`;
+
+/** Removes the networks of processes that were killed before they could do it themselves. */
+function removeAbandoned(): void {
+  const folder = "/run/netns";
+  for (const name of namesIn(folder)) {
+    const owner = /^mu(\d+)n\d+(?:sw|h\d+)$/.exec(name)?.[1];
+    if (owner && !namesIn("/proc").includes(owner)) run("ip", "netns", "del", name);
+  }
+}
+
+/** What is in a folder; nothing when there is no such folder. */
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
 
 function shape([namespace = "", device = ""]: readonly string[], rate: string): void {
   const tc = (...args: readonly string[]): void => run("ip", "netns", "exec", namespace, "tc", ...args);
