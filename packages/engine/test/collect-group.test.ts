@@ -1,4 +1,4 @@
-import type { Clock, Logger } from "@muster/base";
+import type { Logger } from "@muster/base";
 import { fromGroupsBatch, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import {
@@ -11,18 +11,10 @@ import {
   type RolloutEngine,
   taskOf,
 } from "../src/index.ts";
-import { quiet, weightsOf } from "./rollout-fixture.ts";
+import { clock, quiet, weightsOf } from "./rollout-fixture.ts";
 
 const task = taskOf("addition");
 const model = { ...defaultModelOf(task), hidden: 16, ffn: 16, layers: 1 };
-
-const clock: Clock = {
-  now: () => performance.now(),
-  after(delayMs, run) {
-    const timer = setTimeout(run, delayMs);
-    return () => clearTimeout(timer);
-  },
-};
 
 /** A reward that fails in a chosen way on chosen calls; otherwise 1 for even first tokens. Calls are counted in sample order. */
 function rewardThat(failures: Readonly<Record<number, () => Promise<number>>>): Reward {

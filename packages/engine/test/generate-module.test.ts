@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Clock } from "@muster/base";
 import { failureDefaults, fromGroupsBatch, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -21,17 +20,10 @@ import {
   type RolloutEngine,
   taskOf,
 } from "../src/index.ts";
-import { quiet, weightsOf } from "./rollout-fixture.ts";
+import { clock, quiet, weightsOf } from "./rollout-fixture.ts";
 
 const task = taskOf("addition");
 const model = { ...defaultModelOf(task), hidden: 16, ffn: 16, layers: 1 };
-const clock: Clock = {
-  now: () => performance.now(),
-  after(delayMs, run) {
-    const timer = setTimeout(run, delayMs);
-    return () => clearTimeout(timer);
-  },
-};
 const even: Reward = { name: "even", score: async ({ responseIds }) => (responseIds[0] ?? 0) % 2 };
 
 let engine: RolloutEngine;

@@ -1,17 +1,8 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
-import type { Clock } from "@muster/base";
 import { describe, expect, it } from "vitest";
 import { type LocalOptions, rewardOf, taskOf, trainLocally } from "../src/index.ts";
-import { quiet } from "./rollout-fixture.ts";
-
-const clock: Clock = {
-  now: () => performance.now(),
-  after(delayMs, run) {
-    const timer = setTimeout(run, delayMs);
-    return () => clearTimeout(timer);
-  },
-};
+import { clock, quiet } from "./rollout-fixture.ts";
 
 const options: LocalOptions = {
   task: taskOf("dates"),

@@ -1,4 +1,5 @@
 /** Rollout engines with weights, and requests for them. */
+import type { Clock } from "@muster/base";
 import {
   createEmbeddedPolicyEngine,
   createEmbeddedRolloutEngine,
@@ -6,6 +7,15 @@ import {
   type ModelConfig,
   type RolloutEngine,
 } from "../src/index.ts";
+
+/** The clock on the wall. */
+export const clock: Clock = {
+  now: () => performance.now(),
+  after(delayMs, run) {
+    const timer = setTimeout(run, delayMs);
+    return () => clearTimeout(timer);
+  },
+};
 
 /** A tiny model with grouped queries and odd sizes. */
 export const tiny: ModelConfig = {
