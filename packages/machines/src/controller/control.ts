@@ -87,15 +87,16 @@ export function control(state: ControllerState, event: ControllerEvent): Change<
 function reconcile(state: ControllerState): Change<ControllerState> {
   const effects: ControllerEffect[] = [];
   let current = state;
+  // They are at rest when each of them, one after the other, has looked at the same state.
+  let resting = 0;
   for (let round = 0; round < roundsMax; round++) {
-    const before = current;
     for (const plan of planners) {
       const change = plan(current);
-      if (!change) continue;
-      current = change.state;
-      effects.push(...change.effects);
+      resting = change && change.state !== current ? 0 : resting + 1;
+      if (change) effects.push(...change.effects);
+      current = change?.state ?? current;
+      if (resting === planners.length) return { state: current, effects };
     }
-    if (current === before) return { state: current, effects };
   }
   invariant(false, "the planners do not come to rest");
 }

@@ -79,7 +79,7 @@ function closeEvaluation(state: ControllerState, run: Evaluation): Change<Contro
  * share of what is left, so leases shrink towards the end of a step and nobody waits long for the last one. Pure.
  */
 export function dispatchGroups(state: ControllerState): Change<ControllerState> | null {
-  if (!state.weights || state.ending) return null;
+  if (!state.weights || state.ending || !isWorkWaiting(state)) return null;
   const effects: ControllerEffect[] = [];
   let next = state;
   for (let round = 0; round < state.plan.limits.leasesPerRollout; round++) {
@@ -92,6 +92,11 @@ export function dispatchGroups(state: ControllerState): Change<ControllerState> 
     }
   }
   return effects.length > 0 ? { state: next, effects } : null;
+}
+
+function isWorkWaiting({ evaluation, groups }: ControllerState): boolean {
+  if (evaluation && evaluation.queue.length > 0) return true;
+  return Object.values(groups).some(({ queue }) => queue.length > 0);
 }
 
 function hasRoom(state: ControllerState, member: Member, limit: number): boolean {

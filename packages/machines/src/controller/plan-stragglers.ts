@@ -25,7 +25,8 @@ function report(state: ControllerState): Change<ControllerState> {
   const effects: ControllerEffect[] = [];
   const changed: Record<string, Pace> = {};
   for (const member of Object.values(state.members)) {
-    const pace = paceOf(state, member);
+    const pace = state.paces[member.id];
+    if (pace?.incarnation !== member.incarnation) continue;
     const late = pace.steps.slice(-reportWindow).filter((step) => step !== "even").length;
     const isSlow = late >= reportAfter;
     if (isSlow === pace.isReported || (pace.isReported && late > 0)) continue;

@@ -289,11 +289,22 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
   };
 }
 
+type Roll = Readonly<Record<MemberRole, readonly Member[]>>;
+
+/** The roll of each table that somebody asked about. All planners ask, and a table never changes. */
+const rolls = new WeakMap<ControllerState["members"], Roll>();
+
 /** Members of a role in order of arrival. */
-export function membersOf(state: ControllerState, role: MemberRole): readonly Member[] {
-  return Object.values(state.members)
-    .filter((member) => member.role === role)
-    .sort((a, b) => a.joinedSeq - b.joinedSeq);
+export function membersOf({ members }: ControllerState, role: MemberRole): readonly Member[] {
+  const roll = rolls.get(members) ?? rollOf(members);
+  rolls.set(members, roll);
+  return roll[role];
+}
+
+function rollOf(members: ControllerState["members"]): Roll {
+  const roll: Record<MemberRole, Member[]> = { policy: [], rollout: [], checkpoint: [], node: [] };
+  for (const member of Object.values(members).sort((a, b) => a.joinedSeq - b.joinedSeq)) roll[member.role].push(member);
+  return roll;
 }
 
 /** Members of the mesh that live; a new life under an old id is not one of them. */

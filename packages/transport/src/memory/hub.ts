@@ -18,6 +18,7 @@ export class MemoryHub {
   readonly state = new Map<string, { readonly value: Uint8Array; readonly revision: number }>();
   #revision = 0;
   readonly #streams: ReadonlyMap<StreamName, MemoryStream>;
+  readonly #keepers: readonly { readonly stream: MemoryStream; readonly matches: (subject: string) => boolean }[];
   readonly #consumers = new Map<string, MemoryConsumer>();
   readonly #listeners = new Set<Listener>();
 
@@ -25,6 +26,10 @@ export class MemoryHub {
     this.job = job;
     this.clock = clock;
     this.#streams = new Map(streamNames.map((name) => [name, new MemoryStream(job, name, clock)]));
+    this.#keepers = [...this.#streams].map(([name, stream]) => ({
+      stream,
+      matches: matcherOf(streamSubject(job, name)),
+    }));
   }
 
   nextRevision(): number {
@@ -39,9 +44,7 @@ export class MemoryHub {
 
   /** The stream that keeps a subject. @throws MUSTER_ERR_STREAM_MISSING */
   streamOf(subject: string): MemoryStream {
-    for (const [name, stream] of this.#streams) {
-      if (matcherOf(streamSubject(this.job, name))(subject)) return stream;
-    }
+    for (const { stream, matches } of this.#keepers) if (matches(subject)) return stream;
     throw errors.StreamMissing({ what: `publishing to ${subject}` });
   }
 

@@ -95,6 +95,7 @@ export function makeReplica(
  */
 export function roomFor(state: ControllerState, role: ReplicaRole): string | null {
   const { fleet } = state;
+  if (Object.keys(fleet.nodes).length === 0) return null;
   const on = (id: string): readonly FleetReplica[] => Object.values(fleet.replicas).filter(({ node }) => node === id);
   const nodes = membersOf(state, "node").filter(
     (member) => fleet.nodes[member.id] && member.health === "healthy" && !isCordoned(state, member.id),
