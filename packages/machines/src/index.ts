@@ -63,7 +63,14 @@ export {
   policyInputOf,
 } from "./policy/policy-events.ts";
 export { policyLogic, policyMachine } from "./policy/policy-machine.ts";
-export type { CommandEvent, DropEffect, RegisteredEvent, ReportEffect, StoppingEvent } from "./replica-events.ts";
+export type {
+  CommandEvent,
+  DropEffect,
+  RegisteredEvent,
+  ReportEffect,
+  StoppingEvent,
+  ToldEvent,
+} from "./replica-events.ts";
 export {
   type Chunk,
   type RolloutContext,

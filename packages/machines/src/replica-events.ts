@@ -21,8 +21,20 @@ export interface StoppingEvent {
 
 /** A fact for the controller. */
 export type ReportEffect = {
-  [K in KindOf<"report">]: { readonly type: "report"; readonly kind: K; readonly body: Body<K> };
+  [K in KindOf<"report">]: {
+    readonly type: "report";
+    readonly kind: K;
+    readonly body: Body<K>;
+    /** What the machine hears in `report.told` once the broker has the report; without it, nothing. */
+    readonly told?: string;
+  };
 }[KindOf<"report">];
+
+/** The broker has a report whose machine asked to hear of that: it does not get lost with this process any more. */
+export interface ToldEvent {
+  readonly type: "report.told";
+  readonly id: string;
+}
 
 /** Input that came too late for this epoch, version or attempt: dropped and counted. */
 export interface DropEffect {
@@ -31,7 +43,7 @@ export interface DropEffect {
   readonly reason: string;
 }
 
-/** Makes a fact for the controller. */
-export function report<K extends KindOf<"report">>(kind: K, body: Body<K>): ReportEffect {
-  return { type: "report", kind, body } as ReportEffect;
+/** Makes a fact for the controller; with `told`, the machine hears when the broker has it. */
+export function report<K extends KindOf<"report">>(kind: K, body: Body<K>, told?: string): ReportEffect {
+  return { type: "report", kind, body, ...(told === undefined ? {} : { told }) } as ReportEffect;
 }

@@ -159,6 +159,7 @@ export class ReplicaHost {
         return;
       case "report":
         report(this, effect);
+        if (effect.told !== undefined) this.#later(2, () => this.hear({ type: "report.told", id: effect.told }));
         return;
       case "process.end":
         this.kill();
@@ -262,19 +263,20 @@ export class ReplicaHost {
 
   #generate(chunk: Chunk): void {
     const { random, data } = this.#options;
+    const chunkId = chunk.id;
     const [lineage, version] = this.memory.liveKey.split(".").map(Number);
     if (lineage !== chunk.lineage || (version ?? -1) < chunk.version) {
-      this.#later(1, () => this.hear({ type: "groups.errored", chunk, cause: "other weights are live" }));
+      this.#later(1, () => this.hear({ type: "groups.errored", chunk, cause: "other weights are live", messages: 0 }));
       return;
     }
     const live = this.memory.live;
     const items = chunk.items.flatMap((item) => (item.purpose === "train" ? [item] : []));
-    this.#later(20 + random.next() * 20, () => this.hear({ type: "groups.generated", chunkId: chunk.id }));
+    this.#later(20 + random.next() * 20, () => this.hear({ type: "groups.generated", chunkId: chunk.id, messages: 1 }));
     this.#later(45, () => {
       const [first] = chunk.items;
       if (first?.purpose === "eval") {
         const { leaseId, version: asked } = chunk;
-        const scored = { leaseId, version: asked, chunk: first.chunk, prompts: first.count, correct: 1 };
+        const scored = { chunkId, leaseId, version: asked, chunk: first.chunk, prompts: first.count, correct: 1 };
         this.hear({ type: "evals.scored", ...scored });
         return;
       }
@@ -291,7 +293,7 @@ export class ReplicaHost {
         rewardSum: 1,
       };
       const receipts = items.map(({ step, index, attempt }) => ({ step, index, attempt, ...result }));
-      this.hear({ type: "groups.stored", leaseId: chunk.leaseId, receipts, causes: [], durationMs: 1 });
+      this.hear({ type: "groups.stored", chunkId, leaseId: chunk.leaseId, receipts, causes: [], durationMs: 1 });
     });
   }
 

@@ -82,8 +82,44 @@ describe("a rollout replica", () => {
     const replica = start();
     expect(replica.hear(lease(0))).toMatchObject([{ type: "groups.generate", chunk: { id: "1-1/0" } }]);
     expect(replica.hear(lease(0))).toMatchObject([{ type: "drop", reason: "known lease" }]);
-    expect(replica.hear({ type: "groups.generated", chunkId: "1-1/0" })).toMatchObject([{ chunk: { id: "1-1/1" } }]);
-    expect(replica.hear({ type: "groups.generated", chunkId: "1-1/1" })).toEqual([]);
+    expect(replica.hear({ type: "groups.generated", chunkId: "1-1/0", messages: 1 })).toMatchObject([
+      { chunk: { id: "1-1/1" } },
+    ]);
+    expect(replica.hear({ type: "groups.generated", chunkId: "1-1/1", messages: 1 })).toEqual([]);
+  });
+
+  it("does not begin a chunk while two earlier ones are untold, and hands it back when its lease is nearly over meanwhile", () => {
+    const replica = new Replica(rolloutLogic, { timing, chunkGroups: 1, leasesMax: 2 });
+    const done = (n: number): Effect[] => replica.hear({ type: "groups.generated", chunkId: `1-1/${n}`, messages: 1 });
+    replica.hear(lease(0));
+    expect(done(0)).toMatchObject([{ type: "groups.generate", chunk: { id: "1-1/1" } }]);
+    expect(done(1)).toEqual([]);
+    const stored = { type: "groups.stored", chunkId: "1-1/0", leaseId: "1-1", receipts: [], causes: [], durationMs: 1 };
+    expect(replica.hear(stored)).toMatchObject([{ kind: "groups.completed", told: "1-1/0" }]);
+    const waiting = replica.snapshot;
+    expect(replica.hear({ type: "report.told", id: "1-1/0" })).toMatchObject([{ chunk: { id: "1-1/2" } }]);
+    replica.snapshot = waiting;
+    const [back, ...others] = replica.hear({ type: "lease.due", leaseId: "1-1" });
+    expect(back).toMatchObject({ kind: "groups.returned", body: { items: [{ index: 2 }] } });
+    expect(back).not.toHaveProperty("body.failure");
+    expect(others).toEqual([]);
+  });
+
+  it("counts what it hands back, and each message of a chunk, in whatever order they are told", () => {
+    const replica = new Replica(rolloutLogic, { timing, chunkGroups: 1, leasesMax: 2 });
+    const untold = (): unknown => (replica.snapshot as { context: { untold: unknown } }).context.untold;
+    replica.hear(lease(0));
+    replica.hear({ type: "lease.due", leaseId: "1-1" });
+    expect(untold()).toEqual({ "1-1/0": 1, "1-1/1": 1, "1-1/2": 1 });
+    replica.hear({ type: "report.told", id: "1-1/1" });
+    replica.hear({ type: "report.told", id: "1-1/2" });
+    // What was begun is told before the rest of the chunk is whole.
+    replica.hear({ type: "groups.begun", chunkId: "1-1/0", leaseId: "1-1", items: [], partialSeq: 7 });
+    replica.hear({ type: "report.told", id: "1-1/0" });
+    replica.hear({ type: "groups.generated", chunkId: "1-1/0", messages: 2 });
+    expect(untold()).toEqual({ "1-1/0": 1 });
+    replica.hear({ type: "report.told", id: "1-1/0" });
+    expect(untold()).toEqual({});
   });
 
   it("hands back what it has not begun when it leaves, finishes what it has, and takes nothing new", () => {
@@ -94,13 +130,20 @@ describe("a rollout replica", () => {
       { kind: "groups.returned", body: { leaseId: "1-1", items: [{ index: 2 }], reason: "asked" } },
       { type: "groups.handBack", reason: "asked" },
     ]);
-    const begun = { type: "groups.begun" as const, leaseId: "1-1", items: [], partialSeq: 7 };
+    const begun = { type: "groups.begun" as const, chunkId: "1-1/0", leaseId: "1-1", items: [], partialSeq: 7 };
     expect(replica.hear(begun)).toMatchObject([{ kind: "groups.returned", body: { leaseId: "1-1", partialSeq: 7 } }]);
     expect(replica.hear(lease(1))).toMatchObject([
       { kind: "groups.returned", body: { leaseId: "1-2", reason: "leaving" } },
     ]);
     expect(
-      replica.hear({ type: "groups.stored", leaseId: "1-1", receipts: [], causes: [], durationMs: 1 }),
+      replica.hear({
+        type: "groups.stored",
+        chunkId: "1-1/0",
+        leaseId: "1-1",
+        receipts: [],
+        causes: [],
+        durationMs: 1,
+      }),
     ).toMatchObject([{ kind: "groups.completed" }]);
   });
 
@@ -123,11 +166,12 @@ describe("a rollout replica", () => {
       { kind: "groups.returned", body: { leaseId: "1-1", items: [{ index: 2 }] } },
       { type: "groups.handBack" },
     ]);
-    const begun = { type: "groups.begun" as const, leaseId: "1-1", items: [], partialSeq: 7 };
+    const begun = { type: "groups.begun" as const, chunkId: "1-1/0", leaseId: "1-1", items: [], partialSeq: 7 };
     const [handedBack] = replica.hear(begun);
     expect(handedBack).toMatchObject({ kind: "groups.returned", body: { partialSeq: 7 } });
     expect(handedBack).not.toHaveProperty("body.failure");
-    expect(replica.hear({ type: "groups.generated", chunkId: "1-1/0" })).toContainEqual(
+    replica.hear({ type: "report.told", id: "1-1/1" });
+    expect(replica.hear({ type: "groups.generated", chunkId: "1-1/0", messages: 1 })).toContainEqual(
       expect.objectContaining({ type: "groups.generate", chunk: expect.objectContaining({ leaseId: "1-2" }) }),
     );
     expect(replica.hear(due)).toEqual([]);
@@ -138,7 +182,7 @@ describe("a rollout replica", () => {
     replica.hear(lease(0));
     replica.hear({ type: "lease.due", leaseId: "1-1" });
     const { chunk } = eventOf("rollout", "groups.errored") as { chunk: object };
-    const effects = replica.hear({ type: "groups.errored", chunk, cause: "stuck", failure: null });
+    const effects = replica.hear({ type: "groups.errored", chunk, cause: "stuck", failure: null, messages: 0 });
     expect(effects).toMatchObject([{ kind: "groups.returned", body: { failure: "engine_crash" } }]);
   });
 

@@ -11,6 +11,7 @@ import {
   type ReportEffect,
   type StoppingEvent,
   sideBySide,
+  type ToldEvent,
 } from "@muster/machines";
 import { type AnyMessage, encodeMessage, jobConfigSchema, subjectsOf } from "@muster/protocol";
 import {
@@ -200,7 +201,7 @@ export class Incarnation {
     });
     return {
       ...this.#work.handlers,
-      report: (effect: ReportEffect) => this.#report(effect),
+      report: (effect: ReportEffect, tools: HostTools<Typed>) => this.#report(effect, tools),
       drop: ({ kind, reason }: DropEffect) => {
         dropped.add(1, { kind });
         logger.debug({ kind, reason }, "message dropped");
@@ -223,7 +224,7 @@ export class Incarnation {
     });
   }
 
-  #report({ kind, body }: ReportEffect): void {
+  #report({ kind, body, told }: ReportEffect, tools?: HostTools<Typed>): void {
     const { identity, enveloper, outbox, beats } = this.#tools;
     if (kind === "weights.held") beats.setVersion(body.version);
     if (kind === "mesh.built") {
@@ -232,7 +233,12 @@ export class Incarnation {
     }
     beats.progress();
     const subject = subjectsOf(identity.job).report(identity.role, identity.id, kind);
-    outbox.offer({ subject, message: enveloper.stamp(kind, body as never) as AnyMessage });
+    const message = enveloper.stamp(kind, body as never) as AnyMessage;
+    const onStored = (): void => {
+      const event: ToldEvent | null = told === undefined ? null : { type: "report.told", id: told };
+      if (event) tools?.post(event);
+    };
+    outbox.offer({ subject, message, onStored });
   }
 
   #fail(error: unknown): void {

@@ -38,6 +38,7 @@ export async function evaluate(
   );
   return {
     type: "evals.scored",
+    chunkId: chunk.id,
     leaseId: chunk.leaseId,
     version: chunk.version,
     chunk: item.chunk,

@@ -45,6 +45,8 @@ import { causesOf, receiptOf } from "./receipts.ts";
 
 type Effect = RolloutEffect | TimerEffect<RolloutEvent>;
 type Tools = HostTools<RolloutEvent>;
+/** With a word for each message of a chunk that is on its way to the broker. */
+type Sending = Tools & { readonly sent: () => void };
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
 const phases = ["loading", "idle", "pulling", "generating"] as const;
@@ -227,6 +229,10 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     const signal = AbortSignal.any([this.#workAbort.signal, tools.signal]);
     this.#handBack = new AbortController();
     const { signal: handBack } = this.#handBack;
+    let messages = 0;
+    const sent = (): void => {
+      messages += 1;
+    };
     return settle<RolloutEvent>(
       tools,
       async () => {
@@ -237,17 +243,19 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         const [first] = chunk.items;
         if (first?.purpose === "eval") {
           tools.post(await evaluate({ ...opened, clock: tools.clock }, chunk, first, signal));
+          sent();
         } else {
-          const groups = await this.#collect(opened, chunk, tools, { signal, handBack });
-          this.#store(chunk, groups, { ...tools, startedMs });
+          const groups = await this.#collect(opened, chunk, { ...tools, sent }, { signal, handBack });
+          this.#store(chunk, groups, { ...tools, startedMs, sent });
         }
-        return { type: "groups.generated", chunkId: chunk.id };
+        return { type: "groups.generated", chunkId: chunk.id, messages };
       },
       (error) => ({
         type: "groups.errored",
         chunk,
         cause: messageOf(error),
         failure: signal.aborted || handBack.aborted ? null : engineFailureOf(error),
+        messages,
       }),
     ).finally(() => {
       this.#chunks -= 1;
@@ -272,7 +280,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   async #collect(
     { engine, task, reward, generate, config }: Opened,
     chunk: Chunk,
-    tools: Tools,
+    tools: Sending,
     { signal, handBack }: { readonly signal: AbortSignal; readonly handBack: AbortSignal },
   ): Promise<readonly TrajectoryGroup[]> {
     const begun = await readBegun(this.#tools.transport, chunk, tools.logger);
@@ -308,8 +316,9 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   }
 
   /** Stores finished groups; the receipt follows when the broker has them, while the next chunk is already being generated. */
-  #store(chunk: Chunk, groups: readonly TrajectoryGroup[], tools: Tools & { readonly startedMs: number }): void {
+  #store(chunk: Chunk, groups: readonly TrajectoryGroup[], tools: Sending & { readonly startedMs: number }): void {
     if (groups.length === 0) return;
+    tools.sent();
     const { outbox, enveloper, identity } = this.#tools;
     outbox.offer({
       subject: subjectsOf(identity.job).groups(identity.id),
@@ -318,22 +327,26 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         const { version } = chunk;
         const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { streamSeq, version }));
         const durationMs = tools.clock.now() - tools.startedMs;
-        tools.post({ type: "groups.stored", leaseId: chunk.leaseId, receipts, causes: causesOf(groups), durationMs });
+        const { id: chunkId, leaseId } = chunk;
+        tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });
       },
     });
   }
 
   /** Stores what was begun; it goes back to the controller once the broker has it, so that the next holder can go on with it. */
-  #storeBegun(chunk: Chunk, begun: readonly BegunGroup[], tools: Tools): void {
+  #storeBegun(chunk: Chunk, begun: readonly BegunGroup[], tools: Sending): void {
     if (begun.length === 0) return;
+    tools.sent();
     const { outbox, enveloper, identity } = this.#tools;
     const isBegun = (item: WorkItem): boolean =>
       item.purpose === "train" && begun.some(({ step, index }) => step === item.step && index === item.index);
     outbox.offer({
       subject: subjectsOf(identity.job).groups(identity.id),
       message: enveloper.stamp("groups.begun", toGroupsBegun(chunk.lineage, forOthers(begun))),
-      onStored: ({ seq: partialSeq }) =>
-        tools.post({ type: "groups.begun", leaseId: chunk.leaseId, items: chunk.items.filter(isBegun), partialSeq }),
+      onStored: ({ seq: partialSeq }) => {
+        const { id: chunkId, leaseId, items } = chunk;
+        tools.post({ type: "groups.begun", chunkId, leaseId, items: items.filter(isBegun), partialSeq });
+      },
     });
   }
 }

@@ -92,7 +92,7 @@ export function releaseHolder(state: ControllerState, why: Return): Change<Contr
   };
 }
 
-/** A holder works on one chunk while the receipt of the one before may still be on its way. */
+/** A holder begins no chunk while it has still to tell of two others (`rollout-machine.ts`), so the one that it ended over is among the first two. */
 const startedMax = 2;
 
 /** Cuts the items of a lease the way its holder does: what is finished is gone, so the rest begins at a boundary. Pure. */

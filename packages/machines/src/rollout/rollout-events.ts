@@ -1,6 +1,13 @@
 /** What a rollout replica hears, asks of its host, and remembers. */
 import type { Body, FailureKind, JobConfig, WorkItem } from "@muster/protocol";
-import type { CommandEvent, DropEffect, RegisteredEvent, ReportEffect, StoppingEvent } from "../replica-events.ts";
+import type {
+  CommandEvent,
+  DropEffect,
+  RegisteredEvent,
+  ReportEffect,
+  StoppingEvent,
+  ToldEvent,
+} from "../replica-events.ts";
 
 type Held = Body<"weights.held">;
 
@@ -32,27 +39,30 @@ export type RolloutEvent =
   | CommandEvent<"weights.pull" | "groups.lease">
   | RegisteredEvent
   | StoppingEvent
+  | ToldEvent
   | ({ readonly type: "weights.pulled" } & Held)
   | { readonly type: "weights.errored"; readonly lineage: number; readonly version: number; readonly cause: string }
   /** Items of a chunk that were begun, and where that lies in the groups stream. */
   | {
       readonly type: "groups.begun";
+      readonly chunkId: string;
       readonly leaseId: string;
       readonly items: readonly WorkItem[];
       readonly partialSeq: number;
     }
-  /** The chunk is computed; the next one may start while its results are stored. */
-  | { readonly type: "groups.generated"; readonly chunkId: string }
+  /** The chunk is computed; its results are being stored, in `messages` messages, each of which ends in an event of its own. */
+  | { readonly type: "groups.generated"; readonly chunkId: string; readonly messages: number }
   /** A lease is about to end, and others will have what is left of it. */
   | { readonly type: "lease.due"; readonly leaseId: string }
-  | ({ readonly type: "groups.stored" } & Body<"groups.completed">)
-  | ({ readonly type: "evals.scored" } & Body<"evals.completed">)
-  /** `failure` is `null` when the engine is not at fault and the work is untouched. */
+  | ({ readonly type: "groups.stored"; readonly chunkId: string } & Body<"groups.completed">)
+  | ({ readonly type: "evals.scored"; readonly chunkId: string } & Body<"evals.completed">)
+  /** `failure` is `null` when the engine is not at fault and the work is untouched; `messages` as in `groups.generated`. */
   | {
       readonly type: "groups.errored";
       readonly chunk: Chunk;
       readonly cause: string;
       readonly failure: FailureKind | null;
+      readonly messages: number;
     };
 
 /** How long a rollout replica waits, and how much it does in one go. */
@@ -69,6 +79,8 @@ export interface RolloutContext extends RolloutInput {
   /** Work not started yet, in order. */
   readonly queue: readonly Chunk[];
   readonly current: Chunk | null;
+  /** What is still to be told of each chunk or lease: messages and reports that die with this process. None is 0. */
+  readonly untold: Readonly<Record<string, number>>;
   /** Lease whose time is nearly over while a chunk of it is generated; `null` while there is none. */
   readonly overdue: string | null;
   /** The last leases seen, so that a repeated order is known. */

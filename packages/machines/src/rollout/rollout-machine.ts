@@ -46,13 +46,26 @@ export function chunksOf(lease: Body<"groups.lease">, size: number): readonly Ch
   return chunks;
 }
 
+/** Chunks about which something may still be to be told when another one begins: more than that could not be told from the guilty one. */
+const untoldMax = 1;
+
+/** What is still to be told, with more or less of it about one chunk or lease. Pure. */
+function countUntold(untold: RolloutContext["untold"], id: string, by: number): RolloutContext["untold"] {
+  const { [id]: before = 0, ...others } = untold;
+  return before + by === 0 ? others : { ...others, [id]: before + by };
+}
+
 const returned = (chunk: Chunk, reason: string, failure: FailureKind | null = null): RolloutEffect =>
-  report("groups.returned", {
-    leaseId: chunk.leaseId,
-    items: [...chunk.items],
-    reason: reason.slice(0, reasonMax),
-    ...(failure ? { failure } : {}),
-  });
+  report(
+    "groups.returned",
+    {
+      leaseId: chunk.leaseId,
+      items: [...chunk.items],
+      reason: reason.slice(0, reasonMax),
+      ...(failure ? { failure } : {}),
+    },
+    chunk.id,
+  );
 
 const held = (context: RolloutContext): RolloutEffect =>
   context.held ? report("weights.held", context.held) : unreachable;
@@ -65,10 +78,15 @@ const machine = setup({
   actions: {
     [effectAction]: (_, _effect: RolloutEffect) => {},
     /** Lets go of the chunk; with the last one of a lease its time does not matter any more. */
-    leave: enqueueActions(({ context: { current, queue }, enqueue }) => {
-      if (current && !queue.some(({ leaseId }) => leaseId === current.leaseId)) enqueue.cancel(dueId(current.leaseId));
-      enqueue.assign({ current: null, overdue: null });
+    leave: enqueueActions(({ context: { current, queue, untold }, enqueue }) => {
+      if (!current) return;
+      if (!queue.some(({ leaseId }) => leaseId === current.leaseId)) enqueue.cancel(dueId(current.leaseId));
+      enqueue.assign({ current: null, overdue: null, untold: countUntold(untold, current.id, -1) });
     }),
+    /** More or less is still to be told about a chunk or a lease. */
+    untold: assign(({ context }, { id, by }: { readonly id: string; readonly by: number }) => ({
+      untold: countUntold(context.untold, id, by),
+    })),
   },
   guards: {
     isHeld: ({ context, event }) =>
@@ -84,7 +102,9 @@ const machine = setup({
       event.lineage === context.wanted.lineage,
     isCurrent: ({ context, event }) => event.type === "groups.generated" && event.chunkId === context.current?.id,
     isCurrentChunk: ({ context, event }) => event.type === "groups.errored" && event.chunk.id === context.current?.id,
-    hasWork: ({ context }) => context.queue.length > 0,
+    // What dies untold with this process must not be more than the controller takes for suspects.
+    mayBegin: ({ context }) =>
+      context.queue.length > 0 && Object.values(context.untold).filter((count) => count > 0).length <= untoldMax,
     isKnown: ({ context, event }) => event.type === "groups.lease" && context.seen.includes(event.body.leaseId),
     isFull: ({ context }) =>
       context.isLeaving || new Set(context.queue.map(({ leaseId }) => leaseId)).size >= context.leasesMax,
@@ -102,6 +122,7 @@ const machine = setup({
     wanted: null,
     queue: [],
     current: null,
+    untold: {},
     overdue: null,
     seen: [],
     isLeaving: false,
@@ -111,6 +132,7 @@ const machine = setup({
     "process.stopping": {
       actions: enqueueActions(({ context, event, enqueue }) => {
         for (const chunk of context.queue) enqueue({ type: effectAction, params: returned(chunk, event.reason) });
+        for (const { id } of context.queue) enqueue({ type: "untold", params: { id, by: 1 } });
         enqueue.assign({ queue: [], isLeaving: true });
         if (context.current) enqueue({ type: effectAction, params: { type: "groups.handBack", reason: event.reason } });
       }),
@@ -119,15 +141,16 @@ const machine = setup({
       { guard: "isKnown", actions: drop("groups.lease", "known lease") },
       {
         guard: "isFull",
-        actions: {
-          type: effectAction,
-          params: ({ context, event }) =>
-            report("groups.returned", {
-              leaseId: event.body.leaseId,
-              items: event.body.items,
-              reason: context.isLeaving ? "leaving" : "too many leases",
-            }),
-        },
+        actions: [
+          { type: "untold", params: ({ event }) => ({ id: event.body.leaseId, by: 1 }) },
+          {
+            type: effectAction,
+            params: ({ context, event: { body } }) => {
+              const reason = context.isLeaving ? "leaving" : "too many leases";
+              return report("groups.returned", { leaseId: body.leaseId, items: body.items, reason }, body.leaseId);
+            },
+          },
+        ],
       },
       {
         actions: enqueueActions(({ context, event, enqueue }) => {
@@ -145,32 +168,51 @@ const machine = setup({
       actions: enqueueActions(({ context, event: { leaseId }, enqueue }) => {
         const isMeant = (chunk: Chunk): boolean => chunk.leaseId === leaseId;
         const reason = "the lease is nearly over";
-        for (const chunk of context.queue.filter(isMeant))
+        for (const chunk of context.queue.filter(isMeant)) {
           enqueue({ type: effectAction, params: returned(chunk, reason) });
+          enqueue({ type: "untold", params: { id: chunk.id, by: 1 } });
+        }
         enqueue.assign({ queue: context.queue.filter((chunk) => !isMeant(chunk)) });
         if (context.current?.leaseId !== leaseId) return;
         enqueue.assign({ overdue: leaseId });
         enqueue({ type: effectAction, params: { type: "groups.handBack", reason } });
       }),
     },
+    "report.told": { actions: { type: "untold", params: ({ event }) => ({ id: event.id, by: -1 }) } },
     "groups.stored": {
-      actions: { type: effectAction, params: ({ event: { type: _, ...body } }) => report("groups.completed", body) },
+      actions: {
+        type: effectAction,
+        params: ({ event: { type: _, chunkId, ...body } }) => report("groups.completed", body, chunkId),
+      },
     },
     "groups.begun": {
       actions: {
         type: effectAction,
-        params: ({ event: { leaseId, items, partialSeq } }) =>
-          report("groups.returned", { leaseId, items: [...items], reason: "handed back unfinished", partialSeq }),
+        params: ({ event: { chunkId, leaseId, items, partialSeq } }) =>
+          report(
+            "groups.returned",
+            { leaseId, items: [...items], reason: "handed back unfinished", partialSeq },
+            chunkId,
+          ),
       },
     },
     "evals.scored": {
-      actions: { type: effectAction, params: ({ event: { type: _, ...body } }) => report("evals.completed", body) },
-    },
-    "groups.errored": {
       actions: {
         type: effectAction,
-        params: ({ event }) => returned(event.chunk, event.cause, event.failure),
+        params: ({ event: { type: _, chunkId, ...body } }) => report("evals.completed", body, chunkId),
       },
+    },
+    "groups.generated": {
+      actions: [
+        { type: "untold", params: ({ event }) => ({ id: event.chunkId, by: event.messages }) },
+        drop("groups.generated", "late"),
+      ],
+    },
+    "groups.errored": {
+      actions: [
+        { type: "untold", params: ({ event }) => ({ id: event.chunk.id, by: event.messages + 1 }) },
+        { type: effectAction, params: ({ event }) => returned(event.chunk, event.cause, event.failure) },
+      ],
     },
   },
   states: {
@@ -246,14 +288,17 @@ const machine = setup({
       initial: "ready",
       states: {
         ready: {
-          description: "Has nothing to generate. Watched by the heartbeat.",
-          always: { guard: "hasWork", target: "generating" },
-          on: { "groups.generated": { actions: drop("groups.generated", "late") } },
+          description: "Has nothing to generate, or waits until what it did is told. Watched by the heartbeat.",
+          always: { guard: "mayBegin", target: "generating" },
         },
         generating: {
           description: "Generates and scores one chunk.",
           entry: [
-            assign(({ context }) => ({ current: context.queue[0] ?? null, queue: context.queue.slice(1) })),
+            assign(({ context: { queue, untold } }) => ({
+              current: queue[0] ?? null,
+              queue: queue.slice(1),
+              untold: countUntold(untold, queue[0]?.id ?? "", 1),
+            })),
             {
               type: effectAction,
               params: ({ context }): RolloutEffect =>
@@ -261,14 +306,19 @@ const machine = setup({
             },
           ],
           on: {
-            "groups.generated": [
-              { guard: "isCurrent", target: "ready", actions: "leave" },
-              { actions: drop("groups.generated", "late") },
-            ],
+            "groups.generated": {
+              guard: "isCurrent",
+              target: "ready",
+              actions: [
+                { type: "untold", params: ({ event }) => ({ id: event.chunkId, by: event.messages }) },
+                "leave",
+              ],
+            },
             "groups.errored": {
               guard: "isCurrentChunk",
               target: "ready",
               actions: [
+                { type: "untold", params: ({ event }) => ({ id: event.chunk.id, by: event.messages + 1 }) },
                 {
                   type: effectAction,
                   // What can not even be handed back when its time is over must not go round for ever.
@@ -289,6 +339,7 @@ const machine = setup({
                   params: ({ context }) =>
                     context.current ? returned(context.current, "not generated in time", "engine_crash") : unreachable,
                 },
+                { type: "untold", params: ({ context }) => ({ id: context.current?.id ?? "", by: 1 }) },
                 "leave",
               ],
             },

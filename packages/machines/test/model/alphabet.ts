@@ -73,13 +73,14 @@ const rollout = [
   ]),
   ...["1-1", "1-2"].flatMap((leaseId) => [
     { type: "groups.lease", body: { leaseId, ...versions[0], items } },
-    { type: "groups.generated", chunkId: `${leaseId}/0` },
-    { type: "groups.generated", chunkId: `${leaseId}/1` },
-    { type: "groups.errored", chunk: chunk(leaseId, 0), cause: "out of memory", failure: "oom" },
-    { type: "groups.begun", leaseId, items: [], partialSeq: 7 },
-    { type: "groups.stored", leaseId, receipts: [], causes: [], durationMs: 1 },
+    { type: "groups.generated", chunkId: `${leaseId}/0`, messages: 1 },
+    { type: "groups.generated", chunkId: `${leaseId}/1`, messages: 1 },
+    { type: "groups.errored", chunk: chunk(leaseId, 0), cause: "out of memory", failure: "oom", messages: 0 },
+    { type: "groups.begun", chunkId: `${leaseId}/0`, leaseId, items: [], partialSeq: 7 },
+    { type: "groups.stored", chunkId: `${leaseId}/0`, leaseId, receipts: [], causes: [], durationMs: 1 },
+    { type: "report.told", id: `${leaseId}/0` },
   ]),
-  { type: "evals.scored", leaseId: "1-1", version: 1, chunk: 0, prompts: 1, correct: 1 },
+  { type: "evals.scored", chunkId: "1-1/0", leaseId: "1-1", version: 1, chunk: 0, prompts: 1, correct: 1 },
 ];
 
 const saveOf = (step: number) => ({ step, ...versions[0], sections, holders, groupsWatermark: 0, ledger: {} });
