@@ -1,6 +1,7 @@
+import { unpack } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { type Controller, encodeRecord, policyRole } from "../src/index.ts";
+import { type Controller, encodeRecord, type JobStatus, policyRole, statusKey } from "../src/index.ts";
 import { digestIn, expectBalanced, heldDigests, plain } from "./support/proofs.ts";
 import { digestOfLocalTraining, smallConfig } from "./support/small-config.ts";
 import { endOf, endsOf, openJob, type SmallJob } from "./support/small-job.ts";
@@ -35,7 +36,7 @@ describe("a controller that is told to let go in the middle of a job", () => {
     expect(replicas.flatMap(({ lives }) => lives)).toHaveLength(replicas.length);
   });
 
-  it("is followed by one that says no fact a second time", async () => {
+  it("is followed by one that says no fact a second time, and whose picture tells of both terms", async () => {
     job = await openJob();
     const first = await job.startController();
     job.startTeam({ policy: 2, rollout: 1 });
@@ -44,6 +45,11 @@ describe("a controller that is told to let go in the middle of a job", () => {
     await endOf(first);
     const second = await job.startController();
     await endOf(second);
+    const shown = unpack((await job.transport.state().get(statusKey))?.value ?? new Uint8Array()) as JobStatus;
+    // One commit fell into the second term: the share of productive time is that of both.
+    expect(shown).toMatchObject({ term: 2, incidents: { counts: { "controller.changed": 1 }, open: 0 } });
+    expect(shown.incidents.ettr).toBeGreaterThan(0);
+    expect(shown.incidents.ettr).toBeLessThanOrEqual(1);
     expect(job.events("job.started").map(({ body }) => body.term)).toEqual([1, 2]);
     expect(job.events("step.committed").map(({ body }) => body.step)).toEqual([1, 2, 3]);
     const ids = job.allEvents().map(({ id }) => id);

@@ -1,4 +1,4 @@
-import { type ControllerEvent, controllerLogic, planOf, type TimerEffect } from "@muster/machines";
+import { type ControllerEvent, controllerLogic, ettrOf, planOf, type TimerEffect } from "@muster/machines";
 import { pack } from "@muster/protocol";
 import { createMemoryBroker } from "@muster/transport";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -22,6 +22,7 @@ describe("a record of the journal", () => {
   it("is read as it was written", () => {
     const events = [elected(2), joining("checkpoint-0")];
     expect(decodeRecord(9, encodeRecord(2, events))).toEqual({ term: 2, events });
+    expect(decodeRecord(9, encodeRecord(2, events, 1_234.5))).toEqual({ term: 2, events, wallMs: 1_234.5 });
   });
 
   it.each([
@@ -123,6 +124,29 @@ describe("the replay of a journal", () => {
       [1, "e1.2", "member.joined"],
       [2, "e2.0", "job.started"],
     ]);
+  });
+
+  it("adds up the incidents of all terms, in the wall time of the records", async () => {
+    const announce = (kind: string, body: object): object => ({ type: "announce", kind, body });
+    const committed = (step: number): object[] => [announce("step.committed", { step, groups: [] })];
+    const said: readonly object[][] = [
+      committed(1),
+      committed(2),
+      [announce("job.started", { term: 3 })],
+      committed(3),
+      committed(4),
+    ];
+    const logic: ControllerLogic = {
+      ...controllerLogic,
+      step: (snapshot, event) => ({ snapshot, effects: (said["term" in event ? event.term - 1 : 0] ?? []) as never }),
+    };
+    const wallMs = [1_000, 2_000, 11_500, 12_000, 13_000];
+    for (const [at, ms] of wallMs.entries())
+      head = await journal.append(encodeRecord(at < 2 ? 1 : 2, [elected(at + 1)], ms), head, `r${at}`);
+    const { incidents } = await replayJournal(journal, plan, logic);
+    expect(incidents.counts).toEqual({ "controller.changed": 1 });
+    // Of the twelve seconds since the first commit the two calm steps, and as much of the third as a calm one takes.
+    expect(ettrOf(incidents)).toBeCloseTo(3 / 12);
   });
 
   it("tells the public facts of the last 64 records only", async () => {

@@ -217,14 +217,15 @@ function isOverAtCommit({ kind }: Incident): boolean {
 /** A step in which something went wrong was productive for as long as a calm one takes. */
 function committed(log: IncidentLog, atMs: number): IncidentLog {
   const { calm, firstCommitMs, isDisturbed, lastCommitMs, productiveMs } = log;
-  const tookMs = lastCommitMs === null ? null : atMs - lastCommitMs;
+  // Two controllers' clocks may differ: a step never takes less than no time.
+  const tookMs = lastCommitMs === null ? null : Math.max(0, atMs - lastCommitMs);
   const usefulMs = tookMs === null ? 0 : isDisturbed ? Math.min(tookMs, medianOf(calm) ?? tookMs) : tookMs;
   return {
     ...log,
     calm: tookMs === null || isDisturbed ? calm : [...calm, tookMs].slice(-calmMax),
     isDisturbed: log.incidents.some(({ recoveredAtMs }) => recoveredAtMs === null),
     firstCommitMs: firstCommitMs ?? atMs,
-    lastCommitMs: atMs,
+    lastCommitMs: Math.max(lastCommitMs ?? atMs, atMs),
     productiveMs: productiveMs + usefulMs,
   };
 }

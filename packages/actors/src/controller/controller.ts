@@ -109,6 +109,8 @@ class Reign implements Controller {
   readonly #watch: MemberWatch;
   readonly #host: ActorHost<ControllerSnapshot, ControllerEvent>;
   readonly #incidents: IncidentWatch;
+  /** From the clock of this process to wall time, which must not jump within a term. */
+  readonly #wallOffsetMs: number;
   readonly #meters: (snapshot: ControllerSnapshot) => void;
   readonly #closers: (() => Promise<void> | void)[] = [];
   #journalSeq: number;
@@ -147,7 +149,8 @@ class Reign implements Controller {
     });
     this.#watch = watchMembers(clock, detectorTimingOf(config), metrics);
     this.#meters = metersOf(metrics);
-    this.#incidents = watchIncidents(metrics);
+    this.#incidents = watchIncidents(metrics, replayed.incidents);
+    this.#wallOffsetMs = wallMs() - clock.now();
     this.#host = createActorHost<ControllerSnapshot, ControllerEvent, Effect>({
       logic: options.logic ?? controllerLogic,
       initial: { snapshot: replayed.snapshot, effects: replayed.timers },
@@ -228,7 +231,7 @@ class Reign implements Controller {
     return {
       command: (effect) => this.#command(effect),
       announce: (effect) => {
-        this.#incidents.said(effect, environment.clock.now());
+        this.#incidents.said(effect, this.#wallOffsetMs + environment.clock.now());
         this.#announce(effect, announcementId(this.#journalSeq, this.#announced++));
       },
       admit: ({ to, incarnation }) => {
@@ -260,9 +263,10 @@ class Reign implements Controller {
 
   /** The journal is the one copy of what was decided; an append that another controller won ends this reign. */
   async #persist({ events, snapshot }: PersistBatch<ControllerSnapshot, ControllerEvent>): Promise<void> {
-    const { identity, transport } = this.#options;
+    const { identity, transport, environment } = this.#options;
     const msgId = `${identity.incarnation}.${this.#journalSeq + 1}`;
-    this.#journalSeq = await transport.journal().append(encodeRecord(this.#term, events), this.#journalSeq, msgId);
+    const record = encodeRecord(this.#term, events, this.#wallOffsetMs + environment.clock.now());
+    this.#journalSeq = await transport.journal().append(record, this.#journalSeq, msgId);
     this.#announced = 0;
     this.#meters(snapshot);
   }

@@ -1,4 +1,4 @@
-/** The incidents of a controller's term, from the facts that it says: for its picture and its metrics (semantics 6.15). */
+/** The incidents of a job, from the facts that its controllers say: for the picture and the metrics (semantics 6.15). */
 import type { Metrics } from "@muster/base";
 import {
   type AnnounceEffect,
@@ -6,30 +6,32 @@ import {
   emptyIncidentLog,
   ettrOf,
   type Incident,
-  type IncidentFact,
+  type IncidentLog,
 } from "@muster/machines";
+import { factOf } from "./journal-replay.ts";
 
-/** What the picture of a job says of its incidents, in the term of the controller that drew it. */
+/** What the picture of a job says of its incidents, in all terms. */
 export interface IncidentSummary {
   /** Incidents by kind. */
   readonly counts: Readonly<Record<string, number>>;
   /** Incidents that the job has not recovered from yet. */
   readonly open: number;
   readonly tokensWasted: number;
-  /** Share of the time since the first commit of the term that was productive, 0 to 1; `null` before the second commit. */
+  /** Share of the time since the first commit that was productive, 0 to 1; `null` before the second commit. */
   readonly ettr: number | null;
 }
 
 /** Follows what a controller says. */
 export interface IncidentWatch {
+  /** `atMs` is wall time. */
   said(fact: Pick<AnnounceEffect, "kind" | "body">, atMs: number): void;
   summary(): IncidentSummary;
 }
 
 const secondsBuckets = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60];
 
-/** Starts with nothing. */
-export function watchIncidents(metrics: Metrics): IncidentWatch {
+/** Goes on from what earlier terms left; counters and histograms count the facts of this process. */
+export function watchIncidents(metrics: Metrics, earlier: IncidentLog = emptyIncidentLog): IncidentWatch {
   const labels = ["kind"];
   const recover = metrics.histogram({
     name: "muster_incident_recover_seconds",
@@ -47,14 +49,15 @@ export function watchIncidents(metrics: Metrics): IncidentWatch {
   const wasted = metrics.counter({ name: "muster_tokens_wasted_total", help: "Tokens that were made for nothing." });
   const ettr = metrics.gauge({
     name: "muster_ettr_ratio",
-    help: "Share of the time since the first commit of this term that was productive.",
+    help: "Share of the time since the job's first commit that was productive, over all terms.",
   });
-  const known = new WeakSet<Incident>();
-  let log = emptyIncidentLog;
+  const known = new WeakSet<Incident>(earlier.incidents);
+  let log = earlier;
+  ettr.set(ettrOf(log) ?? 1);
   return {
     said({ kind, body }, atMs) {
       const before = log;
-      log = applyFact(log, { kind, body, atMs } as IncidentFact);
+      log = applyFact(log, factOf({ kind, body }, atMs));
       if (log === before) return;
       for (const [name, count] of Object.entries(log.counts)) {
         const more = count - (before.counts[name] ?? 0);

@@ -2,9 +2,13 @@
 import { messageOf } from "@muster/base";
 import {
   type AnnounceEffect,
+  applyFact,
   type ControllerEvent,
   type ControllerPlan,
   controllerLogic,
+  emptyIncidentLog,
+  type IncidentFact,
+  type IncidentLog,
   type TimerEffect,
 } from "@muster/machines";
 import { pack, unpack } from "@muster/protocol";
@@ -15,6 +19,8 @@ import { errors } from "../errors.ts";
 const recordSchema = z.strictObject({
   v: z.literal(1),
   term: z.number().int().nonnegative(),
+  /** Wall time at which it was written; only what is shown depends on it. */
+  wallMs: z.number().nonnegative().optional(),
   events: z.array(z.looseObject({ type: z.string() })).max(100_000),
 });
 
@@ -35,6 +41,8 @@ export interface Replayed {
   readonly records: number;
   /** Public facts of the last records: the former controller may have ended before it could say them. */
   readonly untold: readonly Announcement[];
+  /** The incidents of all terms so far, in wall time. */
+  readonly incidents: IncidentLog;
 }
 
 /** A public fact and the id by which it is known, whoever says it: its record and its place in it. */
@@ -53,20 +61,22 @@ export function announcementId(seq: number, index: number): string {
   return `e${seq}.${index}`;
 }
 
-/** Bytes of one record. */
-export function encodeRecord(term: number, events: readonly ControllerEvent[]): Uint8Array {
-  return pack({ v: 1, term, events });
+/** Bytes of one record; `wallMs` is when it is written. */
+export function encodeRecord(term: number, events: readonly ControllerEvent[], wallMs?: number): Uint8Array {
+  return pack({ v: 1, term, ...(wallMs === undefined ? {} : { wallMs }), events });
 }
 
 /** Reads one record. @throws MUSTER_ERR_JOURNAL_MALFORMED */
 export function decodeRecord(
   seq: number,
   data: Uint8Array,
-): { readonly term: number; readonly events: readonly ControllerEvent[] } {
+): { readonly term: number; readonly events: readonly ControllerEvent[]; readonly wallMs?: number } {
   const parsed = recordSchema.safeParse(unpackRecord(seq, data));
   if (!parsed.success) throw errors.JournalMalformed({ seq, reason: parsed.error.issues[0]?.message ?? "invalid" });
   // Inputs were validated when they were accepted, and only a controller of this job may write here.
-  return { term: parsed.data.term, events: parsed.data.events as unknown as ControllerEvent[] };
+  const { term, wallMs } = parsed.data;
+  const events = parsed.data.events as unknown as ControllerEvent[];
+  return { term, events, ...(wallMs === undefined ? {} : { wallMs }) };
 }
 
 function unpackRecord(seq: number, data: Uint8Array): unknown {
@@ -90,6 +100,7 @@ export async function replayJournal(
   let seq = 0;
   let records = 0;
   let untold: Announcement[] = [];
+  let incidents = emptyIncidentLog;
   const note = (effects: readonly { readonly type: string }[]): void => {
     for (const effect of effects as readonly TimerEffect<ControllerEvent>[]) {
       if (effect.type === "timer.start") timers.set(effect.id, effect);
@@ -104,14 +115,21 @@ export async function replayJournal(
       const step = logic.step(snapshot, event);
       snapshot = step.snapshot;
       note(step.effects);
-      for (const effect of step.effects)
-        if (effect.type === "announce")
-          untold.push({ seq: record.seq, id: announcementId(record.seq, announced++), effect });
+      for (const effect of step.effects) {
+        if (effect.type !== "announce") continue;
+        untold.push({ seq: record.seq, id: announcementId(record.seq, announced++), effect });
+        if (decoded.wallMs !== undefined) incidents = applyFact(incidents, factOf(effect, decoded.wallMs));
+      }
     }
     untold = untold.filter((fact) => fact.seq > record.seq - retoldRecords);
     term = Math.max(term, decoded.term);
     seq = record.seq;
     records += 1;
   }
-  return { snapshot, timers: [...timers.values()], term, seq, records, untold };
+  return { snapshot, timers: [...timers.values()], term, seq, records, untold, incidents };
+}
+
+/** A public fact as the log of incidents takes it. */
+export function factOf({ kind, body }: Pick<AnnounceEffect, "kind" | "body">, atMs: number): IncidentFact {
+  return { kind, body, atMs } as IncidentFact;
 }

@@ -73,11 +73,11 @@ function causeOf({ count, name, message, frame, sample }: Picture["causes"][numb
   return `${figure(count)} × ${name}: ${message.slice(0, 80)}${where.length > 0 ? ` (${where.join(", ")})` : ""}`;
 }
 
-/** Those of the acting controller's term. */
+/** Those of all terms. */
 function incidentsOf({ incidents: { counts, open, ettr } }: Picture): string {
   const named = Object.entries(counts).flatMap(([kind, count]) => (count > 0 ? `${count} × ${kind}` : []));
   const productive = ettr === null ? "" : `; ${percent(ettr)} of the time productive`;
-  return `${named.join(", ") || "none"}${open > 0 ? `, ${open} not over` : ""} in term${productive}`;
+  return `${named.join(", ") || "none"}${open > 0 ? `, ${open} not over` : ""}${productive}`;
 }
 
 function stepOf({ step, steps, attempt }: Picture): string {
