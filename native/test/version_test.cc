@@ -1,10 +1,16 @@
 // Publishing and pulling: same bytes, by memory and by TCP; what is refused; that a leased slot is never overwritten.
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 
 #include "check.h"
 #include "core/block_digest.h"
+#include "core/handshake.h"
 #include "core/pull.h"
+#include "core/shared_memory.h"
 #include "core/version_store.h"
 #include "support.h"
 
@@ -79,6 +85,38 @@ TEST("wrong key, wrong job, wrong digest and a version that is gone are told apa
     CHECK(codeOf(pullOf({"unix:" + folder.path() + "/nobody.sock"}, {1, 1}, into, 0)) == Code::Unreachable);
     CHECK(into == Bytes(weights.size(), 9));
   }
+}
+
+TEST("memory that others could write or resize is not believed, by those that map and by those that copy") {
+  const TemporaryFolder folder;
+  const Abort never;
+  const Bytes weights = filled(300'000, 1);
+  const std::string path = folder.path() + "/holder.sock";
+  UnixListener listener = std::move(UnixListener::open(path).value());
+  Segment writable = std::move(createSegment("test", weights.size(), Access::ReadWrite).value());
+  std::memcpy(writable.mapping.data(), weights.data(), weights.size());
+  const UniqueFd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  CHECK(::ftruncate(unsealed.get(), static_cast<off_t>(weights.size())) == 0);
+  for (const int fd : {writable.fd.get(), unsealed.get()})
+    for (const bool copies : {false, true}) {
+      std::thread holder([&] {
+        const Patience patience = patienceOf(never);
+        CHECK(awaitReady(listener.fd(), POLLIN, patience).ok());
+        Connection connection(std::move(acceptFrom(listener.fd(), Address::Kind::Unix).value()));
+        CHECK(welcome(connection, keyOf("key"), patience).ok());
+        CHECK(connection.receive(FrameType::Request, patience).ok());
+        const Bytes grant = encodeSections({{"weights", 0, weights.size(), digestOf(weights), {}}});
+        CHECK(connection.send({FrameType::Grant, grant, 0, fd}, patience).ok());
+      });
+      Bytes into(weights.size(), 9);
+      PullOptions options = pullOf({"unix:" + path}, {1, 1}, into, digestOf(weights));
+      if (copies) options.into = {into};
+      const Result<Pulled> pulled = pull(options, patienceOf(never));
+      holder.join();
+      CHECK(pulled.status().code == Code::Unreachable || pulled.status().code == Code::Corrupt);
+      CHECK(pulled.status().message.find("sealed against") != std::string::npos);
+      CHECK(into == Bytes(weights.size(), 9));
+    }
 }
 
 TEST("a slot with a lease is not overwritten, and does not delay the publisher") {

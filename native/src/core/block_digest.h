@@ -1,13 +1,12 @@
 // The digest that names a weight section, and the copy that computes it on its way.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/bytes.h"
-#include "core/status.h"
+#include "core/parallel_blocks.h"
 
 namespace muster {
 
@@ -15,7 +14,7 @@ namespace muster {
 // the total length (u64, little-endian). Blocks can be digested while they are copied, in any order, and by several threads.
 class BlockDigest {
  public:
-  static constexpr size_t kBlockBytes = size_t{1} << 18;
+  static constexpr size_t kBlockBytes = muster::kBlockBytes;
 
   // How many blocks `total` bytes have.
   static uint64_t countOf(uint64_t total) { return total / kBlockBytes + (total % kBlockBytes != 0); }
@@ -28,9 +27,6 @@ struct Digested {
   uint64_t root;
   std::vector<uint64_t> blocks;
 };
-
-// Asked between blocks; anything but Ok ends the work with it.
-using MayGoOn = std::function<Status()>;
 
 // Copies `from` to `to`, which is as large, and digests what was stored; `to` may be null, then `from` is digested where it
 // is. Large inputs are shared out to several threads, never more than there are cores.

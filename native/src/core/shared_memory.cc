@@ -95,6 +95,9 @@ Result<Mapping> mapSegment(int fd, size_t bytes, Access access) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals)
     return Status{Code::Corrupt, "the shared memory offered is not sealed against resizing", {}};
+  // What is only read is believed to be what its owner digested: nobody else may be able to change it.
+  if (access == Access::ReadOnly && (seals & F_SEAL_FUTURE_WRITE) == 0)
+    return Status{Code::Corrupt, "the shared memory offered is not sealed against writing", {}};
   struct stat info {};
   if (::fstat(fd, &info) != 0) return ioError("fstat", errno);
   if (static_cast<uint64_t>(info.st_size) < bytes)

@@ -20,7 +20,7 @@ export interface Puller {
 type Wanted = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
 
 /**
- * Pulls the named sections of a version into fresh buffers and verifies their digests.
+ * Pulls the named sections of a version, with the digests that were ordered, into fresh buffers.
  *
  * @throws the errors of `pullVersion`; the buffers are then of no use.
  */
