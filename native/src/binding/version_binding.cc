@@ -159,26 +159,31 @@ Napi::Object describe(Napi::Env env, const Pulled& pulled) {
   return out;
 }
 
-// A mapped version as JavaScript sees it: {bytes, via, from, sections, release}. The buffers are external ArrayBuffers, each
-// of which keeps the memory; release() detaches them all and gives it back at once.
+// A mapped version as JavaScript sees it: {bytes, via, from, views, release}. views() gives external ArrayBuffers, each of which
+// keeps the memory; release() detaches them all and gives it back at once. They are not made before they are asked for: V8
+// takes what they span for memory of its own, and begins to collect garbage.
 class MappedObject {
  public:
-  static Napi::Value make(Napi::Env env, const Pulled& pulled) {
-    const auto buffers = std::make_shared<std::vector<Napi::ObjectReference>>();
+  static Napi::Value make(Napi::Env env, Pulled pulled) {
     Napi::Object out = describe(env, pulled);
-    Napi::Array sections = Napi::Array::New(env);
-    for (const ByteView bytes : pulled.sections) {
-      const Napi::ArrayBuffer buffer = bufferOf(env, bytes, pulled.hold);
-      buffers->push_back(Napi::Weak(buffer.As<Napi::Object>()));
-      sections.Set(sections.Length(), Napi::Uint8Array::New(env, bytes.size(), buffer, 0));
-    }
-    out.Set("sections", sections);
-    out.Set("release", Napi::Function::New(env, [buffers](const Napi::CallbackInfo& info) {
-      for (Napi::ObjectReference& each : *buffers) {
+    const auto state = std::make_shared<State>(State{std::move(pulled), {}});
+    out.Set("views", Napi::Function::New(env, [state](const Napi::CallbackInfo& info) -> Napi::Value {
+      Napi::Array views = Napi::Array::New(info.Env());
+      for (const ByteView bytes : state->pulled.sections) {
+        const Napi::ArrayBuffer buffer = bufferOf(info.Env(), bytes, state->pulled.hold);
+        state->buffers.push_back(Napi::Weak(buffer.As<Napi::Object>()));
+        views.Set(views.Length(), Napi::Uint8Array::New(info.Env(), bytes.size(), buffer, 0));
+      }
+      return views;
+    }));
+    out.Set("release", Napi::Function::New(env, [state](const Napi::CallbackInfo& info) {
+      for (Napi::ObjectReference& each : state->buffers) {
         const Napi::Object value = each.Value();
         if (!value.IsEmpty()) value.As<Napi::ArrayBuffer>().Detach();
       }
-      buffers->clear();
+      state->buffers.clear();
+      state->pulled.sections.clear();
+      state->pulled.hold.reset();
       return info.Env().Undefined();
     }));
     return out;
@@ -186,6 +191,10 @@ class MappedObject {
 
  private:
   using Hold = std::shared_ptr<const void>;
+  struct State {
+    Pulled pulled;
+    std::vector<Napi::ObjectReference> buffers;
+  };
 
   static Napi::ArrayBuffer bufferOf(Napi::Env env, ByteView bytes, const Hold& hold) {
     if (bytes.empty()) return Napi::ArrayBuffer::New(env, 0);

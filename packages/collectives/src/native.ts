@@ -73,9 +73,9 @@ export interface NativeSlice {
   readonly count: number;
 }
 
-/** A version where it lies; `release` detaches the sections. */
+/** A version where it lies. `views` makes new ones at each call, in the order wanted; `release` detaches them. */
 export interface NativeMapped extends NativePulled {
-  readonly sections: readonly Uint8Array[];
+  views(): readonly Uint8Array[];
   release(): void;
 }
 

@@ -53,7 +53,10 @@ export interface PullResult {
 
 /** A version where it lies: in the memory of a holder on this host, in `keepIn`, or in private memory. */
 export interface MappedVersion extends PullResult {
-  /** The bytes by section name. Read-only by contract: writing crashes the process, or changes what others pull. */
+  /**
+   * The bytes by section name. Read-only by contract: writing crashes the process, or changes what others pull. Made when they are first
+   * asked for: V8 counts what they span as its own memory, and answers more than 64 MiB with a garbage collection. Empty after `release`.
+   */
   readonly sections: Readonly<Record<string, Uint8Array>>;
   /** Detaches the sections (length 0) and gives their memory back. Harmless twice. Without it the garbage collector does, at some time. */
   release(): void;
@@ -95,11 +98,20 @@ export async function mapVersion(options: MapOptions): Promise<MappedVersion> {
   const { timeoutMs, call } = nativePullOf(options);
   const mapped = await cancellable(options.signal, (cancellation) => native().mapVersion(call(cancellation)));
   if (!mapped.ok) throw errorOf("pull", mapped, { id: versionText(options.id), timeoutMs });
-  const { sections, release, ...result } = mapped.value;
+  const { views, release, ...result } = mapped.value;
+  const durationMs = performance.now() - startedAtMs;
+  const names = options.sections.map(({ name }) => name);
+  let sections: MappedVersion["sections"] | undefined;
   return {
     ...result,
-    durationMs: performance.now() - startedAtMs,
-    sections: Object.fromEntries(options.sections.map(({ name }, i) => [name, sections[i] ?? new Uint8Array()])),
+    durationMs,
+    get sections() {
+      if (!sections) {
+        const made = views();
+        sections = Object.fromEntries(names.map((name, i) => [name, made[i] ?? new Uint8Array()]));
+      }
+      return sections;
+    },
     release,
   };
 }

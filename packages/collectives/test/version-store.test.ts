@@ -170,6 +170,18 @@ describe("mapping a version", () => {
     }
   });
 
+  it("makes its views once, when they are asked for, and none after the release", async () => {
+    const store = await open();
+    const sections = await store.publish(id, { weights: bytesOf(MiB, 1) });
+    const [looked, unseen] = [await mapOf(store, sections, 0), await mapOf(store, sections, 0)];
+    expect(looked.sections.weights).toHaveLength(MiB);
+    expect(looked.sections).toBe(looked.sections);
+    unseen.release();
+    expect(unseen.sections.weights).toHaveLength(0);
+    looked.release();
+    expect(looked.sections.weights).toHaveLength(0);
+  });
+
   it("stays what it was while the holder publishes new versions, as long as it is not released", async () => {
     const store = await open();
     const weights = bytesOf(MiB, 1);

@@ -43,6 +43,13 @@ serveCalls({
     mapped.release();
     return { via, from };
   },
+  /** Maps a version, and reads its last byte. */
+  async look({ bytes, ...wanted }: Wanted) {
+    const mapped = await mapVersion(optionsOf(wanted));
+    const last = mapped.sections.weights?.[bytes - 1];
+    mapped.release();
+    return last;
+  },
 });
 
 /** Memory of the size, filled once, as an engine's is. */

@@ -20,6 +20,7 @@ interface Round {
   readonly publish: Times;
   readonly pull: Times;
   readonly map: Times;
+  readonly look: Times;
   readonly limit: number;
   /** In the order of the peers. */
   readonly peers: readonly Times[];
@@ -35,7 +36,7 @@ const targets = { "Open MPI": 4, gloo: 7, limit: 0.85 } as const;
 /** Repeats of a peer in a round; their median counts. */
 const peerRepeats = 3;
 
-/** Measures, in turns: the limit, publishing, pulling into own memory, mapping, and the peers. */
+/** Measures, in turns: the limit, publishing, pulling into own memory, mapping, looking at it, and the peers. */
 export async function benchSameHost(options: SameHostOptions): Promise<readonly BenchRow[]> {
   const { world, bytes, rounds, peers } = options;
   const measured = await measure(options);
@@ -71,6 +72,13 @@ export async function benchSameHost(options: SameHostOptions): Promise<readonly 
       name: "published version mapped by all receivers",
       delivered: bytes * receivers,
       others: [mapTarget],
+    }),
+    rowOf({
+      ...common,
+      ...of(({ look }) => look),
+      name: "published version mapped by all receivers and looked at from JavaScript",
+      delivered: bytes * receivers,
+      others: [],
     }),
     rowOf({ ...common, ...of(({ publish }) => publish), name: "publication", delivered: bytes, others: [] }),
     rowOf({
@@ -110,7 +118,7 @@ async function ourRound(
   [source, ...receivers]: readonly Member[],
   holders: readonly string[],
   { version, bytes }: { readonly version: number; readonly bytes: number },
-): Promise<Pick<Round, "publish" | "pull" | "map">> {
+): Promise<Pick<Round, "publish" | "pull" | "map" | "look">> {
   if (!source) throw new RangeError("no source");
   const id = { lineage: 0, version };
   const { values, ...publish } = await timed(async () => [await source.call("publish", { id, bytes })]);
@@ -118,7 +126,8 @@ async function ourRound(
   const all = (call: string) => () => Promise.all(receivers.map((receiver) => receiver.call(call, wanted)));
   const pull = await timed(all("pull"));
   const map = await timed(all("map"));
-  return { publish, pull, map };
+  const look = await timed(all("look"));
+  return { publish, pull, map, look };
 }
 
 /** From the call until the last member is done, by the clock that they share. */
