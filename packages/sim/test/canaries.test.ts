@@ -12,6 +12,8 @@ const sample = [
   ["leases-without-bound", "S31"],
   ["held-said-backwards", "S9"],
   ["half-pulled", "S28"],
+  ["leaver-cleans-up", "S26"],
+  ["last-record-not-read", "L4"],
   ["commands-forgotten", "F4"],
   ["cordon-ignored", "F5"],
 ] as const;

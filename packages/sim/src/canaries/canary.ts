@@ -1,5 +1,5 @@
 /** A canary: one deliberate bug, as a single wrong line would make it, and where it should sing. */
-import type { Bug } from "../cluster/cluster.ts";
+import type { Bug } from "../cluster/bug.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import type { Profile } from "../seed/draw-scenario.ts";
@@ -15,6 +15,8 @@ export interface Canary {
   readonly seedsMax: number;
   /** Each seed is run twice: the bug makes a run depend on something else than its seed. */
   readonly isRepeated?: boolean;
+  /** Changes the shape of the job, for bugs that only show in some. */
+  shape?(scenario: Scenario): Scenario;
   /** Faults of its own, for bugs that need a rare meeting of two. */
   stage?(scenario: Scenario): readonly Fault[];
   /** A fresh bug for each run. */

@@ -44,6 +44,16 @@ const givenAgain = (scenario: Scenario): readonly Fault[] => [
   },
 ];
 
+/** One sampler is enough. */
+const scaledDown = (): readonly Fault[] => [
+  { kind: "command", atMs: 20_000, id: "less", command: { kind: "fleet.scale", body: { rollout: 1 } }, againMs: [] },
+];
+
+function hasEnough({ replicas, wanted }: Fleet): boolean {
+  const healthy = Object.values(replicas).filter(({ role, health }) => role === "rollout" && health === "HEALTHY");
+  return healthy.length >= wanted.rollout;
+}
+
 /** Every replica is asked for a successor. */
 const replacements = ({ config }: Scenario): readonly Fault[] =>
   Array.from({ length: config.replicas.rollout }, (_, i) => ({
@@ -113,6 +123,21 @@ export const fleetCanaries: readonly Canary[] = [
           replica.replacedBy === null ? replica : { ...replica, leaving: true },
         ]);
         return withFleet(after, { replicas: Object.fromEntries(replicas) });
+      },
+    },
+  }),
+  mind("surplus-stays", "a scaling down is done while those that are too many are still there", {
+    profile: "fleet",
+    seedsMax: 30,
+    stage: scaledDown,
+    line: {
+      keeps: (after) => {
+        const open = Object.entries(after.fleet.commands).filter(
+          ([, { kind, answer }]) => kind === "fleet.scale" && answer === null,
+        );
+        if (open.length === 0 || !hasEnough(after.fleet)) return after;
+        const done = open.map(([id, row]) => [id, { ...row, answer: { outcome: "done", detail: "enough" } }] as const);
+        return withFleet(after, { commands: { ...after.fleet.commands, ...Object.fromEntries(done) } });
       },
     },
   }),

@@ -17,12 +17,13 @@ function patched<T extends object>(whole: T, patch: Partial<T>): T {
 }
 
 const policyBug =
-  (patch: (engine: PolicyEngine) => Partial<PolicyEngine>) => (): { readonly doors: (doors: Doors) => Doors } => ({
-    doors: (doors) => ({
+  (patch: (engine: PolicyEngine, process: SimProcess) => Partial<PolicyEngine>) =>
+  (): { readonly doors: (doors: Doors, process: SimProcess) => Doors } => ({
+    doors: (doors, process) => ({
       ...doors,
       policyEngine: (options) => {
         const engine = doors.policyEngine(options);
-        return patched(engine, patch(engine));
+        return patched(engine, patch(engine, process));
       },
     }),
   });
@@ -293,6 +294,19 @@ export const handCanaries: readonly Canary[] = [
         const { weights } = engine.candidate();
         weights[0] = (weights[0] ?? 0) ^ 1;
         engine.promote();
+      },
+    })),
+  },
+  {
+    name: "flips-between-steps",
+    says: "a bit of one replica's live weights changes before a step begins",
+    profile: "quiet",
+    seedsMax: 10,
+    make: policyBug((engine, { node }) => ({
+      begin: () => {
+        const { weights } = engine.state();
+        if (node === "policy-1") weights[0] = (weights[0] ?? 0) ^ 1;
+        engine.begin();
       },
     })),
   },

@@ -64,6 +64,21 @@ export const planCanaries: readonly Canary[] = [
           : after,
     },
   }),
+  mind("one-step-too-many", "the groups of a step after the last one are admitted", {
+    profile: "quiet",
+    seedsMax: 10,
+    line: {
+      keeps: (after) => {
+        const { plan, groups, ledger, step } = after;
+        const next = plan.steps + 1;
+        if (step.step !== plan.steps || groups[next] || !groups[plan.steps]) return after;
+        const queue = Array.from({ length: plan.groupsPerStep }, (_, index) => ({ index, attempt: 0 }));
+        const admitted = ledger.admitted + plan.groupsPerStep * plan.groupSize;
+        const opened = { ...groups, [next]: { queue, receipts: {}, quarantined: [] } };
+        return { ...after, groups: opened, ledger: { ...ledger, admitted } };
+      },
+    },
+  }),
   mind("holds-without-pulling", "a joiner counts as holding the weights when it registers", {
     profile: "kills",
     seedsMax: 40,

@@ -1,4 +1,5 @@
 /** Bugs of what carries and keeps bytes: transfers, digests, sums, disks. */
+import { planeDigest } from "../plane/digest.ts";
 import { type Canary, repeated } from "./canary.ts";
 
 /** Canaries in the data plane and on the disk. */
@@ -52,6 +53,42 @@ export const planeCanaries: readonly Canary[] = [
       })),
     make: () => ({
       doors: (doors) => ({ ...doors, digest: (bytes) => doors.digest(bytes.subarray(0, bytes.length >> 1)) }),
+    }),
+  },
+  {
+    name: "digest-too-short",
+    says: "what everybody takes for a digest covers the first half of the bytes",
+    profile: "swarm",
+    seedsMax: 60,
+    stage: (scenario) =>
+      repeated(scenario, 8_000, (atMs) => ({
+        kind: "bit-flip",
+        atMs,
+        forMs: 6_000,
+        node: `policy-${1 + ((atMs / 8_000) % scenario.config.replicas.policy)}`,
+      })),
+    make: () => ({ digest: (bytes) => planeDigest(bytes.subarray(0, bytes.length >> 1)) }),
+  },
+  {
+    name: "leaver-cleans-up",
+    says: "a checkpoint actor that leaves removes what it wrote last",
+    profile: "quiet",
+    seedsMax: 10,
+    make: () => ({
+      doors: (doors, process, disk) => ({
+        ...doors,
+        checkpointStore: async (options) => {
+          const store = await doors.checkpointStore(options);
+          let last: string | null = null;
+          process.onEnd(() => last !== null && void disk.fs.removeFile(`${last}/manifest.json`));
+          const save: typeof store.save = async (content, signal) => {
+            const saved = await store.save(content, signal);
+            last = saved.path;
+            return saved;
+          };
+          return { ...store, save };
+        },
+      }),
     }),
   },
   {

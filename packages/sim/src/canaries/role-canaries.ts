@@ -1,7 +1,7 @@
 /** Bugs of the replicas' minds: what they report, through the logic of their role. */
 import type { Role } from "@muster/actors";
 import type { Body } from "@muster/protocol";
-import type { Bug } from "../cluster/cluster.ts";
+import type { Bug } from "../cluster/bug.ts";
 import type { Canary } from "./canary.ts";
 
 interface Report {

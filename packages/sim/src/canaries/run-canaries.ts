@@ -41,7 +41,8 @@ export async function runCanary(canary: Canary): Promise<CanaryResult> {
   const { name, says, profile, seedsMax } = canary;
   // Always the same seeds: whether a bug is seen must not depend on the day.
   for (let seeds = 1; seeds <= seedsMax; seeds++) {
-    const drawn = drawScenario(seeds, profile);
+    const found = drawScenario(seeds, profile);
+    const drawn = canary.shape?.(found) ?? found;
     const scenario = canary.stage ? { ...drawn, faults: canary.stage(drawn) } : drawn;
     const violations = canary.isRepeated
       ? await violationsOfTwo(scenario, canary)

@@ -81,6 +81,31 @@ export const wireCanaries: readonly Canary[] = [
     }),
   },
   {
+    name: "last-record-not-read",
+    says: "a controller does not read the last record of the journal",
+    profile: "kills",
+    seedsMax: 20,
+    stage: (scenario) =>
+      repeated(scenario, 20_000, (atMs) => ({ kind: "kill", atMs, node: "controller", isSeen: true })),
+    make: () => ({ wire: { readsShort: true } }),
+  },
+  {
+    name: "outage-not-noticed",
+    says: "a controller that was cut off takes its own silence for the death of others",
+    profile: "kills",
+    seedsMax: 60,
+    // With more members the brake is pulled: they do not all die in one moment.
+    shape: (scenario) => {
+      const { config } = scenario;
+      const replicas = { policy: 1, rollout: 1, checkpoint: 0 };
+      const health = { ...config.health, probeTimeoutMs: 400 };
+      const timing = { ...config.timing, heartbeatIntervalMs: 250, suspectAfterMs: 500, deadAfterMs: 1_500 };
+      return { ...scenario, config: { ...config, replicas, initReplicas: { policy: 1, rollout: 1 }, health, timing } };
+    },
+    stage: (scenario) => repeated(scenario, 25_000, (atMs) => ({ kind: "broker-restart", atMs, forMs: 5_400 })),
+    make: () => ({ wire: { hidesOutage: true } }),
+  },
+  {
     name: "garbage-taken-in",
     says: "what can not be read is taken for the last message of its kind that could",
     profile: "swarm",

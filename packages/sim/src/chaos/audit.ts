@@ -67,7 +67,7 @@ class Auditor {
   #isEqual = true;
 
   constructor(config: JobConfig) {
-    this.#weights = new WeightsChecker(this.#judge, config, 0);
+    this.#weights = new WeightsChecker(this.#judge, config, { count: 0 });
     this.#journal = new JournalModel(this.#judge, config, {
       logic: undefined,
       onDecision: (decision) => this.#decided(decision),

@@ -1,18 +1,18 @@
 /** Checkpoints: what is said to be durable is whole, holds the committed bytes, and stays (S25, S26), also when the power fails (S29). */
 import { messageOf } from "@muster/base";
 import { type CheckpointFs, loadCheckpoint } from "@muster/checkpoint";
+import type { StateSections } from "@muster/engine";
 import type { Body } from "@muster/protocol";
-import { planeDigest } from "../plane/digest.ts";
 import type { Judge } from "./judge.ts";
 
 /** Reads checkpoints back as soon as they are reported. */
 export class CheckpointChecker {
   readonly #judge: Judge;
   readonly #fs: CheckpointFs;
-  readonly #isCommitted: (digests: string) => boolean;
+  readonly #isCommitted: (state: StateSections) => boolean;
   #newest: { readonly path: string; readonly order: number } | null = null;
 
-  constructor(judge: Judge, fs: CheckpointFs, isCommitted: (digests: string) => boolean) {
+  constructor(judge: Judge, fs: CheckpointFs, isCommitted: (state: StateSections) => boolean) {
     this.#judge = judge;
     this.#fs = fs;
     this.#isCommitted = isCommitted;
@@ -41,13 +41,9 @@ export class CheckpointChecker {
   async #read(path: string, { invariant, why }: { readonly invariant: string; readonly why: string }): Promise<void> {
     try {
       const { sections } = await loadCheckpoint(path, { fs: this.#fs });
-      const of = (name: string): string => {
-        const section = sections.find((part) => part.name === name);
-        return section ? planeDigest(section.bytes) : "none";
-      };
-      const digests = `${of("weights")} ${of("optimizer")}`;
+      const of = (name: string): Uint8Array => sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
       this.#judge.require(
-        this.#isCommitted(digests),
+        this.#isCommitted({ weights: of("weights"), optimizer: of("optimizer") }),
         invariant,
         () => `${path} ${why} and holds bytes that nobody committed`,
       );

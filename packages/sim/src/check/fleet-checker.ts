@@ -137,13 +137,14 @@ export class FleetChecker {
   #checkScales(before: Fleet, after: Fleet): void {
     for (const [id, { kind, answer, asked }] of Object.entries(after.commands)) {
       if (kind !== "fleet.scale" || answer?.outcome !== "done" || before.commands[id]?.answer) continue;
-      const wanted = JSON.parse(asked) as Partial<Record<ReplicaRole, number>>;
-      for (const role of replicaRoles) {
-        const count = wanted[role] ?? healthyOf(after, role);
+      const roles = replicaRoles.filter((role) => Object.hasOwn(JSON.parse(asked) as object, role));
+      for (const role of roles) {
+        const healthy = healthyOf(after, role);
+        const surplus = Object.values(after.replicas).filter((each) => each.role === role && each.leaving).length;
         this.#judge.require(
-          healthyOf(after, role) >= Math.min(count, after.wanted[role]),
+          healthy === after.wanted[role] && surplus === 0,
           "F3",
-          () => `command ${id} is done, ${count} ${role} were asked for, ${healthyOf(after, role)} are healthy`,
+          () => `command ${id} is done: ${after.wanted[role]} ${role} wanted, ${healthy} healthy, ${surplus} too many`,
         );
       }
     }

@@ -29,6 +29,7 @@ export class ProgressChecker {
   readonly #isSimple: boolean;
   readonly #controllers = new Set<SimProcess>();
   #leaderlessMs: number | null = null;
+  #isOver = false;
   #progressMs = 0;
   #longestMs = 0;
 
@@ -56,19 +57,27 @@ export class ProgressChecker {
     this.#controllers.add(process);
     process.onDeath(() => {
       this.#controllers.delete(process);
-      if (this.#controllers.size === 0) this.#leaderlessMs = this.#world.nowMs;
+      if (this.#controllers.size === 0 && this.#leaderlessMs === null) this.#leaderless();
     });
   }
 
   /** A controller wrote a record: somebody acts. */
   acted(): void {
-    if (this.#leaderlessMs === null) return;
-    const gapMs = this.#world.nowMs - this.#leaderlessMs;
     this.#leaderlessMs = null;
-    this.#judge.require(
-      !this.#isSimple || gapMs <= this.#allowed.successionMs,
-      "L4",
-      () => `nobody acted for ${Math.round(gapMs)} ms after the controller had died`,
+  }
+
+  /** Nobody acts until a controller writes a record. The end of the job needs none. */
+  #leaderless(): void {
+    const { successionMs } = this.#allowed;
+    const sinceMs = this.#world.nowMs;
+    this.#leaderlessMs = sinceMs;
+    if (!this.#isSimple) return;
+    this.#world.after(successionMs, () =>
+      this.#judge.require(
+        this.#leaderlessMs !== sinceMs || this.#isOver,
+        "L4",
+        () => `nobody acted for ${successionMs} ms after the controller had died`,
+      ),
     );
   }
 
@@ -92,6 +101,7 @@ export class ProgressChecker {
       before.evaluation?.settled.length !== after.evaluation?.settled.length ||
       before.ending !== after.ending;
     if (isProgress) this.check();
+    this.#isOver = after.stopped;
   }
 
   /** Something was got done, or the run is over. */

@@ -12,6 +12,8 @@ const lineageUnit = 2 ** 32;
 /** The model of weights. */
 export class WeightsChecker {
   readonly #judge: Judge;
+  /** What the replicas take for the digest of bytes. */
+  readonly #digest: (bytes: Uint8Array) => string;
   /** Digest of the weights section, by `<lineage>.<version>`, as the journal has it. */
   readonly #committed = new Map<string, string>();
   /** Digest of weights and optimizer of every version that the journal has, and of what the job started with. */
@@ -19,11 +21,16 @@ export class WeightsChecker {
   readonly #bytes = new Map<string, string>();
   readonly #held = new Map<string, { readonly lineage: number; readonly version: number }>();
 
-  constructor(judge: Judge, config: JobConfig, count: number) {
+  constructor(
+    judge: Judge,
+    config: JobConfig,
+    { count, digest = planeDigest }: { readonly count: number; readonly digest?: (bytes: Uint8Array) => string },
+  ) {
     this.#judge = judge;
+    this.#digest = digest;
     if (config.weights.kind !== "seed") return;
     const weights = new Uint8Array(initialWeights(count, config.weights.seed).buffer);
-    this.#known.add(`${planeDigest(weights)} ${planeDigest(new Uint8Array(8 * count + 8))}`);
+    this.#known.add(this.#stateDigest({ weights, optimizer: new Uint8Array(8 * count + 8) }));
   }
 
   /** A decision was journaled. */
@@ -80,7 +87,7 @@ export class WeightsChecker {
   serving(process: Observed, engineVersion: number, weights: Uint8Array): void {
     const key = `${Math.floor(engineVersion / lineageUnit)}.${engineVersion % lineageUnit}`;
     const committed = this.#committed.get(key)?.split(" ")[0];
-    const digest = planeDigest(weights);
+    const digest = this.#digest(weights);
     this.#judge.require(
       committed === digest,
       "S13",
@@ -91,15 +98,15 @@ export class WeightsChecker {
   /** A policy engine takes these bytes as its state. */
   restored(process: Observed, state: StateSections): void {
     this.#judge.require(
-      this.#known.has(stateDigest(state)),
+      this.#known.has(this.#stateDigest(state)),
       "S28",
-      () => `${process.name} restored ${stateDigest(state)}, which nobody committed`,
+      () => `${process.name} restored ${this.#stateDigest(state)}, which nobody committed`,
     );
   }
 
   /** A policy engine is about to make its candidate live. */
   promoting(process: Observed, candidate: StateSections): void {
-    const digests = stateDigest(candidate);
+    const digests = this.#stateDigest(candidate);
     this.#judge.require(
       this.#known.has(digests),
       "S22",
@@ -115,16 +122,16 @@ export class WeightsChecker {
   }
 
   /** True when a version with these sections was committed. */
-  isCommitted(digests: string): boolean {
-    return this.#known.has(digests);
+  isCommitted(state: StateSections): boolean {
+    return this.#known.has(this.#stateDigest(state));
+  }
+
+  #stateDigest({ weights, optimizer }: StateSections): string {
+    return `${this.#digest(weights)} ${this.#digest(optimizer)}`;
   }
 }
 
 function digestsOf(sections: readonly { readonly name: string; readonly digest: string }[]): string {
   const of = (name: string): string => sections.find((section) => section.name === name)?.digest ?? "none";
   return `${of("weights")} ${of("optimizer")}`;
-}
-
-function stateDigest({ weights, optimizer }: StateSections): string {
-  return `${planeDigest(weights)} ${planeDigest(optimizer)}`;
 }

@@ -1,15 +1,16 @@
 /** Sees everything that happens in a run, decodes it once, and tells the checkers. */
-import type { Controller, ControllerLogic } from "@muster/actors";
+import type { Controller } from "@muster/actors";
 import type { ControllerState } from "@muster/machines";
 import { type AnyMessage, type Ledger, type Section, unpack } from "@muster/protocol";
 import type { Identity } from "@muster/runtime";
+import type { Bug } from "../cluster/bug.ts";
 import type { ClusterObserver } from "../cluster/cluster.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import { shapeOf } from "../engine/info.ts";
 import type { Fault } from "../faults/fault.ts";
 import { kindOfSubject } from "../net/subject-kind.ts";
 import type { HeardMessage, StoredMessage } from "../net/wire.ts";
-import { ownDigest } from "../plane/digest.ts";
+import { ownDigest, planeDigest } from "../plane/digest.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
@@ -71,12 +72,12 @@ export class Witness implements ClusterObserver {
   constructor(
     world: World,
     judge: Judge,
-    given: { readonly scenario: Scenario; readonly logic?: ControllerLogic | undefined },
+    given: { readonly scenario: Scenario; readonly bug?: Pick<Bug, "logic" | "digest"> | undefined },
   ) {
-    const { scenario, logic } = given;
+    const { scenario, bug: { logic, digest = planeDigest } = {} } = given;
     const { config, faults } = scenario;
     this.#judge = judge;
-    this.#weights = new WeightsChecker(judge, config, shapeOf(config.model).count);
+    this.#weights = new WeightsChecker(judge, config, { count: shapeOf(config.model).count, digest });
     this.#training = new TrainingChecker(judge, config);
     this.#members = new MembershipChecker(judge, !scenario.fleet && faults.every(isLoud));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
@@ -110,7 +111,7 @@ export class Witness implements ClusterObserver {
 
   /** The disk exists only once the cluster does. */
   watchDisk(disk: SimDisk): void {
-    this.#checkpoints = new CheckpointChecker(this.#judge, disk.fs, (digests) => this.#weights.isCommitted(digests));
+    this.#checkpoints = new CheckpointChecker(this.#judge, disk.fs, (state) => this.#weights.isCommitted(state));
   }
 
   /** What can be said only when everything is over. */

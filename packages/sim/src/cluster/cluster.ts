@@ -1,7 +1,6 @@
 /** A whole job in one thread: processes under a supervisor, on the simulated network, data plane and disk. */
 import {
   type Controller,
-  type ControllerLogic,
   checkpointRoleOn,
   type KeeperGiven,
   nodeRoleOn,
@@ -19,14 +18,16 @@ import type { Identity } from "@muster/runtime";
 import { type Arm, Failpoints } from "../faults/failpoints.ts";
 import { Injector } from "../faults/injector.ts";
 import type { Command } from "../fleet/command.ts";
-import { type Child, type KeeperBug, SimKeeper } from "../fleet/sim-keeper.ts";
+import { type Child, SimKeeper } from "../fleet/sim-keeper.ts";
 import { Network } from "../net/network.ts";
-import type { WireBug, WireObserver } from "../net/wire.ts";
-import { type MeshBug, type MeshObserver, MeshPlane } from "../plane/mesh-plane.ts";
-import { type DiskBug, SimDisk } from "../plane/sim-disk.ts";
-import { type PlaneBug, VersionPlane } from "../plane/version-plane.ts";
+import type { WireObserver } from "../net/wire.ts";
+import { planeDigest } from "../plane/digest.ts";
+import { type MeshObserver, MeshPlane } from "../plane/mesh-plane.ts";
+import { SimDisk } from "../plane/sim-disk.ts";
+import { VersionPlane } from "../plane/version-plane.ts";
 import { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
+import type { Bug } from "./bug.ts";
 import { type Behind, doorsOf } from "./doors.ts";
 import { createEnvironment } from "./environment.ts";
 import { Operator } from "./operator.ts";
@@ -47,18 +48,6 @@ export interface ClusterObserver extends WireObserver, MeshObserver {
   /** A controller acts; `controller.snapshot()` shows its live state. */
   reigns(process: SimProcess, controller: Controller): void;
   injected(name: string, process: SimProcess | null): void;
-}
-
-/** A deliberate bug: what it replaces. */
-export interface Bug {
-  readonly wire?: WireBug;
-  readonly plane?: PlaneBug;
-  readonly disk?: DiskBug;
-  readonly mesh?: MeshBug;
-  readonly role?: (role: Role, process: SimProcess) => Role;
-  readonly logic?: ControllerLogic;
-  readonly keeper?: KeeperBug;
-  readonly doors?: (doors: ReturnType<typeof doorsOf>, process: SimProcess) => ReturnType<typeof doorsOf>;
 }
 
 /** One place for a process. */
@@ -121,10 +110,12 @@ export class Cluster {
     this.disk = new SimDisk(this.failpoints, this.#bug.disk);
     this.#injector = new Injector(this, this.#observer);
     const faults = this.#injector;
+    const { digest = planeDigest } = this.#bug;
     this.#behind = {
       work: scenario.work,
       failpoints: this.failpoints,
-      versions: new VersionPlane(this.failpoints, faults, this.#bug.plane),
+      digest,
+      versions: new VersionPlane(this.failpoints, { faults, digest, ...this.#bug.plane }),
       meshes: new MeshPlane(this.failpoints, { faults, observer: this.#observer, bug: this.#bug.mesh }),
       disk: this.disk,
       observer: {
@@ -215,7 +206,7 @@ export class Cluster {
 
   #roleOf(role: ReplicaRole, process: SimProcess): Role {
     const doors = doorsOf(process, this.#behind);
-    return roleOn[role](this.#bug.doors?.(doors, process) ?? doors);
+    return roleOn[role](this.#bug.doors?.(doors, process, this.disk) ?? doors);
   }
 
   #shapeOf(id: string) {

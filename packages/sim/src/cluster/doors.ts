@@ -9,7 +9,6 @@ import { type PolicyEngineObserver, SimPolicyEngine } from "../engine/sim-policy
 import { simReward } from "../engine/sim-reward.ts";
 import { type RolloutEngineObserver, SimRolloutEngine } from "../engine/sim-rollout-engine.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
-import { planeDigest } from "../plane/digest.ts";
 import type { MeshPlane } from "../plane/mesh-plane.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
 import type { VersionPlane } from "../plane/version-plane.ts";
@@ -20,6 +19,7 @@ import type { WorkModel } from "./scenario.ts";
 export interface Behind {
   readonly work: WorkModel;
   readonly failpoints: Failpoints;
+  readonly digest: (bytes: Uint8Array) => string;
   readonly versions: VersionPlane;
   readonly meshes: MeshPlane;
   readonly disk: SimDisk;
@@ -57,7 +57,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
       }),
     reward: async () => simReward(process, failpoints, work),
     generate: loadGenerate,
-    digest: planeDigest,
+    digest: behind.digest,
     versionStore: (options) => versions.openStore(process, options),
     gradientMesh: (options) => meshes.open(process, options),
     pull: (options) => versions.pull(process, options),

@@ -34,6 +34,10 @@ export interface WireBug {
   hearing?(message: HeardMessage): Uint8Array;
   /** A record counts as stored before it is. */
   readonly journalsLate?: boolean;
+  /** The last record of the journal is not read. */
+  readonly readsShort?: boolean;
+  /** A controller does not hear that its connection is or was away. */
+  readonly hidesOutage?: boolean;
   /** A record is appended whatever was appended meanwhile. */
   readonly ignoresFence?: boolean;
 }

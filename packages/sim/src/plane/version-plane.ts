@@ -4,7 +4,6 @@ import type { MappedVersion, mapVersion, PullResult, pullVersion, VersionStore }
 import { errors } from "../errors.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
-import { planeDigest } from "./digest.ts";
 
 type PullOptions = Parameters<typeof pullVersion>[0];
 type MapOptions = Parameters<typeof mapVersion>[0];
@@ -43,12 +42,17 @@ export class VersionPlane {
   readonly #holdings = new Map<string, Holding>();
   readonly #failpoints: Failpoints;
   readonly #faults: PlaneFaults;
-  readonly #bug: PlaneBug;
+  readonly #digest: (bytes: Uint8Array) => string;
+  readonly #skipsDigest: boolean;
 
-  constructor(failpoints: Failpoints, faults: PlaneFaults, bug: PlaneBug = {}) {
+  constructor(
+    failpoints: Failpoints,
+    given: { readonly faults: PlaneFaults; readonly digest: (bytes: Uint8Array) => string } & PlaneBug,
+  ) {
     this.#failpoints = failpoints;
-    this.#faults = faults;
-    this.#bug = bug;
+    this.#faults = given.faults;
+    this.#digest = given.digest;
+    this.#skipsDigest = given.skipsDigest ?? false;
   }
 
   /** Opens the store of a process; it is gone when the process is. */
@@ -70,7 +74,7 @@ export class VersionPlane {
         return Object.entries(copies).map(([name, bytes]) => ({
           name,
           bytes: bytes.length,
-          digest: planeDigest(bytes),
+          digest: this.#digest(bytes),
         }));
       },
       holds: (id) => versions.has(keyOf(id)),
@@ -161,7 +165,7 @@ export class VersionPlane {
       if (this.#faults.isCut(process, holding.process)) return `${address} was cut off midway`;
       target.set(bytes.subarray(half), half);
       if (corrupt) target[half] = (target[half] as number) ^ 0x40;
-      if (!this.#bug.skipsDigest && planeDigest(target) !== digest) return `section ${name} of ${address} is corrupt`;
+      if (!this.#skipsDigest && this.#digest(target) !== digest) return `section ${name} of ${address} is corrupt`;
     }
     await this.#failpoints.pass(process, `${process.role}.pull-end`);
     return null;

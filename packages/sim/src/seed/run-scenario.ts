@@ -2,7 +2,8 @@
 import type { JobConfig } from "@muster/protocol";
 import { Judge, type Violation } from "../check/judge.ts";
 import { type JobEnd, Witness } from "../check/witness.ts";
-import { type Bug, Cluster } from "../cluster/cluster.ts";
+import type { Bug } from "../cluster/bug.ts";
+import { Cluster } from "../cluster/cluster.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Strike } from "../faults/failpoints.ts";
 import { World } from "../world/world.ts";
@@ -32,7 +33,7 @@ export interface RunResult {
 export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunResult> {
   const world = new World(scenario.seed);
   const judge = new Judge(world);
-  const witness = new Witness(world, judge, { scenario, logic: bug?.logic });
+  const witness = new Witness(world, judge, { scenario, bug });
   const cluster = new Cluster(world, scenario, { observer: witness, ...(bug ? { bug } : {}) });
   witness.watchDisk(cluster.disk);
   cluster.start();

@@ -1,5 +1,5 @@
 /** Runs one seed, and in sync mode also the quiet run that it must equal. */
-import type { Bug } from "../cluster/cluster.ts";
+import type { Bug } from "../cluster/bug.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import { drawScenario, type Profile } from "./draw-scenario.ts";
 import { type RunResult, runScenario } from "./run-scenario.ts";

@@ -122,7 +122,7 @@ function decide(checker: WeightsChecker, before: unknown, after: unknown): void 
 
 describe("the checkers accuse whoever holds weights", () => {
   const weights = (judge: Judge): WeightsChecker => {
-    const checker = new WeightsChecker(judge, { ...config, weights: { kind: "checkpoint", path: "/c" } }, 1);
+    const checker = new WeightsChecker(judge, { ...config, weights: { kind: "checkpoint", path: "/c" } }, { count: 1 });
     decide(checker, null, { lineage: 0, version: 0, sections: sections("a") });
     decide(checker, {}, { lineage: 0, version: 1, sections: sections("b") });
     return checker;

@@ -1,0 +1,22 @@
+/** What a deliberate bug replaces, to see that the checkers see it. */
+import type { ControllerLogic, Doors, Role } from "@muster/actors";
+import type { KeeperBug } from "../fleet/sim-keeper.ts";
+import type { WireBug } from "../net/wire.ts";
+import type { MeshBug } from "../plane/mesh-plane.ts";
+import type { DiskBug, SimDisk } from "../plane/sim-disk.ts";
+import type { PlaneBug } from "../plane/version-plane.ts";
+import type { SimProcess } from "../world/process.ts";
+
+/** A deliberate bug: what it replaces. */
+export interface Bug {
+  readonly wire?: WireBug;
+  readonly plane?: PlaneBug;
+  readonly disk?: DiskBug;
+  readonly mesh?: MeshBug;
+  readonly role?: (role: Role, process: SimProcess) => Role;
+  readonly logic?: ControllerLogic;
+  readonly keeper?: KeeperBug;
+  readonly doors?: (doors: Doors, process: SimProcess, disk: SimDisk) => Doors;
+  /** What everybody, the checkers too, takes for the digest of bytes. */
+  readonly digest?: (bytes: Uint8Array) => string;
+}
