@@ -1,6 +1,13 @@
 /** A job over two hosts whose network is cut in every way, one after the other, and a `muster chaos` that is killed meanwhile. */
 import { execFileSync } from "node:child_process";
-import { makeTempDirectory, processesNaming, spawnMuster, type TempDirectory, waitFor } from "@muster/testkit";
+import {
+  makeTempDirectory,
+  processesNaming,
+  secondHostMissing,
+  spawnMuster,
+  type TempDirectory,
+  waitFor,
+} from "@muster/testkit";
 import { afterAll, beforeAll, expect, it } from "vitest";
 
 /** The keys of the result that the test looks at. */
@@ -26,16 +33,7 @@ const settings = [
 const seed = Number(process.env.MUSTER_CHAOS_SEED ?? Date.now() % 2 ** 31);
 const minutesMax = 8;
 
-function whyNot(): string | null {
-  try {
-    execFileSync("unshare", ["--net", "nft", "list", "tables"], { stdio: "pipe" });
-    return null;
-  } catch (error) {
-    return `SKIPPED: a second host needs root, iproute2 and nftables (${error instanceof Error ? error.message : error})`;
-  }
-}
-
-const missing = whyNot();
+const missing = secondHostMissing();
 if (missing) process.emitWarning(missing);
 
 let runs: TempDirectory;

@@ -139,6 +139,34 @@ test("three policy and twenty rollout replicas that come within the window for j
   await nothingLeft(runs.path);
 });
 
+test("a drained node keeps each replica until another one is healthy elsewhere; steps go on, and nobody dies", async () => {
+  const run = await runs.start("move", "--steps", "100000", "--nodes", "2");
+  await run.waitForEvent("step.committed");
+  const placed = run.events("fleet.changed").filter(({ node, to }) => node === "node-0" && to === "STARTING");
+  const own = [...new Set(placed.map(({ id }) => id))];
+  expect(
+    own.some((id) => id.startsWith("policy-")),
+    own.join(),
+  ).toBe(true);
+  const { code, said } = await give(run, "drain", "node-0", "--timeout", "90s");
+  expect(code, said).toBe(0);
+  const moves = run.events("fleet.changed");
+  for (const id of own) {
+    const left = moves.findIndex((event) => event.id === id && event.to === "DRAINING");
+    const [, successor] = moves.flatMap(({ id: to, reason }) => (reason === `to node-1 for ${id}` ? [id, to] : []));
+    const healthy = moves.findIndex((event) => event.id === successor && event.to === "HEALTHY");
+    expect(healthy, `${successor} was healthy before ${id} went`).toBeGreaterThan(0);
+    expect(left, `${id} went after ${successor} was healthy`).toBeGreaterThan(healthy);
+    expect(moves.some((event) => event.id === id && event.to === "LEFT")).toBe(true);
+  }
+  expect(run.events("member.died")).toEqual([]);
+  const step = run.events("step.committed").at(-1)?.step ?? 0;
+  await run.waitForEvent("step.committed", (event) => event.step > step + 1);
+  process.kill(-run.process.pid, "SIGKILL");
+  await run.process.exited;
+  await nothingLeft(runs.path);
+});
+
 test("a replica that keeps ending is given up, and another one takes its place on another node", async () => {
   const run = await runs.start("loop", "--steps", "100000", "--nodes", "2", "--rollout", "2");
   await run.waitForEvent("step.committed");

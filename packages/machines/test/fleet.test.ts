@@ -230,6 +230,102 @@ describe("a node that is gone", () => {
   });
 });
 
+describe("a node that leaves while others have room", () => {
+  const setting = (far = "h"): Job => {
+    const job = new Job({ policy: 1, rollout: 1, checkpoint: 0 }).node("n0").obey("n0");
+    job.state = { ...job.state, plan: { ...job.state.plan, rolloutsServe: false } };
+    return job.node("n1", {}, far);
+  };
+  const become = (job: Job, id: string, health: "HEALTHY" | "RETIRED"): void => {
+    const { fleet } = job.state;
+    const replica = fleet.replicas[id];
+    if (replica)
+      job.state = { ...job.state, fleet: { ...fleet, replicas: { ...fleet.replicas, [id]: { ...replica, health } } } };
+    job.hear({ type: "controller.tick" });
+  };
+  const healthOf = (job: Job): object =>
+    Object.fromEntries(Object.values(job.state.members).map(({ id, health }) => [id, health]));
+  const leave = (job: Job, id: string): Job =>
+    job.report(id, "replica.left", { reason: "drained" }, id.split("-")[0]).exit("n0", id, { code: 0 });
+
+  it("keeps each replica until another one is healthy elsewhere", () => {
+    const job = setting().operate("replica.drain", { id: "n0", commandId: "c1" });
+    expect(job.ids("n0")).toEqual(["policy-0", "rollout-0"]);
+    expect(job.ids("n1")).toEqual(["policy-1", "rollout-1"]);
+    job.obey("n1");
+    expect(healthOf(job)).toMatchObject({ "policy-0": "healthy", "rollout-0": "healthy" });
+    become(job, "rollout-1", "HEALTHY");
+    expect(healthOf(job)).toMatchObject({ "policy-0": "healthy", "rollout-0": "draining" });
+    leave(job, "rollout-0");
+    become(job, "policy-1", "HEALTHY");
+    leave(job, "policy-0");
+    expect(job.state.members.n0?.order?.kind).toBe("replica.stop");
+    expect(Object.keys(job.state.fleet.replicas)).toEqual(["policy-1", "rollout-1"]);
+  });
+
+  it("lets trainers go first when the others are on a host that they cannot reach, and samplers not", () => {
+    const job = setting("h2").operate("replica.drain", { id: "n0", commandId: "c1" });
+    expect(healthOf(job)).toMatchObject({ "policy-0": "draining", "rollout-0": "healthy" });
+    expect(job.ids("n1")).toEqual(["rollout-1"]);
+    const joined = setting("h2");
+    joined.state = { ...joined.state, plan: { ...joined.state.plan, rolloutsServe: true } };
+    joined.operate("replica.drain", { id: "n0", commandId: "c1" });
+    expect(healthOf(joined)).toMatchObject({ "policy-0": "healthy", "rollout-0": "healthy" });
+  });
+
+  it("waits for half of the time that it gives itself, when it was told to end", () => {
+    const job = setting();
+    const { drainMs } = job.state.plan.timing;
+    job.report("n0", "replica.draining", { reason: "SIGTERM" }).obey("n1");
+    job.hear({ type: "controller.tick", atMs: drainMs / 2 - 1 });
+    expect(healthOf(job)).toMatchObject({ "policy-0": "healthy", "rollout-0": "healthy" });
+    job.hear({ type: "controller.tick", atMs: drainMs / 2 });
+    expect(healthOf(job)).toMatchObject({ "policy-0": "draining", "rollout-0": "draining" });
+    leave(leave(job, "policy-0"), "rollout-0");
+    expect(Object.keys(job.state.fleet.replicas)).toEqual(["policy-1", "rollout-1"]);
+  });
+
+  it("starts that time anew with each term", () => {
+    const job = setting();
+    const { drainMs } = job.state.plan.timing;
+    job.report("n0", "replica.draining", { reason: "SIGTERM" }).obey("n1");
+    job.hear({ type: "controller.elected", atMs: drainMs, term: 2 });
+    expect(healthOf(job)).toMatchObject({ "rollout-0": "healthy" });
+    job.hear({ type: "controller.tick", atMs: drainMs * 1.5 });
+    expect(healthOf(job)).toMatchObject({ "rollout-0": "draining" });
+  });
+
+  it("tries another node when a successor is given up, and lets its replica go when there is none", () => {
+    const job = setting().operate("replica.drain", { id: "n0", commandId: "c1" }).obey("n1");
+    become(job, "rollout-1", "RETIRED");
+    expect(healthOf(job)).toMatchObject({ "rollout-0": "draining" });
+    const other = setting().operate("replica.drain", { id: "n0", commandId: "c1" }).obey("n1").node("n2");
+    become(other, "rollout-1", "RETIRED");
+    expect(healthOf(other)).toMatchObject({ "rollout-0": "healthy" });
+    expect(other.ids("n2")).toEqual(["rollout-2"]);
+  });
+
+  it("needs no successors when the draining is taken back, nor when the node dies", () => {
+    const job = setting().operate("replica.drain", { id: "n0", commandId: "c1" }).obey("n1");
+    job.operate("command.cancel", { target: "c1", commandId: "c2" });
+    expect(healthOf(job)).toMatchObject({ "rollout-0": "healthy", "rollout-1": "draining", "policy-1": "draining" });
+    const dead = setting().operate("replica.drain", { id: "n0", commandId: "c1" }).obey("n1");
+    const { pid } = dead.state.members.n0 ?? {};
+    dead.operate("process.exited", { id: "n0", host: "h", pid, code: null, signal: "SIGKILL" });
+    expect(healthOf(dead)).toMatchObject({ "rollout-0": "draining", "rollout-1": "healthy" });
+    expect(dead.ids("n1")).toEqual(["policy-1", "rollout-1"]);
+  });
+
+  it("follows a successor that has to move itself", () => {
+    const job = setting().operate("replica.drain", { id: "n0", commandId: "c1" }).obey("n1").node("n2");
+    job.operate("replica.drain", { id: "n1", commandId: "c2" }).obey("n2");
+    expect(job.ids("n2")).toEqual(["policy-2", "rollout-2"]);
+    become(job, "rollout-2", "HEALTHY");
+    expect(job.state.fleet.replicas["rollout-1"]?.leaving).toBe(true);
+    expect(healthOf(job)).toMatchObject({ "rollout-0": "draining", "rollout-1": "draining", "rollout-2": "healthy" });
+  });
+});
+
 describe("the end of the job", () => {
   it("releases replicas first and nodes last", () => {
     const job = new Job({ policy: 1, rollout: 1, checkpoint: 0 })

@@ -8,9 +8,11 @@ export {
   spawnMuster,
   startJobRun,
 } from "./job-run.ts";
+export { type MemoryLimit, memoryLimitMissing, openMemoryLimit } from "./memory-limit.ts";
 export { findNatsServer } from "./nats-binary.ts";
 export { type ProcessInfo, processesNaming } from "./processes.ts";
 export { type RawOutcome, type RawRequest, requestAs } from "./raw-client.ts";
+export { secondHostMissing } from "./second-host.ts";
 export { makeTempDirectory, type TempDirectory } from "./temp-directory.ts";
 export { startTestServer, type TestServer, type TestServerOptions } from "./test-server.ts";
 export { type WaitOptions, waitFor } from "./wait-for.ts";

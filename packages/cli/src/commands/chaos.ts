@@ -25,6 +25,7 @@ interface Options {
   readonly jobFile: string;
   readonly faults?: string;
   readonly count?: string;
+  readonly pause: string;
   readonly quietRun: boolean;
   readonly job?: string;
   readonly runs: string;
@@ -46,6 +47,7 @@ export function addChaosCommand(program: Command): void {
     .option("--job-file <file>", "job file", jobFileDefault)
     .option("--faults <kinds>", "kinds of faults, or kind.role, separated by commas (default: all but partition)")
     .option("--count <n>", "as many faults of each kind, one at a time, each once the job has recovered from the last")
+    .option("--pause <seconds>", "with --count: least time from one fault to the next", "0")
     .option("--no-quiet-run", "do not run the job in peace to compare it with")
     .option("--job <name>", "name of the run; the quiet run is called <name>-quiet (default: chaos-<seed>-<random>)")
     .option("--runs <folder>", "folder of the runs", runsDefault)
@@ -115,6 +117,7 @@ function optionsOf(
     minutes,
     kinds: kindsOf(harness, options.faults),
     count: options.count === undefined ? null : Math.max(1, countOf("count", options.count)),
+    pauseMs: countOf("pause", options.pause) * 1_000,
     replicas: {
       policy: countOf("policy", options.policy),
       rollout: countOf("rollout", options.rollout),

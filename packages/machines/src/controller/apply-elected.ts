@@ -3,7 +3,9 @@
  * have left are sent again, and receivers know them by their ids. Suspicions end too: the new controller's failure detector knows nothing
  * of them, so it would never take them back.
  */
+import { leaveDueAtMsOf } from "./apply-membership.ts";
 import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
+import type { FleetNode } from "./fleet/fleet-state.ts";
 import { ranksOf } from "./plan-mesh.ts";
 import { runBodyOf } from "./plan-step.ts";
 import { type ControllerState, type Member, meshMembersOf, type StepGroups } from "./state.ts";
@@ -42,6 +44,12 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     step,
     { ...entry, queue: entry.queue.map(({ dueAtMs: _, ...waiting }) => waiting) },
   ]);
+  const { shortage } = state.fleet;
+  const leaveDueAtMs = leaveDueAtMsOf({ nowMs, plan });
+  const nodes = Object.entries(state.fleet.nodes).map(([id, node]): [string, FleetNode] => [
+    id,
+    node.leaveDueAtMs === undefined ? node : { ...node, leaveDueAtMs },
+  ]);
   const next: ControllerState = {
     ...state,
     groups: Object.fromEntries(groups),
@@ -55,7 +63,7 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     step: { ...state.step, startedAtMs: nowMs, dueAtMs: nowMs + plan.timing.stepMs },
     checkpoints: { ...state.checkpoints, dueAtMs: nowMs + plan.timing.checkpointMs },
     endDueAtMs: nowMs + plan.timing.drainMs,
-    fleet: { ...state.fleet, shortage: state.fleet.shortage && { ...state.fleet.shortage, sinceMs: nowMs } },
+    fleet: { ...state.fleet, nodes: Object.fromEntries(nodes), shortage: shortage && { ...shortage, sinceMs: nowMs } },
   };
   const started = announce("job.started", {
     term: event.term,

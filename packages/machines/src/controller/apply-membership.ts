@@ -2,6 +2,7 @@
 import type { Body, EvidenceKind, FailureKind, MemberRole } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command, type ReportOf } from "./events.ts";
 import { applyEnded, keepWaiting, mustWait, withEviction } from "./evictions.ts";
+import { withFleet } from "./fleet/fleet-state.ts";
 import { releaseHolder } from "./leases.ts";
 import { type ControllerState, type Member, withMember, without } from "./state.ts";
 
@@ -104,7 +105,16 @@ export function refusalOf(state: ControllerState, body: Body<"replica.register">
 
 /** A replica wants to leave: no new work; the planners release it when nothing depends on it. Pure. */
 export function applyDraining(state: ControllerState, id: string): Change<ControllerState> {
-  return unchanged(withMember(state, id, { health: "draining" }));
+  const next = withMember(state, id, { health: "draining" });
+  const node = next.fleet.nodes[id];
+  if (!node || node.leaveDueAtMs !== undefined) return unchanged(next);
+  const leaveDueAtMs = leaveDueAtMsOf(state);
+  return unchanged(withFleet(next, { nodes: { ...next.fleet.nodes, [id]: { ...node, leaveDueAtMs } } }));
+}
+
+/** Half of the time that a node gives itself is for successors, the rest for handing back what is not finished. Pure. */
+export function leaveDueAtMsOf({ nowMs, plan }: Pick<ControllerState, "nowMs" | "plan">): number {
+  return nowMs + plan.timing.drainMs / 2;
 }
 
 /** A replica has left by itself. Pure. */

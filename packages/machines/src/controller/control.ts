@@ -27,6 +27,7 @@ import { planHealth } from "./fleet/fleet-health.ts";
 import { planAssign } from "./fleet/plan-assign.ts";
 import { applySignalled, planCommands } from "./fleet/plan-commands.ts";
 import { planDepartures, planNodes, planPlacement, planShortage } from "./fleet/plan-fleet.ts";
+import { planMoves } from "./fleet/plan-moves.ts";
 import type { CommandEvent } from "./fleet/take-command.ts";
 import { planCeiling } from "./given-up.ts";
 import { planOverdue } from "./orders.ts";
@@ -61,6 +62,7 @@ export const planners: readonly Planner[] = [
   planStepRun,
   planCheckpoint,
   dispatchGroups,
+  planMoves,
   planPlacement,
   planDepartures,
   planCommands,

@@ -19,6 +19,8 @@ export interface PlanOptions {
   readonly minutes: number;
   /** Each fault waits until the job has recovered from the one before it. */
   readonly isPaced: boolean;
+  /** Least time from one fault of a series to the next. */
+  readonly pauseMs: number;
   /** Replicas of the job when it is steady. */
   readonly wanted: number;
   readonly proxy: BrokerProxy;
@@ -80,7 +82,7 @@ const recoverMaxMs = 90_000;
 async function inTurn(
   plan: readonly ChaosFault[],
   inject: (fault: ChaosFault) => void,
-  { run, minutes, wanted, say, signal }: PlanOptions,
+  { run, minutes, wanted, pauseMs, say, signal }: PlanOptions,
 ): Promise<void> {
   const endMs = performance.now() + minutes * 60_000;
   const wait = async (ms: number): Promise<void> => {
@@ -92,13 +94,15 @@ async function inTurn(
       command: run.command,
     });
   };
+  let nextMs = 0;
   for (const fault of plan) {
     const steadyMs = await untilSteady(run, { wanted, steps: 2, timeoutMs: recoverMaxMs, signal });
     if (steadyMs === null)
       say(`not steady ${recoverMaxMs / 1000} s after fault ${fault.n - 1}; the next one comes anyway`);
-    await wait(fault.atMs);
+    await wait(Math.max(0, nextMs - performance.now()) + fault.atMs);
     if (performance.now() >= endMs) return;
     inject(fault);
+    nextMs = performance.now() + pauseMs;
     await wait(fault.lastsMs > 0 ? fault.lastsMs : settleMs);
   }
 }

@@ -28,6 +28,8 @@ export interface ChaosOptions {
   readonly kinds: readonly ChaosWish[];
   /** Faults of each kind, one at a time, each after the job has recovered from the last; `null` for a schedule of all at once. */
   readonly count: number | null;
+  /** With `count`: least time from one fault to the next. */
+  readonly pauseMs: number;
   readonly replicas: Readonly<Record<ChaosRole, number>>;
   /** More settings of the job, `key=value`. */
   readonly set: readonly string[];

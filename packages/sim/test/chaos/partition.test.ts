@@ -1,5 +1,6 @@
 import { execFileSync, spawn } from "node:child_process";
 import { createServer, type Server, type Socket } from "node:net";
+import { secondHostMissing } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type FarNamespace, openFarNamespace, removeLeftovers } from "../../src/chaos/namespace.ts";
 import { partition, partitionRules, type partitionWays } from "../../src/chaos/partition.ts";
@@ -24,17 +25,7 @@ describe("the rules of a partition", () => {
   });
 });
 
-/** Why there can be no second host here; `null` when there can. */
-function whyNot(): string | null {
-  try {
-    execFileSync("unshare", ["--net", "nft", "list", "tables"], { stdio: "pipe" });
-    return null;
-  } catch (error) {
-    return `SKIPPED: a second host needs root, iproute2 and nftables (${error instanceof Error ? error.message : error})`;
-  }
-}
-
-const missing = whyNot();
+const missing = secondHostMissing();
 if (missing) process.emitWarning(missing);
 
 describe.skipIf(missing !== null)("a second host", () => {

@@ -34,6 +34,8 @@ export interface FleetNode {
   /** The assignment sent last, and the one that the node acknowledged. */
   readonly revision: number;
   readonly acked: number;
+  /** Until when its replicas may wait for successors: it was told to end, and does so by itself. Absent while it was not. */
+  readonly leaveDueAtMs?: number;
   /** What the last assignment says, to see whether another one is due. */
   readonly assigned: string;
 }

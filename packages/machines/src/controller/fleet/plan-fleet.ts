@@ -113,9 +113,10 @@ export function roomFor(state: ControllerState, role: ReplicaRole): string | nul
 
 /** The host that has to be shared, as long as a node of it can take replicas. */
 function anchorOf(state: ControllerState, nodes: readonly Member[]): string | null {
-  const shared = Object.values(state.fleet.replicas).find(({ role, node }) => role !== "rollout" && node !== null);
-  const host = shared?.node ? state.members[shared.node]?.host : undefined;
-  return host !== undefined && nodes.some((node) => node.host === host) ? host : null;
+  const hosts = Object.values(state.fleet.replicas)
+    .filter(({ role }) => role !== "rollout")
+    .map(({ node }) => state.members[node ?? ""]?.host);
+  return hosts.find((host) => nodes.some((node) => node.host === host)) ?? null;
 }
 
 /** Lets go of what is released or whose node leaves; forgets what has gone. Checkpoint actors stay until nobody is left to save. Pure. */
@@ -142,9 +143,20 @@ export function planDepartures(state: ControllerState): Change<ControllerState> 
   return next === state ? null : { state: next, effects };
 }
 
-/** True for a replica that should not run on its node any more. Pure. */
-export function isOff(state: ControllerState, { leaving, node }: FleetReplica): boolean {
-  return leaving || (node !== null && state.members[node]?.health === "draining");
+/** True for a replica that should not run on its node any more: on a node that leaves it stays until its successor is healthy. Pure. */
+export function isOff(state: ControllerState, replica: FleetReplica): boolean {
+  if (replica.leaving || !isOnLeaving(state, replica)) return replica.leaving;
+  return replica.replacedBy === null || state.ending !== null || isPressed(state, replica);
+}
+
+/** True for a replica on a node that leaves. Pure. */
+export function isOnLeaving(state: ControllerState, { node }: FleetReplica): boolean {
+  return node !== null && state.members[node]?.health === "draining";
+}
+
+/** True when the node has no time left to wait for successors: it ends by itself, and its replicas have to hand back their work. Pure. */
+export function isPressed(state: ControllerState, { node }: FleetReplica): boolean {
+  return state.nowMs >= (state.fleet.nodes[node ?? ""]?.leaveDueAtMs ?? Number.POSITIVE_INFINITY);
 }
 
 function hasWorkers(state: ControllerState): boolean {
