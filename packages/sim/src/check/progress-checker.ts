@@ -29,7 +29,7 @@ export class ProgressChecker {
   readonly #isSimple: boolean;
   readonly #controllers = new Set<SimProcess>();
   #leaderlessMs: number | null = null;
-  #isOver = false;
+  #isJobOver = false;
   #progressMs = 0;
   #longestMs = 0;
 
@@ -57,27 +57,28 @@ export class ProgressChecker {
     this.#controllers.add(process);
     process.onDeath(() => {
       this.#controllers.delete(process);
-      if (this.#controllers.size === 0 && this.#leaderlessMs === null) this.#leaderless();
+      if (this.#controllers.size === 0) this.#leaderlessMs ??= this.#world.nowMs;
     });
   }
 
   /** A controller wrote a record: somebody acts. */
   acted(): void {
+    this.#checkSuccession();
     this.#leaderlessMs = null;
   }
 
-  /** Nobody acts until a controller writes a record. The end of the job needs none. */
-  #leaderless(): void {
-    const { successionMs } = this.#allowed;
-    const sinceMs = this.#world.nowMs;
-    this.#leaderlessMs = sinceMs;
-    if (!this.#isSimple) return;
-    this.#world.after(successionMs, () =>
-      this.#judge.require(
-        this.#leaderlessMs !== sinceMs || this.#isOver,
-        "L4",
-        () => `nobody acted for ${successionMs} ms after the controller had died`,
-      ),
+  /** The run is over: a job that is not must have had somebody who acts for it. */
+  conclude(): void {
+    if (!this.#isJobOver) this.#checkSuccession();
+    this.check();
+  }
+
+  #checkSuccession(): void {
+    const gapMs = this.#world.nowMs - (this.#leaderlessMs ?? this.#world.nowMs);
+    this.#judge.require(
+      !this.#isSimple || gapMs <= this.#allowed.successionMs,
+      "L4",
+      () => `nobody acted for ${Math.round(gapMs)} ms after the controller had died`,
     );
   }
 
@@ -101,10 +102,10 @@ export class ProgressChecker {
       before.evaluation?.settled.length !== after.evaluation?.settled.length ||
       before.ending !== after.ending;
     if (isProgress) this.check();
-    this.#isOver = after.stopped;
+    this.#isJobOver = after.stopped;
   }
 
-  /** Something was got done, or the run is over. */
+  /** Something was got done. */
   check(): void {
     const { nowMs } = this.#world;
     const gapMs = nowMs - Math.max(this.#progressMs, this.#calmMs);

@@ -117,7 +117,7 @@ export class Witness implements ClusterObserver {
   /** What can be said only when everything is over. */
   async conclude(): Promise<void> {
     await this.#checkpoints?.verifyAtEnd();
-    this.#progress.check();
+    this.#progress.conclude();
     if (this.end?.outcome === "done") this.#progress.ended(this.#journal.state);
   }
 
