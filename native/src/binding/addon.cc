@@ -30,6 +30,7 @@ Napi::Value capabilities(const Napi::CallbackInfo& info) {
 
 Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   Engine::install(env);
+  exports.Set("build", MUSTER_BINDING);
   exports.Set("Cancellation", Cancellation::define(env));
   exports.Set("digest", Napi::Function::New(env, digest));
   exports.Set("capabilities", Napi::Function::New(env, capabilities));

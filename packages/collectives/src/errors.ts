@@ -7,6 +7,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   NativeMissing: {
     message: "the native data plane cannot be loaded ({reason}); build it with `npm run setup`",
   },
+  NativeStale: {
+    message:
+      "the native data plane was built from other sources ({built}) than those here ({sources}); build it again: npm run build:native in the folder native, or npm run setup",
+  },
   NativeOptionInvalid: { message: "{field} is {value}; {fix}" },
   NativeOptionRefused: { message: "the data plane refused an option of {operation}: {reason}" },
   NativeFailed: { message: "the operating system refused: {reason}", retryable: true },

@@ -3,8 +3,10 @@
  * that code which never moves bytes (the simulator, the tools) runs without a built addon. Absent values are `null`.
  */
 import { createRequire } from "node:module";
+import { dirname } from "node:path";
 import { messageOf } from "@muster/base";
 import { errors } from "./errors.ts";
+import { checkBuild } from "./native-build.ts";
 import type { NativeFailure } from "./native-failure.ts";
 
 /** How a native operation ended. Its promise never rejects. */
@@ -157,6 +159,8 @@ export interface NativeMeasurement {
 
 /** The addon. */
 export interface NativeModule {
+  /** Names the sources of the binding that it was built from; see `checkBuild`. */
+  readonly build?: string;
   readonly Cancellation: new () => NativeCancellation;
   digest(bytes: Uint8Array): string;
   capabilities(): { sharedMemory: boolean; reason: string | null; version: string };
@@ -194,12 +198,19 @@ export interface NativeModule {
 
 let loaded: NativeModule | undefined;
 
-/** The addon, loaded at the first call. @throws MUSTER_ERR_NATIVE_MISSING */
+/** The addon, loaded at the first call. @throws MUSTER_ERR_NATIVE_MISSING, MUSTER_ERR_NATIVE_STALE */
 export function native(): NativeModule {
   if (loaded) return loaded;
+  const require = createRequire(import.meta.url);
+  const addon = load(require);
+  checkBuild(addon.build, dirname(require.resolve("@muster/native")));
+  loaded = addon;
+  return loaded;
+}
+
+function load(require: NodeJS.Require): NativeModule {
   try {
-    loaded = createRequire(import.meta.url)("@muster/native") as NativeModule;
-    return loaded;
+    return require("@muster/native") as NativeModule;
   } catch (error) {
     const [reason] = messageOf(error).split("\n");
     throw errors.NativeMissing({ reason: reason ?? "" }, error);
