@@ -1,5 +1,7 @@
 #include "binding/version_binding.h"
 
+#include <atomic>
+
 #include "core/pull.h"
 #include "core/version_store.h"
 #include "core/xxh64.h"
@@ -112,6 +114,14 @@ Napi::Value openStore(const Napi::CallbackInfo& info) {
 
 namespace {
 
+// Where JavaScript looks how far a pull is: two u64, verified bytes and all of them.
+std::function<void(uint64_t, uint64_t)> progressIn(std::span<uint8_t> memory) {
+  return [words = reinterpret_cast<uint64_t*>(memory.data())](uint64_t verified, uint64_t total) {
+    std::atomic_ref(words[1]).store(total, std::memory_order_relaxed);
+    std::atomic_ref(words[0]).store(verified, std::memory_order_release);
+  };
+}
+
 struct PullCall {
   PullOptions options;
   std::vector<std::string> holders;
@@ -119,7 +129,7 @@ struct PullCall {
 };
 
 // What pullVersion and mapVersion have in common.
-PullCall pullCallOf(const Napi::Object& from, const std::shared_ptr<Abort>& abort) {
+PullCall pullCallOf(const Napi::Object& from, Engine::Work& work) {
   PullOptions options{bytesOf(from, "key"), textOf(from, "job"), textOf(from, "member"), {}, versionOf(from), {}, nullptr};
   if (!from.Get("keepIn").IsNull())
     options.keepIn = *from.Get("keepIn").As<Napi::External<std::shared_ptr<VersionStore>>>().Data();
@@ -129,8 +139,11 @@ PullCall pullCallOf(const Napi::Object& from, const std::shared_ptr<Abort>& abor
     options.wanted.push_back(
         {textOf(section, "name"), numberOf(section, "bytes"), digestFromHex(textOf(section, "digest"))});
   }
+  const Napi::Value progress = from.Get("progress");
+  options.onProgress = progressIn(memoryOf(progress));
+  work.keep.push_back(keepAlive(progress));
   return {std::move(options), textsOf(from, "holders"),
-          {Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), abort.get()}};
+          {Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()}};
 }
 
 Result<Pulled> run(PullCall& call) {
@@ -216,7 +229,7 @@ Napi::Value pullVersion(const Napi::CallbackInfo& info) {
     into.push_back(memoryOf(targets.Get(i)));
     work.keep.push_back(keepAlive(targets.Get(i)));
   }
-  work.run = [call = pullCallOf(from, work.abort), into]() mutable -> Settle {
+  work.run = [call = pullCallOf(from, work), into]() mutable -> Settle {
     call.options.into = into;
     const Result<Pulled> pulled = run(call);
     if (!pulled.ok()) return failure(pulled.status());
@@ -231,7 +244,7 @@ Napi::Value pullVersion(const Napi::CallbackInfo& info) {
 Napi::Value mapVersion(const Napi::CallbackInfo& info) {
   const auto from = info[0].As<Napi::Object>();
   Engine::Work work{{}, Cancellation::of(from, "cancellation")};
-  work.run = [call = pullCallOf(from, work.abort)]() mutable -> Settle {
+  work.run = [call = pullCallOf(from, work)]() mutable -> Settle {
     const Result<Pulled> pulled = run(call);
     if (!pulled.ok()) return failure(pulled.status());
     return success([done = pulled.value()](Napi::Env env) { return MappedObject::make(env, done); });

@@ -40,6 +40,7 @@ class Pull {
   Status receiveDelta(Connection& connection, const FrameHeader& header, const Patience& patience);
   void chooseBase(const Address& holder);
   Status receiveData(Connection& connection, const FrameHeader& header, const Patience& patience);
+  Status accept(uint64_t length);
   Status fill(const Pulled& pulled) const;
   uint64_t verified() const { return landing_ ? landing_->verified() : 0; }
 
@@ -276,7 +277,13 @@ Status Pull::receiveData(Connection& connection, const FrameHeader& header, cons
     return {Code::Corrupt, "a chunk at " + std::to_string(header.offset) + " that does not belong there", {}};
   if (Status got = connection.receivePayload(header, into, patience); !got.ok()) return got;
   wireBytes_ += header.length;
-  return landing_->accept(header.length);
+  return accept(header.length);
+}
+
+Status Pull::accept(uint64_t length) {
+  Status accepted = landing_->accept(length);
+  if (options_.onProgress) options_.onProgress(landing_->verified(), landing_->total());
+  return accepted;
 }
 
 // The block is made in the slot of the new version; the base stays as it is. What is not the block announced does not count.
@@ -287,7 +294,7 @@ Status Pull::receiveDelta(Connection& connection, const FrameHeader& header, con
   if (!base_ || !block || header.offset != landing_->received())
     return {Code::Corrupt, "a delta at " + std::to_string(header.offset) + " that does not belong there", {}};
   Status made = base_->rebuild(payload, block->section, block->index, landing_->next(block->bytes));
-  if (made.ok()) made = landing_->accept(block->bytes);
+  if (made.ok()) made = accept(block->bytes);
   mistrusted_ = !made.ok();
   if (mistrusted_) return made;
   wireBytes_ += header.length;

@@ -1,6 +1,8 @@
 // Pulling a version from the first holder that can give it: by shared memory on one host, by TCP from another.
 #pragma once
 
+#include <functional>
+
 #include "core/socket.h"
 #include "core/version_store.h"
 
@@ -21,6 +23,8 @@ struct PullOptions {
   std::vector<WantedSection> wanted;
   std::shared_ptr<VersionStore> keepIn;  // takes the version when it comes over TCP, and serves it from the first byte; may be null
   std::vector<std::span<uint8_t>> into{};  // one for each section wanted, as large; empty: nothing is copied
+  // Told after each block that came over TCP how many bytes are verified, of how many; from the thread of the pull.
+  std::function<void(uint64_t verified, uint64_t total)> onProgress{};
 };
 
 enum class Via { Memory, Tcp };

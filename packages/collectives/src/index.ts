@@ -1,4 +1,5 @@
 /** How weight bytes move: versions are published and pulled; gradients are reduced in shard order. */
+
 export { type NativeCapabilities, nativeCapabilities } from "./capabilities.ts";
 export { digestOf } from "./digest.ts";
 export type { GpuBuffer } from "./gpu/buffer.ts";
@@ -37,6 +38,7 @@ export {
 } from "./group.ts";
 export { type AddUpOptions, type FanOutOptions, type FanOutSample, measureAddUp, measureFanOut } from "./host-limit.ts";
 export type { MembershipOptions, MeshPlace } from "./membership.ts";
+export type { ProgressOptions, PullProgress } from "./pull-progress.ts";
 export {
   type MapOptions,
   type MappedVersion,

@@ -53,6 +53,8 @@ export interface NativePull {
   readonly wanted: readonly { readonly name: string; readonly bytes: number; readonly digest: string }[];
   readonly keepIn: object | null;
   readonly timeoutMs: number;
+  /** Two u64 in host order: bytes that came over TCP and are verified, and all of them. */
+  readonly progress: Uint8Array;
   readonly cancellation: NativeCancellation;
 }
 
@@ -179,7 +181,7 @@ export interface NativeModule {
   mapVersion(options: NativePull): Promise<NativeOutcome<NativeMapped>>;
   /** Writes rows of one section into `into`, all or none. */
   pullSlices(
-    options: Omit<NativePull, "wanted" | "keepIn"> & {
+    options: Omit<NativePull, "wanted" | "keepIn" | "progress"> & {
       readonly section: NativePull["wanted"][number];
       readonly slices: readonly NativeSlice[];
       readonly into: Uint8Array;

@@ -4,13 +4,14 @@ import { hexOf } from "./digest.ts";
 import { errorOf, errors } from "./errors.ts";
 import { cancellable, type NativeCancellation, type NativePull, native } from "./native.ts";
 import { nativeStoreOf } from "./open-stores.ts";
+import { type ProgressOptions, withProgress } from "./pull-progress.ts";
 import { checkVersionId, type SectionInfo, type VersionId, type VersionStore, versionText } from "./version-store.ts";
 
 /** Views over 4 GiB crash Node 20, and one mapped section is one view. */
 const mappedBytesMax = 2 ** 32 - 1;
 
 /** What to pull, and from whom. */
-export interface MapOptions {
+export interface MapOptions extends ProgressOptions {
   /** Secret of the job; see `VersionStoreOptions`. */
   readonly key: Uint8Array;
   readonly job: string;
@@ -79,7 +80,7 @@ export async function pullVersion(options: PullOptions): Promise<PullResult> {
   const startedAtMs = performance.now();
   const { timeoutMs, call } = nativePullOf(options);
   const pulled = await cancellable(options.signal, (cancellation) =>
-    native().pullVersion({ ...call(cancellation), into }),
+    withProgress(options, (progress) => native().pullVersion({ ...call(cancellation), progress, into })),
   );
   if (!pulled.ok) throw errorOf("pull", pulled, { id: versionText(options.id), timeoutMs });
   return { ...pulled.value, durationMs: performance.now() - startedAtMs };
@@ -96,7 +97,9 @@ export async function mapVersion(options: MapOptions): Promise<MappedVersion> {
     checkWhole(`sections.${name}.bytes`, bytes, { min: 0, max: mappedBytesMax });
   const startedAtMs = performance.now();
   const { timeoutMs, call } = nativePullOf(options);
-  const mapped = await cancellable(options.signal, (cancellation) => native().mapVersion(call(cancellation)));
+  const mapped = await cancellable(options.signal, (cancellation) =>
+    withProgress(options, (progress) => native().mapVersion({ ...call(cancellation), progress })),
+  );
   if (!mapped.ok) throw errorOf("pull", mapped, { id: versionText(options.id), timeoutMs });
   const { views, release, ...result } = mapped.value;
   const durationMs = performance.now() - startedAtMs;
@@ -118,7 +121,7 @@ export async function mapVersion(options: MapOptions): Promise<MappedVersion> {
 
 function nativePullOf(options: MapOptions): {
   readonly timeoutMs: number;
-  readonly call: (cancellation: NativeCancellation) => NativePull;
+  readonly call: (cancellation: NativeCancellation) => Omit<NativePull, "progress">;
 } {
   const { key, job, member, holders, id, sections, keepIn } = options;
   checkKey(key);
@@ -128,7 +131,7 @@ function nativePullOf(options: MapOptions): {
   const timeoutMs = checkTimeout("deadlineMs", options.deadlineMs);
   const wanted = sections.map(({ name, bytes, digest }) => ({ name, bytes, digest: hexOf(digest) }));
   const store = keepIn ? nativeStoreOf(keepIn) : null;
-  const call = (cancellation: NativeCancellation): NativePull => ({
+  const call = (cancellation: NativeCancellation): Omit<NativePull, "progress"> => ({
     ...{ key, job, member, holders, lineage: id.lineage, version: id.version },
     ...{ wanted, keepIn: store, timeoutMs, cancellation },
   });

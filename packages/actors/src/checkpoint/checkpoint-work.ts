@@ -7,6 +7,7 @@ import { type CheckpointEffect, type CheckpointEvent, checkpointLogic, type Time
 import type { HostTools } from "@muster/runtime";
 import { type Doors, hostDoors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import { meteredDoors } from "../metered-doors.ts";
 import {
   type Admission,
   defineRole,
@@ -50,7 +51,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
 
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
-    this.#doors = doors;
+    this.#doors = meteredDoors(doors, tools.environment);
   }
 
   readonly handlers: RoleHandlers<CheckpointEffect, CheckpointEvent> = {

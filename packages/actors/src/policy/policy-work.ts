@@ -7,6 +7,7 @@ import type { Body, Section } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
 import { type Doors, hostDoors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import { meteredDoors, type TransferMeters, transferMetersOn } from "../metered-doors.ts";
 import {
   type Admission,
   defineRole,
@@ -52,6 +53,7 @@ interface Opened extends Admission {
 class PolicyWork implements Work<Effect, PolicyEvent> {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
+  readonly #meters: TransferMeters;
   readonly #opened: Promise<Opened>;
   #resolveOpened: (opened: Opened) => void = () => {};
   #rejectOpened: (error: unknown) => void = () => {};
@@ -66,7 +68,8 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
 
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
-    this.#doors = doors;
+    this.#doors = meteredDoors(doors, tools.environment);
+    this.#meters = transferMetersOn(tools.environment.metrics, tools.environment.clock);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;
       this.#rejectOpened = reject;
@@ -267,8 +270,9 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   ): Promise<Held> {
     const startedMs = this.#tools.environment.clock.now();
     const { weights, optimizer } = engine.state();
-    const sections = sectionsOf(await store.publish(id, { weights, optimizer }));
     const bytes = weights.length + optimizer.length;
+    const publish = () => store.publish(id, { weights, optimizer });
+    const sections = sectionsOf(await this.#meters.measure("publish", { bytes: () => bytes }, publish));
     return {
       ...id,
       sections,

@@ -26,6 +26,7 @@ import {
 import type { HostTools } from "@muster/runtime";
 import { type Doors, hostDoors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import { meteredDoors } from "../metered-doors.ts";
 import {
   type Admission,
   defineRole,
@@ -91,7 +92,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
 
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
-    this.#doors = doors;
+    this.#doors = meteredDoors(doors, tools.environment);
     this.#meters = arrivalMetersOn(tools.environment.metrics);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;

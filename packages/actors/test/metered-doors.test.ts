@@ -1,0 +1,85 @@
+import { type Clock, silentLogger } from "@muster/base";
+import { createMetrics, manualClock } from "@muster/runtime";
+import { beforeEach, describe, expect, it } from "vitest";
+import { type Doors, hostDoors } from "../src/index.ts";
+import { meteredDoors, transferMetersOn } from "../src/metered-doors.ts";
+
+type PullOptions = Parameters<Doors["pull"]>[0];
+
+const result = { bytes: 300, durationMs: 1, via: "tcp", from: "tcp:10.0.0.1:1", wireBytes: 300, base: null } as const;
+const wanted: Omit<PullOptions, "signal"> = {
+  ...{ key: new Uint8Array(32), job: "j", member: "m", holders: [], id: { lineage: 0, version: 7 }, sections: [] },
+  ...{ deadlineMs: 1000, into: {} },
+};
+
+let clock: Clock & { advance(ms: number): void };
+let metrics: ReturnType<typeof createMetrics>;
+let logged: object[];
+
+/** The doors, of which the pull does what the test says. */
+const doorsWith = (pull: Doors["pull"]): Doors =>
+  meteredDoors(
+    { ...hostDoors, pull },
+    { metrics, clock, logger: { ...silentLogger, info: (fields: object) => void logged.push(fields) } },
+  );
+
+/** Lines of the metrics page that begin so. */
+const shown = async (start: string): Promise<string[]> =>
+  (await metrics.render()).split("\n").filter((line) => line.startsWith(start));
+
+beforeEach(() => {
+  clock = manualClock();
+  metrics = createMetrics();
+  logged = [];
+});
+
+describe("a pull through metered doors", () => {
+  it("counts its bytes, its time and its outcome", async () => {
+    const doors = doorsWith(async () => {
+      clock.advance(2_000);
+      return result;
+    });
+    await doors.pull({ ...wanted, signal: new AbortController().signal });
+    expect(await shown("dcs_bytes_received_total")).toEqual(["dcs_bytes_received_total 300"]);
+    expect(await shown("dcs_recv_operations_total")).toEqual(['dcs_recv_operations_total{outcome="ok"} 1']);
+    expect(await shown("dcs_recv_latency_seconds_sum")).toEqual(['dcs_recv_latency_seconds_sum{outcome="ok"} 2']);
+    expect(await shown("dcs_pending_operations")).toEqual(['dcs_pending_operations{operation="pull"} 0']);
+  });
+
+  it("counts a failure as one, and what was aborted as no error", async () => {
+    const doors = doorsWith(async () => {
+      throw new Error("nobody there");
+    });
+    const aborted = new AbortController();
+    aborted.abort();
+    await expect(doors.pull({ ...wanted, signal: new AbortController().signal })).rejects.toThrow("nobody there");
+    await expect(doors.pull({ ...wanted, signal: aborted.signal })).rejects.toThrow("nobody there");
+    expect(await shown("dcs_errors_total")).toEqual(['dcs_errors_total{operation="pull"} 1']);
+    expect(await shown("dcs_recv_operations_total")).toEqual([
+      'dcs_recv_operations_total{outcome="failed"} 1',
+      'dcs_recv_operations_total{outcome="aborted"} 1',
+    ]);
+    expect(await shown("dcs_bytes_received_total")).toEqual(["dcs_bytes_received_total 0"]);
+  });
+
+  it("says how far it is, on the page and in the log", async () => {
+    let during: readonly string[] = [];
+    const doors = doorsWith(async ({ onProgress }) => {
+      onProgress?.({ bytes: 75, totalBytes: 300 });
+      during = [...(await shown("dcs_recv_progress_ratio")), ...(await shown("dcs_pending_operations"))];
+      return result;
+    });
+    await doors.pull({ ...wanted, signal: new AbortController().signal });
+    expect(during).toEqual(["dcs_recv_progress_ratio 0.25", 'dcs_pending_operations{operation="pull"} 1']);
+    expect(logged).toEqual([{ lineage: 0, version: 7, bytes: 75, totalBytes: 300 }]);
+    expect(await shown("dcs_recv_progress_ratio")).toEqual(["dcs_recv_progress_ratio 1"]);
+  });
+});
+
+describe("meters made twice on one page", () => {
+  it("count together", async () => {
+    for (const meters of [transferMetersOn(metrics, clock), transferMetersOn(metrics, clock)])
+      await meters.measure("publish", { bytes: () => 10 }, async () => {});
+    expect(await shown("dcs_bytes_sent_total")).toEqual(["dcs_bytes_sent_total 20"]);
+  });
+});
