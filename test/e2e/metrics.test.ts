@@ -45,6 +45,10 @@ async function shows(process: ActorProcess | undefined, names: readonly string[]
       page = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
       return missing().length === 0;
     },
-    { what: "all numbers on the page", timeoutMs: 30_000, detail: () => ({ missing: missing(), log: log().slice(-800) }) },
+    {
+      what: "all numbers on the page",
+      timeoutMs: 30_000,
+      detail: () => ({ missing: missing(), log: log().slice(-800) }),
+    },
   );
 }
