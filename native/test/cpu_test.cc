@@ -1,4 +1,5 @@
 // The ordered sum and the streaming copy against the plain way to write them.
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -39,6 +40,32 @@ TEST("the sum has the bits of adding shard by shard, whoever adds which part") {
     std::vector<float> sum(kElements, -1);
     for (size_t rank = 0; rank < world; rank++) orderedSum(pointers, sum.data(), sliceOf(kElements, rank, world));
     CHECK(std::memcmp(sum.data(), expected.data(), kElements * sizeof(float)) == 0);
+  }
+}
+
+TEST("a large sum has the bits of a small one, whatever it is divided by and however many are added up") {
+  constexpr size_t kElements = 200'000;
+  for (const size_t count : {1u, 2u, 8u, 16u, 17u}) {
+    std::vector<std::vector<float>> shards(count, std::vector<float>(kElements));
+    std::vector<const float*> pointers;
+    for (size_t s = 0; s < count; s++) {
+      for (size_t i = 0; i < kElements; i++) shards[s][i] = std::sin(static_cast<float>(i * (s + 3))) * (i % 7 == s % 7 ? 1e20f : 1e-3f);
+      pointers.push_back(shards[s].data());
+    }
+    for (const float divisor : {1.0f, 3.0f}) {
+      std::vector<float> expected = shards[0];
+      for (size_t s = 1; s < count; s++)
+        for (size_t i = 0; i < kElements; i++) expected[i] += shards[s][i];
+      if (divisor != 1)
+        for (float& each : expected) each /= divisor;
+      for (const size_t shift : {0u, 3u}) {  // of the target, against whole lines
+        std::vector<float> memory(kElements + 32, -1);
+        float* out = memory.data() + (16 - reinterpret_cast<uintptr_t>(memory.data()) / sizeof(float) % 16) % 16 + shift;
+        orderedSum(pointers, out, {0, kElements - 5}, divisor);
+        CHECK(std::memcmp(out, expected.data(), (kElements - 5) * sizeof(float)) == 0);
+        CHECK(out[kElements - 5] == -1);
+      }
+    }
   }
 }
 

@@ -14,6 +14,14 @@ constexpr size_t kPage = 4096;
 
 size_t roundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
+// How far apart shards of so many bytes lie. All of them are read side by side: at a distance that is a multiple of much, the
+// same element of each would fall into the same few places of every cache, and adding them up would take up to twice as long.
+size_t strideOf(size_t bytes) {
+  constexpr size_t kPattern = 64 * kPage, kShift = 17 * kPage;  // 64 shards before two lie alike
+  if (bytes < kPattern) return roundUp(bytes, kPage);
+  return roundUp(bytes - kShift, kPattern) + kShift;
+}
+
 }  // namespace
 
 struct MeshSegment::Header {
@@ -33,7 +41,7 @@ struct MeshSegment::Layout {
       : members(roundUp(sizeof(Header), 64)),
         claims(members + shape.worldSize * sizeof(MemberRecord)),
         data(roundUp(claims + size_t{shape.worldSize} * shape.shards, kPage)),
-        shardStride(roundUp(shape.shardElements * sizeof(float), kPage)),
+        shardStride(strideOf(shape.shardElements * sizeof(float))),
         total(data + (size_t{shape.shards} + 1) * shardStride) {}
 };
 

@@ -19,6 +19,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kTile = 256 * 1024;  // the source of a tile stays in the second-level cache for all targets
+constexpr size_t kApart = 17 * 4096;  // so that the buffers of a tile do not share the same places of the caches
 
 double processCpuSeconds() {
   rusage usage{};
@@ -43,16 +44,18 @@ void pinTo(size_t index) {
 }
 
 // Threads that each do a part of the tiles, over buffers that are warm.
-using TileWork = std::function<void(const std::vector<Mapping>& buffers, Range bytes)>;
+using TileWork = std::function<void(const std::vector<uint8_t*>& buffers, Range bytes)>;
 
 Result<std::vector<FanOutSample>> measurePinned(size_t bytes, size_t count, size_t threads, size_t samples,
                                                 const TileWork& workOnTile) {
-  std::vector<Mapping> buffers;
+  std::vector<Mapping> mappings;
+  std::vector<uint8_t*> buffers;
   for (size_t i = 0; i < count; i++) {
-    Result<Mapping> memory = mapPrivate(bytes);
+    Result<Mapping> memory = mapPrivate(bytes + i * kApart);
     if (!memory.ok()) return memory.status();
-    std::memset(memory.value().data(), static_cast<int>(i), bytes);
-    buffers.push_back(std::move(memory.value()));
+    buffers.push_back(memory.value().data() + i * kApart);
+    std::memset(buffers.back(), static_cast<int>(i), bytes);
+    mappings.push_back(std::move(memory.value()));
   }
   std::barrier sync(static_cast<std::ptrdiff_t>(threads + 1));
   const auto work = [&](size_t index) {
@@ -83,18 +86,18 @@ Result<std::vector<FanOutSample>> measurePinned(size_t bytes, size_t count, size
 }  // namespace
 
 Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, size_t threads, size_t samples) {
-  const auto copy = [](const std::vector<Mapping>& buffers, Range tile) {
+  const auto copy = [](const std::vector<uint8_t*>& buffers, Range tile) {
     for (size_t target = 1; target < buffers.size(); target++)
-      streamCopy(buffers[target].data() + tile.begin, buffers[0].data() + tile.begin, tile.end - tile.begin);
+      streamCopy(buffers[target] + tile.begin, buffers[0] + tile.begin, tile.end - tile.begin);
   };
   return measurePinned(bytes, targets + 1, threads, samples, copy);
 }
 
 Result<std::vector<FanOutSample>> measureAddUp(size_t bytes, size_t sources, size_t threads, size_t samples) {
-  const auto add = [](const std::vector<Mapping>& buffers, Range tile) {
+  const auto add = [](const std::vector<uint8_t*>& buffers, Range tile) {
     std::vector<const float*> inputs;
-    for (size_t i = 1; i < buffers.size(); i++) inputs.push_back(reinterpret_cast<const float*>(buffers[i].data()));
-    orderedSum(inputs, reinterpret_cast<float*>(buffers[0].data()), {tile.begin / sizeof(float), tile.end / sizeof(float)});
+    for (size_t i = 1; i < buffers.size(); i++) inputs.push_back(reinterpret_cast<const float*>(buffers[i]));
+    orderedSum(inputs, reinterpret_cast<float*>(buffers[0]), {tile.begin / sizeof(float), tile.end / sizeof(float)});
   };
   return measurePinned(bytes, sources + 1, threads, samples, add);
 }

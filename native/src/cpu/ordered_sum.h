@@ -15,8 +15,9 @@ struct Range {
 // covering everything once.
 Range sliceOf(size_t elements, size_t rank, size_t worldSize);
 
-// out[i] = ((shards[0][i] + shards[1][i]) + shards[2][i]) + … for i in `range`, in float32. `shards` is not empty;
-// `out` overlaps none of them. No reassociation, no fused operations: the same bits on every machine.
-void orderedSum(std::span<const float* const> shards, float* out, Range range);
+// out[i] = (((shards[0][i] + shards[1][i]) + shards[2][i]) + …) / divisor for i in `range`, in float32. `shards` is not empty;
+// `out` overlaps none of them. No reassociation, no fused operations: the same bits on every machine. A divisor of 1 changes
+// no bit. A large range bypasses the caches on the way out.
+void orderedSum(std::span<const float* const> shards, float* out, Range range, float divisor = 1);
 
 }  // namespace muster

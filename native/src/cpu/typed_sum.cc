@@ -55,15 +55,9 @@ uint16_t toBf16(float value) {
 }
 
 void typedSum(std::span<const uint8_t* const> inputs, DType type, Range range, float divisor, uint8_t* out) {
-  const std::vector<const float*> floatInputs = floatsOf(inputs);
+  if (type == DType::F32) return orderedSum(floatsOf(inputs), reinterpret_cast<float*>(out), range, divisor);
   for (size_t begin = range.begin; begin < range.end; begin += kTile) {
     const size_t count = std::min(kTile, range.end - begin);
-    if (type == DType::F32) {
-      auto* floats = reinterpret_cast<float*>(out);
-      orderedSum(floatInputs, floats, {begin, begin + count});
-      divide(floats + begin, count, divisor);
-      continue;
-    }
     alignas(64) float tile[kTile];
     sumTile(inputs, begin, count, tile);
     divide(tile, count, divisor);
