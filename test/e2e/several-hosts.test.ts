@@ -1,95 +1,111 @@
-/**
- * One job over two hosts: the second is a network namespace with a name, an address and a folder for sockets of its own, so that nothing
- * but TCP leads from one to the other.
- */
-import { readFileSync, writeFileSync } from "node:fs";
-import { connect, createServer, type Server } from "node:net";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { openTestHosts, type TestHost, type TestHosts } from "@muster/runtime";
-import { type ActorProcess, spawnActor } from "@muster/testkit";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+/** Jobs over two hosts, between which nothing but TCP leads. */
+import { waitFor } from "@muster/testkit";
+import { afterAll, beforeAll, describe, expect, type TestContext, test } from "vitest";
+import { type FarHost, farSettings, openFarHost } from "./support/far-host.ts";
 import { digestOfLocalTraining, expectBalanced, failuresOf, openRuns, type Runs } from "./support/small-job.ts";
 
-const muster = fileURLToPath(new URL("../../packages/cli/bin/muster.mjs", import.meta.url));
-
 let runs: Runs;
-let network: TestHosts | { readonly missing: string };
-const relays: Server[] = [];
+let far: ReturnType<typeof openFarHost>;
 beforeAll(async () => {
   runs = await openRuns();
-  network = openTestHosts({ count: 1, gateway: true });
+  far = openFarHost();
 });
 afterAll(async () => {
-  for (const relay of relays) relay.close();
   await runs.close();
-  if (!("missing" in network)) network.close();
+  if (!("missing" in far)) far.close();
 });
 
-/** The broker of a job listens on loopback; this lets it be reached at the address that other hosts see. */
-async function relayTo(url: string, address: string): Promise<string> {
-  const port = Number(new URL(url).port);
-  const server = createServer((far) => {
-    const near = connect(port, "127.0.0.1");
-    for (const [from, to] of [
-      [far, near],
-      [near, far],
-    ] as const) {
-      from.pipe(to);
-      from.on("error", () => to.destroy());
-      from.on("close", () => to.destroy());
-    }
-  });
-  relays.push(server);
-  await new Promise<void>((resolve) => server.listen(0, address, resolve));
-  const bound = server.address();
-  return `nats://${address}:${typeof bound === "object" ? bound?.port : 0}`;
-}
-
-/** Starts a replica on the other host. */
-function startFar(host: TestHost, job: string, replica: readonly string[], connection: string): Promise<ActorProcess> {
-  const command = [process.execPath, muster, ...replica, "--runs", runs.path, "--job", job, "--connection", connection];
-  const setup = 'hostname far && mkdir -p "$0" && mount -t tmpfs none "$0" && exec "$@"';
-  const { socketDirectory } = JSON.parse(readFileSync(join(runs.path, job, "job.json"), "utf8")).data;
-  const inside = ["unshare", "--uts", "--mount", "sh", "-c", setup, socketDirectory, ...command];
-  const args = [...host.wrapper.slice(1), ...inside];
-  return spawnActor({ command: host.wrapper[0] ?? "ip", args });
+/** The second host; without one the test is skipped. */
+function hostOf(context: TestContext): FarHost {
+  if (!("missing" in far)) return far;
+  process.emitWarning(far.missing);
+  return context.skip(far.missing);
 }
 
 describe("replicas on another host", () => {
   test("train and sample with the others: the final weights are those of training in one process", async (context) => {
-    if ("missing" in network) {
-      const reason = `SKIPPED: ${network.missing}`;
-      process.emitWarning(reason);
-      return context.skip(reason);
-    }
-    const [host] = network.hosts;
-    const init = [
-      "--set",
-      "init_replicas.policy=1",
-      "--set",
-      "init_replicas.rollout=1",
-      "--set",
-      "data.tcp_host=10.214.77.0/24",
-    ];
+    const host = hostOf(context);
+    const init = ["--set", "init_replicas.policy=1", "--set", "init_replicas.rollout=1", ...farSettings];
     const run = await runs.start("hosts", "--steps", "96", "--policy", "1", "--rollout", "1", ...init);
     await run.waitForEvent("job.started");
-    const local = JSON.parse(readFileSync(join(run.directory, "connection.json"), "utf8"));
-    const connection = join(runs.path, "far.json");
-    const url = await relayTo(local.url, network.gateway);
-    writeFileSync(connection, JSON.stringify({ ...local, url }), { mode: 0o600 });
-    const replicas = [
-      ["policy", "--id", "far-policy"],
-      ["rollout", "--id", "far-0"],
-      ["rollout", "--id", "far-1"],
-    ];
-    const far = await Promise.all(replicas.map((replica) => startFar(host as TestHost, run.job, replica, connection)));
+    const start = await host.open(run);
+    const replicas = await Promise.all([
+      start("policy", "--id", "far-policy"),
+      start("rollout", "--id", "far-0"),
+      start("rollout", "--id", "far-1"),
+    ]);
     await run.waitForEvent("step.committed", ({ members }) => members === 2, 60_000);
     const summary = await run.ended();
     expect(run.events("step.committed").at(-1)).toMatchObject({ members: 2 });
     expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
     expect(failuresOf(summary)).toEqual([]);
     expectBalanced(summary);
-    expect((await Promise.all(far.map(({ exited }) => exited))).map(({ code }) => code)).toEqual([0, 0, 0]);
+    expect((await Promise.all(replicas.map(({ exited }) => exited))).map(({ code }) => code)).toEqual([0, 0, 0]);
+  });
+});
+
+describe("a trainer on another host, in the middle of saying its gradients,", () => {
+  /** Bytes of a step's gradients after which it falls silent: fewer than it has to say. */
+  const midway = 50_000;
+  const settings = [
+    ...["init_replicas.policy=2", "timing.heartbeat_interval=400ms", "timing.suspect_after=1s", "timing.dead_after=4s"],
+    // It is to come back while the job still trains.
+    "health.readmit_after=1ms",
+  ].flatMap((one) => ["--set", one]);
+
+  /** A job whose three trainers are in one gradient exchange that the far one does not finish. */
+  async function stuck(context: TestContext, job: string, steps: number) {
+    const host = hostOf(context);
+    const run = await runs.start(
+      job,
+      "--steps",
+      String(steps),
+      "--policy",
+      "2",
+      "--rollout",
+      "1",
+      ...settings,
+      ...farSettings,
+    );
+    await run.waitForEvent("job.started");
+    const trainer = await (await host.open(run))("policy", "--id", "far-policy");
+    const { step } = await run.waitForEvent("step.committed", ({ members }) => members === 3, 60_000);
+    host.silenceAfter(midway);
+    await waitFor(() => host.isSilent(), { what: "the far trainer in the middle of its gradients", timeoutMs: 30_000 });
+    const at = Math.max(step, run.events("step.committed").at(-1)?.step ?? 0) + 1;
+    return { host, run, trainer, at };
+  }
+
+  test("dies: the others train the same batch again, and their weights are those of training in one process", async (context) => {
+    const { host, run, trainer, at } = await stuck(context, "far-dies", 40);
+    trainer.signal("SIGKILL");
+    host.hearAgain();
+    await run.waitForEvent("member.died", ({ id }) => id === "far-policy");
+    const again = await run.waitForEvent("step.committed", ({ step }) => step === at, 60_000);
+    expect(again).toMatchObject({ members: 2 });
+    const summary = await run.ended();
+    expect(run.events("step.retried").map(({ step }) => step)).toContain(at);
+    expect(run.events("step.committed").map(({ step }) => step)).toEqual(Array.from({ length: 40 }, (_, i) => i + 1));
+    expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
+    expectBalanced(summary);
+  });
+
+  test("freezes: it is put out, the others train the same batch again, and it comes back as a new one", async (context) => {
+    const { host, run, trainer, at } = await stuck(context, "far-freezes", 120);
+    trainer.signal("SIGSTOP");
+    host.hearAgain();
+    const { incarnation } = await run.waitForEvent("member.died", ({ id }) => id === "far-policy", 60_000);
+    trainer.signal("SIGCONT");
+    await run.waitForEvent(
+      "member.joined",
+      (event) => event.id === "far-policy" && event.incarnation !== incarnation,
+      60_000,
+    );
+    const summary = await run.ended();
+    expect(run.events("step.retried").map(({ step }) => step)).toContain(at);
+    expect(run.events("step.committed").map(({ step }) => step)).toEqual(Array.from({ length: 120 }, (_, i) => i + 1));
+    expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
+    expectBalanced(summary);
+    expect((await trainer.exited).code).toBe(0);
   });
 });

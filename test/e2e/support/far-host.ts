@@ -1,0 +1,96 @@
+/**
+ * A second host for tests: a network namespace with a name, an address and a folder for sockets of its own, so that nothing but TCP leads
+ * from one to the other.
+ */
+import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { connect, createServer, type Server } from "node:net";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { openTestHosts, type TestHost } from "@muster/runtime";
+import { type ActorProcess, type JobRun, spawnActor } from "@muster/testkit";
+
+const muster = fileURLToPath(new URL("../../../packages/cli/bin/muster.mjs", import.meta.url));
+
+/** Settings of a job that lives on both hosts. */
+export const farSettings = ["--set", "data.tcp_host=10.214.77.0/24"];
+
+/** The second host, and the way to the broker of a job. */
+export interface FarHost {
+  /** Lets the replicas of the second host reach a job's broker. @returns Starts a replica of that job there. */
+  open(run: JobRun): Promise<(...replica: readonly string[]) => Promise<ActorProcess>>;
+  /** From now on, what the second host sends past the broker is lost after so many bytes: it falls silent in the middle of what it says. */
+  silenceAfter(bytes: number): void;
+  /** True once something was lost. */
+  isSilent(): boolean;
+  /** Everything goes through again. */
+  hearAgain(): void;
+  close(): void;
+}
+
+/** Opens it. @returns Why there can be none here, otherwise. */
+export function openFarHost(): FarHost | { readonly missing: string } {
+  const network = openTestHosts({ count: 1, gateway: true });
+  if ("missing" in network) return { missing: `SKIPPED: ${network.missing}` };
+  const [host] = network.hosts as readonly [TestHost];
+  const relays: Server[] = [];
+  const ports: number[] = [];
+  const nft = (...args: string[]): string => {
+    const [command = "ip", ...inside] = host.wrapper;
+    return execFileSync(command, [...inside, "nft", ...args], { encoding: "utf8", stdio: "pipe" });
+  };
+  return {
+    async open(run) {
+      const local = JSON.parse(readFileSync(join(run.directory, "connection.json"), "utf8"));
+      const port = await relayTo(local.url, network.gateway, relays);
+      ports.push(port);
+      const connection = join(run.directory, "far.json");
+      const url = `nats://${network.gateway}:${port}`;
+      writeFileSync(connection, JSON.stringify({ ...local, url }), { mode: 0o600 });
+      return (...replica) => startFar(host, run, [...replica, "--connection", connection]);
+    },
+    silenceAfter(bytes) {
+      const passing = `ip daddr ${network.gateway} tcp dport != { ${ports.join(", ")} }`;
+      nft(
+        "add table inet silence; add chain inet silence output { type filter hook output priority 0; policy accept; }",
+      );
+      nft(`add rule inet silence output ${passing} quota over ${bytes} bytes counter drop`);
+    },
+    isSilent: () => !nft("list", "table", "inet", "silence").includes("counter packets 0 "),
+    hearAgain: () => void nft("delete", "table", "inet", "silence"),
+    close() {
+      for (const relay of relays) relay.close();
+      network.close();
+    },
+  };
+}
+
+/** The broker of a job listens on loopback; this lets it be reached at the address that other hosts see. @returns The port. */
+async function relayTo(url: string, address: string, relays: Server[]): Promise<number> {
+  const port = Number(new URL(url).port);
+  const server = createServer((far) => {
+    const near = connect(port, "127.0.0.1");
+    for (const [from, to] of [
+      [far, near],
+      [near, far],
+    ] as const) {
+      from.pipe(to);
+      from.on("error", () => to.destroy());
+      from.on("close", () => to.destroy());
+    }
+  });
+  relays.push(server);
+  await new Promise<void>((resolve) => server.listen(0, address, resolve));
+  const bound = server.address();
+  return typeof bound === "object" ? (bound?.port ?? 0) : 0;
+}
+
+function startFar(host: TestHost, run: JobRun, replica: readonly string[]): Promise<ActorProcess> {
+  const runs = join(run.directory, "..");
+  const command = [process.execPath, muster, ...replica, "--runs", runs, "--job", run.job];
+  const setup = 'hostname far && mkdir -p "$0" && mount -t tmpfs none "$0" && exec "$@"';
+  const { socketDirectory } = JSON.parse(readFileSync(join(run.directory, "job.json"), "utf8")).data;
+  const inside = ["unshare", "--uts", "--mount", "sh", "-c", setup, socketDirectory, ...command];
+  const args = [...host.wrapper.slice(1), ...inside];
+  return spawnActor({ command: host.wrapper[0] ?? "ip", args });
+}
