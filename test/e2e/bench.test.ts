@@ -72,6 +72,38 @@ describe("muster bench allreduce", () => {
   });
 });
 
+describe("muster bench weights", () => {
+  it("names the signal that killed a process, and keeps what it measured before", async () => {
+    const running = start("weights", "--world", "2", "--size", "1,2", "--rounds", "100", "--no-peers", "--json");
+    await running.saidSo("publication, then into the memory of all receivers, W=2, 1 MiB");
+    while (processesNaming(member).length < 2) await new Promise((done) => setImmediate(done));
+    process.kill(processesNaming(member)[1]!.pid, "SIGKILL");
+    const { code, stdout, stderr } = await running.ended;
+    expect(code, stderr).toBe(1);
+    const report = JSON.parse(stdout);
+    expect(report.rows.map(({ bytes }: { bytes: number }) => bytes)).toEqual(Array(5).fill(2 ** 20));
+    expect(report.failure).toContain("SIGKILL");
+    expect(stderr).toContain("SIGKILL");
+    expect(processesNaming(member)).toEqual([]);
+  }, 120_000);
+
+  it("leaves out what does not fit into memory, with the figures, before it starts", async () => {
+    const { code, stdout, stderr } = await bench(
+      "weights",
+      "--world",
+      "64",
+      "--size",
+      "4095",
+      "--rounds",
+      "1",
+      "--no-peers",
+    );
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/W=64, 4 GiB was left out: it takes about \d+\.?\d* GiB of memory, and .* are available/);
+    expect(stderr).toContain("nothing of it fits into memory");
+  }, 60_000);
+});
+
 describe("muster bench weights --hosts", () => {
   it("measures a chain of hosts in peace, with a replica killed and with one frozen, and leaves no namespace behind", async (context) => {
     const missing = hostsMissing();

@@ -41,6 +41,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   BenchMember: { message: "a process of the measurement failed at {call}: {reason}" },
   BenchPeer: { message: "{peer} did not finish: {reason}; leave it out with --no-peers" },
+  BenchMemory: { message: "nothing of it fits into memory: {reason}; give smaller --size or --world" },
   BenchHosts: { message: "no test hosts here: {reason}" },
   ChildFailed: { message: "{id} ended with {how} before it joined; its log is {log}" },
 });

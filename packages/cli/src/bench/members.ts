@@ -41,7 +41,7 @@ export class Member {
   call(name: string, options: object): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const failed = (reason: string): void => reject(errors.BenchMember({ call: name, reason }));
-      const ended = (): void => failed("the process ended");
+      const ended = (): void => failed(`the process ${endText(this.process.exitCode, this.process.signalCode)}`);
       if (this.process.exitCode !== null || this.process.signalCode !== null) return ended();
       this.process.once("exit", ended);
       this.process.once("message", (answer: Answer | { readonly failed: string }) => {
@@ -52,6 +52,12 @@ export class Member {
       this.process.send({ name, options });
     });
   }
+}
+
+/** How a process ended, e.g. `ended with code 1`. */
+export function endText(code: number | null, signal: NodeJS.Signals | null): string {
+  if (signal === "SIGKILL") return "was killed by SIGKILL, as the kernel does when memory runs out";
+  return signal ? `was killed by ${signal}` : `ended with code ${code}`;
 }
 
 /** Ends the processes, also those that are stopped, and waits for it. */

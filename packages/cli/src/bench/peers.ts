@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { errors } from "../errors.ts";
-import { hugePages } from "./members.ts";
+import { endText, hugePages } from "./members.ts";
 
 /** What a peer is asked to do. */
 export type PeerOperation = "broadcast" | "allreduce" | "broadcast-many";
@@ -120,11 +120,12 @@ function run(peer: PeerName, command: string, args: readonly string[], signal: A
     child.on("error", (error) =>
       reject(signal.aborted ? error : errors.BenchPeer({ peer, reason: error.message }, error)),
     );
-    child.on("close", (code) => {
+    child.on("close", (code, ended) => {
       const line = Buffer.concat(out).toString("utf8").trim().split("\n").at(-1) ?? "";
       if (code === 0 && line.startsWith("{")) return resolve(JSON.parse(line) as PeerTimes);
       const last = Buffer.concat(complaints).toString("utf8").trim().split("\n").at(-1);
-      reject(errors.BenchPeer({ peer, reason: last || `it ended with code ${code}` }));
+      const how = child.killed ? `it took longer than ${deadlineMs / 1000} s` : `it ${endText(code, ended)}`;
+      reject(errors.BenchPeer({ peer, reason: last && !child.killed ? `${how}: ${last}` : how }));
     });
   });
 }

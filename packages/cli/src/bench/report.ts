@@ -46,6 +46,8 @@ export interface BenchReport {
   readonly rows: readonly BenchRow[];
   /** What is missing, and how to get it. */
   readonly notes: readonly string[];
+  /** Why it ended early; `null` when everything was measured. */
+  readonly failure: string | null;
 }
 
 /** Rounds of ours and of what it is compared with; `null` where a round did not come about. */
@@ -110,12 +112,15 @@ function spreadOf(values: readonly number[]): number {
 }
 
 /** Writes the report for a person. */
-export function reportText({ command, machine, rows, notes }: BenchReport): string {
+export function reportText({ command, machine, rows, notes, failure }: BenchReport): string {
   const [before, after] = machine.load.map((load) => load.toFixed(1));
   const where = `${machine.cores} cores (${machine.model}), Linux ${machine.kernel}, load ${before} before and ${after} after`;
-  return [`muster bench ${command} on ${where}`, ...rows.map(rowText), ...notes.map((note) => `note: ${note}`)].join(
-    "\n",
-  );
+  return [
+    `muster bench ${command} on ${where}`,
+    ...rows.map(rowText),
+    ...notes.map((note) => `note: ${note}`),
+    ...(failure ? [`ended early: ${failure}`] : []),
+  ].join("\n");
 }
 
 /** One row for a person: the figure, and a line for each comparison. */
@@ -142,8 +147,8 @@ function secondsText(seconds: number): string {
   return seconds < 1 ? `${(seconds * 1000).toPrecision(3)} ms` : `${seconds.toPrecision(3)} s`;
 }
 
-/** `256 MiB`, `1 GiB`. */
-function bytesText(bytes: number): string {
+/** Bytes for a person: `256 MiB`, `1 GiB`. */
+export function bytesText(bytes: number): string {
   const [unit, name] = bytes >= gib ? [gib, "GiB"] : bytes >= 2 ** 20 ? [2 ** 20, "MiB"] : [2 ** 10, "KiB"];
   return `${Number((bytes / unit).toFixed(1))} ${name}`;
 }

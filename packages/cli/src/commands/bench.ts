@@ -2,10 +2,12 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { messageOf } from "@muster/base";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import { type Command, Option } from "commander";
-import { benchAllReduce } from "../bench/allreduce/same-host.ts";
+import { benchAllReduce, manyTensors } from "../bench/allreduce/same-host.ts";
 import { watchMachine } from "../bench/machine.ts";
+import { allReduceBytes, type Footprint, tooLarge, weightsBytes } from "../bench/memory.ts";
 import { findPeers, type Peer, type PeerName, peerNames } from "../bench/peers.ts";
 import { type BenchReport, type BenchRow, headText, reportText } from "../bench/report.ts";
 import { benchSameHost } from "../bench/weights/same-host.ts";
@@ -25,6 +27,8 @@ interface BenchContext {
   readonly signal: AbortSignal;
   /** Takes each row as soon as it is there. */
   readonly onRow: (row: BenchRow) => void;
+  /** Takes a line that belongs into the report. */
+  readonly onNote: (line: string) => void;
   /** Takes a line about what goes on. */
   readonly onProgress: (line: string) => void;
 }
@@ -33,7 +37,7 @@ interface BenchContext {
 interface Measurement {
   readonly command: string;
   readonly peers: readonly PeerName[];
-  readonly measure: (context: BenchContext) => Promise<readonly BenchRow[]>;
+  readonly measure: (context: BenchContext) => Promise<void>;
 }
 
 interface Options {
@@ -85,7 +89,10 @@ function withCommon(command: Command, sizes = "64,256"): Command {
     .option("--json", "end with one line of JSON on standard output");
 }
 
-/** Runs a measurement with progress on standard error, and ends with its report. Ctrl-C ends it and everything that it started. */
+/**
+ * Runs a measurement with progress on standard error, and ends with its report, also when it fails in the middle. Ctrl-C ends it and
+ * everything that it started.
+ */
 async function runBench(options: Options, { command, peers: names, measure }: Measurement): Promise<void> {
   const worlds = countsOf("world", options.world, { min: 2, max: 64 });
   const sizes = sizesOf(options.size);
@@ -93,40 +100,58 @@ async function runBench(options: Options, { command, peers: names, measure }: Me
   process.exitCode = await untilInterrupted(async (signal): Promise<ExitCode> => {
     const scratch = await mkdtemp(join(tmpdir(), "muster-bench-"));
     try {
-      const { peers, notes } = options.peers ? findPeers(scratch, names) : { peers: [], notes: [] };
+      const found = options.peers ? findPeers(scratch, names) : { peers: [], notes: [] };
       const machine = watchMachine();
+      const [rows, notes]: [BenchRow[], string[]] = [[], [...found.notes]];
       const onProgress = (line: string): void => void process.stderr.write(`${line}\n`);
-      const onRow = (row: BenchRow): void => onProgress(headText(row));
-      const rows = await measure({ rounds, worlds, sizes, peers, scratch, signal, onRow, onProgress });
-      const report: BenchReport = { command, machine: machine(), rows, notes };
+      const onRow = (row: BenchRow): void => {
+        rows.push(row);
+        onProgress(headText(row));
+      };
+      const onNote = (line: string): void => {
+        notes.push(line);
+        onProgress(line);
+      };
+      const { peers } = found;
+      const failed = await measure({ rounds, worlds, sizes, peers, scratch, signal, onRow, onNote, onProgress }).then(
+        () => (rows.length === 0 ? errors.BenchMemory({ reason: notes.at(-1) ?? "no size is left" }) : null),
+        (error: unknown) => error,
+      );
+      if (signal.aborted) throw failed;
+      const failure = failed === null ? null : messageOf(failed);
+      const report: BenchReport = { command, machine: machine(), rows, notes, failure };
       process.stdout.write(`${options.json ? JSON.stringify(report) : reportText(report)}\n`);
-      return exitCodes.ok;
+      if (failure === null) return exitCodes.ok;
+      process.stderr.write(`muster: ${failure}\n`);
+      return exitCodes.failed;
     } finally {
       await rm(scratch, { recursive: true, force: true });
     }
   });
 }
 
-async function benchWeights({ worlds, sizes, scratch, onRow, ...common }: BenchContext): Promise<readonly BenchRow[]> {
-  const rows: BenchRow[] = [];
+async function benchWeights({ worlds, sizes, scratch, onRow, onNote, ...common }: BenchContext): Promise<void> {
   for (const bytes of sizes)
-    for (const world of worlds)
-      for (const row of await benchSameHost({ ...common, socketDir: scratch, world, bytes })) {
-        rows.push(row);
-        onRow(row);
-      }
-  return rows;
+    for (const world of worlds) {
+      if (!fits({ world, bytes, peers: common.peers.length > 0 }, weightsBytes, onNote)) continue;
+      for (const row of await benchSameHost({ ...common, socketDir: scratch, world, bytes })) onRow(row);
+    }
+}
+
+/** Whether the machine has the memory for it now; says so when it has not. */
+function fits(footprint: Footprint, bytesOf: (of: Footprint) => number, onNote: (line: string) => void): boolean {
+  const why = tooLarge(footprint, bytesOf(footprint), process.availableMemory());
+  if (why !== null) onNote(why);
+  return why === null;
 }
 
 /** Measures the chain of hosts, 256 MiB when no size is asked for. */
 async function benchHosts(options: WeightsOptions, count: string, usualSize: boolean): Promise<void> {
   const [hosts = 2] = countsOf("hosts", count, { min: 2, max: 64 });
   const [linkMbit = 1] = countsOf("link", options.link, { min: 1, max: 100_000 });
-  const measure = async ({ sizes, scratch, ...common }: BenchContext): Promise<readonly BenchRow[]> => {
-    const rows: BenchRow[] = [];
+  const measure = async ({ sizes, scratch, onRow, ...common }: BenchContext): Promise<void> => {
     for (const bytes of sizes)
-      rows.push(...(await benchSeveralHosts({ ...common, socketDir: scratch, hosts, linkMbit, bytes })));
-    return rows;
+      for (const row of await benchSeveralHosts({ ...common, socketDir: scratch, hosts, linkMbit, bytes })) onRow(row);
   };
   await runBench(
     { ...options, ...(usualSize ? { size: "256" } : {}) },
@@ -134,11 +159,12 @@ async function benchHosts(options: WeightsOptions, count: string, usualSize: boo
   );
 }
 
-async function benchAllReduceAll({ worlds, sizes, scratch, onRow, ...common }: BenchContext): Promise<BenchRow[]> {
-  const rows: BenchRow[] = [];
-  for (const world of worlds)
-    for (const row of await benchAllReduce({ ...common, socketDir: scratch, world, sizes, onRow })) rows.push(row);
-  return rows;
+async function benchAllReduceAll({ worlds, sizes, scratch, onNote, ...common }: BenchContext): Promise<void> {
+  for (const world of worlds) {
+    const of = (bytes: number): Footprint => ({ world, bytes, peers: common.peers.length > 0 });
+    const fitting = sizes.filter((bytes) => fits(of(Math.max(bytes, manyTensors.bytes)), allReduceBytes, onNote));
+    if (fitting.length > 0) await benchAllReduce({ ...common, socketDir: scratch, world, sizes: fitting });
+  }
 }
 
 /** Sizes in MiB as bytes: whole KiB. @throws MUSTER_ERR_OPTION_INVALID */

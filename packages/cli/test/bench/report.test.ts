@@ -31,11 +31,13 @@ describe("a row of a measurement", () => {
 
   it("says for each target whether it was reached", () => {
     const machine = { model: "cpu", cores: 2, memoryBytes: 1, kernel: "6", load: [1, 2] as const };
-    const text = reportText({ command: "weights", machine, rows: [rowOf(rounds)], notes: ["gloo is not installed"] });
+    const notes = ["gloo is not installed"];
+    const text = reportText({ command: "weights", machine, rows: [rowOf(rounds)], notes, failure: "a member died" });
     expect(text).toContain("a version, W=3, 256 MiB: 200 ms, CPU 1.0 s/GiB, median of 3");
     expect(text).toMatch(/4\.00 × .*a peer.*wanted 4: yes/);
     expect(text).toMatch(/0\.500 × .*a slow start.*wanted 1: NO/);
     expect(text).toContain("note: gloo is not installed");
+    expect(text).toContain("ended early: a member died");
   });
 });
 

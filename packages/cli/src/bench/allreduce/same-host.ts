@@ -28,27 +28,21 @@ const peerTarget = 7;
 /** Repeats in a round; their median counts. */
 const repeats = 5;
 /** 1000 tensors of 64 KiB are to take at most a tenth longer than one of their size. */
-const many = { tensors: 1000, bytes: 1000 * 64 * 1024, target: 1 / 1.1 } as const;
+export const manyTensors = { tensors: 1000, bytes: 1000 * 64 * 1024, target: 1 / 1.1 } as const;
 
 /** Measures, in turns, for each size: the limit, a shared result, a result for each rank, the peers; then many small tensors. */
-export async function benchAllReduce(options: AllReduceOptions): Promise<readonly BenchRow[]> {
+export async function benchAllReduce(options: AllReduceOptions): Promise<void> {
   const { world, sizes, socketDir, signal, onRow } = options;
   const members = Array.from({ length: world }, () => new Member("allreduce/member"));
   const stop = (): void => void endMembers(members);
   signal.addEventListener("abort", stop, { once: true });
   try {
-    const capacityBytes = Math.max(many.bytes, ...sizes);
+    const capacityBytes = Math.max(manyTensors.bytes, ...sizes);
     const names = members.map((_, rank) => `rank-${rank}`);
     const common = { members: names, socketDir, capacityBytes, epoch: world };
     await Promise.all(members.map((member, rank) => member.call("open", { ...common, rank })));
-    const rows: BenchRow[] = [];
-    const add = (row: BenchRow): void => {
-      rows.push(row);
-      onRow(row);
-    };
-    for (const bytes of sizes) for (const row of await rowsOfSize(options, members, bytes)) add(row);
-    add(await rowOfTensors(options, members));
-    return rows;
+    for (const bytes of sizes) for (const row of await rowsOfSize(options, members, bytes)) onRow(row);
+    onRow(await rowOfTensors(options, members));
   } finally {
     signal.removeEventListener("abort", stop);
     await endMembers(members);
@@ -97,7 +91,7 @@ async function rowOfTensors(
   { world, rounds, signal }: AllReduceOptions,
   members: readonly Member[],
 ): Promise<BenchRow> {
-  const { tensors, bytes, target } = many;
+  const { tensors, bytes, target } = manyTensors;
   const pairs: { fused: Times; one: Times }[] = [];
   for (let round = 0; round < rounds; round++) {
     signal.throwIfAborted();
