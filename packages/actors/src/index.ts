@@ -18,6 +18,7 @@ export { type JobStatus, type MemberStatus, statusKey, statusOf } from "./contro
 export { type Doors, hostDoors } from "./doors.ts";
 export type { Beats, Environment } from "./environment.ts";
 export type { KeeperDoor, KeeperExit, KeeperGiven } from "./node/keeper.ts";
+export { LastEnd } from "./node/last-end.ts";
 export { type NodeRoleOnOptions, type NodeRoleOptions, nodeRole, nodeRoleOn } from "./node/node-work.ts";
 export { policyRole, policyRoleOn } from "./policy/policy-work.ts";
 export { type Replica, runReplica } from "./replica/replica.ts";

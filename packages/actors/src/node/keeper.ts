@@ -4,6 +4,7 @@ import { closeSync, fstatSync, mkdirSync, openSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock, Logger } from "@muster/base";
 import type { ReplicaRole } from "@muster/protocol";
+import { LastEnd } from "./last-end.ts";
 import { endLeftover, ProcessNotes, signalGroup } from "./leftovers.ts";
 import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
 
@@ -61,8 +62,6 @@ interface Held {
   isKilled: boolean;
 }
 
-const closeGraceMs = 2_000;
-
 /** Starts and ends the processes of one node. */
 export class Keeper implements KeeperDoor {
   readonly #options: KeeperOptions;
@@ -70,7 +69,7 @@ export class Keeper implements KeeperDoor {
   readonly #held = new Map<string, Held>();
   #oomKills = oomKillsOf();
   #isClosed = false;
-  #wake: () => void = () => {};
+  readonly #lastEnd = new LastEnd();
 
   constructor(options: KeeperOptions) {
     this.#options = options;
@@ -132,12 +131,7 @@ export class Keeper implements KeeperDoor {
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const id of this.#held.keys()) this.end(id, "term");
-    const cancel = this.#options.clock.after(closeGraceMs, () => this.killNow());
-    while (this.#held.size > 0)
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    cancel();
+    await this.#lastEnd.wait(this.#options.clock, this.#held, () => this.killNow());
   }
 
   killNow(): void {
@@ -158,7 +152,7 @@ export class Keeper implements KeeperDoor {
     const isShort = isKilled ? oomKills > this.#oomKills : isHeapFull(exit, held.log);
     const oom = !held.isKilled && isShort;
     this.#oomKills = oomKills;
-    this.#wake();
+    this.#lastEnd.oneEnded();
     this.#options.onExit({ id, life, pid, ...exit, oom });
   }
 }

@@ -2,7 +2,7 @@
  * The keeper of a simulated node: the promises of the real one ({@link KeeperDoor}) over simulated processes. Children hold on to their
  * node by their standard input: when the node is gone they have a second to leave, but for those that stand still.
  */
-import type { KeeperDoor, KeeperGiven } from "@muster/actors";
+import { type KeeperDoor, type KeeperGiven, LastEnd } from "@muster/actors";
 import type { ReplicaRole } from "@muster/protocol";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -44,8 +44,6 @@ interface Held {
   readonly life: number;
 }
 
-/** How long the real keeper waits for those that it asked to leave, and how long an orphan may take. */
-const closeGraceMs = 2_000;
 const orphanGraceMs = 1_000;
 
 /** Starts and ends the processes of one simulated node. */
@@ -54,7 +52,7 @@ export class SimKeeper implements KeeperDoor {
   readonly #options: SimKeeperOptions;
   readonly #held = new Map<string, Held>();
   #isClosed = false;
-  #wake: () => void = () => {};
+  readonly #lastEnd = new LastEnd();
 
   constructor(given: KeeperGiven, options: SimKeeperOptions) {
     this.#given = given;
@@ -109,12 +107,7 @@ export class SimKeeper implements KeeperDoor {
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const id of this.#held.keys()) this.end(id, "term");
-    const cancel = this.#given.clock.after(closeGraceMs, () => this.killNow());
-    while (this.#held.size > 0)
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    cancel();
+    await this.#lastEnd.wait(this.#given.clock, this.#held, () => this.killNow());
   }
 
   killNow(): void {
@@ -129,7 +122,7 @@ export class SimKeeper implements KeeperDoor {
     const { child } = held;
     const { notes } = this.#options;
     if (notes.get(id) === child) notes.delete(id);
-    this.#wake();
+    this.#lastEnd.oneEnded();
     const { code } = child;
     const { pid } = child.process;
     this.#given.onExit({ id, life, pid, code, signal: code === null ? "SIGKILL" : null, oom: false });
