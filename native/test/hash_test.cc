@@ -132,6 +132,24 @@ TEST("a section's digest is the hash of its block hashes and its length, however
   CHECK(digestOf({}) == xxh3(Bytes(8, 0).data(), 8));
 }
 
+TEST("many copies at once have the digests that each has alone, whatever their sizes") {
+  const Bytes bytes = numbered(36 * 1024 * 1024);
+  Bytes to(bytes.size());
+  std::vector<CopyPair> pairs;
+  size_t at = 0;
+  for (size_t i = 0; at < bytes.size(); i++) {
+    const size_t wanted = i % 7 == 0 ? 0 : i % 5 == 0 ? 700'001 : i * 97;
+    const size_t size = std::min(wanted, bytes.size() - at);
+    pairs.push_back({{bytes.data() + at, size}, to.data() + at});
+    at += size;
+  }
+  pairs.push_back({{}, to.data()});
+  const auto copied = copyAndDigestAll(pairs, [] { return Status{}; });
+  REQUIRE_OK(copied);
+  CHECK(pairs.size() > 100 && to == bytes && copied.value().size() == pairs.size());
+  for (size_t i = 0; i < pairs.size(); i++) CHECK(copied.value()[i].root == digestOf(pairs[i].from));
+}
+
 TEST("a copy that may not go on ends with the reason") {
   const Bytes bytes = numbered(3'000'000);
   Bytes to(bytes.size());

@@ -102,6 +102,17 @@ describe("muster bench weights", () => {
     expect(stdout).toMatch(/W=64, 4 GiB was left out: it takes about \d+\.?\d* GiB of memory, and .* are available/);
     expect(stderr).toContain("nothing of it fits into memory");
   }, 60_000);
+
+  it("ends with a version of many small sections beside one of as many bytes", async () => {
+    const { code, stdout, stderr } = await bench(
+      ...["weights", "--world", "2", "--size", "1", "--rounds", "1", "--no-peers", "--json"],
+    );
+    expect(code, stderr).toBe(0);
+    expect(JSON.parse(stdout).rows.at(-1)).toMatchObject({
+      name: "1000 sections of 64 KiB, published and pulled",
+      comparisons: [{ with: "one section of as many bytes", seconds: expect.any(Number) }],
+    });
+  }, 60_000);
 });
 
 describe("muster bench weights --hosts", () => {

@@ -12,13 +12,28 @@ uint64_t BlockDigest::rootOf(const std::vector<uint64_t>& blocks, uint64_t total
   return xxh3(reinterpret_cast<const uint8_t*>(words.data()), words.size() * sizeof(uint64_t));
 }
 
-Result<Digested> copyAndDigest(ByteView from, uint8_t* to, const MayGoOn& mayGoOn) {
-  std::vector<uint64_t> blocks(BlockDigest::countOf(from.size()));
-  const auto work = [&](size_t block, size_t at, size_t bytes) {
-    blocks[block] = to == nullptr ? BlockDigest::of(from.subspan(at, bytes)) : copyAndHash(to + at, from.data() + at, bytes);
+Result<std::vector<Digested>> copyAndDigestAll(const std::vector<CopyPair>& pairs, const MayGoOn& mayGoOn) {
+  std::vector<size_t> sizes;
+  std::vector<Digested> all;
+  for (const CopyPair& pair : pairs) {
+    sizes.push_back(pair.from.size());
+    all.push_back({0, std::vector<uint64_t>(BlockDigest::countOf(pair.from.size()))});
+  }
+  const auto work = [&](const PieceBlock& block) {
+    const auto& [from, to] = pairs[block.piece];
+    all[block.piece].blocks[block.index] = to == nullptr
+                                               ? BlockDigest::of(from.subspan(block.at, block.bytes))
+                                               : copyAndHash(to + block.at, from.data() + block.at, block.bytes);
   };
-  if (Status done = forEachBlock(from.size(), work, mayGoOn); !done.ok()) return done;
-  return Digested{BlockDigest::rootOf(blocks, from.size()), std::move(blocks)};
+  if (Status done = forEachBlock(sizes, work, mayGoOn); !done.ok()) return done;
+  for (size_t i = 0; i < all.size(); i++) all[i].root = BlockDigest::rootOf(all[i].blocks, sizes[i]);
+  return all;
+}
+
+Result<Digested> copyAndDigest(ByteView from, uint8_t* to, const MayGoOn& mayGoOn) {
+  Result<std::vector<Digested>> all = copyAndDigestAll({{from, to}}, mayGoOn);
+  if (!all.ok()) return all.status();
+  return std::move(all.value().front());
 }
 
 uint64_t digestOf(ByteView bytes) {

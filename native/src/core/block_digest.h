@@ -28,6 +28,15 @@ struct Digested {
   std::vector<uint64_t> blocks;
 };
 
+// What is copied where to; see copyAndDigest.
+struct CopyPair {
+  ByteView from;
+  uint8_t* to;
+};
+
+// Does copyAndDigest to all of them, as fast as if they were one.
+Result<std::vector<Digested>> copyAndDigestAll(const std::vector<CopyPair>& pairs, const MayGoOn& mayGoOn);
+
 // Copies `from` to `to`, which is as large, and digests what was stored; `to` may be null, then `from` is digested where it
 // is. Large inputs are shared out to several threads, never more than there are cores.
 Result<Digested> copyAndDigest(ByteView from, uint8_t* to, const MayGoOn& mayGoOn);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <numeric>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -26,14 +27,22 @@ size_t threadsFor(size_t bytes) {
 // Blocks, taken by several threads in order.
 class Blocks {
  public:
-  Blocks(size_t total, const BlockWork& work, const MayGoOn& mayGoOn) : total_(total), work_(work), mayGoOn_(mayGoOn) {}
+  Blocks(const std::vector<size_t>& pieces, const BlockWork& work, const MayGoOn& mayGoOn)
+      : pieces_(pieces), work_(work), mayGoOn_(mayGoOn) {
+    for (const size_t bytes : pieces) {
+      firsts_.push_back(count_);
+      count_ += bytes / kBlockBytes + (bytes % kBlockBytes != 0);
+    }
+  }
 
   void take() {
-    const size_t count = total_ / kBlockBytes + (total_ % kBlockBytes != 0);
-    for (size_t block = next_++; block < count; block = next_++) {
+    size_t piece = 0;
+    for (size_t block = next_++; block < count_; block = next_++) {
       if (Status may = mayGoOn_(); !may.ok()) return stop(std::move(may));
-      const size_t at = block * kBlockBytes;
-      work_(block, at, std::min(kBlockBytes, total_ - at));
+      while (piece + 1 < firsts_.size() && firsts_[piece + 1] <= block) piece++;  // a thread's blocks only go up
+      const size_t index = block - firsts_[piece];
+      const size_t at = index * kBlockBytes;
+      work_({piece, index, at, std::min(kBlockBytes, pieces_[piece] - at)});
     }
   }
 
@@ -41,12 +50,14 @@ class Blocks {
 
  private:
   void stop(Status why) {
-    next_ = total_ / kBlockBytes + 1;
+    next_ = count_;
     const std::lock_guard lock(mutex_);
     if (stopped_.ok()) stopped_ = std::move(why);
   }
 
-  const size_t total_;
+  const std::vector<size_t>& pieces_;
+  std::vector<size_t> firsts_;  // number of each piece's first block
+  size_t count_ = 0;            // of all blocks
   const BlockWork& work_;
   const MayGoOn& mayGoOn_;
   std::atomic<size_t> next_{0};
@@ -56,8 +67,9 @@ class Blocks {
 
 }  // namespace
 
-Status forEachBlock(size_t total, const BlockWork& work, const MayGoOn& mayGoOn) {
-  Blocks blocks(total, work, mayGoOn);
+Status forEachBlock(const std::vector<size_t>& pieces, const BlockWork& work, const MayGoOn& mayGoOn) {
+  Blocks blocks(pieces, work, mayGoOn);
+  const size_t total = std::accumulate(pieces.begin(), pieces.end(), size_t{0});
   std::vector<std::thread> helpers;
   try {
     for (size_t i = 1; i < threadsFor(total); i++) helpers.emplace_back([&blocks] { blocks.take(); });

@@ -204,14 +204,17 @@ Result<Pulled> Pull::mapShared(Connection connection, const std::vector<Section>
 // Copies what was pulled to where it is wanted. Every byte was digested when it was stored where it lies, by the holder of
 // this host or by the landing, and nobody can have changed it since.
 Status Pull::fill(const Pulled& pulled) const {
-  for (size_t i = 0; i < options_.into.size(); i++) {
-    const uint8_t* from = pulled.sections[i].data();
-    uint8_t* to = options_.into[i].data();
-    const auto copy = [&](size_t, size_t at, size_t bytes) { streamCopy(to + at, from + at, bytes); };
-    const Status copied = forEachBlock(pulled.sections[i].size(), copy, [this] { return patience_.check(); });
-    if (!copied.ok()) return copied;
+  std::vector<size_t> sizes;
+  size_t whole = 0;
+  for (const std::span<uint8_t>& into : options_.into) {
+    sizes.push_back(into.size());
+    whole += into.size();
   }
-  return {};
+  const auto copy = [&](const PieceBlock& block) {
+    const uint8_t* from = pulled.sections[block.piece].data();
+    streamCopyPart({options_.into[block.piece].data() + block.at, from + block.at, block.bytes}, whole);
+  };
+  return forEachBlock(sizes, copy, [this] { return patience_.check(); });
 }
 
 Result<Pulled> Pull::receiveStream(Connection& connection, const std::vector<Section>& sections,

@@ -33,7 +33,7 @@ struct Section {
   std::vector<uint64_t> blocks{};  // one for each BlockDigest::kBlockBytes
 };
 
-inline constexpr size_t kSectionsMax = 64;
+inline constexpr size_t kSectionsMax = 1024;  // their names fit into a control frame
 inline constexpr size_t kRangesMax = 8192;  // of one request
 
 // A part of the concatenation of the sections asked for.

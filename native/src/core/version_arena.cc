@@ -72,7 +72,7 @@ VersionArena::VersionArena(size_t slotBytes, size_t slots) : slotBytes_(slotByte
 VersionArena::~VersionArena() = default;
 
 Status VersionArena::layOut(std::vector<Section>& sections) const {
-  if (sections.size() > kSectionsMax) return {Code::InvalidArgument, "more than 64 sections", {}};
+  if (sections.size() > kSectionsMax) return {Code::InvalidArgument, "more than " + std::to_string(kSectionsMax) + " sections", {}};
   uint64_t end = 0;
   for (Section& section : sections) {
     section.offset = (end + kAlignment - 1) / kAlignment * kAlignment;
@@ -137,14 +137,14 @@ Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vect
   }
   warmUp(*slot, sections);
   const auto mayGoOn = [&] { return abort.requested() ? Status{Code::Aborted, "publication aborted", {}} : Status{}; };
-  Status copied;
-  for (size_t i = 0; i < inputs.size() && copied.ok(); i++) {
-    uint8_t* to = slot->memory.mapping.data() + sections[i].offset;
-    Result<Digested> digested = copyAndDigest(inputs[i].bytes, to, mayGoOn);
-    copied = digested.status();
-    if (!copied.ok()) break;
-    sections[i].digest = digested.value().root;
-    sections[i].blocks = std::move(digested.value().blocks);
+  std::vector<CopyPair> pairs;
+  for (size_t i = 0; i < inputs.size(); i++)
+    pairs.push_back({inputs[i].bytes, slot->memory.mapping.data() + sections[i].offset});
+  Result<std::vector<Digested>> digested = copyAndDigestAll(pairs, mayGoOn);
+  const Status copied = digested.status();
+  for (size_t i = 0; copied.ok() && i < sections.size(); i++) {
+    sections[i].digest = digested.value()[i].root;
+    sections[i].blocks = std::move(digested.value()[i].blocks);
   }
   {
     const std::lock_guard lock(mutex_);

@@ -24,10 +24,12 @@ constexpr size_t kReadersMax = 256;
 // The sections asked for, in the order asked for.
 Result<std::vector<Section>> choose(const std::vector<Section>& all, const std::vector<std::string>& names) {
   std::vector<Section> chosen;
+  auto next = all.begin();  // most ask in the order of the version
   for (const std::string& name : names) {
-    const auto at = std::ranges::find(all, name, &Section::name);
+    auto at = next != all.end() && next->name == name ? next : std::ranges::find(all, name, &Section::name);
     if (at == all.end()) return Status{Code::Gone, "the version has no section \"" + name + "\"", {}};
     chosen.push_back(*at);
+    next = ++at;
   }
   return chosen;
 }

@@ -61,12 +61,21 @@ void streamCopyAll(std::span<const Copy> copies) {
   _mm_sfence();
 }
 
+void streamCopyPart(const Copy& part, size_t whole) {
+  if (part.bytes == 0) return;
+  if (whole < kWorthwhile) std::memcpy(part.to, part.from, part.bytes);
+  else streamUnfenced(part.to, part.from, part.bytes);
+  _mm_sfence();
+}
+
 #else
 
 void streamCopyAll(std::span<const Copy> copies) {
   for (const Copy& each : copies)
     if (each.bytes > 0) std::memcpy(each.to, each.from, each.bytes);  // of nothing there may be no addresses
 }
+
+void streamCopyPart(const Copy& part, size_t) { streamCopyAll({&part, 1}); }
 
 #endif
 

@@ -19,4 +19,7 @@ struct Copy {
 // The same for many copies that belong together: whether it is worthwhile depends on all their bytes.
 void streamCopyAll(std::span<const Copy> copies);
 
+// Copies a part of something that has `whole` bytes, however small the part is.
+void streamCopyPart(const Copy& part, size_t whole);
+
 }  // namespace muster

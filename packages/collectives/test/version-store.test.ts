@@ -67,6 +67,21 @@ describe.each([
     expect(digestOf(options.into.optimizer!)).toBe(sections[1]!.digest);
   });
 
+  it("gives a version of a thousand sections, all or in another order, and refuses one of more than 1024", async () => {
+    const store = await open();
+    const layers = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, i) => [`layer-${i}`, bytesOf(1 + (i % 9) * 700, i)]));
+    const published = layers(1000);
+    const sections = await store.publish(id, published);
+    for (const wanted of [sections, sections.toReversed().slice(3)]) {
+      const options = pullOf(id, wanted, [store.addresses[place]!]);
+      await pullVersion(options);
+      for (const { name, digest } of wanted) expect(digestOf(options.into[name]!)).toBe(digest);
+    }
+    const another = { lineage: 3, version: 42 };
+    await expect(store.publish(another, layers(1025))).rejects.toThrow("more than 1024 sections");
+  });
+
   it("refuses another key and another job, a digest that differs and a version that is gone, and writes nothing", async () => {
     const store = await open();
     const sections = await store.publish(id, { weights: bytesOf(MiB, 1) });

@@ -6,6 +6,8 @@ import { errors } from "../errors.ts";
 
 /** How a call ended in the member. Times in seconds. */
 export interface Answer {
+  /** When the member heard of it, by the same clock as `endedAt`. */
+  readonly startedAt: number;
   /** When it ended, by the clock that all processes of a host share (`process.hrtime`). */
   readonly endedAt: number;
   /** CPU time that the member used for it. */
@@ -76,10 +78,11 @@ export async function endMembers(members: readonly Member[]): Promise<void> {
 export function serveCalls(calls: Readonly<Record<string, (options: never) => unknown>>): void {
   process.on("message", async ({ name, options }: { readonly name: string; readonly options: never }) => {
     const before = process.cpuUsage();
+    const startedAt = sharedClock();
     try {
       const value = await calls[name]?.(options);
       const { user, system } = process.cpuUsage(before);
-      process.send?.({ endedAt: sharedClock(), cpuSeconds: (user + system) / 1e6, value });
+      process.send?.({ startedAt, endedAt: sharedClock(), cpuSeconds: (user + system) / 1e6, value });
     } catch (error) {
       process.send?.({ failed: String(error) });
     }

@@ -10,6 +10,7 @@ import { watchMachine } from "../bench/machine.ts";
 import { allReduceBytes, type Footprint, tooLarge, weightsBytes } from "../bench/memory.ts";
 import { findPeers, type Peer, type PeerName, peerNames } from "../bench/peers.ts";
 import { type BenchReport, type BenchRow, headText, reportText } from "../bench/report.ts";
+import { benchManySections } from "../bench/weights/many-sections.ts";
 import { benchSameHost } from "../bench/weights/same-host.ts";
 import { benchSeveralHosts } from "../bench/weights/several-hosts.ts";
 import { errors } from "../errors.ts";
@@ -131,11 +132,14 @@ async function runBench(options: Options, { command, peers: names, measure }: Me
 }
 
 async function benchWeights({ worlds, sizes, scratch, onRow, onNote, ...common }: BenchContext): Promise<void> {
+  let measured = false;
   for (const bytes of sizes)
     for (const world of worlds) {
       if (!fits({ world, bytes, peers: common.peers.length > 0 }, weightsBytes, onNote)) continue;
       for (const row of await benchSameHost({ ...common, socketDir: scratch, world, bytes })) onRow(row);
+      measured = true;
     }
+  if (measured) onRow(await benchManySections({ ...common, socketDir: scratch }));
 }
 
 /** Whether the machine has the memory for it now; says so when it has not. */

@@ -25,15 +25,23 @@ serveCalls({
     return store.addresses;
   },
   /** Publishes a version of one section, or of as many as there are `pieces`. Its bytes are those of the version before, except a few. */
-  async publish({ id, bytes }: { id: { lineage: number; version: number }; bytes: number }) {
+  async publish({
+    id,
+    bytes,
+    pieces = 1,
+  }: {
+    id: { lineage: number; version: number };
+    bytes: number;
+    pieces?: number;
+  }) {
     fit(bytes);
     new DataView(own.buffer).setUint32(0, id.version);
-    return await store?.publish(id, { weights: own });
+    return await store?.publish(id, sectionsOf(pieces));
   },
   /** Copies a version into memory of this process's own. */
-  async pull({ bytes, ...wanted }: Wanted) {
+  async pull({ bytes, pieces = 1, ...wanted }: Wanted & { readonly pieces?: number }) {
     fit(bytes);
-    const { via } = await pullVersion({ ...optionsOf(wanted), into: { weights: own } });
+    const { via } = await pullVersion({ ...optionsOf(wanted), into: sectionsOf(pieces) });
     return { via };
   },
   /** Maps a version; from another host it lands in the store of this process. */
@@ -55,6 +63,15 @@ serveCalls({
 /** Memory of the size, filled once, as an engine's is. */
 function fit(bytes: number): void {
   if (own.byteLength !== bytes) own = new Uint8Array(bytes).fill(7);
+}
+
+/** The memory as sections of one size. */
+function sectionsOf(pieces: number): Readonly<Record<string, Uint8Array>> {
+  if (pieces === 1) return { weights: own };
+  const size = own.byteLength / pieces;
+  return Object.fromEntries(
+    Array.from({ length: pieces }, (_, i) => [`layer-${i}`, own.subarray(i * size, (i + 1) * size)]),
+  );
 }
 
 function optionsOf(wanted: Omit<Wanted, "bytes">): MapOptions {
