@@ -50,6 +50,15 @@ describe("a job without progress", () => {
     ["never had a mesh", (state) => ({ ...state, mesh: { ...state.mesh, epoch: 0 } })],
     ["is ending", (state) => ({ ...state, ending: { outcome: "stopped", reason: "", announced: false } })],
   ])("is left alone while it %s", (_, change) => {
-    expect(planWatchdog(at(change(stuck()), 60))).toBeNull();
+    expect(planWatchdog(at(change(stuck()), 60))?.effects ?? []).toEqual([]);
+  });
+
+  it("waits all of the time anew for whoever was missing: nobody is blamed for the time of an absence", () => {
+    const short = withMember(stuck(), "r0", { health: "draining" });
+    const waited = planWatchdog(at(short, 60))?.state as ControllerState;
+    expect(planWatchdog(waited)).toBeNull();
+    const complete = withMember(waited, "r0", { health: "healthy" });
+    expect(planWatchdog(at(complete, 64.9))).toBeNull();
+    expect(linesOf(planWatchdog(at(complete, 65))?.effects ?? [])).toEqual(["! alarm.raised"]);
   });
 });

@@ -1,18 +1,20 @@
 /**
  * The watchdog on progress (semantics 6.12): when no step is committed and no group finished for a long time, it first says so, then puts out
- * who holds the job up, then rebuilds, and at last ends the job with what it knows. It waits for as long as somebody is missing.
+ * who holds the job up, then rebuilds, and at last ends the job with what it knows. It waits for as long as somebody is missing, and that
+ * time does not count.
  */
 import { announce, type Change } from "./events.ts";
 import { releaseLease } from "./leases.ts";
 import { evict } from "./orders.ts";
-import { type ControllerState, type Member, membersOf, meshMembersOf } from "./state.ts";
+import { type ControllerState, type Member, membersOf, meshMembersOf, moved } from "./state.ts";
 
 const lastStage = 4;
 
 /** Does what is due by the time without progress. Each stage is done once. Pure. */
 export function planWatchdog(state: ControllerState): Change<ControllerState> | null {
   const { progress, plan, nowMs } = state;
-  if (state.ending || state.stopped || isShort(state)) return null;
+  if (state.ending || state.stopped) return null;
+  if (isShort(state)) return beginAnew(state);
   const waitedMs = nowMs - progress.atMs;
   const due = Math.min(lastStage, Math.floor(waitedMs / plan.health.progressMs));
   if (due <= progress.stage) return null;
@@ -21,6 +23,13 @@ export function planWatchdog(state: ControllerState): Change<ControllerState> | 
   const done = actOf(marked, stage);
   const detail = `no committed step and no finished group for ${Math.round(waitedMs)} ms at step ${state.step.step}: ${done.says}`;
   return { state: done.state, effects: [announce("alarm.raised", { alarm: "progress", detail }), ...done.effects] };
+}
+
+/** While somebody is missing no time counts: who comes at last gets all of it before it can be blamed. */
+function beginAnew(state: ControllerState): Change<ControllerState> | null {
+  const { progress, nowMs } = state;
+  if (progress.stage === 0 && progress.atMs === nowMs) return null;
+  return { state: moved(state), effects: [] };
 }
 
 /** Before the first mesh, and without a policy and a rollout replica that stay, nobody is to blame: the job stays up and waits for them. */
