@@ -1,4 +1,0 @@
-cd /tmp/w/rest/.muster/copy
-date; uptime
-npm run test:soak -- --seed 7
-echo rc $?; date; uptime
