@@ -119,14 +119,19 @@ class Auditor {
   }
 }
 
-type Dropped = Pick<Decision["before"], "dropped">;
+/** What the audit asks of a controller's state. */
+interface Seen extends Pick<Decision["before"], "dropped"> {
+  readonly members: Readonly<Record<string, { readonly incarnation: string }>>;
+}
 
 /**
- * What a replica says to hold, when the controller took it for news: a report that the broker delivers again to the next controller, after
- * newer ones, is dropped there and says nothing of what the replica holds. Pure.
+ * What a replica says to hold, when the controller took it for news. A report that the broker delivers again to the next controller says
+ * nothing of what the replica holds now: after newer ones it is dropped there, after the replica's end it is a stranger's. Pure.
  */
-export function heldOf({ event, before, after }: Pick<Decision, "event"> & Record<"before" | "after", Dropped>) {
-  return event.type === "weights.held" && after.dropped.stale === before.dropped.stale ? event : null;
+export function heldOf({ event, before, after }: Pick<Decision, "event"> & Record<"before" | "after", Seen>) {
+  if (event.type !== "weights.held") return null;
+  const isMember = before.members[event.from]?.incarnation === event.incarnation;
+  return isMember && after.dropped.stale === before.dropped.stale ? event : null;
 }
 
 function lifeOf(name: string, role: string): Observed {

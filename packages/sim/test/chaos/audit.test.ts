@@ -4,7 +4,10 @@ import { heldOf } from "../../src/chaos/audit.ts";
 type Decision = Parameters<typeof heldOf>[0];
 
 describe("the audit of a journal", () => {
-  const state = (stale: number) => ({ dropped: { stale, duplicate: 0 } });
+  const state = (stale: number, incarnation = "i1") => ({
+    dropped: { stale, duplicate: 0 },
+    members: { p0: { incarnation } },
+  });
   const event: Decision["event"] = {
     type: "weights.held",
     atMs: 1_000,
@@ -20,5 +23,11 @@ describe("the audit of a journal", () => {
 
   it("passes over a report that came again after newer ones, as the controller did", () => {
     expect(heldOf({ event, before: state(2), after: state(3) })).toBeNull();
+  });
+
+  it("passes over a report that came again after the end of its life", () => {
+    expect(heldOf({ event, before: state(2, "i2"), after: state(2, "i2") })).toBeNull();
+    const gone = { ...state(2), members: {} };
+    expect(heldOf({ event, before: gone, after: gone })).toBeNull();
   });
 });
