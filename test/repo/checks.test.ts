@@ -90,16 +90,20 @@ describe("the wiring rule", () => {
 
 describe("the words", () => {
   it("report absolute paths of a machine and notes to self", () => {
-    expect(listOf(checkWords("a.md", ["see /ho", "me/me/x"].join("")))).toEqual([
-      expect.stringContaining("a.md:1 absolute path"),
-    ]);
+    for (const path of [
+      ["see /ho", "me/me/x"],
+      ["cd /tm", "p/a/b"],
+    ])
+      expect(listOf(checkWords("a.md", path.join("")))).toEqual([expect.stringContaining("a.md:1 absolute path")]);
     expect(listOf(checkWords("a.ts", `\n// ${"TO"}${"DO"}: later`))).toEqual([
       expect.stringContaining("a.ts:2 note to self"),
     ]);
   });
 
   it("leave relative paths and addresses alone", () => {
-    expect(checkWords("a.md", "docs/home/start.md, https://example.org/home/start, ~/work/x")).toEqual([]);
+    expect(checkWords("a.md", "docs/home/start.md, https://example.org/home/start, ~/work/x, /tmp/muster-job")).toEqual(
+      [],
+    );
   });
 });
 

@@ -112,7 +112,7 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
     name: "dcs_recv_progress_ratio",
     help: "Share of the version that is being pulled over the network that has arrived; 1 when none is.",
   });
-  const pulled = ({ bytes }: { readonly bytes: number }): number => bytes;
+  const bytesOf = ({ bytes }: { readonly bytes: number }): number => bytes;
   const watched = (id: { readonly lineage: number; readonly version: number }) => ({
     onProgress: ({ bytes, totalBytes }: PullProgress): void => {
       arriving.set(bytes / totalBytes);
@@ -122,7 +122,7 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
   const pullMeasured = async <T extends { readonly bytes: number }>(
     signal: AbortSignal,
     pull: () => Promise<T>,
-  ): Promise<T> => await measure("pull", { bytes: pulled, signal }, pull).finally(() => arriving.set(1));
+  ): Promise<T> => await measure("pull", { bytes: bytesOf, signal }, pull).finally(() => arriving.set(1));
   return {
     ...doors,
     pull: (options) => pullMeasured(options.signal, () => doors.pull({ ...options, ...watched(options.id) })),
@@ -136,7 +136,7 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
       const store = await doors.checkpointStore(options);
       return {
         save: (content, signal) =>
-          measure("save", { bytes: pulled, signal }, async () => await store.save(content, signal)),
+          measure("save", { bytes: bytesOf, signal }, async () => await store.save(content, signal)),
         list: () => store.list(),
         latest: () => store.latest(),
         load: (name, signal) => store.load(name, signal),

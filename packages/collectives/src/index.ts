@@ -1,5 +1,4 @@
 /** How weight bytes move: versions are published and pulled; gradients are reduced in shard order. */
-
 export { type NativeCapabilities, nativeCapabilities } from "./capabilities.ts";
 export { digestOf } from "./digest.ts";
 export type { GpuBuffer } from "./gpu/buffer.ts";

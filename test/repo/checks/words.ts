@@ -3,7 +3,7 @@ import type { Finding } from "./finding.ts";
 
 const forbidden: readonly { readonly pattern: RegExp; readonly message: string }[] = [
   {
-    pattern: /(?<![\w.~@})-])\/(work|home|root|Users)\/\w/,
+    pattern: /(?<![\w.~@})-])\/(work|home|root|Users|tmp\/\w+)\/\w/,
     message: "absolute path of somebody's machine: write it relative to the repository",
   },
   { pattern: /\b(TO)DO\b|\b(FIX)ME\b|\bXX(X)\b/, message: "note to self: do it, or open an issue" },

@@ -16,12 +16,15 @@ import type { Journal } from "@muster/transport";
 import { z } from "zod";
 import { errors } from "../errors.ts";
 
+/** Inputs were validated when they were accepted, and only a controller of this job may write here. */
+const eventSchema = z.custom<ControllerEvent>((value) => z.looseObject({ type: z.string() }).safeParse(value).success);
+
 const recordSchema = z.strictObject({
   v: z.literal(1),
   term: z.number().int().nonnegative(),
   /** Wall time at which it was written; only what is shown depends on it. */
   wallMs: z.number().nonnegative().optional(),
-  events: z.array(z.looseObject({ type: z.string() })).max(100_000),
+  events: z.array(eventSchema).max(100_000),
 });
 
 /** The mind of a controller. */
@@ -73,9 +76,7 @@ export function decodeRecord(
 ): { readonly term: number; readonly events: readonly ControllerEvent[]; readonly wallMs?: number } {
   const parsed = recordSchema.safeParse(unpackRecord(seq, data));
   if (!parsed.success) throw errors.JournalMalformed({ seq, reason: parsed.error.issues[0]?.message ?? "invalid" });
-  // Inputs were validated when they were accepted, and only a controller of this job may write here.
-  const { term, wallMs } = parsed.data;
-  const events = parsed.data.events as unknown as ControllerEvent[];
+  const { term, wallMs, events } = parsed.data;
   return { term, events, ...(wallMs === undefined ? {} : { wallMs }) };
 }
 

@@ -235,8 +235,9 @@ export class Incarnation {
     const subject = subjectsOf(identity.job).report(identity.role, identity.id, kind);
     const message = enveloper.stamp(kind, body as never) as AnyMessage;
     const onStored = (): void => {
-      const event: ToldEvent | null = told === undefined ? null : { type: "report.told", id: told };
-      if (event) tools?.post(event);
+      if (told === undefined) return;
+      const event: ToldEvent = { type: "report.told", id: told };
+      tools?.post(event);
     };
     outbox.offer({ subject, message, onStored });
   }
