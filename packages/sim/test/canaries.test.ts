@@ -16,6 +16,8 @@ const sample = [
   ["last-record-not-read", "L4"],
   ["commands-forgotten", "F4"],
   ["cordon-ignored", "F5"],
+  ["moved-without-successor", "F3"],
+  ["pause-without-end", "L3"],
 ] as const;
 
 describe("deliberate bugs", () => {

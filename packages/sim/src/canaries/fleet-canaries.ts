@@ -54,6 +54,25 @@ function hasEnough({ replicas, wanted }: Fleet): boolean {
   return healthy.length >= wanted.rollout;
 }
 
+/** The operator asks a node to leave. */
+const nodeDrained = (): readonly Fault[] => [
+  {
+    kind: "command",
+    atMs: 20_000,
+    id: "leave",
+    command: { kind: "replica.drain", body: { id: "node-2" } },
+    againMs: [],
+  },
+];
+
+/** Successors that were named for what runs on nodes that leave: by the id of the old one. */
+function newMoves(after: ControllerState, before: ControllerState): readonly (readonly [string, string])[] {
+  return Object.entries(after.fleet.replicas).flatMap(([id, { replacedBy, node, leaving }]) => {
+    const isMove = after.members[node ?? ""]?.health === "draining" && !leaving;
+    return isMove && replacedBy !== null && !before.fleet.replicas[id]?.replacedBy ? [[id, replacedBy] as const] : [];
+  });
+}
+
 /** Every replica is asked for a successor. */
 const replacements = ({ config }: Scenario): readonly Fault[] =>
   Array.from({ length: config.replicas.rollout }, (_, i) => ({
@@ -123,6 +142,41 @@ export const fleetCanaries: readonly Canary[] = [
           replica.replacedBy === null ? replica : { ...replica, leaving: true },
         ]);
         return withFleet(after, { replicas: Object.fromEntries(replicas) });
+      },
+    },
+  }),
+  mind("moved-too-early", "what runs on a node that leaves goes when its successor is named", {
+    profile: "fleet",
+    seedsMax: 30,
+    stage: nodeDrained,
+    line: {
+      keeps: (after, before) => {
+        const replicas = newMoves(after, before).map(([id]) => [id, { ...after.fleet.replicas[id], leaving: true }]);
+        if (replicas.length === 0) return after;
+        return withFleet(after, { replicas: { ...after.fleet.replicas, ...Object.fromEntries(replicas) } });
+      },
+    },
+  }),
+  mind("moved-without-successor", "what runs on a node that leaves goes at once, whoever could take it over", {
+    profile: "fleet",
+    seedsMax: 30,
+    stage: nodeDrained,
+    line: {
+      keeps: (after, before) => {
+        const moves = newMoves(after, before);
+        if (moves.length === 0) return after;
+        const made = new Set(moves.map(([, successor]) => successor));
+        const kept = Object.entries(after.fleet.replicas).filter(([id]) => !made.has(id));
+        const replicas = kept.map(([id, row]) => [
+          id,
+          made.has(row.replacedBy ?? "") ? { ...row, replacedBy: null } : row,
+        ]);
+        const leavers = moves.flatMap(([id]) => {
+          const member = after.members[id];
+          return member ? [[id, { ...member, health: "draining" as const }] as const] : [];
+        });
+        const members = { ...after.members, ...Object.fromEntries(leavers) };
+        return withFleet({ ...after, members }, { replicas: Object.fromEntries(replicas) });
       },
     },
   }),

@@ -1,6 +1,17 @@
 /** Bugs of the controller's mind: counts, leases, votes, members. */
+import type { Scenario } from "../cluster/scenario.ts";
+import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";
 import { isCommit, mind } from "./mind.ts";
+
+/** All trainers stand still for longer than anybody waits for them. */
+const pausedTrainers = ({ config }: Scenario): readonly Fault[] =>
+  Array.from({ length: config.replicas.policy }, (_, i) => ({
+    kind: "pause",
+    node: `policy-${i + 1}`,
+    atMs: 8_000,
+    forMs: 60_000,
+  }));
 
 /** Canaries in the controller's mind. */
 export const mindCanaries: readonly Canary[] = [
@@ -168,13 +179,7 @@ export const mindCanaries: readonly Canary[] = [
   mind("fence-not-said", "who was put out is not told", {
     profile: "swarm",
     seedsMax: 60,
-    stage: ({ config }) =>
-      Array.from({ length: config.replicas.policy }, (_, i) => ({
-        kind: "pause",
-        node: `policy-${i + 1}`,
-        atMs: 8_000,
-        forMs: 60_000,
-      })),
+    stage: pausedTrainers,
     line: { does: (effect) => (effect.type === "command" && effect.kind === "replica.fenced" ? null : effect) },
   }),
   mind("history-lost", "a committed step forgets what it was trained on", {
@@ -196,6 +201,21 @@ export const mindCanaries: readonly Canary[] = [
         const { id, incarnation } = first;
         const why = { kind: "silence", evidence: "quiet for a moment", silentMs: 1 } as const;
         return { type: "verdict.dead", atMs: event.atMs, id, incarnation, ...why };
+      },
+    },
+  }),
+  mind("pause-without-end", "who flapped is never admitted again", {
+    profile: "swarm",
+    seedsMax: 30,
+    stage: pausedTrainers,
+    line: {
+      keeps: (after, before) => {
+        if (after.evictions === before.evictions) return after;
+        const evictions = Object.entries(after.evictions).map(([id, eviction]) => [
+          id,
+          { ...eviction, untilMs: Number.MAX_SAFE_INTEGER },
+        ]);
+        return { ...after, evictions: Object.fromEntries(evictions) };
       },
     },
   }),

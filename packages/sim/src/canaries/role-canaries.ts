@@ -2,7 +2,7 @@
 import type { Role } from "@muster/actors";
 import type { Body } from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";
-import type { Canary } from "./canary.ts";
+import { type Canary, repeated } from "./canary.ts";
 
 interface Report {
   readonly type: string;
@@ -23,6 +23,17 @@ function roleBug(make: () => (effect: Report) => readonly Report[]): () => Bug {
     },
   });
 }
+
+/** What a chunk has still to tell is not counted. */
+const untoldNotCounted: Bug = {
+  role: (role) => {
+    const step: Role["logic"]["step"] = (snapshot, event) => {
+      const heard = event.type === "groups.generated" ? { ...event, messages: 0 } : event;
+      return role.logic.step(snapshot, heard);
+    };
+    return { ...role, logic: { ...role.logic, step } };
+  },
+};
 
 function isHeld(effect: Report): effect is Report & { readonly body: Body<"weights.held"> } {
   return effect.type === "report" && effect.kind === "weights.held";
@@ -54,5 +65,13 @@ export const roleCanaries: readonly Canary[] = [
         return again;
       };
     }),
+  },
+  {
+    name: "untold-not-counted",
+    says: "a replica begins a chunk whatever it has still to tell of others",
+    profile: "broker",
+    seedsMax: 30,
+    stage: (scenario) => repeated(scenario, 20_000, (atMs) => ({ kind: "broker-stall", atMs, forMs: 9_000 })),
+    make: () => untoldNotCounted,
   },
 ];

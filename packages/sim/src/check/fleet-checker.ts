@@ -63,6 +63,7 @@ export class FleetChecker {
     const { event, before, after } = decision;
     if (event.type === "controller.elected") this.#term = after.term;
     this.#checkGrowth(decision);
+    if (before.members !== after.members) this.#checkMoves(decision);
     if (before.fleet === after.fleet) return;
     if ("body" in event && "commandId" in event.body && event.body.commandId !== undefined)
       this.#checkCommand(event as CommandEvent, before.fleet, after.fleet);
@@ -164,6 +165,24 @@ export class FleetChecker {
     }
   }
 
+  /** What runs on a node that leaves goes without a successor only where no other node has room for one, or no time is left. */
+  #checkMoves({ event, before, after }: Decision): void {
+    for (const [id, { role, node, leaving }] of Object.entries(after.fleet.replicas)) {
+      const [was, is] = [before.members[id], after.members[id]];
+      const isTold =
+        was && was.health !== "draining" && is?.health === "draining" && was.incarnation === is.incarnation;
+      const isAsked = event.type === "replica.draining" && event.from === id;
+      if (!isTold || isAsked || leaving || node === null || role !== "rollout" || after.ending) continue;
+      const dueAtMs = after.fleet.nodes[node]?.leaveDueAtMs ?? Number.POSITIVE_INFINITY;
+      const place = placesFor(before, role).find((other) => placesFor(after, role).includes(other));
+      this.#judge.require(
+        place === undefined || after.nowMs >= dueAtMs,
+        "F3",
+        () => `${id} leaves with ${node}, ${place} has room and nobody took its place`,
+      );
+    }
+  }
+
   /** Epochs that only take joiners in are apart by the time in which joiners are gathered. */
   #checkGrowth({ before, after, event }: Decision): void {
     if (after.mesh.epoch === before.mesh.epoch || before.mesh.state !== "ready") return;
@@ -190,4 +209,14 @@ export class FleetChecker {
 function healthyOf({ replicas }: Fleet, role: ReplicaRole): number {
   return Object.values(replicas).filter((each) => each.role === role && !each.leaving && each.health === "HEALTHY")
     .length;
+}
+
+/** Nodes that can take one more of a role. */
+function placesFor({ fleet, members }: ControllerState, role: ReplicaRole): readonly string[] {
+  return Object.keys(fleet.nodes).filter((id) => {
+    const own = Object.values(fleet.replicas).filter((each) => each.node === id && each.role === role);
+    const limit = fleet.nodes[id]?.capacity[role] ?? Number.POSITIVE_INFINITY;
+    const isBad = fleet.cordoned.includes(id) || own.some(({ health }) => health === "RETIRED");
+    return members[id]?.health === "healthy" && !isBad && own.length < limit;
+  });
 }

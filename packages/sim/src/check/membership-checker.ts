@@ -11,6 +11,10 @@ import type { Observed } from "./observed.ts";
 /** A life may take that long to be admitted (reliability 3, L3). */
 const joinMs = 30_000;
 
+/** The longest pause of who flaps (reliability 4.2), and how far the clock that measures it may be off. */
+const pauseMaxMs = 600_000;
+const clockShare = 1.02;
+
 /** The model of lives, meshes and obedience. */
 export class MembershipChecker {
   readonly #judge: Judge;
@@ -41,19 +45,30 @@ export class MembershipChecker {
     this.#bornMs.set(incarnation, nowMs);
   }
 
-  /** Once everybody must have come back: who lives is a member, unless it has only just begun. */
-  checkAdmitted({ members, ending, stopped }: Decision["after"], nowMs: number): void {
-    if (ending || stopped) return;
+  /**
+   * Once everybody must have come back: who lives is a member, unless it has only just begun, or has to wait because it flapped.
+   *
+   * @param mayWait - False when nobody may have to wait any more.
+   * @returns In how long the last of those who wait must be a member, too; 0 when nobody waits.
+   */
+  checkAdmitted(state: Decision["after"], nowMs: number, mayWait = true): number {
+    const { members, ending, stopped } = state;
+    let dueMs = 0;
+    if (ending || stopped) return dueMs;
     for (const [process, incarnation] of this.#present) {
       const isReplica = process.role !== "controller" && process.role !== "operator";
       const ageMs = nowMs - (this.#bornMs.get(incarnation) ?? 0);
       if (!isReplica || process.isDead || ageMs < joinMs) continue;
+      const isMember = members[process.node]?.incarnation === incarnation;
+      const pauseMs = isMember || !mayWait ? 0 : pauseOf(state, { id: process.node, incarnation });
+      if (pauseMs > 0) dueMs = Math.max(dueMs, pauseMs + joinMs);
       this.#judge.require(
-        members[process.node]?.incarnation === incarnation,
+        isMember || pauseMs > 0,
         "L3",
         () => `${process.name} lives as ${incarnation} for ${Math.round(ageMs)} ms and is not a member`,
       );
     }
+    return dueMs;
   }
 
   /** Somebody took a message in and did not refuse it. */
@@ -192,4 +207,19 @@ export class MembershipChecker {
       this.#judge.require(isGone, "L6", () => `${id} is put out on ${cause}, it is alive`);
     }
   }
+}
+
+/**
+ * How long a life still has to wait for its admission; 0 when nothing keeps it from being a member. A pause is never longer than what
+ * the times that the controller remembers lead to, whatever end it has written down. Pure.
+ */
+export function pauseOf(
+  { waiting, evictions, nowMs, plan }: Pick<Decision["after"], "waiting" | "evictions" | "nowMs" | "plan">,
+  { id, incarnation }: { readonly id: string; readonly incarnation: string },
+): number {
+  const times = evictions[id]?.times ?? [];
+  const lastMs = times.at(-1);
+  if (waiting[id]?.incarnation !== incarnation || lastMs === undefined) return 0;
+  const longestMs = Math.min(pauseMaxMs, plan.health.readmitAfterMs * 2 ** times.length);
+  return Math.max(0, (lastMs + longestMs - nowMs) * clockShare);
 }

@@ -1,11 +1,18 @@
 /** Bounds and pointers of the controller: leases, attempts, the newest checkpoint (S20, S27, S31). */
 import type { ControllerState } from "@muster/machines";
-import type { JobConfig } from "@muster/protocol";
+import type { AnyMessage, JobConfig } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
+import type { Observed } from "./observed.ts";
 
 /** Incarnations that a controller may remember after their end. */
 const goneMax = 256;
+
+/** Chunks of which nobody knows anything when their holder begins another one: with more the guilty one could not be told. */
+const untoldMax = 1;
+
+/** Held-out prompts: which ones does not matter here. */
+const evalKey = "eval";
 
 /** Looks at the tables after each decision. */
 export class OrderChecker {
@@ -15,6 +22,8 @@ export class OrderChecker {
   readonly #attemptsMax: number;
   /** How often somebody ended over this group. */
   readonly #ends = new Map<string, number>();
+  /** What each process began and the broker has heard nothing of: by chunk the groups. */
+  readonly #untold = new Map<Observed, readonly ReadonlySet<string>[]>();
 
   constructor(judge: Judge, { limits, steps, failure }: JobConfig) {
     this.#judge = judge;
@@ -48,11 +57,40 @@ export class OrderChecker {
   /** A prompt that ends whoever draws from it is given up after its attempts. The engine itself says which one it was. */
   killedBy(request: { readonly requestId: string; readonly promptIds: Int32Array; readonly version: number }): void {
     const { requestId, promptIds, version } = request;
-    const group = /^(\d+\.\d+)\.\d+$/.exec(requestId)?.[1];
-    const key = group ?? `eval ${version}.${promptIds.join(" ")}`;
+    const key = groupOf(requestId) ?? `eval ${version}.${promptIds.join(" ")}`;
     const ends = (this.#ends.get(key) ?? 0) + 1;
     this.#ends.set(key, ends);
     this.#judge.require(ends <= this.#attemptsMax, "S20", () => `${key} has ended ${ends} processes`);
+  }
+
+  /** An engine begins on the requests of one chunk. */
+  begins(by: Observed, requestIds: readonly string[]): void {
+    const groups = new Set(requestIds.map((id) => groupOf(id) ?? evalKey));
+    const untold = this.#untold.get(by) ?? [];
+    this.#judge.require(
+      untold.length <= untoldMax,
+      "S20",
+      () =>
+        `${by.name} begins ${[...groups].join()} and has told nothing of ${untold.map((each) => [...each].join()).join(" and ")}`,
+    );
+    this.#untold.set(by, [...untold, groups]);
+  }
+
+  /** The broker stored what became of work. */
+  told(by: Observed, message: AnyMessage): void {
+    const told = toldBy(message);
+    const untold = this.#untold.get(by);
+    if (!told || !untold) return;
+    const left = untold.map((groups) => new Set([...groups].filter((group) => !told.includes(group))));
+    this.#untold.set(
+      by,
+      left.filter(({ size }) => size > 0),
+    );
+  }
+
+  /** Another life begins in a process: it is not asked about what the last one began. */
+  identified(process: Observed): void {
+    this.#untold.delete(process);
   }
 
   #checkBounds({ leases, gone, groups }: ControllerState): void {
@@ -72,4 +110,17 @@ export class OrderChecker {
     this.#judge.require(gone.length <= goneMax, "S31", () => `${gone.length} incarnations are remembered`);
     this.#judge.require(open <= this.#steps, "S31", () => `groups of ${open} steps are open`);
   }
+}
+
+/** The group that a request draws from, or `null` when it is a held-out prompt. */
+function groupOf(requestId: string): string | null {
+  return /^(\d+\.\d+)\.\d+$/.exec(requestId)?.[1] ?? null;
+}
+
+/** Of which work a message says what became of it, or `null`. */
+function toldBy({ kind, body }: AnyMessage): readonly string[] | null {
+  if (kind === "evals.completed") return [evalKey];
+  if (kind === "groups.completed") return body.receipts.map(({ step, index }) => `${step}.${index}`);
+  if (kind !== "groups.returned") return null;
+  return body.items.map((item) => (item.purpose === "eval" ? evalKey : `${item.step}.${item.index}`));
 }

@@ -7,6 +7,7 @@ import type { World } from "../world/world.ts";
 import { type Allowance, allowanceOf } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
+import { pauseOf } from "./membership-checker.ts";
 
 /** Faults that keep no controller from its work but by ending it. */
 const simpleFaults: readonly Fault["kind"][] = [
@@ -31,6 +32,8 @@ export class ProgressChecker {
   #leaderlessMs: number | null = null;
   #isJobOver = false;
   #progressMs = 0;
+  /** Until when somebody without whom nothing can be done has to wait for his admission. */
+  #pausedUntilMs = 0;
   #longestMs = 0;
 
   constructor(world: World, judge: Judge, scenario: Scenario) {
@@ -102,13 +105,21 @@ export class ProgressChecker {
       before.evaluation?.settled.length !== after.evaluation?.settled.length ||
       before.ending !== after.ending;
     if (isProgress) this.check();
+    if (before.waiting !== after.waiting || before.members !== after.members) this.#notePause(after);
     this.#isJobOver = after.stopped;
+  }
+
+  /** A pause that ends early counts until then. */
+  #notePause(state: ControllerState): void {
+    const { nowMs } = this.#world;
+    const pauseMs = pauseOfAll(state);
+    this.#pausedUntilMs = pauseMs > 0 ? nowMs + pauseMs : Math.min(this.#pausedUntilMs, nowMs);
   }
 
   /** Something was got done. */
   check(): void {
     const { nowMs } = this.#world;
-    const gapMs = nowMs - Math.max(this.#progressMs, this.#calmMs);
+    const gapMs = nowMs - Math.max(this.#progressMs, this.#calmMs, Math.min(this.#pausedUntilMs, nowMs));
     this.#progressMs = nowMs;
     if (gapMs <= 0) return;
     this.#longestMs = Math.max(this.#longestMs, gapMs);
@@ -118,4 +129,12 @@ export class ProgressChecker {
       () => `nothing was got done for ${Math.round(gapMs)} ms, ${Math.round(this.#allowed.progressMs)} ms are allowed`,
     );
   }
+}
+
+/** How long the job has nobody to train or nobody to sample because they flapped (reliability 4.2); 0 when it has both. Pure. */
+function pauseOfAll(state: ControllerState): number {
+  const roles = new Set(Object.values(state.members).map(({ role }) => role));
+  if (roles.has("policy") && roles.has("rollout")) return 0;
+  const lives = Object.entries(state.waiting).map(([id, { incarnation }]) => ({ id, incarnation }));
+  return Math.max(0, ...lives.map((life) => pauseOf(state, life)));
 }

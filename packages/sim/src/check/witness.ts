@@ -83,10 +83,7 @@ export class Witness implements ClusterObserver {
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
     this.#orders = new OrderChecker(judge, config);
     this.#progress = new ProgressChecker(world, judge, scenario);
-    this.#progress.whenCalm(() => {
-      this.#members.checkAdmitted(this.#journal.state, world.nowMs);
-      this.#fleet.checkWhole(this.#journal.state);
-    });
+    this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
       logic,
       onDecision: (decision) => {
@@ -126,6 +123,13 @@ export class Witness implements ClusterObserver {
     learning: (process, sample) => this.#training.learning(process, sample),
     begun: (process, live) => this.#members.begun(process, live),
     promoting: (process, candidate) => this.#weights.promoting(process, candidate),
+    drawing: (process, requests) => {
+      if (!process.isDead)
+        this.#orders.begins(
+          process,
+          requests.map(({ requestId }) => requestId),
+        );
+    },
     killedBy: ({ requestId, promptIds }, version) => this.#orders.killedBy({ requestId, promptIds, version }),
     serving: (process, version, weights) => {
       if (process.isDead) return;
@@ -165,6 +169,7 @@ export class Witness implements ClusterObserver {
   identified(identity: Identity, process: SimProcess): void {
     this.#judge.note(`${process.name} is ${identity.incarnation}`);
     this.#members.identified(identity, process, process.world.nowMs);
+    this.#orders.identified(process);
   }
 
   started(process: SimProcess): void {
@@ -190,9 +195,18 @@ export class Witness implements ClusterObserver {
     if (name === "power-loss") void this.#checkpoints?.verifyAfterPowerLoss();
   }
 
+  /** Whoever lives is a member, and as many are as are wanted. Who has to wait is waited for once: nobody may be put out any more. */
+  #checkWhole(world: World, mayWait = true): void {
+    const { state } = this.#journal;
+    const dueMs = this.#members.checkAdmitted(state, world.nowMs, mayWait);
+    if (dueMs > 0) world.after(dueMs, () => this.#checkWhole(world, false));
+    else this.#fleet.checkWhole(state);
+  }
+
   #said(message: Envelope, seq: number, by: SimProcess): void {
     const line = lineOf(message);
     if (line !== null) this.#judge.note(line);
+    this.#orders.told(by, message);
     if (message.kind === "groups.batch") this.#training.stored(message.body, seq, by);
     else if (message.kind === "weights.held") this.#weights.held(message.body, message.incarnation);
     else if (message.kind === "checkpoint.saved") void this.#checkpoints?.saved(message.body);

@@ -10,6 +10,8 @@ import { infoOf } from "./info.ts";
 export interface RolloutEngineObserver {
   /** These bytes serve from now on under this engine version. */
   serving(process: SimProcess, version: number, weights: Uint8Array): void;
+  /** A call begins. */
+  drawing(process: SimProcess, requests: readonly GenerateRequest[]): void;
   /** This request ends the engine's process now. */
   killedBy(request: GenerateRequest, version: number, process: SimProcess): void;
 }
@@ -62,6 +64,7 @@ export class SimRolloutEngine implements RolloutEngine {
 
   generate(requests: readonly GenerateRequest[], signal: AbortSignal): Promise<readonly (readonly Generated[])[]> {
     return this.#inTurn(async () => {
+      this.#observer.drawing(this.#process, requests);
       await this.#failpoints.pass(this.#process, "rollout.generate");
       const spent = requests.reduce((longest, { seed }) => Math.max(longest, this.#model.responseMs(seed)), 0);
       await this.#process.sleep(spent / 2, signal);

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { CheckpointChecker } from "../../src/check/checkpoint-checker.ts";
+import type { Decision } from "../../src/check/journal-model.ts";
 import { Judge } from "../../src/check/judge.ts";
 import { MembershipChecker } from "../../src/check/membership-checker.ts";
+import { OrderChecker } from "../../src/check/order-checker.ts";
 import { TrainingChecker } from "../../src/check/training-checker.ts";
 import { WeightsChecker } from "../../src/check/weights-checker.ts";
 import { Failpoints } from "../../src/faults/failpoints.ts";
@@ -108,9 +110,48 @@ describe("the checkers accuse a replica", () => {
   });
 
   it("that lives and is no member long after the faults (L3)", () => {
-    const state = { members: {}, ending: null, stopped: false } as Parameters<MembershipChecker["checkAdmitted"]>[0];
+    const state = {
+      members: {},
+      waiting: {},
+      evictions: {},
+      ending: null,
+      stopped: false,
+    } as Partial<Decision["after"]> as Parameters<MembershipChecker["checkAdmitted"]>[0];
     expect(broken((judge) => members(judge).checker.checkAdmitted(state, 20_000))).toEqual([]);
     expect(broken((judge) => members(judge).checker.checkAdmitted(state, 60_000))).toEqual(["L3", "L3"]);
+  });
+});
+
+describe("the checkers accuse a sampler", () => {
+  const told = (index: number) =>
+    ({ kind: "groups.completed", body: { receipts: [{ step: 1, index }] } }) as Parameters<OrderChecker["told"]>[1];
+
+  it("that begins a chunk while nobody has heard of two others, in one life (S20)", () => {
+    const { process } = modelsOf();
+    const one = process("rollout-1", "rollout");
+    const begins = (judge: Judge): OrderChecker => {
+      const checker = new OrderChecker(judge, config);
+      checker.begins(one, ["1.0.0", "1.1.0"]);
+      checker.begins(one, ["1.2.0"]);
+      return checker;
+    };
+    expect(broken((judge) => begins(judge).begins(one, ["1.3.0"]))).toEqual(["S20"]);
+    expect(
+      broken((judge) => {
+        const checker = begins(judge);
+        checker.told(one, told(2));
+        checker.begins(one, ["1.3.0"]);
+        checker.told(one, told(1));
+        checker.begins(one, ["1.4.0"]);
+      }),
+    ).toEqual(["S20"]);
+    expect(
+      broken((judge) => {
+        const checker = begins(judge);
+        checker.identified(one);
+        checker.begins(one, ["1.3.0"]);
+      }),
+    ).toEqual([]);
   });
 });
 
