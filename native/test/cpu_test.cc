@@ -5,10 +5,25 @@
 
 #include "check.h"
 #include "core/bytes.h"
+#include "cpu/fan_out.h"
 #include "cpu/ordered_sum.h"
 #include "cpu/stream_copy.h"
 
 using namespace muster;
+
+TEST("the limit of the host is measured with bytes like those of weights: no line of the cache is all zeros") {
+  constexpr size_t kLine = 64, kBytes = 4096 + 3;
+  for (const uint32_t seed : {0u, 1u, 7u}) {
+    std::vector<uint8_t> memory(kBytes);
+    fillLikeWeights(memory, seed);
+    for (size_t at = 0; at + kLine <= kBytes; at += kLine) {
+      float values[kLine / sizeof(float)];
+      std::memcpy(values, memory.data() + at, kLine);
+      for (const float value : values) CHECK(value >= 1 && value < 2);
+      CHECK(values[0] != values[1]);
+    }
+  }
+}
 
 TEST("slices cover every element once, whatever the number of ranks") {
   for (const size_t elements : {1u, 15u, 16u, 17u, 1000u, 4096u, 100'003u})

@@ -54,7 +54,7 @@ Result<std::vector<FanOutSample>> measurePinned(size_t bytes, size_t count, size
     Result<Mapping> memory = mapPrivate(bytes + i * kApart);
     if (!memory.ok()) return memory.status();
     buffers.push_back(memory.value().data() + i * kApart);
-    std::memset(buffers.back(), static_cast<int>(i), bytes);
+    fillLikeWeights({buffers.back(), bytes}, static_cast<uint32_t>(i));
     mappings.push_back(std::move(memory.value()));
   }
   std::barrier sync(static_cast<std::ptrdiff_t>(threads + 1));
@@ -84,6 +84,14 @@ Result<std::vector<FanOutSample>> measurePinned(size_t bytes, size_t count, size
 }
 
 }  // namespace
+
+void fillLikeWeights(std::span<uint8_t> memory, uint32_t seed) {
+  for (size_t at = 0; at < memory.size(); at += sizeof(float)) {
+    seed = seed * 1'664'525 + 1'013'904'223;
+    const float value = 1.0F + static_cast<float>(seed >> 8) * 0x1p-24F;
+    std::memcpy(memory.data() + at, &value, std::min(sizeof value, memory.size() - at));
+  }
+}
 
 Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, size_t threads, size_t samples) {
   const auto copy = [](const std::vector<uint8_t*>& buffers, Range tile) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/status.h"
@@ -13,6 +15,9 @@ struct FanOutSample {
   double seconds;
   double cpuSeconds;  // of all threads
 };
+
+// Numbers from one to two, each another. What is all zeros some machines copy twice as fast as weights.
+void fillLikeWeights(std::span<uint8_t> memory, uint32_t seed);
 
 // Copies `bytes` bytes to each of `targets` targets, `samples` times: pinned threads, tile by tile, with stores that bypass
 // the caches, into memory that is warm, without a word between the threads.
