@@ -40,6 +40,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("measureFanOut", Napi::Function::New(env, measureFanOut));
   exports.Set("measureAddUp", Napi::Function::New(env, measureAddUp));
   exports.Set("openGroup", Napi::Function::New(env, openGroup));
+  exports.Set("describeGloo", Napi::Function::New(env, describeGloo));
   exports.Set("pullSlices", Napi::Function::New(env, pullSlices));
   exports.Set("describeGpus", Napi::Function::New(env, describeGpus));
   exports.Set("openGpu", Napi::Function::New(env, openGpu));

@@ -4,6 +4,7 @@
 #include "binding/views.h"
 #include "core/group.h"
 #include "cpu/stream_copy.h"
+#include "gloo/gloo_group.h"
 
 namespace muster::binding {
 
@@ -119,12 +120,25 @@ Napi::Value openGroup(const Napi::CallbackInfo& info) {
   options.group = textOf(from, "name");
   const uint64_t capacityBytes = numberOf(from, "capacityBytes");
   const Patience patience{Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
-  work.run = [options = std::move(options), capacityBytes, patience]() -> Settle {
-    Result<std::shared_ptr<Group>> group = Group::open(options, capacityBytes, patience);
-    if (!group.ok()) return failure(group.status());
-    return success([opened = group.value()](Napi::Env env) { return GroupObject::make(env, opened); });
+  const std::string gloo = from.Get("gloo").IsNull() ? "" : textOf(from, "gloo");
+  work.run = [options = std::move(options), gloo, capacityBytes, patience]() -> Settle {
+    const auto opened = [](const auto& group) -> Settle {
+      if (!group.ok()) return failure(group.status());
+      return success([made = group.value()](Napi::Env env) { return GroupObject::make(env, made); });
+    };
+    if (gloo.empty()) return opened(Group::open(options, capacityBytes, patience));
+    return opened(GlooGroup::open(gloo, options, capacityBytes, patience));
   };
   return Engine::of(info.Env()).start(info.Env(), std::move(work));
+}
+
+Napi::Value describeGloo(const Napi::CallbackInfo& info) {
+  const auto library = GlooLibrary::load(info[0].As<Napi::String>().Utf8Value());
+  Napi::Object out = Napi::Object::New(info.Env());
+  const auto text = [&](const std::string& value) { return Napi::String::New(info.Env(), value).As<Napi::Value>(); };
+  out.Set("reason", library.ok() ? info.Env().Null() : text(library.status().message));
+  out.Set("version", library.ok() ? text(library.value()->version()) : info.Env().Null());
+  return out;
 }
 
 }  // namespace muster::binding

@@ -54,7 +54,7 @@ std::span<const uint8_t> Group::result() const {
 }
 
 Status Group::run(const Operation& operation, const Patience& patience) {
-  if (Status valid = check(operation); !valid.ok()) return valid;
+  if (Status valid = checkOperation(operation, place()); !valid.ok()) return valid;
   const auto body = [&]() -> Status {
     if (operation.kind == Kind::Send) return send(operation, patience);
     if (operation.kind == Kind::Receive) return receive(operation, patience);
@@ -63,27 +63,12 @@ Status Group::run(const Operation& operation, const Patience& patience) {
   return member_->perform(body, patience);
 }
 
-Status Group::check(const Operation& operation) const {
-  const auto wrong = [&](const std::string& why) { return Status{Code::InvalidArgument, operation.text() + ": " + why, {}}; };
-  if (operation.count > kOperationCountMax) return wrong("too many elements");
-  const uint64_t room = operation.kind == Kind::AllGather ? capacityBytes_ / worldSize() : capacityBytes_;
-  if (operation.bytes() > room) return wrong("at most " + std::to_string(room) + " bytes fit");
-  if (operation.reduces() && operation.dtype == DType::U8) return wrong("bytes cannot be added up");
-  const bool message = operation.kind == Kind::Send || operation.kind == Kind::Receive;
-  if (operation.peer >= worldSize()) return wrong("there is no such rank");
-  if (message && operation.peer == member_->rank()) return wrong("that is this rank itself");
-  const bool fills = operation.kind == Kind::Receive || !operation.into.empty();
-  if (fills && operation.into.size() != resultBytesOf(operation))
-    return wrong("the target has " + std::to_string(operation.into.size()) + " bytes");
-  return {};
-}
-
 // Over several hosts there is one barrier more, between the partial sums of the hosts and their way round the ring.
 Status Group::collective(const Operation& operation, const Patience& patience) {
   member_->self().op.store(operation.encoded(), std::memory_order_relaxed);  // published by the phase
   member_->announcePhase();
   if (Status all = member_->awaitPhase(patience); !all.ok()) return all;
-  if (Status agreed = checkAgreement(operation); !agreed.ok()) return agreed;
+  if (Status agreed = checkAgreement(operation, segment()); !agreed.ok()) return agreed;
   if (Status done = contribute(operation, patience); !done.ok()) return done;
   if (hosts_.size() > 1)
     if (Status done = exchange(operation, patience); !done.ok()) return done;
@@ -92,26 +77,6 @@ Status Group::collective(const Operation& operation, const Patience& patience) {
   const uint64_t begin = operation.kind == Kind::ReduceScatter ? sliceOf(operation.count, member_->rank(), worldSize()).begin : 0;
   // The result stays as it is until this rank's next operation.
   streamCopy(operation.into.data(), result().data() + begin * sizeOf(operation.dtype), operation.into.size());
-  return {};
-}
-
-// Bytes of the result that are there for this rank, or of a message.
-uint64_t Group::resultBytesOf(const Operation& operation) const {
-  if (operation.kind == Kind::AllGather) return operation.bytes() * worldSize();
-  if (operation.kind != Kind::ReduceScatter) return operation.bytes();
-  const Range slice = sliceOf(operation.count, member_->rank(), worldSize());
-  return (slice.end - slice.begin) * sizeOf(operation.dtype);
-}
-
-// All ranks look at the same words between the same barriers, so all come to the same verdict.
-Status Group::checkAgreement(const Operation& operation) const {
-  const uint64_t ours = operation.encoded();
-  for (uint32_t rank = 0; rank < worldSize(); rank++) {
-    const uint64_t theirs = segment().member(rank).op.load(std::memory_order_relaxed);
-    if (theirs == ours) continue;
-    const std::string what = Operation::decode(theirs).text() + ", this rank " + operation.text();
-    return {Code::Disagreement, namesOf({rank}) + " does " + what, {rank}};
-  }
   return {};
 }
 
@@ -192,7 +157,7 @@ Status Group::send(const Operation& operation, const Patience& patience) {
   };
   if (Status done = member_->await(taken, patience); !done.ok()) return done;
   if (self.taken.load(std::memory_order_acquire) % 2 == 0) return {};
-  return {Code::Disagreement, namesOf({operation.peer}) + " does not want the " + operation.text(), {operation.peer}};
+  return unwantedBy(operation.peer, operation);
 }
 
 Status Group::receive(const Operation& operation, const Patience& patience) {
@@ -210,7 +175,7 @@ Status Group::receive(const Operation& operation, const Patience& patience) {
   answerMessage(sender, message->number, fits);
   segment().ring();
   if (fits) return {};
-  return {Code::Disagreement, namesOf({operation.peer}) + " does " + theirs.text() + ", this rank " + operation.text(), {operation.peer}};
+  return differsFrom(operation, operation.peer, theirs);
 }
 
 }  // namespace muster

@@ -4,6 +4,7 @@
 
 #include "core/collectives.h"
 #include "core/group_ring.h"
+#include "core/group_rules.h"
 #include "core/mesh_member.h"
 
 namespace muster {
@@ -20,6 +21,9 @@ class Group : public Collectives {
   void abort(const std::string& reason) override { member_->abort(reason); }
   void close() override { member_->close(); }
 
+  // For a transport of another kind that uses this group to find the others, to agree with them and to watch them.
+  MeshMember& member() const { return *member_; }
+
  private:
   Group(std::unique_ptr<MeshMember> member, std::vector<MeshHost> hosts, uint64_t capacityBytes);
 
@@ -27,10 +31,8 @@ class Group : public Collectives {
   const MeshSegment& segment() const { return member_->segment(); }
   const MeshHost& home() const { return hosts_[self_]; }
   uint8_t* inputOf(uint32_t rank) const { return reinterpret_cast<uint8_t*>(segment().shard(rank)); }
-  Status check(const Operation& operation) const;
-  uint64_t resultBytesOf(const Operation& operation) const;
+  GroupPlace place() const { return {member_->rank(), worldSize(), capacityBytes_}; }
   Status collective(const Operation& operation, const Patience& patience);
-  Status checkAgreement(const Operation& operation) const;
   Status contribute(const Operation& operation, const Patience& patience);
   Status addUp(const Operation& operation, const Patience& patience);
   Status exchange(const Operation& operation, const Patience& patience);

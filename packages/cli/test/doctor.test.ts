@@ -7,6 +7,7 @@ import { checkBroker } from "../src/doctor/broker.ts";
 import { isAtLeast, missing, ok, warn } from "../src/doctor/check.ts";
 import { checkFolders } from "../src/doctor/folders.ts";
 import { checkMachine, checkNode } from "../src/doctor/machine.ts";
+import { glooCheck } from "../src/doctor/tools.ts";
 import { buildOnce, muster } from "./support/muster.ts";
 
 let directory: TempDirectory;
@@ -39,6 +40,12 @@ describe("the doctor", () => {
     const states = Object.fromEntries(checkMachine().map(({ name, state }) => [name, state]));
     expect(states).toMatchObject({ node: "ok", "wasm simd": "ok" });
     expect(Object.keys(states)).toEqual(["node", "wasm simd", "cpu", "memory", "open files"]);
+  });
+
+  it("names Gloo where it was built, and where it was not says why and how to get it, as no fault", () => {
+    expect(glooCheck({ path: "/p.so", version: "0.5.0" })).toEqual(ok("gloo", "0.5.0 at /p.so"));
+    const none = glooCheck({ path: "/p.so", reason: "there is no /p.so" });
+    expect(none).toMatchObject({ state: "ok", detail: expect.stringMatching(/there is no \/p\.so.*libgloo-dev/) });
   });
 
   it.each([

@@ -1,5 +1,5 @@
 /** What this machine can do for the data plane. */
-import { native } from "./native.ts";
+import { glooPath, native } from "./native.ts";
 
 /** What the data plane found on this machine. */
 export interface NativeCapabilities {
@@ -16,4 +16,19 @@ export interface NativeCapabilities {
 export function nativeCapabilities(): NativeCapabilities {
   const { sharedMemory, reason, version } = native().capabilities();
   return { sharedMemory, tcp: true, version, ...(reason === null ? {} : { reason }) };
+}
+
+/** Whether groups can use Gloo. */
+export interface GlooCapabilities {
+  readonly path: string;
+  /** Of Gloo, when it can be used. */
+  readonly version?: string;
+  /** Why it cannot be used. */
+  readonly reason?: string;
+}
+
+/** Opens the transport over Gloo, if it was built. @throws MUSTER_ERR_NATIVE_MISSING when the addon is not. */
+export function glooCapabilities(path: string = glooPath()): GlooCapabilities {
+  const { version, reason } = native().describeGloo(path);
+  return { path, ...(version === null ? {} : { version }), ...(reason === null ? {} : { reason }) };
 }

@@ -15,6 +15,11 @@ export const errors = defineErrors("MUSTER_ERR", {
   NativeOptionRefused: { message: "the data plane refused an option of {operation}: {reason}" },
   NativeFailed: { message: "the operating system refused: {reason}", retryable: true },
 
+  GlooMissing: {
+    message:
+      "gloo can not carry the group of epoch {epoch}: {reason}; install libgloo-dev and run npm run setup, or leave `transport` out",
+  },
+
   GpuMissing: { message: "{what} is not possible on this host: {reason}; ask `muster doctor`" },
   GpuFailed: { message: "{what} failed: {reason}", retryable: true },
   GpuTimeout: { message: "{what} took longer than {timeoutMs} ms: {reason}", retryable: true },
@@ -88,6 +93,7 @@ const tables = {
   take: { ...gpu, ...pull, IO: errors.GpuFailed },
   mesh: {
     ...common,
+    UNSUPPORTED: errors.GlooMissing,
     PEER_LOST: errors.CollectivePeerLost,
     TIMEOUT: errors.CollectiveTimeout,
     ABORTED: errors.CollectiveAborted,

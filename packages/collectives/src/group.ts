@@ -2,7 +2,7 @@
 import { checkName, checkTimeout, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
 import { type MembershipOptions, membershipOf } from "./membership.ts";
-import { cancellable, type NativeGroup, type NativeOperation, native } from "./native.ts";
+import { cancellable, glooPath, type NativeGroup, type NativeOperation, native } from "./native.ts";
 
 /** Views over 4 GiB crash Node 20, and an input is one view. */
 const capacityBytesMax = 2 ** 32 - 4;
@@ -13,12 +13,20 @@ export type DType = "f32" | "bf16" | "u8";
 /** Bytes of one element. */
 export const elementBytes: Readonly<Record<DType, number>> = { f32: 4, bf16: 2, u8: 1 };
 
+/** What can carry the bytes of a group. */
+export type GroupTransport = "muster" | "gloo";
+
 /** Who forms a group, where, and of which size. All members must give the same values but for `rank`. */
 export interface CollectiveGroupOptions extends MembershipOptions {
   /** Name of the group; groups of one job and epoch are told apart by it. */
   readonly name: string;
   /** Most bytes that an input or a result holds, 1 … 4 GiB − 4. Memory is taken for one input per member and one result on each host. */
   readonly capacityBytes: number;
+  /**
+   * Who carries the bytes; `muster` unless given. `gloo` is there for comparison where Gloo was installed when Muster was built: it copies
+   * over TCP, adds up in an order that depends on the number of ranks, and does not prove who connects (docs/internals/data-plane.md).
+   */
+  readonly transport?: GroupTransport;
 }
 
 /** One operation. `dtype` and `count` must be the same on all ranks. */
@@ -102,6 +110,7 @@ export interface CollectiveGroup {
  *
  * @throws MUSTER_ERR_COLLECTIVE_TIMEOUT naming the ranks that did not come.
  * @throws MUSTER_ERR_COLLECTIVE_REFUSED when another member has another key or another view of the epoch.
+ * @throws MUSTER_ERR_GLOO_MISSING when `gloo` is asked for and cannot be used; see `glooCapabilities`.
  * @throws MUSTER_ERR_COLLECTIVE_PEER_LOST, MUSTER_ERR_COLLECTIVE_ABORTED, MUSTER_ERR_NATIVE_OPTION_INVALID
  */
 export async function openGroup(options: CollectiveGroupOptions): Promise<CollectiveGroup> {
@@ -109,8 +118,9 @@ export async function openGroup(options: CollectiveGroupOptions): Promise<Collec
   const membership = membershipOf(options);
   checkName("name", name);
   checkWhole("capacityBytes", capacityBytes, { min: 1, max: capacityBytesMax });
+  const gloo = options.transport === "gloo" ? glooPath() : null;
   const opened = await cancellable(signal, (cancellation) =>
-    native().openGroup({ ...membership, name, capacityBytes, cancellation }),
+    native().openGroup({ ...membership, name, capacityBytes, gloo, cancellation }),
   );
   if (!opened.ok) throw errorOf("mesh", opened, { epoch, timeoutMs: membership.timeoutMs });
   return new OpenGroup(opened.value, options);

@@ -1,5 +1,10 @@
 /** How weight bytes move: versions are published and pulled; gradients are reduced in shard order. */
-export { type NativeCapabilities, nativeCapabilities } from "./capabilities.ts";
+export {
+  type GlooCapabilities,
+  glooCapabilities,
+  type NativeCapabilities,
+  nativeCapabilities,
+} from "./capabilities.ts";
 export { digestOf } from "./digest.ts";
 export type { GpuBuffer } from "./gpu/buffer.ts";
 export {
@@ -31,6 +36,7 @@ export {
   type CollectiveGroupOptions,
   type CollectiveOptions,
   type DType,
+  type GroupTransport,
   openGroup,
   type ReducedSlice,
   type TensorPart,

@@ -3,7 +3,7 @@
  * that code which never moves bytes (the simulator, the tools) runs without a built addon. Absent values are `null`.
  */
 import { createRequire } from "node:module";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { messageOf } from "@muster/base";
 import { errors } from "./errors.ts";
 import { checkBuild } from "./native-build.ts";
@@ -193,9 +193,17 @@ export interface NativeModule {
   openMesh(
     options: NativeMembership & { shards: number; shardElements: number; cancellation: NativeCancellation },
   ): Promise<NativeOutcome<NativeMesh>>;
+  /** `gloo`: path of the transport over Gloo; `null` for our own. */
   openGroup(
-    options: NativeMembership & { name: string; capacityBytes: number; cancellation: NativeCancellation },
+    options: NativeMembership & {
+      name: string;
+      capacityBytes: number;
+      gloo: string | null;
+      cancellation: NativeCancellation;
+    },
   ): Promise<NativeOutcome<NativeGroup>>;
+  /** Opens the transport over Gloo at this path. `reason` is why it cannot be used. */
+  describeGloo(path: string): { reason: string | null; version: string | null };
 }
 
 let loaded: NativeModule | undefined;
@@ -208,6 +216,11 @@ export function native(): NativeModule {
   checkBuild(addon.build, dirname(require.resolve("@muster/native")));
   loaded = addon;
   return loaded;
+}
+
+/** Where the build puts the transport over Gloo, when Gloo is installed. */
+export function glooPath(): string {
+  return join(dirname(createRequire(import.meta.url).resolve("@muster/native")), "build/Release/muster_gloo.so");
 }
 
 function load(require: NodeJS.Require): NativeModule {

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
+import { glooCapabilities } from "@muster/collectives";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { benchAllReduce, manyTensors } from "../bench/allreduce/same-host.ts";
@@ -23,6 +24,8 @@ interface BenchContext {
   /** Bytes. */
   readonly sizes: readonly number[];
   readonly peers: readonly Peer[];
+  /** Whether anything but the limit of the host is compared with. */
+  readonly compares: boolean;
   /** Folder for sockets and compiled programs, removed at the end. */
   readonly scratch: string;
   readonly signal: AbortSignal;
@@ -114,7 +117,18 @@ async function runBench(options: Options, { command, peers: names, measure }: Me
         onProgress(line);
       };
       const { peers } = found;
-      const failed = await measure({ rounds, worlds, sizes, peers, scratch, signal, onRow, onNote, onProgress }).then(
+      const failed = await measure({
+        rounds,
+        worlds,
+        sizes,
+        peers,
+        compares: options.peers,
+        scratch,
+        signal,
+        onRow,
+        onNote,
+        onProgress,
+      }).then(
         () => (rows.length === 0 ? errors.BenchMemory({ reason: notes.at(-1) ?? "no size is left" }) : null),
         (error: unknown) => error,
       );
@@ -164,10 +178,13 @@ async function benchHosts(options: WeightsOptions, count: string, usualSize: boo
 }
 
 async function benchAllReduceAll({ worlds, sizes, scratch, onNote, ...common }: BenchContext): Promise<void> {
+  const { reason } = glooCapabilities();
+  if (common.compares && reason !== undefined) onNote(`gloo (in process) can not be compared with: ${reason}`);
+  const gloo = common.compares && reason === undefined;
   for (const world of worlds) {
-    const of = (bytes: number): Footprint => ({ world, bytes, peers: common.peers.length > 0 });
+    const of = (bytes: number): Footprint => ({ world, bytes, peers: gloo || common.peers.length > 0 });
     const fitting = sizes.filter((bytes) => fits(of(Math.max(bytes, manyTensors.bytes)), allReduceBytes, onNote));
-    if (fitting.length > 0) await benchAllReduce({ ...common, socketDir: scratch, world, sizes: fitting });
+    if (fitting.length > 0) await benchAllReduce({ ...common, gloo, socketDir: scratch, world, sizes: fitting });
   }
 }
 

@@ -1,7 +1,7 @@
 /** What the data plane is built with, and whether it is built. */
 import { spawnSync } from "node:child_process";
 import { messageOf } from "@muster/base";
-import { nativeCapabilities } from "@muster/collectives";
+import { type GlooCapabilities, glooCapabilities, nativeCapabilities } from "@muster/collectives";
 import { type Check, missing, ok, warn } from "./check.ts";
 
 const tools = [
@@ -20,7 +20,13 @@ export function checkNative(): readonly Check[] {
     const version = programs.map(versionLineOf).find((line) => line !== null);
     return version ? ok(name, version) : report(name, `none of ${programs.join(", ")} was found`, install);
   });
-  return [addon, ...builders];
+  return [addon, ...(addon.state === "missing" ? [] : [glooCheck(glooCapabilities())]), ...builders];
+}
+
+/** Whether groups can use Gloo, and why not. No job needs it, so it is never amiss. Pure. */
+export function glooCheck({ version, path, reason }: GlooCapabilities): Check {
+  if (reason === undefined) return ok("gloo", `${version ?? "unknown version"} at ${path}`);
+  return ok("gloo", `none, for comparison only: ${reason}; to have it, install libgloo-dev and run npm run setup`);
 }
 
 function checkAddon(): Check {

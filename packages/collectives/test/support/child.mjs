@@ -2,7 +2,7 @@
 // Uses the built package, because Node 20 cannot run the TypeScript sources.
 import { readFile } from "node:fs/promises";
 import { Worker } from "node:worker_threads";
-import { digestOf, openGradientMesh, openVersionStore, pullVersion } from "../../dist/index.js";
+import { digestOf, openGradientMesh, openGroup, openVersionStore, pullVersion } from "../../dist/index.js";
 import { beBusy } from "./busy-worker.mjs";
 
 const never = new AbortController().signal;
@@ -10,6 +10,7 @@ const key = new Uint8Array(32).fill(7);
 const job = "job-under-test";
 let store;
 let mesh;
+let group;
 let newest;
 let pulling = false;
 
@@ -31,6 +32,13 @@ const commands = {
   async reduce({ op, written, deadlineMs }) {
     for (const shard of written) mesh.shard(shard).fill(shard);
     await mesh.reduce({ op, written, deadlineMs, signal: never });
+  },
+  async joinGroup(options) {
+    group = await openGroup({ ...options, key, job, signal: never });
+  },
+  // Adds up again and again, until that fails.
+  async sums({ count }) {
+    for (;;) await group.allReduce({ dtype: "f32", count, deadlineMs: 10_000, signal: never });
   },
   // Pulls whatever is newest, again and again, until told to stop; a pulled version must digest as announced.
   async read({ holders }) {

@@ -8,6 +8,15 @@ export interface AllReduceTask {
   readonly repeats: number;
 }
 
+/** Who forms the group over gloo. */
+export interface GlooGroup {
+  readonly rank: number;
+  readonly members: readonly string[];
+  readonly socketDir: string;
+  /** Counts the groups. */
+  readonly epoch: number;
+}
+
 const key = new Uint8Array(32).fill(9);
 const waiting = { deadlineMs: 120_000, signal: new AbortController().signal };
 
@@ -22,14 +31,27 @@ serveCalls({
   },
   /** All ranks of the host see one result. */
   async shared({ bytes, repeats }: AllReduceTask) {
-    return await timed(repeats, async (ranks) => {
+    return await timed(opened(), repeats, async (ranks) => {
       await ranks.allReduce({ dtype: "f32", count: bytes / 4, ...waiting });
     });
+  },
+  /** Gloo in these same processes: from memory of this rank's own to memory of this rank's own, in a group that is there for this alone. */
+  async gloo({ bytes, repeats, ...options }: AllReduceTask & GlooGroup) {
+    const transport = { transport: "gloo", name: "allreduce-gloo", capacityBytes: bytes } as const;
+    const ranks = await openGroup({ key, job: "bench", ...transport, ...waiting, ...options });
+    try {
+      new Float32Array(ranks.input.buffer).fill(1);
+      return await timed(ranks, repeats, async () => {
+        await ranks.allReduce({ dtype: "f32", count: bytes / 4, ...waiting });
+      });
+    } finally {
+      ranks.close();
+    }
   },
   /** The result ends up in memory that is this rank's own. */
   async own({ bytes, repeats }: AllReduceTask) {
     const into = own.subarray(0, bytes);
-    return await timed(repeats, async (ranks) => {
+    return await timed(opened(), repeats, async (ranks) => {
       await ranks.allReduce({ dtype: "f32", count: bytes / 4, into, ...waiting });
     });
   },
@@ -40,19 +62,27 @@ serveCalls({
       const part = own.subarray(i * size, (i + 1) * size);
       return { dtype: "f32", from: part, into: part };
     });
-    return await timed(repeats, (ranks) => allReduceTensors(ranks, list, waiting));
+    return await timed(opened(), repeats, (ranks) => allReduceTensors(ranks, list, waiting));
   },
 });
 
-/** Seconds of each repeat, from a barrier until every rank is done, as the peers count; one repeat before them warms up. */
-async function timed(repeats: number, work: (ranks: CollectiveGroup) => Promise<void>): Promise<number[]> {
+function opened(): CollectiveGroup {
   if (!group) throw new RangeError("the group is not open");
+  return group;
+}
+
+/** Seconds of each repeat, from a barrier until every rank is done, as the peers count; one repeat before them warms up. */
+async function timed(
+  ranks: CollectiveGroup,
+  repeats: number,
+  work: (ranks: CollectiveGroup) => Promise<void>,
+): Promise<number[]> {
   const seconds: number[] = [];
   for (let i = 0; i <= repeats; i++) {
-    await group.barrier(waiting);
+    await ranks.barrier(waiting);
     const startedAt = sharedClock();
-    await work(group);
-    await group.barrier(waiting);
+    await work(ranks);
+    await ranks.barrier(waiting);
     if (i > 0) seconds.push(sharedClock() - startedAt);
   }
   return seconds;

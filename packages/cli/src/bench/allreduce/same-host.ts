@@ -1,6 +1,6 @@
 /** The sum of gradients over the processes of one host. */
 import { addUpLimit } from "../machine.ts";
-import { endMembers, Member } from "../members.ts";
+import { type Answer, endMembers, Member } from "../members.ts";
 import type { Peer } from "../peers.ts";
 import { type BenchRow, medianOf, rowOf } from "../report.ts";
 import type { AllReduceTask } from "./member.ts";
@@ -12,6 +12,8 @@ export interface AllReduceOptions {
   readonly sizes: readonly number[];
   readonly rounds: number;
   readonly peers: readonly Peer[];
+  /** Measures gloo in the same processes as well. */
+  readonly gloo: boolean;
   /** Existing folder for sockets. */
   readonly socketDir: string;
   readonly signal: AbortSignal;
@@ -49,12 +51,10 @@ export async function benchAllReduce(options: AllReduceOptions): Promise<void> {
   }
 }
 
-async function rowsOfSize(
-  { world, rounds, peers, signal }: AllReduceOptions,
-  members: readonly Member[],
-  bytes: number,
-): Promise<BenchRow[]> {
+async function rowsOfSize(options: AllReduceOptions, members: readonly Member[], bytes: number): Promise<BenchRow[]> {
+  const { world, rounds, peers, gloo, signal } = options;
   const measured: { limit: number; shared: Times; own: Times; peers: Times[] }[] = [];
+  const names = [...peers.map(({ name }) => name), ...(gloo ? ["gloo (in process)"] : [])];
   for (let round = 0; round < rounds; round++) {
     signal.throwIfAborted();
     const limit = await addUpLimit(bytes, world);
@@ -65,6 +65,7 @@ async function rowsOfSize(
       const { seconds, cpuSeconds } = await peer.run({ operation: "allreduce", world, bytes, repeats, signal });
       others.push({ seconds: medianOf(seconds), cpuSeconds });
     }
+    if (gloo) others.push(await glooInProcess(options, members, bytes));
     measured.push({ limit, shared, own, peers: others });
   }
   return (["own", "shared"] as const).map((kind) =>
@@ -77,7 +78,7 @@ async function rowsOfSize(
       delivered: bytes * world,
       others: [
         { with: "limit of the host", seconds: measured.map(({ limit }) => limit), target: null },
-        ...peers.map(({ name }, i) => ({
+        ...names.map((name, i) => ({
           with: name,
           seconds: measured.map((each) => each.peers[i]?.seconds ?? null),
           target: peerTarget,
@@ -85,6 +86,17 @@ async function rowsOfSize(
       ],
     }),
   );
+}
+
+let glooGroups = 0;
+
+async function glooInProcess(
+  { socketDir }: AllReduceOptions,
+  members: readonly Member[],
+  bytes: number,
+): Promise<Times> {
+  const common = { members: members.map((_, rank) => `rank-${rank}`), socketDir, epoch: ++glooGroups, bytes, repeats };
+  return timesOf(await Promise.all(members.map((member, rank) => member.call("gloo", { ...common, rank }))));
 }
 
 async function rowOfTensors(
@@ -115,9 +127,12 @@ async function onAll(
   call: "shared" | "own" | "tensors",
   task: AllReduceTask & { readonly tensors?: number },
 ): Promise<Times> {
-  const answers = await Promise.all(members.map((member) => member.call(call, task)));
+  return timesOf(await Promise.all(members.map((member) => member.call(call, task))));
+}
+
+function timesOf(answers: readonly Answer[]): Times {
   return {
     seconds: Math.max(...answers.map(({ value }) => medianOf(value as readonly number[]))),
-    cpuSeconds: answers.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0) / (task.repeats + 1),
+    cpuSeconds: answers.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0) / (repeats + 1),
   };
 }
