@@ -1,5 +1,6 @@
 #include "binding/values.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace muster::binding {
@@ -35,6 +36,33 @@ uint64_t numberOf(const Napi::Object& from, const char* key) {
 std::span<uint8_t> memoryOf(const Napi::Value& array) {
   auto view = array.As<Napi::Uint8Array>();
   return {view.Data(), view.ByteLength()};
+}
+
+std::vector<std::span<uint8_t>> memoriesOf(const Napi::Array& list) {
+  std::vector<std::span<uint8_t>> memories(list.Length());
+  // Node-API itself: its C++ wrapper asks five times for what is needed once.
+  for (uint32_t i = 0; i < memories.size(); i++) {
+    napi_value array = nullptr;
+    void* data = nullptr;
+    size_t length = 0;
+    if (napi_get_element(list.Env(), list, i, &array) != napi_ok ||
+        napi_get_typedarray_info(list.Env(), array, nullptr, &length, &data, nullptr, nullptr) != napi_ok)
+      throw Napi::Error::New(list.Env(), "not a list of Uint8Array");
+    memories[i] = {static_cast<uint8_t*>(data), length};
+  }
+  return memories;
+}
+
+std::vector<std::string> namesOf(const Napi::Object& from, const char* key, size_t count) {
+  const std::string joined = textOf(from, key);
+  std::vector<std::string> names;
+  size_t begin = 0;
+  for (size_t i = 0; i < count; i++) {
+    const size_t end = std::min(joined.find('\0', begin), joined.size());
+    names.push_back(joined.substr(begin, end - begin));
+    begin = std::min(end + 1, joined.size());
+  }
+  return names;
 }
 
 Bytes bytesOf(const Napi::Object& from, const char* key) {

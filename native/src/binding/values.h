@@ -26,6 +26,10 @@ VersionId versionOf(const Napi::Object& from);
 
 // The memory of a Uint8Array, without copying.
 std::span<uint8_t> memoryOf(const Napi::Value& array);
+// The memory of each Uint8Array of a list, which must keep them as long as it is used.
+std::vector<std::span<uint8_t>> memoriesOf(const Napi::Array& list);
+// Names that JavaScript joined by NUL, which none of them has.
+std::vector<std::string> namesOf(const Napi::Object& from, const char* key, size_t count);
 Napi::Reference<Napi::Value> keepAlive(const Napi::Value& value);
 
 uint64_t digestFromHex(const std::string& hex);

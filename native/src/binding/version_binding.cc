@@ -38,27 +38,18 @@ class StoreObject {
   static Napi::Value publish(VersionStore&, const Store& store, const Napi::CallbackInfo& info) {
     const auto options = info[0].As<Napi::Object>();
     Engine::Work work{{}, Cancellation::of(options, "cancellation")};
+    const auto list = options.Get("sections").As<Napi::Array>();  // made for this call; it holds all views
+    work.keep.push_back(keepAlive(list));
+    const std::vector<std::span<uint8_t>> views = memoriesOf(list);
+    std::vector<std::string> names = namesOf(options, "names", views.size());
     std::vector<SectionInput> inputs;
-    const auto sections = options.Get("sections").As<Napi::Array>();
-    for (uint32_t i = 0; i < sections.Length(); i++) {
-      const auto section = sections.Get(i).As<Napi::Object>();
-      inputs.push_back({textOf(section, "name"), memoryOf(section.Get("bytes"))});
-      work.keep.push_back(keepAlive(section.Get("bytes")));
-    }
-    work.run = [store, id = versionOf(options), inputs, abort = work.abort]() -> Settle {
+    for (size_t i = 0; i < views.size(); i++) inputs.push_back({std::move(names[i]), views[i]});
+    work.run = [store, id = versionOf(options), inputs = std::move(inputs), abort = work.abort]() -> Settle {
       const Result<std::vector<Section>> published = store->publish(id, inputs, *abort);
       if (!published.ok()) return failure(published.status());
-      return success([done = published.value()](Napi::Env env) -> Napi::Value {
-        Napi::Array out = Napi::Array::New(env);
-        for (const Section& section : done) {
-          Napi::Object each = Napi::Object::New(env);
-          each.Set("name", section.name);
-          each.Set("bytes", static_cast<double>(section.bytes));
-          each.Set("digest", toHex(section.digest));
-          out.Set(out.Length(), each);
-        }
-        return out;
-      });
+      std::string digests;
+      for (const Section& section : published.value()) digests += toHex(section.digest);
+      return success([digests](Napi::Env env) { return Napi::String::New(env, digests); });
     };
     return Engine::of(info.Env()).start(info.Env(), std::move(work));
   }
@@ -122,6 +113,18 @@ std::function<void(uint64_t, uint64_t)> progressIn(std::span<uint8_t> memory) {
   };
 }
 
+// {names, sizes, digests}: see packages/collectives/src/section-table.ts
+std::vector<WantedSection> wantedOf(const Napi::Object& table) {
+  constexpr size_t kDigits = 16;
+  const auto sizes = table.Get("sizes").As<Napi::Float64Array>();
+  const std::string digests = textOf(table, "digests");
+  std::vector<std::string> names = namesOf(table, "names", sizes.ElementLength());
+  std::vector<WantedSection> wanted;
+  for (size_t i = 0; i < names.size(); i++)
+    wanted.push_back({std::move(names[i]), static_cast<uint64_t>(sizes[i]), digestFromHex(digests.substr(i * kDigits, kDigits))});
+  return wanted;
+}
+
 struct PullCall {
   PullOptions options;
   std::vector<std::string> holders;
@@ -133,12 +136,7 @@ PullCall pullCallOf(const Napi::Object& from, Engine::Work& work) {
   PullOptions options{bytesOf(from, "key"), textOf(from, "job"), textOf(from, "member"), {}, versionOf(from), {}, nullptr};
   if (!from.Get("keepIn").IsNull())
     options.keepIn = *from.Get("keepIn").As<Napi::External<std::shared_ptr<VersionStore>>>().Data();
-  const auto wanted = from.Get("wanted").As<Napi::Array>();
-  for (uint32_t i = 0; i < wanted.Length(); i++) {
-    const auto section = wanted.Get(i).As<Napi::Object>();
-    options.wanted.push_back(
-        {textOf(section, "name"), numberOf(section, "bytes"), digestFromHex(textOf(section, "digest"))});
-  }
+  options.wanted = wantedOf(from.Get("wanted").As<Napi::Object>());
   const Napi::Value progress = from.Get("progress");
   options.onProgress = progressIn(memoryOf(progress));
   work.keep.push_back(keepAlive(progress));
@@ -223,14 +221,11 @@ class MappedObject {
 Napi::Value pullVersion(const Napi::CallbackInfo& info) {
   const auto from = info[0].As<Napi::Object>();
   Engine::Work work{{}, Cancellation::of(from, "cancellation")};
-  std::vector<std::span<uint8_t>> into;
-  const auto targets = from.Get("into").As<Napi::Array>();
-  for (uint32_t i = 0; i < targets.Length(); i++) {
-    into.push_back(memoryOf(targets.Get(i)));
-    work.keep.push_back(keepAlive(targets.Get(i)));
-  }
-  work.run = [call = pullCallOf(from, work), into]() mutable -> Settle {
-    call.options.into = into;
+  const auto targets = from.Get("into").As<Napi::Array>();  // made for this call; it holds all views
+  work.keep.push_back(keepAlive(targets));
+  PullCall call = pullCallOf(from, work);
+  call.options.into = memoriesOf(targets);
+  work.run = [call = std::move(call)]() mutable -> Settle {
     const Result<Pulled> pulled = run(call);
     if (!pulled.ok()) return failure(pulled.status());
     Pulled report = pulled.value();

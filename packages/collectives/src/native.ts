@@ -19,11 +19,14 @@ export interface NativeCancellation {
   dispose(): void;
 }
 
-/** A section as the core reports it: `digest` is 16 hexadecimal digits. */
-export interface NativeSection {
-  readonly name: string;
-  readonly bytes: number;
-  readonly digest: string;
+/** Sections wanted; see `tableOf`. */
+export interface NativeTable {
+  /** Joined by NUL. */
+  readonly names: string;
+  /** In bytes. */
+  readonly sizes: Float64Array;
+  /** 16 hexadecimal digits each, one behind the other. */
+  readonly digests: string;
 }
 
 /** An open version store. */
@@ -31,18 +34,20 @@ export interface NativeStore {
   /** Handle for `keepIn`. */
   readonly store: object;
   readonly addresses: readonly string[];
+  /** `names` joined by NUL; the list of `sections` is not changed while it runs. Gives the digests, 16 hexadecimal digits each, one behind the other. */
   publish(options: {
     lineage: number;
     version: number;
-    sections: readonly { name: string; bytes: Uint8Array }[];
+    names: string;
+    sections: readonly Uint8Array[];
     cancellation: NativeCancellation;
-  }): Promise<NativeOutcome<readonly NativeSection[]>>;
+  }): Promise<NativeOutcome<string>>;
   holds(id: { lineage: number; version: number }): boolean;
   versions(): { lineage: number; version: number }[];
   close(): Promise<NativeOutcome<undefined>>;
 }
 
-/** What is pulled, and from whom. `digest` is 16 hexadecimal digits; `keepIn` is a `NativeStore.store`. */
+/** What is pulled, and from whom. `keepIn` is a `NativeStore.store`. */
 export interface NativePull {
   readonly key: Uint8Array;
   readonly job: string;
@@ -50,7 +55,7 @@ export interface NativePull {
   readonly holders: readonly string[];
   readonly lineage: number;
   readonly version: number;
-  readonly wanted: readonly { readonly name: string; readonly bytes: number; readonly digest: string }[];
+  readonly wanted: NativeTable;
   readonly keepIn: object | null;
   readonly timeoutMs: number;
   /** Two u64 in host order: bytes that came over TCP and are verified, and all of them. */
@@ -176,13 +181,13 @@ export interface NativeModule {
     slots: number;
     delta: { mode: "never" | "auto" | "always"; anchorEvery: number; keep: number };
   }): Promise<NativeOutcome<NativeStore>>;
-  /** Copies into `into`, one buffer for each section wanted. */
+  /** Copies into `into`, one buffer for each section wanted; the list is not changed while it runs. */
   pullVersion(options: NativePull & { readonly into: readonly Uint8Array[] }): Promise<NativeOutcome<NativePulled>>;
   mapVersion(options: NativePull): Promise<NativeOutcome<NativeMapped>>;
-  /** Writes rows of one section into `into`, all or none. */
+  /** Writes rows of one section into `into`, all or none. `section.digest` is 16 hexadecimal digits. */
   pullSlices(
     options: Omit<NativePull, "wanted" | "keepIn" | "progress"> & {
-      readonly section: NativePull["wanted"][number];
+      readonly section: { readonly name: string; readonly bytes: number; readonly digest: string };
       readonly slices: readonly NativeSlice[];
       readonly into: Uint8Array;
     },

@@ -1,10 +1,10 @@
 /** Pulling a weight version from whoever holds it. */
 import { checkKey, checkName, checkTimeout, checkWhole } from "./check.ts";
-import { hexOf } from "./digest.ts";
 import { errorOf, errors } from "./errors.ts";
 import { cancellable, type NativeCancellation, type NativePull, native } from "./native.ts";
 import { nativeStoreOf } from "./open-stores.ts";
 import { type ProgressOptions, withProgress } from "./pull-progress.ts";
+import { tableOf } from "./section-table.ts";
 import { checkVersionId, type SectionInfo, type VersionId, type VersionStore, versionText } from "./version-store.ts";
 
 /** Views over 4 GiB crash Node 20, and one mapped section is one view. */
@@ -129,7 +129,7 @@ function nativePullOf(options: MapOptions): {
   checkName("member", member);
   checkVersionId(id);
   const timeoutMs = checkTimeout("deadlineMs", options.deadlineMs);
-  const wanted = sections.map(({ name, bytes, digest }) => ({ name, bytes, digest: hexOf(digest) }));
+  const wanted = tableOf(sections);
   const store = keepIn ? nativeStoreOf(keepIn) : null;
   const call = (cancellation: NativeCancellation): Omit<NativePull, "progress"> => ({
     ...{ key, job, member, holders, lineage: id.lineage, version: id.version },

@@ -1,10 +1,10 @@
 /** Publishing weight versions: copies them into shared memory once, then serves any number of readers from native threads. */
 import { checkKey, checkName, checkWhole } from "./check.ts";
-import { toDigest } from "./digest.ts";
 import { errorOf, errors } from "./errors.ts";
 import { localAddressOf } from "./local-address.ts";
 import { cancellable, type NativeStore, native } from "./native.ts";
 import { rememberStore } from "./open-stores.ts";
+import { joinNames, splitDigests } from "./section-table.ts";
 
 /** Name of a weight version: one line of weights between rollbacks, and the counter of updates in it. Whole numbers ≥ 0. */
 export interface VersionId {
@@ -125,12 +125,17 @@ class OpenVersionStore implements VersionStore {
 
   async publish(id: VersionId, sections: Readonly<Record<string, Uint8Array>>): Promise<readonly SectionInfo[]> {
     checkVersionId(id);
-    const inputs = Object.entries(sections).map(([name, bytes]) => ({ name, bytes }));
-    for (const { name } of inputs) checkName("section", name);
+    const names = Object.keys(sections);
+    for (const name of names) checkName("section", name);
+    const views = Object.values(sections);
+    const call = { lineage: id.lineage, version: id.version, names: joinNames(names), sections: views };
     const published = await cancellable(this.#closing.signal, (cancellation) =>
-      this.#store.publish({ lineage: id.lineage, version: id.version, sections: inputs, cancellation }),
+      this.#store.publish({ ...call, cancellation }),
     );
-    if (published.ok) return published.value.map((section) => ({ ...section, digest: toDigest(section.digest) }));
+    if (published.ok) {
+      const digests = splitDigests(published.value);
+      return names.map((name, i) => ({ name, bytes: views[i]?.byteLength ?? 0, digest: digests[i] ?? "" }));
+    }
     if (published.code === "ABORTED") throw errors.VersionStoreClosed();
     throw errorOf("publish", published, {});
   }

@@ -82,6 +82,23 @@ describe.each([
     await expect(store.publish(another, layers(1025))).rejects.toThrow("more than 1024 sections");
   });
 
+  it("takes section names in any writing, but none with NUL, which joins them on their way", async () => {
+    const store = await open();
+    const named = { größe: bytesOf(5, 1), "層/0": bytesOf(0, 2), "a b": bytesOf(77, 3) };
+    const sections = await store.publish(id, named);
+    expect(sections).toEqual(
+      Object.entries(named).map(([name, bytes]) => ({ name, bytes: bytes.byteLength, digest: digestOf(bytes) })),
+    );
+    const options = pullOf(id, sections.toReversed(), [store.addresses[place]!]);
+    await pullVersion(options);
+    expect(options.into).toEqual(named);
+    const wrong = { "a\0b": bytesOf(1, 1) };
+    await expect(store.publish({ lineage: 3, version: 42 }, wrong)).rejects.toThrow("give a name without NUL");
+    const sly = sections.map((section) => ({ ...section, name: `${section.name}\0` }));
+    const into = Object.fromEntries(sly.map(({ name, bytes }) => [name, new Uint8Array(bytes)]));
+    await expect(pullVersion({ ...options, sections: sly, into })).rejects.toThrow("give a name without NUL");
+  });
+
   it("refuses another key and another job, a digest that differs and a version that is gone, and writes nothing", async () => {
     const store = await open();
     const sections = await store.publish(id, { weights: bytesOf(MiB, 1) });

@@ -1,4 +1,5 @@
 /** How much memory a measurement needs, so that it is left out before the kernel ends one of its processes. Pure. */
+import { manyTensors } from "./allreduce/same-host.ts";
 import { bytesText } from "./report.ts";
 
 /** Which measurement. */
@@ -20,9 +21,12 @@ export function weightsBytes({ world, bytes, peers }: Footprint): number {
   return ours + Math.max(world * Math.min(bytes, limitBytesMax), peers ? world * (bytes + processBytes) : 0);
 }
 
-/** The same for sums: each rank's input and own memory, three buffers of the host; peers send from one buffer to another. */
+/**
+ * The same for sums: each rank's input and own memory, three buffers of the host; peers send from one buffer to another. Ours have room for the
+ * many tensors that are measured at the end, whatever the size.
+ */
 export function allReduceBytes({ world, bytes, peers }: Footprint): number {
-  const ours = (2 * world + 3) * bytes + world * processBytes;
+  const ours = (2 * world + 3) * Math.max(bytes, manyTensors.bytes) + world * processBytes;
   return ours + Math.max((world + 1) * Math.min(bytes, limitBytesMax), peers ? world * (2 * bytes + processBytes) : 0);
 }
 

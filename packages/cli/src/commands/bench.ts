@@ -6,7 +6,7 @@ import { messageOf } from "@muster/base";
 import { glooCapabilities } from "@muster/collectives";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import { type Command, Option } from "commander";
-import { benchAllReduce, manyTensors } from "../bench/allreduce/same-host.ts";
+import { benchAllReduce } from "../bench/allreduce/same-host.ts";
 import { watchMachine } from "../bench/machine.ts";
 import { allReduceBytes, type Footprint, tooLarge, weightsBytes } from "../bench/memory.ts";
 import { findPeers, type Peer, type PeerName, peerNames } from "../bench/peers.ts";
@@ -183,7 +183,7 @@ async function benchAllReduceAll({ worlds, sizes, scratch, onNote, ...common }: 
   const gloo = common.compares && reason === undefined;
   for (const world of worlds) {
     const of = (bytes: number): Footprint => ({ world, bytes, peers: gloo || common.peers.length > 0 });
-    const fitting = sizes.filter((bytes) => fits(of(Math.max(bytes, manyTensors.bytes)), allReduceBytes, onNote));
+    const fitting = sizes.filter((bytes) => fits(of(bytes), allReduceBytes, onNote));
     if (fitting.length > 0) await benchAllReduce({ ...common, gloo, socketDir: scratch, world, sizes: fitting });
   }
 }

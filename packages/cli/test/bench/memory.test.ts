@@ -18,6 +18,12 @@ describe("the memory of a measurement", () => {
     expect(tooLarge(eight, 9.1 * gib, 10 * gib)).toContain("left out");
   });
 
+  it("of a small sum counts the buffers of the thousand tensors behind it, and names the size that was asked for", () => {
+    const small = { world: 8, bytes: 2 ** 20, peers: false };
+    expect(allReduceBytes(small)).toBeGreaterThan((2 * small.world + 3) * 62.5 * 2 ** 20);
+    expect(tooLarge(small, allReduceBytes(small), gib)).toMatch(/^W=8, 1 MiB was left out/);
+  });
+
   it("grows with peers, and for sums with the inputs of all ranks", () => {
     expect(weightsBytes({ ...eight, peers: false })).toBeLessThan(weightsBytes(eight));
     expect(allReduceBytes(eight)).toBeGreaterThan(weightsBytes(eight));

@@ -17,6 +17,7 @@ const deadlineMs = 60_000;
 
 let store: VersionStore | undefined;
 let own = new Uint8Array();
+let views: Readonly<Record<string, Uint8Array>> = {};
 
 serveCalls({
   /** Opens a store; gives its addresses. */
@@ -65,13 +66,15 @@ function fit(bytes: number): void {
   if (own.byteLength !== bytes) own = new Uint8Array(bytes).fill(7);
 }
 
-/** The memory as sections of one size. */
+/** The memory as sections of one size. The views are kept, as an engine keeps those of its tensors. */
 function sectionsOf(pieces: number): Readonly<Record<string, Uint8Array>> {
   if (pieces === 1) return { weights: own };
   const size = own.byteLength / pieces;
-  return Object.fromEntries(
-    Array.from({ length: pieces }, (_, i) => [`layer-${i}`, own.subarray(i * size, (i + 1) * size)]),
-  );
+  if (views["layer-0"]?.buffer !== own.buffer || views["layer-0"].byteLength !== size)
+    views = Object.fromEntries(
+      Array.from({ length: pieces }, (_, i) => [`layer-${i}`, own.subarray(i * size, (i + 1) * size)]),
+    );
+  return views;
 }
 
 function optionsOf(wanted: Omit<Wanted, "bytes">): MapOptions {
