@@ -5,13 +5,19 @@
 import { hexOf, toDigest } from "./digest.ts";
 import { errors } from "./errors.ts";
 import type { NativeTable } from "./native.ts";
-import type { SectionInfo } from "./version-store.ts";
 
 const separator = "\0";
 const digits = 16;
 
+/** What a section is called, how long it is, and what it is. */
+interface Described {
+  readonly name: string;
+  readonly bytes: number;
+  readonly digest: string;
+}
+
 /** Sections as the addon takes them. @throws MUSTER_ERR_NATIVE_OPTION_INVALID */
-export function tableOf(sections: readonly SectionInfo[]): NativeTable {
+export function tableOf(sections: readonly Described[]): NativeTable {
   return {
     names: joinNames(sections.map(({ name }) => name)),
     sizes: Float64Array.from(sections, ({ bytes }) => bytes),
