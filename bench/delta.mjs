@@ -2,12 +2,11 @@
  * A version on its way to another host as what changed since the one before, against the whole version over the same link: 2 Gbit/s between
  * two network namespaces of this machine. The weights have 16 bits an element, as those of most models that are served.
  */
-import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { openTestHosts } from "@muster/runtime";
+import { Member } from "./lib/member.mjs";
 import { medianOf, spreadOf } from "./lib/stats.mjs";
 
 export const about = "a version to another host as a delta, at 2 Gbit/s";
@@ -16,28 +15,7 @@ const bytes = 64 * 1024 * 1024;
 const rounds = 5;
 const shares = [0.001, 0.01, 0.03, 0.1];
 
-const script = fileURLToPath(new URL("delta/member.mjs", import.meta.url));
-
-class Member {
-  constructor(host) {
-    const [command, ...rest] = [...host.wrapper, process.execPath, script];
-    this.host = host;
-    this.process = spawn(command, rest, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
-  }
-
-  call(call, options) {
-    return new Promise((resolve, reject) => {
-      const ended = () => reject(new Error(`a member ended during ${call}`));
-      this.process.once("exit", ended);
-      this.process.once("message", (answer) => {
-        this.process.off("exit", ended);
-        if ("failed" in answer) reject(new Error(answer.failed));
-        else resolve(answer.done);
-      });
-      this.process.send({ call, options });
-    });
-  }
-}
+const script = new URL("delta/member.mjs", import.meta.url);
 
 export async function* run() {
   const network = openTestHosts({ count: 2, rate: "2000mbit" });
@@ -47,17 +25,18 @@ export async function* run() {
   }
   const socketDir = await mkdtemp(join(tmpdir(), "muster-bench-"));
   const [here, there] = network.hosts;
-  const members = [here, there, there].map((host) => new Member(host));
+  const hosts = [here, there, there];
+  const members = hosts.map(({ wrapper }) => new Member(script, wrapper));
   try {
     const modes = ["never", "never", "always"];
-    const options = (member, i) => ({
-      ...{ member: `m${i}`, socketDir, tcpHost: member.host.address, slotBytes: bytes + 64 },
+    const options = (i) => ({
+      ...{ member: `m${i}`, socketDir, tcpHost: hosts[i].address, slotBytes: bytes + 64 },
       delta: { mode: modes[i], anchorEvery: 0 },
     });
-    const [address] = await Promise.all(members.map((member, i) => member.call("open", options(member, i))));
+    const [address] = await Promise.all(members.map((member, i) => member.call("open", options(i))));
     yield* rowsOf(members, address);
   } finally {
-    for (const { process: child } of members) child.kill("SIGKILL");
+    for (const member of members) member.end();
     network.close();
     await rm(socketDir, { recursive: true, force: true });
   }

@@ -13,6 +13,7 @@ const names = [
   "journal",
   "weights",
   "delta",
+  "product",
   "distribution",
   "chaos-invariance",
   "recovery",

@@ -1,6 +1,7 @@
 /** One replica of the benchmark `delta`: holds a version, or pulls one and passes it on. Does what it is told over IPC, and answers. */
 import { randomOf } from "@muster/base";
 import { mapVersion, openVersionStore } from "@muster/collectives";
+import { serveCalls } from "../lib/member.mjs";
 
 const key = new Uint8Array(32).fill(9);
 const job = "bench";
@@ -8,7 +9,7 @@ let store;
 /** Weights of 16 bits an element, of which `change` changes some. */
 let weights = new Uint16Array();
 
-const commands = {
+serveCalls({
   /** Opens a store; gives its TCP address. */
   async open({ member, socketDir, tcpHost, slotBytes, delta }) {
     store = await openVersionStore({ key, job, member, socketDir, tcpHost, slotBytes, slots: 2, delta });
@@ -31,13 +32,4 @@ const commands = {
     mapped.release();
     return { durationMs: mapped.durationMs, from: mapped.from, wireBytes: mapped.wireBytes };
   },
-};
-
-process.on("message", async ({ call, options }) => {
-  try {
-    process.send({ done: await commands[call](options) });
-  } catch (error) {
-    process.send({ failed: String(error) });
-  }
 });
-process.on("disconnect", () => process.exit(0));

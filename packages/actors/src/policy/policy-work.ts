@@ -268,18 +268,15 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     { engine, store }: Pick<Opened, "engine" | "store">,
     id: { readonly lineage: number; readonly version: number },
   ): Promise<Held> {
-    const startedMs = this.#tools.environment.clock.now();
+    const { clock, logger } = this.#tools.environment;
+    const startedMs = clock.now();
     const { weights, optimizer } = engine.state();
     const bytes = weights.length + optimizer.length;
     const publish = () => store.publish(id, { weights, optimizer });
     const sections = sectionsOf(await this.#meters.measure("publish", { bytes: () => bytes }, publish));
-    return {
-      ...id,
-      sections,
-      addresses: [...store.addresses],
-      bytes,
-      durationMs: this.#tools.environment.clock.now() - startedMs,
-    };
+    const durationMs = clock.now() - startedMs;
+    logger.info({ ...id, bytes, durationMs }, "weights published");
+    return { ...id, sections, addresses: [...store.addresses], bytes, durationMs };
   }
 
   #inPhase<T>(phase: (typeof phases)[number], work: (opened: Opened) => Promise<T>): Promise<T> {
