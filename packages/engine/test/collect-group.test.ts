@@ -123,6 +123,14 @@ describe("collecting groups", () => {
     });
   });
 
+  it("says of a failure the frames that are its own: those of Node differ from run to run", async () => {
+    const own = "Error: no\n    at judge (reward.mjs:1:1)";
+    const internal = "    at process.processTicksAndRejections (node:internal/process/task_queues:105:5)";
+    const error = Object.assign(new Error("no"), { stack: `${own}\n${internal}` });
+    const groups = await collect({ reward: rewardThat({ 0: () => Promise.reject(error) }) });
+    expect(groups[0]!.trajectories[0]?.error?.stack).toBe(own);
+  });
+
   it("aborts only the trajectory whose reward hangs, at its deadline, and tells the reward to stop", async () => {
     let told = false;
     const inner = rewardThat({});

@@ -12,6 +12,15 @@ describe("the controller's mind", () => {
     expect(control(state, tick(1_200)).state).toBe(state);
   });
 
+  it.each([{ members: [] }, { members: ["r0"] }, { members: ["p0", "p1"] }])(
+    "needs no record either while it waits for who is missing: $members are there",
+    (setting) => {
+      const { state } = control(working(setting), tick(20_000));
+      const settled = control(state, tick(20_100)).state;
+      expect(control(settled, tick(20_200)).state).toBe(settled);
+    },
+  );
+
   it("never lets its time go back", () => {
     const state = working();
     expect(control(state, tick(500)).state.nowMs).toBe(1_000);

@@ -5,7 +5,10 @@ import { type ControllerState, moved, withMember } from "../src/controller/state
 import { bodiesOf, linesOf, planWith, stepping, voteFor, working } from "./states.ts";
 
 const plan = planWith({ health: { readmitAfterMs: 5_000, progressMs: 300_000 } });
-const stuck = (): ControllerState => ({ ...stepping({ p0: voteFor(4) }, { plan }), progress: { atMs: 0, stage: 0 } });
+const stuck = (): ControllerState => ({
+  ...stepping({ p0: voteFor(4) }, { plan }),
+  progress: { atMs: 0, stage: 0, isShort: false },
+});
 const at = (state: ControllerState, minutes: number): ControllerState => ({ ...state, nowMs: minutes * 60_000 });
 
 describe("a job without progress", () => {
@@ -32,7 +35,7 @@ describe("a job without progress", () => {
     const item = { purpose: "train" as const, step: 4, index: 0, attempt: 0 };
     const leases = { "1-1": { holder: "r0", items: [item], dueAtMs: 9_000_000 } };
     const groups = { 4: { queue: [], receipts: {}, quarantined: [] } };
-    const base = working({ plan, patch: { leases, groups, progress: { atMs: 0, stage: 2 } } });
+    const base = working({ plan, patch: { leases, groups, progress: { atMs: 0, stage: 2, isShort: false } } });
     const order = { kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 9_000_000 } as const;
     const anew = planWatchdog(at(withMember(base, "r0", { order }), 15));
     expect(anew?.state.leases).toEqual({});
@@ -55,10 +58,16 @@ describe("a job without progress", () => {
 
   it("waits all of the time anew for whoever was missing: nobody is blamed for the time of an absence", () => {
     const short = withMember(stuck(), "r0", { health: "draining" });
-    const waited = planWatchdog(at(short, 60))?.state as ControllerState;
-    expect(planWatchdog(waited)).toBeNull();
-    const complete = withMember(waited, "r0", { health: "healthy" });
+    const waiting = planWatchdog(at(short, 10))?.state as ControllerState;
+    const complete = planWatchdog(at(withMember(waiting, "r0", { health: "healthy" }), 60))?.state as ControllerState;
     expect(planWatchdog(at(complete, 64.9))).toBeNull();
     expect(linesOf(planWatchdog(at(complete, 65))?.effects ?? [])).toEqual(["! alarm.raised"]);
+  });
+
+  it("notes an absence once, so that its ticks leave nothing in the journal", () => {
+    const short = withMember(stuck(), "r0", { health: "draining" });
+    const waiting = planWatchdog(at(short, 10))?.state as ControllerState;
+    expect(planWatchdog(at(waiting, 10.1))).toBeNull();
+    expect(planWatchdog(at(waiting, 60))).toBeNull();
   });
 });

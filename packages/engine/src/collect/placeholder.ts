@@ -30,9 +30,15 @@ function describe(error: unknown, kind: FailureKind): TrajectoryError {
       kind,
       name: String(name).slice(0, nameMax),
       message: String(message).slice(0, messageMax),
-      ...(typeof stack === "string" ? { stack: stack.slice(0, stackMax) } : {}),
+      ...(typeof stack === "string" ? { stack: withoutInternals(stack).slice(0, stackMax) } : {}),
     };
   } catch {
     return { kind, name: "NotAnError", message: "what was thrown can not be described" };
   }
+}
+
+/** A stack without the frames of Node itself: which of them are there depends on what else the process does. */
+function withoutInternals(stack: string): string {
+  const lines = stack.split("\n").filter((line) => !/^\s+at .*\bnode:internal\//.test(line));
+  return lines.join("\n");
 }

@@ -58,7 +58,7 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     members: Object.fromEntries(members),
     leases: Object.fromEntries(leases),
     evictions: Object.fromEntries(evictions),
-    progress: { atMs: nowMs, stage: 0 },
+    progress: { atMs: nowMs, stage: 0, isShort: false },
     mesh: { ...state.mesh, dueAtMs: nowMs + plan.timing.meshMs, joinDueAtMs: null },
     step: { ...state.step, startedAtMs: nowMs, dueAtMs: nowMs + plan.timing.stepMs },
     checkpoints: { ...state.checkpoints, dueAtMs: nowMs + plan.timing.checkpointMs },

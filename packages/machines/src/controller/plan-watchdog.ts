@@ -6,7 +6,7 @@
 import { announce, type Change } from "./events.ts";
 import { releaseLease } from "./leases.ts";
 import { evict } from "./orders.ts";
-import { type ControllerState, type Member, membersOf, meshMembersOf, moved } from "./state.ts";
+import { type ControllerState, type Member, membersOf, meshMembersOf } from "./state.ts";
 
 const lastStage = 4;
 
@@ -14,7 +14,11 @@ const lastStage = 4;
 export function planWatchdog(state: ControllerState): Change<ControllerState> | null {
   const { progress, plan, nowMs } = state;
   if (state.ending || state.stopped) return null;
-  if (isShort(state)) return beginAnew(state);
+  const isShort = isSomebodyMissing(state);
+  // Who comes at last gets all of the time before it can be blamed. An absence is noted once: what changes at every tick fills the journal.
+  if (isShort !== progress.isShort)
+    return { state: { ...state, progress: { atMs: nowMs, stage: 0, isShort } }, effects: [] };
+  if (isShort) return null;
   const waitedMs = nowMs - progress.atMs;
   const due = Math.min(lastStage, Math.floor(waitedMs / plan.health.progressMs));
   if (due <= progress.stage) return null;
@@ -25,15 +29,8 @@ export function planWatchdog(state: ControllerState): Change<ControllerState> | 
   return { state: done.state, effects: [announce("alarm.raised", { alarm: "progress", detail }), ...done.effects] };
 }
 
-/** While somebody is missing no time counts: who comes at last gets all of it before it can be blamed. */
-function beginAnew(state: ControllerState): Change<ControllerState> | null {
-  const { progress, nowMs } = state;
-  if (progress.stage === 0 && progress.atMs === nowMs) return null;
-  return { state: moved(state), effects: [] };
-}
-
 /** Before the first mesh, and without a policy and a rollout replica that stay, nobody is to blame: the job stays up and waits for them. */
-function isShort(state: ControllerState): boolean {
+function isSomebodyMissing(state: ControllerState): boolean {
   const isThere = (role: "policy" | "rollout"): boolean =>
     membersOf(state, role).some(({ health }) => health !== "draining");
   return state.mesh.epoch === 0 || !isThere("policy") || !isThere("rollout");

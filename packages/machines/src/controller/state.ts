@@ -193,6 +193,15 @@ export interface GivenUp {
   readonly alarmed: boolean;
 }
 
+/** When the job last moved on: a committed step, a finished group, a piece of evaluation, or somebody who was missing came. */
+export interface Progress {
+  readonly atMs: number;
+  /** What the watchdog did since. */
+  readonly stage: number;
+  /** Somebody is missing without whom the job can not go on: no time counts. */
+  readonly isShort: boolean;
+}
+
 /** The whole state. */
 export interface ControllerState {
   readonly plan: ControllerPlan;
@@ -208,8 +217,7 @@ export interface ControllerState {
   /** By replica id; the last ones only. */
   readonly evictions: Readonly<Record<string, Eviction>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
-  /** The last committed step, finished group or piece of evaluation, and what the watchdog did since. */
-  readonly progress: { readonly atMs: number; readonly stage: number };
+  readonly progress: Progress;
   /** Where weights come from when there are none: the job's source at first, a checkpoint after every holder was lost. */
   readonly restore: VersionKey & { readonly source: ControllerPlan["weights"] };
   /** Digest of the model's tensor table. */
@@ -262,7 +270,7 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     gone: [],
     evictions: {},
     waiting: {},
-    progress: { atMs: 0, stage: 0 },
+    progress: { atMs: 0, stage: 0, isShort: false },
     restore: { lineage: 0, version: 0, source: plan.weights },
     tensorsDigest: null,
     weights: null,
@@ -324,7 +332,7 @@ export function withMember(state: ControllerState, id: string, patch: Partial<Me
 
 /** The state in which the job just moved on: the watchdog begins anew. */
 export function moved(state: ControllerState): ControllerState {
-  return { ...state, progress: { atMs: state.nowMs, stage: 0 } };
+  return { ...state, progress: { ...state.progress, atMs: state.nowMs, stage: 0 } };
 }
 
 /** True when a member acknowledged the digests of the newest committed weights. */
