@@ -343,6 +343,17 @@ describe("the end of the job", () => {
   });
 });
 
+describe("a replica that goes because the job is over", () => {
+  it("is released, and not taken for dead and started again", () => {
+    const job = new Job().node("n0").obey("n0").operate("job.stop", { reason: "enough" });
+    for (const id of ["rollout-0", "rollout-1"]) {
+      expect(job.health(id)).toBe("DRAINING");
+      job.report(id, "replica.left", { reason: "enough" }, "rollout").exit("n0", id, { code: 0 });
+      expect(job.health(id)).toBe("DRAINING");
+    }
+  });
+});
+
 describe("too few healthy replicas", () => {
   it("are no reason to stop: the operator is told what is missing, once, after the time that a death takes to notice", () => {
     const job = new Job().node("n0").obey("n0");

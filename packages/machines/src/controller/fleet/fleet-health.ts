@@ -93,7 +93,8 @@ function factsOf(state: ControllerState, replica: FleetReplica, member: Member |
     isSameLife: member !== undefined && member.incarnation === replica.member?.incarnation,
     isHolding: member !== undefined && (replica.role === "checkpoint" || holdsCurrent(state, member)),
     isSuspect: member?.health === "suspect",
-    isLeaving: replica.leaving,
+    // Whoever goes because the job is over is not a death, and nobody starts it again.
+    isLeaving: replica.leaving || state.ending?.announced === true,
     isPlaced: replica.node !== null,
   };
 }
