@@ -50,6 +50,28 @@ void onRanks(uint32_t worldSize, Body body) {
 
 }  // namespace
 
+TEST("a short wait sees what comes at once, and who waits in vain sits out the next waits") {
+  ShortWait wait(true);
+  CHECK(wait.until([] { return true; }));
+  const auto looks = [&] {
+    size_t count = 0;
+    CHECK(!wait.until([&] { count++; return false; }));
+    return count;
+  };
+  CHECK(looks() > 0);
+  for (const size_t expected : {1u, 2u, 4u, 8u}) {
+    for (size_t i = 0; i < expected; i++) CHECK(looks() == 0);
+    CHECK(looks() > 0);
+  }
+  for (size_t i = 0; i < 16; i++) CHECK(looks() == 0);
+  CHECK(wait.until([] { return true; }));  // and from now on it is worth a look again
+  CHECK(looks() > 0);
+  CHECK(looks() == 0);
+  CHECK(looks() > 0);
+  ShortWait never(false);
+  CHECK(!never.until([] { return true; }));
+}
+
 TEST("the reduction has the same bits for one to four ranks, op after op") {
   std::vector<std::vector<float>> expected(3, std::vector<float>(kElements));
   for (uint64_t op = 0; op < 3; op++)

@@ -1,16 +1,23 @@
 #include "binding/engine.h"
 
 #include <system_error>
+#include <utility>
 
 #include "binding/values.h"
 
 namespace muster::binding {
 
+namespace {
+
+constexpr size_t kRestingMax = 4;  // threads that wait for the next operation
+
+}  // namespace
+
 struct Engine::Operation {
+  uint64_t id;
   Napi::Promise::Deferred promise;
   Work work;
   Settle settle{};
-  std::thread thread{};
 };
 
 void Engine::install(Napi::Env env) {
@@ -28,14 +35,14 @@ Engine::Engine(Napi::Env env) {
 }
 
 Napi::Promise Engine::start(Napi::Env env, Work work) {
-  const uint64_t id = next_++;
+  const uint64_t id = nextId_++;
   const auto& slot = operations_[id] =
-      std::make_unique<Operation>(Operation{Napi::Promise::Deferred::New(env), std::move(work)});
+      std::make_unique<Operation>(Operation{id, Napi::Promise::Deferred::New(env), std::move(work)});
   Operation* operation = slot.get();
   if (operations_.size() == 1) toJs_.Ref(env);  // an operation in progress keeps the event loop alive
   const Napi::Promise promise = operation->promise.Promise();
   try {
-    operation->thread = std::thread([this, id, operation] { runOnThread(id, *operation); });
+    give(*operation);
   } catch (const std::system_error& error) {
     operation->settle = failure({Code::Io, std::string("no thread: ") + error.what(), {}});
     finish(env, id);
@@ -43,31 +50,85 @@ Napi::Promise Engine::start(Napi::Env env, Work work) {
   return promise;
 }
 
-void Engine::runOnThread(uint64_t id, Operation& operation) {
+// To a thread that rests, or else to a new one.
+void Engine::give(Operation& operation) {
+  const std::lock_guard lock(mutex_);
+  if (!resting_.empty()) {
+    Worker& worker = *resting_.back();
+    resting_.pop_back();
+    worker.next = &operation;
+    worker.given.notify_one();
+    return;
+  }
+  const auto worker = workers_.emplace(workers_.end());
+  worker->next = &operation;
+  try {
+    worker->thread = std::thread([this, worker] { work(worker); });
+  } catch (const std::system_error&) {
+    workers_.erase(worker);
+    throw;
+  }
+}
+
+void Engine::work(Workers::iterator self) {
+  while (Operation* operation = nextOf(*self)) {
+    run(*operation);
+    const bool stays = rest(self);
+    // Refused only when the environment is going; then nobody waits for the promise.
+    [[maybe_unused]] const napi_status queued =
+        toJs_.BlockingCall([this, id = operation->id, self, stays](Napi::Env env, Napi::Function) {
+          if (!operations_.contains(id)) return;  // shut down: all threads were waited for
+          if (!stays) {
+            self->thread.join();
+            workers_.erase(self);
+          }
+          finish(env, id);
+        });
+    if (!stays) return;
+  }
+}
+
+void Engine::run(Operation& operation) {
   try {
     operation.settle = operation.work.run();
   } catch (const std::exception& error) {
     operation.settle = failure({Code::Io, error.what(), {}});
   }
-  // Refused only when the environment is going; then nobody waits for the promise.
-  [[maybe_unused]] const napi_status queued =
-      toJs_.BlockingCall([this, id](Napi::Env env, Napi::Function) { finish(env, id); });
+}
+
+// Whether this thread may wait for another operation. It may be given one at once, also before this one is told to JavaScript.
+bool Engine::rest(Workers::iterator self) {
+  const std::lock_guard lock(mutex_);
+  if (closing_ || resting_.size() >= kRestingMax) return false;
+  resting_.push_back(&*self);
+  return true;
+}
+
+// Null when there is nothing more to do.
+Engine::Operation* Engine::nextOf(Worker& self) {
+  std::unique_lock lock(mutex_);
+  self.given.wait(lock, [&] { return self.next != nullptr || closing_; });
+  return std::exchange(self.next, nullptr);
 }
 
 void Engine::finish(Napi::Env env, uint64_t id) {
   const auto at = operations_.find(id);
-  if (at == operations_.end()) return;
   const std::unique_ptr<Operation> operation = std::move(at->second);
   operations_.erase(at);
-  if (operation->thread.joinable()) operation->thread.join();
   if (operations_.empty()) toJs_.Unref(env);
   operation->promise.Resolve(operation->settle(env));
 }
 
 void Engine::shutDown() {
   for (const auto& [id, operation] : operations_) operation->work.abort->request();
-  for (const auto& [id, operation] : operations_)
-    if (operation->thread.joinable()) operation->thread.join();
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    for (Worker& worker : workers_) worker.given.notify_one();
+  }
+  for (Worker& worker : workers_) worker.thread.join();
+  workers_.clear();
+  resting_.clear();
   operations_.clear();
 }
 

@@ -1,13 +1,18 @@
 // The bridge between native threads and one JavaScript environment. Every operation that can block runs on a thread of its
-// own, never on libuv's pool, and settles a promise through one thread-safe function.
+// own, never on libuv's pool, and settles a promise through one thread-safe function. A few threads wait for the next
+// operation, because to begin one takes longer than a small operation.
 #pragma once
 
 #include <napi.h>
 
+#include <condition_variable>
 #include <functional>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
 #include "core/patience.h"
 
@@ -39,12 +44,28 @@ class Engine {
 
  private:
   struct Operation;
-  void runOnThread(uint64_t id, Operation& operation);
+  // A thread, and what it is to do next.
+  struct Worker {
+    std::thread thread{};
+    Operation* next = nullptr;  // guarded by mutex_
+    std::condition_variable given{};
+  };
+  using Workers = std::list<Worker>;
+
+  void give(Operation& operation);
+  void work(Workers::iterator self);
+  void run(Operation& operation);
+  bool rest(Workers::iterator self);
+  Operation* nextOf(Worker& self);
   void finish(Napi::Env env, uint64_t id);
 
   Napi::ThreadSafeFunction toJs_;
   std::unordered_map<uint64_t, std::unique_ptr<Operation>> operations_;  // touched on the JavaScript thread alone
-  uint64_t next_ = 0;
+  uint64_t nextId_ = 0;                                                  // likewise
+  Workers workers_;                                                      // likewise
+  std::mutex mutex_;
+  std::vector<Worker*> resting_;  // guarded by mutex_
+  bool closing_ = false;          // guarded by mutex_
 };
 
 }  // namespace muster::binding

@@ -1,5 +1,6 @@
 #include "core/mesh_watch.h"
 
+#include "core/cores.h"
 #include "core/death_notice.h"
 #include "core/futex.h"
 #include "core/socket.h"
@@ -21,6 +22,15 @@ std::string namesOf(const std::vector<uint32_t>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size(); i++) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   return text;
+}
+
+MeshWatch::MeshWatch(const MeshSegment& segment, uint32_t rank)
+    : segment_(segment), rank_(rank), shortWait_(segment.shape().worldSize <= usableCores()) {}
+
+bool MeshWatch::complete(const std::function<bool(const MemberRecord&)>& arrived) const {
+  for (uint32_t rank = 0; rank < segment_.shape().worldSize; rank++)
+    if (!arrived(segment_.member(rank))) return false;
+  return true;
 }
 
 std::vector<uint32_t> MeshWatch::missing(const std::function<bool(const MemberRecord&)>& arrived) const {
@@ -62,6 +72,7 @@ void MeshWatch::markDeaths() {
 
 Status MeshWatch::await(const std::function<bool(const MemberRecord&)>& arrived, const Patience& patience,
                         const Abort& extraAbort) {
+  if (shortWait_.until([&] { return complete(arrived); })) return {};
   for (;;) {
     const uint32_t bell = segment_.bell().load(std::memory_order_acquire);
     const std::vector<uint32_t> waitedFor = missing(arrived);

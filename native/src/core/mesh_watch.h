@@ -6,16 +6,18 @@
 
 #include "core/mesh_segment.h"
 #include "core/patience.h"
+#include "core/short_wait.h"
 
 namespace muster {
 
 class MeshWatch {
  public:
-  MeshWatch(const MeshSegment& segment, uint32_t rank) : segment_(segment), rank_(rank) {}
+  MeshWatch(const MeshSegment& segment, uint32_t rank);
 
   // Waits until `arrived(member)` holds for every member. Code::PeerLost with the dead among those missing (or those
   // that left, when none died), Code::Timeout with those missing. Deaths are noticed within a slice of 5 ms.
-  // `extraAbort` is a second flag that ends the wait.
+  // `extraAbort` is a second flag that ends the wait. Where every member has a core it looks for a moment before it sleeps.
+  // One wait at a time.
   Status await(const std::function<bool(const MemberRecord&)>& arrived, const Patience& patience,
                const Abort& extraAbort);
 
@@ -30,11 +32,13 @@ class MeshWatch {
   void markDeaths();
 
  private:
+  bool complete(const std::function<bool(const MemberRecord&)>& arrived) const;
   std::vector<uint32_t> missing(const std::function<bool(const MemberRecord&)>& arrived) const;
   std::vector<uint32_t> lost(const std::function<bool(const MemberRecord&)>& arrived) const;
 
   const MeshSegment& segment_;
   const uint32_t rank_;
+  ShortWait shortWait_;
   std::optional<uint32_t> relay_;
   std::vector<UniqueFd> sockets_;
 };

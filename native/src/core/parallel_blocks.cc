@@ -1,7 +1,5 @@
 #include "core/parallel_blocks.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -9,6 +7,8 @@
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "core/cores.h"
 
 namespace muster {
 
@@ -18,10 +18,7 @@ constexpr size_t kThreadsMax = 4;                // a memory bus has enough of t
 constexpr size_t kPerThread = size_t{16} << 20;  // less is done before another thread has begun
 
 size_t threadsFor(size_t bytes) {
-  cpu_set_t allowed;
-  const bool known = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0;
-  const size_t cores = known ? static_cast<size_t>(CPU_COUNT(&allowed)) : 1;
-  return std::clamp<size_t>(bytes / kPerThread, 1, std::min(cores, kThreadsMax));
+  return std::clamp<size_t>(bytes / kPerThread, 1, std::min(usableCores(), kThreadsMax));
 }
 
 // Blocks, taken by several threads in order.
