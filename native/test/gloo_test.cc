@@ -93,7 +93,7 @@ TEST("a rank that dies or freezes at any moment of an operation of gloo ends it 
   constexpr uint32_t kSeed = 4;
   std::mt19937 random(kSeed);
   std::printf("seed %u\n", kSeed);
-  for (const int sent : {SIGKILL, SIGSTOP, SIGKILL, SIGKILL, SIGSTOP, SIGKILL}) {
+  for (const int sent : {SIGKILL, SIGSTOP, SIGKILL, SIGKILL, SIGSTOP, SIGKILL, SIGKILL, SIGKILL}) {
     const TemporaryFolder folder;
     const Operation sum = operationOf(Operation::Kind::AllReduce, DType::F32, kCapacity / 4);
     const int patienceMs = sent == SIGKILL ? 10'000 : 500;
@@ -130,6 +130,7 @@ TEST("a rank that dies or freezes at any moment of an operation of gloo ends it 
       if (sent == SIGKILL) CHECK(lost.code == Code::PeerLost && lost.ranks == std::vector<uint32_t>{2});
       else CHECK(lost.code == Code::Timeout || lost.code == Code::PeerLost);
       CHECK(took < Milliseconds(sent == SIGKILL ? 2'000 : patienceMs + 2'000));
+      CHECK(lost.message.find("left behind") == std::string::npos);
       CHECK(std::equal(input.begin(), input.end(), group.value()->input().begin()));
     });
     ::kill(victim, SIGKILL);

@@ -7,6 +7,7 @@
 #include "binding/version_binding.h"
 #include "core/block_digest.h"
 #include "core/shared_memory.h"
+#include "core/usage.h"
 #include "core/xxh64.h"
 
 namespace muster::binding {
@@ -26,6 +27,13 @@ Napi::Value capabilities(const Napi::CallbackInfo& info) {
   return out;
 }
 
+Napi::Value usageNow(const Napi::CallbackInfo& info) {
+  Napi::Object out = Napi::Object::New(info.Env());
+  out.Set("connections", static_cast<double>(usage().connections));
+  out.Set("mappedBytes", static_cast<double>(usage().mappedBytes));
+  return out;
+}
+
 }  // namespace
 
 Napi::Object initialize(Napi::Env env, Napi::Object exports) {
@@ -34,6 +42,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("Cancellation", Cancellation::define(env));
   exports.Set("digest", Napi::Function::New(env, digest));
   exports.Set("capabilities", Napi::Function::New(env, capabilities));
+  exports.Set("usage", Napi::Function::New(env, usageNow));
   exports.Set("openStore", Napi::Function::New(env, openStore));
   exports.Set("pullVersion", Napi::Function::New(env, pullVersion));
   exports.Set("mapVersion", Napi::Function::New(env, mapVersion));

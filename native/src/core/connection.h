@@ -3,6 +3,7 @@
 
 #include "core/frame.h"
 #include "core/patience.h"
+#include "core/usage.h"
 
 namespace muster {
 
@@ -15,7 +16,7 @@ struct OutgoingFrame {
 
 class Connection {
  public:
-  explicit Connection(UniqueFd socket) : socket_(std::move(socket)) {}
+  explicit Connection(UniqueFd socket) : socket_(std::move(socket)), count_(socket_ ? 1 : 0) {}
 
   Status send(const OutgoingFrame& frame, const Patience& patience);
 
@@ -32,12 +33,16 @@ class Connection {
   // The file descriptor that came with the last frame, if any.
   UniqueFd takeFd() { return std::move(passed_); }
   // Ends the exchange of frames; the socket stays open for its new owner.
-  UniqueFd takeSocket() { return std::move(socket_); }
+  UniqueFd takeSocket() {
+    count_ = {};
+    return std::move(socket_);
+  }
 
  private:
   Status receiveBytes(std::span<uint8_t> into, const Patience& patience);
 
   UniqueFd socket_;
+  ConnectionCount count_;
   UniqueFd passed_;
 };
 

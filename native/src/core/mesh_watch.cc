@@ -1,5 +1,7 @@
 #include "core/mesh_watch.h"
 
+#include <algorithm>
+
 #include "core/cores.h"
 #include "core/death_notice.h"
 #include "core/futex.h"
@@ -31,6 +33,16 @@ bool MeshWatch::complete(const std::function<bool(const MemberRecord&)>& arrived
   for (uint32_t rank = 0; rank < segment_.shape().worldSize; rank++)
     if (!arrived(segment_.member(rank))) return false;
   return true;
+}
+
+void MeshWatch::setSockets(std::vector<UniqueFd> sockets) {
+  sockets_ = std::move(sockets);
+  count_ = ConnectionCount(static_cast<uint64_t>(std::ranges::count_if(sockets_, [](const UniqueFd& each) { return bool(each); })));
+}
+
+void MeshWatch::closeSockets() {
+  sockets_.clear();
+  count_ = {};
 }
 
 std::vector<uint32_t> MeshWatch::missing(const std::function<bool(const MemberRecord&)>& arrived) const {

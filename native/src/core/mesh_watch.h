@@ -7,6 +7,7 @@
 #include "core/mesh_segment.h"
 #include "core/patience.h"
 #include "core/short_wait.h"
+#include "core/usage.h"
 
 namespace muster {
 
@@ -22,8 +23,8 @@ class MeshWatch {
                const Abort& extraAbort);
 
   // `sockets[r]` is the connection to rank r, where there is one.
-  void setSockets(std::vector<UniqueFd> sockets) { sockets_ = std::move(sockets); }
-  void closeSockets() { sockets_.clear(); }
+  void setSockets(std::vector<UniqueFd> sockets);
+  void closeSockets();
 
   // The rank through which other hosts are heard: once it is gone nothing more arrives, whatever it has announced itself.
   void setRelay(uint32_t rank) { relay_ = rank; }
@@ -41,6 +42,7 @@ class MeshWatch {
   ShortWait shortWait_;
   std::optional<uint32_t> relay_;
   std::vector<UniqueFd> sockets_;
+  ConnectionCount count_;
 };
 
 // "rank 2", "ranks 2, 3".

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/usage.h"
+
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -53,6 +55,8 @@ Result<Mapping> map(size_t bytes, int protection, int flags, int fd) {
 
 }  // namespace
 
+Mapping::Mapping(uint8_t* data, size_t size) : data_(data), size_(size) { usage().mappedBytes += size; }
+
 Mapping::Mapping(Mapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
@@ -69,11 +73,14 @@ Mapping Mapping::keepOnly(uint8_t* start, size_t size) {
   if (before > 0) ::munmap(data_, before);
   if (after > 0) ::munmap(start + size, after);
   data_ = nullptr;
+  usage().mappedBytes -= size_;
   return {start, size};
 }
 
 void Mapping::unmap() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ == nullptr) return;
+  ::munmap(data_, size_);
+  usage().mappedBytes -= size_;
   data_ = nullptr;
 }
 

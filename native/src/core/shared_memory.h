@@ -14,7 +14,7 @@ namespace muster {
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(uint8_t* data, size_t size) : data_(data), size_(size) {}
+  Mapping(uint8_t* data, size_t size);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
   Mapping(const Mapping&) = delete;

@@ -97,10 +97,20 @@ Status GlooGroup::run(const Operation& operation, const Patience& patience) {
     return member().perform([&] { return message(operation, patience); }, patience);
   if (Status told = announce(operation, patience); !told.ok()) return told;
   if (Status done = member().perform([&] { return collective(operation, patience); }, patience); !done.ok()) return done;
-  if (Status all = watch_->run({}, patience); !all.ok()) return all;
+  if (Status all = watch_->run({}, patience); !all.ok()) return theDeadFirst(all);
   const size_t begin = operation.kind == Kind::ReduceScatter ? sliceOf(operation.count, place().rank, place().worldSize).begin : 0;
   streamCopy(operation.into.data(), result().data() + begin * sizeOf(operation.dtype), operation.into.size());
   return {};
+}
+
+// A rank may have been through with Gloo when it died, while another one was not, and left for that: then the dead one is to blame.
+Status GlooGroup::theDeadFirst(const Status& lost) const {
+  std::vector<uint32_t> dead;
+  for (uint32_t rank = 0; lost.code == Code::PeerLost && rank < place().worldSize; rank++) {
+    const uint32_t state = member().segment().member(rank).state.load(std::memory_order_acquire);
+    if (state == static_cast<uint32_t>(MemberState::Dead)) dead.push_back(rank);
+  }
+  return dead.empty() ? lost : Status{Code::PeerLost, namesOf(dead) + " died", dead};
 }
 
 void GlooGroup::close() {

@@ -48,6 +48,7 @@ class GlooGroup : public Collectives {
   Status message(const Operation& operation, const Patience& patience);
   // Without `peer` all ranks take part in the call.
   Status carry(Call call, const std::string& what, std::optional<uint32_t> peer, const Patience& patience);
+  Status theDeadFirst(const Status& lost) const;
   Status causeOf(const gloo_abi::Failure& failure, const Patience& patience);
 
   const std::shared_ptr<Group> watch_;

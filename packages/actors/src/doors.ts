@@ -6,6 +6,8 @@ import { mkdir } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import {
+  type DataPlaneUsage,
+  dataPlaneUsage,
   digestOf,
   type GradientMesh,
   mapVersion,
@@ -40,6 +42,8 @@ export interface Doors {
   generate(path: string): Promise<GenerateFunction>;
   /** Digest of a section, as the data plane computes it. */
   digest(bytes: Uint8Array): string;
+  /** What the data plane has in use now. */
+  usage(): DataPlaneUsage;
   versionStore(options: Parameters<typeof openVersionStore>[0]): Promise<VersionStore>;
   gradientMesh(options: Parameters<typeof openGradientMesh>[0]): Promise<GradientMesh>;
   pull: typeof pullVersion;
@@ -56,6 +60,7 @@ export const hostDoors: Doors = {
   reward: async (name) => (isAbsolute(name) ? await loadReward(name) : rewardOf(name)),
   generate: loadGenerate,
   digest: digestOf,
+  usage: dataPlaneUsage,
   versionStore: async (options) => {
     await mkdir(options.socketDir, { recursive: true, mode: 0o700 });
     return await openVersionStore(options);

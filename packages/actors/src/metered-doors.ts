@@ -108,6 +108,16 @@ function familyOn(metrics: Metrics, operation: Operation) {
  */
 export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy): Doors {
   const { measure } = transferMetersOn(metrics, clock);
+  metrics.gauge({
+    name: "dcs_active_connections",
+    help: "Open connections of the data plane of this process, to processes of this host and of others.",
+    read: () => doors.usage().connections,
+  });
+  metrics.gauge({
+    name: "dcs_memory_buffer_usage_bytes",
+    help: "Bytes of memory that the data plane of this process has mapped for versions, gradients and what arrives.",
+    read: () => doors.usage().mappedBytes,
+  });
   const arriving = metrics.gauge({
     name: "dcs_recv_progress_ratio",
     help: "Share of the version that is being pulled over the network that has arrived; 1 when none is.",

@@ -76,6 +76,20 @@ describe("a pull through metered doors", () => {
   });
 });
 
+describe("what the data plane has in use", () => {
+  it("is asked for when the page is read, and not before", async () => {
+    let connections = 2;
+    meteredDoors(
+      { ...hostDoors, usage: () => ({ connections, mappedBytes: connections * 1000 }) },
+      { metrics, clock, logger: silentLogger },
+    );
+    expect(await shown("dcs_active_connections")).toEqual(["dcs_active_connections 2"]);
+    connections = 5;
+    expect(await shown("dcs_active_connections")).toEqual(["dcs_active_connections 5"]);
+    expect(await shown("dcs_memory_buffer_usage_bytes")).toEqual(["dcs_memory_buffer_usage_bytes 5000"]);
+  });
+});
+
 describe("meters made twice on one page", () => {
   it("count together", async () => {
     for (const meters of [transferMetersOn(metrics, clock), transferMetersOn(metrics, clock)])

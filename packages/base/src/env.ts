@@ -54,7 +54,8 @@ export interface MetricOptions {
 /** Creates metrics; passed in, never global. Asking twice for one name gives the same metric. */
 export interface Metrics {
   counter(options: MetricOptions): Counter;
-  gauge(options: MetricOptions): Gauge;
+  /** `read`, where given, is asked for the value of a gauge without labels whenever the metrics are read. */
+  gauge(options: MetricOptions & { readonly read?: () => number }): Gauge;
   histogram(options: MetricOptions & { readonly buckets: readonly number[] }): Histogram;
 }
 

@@ -32,3 +32,16 @@ export function glooCapabilities(path: string = glooPath()): GlooCapabilities {
   const { version, reason } = native().describeGloo(path);
   return { path, ...(version === null ? {} : { version }), ...(reason === null ? {} : { reason }) };
 }
+
+/** What the data plane of this process has in use now. */
+export interface DataPlaneUsage {
+  /** Open connections to other processes, of this host and others. */
+  readonly connections: number;
+  /** Bytes of memory that it has mapped: slots of versions, mapped versions, meshes, groups, what arrives. Some of it may not be touched yet. */
+  readonly mappedBytes: number;
+}
+
+/** Asks the addon what is in use. @throws MUSTER_ERR_NATIVE_MISSING when it is not built. */
+export function dataPlaneUsage(): DataPlaneUsage {
+  return native().usage();
+}

@@ -1,5 +1,7 @@
 /** How weight bytes move: versions are published and pulled; gradients are reduced in shard order. */
 export {
+  type DataPlaneUsage,
+  dataPlaneUsage,
   type GlooCapabilities,
   glooCapabilities,
   type NativeCapabilities,

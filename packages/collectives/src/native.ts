@@ -171,6 +171,7 @@ export interface NativeModule {
   readonly Cancellation: new () => NativeCancellation;
   digest(bytes: Uint8Array): string;
   capabilities(): { sharedMemory: boolean; reason: string | null; version: string };
+  usage(): { connections: number; mappedBytes: number };
   openStore(options: {
     key: Uint8Array;
     job: string;

@@ -11,6 +11,7 @@
 #include <signal.h>
 
 #include <cstring>
+#include <ctime>
 
 #include "gloo/gloo_abi.h"
 #include "gloo/plugin/guarded_transport.h"
@@ -22,20 +23,25 @@ namespace {
 using gloo_abi::Failure;
 using gloo_abi::kAddressBytes;
 
-// Gloo writes to its sockets in a way that raises SIGPIPE when the other side is gone.
+// Gloo writes to its sockets in a way that raises SIGPIPE when the other side is gone. The signal is for the thread that writes, so it is kept from
+// it meanwhile, and dropped before it may come.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
-    sigset_t pipe;
-    ::sigemptyset(&pipe);
-    ::sigaddset(&pipe, SIGPIPE);
-    ::pthread_sigmask(SIG_BLOCK, &pipe, &before_);
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
   }
-  ~WithoutSigpipe() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  ~WithoutSigpipe() {
+    const timespec now{};
+    while (::sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) continue;
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
   WithoutSigpipe(const WithoutSigpipe&) = delete;
   WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
 
  private:
+  sigset_t pipe_{};
   sigset_t before_{};
 };
 

@@ -41,7 +41,17 @@ export function createMetrics(options: { readonly process?: boolean } = {}): Met
       return { add: (value, labels = {}) => counter.inc(labels, value) };
     },
     gauge(metric) {
-      const gauge = once(Gauge<string>, metric.name, () => new Gauge(configOf(metric)));
+      const { read } = metric;
+      const make = (): Gauge<string> =>
+        new Gauge({
+          ...configOf(metric),
+          ...(read && {
+            collect() {
+              this.set(read());
+            },
+          }),
+        });
+      const gauge = once(Gauge<string>, metric.name, make);
       return { set: (value, labels = {}) => gauge.set(labels, value) };
     },
     histogram(metric) {
