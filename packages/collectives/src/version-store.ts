@@ -69,6 +69,7 @@ export interface VersionStore {
    * @returns The sections in the order given.
    * @throws MUSTER_ERR_VERSION_CONFLICT for other bytes under an id that is here.
    * @throws MUSTER_ERR_VERSION_TOO_LARGE when they do not fit into a slot.
+   * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a section name that is empty, longer than 1024 bytes, or has NUL in it.
    * @throws MUSTER_ERR_VERSION_STORE_CLOSED
    */
   publish(id: VersionId, sections: Readonly<Record<string, Uint8Array>>): Promise<readonly SectionInfo[]>;
