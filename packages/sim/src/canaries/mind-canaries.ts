@@ -66,6 +66,16 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
+  mind("absence-noted-at-every-tick", "while somebody is missing every tick is a record of the journal", {
+    profile: "kills",
+    seedsMax: 20,
+    line: {
+      keeps: (after, _, event) =>
+        event.type === "controller.tick" && after.progress.isShort
+          ? { ...after, progress: { ...after.progress, atMs: event.atMs } }
+          : after,
+    },
+  }),
   mind("time-stands-still", "deadlines of the controller never pass", {
     profile: "swarm",
     seedsMax: 60,

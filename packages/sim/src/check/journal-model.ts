@@ -28,6 +28,9 @@ export interface Decision {
 /** Every so many records the live state is compared with the fold. */
 const compareEvery = 8;
 
+/** Every tick that leaves a record must come to something soon: a state that time alone changes again and again fills the journal. */
+const idleMax = 8;
+
 /** Checks S1, S2, S4 and S15, and tells others of each decision. */
 export class JournalModel {
   readonly #judge: Judge;
@@ -40,6 +43,8 @@ export class JournalModel {
   #snapshot: ReturnType<ControllerLogic["init"]>["snapshot"];
   #seq = 0;
   #term = 0;
+  /** Records in a row that ticks alone have caused, and that led to nothing. */
+  #idle = 0;
 
   constructor(
     judge: Judge,
@@ -70,7 +75,13 @@ export class JournalModel {
     this.#claim(term, by, `record ${seq}`);
     this.#seq = seq;
     this.#term = term;
-    for (const event of events) this.#apply(event);
+    const cameTo = events.map((event) => this.#apply(event).length > 0 || event.type !== "controller.tick");
+    this.#idle = cameTo.includes(true) ? 0 : this.#idle + 1;
+    judge.require(
+      this.#idle <= idleMax,
+      "rest",
+      () => `the last ${this.#idle} records of the journal are of ticks that led to nothing`,
+    );
     if (seq % compareEvery === 0) this.#compare(by, seq);
   }
 
@@ -86,7 +97,7 @@ export class JournalModel {
     );
   }
 
-  #apply(event: ControllerEvent): void {
+  #apply(event: ControllerEvent): readonly ControllerEffect[] {
     const before = this.state;
     const step = this.#logic.step(this.#snapshot, event);
     this.#snapshot = step.snapshot;
@@ -98,6 +109,7 @@ export class JournalModel {
     const imbalance = imbalanceOf(ledgerOf(this.state));
     this.#judge.require(imbalance === 0, "S15", () => `after ${event.type} the ledger is off by ${imbalance}`);
     this.#onDecision({ event, before, after: this.state, effects });
+    return effects;
   }
 
   /** One actor a term: whoever says something in a term is its only one. */
