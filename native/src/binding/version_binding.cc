@@ -170,9 +170,9 @@ Napi::Object describe(Napi::Env env, const Pulled& pulled) {
   return out;
 }
 
-// A mapped version as JavaScript sees it: {bytes, via, from, views, release}. views() gives external ArrayBuffers, each of which
-// keeps the memory; release() detaches them all and gives it back at once. They are not made before they are asked for: V8
-// takes what they span for memory of its own, and begins to collect garbage.
+// A mapped version as JavaScript sees it: {bytes, via, from, views, copyTo, release}. views() gives external ArrayBuffers, each
+// of which keeps the memory; release() detaches them all and gives it back at once, or when the last copy has ended. They are
+// not made before they are asked for: V8 takes what they span for memory of its own, and begins to collect garbage.
 class MappedObject {
  public:
   static Napi::Value make(Napi::Env env, Pulled pulled) {
@@ -187,6 +187,7 @@ class MappedObject {
       }
       return views;
     }));
+    out.Set("copyTo", Napi::Function::New(env, [state](const Napi::CallbackInfo& info) { return copyTo(state->pulled, info); }));
     out.Set("release", Napi::Function::New(env, [state](const Napi::CallbackInfo& info) {
       for (Napi::ObjectReference& each : state->buffers) {
         const Napi::Object value = each.Value();
@@ -206,6 +207,21 @@ class MappedObject {
     Pulled pulled;
     std::vector<Napi::ObjectReference> buffers;
   };
+
+  // {section, into, timeoutMs, cancellation}: the number of a section, and memory of its size
+  static Napi::Value copyTo(const Pulled& pulled, const Napi::CallbackInfo& info) {
+    const auto options = info[0].As<Napi::Object>();
+    Engine::Work work{{}, Cancellation::of(options, "cancellation")};
+    const Napi::Value into = options.Get("into");
+    work.keep.push_back(keepAlive(into));
+    work.run = [from = pulled.sections.at(numberOf(options, "section")), hold = pulled.hold, target = memoryOf(into),
+                patience = Patience{Deadline::in(Milliseconds(numberOf(options, "timeoutMs"))), work.abort.get()}]() -> Settle {
+      const Status copied = copyPieces(std::span(&from, 1), std::span(&target, 1), patience);
+      if (!copied.ok()) return failure(copied);
+      return success([](Napi::Env env) { return env.Undefined(); });
+    };
+    return Engine::of(info.Env()).start(info.Env(), std::move(work));
+  }
 
   static Napi::ArrayBuffer bufferOf(Napi::Env env, ByteView bytes, const Hold& hold) {
     if (bytes.empty()) return Napi::ArrayBuffer::New(env, 0);

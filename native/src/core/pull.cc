@@ -1,6 +1,7 @@
 #include "core/pull.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/delta_base.h"
 #include "core/handshake.h"
@@ -203,19 +204,7 @@ Result<Pulled> Pull::mapShared(Connection connection, const std::vector<Section>
 
 // Copies what was pulled to where it is wanted. Every byte was digested when it was stored where it lies, by the holder of
 // this host or by the landing, and nobody can have changed it since.
-Status Pull::fill(const Pulled& pulled) const {
-  std::vector<size_t> sizes;
-  size_t whole = 0;
-  for (const std::span<uint8_t>& into : options_.into) {
-    sizes.push_back(into.size());
-    whole += into.size();
-  }
-  const auto copy = [&](const PieceBlock& block) {
-    const uint8_t* from = pulled.sections[block.piece].data();
-    streamCopyPart({options_.into[block.piece].data() + block.at, from + block.at, block.bytes}, whole);
-  };
-  return forEachBlock(sizes, copy, [this] { return patience_.check(); });
-}
+Status Pull::fill(const Pulled& pulled) const { return copyPieces(pulled.sections, options_.into, patience_); }
 
 Result<Pulled> Pull::receiveStream(Connection& connection, const std::vector<Section>& sections,
                                    const std::string& holder) {
@@ -309,6 +298,16 @@ Status Pull::receiveDelta(Connection& connection, const FrameHeader& header, con
 }
 
 }  // namespace
+
+Status copyPieces(std::span<const ByteView> from, std::span<const std::span<uint8_t>> into, const Patience& patience) {
+  std::vector<size_t> sizes;
+  for (const std::span<uint8_t>& piece : into) sizes.push_back(piece.size());
+  const size_t whole = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
+  const auto copy = [&](const PieceBlock& block) {
+    streamCopyPart({into[block.piece].data() + block.at, from[block.piece].data() + block.at, block.bytes}, whole);
+  };
+  return forEachBlock(sizes, copy, [&] { return patience.check(); });
+}
 
 Result<Pulled> pull(const PullOptions& options, const Patience& patience) { return Pull(options, patience).run(); }
 

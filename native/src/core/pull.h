@@ -39,6 +39,9 @@ struct Pulled {
   std::optional<VersionId> base{};  // what deltas were applied to, when some were
 };
 
+// Fills each piece of `into` from the piece of `from` with its number, which has its size; nothing where `into` is empty.
+Status copyPieces(std::span<const ByteView> from, std::span<const std::span<uint8_t>> into, const Patience& patience);
+
 // Tries the holders in order, and again those that broke off after they were reached. A TCP transfer that breaks off goes
 // on with the next holder at the last block that is verified. Fails with the most telling reason: a digest mismatch before
 // a refusal, before a version that is gone, before nobody there.

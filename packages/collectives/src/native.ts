@@ -85,6 +85,13 @@ export interface NativeSlice {
 /** A version where it lies. `views` makes new ones at each call, in the order wanted; `release` detaches them. */
 export interface NativeMapped extends NativePulled {
   views(): readonly Uint8Array[];
+  /** Copies a section, by its number in the order wanted, into memory of its size. Not after `release`. */
+  copyTo(options: {
+    readonly section: number;
+    readonly into: Uint8Array;
+    readonly timeoutMs: number;
+    readonly cancellation: NativeCancellation;
+  }): Promise<NativeOutcome<undefined>>;
   release(): void;
 }
 

@@ -59,6 +59,14 @@ export interface MappedVersion extends PullResult {
    * asked for: V8 counts what they span as its own memory, and answers more than 64 MiB with a garbage collection. Empty after `release`.
    */
   readonly sections: Readonly<Record<string, Uint8Array>>;
+  /**
+   * Copies a section into memory of exactly its size, on threads of the data plane and without a view: V8 learns nothing of these bytes.
+   * After an error the content of `into` is of no use.
+   *
+   * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a section that was not asked for, for memory of another size, and after `release`;
+   *   MUSTER_ERR_PULL_TIMEOUT, MUSTER_ERR_PULL_ABORTED
+   */
+  copyTo(section: string, into: Uint8Array, options: Pick<MapOptions, "deadlineMs" | "signal">): Promise<void>;
   /** Detaches the sections (length 0) and gives their memory back. Harmless twice. Without it the garbage collector does, at some time. */
   release(): void;
 }
@@ -101,10 +109,11 @@ export async function mapVersion(options: MapOptions): Promise<MappedVersion> {
     withProgress(options, (progress) => native().mapVersion({ ...call(cancellation), progress })),
   );
   if (!mapped.ok) throw errorOf("pull", mapped, { id: versionText(options.id), timeoutMs });
-  const { views, release, ...result } = mapped.value;
+  const { views, copyTo, release, ...result } = mapped.value;
   const durationMs = performance.now() - startedAtMs;
   const names = options.sections.map(({ name }) => name);
   let sections: MappedVersion["sections"] | undefined;
+  let isReleased = false;
   return {
     ...result,
     durationMs,
@@ -115,7 +124,18 @@ export async function mapVersion(options: MapOptions): Promise<MappedVersion> {
       }
       return sections;
     },
-    release,
+    async copyTo(name, into, { deadlineMs, signal }) {
+      if (isReleased) throw errors.NativeOptionInvalid({ field: "version", value: "released", fix: "copy it before" });
+      const section = names.indexOf(name);
+      checkTarget(name, options.sections[section]?.bytes, into);
+      const timeoutMs = checkTimeout("deadlineMs", deadlineMs);
+      const copied = await cancellable(signal, (cancellation) => copyTo({ section, into, timeoutMs, cancellation }));
+      if (!copied.ok) throw errorOf("pull", copied, { id: versionText(options.id), timeoutMs });
+    },
+    release() {
+      isReleased = true;
+      release();
+    },
   };
 }
 
@@ -139,13 +159,14 @@ function nativePullOf(options: MapOptions): {
 }
 
 function targetsOf({ sections, into }: PullOptions): Uint8Array[] {
-  return sections.map(({ name, bytes }) => {
-    const target = into[name];
-    if (target?.byteLength === bytes) return target;
-    throw errors.NativeOptionInvalid({
-      field: `into.${name}`,
-      value: target ? `${target.byteLength} bytes long` : "missing",
-      fix: `give a Uint8Array of ${bytes} bytes`,
-    });
+  return sections.map(({ name, bytes }) => checkTarget(name, bytes, into[name]));
+}
+
+function checkTarget(section: string, bytes: number | undefined, into: Uint8Array | undefined): Uint8Array {
+  if (into && into.byteLength === bytes) return into;
+  throw errors.NativeOptionInvalid({
+    field: `into.${section}`,
+    value: into ? `${into.byteLength} bytes long` : "missing",
+    fix: bytes === undefined ? "name a section that was asked for" : `give a Uint8Array of ${bytes} bytes`,
   });
 }

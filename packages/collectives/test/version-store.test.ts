@@ -12,6 +12,7 @@ import { bytesOf, job, key, openFds, pullOf, relay, socketFolder, until } from "
 
 const MiB = 1024 * 1024;
 const id = { lineage: 3, version: 41 };
+const patience = () => ({ deadlineMs: 10_000, signal: new AbortController().signal });
 const failure = (code: string) => expect.objectContaining({ code });
 
 let folder: ReturnType<typeof socketFolder>;
@@ -212,6 +213,35 @@ describe("mapping a version", () => {
     expect(unseen.sections.weights).toHaveLength(0);
     looked.release();
     expect(looked.sections.weights).toHaveLength(0);
+  });
+
+  it("copies a section into memory of the caller, and goes on when the version is released meanwhile", async () => {
+    const store = await open();
+    const published = { weights: bytesOf(9 * MiB + 5, 1), none: bytesOf(0, 0) };
+    const sections = await store.publish(id, published);
+    for (const place of [0, 1]) {
+      const mapped = await mapOf(store, sections, place);
+      const into = new Uint8Array(published.weights.length);
+      await mapped.copyTo("none", new Uint8Array(), patience());
+      const copying = mapped.copyTo("weights", into, patience());
+      mapped.release();
+      await copying;
+      expect(Buffer.compare(into, published.weights)).toBe(0);
+    }
+  });
+
+  it("refuses to copy what was not asked for, into memory of another size, when aborted, and after the release", async () => {
+    const store = await open();
+    const mapped = await mapOf(store, await store.publish(id, { weights: bytesOf(MiB, 1) }), 0);
+    const into = new Uint8Array(MiB);
+    await expect(mapped.copyTo("weights", new Uint8Array(7), patience())).rejects.toThrow(
+      "into.weights is 7 bytes long",
+    );
+    await expect(mapped.copyTo("bias", into, patience())).rejects.toThrow("name a section that was asked for");
+    const aborted = { ...patience(), signal: AbortSignal.abort() };
+    await expect(mapped.copyTo("weights", into, aborted)).rejects.toEqual(failure("MUSTER_ERR_PULL_ABORTED"));
+    mapped.release();
+    await expect(mapped.copyTo("weights", into, patience())).rejects.toThrow("version is released");
   });
 
   it("stays what it was while the holder publishes new versions, as long as it is not released", async () => {

@@ -3,7 +3,15 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { createEmbeddedRolloutEngine, evaluate, loadHfFolder, rewardOf, taskOf, trainLocally } from "../dist/index.js";
+import {
+  createEmbeddedRolloutEngine,
+  evaluate,
+  inlineWeights,
+  loadHfFolder,
+  rewardOf,
+  taskOf,
+  trainLocally,
+} from "../dist/index.js";
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
@@ -23,7 +31,7 @@ const signal = new AbortController().signal;
 const { model, weights: before } = await loadHfFolder(folder);
 
 async function measure(label, version, data) {
-  await engine.updateWeights({ version, via: "inline", data });
+  await engine.updateWeights(inlineWeights(version, data));
   const held = { task, reward, count: 512, signal };
   const greedy = await evaluate(engine, { ...held, temperature: 0 });
   const sampled = await evaluate(engine, { ...held, temperature: 1 });

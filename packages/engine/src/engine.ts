@@ -88,9 +88,16 @@ export interface Generated {
 /** State of an engine as its health check sees it. */
 export type HealthState = "starting" | "up" | "unhealthy" | "stopping" | "asleep";
 
-/** New weights for a rollout engine: bytes at hand, or a Hugging Face folder. */
+/** New weights for a rollout engine: bytes that are brought into the engine's own memory, or a Hugging Face folder. */
 export type WeightUpdate =
-  | { readonly version: number; readonly via: "inline"; readonly data: Uint8Array }
+  | {
+      readonly version: number;
+      readonly via: "inline";
+      /** Size of the weights section. */
+      readonly bytes: number;
+      /** Fills the engine's memory, of exactly that size. Called once at most; the engine touches none of it until the promise settles. */
+      copyTo(into: Uint8Array): Promise<void>;
+    }
   | { readonly version: number; readonly via: "disk"; readonly path: string };
 
 /** Draws responses. */

@@ -44,6 +44,7 @@ export type {
   WeightUpdate,
 } from "./engine.ts";
 export { hfConfigOf, loadHfFolder, saveHfFolder } from "./hf-folder.ts";
+export { inlineWeights } from "./inline-weights.ts";
 export { loadGenerate, loadReward, type RewardFunction } from "./load-module.ts";
 export { evaluate, type LocalOptions, type StepReport, trainLocally } from "./local.ts";
 export { decodeSafetensors, encodeSafetensors } from "./safetensors.ts";

@@ -8,6 +8,7 @@ import { createEmbeddedRolloutEngine } from "./embedded/rollout-engine.ts";
 import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine, Task } from "./engine.ts";
 import { errors } from "./errors.ts";
 import { loadHfFolder } from "./hf-folder.ts";
+import { inlineWeights } from "./inline-weights.ts";
 
 /** A training job in one process. */
 export interface LocalOptions {
@@ -56,7 +57,7 @@ export async function trainLocally(
   try {
     await policy.initialize({ kind: "folder", path: options.folder });
     for (let step = 1; step <= options.steps; step++) {
-      await rollout.updateWeights({ version: step - 1, via: "inline", data: policy.state().weights });
+      await rollout.updateWeights(inlineWeights(step - 1, policy.state().weights));
       const report = await trainStep(policy, rollout, { ...options, step });
       reports.push(report);
       options.onStep?.(report);

@@ -7,6 +7,7 @@ import {
   createEmbeddedRolloutEngine,
   defaultModelOf,
   type Generated,
+  inlineWeights,
   type Reward,
   type RolloutEngine,
   taskOf,
@@ -50,7 +51,7 @@ async function collect(change: Partial<CollectOptions> & { readonly count?: numb
 
 async function openEngine(): Promise<RolloutEngine> {
   const engine = createEmbeddedRolloutEngine({ model });
-  await engine.updateWeights({ version: 5, via: "inline", data: await weightsOf(model, 2) });
+  await engine.updateWeights(inlineWeights(5, await weightsOf(model, 2)));
   return engine;
 }
 

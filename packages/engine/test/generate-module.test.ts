@@ -13,6 +13,7 @@ import {
   defaultModelOf,
   type GenerateContext,
   type GenerateFunction,
+  inlineWeights,
   loadGenerate,
   loadReward,
   type ModuleResponse,
@@ -29,7 +30,7 @@ const even: Reward = { name: "even", score: async ({ responseIds }) => (response
 let engine: RolloutEngine;
 beforeAll(async () => {
   engine = createEmbeddedRolloutEngine({ model });
-  await engine.updateWeights({ version: 5, via: "inline", data: await weightsOf(model, 2) });
+  await engine.updateWeights(inlineWeights(5, await weightsOf(model, 2)));
 });
 afterAll(() => engine.close());
 

@@ -8,6 +8,7 @@ import {
   collectGroups,
   createEmbeddedRolloutEngine,
   defaultModelOf,
+  inlineWeights,
   type RolloutEngine,
   taskOf,
 } from "../src/index.ts";
@@ -21,7 +22,7 @@ const sampling = { temperature: 1, maxNewTokens: 12, stopTokenIds: [task.eosId] 
 let engine: RolloutEngine;
 beforeAll(async () => {
   engine = createEmbeddedRolloutEngine({ model, rows: 6 });
-  await engine.updateWeights({ version: 5, via: "inline", data: await weightsOf(model, 2) });
+  await engine.updateWeights(inlineWeights(5, await weightsOf(model, 2)));
 });
 afterAll(() => engine.close());
 
@@ -156,7 +157,7 @@ describe("what was begun by other weights", () => {
   it("goes on with the new ones: segments tile the response and their versions never decrease", async () => {
     const { begun } = await interrupted(3);
     const next = createEmbeddedRolloutEngine({ model });
-    await next.updateWeights({ version: 6, via: "inline", data: await weightsOf(model, 3) });
+    await next.updateWeights(inlineWeights(6, await weightsOf(model, 3)));
     const prompts = begun.map((group) => ({
       index: group.index,
       attempt: 0,

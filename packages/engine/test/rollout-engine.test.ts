@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { openCore } from "../src/embedded/core.ts";
+import { Gate } from "../src/embedded/gate.ts";
 import { fillTokens } from "../src/embedded/gradient.ts";
-import { createEmbeddedRolloutEngine } from "../src/index.ts";
+import { createEmbeddedRolloutEngine, inlineWeights } from "../src/index.ts";
 import { openRollout, quiet, requestsOf, tiny, weightsOf } from "./rollout-fixture.ts";
 
 describe("sampling", () => {
@@ -137,6 +138,34 @@ describe("requests", () => {
   });
 });
 
+/** Weights that come when they are told to; until then the memory for them is wiped. */
+function heldBack(data: Uint8Array) {
+  const [begun, arriving] = [new Gate(), new Gate()];
+  begun.shut();
+  arriving.shut();
+  const copyTo = async (into: Uint8Array): Promise<void> => {
+    into.fill(0);
+    begun.open();
+    await arriving.passed(quiet());
+    into.set(data);
+  };
+  return { bytes: data.length, copyTo, begun: () => begun.passed(quiet()), arrive: () => arriving.open() };
+}
+
+/** Whether a promise has settled when everything that is ready now has run. */
+async function isSettled(promise: Promise<unknown>): Promise<boolean> {
+  let settled = false;
+  const note = (): void => {
+    settled = true;
+  };
+  promise.then(note, note);
+  await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+  return settled;
+}
+
+const idsOf = (rows: readonly (readonly { readonly responseIds: Int32Array }[])[]) =>
+  rows.flat().map(({ responseIds }) => [...responseIds]);
+
 describe("weights", () => {
   it("are needed before the first response", async () => {
     const engine = createEmbeddedRolloutEngine({ model: tiny });
@@ -149,9 +178,9 @@ describe("weights", () => {
     const engine = await openRollout();
     const before = await engine.generate(requestsOf(3), quiet());
     const data = await weightsOf(tiny, 4);
-    await engine.updateWeights({ version: 1, via: "inline", data });
+    await engine.updateWeights(inlineWeights(1, data));
     expect(await engine.generate(requestsOf(3), quiet())).toEqual(before);
-    await engine.updateWeights({ version: 2, via: "inline", data });
+    await engine.updateWeights(inlineWeights(2, data));
     const after = await engine.generate(requestsOf(3), quiet());
     expect(after[0]![0]).toMatchObject({ versionAtStart: 2, versionAtEnd: 2 });
     expect(after[0]![0]!.logprobs).not.toEqual(before[0]![0]!.logprobs);
@@ -159,7 +188,7 @@ describe("weights", () => {
 
   it("of another model are refused and leave the old ones in place", async () => {
     const engine = await openRollout();
-    const update = engine.updateWeights({ version: 2, via: "inline", data: new Uint8Array(12) });
+    const update = engine.updateWeights(inlineWeights(2, new Uint8Array(12)));
     await expect(update).rejects.toThrow("weights has 12 bytes");
     expect(engine.weightVersion()).toBe(1);
   });
@@ -167,7 +196,7 @@ describe("weights", () => {
   it("wait for running calls, so that a response comes from one version", async () => {
     const engine = await openRollout({ rows: 4 });
     const running = engine.generate(requestsOf(300, { n: 32 }), quiet());
-    const updating = engine.updateWeights({ version: 2, via: "inline", data: await weightsOf(tiny, 4) });
+    const updating = engine.updateWeights(inlineWeights(2, await weightsOf(tiny, 4)));
     const rows = (await running).flat();
     await updating;
     expect(rows.every((row) => row.versionAtStart === 1 && row.versionAtEnd === 1)).toBe(true);
@@ -177,12 +206,54 @@ describe("weights", () => {
   it("may change under calls that are frozen with keep, and the responses say so", async () => {
     const engine = await openRollout({ rows: 256 });
     const running = engine.generate(requestsOf(300, { n: 64 }), quiet());
+    await new Promise((resolve) => setImmediate(resolve)); // the first of its decodes
     await engine.pause("keep");
-    await engine.updateWeights({ version: 2, via: "inline", data: await weightsOf(tiny, 4) });
+    await engine.updateWeights(inlineWeights(2, await weightsOf(tiny, 4)));
     await engine.resume();
     const rows = (await running).flat();
     expect(rows.some((row) => row.versionAtStart === 1 && row.versionAtEnd === 2)).toBe(true);
     expect(rows.every((row) => row.versionAtEnd === 2 || row.versionAtStart === 1)).toBe(true);
+  });
+
+  it("are not drawn from before they are whole, also by calls that are thawed meanwhile", async () => {
+    const engine = await openRollout();
+    const expected = await engine.generate(requestsOf(20, { n: 8 }), quiet());
+    const running = engine.generate(requestsOf(20, { n: 8 }), quiet());
+    await engine.pause("keep");
+    const weights = heldBack(await weightsOf(tiny, 3));
+    const updating = engine.updateWeights({ version: 2, via: "inline", ...weights });
+    const resuming = engine.resume();
+    await weights.begun();
+    expect(await isSettled(running)).toBe(false);
+    weights.arrive();
+    await Promise.all([updating, resuming]);
+    // The same weights under another version: whoever had drawn from the wiped memory would have drawn something else.
+    expect(idsOf(await running)).toEqual(idsOf(expected));
+  });
+
+  it("that did not come whole are none: old ones are overwritten, so nothing is drawn until others come", async () => {
+    const engine = await openRollout();
+    const broken = { version: 2, via: "inline", bytes: (await weightsOf(tiny, 4)).length } as const;
+    const copyTo = () => Promise.reject(new Error("the holder went away"));
+    const held = engine.updateWeights({ ...broken, copyTo });
+    const waiting = engine.generate(requestsOf(1), quiet());
+    await expect(held).rejects.toThrow("the holder went away");
+    await expect(waiting).rejects.toThrow("needs updateWeights() first");
+    expect(engine.weightVersion()).toBeNull();
+    await engine.updateWeights(inlineWeights(2, await weightsOf(tiny, 4)));
+    expect(await engine.generate(requestsOf(1), quiet())).toHaveLength(1);
+  });
+
+  it("that do not come whole under frozen calls end those with an error", async () => {
+    const engine = await openRollout({ rows: 8 });
+    const running = engine.generate(requestsOf(100, { n: 64 }), quiet());
+    await engine.pause("keep");
+    const bytes = (await weightsOf(tiny, 4)).length;
+    const copyTo = () => Promise.reject(new Error("the holder went away"));
+    const updating = engine.updateWeights({ version: 2, via: "inline", bytes, copyTo });
+    await expect(updating).rejects.toThrow("the holder went away");
+    await engine.resume();
+    await expect(running).rejects.toThrow("needs updateWeights() first");
   });
 });
 

@@ -4,6 +4,7 @@ import {
   createEmbeddedPolicyEngine,
   createEmbeddedRolloutEngine,
   type GenerateRequest,
+  inlineWeights,
   type ModelConfig,
   type RolloutEngine,
 } from "../src/index.ts";
@@ -42,7 +43,7 @@ export async function openRollout(
 ): Promise<RolloutEngine> {
   const model = options.model ?? tiny;
   const engine = createEmbeddedRolloutEngine({ model, ...(options.rows ? { rows: options.rows } : {}) });
-  await engine.updateWeights({ version: 1, via: "inline", data: await weightsOf(model, 3) });
+  await engine.updateWeights(inlineWeights(1, await weightsOf(model, 3)));
   return engine;
 }
 

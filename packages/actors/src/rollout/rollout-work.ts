@@ -167,8 +167,11 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         this.#noteArrival(body, mapped);
         try {
           signal.throwIfAborted();
-          const data = mapped.sections.weights ?? new Uint8Array();
-          await engine.updateWeights({ version: engineVersionOf(body), via: "inline", data });
+          const bytes = body.sections.find(({ name }) => name === "weights")?.bytes ?? 0;
+          // Once begun it goes on to the end: half a version is none.
+          const patience = { deadlineMs: config.timing.pullMs, signal: tools.signal };
+          const copyTo = (into: Uint8Array): Promise<void> => mapped.copyTo("weights", into, patience);
+          await engine.updateWeights({ version: engineVersionOf(body), via: "inline", bytes, copyTo });
         } finally {
           mapped.release();
         }

@@ -3,6 +3,10 @@ export class Gate {
   readonly #waiting = new Set<() => void>();
   #shut = false;
 
+  get isShut(): boolean {
+    return this.#shut;
+  }
+
   shut(): void {
     this.#shut = true;
   }

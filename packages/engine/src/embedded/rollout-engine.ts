@@ -2,6 +2,7 @@
 import type { EngineInfo, Generated, GenerateRequest, RolloutEngine, WeightUpdate } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { loadWeightsFor } from "../hf-folder.ts";
+import { inlineWeights } from "../inline-weights.ts";
 import { type Address, type Core, embeddedInfo, openCore, reserving } from "./core.ts";
 import { Gate } from "./gate.ts";
 import { checkModel, type ModelConfig, parametersOf } from "./model-config.ts";
@@ -43,6 +44,8 @@ class EmbeddedRolloutEngine implements RolloutEngine {
   readonly #admission = new Gate();
   readonly #thawing = new Gate();
   #paused: "abort" | "drain" | "keep" | null = null;
+  /** End of the line of weights that are being copied; frozen calls stay so until then. */
+  #swapped: Promise<unknown> = Promise.resolve();
   #closed = false;
 
   constructor(options: EmbeddedRolloutOptions) {
@@ -79,7 +82,7 @@ class EmbeddedRolloutEngine implements RolloutEngine {
   ): Promise<readonly (readonly Generated[])[]> {
     this.#mustBeOpen("generate");
     if (this.#calls.size >= callsMax) throw errors.EngineBusy({ operation: "generate", running: `${callsMax} calls` });
-    if (this.#version === null) throw errors.EngineNotReady({ operation: "generate", missing: "updateWeights()" });
+    this.#mustHaveWeights();
     for (const request of requests) checkRequest(this.#info, request);
     const call: Call = { ids: new Set(requests.map((request) => request.requestId)), aborted: new Set() };
     this.#calls.add(call);
@@ -97,17 +100,16 @@ class EmbeddedRolloutEngine implements RolloutEngine {
   async updateWeights(update: WeightUpdate): Promise<void> {
     this.#mustBeOpen("updateWeights");
     if (update.version === this.#version) return;
-    const data = update.via === "inline" ? update.data : await loadWeightsFor(this.#core.model, update.path);
+    const source =
+      update.via === "inline"
+        ? update
+        : inlineWeights(update.version, await loadWeightsFor(this.#core.model, update.path));
     const expectedBytes = 4 * this.#core.parameters;
-    if (data.length !== expectedBytes) {
-      throw errors.EngineStateLength({ section: "weights", bytes: data.length, expectedBytes });
+    if (source.bytes !== expectedBytes) {
+      throw errors.EngineStateLength({ section: "weights", bytes: source.bytes, expectedBytes });
     }
-    const apply = async (): Promise<void> => {
-      this.#core.bytes(this.#weights, expectedBytes).set(data);
-      this.#version = update.version;
-    };
     // A frozen call stands between two decodes, so it may go on with other weights; any other call ends first.
-    await (this.#paused === "keep" ? apply() : this.#inTurn(apply));
+    await (this.#paused === "keep" ? this.#swap(source) : this.#inTurn(() => this.#swap(source)));
   }
 
   weightVersion(): number | null {
@@ -125,14 +127,14 @@ class EmbeddedRolloutEngine implements RolloutEngine {
     this.#admission.shut();
     if (mode === "keep") return this.#thawing.shut();
     if (mode === "abort") await this.abort("all");
-    this.#thawing.open();
+    await this.#thaw();
     await this.#turn;
   }
 
   async resume(): Promise<void> {
     this.#paused = null;
-    this.#thawing.open();
-    this.#admission.open();
+    await this.#thaw();
+    if (this.#paused === null) this.#admission.open();
   }
 
   async close(): Promise<void> {
@@ -146,10 +148,33 @@ class EmbeddedRolloutEngine implements RolloutEngine {
     return {
       weights: this.#weights,
       slots: this.#slots,
-      version: () => this.#version ?? 0,
+      version: () => this.#mustHaveWeights(),
       isAborted: (requestId) => call.aborted.has(requestId),
+      isFrozen: () => this.#thawing.isShut,
       thaw: (signal) => this.#thawing.passed(signal),
     };
+  }
+
+  /** Weights that did not come whole are none: what was there before is overwritten. */
+  #swap({ version, copyTo }: WeightUpdate & { readonly via: "inline" }): Promise<void> {
+    const swapped = this.#swapped.then(async () => {
+      await copyTo(this.#core.bytes(this.#weights, 4 * this.#core.parameters));
+      this.#version = version;
+    });
+    this.#swapped = swapped.catch(() => {
+      this.#version = null; // why is told to whoever brought the weights
+    });
+    return swapped;
+  }
+
+  async #thaw(): Promise<void> {
+    await this.#swapped;
+    if (this.#paused !== "keep") this.#thawing.open();
+  }
+
+  #mustHaveWeights(): number {
+    if (this.#version === null) throw errors.EngineNotReady({ operation: "generate", missing: "updateWeights()" });
+    return this.#version;
   }
 
   /** Runs after everything that came before; a failure is the caller's alone. */

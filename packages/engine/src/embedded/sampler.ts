@@ -11,8 +11,11 @@ export interface SamplerHost {
   readonly weights: Address;
   /** Slots of the core's sampler. */
   readonly slots: number;
+  /** @throws MUSTER_ERR_ENGINE_NOT_READY when there are no weights. */
   version(): number;
   isAborted(requestId: string): boolean;
+  /** While it is, the weights may change. */
+  isFrozen(): boolean;
   /** Waits while the engine is frozen. */
   thaw(signal: AbortSignal): Promise<void>;
 }
@@ -82,7 +85,9 @@ export async function runSampler(
   let active: Unit[] = [];
   let rowsFed = 0;
   while (waiting.length > 0 || active.length > 0) {
-    while (waiting[0] && waiting[0].count <= free.length) active.push(admit(waiting.shift()!, free, host.version()));
+    while (host.isFrozen()) await host.thaw(signal);
+    const version = host.version();
+    while (waiting[0] && waiting[0].count <= free.length) active.push(admit(waiting.shift()!, free, version));
     for (const unit of active) if (host.isAborted(unit.request.requestId)) endAll(unit, run);
     const fed = active.flatMap((unit) => feedsOf(core, unit));
     decode(run, fed);
@@ -94,7 +99,6 @@ export async function runSampler(
     if (rowsFed * (core.parameters + workPerRow) < workPerTurn) continue;
     rowsFed = 0;
     await breathe();
-    await host.thaw(signal);
     signal.throwIfAborted();
   }
   return results;

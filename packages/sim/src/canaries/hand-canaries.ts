@@ -221,7 +221,7 @@ export const handCanaries: readonly Canary[] = [
         pull: async () => ({ bytes: 0, durationMs: 0, via: "tcp", from: "nobody", wireBytes: 0, base: null }),
         map: async () => ({
           ...{ bytes: 0, durationMs: 0, via: "tcp", from: "nobody", wireBytes: 0, base: null },
-          ...{ sections: {}, release: () => {} },
+          ...{ sections: {}, copyTo: async () => {}, release: () => {} },
         }),
       }),
     }),
@@ -236,8 +236,12 @@ export const handCanaries: readonly Canary[] = [
       return {
         updateWeights: (update) => {
           if (update.via !== "inline") return engine.updateWeights(update);
-          first ??= update.data;
-          return engine.updateWeights({ ...update, data: first });
+          const copyTo = async (into: Uint8Array): Promise<void> => {
+            if (first) into.set(first);
+            else await update.copyTo(into);
+            first ??= into.slice();
+          };
+          return engine.updateWeights({ ...update, copyTo });
         },
       };
     }),

@@ -84,9 +84,11 @@ export class SimRolloutEngine implements RolloutEngine {
       await this.#failpoints.pass(this.#process, "rollout.swap");
       await this.#process.sleep(this.#model.swapMs);
       invariant(update.via === "inline", "weights come inline");
+      const data = new Uint8Array(update.bytes);
+      await update.copyTo(data);
       this.#version = update.version;
-      this.#weightsHash = hashOf(update.data);
-      this.#observer.serving(this.#process, update.version, update.data);
+      this.#weightsHash = hashOf(data);
+      this.#observer.serving(this.#process, update.version, data);
       await this.#failpoints.pass(this.#process, "rollout.swapped");
     });
   }

@@ -128,7 +128,8 @@ export class VersionPlane {
         );
         trim(own.versions, own.slots);
       }
-      return { ...result, sections, release: () => {} };
+      const copyTo = async (name: string, into: Uint8Array): Promise<void> => into.set(sections[name] ?? []);
+      return { ...result, sections, copyTo, release: () => {} };
     } finally {
       own?.arriving.delete(key);
     }
