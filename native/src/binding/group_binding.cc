@@ -26,14 +26,16 @@ struct Parts {
   std::vector<Copy> in;
   std::vector<Copy> out;
 
-  static Parts of(const Napi::Array& list, const Collectives& group) {
+  // {from, into, offsets}: lists of equal length
+  static Parts of(const Napi::Object& table, const Collectives& group) {
+    const auto offsets = table.Get("offsets").As<Napi::Float64Array>();
+    const std::vector<std::span<uint8_t>> from = memoriesOf(table.Get("from").As<Napi::Array>());
+    const std::vector<std::span<uint8_t>> into = memoriesOf(table.Get("into").As<Napi::Array>());
     Parts parts;
-    for (uint32_t i = 0; i < list.Length(); i++) {
-      const auto each = list.Get(i).As<Napi::Object>();
-      const uint64_t offset = numberOf(each, "offsetBytes");
-      const std::span<uint8_t> from = memoryOf(each.Get("from")), into = memoryOf(each.Get("into"));
-      parts.in.push_back({group.input().data() + offset, from.data(), from.size()});
-      parts.out.push_back({into.data(), group.result().data() + offset, into.size()});
+    for (size_t i = 0; i < from.size(); i++) {
+      const auto offset = static_cast<uint64_t>(offsets[i]);
+      parts.in.push_back({group.input().data() + offset, from[i].data(), from[i].size()});
+      parts.out.push_back({into[i].data(), group.result().data() + offset, into[i].size()});
     }
     return parts;
   }
@@ -80,9 +82,9 @@ class GroupObject {
     }
     Parts parts;
     if (!from.Get("parts").IsNull()) {
-      const auto list = from.Get("parts").As<Napi::Array>();  // a copy that JavaScript made for this call; it holds all parts
-      parts = Parts::of(list, *group_);
-      work.keep.push_back(keepAlive(list));
+      const auto table = from.Get("parts").As<Napi::Object>();  // made for this call; it holds all parts
+      parts = Parts::of(table, *group_);
+      work.keep.push_back(keepAlive(table));
     }
     work.run = [group = group_, operation, patience, parts = std::move(parts)]() -> Settle {
       streamCopyAll(parts.in);

@@ -170,7 +170,12 @@ class OpenGroup implements CollectiveGroup {
       checkWhole(`parts[${i}].offsetBytes`, offsetBytes, { min: 0, max: end - from.byteLength });
       checkWhole(`parts[${i}].into.byteLength`, into.byteLength, { min: from.byteLength, max: from.byteLength });
     }
-    await this.#run({ kind: "allReduce", mean: reduction === "mean", parts: [...parts] }, options);
+    const table = {
+      from: parts.map(({ from }) => from),
+      into: parts.map(({ into }) => into),
+      offsets: Float64Array.from(parts, ({ offsetBytes }) => offsetBytes),
+    };
+    await this.#run({ kind: "allReduce", mean: reduction === "mean", parts: table }, options);
   }
 
   async reduceScatter(options: AllReduceOptions): Promise<ReducedSlice> {
