@@ -109,3 +109,43 @@ describe("a trainer on another host, in the middle of saying its gradients,", ()
     expect((await trainer.exited).code).toBe(0);
   });
 });
+
+describe("weights of which each step changes few bits", () => {
+  test("cross to another host as deltas of a fiftieth at most, every 25th as a whole, and are the same", async (context) => {
+    const host = hostOf(context);
+    const settings = [
+      "init_replicas.policy=1",
+      "init_replicas.rollout=1",
+      "data.delta=always",
+      "optimizer.lr=1e-10",
+      ...farSettings.slice(1),
+    ];
+    const run = await runs.start(
+      "deltas",
+      ...["--steps", "60", "--policy", "1", "--rollout", "1"],
+      ...settings.flatMap((one) => ["--set", one]),
+    );
+    await run.waitForEvent("job.started");
+    const sampler = await (await host.open(run))("rollout", "--id", "far-0");
+    const summary = await run.ended();
+    const arrivals = arrivalsIn(sampler.lines);
+    const deltas = arrivals.filter(({ way }) => way === "delta");
+    expect(deltas.length).toBeGreaterThan(5); // it joins when the job is under way
+    for (const { bytes, wireBytes } of deltas) expect(wireBytes).toBeLessThan(bytes / 50);
+    expect(arrivals.find(({ version }) => version === 50)).toMatchObject({ way: "whole" });
+    expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
+    expect((await sampler.exited).code).toBe(0);
+  });
+});
+
+interface Arrival {
+  readonly version: number;
+  readonly way: "whole" | "delta" | "memory";
+  readonly bytes: number;
+  readonly wireBytes: number;
+}
+
+/** How versions came to a replica, from its log. */
+function arrivalsIn(lines: readonly string[]): readonly Arrival[] {
+  return lines.filter((line) => line.includes("weights arrived")).map((line) => JSON.parse(line));
+}
