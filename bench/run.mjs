@@ -15,6 +15,7 @@ const names = [
   "delta",
   "product",
   "distribution",
+  "simulator",
   "chaos-invariance",
   "recovery",
 ];
