@@ -36,7 +36,7 @@ const start = (patch: Partial<ControllerState> = {}): ControllerState =>
 describe("steps that are not finite", () => {
   it("are skipped one by one at first: weights stay, the batch is given up", () => {
     const { state, effects } = skips(start(), 2);
-    expect(state).toMatchObject({ weights: { version: 3 }, step: { step: 6 }, nonFinite: { inRow: 2 } });
+    expect(state).toMatchObject({ weights: { version: 3 }, step: { step: 6 }, nonFiniteInRow: 2 });
     expect(bodiesOf(effects, "step.skipped")).toHaveLength(1);
     expect(state.ledger.quarantined).toBe(2 * 8);
   });
@@ -51,7 +51,8 @@ describe("steps that are not finite", () => {
       weights: null,
       restore: { lineage: 1, version: 2, source: { kind: "checkpoint", path: "/c/2" } },
       step: { step: 3, state: "sampling" },
-      nonFinite: { inRow: 0, wentBackAt: 6 },
+      nonFiniteInRow: 0,
+      wentBackAt: 6,
     });
     expect(linesOf(planInitialWeights(state)?.effects ?? [])).toEqual(["p0 weights.initialize"]);
   });
@@ -76,12 +77,12 @@ describe("steps that are not finite", () => {
   it("are in a row only without a commit between them", () => {
     const two = skips(start(), 2).state;
     const committed = planStepOutcome(voted(two, { p0: voteFor(4), p1: voteFor(4) }))?.state ?? two;
-    expect(committed.nonFinite.inRow).toBe(0);
+    expect(committed.nonFiniteInRow).toBe(0);
     expect(committed.weights?.version).toBe(4);
   });
 
   it("end the job when they come again right after it went back", () => {
-    const again = skips(start({ nonFinite: { inRow: 2, wentBackAt: 9 } }), 1).state;
+    const again = skips(start({ nonFiniteInRow: 2, wentBackAt: 9 }), 1).state;
     expect(again.ending).toMatchObject({
       outcome: "failed",
       reason: expect.stringContaining("again after going back"),

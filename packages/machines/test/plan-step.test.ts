@@ -224,6 +224,21 @@ describe("the outcome of a step", () => {
     expect(state.step.failures).toBe(1);
   });
 
+  it("goes back to the newest checkpoint when they never agree, and ends when they do not from there either", () => {
+    const last = planWith().limits.stepAttemptsMax - 1;
+    const votes = { p0: voteFor(4, "a"), p1: voteFor(4, "b") };
+    const saved = { wantedStep: null, dueAtMs: 0, saved: { step: 2, version: 2, path: "/c/2" }, failures: 0 };
+    const tied = stepping(votes, { patch: { checkpoints: saved } });
+    const worn = { ...tied, step: { ...tied.step, failures: last } };
+    const { state, lines } = outcomeOf(worn);
+    expect(lines.filter((line) => line === "! alarm.raised")).toHaveLength(1);
+    expect(state).toMatchObject({ ending: null, weights: null, wentBackAt: 4, restore: { lineage: 1, version: 2 } });
+    expect(outcomeOf({ ...worn, wentBackAt: 4 }).state.ending).toMatchObject({
+      outcome: "failed",
+      reason: expect.stringContaining("no majority agrees"),
+    });
+  });
+
   it("is a skip when any loss or gradient was not finite: weights stay, the batch is given up and accounted for", () => {
     const bad = voteFor(4, "a", { finite: false });
     const { state, lines } = outcomeOf(stepping({ p0: voteFor(4), p1: bad }));

@@ -8,11 +8,12 @@ const plan = planWith({ health: { readmitAfterMs: 5_000, progressMs: 300_000 } }
 const stuck = (): ControllerState => ({
   ...stepping({ p0: voteFor(4) }, { plan }),
   progress: { atMs: 0, stage: 0, isShort: false },
+  checkpoints: { wantedStep: null, dueAtMs: 0, saved: { step: 2, version: 2, path: "/c/2" }, failures: 0 },
 });
 const at = (state: ControllerState, minutes: number): ControllerState => ({ ...state, nowMs: minutes * 60_000 });
 
 describe("a job without progress", () => {
-  it("is named with whom it waits for, then loses that one, then begins anew, then ends with what is known", () => {
+  it("is named with whom it waits for, then loses that one, begins anew, goes back to its checkpoint, and ends with what is known", () => {
     expect(planWatchdog(at(stuck(), 4.99))).toBeNull();
     const warned = planWatchdog(at(stuck(), 5));
     expect(bodiesOf(warned?.effects ?? [], "alarm.raised")[0]).toMatchObject({
@@ -27,8 +28,26 @@ describe("a job without progress", () => {
     expect(linesOf(out?.effects ?? [])).toEqual(["! alarm.raised", "! member.died", "p1 replica.fenced"]);
     const anew = planWatchdog(at(out?.state as ControllerState, 15));
     expect(anew?.state.mesh.state).toBe("broken");
-    const ended = planWatchdog(at(anew?.state as ControllerState, 20));
-    expect(ended?.state.ending).toMatchObject({ outcome: "failed", reason: expect.stringContaining("at step 4") });
+    const back = planWatchdog(at(anew?.state as ControllerState, 20));
+    expect(bodiesOf(back?.effects ?? [], "alarm.raised").map(({ alarm }) => alarm)).toEqual(["progress", "rollback"]);
+    expect(back?.state).toMatchObject({ weights: null, step: { step: 3, state: "sampling" }, wentBackAt: 4 });
+    const ended = planWatchdog(at(back?.state as ControllerState, 25));
+    expect(ended?.state.ending).toMatchObject({ outcome: "failed", reason: expect.stringContaining("at step 3") });
+  });
+
+  it("goes back once: stuck again at the same step, it ends", () => {
+    const again = { ...stuck(), wentBackAt: 4, progress: { atMs: 0, stage: 3, isShort: false } };
+    expect(planWatchdog(at(again, 20))?.state.ending?.outcome).toBe("failed");
+  });
+
+  it("tells who still computes that the step is over when it goes back", () => {
+    const late = { ...stuck(), progress: { atMs: 0, stage: 3, isShort: false } };
+    expect(linesOf(planWatchdog(at(late, 20))?.effects ?? [])).toEqual([
+      "! alarm.raised",
+      "p0 step.discard",
+      "p1 step.discard",
+      "! alarm.raised",
+    ]);
   });
 
   it("gets its leases and orders back in the queue when it begins anew", () => {

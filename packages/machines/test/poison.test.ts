@@ -1,6 +1,7 @@
 import { type FailurePolicy, failureDefaults } from "@muster/protocol";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { applyVerdict } from "../src/controller/apply-verdict.ts";
 import { applyReturned } from "../src/controller/apply-work.ts";
 import { dispatchGroups } from "../src/controller/dispatch-groups.ts";
 import { finishItems, releaseHolder } from "../src/controller/leases.ts";
@@ -45,6 +46,22 @@ function died(state: ControllerState, holder: string): ControllerState {
   const released = releaseHolder(state, { holder, reason: `${holder} died`, failure: "engine_crash" });
   const members = { ...without(released.state.members, holder), [holder]: memberOf(holder, 99, { held }) };
   return { ...released.state, members };
+}
+
+/** The holder hangs until it is put out, and a new life of it joins. */
+function hung(state: ControllerState, holder: string): ControllerState {
+  const { incarnation } = memberOf(holder, 99);
+  const known = withMember(state, holder, { incarnation });
+  const verdict = {
+    type: "verdict.hung",
+    id: holder,
+    incarnation,
+    atMs: state.nowMs,
+    kind: "hang",
+    silentMs: 0,
+  } as const;
+  const { state: next } = applyVerdict(known, { ...verdict, evidence: "it does not move" });
+  return { ...next, members: { ...without(next.members, holder), [holder]: memberOf(holder, 99, { held }) } };
 }
 
 describe("the groups of a holder that died", () => {
@@ -108,10 +125,14 @@ describe("a suspect", () => {
 
 describe("a poison prompt", () => {
   /**
-   * Lets a holder of the poison die as soon as it may have begun it, and finish a chunk otherwise, until nothing is left.
-   * @returns Deaths, and the end.
+   * Lets a holder of the poison end as soon as it may have begun it, and finish a chunk otherwise, until nothing is left.
+   * @returns How many ended, and the end.
    */
-  function play(poison: number, setting: Setting): { readonly deaths: number; readonly state: ControllerState } {
+  function play(
+    poison: number,
+    setting: Setting,
+    end = died,
+  ): { readonly deaths: number; readonly state: ControllerState } {
     const chunk = setting.chunkGroups ?? 2;
     let state = dispatched(sampling(setting));
     let deaths = 0;
@@ -123,7 +144,7 @@ describe("a poison prompt", () => {
       if (!lease) break;
       if (begun.includes(poison)) {
         deaths += 1;
-        state = died(state, lease.holder);
+        state = end(state, lease.holder);
       } else state = finished(state, leaseId, begun);
       state = dispatched(state);
     }
@@ -137,7 +158,10 @@ describe("a poison prompt", () => {
     return finishItems(next, leaseId, (item) => item.purpose === "train" && indices.includes(item.index));
   }
 
-  it("ends three holders, one at a time, and is quarantined; everybody else is finished", () => {
+  it.each([
+    ["ends", died],
+    ["hangs", hung],
+  ])("%s three holders, one at a time, and is quarantined; everybody else is finished", (_, end) => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 11 }),
@@ -145,7 +169,7 @@ describe("a poison prompt", () => {
         fc.integer({ min: 1, max: 4 }),
         (poison, replicas, chunkGroups) => {
           const rollouts = Array.from({ length: replicas }, (_, i) => `r${i}`);
-          const { deaths, state } = play(poison, { groups: 12, rollouts, chunkGroups });
+          const { deaths, state } = play(poison, { groups: 12, rollouts, chunkGroups }, end);
           expect(state.groups[4]?.quarantined).toEqual([poison]);
           expect(Object.keys(state.groups[4]?.receipts ?? {})).toHaveLength(11);
           expect(deaths).toBe(3);

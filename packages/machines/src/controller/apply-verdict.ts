@@ -30,7 +30,10 @@ export function applyVerdict(state: ControllerState, event: VerdictEvent): Chang
   }
 }
 
-/** A member beats and does not move: its work goes to others, and the step goes on without it. Twice is too often. */
+/**
+ * A member beats and does not move: its work goes to others, and the step goes on without it. Twice is too often. What it worked on may be what
+ * hangs it, as it may be what ends a holder, and is tried and given up alike (S20).
+ */
 function applyHung(state: ControllerState, member: Member, why: Evidence): Change<ControllerState> {
   const { nowMs } = state;
   const fact = announce("member.hung", { ...nameOf(member), ...why });
@@ -39,7 +42,7 @@ function applyHung(state: ControllerState, member: Member, why: Evidence): Chang
     return { state: out.state, effects: [fact, ...out.effects] };
   }
   const marked = withMember(withHealth(state, member, "hung"), member.id, { hungAtMs: nowMs });
-  const released = releaseHolder(marked, { holder: member.id, reason: `${member.id} hangs`, failure: "timeout" });
+  const released = releaseHolder(marked, { holder: member.id, reason: `${member.id} hangs`, failure: "engine_crash" });
   return { state: released.state, effects: [fact, ...released.effects] };
 }
 

@@ -77,7 +77,7 @@ function decideDigest(state: ControllerState, survivors: readonly Member[]): Cha
   for (const member of survivors) counts.set(keyOf(member), (counts.get(keyOf(member)) ?? 0) + 1);
   const [winner, votes] = [...counts].reduce((best, entry) => (entry[1] > best[1] ? entry : best));
   if (votes * 2 <= survivors.length)
-    return retry(state, "policy replicas computed different weights and no majority agrees", "failure");
+    return retry(state, "policy replicas computed different weights and no majority agrees", "disagreement");
   const agreeing = survivors.filter((member) => keyOf(member) === winner);
   return commit(
     state,
@@ -109,7 +109,8 @@ function commit(
     applied,
     history: { ...state.history, [step.step]: receipts },
     ledger: settleTrained(state.ledger, receipts),
-    nonFinite: finiteAgain(state),
+    nonFiniteInRow: 0,
+    wentBackAt: isBeyondDoubt(state) ? null : state.wentBackAt,
   };
   const effects: ControllerEffect[] = [
     ...agreeing.map((member) => command(member, "step.apply", applied)),
@@ -127,9 +128,9 @@ function commit(
   return { state: next, effects };
 }
 
-/** A commit ends the row; one beyond the step at which the job went back also ends the doubt about the weights. */
-function finiteAgain({ nonFinite: { wentBackAt }, step }: ControllerState): ControllerState["nonFinite"] {
-  return { inRow: 0, wentBackAt: wentBackAt !== null && step.step <= wentBackAt ? wentBackAt : null };
+/** A commit beyond the step at which the job went back ends the doubt about its weights. */
+function isBeyondDoubt({ wentBackAt, step }: ControllerState): boolean {
+  return wentBackAt === null || step.step > wentBackAt;
 }
 
 function committedBody(
@@ -168,16 +169,18 @@ function committedBody(
   };
 }
 
+type Retry = "loss" | "failure" | "disagreement";
+
 /**
  * Same batch, next attempt, in a new epoch: the old one has an aborted collective in it. After a loss the next mesh waits a
  * moment, so that the evidence of who is lost can arrive.
  */
-function retry(state: ControllerState, reason: string, why: "loss" | "failure"): Change<ControllerState> {
+function retry(state: ControllerState, reason: string, why: Retry): Change<ControllerState> {
   const { step, mesh, plan } = state;
   const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
   const discards = meshMembersOf(state).map((member) => command(member, "step.discard", { ...attempt, reason }));
   const effects = [...discards, announce("step.retried", { step: step.step, attempt: step.attempt + 1, reason })];
-  const failures = step.failures + (why === "failure" ? 1 : 0);
+  const failures = step.failures + (why === "loss" ? 0 : 1);
   const dueAtMs = state.nowMs + (why === "loss" && isMeshWhole(state) ? plan.timing.commandMs / 25 : 0);
   const next: ControllerState = {
     ...state,
@@ -185,11 +188,13 @@ function retry(state: ControllerState, reason: string, why: "loss" | "failure"):
     step: { ...step, attempt: step.attempt + 1, failures, state: "sampling", votes: {} },
   };
   if (failures < plan.limits.stepAttemptsMax) return { state: next, effects };
-  const ending = {
-    outcome: "failed",
-    reason: `step ${step.step} failed ${failures} times: ${reason}`,
-    announced: false,
-  } as const;
+  const detail = `step ${step.step} failed ${failures} times: ${reason}`;
+  // Weights from before may agree where these do not (F3).
+  if (why === "disagreement" && state.wentBackAt === null) {
+    const back = goBack({ ...next, wentBackAt: step.step }, detail);
+    return { state: back.state, effects: [...effects, ...back.effects] };
+  }
+  const ending = { outcome: "failed", reason: detail, announced: false } as const;
   return { state: { ...next, ending }, effects };
 }
 
@@ -219,18 +224,18 @@ function sampleAgain(state: ControllerState, stale: readonly GroupReceipt[]): Ch
  */
 function skipNonFinite(state: ControllerState, survivors: readonly Member[]): Change<ControllerState> {
   const reason = "a loss or gradient was not finite";
-  const inRow = state.nonFinite.inRow + 1;
+  const inRow = state.nonFiniteInRow + 1;
   const skipped = skip(state, reason, survivors);
-  const next: ControllerState = { ...skipped.state, nonFinite: { ...state.nonFinite, inRow } };
+  const next: ControllerState = { ...skipped.state, nonFiniteInRow: inRow };
   const { action } = decideFailure(state.plan.failure, "non_finite", inRow);
   if (action === "retry") return { state: next, effects: skipped.effects };
   const detail = `${inRow} steps in a row had a loss or gradient that was not finite, the last one step ${state.step.step}`;
-  if (action === "abort" || state.nonFinite.wentBackAt !== null) {
-    const again = state.nonFinite.wentBackAt === null ? "" : " again after going back to a checkpoint";
+  if (action === "abort" || state.wentBackAt !== null) {
+    const again = state.wentBackAt === null ? "" : " again after going back to a checkpoint";
     const ending = { outcome: "failed", reason: `${detail}${again}`, announced: false } as const;
     return { state: { ...next, ending }, effects: skipped.effects };
   }
-  const back = goBack({ ...next, nonFinite: { inRow: 0, wentBackAt: state.step.step } }, detail);
+  const back = goBack({ ...next, nonFiniteInRow: 0, wentBackAt: state.step.step }, detail);
   return { state: back.state, effects: [...skipped.effects, ...back.effects] };
 }
 

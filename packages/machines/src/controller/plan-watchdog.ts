@@ -1,14 +1,15 @@
 /**
  * The watchdog on progress (semantics 6.12): when no step is committed and no group finished for a long time, it first says so, then puts out
- * who holds the job up, then rebuilds, and at last ends the job with what it knows. It waits for as long as somebody is missing, and that
- * time does not count.
+ * who holds the job up, then rebuilds, then goes back to the newest checkpoint, and at last ends the job with what it knows. It waits for as
+ * long as somebody is missing, and that time does not count.
  */
-import { announce, type Change } from "./events.ts";
+import { announce, type Change, command } from "./events.ts";
 import { releaseLease } from "./leases.ts";
 import { evict } from "./orders.ts";
+import { goBack } from "./plan-end.ts";
 import { type ControllerState, type Member, membersOf, meshMembersOf } from "./state.ts";
 
-const lastStage = 4;
+const lastStage = 5;
 
 /** Does what is due by the time without progress. Each stage is done once. Pure. */
 export function planWatchdog(state: ControllerState): Change<ControllerState> | null {
@@ -51,6 +52,8 @@ function actOf(state: ControllerState, stage: number): Act {
   }
   if (stage === 3) return { ...rebuilt(state), says: "leases, orders and the mesh begin anew" };
   const reason = `no progress at step ${state.step.step}; it waited for ${names}`;
+  if (stage === 4 && state.wentBackAt === null)
+    return { ...restored(state, reason), says: "the job goes back to its newest checkpoint" };
   return {
     state: { ...state, ending: { outcome: "failed", reason, announced: false } },
     effects: [],
@@ -76,6 +79,17 @@ function rebuilt(state: ControllerState): Change<ControllerState> {
     },
     { state: fresh, effects: [] },
   );
+}
+
+function restored(state: ControllerState, reason: string): Change<ControllerState> {
+  const { step, attempt, state: phase } = state.step;
+  const computing = phase === "running" ? meshMembersOf(state) : [];
+  const body = { step, attempt, epoch: state.mesh.epoch, reason };
+  const back = goBack({ ...state, wentBackAt: step }, reason);
+  return {
+    state: back.state,
+    effects: [...computing.map((member) => command(member, "step.discard", body)), ...back.effects],
+  };
 }
 
 /** Whom the job waits for, the likeliest first: silent voters, late joiners of a mesh, unanswered orders, the oldest lease. Pure. */

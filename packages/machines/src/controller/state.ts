@@ -150,14 +150,6 @@ export interface Checkpoints {
   readonly failures: number;
 }
 
-/** Steps whose loss or gradient was not finite. */
-export interface NonFinite {
-  /** In a row, without a commit between them. */
-  readonly inRow: number;
-  /** The step at which the job went back to a checkpoint because of them, until a later one is committed. */
-  readonly wentBackAt: number | null;
-}
-
 /** What is remembered of a replica that was put out: the n-th time within an hour it stays out for a while. */
 export interface Eviction {
   readonly times: readonly number[];
@@ -246,7 +238,13 @@ export interface ControllerState {
   /** Results that came twice or too late; dropped and counted. */
   readonly dropped: { readonly duplicate: number; readonly stale: number };
   readonly givenUp: GivenUp;
-  readonly nonFinite: NonFinite;
+  /** Steps in a row, without a commit between them, whose loss or gradient was not finite. */
+  readonly nonFiniteInRow: number;
+  /**
+   * The step at which the job went back to a checkpoint because it could not get on from where it was, until a later one is committed. It does
+   * so once: whatever comes to the same again ends the job.
+   */
+  readonly wentBackAt: number | null;
   readonly ending: {
     readonly outcome: "done" | "stopped" | "failed";
     readonly reason: string;
@@ -289,7 +287,8 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     paces: {},
     dropped: { duplicate: 0, stale: 0 },
     givenUp: { recent: [], run: { key: "", count: 0 }, causes: [], alarmed: false },
-    nonFinite: { inRow: 0, wentBackAt: null },
+    nonFiniteInRow: 0,
+    wentBackAt: null,
     ending: null,
     endDueAtMs: 0,
     stopped: false,
