@@ -46,6 +46,24 @@ test("a prompt that ends the process of every replica that takes it ends three, 
   expect(new Set(deaths.map(({ id }) => id)).size, "replicas that it ended").toBe(2);
 });
 
+test("a prompt that hangs every replica that takes it in an endless loop hangs three, and is quarantined", async () => {
+  const path = join(runs.path, "endless.mjs");
+  writeFileSync(
+    path,
+    `export default async ({ groupId, sample, engine, prompt }) => {
+      if (groupId === "1.7" && sample === 3) for (;;);
+      const { responseIds, logprobs, finish } = await engine.generate({ promptIds: prompt.ids });
+      return { responseIds, logprobs, finish };
+    };`,
+  );
+  const soon = ["health.hung_min=2s", "health.hung_max=4s", "replicas.rollout=3"];
+  const run = await runs.start("endless", ...set(...brief, ...soon, `rollout.generate=${path}`));
+  const summary = await run.ended();
+  expect(summary).toMatchObject({ steps: 2, ledger: { trained: (2 * 16 - 1) * 8, aborted: 0, quarantined: 8 } });
+  expect(run.events("groups.quarantined")).toMatchObject([{ item: "1.7", attempts: 3, failure: "engine_crash" }]);
+  expectBalanced(summary);
+});
+
 test("a prompt that fills the memory of its replica is quarantined after two, and the cause says what ended them", async () => {
   const path = join(runs.path, "greedy.mjs");
   writeFileSync(

@@ -352,6 +352,16 @@ describe("a replica that goes because the job is over", () => {
       expect(job.health(id)).toBe("DRAINING");
     }
   });
+
+  it("runs no more while the job still waits for another one, and neither does that one once it is put out", () => {
+    const job = new Job().node("n0").obey("n0").operate("job.stop", { reason: "enough" });
+    job.report("rollout-0", "replica.left", { reason: "enough" }, "rollout").exit("n0", "rollout-0", { code: 0 });
+    expect(job.ids("n0")).not.toContain("rollout-0");
+    expect(job.ids("n0")).toContain("rollout-1");
+    const { incarnation } = job.state.members["rollout-1"] ?? { incarnation: "" };
+    job.hear({ type: "verdict.dead", id: "rollout-1", incarnation, evidence: "silence" });
+    expect(job.ids("n0")).not.toContain("rollout-1");
+  });
 });
 
 describe("too few healthy replicas", () => {

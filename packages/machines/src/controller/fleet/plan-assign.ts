@@ -27,11 +27,14 @@ export function planAssign(state: ControllerState): Change<ControllerState> | nu
   return effects.length > 0 ? { state: next, effects } : null;
 }
 
-/** What should run on a node: who is released stays until it has left the job, so that it can hand its work back. */
+/**
+ * What should run on a node: who is released stays until it has left the job, so that it can hand its work back. When the job is over nobody
+ * who has left it, or was put out, runs again.
+ */
 function assignmentOf(state: ControllerState, node: Member): Body<"node.assign">["replicas"] {
   return Object.entries(state.fleet.replicas)
     .filter(([id, replica]) => {
-      const isGone = isOff(state, replica) && !state.members[id];
+      const isGone = (isOff(state, replica) || state.ending?.announced === true) && !state.members[id];
       return replica.node === node.id && replica.health !== "RETIRED" && !isGone;
     })
     .map(([id, { role, life }]) => ({ id, role, life }));
