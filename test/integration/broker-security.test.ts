@@ -92,6 +92,21 @@ describe("the broker's doors", () => {
     }
   });
 
+  test("a stream that an operator gave more room is taken as it is, and one with less is refused", async () => {
+    const other = await startTestServer({ bytesMax: { groups: 3 * 1024 ** 3, journal: 1024 ** 2 } });
+    try {
+      const credentials = other.server.credentials.controller;
+      const job = { url: other.url, job: "test", credentials, connectTimeoutMs };
+      await prepareJob({ ...job, bytesMax: { journal: 1024 ** 2 } });
+      await expect(prepareJob(job)).rejects.toMatchObject({
+        code: "MUSTER_ERR_STREAM_MISMATCH",
+        params: { stream: "muster-test-journal", field: "max_bytes", found: "1048576", wanted: "1073741824" },
+      });
+    } finally {
+      await other.close();
+    }
+  });
+
   test("a server that is too old is refused by its version", async () => {
     const old = createServer((socket) => {
       socket.write('INFO {"server_id":"x","version":"2.10.27","max_payload":1048576,"headers":true}\r\n');

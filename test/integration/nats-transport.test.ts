@@ -1,3 +1,3 @@
 import { describeTransport, startTestServer } from "@muster/testkit";
 
-describeTransport("NATS", () => startTestServer());
+describeTransport("NATS", (options) => startTestServer(options));

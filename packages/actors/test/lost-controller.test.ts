@@ -1,3 +1,4 @@
+import { type AnyMessage, decodeMessage } from "@muster/protocol";
 import { createMemoryBroker } from "@muster/transport";
 import { expect, it } from "vitest";
 import { startController } from "../src/index.ts";
@@ -16,4 +17,19 @@ it("a controller that does not know whether its record was stored leaves the job
   const end = await controller.ended;
   expect(end.outcome).toBe("lost");
   expect(end.reason).toContain("it may have been stored");
+});
+
+it("a controller whose journal is full ends the job with that cause, and says so to those who watch", async () => {
+  const config = smallConfig("never-room");
+  const broker = createMemoryBroker({ job: config.job, clock: hasty, bytesMax: { journal: 16 } });
+  const events: AnyMessage[] = [];
+  const watcher = broker.connect("watcher.w.w1");
+  await watcher.tail({ stream: "events", fromSeq: 1, handle: ({ data }) => events.push(decodeMessage(data)) });
+  const { environment } = processesOn(broker)();
+  const end = await (await startController({ config, dataKey: new Uint8Array(32), environment })).ended;
+  expect(end.outcome).toBe("failed");
+  expect(end.reason).toContain(`the journal muster-${config.job}-journal takes no more`);
+  expect(end.reason).toContain("1.0 GiB");
+  const body = { alarm: "controller", detail: end.reason };
+  expect(events).toMatchObject([{ kind: "alarm.raised", body }]);
 });

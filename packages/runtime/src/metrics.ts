@@ -31,6 +31,11 @@ export const runtimeMetrics = {
     buckets: durations,
   },
   outboxRetries: { name: "muster_outbox_retries_total", help: "Publishes tried again, same message id." },
+  outboxHeldBack: {
+    name: "muster_outbox_held_back_total",
+    help: "Publishes that a full stream refused; they wait and are tried again.",
+    labels: ["stream"],
+  },
   outboxShed: {
     name: "muster_outbox_shed_total",
     help: "Public events dropped because the outbox was full.",

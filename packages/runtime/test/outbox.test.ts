@@ -152,6 +152,60 @@ describe("the outbox", () => {
     expect(failures).toEqual([]);
   });
 
+  describe("at a full stream", () => {
+    let full: MemoryBroker;
+    let said: ReturnType<typeof recordingLogger>;
+    let arrived: number[];
+    beforeEach(async () => {
+      full = createMemoryBroker({ job: "dates", clock, bytesMax: { reports: 400 } });
+      said = recordingLogger();
+      arrived = [];
+      await full
+        .connect("controller.c.c1")
+        .tail({ stream: "reports", fromSeq: 1, handle: ({ data }) => arrived.push(decodeMessage(data).seq) });
+    });
+    const boxOf = (): Outbox =>
+      outbox({ transport: full.connect("rollout.rollout-0.a1"), logger: said.logger, outboxMax: 20 });
+    const wait = async (ms: number): Promise<void> => {
+      for (let n = 0; n < ms; n += 1_000) {
+        clock.advance(1_000);
+        await turns(2);
+      }
+    };
+    const warnings = () => said.lines.filter(({ level }) => level === "warn");
+
+    test("holds everything until there is room, then sends it once and in order", async () => {
+      const box = boxOf();
+      const from = speaker();
+      for (let n = 0; n < 10; n++) box.offer(report(from));
+      await wait(10_000);
+      const before = arrived.length;
+      expect([before > 0, box.depth()]).toEqual([true, 10 - before]);
+      expect(failures).toEqual([]);
+      for (let n = 0; n < 10 && box.depth() > 0; n++) {
+        await full.connect("controller.c.c1").purge("reports", arrived.length + 1);
+        await wait(4_000);
+      }
+      expect(arrived).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+      expect(said.lines.at(-1)).toMatchObject({ level: "info", message: "the stream takes messages again" });
+    });
+
+    test("says so once a minute, with what makes room, and counts every try", async () => {
+      const box = boxOf();
+      const from = speaker();
+      for (let n = 0; n < 10; n++) box.offer(report(from));
+      await wait(50_000);
+      expect(warnings()).toMatchObject([
+        { message: "a full stream holds messages back", fields: { stream: "muster-dates-reports" } },
+      ]);
+      expect(JSON.stringify(warnings()[0]?.fields)).toContain("the controller takes reports away");
+      await wait(20_000);
+      expect(warnings()).toHaveLength(2);
+      expect(counted.total("muster_outbox_held_back_total", { stream: "muster-dates-reports" })).toBeGreaterThan(20);
+      box.close();
+    });
+  });
+
   test("does not hold one destination up for another", async () => {
     const stuck = new Set(["a1.1"]);
     const transport: Pick<Transport, "publish"> = {

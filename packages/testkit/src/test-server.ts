@@ -3,6 +3,7 @@ import {
   type BrokerRole,
   connectNats,
   type LocalServer,
+  type PrepareOptions,
   prepareJob,
   startLocalServer,
   type Transport,
@@ -30,6 +31,8 @@ export interface TestServerOptions {
   readonly job?: string;
   /** Creates the streams of the job; default true. */
   readonly prepare?: boolean;
+  /** Bytes that streams may hold; default those of every job. */
+  readonly bytesMax?: PrepareOptions["bytesMax"];
 }
 
 /** Starts a server in a folder of its own. The caller closes it. */
@@ -39,7 +42,10 @@ export async function startTestServer(options: TestServerOptions = {}): Promise<
   const server = await startLocalServer({ binary: findNatsServer(), directory: directory.path, job });
   const { url, credentials } = server;
   const opened: Transport[] = [];
-  if (options.prepare ?? true) await prepareJob({ url, job, credentials: credentials.controller, connectTimeoutMs });
+  if (options.prepare ?? true) {
+    const limits = options.bytesMax ? { bytesMax: options.bytesMax } : {};
+    await prepareJob({ url, job, credentials: credentials.controller, connectTimeoutMs, ...limits });
+  }
   return {
     server,
     url,

@@ -1,7 +1,7 @@
 import { createMemoryBroker } from "@muster/transport";
 import { describeTransport } from "../src/index.ts";
 
-describeTransport("memory", async () => {
-  const broker = createMemoryBroker({ job: "test" });
+describeTransport("memory", async (options) => {
+  const broker = createMemoryBroker({ job: "test", ...options });
   return { connect: async (name) => broker.connect(name), close: async () => {} };
 });

@@ -30,6 +30,15 @@ export const errors = defineErrors("MUSTER_ERR", {
       "{what} was not confirmed within {timeoutMs} ms ({reason}); it may have been stored, so publish again with the same message id",
     retryable: true,
   },
+  StreamFull: {
+    message:
+      "stream {stream} takes no more ({reason}; it holds {limit} unless set otherwise), so what comes waits and is sent again; {fix}",
+    retryable: true,
+  },
+  JournalFull: {
+    message:
+      "the journal {stream} takes no more ({reason}; it holds {limit} unless set otherwise), so nothing more can be decided; raise max_bytes of that stream on a broker of your own and resume, or go on under another job name, from the newest checkpoint",
+  },
   StreamMissing: { message: "{what} found no stream; the controller must prepare the job first", retryable: true },
   StreamMismatch: {
     message:

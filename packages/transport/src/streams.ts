@@ -3,6 +3,9 @@
 /** The streams of a job. */
 export type StreamName = "reports" | "commands" | "journal" | "groups" | "events";
 
+/** Bytes that streams may hold, where it is not what {@link streamRules} says. */
+export type StreamBytes = Partial<Readonly<Record<StreamName, number>>>;
+
 /** What a stream keeps, and what happens at its bound. */
 export interface StreamRule {
   /** Subject pattern below `muster.<job>.`. */
@@ -31,6 +34,9 @@ export const streamRules: Readonly<Record<StreamName, StreamRule>> = {
   groups: { ...log, subject: "groups.>", discard: "new", bytesMax: 2048 * MiB, direct: true },
   events: { ...log, subject: "events.>", discard: "old", bytesMax: 128 * MiB, ageMaxMs: 7 * 86_400_000 },
 };
+
+/** Bound of the bucket of a job's state. */
+export const stateBytesMax = 16 * MiB;
 
 /** Every stream name, in a fixed order. */
 export const streamNames = Object.keys(streamRules) as readonly StreamName[];

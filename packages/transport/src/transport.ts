@@ -82,7 +82,8 @@ export interface Transport {
    * reconnects, so an id is stored once however often it is sent (within two minutes).
    *
    * @throws MUSTER_ERR_PUBLISH_UNKNOWN when nothing was confirmed in time: publish again, same id.
-   * @throws MUSTER_ERR_BROKER_PERMISSION, MUSTER_ERR_BROKER_REFUSED (the stream is full), MUSTER_ERR_TRANSPORT_CLOSED
+   * @throws MUSTER_ERR_STREAM_FULL when the stream has no room: publish again, same id, until somebody has made room.
+   * @throws MUSTER_ERR_BROKER_PERMISSION, MUSTER_ERR_BROKER_REFUSED, MUSTER_ERR_TRANSPORT_CLOSED
    */
   publish(
     subject: string,
@@ -124,6 +125,7 @@ export interface Journal {
    *
    * @returns Sequence of the record, `expectedSeq + 1`.
    * @throws MUSTER_ERR_FENCED when somebody else wrote that record; MUSTER_ERR_JOURNAL_CUT when the broker lost records before it.
+   * @throws MUSTER_ERR_JOURNAL_FULL when there is no room for the record; nobody makes any, so that this is the end of the job.
    * @throws MUSTER_ERR_PUBLISH_UNKNOWN when nothing was confirmed in 5 s.
    */
   append(data: Uint8Array, expectedSeq: number, msgId: string): Promise<number>;

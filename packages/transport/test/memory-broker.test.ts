@@ -182,7 +182,7 @@ test("at its bound a log of commands drops the oldest and the reports refuse the
     await transport.publish("muster.job.reports.rollout.r0.group.finished", mebibyte, { msgId: String(i) });
   }
   const refused = transport.publish("muster.job.reports.rollout.r0.group.finished", mebibyte, { msgId: "last" });
-  await expect(refused).rejects.toMatchObject({ code: "MUSTER_ERR_BROKER_REFUSED" });
+  await expect(refused).rejects.toMatchObject({ code: "MUSTER_ERR_STREAM_FULL" });
 });
 
 test("a subject outside every stream is refused", async () => {

@@ -29,6 +29,7 @@ import {
 } from "@muster/runtime";
 import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
+import { every } from "./every.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
 import {
   announcementId,
@@ -318,10 +319,13 @@ class Reign implements Controller {
       const message = { ...this.#enveloper.stamp("replica.probe", { nonce }), to: incarnation };
       transport.send(subjectsOf(config.job).probe(id), encodeMessage(message));
     }
-    if (alarm === null) return;
-    const { incarnation } = this.#options.identity;
-    const fact = { type: "announce", kind: "alarm.raised", body: { alarm: "view-suspect", detail: alarm } } as const;
-    this.#announce(fact, `${incarnation}.view.${++this.#alarms}`);
+    if (alarm !== null) this.#alarm("view-suspect", alarm);
+  }
+
+  /** Says what only this process knows, without a record. */
+  #alarm(alarm: "view-suspect" | "controller", detail: string): void {
+    const fact = { type: "announce", kind: "alarm.raised", body: { alarm, detail: detail.slice(0, 2000) } } as const;
+    this.#announce(fact, `${this.#options.identity.incarnation}.${alarm}.${++this.#alarms}`);
   }
 
   /** How this process fares: whoever is slow himself gives the others more time. */
@@ -360,7 +364,9 @@ class Reign implements Controller {
   #fail(error: unknown): void {
     const isPassing = error instanceof MusterError && error.retryable;
     const outcome = hasCode(error, "MUSTER_ERR_FENCED") ? "fenced" : isPassing ? "lost" : "failed";
-    this.#resolveEnd({ outcome, reason: messageOf(error) });
+    const reason = messageOf(error);
+    if (outcome === "failed") this.#alarm("controller", reason);
+    this.#resolveEnd({ outcome, reason });
   }
 
   /** Waits for what was said to be stored, as long as each `timeoutMs` brings some of it to the broker. */
@@ -387,12 +393,4 @@ class Reign implements Controller {
     await this.#options.transport.close();
     return end;
   }
-}
-
-function every(clock: Environment["clock"], ms: number, run: () => void): () => void {
-  let cancel = clock.after(ms, function again() {
-    run();
-    cancel = clock.after(ms, again);
-  });
-  return () => cancel();
 }

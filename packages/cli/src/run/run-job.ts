@@ -109,6 +109,9 @@ class Run {
   readonly #startedMs: number;
   readonly #recorder: Recorder = createRecorder();
   readonly #enveloper: Enveloper;
+  readonly #startedWallMs = Date.now();
+  /** What a controller of this run said of its own end. */
+  #lastWords: string | null = null;
   #transport: Transport | null = null;
   #children: Children | null = null;
   #finish: (end: Pick<RunEnd, "outcome" | "reason">) => void = () => {};
@@ -194,6 +197,8 @@ class Run {
         if (event.kind.startsWith("command.")) this.#audit(event);
         this.#recorder.take(event, atMs);
         narrate(event);
+        if (event.kind === "alarm.raised" && event.body.alarm === "controller" && event.sentAtMs >= this.#startedWallMs)
+          this.#lastWords = event.body.detail;
         if (event.kind === "job.ended") this.#finish(event.body);
       },
     });
@@ -262,7 +267,7 @@ class Run {
     this.#options.logger.warn({ id, code, signal }, "process ended");
     if (id.startsWith("controller")) {
       if (code === exitCodes.failed || code === exitCodes.badInput)
-        this.#fail(`the controller ended with code ${code}`);
+        this.#fail(this.#lastWords ?? `the controller ended with code ${code}`);
       return;
     }
     this.#reportExit({ id, host: hostname(), pid, code, signal });

@@ -1,7 +1,7 @@
 /**
  * The way out: a bounded store of messages that the broker has not confirmed. One lane per destination, one message of a lane in
  * flight, so a retry can never overtake; the broker knows a message by its id, so a retry is stored once. What cannot be
- * confirmed now is tried again for ever: how long the broker may be away is a matter of the bound.
+ * confirmed now is tried again for ever: how long the broker may be away, or a stream full, is a matter of the bound.
  */
 import { type Clock, type Logger, type Metrics, MusterError, messageOf, type Random } from "@muster/base";
 import { type AnyMessage, encodeMessage, type Kind, messageTable } from "@muster/protocol";
@@ -9,6 +9,7 @@ import type { PublishAck, Transport } from "@muster/transport";
 import { type Backoff, backoffMs } from "../backoff.ts";
 import { errors } from "../errors.ts";
 import { Fifo } from "../host/fifo.ts";
+import { type BackPressure, watchBackPressure } from "./back-pressure.ts";
 import { createOutboxMeters, type OutboxMeters } from "./outbox-meters.ts";
 
 /** What an outbox is made from. */
@@ -76,6 +77,7 @@ class LaneOutbox implements Outbox {
   readonly #backoff: Backoff;
   readonly #lanes = new Map<string, Fifo<Parcel>>();
   readonly #meters: OutboxMeters;
+  readonly #pressure: BackPressure;
   #depth = 0;
   #closed = false;
   #waiting = new Set<() => void>();
@@ -85,6 +87,7 @@ class LaneOutbox implements Outbox {
     this.#options = options;
     this.#backoff = options.backoff ?? { firstMs: 100, maxMs: 2_000 };
     this.#meters = createOutboxMeters(options.metrics);
+    this.#pressure = watchBackPressure(options.clock, options.logger);
   }
 
   offer({ subject, message, lane = laneOf(subject, message.kind), onStored }: OutboxItem): boolean {
@@ -146,8 +149,9 @@ class LaneOutbox implements Outbox {
 
   async #drain(lane: string, queue: Fifo<Parcel>): Promise<void> {
     for (let parcel = queue.peek(); parcel; parcel = queue.peek()) {
-      const ack = await this.#store(parcel);
+      const ack = await this.#store(lane, parcel);
       if (!ack || this.#closed) return;
+      this.#pressure.stored(lane);
       queue.shift();
       if (queue.size === 0) this.#lanes.delete(lane);
       this.#meters.stored(this.#options.clock.now() - parcel.offeredMs);
@@ -157,7 +161,7 @@ class LaneOutbox implements Outbox {
   }
 
   /** Publishes until confirmed. @returns `null` once closed. @throws What can not heal by itself. */
-  async #store({ subject, kind, data, msgId }: Parcel): Promise<PublishAck | null> {
+  async #store(lane: string, { subject, kind, data, msgId }: Parcel): Promise<PublishAck | null> {
     for (let attempt = 1; !this.#closed; attempt++) {
       try {
         return await this.#options.transport.publish(subject, data, {
@@ -168,6 +172,8 @@ class LaneOutbox implements Outbox {
         if (this.#closed) return null;
         if (!(error instanceof MusterError && error.retryable)) throw error;
         this.#meters.retried();
+        const full = this.#pressure.refused(lane, error);
+        if (full !== null) this.#meters.heldBack(full);
         this.#options.logger.debug(
           { subject, kind, msgId, attempt, reason: messageOf(error) },
           "publish will be tried again",

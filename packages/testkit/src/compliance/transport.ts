@@ -1,9 +1,10 @@
 /** What every {@link Transport} promises, told as tests. Run by each implementation against brokers of its own. */
-import type { Transport } from "@muster/transport";
+import type { MemoryBrokerOptions, Transport } from "@muster/transport";
 import { afterEach, beforeEach, describe } from "vitest";
 import type { Actors } from "./actors.ts";
 import { testConsuming } from "./consuming.ts";
 import { testFollowing } from "./following.ts";
+import { fullBytes, testFull } from "./full.ts";
 import { testJournal, testJournalReading } from "./journal.ts";
 import { testPublishing } from "./publishing.ts";
 import { testFailingHandlers, testRedelivery } from "./redelivery.ts";
@@ -18,17 +19,16 @@ export interface TransportFixture {
 }
 
 /** Declares the suite for one implementation; `factory` makes a broker per test. */
-export function describeTransport(name: string, factory: () => Promise<TransportFixture>): void {
+export function describeTransport(
+  name: string,
+  factory: (options: Pick<MemoryBrokerOptions, "bytesMax">) => Promise<TransportFixture>,
+): void {
   describe(`${name} as a transport`, () => {
     let fixture: TransportFixture;
     let actors: Actors;
     beforeEach(async () => {
-      fixture = await factory();
-      actors = {
-        controller: await fixture.connect("controller.c0.a1"),
-        rollout: await fixture.connect("rollout.r0.a1"),
-        policy: await fixture.connect("policy.p0.a1"),
-      };
+      fixture = await factory({});
+      actors = await actorsOf(fixture);
     });
     afterEach(() => fixture.close());
 
@@ -47,4 +47,23 @@ export function describeTransport(name: string, factory: () => Promise<Transport
     });
     describe("the state", () => testState(present));
   });
+  describe(`${name} as a transport without room`, () => {
+    let fixture: TransportFixture;
+    let actors: Actors;
+    beforeEach(async () => {
+      fixture = await factory({ bytesMax: { groups: fullBytes, journal: fullBytes } });
+      actors = await actorsOf(fixture);
+    });
+    afterEach(() => fixture.close());
+
+    testFull(() => actors);
+  });
+}
+
+async function actorsOf(fixture: TransportFixture): Promise<Actors> {
+  return {
+    controller: await fixture.connect("controller.c0.a1"),
+    rollout: await fixture.connect("rollout.r0.a1"),
+    policy: await fixture.connect("policy.p0.a1"),
+  };
 }

@@ -3,6 +3,7 @@
  * and no permissions, forgets everything at exit, and copies bytes in, so senders may reuse their buffers.
  */
 import type { Clock } from "@muster/base";
+import type { StreamBytes } from "../streams.ts";
 import type { Transport } from "../transport.ts";
 import { MemoryConnection } from "./connection.ts";
 import { MemoryHub } from "./hub.ts";
@@ -14,6 +15,8 @@ export interface MemoryBrokerOptions {
   readonly job?: string;
   /** Default: the monotonic clock of the process. */
   readonly clock?: Clock;
+  /** Bytes that a stream may hold, where it is not what the table of streams says. */
+  readonly bytesMax?: StreamBytes;
 }
 
 /** A broker in memory, already prepared for one job. */
@@ -30,7 +33,7 @@ export interface MemoryBroker {
 /** Makes a broker in memory. */
 export function createMemoryBroker(options: MemoryBrokerOptions = {}): MemoryBroker {
   const job = options.job ?? "job";
-  const hub = new MemoryHub(job, options.clock ?? processClock);
+  const hub = new MemoryHub(job, options.clock ?? processClock, options.bytesMax);
   const connections = new Map<string, MemoryConnection[]>();
   const named = (name: string): readonly MemoryConnection[] => connections.get(name) ?? [];
   return {

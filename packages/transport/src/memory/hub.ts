@@ -1,7 +1,7 @@
 /** What all connections of a broker in memory share: streams, consumers, state and listeners. */
 import type { Clock } from "@muster/base";
 import { errors } from "../errors.ts";
-import { type StreamName, streamNames, streamSubject } from "../streams.ts";
+import { type StreamBytes, type StreamName, streamNames, streamSubject } from "../streams.ts";
 import type { ConsumeOptions } from "../transport.ts";
 import { MemoryConsumer } from "./consumer.ts";
 import { MemoryStream } from "./stream.ts";
@@ -22,10 +22,15 @@ export class MemoryHub {
   readonly #consumers = new Map<string, MemoryConsumer>();
   readonly #listeners = new Set<Listener>();
 
-  constructor(job: string, clock: Clock) {
+  constructor(job: string, clock: Clock, bytesMax: StreamBytes = {}) {
     this.job = job;
     this.clock = clock;
-    this.#streams = new Map(streamNames.map((name) => [name, new MemoryStream(job, name, clock)]));
+    this.#streams = new Map(
+      streamNames.map((name) => {
+        const limit = bytesMax[name];
+        return [name, new MemoryStream(job, name, { clock, ...(limit === undefined ? {} : { bytesMax: limit }) })];
+      }),
+    );
     this.#keepers = [...this.#streams].map(([name, stream]) => ({
       stream,
       matches: matcherOf(streamSubject(job, name)),

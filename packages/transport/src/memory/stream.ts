@@ -1,6 +1,7 @@
 /** One stream in memory: sequences, message ids, bounds and purges as on the broker. */
 import type { Clock } from "@muster/base";
 import { errors } from "../errors.ts";
+import { streamFull } from "../full.ts";
 import {
   brokerStream,
   duplicateWindowMs,
@@ -10,9 +11,6 @@ import {
   streamRules,
 } from "../streams.ts";
 import type { PublishAck } from "../transport.ts";
-
-/** The broker's code for a stream at its bound that refuses new messages. */
-const storeFullCode = 10077;
 
 /** A stored message. */
 export interface Entry {
@@ -34,6 +32,7 @@ export interface AppendRequest {
 export class MemoryStream {
   readonly name: string;
   readonly rule: StreamRule;
+  readonly #bytesMax: number;
   readonly #clock: Clock;
   /** By sequence; a Map keeps the order in which they were stored. */
   readonly #entries = new Map<number, Entry>();
@@ -42,9 +41,11 @@ export class MemoryStream {
   #lastSeq = 0;
   #sizeBytes = 0;
 
-  constructor(job: string, name: StreamName, clock: Clock) {
+  constructor(job: string, name: StreamName, options: { readonly clock: Clock; readonly bytesMax?: number }) {
+    const { clock, bytesMax } = options;
     this.name = brokerStream(job, name);
     this.rule = streamRules[name];
+    this.#bytesMax = bytesMax ?? this.rule.bytesMax;
     this.#clock = clock;
   }
 
@@ -56,7 +57,7 @@ export class MemoryStream {
     return this.#entries.get(seq) ?? null;
   }
 
-  /** @returns `null` when `expectedSeq` is not the last sequence. @throws MUSTER_ERR_BROKER_REFUSED when full. */
+  /** @returns `null` when `expectedSeq` is not the last sequence. @throws MUSTER_ERR_STREAM_FULL, MUSTER_ERR_JOURNAL_FULL */
   append(request: AppendRequest): PublishAck | null {
     const { subject, msgId, expectedSeq } = request;
     const nowMs = this.#clock.now();
@@ -64,7 +65,7 @@ export class MemoryStream {
     const known = this.#ids.get(msgId);
     if (known) return { seq: known.seq, duplicate: true };
     if (expectedSeq !== undefined && expectedSeq !== this.#lastSeq) return null;
-    this.#makeRoom(request.data.byteLength);
+    this.#makeRoom(subject, request.data.byteLength);
     const entry = { seq: ++this.#lastSeq, subject, data: request.data.slice(), storedAtMs: nowMs };
     this.#entries.set(entry.seq, entry);
     this.#sizeBytes += entry.data.byteLength;
@@ -104,15 +105,13 @@ export class MemoryStream {
     }
   }
 
-  #makeRoom(bytes: number): void {
+  #makeRoom(subject: string, bytes: number): void {
     const what = `publishing to ${this.name}`;
     if (bytes > messageBytesMax) throw errors.BrokerRefused({ what, reason: "payload too large", apiCode: 0 });
-    if (this.#sizeBytes + bytes <= this.rule.bytesMax) return;
-    if (this.rule.discard === "new") {
-      throw errors.BrokerRefused({ what, reason: "maximum bytes exceeded", apiCode: storeFullCode });
-    }
+    if (this.#sizeBytes + bytes <= this.#bytesMax) return;
+    if (this.rule.discard === "new") throw streamFull(subject, "maximum bytes exceeded");
     for (const entry of this.#entries.values()) {
-      if (this.#sizeBytes + bytes <= this.rule.bytesMax) return;
+      if (this.#sizeBytes + bytes <= this.#bytesMax) return;
       this.remove(entry.seq);
     }
   }

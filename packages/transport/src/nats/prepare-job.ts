@@ -14,8 +14,10 @@ import {
   ackWaitDefaultMs,
   brokerStream,
   duplicateWindowMs,
+  type StreamBytes,
   type StreamName,
   stateBucket,
+  stateBytesMax,
   streamNames,
   streamRules,
   streamSubject,
@@ -29,28 +31,32 @@ export const controllerConsumer = "controller";
 
 /** Bound of reports delivered to the controller and not yet acknowledged. */
 const reportsPendingMax = 1_024;
-const stateBytesMax = 16 * 1024 ** 2;
 const streamExistsCode = 10058;
 
 /** {@link ConnectOptions} of the controller, and how many servers of a cluster keep each message. */
 export interface PrepareOptions extends Omit<ConnectOptions, "name"> {
   /** 1 (default) or 3; 3 needs a cluster of three servers. */
   readonly replicas?: 1 | 3;
+  /** Bytes that a stream may hold, where it is not what the table of streams says. */
+  readonly bytesMax?: StreamBytes;
 }
 
 /**
  * Creates the streams, the `controller` consumer and the state bucket of a job, or checks those that exist. Harmless to repeat.
  *
  * @throws MUSTER_ERR_BROKER_OPEN when the broker takes connections without credentials: nothing is created then.
- * @throws MUSTER_ERR_STREAM_MISMATCH when an existing stream differs, naming the setting.
+ * @throws MUSTER_ERR_STREAM_MISMATCH when an existing stream differs, naming the setting. More room than wanted is no difference.
  * @throws the errors of {@link connectNats}
  */
 export async function prepareJob(options: PrepareOptions): Promise<void> {
   const link = await openLink({ ...options, name: `prepare.${options.job}.${process.pid}` });
   try {
     if (await acceptsAnonymous(options.url)) throw errors.BrokerOpen({ url: options.url });
-    const replicas = options.replicas ?? 1;
-    for (const name of streamNames) await ensureStream(link, toStreamConfig(options.job, name, replicas));
+    const { bytesMax, replicas = 1 } = options;
+    for (const name of streamNames) {
+      const config = toStreamConfig(options.job, name, replicas);
+      await ensureStream(link, { ...config, max_bytes: bytesMax?.[name] ?? streamRules[name].bytesMax });
+    }
     await ensureStream(link, toBucketConfig(options.job, replicas));
     await ensureController(link, options.job);
   } finally {
@@ -67,7 +73,6 @@ function toStreamConfig(job: string, name: StreamName, replicas: number): Wanted
     subjects: [streamSubject(job, name)],
     retention: rule.retention === "queue" ? RetentionPolicy.Workqueue : RetentionPolicy.Limits,
     discard: rule.discard === "new" ? DiscardPolicy.New : DiscardPolicy.Old,
-    max_bytes: rule.bytesMax,
     max_age: nanos(rule.ageMaxMs ?? 0),
     deny_delete: rule.denyDelete,
     allow_direct: rule.direct,
@@ -108,6 +113,7 @@ async function ensureStream(link: Link, wanted: WantedStream): Promise<void> {
   const found: Readonly<Record<string, unknown>> = { ...info.config };
   for (const [field, value] of Object.entries(wanted)) {
     if (isDeepStrictEqual(found[field] ?? absentValue(value), value)) continue;
+    if (field === "max_bytes" && isRaised(found[field], value)) continue;
     throw errors.StreamMismatch({
       stream: wanted.name,
       field,
@@ -115,6 +121,11 @@ async function ensureStream(link: Link, wanted: WantedStream): Promise<void> {
       wanted: JSON.stringify(value),
     });
   }
+}
+
+/** An operator may give a stream more room than it was made with. */
+function isRaised(found: unknown, wanted: unknown): boolean {
+  return Number(found) === -1 || Number(found) > Number(wanted);
 }
 
 /** The server leaves out settings that are off. */

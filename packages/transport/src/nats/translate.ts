@@ -13,6 +13,11 @@ const wrongSequence: readonly number[] = [
   JetStreamApiCodes.StreamWrongLastSequence,
   JetStreamApiCodes.StreamWrongLastSequenceUnknown,
 ];
+/** The server's code for a message that its store did not take, for whatever reason. */
+const storeFailedCode = 10077;
+const noRoomReason = /maximum (bytes|messages) exceeded|no space left/i;
+/** The limits of the account, of the server and of its storage are reached. */
+const noRoomCodes: readonly number[] = [10002, 10023, 10047];
 /** The server's status while it has no leader, no room for the moment, or is just starting. */
 const unavailableStatus = 503;
 
@@ -54,6 +59,12 @@ export function translate(error: unknown, what: string): MusterError {
 /** True for the answer of the broker's API with this code. */
 export function isApiError(error: unknown, code: number): boolean {
   return error instanceof JetStreamApiError && error.code === code;
+}
+
+/** True when the broker refused a message because there is no room for it: a limit of its stream, or of the whole store. */
+export function isFull(error: unknown): error is JetStreamApiError {
+  if (!(error instanceof JetStreamApiError)) return false;
+  return noRoomCodes.includes(error.code) || (error.code === storeFailedCode && noRoomReason.test(error.message));
 }
 
 /** True when `error` says that a compare-and-set lost. */
