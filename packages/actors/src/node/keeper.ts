@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Clock, Logger } from "@muster/base";
 import type { ReplicaRole } from "@muster/protocol";
 import { LastEnd } from "./last-end.ts";
-import { endLeftover, ProcessNotes, signalGroup } from "./leftovers.ts";
+import { drawMark, endLeftover, markVariable, ProcessNotes, signalGroup } from "./leftovers.ts";
 import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
 
 /** How a process ended. */
@@ -35,6 +35,8 @@ export interface KeeperOptions extends KeeperGiven {
   readonly directory: string;
   /** Program and arguments that run a replica. */
   readonly commandOf: (role: ReplicaRole, id: string) => readonly string[];
+  /** Environment of a replica; the mark of its life is added. */
+  readonly env: Readonly<Record<string, string | undefined>>;
 }
 
 /** Starts and ends the processes of one node: the host's, or those of a simulation. */
@@ -80,7 +82,7 @@ export class Keeper implements KeeperDoor {
   async clean(): Promise<readonly { readonly id: string; readonly pid: number }[]> {
     const own = this.#notes.by(this.#options.node).filter(({ id }) => !this.#held.has(id));
     for (const note of own) {
-      await endLeftover(note, this.#options.clock);
+      await endLeftover(note, this.#options);
       this.#notes.erase(note.id, note.pid);
     }
     return own.map(({ id, pid }) => ({ id, pid }));
@@ -88,14 +90,16 @@ export class Keeper implements KeeperDoor {
 
   async start(id: string, role: ReplicaRole, life: number): Promise<void> {
     const earlier = this.#notes.of(id);
-    if (earlier && !this.#held.has(id)) await endLeftover(earlier, this.#options.clock);
+    if (earlier && !this.#held.has(id)) await endLeftover(earlier, this.#options);
     if (this.#isClosed) return;
     const { directory, node, commandOf, logger, onStarted } = this.#options;
     const [program = "", ...args] = commandOf(role, id);
     const path = join(directory, "logs", `${id}.err`);
     const log = openSync(path, "a", 0o600);
     const from = fstatSync(log).size;
-    const child = spawn(program, args, { stdio: ["pipe", "ignore", log], detached: true });
+    const mark = drawMark();
+    const env = { ...this.#options.env, [markVariable]: mark };
+    const child = spawn(program, args, { stdio: ["pipe", "ignore", log], detached: true, env });
     closeSync(log);
     this.#held.set(id, { child, life, log: { path, from }, isAsked: false, isKilled: false });
     // A child that is gone closes the pipe; its exit says all there is to say.
@@ -106,7 +110,7 @@ export class Keeper implements KeeperDoor {
     });
     child.once("exit", (code, signal) => this.#exited(id, life, { code, signal }));
     if (child.pid === undefined) return;
-    this.#notes.write(id, node, child.pid);
+    this.#notes.write({ id, node, pid: child.pid, mark });
     onStarted({ id, life, pid: child.pid });
   }
 

@@ -1,11 +1,16 @@
 /**
- * Processes that outlived the node which started them. Each replica's process is written down with the time of its start, so that a
- * later node ends exactly that process and never another one that got its number. Reads /proc, hence Linux.
+ * Processes that outlived the node which started them. Each replica's process is written down with the time of its start and with the
+ * mark that it hands on to its children, so that a later node ends exactly those and never others that got their number. Linux only.
  */
+import { randomUUID } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Clock, withDeadline } from "@muster/base";
+import { type Clock, type Logger, withDeadline } from "@muster/base";
 import { z } from "zod";
+import { isMissing, membersOf, startTicksOf, wasGiven } from "./proc.ts";
+
+/** The variable in which a replica and all that it starts carry the mark of its life. */
+export const markVariable = "MUSTER_LIFE_MARK";
 
 /** A process as it was written down. */
 export interface ProcessNote {
@@ -15,6 +20,14 @@ export interface ProcessNote {
   readonly pid: number;
   /** Start in clock ticks since the host's boot, as /proc has it. */
   readonly startTicks: number;
+  /** Value of {@link markVariable} in its environment: no other life has it. */
+  readonly mark: string;
+}
+
+/** What ending a leftover needs. */
+export interface LeftoverTools {
+  readonly clock: Clock;
+  readonly logger: Logger;
 }
 
 const noteSchema = z.strictObject({
@@ -22,6 +35,7 @@ const noteSchema = z.strictObject({
   node: z.string(),
   pid: z.number().int().positive(),
   startTicks: z.number().int(),
+  mark: z.string().min(1),
 });
 
 const pollMs = 10;
@@ -38,11 +52,11 @@ export class ProcessNotes {
   }
 
   /** Writes a process down. One that has ended already leaves no note. */
-  write(id: string, node: string, pid: number): void {
-    const startTicks = startTicksOf(pid);
+  write(note: Omit<ProcessNote, "startTicks">): void {
+    const startTicks = startTicksOf(note.pid);
     if (startTicks === null) return;
-    const note: ProcessNote = { id, node, pid, startTicks };
-    writeFileSync(this.#path(id), JSON.stringify(note), { mode: 0o600 });
+    const whole: ProcessNote = { ...note, startTicks };
+    writeFileSync(this.#path(note.id), JSON.stringify(whole), { mode: 0o600 });
   }
 
   /** Forgets a process that has ended, unless another one was written down since. */
@@ -71,12 +85,31 @@ export class ProcessNotes {
   }
 }
 
-/** Ends a process of an earlier life with its group, and waits until it is gone. @throws MUSTER_ERR_DEADLINE_EXPIRED after 5 s. */
-export async function endLeftover(note: ProcessNote, clock: Clock): Promise<void> {
-  if (!isAlive(note)) return;
+/** A mark that no life had before. */
+export function drawMark(): string {
+  return randomUUID();
+}
+
+/**
+ * Ends what is left of an earlier life, its process and the others of its group, and waits until they are gone. A group without its first
+ * process is ended only when one of the others carries the mark: the number may be another group's by now.
+ * @throws MUSTER_ERR_DEADLINE_EXPIRED after 5 s.
+ */
+export async function endLeftover(note: ProcessNote, { clock, logger }: LeftoverTools): Promise<void> {
+  const left = leftOf(note);
+  if (left === "none") return;
+  if (left === "unknown") {
+    const { id, pid: group } = note;
+    logger.warn(
+      { id, group, members: membersOf(group) },
+      "processes without the mark of the replica's life are left alone",
+    );
+    return;
+  }
   signalGroup(note.pid, "SIGKILL");
   const until = async (signal: AbortSignal): Promise<void> => {
-    while (isAlive(note) && !signal.aborted) await new Promise<void>((resolve) => clock.after(pollMs, resolve));
+    while (leftOf(note) === "own" && !signal.aborted)
+      await new Promise<void>((resolve) => clock.after(pollMs, resolve));
   };
   await withDeadline(until, { what: `the end of ${note.id}, process ${note.pid}`, timeoutMs: endTimeoutMs, clock });
 }
@@ -91,24 +124,13 @@ export function signalGroup(pid: number, signal: NodeJS.Signals): boolean {
   }
 }
 
-function isAlive({ pid, startTicks }: ProcessNote): boolean {
-  return startTicksOf(pid) === startTicks;
-}
-
-/** When a process started, `null` when there is none, or when it only waits to be reaped. */
-function startTicksOf(pid: number): number | null {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The name in parentheses may contain anything; what follows the last one is numbers.
-    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-    return fields[0] === "Z" ? null : Number(fields[19]);
-  } catch (error) {
-    if (isMissing(error)) return null;
-    throw error;
-  }
-}
-
-function isMissing(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException;
-  return code === "ENOENT" || code === "ESRCH";
+/** What is left of a life: processes that are its own for certain, some that may be, or none. */
+function leftOf({ pid, startTicks, mark }: ProcessNote): "own" | "unknown" | "none" {
+  const first = startTicksOf(pid);
+  if (first === startTicks) return "own";
+  // Linux gives no number to a new process while a group still has it: whoever has it now came after the whole group was gone.
+  if (first !== null) return "none";
+  const members = membersOf(pid);
+  if (members.length === 0) return "none";
+  return members.some((member) => wasGiven(member, markVariable, mark)) ? "own" : "unknown";
 }

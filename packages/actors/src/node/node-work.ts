@@ -21,6 +21,8 @@ export interface NodeRoleOptions extends NodeBasics {
   readonly directory: string;
   /** Program and arguments that run a replica. */
   readonly commandOf: (role: ReplicaRole, id: string) => readonly string[];
+  /** Environment of a replica; the mark of its life is added. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   /** Hears of the keeper of each life, so that nothing is left when the process ends in haste. */
   readonly onKeeper: (keeper: Pick<KeeperDoor, "killNow">) => void;
 }
@@ -33,11 +35,11 @@ export interface NodeRoleOnOptions extends NodeBasics {
 
 /** The role of a node: its replicas are processes of this host. */
 export function nodeRole(options: NodeRoleOptions): Role {
-  const { host, capacity, graceMs, directory, commandOf, onKeeper } = options;
+  const { host, capacity, graceMs, directory, commandOf, env, onKeeper } = options;
   return nodeRoleOn({
     ...{ host, capacity, graceMs },
     keeper: (given) => {
-      const keeper = new Keeper({ directory, commandOf, ...given });
+      const keeper = new Keeper({ directory, commandOf, env, ...given });
       onKeeper(keeper);
       return keeper;
     },

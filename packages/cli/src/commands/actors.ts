@@ -93,6 +93,7 @@ async function runNode(options: NodeOptions) {
     capacity,
     directory: actor.connection.directory,
     commandOf: (replicaRole, id) => [process.execPath, musterPath(), ...replicaArguments(options, replicaRole, id)],
+    env: process.env,
     graceMs: leaveMs,
     onKeeper: (keeper) => {
       killNow = () => keeper.killNow();
