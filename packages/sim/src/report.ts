@@ -24,7 +24,7 @@ export function failureText(result: RunResult): string {
 /** The sums of many runs; the last line counts seeds. */
 export function summaryText(result: RunManyResult): string {
   const { profile, firstSeed, seeds, failed, virtualMs, realMs, faults, workers } = result;
-  const injected = Object.values(faults).reduce((sum, count) => sum + count, 0);
+  const injected = injectedIn(result);
   const kinds = Object.entries(faults).sort(([, a], [, b]) => b - a);
   const reached = Object.keys(result.points).length;
   const last = firstSeed + seeds - 1;
@@ -40,6 +40,11 @@ export function summaryText(result: RunManyResult): string {
     "",
     `${seeds - failed.length} passed, ${failed.length} failed`,
   ].join("\n");
+}
+
+/** How many faults were injected, of all kinds together. */
+export function injectedIn({ faults }: Pick<RunManyResult, "faults">): number {
+  return Object.values(faults).reduce((sum, count) => sum + count, 0);
 }
 
 /** How many times faster than real time all runs together were. */

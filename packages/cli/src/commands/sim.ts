@@ -50,7 +50,7 @@ export function addSimCommand(program: Command): void {
     .option("--no-shrink", "keep faults that a failing seed does not need")
     .option("--canaries", "run deliberate bugs instead; each must be seen")
     .option("--sample <count>", "so many of the deliberate bugs; the seed says which")
-    .option("--json", "write one line of JSON")
+    .option("--json", "write one line of JSON; of seeds: nodeHours, faultsInjected, violations, speedUp and more")
     .action(async (options: Options) => {
       const simulator = await load();
       process.exitCode = (await runAs(simulator, options)) ? exitCodes.ok : exitCodes.failed;
@@ -115,8 +115,12 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
   }
   say(simulator.summaryText(result));
   if (options.json) {
-    const found = { commit: commit(), ...result, speedUp: simulator.speedUpOf(result), failed };
-    process.stdout.write(`${JSON.stringify(found)}\n`);
+    const sums = {
+      faultsInjected: simulator.injectedIn(result),
+      violations: result.failed.reduce((sum, { violations }) => sum + violations.length, 0),
+      speedUp: simulator.speedUpOf(result),
+    };
+    process.stdout.write(`${JSON.stringify({ commit: commit(), ...result, ...sums, failed })}\n`);
   }
   return result.failed.length === 0;
 }

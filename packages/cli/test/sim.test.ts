@@ -1,0 +1,38 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { buildOnce, muster } from "./support/muster.ts";
+
+let directory: TempDirectory;
+beforeAll(async () => {
+  buildOnce();
+  directory = await makeTempDirectory();
+}, 120_000);
+afterAll(() => directory.remove());
+
+describe("muster sim", { timeout: 30_000 }, () => {
+  it("ends with one line of JSON: seeds, node-hours, faults, violations and speed-up; code 0 when every invariant held", () => {
+    const { code, stdout, stderr } = muster(["sim", "--profile", "kills", "--seed", "1", "--seeds", "2", "--json"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout.trimEnd().split("\n")).toHaveLength(1);
+    const found = JSON.parse(stdout);
+    expect(found).toMatchObject({ profile: "kills", firstSeed: 1, seeds: 2, violations: 0, failed: [] });
+    expect(found.nodeHours).toBeGreaterThan(0);
+    expect(found.speedUp).toBeGreaterThan(1);
+    const byKind: readonly number[] = Object.values(found.faults);
+    expect(found.faultsInjected).toBeGreaterThan(0);
+    expect(found.faultsInjected).toBe(byKind.reduce((sum, count) => sum + count));
+  });
+
+  it("ends with code 1 and says which invariants are broken when a scenario is run that does not hold", () => {
+    const file = join(directory.path, "short.json");
+    const scenario = { seed: 1, profile: "quiet", limitMs: 1_000 };
+    writeFileSync(file, JSON.stringify({ why: "a second is too short for a job", scenario }));
+    const [first, again] = [muster(["sim", "--replay", file]), muster(["sim", "--replay", file])];
+    expect(first).toMatchObject({ code: 1, stderr: "" });
+    expect(first.stdout).toMatch(/^a second is too short for a job\nseed 1, profile quiet, log hash [0-9a-f]{16}\n/);
+    expect(first.stdout).toContain("L1 at 1.0 s: the job has not ended (limit)");
+    expect(again).toEqual(first);
+  });
+});
