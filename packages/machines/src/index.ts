@@ -32,7 +32,7 @@ export { type ControllerPlan, planOf } from "./controller/plan.ts";
 export { type ControllerState, initialControllerState, type Member, membersOf } from "./controller/state.ts";
 export { FailureDetector } from "./detector/failure-detector.ts";
 export { localHealth, type SelfObservation } from "./detector/local-health.ts";
-export { type DetectorTiming, detectorTimingOf } from "./detector/timing.ts";
+export { type DetectorTiming, detectionPatience, detectorTimingOf } from "./detector/timing.ts";
 export type { BeatSeen, Look, Probe, Verdict, Watched } from "./detector/verdict.ts";
 export { logicOf } from "./from-xstate.ts";
 export {

@@ -224,7 +224,7 @@ describe("the job configuration", () => {
     ],
     [
       "dead_after ≥ step",
-      ["timing.dead_after=90s", "timing.lease=120s"],
+      ["timing.dead_after=90s", "timing.lease=150s"],
       /timing\.dead_after = "90s" must be shorter than timing\.step/,
     ],
     ["mesh ≥ step", ["timing.mesh=2m"], /timing\.mesh = "2m" must be shorter than timing\.step/],
@@ -240,7 +240,16 @@ describe("the job configuration", () => {
     ],
     ["command ≥ step", ["timing.command=60s"], /timing\.command = "60s" must be shorter than timing\.step/],
     ["reward ≥ lease", ["timing.reward=60s"], /timing\.reward = "60s" must be shorter than timing\.lease/],
-    ["dead_after ≥ lease", ["timing.lease=9s"], /timing\.dead_after = "10s" must be shorter than timing\.lease = "9s"/],
+    [
+      "a lease shorter than what rollouts get before they are given up",
+      ["timing.dead_after=45s"],
+      /1\.5 times timing\.dead_after = "45s" must be shorter than timing\.lease = "60s".*; raise timing\.lease/,
+    ],
+    [
+      "a hang longer than a lease",
+      ["timing.lease=40s"],
+      /health\.hung_max = "45s" must be shorter than timing\.lease = "40s".*; raise timing\.lease or lower health/,
+    ],
     [
       "checks longer than their interval",
       ["health.timeout=10s", "timing.pull=50s"],
@@ -259,7 +268,7 @@ describe("the job configuration", () => {
     ],
     [
       "a hang longer than a step",
-      ["health.hung_max=60s"],
+      ["health.hung_max=60s", "timing.lease=90s"],
       /health\.hung_max = "60s" must be shorter than timing\.step/,
     ],
     ["slow probes", ["health.probe_timeout=4s"], /three times health\.probe_timeout = "4s" must be shorter than/],

@@ -24,8 +24,8 @@ export interface DetectorTiming {
   readonly failuresMax: number;
 }
 
-/** Rollouts and checkpoint actors stop nobody by their silence, so they get longer than policy replicas. */
-const patience = { policy: 1, rollout: 1.5, checkpoint: 3, node: 1.5 } as const;
+/** Multiples of `timing.dead_after`: rollouts and checkpoint actors stop nobody by their silence, so they get longer than policy replicas. */
+export const detectionPatience = { policy: 1, rollout: 1.5, checkpoint: 3, node: 1.5 } as const;
 
 /** Takes the waits of the detector out of a job configuration. Pure. */
 export function detectorTimingOf({ timing, health }: Pick<JobConfig, "timing" | "health">): DetectorTiming {
@@ -35,10 +35,10 @@ export function detectorTimingOf({ timing, health }: Pick<JobConfig, "timing" | 
     phiMax: health.phi,
     missedMax: health.missedBeats,
     deadAfterMs: {
-      policy: timing.deadAfterMs * patience.policy,
-      rollout: timing.deadAfterMs * patience.rollout,
-      checkpoint: timing.deadAfterMs * patience.checkpoint,
-      node: timing.deadAfterMs * patience.node,
+      policy: timing.deadAfterMs * detectionPatience.policy,
+      rollout: timing.deadAfterMs * detectionPatience.rollout,
+      checkpoint: timing.deadAfterMs * detectionPatience.checkpoint,
+      node: timing.deadAfterMs * detectionPatience.node,
     },
     probes: 3,
     probeTimeoutMs: health.probeTimeoutMs,

@@ -1,5 +1,6 @@
 /** What values must be to each other. Each rule names both keys, so that its message can name both values, and says how to mend it. */
 import { formatDuration } from "@muster/base";
+import { detectionPatience, detectorTimingOf } from "@muster/machines";
 import { actionsByKind, failureKinds, failureRuleOf, type JobConfig } from "@muster/protocol";
 import { type Problem, shown } from "./problem.ts";
 
@@ -45,7 +46,12 @@ const timingRelations: readonly Relation[] = [
     rule: "{0} must be shorter than {1}: a slow sample must not cost the whole lease",
     fix: "raise timing.lease or lower timing.generate",
   },
-  shorter("deadAfterMs", "leaseMs", "a lease must outlive the detection of its holder's death"),
+  {
+    keys: ["timing.dead_after", "timing.lease"],
+    holds: (config) => detectorTimingOf(config).deadAfterMs.rollout < config.timing.leaseMs,
+    rule: `${detectionPatience.rollout} times {0} must be shorter than {1}: a lease must outlive the detection of its holder's death, and rollouts get that much longer`,
+    fix: "raise timing.lease or lower timing.dead_after",
+  },
 ];
 
 const healthRelations: readonly Relation[] = [
@@ -72,6 +78,12 @@ const healthRelations: readonly Relation[] = [
     holds: ({ health }) => health.hungMaxMs <= health.graceMs,
     rule: "{0} must not be longer than {1}: a start takes longer than a step",
     fix: "raise health.grace or lower health.hung_max",
+  },
+  {
+    keys: ["health.hung_max", "timing.lease"],
+    holds: ({ health, timing }) => health.hungMaxMs < timing.leaseMs,
+    rule: "{0} must be shorter than {1}: a holder that hangs must be known before its lease ends",
+    fix: "raise timing.lease or lower health.hung_max",
   },
   {
     keys: ["health.hung_max", "timing.step"],
