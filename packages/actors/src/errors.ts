@@ -7,6 +7,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   BatchMalformed: { message: "step {step}: message {seq} of the groups stream is not a batch: {reason}" },
   PromotedDiffers: { message: "version {version}: section {section} has digest {found}, committed is {wanted}" },
   JournalMalformed: { message: "journal record {seq} can not be read: {reason}" },
+  JournalLost: {
+    message:
+      "the journal of job {job} is empty, but {directory} has the checkpoint {name}: the broker's store was lost, or this is another broker; put the store back, go on under another name (--job NAME --set weights.source=checkpoint:{directory}/{name}), or remove the folder to begin anew",
+  },
   VersionNotHeld: { message: "the work needs version {wanted} of lineage {lineage}; this replica serves {held}" },
   WorkStuck: { message: "{what} was told to end and did not within {timeoutMs} ms; only a new process frees it" },
   HandedBack: { message: "unfinished groups are handed back: {reason}" },

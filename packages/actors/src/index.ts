@@ -1,3 +1,4 @@
+export { newestCheckpointName } from "@muster/checkpoint";
 export { checkpointRole, checkpointRoleOn } from "./checkpoint/checkpoint-work.ts";
 export {
   type Controller,

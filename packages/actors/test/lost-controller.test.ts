@@ -1,6 +1,6 @@
 import { type AnyMessage, decodeMessage } from "@muster/protocol";
 import { createMemoryBroker } from "@muster/transport";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { startController } from "../src/index.ts";
 import { clock, processesOn } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
@@ -32,4 +32,22 @@ it("a controller whose journal is full ends the job with that cause, and says so
   expect(end.reason).toContain("1.0 GiB");
   const body = { alarm: "controller", detail: end.reason };
   expect(events).toMatchObject([{ kind: "alarm.raised", body }]);
+});
+
+it("a job whose journal is gone while its checkpoints are there is refused, and not begun anew", async () => {
+  const config = smallConfig("journal-lost");
+  const broker = createMemoryBroker({ job: config.job, clock });
+  const { environment } = processesOn(broker)();
+  const begin = (saved: string | null) =>
+    startController({ config, dataKey: new Uint8Array(32), environment, newestCheckpoint: async () => saved });
+  await expect(begin("step-00000004-v4-t2")).rejects.toThrow(
+    `the journal of job ${config.job} is empty, but ${config.checkpoint.directory} has the checkpoint step-00000004-v4-t2`,
+  );
+  const first = await begin(null);
+  await vi.waitFor(() => expect(first.snapshot().context.state.term).toBe(1));
+  first.abort("over");
+  await first.ended;
+  const second = await begin("step-00000004-v4-t2");
+  second.abort("over");
+  await second.ended;
 });

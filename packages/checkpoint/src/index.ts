@@ -1,6 +1,7 @@
 export type { CheckpointContent, CheckpointSection, CheckpointTensor } from "./content.ts";
 export type { CheckpointFs, PathStat, ReadableFile, WritableFile } from "./files.ts";
 export type { CheckpointManifest } from "./manifest.ts";
+export { newestCheckpointName } from "./newest-name.ts";
 export { nodeFs } from "./node-files.ts";
 export type { CheckpointInfo, LoadedCheckpoint } from "./read.ts";
 export {

@@ -29,6 +29,7 @@ import {
 } from "@muster/runtime";
 import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
+import { errors } from "../errors.ts";
 import { every } from "./every.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
 import {
@@ -70,6 +71,11 @@ export interface ControllerOptions {
   /** 32 bytes that members of the data plane prove to know; never journaled. */
   readonly dataKey: Uint8Array;
   readonly environment: Environment;
+  /**
+   * Name of the newest checkpoint in a folder, `null` when there is none. With it a job whose journal is empty although it has checkpoints is
+   * refused: to begin it anew would be to lose it.
+   */
+  readonly newestCheckpoint?: (directory: string) => Promise<string | null>;
   /** The mind that decides, for tests of what watches it; default the controller's machine. */
   readonly logic?: ControllerLogic;
 }
@@ -82,16 +88,32 @@ const selfEveryMs = 1_000;
 const disconnectMs = 30;
 const reportsPendingMax = 1_024;
 
-/** Takes the job over and controls it until it ends, another controller takes it, or `abort`. */
+/**
+ * Takes the job over and controls it until it ends, another controller takes it, or `abort`.
+ *
+ * @throws MUSTER_ERR_JOURNAL_LOST (semantics 6.9)
+ */
 export async function startController(options: ControllerOptions): Promise<Controller> {
   const { config, environment } = options;
   const { job } = config;
   const identity: Identity = { job, id: controllerId, role: "controller", incarnation: environment.newIncarnation() };
   const transport = await environment.connect(identity);
-  const replayed = await replayJournal(transport.journal(), planOf(config), options.logic);
-  const reign = new Reign({ ...options, identity, transport, replayed });
-  await reign.open();
-  return reign;
+  try {
+    const replayed = await replayJournal(transport.journal(), planOf(config), options.logic);
+    if (replayed.records === 0) await refuseLost(options);
+    const reign = new Reign({ ...options, identity, transport, replayed });
+    await reign.open();
+    return reign;
+  } catch (error) {
+    await transport.close(); // or the process would live on without a word
+    throw error;
+  }
+}
+
+async function refuseLost({ config, newestCheckpoint }: ControllerOptions): Promise<void> {
+  const { directory } = config.checkpoint;
+  const name = await newestCheckpoint?.(directory);
+  if (name) throw errors.JournalLost({ job: config.job, directory, name });
 }
 
 interface ReignOptions extends ControllerOptions {

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import {
   type Environment,
+  newestCheckpointName,
   type Replica,
   type Role,
   runReplica,
@@ -80,7 +81,7 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
     await close();
     return exitCodes.ok;
   }
-  const controller = await startController({ config, dataKey, environment });
+  const controller = await startController({ config, dataKey, environment, newestCheckpoint: newestCheckpointName });
   const exitCode = controller.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "controller ended");
     if (outcome === "failed") return exitCodes.failed;

@@ -267,7 +267,9 @@ class Run {
     this.#options.logger.warn({ id, code, signal }, "process ended");
     if (id.startsWith("controller")) {
       if (code === exitCodes.failed || code === exitCodes.badInput)
-        this.#fail(this.#lastWords ?? `the controller ended with code ${code}`);
+        this.#fail(
+          this.#lastWords ?? `the controller ended with code ${code}; see ${join(this.#directory.path, "logs")}`,
+        );
       return;
     }
     this.#reportExit({ id, host: hostname(), pid, code, signal });
