@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { processesNaming } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -64,6 +64,18 @@ test("kill -9 of the run leaves no process behind, and the same command goes on 
   expect(summary.steps).toBe(24);
   expect(summary.weights_hash).toBe(await digestOfLocalTraining(second));
   expectBalanced(summary);
+});
+
+test("a job whose broker has lost its store is refused, with what there is to do, as long as its checkpoints are there", async () => {
+  const first = await runs.start("lost", "--steps", "4");
+  await first.ended();
+  rmSync(join(first.directory, "nats"), { recursive: true });
+  const again = await runs.start("lost", "--steps", "4");
+  await again.ended(1);
+  expect(readFileSync(join(again.directory, "logs", "controller.err"), "utf8")).toMatch(
+    /the journal of job lost is empty, but .* has the checkpoint step-00000004-v4-t1.*weights.source=checkpoint:/,
+  );
+  expect(again.events("step.committed")).toEqual([]);
 });
 
 test("two runs of one job do not run at once", async () => {
