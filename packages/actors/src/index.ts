@@ -1,11 +1,6 @@
 export { newestCheckpointName } from "@muster/checkpoint";
 export { checkpointRole, checkpointRoleOn } from "./checkpoint/checkpoint-work.ts";
-export {
-  type Controller,
-  type ControllerEnd,
-  type ControllerOptions,
-  startController,
-} from "./controller/controller.ts";
+export type { Controller, ControllerEnd, ControllerOptions } from "./controller/controller.ts";
 export {
   type ControllerLogic,
   type ControllerSnapshot,
@@ -15,6 +10,7 @@ export {
   replayJournal,
 } from "./controller/journal-replay.ts";
 export { type StandbyEnd, type StandbyOptions, standBy } from "./controller/standby.ts";
+export { startController } from "./controller/start-controller.ts";
 export { type JobStatus, type MemberStatus, statusKey, statusOf } from "./controller/status.ts";
 export { type Doors, hostDoors } from "./doors.ts";
 export type { Beats, Environment } from "./environment.ts";

@@ -10,7 +10,6 @@ import {
   type ControllerEvent,
   controllerLogic,
   detectorTimingOf,
-  planOf,
   type TimerEffect,
 } from "@muster/machines";
 import { type AnyMessage, encodeMessage, type JobConfig, messageTable, pack, subjectsOf } from "@muster/protocol";
@@ -29,7 +28,6 @@ import {
 } from "@muster/runtime";
 import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
-import { errors } from "../errors.ts";
 import { every } from "./every.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
 import {
@@ -38,7 +36,6 @@ import {
   type ControllerSnapshot,
   encodeRecord,
   type Replayed,
-  replayJournal,
 } from "./journal-replay.ts";
 import { metersOf } from "./meters.ts";
 import { statusKey, statusOf } from "./status.ts";
@@ -80,41 +77,14 @@ export interface ControllerOptions {
   readonly logic?: ControllerLogic;
 }
 
-const controllerId = "controller";
+/** Id of every controller: there is one seat. */
+export const controllerId = "controller";
 const flushMs = 3_000;
 const flushRoundsMax = 16;
 const statusEveryMs = 1_000;
 const selfEveryMs = 1_000;
 const disconnectMs = 30;
 const reportsPendingMax = 1_024;
-
-/**
- * Takes the job over and controls it until it ends, another controller takes it, or `abort`.
- *
- * @throws MUSTER_ERR_JOURNAL_LOST (semantics 6.9)
- */
-export async function startController(options: ControllerOptions): Promise<Controller> {
-  const { config, environment } = options;
-  const { job } = config;
-  const identity: Identity = { job, id: controllerId, role: "controller", incarnation: environment.newIncarnation() };
-  const transport = await environment.connect(identity);
-  try {
-    const replayed = await replayJournal(transport.journal(), planOf(config), options.logic);
-    if (replayed.records === 0) await refuseLost(options);
-    const reign = new Reign({ ...options, identity, transport, replayed });
-    await reign.open();
-    return reign;
-  } catch (error) {
-    await transport.close(); // or the process would live on without a word
-    throw error;
-  }
-}
-
-async function refuseLost({ config, newestCheckpoint }: ControllerOptions): Promise<void> {
-  const { directory } = config.checkpoint;
-  const name = await newestCheckpoint?.(directory);
-  if (name) throw errors.JournalLost({ job: config.job, directory, name });
-}
 
 interface ReignOptions extends ControllerOptions {
   readonly identity: Identity;
@@ -123,7 +93,7 @@ interface ReignOptions extends ControllerOptions {
 }
 
 /** One controller's time in office: one term, from the replay of the journal to the end. */
-class Reign implements Controller {
+export class Reign implements Controller {
   readonly ended: Promise<ControllerEnd>;
   readonly #options: ReignOptions;
   readonly #term: number;
