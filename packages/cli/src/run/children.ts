@@ -29,7 +29,10 @@ export interface ChildSpec {
 /** The processes of a run. */
 export interface Children {
   start(spec: ChildSpec): void;
-  /** Ends all: SIGTERM, then SIGKILL after `graceMs`. Nothing is started again afterwards. */
+  /**
+   * Ends all: SIGTERM, after `graceMs` once more, which makes a node end its replicas at once and then itself, and then SIGKILL. Nothing is
+   * started again afterwards.
+   */
   stop(graceMs: number): Promise<void>;
   /** No process is started again from now on; those that run may go on. */
   release(): void;
@@ -43,6 +46,8 @@ const restartsMax = 5;
 /** A life of this length was well: its end is a new misfortune and not one more of a row. */
 const goodLifeMs = 10_000;
 const replacedPauseMs = 2_000;
+/** What a process needs that is told twice. */
+const hasteMs = 1_000;
 
 /** What a supervision is made from. */
 export interface SupervisionOptions {
@@ -110,13 +115,16 @@ class Supervision implements Children {
   async stop(graceMs: number): Promise<void> {
     this.release();
     this.#signal("SIGTERM");
-    const cancel = this.#options.clock.after(graceMs, () => this.#signal("SIGKILL"));
+    const { clock } = this.#options;
+    const cancelHaste = clock.after(graceMs, () => this.#signal("SIGTERM"));
+    const cancelKill = clock.after(graceMs + hasteMs, () => this.#signal("SIGKILL"));
     while (this.#running.size > 0) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
     }
-    cancel();
+    cancelHaste();
+    cancelKill();
   }
 
   #exited(spec: ChildSpec, exit: ChildExit): void {

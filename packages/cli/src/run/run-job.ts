@@ -68,8 +68,7 @@ export interface RunEnd {
 const leaveMs = 3_000;
 const killMs = 1_000;
 const endMs = 10_000;
-/** Nodes take two seconds until they kill what does not listen. */
-const farewellMs = 4_000;
+const farewellMs = 500;
 const reportMs = 3_000;
 
 /** Runs the job to its end. Everything it started has ended when this returns or throws. */
