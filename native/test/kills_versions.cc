@@ -116,7 +116,7 @@ class Member {
     for (const VersionId id : store_->versions()) {
       const Result<VersionArena::Lease> lease = store_->lease(id);
       if (!lease.ok()) return lease.status().message;
-      const Section& section = lease.value().sections().front();
+      const Section& section = lease.value().sections().all().front();
       if (!isWhole({lease.value().data() + section.offset, section.bytes}, id.version)) return "TORN: " + id.text() + " in the store";
     }
     return "ok";

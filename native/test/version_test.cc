@@ -65,6 +65,40 @@ TEST("a pulled version has the bytes that were published, by memory and by TCP")
   }
 }
 
+TEST("of a thousand sections a reader gets those that it names, in its order, from a holder and from its own store") {
+  constexpr size_t kCount = 1000;
+  const TemporaryFolder folder;
+  const Abort never;
+  const auto holder = openStore(folder.path(), "a"), own = openStore(folder.path(), "b");
+  std::vector<Bytes> contents;
+  std::vector<SectionInput> inputs;
+  for (size_t i = 0; i < kCount; i++) contents.push_back(filled(50 + i, i));
+  for (size_t i = 0; i < kCount; i++) inputs.push_back({"tensor-" + std::to_string(i), contents[i]});
+  const auto published = holder->publish({1, 1}, inputs, never);
+  REQUIRE_OK(published);
+  const std::vector<Section> inOrder = published.value();
+  std::vector<Section> reversed(inOrder.rbegin(), inOrder.rend());
+  const auto pullFrom = [&](const std::string& address, const std::vector<Section>& sections) {
+    PullOptions options{keyOf("key"), "job", "reader", {parseAddress(address).value()}, {1, 1}, {}, own};
+    for (const Section& each : sections) options.wanted.push_back({each.name, each.bytes, each.digest});
+    return pull(options, patienceOf(never));
+  };
+  std::string from;
+  for (const std::string& address : holder->addresses())
+    for (const std::vector<Section>& wanted : {reversed, inOrder}) {
+      const Result<Pulled> pulled = pullFrom(address, wanted);
+      REQUIRE_OK(pulled);
+      from = pulled.value().from;
+      for (size_t i = 0; i < kCount; i++) {
+        const size_t which = wanted[i].name == inOrder[i].name ? i : kCount - 1 - i;
+        CHECK(std::ranges::equal(pulled.value().sections[i], contents[which]));
+      }
+    }
+  CHECK(from == own->addresses().front());  // what came by TCP stayed there, in the order in which it was asked for
+  reversed.front().name = "tensor-1000";
+  CHECK(pullFrom(holder->addresses().front(), reversed).status().code == Code::Gone);
+}
+
 TEST("wrong key, wrong job, wrong digest and a version that is gone are told apart, and nothing is written") {
   const TemporaryFolder folder;
   const Abort never;

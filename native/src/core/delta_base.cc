@@ -14,12 +14,12 @@ std::optional<DeltaBase> DeltaBase::choose(const std::shared_ptr<VersionStore>& 
     Result<VersionArena::Lease> lease = store->lease(id);
     if (!lease.ok()) continue;
     DeltaBase base(store, id, std::move(lease.value()));
-    for (const Section& want : wanted)
-      for (const Section& have : base.lease_.sections())
-        if (have.name == want.name && have.bytes == want.bytes) {
-          base.digests_.push_back(have.digest);
-          base.offsets_.push_back(have.offset);
-        }
+    for (const Section& want : wanted) {
+      const Section* have = base.lease_.sections().find(want.name);
+      if (have == nullptr || have->bytes != want.bytes) break;
+      base.digests_.push_back(have->digest);
+      base.offsets_.push_back(have->offset);
+    }
     if (base.digests_.size() == wanted.size()) return base;
   }
   return std::nullopt;

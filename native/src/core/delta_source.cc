@@ -24,8 +24,7 @@ void DeltaSource::begin(const Section& target, std::optional<uint64_t> base) {
 bool DeltaSource::open() {
   std::optional<VersionArena::Lease> lease = arena_.leaseContent(target_->name, target_->bytes, *base_);
   if (lease) {
-    for (const Section& section : lease->sections())
-      if (section.name == target_->name) baseOffset_ = section.offset;
+    baseOffset_ = lease->sections().find(target_->name)->offset;
     path_ = {{*base_, target_->digest}};
     lease_.emplace(std::move(*lease));
     return true;

@@ -110,9 +110,8 @@ Result<Pulled> Pull::fromOwnStore() const {
   const auto hold = std::make_shared<const Hold>(Hold{options_.keepIn, std::move(lease.value())});
   Pulled pulled{{}, hold, 0, Via::Memory, options_.keepIn->addresses().front()};
   for (const WantedSection& wanted : options_.wanted) {
-    const std::vector<Section>& all = hold->lease.sections();
-    const auto at = std::ranges::find(all, wanted.name, &Section::name);
-    if (at == all.end() || at->digest != wanted.digest || at->bytes != wanted.bytes) return elsewhere;
+    const Section* at = hold->lease.sections().find(wanted.name);
+    if (at == nullptr || at->digest != wanted.digest || at->bytes != wanted.bytes) return elsewhere;
     pulled.sections.push_back({hold->lease.data() + at->offset, at->bytes});
     pulled.bytes += at->bytes;
   }

@@ -113,7 +113,7 @@ Result<std::vector<Section>> VersionArena::compare(VersionId id, const std::vect
   const std::lock_guard lock(mutex_);
   const Slot* slot = find(id);
   const auto same = [](const Section& a, const Section& b) { return a.name == b.name && a.digest == b.digest; };
-  if (slot != nullptr && std::ranges::equal(slot->version->sections, sections, same)) return sections;
+  if (slot != nullptr && std::ranges::equal(slot->version->sections->all(), sections, same)) return sections;
   return Status{Code::Conflict, "version " + id.text() + " is here already, with other bytes", {}};
 }
 
@@ -146,11 +146,12 @@ Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vect
     sections[i].digest = digested.value()[i].root;
     sections[i].blocks = std::move(digested.value()[i].blocks);
   }
+  const auto table = std::make_shared<const SectionTable>(sections);
   {
     const std::lock_guard lock(mutex_);
     pending_.reset();
     if (copied.ok()) {
-      slot->version = Version{id, sections};
+      slot->version = Version{id, table};
       slot->state = Arrival::Whole;
       slot->watermark = slotBytes_;
       newest_ = std::max(newest_.value_or(id), id);
@@ -163,6 +164,7 @@ Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vect
 
 Result<VersionArena::Incoming> VersionArena::receive(VersionId id, std::vector<Section> sections) {
   if (Status fits = layOut(sections); !fits.ok()) return fits;
+  const auto table = std::make_shared<const SectionTable>(std::move(sections));
   std::optional<Incoming> incoming;
   {
     const std::lock_guard lock(mutex_);
@@ -171,11 +173,11 @@ Result<VersionArena::Incoming> VersionArena::receive(VersionId id, std::vector<S
     Result<std::shared_ptr<Slot>> claimed = claimSlot();
     if (!claimed.ok()) return claimed.status();
     Slot& slot = *claimed.value();
-    slot.version = Version{id, sections};
+    slot.version = Version{id, table};
     slot.state = Arrival::Arriving;
     slot.leases++;  // the writer's hold
     newest_ = std::max(newest_.value_or(id), id);
-    incoming.emplace(Incoming(this, claimed.value(), std::move(sections)));
+    incoming.emplace(Incoming(this, claimed.value(), table));
   }
   changed_.notify_all();
   warmUp(*incoming->slot_, incoming->sections());
@@ -207,11 +209,10 @@ std::optional<VersionArena::Lease> VersionArena::leaseContent(const std::string&
   const std::lock_guard lock(mutex_);
   for (const auto& slot : slots_) {
     if (!slot->version || slot->state != Arrival::Whole) continue;
-    for (const Section& section : slot->version->sections) {
-      if (section.name != name || section.bytes != bytes || section.digest != digest) continue;
-      slot->leases++;
-      return Lease(this, slot, slot->version->sections);
-    }
+    const Section* section = slot->version->sections->find(name);
+    if (section == nullptr || section->bytes != bytes || section->digest != digest) continue;
+    slot->leases++;
+    return Lease(this, slot, slot->version->sections);
   }
   return std::nullopt;
 }

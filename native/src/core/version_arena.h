@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "core/patience.h"
+#include "core/section_table.h"
 #include "core/shared_memory.h"
 #include "core/version.h"
 
@@ -43,7 +44,7 @@ class VersionArena {
     Lease& operator=(Lease&&) = delete;
     ~Lease();
 
-    const std::vector<Section>& sections() const { return sections_; }
+    const SectionTable& sections() const { return *sections_; }
     const uint8_t* data() const;
     int fd() const;
     // Waits until the version has come further than `watermark`, came to its end, or `wait` is over.
@@ -55,12 +56,12 @@ class VersionArena {
 
    private:
     friend class VersionArena;
-    Lease(VersionArena* arena, std::shared_ptr<Slot> slot, std::vector<Section> sections)
+    Lease(VersionArena* arena, std::shared_ptr<Slot> slot, Sections sections)
         : arena_(arena), slot_(std::move(slot)), sections_(std::move(sections)) {}
 
     VersionArena* arena_;
     std::shared_ptr<Slot> slot_;
-    std::vector<Section> sections_;
+    Sections sections_;
     bool abandoned_ = false;
   };
 
@@ -72,7 +73,7 @@ class VersionArena {
     Incoming& operator=(Incoming&&) = delete;
     ~Incoming();
 
-    const std::vector<Section>& sections() const { return sections_; }  // with their offsets in this slot
+    const std::vector<Section>& sections() const { return sections_->all(); }  // with their offsets in this slot
     uint8_t* data();
     // Every byte before this offset in the slot is verified. Wakes readers that wait.
     void advance(uint64_t watermark);
@@ -81,12 +82,12 @@ class VersionArena {
 
    private:
     friend class VersionArena;
-    Incoming(VersionArena* arena, std::shared_ptr<Slot> slot, std::vector<Section> sections)
+    Incoming(VersionArena* arena, std::shared_ptr<Slot> slot, Sections sections)
         : arena_(arena), slot_(std::move(slot)), sections_(std::move(sections)) {}
 
     VersionArena* arena_;
     std::shared_ptr<Slot> slot_;
-    std::vector<Section> sections_;
+    Sections sections_;
   };
 
   VersionArena(size_t slotBytes, size_t slots);
@@ -121,7 +122,7 @@ class VersionArena {
  private:
   struct Version {
     VersionId id;
-    std::vector<Section> sections;
+    Sections sections;
   };
 
   Status layOut(std::vector<Section>& sections) const;

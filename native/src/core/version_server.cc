@@ -22,14 +22,12 @@ constexpr Milliseconds kHoldMax{600'000};   // longest lease, whatever the reade
 constexpr size_t kReadersMax = 256;
 
 // The sections asked for, in the order asked for.
-Result<std::vector<Section>> choose(const std::vector<Section>& all, const std::vector<std::string>& names) {
+Result<std::vector<Section>> choose(const SectionTable& all, const std::vector<std::string>& names) {
   std::vector<Section> chosen;
-  auto next = all.begin();  // most ask in the order of the version
   for (const std::string& name : names) {
-    auto at = next != all.end() && next->name == name ? next : std::ranges::find(all, name, &Section::name);
-    if (at == all.end()) return Status{Code::Gone, "the version has no section \"" + name + "\"", {}};
+    const Section* at = all.find(name);
+    if (at == nullptr) return Status{Code::Gone, "the version has no section \"" + name + "\"", {}};
     chosen.push_back(*at);
-    next = ++at;
   }
   return chosen;
 }
