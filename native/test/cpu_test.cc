@@ -109,3 +109,12 @@ TEST("many copies at once copy every byte and no other, small and large together
     CHECK(copies.size() > 6 && to == expected);
   }
 }
+
+TEST("the limits of the host are measured as often as asked") {
+  for (const auto measure : {measureFanOut, measureCopies, measureAddUp}) {
+    const auto samples = measure(1'000'000, 3, 2, 4);
+    REQUIRE_OK(samples);
+    CHECK(samples.value().size() == 4);
+    for (const FanOutSample& sample : samples.value()) CHECK(sample.seconds > 0);
+  }
+}

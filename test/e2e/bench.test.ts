@@ -103,6 +103,20 @@ describe("muster bench weights", () => {
     expect(stderr).toContain("nothing of it fits into memory");
   }, 60_000);
 
+  it("shows versions beside the limit of the host, and beside copies that each read the source", async () => {
+    const { code, stdout, stderr } = await bench(
+      ...["weights", "--world", "3", "--size", "1", "--rounds", "1", "--no-peers", "--json"],
+    );
+    expect(code, stderr).toBe(0);
+    expect(JSON.parse(stdout).rows[0]).toMatchObject({
+      name: "published version into the memory of all receivers",
+      comparisons: [
+        { with: "limit of the host", seconds: expect.any(Number), target: 0.85 },
+        { with: "as many copies, each read anew", seconds: expect.any(Number), target: null },
+      ],
+    });
+  }, 60_000);
+
   it("ends with a version of many small sections beside one of as many bytes", async () => {
     const { code, stdout, stderr } = await bench(
       ...["weights", "--world", "2", "--size", "1", "--rounds", "1", "--no-peers", "--json"],

@@ -47,6 +47,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("pullVersion", Napi::Function::New(env, pullVersion));
   exports.Set("mapVersion", Napi::Function::New(env, mapVersion));
   exports.Set("measureFanOut", Napi::Function::New(env, measureFanOut));
+  exports.Set("measureCopies", Napi::Function::New(env, measureCopies));
   exports.Set("measureAddUp", Napi::Function::New(env, measureAddUp));
   exports.Set("openGroup", Napi::Function::New(env, openGroup));
   exports.Set("describeGloo", Napi::Function::New(env, describeGloo));

@@ -34,6 +34,8 @@ Napi::Value start(const Napi::CallbackInfo& info, Measure measure) {
 
 Napi::Value measureFanOut(const Napi::CallbackInfo& info) { return start(info, muster::measureFanOut); }
 
+Napi::Value measureCopies(const Napi::CallbackInfo& info) { return start(info, muster::measureCopies); }
+
 Napi::Value measureAddUp(const Napi::CallbackInfo& info) { return start(info, muster::measureAddUp); }
 
 }  // namespace muster::binding

@@ -43,35 +43,44 @@ void pinTo(size_t index) {
   }
 }
 
-// Threads that each do a part of the tiles, over buffers that are warm.
-using TileWork = std::function<void(const std::vector<uint8_t*>& buffers, Range bytes)>;
+struct Pinned {
+  size_t bytes;    // of each buffer
+  size_t buffers;
+  size_t threads;
+  size_t samples;
+  size_t passes = 1;  // over all tiles, in one sample
+};
 
-Result<std::vector<FanOutSample>> measurePinned(size_t bytes, size_t count, size_t threads, size_t samples,
-                                                const TileWork& workOnTile) {
+// Threads that each do a part of the tiles, over buffers that are warm.
+using TileWork = std::function<void(const std::vector<uint8_t*>& buffers, Range bytes, size_t pass)>;
+
+Result<std::vector<FanOutSample>> measurePinned(const Pinned& plan, const TileWork& workOnTile) {
   std::vector<Mapping> mappings;
   std::vector<uint8_t*> buffers;
-  for (size_t i = 0; i < count; i++) {
-    Result<Mapping> memory = mapPrivate(bytes + i * kApart);
+  for (size_t i = 0; i < plan.buffers; i++) {
+    Result<Mapping> memory = mapPrivate(plan.bytes + i * kApart);
     if (!memory.ok()) return memory.status();
     buffers.push_back(memory.value().data() + i * kApart);
-    fillLikeWeights({buffers.back(), bytes}, static_cast<uint32_t>(i));
+    fillLikeWeights({buffers.back(), plan.bytes}, static_cast<uint32_t>(i));
     mappings.push_back(std::move(memory.value()));
   }
-  std::barrier sync(static_cast<std::ptrdiff_t>(threads + 1));
+  std::barrier sync(static_cast<std::ptrdiff_t>(plan.threads + 1));
   const auto work = [&](size_t index) {
     pinTo(index);
-    const size_t tiles = (bytes + kTile - 1) / kTile;
-    for (size_t sample = 0; sample < samples; sample++) {
+    const size_t tiles = (plan.bytes + kTile - 1) / kTile;
+    const size_t first = tiles * index / plan.threads, end = tiles * (index + 1) / plan.threads;
+    for (size_t sample = 0; sample < plan.samples; sample++) {
       sync.arrive_and_wait();
-      for (size_t tile = tiles * index / threads; tile < tiles * (index + 1) / threads; tile++)
-        workOnTile(buffers, {tile * kTile, std::min(bytes, (tile + 1) * kTile)});
+      for (size_t pass = 0; pass < plan.passes; pass++)
+        for (size_t tile = first; tile < end; tile++)
+          workOnTile(buffers, {tile * kTile, std::min(plan.bytes, (tile + 1) * kTile)}, pass);
       sync.arrive_and_wait();
     }
   };
   std::vector<std::thread> pool;
-  for (size_t i = 0; i < threads; i++) pool.emplace_back(work, i);
+  for (size_t i = 0; i < plan.threads; i++) pool.emplace_back(work, i);
   std::vector<FanOutSample> out;
-  for (size_t sample = 0; sample < samples; sample++) {
+  for (size_t sample = 0; sample < plan.samples; sample++) {
     const double cpuBefore = processCpuSeconds();
     const auto started = std::chrono::steady_clock::now();
     sync.arrive_and_wait();
@@ -94,20 +103,27 @@ void fillLikeWeights(std::span<uint8_t> memory, uint32_t seed) {
 }
 
 Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, size_t threads, size_t samples) {
-  const auto copy = [](const std::vector<uint8_t*>& buffers, Range tile) {
+  const auto copy = [](const std::vector<uint8_t*>& buffers, Range tile, size_t) {
     for (size_t target = 1; target < buffers.size(); target++)
       streamCopy(buffers[target] + tile.begin, buffers[0] + tile.begin, tile.end - tile.begin);
   };
-  return measurePinned(bytes, targets + 1, threads, samples, copy);
+  return measurePinned({bytes, targets + 1, threads, samples}, copy);
+}
+
+Result<std::vector<FanOutSample>> measureCopies(size_t bytes, size_t targets, size_t threads, size_t samples) {
+  const auto copy = [](const std::vector<uint8_t*>& buffers, Range tile, size_t pass) {
+    streamCopy(buffers[pass + 1] + tile.begin, buffers[0] + tile.begin, tile.end - tile.begin);
+  };
+  return measurePinned({bytes, targets + 1, threads, samples, targets}, copy);
 }
 
 Result<std::vector<FanOutSample>> measureAddUp(size_t bytes, size_t sources, size_t threads, size_t samples) {
-  const auto add = [](const std::vector<uint8_t*>& buffers, Range tile) {
+  const auto add = [](const std::vector<uint8_t*>& buffers, Range tile, size_t) {
     std::vector<const float*> inputs;
     for (size_t i = 1; i < buffers.size(); i++) inputs.push_back(reinterpret_cast<const float*>(buffers[i]));
     orderedSum(inputs, reinterpret_cast<float*>(buffers[0]), {tile.begin / sizeof(float), tile.end / sizeof(float)});
   };
-  return measurePinned(bytes, sources + 1, threads, samples, add);
+  return measurePinned({bytes, sources + 1, threads, samples}, add);
 }
 
 }  // namespace muster

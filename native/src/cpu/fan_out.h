@@ -23,6 +23,9 @@ void fillLikeWeights(std::span<uint8_t> memory, uint32_t seed);
 // the caches, into memory that is warm, without a word between the threads.
 Result<std::vector<FanOutSample>> measureFanOut(size_t bytes, size_t targets, size_t threads, size_t samples);
 
+// The same, but for one target after another: what receivers that each read the source for themselves could reach at best.
+Result<std::vector<FanOutSample>> measureCopies(size_t bytes, size_t targets, size_t threads, size_t samples);
+
 // The same threads add up `sources` sources of float32 into one target: the limit that all-reduce is measured against.
 Result<std::vector<FanOutSample>> measureAddUp(size_t bytes, size_t sources, size_t threads, size_t samples);
 

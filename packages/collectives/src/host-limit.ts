@@ -32,6 +32,16 @@ export async function measureFanOut(options: FanOutOptions): Promise<readonly Fa
   return await measure("targets", options, (checked) => native().measureFanOut(checked));
 }
 
+/**
+ * Copies the same bytes to one target after another, in the same way as {@link measureFanOut}, which reads them once for all targets. This
+ * reads them once for each: the most that receivers can reach that copy for themselves.
+ *
+ * @throws MUSTER_ERR_NATIVE_MISSING, MUSTER_ERR_NATIVE_OPTION_INVALID, MUSTER_ERR_NATIVE_FAILED
+ */
+export async function measureCopies(options: FanOutOptions): Promise<readonly FanOutSample[]> {
+  return await measure("targets", options, (checked) => native().measureCopies(checked));
+}
+
 /** What to add up, and how; as {@link FanOutOptions}, the other way round. */
 export interface AddUpOptions extends Omit<FanOutOptions, "targets"> {
   /** Senders, 1 … 64. */

@@ -43,7 +43,14 @@ export {
   type ReducedSlice,
   type TensorPart,
 } from "./group.ts";
-export { type AddUpOptions, type FanOutOptions, type FanOutSample, measureAddUp, measureFanOut } from "./host-limit.ts";
+export {
+  type AddUpOptions,
+  type FanOutOptions,
+  type FanOutSample,
+  measureAddUp,
+  measureCopies,
+  measureFanOut,
+} from "./host-limit.ts";
 export type { MembershipOptions, MeshPlace } from "./membership.ts";
 export type { ProgressOptions, PullProgress } from "./pull-progress.ts";
 export {

@@ -204,6 +204,7 @@ export interface NativeModule {
     },
   ): Promise<NativeOutcome<Omit<NativePulled, "base">>>;
   measureFanOut(options: NativeMeasurement): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
+  measureCopies(options: NativeMeasurement): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
   /** Adds up `targets` sources. */
   measureAddUp(options: NativeMeasurement): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
   openMesh(

@@ -1,6 +1,6 @@
 /** Where a measurement ran, and how fast that machine copies. */
 import { availableParallelism, cpus, loadavg, release, totalmem } from "node:os";
-import { type FanOutOptions, type FanOutSample, measureAddUp, measureFanOut } from "@muster/collectives";
+import { type FanOutOptions, type FanOutSample, measureAddUp, measureCopies, measureFanOut } from "@muster/collectives";
 import type { BenchMachine } from "./report.ts";
 
 /** Starts watching the machine. @returns What to call at the end. */
@@ -28,6 +28,11 @@ const samples = 5;
  */
 export async function fanOutLimit(bytes: number, receivers: number): Promise<number> {
   return await limitOf(bytes, (options) => measureFanOut({ ...options, targets: receivers }));
+}
+
+/** The same when each receiver's copy reads the bytes anew, measured in the same way: receivers that copy for themselves cannot be faster. */
+export async function copiesLimit(bytes: number, receivers: number): Promise<number> {
+  return await limitOf(bytes, (options) => measureCopies({ ...options, targets: receivers }));
 }
 
 /** The shortest time in which this host can add up `bytes` of so many sources, measured in the same way. */

@@ -1,6 +1,6 @@
 /** One version from one process to the others of the same host. */
 import type { SectionInfo } from "@muster/collectives";
-import { fanOutLimit } from "../machine.ts";
+import { copiesLimit, fanOutLimit } from "../machine.ts";
 import { type Answer, endMembers, Member, sharedClock } from "../members.ts";
 import type { Peer } from "../peers.ts";
 import { type BenchRow, rowOf } from "../report.ts";
@@ -22,6 +22,7 @@ interface Round {
   readonly map: Times;
   readonly look: Times;
   readonly limit: number;
+  readonly copies: number;
   /** In the order of the peers. */
   readonly peers: readonly Times[];
 }
@@ -36,7 +37,7 @@ const targets = { "Open MPI": 4, gloo: 7, limit: 0.85 } as const;
 /** Repeats of a peer in a round; their median counts. */
 const peerRepeats = 3;
 
-/** Measures, in turns: the limit, publishing, pulling into own memory, mapping, looking at it, and the peers. */
+/** Measures, in turns: the limit, the limit of copies that each read the source, publishing, pulling into own memory, mapping, looking at it, and the peers. */
 export async function benchSameHost(options: SameHostOptions): Promise<readonly BenchRow[]> {
   const { world, bytes, rounds, peers } = options;
   const measured = await measure(options);
@@ -53,6 +54,7 @@ export async function benchSameHost(options: SameHostOptions): Promise<readonly 
     }));
   const common = { world, bytes };
   const limit = { with: "limit of the host", seconds: measured.map((round) => round.limit) };
+  const copies = { with: "as many copies, each read anew", seconds: measured.map((round) => round.copies) };
   const mapTarget = { with: "5 ms per GiB", seconds: measured.map(() => (0.005 * bytes) / 2 ** 30), target: 1 };
   const both = of(({ publish, pull }) => ({
     seconds: publish.seconds + pull.seconds,
@@ -64,7 +66,7 @@ export async function benchSameHost(options: SameHostOptions): Promise<readonly 
       ...of(({ pull }) => pull),
       name: "published version into the memory of all receivers",
       delivered: bytes * receivers,
-      others: [{ ...limit, target: targets.limit }, ...againstPeers(true)],
+      others: [{ ...limit, target: targets.limit }, { ...copies, target: null }, ...againstPeers(true)],
     }),
     rowOf({
       ...common,
@@ -141,8 +143,14 @@ async function timed(work: () => Promise<readonly Answer[]>): Promise<Times & { 
   };
 }
 
-async function otherRound({ world, bytes, peers, signal }: SameHostOptions): Promise<Pick<Round, "limit" | "peers">> {
+async function otherRound({
+  world,
+  bytes,
+  peers,
+  signal,
+}: SameHostOptions): Promise<Pick<Round, "limit" | "copies" | "peers">> {
   const limit = await fanOutLimit(bytes, world - 1);
+  const copies = await copiesLimit(bytes, world - 1);
   const times: Times[] = [];
   for (const peer of peers) {
     const { seconds, cpuSeconds } = await peer.run({
@@ -154,5 +162,5 @@ async function otherRound({ world, bytes, peers, signal }: SameHostOptions): Pro
     });
     times.push({ seconds: [...seconds].sort((a, b) => a - b)[1] ?? Number.NaN, cpuSeconds });
   }
-  return { limit, peers: times };
+  return { limit, copies, peers: times };
 }
