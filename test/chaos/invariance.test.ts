@@ -5,8 +5,16 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 interface Result {
   readonly ok: boolean;
   readonly faults_found: readonly string[];
+  readonly planned: Readonly<Record<string, number>>;
   readonly faults: Readonly<Record<string, number>>;
   readonly faults_total: number;
+  readonly recovered: number;
+  readonly harmless: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  readonly unrecovered: readonly string[];
+  readonly incidents: { readonly total: number; readonly open: readonly string[] };
+  readonly recovery: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  readonly ettr: number;
+  readonly aims: readonly unknown[];
   readonly lost: number;
   readonly doubled: number;
   readonly replicas_bitwise_equal: boolean;
@@ -27,6 +35,13 @@ const small = [
 ].flatMap((one) => ["--set", one]);
 const seed = Number(process.env.MUSTER_CHAOS_SEED ?? Date.now() % 2 ** 31);
 const minutes = Number(process.env.MUSTER_CHAOS_MINUTES ?? 0.75);
+
+/** Times depend on the machine: within this a job went on at all. How fast it did is printed by `npm run test:soak`. */
+const wentOnMs = 180_000;
+
+const kindsIn = (counts: Result["faults"]) =>
+  [...new Set(Object.keys(counts).map((name) => name.split(".")[0]))].sort();
+const sumOf = (counts: Result["faults"]) => Object.values(counts).reduce((sum, count) => sum + count, 0);
 
 let runs: TempDirectory;
 beforeAll(async () => {
@@ -65,11 +80,32 @@ it(
     expect(result.weights_hash).toBe(result.hash_of_quiet_run);
     expect(result.weights_hash).toMatch(/^xxh3b:[0-9a-f]{16}$/);
     expect(result.faults_total).toBeGreaterThan(5 * minutes);
+    expectAccounted(result);
     expect(result.steps).toBeGreaterThan(2);
     expect(result.journal.records).toBeGreaterThan(result.steps);
   },
   (minutes * 4 + 5) * 60_000,
 );
+
+/** Every planned kind happened, and the job recovered from every fault that there was something to recover from. */
+function expectAccounted(result: Result): void {
+  const { planned, faults, recovered, harmless, recovery } = result;
+  const said = JSON.stringify({ planned, faults, recovered, harmless, recovery });
+  expect(kindsIn(faults), said).toEqual(kindsIn(planned));
+  expect(result).toMatchObject({ unrecovered: [], incidents: { open: [] } });
+  const { nobody = {}, ...others } = harmless;
+  expect(recovered + Object.values(others).reduce((sum, counts) => sum + sumOf(counts), 0), said).toBe(sumOf(faults));
+  expect(sumOf(faults) + sumOf(nobody), said).toBe(sumOf(planned));
+  expect(recovered, said).toBeGreaterThan(0);
+  expect(Object.values(recovery).reduce((sum, { n = 0 }) => sum + n, 0)).toBe(recovered);
+  for (const [kind, { p50_ms = -1, max_ms = -1, max_td = -1 }] of Object.entries(recovery)) {
+    expect(p50_ms, kind).toBeGreaterThan(0);
+    expect(max_ms, kind).toBeLessThan(wentOnMs);
+    expect(max_td, kind).toBeGreaterThanOrEqual(0);
+  }
+  expect(result.ettr).toBeGreaterThan(0);
+  expect(result.aims.length).toBeGreaterThan(0);
+}
 
 it("leaves no process behind", async () => {
   const left = () => processesNaming(runs.path).map(({ pid, args }) => `${pid} ${args.join(" ")}`);

@@ -75,7 +75,7 @@ export const emptyIncidentLog: IncidentLog = {
 /**
  * Takes one event. Recovered is: a rollout replica when the work that it held is leased again or trained (at once when it held none); a
  * policy replica, a failed attempt, a rollback at the next commit; a checkpoint actor or a node when it is a member again; a controller when the
- * next one acts; a silent replica when it is heard again. Pure.
+ * next one acts; a silent replica when it is heard again or has left. Pure.
  */
 export function applyFact(log: IncidentLog, fact: IncidentFact): IncidentLog {
   const isSameBreath = fact.kind === "groups.released" || fact.kind === "groups.quarantined";
@@ -89,6 +89,7 @@ function take(log: IncidentLog, fact: IncidentFact): IncidentLog {
     case "member.hung":
       return opened(log, { ...noticed(body, atMs), kind });
     case "member.recovered":
+    case "member.left":
       return closed(log, atMs, (one) => isDoubt(one) && one.incarnation === body.incarnation);
     case "member.died":
       return died(log, body, atMs);

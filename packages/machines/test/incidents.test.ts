@@ -119,6 +119,19 @@ describe("an incident", () => {
     expect(after(started(1), started(2)).incidents).toMatchObject([{ kind: "controller.changed", recoveredAtMs: 2 }]);
   });
 
+  it("of a silence ends when the silent one has left", () => {
+    const silence: IncidentFact = {
+      kind: "member.suspected",
+      body: { ...name("policy-0"), evidence: "no sign of life", silentMs: 900 },
+      atMs: 100,
+    };
+    const left: IncidentFact = { kind: "member.left", body: { ...name("policy-0"), reason: "drained" }, atMs: 160 };
+    expect(after(silence).incidents[0]?.recoveredAtMs).toBeNull();
+    expect(after(silence, left).incidents).toMatchObject([{ kind: "member.suspected", recoveredAtMs: 160 }]);
+    // Who has left disturbs no step any more.
+    expect(after(silence, left, committed(1, 200)).isDisturbed).toBe(false);
+  });
+
   it("is a failed attempt, unless a death explains it", () => {
     const retried: IncidentFact = { kind: "step.retried", body: { step: 3, attempt: 2, reason: "lost" }, atMs: 50 };
     expect(after(retried, retried).incidents).toHaveLength(1);

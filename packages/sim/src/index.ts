@@ -1,6 +1,7 @@
 export type { Canary } from "./canaries/canary.ts";
 export { type CanaryResult, canaries, runCanary } from "./canaries/run-canaries.ts";
-export { type ChaosResult, chaosText, resultOf as chaosResult } from "./chaos/result.ts";
+export { type ChaosResult, resultOf as chaosResult } from "./chaos/result.ts";
+export { chaosText } from "./chaos/result-text.ts";
 export { type ChaosOptions, chaosJobName, runQuietly, runWithFaults } from "./chaos/run-chaos.ts";
 export {
   type ChaosFault,

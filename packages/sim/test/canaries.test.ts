@@ -14,6 +14,8 @@ const sample = [
   ["half-pulled", "S28"],
   ["leaver-cleans-up", "S26"],
   ["last-record-not-read", "L4"],
+  ["hang-blames-nobody", "S20"],
+  ["hang-blames-all", "S20"],
   ["commands-forgotten", "F4"],
   ["cordon-ignored", "F5"],
   ["moved-without-successor", "F3"],

@@ -37,7 +37,7 @@ function withState(snapshot: Snapshot, state: ControllerState): Snapshot {
 export const mind = (
   name: string,
   says: string,
-  given: Pick<Canary, "profile" | "seedsMax" | "stage"> & { readonly line: WrongLine },
+  given: Pick<Canary, "profile" | "seedsMax" | "stage" | "shape"> & { readonly line: WrongLine },
 ): Canary => {
   const { line, ...where } = given;
   return { name, says, ...where, make: () => mindWith(line) };

@@ -1,11 +1,45 @@
 /** Bugs of the controller's mind: plans, orders, bounds and the end of the job. */
 import type { ControllerState } from "@muster/machines";
+import { withHangers } from "../seed/draw-scenario.ts";
 import { type Canary, repeated } from "./canary.ts";
 import { isCommit, mind } from "./mind.ts";
 
 /** True when the job goes back to a checkpoint between two states. */
 function isRollback(after: ControllerState, before: ControllerState): boolean {
   return before.weights !== null && after.weights === null;
+}
+
+type Waiting = ControllerState["groups"][number]["queue"][number];
+
+/** What waits with as many attempts as it had on its lease. */
+function asBefore(item: Waiting, attempt: number): Waiting {
+  return { ...item, attempt };
+}
+
+/** The queues with what was just released changed; `null` gives it up. */
+function withQueue(
+  after: ControllerState,
+  before: ControllerState,
+  change: (item: Waiting, attempt: number) => Waiting | null,
+): ControllerState {
+  const leased = Object.values(before.leases).flatMap(({ items }) => items);
+  let { quarantined } = after.ledger;
+  const groups = Object.entries(after.groups).map(([step, group]) => {
+    const given: number[] = [];
+    const queue = group.queue.flatMap((item) => {
+      const was = leased.find(
+        (one) => one.purpose === "train" && one.step === Number(step) && one.index === item.index,
+      );
+      const isNew = !before.groups[Number(step)]?.queue.some(({ index }) => index === item.index);
+      if (!isNew || was?.purpose !== "train") return item;
+      const changed = change(item, was.attempt);
+      if (!changed) given.push(item.index);
+      return changed ?? [];
+    });
+    quarantined += given.length * after.plan.groupSize;
+    return [step, { ...group, queue, quarantined: [...group.quarantined, ...given] }];
+  });
+  return { ...after, groups: Object.fromEntries(groups), ledger: { ...after.ledger, quarantined } };
 }
 
 /** Canaries in the controller's plans. */
@@ -52,6 +86,22 @@ export const planCanaries: readonly Canary[] = [
         ]);
         return { ...after, groups: Object.fromEntries(groups) };
       },
+    },
+  }),
+  mind("hang-blames-nobody", "what hangs its holder is leased again for ever", {
+    profile: "quiet",
+    seedsMax: 30,
+    shape: (scenario) => withHangers(scenario, 0.05),
+    line: {
+      keeps: (after, before, event) => (event.type === "verdict.hung" ? withQueue(after, before, asBefore) : after),
+    },
+  }),
+  mind("hang-blames-all", "all that a hanging replica holds is given up at once", {
+    profile: "quiet",
+    seedsMax: 30,
+    shape: (scenario) => withHangers(scenario, 0.05),
+    line: {
+      keeps: (after, before, event) => (event.type === "verdict.hung" ? withQueue(after, before, () => null) : after),
     },
   }),
   mind("ends-one-step-early", "the job ends when its last step begins", {

@@ -6,7 +6,7 @@ import { unpack } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
 import type { BrokerProxy } from "./broker-proxy.ts";
 import type { FarHost } from "./far-host.ts";
-import { createInjector } from "./inject.ts";
+import { createInjector, type Injector } from "./inject.ts";
 import type { Injection } from "./measure.ts";
 import type { ChaosFault } from "./schedule.ts";
 import { untilSteady } from "./steady.ts";
@@ -48,7 +48,7 @@ export async function doPlan(plan: readonly ChaosFault[], options: PlanOptions):
     },
   });
   try {
-    await (options.isPaced ? inTurn : atTimes)(plan, injector.inject, options);
+    await (options.isPaced ? inTurn : atTimes)(plan, injector, options);
     return injections;
   } finally {
     injector.release();
@@ -56,9 +56,12 @@ export async function doPlan(plan: readonly ChaosFault[], options: PlanOptions):
   }
 }
 
+/** How long a fault waits for somebody whom it can hit: who was killed a moment ago is started again within it. */
+const nobodyMaxMs = 10_000;
+
 async function atTimes(
   plan: readonly ChaosFault[],
-  inject: (fault: ChaosFault) => void,
+  injector: Injector,
   { run, minutes, signal }: PlanOptions,
 ): Promise<void> {
   const startedMs = performance.now();
@@ -71,7 +74,11 @@ async function atTimes(
     });
   for (const fault of plan) {
     await reached("the time of a fault", fault.atMs);
-    inject(fault);
+    const lastMs = performance.now() + nobodyMaxMs;
+    await until(() => injector.hasVictim(fault) || performance.now() >= lastMs, {
+      ...{ what: "somebody to hit", timeoutMs: 2 * nobodyMaxMs, signal, command: run.command },
+    });
+    injector.inject(fault);
   }
   await reached("the end of the faults", minutes * 60_000);
 }
@@ -81,7 +88,7 @@ const recoverMaxMs = 90_000;
 /** Until the plan or the time is over. A fault that lasts is over before the job counts as steady. */
 async function inTurn(
   plan: readonly ChaosFault[],
-  inject: (fault: ChaosFault) => void,
+  injector: Injector,
   { run, minutes, wanted, pauseMs, say, signal }: PlanOptions,
 ): Promise<void> {
   const endMs = performance.now() + minutes * 60_000;
@@ -101,7 +108,7 @@ async function inTurn(
       say(`not steady ${recoverMaxMs / 1000} s after fault ${fault.n - 1}; the next one comes anyway`);
     await wait(Math.max(0, nextMs - performance.now()) + fault.atMs);
     if (performance.now() >= endMs) return;
-    inject(fault);
+    injector.inject(fault);
     nextMs = performance.now() + pauseMs;
     await wait(fault.lastsMs > 0 ? fault.lastsMs : settleMs);
   }

@@ -23,6 +23,8 @@ export interface InjectorOptions {
 
 /** Does faults, and undoes those that last. */
 export interface Injector {
+  /** True when somebody whom the fault is meant for is there. */
+  hasVictim(fault: ChaosFault): boolean;
   inject(fault: ChaosFault): void;
   /** Ends every fault that lasts. */
   release(): void;
@@ -40,6 +42,7 @@ export function createInjector(options: InjectorOptions): Injector {
     lasting.set(end, setTimeout(end, fault.lastsMs));
   };
   return {
+    hasVictim: (fault) => victimsOf(fault, options).length > 0,
     inject(fault) {
       const victims = victimsOf(fault, options);
       const [first] = victims;

@@ -17,6 +17,8 @@ export interface Recovery {
   readonly kind: string;
   readonly detectMs: number | null;
   readonly recoverMs: number | null;
+  /** Somebody died of it, or a step failed: the job is not through with it before it has recovered. */
+  readonly isLoss: boolean;
 }
 
 /** Order statistics of times. */
@@ -26,7 +28,10 @@ export interface Spread {
   readonly p90_ms: number;
   readonly p99_ms: number;
   readonly max_ms: number;
-  /** The largest in multiples of the dead time-out. */
+  /** The same in multiples of the dead time-out of trainers. */
+  readonly p50_td: number;
+  readonly p90_td: number;
+  readonly p99_td: number;
   readonly max_td: number;
 }
 
@@ -40,7 +45,8 @@ export function measureRecoveries(
     const times = timesOf(injection, events, windowEnd(injection, injections));
     const since = (atMs: number | null): number | null => (atMs === null ? null : atMs - injection.injectedAtMs);
     const kind = `${injection.kind}.${injection.target.role}`;
-    return [{ n: injection.n, kind, detectMs: since(times.detectedAtMs), recoverMs: since(times.recoveredAtMs) }];
+    const { detectedAtMs, recoveredAtMs, isLoss } = times;
+    return [{ n: injection.n, kind, detectMs: since(detectedAtMs), recoverMs: since(recoveredAtMs), isLoss }];
   });
 }
 
@@ -64,24 +70,20 @@ function spreadOf(times: readonly number[], deadAfterMs: number): Spread {
   const sorted = [...times].sort((a, b) => a - b);
   // The nearest rank: a time that was measured, never one between two.
   const at = (share: number): number => Math.round(sorted[Math.ceil(share * sorted.length) - 1] ?? 0);
-  const largest = sorted.at(-1) ?? 0;
-  return {
-    n: sorted.length,
-    p50_ms: at(0.5),
-    p90_ms: at(0.9),
-    p99_ms: at(0.99),
-    max_ms: Math.round(largest),
-    max_td: Math.round((largest / deadAfterMs) * 100) / 100,
-  };
+  const [p50_ms, p90_ms, p99_ms, max_ms] = [at(0.5), at(0.9), at(0.99), at(1)];
+  const td = (ms: number): number => Math.round((ms / deadAfterMs) * 100) / 100;
+  const multiples = { p50_td: td(p50_ms), p90_td: td(p90_ms), p99_td: td(p99_ms), max_td: td(max_ms) };
+  return { n: sorted.length, p50_ms, p90_ms, p99_ms, max_ms, ...multiples };
 }
 
 interface Times {
   readonly detectedAtMs: number | null;
   readonly recoveredAtMs: number | null;
+  readonly isLoss: boolean;
 }
 
-/** What belongs to a fault ends where the next one hits the same process. */
-function windowEnd(injection: Injection, all: readonly Injection[]): number {
+/** What belongs to a fault ends where the next one hits the same process; wall ms, infinite when none does. Pure. */
+export function windowEnd(injection: Injection, all: readonly Injection[]): number {
   const isHit = ({ kind, id }: Injection): boolean =>
     id === injection.id || kind === "node" || (kind === "rack" && injection.target.role === "policy");
   const next = all.find((other) => other.n > injection.n && isHit(other));
@@ -95,25 +97,34 @@ function timesOf(injection: Injection, events: readonly HeardEvent[], endMs: num
     later.find((event) => event.kind === kind && event.atMs >= atMs)?.atMs ?? null;
   // Nothing is said without the broker: the next thing said is that it is back.
   if (target.role === "broker")
-    return { detectedAtMs: null, recoveredAtMs: firstAfter("step.committed", injectedAtMs) };
+    return { detectedAtMs: null, recoveredAtMs: firstAfter("step.committed", injectedAtMs), isLoss: true };
   if (target.role === "controller")
-    return { detectedAtMs: null, recoveredAtMs: within(firstAfter("job.started", injectedAtMs), injection) };
+    return {
+      detectedAtMs: null,
+      recoveredAtMs: within(firstAfter("job.started", injectedAtMs), injection),
+      isLoss: false,
+    };
   if (target.role === "node" || target.role === "host" || injection.kind === "data") {
     const trouble = later.find(({ kind, atMs }) => isTrouble(kind) && within(atMs, injection) !== null);
     const detectedAtMs = trouble?.atMs ?? null;
     const worst = later.find(({ kind, atMs }) => isLoss(kind) && within(atMs, injection) !== null);
-    return { detectedAtMs, recoveredAtMs: worst ? firstAfter("step.committed", worst.atMs) : null };
+    const recoveredAtMs = worst ? firstAfter("step.committed", worst.atMs) : null;
+    return { detectedAtMs, recoveredAtMs, isLoss: worst !== undefined };
   }
   const own = later.filter((event) => event.atMs < endMs && isAbout(event, injection));
   const died = own.find(({ kind }) => kind === "member.died");
   const detectedAtMs = own[0]?.atMs ?? null;
-  if (!died) return { detectedAtMs, recoveredAtMs: null };
-  if (target.role === "policy") return { detectedAtMs, recoveredAtMs: firstAfter("step.committed", died.atMs) };
-  if (target.role === "rollout") return { detectedAtMs, recoveredAtMs: resumedAt(injection, later, died.atMs) };
-  const back = later.find(
-    ({ kind, body, atMs }) => kind === "member.joined" && body.id === injection.id && atMs >= died.atMs,
-  );
-  return { detectedAtMs, recoveredAtMs: back?.atMs ?? null };
+  if (!died) return { detectedAtMs, recoveredAtMs: null, isLoss: false };
+  return { detectedAtMs, recoveredAtMs: afterDeath(injection, later, died.atMs), isLoss: true };
+}
+
+/** When the job was through with the death of a replica. */
+function afterDeath(injection: Injection, later: readonly HeardEvent[], diedAtMs: number): number | null {
+  const { target, id } = injection;
+  if (target.role === "rollout") return resumedAt(injection, later, diedAtMs);
+  const isBack = ({ kind, body }: HeardEvent): boolean =>
+    target.role === "policy" ? kind === "step.committed" : kind === "member.joined" && body.id === id;
+  return later.find((event) => event.atMs >= diedAtMs && isBack(event))?.atMs ?? null;
 }
 
 /** What comes later than this after a fault is over has another cause. */

@@ -1,8 +1,10 @@
-/** The result of a chaos run: one JSON object for programs, and a few lines for people. Pure. */
-import { applyFact, emptyIncidentLog, ettrOf } from "@muster/machines";
-import { firstDifference, lostOf, trainingOf, weightsHashAt } from "./compare.ts";
+/** The result of a chaos run: one JSON object for programs. Pure. */
+import { applyFact, emptyIncidentLog, ettrOf, type IncidentLog } from "@muster/machines";
+import { type Aim, aimsOf } from "./aims.ts";
+import { firstDifference, lostOf, type Training, trainingOf, weightsHashAt } from "./compare.ts";
 import type { HeardEvent } from "./follow.ts";
 import { measureRecoveries, type Spread, spreadsOf } from "./measure.ts";
+import { type Outcome, outcomesOf } from "./outcome.ts";
 import type { ChaosRun } from "./run-chaos.ts";
 
 /** The last line of `muster chaos --json`. The keys stay as they are. */
@@ -13,7 +15,9 @@ export interface ChaosResult {
   readonly ok: boolean;
   /** What is wrong, in words; empty when nothing is. */
   readonly faults_found: readonly string[];
-  /** Faults that were done, by kind. */
+  /** Faults that were planned, by kind and whom they hit. */
+  readonly planned: Readonly<Record<string, number>>;
+  /** Faults that were done, by kind and whom they hit. */
   readonly faults: Readonly<Record<string, number>>;
   readonly faults_total: number;
   readonly lost: number;
@@ -35,6 +39,16 @@ export interface ChaosResult {
   readonly doubted: number;
   /** Both, by kind. */
   readonly without_recovery: Readonly<Record<string, number>>;
+  /** Faults that the job recovered from, in number. */
+  readonly recovered: number;
+  /** Faults that had nothing to recover from: by reason, then by kind. */
+  readonly harmless: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  /** Faults that the job had to recover from and did not, in words. */
+  readonly unrecovered: readonly string[];
+  /** Incidents of the job's own log, and those from before it was asked to stop that never ended, in words. */
+  readonly incidents: { readonly total: number; readonly open: readonly string[] };
+  /** The times that recovery aims at, beside what was measured; `ok` does not depend on them. */
+  readonly aims: readonly Aim[];
   readonly steady_ms: number | null;
   /** Steps per second with faults over steps per second without; `null` without a quiet run. */
   readonly goodput: number | null;
@@ -68,6 +82,7 @@ export function resultOf(input: ResultInput): ChaosResult {
   const difference = firstDifference(training, calm);
   const recoveries = measureRecoveries(chaos.injections, chaos.events);
   const unrecovered = recoveries.filter(({ recoverMs }) => recoverMs === null);
+  const outcomes = outcomesOf(chaos.injections, chaos.events, recoveries);
   const incidents = chaos.events.reduce(applyFact, emptyIncidentLog);
   const done = chaos.injections.filter(({ id }) => id !== null);
   const facts = {
@@ -80,23 +95,34 @@ export function resultOf(input: ResultInput): ChaosResult {
     violations: chaos.audit.violations.map(({ invariant, detail }) => `${invariant}: ${detail}`),
   };
   const isCompared = input.isSync && quiet !== null;
-  const faultsFound = faultsOf({ ...facts, isCompared, steps: training.steps, chaos });
+  const opened = {
+    unrecovered: namesOf(outcomes.filter(({ outcome }) => outcome === "open")),
+    open: openIn(incidents, chaos.stoppedAtMs),
+  };
+  const faultsFound = faultsOf({ ...facts, ...opened, isCompared, steps: training.steps, chaos });
+  const recovery = spreadsOf(recoveries, chaos.deadAfterMs, ({ recoverMs }) => recoverMs);
   return {
     job: input.job,
     seed: input.seed,
     minutes: input.minutes,
     ok: faultsFound.length === 0,
     faults_found: faultsFound,
+    planned: countsOf(chaos.plan.map(({ kind, target }) => `${kind}.${target.role}`)),
     faults: countsOf(done.map(({ kind, target }) => `${kind}.${target.role}`)),
     faults_total: done.length,
     ...facts,
     steps,
     journal: { records: chaos.audit.records, terms: chaos.audit.terms, commits: chaos.audit.commits },
     detection: spreadsOf(recoveries, chaos.deadAfterMs, ({ detectMs }) => detectMs),
-    recovery: spreadsOf(recoveries, chaos.deadAfterMs, ({ recoverMs }) => recoverMs),
+    recovery,
     unnoticed: unrecovered.filter(({ detectMs }) => detectMs === null).length,
     doubted: unrecovered.filter(({ detectMs }) => detectMs !== null).length,
     without_recovery: countsOf(unrecovered.map(({ kind }) => kind)),
+    recovered: outcomes.filter(({ outcome }) => outcome === "recovered").length,
+    harmless: harmlessOf(outcomes),
+    unrecovered: opened.unrecovered,
+    incidents: { total: Object.values(incidents.counts).reduce((sum, count) => sum + count, 0), open: opened.open },
+    aims: aimsOf(recovery, { deadAfterMs: chaos.deadAfterMs, stepMs: stepMsOf(calm, incidents) }),
     steady_ms: chaos.steadyMs === null ? null : Math.round(chaos.steadyMs),
     goodput: quiet ? round(rateOf(training) / Math.max(1e-9, rateOf(calm))) : null,
     ettr: round(ettrOf(incidents) ?? 0),
@@ -117,9 +143,16 @@ function faultsOf(
     | "hash_of_quiet_run"
     | "first_difference"
     | "violations"
-  > & { readonly isCompared: boolean; readonly steps: number; readonly chaos: ChaosRun },
+    | "unrecovered"
+  > & {
+    readonly open: readonly string[];
+    readonly isCompared: boolean;
+    readonly steps: number;
+    readonly chaos: ChaosRun;
+  },
 ): readonly string[] {
-  const { chaos, isCompared } = facts;
+  const { chaos, isCompared, unrecovered, open } = facts;
+  const missing = missingOf(chaos);
   const isOther = facts.first_difference !== null || facts.weights_hash !== facts.hash_of_quiet_run;
   const found: (readonly [boolean, string])[] = [
     [facts.lost !== 0, `${facts.lost} trajectories are in no column of the ledger`],
@@ -128,70 +161,45 @@ function faultsOf(
     [isCompared && isOther, `the weights differ from the quiet run's, first at step ${facts.first_difference}`],
     [facts.violations.length > 0, `${facts.violations.length} invariants did not hold`],
     [facts.steps === 0, "no step was committed"],
+    [missing.length > 0, `planned and never done: ${missing.join(", ")}`],
+    [unrecovered.length > 0, `never recovered from ${unrecovered.join(", ")}`],
+    [open.length > 0, `incidents that did not end: ${open.join(", ")}`],
     [chaos.steadyMs === null, "the job was not steady in time after the last fault"],
     [chaos.exitCode !== 0, `the run ended with code ${chaos.exitCode}`],
   ];
   return found.flatMap(([isTrue, what]) => (isTrue ? [what] : []));
 }
 
-/** Writes the result for a terminal. */
-export function chaosText(result: ChaosResult): string {
-  const rows: (readonly [string, string])[] = [
-    ["faults", `${result.faults_total} in ${result.minutes} min: ${textOfCounts(result.faults)}`],
-    ...comparedRows(result),
-    ["ledger", `${result.lost} lost, ${result.doubled} trained twice`],
-    [
-      "journal",
-      `${result.journal.records} records, ${result.journal.terms} terms, ${result.violations.length} violations`,
-    ],
-    ["steady", result.steady_ms === null ? "never" : `${result.steady_ms} ms after the last fault`],
-    ["goodput", goodputText(result)],
-    [
-      "no recovery",
-      `${result.unnoticed} unnoticed, ${result.doubted} suspected for a while${result.unnoticed + result.doubted > 0 ? `: ${textOfCounts(result.without_recovery)}` : ""}`,
-    ],
-    ["load", result.load.map((load) => load.toFixed(1)).join(" … ")],
-  ];
-  const width = Math.max(...rows.map(([name]) => name.length));
-  const table = Object.entries(result.recovery).map(
-    ([kind, { n, p50_ms, p90_ms, p99_ms, max_ms, max_td }]) =>
-      `  ${kind.padEnd(20)} ${[n, p50_ms, p90_ms, p99_ms, max_ms].map((figure) => String(figure).padStart(8)).join("")}  ${max_td} T_d`,
+/** Kinds of the plan of which not one fault was done. */
+function missingOf({ plan, injections }: ChaosRun): readonly string[] {
+  const done = new Set(injections.flatMap(({ id, kind }) => (id === null ? [] : kind)));
+  return [...new Set(plan.map(({ kind }) => kind))].filter((kind) => !done.has(kind));
+}
+
+function namesOf(outcomes: readonly Outcome[]): readonly string[] {
+  return outcomes.map(({ n, kind }) => `#${n} ${kind}`);
+}
+
+/** What began before the job was asked to stop, and had not ended when it was over: who was only doubted has left by then. */
+function openIn({ incidents }: IncidentLog, stoppedAtMs: number): readonly string[] {
+  const open = incidents.filter(
+    ({ detectedAtMs, recoveredAtMs }) => recoveredAtMs === null && detectedAtMs <= stoppedAtMs,
   );
-  const head = `  ${"recovery, ms".padEnd(20)} ${["n", "p50", "p90", "p99", "max"].map((name) => name.padStart(8)).join("")}`;
-  const verdict = result.ok ? "nothing lost, nothing trained twice, nothing different" : result.faults_found.join("; ");
-  return [
-    ...rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`),
-    "",
-    head,
-    ...table,
-    "",
-    `  ${verdict}`,
-  ].join("\n");
+  return open.map(({ kind, target, evidence }) => `${kind} of ${target} (${evidence})`);
 }
 
-function comparedRows(result: ChaosResult): readonly (readonly [string, string])[] {
-  if (result.goodput === null)
-    return [
-      ["steps", `${result.steps}, not compared`],
-      ["weights", result.weights_hash],
-    ];
-  const equal = result.weights_hash === result.hash_of_quiet_run ? "=" : "≠";
-  const upTo = result.first_difference === null ? "" : ` up to ${result.first_difference - 1}`;
-  return [
-    ["steps", `${result.steps}, each with the digest of the quiet run${upTo}`],
-    ["weights", `${result.weights_hash} ${equal} ${result.hash_of_quiet_run} (quiet run)`],
-  ];
+function harmlessOf(outcomes: readonly Outcome[]): ChaosResult["harmless"] {
+  const harmless = outcomes.filter(({ outcome }) => outcome !== "recovered" && outcome !== "open");
+  const reasons = [...new Set(harmless.map(({ outcome }) => outcome))].sort();
+  const kindsOf = (reason: string): readonly string[] =>
+    harmless.flatMap(({ outcome, kind }) => (outcome === reason ? [kind] : []));
+  return Object.fromEntries(reasons.map((reason) => [reason, countsOf(kindsOf(reason))]));
 }
 
-function goodputText({ goodput, ettr }: ChaosResult): string {
-  const share = goodput === null ? "not compared" : `${percent(goodput)} of the quiet run's steps per second`;
-  return `${share}; ETTR ${percent(ettr)}`;
-}
-
-function textOfCounts(counts: Readonly<Record<string, number>>): string {
-  return Object.entries(counts)
-    .map(([kind, count]) => `${count} ${kind}`)
-    .join(", ");
+/** How long a step takes in peace: of the quiet run, else the median of the steps in which nothing went wrong; ms. */
+function stepMsOf(calm: Training, { calm: lengths }: IncidentLog): number {
+  if (calm.steps > 1) return calm.spanMs / (calm.steps - 1);
+  return [...lengths].sort((a, b) => a - b)[lengths.length >> 1] ?? 0;
 }
 
 function countsOf(names: readonly string[]): Readonly<Record<string, number>> {
@@ -202,10 +210,6 @@ function countsOf(names: readonly string[]): Readonly<Record<string, number>> {
 
 function rateOf({ steps, spanMs }: { readonly steps: number; readonly spanMs: number }): number {
   return spanMs > 0 ? (steps - 1) / spanMs : 0;
-}
-
-function percent(share: number): string {
-  return `${(share * 100).toFixed(1)} %`;
 }
 
 function round(value: number): number {

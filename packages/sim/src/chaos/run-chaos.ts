@@ -47,6 +47,8 @@ export interface ChaosRun {
   readonly deadAfterMs: number;
   /** From the last fault until everybody was back and steps went on; `null` when that did not happen in time. */
   readonly steadyMs: number | null;
+  /** When the job was asked to stop, wall ms: who is missed later has left. */
+  readonly stoppedAtMs: number;
   readonly exitCode: number | null;
   readonly audit: Audit;
   readonly directory: string;
@@ -82,12 +84,13 @@ export async function runWithFaults(options: ChaosOptions): Promise<ChaosRun> {
     const steadyMs = await untilSteady(run, { wanted, steps: stepsAfter, timeoutMs: steadyMaxMs, signal });
     say(steadyMs === null ? "not steady in time" : `steady ${Math.round(steadyMs)} ms after the last fault`);
     far?.release();
+    const stoppedAtMs = Date.now();
     const exitCode = await stopRun(run, { ...options, timeoutMs: stopMs });
     const { config, ears } = run;
     await ears.close();
     say("reading the journal");
     const audit = await auditJournal({ directory, config, binary: options.natsServer });
-    return { plan, injections, events: ears.events, deadAfterMs, steadyMs, exitCode, audit, directory };
+    return { plan, injections, events: ears.events, deadAfterMs, steadyMs, stoppedAtMs, exitCode, audit, directory };
   } finally {
     await endRun(run);
     await proxy.close();

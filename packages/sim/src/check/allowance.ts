@@ -20,12 +20,14 @@ const successionMs = 15_000;
 /** What may have to be waited for: a lease or a step whose orders were lost on their way, and the work itself. Pure. */
 export function allowanceOf({ config, work }: Scenario): Allowance {
   const { leaseMs, stepMs, deadAfterMs, drainMs } = config.timing;
-  const { batch, limits } = config;
+  const { batch, limits, failure, health } = config;
   const rounds = Math.ceil(batch.groupsPerStep / limits.chunkGroups);
   const sampleMs = rounds * work.responseMs * 6;
+  // What hangs its holder hangs one after the other: each is found out, put out and started again.
+  const hangMs = (work.hangerRate ?? 0) > 0 ? failure.engineCrash.attempts * (2 * health.hungMaxMs + 15_000) : 0;
   const trainMs = batch.microShards * batch.minibatches * (work.shardMs + work.stageMs);
   return {
-    progressMs: steadyMs + leaseMs + stepMs + sampleMs + trainMs,
+    progressMs: steadyMs + leaseMs + stepMs + sampleMs + trainMs + hangMs,
     membershipMs: steadyMs + deadAfterMs + drainMs,
     successionMs,
   };

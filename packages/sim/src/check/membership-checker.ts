@@ -203,7 +203,7 @@ export class MembershipChecker {
     for (const [id, { incarnation }] of Object.entries(before.members)) {
       if (after.members[id]?.incarnation === incarnation || cause === "replica.left") continue;
       const process = this.#lives.get(incarnation);
-      const isGone = !process || process.isDead || this.#present.get(process) !== incarnation;
+      const isGone = !process || process.isDead || process.isStuck || this.#present.get(process) !== incarnation;
       this.#judge.require(isGone, "L6", () => `${id} is put out on ${cause}, it is alive`);
     }
   }

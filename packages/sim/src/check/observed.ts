@@ -2,4 +2,4 @@
 import type { SimProcess } from "../world/process.ts";
 
 /** What a checker knows of whoever said or did something; compared by identity. */
-export type Observed = Pick<SimProcess, "name" | "node" | "role" | "isDead">;
+export type Observed = Pick<SimProcess, "name" | "node" | "role" | "isDead"> & Partial<Pick<SimProcess, "isStuck">>;

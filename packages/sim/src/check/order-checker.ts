@@ -25,15 +25,23 @@ export class OrderChecker {
   /** What each process began and the broker has heard nothing of: by chunk the groups. */
   readonly #untold = new Map<Observed, readonly ReadonlySet<string>[]>();
 
-  constructor(judge: Judge, { limits, steps, failure }: JobConfig) {
+  /** Nothing goes wrong but by the prompts themselves. */
+  readonly #isPeace: boolean;
+  /** Groups over which somebody ended or hung. */
+  readonly #guilty = new Set<string>();
+
+  constructor(judge: Judge, { limits, steps, failure }: JobConfig, isPeace = false) {
     this.#judge = judge;
+    this.#isPeace = isPeace;
     this.#attemptsMax = failure.engineCrash.attempts;
     this.#limits = limits;
     this.#steps = steps;
   }
 
   /** A decision was journaled. */
-  decided({ before, after }: Decision): void {
+  decided(decision: Decision): void {
+    const { before, after } = decision;
+    if (this.#isPeace && before.groups !== after.groups) this.#checkGivenUp(decision);
     if (before.checkpoints.saved !== after.checkpoints.saved) this.#checkPointer(before, after);
     // What is run again after a rollback has its attempts again.
     if (before.weights && !after.weights) this.#ends.clear();
@@ -57,10 +65,40 @@ export class OrderChecker {
   /** A prompt that ends whoever draws from it is given up after its attempts. The engine itself says which one it was. */
   killedBy(request: { readonly requestId: string; readonly promptIds: Int32Array; readonly version: number }): void {
     const { requestId, promptIds, version } = request;
+    this.#guilty.add(groupOf(requestId) ?? evalKey);
     const key = groupOf(requestId) ?? `eval ${version}.${promptIds.join(" ")}`;
     const ends = (this.#ends.get(key) ?? 0) + 1;
     this.#ends.set(key, ends);
     this.#judge.require(ends <= this.#attemptsMax, "S20", () => `${key} has ended ${ends} processes`);
+  }
+
+  /** The same for a prompt that hangs its holders; beside other faults a hang may be taken for one of them, so it is counted in peace. */
+  hungBy(requestId: string): void {
+    const key = groupOf(requestId) ?? evalKey;
+    this.#guilty.add(key);
+    const hangs = (this.#ends.get(key) ?? 0) + 1;
+    this.#ends.set(key, hangs);
+    const isAllowed = !this.#isPeace || hangs <= this.#attemptsMax;
+    this.#judge.require(isAllowed, "S20", () => `${key} has hung ${hangs} processes`);
+  }
+
+  /** Where nothing else goes wrong, nobody is given up but who ended or hung its holders, or whose gradient is not finite. */
+  #checkGivenUp({ before, after, effects }: Decision): void {
+    const excused = effects.flatMap((effect) =>
+      effect.type === "announce" && effect.kind === "groups.quarantined" && effect.body.failure === "non_finite"
+        ? effect.body.item
+        : [],
+    );
+    for (const [step, { quarantined }] of Object.entries(after.groups)) {
+      const known = before.groups[Number(step)]?.quarantined ?? [];
+      const items = quarantined.filter((index) => !known.includes(index)).map((index) => `${step}.${index}`);
+      for (const item of items)
+        this.#judge.require(
+          excused.includes(item) || this.#guilty.has(item),
+          "S20",
+          () => `${item} is given up, and has neither ended nor hung anybody`,
+        );
+    }
   }
 
   /** An engine begins on the requests of one chunk. */

@@ -102,6 +102,7 @@ export class ProgressChecker {
       before.step.step !== after.step.step ||
       before.weights !== after.weights ||
       before.checkpoints.saved !== after.checkpoints.saved ||
+      before.ledger.quarantined !== after.ledger.quarantined ||
       before.evaluation?.settled.length !== after.evaluation?.settled.length ||
       before.ending !== after.ending;
     if (isProgress) this.check();

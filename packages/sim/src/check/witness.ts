@@ -81,7 +81,8 @@ export class Witness implements ClusterObserver {
     this.#training = new TrainingChecker(judge, config);
     this.#members = new MembershipChecker(judge, !scenario.fleet && faults.every(isLoud));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
-    this.#orders = new OrderChecker(judge, config);
+    const isPeace = faults.length === 0 && (scenario.controllers ?? 1) === 1;
+    this.#orders = new OrderChecker(judge, config, isPeace);
     this.#progress = new ProgressChecker(world, judge, scenario);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
@@ -131,6 +132,10 @@ export class Witness implements ClusterObserver {
         );
     },
     killedBy: ({ requestId, promptIds }, version) => this.#orders.killedBy({ requestId, promptIds, version }),
+    hungBy: ({ requestId }, process) => {
+      this.#judge.note(`${process.name} hangs over ${requestId}`);
+      this.#orders.hungBy(requestId);
+    },
     serving: (process, version, weights) => {
       if (process.isDead) return;
       this.#weights.serving(process, version, weights);

@@ -86,6 +86,8 @@ export class Cluster {
   readonly #notes = new Map<string, Map<string, Child>>();
   readonly #controllers = new Set<SimProcess>();
   readonly #unseen = new Set<SimProcess>();
+  /** The last life that began in a process. */
+  readonly #incarnationOf = new WeakMap<SimProcess, string>();
   /** Controllers that are started again when they are gone. */
   #controllersWanted: number;
   #lives = 0;
@@ -123,6 +125,11 @@ export class Cluster {
         // Whose receipts were stuck when it ended had no way to say what it had come to: nobody can count that against the right prompt.
         killedBy: (request, version, process) =>
           this.network.isServed(process) && this.#observer.engines.killedBy(request, version, process),
+        hungBy: (request, process) => {
+          this.#observer.engines.hungBy(request, process);
+          process.stick();
+          this.#endWhenOut(process);
+        },
       },
       // A replica that trains alone has nobody to be compared with.
       corrupts: (process) => this.#injector.flips(process) && this.#behind.meshes.sizeOf(process) > 1,
@@ -280,7 +287,10 @@ export class Cluster {
       process,
       heartbeatIntervalMs: this.scenario.config.timing.heartbeatIntervalMs,
       newIncarnation: () => `i${++this.#incarnations}`,
-      onIdentity: (identity) => this.#observer.identified(identity, process),
+      onIdentity: (identity) => {
+        this.#incarnationOf.set(process, identity.incarnation);
+        this.#observer.identified(identity, process);
+      },
     });
   }
 
@@ -337,6 +347,15 @@ export class Cluster {
     // The broker takes a client that does not answer its pings for gone.
     this.world.after(5_000, () => process.state === "paused" && this.network.disconnect([process]));
     this.world.after(forMs + 20, () => this.network.heal([process]));
+  }
+
+  /** Whoever is in an endless loop hears of nothing: once it is put out its supervisor ends it. A node does that for its own. */
+  #endWhenOut(process: SimProcess): void {
+    if (process.isDead || this.scenario.fleet) return;
+    const member = this.#observer.jobState.members[process.node];
+    const isOut = member?.incarnation !== this.#incarnationOf.get(process);
+    if (isOut) this.kill(process, true);
+    else this.world.after(1_000, () => this.#endWhenOut(process));
   }
 
   /** Asks a replica to leave, as SIGTERM does; it is started again afterwards. */

@@ -18,6 +18,8 @@ export interface WorkModel {
   readonly overflowRate: number;
   /** Share of prompts that end the process of whoever generates them. */
   readonly killerRate: number;
+  /** Share of prompts that hang whoever generates them; none when it is left out. */
+  readonly hangerRate?: number;
 }
 
 /** One run. */

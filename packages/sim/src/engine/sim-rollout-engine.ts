@@ -14,6 +14,8 @@ export interface RolloutEngineObserver {
   drawing(process: SimProcess, requests: readonly GenerateRequest[]): void;
   /** This request ends the engine's process now. */
   killedBy(request: GenerateRequest, version: number, process: SimProcess): void;
+  /** This request hangs the engine's process from now on, until somebody ends it. */
+  hungBy(request: GenerateRequest, process: SimProcess): void;
 }
 
 /** How long work takes, and what goes wrong in it. */
@@ -23,6 +25,8 @@ export interface RolloutEngineModel {
   readonly swapMs: number;
   /** True when this prompt ends the engine's process. */
   kills(promptIds: Int32Array): boolean;
+  /** True when this prompt never lets go of the engine's main thread. */
+  hangs(promptIds: Int32Array): boolean;
 }
 
 /** The engine of one process. */
@@ -72,6 +76,8 @@ export class SimRolloutEngine implements RolloutEngine {
       const killers = requests.filter(({ promptIds }) => this.#model.kills(promptIds));
       for (const killer of killers) this.#observer.killedBy(killer, this.#version ?? 0, this.#process);
       if (killers.length > 0) this.#process.kill();
+      const [hanger] = requests.filter(({ promptIds }) => this.#model.hangs(promptIds));
+      if (hanger && !this.#process.isDead) this.#observer.hungBy(hanger, this.#process);
       await this.#process.sleep(spent / 2, signal);
       signal.throwIfAborted();
       await this.#failpoints.pass(this.#process, "rollout.generated");

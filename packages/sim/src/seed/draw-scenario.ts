@@ -20,14 +20,15 @@ export function isProfile(name: string): name is Profile {
 /** Draws a scenario. Pure: the same seed and profile give the same one. */
 export function drawScenario(seed: number, profile: Profile): Scenario {
   const random = randomOf(seed, 101);
-  const config = drawConfig(seed, random);
-  const work = drawWork(random, config.mode);
+  const drawn = drawConfig(seed, random);
+  const work = drawWork(random, drawn.mode);
+  const config = (work.hangerRate ?? 0) > 0 ? withHangs(drawn) : drawn;
   const spanMs = spanOf(config, work);
   const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
   const fleet = profile === "fleet" ? drawFleet(randomOf(seed, 107), config) : undefined;
   const faults =
     profile === "quiet" ? [] : drawFaults({ profile, config, fleet, safetyMs, random: randomOf(seed, 103) });
-  const limitMs = safetyMs + 8 * spanMs + graceOf(config);
+  const limitMs = safetyMs + 8 * spanMs + graceOf(config) + hangsOf(config, work);
   const controllers = drawControllers(profile, randomOf(seed, 105));
   return {
     seed,
@@ -183,7 +184,29 @@ function drawWork(random: Random, mode: JobConfig["mode"]): WorkModel {
     poisonRate: random.next() < 0.5 ? 0 : random.next() * 0.05,
     overflowRate: random.next() < 0.15 ? 0.01 : 0,
     killerRate: mode === "async" && random.next() < 0.15 ? 0.02 : 0,
+    ...(mode === "async" && random.next() < 0.15 ? { hangerRate: 0.02 } : {}),
   };
+}
+
+/** The same scenario with prompts that hang their holders, given up after three. */
+export function withHangers(scenario: Scenario, hangerRate: number): Scenario {
+  const { failure } = scenario.config;
+  const drawn = { ...scenario.config, failure: { ...failure, engineCrash: { ...failure.engineCrash, attempts: 3 } } };
+  const [config, work] = [withHangs(drawn), { ...scenario.work, hangerRate }];
+  return { ...scenario, config, work, limitMs: scenario.limitMs + hangsOf(config, work) };
+}
+
+/** A hang has to be known before the lease ends; held-out prompts would hang replicas at every evaluation again. */
+function withHangs(config: JobConfig): JobConfig {
+  const { health, timing } = config;
+  const hungMaxMs = Math.min(health.hungMaxMs, Math.round(timing.leaseMs * 0.8));
+  return { ...config, health: { ...health, hungMaxMs }, evaluation: { everySteps: 0, prompts: 0 } };
+}
+
+/** What all prompts that hang their holders cost, and as much again. */
+function hangsOf({ steps, batch, failure, health }: JobConfig, { hangerRate = 0 }: WorkModel): number {
+  const hangers = Math.ceil(hangerRate * steps * batch.groupsPerStep);
+  return 2 * hangers * failure.engineCrash.attempts * (2 * health.hungMaxMs + 15_000);
 }
 
 /** About how long the job takes when all goes well. */

@@ -39,6 +39,8 @@ export class SimProcess {
   readonly #onDeath: (() => void)[] = [];
   readonly #onEnd: (() => void)[] = [];
   #state: ProcessState = "running";
+  /** Its main thread is in an endless loop: nothing but its end ends that. */
+  #isStuck = false;
   /** Time that its monotonic clock did not count: the host was suspended. */
   #lostMs = 0;
   #suspendedAtMs: number | null = null;
@@ -59,6 +61,11 @@ export class SimProcess {
 
   get state(): ProcessState {
     return this.#state;
+  }
+
+  /** True once its main thread is in an endless loop. */
+  get isStuck(): boolean {
+    return this.#isStuck;
   }
 
   get isDead(): boolean {
@@ -120,6 +127,13 @@ export class SimProcess {
     if (this.#state === "running") this.#state = how;
   }
 
+  /** Its main thread enters an endless loop: it stands still until the process is ended. */
+  stick(): void {
+    if (this.#state !== "running") return;
+    this.#state = "hung";
+    this.#isStuck = true;
+  }
+
   /** Stops it with its host: its monotonic clock stops too, so no timer of it is due earlier than that much later. */
   suspend(): void {
     if (this.#state !== "running") return;
@@ -129,7 +143,7 @@ export class SimProcess {
 
   /** Goes on; what arrived meanwhile comes in first. */
   thaw(): void {
-    if (this.#state !== "paused" && this.#state !== "hung") return;
+    if (this.#isStuck || (this.#state !== "paused" && this.#state !== "hung")) return;
     if (this.#suspendedAtMs !== null) this.#lostMs += this.world.nowMs - this.#suspendedAtMs;
     this.#suspendedAtMs = null;
     this.#state = "running";

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { aimsOf, aimsText } from "../../src/chaos/aims.ts";
 import { firstDifference, trainingOf, weightsHashAt } from "../../src/chaos/compare.ts";
 import type { HeardEvent } from "../../src/chaos/follow.ts";
 import { type Injection, measureRecoveries, spreadsOf } from "../../src/chaos/measure.ts";
+import { outcomesOf } from "../../src/chaos/outcome.ts";
 import { presentOf } from "../../src/chaos/steady.ts";
 
 const heard = (atMs: number, kind: HeardEvent["kind"], body: object): HeardEvent =>
@@ -38,7 +40,7 @@ describe("the recovery from a fault", () => {
       heard(1_400, "groups.resumed", { holder: "rollout-1", items: ["2.1"] }),
     ];
     expect(measureRecoveries([fault({})], events)).toEqual([
-      { n: 1, kind: "kill.rollout", detectMs: 50, recoverMs: 400 },
+      { n: 1, kind: "kill.rollout", detectMs: 50, recoverMs: 400, isLoss: true },
     ]);
     expect(measureRecoveries([fault({})], events.slice(0, 3))[0]?.recoverMs).toBeNull();
   });
@@ -71,9 +73,13 @@ describe("the recovery from a fault", () => {
       kind: "kill.policy",
       detectMs: null,
       recoverMs,
+      isLoss: true,
     }));
     expect(spreadsOf(recoveries, 1_000, ({ recoverMs }) => recoverMs)).toEqual({
-      "kill.policy": { n: 4, p50_ms: 200, p90_ms: 2_500, p99_ms: 2_500, max_ms: 2_500, max_td: 2.5 },
+      "kill.policy": {
+        ...{ n: 4, p50_ms: 200, p90_ms: 2_500, p99_ms: 2_500, max_ms: 2_500 },
+        ...{ p50_td: 0.2, p90_td: 2.5, p99_td: 2.5, max_td: 2.5 },
+      },
     });
     expect(spreadsOf(recoveries, 1_000, ({ detectMs }) => detectMs)).toEqual({});
   });
@@ -112,5 +118,69 @@ describe("a fault that nobody noticed", () => {
       (a, b) => a.atMs - b.atMs,
     );
     expect(measureRecoveries([cut], events)).toMatchObject([{ detectMs: 2_000, recoverMs: 2_400 }]);
+  });
+});
+
+describe("what became of a fault", () => {
+  const joined = (atMs: number, id: string, role: string) =>
+    heard(atMs, "member.joined", { id, role, incarnation: `i-${id}` });
+  const said = (kind: "member.suspected" | "member.recovered", atMs: number, id: string) =>
+    heard(atMs, kind, { id, role: "rollout", incarnation: `i-${id}`, evidence: "e" });
+  const outcomeOf = (injection: Injection, events: readonly HeardEvent[], next: readonly Injection[] = []) =>
+    outcomesOf([injection, ...next], events, measureRecoveries([injection, ...next], events))[0]?.outcome;
+  const member = [joined(10, "rollout-0", "rollout")];
+  const goesOn = committed(90_000, 7);
+
+  it("is a recovery when the work of who died is in other hands, and open when it never is", () => {
+    const died = [...member, death(1_050, "rollout-0", "rollout")];
+    const released = heard(1_051, "groups.released", { holder: "rollout-0", items: ["2.0"] });
+    const resumed = heard(1_400, "groups.resumed", { holder: "rollout-1", items: ["2.0"] });
+    expect(outcomeOf(fault({}), [...died, released, resumed, goesOn])).toBe("recovered");
+    expect(outcomeOf(fault({}), [...died, released, goesOn])).toBe("open");
+  });
+
+  it("is open when a member was killed and nobody missed it, or nothing was trained afterwards", () => {
+    expect(outcomeOf(fault({}), [...member, goesOn])).toBe("open");
+    expect(outcomeOf(fault({ kind: "reset" }), member)).toBe("open");
+  });
+
+  it("is none to recover from when there was nobody, or a stranger, or nobody noticed", () => {
+    expect(outcomeOf(fault({ id: null }), [goesOn])).toBe("nobody");
+    expect(outcomeOf(fault({}), [goesOn])).toBe("stranger");
+    const out = heard(900, "member.died", { id: "rollout-0", role: "rollout", incarnation: "i-rollout-0" });
+    expect(outcomeOf(fault({}), [...member, out, goesOn])).toBe("stranger");
+    expect(outcomeOf(fault({ kind: "reset" }), [...member, goesOn])).toBe("unnoticed");
+  });
+
+  it("is a doubt when it was suspected and heard again, and open when it never was", () => {
+    const cut = fault({ kind: "cut", lastsMs: 3_000 });
+    const doubted = [...member, said("member.suspected", 3_000, "rollout-0")];
+    expect(outcomeOf(cut, [...doubted, said("member.recovered", 4_100, "rollout-0"), goesOn])).toBe("doubted");
+    expect(outcomeOf(cut, [...doubted, goesOn])).toBe("open");
+  });
+
+  it("is that of the next fault when that one hit the same process first", () => {
+    const next = fault({ n: 2, kind: "node", injectedAtMs: 1_020, id: "node-0", target: { role: "node", index: 0 } });
+    const died = death(1_100, "rollout-0", "rollout");
+    expect(outcomeOf(fault({}), [...member, died, goesOn], [next])).toBe("overtaken");
+  });
+});
+
+describe("the aims of recovery", () => {
+  const times = { n: 3, p50_ms: 900, p90_ms: 1_500, p99_ms: 2_500, max_ms: 2_500 };
+  const spread = { ...times, p50_td: 0.9, p90_td: 1.5, p99_td: 2.5, max_td: 2.5 };
+
+  it("stand beside what was measured, in the time-out of the role that was frozen, and judge nothing that was not", () => {
+    const recovery = { "kill.rollout": spread, "kill.policy": spread, "freeze.rollout": spread };
+    const aims = aimsOf(recovery, { deadAfterMs: 1_000, stepMs: 300 });
+    const of = (kind: string) => aims.filter((aim) => aim.kind === kind);
+    expect(of("kill.rollout")).toMatchObject([{ share: "p99", measured_ms: 2_500, aim_ms: 2_000, met: false }]);
+    expect(of("kill.policy")).toMatchObject([
+      { share: "p50", measured_ms: 900, aim_ms: 1_300, met: true },
+      { share: "p99", measured_ms: 2_500, aim_ms: 5_000, met: true },
+    ]);
+    expect(of("freeze.rollout")).toMatchObject([{ measured_ms: 2_500, aim_ms: 1_800, met: false }]);
+    expect(of("freeze.policy")).toMatchObject([{ n: 0, measured_ms: null, aim_ms: 1_200, met: null }]);
+    expect(aimsText(aims).join("\n")).toMatch(/sampler killed.* 3 +p99 +2500 +2000 +missed/);
   });
 });

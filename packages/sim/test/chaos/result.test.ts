@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { HeardEvent } from "../../src/chaos/follow.ts";
-import { chaosText, type ResultInput, resultOf } from "../../src/chaos/result.ts";
+import { type ResultInput, resultOf } from "../../src/chaos/result.ts";
+import { chaosText } from "../../src/chaos/result-text.ts";
 
 const ledger = { admitted: 4, trained: 4, aborted: 0, quarantined: 0, pending: 0 };
 
@@ -9,6 +10,9 @@ function committed(step: number, digest: string, change: object = {}): HeardEven
   return { kind: "step.committed", body, atMs: 1_000 * step } as unknown as HeardEvent;
 }
 
+const heard = (atMs: number, kind: HeardEvent["kind"], body: object): HeardEvent =>
+  ({ kind, body, atMs }) as unknown as HeardEvent;
+
 const calm = [committed(1, "a"), committed(2, "b"), committed(3, "c")];
 
 function input(events: readonly HeardEvent[], change: Partial<ResultInput["chaos"]> = {}): ResultInput {
@@ -16,7 +20,16 @@ function input(events: readonly HeardEvent[], change: Partial<ResultInput["chaos
   return {
     ...{ job: "j", seed: 1, minutes: 1, isSync: true, quiet: calm, load: [0, 0], wallMs: 1 },
     chaos: {
-      ...{ plan: [], injections: [], deadAfterMs: 10_000, steadyMs: 5, exitCode: 0, audit, directory: "d" },
+      ...{
+        plan: [],
+        injections: [],
+        deadAfterMs: 10_000,
+        steadyMs: 5,
+        stoppedAtMs: 4_000,
+        exitCode: 0,
+        audit,
+        directory: "d",
+      },
       events,
       ...change,
     },
@@ -58,5 +71,51 @@ describe("the result of a chaos run", () => {
 
   it("does not compare weights of a job whose order of sampling is free", () => {
     expect(resultOf({ ...input([committed(1, "z")]), isSync: false }).ok).toBe(true);
+  });
+
+  it("is bad when a kind of the plan never happened, a fault was not recovered from, or an incident did not end", () => {
+    const planned = { n: 1, atMs: 0, kind: "kill", target: { role: "rollout", index: 0 }, lastsMs: 0 } as const;
+    const plan = [planned, { ...planned, n: 2, kind: "node", target: { role: "node", index: 0 } }] as const;
+    const done = { ...planned, injectedAtMs: 1_500, id: "rollout-0", pid: 9 };
+    const about = { id: "rollout-0", role: "rollout", incarnation: "i", evidence: "exit" };
+    const lost = [
+      heard(1_600, "member.died", about),
+      heard(1_601, "groups.released", { holder: "rollout-0", items: ["9.0"] }),
+    ];
+    const result = resultOf(input([...calm.slice(0, 1), ...lost, ...calm.slice(1)], { plan, injections: [done] }));
+    expect(result).toMatchObject({ planned: { "kill.rollout": 1, "node.node": 1 }, faults: { "kill.rollout": 1 } });
+    expect(result.faults_found).toEqual([
+      "planned and never done: node",
+      "never recovered from #1 kill.rollout",
+      "incidents that did not end: rollout.died of rollout-0 (exit)",
+    ]);
+  });
+
+  it("does not ask for the end of what began when the job was told to stop", () => {
+    const leaving = heard(5_000, "member.suspected", {
+      id: "policy-0",
+      role: "policy",
+      incarnation: "i",
+      evidence: "e",
+    });
+    expect(resultOf(input([...calm, leaving]))).toMatchObject({ ok: true, incidents: { total: 1, open: [] } });
+  });
+
+  it("counts every fault: recovered from, or harmless for a reason", () => {
+    const reset = { n: 1, atMs: 0, kind: "reset", target: { role: "policy", index: 0 }, lastsMs: 0 } as const;
+    const broker = { ...reset, n: 2, kind: "broker", target: { role: "broker", index: 0 } } as const;
+    const hit = { injectedAtMs: 1_500, id: "policy-0", pid: 9 };
+    const injections = [
+      { ...reset, ...hit },
+      { ...broker, ...hit, id: "nats-server" },
+      { ...reset, ...hit, n: 3, id: null },
+    ];
+    const result = resultOf(input(calm, { plan: injections, injections }));
+    expect(result).toMatchObject({
+      ...{ ok: true, faults_total: 2, recovered: 1, unrecovered: [], incidents: { total: 0, open: [] } },
+      harmless: { nobody: { "reset.policy": 1 }, unnoticed: { "reset.policy": 1 } },
+    });
+    expect(chaosText(result)).toContain("from 1; nothing to recover from: nobody (1 reset.policy), unnoticed");
+    expect(chaosText(result)).toContain("measured / target");
   });
 });
