@@ -57,6 +57,8 @@ export class ProgressChecker {
   /** A process begins. */
   started(process: SimProcess): void {
     if (process.role !== "controller") return;
+    // A new one that only comes does not act yet.
+    if (!this.#isJobOver) this.#checkSuccession();
     this.#controllers.add(process);
     process.onDeath(() => {
       this.#controllers.delete(process);

@@ -32,6 +32,7 @@ import { type Behind, doorsOf } from "./doors.ts";
 import { createEnvironment } from "./environment.ts";
 import { Operator } from "./operator.ts";
 import type { Scenario } from "./scenario.ts";
+import { StuckProcesses } from "./stuck.ts";
 
 /** Who watches a cluster. */
 export interface ClusterObserver extends WireObserver, MeshObserver {
@@ -86,8 +87,7 @@ export class Cluster {
   readonly #notes = new Map<string, Map<string, Child>>();
   readonly #controllers = new Set<SimProcess>();
   readonly #unseen = new Set<SimProcess>();
-  /** The last life that began in a process. */
-  readonly #incarnationOf = new WeakMap<SimProcess, string>();
+  readonly #stuck: StuckProcesses;
   /** Controllers that are started again when they are gone. */
   #controllersWanted: number;
   #lives = 0;
@@ -100,6 +100,8 @@ export class Cluster {
     this.#bug = given.bug ?? {};
     this.#controllersWanted = scenario.controllers ?? 1;
     this.#random = world.random(2);
+    const end = (process: SimProcess): void => this.kill(process, true);
+    this.#stuck = new StuckProcesses({ world, end, jobState: () => this.#observer.jobState });
     const arms = scenario.faults.flatMap((fault) => (fault.kind === "failpoint" ? [fault] : []));
     this.failpoints = new Failpoints(arms, (arm, process) => this.#strike(arm, process));
     this.network = new Network({
@@ -128,7 +130,8 @@ export class Cluster {
         hungBy: (request, process) => {
           this.#observer.engines.hungBy(request, process);
           process.stick();
-          this.#endWhenOut(process);
+          // A node ends its own.
+          if (!scenario.fleet) this.#stuck.endWhenOut(process);
         },
       },
       // A replica that trains alone has nobody to be compared with.
@@ -288,7 +291,7 @@ export class Cluster {
       heartbeatIntervalMs: this.scenario.config.timing.heartbeatIntervalMs,
       newIncarnation: () => `i${++this.#incarnations}`,
       onIdentity: (identity) => {
-        this.#incarnationOf.set(process, identity.incarnation);
+        this.#stuck.identified(process, identity.incarnation);
         this.#observer.identified(identity, process);
       },
     });
@@ -347,15 +350,6 @@ export class Cluster {
     // The broker takes a client that does not answer its pings for gone.
     this.world.after(5_000, () => process.state === "paused" && this.network.disconnect([process]));
     this.world.after(forMs + 20, () => this.network.heal([process]));
-  }
-
-  /** Whoever is in an endless loop hears of nothing: once it is put out its supervisor ends it. A node does that for its own. */
-  #endWhenOut(process: SimProcess): void {
-    if (process.isDead || this.scenario.fleet) return;
-    const member = this.#observer.jobState.members[process.node];
-    const isOut = member?.incarnation !== this.#incarnationOf.get(process);
-    if (isOut) this.kill(process, true);
-    else this.world.after(1_000, () => this.#endWhenOut(process));
   }
 
   /** Asks a replica to leave, as SIGTERM does; it is started again afterwards. */
