@@ -20,6 +20,7 @@ export {
   MusterError,
   messageOf,
 } from "./errors.ts";
+export { every } from "./every.ts";
 export { invariant } from "./invariant.ts";
 export { mixSeed, type Random, randomOf, shuffled } from "./random.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

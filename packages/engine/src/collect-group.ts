@@ -3,7 +3,7 @@
  * behind or returns nonsense, or a malformed response, becomes a placeholder with the original error; its siblings go on (semantics 3).
  * An abort of the whole call, and a failure of the engine, are different: they stop everything with an error, without placeholders.
  */
-import { type Clock, type Logger, mixSeed, randomOf, silentLogger } from "@muster/base";
+import { type Clock, every, type Logger, mixSeed, randomOf, silentLogger } from "@muster/base";
 import {
   type BegunGroup,
   type BegunTrajectory,
@@ -14,6 +14,7 @@ import {
   type Trajectory,
   type TrajectoryGroup,
 } from "@muster/protocol";
+import { begunGroupOf, segmentsOf, tokensOf } from "./collect/begun-group.ts";
 import { checkResponse, type Response } from "./collect/check-response.ts";
 import { failureKindOf } from "./collect/failure-kind.ts";
 import { type GenerateFunction, responsesOf } from "./collect/generate-function.ts";
@@ -60,6 +61,8 @@ export interface CollectOptions {
   readonly signal: AbortSignal;
   /** Once aborted, drawing stops: what is whole is finished, the rest is handed back. */
   readonly handBack?: HandBack;
+  /** Takes what is drawn of unfinished groups now and then, so that little is lost with this process. */
+  readonly save?: Save;
   readonly logger?: Logger;
 }
 
@@ -68,6 +71,14 @@ export interface HandBack {
   readonly signal: AbortSignal;
   /** Takes the groups with unfinished responses; they are not among those that the call returns. */
   readonly take: (begun: readonly BegunGroup[]) => void;
+}
+
+/** How a call gives away what it has begun while it goes on. */
+export interface Save {
+  /** Time between two looks. */
+  readonly everyMs: number;
+  /** Gets the groups that have more tokens than when it took them last. @returns False when it can not take them now. */
+  readonly take: (begun: readonly BegunGroup[]) => boolean;
 }
 
 /** Pieces of work that are under way at the same time. */
@@ -139,7 +150,7 @@ class Call {
   async collect(): Promise<readonly Trajectory[]> {
     const { prompts, groupSize, step, generate } = this.#options;
     const stop = this.#listenForHandBack();
-    const rows = generate ? null : await this.#draw().finally(stop);
+    const rows = generate ? null : await this.#drawAndSave().finally(stop);
     if (rows) this.#handBack(rows);
     const drawn = rows?.filter((_, g) => !this.#begun.has(prompts[g]));
     const samples: readonly Sample[] = this.finished(prompts).flatMap((entry) =>
@@ -177,22 +188,34 @@ class Call {
 
   /** Gives away the groups with responses that were interrupted. */
   #handBack(rows: readonly (readonly Generated[])[]): void {
-    const { handBack, prompts, step } = this.#options;
+    const { handBack, prompts } = this.#options;
     if (!handBack?.signal.aborted) return;
     const begun = prompts.flatMap((entry, g): BegunGroup[] => {
       const row = rows[g] ?? [];
       if (!row.some(({ finish }) => finish === "abort")) return [];
       this.#begun.add(entry);
-      const resumed = this.#resumedOf(entry);
-      const responses = row.map((one, at) => ({
-        responseIds: one.responseIds,
-        logprobs: one.logprobs,
-        finish: one.finish === "abort" ? null : one.finish,
-        segments: segmentsOf(one, resumed?.[at]),
-      }));
-      return [{ step, index: entry.index, responses }];
+      return [this.#begunGroupOf(entry, row)];
     });
     handBack.take(begun);
+  }
+
+  #begunGroupOf(entry: GroupPrompt, row: readonly Generated[]): BegunGroup {
+    return begunGroupOf({ step: this.#options.step, index: entry.index }, row, this.#resumedOf(entry));
+  }
+
+  /** Draws, and meanwhile gives away what is begun. A module's samples have no place to go on from. */
+  async #drawAndSave(): ReturnType<RolloutEngine["generate"]> {
+    const { engine, prompts, save, clock } = this.#options;
+    const rows = this.#draw();
+    if (!save || !engine.drawn || !engine.info().resumes) return await rows;
+    const taken = new Map(prompts.map((entry) => [entry, tokensOf(this.#resumedOf(entry) ?? [])]));
+    const look = (): void => {
+      const looked = prompts.map((entry) => ({ entry, row: engine.drawn?.(this.#requestId(entry)) ?? [] }));
+      const grown = looked.filter(({ entry, row }) => tokensOf(row) > (taken.get(entry) ?? 0));
+      if (grown.length === 0 || !save.take(grown.map(({ entry, row }) => this.#begunGroupOf(entry, row)))) return;
+      for (const { entry, row } of grown) taken.set(entry, tokensOf(row));
+    };
+    return await rows.finally(every(clock, save.everyMs, look));
   }
 
   /** What may be gone on with: begun by weights that are not newer than these, for an engine that can. */
@@ -331,24 +354,6 @@ function ownResponse(generated: Generated | undefined, resumed: BegunTrajectory 
     finish,
     segments: segmentsOf(generated, resumed),
   };
-}
-
-/**
- * Which weights drew which tokens: those of earlier holders, then these. Of what spans an update only the ends are known: the older
- * version is the safe one for staleness.
- */
-function segmentsOf(
-  { responseIds, versionAtStart }: Generated,
-  resumed: BegunTrajectory | undefined,
-): BegunTrajectory["segments"] {
-  const earlier = resumed?.segments ?? [];
-  const from = resumed?.responseIds.length ?? 0;
-  const to = responseIds.length;
-  const last = earlier.at(-1);
-  if (to === from) return earlier;
-  // One version is one segment, however often it was interrupted: the result has the bits of one that never was.
-  if (last?.version === versionAtStart) return [...earlier.slice(0, -1), { ...last, to }];
-  return [...earlier, { version: versionAtStart, from, to }];
 }
 
 function trajectoryOf(prompt: Prompt, response: Response, reward: number): Trajectory {

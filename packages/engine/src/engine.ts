@@ -116,6 +116,11 @@ export interface RolloutEngine {
    * @throws The signal's reason once it is aborted; MUSTER_ERR_ENGINE_REQUEST_INVALID before anything is drawn.
    */
   generate(requests: readonly GenerateRequest[], signal: AbortSignal): Promise<readonly (readonly Generated[])[]>;
+  /**
+   * What is drawn so far of a request in flight: a copy, `n` long, in which responses that are not whole have the finish `abort`;
+   * `null` when it is unknown or not begun. Engines that resume should have it, so that their death costs little.
+   */
+  drawn?(requestId: string): readonly Generated[] | null;
   /** Replaces the weights. Idempotent per version; waits for running calls to end unless they are paused with `keep`. */
   updateWeights(update: WeightUpdate): Promise<void>;
   /** Version of the weights in use, `null` before the first update. */

@@ -153,6 +153,77 @@ describe("a call that is asked to hand back", () => {
   });
 });
 
+/** A clock whose timers run whenever the engine lets others run. */
+const eager: Clock = {
+  now: () => 0,
+  after(_, run) {
+    const next = setImmediate(run);
+    return () => clearImmediate(next);
+  },
+};
+
+describe("a call that saves what it has begun", () => {
+  // Large enough to let others run every few tokens.
+  const large = { ...model, hidden: 256, ffn: 1024, layers: 6 };
+  let busy: RolloutEngine;
+  beforeAll(async () => {
+    busy = createEmbeddedRolloutEngine({ model: large, rows: 6 });
+    await busy.updateWeights(inlineWeights(5, await weightsOf(large, 2)));
+  });
+  afterAll(() => busy.close());
+
+  it("gives away what it has so far while it goes on, from which another one goes on with the same bits", async () => {
+    const saves: (readonly BegunGroup[])[] = [];
+    const take = (begun: readonly BegunGroup[]): boolean => saves.push(sent(begun)) > 0;
+    const whole = await collectGroups(options({ engine: busy, clock: eager, save: { everyMs: 1, take } }));
+    expect(saves.length).toBeGreaterThan(2);
+    for (const begun of saves) {
+      const prompts = begun.map((group) => ({
+        ...{ index: group.index, attempt: 0, prompt: promptOf(group.index) },
+        begun: group,
+      }));
+      const again = await collectGroups(options({ engine: busy, prompts }));
+      expect(again).toEqual(begun.map(({ index }) => whole[index]));
+    }
+    const tokens = saves
+      .flat()
+      .map(({ responses }) => responses.reduce((sum, { logprobs }) => sum + logprobs.length, 0));
+    expect(new Set(tokens).size).toBeGreaterThan(2);
+  });
+
+  it("gives away only what has grown since it was taken, and offers again what was not", async () => {
+    const [refused, taken]: [BegunGroup[], BegunGroup[]] = [[], []];
+    let isFirst = true;
+    const take = (begun: readonly BegunGroup[]): boolean => {
+      (isFirst ? refused : taken).push(...begun);
+      isFirst = false;
+      return taken.length > 0;
+    };
+    await collectGroups(options({ engine: busy, clock: eager, save: { everyMs: 1, take } }));
+    const sizeOf = ({ responses }: BegunGroup): number => responses.reduce((sum, one) => sum + one.logprobs.length, 0);
+    expect(refused.length).toBeGreaterThan(0);
+    expect(taken.map(({ index }) => index)).toEqual(expect.arrayContaining(refused.map(({ index }) => index)));
+    for (const index of [0, 1, 2]) {
+      const sizes = taken.filter((group) => group.index === index).map(sizeOf);
+      expect(sizes).toEqual([...new Set(sizes)].toSorted((a, b) => a - b));
+    }
+  });
+
+  it("needs an engine that resumes, and no module that generates", async () => {
+    const take = (): boolean => expect.unreachable("nothing can go on with it");
+    const save = { everyMs: 1, take };
+    const { resumes: _, ...info } = busy.info();
+    const plain: RolloutEngine = Object.create(busy, {
+      ...{ info: { value: () => info }, weightVersion: { value: () => busy.weightVersion() } },
+      generate: { value: (...call: Parameters<RolloutEngine["generate"]>) => busy.generate(...call) },
+    });
+    expect(await collectGroups(options({ engine: plain, clock: eager, save }))).toHaveLength(3);
+    const generate = async () => ({ responseIds: [1], logprobs: [-1] });
+    const byModule = options({ engine: busy, clock: eager, save, generate, generateTimeoutMs: 1 });
+    expect(await collectGroups({ ...byModule, clock })).toHaveLength(3);
+  });
+});
+
 describe("what was begun by other weights", () => {
   it("goes on with the new ones: segments tile the response and their versions never decrease", async () => {
     const { begun } = await interrupted(3);

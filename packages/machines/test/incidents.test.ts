@@ -17,7 +17,7 @@ const released = (holder: string, items: string[], atMs: number, tokensWasted = 
 });
 const resumed = (holder: string, items: string[], atMs: number): IncidentFact => ({
   kind: "groups.resumed",
-  body: { holder, items },
+  body: { holder, items, tokens: 0 },
   atMs,
 });
 const committed = (step: number, atMs: number, groups: string[] = []): IncidentFact => ({

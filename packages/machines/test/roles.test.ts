@@ -77,6 +77,18 @@ describe("a lease is cut into chunks", () => {
 describe("a rollout replica", () => {
   const start = (): Replica => new Replica(rolloutLogic, { timing, chunkGroups: 2, leasesMax: 2 });
   const lease = (n: number): object => eventOf("rollout", "groups.lease", n);
+  const begunItems = [
+    { ...{ purpose: "train" as const, step: 1, index: 0, attempt: 0 }, partial: { streamSeq: 7, tokens: 30 } },
+  ];
+
+  it("tells what is saved of a chunk and goes on with it", () => {
+    const replica = start();
+    replica.hear(lease(0));
+    const { snapshot } = replica;
+    const saved = { type: "groups.saved" as const, leaseId: "1-1", items: begunItems };
+    expect(replica.hear(saved)).toMatchObject([{ kind: "groups.saved", body: { leaseId: "1-1", items: begunItems } }]);
+    expect(replica.snapshot).toEqual(snapshot);
+  });
 
   it("generates a lease chunk by chunk, and knows a repeated one", () => {
     const replica = start();
@@ -114,7 +126,7 @@ describe("a rollout replica", () => {
     replica.hear({ type: "report.told", id: "1-1/1" });
     replica.hear({ type: "report.told", id: "1-1/2" });
     // What was begun is told before the rest of the chunk is whole.
-    replica.hear({ type: "groups.begun", chunkId: "1-1/0", leaseId: "1-1", items: [], partialSeq: 7 });
+    replica.hear({ type: "groups.begun", chunkId: "1-1/0", leaseId: "1-1", items: begunItems });
     replica.hear({ type: "report.told", id: "1-1/0" });
     replica.hear({ type: "groups.generated", chunkId: "1-1/0", messages: 2 });
     expect(untold()).toEqual({ "1-1/0": 1 });
@@ -130,8 +142,10 @@ describe("a rollout replica", () => {
       { kind: "groups.returned", body: { leaseId: "1-1", items: [{ index: 2 }], reason: "asked" } },
       { type: "groups.handBack", reason: "asked" },
     ]);
-    const begun = { type: "groups.begun" as const, chunkId: "1-1/0", leaseId: "1-1", items: [], partialSeq: 7 };
-    expect(replica.hear(begun)).toMatchObject([{ kind: "groups.returned", body: { leaseId: "1-1", partialSeq: 7 } }]);
+    const begun = { type: "groups.begun" as const, chunkId: "1-1/0", leaseId: "1-1", items: begunItems };
+    expect(replica.hear(begun)).toMatchObject([
+      { kind: "groups.returned", body: { leaseId: "1-1", items: begunItems } },
+    ]);
     expect(replica.hear(lease(1))).toMatchObject([
       { kind: "groups.returned", body: { leaseId: "1-2", reason: "leaving" } },
     ]);
@@ -166,9 +180,9 @@ describe("a rollout replica", () => {
       { kind: "groups.returned", body: { leaseId: "1-1", items: [{ index: 2 }] } },
       { type: "groups.handBack" },
     ]);
-    const begun = { type: "groups.begun" as const, chunkId: "1-1/0", leaseId: "1-1", items: [], partialSeq: 7 };
+    const begun = { type: "groups.begun" as const, chunkId: "1-1/0", leaseId: "1-1", items: begunItems };
     const [handedBack] = replica.hear(begun);
-    expect(handedBack).toMatchObject({ kind: "groups.returned", body: { partialSeq: 7 } });
+    expect(handedBack).toMatchObject({ kind: "groups.returned", body: { items: begunItems } });
     expect(handedBack).not.toHaveProperty("body.failure");
     replica.hear({ type: "report.told", id: "1-1/1" });
     expect(replica.hear({ type: "groups.generated", chunkId: "1-1/0", messages: 1 })).toContainEqual(

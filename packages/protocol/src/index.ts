@@ -37,7 +37,7 @@ export {
 export { type JobConfig, jobConfigSchema } from "./job-config.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
 export { type CommandKind, commandKinds, fleetHealths, killSignals } from "./messages/fleet.ts";
-export type { GroupReceipt, WorkItem } from "./messages/groups.ts";
+export type { GroupReceipt, PartialGroup, WorkItem } from "./messages/groups.ts";
 export { type Body, isKind, type Kind, type KindOf, messageKinds, messageTable } from "./messages/index.ts";
 export type { Ledger } from "./messages/job.ts";
 export { type CauseCount, type EvidenceKind, evidenceKinds, type Holder, type Section } from "./messages/parts.ts";

@@ -72,6 +72,8 @@ export const jobConfigSchema = z.strictObject({
     gatherMs: positive,
     commandMs: positive,
     leaseMs: positive,
+    /** Time between two saves of the responses that are being drawn. */
+    saveMs: positive,
     stepMs: positive,
     collectiveMs: positive,
     meshMs: positive,

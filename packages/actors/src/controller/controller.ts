@@ -2,7 +2,7 @@
  * The controller's process: replays the journal, begins a term, and from then on writes every accepted input to the journal before
  * anything it leads to leaves (protocol 2).
  */
-import { hasCode, MusterError, messageOf } from "@muster/base";
+import { every, hasCode, MusterError, messageOf } from "@muster/base";
 import {
   type AnnounceEffect,
   type CommandEffect,
@@ -28,7 +28,6 @@ import {
 } from "@muster/runtime";
 import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
-import { every } from "./every.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
 import {
   announcementId,

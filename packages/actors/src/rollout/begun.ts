@@ -12,6 +12,17 @@ export function forOthers(begun: readonly BegunGroup[]): readonly BegunGroup[] {
   return begun.map((group) => withVersions(group, policyVersionOf));
 }
 
+/** The items that are among what was begun, with where that is stored. Pure. */
+export function withPartials(items: readonly WorkItem[], begun: readonly BegunGroup[], streamSeq: number): WorkItem[] {
+  return items.flatMap((item): WorkItem[] => {
+    if (item.purpose === "eval") return [];
+    const group = begun.find(({ step, index }) => step === item.step && index === item.index);
+    if (!group) return [];
+    const tokens = group.responses.reduce((sum, { responseIds }) => sum + responseIds.length, 0);
+    return [{ ...item, partial: { streamSeq, tokens } }];
+  });
+}
+
 /**
  * What earlier holders drew of these items, by group index, in the engine's version numbers. What cannot be read, or comes from
  * another lineage, is left out: then the group is generated from its beginning, with the same result in `sync` mode.
@@ -21,8 +32,8 @@ export async function readBegun(
   { items, lineage }: Pick<Chunk, "items" | "lineage">,
   logger: Logger,
 ): Promise<ReadonlyMap<number, BegunGroup>> {
-  const resumed = items.filter((item): item is TrainItem => item.purpose === "train" && item.partialSeq !== undefined);
-  const seqs = [...new Set(resumed.flatMap(({ partialSeq }) => partialSeq ?? []))];
+  const resumed = items.filter((item): item is TrainItem => item.purpose === "train" && item.partial !== undefined);
+  const seqs = [...new Set(resumed.flatMap(({ partial }) => partial?.streamSeq ?? []))];
   const read = await Promise.all(seqs.map((seq) => readOne(transport, { seq, lineage }, logger)));
   const isWanted = ({ step, index }: BegunGroup): boolean =>
     resumed.some((item) => item.step === step && item.index === index);

@@ -39,7 +39,7 @@ import {
 } from "../replica/work.ts";
 import { deltaOf, engineVersionOf, mapSections, policyVersionOf } from "../weights.ts";
 import { type ArrivalMeters, arrivalMetersOn } from "./arrival-meters.ts";
-import { forOthers, readBegun } from "./begun.ts";
+import { forOthers, readBegun, withPartials } from "./begun.ts";
 import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
 import { causesOf, receiptOf } from "./receipts.ts";
@@ -312,7 +312,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       generateTimeoutMs: timing.generateMs,
       clock: tools.clock,
       signal,
-      handBack: { signal: handBack, take: (unfinished) => this.#storeBegun(chunk, unfinished, tools) },
+      handBack: { signal: handBack, take: (unfinished) => this.#handBackBegun(chunk, unfinished, tools) },
+      save: { everyMs: timing.saveMs, take: this.#saverOf(chunk, tools) },
       logger: tools.logger,
     });
     this.#tools.beats.progress(groups.length);
@@ -338,19 +339,40 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   }
 
   /** Stores what was begun; it goes back to the controller once the broker has it, so that the next holder can go on with it. */
-  #storeBegun(chunk: Chunk, begun: readonly BegunGroup[], tools: Sending): void {
+  #handBackBegun(chunk: Chunk, begun: readonly BegunGroup[], tools: Sending): void {
     if (begun.length === 0) return;
     tools.sent();
+    const { id: chunkId, leaseId } = chunk;
+    this.#storeBegun(chunk, begun, (items) => tools.post({ type: "groups.begun", chunkId, leaseId, items }));
+  }
+
+  /**
+   * Stores what is drawn so far, for the case that this process dies; not while the broker is still to take what was drawn before, and
+   * no more once it was too much for a message.
+   */
+  #saverOf(chunk: Chunk, tools: Tools): (begun: readonly BegunGroup[]) => boolean {
+    let isBusy = false;
+    return (begun) => {
+      if (isBusy) return false;
+      isBusy = true;
+      try {
+        this.#storeBegun(chunk, begun, (items) => {
+          isBusy = false;
+          tools.post({ type: "groups.saved", leaseId: chunk.leaseId, items });
+        });
+      } catch (error) {
+        tools.logger.warn({ chunkId: chunk.id, reason: messageOf(error) }, "what is drawn can not be saved");
+      }
+      return true;
+    };
+  }
+
+  #storeBegun(chunk: Chunk, begun: readonly BegunGroup[], onStored: (items: readonly WorkItem[]) => void): void {
     const { outbox, enveloper, identity } = this.#tools;
-    const isBegun = (item: WorkItem): boolean =>
-      item.purpose === "train" && begun.some(({ step, index }) => step === item.step && index === item.index);
     outbox.offer({
       subject: subjectsOf(identity.job).groups(identity.id),
       message: enveloper.stamp("groups.begun", toGroupsBegun(chunk.lineage, forOthers(begun))),
-      onStored: ({ seq: partialSeq }) => {
-        const { id: chunkId, leaseId, items } = chunk;
-        tools.post({ type: "groups.begun", chunkId, leaseId, items: items.filter(isBegun), partialSeq });
-      },
+      onStored: ({ seq }) => onStored(withPartials(chunk.items, begun, seq)),
     });
   }
 }

@@ -26,7 +26,7 @@ export function newsOf({ kind, body }: EventMessage): string | null {
     case "groups.quarantined":
       return `! group ${body.item} is given up after ${body.attempts} failures, the last one of ${body.holder}: ${cleanLine(body.reason)}`;
     case "groups.resumed":
-      return `  ${body.items.length} of them go on at ${body.holder}`;
+      return `  ${body.items.length} of them go on at ${body.holder}${body.tokens > 0 ? `, after ${body.tokens} tokens that were saved` : ""}`;
     case "groups.aborted":
       return `! ${body.count} trajectories of ${body.holder} aborted: ${cleanLine(`${body.name}: ${body.message}${body.frame ? ` at ${body.frame}` : ""}`)}`;
     case "eval.finished":

@@ -6,7 +6,7 @@ import { inlineWeights } from "../inline-weights.ts";
 import { type Address, type Core, embeddedInfo, openCore, reserving } from "./core.ts";
 import { Gate } from "./gate.ts";
 import { checkModel, type ModelConfig, parametersOf } from "./model-config.ts";
-import { runSampler, type SamplerHost } from "./sampler.ts";
+import { type SamplerHost, type Sampling, startSampler } from "./sampler.ts";
 
 /** What an embedded rollout engine is made of. */
 export interface EmbeddedRolloutOptions {
@@ -29,6 +29,8 @@ export function createEmbeddedRolloutEngine(options: EmbeddedRolloutOptions): Ro
 interface Call {
   readonly ids: ReadonlySet<string>;
   readonly aborted: Set<string>;
+  /** `null` until its turn has come. */
+  sampling: Sampling | null;
 }
 
 class EmbeddedRolloutEngine implements RolloutEngine {
@@ -84,17 +86,27 @@ class EmbeddedRolloutEngine implements RolloutEngine {
     if (this.#calls.size >= callsMax) throw errors.EngineBusy({ operation: "generate", running: `${callsMax} calls` });
     this.#mustHaveWeights();
     for (const request of requests) checkRequest(this.#info, request);
-    const call: Call = { ids: new Set(requests.map((request) => request.requestId)), aborted: new Set() };
+    const call: Call = {
+      ids: new Set(requests.map((request) => request.requestId)),
+      aborted: new Set(),
+      sampling: null,
+    };
     this.#calls.add(call);
     try {
       await this.#admission.passed(signal);
       return await this.#inTurn(() => {
         signal.throwIfAborted();
-        return runSampler(this.#core, requests, { host: this.#hostOf(call), signal });
+        call.sampling = startSampler(this.#core, requests, { host: this.#hostOf(call), signal });
+        return call.sampling.done;
       });
     } finally {
       this.#calls.delete(call);
     }
+  }
+
+  drawn(requestId: string): readonly Generated[] | null {
+    const call = [...this.#calls].find(({ ids }) => ids.has(requestId));
+    return call?.sampling?.drawn(requestId) ?? null;
   }
 
   async updateWeights(update: WeightUpdate): Promise<void> {

@@ -71,18 +71,62 @@ const workPerTurn = 2e8;
 /** What feeding and settling a row costs besides, in the same unit. */
 const workPerRow = 2e4;
 
-/** Draws all responses. @throws The signal's reason. */
-export async function runSampler(
+/** Responses being drawn. */
+export interface Sampling {
+  /** All responses. Rejects with the signal's reason. */
+  readonly done: Promise<readonly (readonly Generated[])[]>;
+  /** As {@link RolloutEngine.drawn}. */
+  drawn(requestId: string): readonly Generated[] | null;
+}
+
+/** Begins to draw. */
+export function startSampler(
   core: Core,
   requests: readonly GenerateRequest[],
   options: { readonly host: SamplerHost; readonly signal: AbortSignal },
-): Promise<readonly (readonly Generated[])[]> {
-  const { host, signal } = options;
+): Sampling {
   const results = requests.map((): Generated[] => []);
+  const active: Unit[] = [];
+  return {
+    done: drawAll(core, requests, { ...options, results, active }),
+    drawn: (requestId) => {
+      const at = requests.findIndex((request) => request.requestId === requestId);
+      const request = requests[at];
+      return request ? drawnOf(request, results[at]!, active) : null;
+    },
+  };
+}
+
+function drawnOf(request: GenerateRequest, ended: readonly Generated[], active: readonly Unit[]): Generated[] | null {
+  const units = active.filter((unit) => unit.request === request);
+  if (units.length === 0 && ended.length === 0) return null;
+  const rows = units.flatMap(({ rows, versionAtStart }) =>
+    rows.map((row) => [row.index, generatedOf(row, "abort", [versionAtStart, versionAtStart])] as const),
+  );
+  const live = new Map(rows);
+  return Array.from({ length: request.n }, (_, i) => ended[i] ?? live.get(i) ?? untouchedOf(request, i));
+}
+
+/** A response that still waits for a slot. */
+function untouchedOf(request: GenerateRequest, index: number): Generated {
+  const { responseIds = new Int32Array(), logprobs = new Float32Array(), finish } = request.begun?.[index] ?? {};
+  return { responseIds, logprobs, finish: finish ?? "abort", versionAtStart: 0, versionAtEnd: 0 };
+}
+
+async function drawAll(
+  core: Core,
+  requests: readonly GenerateRequest[],
+  options: {
+    readonly host: SamplerHost;
+    readonly signal: AbortSignal;
+    readonly results: Generated[][];
+    readonly active: Unit[];
+  },
+): Promise<readonly (readonly Generated[])[]> {
+  const { host, signal, results, active } = options;
   const waiting = requests.flatMap((request, i) => cut(request, results[i]!, host.slots));
   const free = Array.from({ length: host.slots }, (_, slot) => slot).reverse();
   const run: Run = { core, host, free };
-  let active: Unit[] = [];
   let rowsFed = 0;
   while (waiting.length > 0 || active.length > 0) {
     while (host.isFrozen()) await host.thaw(signal);
@@ -94,7 +138,7 @@ export async function runSampler(
     fed.forEach(({ unit, row }, i) => {
       if (row) take(run, { unit, row, at: i });
     });
-    active = active.filter((unit) => unit.rows.length > 0);
+    active.splice(0, active.length, ...active.filter((unit) => unit.rows.length > 0));
     rowsFed += fed.length;
     if (rowsFed * (core.parameters + workPerRow) < workPerTurn) continue;
     rowsFed = 0;
@@ -192,12 +236,20 @@ function take(run: Run, { unit, row, at }: { readonly unit: Unit; readonly row: 
 function end(run: Run, { unit, row, finish }: { unit: Unit; row: Row; finish: Generated["finish"] }): void {
   unit.rows = unit.rows.filter((other) => other !== row);
   run.free.push(row.slot);
-  unit.results[row.index] = {
-    responseIds: Int32Array.from(row.tokens),
-    logprobs: Float32Array.from(row.logprobs),
+  unit.results[row.index] = generatedOf(row, finish, [unit.versionAtStart, run.host.version()]);
+}
+
+function generatedOf(
+  { tokens, logprobs }: Row,
+  finish: Generated["finish"],
+  [versionAtStart, versionAtEnd]: readonly [number, number],
+): Generated {
+  return {
+    responseIds: Int32Array.from(tokens),
+    logprobs: Float32Array.from(logprobs),
     finish,
-    versionAtStart: unit.versionAtStart,
-    versionAtEnd: run.host.version(),
+    versionAtStart,
+    versionAtEnd,
   };
 }
 

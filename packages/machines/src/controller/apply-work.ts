@@ -3,7 +3,7 @@ import { decideFailure, type FailureKind, type GroupReceipt, type WorkItem } fro
 import { putOut } from "./apply-membership.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "./events.ts";
 import { isKnownCause, noteReceipts } from "./given-up.ts";
-import { finishItems, releasedFact, requeue, withGroups } from "./leases.ts";
+import { finishItems, keyOf, releasedFact, requeue, withGroups, withPartials } from "./leases.ts";
 import { noteGroups } from "./paces.ts";
 import { type ControllerState, type Member, moved, type VersionKey, withMember } from "./state.ts";
 
@@ -151,14 +151,15 @@ function settleReceipt(state: ControllerState, receipt: GroupReceipt): Controlle
 export function applyReturned(state: ControllerState, event: ReportOf<"groups.returned">): Change<ControllerState> {
   const lease = state.leases[event.body.leaseId];
   if (lease?.holder !== event.from) return { state, effects: [] };
-  const isReturned = (key: string): boolean => event.body.items.some((item) => JSON.stringify(item) === key);
-  const returned = lease.items.filter((item) => isReturned(JSON.stringify(item)));
-  const next = finishItems(state, event.body.leaseId, (item) => returned.includes(item));
-  const { reason, failure = null, partialSeq, tokensWasted = 0 } = event.body;
+  const told = new Set(event.body.items.map(keyOf));
+  const leased = lease.items.filter((item) => told.has(keyOf(item)));
+  const next = finishItems(state, event.body.leaseId, (item) => leased.includes(item));
+  const returned = withPartials(leased, event.body.items, state.purgedSeq);
+  const { reason, failure = null, tokensWasted = 0 } = event.body;
   // Work that was not begun and has only another holder now is no news.
-  const isNews = failure !== null || partialSeq !== undefined || tokensWasted > 0;
-  const holder = isNews ? event.from : "";
-  const why = { holder, reason, failure, ...(partialSeq === undefined ? {} : { partialSeq }) };
+  const isBegun = returned.some((item, i) => item !== leased[i]);
+  const isNews = failure !== null || isBegun || tokensWasted > 0;
+  const why = { holder: isNews ? event.from : "", reason, failure };
   const queued = requeue(next, returned, why);
   const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
   const paused = withMember(queued.state, event.from, { retryAtMs });
@@ -168,6 +169,15 @@ export function applyReturned(state: ControllerState, event: ReportOf<"groups.re
   if (!failure || !member || !isRestart(state, failure, returned)) return { state: paused, effects };
   const removed = putOut(paused, member, { evidence: `its engine failed: ${reason}`, by: "engine", silentMs: 0 });
   return { state: removed.state, effects: [...effects, ...removed.effects] };
+}
+
+/** What a holder has drawn so far is stored: whoever has the work next, should the holder die, goes on with that. Pure. */
+export function applySavedGroups(state: ControllerState, event: ReportOf<"groups.saved">): Change<ControllerState> {
+  const { leaseId, items } = event.body;
+  const lease = state.leases[leaseId];
+  if (lease?.holder !== event.from) return { state, effects: [] };
+  const saved = { ...lease, items: withPartials(lease.items, items, state.purgedSeq) };
+  return { state: { ...state, leases: { ...state.leases, [leaseId]: saved } }, effects: [] };
 }
 
 /** True when the rule of a failure asks for a new life of the replica, for one of these items at least. */
@@ -239,7 +249,7 @@ function lowestOpenSeq(state: ControllerState): number {
   const again = Object.values(state.history).flat();
   const queued = Object.values(state.groups).flatMap(({ queue }) => queue);
   const leased = Object.values(state.leases).flatMap(({ items }) => items);
-  const begun = [...queued, ...leased].flatMap((item) => ("partialSeq" in item && item.partialSeq) || []);
+  const begun = [...queued, ...leased].flatMap((item) => ("partial" in item && item.partial?.streamSeq) || []);
   const seqs = [...open, ...again].map(({ streamSeq }) => streamSeq);
   return [...seqs, ...begun].reduce((min, seq) => Math.min(min, seq), Number.MAX_SAFE_INTEGER);
 }

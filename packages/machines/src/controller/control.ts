@@ -16,6 +16,7 @@ import {
   applyMeshFailed,
   applyReturned,
   applySaved,
+  applySavedGroups,
   applySaveFailed,
   applyVoted,
 } from "./apply-work.ts";
@@ -159,6 +160,8 @@ function applyReport(state: ControllerState, event: MemberReport): Change<Contro
       return applyMeshFailed(state, event);
     case "groups.completed":
       return applyCompleted(state, event);
+    case "groups.saved":
+      return applySavedGroups(state, event);
     case "groups.returned":
       return applyReturned(state, event);
     case "evals.completed":

@@ -122,7 +122,10 @@ function leaseTo(state: ControllerState, member: Member): Change<ControllerState
   const { lineage, version } = member.held;
   const body = { leaseId, lineage, version, items: [...taken.items] };
   const { resumed } = taken;
-  const fact = resumed.length > 0 ? [announce("groups.resumed", { holder: member.id, items: resumed })] : [];
+  const fact =
+    resumed.length > 0
+      ? [announce("groups.resumed", { holder: member.id, items: resumed, tokens: savedOf(taken.items) })]
+      : [];
   return {
     state: { ...taken.state, leases, leasesMade: leasesMade + 1 },
     effects: [command(member, "groups.lease", body), ...fact],
@@ -181,13 +184,18 @@ function shareOf(state: ControllerState, member: Member, groups: StepGroups): re
 function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): Taken | null {
   const groups = state.groups[step];
   if (!groups) return null;
-  const items = waiting.map(({ index, attempt, partialSeq }) => ({
+  const items = waiting.map(({ index, attempt, partial }) => ({
     ...{ purpose: "train" as const, step, index, attempt },
-    ...(partialSeq === undefined ? {} : { partialSeq }),
+    ...(partial ? { partial } : {}),
   }));
   const rest: StepGroups = { ...groups, queue: groups.queue.filter((group) => !waiting.includes(group)) };
   const resumed = waiting.filter(({ last }) => last).map(({ index }) => `${step}.${index}`);
   return { state: { ...state, groups: { ...state.groups, [step]: rest } }, items, resumed };
+}
+
+/** Tokens that earlier holders drew and saved. Pure. */
+function savedOf(items: readonly WorkItem[]): number {
+  return items.reduce((sum, item) => sum + (item.purpose === "train" ? (item.partial?.tokens ?? 0) : 0), 0);
 }
 
 /** Rollout replicas that can work now. */

@@ -16,8 +16,6 @@ export interface Return {
   readonly reason: string;
   /** What failed over it; `null` when the work is not to blame. */
   readonly failure: FailureKind | null;
-  /** Where the responses that were begun lie in the groups stream. */
-  readonly partialSeq?: number;
 }
 
 /**
@@ -41,13 +39,12 @@ function requeueGroup(state: ControllerState, item: TrainItem, why: Return): Cha
   const attempt = item.attempt + (why.failure ? 1 : 0);
   const decision = why.failure ? decideFailure(state.plan.failure, why.failure, attempt) : null;
   if (decision?.action === "quarantine") return quarantine(state, { ...item, attempt }, why);
-  const partialSeq = why.partialSeq ?? item.partialSeq;
   const queued: QueuedGroup = {
     index: item.index,
     attempt,
     ...(why.holder === "" ? {} : { last: why.holder }),
     ...(decision && decision.afterMs > 0 ? { dueAtMs: state.nowMs + decision.afterMs } : {}),
-    ...(partialSeq === undefined ? {} : { partialSeq }),
+    ...(item.partial ? { partial: item.partial } : {}),
   };
   const next = withGroups(state, item.step, { ...groups, queue: [queued, ...groups.queue] });
   if (decision?.action !== "abort" || next.ending) return { state: next, effects: [] };
@@ -122,15 +119,40 @@ export function releasedFact(
   },
 ): ControllerEffect {
   const { why, items, started } = released;
-  const begun = started.filter(({ purpose }) => purpose === "train").length;
-  const estimate = Math.round((begun * sampled.tokens) / Math.max(1, sampled.groups));
+  const usual = sampled.tokens / Math.max(1, sampled.groups);
+  const estimate = started.reduce(
+    (sum, item) => sum + (item.purpose === "train" ? Math.max(0, usual - (item.partial?.tokens ?? 0)) : 0),
+    0,
+  );
   return announce("groups.released", {
     holder: why.holder,
     count: items.length,
     reason: why.reason,
     items: items.map(workIdOf),
-    tokensWasted: released.tokensWasted ?? estimate,
+    tokensWasted: released.tokensWasted ?? Math.round(estimate),
   });
+}
+
+/**
+ * Items with what is stored of them by now: the newer of what is known and what a holder tells. What may be purged already is of no use. Pure.
+ */
+export function withPartials(
+  items: readonly WorkItem[],
+  told: readonly WorkItem[],
+  purgedSeq: number,
+): readonly WorkItem[] {
+  const partials = new Map(told.map((item) => [keyOf(item), item.purpose === "train" ? item.partial : undefined]));
+  return items.map((item) => {
+    const partial = partials.get(keyOf(item));
+    if (item.purpose === "eval" || !partial) return item;
+    const isNewer = partial.streamSeq > (item.partial?.streamSeq ?? 0) && partial.streamSeq >= purgedSeq;
+    return isNewer ? { ...item, partial } : item;
+  });
+}
+
+/** One attempt at a piece of work. Pure. */
+export function keyOf(item: WorkItem): string {
+  return item.purpose === "eval" ? workIdOf(item) : `${workIdOf(item)}/${item.attempt}`;
 }
 
 /** Takes finished items off a lease; a lease without items ends. Pure. */

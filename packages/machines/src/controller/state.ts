@@ -2,7 +2,16 @@
  * The controller's state: plain JSON, the fold of the journal. Tables are keyed by id and copied on write, so an old snapshot
  * stays what it was. Times are the acting controller's monotonic milliseconds and are rebased at each election.
  */
-import type { Body, CauseCount, GroupReceipt, MemberRole, Section, StepStats, WorkItem } from "@muster/protocol";
+import type {
+  Body,
+  CauseCount,
+  GroupReceipt,
+  MemberRole,
+  PartialGroup,
+  Section,
+  StepStats,
+  WorkItem,
+} from "@muster/protocol";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { ControllerPlan } from "./plan.ts";
 
@@ -95,8 +104,8 @@ export interface QueuedGroup {
   readonly last?: string;
   /** Not leased again before this time. */
   readonly dueAtMs?: number;
-  /** Sequence in the groups stream of the responses that were begun. */
-  readonly partialSeq?: number;
+  /** What is begun of it. */
+  readonly partial?: PartialGroup;
 }
 
 /** The groups of one step: what waits for a lease, and what is settled. */

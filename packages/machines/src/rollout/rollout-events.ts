@@ -42,14 +42,15 @@ export type RolloutEvent =
   | ToldEvent
   | ({ readonly type: "weights.pulled" } & Held)
   | { readonly type: "weights.errored"; readonly lineage: number; readonly version: number; readonly cause: string }
-  /** Items of a chunk that were begun, and where that lies in the groups stream. */
+  /** Items of a chunk that were begun and are handed back, with what is stored of them. */
   | {
       readonly type: "groups.begun";
       readonly chunkId: string;
       readonly leaseId: string;
       readonly items: readonly WorkItem[];
-      readonly partialSeq: number;
     }
+  /** What is drawn so far of items of a chunk that goes on is stored. */
+  | { readonly type: "groups.saved"; readonly leaseId: string; readonly items: readonly WorkItem[] }
   /** The chunk is computed; its results are being stored, in `messages` messages, each of which ends in an event of its own. */
   | { readonly type: "groups.generated"; readonly chunkId: string; readonly messages: number }
   /** A lease is about to end, and others will have what is left of it. */

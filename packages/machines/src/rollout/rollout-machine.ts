@@ -188,12 +188,14 @@ const machine = setup({
     "groups.begun": {
       actions: {
         type: effectAction,
-        params: ({ event: { chunkId, leaseId, items, partialSeq } }) =>
-          report(
-            "groups.returned",
-            { leaseId, items: [...items], reason: "handed back unfinished", partialSeq },
-            chunkId,
-          ),
+        params: ({ event: { chunkId, leaseId, items } }) =>
+          report("groups.returned", { leaseId, items: [...items], reason: "handed back unfinished" }, chunkId),
+      },
+    },
+    "groups.saved": {
+      actions: {
+        type: effectAction,
+        params: ({ event: { leaseId, items } }) => report("groups.saved", { leaseId, items: [...items] }),
       },
     },
     "evals.scored": {

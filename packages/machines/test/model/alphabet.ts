@@ -56,6 +56,7 @@ const items: Body<"groups.lease">["items"] = [
   { purpose: "train", step: 1, index: 1, attempt: 0 },
   { purpose: "train", step: 1, index: 2, attempt: 0 },
 ];
+const begunItems = [{ ...{ purpose: "train", step: 1, index: 0, attempt: 0 }, partial: { streamSeq: 7, tokens: 30 } }];
 const chunk = (leaseId: string, index: number) => ({
   id: `${leaseId}/${index}`,
   leaseId,
@@ -76,7 +77,8 @@ const rollout = [
     { type: "groups.generated", chunkId: `${leaseId}/0`, messages: 1 },
     { type: "groups.generated", chunkId: `${leaseId}/1`, messages: 1 },
     { type: "groups.errored", chunk: chunk(leaseId, 0), cause: "out of memory", failure: "oom", messages: 0 },
-    { type: "groups.begun", chunkId: `${leaseId}/0`, leaseId, items: [], partialSeq: 7 },
+    { type: "groups.begun", chunkId: `${leaseId}/0`, leaseId, items: begunItems },
+    { type: "groups.saved", leaseId, items: begunItems },
     { type: "groups.stored", chunkId: `${leaseId}/0`, leaseId, receipts: [], causes: [], durationMs: 1 },
     { type: "report.told", id: `${leaseId}/0` },
   ]),

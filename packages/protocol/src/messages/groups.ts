@@ -5,14 +5,24 @@ import { groupsBatchBody, groupsBegunBody } from "../trajectory.ts";
 import { defineMessages } from "./define.ts";
 import { causeCountSchema, textSchema, versionFields } from "./parts.ts";
 
+const partialSchema = z.strictObject({
+  /** Sequence in the groups stream. */
+  streamSeq: countSchema,
+  /** Response tokens. */
+  tokens: countSchema,
+});
+
+/** The responses of a group that were begun: where they are, and how much that is. */
+export type PartialGroup = z.infer<typeof partialSchema>;
+
 const itemSchema = z.discriminatedUnion("purpose", [
   z.strictObject({
     purpose: z.literal("train"),
     step: countSchema,
     index: countSchema,
     attempt: countSchema,
-    /** Sequence in the groups stream of the responses that an earlier holder began. */
-    partialSeq: countSchema.optional(),
+    /** What is begun of it. */
+    partial: partialSchema.optional(),
   }),
   z.strictObject({ purpose: z.literal("eval"), chunk: countSchema, from: countSchema, count: countSchema }),
 ]);
@@ -56,7 +66,7 @@ export const groupsMessages = defineMessages({
   },
   "groups.begun": {
     direction: "groups",
-    says: "A rollout replica stores the responses that it began and hands back.",
+    says: "A rollout replica stores the responses that it began: all few seconds, and when it hands them back.",
     body: groupsBegunBody,
   },
   "groups.completed": {
@@ -71,6 +81,14 @@ export const groupsMessages = defineMessages({
       durationMs: z.number().nonnegative(),
     }),
   },
+  "groups.saved": {
+    direction: "report",
+    says: "A rollout replica stored what it has drawn so far of items of a lease, and goes on.",
+    body: z.strictObject({
+      leaseId: z.string().min(1).max(64),
+      items: z.array(itemSchema).min(1).max(1024),
+    }),
+  },
   "groups.returned": {
     direction: "report",
     says: "A rollout replica hands unfinished items of a lease back.",
@@ -80,8 +98,6 @@ export const groupsMessages = defineMessages({
       reason: textSchema,
       /** What failed over them; absent when they are handed back untouched or unfinished. */
       failure: z.enum(failureKinds).optional(),
-      /** Sequence in the groups stream of what was begun of them. */
-      partialSeq: countSchema.optional(),
       /** Response tokens that were drawn and are lost. */
       tokensWasted: countSchema.optional(),
     }),

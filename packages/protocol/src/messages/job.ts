@@ -130,8 +130,8 @@ export const jobMessages = defineMessages({
   },
   "groups.resumed": {
     direction: "event",
-    says: "Groups that had gone back to the queue are leased again, and to whom.",
-    body: z.strictObject({ holder: idSchema, items: workIdsSchema }),
+    says: "Groups that had gone back to the queue are leased again, to whom, and how many tokens of them were saved.",
+    body: z.strictObject({ holder: idSchema, items: workIdsSchema, tokens: countSchema }),
   },
   "groups.aborted": {
     direction: "event",

@@ -126,6 +126,11 @@ export const timingFields: readonly Field[] = section("timing", {
   gather: ["duration", "5m", "How long a start waits for the initial replicas before it raises an alarm."],
   command: ["duration", "5s", "Time for a command to be answered before it is sent again."],
   lease: ["duration", "60s", "Time a rollout replica has for leased groups."],
+  save: [
+    "duration",
+    "5s",
+    "Time between two saves of the responses that a rollout replica draws: what its death costs.",
+  ],
   step: ["duration", "60s", "Time for all members to vote on a step."],
   collective: ["duration", "30s", "Time for one collective operation."],
   mesh: ["duration", "10s", "Time for all members to join a new mesh."],

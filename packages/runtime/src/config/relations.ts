@@ -39,6 +39,7 @@ const timingRelations: readonly Relation[] = [
   shorter("joinMs", "stepMs", "a joiner must not wait for longer than a step may take"),
   shorter("commandMs", "stepMs", "a lost order must be repeated before its step times out"),
   shorter("pullMs", "checkpointMs", "a checkpoint pulls its weights first"),
+  shorter("saveMs", "leaseMs", "what is drawn must be saved before its lease is over"),
   shorter("rewardMs", "leaseMs", "a slow reward must not cost the whole lease"),
   {
     keys: ["timing.generate", "timing.lease"],

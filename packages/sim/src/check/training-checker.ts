@@ -1,7 +1,15 @@
 /** What was sampled and what was trained: nothing twice, nothing stale, nothing aborted, nothing lost (S15 – S19, S21 – S24). */
 import type { TrainSample } from "@muster/engine";
 import type { ControllerState } from "@muster/machines";
-import { type Body, fromGroupsBatch, type GroupReceipt, type Trajectory, type TrajectoryGroup } from "@muster/protocol";
+import {
+  type Body,
+  fromGroupsBatch,
+  fromGroupsBegun,
+  type GroupReceipt,
+  groupIdOf,
+  type Trajectory,
+  type TrajectoryGroup,
+} from "@muster/protocol";
 import { tokensHash } from "../engine/arithmetic.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
@@ -29,6 +37,8 @@ export class TrainingChecker {
   readonly #served = new Map<Observed, Map<number, string>>();
   /** Fingerprint of each response, by the weights that sampled it and its place in the job. */
   readonly #responses = new Map<string, number>();
+  /** Versions in what was stored of unfinished groups, by group: whoever goes on with one has their tokens, too. */
+  readonly #begun = new Map<string, Set<number>>();
   /** Who voted how on which attempt, as the journal has it. */
   readonly #votes = new Map<string, Body<"step.voted">>();
   /** Groups of the step that was ordered last. */
@@ -60,6 +70,35 @@ export class TrainingChecker {
     if (typeof groups !== "string") for (const group of groups) this.#remember(group, seq, by);
   }
 
+  /** What is drawn of unfinished groups was stored. */
+  begun(body: Body<"groups.begun">, by: Observed): void {
+    const groups = fromGroupsBegun(body);
+    this.#judge.require(
+      groups.length === body.groups.length,
+      "S17",
+      () => `${by.name} stores begun groups whose lengths or segments do not agree`,
+    );
+    for (const { step, index, responses } of groups) {
+      const versions = responses.flatMap(({ segments }) => segments.map(({ version }) => version));
+      this.#checkOrigin(groupIdOf(step, index), versions, by);
+      this.#begun.set(
+        groupIdOf(step, index),
+        new Set([...(this.#begun.get(groupIdOf(step, index)) ?? []), ...versions]),
+      );
+    }
+  }
+
+  /** Tokens are of weights that their sampler served, or were taken over with what was begun. */
+  #checkOrigin(groupId: string, versions: readonly number[], by: Observed): void {
+    const served = this.#served.get(by);
+    this.#judge.require(
+      versions.every((version) => served?.has(version) || this.#begun.get(groupId)?.has(version)),
+      "S17",
+      () =>
+        `${by.name} says that group ${groupId} is of versions ${versions.join()}, it neither served nor took over one of them`,
+    );
+  }
+
   /** A sample enters the loss. */
   learning(process: Observed, sample: TrainSample): void {
     this.#judge.require(
@@ -86,12 +125,7 @@ export class TrainingChecker {
     const valid = healthy.length < 2 ? [] : healthy;
     const versions = valid.flatMap(({ segments }) => segments.map(({ version }) => version));
     const served = this.#served.get(by);
-    this.#judge.require(
-      versions.every((version) => served?.has(version)),
-      "S17",
-      () =>
-        `${by.name} says that group ${group.groupId} is of versions ${versions.join()}, it never served one of them`,
-    );
+    this.#checkOrigin(group.groupId, versions, by);
     for (const { tokens, logprobs } of valid) this.#valid.add(fingerprint(tokens, logprobs));
     for (const [sample, trajectory] of group.trajectories.entries())
       this.#compare(trajectory, served, `${group.groupId}/${sample}`);

@@ -213,6 +213,7 @@ export class Witness implements ClusterObserver {
     if (line !== null) this.#judge.note(line);
     this.#orders.told(by, message);
     if (message.kind === "groups.batch") this.#training.stored(message.body, seq, by);
+    else if (message.kind === "groups.begun") this.#training.begun(message.body, by);
     else if (message.kind === "weights.held") this.#weights.held(message.body, message.incarnation);
     else if (message.kind === "checkpoint.saved") void this.#checkpoints?.saved(message.body);
     else if (message.kind === "node.ready") this.#fleet.ready(by);

@@ -16,6 +16,7 @@ export function infoOf(model: ModelConfig): EngineInfo {
     transports: ["inline"],
     logprobs: "sampled-dist",
     deterministic: true,
+    resumes: true,
   };
 }
 

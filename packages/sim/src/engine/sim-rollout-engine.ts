@@ -1,4 +1,7 @@
-/** A rollout engine whose responses are a pure function of (weights, seed, sample): what it takes is simulated time only. */
+/**
+ * A rollout engine whose responses are a pure function of (weights, seed, sample), and of what was begun of them by other weights: what it
+ * takes is simulated time only.
+ */
 import { invariant, mixSeed, randomOf } from "@muster/base";
 import type { EngineInfo, Generated, GenerateRequest, ModelConfig, RolloutEngine, WeightUpdate } from "@muster/engine";
 import type { Failpoints } from "../faults/failpoints.ts";
@@ -29,6 +32,13 @@ export interface RolloutEngineModel {
   hangs(promptIds: Int32Array): boolean;
 }
 
+/** A call in flight: when it began, and how long it takes. */
+interface Drawing {
+  readonly requests: readonly GenerateRequest[];
+  readonly startedMs: number;
+  readonly spentMs: number;
+}
+
 /** The engine of one process. */
 export class SimRolloutEngine implements RolloutEngine {
   readonly #process: SimProcess;
@@ -38,6 +48,7 @@ export class SimRolloutEngine implements RolloutEngine {
   readonly #info: EngineInfo;
   #version: number | null = null;
   #weightsHash = 0;
+  #drawing: Drawing | null = null;
   /** Calls and swaps run one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
 
@@ -70,19 +81,51 @@ export class SimRolloutEngine implements RolloutEngine {
     return this.#inTurn(async () => {
       this.#observer.drawing(this.#process, requests);
       await this.#failpoints.pass(this.#process, "rollout.generate");
-      const spent = requests.reduce((longest, { seed }) => Math.max(longest, this.#model.responseMs(seed)), 0);
-      await this.#process.sleep(spent / 2, signal);
-      await this.#failpoints.pass(this.#process, "rollout.generate-midway");
-      const killers = requests.filter(({ promptIds }) => this.#model.kills(promptIds));
-      for (const killer of killers) this.#observer.killedBy(killer, this.#version ?? 0, this.#process);
-      if (killers.length > 0) this.#process.kill();
-      const [hanger] = requests.filter(({ promptIds }) => this.#model.hangs(promptIds));
-      if (hanger && !this.#process.isDead) this.#observer.hungBy(hanger, this.#process);
-      await this.#process.sleep(spent / 2, signal);
+      const spent = requests.reduce((longest, request) => Math.max(longest, this.#leftMs(request)), 0);
+      this.#drawing = { requests, startedMs: this.#process.clock.now(), spentMs: spent };
+      try {
+        await this.#process.sleep(spent / 2, signal);
+        await this.#failpoints.pass(this.#process, "rollout.generate-midway");
+        this.#succumb(requests);
+        await this.#process.sleep(spent / 2, signal);
+      } finally {
+        this.#drawing = null;
+      }
       signal.throwIfAborted();
       await this.#failpoints.pass(this.#process, "rollout.generated");
       return requests.map((request) => Array.from({ length: request.n }, (_, sample) => this.#draw(request, sample)));
     });
+  }
+
+  /** As much of each response as there was time for. */
+  drawn(requestId: string): readonly Generated[] | null {
+    const { requests = [], startedMs = 0, spentMs = 1 } = this.#drawing ?? {};
+    const request = requests.find((one) => one.requestId === requestId);
+    if (!request) return null;
+    const share = Math.min(1, (this.#process.clock.now() - startedMs) / spentMs);
+    return Array.from({ length: request.n }, (_, sample) => {
+      const whole = this.#draw(request, sample);
+      const known = request.begun?.[sample]?.responseIds.length ?? 0;
+      const end = known + Math.floor(share * (whole.responseIds.length - known));
+      if (end === whole.responseIds.length) return whole;
+      const { responseIds, logprobs } = whole;
+      return { ...whole, responseIds: responseIds.slice(0, end), logprobs: logprobs.slice(0, end), finish: "abort" };
+    });
+  }
+
+  /** What a prompt does to the process that draws it. */
+  #succumb(requests: readonly GenerateRequest[]): void {
+    const killers = requests.filter(({ promptIds }) => this.#model.kills(promptIds));
+    for (const killer of killers) this.#observer.killedBy(killer, this.#version ?? 0, this.#process);
+    if (killers.length > 0) this.#process.kill();
+    const hanger = requests.find(({ promptIds }) => this.#model.hangs(promptIds));
+    if (hanger && !this.#process.isDead) this.#observer.hungBy(hanger, this.#process);
+  }
+
+  /** Time that a request takes, less for what was begun. */
+  #leftMs({ seed, sampling, begun = [], n }: GenerateRequest): number {
+    const known = begun.reduce((sum, { responseIds }) => sum + responseIds.length, 0);
+    return this.#model.responseMs(seed) * (1 - known / (n * sampling.maxNewTokens));
   }
 
   updateWeights(update: WeightUpdate): Promise<void> {
@@ -108,7 +151,23 @@ export class SimRolloutEngine implements RolloutEngine {
   async resume(): Promise<void> {}
   async close(): Promise<void> {}
 
-  #draw({ seed, sampling }: GenerateRequest, sample: number): Generated {
+  #draw(request: GenerateRequest, sample: number): Generated {
+    const fresh = this.#drawFresh(request, sample);
+    const begun = request.begun?.[sample];
+    if (!begun) return fresh;
+    if (begun.finish) return { ...fresh, ...begun, finish: begun.finish };
+    const from = begun.responseIds.length;
+    const isLonger = fresh.responseIds.length > from;
+    return {
+      ...fresh,
+      responseIds: Int32Array.from([...begun.responseIds, ...fresh.responseIds.slice(from)]),
+      logprobs: Float32Array.from([...begun.logprobs, ...fresh.logprobs.slice(from)]),
+      // Other weights would have ended sooner than this response was begun.
+      finish: isLonger ? fresh.finish : "length",
+    };
+  }
+
+  #drawFresh({ seed, sampling }: GenerateRequest, sample: number): Generated {
     const random = randomOf(mixSeed(this.#weightsHash, seed, sample));
     const length = 1 + random.below(sampling.maxNewTokens);
     const responseIds = Int32Array.from({ length }, () => 1 + random.below(this.#info.vocab - 1));

@@ -160,6 +160,7 @@ function drawTiming(random: Random): JobConfig["timing"] {
     gatherMs: 300_000,
     commandMs: ms(5_000),
     leaseMs: ms(60_000),
+    saveMs: ms(1_000),
     stepMs: ms(60_000),
     collectiveMs: ms(30_000),
     meshMs: ms(10_000),

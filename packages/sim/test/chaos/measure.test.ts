@@ -36,8 +36,8 @@ describe("the recovery from a fault", () => {
     const events = [
       death(1_050, "rollout-0", "rollout"),
       heard(1_051, "groups.released", { holder: "rollout-0", items: ["2.0", "2.1"] }),
-      heard(1_060, "groups.resumed", { holder: "rollout-1", items: ["2.0"] }),
-      heard(1_400, "groups.resumed", { holder: "rollout-1", items: ["2.1"] }),
+      heard(1_060, "groups.resumed", { holder: "rollout-1", items: ["2.0"], tokens: 0 }),
+      heard(1_400, "groups.resumed", { holder: "rollout-1", items: ["2.1"], tokens: 0 }),
     ];
     expect(measureRecoveries([fault({})], events)).toEqual([
       { n: 1, kind: "kill.rollout", detectMs: 50, recoverMs: 400, isLoss: true },
