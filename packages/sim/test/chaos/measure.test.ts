@@ -134,7 +134,7 @@ describe("what became of a fault", () => {
   it("is a recovery when the work of who died is in other hands, and open when it never is", () => {
     const died = [...member, death(1_050, "rollout-0", "rollout")];
     const released = heard(1_051, "groups.released", { holder: "rollout-0", items: ["2.0"] });
-    const resumed = heard(1_400, "groups.resumed", { holder: "rollout-1", items: ["2.0"] });
+    const resumed = heard(1_400, "groups.resumed", { holder: "rollout-1", items: ["2.0"], tokens: 0 });
     expect(outcomeOf(fault({}), [...died, released, resumed, goesOn])).toBe("recovered");
     expect(outcomeOf(fault({}), [...died, released, goesOn])).toBe("open");
   });
