@@ -171,6 +171,24 @@ describe("the broker's doors", () => {
     await expect(watcher.state().get("directory")).rejects.toMatchObject(refused);
   });
 
+  test("only the controller can remove records of the journal, and the next one still follows the last", async () => {
+    const controller = await server.connect("controller.c0.a4");
+    const journal = controller.journal();
+    const head = await journal.head();
+    await journal.append(bytes("covered"), head, "covered");
+    await journal.append(bytes("snapshot"), head + 1, "snapshot");
+    const subject = "$JS.API.STREAM.PURGE.muster-test-journal";
+    for (const role of ["policy", "rollout", "checkpoint", "node", "operator", "watcher"] as const)
+      expect(await requestAs(server, { role, subject }), role).toBe("refused");
+    await controller.purge("journal", head + 2);
+    const left: number[] = [];
+    for await (const { seq } of journal.read(1)) left.push(seq);
+    expect(left).toEqual([head + 2]);
+    const stale = journal.append(bytes("stale"), head, "stale");
+    await expect(stale).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
+    expect(await journal.append(bytes("next"), head + 2, "next")).toBe(head + 3);
+  });
+
   test("nobody can delete or reshape a stream, not even the controller", async () => {
     for (const role of ["controller", "policy", "rollout", "checkpoint", "node", "operator", "watcher"] as const) {
       for (const stream of ["muster-test-journal", "KV_muster-test"]) {

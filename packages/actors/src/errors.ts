@@ -7,6 +7,14 @@ export const errors = defineErrors("MUSTER_ERR", {
   BatchMalformed: { message: "step {step}: message {seq} of the groups stream is not a batch: {reason}" },
   PromotedDiffers: { message: "version {version}: section {section} has digest {found}, committed is {wanted}" },
   JournalMalformed: { message: "journal record {seq} can not be read: {reason}" },
+  JournalVersion: {
+    message:
+      "{what} of the journal has version {found}, and this program reads {known}; go on with the version of Muster that wrote it, or under another job name from the newest checkpoint",
+  },
+  JournalHeadless: {
+    message:
+      "the journal begins at record {first}, and no whole snapshot there stands in for what came before: records were removed by somebody else than a controller; go on under another job name from the newest checkpoint",
+  },
   JournalLost: {
     message:
       "the journal of job {job} is empty, but {directory} has the checkpoint {name}: the broker's store was lost, or this is another broker; put the store back, go on under another name (--job NAME --set weights.source=checkpoint:{directory}/{name}), or remove the folder to begin anew",

@@ -2,13 +2,28 @@ export { newestCheckpointName } from "@muster/checkpoint";
 export { checkpointRole, checkpointRoleOn } from "./checkpoint/checkpoint-work.ts";
 export type { Controller, ControllerEnd, ControllerOptions } from "./controller/controller.ts";
 export {
+  decodeRecord,
+  encodePart,
+  encodeRecord,
+  type JournalRecord,
+  type SnapshotPart,
+} from "./controller/journal-record.ts";
+export {
   type ControllerLogic,
   type ControllerSnapshot,
-  decodeRecord,
-  encodeRecord,
   type Replayed,
   replayJournal,
 } from "./controller/journal-replay.ts";
+export {
+  decodeSnapshot,
+  encodeSnapshot,
+  PartCollector,
+  partsOf,
+  type SnapshotContent,
+  snapshotVersion,
+} from "./controller/journal-snapshot.ts";
+export { snapshotIdEnd } from "./controller/journal-writer.ts";
+export { type MachineEffect, OpenEndKeeper, type OpenEnds } from "./controller/open-ends.ts";
 export { type StandbyEnd, type StandbyOptions, standBy } from "./controller/standby.ts";
 export { startController } from "./controller/start-controller.ts";
 export { type JobStatus, type MemberStatus, statusKey, statusOf } from "./controller/status.ts";

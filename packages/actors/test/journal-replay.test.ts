@@ -27,8 +27,8 @@ describe("a record of the journal", () => {
 
   it.each([
     ["bytes that are no record", Uint8Array.of(193, 193)],
+    ["inputs said to be a part of a snapshot", pack({ v: 2, term: 1, events: [] })],
     ["no bytes", new Uint8Array()],
-    ["another version", pack({ v: 2, term: 1, events: [] })],
     ["a term that is no count", pack({ v: 1, term: -1, events: [] })],
     ["an event without a type", pack({ v: 1, term: 1, events: [{ atMs: 1 }] })],
     ["a field too many", pack({ v: 1, term: 1, events: [], extra: 1 })],

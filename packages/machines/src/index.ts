@@ -7,10 +7,12 @@ export {
 } from "./checkpoint/checkpoint-machine.ts";
 export { control } from "./controller/control.ts";
 export {
+  type ControllerContext,
   type ControllerPhase,
   controllerLogic,
   controllerMachine,
   controllerPhases,
+  controllerSnapshotOf,
   phaseOf,
 } from "./controller/controller-machine.ts";
 export type {

@@ -117,6 +117,8 @@ export const jobConfigSchema = z.strictObject({
     chunkGroups: atLeastOne.max(1024),
     mailboxMax: atLeastOne,
     outboxMax: atLeastOne,
+    /** Records of the journal from one snapshot to the next. */
+    snapshotRecords: atLeastOne,
   }),
   failure: failurePolicySchema,
   data: z.strictObject({

@@ -141,10 +141,12 @@ describe("the actor host", () => {
     actor.post({ type: "ignored" });
     actor.post(say("x"));
     await actor.idle();
-    expect(batches).toEqual([{ events: [say("x")], snapshot: start, changed: false }]);
+    expect(batches).toEqual([
+      { events: [say("x")], effects: [{ type: "speak", text: "x" }], snapshot: start, changed: false },
+    ]);
     actor.post(add(4));
     await actor.idle();
-    expect(batches[1]).toEqual({ events: [add(4)], snapshot: { ...start, sum: 4 }, changed: true });
+    expect(batches[1]).toEqual({ events: [add(4)], effects: [], snapshot: { ...start, sum: 4 }, changed: true });
   });
 
   test("reaches the same snapshot when the persisted events are stepped again", async () => {

@@ -16,6 +16,8 @@ const sample = [
   ["last-record-not-read", "L4"],
   ["hang-blames-nobody", "S20"],
   ["hang-blames-all", "S20"],
+  ["records-purged-early", "S2"],
+  ["snapshot-forgets-timers", "S4"],
   ["commands-forgotten", "F4"],
   ["cordon-ignored", "F5"],
   ["moved-without-successor", "F3"],

@@ -18,8 +18,8 @@ const fixes: Readonly<Record<StreamName | "state", string>> = {
 /**
  * The error of a stream that refused the message on `subject` for want of room. Pure.
  *
- * @returns MUSTER_ERR_STREAM_FULL, which passes when there is room again; of the journal, which never shrinks,
- *   MUSTER_ERR_JOURNAL_FULL.
+ * @returns MUSTER_ERR_STREAM_FULL, which passes when there is room again; of the journal, which nobody
+ *   can make room in without writing to it, MUSTER_ERR_JOURNAL_FULL.
  */
 export function streamFull(subject: string, reason: string, cause?: unknown): MusterError {
   const [, job = "", place] = subject.split(".");

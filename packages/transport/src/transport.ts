@@ -125,7 +125,8 @@ export interface Journal {
    *
    * @returns Sequence of the record, `expectedSeq + 1`.
    * @throws MUSTER_ERR_FENCED when somebody else wrote that record; MUSTER_ERR_JOURNAL_CUT when the broker lost records before it.
-   * @throws MUSTER_ERR_JOURNAL_FULL when there is no room for the record; nobody makes any, so that this is the end of the job.
+   * @throws MUSTER_ERR_JOURNAL_FULL when there is no room for the record: whoever could make some would have to write first, so
+   *   that this is the end of the job.
    * @throws MUSTER_ERR_PUBLISH_UNKNOWN when nothing was confirmed in 5 s.
    */
   append(data: Uint8Array, expectedSeq: number, msgId: string): Promise<number>;

@@ -30,7 +30,8 @@ test("no role can delete, update or restore a stream, and only the controller ca
   for (const verb of ["DELETE", "UPDATE", "RESTORE", "SNAPSHOT", "MSG.DELETE"]) {
     expect(publishersOf(`$JS.API.STREAM.${verb}.muster-demo-journal`), verb).toEqual([]);
   }
-  expect(publishersOf("$JS.API.STREAM.PURGE.muster-demo-groups")).toEqual(["controller"]);
+  for (const stream of ["groups", "journal"])
+    expect(publishersOf(`$JS.API.STREAM.PURGE.muster-demo-${stream}`)).toEqual(["controller"]);
   expect(publishersOf("$JS.API.STREAM.PURGE.KV_muster-demo")).toEqual([]);
   expect(publishersOf("$JS.API.STREAM.CREATE.muster-other-journal")).toEqual([]);
 });

@@ -6,11 +6,9 @@ import { every, hasCode, MusterError, messageOf } from "@muster/base";
 import {
   type AnnounceEffect,
   type CommandEffect,
-  type ControllerEffect,
   type ControllerEvent,
   controllerLogic,
   detectorTimingOf,
-  type TimerEffect,
 } from "@muster/machines";
 import { type AnyMessage, encodeMessage, type JobConfig, messageTable, pack, subjectsOf } from "@muster/protocol";
 import {
@@ -24,23 +22,16 @@ import {
   type Identity,
   type Ingress,
   type Outbox,
-  type PersistBatch,
 } from "@muster/runtime";
 import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
-import {
-  announcementId,
-  type ControllerLogic,
-  type ControllerSnapshot,
-  encodeRecord,
-  type Replayed,
-} from "./journal-replay.ts";
+import type { ControllerLogic, ControllerSnapshot, Replayed } from "./journal-replay.ts";
+import { JournalWriter } from "./journal-writer.ts";
 import { metersOf } from "./meters.ts";
+import { announcementId, type MachineEffect } from "./open-ends.ts";
 import { statusKey, statusOf } from "./status.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
-
-type Effect = ControllerEffect | TimerEffect<ControllerEvent>;
 
 /** How a controller ended. */
 export interface ControllerEnd {
@@ -74,6 +65,8 @@ export interface ControllerOptions {
   readonly newestCheckpoint?: (directory: string) => Promise<string | null>;
   /** The mind that decides, for tests of what watches it; default the controller's machine. */
   readonly logic?: ControllerLogic;
+  /** Most bytes of a snapshot in one record of the journal, for tests of snapshots in several parts; default 768 KiB. */
+  readonly snapshotPartBytes?: number;
 }
 
 /** Id of every controller: there is one seat. */
@@ -105,7 +98,7 @@ export class Reign implements Controller {
   readonly #wallOffsetMs: number;
   readonly #meters: (snapshot: ControllerSnapshot) => void;
   readonly #closers: (() => Promise<void> | void)[] = [];
-  #journalSeq: number;
+  readonly #journal: JournalWriter;
   #tickedMs: number;
   /** Longest delay of a tick since the last look at this process itself. */
   #lateMs = 0;
@@ -121,7 +114,6 @@ export class Reign implements Controller {
     const { clock, logger, metrics, random, wallMs } = environment;
     this.#options = options;
     this.#term = replayed.term + 1;
-    this.#journalSeq = replayed.seq;
     this.#tickedMs = clock.now();
     const over = new Promise<ControllerEnd>((resolve) => {
       this.#resolveEnd = resolve;
@@ -143,11 +135,26 @@ export class Reign implements Controller {
     this.#meters = metersOf(metrics);
     this.#incidents = watchIncidents(metrics, replayed.incidents);
     this.#wallOffsetMs = wallMs() - clock.now();
-    this.#host = createActorHost<ControllerSnapshot, ControllerEvent, Effect>({
+    this.#journal = new JournalWriter({
+      transport,
+      logger,
+      clock,
+      replayed,
+      incarnation: identity.incarnation,
+      term: this.#term,
+      snapshotRecords: config.limits.snapshotRecords,
+      partBytes: options.snapshotPartBytes,
+      wallOffsetMs: this.#wallOffsetMs,
+    });
+    this.#host = createActorHost<ControllerSnapshot, ControllerEvent, MachineEffect>({
       logic: options.logic ?? controllerLogic,
       initial: { snapshot: replayed.snapshot, effects: replayed.timers },
       handlers: this.#handlers(),
-      persist: (batch) => this.#persist(batch),
+      persist: async (batch) => {
+        await this.#journal.write(batch);
+        this.#announced = 0;
+        this.#meters(batch.snapshot);
+      },
       clock,
       logger,
       metrics,
@@ -156,7 +163,8 @@ export class Reign implements Controller {
       ...(environment.schedule ? { schedule: environment.schedule } : {}),
       onStopped: ({ reason, error }) => reason === "failed" && this.#fail(error),
     });
-    logger.info({ term: this.#term, records: replayed.records }, "journal replayed");
+    const { records, snapshotSeq } = replayed;
+    logger.info({ term: this.#term, records, snapshotSeq }, "journal replayed");
   }
 
   /** Begins the term and opens the ears. A job that is over stays so. */
@@ -218,13 +226,13 @@ export class Reign implements Controller {
     return this.#host.snapshot();
   }
 
-  #handlers(): EffectHandlers<Effect, ControllerEvent> {
+  #handlers(): EffectHandlers<MachineEffect, ControllerEvent> {
     const { config, dataKey, transport, environment } = this.#options;
     return {
       command: (effect) => this.#command(effect),
       announce: (effect) => {
         this.#incidents.said(effect, this.#wallOffsetMs + environment.clock.now());
-        this.#announce(effect, announcementId(this.#journalSeq, this.#announced++));
+        this.#announce(effect, announcementId(this.#journal.recordSeq, this.#announced++));
       },
       admit: ({ to, incarnation }) => {
         const body = { dataKey: Uint8Array.from(dataKey), config: JSON.stringify(config) };
@@ -251,16 +259,6 @@ export class Reign implements Controller {
     if (kind === "mesh.changed") this.#enveloper.setEpoch(body.epoch);
     const message = this.#enveloper.stamp(kind, body as never, { id }) as AnyMessage;
     this.#outbox.offer({ subject: subjectsOf(this.#options.config.job).event(kind), message, lane: "events" });
-  }
-
-  /** The journal is the one copy of what was decided; an append that another controller won ends this reign. */
-  async #persist({ events, snapshot }: PersistBatch<ControllerSnapshot, ControllerEvent>): Promise<void> {
-    const { identity, transport, environment } = this.#options;
-    const msgId = `${identity.incarnation}.${this.#journalSeq + 1}`;
-    const record = encodeRecord(this.#term, events, this.#wallOffsetMs + environment.clock.now());
-    this.#journalSeq = await transport.journal().append(record, this.#journalSeq, msgId);
-    this.#announced = 0;
-    this.#meters(snapshot);
   }
 
   #ingress(): Ingress {

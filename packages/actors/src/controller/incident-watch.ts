@@ -8,7 +8,7 @@ import {
   type Incident,
   type IncidentLog,
 } from "@muster/machines";
-import { factOf } from "./journal-replay.ts";
+import { factOf } from "./open-ends.ts";
 
 /** What the picture of a job says of its incidents, in all terms. */
 export interface IncidentSummary {

@@ -2,7 +2,7 @@
  * The controller as a state machine. Its tables decide (`control.ts`); its states say what the job is doing, and each of them has a
  * watchdog that raises an alarm when the job stays in it for too long.
  */
-import { assign, enqueueActions, setup } from "xstate";
+import { assign, enqueueActions, type SnapshotFrom, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
 import { control } from "./control.ts";
 import { announce, type ControllerEffect, type ControllerEvent } from "./events.ts";
@@ -37,12 +37,13 @@ export function phaseOf(state: ControllerState): ControllerPhase {
   return membersOf(state, "policy").some(({ order }) => order?.kind === "step.apply") ? "publishing" : "sampling";
 }
 
-interface Context {
+/** What the machine remembers: its tables, and the phase that they are in. */
+export interface ControllerContext {
   readonly state: ControllerState;
   readonly phase: ControllerPhase;
 }
 
-function stuckAlarm(context: Context): ControllerEffect {
+function stuckAlarm(context: ControllerContext): ControllerEffect {
   const detail = `no progress: the job is ${context.phase} at step ${context.state.step.step}`;
   return announce("alarm.raised", { alarm: "progress", detail });
 }
@@ -56,13 +57,13 @@ const waiting = <const P extends ControllerPhase>(phase: P, description: string)
       watchdog: {
         reenter: true,
         target: phase,
-        actions: { type: effectAction, params: ({ context }: { context: Context }) => stuckAlarm(context) },
+        actions: { type: effectAction, params: ({ context }: { context: ControllerContext }) => stuckAlarm(context) },
       },
     },
   }) as const;
 
 const machine = setup({
-  types: {} as { context: Context; events: ControllerEvent; input: ControllerPlan },
+  types: {} as { context: ControllerContext; events: ControllerEvent; input: ControllerPlan },
   actions: {
     [effectAction]: (_, _effect: ControllerEffect) => {},
     enter: assign((_, phase: ControllerPhase) => ({ phase })),
@@ -113,3 +114,8 @@ export const controllerMachine = machine;
 
 /** The controller as a pure core: {@link control} inside a watched state machine. */
 export const controllerLogic = logicOf<typeof machine, ControllerEffect>(machine, samplePlan);
+
+/** The snapshot of a machine whose memory was written down. The timers that ran are not in it. Pure. */
+export function controllerSnapshotOf({ state, phase }: ControllerContext): SnapshotFrom<typeof machine> {
+  return machine.resolveState({ value: phase, context: { state, phase } });
+}

@@ -172,6 +172,7 @@ export const planeFields: readonly Field[] = [
     chunk_groups: ["integer", 16, "Groups a rollout replica generates in one go."],
     mailbox: ["integer", 10_000, "Inputs that may wait in the controller's mailbox.", "limits.mailboxMax"],
     outbox: ["integer", 10_000, "Messages of the controller that may wait for the broker.", "limits.outboxMax"],
+    snapshot_records: ["integer", 10_000, "Records of the journal from one snapshot of the controller to the next."],
   }),
   section("data", {
     socket_directory: ["path", (read) => `/tmp/muster-${read("job.name")}`, "Folder of the data plane's Unix sockets."],

@@ -130,7 +130,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     }
     if (events.length > 0 && this.#options.persist) {
       const startedMs = this.#options.clock.now();
-      await this.#options.persist({ events, snapshot: this.#snapshot, changed: this.#snapshot !== before });
+      await this.#options.persist({ events, effects, snapshot: this.#snapshot, changed: this.#snapshot !== before });
       this.#meters.persisted(this.#options.clock.now() - startedMs);
     }
     return effects;

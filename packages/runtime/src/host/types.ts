@@ -31,9 +31,11 @@ export type EffectHandlers<Effect extends Typed, Event> = {
 };
 
 /** What must last before the effects of a batch are executed. */
-export interface PersistBatch<Snapshot, Event> {
+export interface PersistBatch<Snapshot, Event, Effect = unknown> {
   /** The events that did something, in order; stepping them again from the snapshot before gives the same snapshot. */
   readonly events: readonly Event[];
+  /** What they led to, in order; executed once the batch lasts. */
+  readonly effects: readonly Effect[];
   /** The snapshot after them. */
   readonly snapshot: Snapshot;
   /** False when the events led to effects only. */
@@ -57,7 +59,7 @@ export interface ActorHostOptions<Snapshot, Event extends Typed, Effect extends 
   readonly initial: Step<Snapshot, Effect>;
   readonly handlers: EffectHandlers<Effect, Event>;
   /** Called before the effects of a batch when its events did something. A rejection ends the host with that error. */
-  readonly persist?: (batch: PersistBatch<Snapshot, Event>) => Promise<void>;
+  readonly persist?: (batch: PersistBatch<Snapshot, Event, Effect>) => Promise<void>;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;

@@ -1,5 +1,7 @@
 /** Bugs of what reads and writes messages: dedup, fencing, identity. */
+import { decodeRecord, decodeSnapshot, encodePart, encodeSnapshot, partsOf } from "@muster/actors";
 import { type AnyMessage, type Body, pack, unpack } from "@muster/protocol";
+import type { Scenario } from "../cluster/scenario.ts";
 import type { HeardMessage } from "../net/wire.ts";
 import type { SimProcess } from "../world/process.ts";
 import { type Canary, repeated } from "./canary.ts";
@@ -12,6 +14,22 @@ function edited(message: HeardMessage, change: (draft: Draft) => void): Uint8Arr
   const draft = unpack(message.data) as Draft;
   change(draft);
   return pack(draft);
+}
+
+/** The job with snapshots, each in one record. */
+function withSnapshots(scenario: Scenario): Scenario {
+  const { config } = scenario;
+  const limits = { ...config.limits, snapshotRecords: 10 };
+  return { ...scenario, config: { ...config, limits }, snapshotPartBytes: 768 * 1024 };
+}
+
+/** A snapshot without the timers in it, under a digest that is right. */
+function withoutTimers(data: Uint8Array, seq: number): Uint8Array {
+  const { part, term, wallMs } = decodeRecord(seq, data);
+  if (!part) return data;
+  const bytes = encodeSnapshot({ ...decodeSnapshot(seq, part.data), timers: [] });
+  const [forgetful = part] = partsOf(bytes, part.firstSeq, bytes.byteLength);
+  return encodePart(term, forgetful, wallMs);
 }
 
 /** Canaries on the wire. */
@@ -63,6 +81,22 @@ export const wireCanaries: readonly Canary[] = [
     profile: "swarm",
     seedsMax: 60,
     make: () => ({ wire: { ignoresFence: true } }),
+  },
+  {
+    name: "records-purged-early",
+    says: "what a snapshot covers is removed before its last part is stored",
+    profile: "quiet",
+    seedsMax: 5,
+    shape: withSnapshots,
+    make: () => ({ wire: { purgesEarly: true } }),
+  },
+  {
+    name: "snapshot-forgets-timers",
+    says: "a snapshot does not hold the timers that run",
+    profile: "quiet",
+    seedsMax: 5,
+    shape: withSnapshots,
+    make: () => ({ wire: { writing: withoutTimers } }),
   },
   {
     name: "receipt-counts-wrong",

@@ -1,17 +1,19 @@
 /**
- * Reads the journal of a real run back from its broker's store, after the run, and gives it to the simulator's checkers: terms and
- * sequences, the ledger at every record, votes before commits, one digest per version, nobody back from the dead.
+ * Reads the journal of a real run as it grows, because the controller removes what its snapshots cover, and gives it to the simulator's
+ * checkers: terms and sequences, the ledger at every record, votes before commits, one digest per version, nobody back from the dead,
+ * snapshots that are what the records before them come to.
  */
 import { join } from "node:path";
 import { decodeRecord } from "@muster/actors";
+import { messageOf } from "@muster/base";
 import type { JobConfig } from "@muster/protocol";
-import { connectNats, startLocalServer } from "@muster/transport";
+import { connectNats, startLocalServer, type Transport } from "@muster/transport";
 import { type Decision, JournalModel } from "../check/journal-model.ts";
 import { Judge, type Violation } from "../check/judge.ts";
 import { MembershipChecker } from "../check/membership-checker.ts";
 import type { Observed } from "../check/observed.ts";
 import { WeightsChecker } from "../check/weights-checker.ts";
-import { usersOf } from "./follow.ts";
+import { brokerPortOf, usersOf } from "./follow.ts";
 
 /** What the journal says. */
 export interface Audit {
@@ -23,28 +25,51 @@ export interface Audit {
   readonly replicasBitwiseEqual: boolean;
 }
 
-/** Audits the journal of the run in `directory`, whose broker has ended. */
-export async function auditJournal(options: {
+/** Which run to audit. */
+export interface AuditOptions {
   readonly directory: string;
   readonly config: JobConfig;
   readonly binary: string;
-}): Promise<Audit> {
+}
+
+/** An audit that reads along. */
+export interface RunningAudit {
+  /** Reads what is left of the journal, once the run and its broker have ended, and judges. */
+  finish(): Promise<Audit>;
+  close(): Promise<void>;
+}
+
+/** Begins to audit the run in `directory`, whose broker runs. */
+export async function startAudit(options: AuditOptions): Promise<RunningAudit> {
+  const { directory, config } = options;
+  const auditor = new JournalAuditor(config);
+  const transport = await connect(options, `nats://127.0.0.1:${brokerPortOf(directory) ?? 0}`);
+  const { close } = await transport.tail({
+    stream: "journal",
+    fromSeq: 1,
+    handle: ({ seq, data }) => auditor.take(seq, data),
+  });
+  const end = async (): Promise<void> => {
+    await close();
+    await transport.close();
+  };
+  return {
+    async finish() {
+      await end();
+      await readRest(options, auditor);
+      return auditor.audit();
+    },
+    close: end,
+  };
+}
+
+async function readRest(options: AuditOptions, auditor: JournalAuditor): Promise<void> {
   const { directory, config, binary } = options;
   const server = await startLocalServer({ binary, directory: join(directory, "nats"), job: config.job });
   try {
-    const credentials = usersOf(directory).controller;
-    if (!credentials) throw new Error(`${directory} has no user of the controller`);
-    const transport = await connectNats({
-      url: server.url,
-      job: config.job,
-      credentials,
-      name: "controller.audit.0",
-      connectTimeoutMs: 10_000,
-    });
+    const transport = await connect(options, server.url);
     try {
-      const auditor = new Auditor(config);
-      for await (const { seq, data } of transport.journal().read(1)) auditor.record(seq, data);
-      return auditor.audit();
+      for await (const { seq, data } of transport.journal().read(auditor.nextSeq)) auditor.take(seq, data);
     } finally {
       await transport.close();
     }
@@ -53,8 +78,18 @@ export async function auditJournal(options: {
   }
 }
 
+async function connect({ directory, config: { job } }: AuditOptions, url: string): Promise<Transport> {
+  const credentials = usersOf(directory).controller;
+  if (!credentials) throw new Error(`${directory} has no user of the controller`);
+  return await connectNats({ url, job, credentials, name: "controller.audit.0", connectTimeoutMs: 10_000 });
+}
+
 /** Feeds the checkers with what a journal holds. */
-class Auditor {
+export class JournalAuditor {
+  /** The record that comes next. */
+  nextSeq = 1;
+  /** What the audit itself could not do; nothing is judged after it. */
+  #failure: string | null = null;
   readonly #time = { nowMs: 0 };
   readonly #judge = new Judge(this.#time);
   readonly #weights: WeightsChecker;
@@ -74,7 +109,22 @@ class Auditor {
     });
   }
 
-  record(seq: number, data: Uint8Array): void {
+  /** Takes the next record. One that was taken before counts for nothing, one that is missing ends the audit. */
+  take(seq: number, data: Uint8Array): void {
+    if (seq < this.nextSeq || this.#failure !== null) return;
+    if (seq > this.nextSeq) {
+      this.#failure = `records ${this.nextSeq} to ${seq - 1} of the journal were removed before they were read`;
+      return;
+    }
+    this.nextSeq = seq + 1;
+    try {
+      this.#record(seq, data);
+    } catch (error) {
+      this.#failure = messageOf(error);
+    }
+  }
+
+  #record(seq: number, data: Uint8Array): void {
     const { term, events } = decodeRecord(seq, data);
     const by = this.#reigns.get(term) ?? lifeOf(`controller of term ${term}`, "controller");
     this.#reigns.set(term, by);
@@ -91,7 +141,9 @@ class Auditor {
   }
 
   audit(): Audit {
-    const violations = this.#judge.violations;
+    const [detail, { nowMs: atMs }] = [this.#failure, this.#time];
+    const failed = detail === null ? [] : [{ invariant: "audit", detail, atMs }];
+    const violations = [...this.#judge.violations, ...failed];
     return {
       records: this.#records,
       terms: this.#reigns.size,

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { errors } from "../errors.ts";
-import { type Audit, auditJournal } from "./audit.ts";
+import { type Audit, type RunningAudit, startAudit } from "./audit.ts";
 import { startBrokerProxy } from "./broker-proxy.ts";
 import { doPlan } from "./do-plan.ts";
 import { type FarHost, openFarHost } from "./far-host.ts";
@@ -69,8 +69,10 @@ export async function runWithFaults(options: ChaosOptions): Promise<ChaosRun> {
   const proxy = await startBrokerProxy(() => brokerPortOf(directory) ?? 0, far?.namespace.nearAddress);
   const wanted = Object.values(replicas).reduce((sum, count) => sum + count, 0);
   let run: WatchedRun | null = null;
+  let reading: RunningAudit | null = null;
   try {
     run = await startWatchedRun({ ...options, args: [...argsOf(options, far), "--advertise", proxy.url] });
+    reading = await startAudit({ directory, config: run.config, binary: options.natsServer });
     if (far) await inhabit(far, run, { ...options, brokerPort: proxy.port });
     await untilFirstStep(run, signal);
     if (far) say(`a second host: ${far.namespace.name}, ${far.namespace.farAddress}`);
@@ -86,12 +88,13 @@ export async function runWithFaults(options: ChaosOptions): Promise<ChaosRun> {
     far?.release();
     const stoppedAtMs = Date.now();
     const exitCode = await stopRun(run, { ...options, timeoutMs: stopMs });
-    const { config, ears } = run;
+    const { ears } = run;
     await ears.close();
-    say("reading the journal");
-    const audit = await auditJournal({ directory, config, binary: options.natsServer });
+    say("reading the rest of the journal");
+    const audit = await reading.finish();
     return { plan, injections, events: ears.events, deadAfterMs, steadyMs, stoppedAtMs, exitCode, audit, directory };
   } finally {
+    await reading?.close();
     await endRun(run);
     await proxy.close();
     far?.close();

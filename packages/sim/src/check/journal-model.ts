@@ -2,7 +2,16 @@
  * The checkers' own controller: the fold of the journal as it lies on the broker, from its bytes. Whoever else wants to know what was
  * decided asks this model, never a live controller.
  */
-import { type Controller, type ControllerLogic, decodeRecord } from "@muster/actors";
+import {
+  type Controller,
+  type ControllerLogic,
+  decodeRecord,
+  decodeSnapshot,
+  type MachineEffect,
+  OpenEndKeeper,
+  PartCollector,
+  type SnapshotPart,
+} from "@muster/actors";
 import {
   type ControllerEffect,
   type ControllerEvent,
@@ -41,6 +50,10 @@ export class JournalModel {
   /** Orders that the journal has led to and that may be sent. */
   readonly #intents = new Set<string>();
   #snapshot: ReturnType<ControllerLogic["init"]>["snapshot"];
+  readonly #ends = new OpenEndKeeper();
+  readonly #parts = new PartCollector();
+  /** First record of the newest whole snapshot. */
+  #snapshotSeq = 0;
   #seq = 0;
   #term = 0;
   /** Records in a row that ticks alone have caused, and that led to nothing. */
@@ -54,7 +67,9 @@ export class JournalModel {
     this.#judge = judge;
     this.#logic = given.logic ?? controllerLogic;
     this.#onDecision = given.onDecision;
-    this.#snapshot = this.#logic.init(planOf(config)).snapshot;
+    const { snapshot, effects } = this.#logic.init(planOf(config));
+    this.#snapshot = snapshot;
+    this.#ends.begun(effects);
   }
 
   get state(): ControllerState {
@@ -69,13 +84,19 @@ export class JournalModel {
   /** A record was stored. */
   stored({ seq, data, by }: Pick<StoredMessage, "seq" | "data"> & { readonly by: Observed }): void {
     const judge = this.#judge;
-    const { term, events } = decodeRecord(seq, data);
+    const { term, events, wallMs, part } = decodeRecord(seq, data);
     judge.require(seq === this.#seq + 1, "S2", () => `record ${seq} follows record ${this.#seq}`);
     judge.require(term >= this.#term, "S2", () => `record ${seq} of term ${term} follows term ${this.#term}`);
     this.#claim(term, by, `record ${seq}`);
     this.#seq = seq;
     this.#term = term;
-    const cameTo = events.map((event) => this.#apply(event).length > 0 || event.type !== "controller.tick");
+    if (part) {
+      this.#written(seq, part);
+      return;
+    }
+    const ledTo = events.map((event) => this.#apply(event));
+    this.#ends.recorded({ seq, wallMs }, ledTo.flat());
+    const cameTo = events.map(({ type }, i) => (ledTo[i] ?? []).length > 0 || type !== "controller.tick");
     this.#idle = cameTo.includes(true) ? 0 : this.#idle + 1;
     judge.require(
       this.#idle <= idleMax,
@@ -83,6 +104,30 @@ export class JournalModel {
       () => `the last ${this.#idle} records of the journal are of ticks that led to nothing`,
     );
     if (seq % compareEvery === 0) this.#compare(by, seq);
+  }
+
+  /** Records were removed: a whole snapshot must stand in for them. */
+  purged(beforeSeq: number): void {
+    const newest = this.#snapshotSeq;
+    this.#judge.require(
+      beforeSeq <= newest,
+      "S2",
+      () => `records before ${beforeSeq} were removed, and the newest whole snapshot is record ${newest}`,
+    );
+  }
+
+  /** A part of a snapshot was stored: the whole must be what the records before it come to. */
+  #written(seq: number, part: SnapshotPart): void {
+    const bytes = this.#parts.take(seq, part);
+    if (!bytes) return;
+    this.#snapshotSeq = part.firstSeq;
+    const found = JSON.stringify(decodeSnapshot(part.firstSeq, bytes));
+    const wanted = JSON.stringify({ ...this.#snapshot.context, ...this.#ends.get() });
+    this.#judge.require(
+      found === wanted,
+      "S4",
+      () => `the snapshot of record ${part.firstSeq} is not what the records before it come to`,
+    );
   }
 
   /** An order was sent: the journal must have led to it. */
@@ -97,7 +142,7 @@ export class JournalModel {
     );
   }
 
-  #apply(event: ControllerEvent): readonly ControllerEffect[] {
+  #apply(event: ControllerEvent): readonly MachineEffect[] {
     const before = this.state;
     const step = this.#logic.step(this.#snapshot, event);
     this.#snapshot = step.snapshot;
@@ -109,7 +154,7 @@ export class JournalModel {
     const imbalance = imbalanceOf(ledgerOf(this.state));
     this.#judge.require(imbalance === 0, "S15", () => `after ${event.type} the ledger is off by ${imbalance}`);
     this.#onDecision({ event, before, after: this.state, effects });
-    return effects;
+    return step.effects;
   }
 
   /** One actor a term: whoever says something in a term is its only one. */

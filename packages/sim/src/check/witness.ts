@@ -157,6 +157,11 @@ export class Witness implements ClusterObserver {
     this.#said(envelope, seq, by);
   }
 
+  purged({ stream, beforeSeq, by }: Parameters<NonNullable<ClusterObserver["purged"]>>[0]): void {
+    this.#judge.note(`${by.name} purges ${stream} before ${beforeSeq}`);
+    if (stream === "journal") this.#journal.purged(beforeSeq);
+  }
+
   accepted({ subject, data, by }: HeardMessage): void {
     const message = envelopeOf(data);
     this.#judge.require(message !== null, "S34", () => `${by.name} took in what is no message, on ${subject}`);

@@ -163,14 +163,10 @@ export class Cluster {
     const process = this.#spawn("controller", "controller");
     this.#controllers.add(process);
     process.onDeath(() => this.#controllerGone(process));
-    const { config } = this.scenario;
+    const { config, snapshotPartBytes } = this.scenario;
     const { logic } = this.#bug;
-    const starting = startController({
-      config,
-      dataKey,
-      environment: this.#environment(process),
-      ...(logic ? { logic } : {}),
-    });
+    const given = { config, snapshotPartBytes, dataKey, environment: this.#environment(process) };
+    const starting = startController({ ...given, ...(logic ? { logic } : {}) });
     starting.then(
       (controller) => {
         this.#observer.reigns(process, controller);

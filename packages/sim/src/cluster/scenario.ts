@@ -36,6 +36,8 @@ export interface Scenario {
   /** Nodes that run the replicas; without them each replica has a supervisor of its own. */
   readonly fleet?: FleetShape;
   readonly faults: readonly Fault[];
+  /** Most bytes of a snapshot of the journal in one record. */
+  readonly snapshotPartBytes: number;
   /** Faults end here; from then on the job must get on. */
   readonly safetyMs: number;
   /** The job must have ended by then. */

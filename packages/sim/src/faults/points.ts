@@ -84,8 +84,13 @@ export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "ch
   controller: [
     "controller.before-journal",
     "controller.after-journal",
+    "controller.before-snapshot",
+    "controller.after-snapshot",
     "controller.before-replay",
     "controller.before-purge",
+    "controller.after-purge",
+    "controller.before-purge-journal",
+    "controller.after-purge-journal",
     "controller.before-state-put",
     ...wire("controller", [...orders, ...facts], reports),
   ],

@@ -2,6 +2,7 @@
  * The transport of one simulated process: the promises of {@link Transport} over a link that delays, loses and cuts. Like the real
  * client it tries again with the same id until its deadline, so an answer that was lost leaves nobody wiser, only later.
  */
+import { snapshotIdEnd } from "@muster/actors";
 import { MusterError } from "@muster/base";
 import type {
   ConsumeOptions,
@@ -123,8 +124,14 @@ export class SimTransport implements Transport {
 
   purge(stream: StreamName, beforeSeq: number): Promise<void> {
     const { network, process } = this.#given;
-    return this.#call(`${process.role}.before-purge`, () => network.store.purge(stream, beforeSeq), {
+    const what = stream === "journal" ? "purge-journal" : "purge";
+    const work = async (): Promise<void> => {
+      await network.store.purge(stream, beforeSeq);
+      network.options.observer.purged?.({ stream, beforeSeq, by: process });
+    };
+    return this.#call(`${process.role}.before-${what}`, work, {
       code: "MUSTER_ERR_BROKER_TIMEOUT",
+      donePoint: `${process.role}.after-${what}`,
     });
   }
 
@@ -141,17 +148,20 @@ export class SimTransport implements Transport {
       head: () =>
         this.#call(`${process.role}.before-head`, () => journal.head(), { code: "MUSTER_ERR_BROKER_TIMEOUT" }),
       append: (data, expectedSeq, msgId) => {
-        const copy = data.slice();
+        const isPart = msgId.endsWith(snapshotIdEnd);
+        const what = isPart ? "snapshot" : "journal";
+        const copy = bug?.writing?.(data, expectedSeq + 1) ?? data.slice();
         const work = async (): Promise<number> => {
           const before = await journal.head();
+          if (isPart && bug?.purgesEarly) await this.purge("journal", expectedSeq + 1);
           const seq = await journal.append(copy, bug?.ignoresFence ? before : expectedSeq, msgId);
           if (seq > before)
             observer.stored({ stream: "journal", seq, subject: `muster.${this.job}.journal`, data: copy, by: process });
           return seq;
         };
-        const stored = this.#call(`${process.role}.before-journal`, work, {
+        const stored = this.#call(`${process.role}.before-${what}`, work, {
           code: "MUSTER_ERR_PUBLISH_UNKNOWN",
-          donePoint: `${process.role}.after-journal`,
+          donePoint: `${process.role}.after-${what}`,
         });
         if (!bug?.journalsLate) return stored;
         stored.catch(() => {});

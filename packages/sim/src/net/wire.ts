@@ -24,6 +24,8 @@ export interface HeardMessage {
 /** Who watches the wire. Called at the very moment, by the world and not by a process. */
 export interface WireObserver {
   stored(message: StoredMessage): void;
+  /** The broker removed what lies before a sequence. */
+  purged?(purge: { readonly stream: StreamName; readonly beforeSeq: number; readonly by: SimProcess }): void;
   /** A process took a message in and did not refuse it at once. */
   accepted(message: HeardMessage): void;
 }
@@ -32,6 +34,10 @@ export interface WireObserver {
 export interface WireBug {
   /** Before a process hears a message. */
   hearing?(message: HeardMessage): Uint8Array;
+  /** Before a record is stored. */
+  writing?(data: Uint8Array, seq: number): Uint8Array;
+  /** What a snapshot covers is removed before the snapshot is whole. */
+  readonly purgesEarly?: boolean;
   /** A record counts as stored before it is. */
   readonly journalsLate?: boolean;
   /** The last record of the journal is not read. */

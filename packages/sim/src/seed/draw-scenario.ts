@@ -38,6 +38,7 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
     faults,
     safetyMs,
     limitMs,
+    snapshotPartBytes: drawPartBytes(randomOf(seed, 111)),
     ...(controllers > 1 ? { controllers } : {}),
     ...(fleet ? { fleet } : {}),
   };
@@ -118,10 +119,21 @@ function drawConfig(seed: number, random: Random): JobConfig {
       chunkGroups: between(random, 1, 2),
       mailboxMax: 2_000,
       outboxMax: 2_000,
+      snapshotRecords: drawSnapshotRecords(randomOf(seed, 109)),
     },
     failure: failureOf(stalenessMax === 0 ? 256 : between(random, 3, 6)),
     data: dataOf(between(random, 2, 4)),
   };
+}
+
+/** In most jobs so few that there are many snapshots, in some none. */
+function drawSnapshotRecords(random: Random): number {
+  return random.next() < 0.2 ? 10_000 : between(random, 1, random.next() < 0.5 ? 8 : 60);
+}
+
+/** In most jobs a snapshot takes several records. */
+function drawPartBytes(random: Random): number {
+  return [1_500, 4_000, 12_000, 768 * 1024][random.below(4)] ?? 4_000;
 }
 
 /** In sync mode nothing but poison may decide what is trained, or the run could not equal its quiet one: attempts are many there. */

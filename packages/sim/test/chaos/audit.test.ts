@@ -1,5 +1,7 @@
+import { encodeRecord } from "@muster/actors";
 import { describe, expect, it } from "vitest";
-import { heldOf } from "../../src/chaos/audit.ts";
+import { heldOf, JournalAuditor } from "../../src/chaos/audit.ts";
+import { drawScenario } from "../../src/seed/draw-scenario.ts";
 
 type Decision = Parameters<typeof heldOf>[0];
 
@@ -29,5 +31,31 @@ describe("the audit of a journal", () => {
     expect(heldOf({ event, before: state(2, "i2"), after: state(2, "i2") })).toBeNull();
     const gone = { ...state(2), members: {} };
     expect(heldOf({ event, before: gone, after: gone })).toBeNull();
+  });
+});
+
+describe("an audit that reads along", () => {
+  const { config } = drawScenario(1, "quiet");
+  const record = (term: number) => encodeRecord(term, [{ type: "controller.elected", atMs: term, term }]);
+
+  it("takes each record once, however often it is shown", () => {
+    const auditor = new JournalAuditor(config);
+    for (const seq of [1, 2, 2, 1, 3]) auditor.take(seq, record(seq));
+    expect(auditor.nextSeq).toBe(4);
+    expect(auditor.audit()).toMatchObject({ records: 3, terms: 3, violations: [] });
+  });
+
+  it("fails when records were removed before it could read them", () => {
+    const auditor = new JournalAuditor(config);
+    for (const seq of [1, 5, 6]) auditor.take(seq, record(seq));
+    const detail = "records 2 to 4 of the journal were removed before they were read";
+    expect(auditor.audit()).toMatchObject({ records: 1, violations: [{ invariant: "audit", detail }] });
+  });
+
+  it("fails at a record that can not be read", () => {
+    const auditor = new JournalAuditor(config);
+    auditor.take(1, Uint8Array.of(193));
+    auditor.take(2, record(2));
+    expect(auditor.audit()).toMatchObject({ records: 0, violations: [{ invariant: "audit" }] });
   });
 });

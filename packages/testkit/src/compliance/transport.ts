@@ -5,7 +5,7 @@ import type { Actors } from "./actors.ts";
 import { testConsuming } from "./consuming.ts";
 import { testFollowing } from "./following.ts";
 import { fullBytes, testFull } from "./full.ts";
-import { testJournal, testJournalReading } from "./journal.ts";
+import { testJournal, testJournalPurging, testJournalReading } from "./journal.ts";
 import { testPublishing } from "./publishing.ts";
 import { testFailingHandlers, testRedelivery } from "./redelivery.ts";
 import { testSending } from "./sending.ts";
@@ -44,6 +44,7 @@ export function describeTransport(
     describe("the journal", () => {
       testJournal(present);
       testJournalReading(present);
+      testJournalPurging(present);
     });
     describe("the state", () => testState(present));
   });

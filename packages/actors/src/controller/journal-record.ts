@@ -1,0 +1,79 @@
+/** The records of the journal: the inputs of one batch, or one part of a snapshot. */
+import { messageOf } from "@muster/base";
+import type { ControllerEvent } from "@muster/machines";
+import { pack, unpack } from "@muster/protocol";
+import { z } from "zod";
+import { errors } from "../errors.ts";
+
+/** One part of a snapshot. It is whole with its last part, and only when the parts follow each other without a gap. */
+export interface SnapshotPart {
+  /** Sequence of the first part's record. */
+  readonly firstSeq: number;
+  /** Place of this part, from 0. */
+  readonly index: number;
+  readonly count: number;
+  /** SHA-256 of all parts together, in hexadecimal. */
+  readonly digest: string;
+  readonly data: Uint8Array;
+}
+
+/** What a record says. */
+export interface JournalRecord {
+  readonly term: number;
+  /** Wall time at which it was written; only what is shown depends on it. */
+  readonly wallMs?: number;
+  /** Inputs of the controller's machine; none in a part of a snapshot. */
+  readonly events: readonly ControllerEvent[];
+  readonly part?: SnapshotPart;
+}
+
+/** Inputs were validated when they were accepted, and only a controller of this job may write here. */
+const eventSchema = z.custom<ControllerEvent>((value) => z.looseObject({ type: z.string() }).safeParse(value).success);
+
+const writing = { term: z.number().int().nonnegative(), wallMs: z.number().nonnegative().optional() };
+
+const eventsSchema = z.strictObject({ v: z.literal(1), ...writing, events: z.array(eventSchema).max(100_000) });
+
+const partSchema = z.strictObject({
+  v: z.literal(2),
+  ...writing,
+  part: z.strictObject({
+    firstSeq: z.number().int().positive(),
+    index: z.number().int().nonnegative(),
+    count: z.number().int().positive(),
+    digest: z.string().regex(/^[0-9a-f]{64}$/),
+    data: z.instanceof(Uint8Array),
+  }),
+});
+
+const versions = [1, 2];
+
+/** Bytes of a record of inputs; `wallMs` is when it is written. */
+export function encodeRecord(term: number, events: readonly ControllerEvent[], wallMs?: number): Uint8Array {
+  return pack({ v: 1, term, ...(wallMs === undefined ? {} : { wallMs }), events });
+}
+
+/** Bytes of a record that holds a part of a snapshot. */
+export function encodePart(term: number, part: SnapshotPart, wallMs?: number): Uint8Array {
+  return pack({ v: 2, term, ...(wallMs === undefined ? {} : { wallMs }), part });
+}
+
+/** Reads one record. @throws MUSTER_ERR_JOURNAL_MALFORMED, MUSTER_ERR_JOURNAL_VERSION */
+export function decodeRecord(seq: number, data: Uint8Array): JournalRecord {
+  const value = unpackRecord(seq, data);
+  const v = z.looseObject({ v: z.number() }).safeParse(value).data?.v ?? 1;
+  if (!versions.includes(v)) throw errors.JournalVersion({ what: `record ${seq}`, found: v, known: "1 and 2" });
+  const parsed = v === 1 ? eventsSchema.safeParse(value) : partSchema.safeParse(value);
+  if (!parsed.success) throw errors.JournalMalformed({ seq, reason: parsed.error.issues[0]?.message ?? "invalid" });
+  const { term, wallMs } = parsed.data;
+  const said = "part" in parsed.data ? { events: [], part: parsed.data.part } : { events: parsed.data.events };
+  return { term, ...said, ...(wallMs === undefined ? {} : { wallMs }) };
+}
+
+function unpackRecord(seq: number, data: Uint8Array): unknown {
+  try {
+    return unpack(data);
+  } catch (error) {
+    throw errors.JournalMalformed({ seq, reason: messageOf(error) }, error);
+  }
+}

@@ -1,0 +1,120 @@
+/**
+ * The journal as the acting controller writes it: a record per batch of inputs, and every so many records a snapshot, after which what came
+ * before it is removed.
+ */
+import type { Clock, Logger } from "@muster/base";
+import type { ControllerEvent } from "@muster/machines";
+import type { PersistBatch } from "@muster/runtime";
+import type { Transport } from "@muster/transport";
+import { encodePart, encodeRecord } from "./journal-record.ts";
+import type { ControllerSnapshot, Replayed } from "./journal-replay.ts";
+import { encodeSnapshot, partsOf } from "./journal-snapshot.ts";
+import { type MachineEffect, OpenEndKeeper } from "./open-ends.ts";
+
+/** What a journal is written with. */
+export interface JournalWriterOptions {
+  readonly transport: Pick<Transport, "journal" | "purge">;
+  readonly logger: Logger;
+  /** Of the controller; every record has an id of its own. */
+  readonly incarnation: string;
+  readonly term: number;
+  /** What was read: the first record comes after it. */
+  readonly replayed: Replayed;
+  /** Records of inputs from one snapshot to the next. */
+  readonly snapshotRecords: number;
+  /** Most bytes of a snapshot in one record; default {@link partBytesMax}. */
+  readonly partBytes?: number | undefined;
+  readonly clock: Clock;
+  /** From the clock to wall time, which must not jump within a term. */
+  readonly wallOffsetMs: number;
+}
+
+/** How the ids of the records of a snapshot end, so that whoever looks at the stream tells them from the others. */
+export const snapshotIdEnd = ".snapshot";
+
+/** Three quarters of the largest message: the rest of the record and its headers have room beside it. */
+const partBytesMax = 768 * 1024;
+
+/**
+ * Bytes of records after which a snapshot comes however few they are: a journal holds two such spans at most, which is an eighth of its
+ * stream's bound, and a take-over reads no more than that.
+ */
+const snapshotBytes = 64 * 1024 ** 2;
+
+type Batch = PersistBatch<ControllerSnapshot, ControllerEvent, MachineEffect>;
+
+/** Writes the journal of one term. */
+export class JournalWriter {
+  readonly #options: JournalWriterOptions;
+  readonly #ends: OpenEndKeeper;
+  /** The last record, of whatever kind. */
+  #seq: number;
+  #recordSeq: number;
+  #since: Replayed["since"];
+  /** Records before it are covered by a whole snapshot and may still be there; `null` when they have been asked away. */
+  #coveredSeq: number | null;
+
+  constructor(options: JournalWriterOptions) {
+    const { replayed } = options;
+    this.#options = options;
+    this.#ends = new OpenEndKeeper(replayed);
+    this.#seq = replayed.seq;
+    this.#recordSeq = replayed.seq;
+    this.#since = replayed.since;
+    const { snapshotSeq, firstSeq } = replayed;
+    this.#coveredSeq = snapshotSeq !== null && firstSeq < snapshotSeq ? snapshotSeq : null;
+  }
+
+  /** Sequence of the last record of inputs, by which its facts are known. */
+  get recordSeq(): number {
+    return this.#recordSeq;
+  }
+
+  /** Appends a batch, and a snapshot when it is time for one. @throws what the journal's `append` throws */
+  async write({ events, effects, snapshot }: Omit<Batch, "changed">): Promise<void> {
+    const { term, clock, wallOffsetMs, snapshotRecords } = this.#options;
+    const wallMs = wallOffsetMs + clock.now();
+    const record = encodeRecord(term, events, wallMs);
+    await this.#append(record, "");
+    this.#recordSeq = this.#seq;
+    this.#ends.recorded({ seq: this.#seq, wallMs }, effects);
+    this.#since = { records: this.#since.records + 1, bytes: this.#since.bytes + record.byteLength };
+    const isDue = this.#since.records >= snapshotRecords || this.#since.bytes >= snapshotBytes;
+    if (isDue) await this.#snapshot(snapshot, wallMs);
+    this.#purge();
+  }
+
+  async #snapshot({ context }: ControllerSnapshot, wallMs: number): Promise<void> {
+    const { term, clock, logger, partBytes = partBytesMax } = this.#options;
+    const firstSeq = this.#seq + 1;
+    const startedMs = clock.now();
+    const bytes = encodeSnapshot({ ...context, ...this.#ends.get() });
+    const parts = partsOf(bytes, firstSeq, partBytes);
+    const encodeMs = clock.now() - startedMs;
+    for (const part of parts) await this.#append(encodePart(term, part, wallMs), snapshotIdEnd);
+    this.#coveredSeq = firstSeq;
+    const { records } = this.#since;
+    this.#since = { records: 0, bytes: 0 };
+    const sizes = { records, parts: parts.length, bytes: bytes.byteLength, encodeMs: Math.round(encodeMs) };
+    logger.info({ seq: firstSeq, ...sizes }, "journal snapshot written");
+  }
+
+  async #append(record: Uint8Array, kind: string): Promise<void> {
+    const { transport, incarnation } = this.#options;
+    this.#seq = await transport.journal().append(record, this.#seq, `${incarnation}.${this.#seq + 1}${kind}`);
+  }
+
+  /**
+   * Removes what a whole snapshot covers. Nobody waits for it: a snapshot that is stored stays true whoever acts, so this may come late or,
+   * with the next snapshot, again.
+   */
+  #purge(): void {
+    const beforeSeq = this.#coveredSeq;
+    if (beforeSeq === null) return;
+    this.#coveredSeq = null;
+    const { transport, logger } = this.#options;
+    transport.purge("journal", beforeSeq).catch((error: unknown) => {
+      logger.warn({ error, beforeSeq }, "the journal was not purged; it will be with the next snapshot");
+    });
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * What the records of a journal leave open beside the state: timers that run, public facts that may not have been said, incidents. Whoever
+ * writes the journal keeps it in the same way as whoever replays it.
+ */
+import {
+  type AnnounceEffect,
+  applyFact,
+  type ControllerEffect,
+  type ControllerEvent,
+  emptyIncidentLog,
+  type IncidentFact,
+  type IncidentLog,
+  type TimerEffect,
+} from "@muster/machines";
+
+/** A public fact and the id by which it is known, whoever says it: its record and its place in it. */
+export interface Announcement {
+  /** Record that it comes from. */
+  readonly seq: number;
+  readonly id: string;
+  readonly effect: AnnounceEffect;
+}
+
+/** A timer of the controller's machine, as it was started. */
+export type RunningTimer = Extract<TimerEffect<ControllerEvent>, { readonly type: "timer.start" }>;
+
+/** What the machine asks for: by its tables, or by its watchdogs. */
+export type MachineEffect = ControllerEffect | TimerEffect<ControllerEvent>;
+
+/** The open ends at one record. */
+export interface OpenEnds {
+  /** Timers that were running, to be started anew. */
+  readonly timers: readonly RunningTimer[];
+  /** Public facts of the last records: the controller may have ended before it could say them. */
+  readonly untold: readonly Announcement[];
+  /** The incidents of all terms so far, in wall time. */
+  readonly incidents: IncidentLog;
+}
+
+/** Nothing is open. */
+const noOpenEnds: OpenEnds = { timers: [], untold: [], incidents: emptyIncidentLog };
+
+/** Records whose public facts a new controller says again. */
+const retoldRecords = 64;
+
+/** Keeps the open ends from record to record. */
+export class OpenEndKeeper {
+  readonly #timers: Map<string, RunningTimer>;
+  #untold: readonly Announcement[];
+  #incidents: IncidentLog;
+
+  constructor({ timers, untold, incidents }: OpenEnds = noOpenEnds) {
+    this.#timers = new Map(timers.map((timer) => [timer.id, timer]));
+    this.#untold = untold;
+    this.#incidents = incidents;
+  }
+
+  /** Takes timers that no record led to: those of the machine's beginning. */
+  begun(effects: readonly MachineEffect[]): void {
+    for (const effect of effects) {
+      if (effect.type === "timer.start") this.#timers.set(effect.id, effect);
+      else if (effect.type === "timer.cancel") this.#timers.delete(effect.id);
+    }
+  }
+
+  /** A record of inputs led to `effects`. */
+  recorded({ seq, wallMs }: RecordPlace, effects: readonly MachineEffect[]): void {
+    this.begun(effects);
+    const facts = effects.filter((effect) => effect.type === "announce");
+    const told = facts.map((effect, index) => ({ seq, id: announcementId(seq, index), effect }));
+    this.#untold = [...this.#untold, ...told].filter((fact) => fact.seq > seq - retoldRecords);
+    if (wallMs === undefined) return;
+    for (const fact of facts) this.#incidents = applyFact(this.#incidents, factOf(fact, wallMs));
+  }
+
+  get(): OpenEnds {
+    return { timers: [...this.#timers.values()], untold: this.#untold, incidents: this.#incidents };
+  }
+}
+
+/** Where a record lies, and when it was written. */
+export interface RecordPlace {
+  readonly seq: number;
+  readonly wallMs?: number | undefined;
+}
+
+/** Id of the `index`-th public fact of a record. */
+export function announcementId(seq: number, index: number): string {
+  return `e${seq}.${index}`;
+}
+
+/** A public fact as the log of incidents takes it. */
+export function factOf({ kind, body }: Pick<AnnounceEffect, "kind" | "body">, atMs: number): IncidentFact {
+  return { kind, body, atMs } as IncidentFact;
+}

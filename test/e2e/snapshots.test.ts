@@ -1,0 +1,63 @@
+import { join } from "node:path";
+import { decodeRecord, replayJournal } from "@muster/actors";
+import { planOf } from "@muster/machines";
+import { findNatsServer, type JobRun, processesNaming } from "@muster/testkit";
+import { startLocalServer } from "@muster/transport";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { connectAs } from "./support/broker.ts";
+import { configOf, digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+
+const snapshotRecords = 20;
+const kills = 6;
+
+let runs: Runs;
+let run: JobRun;
+beforeAll(async () => {
+  runs = await openRuns();
+  run = await runs.start("snapshots", "--steps", "40", "--set", `limits.snapshot_records=${snapshotRecords}`);
+});
+afterAll(() => runs.close());
+
+test("a controller that is killed again and again goes on from its snapshots, and the job ends with the weights of the quiet one", async () => {
+  for (let kill = 1; kill <= kills; kill++) {
+    await run.waitForEvent("job.started", ({ term }) => term === kill);
+    await run.waitForEvent("step.committed", ({ step }) => step >= 5 * kill);
+    process.kill(run.pidOf("controller"), "SIGKILL");
+  }
+  const summary = await run.ended();
+  expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
+  expectBalanced(summary);
+});
+
+test("its journal is a snapshot and what came after it, and still comes to the end of the job", async () => {
+  const server = await startLocalServer({
+    binary: findNatsServer(),
+    directory: join(run.directory, "nats"),
+    job: run.job,
+  });
+  try {
+    const transport = await connectAs(run, "controller");
+    const journal = transport.journal();
+    const records = [];
+    for await (const { seq, data } of journal.read(1)) records.push({ seq, ...decodeRecord(seq, data) });
+    const replayed = await replayJournal(journal, planOf(configOf(run)));
+    await transport.close();
+
+    const inputs = records.filter(({ part }) => !part);
+    expect(replayed.seq).toBeGreaterThan(10 * snapshotRecords);
+    expect(inputs.length).toBeLessThan(2 * snapshotRecords);
+    expect(records[0]?.part).toMatchObject({ index: 0 });
+    expect(replayed.snapshotSeq).not.toBeNull();
+    expect(replayed.term).toBe(kills + 1);
+    const end = run.events("job.ended").at(-1);
+    const { weights, stopped } = replayed.snapshot.context.state;
+    expect({ stopped, version: weights?.version, sections: weights?.sections }).toEqual({
+      stopped: true,
+      version: end?.version,
+      sections: end?.sections,
+    });
+  } finally {
+    await server.stop();
+  }
+  expect(processesNaming(runs.path)).toEqual([]);
+});
