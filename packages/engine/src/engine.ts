@@ -90,14 +90,10 @@ export type HealthState = "starting" | "up" | "unhealthy" | "stopping" | "asleep
 
 /** New weights for a rollout engine: bytes that are brought into the engine's own memory, or a Hugging Face folder. */
 export type WeightUpdate =
-  | {
+  | ({
       readonly version: number;
       readonly via: "inline";
-      /** Size of the weights section. */
-      readonly bytes: number;
-      /** Fills the engine's memory, of exactly that size. Called once at most; the engine touches none of it until the promise settles. */
-      copyTo(into: Uint8Array): Promise<void>;
-    }
+    } & SectionSource)
   | { readonly version: number; readonly via: "disk"; readonly path: string };
 
 /** Draws responses. */
@@ -140,6 +136,17 @@ export interface StateSections {
   /** First moments, second moments, update counter. */
   readonly optimizer: Uint8Array;
 }
+
+/** A section that can be brought into memory of an engine. */
+export interface SectionSource {
+  /** Size of the section. */
+  readonly bytes: number;
+  /** Fills memory of exactly that size. Called once at most; the engine touches none of it until the promise settles. */
+  copyTo(into: Uint8Array): Promise<void>;
+}
+
+/** Where a complete training state comes from. */
+export type StateSource = { readonly [section in keyof StateSections]: SectionSource };
 
 /** One response to learn from. */
 export interface TrainSample {
@@ -209,8 +216,12 @@ export interface PolicyEngine {
   ): Promise<void>;
   /** Views of the live state: copy them before the next await. */
   state(): StateSections;
-  /** Sets the live state. Drops the candidate. @throws MUSTER_ERR_ENGINE_STATE_LENGTH */
-  restore(state: StateSections): Promise<void>;
+  /**
+   * Sets the live state. Drops the candidate. While it runs, and when it fails, the live state is what it was.
+   *
+   * @throws MUSTER_ERR_ENGINE_STATE_LENGTH; what the source throws.
+   */
+  restore(source: StateSource): Promise<void>;
   /** Starts a step: candidate := copy of live. */
   begin(): void;
   /** Writes the gradient of one micro-shard at the candidate weights to `out`. The samples' order does not depend on time. */

@@ -35,8 +35,10 @@ export type {
   RewardInput,
   RolloutEngine,
   SamplingOptions,
+  SectionSource,
   ShardStats,
   StateSections,
+  StateSource,
   Task,
   TensorSpec,
   TrainSample,
@@ -44,7 +46,7 @@ export type {
   WeightUpdate,
 } from "./engine.ts";
 export { hfConfigOf, loadHfFolder, saveHfFolder } from "./hf-folder.ts";
-export { inlineWeights } from "./inline-weights.ts";
+export { inlineState, inlineWeights } from "./inline-weights.ts";
 export { loadGenerate, loadReward, type RewardFunction } from "./load-module.ts";
 export { evaluate, type LocalOptions, type StepReport, trainLocally } from "./local.ts";
 export { decodeSafetensors, encodeSafetensors } from "./safetensors.ts";

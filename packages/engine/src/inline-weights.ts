@@ -1,7 +1,15 @@
-import type { WeightUpdate } from "./engine.ts";
+import type { SectionSource, StateSections, StateSource, WeightUpdate } from "./engine.ts";
 
 /** An update with weights that are at hand. */
 export function inlineWeights(version: number, data: Uint8Array): WeightUpdate & { readonly via: "inline" } {
-  const copyTo = async (into: Uint8Array): Promise<void> => into.set(data);
-  return { version, via: "inline", bytes: data.length, copyTo };
+  return { version, via: "inline", ...sourceOf(data) };
+}
+
+/** A state that is at hand. */
+export function inlineState({ weights, optimizer }: StateSections): StateSource {
+  return { weights: sourceOf(weights), optimizer: sourceOf(optimizer) };
+}
+
+function sourceOf(data: Uint8Array): SectionSource {
+  return { bytes: data.length, copyTo: async (into) => into.set(data) };
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import {
   createEmbeddedPolicyEngine,
+  inlineState,
   type OptimizerOptions,
   type PolicyEngine,
   type TrainSample,
@@ -80,7 +81,7 @@ describe("a step", () => {
     const saved = { weights: straight.state().weights.slice(), optimizer: straight.state().optimizer.slice() };
     await step(straight);
     const resumed = createEmbeddedPolicyEngine({ model: tiny });
-    await resumed.restore(saved);
+    await resumed.restore(inlineState(saved));
     await step(resumed);
     expect(resumed.state().weights.slice()).toEqual(straight.state().weights.slice());
     expect(resumed.state().optimizer.slice()).toEqual(straight.state().optimizer.slice());
@@ -95,11 +96,36 @@ describe("a step", () => {
     await running;
   });
 
+  it("goes on from what it had when state that arrives breaks off, and does nothing else meanwhile", async () => {
+    const policy = await openPolicy();
+    const before = { weights: policy.state().weights.slice(), optimizer: policy.state().optimizer.slice() };
+    const { weights, optimizer } = inlineState(policy.state());
+    let breakOff: (reason: Error) => void = () => {};
+    const arriving = new Promise<void>((_, reject) => (breakOff = reject));
+    const restoring = policy.restore({
+      weights: { ...weights, copyTo: async (into) => void into.fill(9) },
+      optimizer: {
+        ...optimizer,
+        copyTo: (into) => {
+          into.fill(9);
+          return arriving;
+        },
+      },
+    });
+    expect(() => policy.begin()).toThrow("restore is running");
+    breakOff(new Error("the holder went away"));
+    await expect(restoring).rejects.toThrow("the holder went away");
+    expect(policy.state().weights.slice()).toEqual(before.weights);
+    expect(policy.state().optimizer.slice()).toEqual(before.optimizer);
+    policy.begin();
+  });
+
   it("refuses state of another model", async () => {
     const policy = await openPolicy();
     const state = policy.state();
-    await expect(policy.restore({ ...state, weights: new Uint8Array(4) })).rejects.toThrow("weights has 4 bytes");
-    await expect(policy.restore({ ...state, optimizer: new Uint8Array(4) })).rejects.toThrow("optimizer has 4 bytes");
+    const four = new Uint8Array(4);
+    await expect(policy.restore(inlineState({ ...state, weights: four }))).rejects.toThrow("weights has 4 bytes");
+    await expect(policy.restore(inlineState({ ...state, optimizer: four }))).rejects.toThrow("optimizer has 4 bytes");
   });
 });
 
@@ -157,7 +183,8 @@ describe("the gradient of a micro-shard", () => {
     const direction = Float32Array.from(start, (_, i) => Math.sin(i));
     const at = async (shift: number) => {
       const moved = Float32Array.from(start, (value, i) => value + shift * direction[i]!);
-      await policy.restore({ weights: new Uint8Array(moved.buffer), optimizer: policy.state().optimizer.slice() });
+      const weights = new Uint8Array(moved.buffer);
+      await policy.restore(inlineState({ weights, optimizer: policy.state().optimizer.slice() }));
       policy.begin();
       return gradientOf(policy, batch, 1);
     };

@@ -1,7 +1,7 @@
 /** The hands of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
 import { MusterError, messageOf } from "@muster/base";
 import type { GradientMesh, MeshPlace, VersionStore } from "@muster/collectives";
-import type { PolicyEngine } from "@muster/engine";
+import { inlineState, type PolicyEngine, type SectionSource } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
 import type { Body, Section } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
@@ -18,7 +18,7 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
-import { deltaOf, type Held, pullSections, sectionsOf } from "../weights.ts";
+import { deltaOf, type Held, mapSections, sectionsOf } from "../weights.ts";
 import { computeStep } from "./compute-step.ts";
 import { readBatch } from "./read-batch.ts";
 
@@ -136,7 +136,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             const checkpoint = await this.#doors.loadCheckpoint(source.path);
             const section = (name: string): Uint8Array =>
               checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
-            await engine.restore({ weights: section("weights"), optimizer: section("optimizer") });
+            await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));
           } else await engine.initialize(source);
           const held = await this.#publish({ engine, store }, { lineage, version });
           const tensors = engine.info().tensors.map((tensor) => ({ ...tensor, shape: [...tensor.shape] }));
@@ -155,14 +155,19 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
       () =>
         this.#inPhase("pulling", async ({ engine, store, dataKey, config }) => {
           const { job, id } = this.#tools.identity;
-          const { pull } = this.#doors;
+          const { map } = this.#doors;
           signal.throwIfAborted();
-          const { bytes } = await pullSections({ pull, job, member: id, dataKey, config }, body, signal);
-          signal.throwIfAborted();
-          await engine.restore({
-            weights: bytes.weights ?? new Uint8Array(),
-            optimizer: bytes.optimizer ?? new Uint8Array(),
-          });
+          const mapped = await mapSections({ map, keepIn: null, job, member: id, dataKey, config }, body, signal);
+          try {
+            const patience = { deadlineMs: config.timing.pullMs, signal };
+            const source = (name: string): SectionSource => ({
+              bytes: body.sections.find((section) => section.name === name)?.bytes ?? 0,
+              copyTo: (into) => mapped.copyTo(name, into, patience),
+            });
+            await engine.restore({ weights: source("weights"), optimizer: source("optimizer") });
+          } finally {
+            mapped.release();
+          }
           return { type: "weights.pulled", ...(await this.#publish({ engine, store }, { lineage, version })) };
         }),
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),

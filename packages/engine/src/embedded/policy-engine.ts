@@ -6,6 +6,7 @@ import type {
   PolicyInfo,
   ShardStats,
   StateSections,
+  StateSource,
   TrainSample,
 } from "../engine.ts";
 import { errors } from "../errors.ts";
@@ -91,15 +92,21 @@ class EmbeddedPolicyEngine implements PolicyEngine {
     return this.#sections(this.#live);
   }
 
-  async restore(state: StateSections): Promise<void> {
+  async restore({ weights, optimizer }: StateSource): Promise<void> {
     this.#mustBeIdle("restore");
-    this.#checkLength("weights", state.weights, this.#info.weightsBytes);
-    this.#checkLength("optimizer", state.optimizer, this.#info.optimizerBytes);
-    const live = this.#sections(this.#live);
-    live.weights.set(state.weights);
-    live.optimizer.set(state.optimizer);
-    this.#hasLive = true;
+    this.#checkLength("weights", weights.bytes, this.#info.weightsBytes);
+    this.#checkLength("optimizer", optimizer.bytes, this.#info.optimizerBytes);
+    this.#running = "restore";
     this.#hasCandidate = false;
+    const arriving = this.#sections(this.#spare);
+    try {
+      await weights.copyTo(arriving.weights);
+      await optimizer.copyTo(arriving.optimizer);
+      [this.#live, this.#spare] = [this.#spare, this.#live];
+      this.#hasLive = true;
+    } finally {
+      this.#running = null;
+    }
   }
 
   begin(): void {
@@ -195,8 +202,8 @@ class EmbeddedPolicyEngine implements PolicyEngine {
     if (!this.#hasCandidate) throw errors.EngineNotReady({ operation, missing: "begin()" });
   }
 
-  #checkLength(section: string, bytes: Uint8Array, expectedBytes: number): void {
-    if (bytes.length !== expectedBytes) throw errors.EngineStateLength({ section, bytes: bytes.length, expectedBytes });
+  #checkLength(section: string, bytes: number, expectedBytes: number): void {
+    if (bytes !== expectedBytes) throw errors.EngineStateLength({ section, bytes, expectedBytes });
   }
 
   #checkGradient(gradient: Float32Array): void {

@@ -90,9 +90,9 @@ export const handCanaries: readonly Canary[] = [
           hasCandidate = true;
         },
         discard: () => {},
-        restore: (state) => {
+        restore: (source) => {
           hasCandidate = false;
-          return engine.restore(state);
+          return engine.restore(source);
         },
         promote: () => {
           hasCandidate = false;
@@ -107,7 +107,8 @@ export const handCanaries: readonly Canary[] = [
     profile: "kills",
     seedsMax: 20,
     make: policyBug((engine) => ({
-      restore: ({ weights, optimizer }) => engine.restore({ weights, optimizer: new Uint8Array(optimizer.length) }),
+      restore: ({ weights, optimizer: { bytes } }) =>
+        engine.restore({ weights, optimizer: { bytes, copyTo: async () => {} } }),
     })),
   },
   {

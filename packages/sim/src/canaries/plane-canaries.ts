@@ -104,6 +104,14 @@ export const planeCanaries: readonly Canary[] = [
           for (const target of Object.values(options.into)) target.fill(0, target.length >> 1);
           return result;
         },
+        map: async (options) => {
+          const mapped = await doors.map(options);
+          const copyTo: typeof mapped.copyTo = async (section, into, patience) => {
+            await mapped.copyTo(section, into, patience);
+            into.fill(0, into.length >> 1);
+          };
+          return { ...mapped, copyTo };
+        },
       }),
     }),
   },

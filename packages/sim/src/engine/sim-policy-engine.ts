@@ -8,6 +8,7 @@ import type {
   PolicyInfo,
   ShardStats,
   StateSections,
+  StateSource,
   TrainSample,
 } from "@muster/engine";
 import type { Failpoints } from "../faults/failpoints.ts";
@@ -96,10 +97,14 @@ export class SimPolicyEngine implements PolicyEngine {
     return sectionsOf(this.#live);
   }
 
-  async restore({ weights, optimizer }: StateSections): Promise<void> {
+  async restore(source: StateSource): Promise<void> {
     await this.#failpoints.pass(this.#process, "policy.restore");
-    invariant(weights.length === this.#info.weightsBytes, "restored weights have their length");
-    invariant(optimizer.length === this.#info.optimizerBytes, "a restored optimizer has its length");
+    const { weightsBytes, optimizerBytes } = this.#info;
+    invariant(source.weights.bytes === weightsBytes, "restored weights have their length");
+    invariant(source.optimizer.bytes === optimizerBytes, "a restored optimizer has its length");
+    const [weights, optimizer] = [new Uint8Array(weightsBytes), new Uint8Array(optimizerBytes)];
+    await source.weights.copyTo(weights);
+    await source.optimizer.copyTo(optimizer);
     this.#live = { weights: floatsOf(weights), optimizer: floatsOf(optimizer) };
     this.#candidate = null;
     this.#observer.restored(this.#process, this.state());
