@@ -124,10 +124,11 @@ describe("collecting groups", () => {
     });
   });
 
-  it("says of a failure the frames that are its own: those of Node differ from run to run", async () => {
+  it("says of a failure the frames that are its own: those of Node and of promises differ from run to run", async () => {
     const own = "Error: no\n    at judge (reward.mjs:1:1)";
     const internal = "    at process.processTicksAndRejections (node:internal/process/task_queues:105:5)";
-    const error = Object.assign(new Error("no"), { stack: `${own}\n${internal}` });
+    const settled = "    at async Promise.allSettled (index 3)";
+    const error = Object.assign(new Error("no"), { stack: `${own}\n${internal}\n${settled}` });
     const groups = await collect({ reward: rewardThat({ 0: () => Promise.reject(error) }) });
     expect(groups[0]!.trajectories[0]?.error?.stack).toBe(own);
   });

@@ -37,8 +37,10 @@ function describe(error: unknown, kind: FailureKind): TrajectoryError {
   }
 }
 
-/** A stack without the frames of Node itself: which of them are there depends on what else the process does. */
+/** Frames of Node itself and of promises: which of them are there depends on what else the process does and did before. */
+const internal = /^\s+at (.*\bnode:internal\/|async Promise\.)/;
+
 function withoutInternals(stack: string): string {
-  const lines = stack.split("\n").filter((line) => !/^\s+at .*\bnode:internal\//.test(line));
+  const lines = stack.split("\n").filter((line) => !internal.test(line));
   return lines.join("\n");
 }
