@@ -28,7 +28,9 @@ export interface JournalRecord {
 }
 
 /** Inputs were validated when they were accepted, and only a controller of this job may write here. */
-const eventSchema = z.custom<ControllerEvent>((value) => z.looseObject({ type: z.string() }).safeParse(value).success);
+const eventSchema = z.custom<ControllerEvent>(
+  (value) => typeof value === "object" && value !== null && "type" in value && typeof value.type === "string",
+);
 
 const writing = { term: z.number().int().nonnegative(), wallMs: z.number().nonnegative().optional() };
 
@@ -61,7 +63,7 @@ export function encodePart(term: number, part: SnapshotPart, wallMs?: number): U
 /** Reads one record. @throws MUSTER_ERR_JOURNAL_MALFORMED, MUSTER_ERR_JOURNAL_VERSION */
 export function decodeRecord(seq: number, data: Uint8Array): JournalRecord {
   const value = unpackRecord(seq, data);
-  const v = z.looseObject({ v: z.number() }).safeParse(value).data?.v ?? 1;
+  const v = typeof value === "object" && value !== null && "v" in value && typeof value.v === "number" ? value.v : 1;
   if (!versions.includes(v)) throw errors.JournalVersion({ what: `record ${seq}`, found: v, known: "1 and 2" });
   const parsed = v === 1 ? eventsSchema.safeParse(value) : partSchema.safeParse(value);
   if (!parsed.success) throw errors.JournalMalformed({ seq, reason: parsed.error.issues[0]?.message ?? "invalid" });
