@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -34,5 +34,28 @@ describe("muster sim", { timeout: 30_000 }, () => {
     expect(first.stdout).toMatch(/^a second is too short for a job\nseed 1, profile quiet, log hash [0-9a-f]{16}\n/);
     expect(first.stdout).toContain("L1 at 1.0 s: the job has not ended (limit)");
     expect(again).toEqual(first);
+  });
+
+  it("writes the scenario of a failing seed with the faults that it needs, and prints the command that runs it again", () => {
+    const out = join(directory.path, "found");
+    const bug = "effects-before-journal";
+    const found = muster(["sim", "--profile", "kills", "--seed", "1", "--bug", bug, "--out", out]);
+    const [, file = ""] = /^seed 1 needs \d+ of \d+ faults: muster sim --replay (.+)$/m.exec(found.stdout) ?? [];
+    expect(found.code, found.stdout).toBe(1);
+    expect(file).toBe(join(out, "kills-1.json"));
+    const { why, scenario, ...kept } = JSON.parse(readFileSync(file, "utf8"));
+    expect(why).toMatch(/^S4: /);
+    expect(kept).toMatchObject({ bug, hash: expect.stringMatching(/^[0-9a-f]{16}$/) });
+    expect(scenario).toMatchObject({ seed: 1, profile: "kills" });
+    expect(scenario.faults.length).toBeLessThan(Number(/needs \d+ of (\d+) faults/.exec(found.stdout)?.[1]));
+    const again = muster(["sim", "--replay", file]);
+    expect(again).toMatchObject({ code: 1, stderr: "" });
+    expect(again.stdout).toContain(`${why}\n`);
+    expect(again.stdout).toMatch(/S4 at /);
+  });
+
+  it("knows its deliberate bugs by name", () => {
+    const { code, stderr } = muster(["sim", "--seed", "1", "--bug", "none-such"]);
+    expect({ code, isNamed: stderr.includes("none-such is no deliberate bug") }).toEqual({ code: 2, isNamed: true });
   });
 });

@@ -26,6 +26,7 @@ interface Options {
   readonly out: string;
   readonly canaries?: boolean;
   readonly sample?: string;
+  readonly bug?: string;
   readonly shrink: boolean;
   readonly json?: boolean;
 }
@@ -50,6 +51,7 @@ export function addSimCommand(program: Command): void {
     .option("--no-shrink", "keep faults that a failing seed does not need")
     .option("--canaries", "run deliberate bugs instead; each must be seen")
     .option("--sample <count>", "so many of the deliberate bugs; the seed says which")
+    .option("--bug <name>", "switch a deliberate bug on, to see that the seeds fail")
     .option("--json", "write one line of JSON; of seeds: nodeHours, faultsInjected, violations, speedUp and more")
     .action(async (options: Options) => {
       const simulator = await load();
@@ -71,8 +73,8 @@ async function runAs(simulator: Simulator, options: Options): Promise<boolean> {
 }
 
 async function replay(simulator: Simulator, file: string): Promise<boolean> {
-  const { why, scenario } = simulator.readScenario(textOf(file));
-  const result = await simulator.runAndCompare(scenario);
+  const { why, scenario, bug } = simulator.readScenario(textOf(file));
+  const result = await simulator.runAndCompare(scenario, bugOf(simulator, bug));
   const isGood = result.violations.length === 0;
   process.stdout.write(`${why}\n${isGood ? `holds, log hash ${result.hash}` : simulator.failureText(result)}\n`);
   return isGood;
@@ -92,13 +94,17 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
   const { profile } = options;
   const say = (text: string): void => void (options.json || process.stdout.write(`${text}\n`));
   say(`first seed ${firstSeed}, profile ${profile}, commit ${commit()}`);
-  const workers = workersOf(simulator, options);
+  const makeBug = bugOf(simulator, options.bug ?? null);
+  const withBug: Simulator["runSeed"] = (seed, kind, { isRepeated } = { isRepeated: false }) =>
+    simulator.runSeed(seed, kind, makeBug ? { isRepeated, makeBug } : { isRepeated });
+  const workers = makeBug ? [] : workersOf(simulator, options);
   const result = await simulator.runMany({
     profile,
     firstSeed,
     seeds,
     nowMs: () => performance.now(),
     ...(options.minutes === undefined ? {} : { timeMs: durationOf("minutes", `${options.minutes}m`) }),
+    ...(makeBug ? { runners: [withBug] } : {}),
     ...(workers.length > 1 ? { runners: workers.map(({ runSeed }) => runSeed) } : {}),
     onRun: (run) => {
       if (run.violations.length > 0) say(simulator.failureText(run));
@@ -129,15 +135,24 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
 async function keep(
   simulator: Simulator,
   { scenario, violations, hash }: RunResult,
-  { out, shrink }: Pick<Options, "out" | "shrink">,
+  { out, shrink, bug }: Pick<Options, "out" | "shrink" | "bug">,
 ): Promise<{ readonly file: string; readonly faults: number }> {
   const [first] = violations;
-  const small = shrink ? await simulator.shrink(scenario, first?.invariant ?? "") : scenario;
+  const makeBug = bugOf(simulator, bug ?? null);
+  const small = shrink ? await simulator.shrink(scenario, first?.invariant ?? "", makeBug) : scenario;
   const file = join(out, `${scenario.profile}-${scenario.seed}.json`);
   const why = `${first?.invariant}: ${first?.detail}`;
   mkdirSync(out, { recursive: true });
-  writeFileSync(file, `${JSON.stringify({ why, commit: commit(), hash, scenario: small }, null, 2)}\n`);
+  writeFileSync(file, `${JSON.stringify({ why, bug, commit: commit(), hash, scenario: small }, null, 2)}\n`);
   return { file, faults: small.faults.length };
+}
+
+/** How to make the deliberate bug of that name; `undefined` for none. */
+function bugOf(simulator: Simulator, name: string | null) {
+  if (name === null) return undefined;
+  const canary = simulator.canaries.find((known) => known.name === name);
+  if (!canary) throw errors.OptionInvalid({ option: "bug", value: name, reason: "is no deliberate bug" });
+  return () => canary.make();
 }
 
 async function runCanaries(simulator: Simulator, options: Options): Promise<boolean> {

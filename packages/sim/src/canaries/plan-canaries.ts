@@ -1,5 +1,5 @@
 /** Bugs of the controller's mind: plans, orders, bounds and the end of the job. */
-import type { ControllerState } from "@muster/machines";
+import type { ControllerEvent, ControllerState } from "@muster/machines";
 import { withHangers } from "../seed/draw-scenario.ts";
 import { type Canary, repeated } from "./canary.ts";
 import { isCommit, mind } from "./mind.ts";
@@ -7,6 +7,13 @@ import { isCommit, mind } from "./mind.ts";
 /** True when the job goes back to a checkpoint between two states. */
 function isRollback(after: ControllerState, before: ControllerState): boolean {
   return before.weights !== null && after.weights === null;
+}
+
+/** The id of whom an event says that its last life is over; empty when it says no such thing. */
+function endedBy(event: ControllerEvent): string {
+  if (event.type === "verdict.dead") return event.id;
+  if (event.type === "process.exited") return event.body.id;
+  return event.type === "replica.register" ? event.from : "";
 }
 
 type Waiting = ControllerState["groups"][number]["queue"][number];
@@ -191,6 +198,45 @@ export const planCanaries: readonly Canary[] = [
     seedsMax: 30,
     line: {
       does: (effect, before) => (effect.type === "admit" && before.step.step > 1 ? null : effect),
+    },
+  }),
+  mind("dead-trainer-kept", "a trainer that died stays a member, whatever is said of its end or comes in its place", {
+    profile: "kills",
+    seedsMax: 30,
+    line: {
+      hears: (event, { members }) => {
+        const member = members[endedBy(event)];
+        return member?.role === "policy" ? { type: "controller.tick", atMs: event.atMs } : event;
+      },
+    },
+  }),
+  mind("next-mesh-waits", "when a trainer is lost the others wait for its successor", {
+    profile: "kills",
+    seedsMax: 30,
+    line: {
+      keeps: (after, before) => {
+        const isLess = after.mesh.members.length < before.mesh.members.length && after.mesh.epoch > before.mesh.epoch;
+        return isLess
+          ? { ...after, mesh: { ...before.mesh, state: "broken", dueAtMs: after.nowMs + 3 * after.plan.timing.meshMs } }
+          : after;
+      },
+      does: (effect, { mesh }) => {
+        const isBuild = effect.type === "command" && effect.kind === "mesh.build";
+        return isBuild && effect.body.members.length < mesh.members.length ? null : effect;
+      },
+    },
+  }),
+  mind("sampler-in-the-way", "the loss of a sampler ends the mesh of the running step", {
+    profile: "kills",
+    seedsMax: 30,
+    line: {
+      keeps: (after, before) => {
+        const isLost = Object.values(before.members).some(
+          ({ id, role, incarnation }) => role === "rollout" && after.members[id]?.incarnation !== incarnation,
+        );
+        const isHit = isLost && before.step.state === "running" && after.mesh.state === "ready";
+        return isHit ? { ...after, mesh: { ...after.mesh, state: "broken" } } : after;
+      },
     },
   }),
   mind("mesh-never-broken", "a mesh that failed is taken for one that works", {

@@ -32,6 +32,15 @@ function withoutTimers(data: Uint8Array, seq: number): Uint8Array {
   return encodePart(term, forgetful, wallMs);
 }
 
+/** A small job with short time-outs. With more members the brake is pulled: they do not all die in one moment. */
+function small(scenario: Scenario): Scenario {
+  const { config } = scenario;
+  const replicas = { policy: 1, rollout: 1, checkpoint: 0 };
+  const health = { ...config.health, probeTimeoutMs: 400 };
+  const timing = { ...config.timing, heartbeatIntervalMs: 250, suspectAfterMs: 500, deadAfterMs: 1_500 };
+  return { ...scenario, config: { ...config, replicas, initReplicas: { policy: 1, rollout: 1 }, health, timing } };
+}
+
 /** Canaries on the wire. */
 export const wireCanaries: readonly Canary[] = [
   {
@@ -128,15 +137,21 @@ export const wireCanaries: readonly Canary[] = [
     says: "a controller that was cut off takes its own silence for the death of others",
     profile: "kills",
     seedsMax: 60,
-    // With more members the brake is pulled: they do not all die in one moment.
-    shape: (scenario) => {
-      const { config } = scenario;
-      const replicas = { policy: 1, rollout: 1, checkpoint: 0 };
-      const health = { ...config.health, probeTimeoutMs: 400 };
-      const timing = { ...config.timing, heartbeatIntervalMs: 250, suspectAfterMs: 500, deadAfterMs: 1_500 };
-      return { ...scenario, config: { ...config, replicas, initReplicas: { policy: 1, rollout: 1 }, health, timing } };
-    },
+    shape: small,
     stage: (scenario) => repeated(scenario, 25_000, (atMs) => ({ kind: "broker-restart", atMs, forMs: 5_400 })),
+    make: () => ({ wire: { hidesOutage: true } }),
+  },
+  {
+    name: "outage-counts-as-silence",
+    says: "the time without a broker counts as silence of the others, whatever else goes wrong",
+    profile: "kills",
+    seedsMax: 60,
+    shape: small,
+    // Somebody stands still, too: then a death that nobody died is not seen by itself.
+    stage: (scenario) => [
+      { kind: "pause", atMs: 1_000, forMs: 1_000, node: "rollout-1" },
+      ...repeated(scenario, 25_000, (atMs) => ({ kind: "broker-restart" as const, atMs, forMs: 5_400 })),
+    ],
     make: () => ({ wire: { hidesOutage: true } }),
   },
   {

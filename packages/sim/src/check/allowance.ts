@@ -1,5 +1,6 @@
 /** How much time the promises of liveness leave, by the time-outs and the work of a job. */
 import type { Scenario } from "../cluster/scenario.ts";
+import type { Fault } from "../faults/fault.ts";
 
 /** Virtual times within which something must have happened. */
 export interface Allowance {
@@ -10,6 +11,17 @@ export interface Allowance {
   /** L4: from the death of a controller to the first record of the next one. */
   readonly successionMs: number;
 }
+
+/** Faults that keep no controller from its work but by ending it. */
+export const simpleFaults: readonly Fault["kind"][] = [
+  "kill",
+  "kill-all",
+  "drain",
+  "slow",
+  "clock-jump",
+  "power-loss",
+  "second-controller",
+];
 
 /** The floor of L1 (reliability 3). */
 const steadyMs = 60_000;

@@ -15,6 +15,17 @@ const joinMs = 30_000;
 const pauseMaxMs = 600_000;
 const clockShare = 1.02;
 
+/** A verdict takes as long as the tick of whoever judges and the way to the journal. */
+const clockMarginMs = 1_000;
+
+/** A time in which nobody could be heard, or only this node could not. */
+export interface Outage {
+  /** `null`: the broker was away. */
+  readonly node: string | null;
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
 /** The model of lives, meshes and obedience. */
 export class MembershipChecker {
   readonly #judge: Judge;
@@ -33,8 +44,12 @@ export class MembershipChecker {
   readonly #bases = new Map<Observed, string>();
   readonly #ops = new Map<string, string>();
 
-  constructor(judge: Judge, isStrict: boolean) {
+  /** When the broker, or a node, was away, in ms of the world. */
+  readonly #outages: readonly Outage[];
+
+  constructor(judge: Judge, isStrict: boolean, outages: readonly Outage[] = []) {
     this.#judge = judge;
+    this.#outages = outages;
     this.#isStrict = isStrict;
   }
 
@@ -91,7 +106,7 @@ export class MembershipChecker {
   }
 
   /** A decision was journaled. */
-  decided({ event, before, after, effects }: Decision): void {
+  decided({ event, before, after, effects }: Decision, nowMs = 0): void {
     for (const [id, member] of Object.entries(after.members)) {
       if (before.members[id]?.incarnation === member.incarnation) continue;
       const isNew = this.#lives.has(member.incarnation) && !this.#removed.has(member.incarnation);
@@ -103,6 +118,7 @@ export class MembershipChecker {
     for (const effect of effects)
       if (effect.type === "command" && effect.kind === "mesh.build") this.#checkMesh(effect.body.members, after);
     if (this.#isStrict && before.members !== after.members) this.#checkEvictions(event.type, before, after);
+    if (event.type === "verdict.dead" && event.kind === "silence") this.#checkSilence(event, nowMs);
   }
 
   /** A rank joins a mesh. */
@@ -197,6 +213,23 @@ export class MembershipChecker {
         "S8",
         () => `a mesh has ${id} as ${incarnation}, the member is ${table[id]?.incarnation}`,
       );
+  }
+
+  /** A silence proves nothing when the broker was away in it, unless the silent one was hit itself. */
+  #checkSilence(
+    { id, incarnation, silentMs }: { readonly id: string; readonly incarnation: string; readonly silentMs: number },
+    nowMs: number,
+  ): void {
+    const process = this.#lives.get(incarnation);
+    const sinceMs = nowMs - silentMs / clockShare;
+    const isIn = ({ fromMs, toMs }: Outage): boolean => fromMs < nowMs && toMs > sinceMs + clockMarginMs;
+    const outage = this.#outages.find((one) => one.node === null && isIn(one));
+    const isHit = process?.isDead !== false || this.#outages.some((one) => one.node === id && isIn(one));
+    this.#judge.require(
+      outage === undefined || isHit,
+      "L6",
+      () => `${id} is put out for ${Math.round(silentMs)} ms of silence, the broker was away until ${outage?.toMs} ms`,
+    );
   }
 
   #checkEvictions(cause: string, before: Decision["before"], after: Decision["after"]): void {

@@ -1,24 +1,12 @@
 /** Progress: somebody always acts for the job, and once the faults are over steps are committed and made durable (L1, L3, L4, L7). */
 import type { ControllerState } from "@muster/machines";
 import type { Scenario } from "../cluster/scenario.ts";
-import type { Fault } from "../faults/fault.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
-import { type Allowance, allowanceOf } from "./allowance.ts";
+import { type Allowance, allowanceOf, simpleFaults } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import { pauseOf } from "./membership-checker.ts";
-
-/** Faults that keep no controller from its work but by ending it. */
-const simpleFaults: readonly Fault["kind"][] = [
-  "kill",
-  "kill-all",
-  "drain",
-  "slow",
-  "clock-jump",
-  "power-loss",
-  "second-controller",
-];
 
 /** Watches what has not happened for how long. */
 export class ProgressChecker {

@@ -18,7 +18,8 @@ import { CheckpointChecker } from "./checkpoint-checker.ts";
 import { FleetChecker } from "./fleet-checker.ts";
 import { JournalModel } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
-import { MembershipChecker } from "./membership-checker.ts";
+import { LossChecker } from "./loss-checker.ts";
+import { MembershipChecker, type Outage } from "./membership-checker.ts";
 import { OrderChecker } from "./order-checker.ts";
 import { ProgressChecker } from "./progress-checker.ts";
 import { TrainingChecker } from "./training-checker.ts";
@@ -54,6 +55,16 @@ function isLoud(fault: Fault): boolean {
   return isController || loudFaults.includes(fault.kind);
 }
 
+/** When the broker was away, and when whose silence has a cause of its own; none where a failpoint may be the cause. */
+function outagesOf(faults: readonly Fault[]): readonly Outage[] {
+  if (faults.some(({ kind }) => kind === "failpoint")) return [];
+  return faults.flatMap((fault) => {
+    const isBroker = fault.kind === "broker-restart" || fault.kind === "broker-stall";
+    if (!("atMs" in fault) || !("forMs" in fault) || (!isBroker && !("node" in fault))) return [];
+    return { node: "node" in fault ? fault.node : null, fromMs: fault.atMs, toMs: fault.atMs + fault.forMs };
+  });
+}
+
 /** The observer of one run. */
 export class Witness implements ClusterObserver {
   readonly faults = new Map<string, number>();
@@ -67,6 +78,7 @@ export class Witness implements ClusterObserver {
   readonly #orders: OrderChecker;
   readonly #fleet: FleetChecker;
   readonly #progress: ProgressChecker;
+  readonly #losses: LossChecker;
   #checkpoints: CheckpointChecker | null = null;
 
   constructor(
@@ -79,27 +91,33 @@ export class Witness implements ClusterObserver {
     this.#judge = judge;
     this.#weights = new WeightsChecker(judge, config, { count: shapeOf(config.model).count, digest });
     this.#training = new TrainingChecker(judge, config);
-    this.#members = new MembershipChecker(judge, !scenario.fleet && faults.every(isLoud));
+    this.#members = new MembershipChecker(judge, !scenario.fleet && faults.every(isLoud), outagesOf(faults));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
     const isPeace = faults.length === 0 && (scenario.controllers ?? 1) === 1;
     this.#orders = new OrderChecker(judge, config, isPeace);
     this.#progress = new ProgressChecker(world, judge, scenario);
+    this.#losses = new LossChecker(world, judge, scenario);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
       logic,
       onDecision: (decision) => {
         this.#weights.decided(decision);
         this.#training.decided(decision);
-        this.#members.decided(decision);
+        this.#members.decided(decision, world.nowMs);
         this.#orders.decided(decision);
         this.#fleet.decided(decision);
         this.#progress.decided(decision);
+        this.#losses.decided(decision);
       },
     });
   }
 
   get jobState(): ControllerState {
     return this.#journal.state;
+  }
+
+  get losses(): LossChecker["longest"] {
+    return this.#losses.longest;
   }
 
   /** The longest time without progress after the faults. */
@@ -180,6 +198,7 @@ export class Witness implements ClusterObserver {
     this.#judge.note(`${process.name} is ${identity.incarnation}`);
     this.#members.identified(identity, process, process.world.nowMs);
     this.#orders.identified(process);
+    this.#losses.identified(identity.incarnation, process);
   }
 
   started(process: SimProcess): void {

@@ -9,6 +9,8 @@ export interface ScenarioFile {
   /** What went wrong, in one sentence. */
   readonly why: string;
   readonly scenario: Scenario;
+  /** Name of the deliberate bug that it fails with; `null` for none. */
+  readonly bug: string | null;
 }
 
 type Plain = Readonly<Record<string, unknown>>;
@@ -30,7 +32,8 @@ export function readScenario(text: string): ScenarioFile {
   const drawn = drawScenario(seed, profile);
   const config = jobConfigSchema.safeParse(merged(drawn.config, given.config ?? {}));
   if (!config.success) throw invalid(config.error.issues[0]?.message ?? "its job is not valid");
-  return { why: file.why, scenario: { ...drawn, ...given, config: config.data } };
+  const bug = typeof file.bug === "string" ? file.bug : null;
+  return { why: file.why, bug, scenario: { ...drawn, ...given, config: config.data } };
 }
 
 function parse(text: string): Plain {

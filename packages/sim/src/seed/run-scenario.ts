@@ -27,6 +27,8 @@ export interface RunResult {
   readonly strikes: readonly Strike[];
   /** The longest virtual time without progress after the faults. */
   readonly longestMs: number;
+  /** The longest that it took, in virtual ms, to find out the death of a trainer, and to build the next mesh. */
+  readonly losses: { readonly detectMs: number; readonly meshMs: number };
 }
 
 /** Runs a scenario to its end. `bug` is a deliberate one, to see that the checkers see it. */
@@ -54,6 +56,7 @@ export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunRes
     points: cluster.failpoints.counts,
     strikes: cluster.failpoints.strikes,
     longestMs: witness.longestMs,
+    losses: witness.losses,
   };
 }
 

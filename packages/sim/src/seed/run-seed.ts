@@ -9,11 +9,11 @@ import type { SeedResult } from "./tally.ts";
 export async function runSeed(
   seed: number,
   profile: Profile,
-  { isRepeated }: { readonly isRepeated: boolean } = { isRepeated: false },
+  { isRepeated, makeBug }: { readonly isRepeated: boolean; readonly makeBug?: () => Bug } = { isRepeated: false },
 ): Promise<SeedResult> {
   const scenario = drawScenario(seed, profile);
-  const { result, quiet } = await compared(scenario);
-  const again = isRepeated ? await runScenario(scenario) : null;
+  const { result, quiet } = await compared(scenario, makeBug);
+  const again = isRepeated ? await runScenario(scenario, makeBug?.()) : null;
   const others = [quiet, again].filter((run) => run !== null);
   const given = { others, isCompared: quiet !== null, isRepeated };
   if (!again || again.hash === result.hash) return { result, ...given };

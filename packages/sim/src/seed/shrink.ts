@@ -1,4 +1,5 @@
 /** Shrinks the faults of a failing run to the few that it needs: delta debugging (Zeller and Hildebrandt, 2002, algorithm ddmin). */
+import type { Bug } from "../cluster/bug.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import { runAndCompare } from "./run-seed.ts";
 
@@ -9,13 +10,14 @@ const runsMax = 200;
  * Finds a list of faults from which none can be left out without losing the violation; the phases and limits stay.
  *
  * @param invariant - The violation that counts; another one is another failure.
+ * @param makeBug - The deliberate bug that it fails with.
  * @returns The scenario with fewer faults, or the same one when even the first run does not fail.
  */
-export async function shrink(scenario: Scenario, invariant: string): Promise<Scenario> {
+export async function shrink(scenario: Scenario, invariant: string, makeBug?: () => Bug): Promise<Scenario> {
   let runs = 0;
   const fails = async (faults: Scenario["faults"]): Promise<boolean> => {
     if (runs++ >= runsMax) return false;
-    const { violations } = await runAndCompare({ ...scenario, faults });
+    const { violations } = await runAndCompare({ ...scenario, faults }, makeBug);
     return violations.some((violation) => violation.invariant === invariant);
   };
   const faults = await ddmin(scenario.faults, fails);
