@@ -11,7 +11,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => directory.remove());
 
-describe("muster sim", { timeout: 30_000 }, () => {
+describe("muster sim", { timeout: 60_000 }, () => {
   it("ends with one line of JSON: seeds, node-hours, faults, violations and speed-up; code 0 when every invariant held", () => {
     const { code, stdout, stderr } = muster(["sim", "--profile", "kills", "--seed", "1", "--seeds", "2", "--json"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
