@@ -157,13 +157,15 @@ export class SimRolloutEngine implements RolloutEngine {
     if (!begun) return fresh;
     if (begun.finish) return { ...fresh, ...begun, finish: begun.finish };
     const from = begun.responseIds.length;
-    const isLonger = fresh.responseIds.length > from;
+    // These weights may have ended it sooner than the others went: it ends now. A token is drawn in any case.
+    const isOver = fresh.responseIds.length <= from;
+    const ids = isOver ? [request.sampling.stopTokenIds[0] ?? 0] : fresh.responseIds.slice(from);
+    const logprobs = isOver ? fresh.logprobs.slice(-1) : fresh.logprobs.slice(from);
     return {
       ...fresh,
-      responseIds: Int32Array.from([...begun.responseIds, ...fresh.responseIds.slice(from)]),
-      logprobs: Float32Array.from([...begun.logprobs, ...fresh.logprobs.slice(from)]),
-      // Other weights would have ended sooner than this response was begun.
-      finish: isLonger ? fresh.finish : "length",
+      responseIds: Int32Array.from([...begun.responseIds, ...ids]),
+      logprobs: Float32Array.from([...begun.logprobs, ...logprobs]),
+      finish: isOver ? "stop" : fresh.finish,
     };
   }
 
