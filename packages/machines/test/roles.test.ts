@@ -1,51 +1,11 @@
 /** What single replicas do, beyond what the walk of their graphs shows: the content of what they say. */
-import { chunksOf, type Logic, membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
+import { chunksOf, membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { eventsOf } from "./model/alphabet.ts";
 import { plan } from "./plans.ts";
+import { type Effect, eventOf, Replica } from "./replica.ts";
 
 const timing = { ...plan.timing, initializeMs: 9, registerMs: 20_000 };
-
-interface Effect {
-  readonly type: string;
-  readonly kind?: string;
-  readonly reason?: string;
-  readonly body?: unknown;
-}
-
-/** One replica: hears events, remembers what it asked for. */
-class Replica {
-  readonly effects: Effect[] = [];
-  snapshot: unknown;
-  readonly #logic: Logic<unknown, unknown, unknown, Effect>;
-
-  constructor(logic: object, input: unknown) {
-    this.#logic = logic as Logic<unknown, unknown, unknown, Effect>;
-    const { snapshot, effects } = this.#logic.init(input);
-    this.snapshot = snapshot;
-    this.effects.push(...effects);
-  }
-
-  /** Hears an event. @returns What it asked for because of it, timers apart. */
-  hear(event: object): Effect[] {
-    const { snapshot, effects } = this.#logic.step(this.snapshot, event);
-    this.snapshot = snapshot;
-    this.effects.push(...effects);
-    return effects.filter(({ type }) => !type.startsWith("timer."));
-  }
-
-  get value(): unknown {
-    return (this.snapshot as { value: unknown }).value;
-  }
-}
-
-/** The n-th event of a type in the alphabet of a machine. */
-function eventOf(machine: string, type: string, n = 0): object {
-  const event = eventsOf(machine).filter((candidate) => candidate.type === type)[n];
-  if (!event) throw new Error(`the alphabet of ${machine} has no ${type} number ${n}`);
-  return event;
-}
 
 describe("a lease is cut into chunks", () => {
   const train = (index: number) => ({ purpose: "train" as const, step: 2, index, attempt: 0 });
@@ -252,7 +212,8 @@ describe("a policy replica", () => {
     expect(typesOf(pull(1, 5))).toEqual(["weights.abort", "weights.pull"]);
     expect(replica.hear(pull(1, 5))).toMatchObject([{ type: "drop", reason: "already pulling it" }]);
     expect(typesOf(pull(2, 3))).toEqual(["weights.abort", "weights.pull"]);
-    expect(typesOf(eventOf("policy", "weights.initialize"))).toEqual(["weights.abort", "weights.initialize"]);
+    const fresh = { type: "weights.initialize", body: { lineage: 3, version: 0, source: { kind: "seed", seed: 1 } } };
+    expect(typesOf(fresh)).toEqual(["weights.abort", "weights.initialize"]);
   });
 
   it("leaves a mesh that it is joining when it is to get other weights first", () => {

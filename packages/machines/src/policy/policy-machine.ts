@@ -19,6 +19,9 @@ import {
 } from "./policy-setup.ts";
 
 const abandonWeights = effect({ type: "weights.abort", reason: "other weights are wanted" });
+/** An order that comes again after newer ones. */
+const olderPull = { guard: "isOlder", actions: drop("weights.pull", "older weights") } as const;
+const olderInitialize = { guard: "isOlder", actions: drop("weights.initialize", "older weights") } as const;
 const leaveMesh = effect({ type: "mesh.abort", reason: "other weights are wanted first" });
 
 const machine = policySetup.createMachine({
@@ -45,12 +48,10 @@ const machine = policySetup.createMachine({
     "step.run": { actions: drop("step.run", "not the mesh or the version that this replica has") },
     "step.discard": { actions: drop("step.discard", "no such attempt") },
     "step.apply": [{ guard: "isHeld", actions: sayHeld }, { actions: drop("step.apply", "no such candidate") }],
-    "weights.pull": [
-      { guard: "isHeld", actions: sayHeld },
-      { target: ".syncing", actions: "want" },
-    ],
+    "weights.pull": [{ guard: "isHeld", actions: sayHeld }, olderPull, { target: ".syncing", actions: "want" }],
     "weights.initialize": [
       { guard: "isHeld", actions: sayHeld },
+      olderInitialize,
       { target: ".initializing", actions: "want" },
     ],
     "weights.initialized": { actions: drop("weights.initialized", "late") },
@@ -98,10 +99,11 @@ const machine = policySetup.createMachine({
           ],
         },
         "weights.initialize": [
+          olderInitialize,
           { guard: "isAnother", target: "initializing", reenter: true, actions: [abandonWeights, "want"] },
           { actions: drop("weights.initialize", "already making them") },
         ],
-        "weights.pull": { target: "syncing", actions: [abandonWeights, "want"] },
+        "weights.pull": [olderPull, { target: "syncing", actions: [abandonWeights, "want"] }],
         "weights.errored": {
           guard: "isWanted",
           target: "settling",
@@ -129,10 +131,11 @@ const machine = policySetup.createMachine({
           actions: [assign(({ event: { type: _, ...held } }) => ({ held, wanted: null })), sayHeld],
         },
         "weights.pull": [
+          olderPull,
           { guard: "isAnother", target: "syncing", reenter: true, actions: [abandonWeights, "want"] },
           { actions: drop("weights.pull", "already pulling it") },
         ],
-        "weights.initialize": { target: "initializing", actions: [abandonWeights, "want"] },
+        "weights.initialize": [olderInitialize, { target: "initializing", actions: [abandonWeights, "want"] }],
         "weights.errored": {
           guard: "isWanted",
           target: "settling",
@@ -159,8 +162,8 @@ const machine = policySetup.createMachine({
           target: "ready",
           actions: [assign(({ event }) => ({ joinedEpoch: event.epoch })), sayJoined],
         },
-        "weights.pull": { target: "syncing", actions: [leaveMesh, "breakMesh", "want"] },
-        "weights.initialize": { target: "initializing", actions: [leaveMesh, "breakMesh", "want"] },
+        "weights.pull": [olderPull, { target: "syncing", actions: [leaveMesh, "breakMesh", "want"] }],
+        "weights.initialize": [olderInitialize, { target: "initializing", actions: [leaveMesh, "breakMesh", "want"] }],
         "mesh.errored": {
           guard: "isThisEpoch",
           target: "waiting",

@@ -2,7 +2,7 @@
 import type { Body } from "@muster/protocol";
 import { assign, setup } from "xstate";
 import { effectAction } from "../from-xstate.ts";
-import { report } from "../replica-events.ts";
+import { isOlder, report } from "../replica-events.ts";
 import type { AttemptKey, PolicyContext, PolicyEffect, PolicyEvent, PolicyInput } from "./policy-events.ts";
 
 const sameAttempt = (a: AttemptKey | null, b: AttemptKey): boolean =>
@@ -104,6 +104,9 @@ export const policySetup = setup({
       (event.type === "step.apply" || event.type === "weights.pull" || event.type === "weights.initialize") &&
       event.body.lineage === context.held?.lineage &&
       event.body.version === context.held.version,
+    isOlder: ({ context, event }) =>
+      (event.type === "weights.pull" || event.type === "weights.initialize") &&
+      isOlder(event.body, [context.held, context.wanted]),
     isRunnable: ({ context, event }) =>
       event.type === "step.run" &&
       event.body.epoch === context.joinedEpoch &&

@@ -5,7 +5,7 @@
 import type { Body, FailureKind } from "@muster/protocol";
 import { assign, enqueueActions, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
-import { report } from "../replica-events.ts";
+import { isOlder, report } from "../replica-events.ts";
 import {
   type Chunk,
   type RolloutContext,
@@ -93,6 +93,8 @@ const machine = setup({
       event.type === "weights.pull" &&
       event.body.version === context.held?.version &&
       event.body.lineage === context.held.lineage,
+    isOlder: ({ context, event }) =>
+      event.type === "weights.pull" && isOlder(event.body, [context.held, context.wanted]),
     isAnother: ({ context, event }) =>
       event.type === "weights.pull" &&
       (event.body.version !== context.wanted?.version || event.body.lineage !== context.wanted.lineage),
@@ -227,6 +229,7 @@ const machine = setup({
           on: {
             "weights.pull": [
               { guard: "isHeld", actions: { type: effectAction, params: ({ context }) => held(context) } },
+              { guard: "isOlder", actions: drop("weights.pull", "older weights") },
               { target: "syncing", actions: assign(({ event }) => ({ wanted: event.body })) },
             ],
             "weights.pulled": { actions: drop("weights.pulled", "late") },
@@ -261,6 +264,7 @@ const machine = setup({
               { actions: drop("weights.errored", "late") },
             ],
             "weights.pull": [
+              { guard: "isOlder", actions: drop("weights.pull", "older weights") },
               {
                 guard: "isAnother",
                 target: "syncing",
