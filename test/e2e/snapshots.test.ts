@@ -8,7 +8,8 @@ import { connectAs } from "./support/broker.ts";
 import { configOf, digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 
 const snapshotRecords = 20;
-const kills = 6;
+/** The run gives up a controller that dies six times in ten minutes. */
+const kills = 4;
 
 let runs: Runs;
 let run: JobRun;
@@ -21,7 +22,7 @@ afterAll(() => runs.close());
 test("a controller that is killed again and again goes on from its snapshots, and the job ends with the weights of the quiet one", async () => {
   for (let kill = 1; kill <= kills; kill++) {
     await run.waitForEvent("job.started", ({ term }) => term === kill);
-    await run.waitForEvent("step.committed", ({ step }) => step >= 5 * kill);
+    await run.waitForEvent("step.committed", ({ step }) => step >= 8 * kill);
     process.kill(run.pidOf("controller"), "SIGKILL");
   }
   const summary = await run.ended();
