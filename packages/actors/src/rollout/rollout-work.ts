@@ -50,7 +50,7 @@ type Tools = HostTools<RolloutEvent>;
 type Sending = Tools & { readonly sent: () => void };
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
-const phases = ["loading", "idle", "pulling", "generating"] as const;
+const phases = ["loading", "idle", "pulling", "generating", "evaluating"] as const;
 
 /** The role of rollout replicas on given doors. */
 export const rolloutRoleOn = (doors: Doors): Role =>
@@ -243,7 +243,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         const opened = await this.#opened;
         const startedMs = tools.clock.now();
         this.#checkVersion(opened.engine, chunk);
-        this.#tools.beats.setPhase("generating");
+        this.#tools.beats.setPhase(chunk.items[0]?.purpose === "eval" ? "evaluating" : "generating");
         const [first] = chunk.items;
         if (first?.purpose === "eval") {
           tools.post(await evaluate({ ...opened, clock: tools.clock }, chunk, first, signal));
@@ -347,12 +347,13 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   }
 
   /**
-   * Stores what is drawn so far, for the case that this process dies; not while the broker is still to take what was drawn before, and
+   * Whoever draws makes progress, however long a response is. Stores what is drawn so far, for the case that this process dies; not while the broker is still to take what was drawn before, and
    * no more once it was too much for a message.
    */
   #saverOf(chunk: Chunk, tools: Tools): (begun: readonly BegunGroup[]) => boolean {
     let isBusy = false;
     return (begun) => {
+      this.#tools.beats.progress(begun.length);
       if (isBusy) return false;
       isBusy = true;
       try {

@@ -28,6 +28,8 @@ export class OrderChecker {
   /** Nothing goes wrong but by the prompts themselves. */
   readonly #isPeace: boolean;
   /** Groups over which somebody ended or hung. */
+  /** Groups that were given up for their gradient, and steps that were skipped. */
+  readonly #excused = new Set<string>();
   readonly #guilty = new Set<string>();
 
   constructor(judge: Judge, { limits, steps, failure }: JobConfig, isPeace = false) {
@@ -84,17 +86,19 @@ export class OrderChecker {
 
   /** Where nothing else goes wrong, nobody is given up but who ended or hung its holders, or whose gradient is not finite. */
   #checkGivenUp({ before, after, effects }: Decision): void {
-    const excused = effects.flatMap((effect) =>
-      effect.type === "announce" && effect.kind === "groups.quarantined" && effect.body.failure === "non_finite"
-        ? effect.body.item
-        : [],
-    );
+    for (const effect of effects) {
+      if (effect.type !== "announce") continue;
+      if (effect.kind === "groups.quarantined" && effect.body.failure === "non_finite")
+        this.#excused.add(effect.body.item);
+      // Of a step that was skipped all groups are given up; after a step back they are there again.
+      if (effect.kind === "step.skipped") this.#excused.add(`${effect.body.step}`);
+    }
     for (const [step, { quarantined }] of Object.entries(after.groups)) {
       const known = before.groups[Number(step)]?.quarantined ?? [];
       const items = quarantined.filter((index) => !known.includes(index)).map((index) => `${step}.${index}`);
       for (const item of items)
         this.#judge.require(
-          excused.includes(item) || this.#guilty.has(item),
+          this.#excused.has(item) || this.#excused.has(step) || this.#guilty.has(item),
           "S20",
           () => `${item} is given up, and has neither ended nor hung anybody`,
         );
