@@ -216,6 +216,14 @@ describe("a policy replica", () => {
     expect(typesOf(fresh)).toEqual(["weights.abort", "weights.initialize"]);
   });
 
+  it("that voted goes back with the others: nobody decides on the attempt any more", () => {
+    const replica = voted();
+    const again = { type: "weights.initialize", body: { lineage: 1, version: 0, source: { kind: "seed", seed: 1 } } };
+    const types = replica.hear(again).map(({ type }) => type);
+    expect(types).toEqual(["step.discard", "mesh.abort", "weights.initialize"]);
+    expect(replica.value).toBe("initializing");
+  });
+
   it("leaves a mesh that it is joining when it is to get other weights first", () => {
     const replica = held();
     replica.hear(eventOf("policy", "mesh.build"));

@@ -22,6 +22,10 @@ const abandonWeights = effect({ type: "weights.abort", reason: "other weights ar
 /** An order that comes again after newer ones. */
 const olderPull = { guard: "isOlder", actions: drop("weights.pull", "older weights") } as const;
 const olderInitialize = { guard: "isOlder", actions: drop("weights.initialize", "older weights") } as const;
+const forgetAttempt = [
+  effect({ type: "step.discard" }),
+  { type: "remember", params: { run: null, vote: null } },
+] as const;
 const leaveMesh = effect({ type: "mesh.abort", reason: "other weights are wanted first" });
 
 const machine = policySetup.createMachine({
@@ -286,8 +290,19 @@ const machine = policySetup.createMachine({
         params: ({ context }): PolicyEffect => (context.vote ? report("step.voted", context.vote) : unreachable),
       },
       on: {
-        "weights.pull": { actions: drop("weights.pull", "busy") },
-        "weights.initialize": { actions: drop("weights.initialize", "busy") },
+        // After a step back nobody decides on the attempt any more.
+        "weights.pull": [
+          { guard: "isNewLineage", target: "syncing", actions: [...forgetAttempt, leaveMesh, "breakMesh", "want"] },
+          { actions: drop("weights.pull", "busy") },
+        ],
+        "weights.initialize": [
+          {
+            guard: "isNewLineage",
+            target: "initializing",
+            actions: [...forgetAttempt, leaveMesh, "breakMesh", "want"],
+          },
+          { actions: drop("weights.initialize", "busy") },
+        ],
         "step.apply": [
           { guard: "isMyVote", target: "applying" },
           { guard: "isHeld", actions: sayHeld },

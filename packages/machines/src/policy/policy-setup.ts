@@ -107,6 +107,9 @@ export const policySetup = setup({
     isOlder: ({ context, event }) =>
       (event.type === "weights.pull" || event.type === "weights.initialize") &&
       isOlder(event.body, [context.held, context.wanted]),
+    isNewLineage: ({ context, event }) =>
+      (event.type === "weights.pull" || event.type === "weights.initialize") &&
+      event.body.lineage > (context.held?.lineage ?? 0),
     isRunnable: ({ context, event }) =>
       event.type === "step.run" &&
       event.body.epoch === context.joinedEpoch &&
