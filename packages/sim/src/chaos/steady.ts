@@ -1,4 +1,4 @@
-/** When a job is steady again: everybody is a member, and steps go on. */
+/** When a job is steady again: everybody is a member, replicas and nodes, and steps go on. */
 import { replicaRoles } from "@muster/protocol";
 import type { HeardEvent } from "./follow.ts";
 import { until, type WatchedRun } from "./watched-run.ts";
@@ -25,7 +25,8 @@ export async function untilSteady(run: WatchedRun, options: SteadyOptions): Prom
   const { ears, command } = run;
   const committed = (): number => ears.events.filter(({ kind }) => kind === "step.committed").length;
   const target = committed() + steps;
-  const isSteady = (): boolean => committed() >= target && presentOf(ears.events) >= wanted;
+  const isSteady = (): boolean =>
+    committed() >= target && presentOf(ears.events) >= wanted && missedNodes(ears.events).length === 0;
   try {
     await until(isSteady, { what: "a steady job", timeoutMs, signal, command });
     return performance.now() - startedMs;
@@ -33,6 +34,16 @@ export async function untilSteady(run: WatchedRun, options: SteadyOptions): Prom
     if (signal.aborted || command.isOver()) throw error;
     return null;
   }
+}
+
+/** Nodes that died and are not back; flap control may admit one later than the replicas that others run in its place. Pure. */
+export function missedNodes(events: readonly HeardEvent[]): readonly string[] {
+  const missed = new Set<string>();
+  for (const { kind, body } of events) {
+    if (kind === "member.died" && body.role === "node") missed.add(body.id);
+    if (kind === "member.joined" || kind === "member.left") missed.delete(body.id);
+  }
+  return [...missed];
 }
 
 /** How many replicas are members; nodes are none. Pure. */

@@ -4,7 +4,7 @@ import { firstDifference, trainingOf, weightsHashAt } from "../../src/chaos/comp
 import type { HeardEvent } from "../../src/chaos/follow.ts";
 import { type Injection, measureRecoveries, spreadsOf } from "../../src/chaos/measure.ts";
 import { outcomesOf } from "../../src/chaos/outcome.ts";
-import { presentOf } from "../../src/chaos/steady.ts";
+import { missedNodes, presentOf } from "../../src/chaos/steady.ts";
 
 const heard = (atMs: number, kind: HeardEvent["kind"], body: object): HeardEvent =>
   ({ kind, body, atMs }) as unknown as HeardEvent;
@@ -107,6 +107,14 @@ describe("who is there", () => {
     const events = [joined("node-0", "node"), joined("policy-0", "policy"), joined("rollout-0", "rollout")];
     expect(presentOf(events)).toBe(2);
     expect(presentOf([...events, heard(2, "member.died", { id: "policy-0", incarnation: "i-policy-0" })])).toBe(1);
+  });
+
+  it("is not a node that died, before it joins again; who left is not missed", () => {
+    const node = { id: "node-0", role: "node", incarnation: "i-1" };
+    const events = [heard(1, "member.joined", node), heard(2, "member.died", node)];
+    expect(missedNodes(events)).toEqual(["node-0"]);
+    expect(missedNodes([...events, heard(3, "member.joined", { ...node, incarnation: "i-2" })])).toEqual([]);
+    expect(missedNodes([heard(1, "member.joined", node), heard(2, "member.left", node)])).toEqual([]);
   });
 });
 
