@@ -265,17 +265,19 @@ describe("the replay of a journal with snapshots", () => {
         message: expect.stringContaining("record 9 of the journal has version 3, and this program reads 1 and 2"),
       }),
     );
-    const other = Buffer.from(JSON.stringify({ ...JSON.parse(Buffer.from(bytes).toString()), v: 2 }));
+    const other = Buffer.from(JSON.stringify({ ...JSON.parse(Buffer.from(bytes).toString()), v: snapshotVersion + 1 }));
     const parts = partsOf(other, 1, 1_000).map((part) => encodePart(1, part));
     await expect(replayJournal(await journalOf(parts), plan)).rejects.toMatchObject({
       code: "MUSTER_ERR_JOURNAL_VERSION",
-      params: { what: "the snapshot of record 1", found: 2, known: 1 },
+      params: { what: "the snapshot of record 1", found: snapshotVersion + 1, known: snapshotVersion },
     });
   });
 
   it("refuses a whole snapshot that can not be read", () => {
     expect(() => decodeSnapshot(4, Uint8Array.of(0xff))).toThrow("journal record 4 can not be read");
-    expect(() => decodeSnapshot(4, Buffer.from('{"v":1,"state":{}}'))).toThrow("journal record 4 can not be read");
+    expect(() => decodeSnapshot(4, Buffer.from(JSON.stringify({ v: snapshotVersion, state: {} })))).toThrow(
+      "journal record 4 can not be read",
+    );
   });
 });
 
@@ -290,8 +292,8 @@ describe("the form of a snapshot", () => {
     );
     expect({ snapshotVersion, fields: fields.join(" ") }).toMatchInlineSnapshot(`
       {
-        "fields": "plan term nowMs joins leasesMade engineBuild members gone evictions waiting progress progress.atMs progress.stage progress.isShort restore restore.lineage restore.version restore.source tensorsDigest weights mesh mesh.epoch mesh.members mesh.state mesh.joins mesh.built mesh.dueAtMs mesh.joinDueAtMs step step.step step.attempt step.failures step.state step.votes step.startedAtMs step.dueAtMs applied groups history purgedSeq leases sampled sampled.groups sampled.tokens evaluation evaluatedVersion checkpoints checkpoints.wantedStep checkpoints.dueAtMs checkpoints.saved checkpoints.failures ledger ledger.admitted ledger.trained ledger.aborted ledger.quarantined paces dropped dropped.duplicate dropped.stale givenUp givenUp.recent givenUp.run givenUp.causes givenUp.alarmed nonFiniteInRow wentBackAt ending endDueAtMs stopped fleet fleet.wanted fleet.replicas fleet.nodes fleet.cordoned fleet.made fleet.revision fleet.shortage fleet.commands fleet.commandsMade",
-        "snapshotVersion": 1,
+        "fields": "plan term nowMs joins leasesMade engineBuild members gone evictions waiting progress progress.atMs progress.stage progress.isShort restore restore.lineage restore.version restore.source tensorsDigest weights mesh mesh.epoch mesh.members mesh.state mesh.joins mesh.built mesh.dueAtMs mesh.joinDueAtMs step step.step step.attempt step.failures step.state step.votes step.startedAtMs step.dueAtMs applied groups history purgedSeq leases sampled sampled.groups sampled.tokens evaluation evaluatedVersion checkpoints checkpoints.wantedStep checkpoints.dueAtMs checkpoints.saved checkpoints.failures ledger ledger.admitted ledger.trained ledger.aborted ledger.quarantined paces shortages dropped dropped.duplicate dropped.stale givenUp givenUp.recent givenUp.run givenUp.causes givenUp.alarmed nonFiniteInRow wentBackAt ending endDueAtMs stopped fleet fleet.wanted fleet.replicas fleet.nodes fleet.cordoned fleet.made fleet.revision fleet.shortage fleet.commands fleet.commandsMade",
+        "snapshotVersion": 2,
       }
     `);
   });

@@ -52,6 +52,17 @@ describe("the first mesh", () => {
 });
 
 describe("a mesh", () => {
+  const recoveries = Array.from({ length: 11 }, (_, i) => i);
+
+  it("has no first rank that is suspected again and again, but is not built anew for that", () => {
+    const state = withMember(working({ members: ["p0", "p1", "r0"] }), "p0", { recoveries });
+    expect(planMesh(state)).toBeNull();
+    const change = planMesh({ ...state, mesh: { ...state.mesh, state: "broken", dueAtMs: 0 } });
+    expect(change?.state.mesh.members).toEqual(["p1", "p0"]);
+    const built = change && planMesh({ ...change.state, mesh: { ...change.state.mesh, state: "ready" } });
+    expect(built).toBeNull();
+  });
+
   it("over several hosts says where each member is and serves", () => {
     const state = withMember(working(), "p1", { host: "other", addresses: ["unix:p1", "tcp:10.0.0.2:7"] });
     const change = planMesh({ ...state, mesh: { ...state.mesh, members: [] } });

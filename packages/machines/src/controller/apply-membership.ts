@@ -4,6 +4,7 @@ import { announce, type Change, type ControllerEffect, command, type ReportOf } 
 import { applyEnded, keepWaiting, mustWait, withEviction } from "./evictions.ts";
 import { withFleet } from "./fleet/fleet-state.ts";
 import { releaseHolder } from "./leases.ts";
+import { noteShortage } from "./shortages.ts";
 import { type ControllerState, type Member, withMember, without } from "./state.ts";
 
 /** Incarnations remembered after their end. */
@@ -158,16 +159,18 @@ function removeMember(
     reason: `${member.id} ${end.how}`,
     failure: end.how === "left" ? null : (end.failure ?? "engine_crash"),
   });
+  const isShort = end.how === "died" && end.failure === "oom";
+  const noted = isShort ? noteShortage(released.state, member) : { state: released.state, effects: [] };
   const fact =
     end.how === "died"
       ? announce("member.died", { ...nameOf(member), evidence: end.evidence, by: end.by, silentMs: end.silentMs })
       : announce("member.left", { ...nameOf(member), reason: end.evidence });
   return {
     state: {
-      ...released.state,
-      members: without(released.state.members, member.id),
+      ...noted.state,
+      members: without(noted.state.members, member.id),
       gone: [...state.gone, member.incarnation].slice(-goneMax),
     },
-    effects: [fact, ...released.effects],
+    effects: [fact, ...released.effects, ...noted.effects],
   };
 }

@@ -5,6 +5,7 @@ import { announce, type Change, type ControllerEffect, type ReportOf } from "./e
 import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { finishItems, keyOf, releasedFact, requeue, withGroups, withPartials } from "./leases.ts";
 import { noteGroups } from "./paces.ts";
+import { noteShortage } from "./shortages.ts";
 import { type ControllerState, type Member, moved, type VersionKey, withMember } from "./state.ts";
 
 /** A member that has answered its order. */
@@ -166,8 +167,11 @@ export function applyReturned(state: ControllerState, event: ReportOf<"groups.re
   const fact = releasedFact(state, { why, items: returned, started: [], tokensWasted });
   const effects = [...(isNews && returned.length > 0 ? [fact] : []), ...queued.effects];
   const member = state.members[event.from];
-  if (!failure || !member || !isRestart(state, failure, returned)) return { state: paused, effects };
-  const removed = putOut(paused, member, { evidence: `its engine failed: ${reason}`, by: "engine", silentMs: 0 });
+  if (!failure || !member) return { state: paused, effects };
+  const noted = failure === "oom" ? noteShortage(paused, member) : { state: paused, effects: [] };
+  effects.push(...noted.effects);
+  if (!isRestart(state, failure, returned)) return { state: noted.state, effects };
+  const removed = putOut(noted.state, member, { evidence: `its engine failed: ${reason}`, by: "engine", silentMs: 0 });
   return { state: removed.state, effects: [...effects, ...removed.effects] };
 }
 

@@ -4,6 +4,7 @@ import { announce, type Change, type ControllerEffect, command } from "./events.
 import { isCordoned } from "./fleet/fleet-state.ts";
 import { workIdOf } from "./leases.ts";
 import { leaseShareOf } from "./paces.ts";
+import { atOnceOf } from "./shortages.ts";
 import {
   type ControllerState,
   type Evaluation,
@@ -178,7 +179,9 @@ function shareOf(state: ControllerState, member: Member, groups: StepGroups): re
   const share = Math.ceil(innocent.length / (2 * Math.max(1, workers(state).length)));
   const fair = Math.min(plan.limits.leaseGroupsMax, Math.max(share, Math.ceil(plan.limits.chunkGroups / 2)));
   const size = Math.max(1, Math.round(fair * leaseShareOf(state, member)));
-  return innocent.slice(0, size);
+  // A holder draws no more in one go than a lease has.
+  const most = state.shortages[member.id] ? atOnceOf(state, member.id) : size;
+  return innocent.slice(0, Math.min(size, most));
 }
 
 function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): Taken | null {

@@ -1,5 +1,6 @@
 /** The policy mesh: who reduces gradients with whom. Joins and leaves wait for a step boundary; losses do not. */
 import type { Body } from "@muster/protocol";
+import { isFlaky } from "./apply-verdict.ts";
 import { type Change, command } from "./events.ts";
 import { isCordoned } from "./fleet/fleet-state.ts";
 import { evict } from "./orders.ts";
@@ -12,6 +13,11 @@ export function rankMembers(previous: readonly string[], eligible: readonly Memb
     return rank < 0 ? previous.length + member.joinedSeq : rank;
   };
   return [...eligible].sort((a, b) => rankOf(a) - rankOf(b));
+}
+
+/** Who is suspected again and again is no first rank, on which all others wait; it costs nobody their epoch to change that. Pure. */
+function steadyFirst(members: readonly Member[]): readonly Member[] {
+  return [...members.filter((member) => !isFlaky(member)), ...members.filter(isFlaky)];
 }
 
 /**
@@ -31,11 +37,12 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   if (isSame && mesh.state === "building" && state.nowMs >= mesh.dueAtMs) return evictLate(state, members);
   if (members.length === 0 || isSame || isGathering(state, ids)) return null;
   const epoch = mesh.epoch + 1;
+  const ranked = steadyFirst(members);
   const next: ControllerState = {
     ...state,
     mesh: {
       epoch,
-      members: ids,
+      members: ranked.map(({ id }) => id),
       state: "building",
       joins: state.joins,
       built: [],
@@ -43,8 +50,8 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
       joinDueAtMs: null,
     },
   };
-  const ranks = ranksOf(members);
-  const effects = members.map((member) => command(member, "mesh.build", { epoch, members: ranks }));
+  const ranks = ranksOf(ranked);
+  const effects = ranked.map((member) => command(member, "mesh.build", { epoch, members: ranks }));
   return { state: next, effects };
 }
 

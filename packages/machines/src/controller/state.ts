@@ -244,6 +244,8 @@ export interface ControllerState {
   readonly ledger: LedgerCounts;
   /** How fast members are, by id. */
   readonly paces: Readonly<Record<string, Pace>>;
+  /** How often a sampler was short of memory, by id. */
+  readonly shortages: Readonly<Record<string, number>>;
   /** Results that came twice or too late; dropped and counted. */
   readonly dropped: { readonly duplicate: number; readonly stale: number };
   readonly givenUp: GivenUp;
@@ -294,6 +296,7 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     checkpoints: { wantedStep: null, dueAtMs: 0, saved: null, failures: 0 },
     ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0 },
     paces: {},
+    shortages: {},
     dropped: { duplicate: 0, stale: 0 },
     givenUp: { recent: [], run: { key: "", count: 0 }, causes: [], alarmed: false },
     nonFiniteInRow: 0,
