@@ -29,6 +29,7 @@ export { startController } from "./controller/start-controller.ts";
 export { type JobStatus, type MemberStatus, statusKey, statusOf } from "./controller/status.ts";
 export { type Doors, hostDoors } from "./doors.ts";
 export type { Beats, Environment } from "./environment.ts";
+export type { HostSigns } from "./node/host-signs.ts";
 export type { KeeperDoor, KeeperExit, KeeperGiven } from "./node/keeper.ts";
 export { LastEnd } from "./node/last-end.ts";
 export { type NodeRoleOnOptions, type NodeRoleOptions, nodeRole, nodeRoleOn } from "./node/node-work.ts";

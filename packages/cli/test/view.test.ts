@@ -45,7 +45,9 @@ describe("the status of a job", () => {
     const missing = ["rollout: 0 healthy, at least 1 needed"];
     const { fleet } = pictureOf("j");
     const text = statusText({ ...pictureOf("j", { fleet: { ...fleet, missing } }), ageMs: 0 });
-    expect(text).toMatch(/^fleet +policy 1\/1, rollout 0\/2, checkpoint 0\/0 on node-0 2 cordoned$/m);
+    expect(text).toMatch(
+      /^fleet +policy 1\/1, rollout 0\/2, checkpoint 0\/0 on node-0 2 cordoned \(GPU 0: 3 errors\)$/m,
+    );
     expect(text).toMatch(/^missing +rollout: 0 healthy, at least 1 needed$/m);
     expect(text).toMatch(/^doing +fleet\.scale \{"rollout":2\} \(c-1\)$/m);
     expect(text).toMatch(/^policy-0 +policy +healthy +node-0 /m);

@@ -106,6 +106,30 @@ describe("placing replicas", () => {
     expect(job.ids("n0")).toContain("rollout-2");
   });
 
+  it("puts nothing on a node whose host shows signs of a failure to come, and says which", () => {
+    const job = new Job().node("n0").node("n1");
+    job.report("n0", "node.signs", { signs: [{ kind: "gpu", detail: "GPU 0: 3 memory errors" }] });
+    const alarm = {
+      alarm: "signs",
+      detail: expect.stringContaining("n0 may fail soon: GPU 0: 3 memory errors; it gets"),
+    };
+    expect(bodiesOf(job.said, "alarm.raised")).toMatchObject([alarm]);
+    const before = job.ids("n0");
+    job.operate("fleet.scale", { rollout: 6 });
+    expect(job.ids("n0")).toEqual(before);
+    job.report("n0", "node.signs", { signs: [] }).operate("fleet.scale", { rollout: 7 });
+    expect(job.ids("n0"), "only an operator says that it is well again").toEqual(before);
+    job.operate("fleet.uncordon", { id: "n0" }).operate("fleet.scale", { rollout: 8 });
+    expect(job.ids("n0").length).toBeGreaterThan(before.length);
+  });
+
+  it("leaves the last node that takes new work as it is, whatever its host shows", () => {
+    const heat = { signs: [{ kind: "heat", detail: "99 °C" }] };
+    const job = new Job().node("n0").node("n1").report("n0", "node.signs", heat).report("n1", "node.signs", heat);
+    expect(bodiesOf(job.said, "alarm.raised")).toMatchObject([{ detail: expect.stringContaining("muster cordon n1") }]);
+    expect(job.state.fleet.cordoned).toEqual(["n0"]);
+  });
+
   it("sends an assignment again that was not acknowledged, and none when nothing changes", () => {
     const job = new Job().node("n0");
     const { revision } = job.state.fleet;

@@ -164,3 +164,19 @@ describe("a node", () => {
     expect(shown(effects as readonly Said[])).toEqual(["process.exited", "node.ready"]);
   });
 });
+
+describe("signs of a failure to come", () => {
+  it("are told when they are of other kinds than before, not each time that they are seen", () => {
+    const node = new Node();
+    const see = (...signs: readonly (readonly ["gpu" | "heat", string])[]) =>
+      node.hear({ type: "host.signs", signs: signs.map(([kind, detail]) => ({ kind, detail })) });
+    expect(see()).toEqual([]);
+    expect(see(["gpu", "1 error"])).toMatchObject([
+      { kind: "node.signs", body: { signs: [{ kind: "gpu", detail: "1 error" }] } },
+    ]);
+    expect(see(["gpu", "2 errors"])).toEqual([]);
+    expect(see(["gpu", "2 errors"], ["heat", "99 °C"])).toHaveLength(1);
+    expect(see(["heat", "99 °C"], ["gpu", "2 errors"])).toEqual([]);
+    expect(see()).toMatchObject([{ kind: "node.signs", body: { signs: [] } }]);
+  });
+});

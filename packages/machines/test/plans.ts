@@ -5,6 +5,7 @@ import type { FailurePolicy } from "@muster/protocol";
 /** Nothing is ever given up, and there is no ceiling: what a test is about goes on top. */
 const patient: FailurePolicy = {
   failFast: false,
+  cordonOnSigns: true,
   abortShareMax: 1,
   abortWindow: 1_024,
   sameErrorMax: 0,

@@ -50,6 +50,8 @@ export type FailureRule = z.infer<typeof ruleSchema>;
 export const failurePolicySchema = z.strictObject({
   /** Any failure that a rule decides ends the job at once. */
   failFast: z.boolean(),
+  /** A node whose host shows signs of a failure to come gets no new work. */
+  cordonOnSigns: z.boolean(),
   /** Largest share of aborted or quarantined trajectories among the last `abortWindow` ones; 1 for no ceiling. */
   abortShareMax: z.number().positive().max(1),
   abortWindow: z.number().int().min(1).max(1_000_000),
@@ -71,6 +73,7 @@ export type FailurePolicy = z.infer<typeof failurePolicySchema>;
 /** What is done unless a job says otherwise. */
 export const failureDefaults: FailurePolicy = {
   failFast: false,
+  cordonOnSigns: true,
   abortShareMax: 0.05,
   abortWindow: 1_024,
   sameErrorMax: 128,

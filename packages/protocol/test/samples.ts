@@ -40,6 +40,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "node.assigned": { revision: 7 },
   "node.signal": { commandId: "c-7", id: "rollout-1", signal: "SIGSTOP" },
   "node.signalled": { commandId: "c-7", id: "rollout-1", pid: 4711, detail: text },
+  "node.signs": { signs: [{ kind: "gpu", detail: text }] },
   "process.started": { id: "rollout-1", host: "host-a", pid: 4711, life: 3 },
   "process.retired": { id: "rollout-1", life: 9, deaths: 6, reason: text },
   "fleet.scale": { rollout: 4, commandId: "c-1" },

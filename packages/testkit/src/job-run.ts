@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Body, KindOf } from "@muster/protocol";
-import { type ActorProcess, spawnActor } from "./actor-process.ts";
+import { type ActorProcess, type ActorProcessOptions, spawnActor } from "./actor-process.ts";
 import { processesNaming } from "./processes.ts";
 import { waitFor } from "./wait-for.ts";
 
@@ -60,9 +60,12 @@ export interface JobRunOptions {
   readonly file: string;
 }
 
-/** Starts `muster` with any arguments. */
-export function spawnMuster(args: readonly string[]): Promise<ActorProcess> {
-  return spawnActor({ command: process.execPath, args: [muster, ...args] });
+/** Starts `muster` with any arguments; `env` is added to the environment of the test. */
+export function spawnMuster(
+  args: readonly string[],
+  { env }: Pick<ActorProcessOptions, "env"> = {},
+): Promise<ActorProcess> {
+  return spawnActor({ command: process.execPath, args: [muster, ...args], ...(env ? { env } : {}) });
 }
 
 /** Starts `muster run`. The packages must be built. */

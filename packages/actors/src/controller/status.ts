@@ -50,6 +50,8 @@ export interface FleetNodeStatus {
   readonly id: string;
   readonly host: string;
   readonly cordoned: boolean;
+  /** Signs that its host may fail soon. */
+  readonly signs: readonly string[];
   readonly replicas: number;
   readonly capacity: Readonly<Record<"policy" | "rollout" | "checkpoint", number | null>>;
 }
@@ -104,7 +106,9 @@ function fleetStatusOf(state: ControllerState): FleetStatus {
     nodes: membersOf(state, "node").flatMap(({ id, host }) => {
       const node = nodes[id];
       const count = rows.filter((row) => row.node === id).length;
-      return node ? [{ id, host, cordoned: isCordoned(state, id), replicas: count, capacity: node.capacity }] : [];
+      if (!node) return [];
+      const signs = node.signs.map(({ detail }) => detail);
+      return [{ id, host, cordoned: isCordoned(state, id), signs, replicas: count, capacity: node.capacity }];
     }),
     replicas: rows,
     missing: missingOf(state),

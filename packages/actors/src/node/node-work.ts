@@ -1,8 +1,10 @@
-/** The hands of a node: processes of replicas, started and ended as its machine says. */
+/** The hands of a node: processes of replicas, started and ended as its machine says; and its eyes, for signs of a failure to come. */
+import { every } from "@muster/base";
 import { type NodeEffect, type NodeEvent, nodeLogic, type TimerEffect } from "@muster/machines";
 import type { Body, ReplicaRole } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
 import { defineRole, type Role, type RoleHandlers, type Work, type WorkTools } from "../replica/work.ts";
+import { type HostSigns, openHostSigns } from "./host-signs.ts";
 import { Keeper, type KeeperDoor, type KeeperGiven } from "./keeper.ts";
 
 type Effect = NodeEffect | TimerEffect<NodeEvent>;
@@ -31,7 +33,12 @@ export interface NodeRoleOptions extends NodeBasics {
 export interface NodeRoleOnOptions extends NodeBasics {
   /** Makes the keeper of one life of the node. */
   readonly keeper: (given: KeeperGiven) => KeeperDoor;
+  /** Looks at its host, for one life of the node. */
+  readonly signs: () => HostSigns;
 }
+
+/** Time between two looks at the host. */
+const signsEveryMs = 10_000;
 
 /** The role of a node: its replicas are processes of this host. */
 export function nodeRole(options: NodeRoleOptions): Role {
@@ -43,6 +50,7 @@ export function nodeRole(options: NodeRoleOptions): Role {
       onKeeper(keeper);
       return keeper;
     },
+    signs: () => openHostSigns({ env }),
   });
 }
 
@@ -61,10 +69,14 @@ export function nodeRoleOn(options: NodeRoleOnOptions): Role {
 
 class NodeWork implements Work<Effect, NodeEvent> {
   readonly #keeper: KeeperDoor;
+  readonly #signs: HostSigns;
+  readonly #stopLooking: () => void;
   #post: (event: NodeEvent) => void = () => {};
 
-  constructor({ identity, environment }: WorkTools, { keeper }: NodeRoleOnOptions) {
+  constructor({ identity, environment }: WorkTools, { keeper, signs }: NodeRoleOnOptions) {
     const { clock, logger } = environment;
+    this.#signs = signs();
+    this.#stopLooking = every(clock, signsEveryMs, () => void this.#look());
     this.#keeper = keeper({
       node: identity.id,
       clock,
@@ -101,7 +113,13 @@ class NodeWork implements Work<Effect, NodeEvent> {
   }
 
   close(): Promise<void> {
+    this.#stopLooking();
+    this.#signs.close();
     return this.#keeper.close();
+  }
+
+  async #look(): Promise<void> {
+    this.#post({ type: "host.signs", signs: await this.#signs.read() });
   }
 
   #hear(tools: HostTools<NodeEvent>): void {

@@ -30,7 +30,14 @@ const roleRoom = z.object({ policy: maybe, rollout: maybe, checkpoint: maybe });
 const fleetSchema = z.object({
   wanted: roleCounts,
   nodes: z.array(
-    z.object({ id: z.string(), host: z.string(), cordoned: z.boolean(), replicas: count, capacity: roleRoom }),
+    z.object({
+      id: z.string(),
+      host: z.string(),
+      cordoned: z.boolean(),
+      signs: z.array(z.string()).default([]),
+      replicas: count,
+      capacity: roleRoom,
+    }),
   ),
   replicas: z.array(
     z.object({

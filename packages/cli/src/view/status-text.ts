@@ -54,7 +54,10 @@ function fleetOf({ fleet }: Picture): string {
     const healthy = fleet.replicas.filter((each) => each.role === role && each.health === "HEALTHY").length;
     return `${role} ${healthy}/${fleet.wanted[role]}`;
   });
-  const nodes = fleet.nodes.map(({ id, replicas, cordoned }) => `${id} ${replicas}${cordoned ? " cordoned" : ""}`);
+  const nodes = fleet.nodes.map(({ id, replicas, cordoned, signs }) => {
+    const notes = [...(cordoned ? ["cordoned"] : []), ...(signs.length > 0 ? [`(${signs.join("; ")})`] : [])];
+    return [id, replicas, ...notes].join(" ");
+  });
   return `${roles.join(", ")} on ${nodes.join(", ") || "no node"}`;
 }
 

@@ -98,7 +98,7 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
       wanted: { policy: 1, rollout: 2, checkpoint: 0 },
       nodes: [
         {
-          ...{ id: "node-0", host: "here", cordoned: true, replicas: 2 },
+          ...{ id: "node-0", host: "here", cordoned: true, signs: ["GPU 0: 3 errors"], replicas: 2 },
           capacity: { policy: 1, rollout: null, checkpoint: null },
         },
       ],

@@ -23,6 +23,7 @@ import {
 import { dispatchGroups, planAdmission, planEvaluation } from "./dispatch-groups.ts";
 import { type Change, type ControllerEffect, type ControllerEvent, command } from "./events.ts";
 import { applyAssigned, applyProcessEnd, applyReady, applyRetired, applyStarted } from "./fleet/apply-node.ts";
+import { applySigns } from "./fleet/apply-signs.ts";
 import { applyCommand, isCommand } from "./fleet/commands.ts";
 import { planHealth } from "./fleet/fleet-health.ts";
 import { planAssign } from "./fleet/plan-assign.ts";
@@ -192,6 +193,8 @@ function applyNodeReport(state: ControllerState, event: NodeReport): Change<Cont
       return applyAssigned(state, event);
     case "node.signalled":
       return applySignalled(state, event);
+    case "node.signs":
+      return applySigns(state, event);
     case "process.started":
       return applyStarted(state, event);
     case "process.exited":

@@ -125,6 +125,21 @@ export function applySignal(context: NodeContext, body: Body<"node.signal">): Ke
   return { context: { ...context, signalled }, effects: [effect] };
 }
 
+/** What is seen on the host is news when its kinds are others than before. Pure. */
+export function applySigns(context: NodeContext, signs: NodeContext["signs"]): Keeping {
+  const isSame = kindsOf(signs) === kindsOf(context.signs);
+  return isSame
+    ? { context, effects: [] }
+    : { context: { ...context, signs }, effects: [report("node.signs", { signs })] };
+}
+
+function kindsOf(signs: NodeContext["signs"]): string {
+  return signs
+    .map(({ kind }) => kind)
+    .sort()
+    .join();
+}
+
 /** Ends everything. Pure. */
 export function releaseAll(context: NodeContext): Keeping {
   return Object.keys(context.kept).reduce<Keeping>((done, id) => also(done, release(done.context, id)), {

@@ -33,6 +33,8 @@ export type NodeEvent =
       readonly oom: boolean;
     }
   | { readonly type: "keeper.signalled"; readonly body: Body<"node.signalled"> }
+  /** What the node sees on its host, each time that it looks. */
+  | { readonly type: "host.signs"; readonly signs: Body<"node.signs">["signs"] }
   /** The pause before the next start is over. */
   | { readonly type: "keeper.due"; readonly id: string }
   /** A process that was asked to leave is still there. */
@@ -69,6 +71,8 @@ export interface NodeContext extends NodeInput {
   readonly phase: "waiting" | "keeping" | "ended";
   readonly revision: number;
   readonly kept: Readonly<Record<string, Kept>>;
+  /** The signs that were reported last. */
+  readonly signs: Body<"node.signs">["signs"];
   /** The last commands carried out, so that a repeated one is known. */
   readonly signalled: readonly string[];
 }

@@ -9,6 +9,7 @@ import {
   applyExit,
   applyLate,
   applySignal,
+  applySigns,
   applyStarted,
   type Keeping,
   releaseAll,
@@ -39,6 +40,8 @@ function keep(context: NodeContext, event: NodeEvent): Keeping {
       return applyExit(context, event);
     case "keeper.signalled":
       return { context, effects: [report("node.signalled", event.body)] };
+    case "host.signs":
+      return applySigns(context, event.signs);
     case "keeper.due":
       return applyDue(context, event.id);
     case "keeper.late":
@@ -71,7 +74,7 @@ const machine = setup({
   },
 }).createMachine({
   id: "node",
-  context: ({ input }) => ({ ...input, phase: "waiting", revision: 0, kept: {}, signalled: [] }),
+  context: ({ input }) => ({ ...input, phase: "waiting", revision: 0, kept: {}, signs: [], signalled: [] }),
   initial: "waiting",
   on: {
     "*": {

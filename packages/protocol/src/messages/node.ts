@@ -10,6 +10,9 @@ const roomSchema = countSchema.nullable();
 /** What a node has room for, by role. */
 const capacitySchema = z.strictObject({ policy: roomSchema, rollout: roomSchema, checkpoint: roomSchema });
 
+/** What a sign of a failure to come is about: GPUs, memory, temperature, a processor that is not there. */
+const hostSignKinds = ["gpu", "memory", "memory-errors", "heat", "stall"] as const;
+
 /** Nodes: which processes should run on a host, and which do. */
 export const nodeMessages = defineMessages({
   "node.ready": {
@@ -48,6 +51,13 @@ export const nodeMessages = defineMessages({
     direction: "report",
     says: "A node sent a signal, or says why it could not.",
     body: z.strictObject({ commandId: idSchema, id: idSchema, pid: countSchema.nullable(), detail: textSchema }),
+  },
+  "node.signs": {
+    direction: "report",
+    says: "A node sees signs that its host may fail soon; none means that they are gone.",
+    body: z.strictObject({
+      signs: z.array(z.strictObject({ kind: z.enum(hostSignKinds), detail: textSchema })).max(hostSignKinds.length),
+    }),
   },
   "process.started": {
     direction: "report",

@@ -14,7 +14,7 @@ const subjects: Readonly<Record<FailureKind, string>> = {
   checkpoint_io: "a checkpoint that cannot be written",
 };
 
-const { failFast, abortShareMax, abortWindow, sameErrorMax, atCeiling } = failureDefaults;
+const { failFast, abortShareMax, abortWindow, sameErrorMax, atCeiling, cordonOnSigns } = failureDefaults;
 
 /** What is done about failures. */
 export const failureFields: readonly Field[] = [
@@ -28,6 +28,11 @@ export const failureFields: readonly Field[] = [
     abort_window: ["integer", abortWindow, "Newest trajectories that the share is taken of."],
     same_error_max: ["integer", sameErrorMax, "Given-up trajectories in a row with one root cause; 0 for any number."],
     at_ceiling: ["text", atCeiling, "What a ceiling leads to: abort ends the job with its root causes, alarm says so."],
+    cordon_on_signs: [
+      "boolean",
+      cordonOnSigns,
+      "Whether a node whose host shows signs of a failure to come gets no new work, as long as another node does.",
+    ],
   }),
   ...failureKinds.map((kind) => {
     const { action, attempts, backoffMs } = failureRuleOf(failureDefaults, kind);

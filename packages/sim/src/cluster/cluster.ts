@@ -17,6 +17,7 @@ import { type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protoco
 import type { Identity } from "@muster/runtime";
 import { type Arm, Failpoints } from "../faults/failpoints.ts";
 import { Injector } from "../faults/injector.ts";
+import { AilingHosts } from "../fleet/ailing-hosts.ts";
 import type { Command } from "../fleet/command.ts";
 import { type Child, SimKeeper } from "../fleet/sim-keeper.ts";
 import { Network } from "../net/network.ts";
@@ -70,6 +71,7 @@ export class Cluster {
   readonly scenario: Scenario;
   readonly network: Network;
   readonly disk: SimDisk;
+  readonly ailing: AilingHosts;
   readonly failpoints: Failpoints;
   /** True once a controller has ended the job and itself. */
   isJobOver = false;
@@ -95,6 +97,7 @@ export class Cluster {
 
   constructor(world: World, scenario: Scenario, given: { readonly observer: ClusterObserver; readonly bug?: Bug }) {
     this.world = world;
+    this.ailing = new AilingHosts(world);
     this.scenario = scenario;
     this.#observer = given.observer;
     this.#bug = given.bug ?? {};
@@ -231,7 +234,7 @@ export class Cluster {
       process.onEnd(() => made.killNow());
       return made;
     };
-    return nodeRoleOn({ host, capacity, graceMs: 5_000, keeper });
+    return nodeRoleOn({ host, capacity, graceMs: 5_000, keeper, signs: () => this.ailing.signsOf(node) });
   }
 
   /** A node starts the process of a replica; it takes a moment until that one speaks. */

@@ -69,7 +69,8 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
   const { random, safetyMs } = options;
   const nodes = nodesOf(options);
   const pick = <T>(from: readonly T[]): T => from[random.below(from.length)] as T;
-  const node = kind === "kill-host" ? pick(nodes.filter((id) => id.startsWith("node-"))) : pick(nodes);
+  const node =
+    kind === "kill-host" || kind === "ailing-host" ? pick(nodes.filter((id) => id.startsWith("node-"))) : pick(nodes);
   const atMs = Math.round(random.next() * safetyMs);
   const forMs = Math.round(500 + 25_000 * random.next() * random.next());
   switch (kind) {
@@ -89,6 +90,8 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
       return { kind, atMs, forMs: 4 * forMs, node: pick(nodes.slice(1)), factor: 1 + random.next() };
     case "kill-host":
       return { kind, atMs, node };
+    case "ailing-host":
+      return { kind, atMs, forMs: 10_000 + 2 * forMs, node };
     case "clock-jump":
       return { kind, atMs, node, byMs: Math.round(7_200_000 * (random.next() - 0.5)) };
     case "drain":

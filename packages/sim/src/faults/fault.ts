@@ -28,6 +28,8 @@ export type Fault =
   | ({ readonly kind: "drain"; readonly atMs: number } & Target)
   /** A host loses its power: the node and all that it runs. */
   | ({ readonly kind: "kill-host"; readonly atMs: number } & Target)
+  /** The host of a node shows signs of a failure to come. */
+  | ({ readonly kind: "ailing-host"; readonly atMs: number; readonly forMs: number } & Target)
   /** The operator asks something of the fleet, and again with the same id after each of these times. */
   | {
       readonly kind: "command";

@@ -1,6 +1,7 @@
 /** Makes the timed faults of a scenario happen, and at the end of the safety phase undoes them all. */
 import type { Random } from "@muster/base";
 import type { Scenario } from "../cluster/scenario.ts";
+import type { AilingHosts } from "../fleet/ailing-hosts.ts";
 import type { Command } from "../fleet/command.ts";
 import type { Network } from "../net/network.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
@@ -24,6 +25,7 @@ export interface Victims {
   freeze(process: SimProcess, how: "pause" | "hang" | "suspend", forMs: number): void;
   drain(process: SimProcess): void;
   killHost(node: string): void;
+  readonly ailing: AilingHosts;
   give(command: Command, id: string): void;
   startController(): void;
   reviveAll(): void;
@@ -119,6 +121,9 @@ export class Injector implements PlaneFaults {
         return;
       case "kill-host":
         this.#victims.killHost(fault.node);
+        return;
+      case "ailing-host":
+        this.#victims.ailing.ail(fault.node, fault.forMs);
         return;
       case "disconnect":
         network.disconnect([process]);

@@ -169,7 +169,7 @@ export const fleetPoints: readonly string[] = [
     "controller",
     ["node.assign", "node.signal", "fleet.changed", "command.accepted", "command.done", "command.refused"],
     [
-      ...["node.ready", "node.assigned", "node.signalled", "process.started", "process.retired"],
+      ...["node.ready", "node.assigned", "node.signalled", "node.signs", "process.started", "process.retired"],
       ...["fleet.scale", "fleet.cordon", "fleet.uncordon", "command.cancel"],
       ...["replica.drain", "replica.replace", "replica.kill"],
     ],
@@ -178,7 +178,8 @@ export const fleetPoints: readonly string[] = [
     "node",
     [
       ...replica.said,
-      ...["node.ready", "node.assigned", "node.signalled", "process.started", "process.exited", "process.retired"],
+      ...["node.ready", "node.assigned", "node.signalled", "node.signs"],
+      ...["process.started", "process.exited", "process.retired"],
     ],
     [...replica.heard, "node.assign", "node.signal"],
   ),

@@ -58,6 +58,7 @@ const llama3: Weights = [
 const fleet: Weights = [
   ["kill", 3],
   ["kill-host", 3],
+  ["ailing-host", 2],
   ["kill-all", 1],
   ["pause", 2],
   ["hang", 1],

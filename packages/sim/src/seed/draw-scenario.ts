@@ -145,6 +145,7 @@ function failureOf(attempts: number): JobConfig["failure"] {
   const quarantine = { action: "quarantine", attempts, backoffMs: 0 } as const;
   return {
     failFast: false,
+    cordonOnSigns: true,
     abortShareMax: 1,
     abortWindow: 1_024,
     sameErrorMax: 0,

@@ -10,7 +10,7 @@ const unchanged = (state: ControllerState): Change<ControllerState> => ({ state,
 /** A node can run replicas now. Pure. */
 export function applyReady(state: ControllerState, event: ReportOf<"node.ready">): Change<ControllerState> {
   const { from, incarnation, body } = event;
-  const node = { incarnation, capacity: body.capacity, revision: 0, acked: 0, assigned: "" };
+  const node = { incarnation, capacity: body.capacity, revision: 0, acked: 0, signs: [], assigned: "" };
   return unchanged(withFleet(state, { nodes: { ...state.fleet.nodes, [from]: node } }));
 }
 

@@ -36,6 +36,8 @@ export interface FleetNode {
   readonly acked: number;
   /** Until when its replicas may wait for successors: it was told to end, and does so by itself. Absent while it was not. */
   readonly leaveDueAtMs?: number;
+  /** What its host shows of a failure to come. */
+  readonly signs: Body<"node.signs">["signs"];
   /** What the last assignment says, to see whether another one is due. */
   readonly assigned: string;
 }
