@@ -73,7 +73,7 @@ describe("the picture of a job", () => {
       groups: { 2: { queue: [], receipts: {}, quarantined: [0] } },
       leases: { "2-1": { holder: "rollout-0", items: [], dueAtMs: 0 } },
       ledger: { admitted: 32, trained: 16, aborted: 0, quarantined: 4 },
-      checkpoints: { ...fresh.checkpoints, saved: { step: 1, version: 1, path: "/c" } },
+      checkpoints: { ...fresh.checkpoints, saved: { step: 1, version: 1, path: "/c", host: "h" } },
     };
     expect(statusOf("dates", state, nobody)).toMatchObject({
       term: 2,

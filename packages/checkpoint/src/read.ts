@@ -99,8 +99,13 @@ async function withFiles<T>(folder: Folder, use: UseFiles<T>): Promise<T> {
       for (const file of opened) await file.close();
     }
   } catch (error) {
-    throw toReadError(folder.name, error);
+    throw toReadError(folder.name, error, await isThere(folder));
   }
+}
+
+/** False when the folder has gone as a whole, as retention removes it: a file that lacks in one that stays is damage. */
+async function isThere(folder: Folder): Promise<boolean> {
+  return (await folder.fs.stat(pathOf(folder)).catch(() => null)) !== null;
 }
 
 async function openListed(
@@ -205,8 +210,9 @@ function optimizerFile(name: string, bytes: Uint8Array): SafetensorsFile {
 /** Codes that say something of the folder itself; any other failure says something of this moment, and may pass. */
 const damageCodes: readonly string[] = ["ELOOP", "ENOTDIR", "EISDIR", "EIO", "ENXIO"];
 
-function toReadError(name: string, error: unknown): unknown {
+function toReadError(name: string, error: unknown, isFolderThere: boolean): unknown {
   const code = systemCode(error);
+  if (code === "ENOENT" && isFolderThere) return corrupt(name, `a file is gone (${messageOf(error)})`, error);
   if (code === "ENOENT") return errors.CheckpointMissing({ name }, error);
   if (damageCodes.includes(code)) return corrupt(name, messageOf(error), error);
   if (error instanceof SyntaxError) return corrupt(name, `config.json is not JSON`, error);

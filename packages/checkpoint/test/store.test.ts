@@ -188,6 +188,17 @@ describe("damage", () => {
     await expect(store.load(whole.name)).rejects.toEqual(failsWith("MISSING"));
   });
 
+  it("takes a folder that lacks a file for damaged, and one that is not there for gone", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    const { name, path } = await store.save(contentOf(1), never);
+    for (const file of ["optimizer.safetensors", "manifest.json"]) {
+      await disk.fs.removeFile(`${path}/${file}`);
+      await expect(store.load(name), file).rejects.toEqual(failsWith("CORRUPT", /a file is gone/));
+    }
+    await expect(store.load("step-00000002-v2-t1")).rejects.toEqual(failsWith("MISSING"));
+  });
+
   it("does not hide a checkpoint because of a failure that says nothing about it", async () => {
     const disk = await emptyDisk();
     await (await open(disk)).save(contentOf(1), never);

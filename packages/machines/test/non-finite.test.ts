@@ -29,7 +29,7 @@ function skips(start: ControllerState, count: number) {
   return { state: change?.state ?? start, effects: change?.effects ?? [] };
 }
 
-const saved = { wantedStep: null, dueAtMs: 0, saved: { step: 2, version: 2, path: "/c/2" }, failures: 0 };
+const saved = { wantedStep: null, dueAtMs: 0, saved: { step: 2, version: 2, path: "/c/2", host: "h" }, failures: 0 };
 const start = (patch: Partial<ControllerState> = {}): ControllerState =>
   stepping(odd, { plan: policy(), patch: { checkpoints: saved, history: { 3: [receiptOf(3, 0)] }, ...patch } });
 
@@ -64,7 +64,10 @@ describe("steps that are not finite", () => {
   });
 
   it("keep the ledger even", () => {
-    const before = start({ history: {}, checkpoints: { ...saved, saved: { step: 3, version: 3, path: "/c/3" } } });
+    const before = start({
+      history: {},
+      checkpoints: { ...saved, saved: { step: 3, version: 3, path: "/c/3", host: "h" } },
+    });
     expect(imbalanceOf(ledgerOf(before))).toBe(0);
     expect(imbalanceOf(ledgerOf(skips(before, 3).state))).toBe(0);
   });

@@ -6,7 +6,7 @@ import { type ControllerState, withMember, without } from "../src/controller/sta
 import { bodiesOf, groupsOf, linesOf, memberOf, planWith, receiptOf, working } from "./states.ts";
 
 const plan = planWith({ checkpointEverySteps: 2, steps: 7 });
-const saved = { step: 4, version: 4, path: "runs/4" };
+const saved = { step: 4, version: 4, path: "runs/4", host: "h" };
 const behind = { lineage: 0, version: 2 };
 
 const savingJob = (version: number, patch: Partial<ControllerState> = {}): ControllerState =>
@@ -154,7 +154,12 @@ describe("a replica that drains is released", () => {
   it("as the last policy only when what it holds is durable", () => {
     const alone = drain("p0", { ...savingJob(3), members: without(savingJob(3).members, "p1") });
     expect(released(alone)).toEqual([]);
-    const checkpoints = { wantedStep: null, dueAtMs: 0, saved: { step: 3, version: 3, path: "runs/3" }, failures: 0 };
+    const checkpoints = {
+      wantedStep: null,
+      dueAtMs: 0,
+      saved: { step: 3, version: 3, path: "runs/3", host: "h" },
+      failures: 0,
+    };
     expect(released({ ...alone, checkpoints })).toEqual(["p0 replica.stop"]);
     expect(released({ ...alone, checkpoints, step: { ...alone.step, state: "running" } })).toEqual([]);
   });
@@ -171,7 +176,12 @@ describe("a replica that drains is released", () => {
 describe("the end", () => {
   const over = (patch: Partial<ControllerState> = {}): ControllerState =>
     savingJob(7, {
-      checkpoints: { wantedStep: null, dueAtMs: 0, saved: { step: 7, version: 7, path: "runs/7" }, failures: 0 },
+      checkpoints: {
+        wantedStep: null,
+        dueAtMs: 0,
+        saved: { step: 7, version: 7, path: "runs/7", host: "h" },
+        failures: 0,
+      },
       ...patch,
     });
 

@@ -227,7 +227,12 @@ describe("the outcome of a step", () => {
   it("goes back to the newest checkpoint when they never agree, and ends when they do not from there either", () => {
     const last = planWith().limits.stepAttemptsMax - 1;
     const votes = { p0: voteFor(4, "a"), p1: voteFor(4, "b") };
-    const saved = { wantedStep: null, dueAtMs: 0, saved: { step: 2, version: 2, path: "/c/2" }, failures: 0 };
+    const saved = {
+      wantedStep: null,
+      dueAtMs: 0,
+      saved: { step: 2, version: 2, path: "/c/2", host: "h" },
+      failures: 0,
+    };
     const tied = stepping(votes, { patch: { checkpoints: saved } });
     const worn = { ...tied, step: { ...tied.step, failures: last } };
     const { state, lines } = outcomeOf(worn);

@@ -8,7 +8,7 @@ const plan = planWith({ health: { readmitAfterMs: 5_000, progressMs: 300_000 } }
 const stuck = (): ControllerState => ({
   ...stepping({ p0: voteFor(4) }, { plan }),
   progress: { atMs: 0, stage: 0, isShort: false },
-  checkpoints: { wantedStep: null, dueAtMs: 0, saved: { step: 2, version: 2, path: "/c/2" }, failures: 0 },
+  checkpoints: { wantedStep: null, dueAtMs: 0, saved: { step: 2, version: 2, path: "/c/2", host: "h" }, failures: 0 },
 });
 const at = (state: ControllerState, minutes: number): ControllerState => ({ ...state, nowMs: minutes * 60_000 });
 

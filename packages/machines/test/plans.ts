@@ -36,6 +36,7 @@ export const plan: ControllerPlan = {
   evalEverySteps: 3,
   evalPrompts: 100,
   checkpointEverySteps: 2,
+  checkpointKeep: 2,
   timing: {
     gatherMs: 60_000,
     commandMs: 1_000,

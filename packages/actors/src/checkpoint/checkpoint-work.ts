@@ -46,7 +46,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   #opened: (Admission & { readonly store: CheckpointStore }) | null = null;
   #abort = new AbortController();
   #writing: Promise<void> = Promise.resolve();
-  /** Ends the hold on the checkpoint that the controller would restore. */
+  /** Ends the hold on the checkpoints that the controller would restore. */
   #unpin = (): void => {};
 
   constructor(tools: WorkTools, doors: Doors) {
@@ -77,10 +77,13 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     this.#abort.abort(new Error("closing"));
   }
 
-  /** What the controller would restore stays until it knows of something newer: a report can be lost. */
-  #pin(store: CheckpointStore, path: string | undefined): void {
+  /** What the controller would restore stays until it knows of something newer: a report can be lost, and the newest may be damaged. */
+  #pin(store: CheckpointStore, paths: readonly string[]): void {
     this.#unpin();
-    this.#unpin = path === undefined ? () => {} : store.pin(basename(path));
+    const unpins = paths.map((path) => store.pin(basename(path)));
+    this.#unpin = () => {
+      for (const unpin of unpins) unpin();
+    };
   }
 
   #write({ body }: WriteEffect, tools: Tools): Promise<void> {
@@ -94,7 +97,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
         const startedMs = tools.clock.now();
         this.#tools.beats.setPhase("writing");
         const { job, id } = this.#tools.identity;
-        this.#pin(store, body.pinned);
+        this.#pin(store, [...(body.pinned === undefined ? [] : [body.pinned]), ...(body.fallbacks ?? [])]);
         const { bytes } = await pullSections(
           { pull: this.#doors.pull, job, member: id, dataKey, config },
           body,

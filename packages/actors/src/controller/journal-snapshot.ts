@@ -17,7 +17,7 @@ export type SnapshotContent = ControllerContext & OpenEnds;
  * Version of {@link SnapshotContent}. Raise it with every change of the tables of the controller's state: a snapshot of other tables can not
  * be gone on from.
  */
-export const snapshotVersion = 2;
+export const snapshotVersion = 3;
 
 /** Of the state nothing is checked but that it is there: only a controller of this job may write here. */
 const contentSchema = z.looseObject({

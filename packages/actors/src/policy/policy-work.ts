@@ -1,5 +1,5 @@
 /** The hands of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
-import { MusterError, messageOf } from "@muster/base";
+import { hasCode, MusterError, messageOf } from "@muster/base";
 import type { GradientMesh, MeshPlace, VersionStore } from "@muster/collectives";
 import { inlineState, type PolicyEngine, type SectionSource } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
@@ -143,7 +143,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
           const digest = this.#doors.digest(new TextEncoder().encode(JSON.stringify(tensors)));
           return { type: "weights.initialized", ...held, meta: { lineage, tensors, digest } };
         }),
-      (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
+      (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error), ...damageOf(error) }),
     );
   }
 
@@ -306,6 +306,14 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
 function placesOf(members: Body<"mesh.build">["members"]): { readonly places?: readonly MeshPlace[] } {
   const places = members.flatMap(({ place }) => place ?? []);
   return places.length > 0 ? { places } : {};
+}
+
+/** Whether a failed load says something of the checkpoint itself, and not of this moment. */
+function damageOf(error: unknown): Pick<Body<"weights.failed">, "damage"> {
+  if (hasCode(error, "MUSTER_ERR_CHECKPOINT_MISSING"))
+    return { damage: { kind: "gone", reason: "its folder is not there" } };
+  if (!hasCode(error, "MUSTER_ERR_CHECKPOINT_CORRUPT")) return {};
+  return { damage: { kind: "corrupt", reason: String(error.params.reason) } };
 }
 
 /** Ids of the members that a collective missed, where the error names their ranks. */

@@ -31,7 +31,16 @@ interface Options {
   readonly json?: boolean;
 }
 
-const profiles: readonly Profile[] = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken", "fleet"];
+const profiles: readonly Profile[] = [
+  "quiet",
+  "swarm",
+  "kills",
+  "broker",
+  "llama3",
+  "lease-broken",
+  "fleet",
+  "storage",
+];
 
 /** Shrinking one failure takes minutes; more than a few at once have one cause. */
 const shrunkMax = 3;

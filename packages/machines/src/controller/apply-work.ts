@@ -1,7 +1,9 @@
 /** Reports about weights, meshes, groups, votes and checkpoints: facts into the tables, nothing decided. */
 import { decideFailure, type FailureKind, type GroupReceipt, type WorkItem } from "@muster/protocol";
 import { putOut } from "./apply-membership.ts";
+import { noteDamage } from "./damaged-checkpoint.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "./events.ts";
+import { fallbackAfter, noteCopy } from "./fallback.ts";
 import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { finishItems, keyOf, releasedFact, requeue, withGroups, withPartials } from "./leases.ts";
 import { noteGroups } from "./paces.ts";
@@ -48,14 +50,16 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
   };
 }
 
-/** A replica could not get a version: it is asked again after a pause. Pure. */
+/** A replica could not get a version: it is asked again after a pause, or, when its checkpoint is damaged, for another one. Pure. */
 export function applyFailed(state: ControllerState, event: ReportOf<"weights.failed">): Change<ControllerState> {
   const detail = `${event.from} could not get version ${event.body.version}: ${event.body.cause}`;
   const effects = [announce("alarm.raised", { alarm: "weights", detail })];
   const member = state.members[event.from];
   if (!member || !isAnswered(member, event.body)) return { state, effects };
   const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
-  return { state: withMember(state, event.from, { ...answered, retryAtMs }), effects };
+  const next = withMember(state, event.from, { ...answered, retryAtMs });
+  const { damage } = event.body;
+  return (damage && noteDamage(next, member, damage)) ?? { state: next, effects };
 }
 
 /** True when a report about a version answers the order that a member has. */
@@ -224,8 +228,9 @@ export function applyVoted(state: ControllerState, event: ReportOf<"step.voted">
 export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.saved">): Change<ControllerState> {
   const { step, version, lineage, path, manifestDigest } = event.body;
   const next = withMember(state, event.from, saveAnswered(state.members[event.from], event.body));
-  if (lineage !== state.weights?.lineage || (state.checkpoints.saved?.step ?? -1) >= step)
-    return { state: next, effects: [] };
+  if (lineage !== state.weights?.lineage) return { state: next, effects: [] };
+  const kept = { step, version, path, host: state.members[event.from]?.host ?? "" };
+  if ((state.checkpoints.saved?.step ?? -1) >= step) return { state: noteCopy(next, kept), effects: [] };
   const covered = Object.entries(state.history).filter(([key]) => Number(key) <= step);
   const history = Object.fromEntries(Object.entries(state.history).filter(([key]) => Number(key) > step));
   const last = covered.flatMap(([, receipts]) => receipts).reduce((max, { streamSeq }) => Math.max(max, streamSeq), 0);
@@ -233,13 +238,13 @@ export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.s
   const checkpoints = {
     ...state.checkpoints,
     failures: 0,
-    saved: { step, version, path },
+    saved: kept,
     wantedStep: wanted !== null && wanted <= step ? null : wanted,
   };
   const beforeSeq = last > 0 ? Math.min(last + 1, lowestOpenSeq({ ...next, history })) : 0;
   const purgedSeq = Math.max(state.purgedSeq, beforeSeq);
   return {
-    state: { ...next, history, checkpoints, purgedSeq },
+    state: { ...next, history, checkpoints, fallback: fallbackAfter(state, kept, covered), purgedSeq },
     effects: [
       announce("checkpoint.kept", { step, lineage, version, path, manifestDigest }),
       ...(purgedSeq > state.purgedSeq ? [{ type: "groups.purge", beforeSeq } as const] : []),

@@ -1,6 +1,6 @@
 /** The ledger: `admitted = trained + aborted + quarantined + pending`, at every moment (semantics 6.6, S15). */
 import type { GroupReceipt, Ledger } from "@muster/protocol";
-import type { ControllerState, LedgerCounts, StepGroups } from "./state.ts";
+import type { ControllerState, CoveredStep, LedgerCounts, StepGroups } from "./state.ts";
 
 /** Counts with what is pending, derived from the tables of groups and not from the other counts. Pure. */
 export function ledgerOf(state: ControllerState): Ledger {
@@ -26,6 +26,11 @@ export function unsettleTrained(counts: LedgerCounts, receipts: readonly GroupRe
   return { ...counts, trained: counts.trained - completed, aborted: counts.aborted - aborted };
 }
 
+/** The counts after a step whose trajectories are purged is to be sampled and trained again. Pure. */
+export function unsettleCovered(counts: LedgerCounts, { completed, aborted }: CoveredStep): LedgerCounts {
+  return { ...counts, trained: counts.trained - completed, aborted: counts.aborted - aborted };
+}
+
 /** The receipts of a step in order of group index. Pure. */
 export function receiptsOf(groups: StepGroups): readonly GroupReceipt[] {
   return Object.values(groups.receipts).sort((a, b) => a.index - b.index);
@@ -36,7 +41,8 @@ export function isSettled(groups: StepGroups, groupsPerStep: number): boolean {
   return Object.keys(groups.receipts).length + groups.quarantined.length === groupsPerStep;
 }
 
-function countsOf(receipts: readonly GroupReceipt[]): { completed: number; aborted: number } {
+/** Results of groups that were trained, by count. */
+export function countsOf(receipts: readonly GroupReceipt[]): { completed: number; aborted: number } {
   return {
     completed: receipts.reduce((sum, receipt) => sum + receipt.completed, 0),
     aborted: receipts.reduce((sum, receipt) => sum + receipt.aborted, 0),

@@ -1,7 +1,8 @@
 /** Checkpoints, restoring from them, letting replicas go, and the end of the job. */
 import type { GroupReceipt } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
-import { ledgerOf, unsettleTrained } from "./ledger.ts";
+import { pinsOf, purgedGroups } from "./fallback.ts";
+import { ledgerOf, unsettleCovered, unsettleTrained } from "./ledger.ts";
 import { isFree } from "./plan-weights.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, type StepGroups, withMember } from "./state.ts";
 
@@ -47,7 +48,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
     holders: holders.map(({ id, addresses }) => ({ id, addresses: [...addresses] })),
     groupsWatermark: 0,
     ledger,
-    ...(state.checkpoints.saved ? { pinned: state.checkpoints.saved.path } : {}),
+    ...pinsOf(state),
   };
   const order = {
     kind: "checkpoint.save",
@@ -111,16 +112,26 @@ function withoutOrders(state: ControllerState): ControllerState {
   return bound.reduce((next, { id }) => withMember(next, id, { order: null, retryAtMs: state.nowMs }), state);
 }
 
-/** Steps after `step` become pending again, already sampled: their receipts wait in the tables. */
+/**
+ * Steps after `step` become pending again. Those that no checkpoint covered are sampled already: their receipts wait in the tables. Those that
+ * one covered, which is of no use now, are sampled again.
+ */
 function rollBack(before: ControllerState, step: number): ControllerState {
   const state = withoutOrders(before);
   const again = Object.entries(state.history).filter(([key]) => Number(key) > step);
-  const groups = again.map(([key, receipts]) => [key, sampledGroups(state, receipts)] as const);
+  const purged = Object.entries(state.fallback.covered).filter(([key]) => Number(key) > step);
+  const groups = [
+    ...purged.map(([key, covered]) => [key, purgedGroups(state, covered)] as const),
+    ...again.map(([key, receipts]) => [key, sampledGroups(state, receipts)] as const),
+  ];
+  const ledger = purged.reduce((counts, [, covered]) => unsettleCovered(counts, covered), state.ledger);
+  const covered = Object.fromEntries(Object.entries(state.fallback.covered).filter(([key]) => Number(key) <= step));
   return {
     ...state,
     groups: { ...state.groups, ...Object.fromEntries(groups) },
     history: {},
-    ledger: again.reduce((ledger, [, receipts]) => unsettleTrained(ledger, receipts), state.ledger),
+    fallback: { ...state.fallback, covered },
+    ledger: again.reduce((counts, [, receipts]) => unsettleTrained(counts, receipts), ledger),
     step: { ...state.step, step: step + 1, attempt: 1, failures: 0, state: "sampling", votes: {} },
     mesh: { ...state.mesh, state: "broken", dueAtMs: state.nowMs },
     evaluation: null,

@@ -5,13 +5,17 @@ import { type Change, type ControllerEffect, command } from "./events.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "./state.ts";
 import { rotated, sourcesFor, supplyOf } from "./weight-sources.ts";
 
-/** Has the first policy replica make, load or restore the weights, when nobody has any. Pure. */
+/**
+ * Has the first policy replica make, load or restore the weights, when nobody has any; for a checkpoint one on the host where it was written,
+ * if there is one. Pure.
+ */
 export function planInitialWeights(state: ControllerState): Change<ControllerState> | null {
   if (state.weights || state.ending) return null;
   const policies = membersOf(state, "policy");
   if (policies.some(({ order }) => order?.kind === "weights.initialize")) return null;
   const free = policies.filter((member) => isFree(state, member));
-  const first = free.find(({ health }) => health === "healthy") ?? free[0];
+  const healthy = free.filter(({ health }) => health === "healthy");
+  const first = healthy.find(({ host }) => host === state.checkpoints.saved?.host) ?? healthy[0] ?? free[0];
   if (!first) return null;
   const body = state.restore;
   const order = {

@@ -20,6 +20,8 @@ export interface ControllerPlan {
   readonly evalEverySteps: number;
   readonly evalPrompts: number;
   readonly checkpointEverySteps: number;
+  /** Newest checkpoints that retention leaves. */
+  readonly checkpointKeep: number;
   /** True when rollout replicas serve what they pulled from another host: `data.tcp_host` names a network. */
   readonly rolloutsServe: boolean;
   readonly timing: Pick<
@@ -61,6 +63,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     evalEverySteps: config.evaluation.everySteps,
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,
+    checkpointKeep: config.checkpoint.keep,
     rolloutsServe: config.data.tcpHost?.includes("/") ?? false,
     timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, joinMs, deadAfterMs },
     health: { readmitAfterMs, progressMs },

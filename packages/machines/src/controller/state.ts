@@ -148,13 +148,40 @@ export interface Pace {
   readonly isReported: boolean;
 }
 
+/** A checkpoint that was reported durable. */
+export interface KeptCheckpoint {
+  readonly step: number;
+  readonly version: number;
+  readonly path: string;
+  /** Host of who wrote it: when it says that nothing is there, that is so. */
+  readonly host: string;
+}
+
+/** What a step that a checkpoint covers came to: its trajectories are purged, so it would be sampled again. */
+export interface CoveredStep {
+  readonly completed: number;
+  readonly aborted: number;
+  /** Indices of groups without a result: they stay given up. */
+  readonly givenUp: readonly number[];
+}
+
+/** What the job goes back to when its newest checkpoint turns out to be damaged. */
+export interface Fallback {
+  /** Copies of the newest checkpoint and the older ones that retention keeps, newest first. */
+  readonly older: readonly KeptCheckpoint[];
+  /** The last checkpoints that could not be restored, and why. */
+  readonly damaged: readonly { readonly path: string; readonly reason: string }[];
+  /** By step: those between the oldest of these checkpoints and the newest. */
+  readonly covered: Readonly<Record<string, CoveredStep>>;
+}
+
 /** Where durable weights stand. */
 export interface Checkpoints {
   /** Step whose version should become durable next. */
   readonly wantedStep: number | null;
   /** Given up after this time when the job is ending. */
   readonly dueAtMs: number;
-  readonly saved: { readonly step: number; readonly version: number; readonly path: string } | null;
+  readonly saved: KeptCheckpoint | null;
   /** Failures in a row. */
   readonly failures: number;
 }
@@ -241,6 +268,7 @@ export interface ControllerState {
   readonly evaluation: Evaluation | null;
   readonly evaluatedVersion: number;
   readonly checkpoints: Checkpoints;
+  readonly fallback: Fallback;
   readonly ledger: LedgerCounts;
   /** How fast members are, by id. */
   readonly paces: Readonly<Record<string, Pace>>;
@@ -294,6 +322,7 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     evaluation: null,
     evaluatedVersion: -1,
     checkpoints: { wantedStep: null, dueAtMs: 0, saved: null, failures: 0 },
+    fallback: { older: [], damaged: [], covered: {} },
     ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0 },
     paces: {},
     shortages: {},

@@ -37,7 +37,7 @@ export type PolicyEvent =
   | RegisteredEvent
   | ({ readonly type: "weights.initialized"; readonly meta: Body<"weights.meta"> } & Held)
   | ({ readonly type: "weights.pulled" } & Held)
-  | { readonly type: "weights.errored"; readonly lineage: number; readonly version: number; readonly cause: string }
+  | ({ readonly type: "weights.errored" } & Body<"weights.failed">)
   | { readonly type: "mesh.joined"; readonly epoch: number }
   | {
       readonly type: "mesh.errored";

@@ -56,19 +56,26 @@ export const sayJoined = {
   params: ({ context }: Seen): PolicyEffect => report("mesh.built", { epoch: context.joinedEpoch }),
 } as const;
 
-const wantedFailed = ({ wanted }: PolicyContext, cause: string): PolicyEffect =>
-  report("weights.failed", { lineage: wanted?.lineage ?? 0, version: wanted?.version ?? 0, cause });
+type Failure = Pick<Body<"weights.failed">, "cause" | "damage">;
+
+const wantedFailed = ({ wanted }: PolicyContext, { cause, damage }: Failure): PolicyEffect =>
+  report("weights.failed", {
+    lineage: wanted?.lineage ?? 0,
+    version: wanted?.version ?? 0,
+    cause,
+    ...(damage ? { damage } : {}),
+  });
 
 /** Action that says why the wanted version could not be had. */
 export const sayFailed = {
   type: effectAction,
-  params: ({ context, event }: Seen<{ readonly cause: string }>): PolicyEffect => wantedFailed(context, event.cause),
+  params: ({ context, event }: Seen<Failure>): PolicyEffect => wantedFailed(context, event),
 } as const;
 
 /** Action that says that the wanted version was not there at the deadline. */
 export const sayLate = {
   type: effectAction,
-  params: ({ context }: Seen): PolicyEffect => wantedFailed(context, "not there in time"),
+  params: ({ context }: Seen): PolicyEffect => wantedFailed(context, { cause: "not there in time" }),
 } as const;
 
 /** Guards, delays and actions of the policy machine. */

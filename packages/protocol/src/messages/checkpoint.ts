@@ -17,6 +17,8 @@ export const checkpointMessages = defineMessages({
       groupsWatermark: countSchema,
       /** Folder of the checkpoint that the controller would restore: it must stay until the next order. */
       pinned: z.string().max(4096).optional(),
+      /** Folders of what it would restore if that one were damaged: they stay, too. */
+      fallbacks: z.array(z.string().max(4096)).max(64).optional(),
       /** The ledger at this version, for the manifest. */
       ledger: z.strictObject({
         admitted: countSchema,

@@ -58,6 +58,11 @@ export const weightsMessages = defineMessages({
   "weights.failed": {
     direction: "report",
     says: "A replica could not initialise or pull a version.",
-    body: z.strictObject({ ...versionFields, cause: textSchema }),
+    body: z.strictObject({
+      ...versionFields,
+      cause: textSchema,
+      /** The checkpoint that it was to restore is of no use: `corrupt` to everybody, `gone` at least from this host. */
+      damage: z.strictObject({ kind: z.enum(["corrupt", "gone"]), reason: textSchema }).optional(),
+    }),
   },
 });

@@ -67,6 +67,26 @@ export const planCanaries: readonly Canary[] = [
         isRollback(after, before) ? { ...after, checkpoints: { ...after.checkpoints, saved: null } } : after,
     },
   }),
+  mind("damaged-tried-again", "a checkpoint that turned out to be damaged is restored again and again", {
+    profile: "storage",
+    seedsMax: 20,
+    line: {
+      keeps: (after, before) =>
+        after.fallback.damaged === before.fallback.damaged ? after : { ...before, members: after.members },
+    },
+  }),
+  mind(
+    "purged-steps-forgotten",
+    "after a damaged checkpoint the ledger still counts the steps that are purged as trained",
+    {
+      profile: "storage",
+      seedsMax: 20,
+      line: {
+        keeps: (after, before) =>
+          after.fallback.damaged === before.fallback.damaged ? after : { ...after, ledger: before.ledger },
+      },
+    },
+  ),
   mind("leases-without-bound", "a rollout replica gets more leases than it may have", {
     profile: "quiet",
     seedsMax: 20,

@@ -2,7 +2,9 @@
 import { messageOf } from "@muster/base";
 import { type CheckpointFs, loadCheckpoint } from "@muster/checkpoint";
 import type { StateSections } from "@muster/engine";
+import type { ControllerState } from "@muster/machines";
 import type { Body } from "@muster/protocol";
+import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 
 /** Reads checkpoints back as soon as they are reported. */
@@ -11,6 +13,7 @@ export class CheckpointChecker {
   readonly #fs: CheckpointFs;
   readonly #isCommitted: (state: StateSections) => boolean;
   #newest: { readonly path: string; readonly order: number } | null = null;
+  readonly #damaged = new Set<string>();
 
   constructor(judge: Judge, fs: CheckpointFs, isCommitted: (state: StateSections) => boolean) {
     this.#judge = judge;
@@ -22,9 +25,27 @@ export class CheckpointChecker {
   async saved({ path, lineage, step }: Body<"checkpoint.saved">): Promise<void> {
     const order = lineage * 1e6 + step;
     // An older one may have been replaced while its writer stood still.
-    if (order < (this.#newest?.order ?? -1)) return;
+    if (order < (this.#newest?.order ?? -1) || this.#damaged.has(path)) return;
     this.#newest = { path, order };
     await this.#read(path, { invariant: "S25", why: "was reported durable" });
+  }
+
+  /** A fault has damaged what lies in this folder. */
+  damaged(path: string): void {
+    this.#damaged.add(path);
+    if (this.#newest?.path === path) this.#newest = null;
+  }
+
+  /** A decision was journaled: what is called damaged is so. */
+  decided({ before, after }: Decision): void {
+    if (before.fallback.damaged === after.fallback.damaged) return;
+    const { path, reason } = after.fallback.damaged.at(-1) ?? { path: "nothing", reason: "" };
+    this.#judge.require(this.#damaged.has(path), "S25", () => `${path} is given up as damaged, and is not: ${reason}`);
+  }
+
+  /** True when the job has nothing left that it could go back to, because faults have damaged all of it. */
+  isAllDamaged({ checkpoints, fallback }: ControllerState): boolean {
+    return checkpoints.saved === null && fallback.damaged.some(({ path }) => this.#damaged.has(path));
   }
 
   /** The newest checkpoint must still be there at the end. */

@@ -51,14 +51,16 @@ export class OrderChecker {
     this.#checkBounds(after);
   }
 
-  /** The newest checkpoint never becomes an older one, nor none. */
+  /** The newest checkpoint never becomes an older one, nor none, unless it is damaged: then it is the next one. */
   #checkPointer(
-    { checkpoints: { saved: was } }: ControllerState,
-    { checkpoints: { saved: now } }: ControllerState,
+    { checkpoints: { saved: was }, fallback }: ControllerState,
+    { checkpoints: { saved: now }, fallback: { damaged } }: ControllerState,
   ): void {
     const isForward = was === null || (now !== null && now.step >= was.step);
+    const isNext =
+      damaged !== fallback.damaged && damaged.at(-1)?.path === was?.path && now === (fallback.older[0] ?? null);
     this.#judge.require(
-      isForward,
+      isForward || isNext,
       "S27",
       () => `the newest checkpoint is of step ${now?.step}, was of step ${was?.step}`,
     );

@@ -110,7 +110,7 @@ export class TrainingChecker {
 
   /** A decision was journaled. */
   decided({ before, after, event, effects }: Decision): void {
-    if (before.weights && !after.weights) this.#rollBack(before, after);
+    if (before.restore.lineage !== after.restore.lineage) this.#rollBack(before, after);
     for (const effect of effects)
       if (effect.type === "command" && effect.kind === "step.run") this.#batch = namesOf(effect.body.batch);
     if (event.type === "step.voted") this.#votes.set(voteKey(event.body, event.incarnation), event.body);
@@ -240,7 +240,8 @@ export class TrainingChecker {
 
   /** The job goes back to the newest checkpoint, and no further; what was trained since is pending again. */
   #rollBack(before: ControllerState, after: ControllerState): void {
-    const kept = before.checkpoints.saved?.step ?? 0;
+    const isDamaged = before.fallback.damaged !== after.fallback.damaged;
+    const kept = (isDamaged ? after : before).checkpoints.saved?.step ?? 0;
     this.#judge.require(
       after.step.step === kept + 1,
       "S24",

@@ -108,6 +108,7 @@ export class Witness implements ClusterObserver {
         this.#fleet.decided(decision);
         this.#progress.decided(decision);
         this.#losses.decided(decision);
+        this.#checkpoints?.decided(decision);
       },
     });
   }
@@ -222,6 +223,16 @@ export class Witness implements ClusterObserver {
     this.#judge.note(`fault ${name}${process ? ` at ${process.name}` : ""}`);
     this.faults.set(name, (this.faults.get(name) ?? 0) + 1);
     if (name === "power-loss") void this.#checkpoints?.verifyAfterPowerLoss();
+  }
+
+  damaged(path: string): void {
+    this.#judge.note(`${path} rots`);
+    this.#checkpoints?.damaged(path);
+  }
+
+  /** True when the job could not but end: faults have damaged all that it could go back to. */
+  get isAllDamaged(): boolean {
+    return this.#checkpoints?.isAllDamaged(this.#journal.state) ?? false;
   }
 
   /** Whoever lives is a member, and as many are as are wanted. Who has to wait is waited for once: nobody may be put out any more. */

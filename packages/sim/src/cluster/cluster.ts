@@ -50,6 +50,8 @@ export interface ClusterObserver extends WireObserver, MeshObserver {
   /** A controller acts; `controller.snapshot()` shows its live state. */
   reigns(process: SimProcess, controller: Controller): void;
   injected(name: string, process: SimProcess | null): void;
+  /** A fault has damaged the checkpoint in this folder. */
+  damaged(path: string): void;
 }
 
 /** One place for a process. */

@@ -109,6 +109,8 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
     case "second-controller":
     case "power-loss":
       return { kind, atMs };
+    case "rot":
+      return { kind, atMs, isFatal: random.next() < 0.7 };
   }
 }
 

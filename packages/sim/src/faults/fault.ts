@@ -68,6 +68,8 @@ export type Fault =
   | { readonly kind: "second-controller"; readonly atMs: number }
   /** The host of the checkpoints loses power: its processes die, unsynced writes are lost in part. */
   | { readonly kind: "power-loss"; readonly atMs: number }
+  /** A bit of the newest checkpoint flips at rest; `isFatal`: then every trainer dies, so that it is asked for. */
+  | { readonly kind: "rot"; readonly atMs: number; readonly isFatal: boolean }
   /** Bad network during the whole safety phase. */
   | { readonly kind: "noise"; readonly noise: Noise }
   /** A named place in the protocol. */

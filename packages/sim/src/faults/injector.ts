@@ -1,5 +1,6 @@
 /** Makes the timed faults of a scenario happen, and at the end of the safety phase undoes them all. */
 import type { Random } from "@muster/base";
+import { newestCheckpointName } from "@muster/checkpoint";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { AilingHosts } from "../fleet/ailing-hosts.ts";
 import type { Command } from "../fleet/command.ts";
@@ -34,6 +35,8 @@ export interface Victims {
 /** Who is told of each fault. */
 export interface FaultObserver {
   injected(name: string, process: SimProcess | null): void;
+  /** What lies in this folder is damaged from now on. */
+  damaged(path: string): void;
 }
 
 type TimedFault = Exclude<Fault, { kind: "failpoint" | "noise" }>;
@@ -49,6 +52,9 @@ export class Injector implements PlaneFaults {
   readonly #cuts = new Set<string>();
   readonly #flipping = new Set<string>();
   #corruption = 0;
+  /** Names of checkpoints that are damaged. */
+  readonly #rotten = new Set<string>();
+  #checkpoints = "";
   #isCalm = false;
 
   constructor(victims: Victims, observer: FaultObserver) {
@@ -59,7 +65,8 @@ export class Injector implements PlaneFaults {
   }
 
   /** Arms every fault, and the calm after them. */
-  start({ faults, safetyMs }: Scenario): void {
+  start({ faults, safetyMs, config }: Scenario): void {
+    this.#checkpoints = config.checkpoint.directory;
     const { world, network } = this.#victims;
     for (const fault of faults) {
       if (fault.kind === "failpoint") continue;
@@ -178,7 +185,24 @@ export class Injector implements PlaneFaults {
       case "power-loss":
         this.#killRole("checkpoint", true);
         disk.losePower(this.#random);
+        return;
+      case "rot":
+        void this.#rot(fault.isFatal);
     }
+  }
+
+  /** Spares the only checkpoint: with nothing to go back to there is nothing to see. */
+  async #rot(isFatal: boolean): Promise<void> {
+    const { disk } = this.#victims;
+    const names = await disk.fs.list(this.#checkpoints).catch(() => []);
+    const sound = names.filter((name) => !name.startsWith(".") && name !== "latest" && !this.#rotten.has(name));
+    const newest = await newestCheckpointName(this.#checkpoints, { list: async () => sound });
+    if (newest === null || sound.length < 2) return;
+    const path = `${this.#checkpoints}/${newest}`;
+    this.#rotten.add(newest);
+    this.#observer.damaged(path);
+    disk.flipBit(`${path}/model.safetensors`, this.#random);
+    if (isFatal) this.#killRole("policy", true);
   }
 
   #killRole(role: string, isSeen: boolean): void {

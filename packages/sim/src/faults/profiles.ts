@@ -92,6 +92,12 @@ export const faultWeights: Readonly<Record<string, Weights>> = {
     ["broker-stall", 1],
   ],
   fleet,
+  storage: [
+    ["rot", 4],
+    ["power-loss", 1],
+    ["kill-all", 1],
+    ["kill", 1],
+  ],
   llama3,
   swarm,
 };

@@ -69,6 +69,17 @@ export class SimDisk {
     this.#revive(this.#root, random);
   }
 
+  /** A bit of a file flips at rest: nothing was written, so no signature changes. */
+  flipBit(path: string, random: Random): void {
+    const file = this.#find(path);
+    if (file?.kind !== "file" || file.data.length === 0) return;
+    const data = file.data.slice();
+    const at = random.below(data.length);
+    data[at] = (data[at] ?? 0) ^ (1 << random.below(8));
+    file.data = data;
+    file.durable = data;
+  }
+
   #operations(call: <T>(operation: string, path: string, run: () => T) => Promise<T>): CheckpointFs {
     return {
       prepareRoot: (path) => call("prepare", path, () => this.#makePath(path)),

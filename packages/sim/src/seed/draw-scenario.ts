@@ -7,7 +7,7 @@ import { drawFaults } from "../faults/draw-faults.ts";
 import { drawFleet } from "../fleet/command.ts";
 
 /** What kind of faults a seed draws from. */
-export const profiles = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken", "fleet"] as const;
+export const profiles = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken", "fleet", "storage"] as const;
 
 /** One of the {@link profiles}. */
 export type Profile = (typeof profiles)[number];
@@ -22,7 +22,8 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
   const random = randomOf(seed, 101);
   const drawn = drawConfig(seed, random);
   const work = drawWork(random, drawn.mode);
-  const config = (work.hangerRate ?? 0) > 0 ? withHangs(drawn) : drawn;
+  const hanging = (work.hangerRate ?? 0) > 0 ? withHangs(drawn) : drawn;
+  const config = profile === "storage" ? withCheckpoints(hanging, randomOf(seed, 113)) : hanging;
   const spanMs = spanOf(config, work);
   const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
   const fleet = profile === "fleet" ? drawFleet(randomOf(seed, 107), config) : undefined;
@@ -41,6 +42,16 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
     snapshotPartBytes: drawPartBytes(randomOf(seed, 111)),
     ...(controllers > 1 ? { controllers } : {}),
     ...(fleet ? { fleet } : {}),
+  };
+}
+
+/** Checkpoints so often that there is more than one most of the time. */
+function withCheckpoints(config: JobConfig, random: Random): JobConfig {
+  const { replicas, checkpoint } = config;
+  return {
+    ...config,
+    replicas: { ...replicas, checkpoint: Math.max(1, replicas.checkpoint) },
+    checkpoint: { ...checkpoint, everySteps: between(random, 1, 2) },
   };
 }
 

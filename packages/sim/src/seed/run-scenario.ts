@@ -42,7 +42,7 @@ export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunRes
   const isOver = (): boolean => cluster.isOver || judge.violations.length > 0;
   const how = await world.run(isOver, scenario.limitMs);
   await witness.conclude();
-  if (judge.violations.length === 0) judgeEnd(judge, { how, end: witness.end, cluster });
+  if (judge.violations.length === 0) judgeEnd(judge, { how, witness, cluster });
   return {
     scenario,
     violations: judge.violations,
@@ -63,10 +63,12 @@ export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunRes
 /** Once the faults are over the job ends, and nothing of it is left (L1, L2). */
 function judgeEnd(
   judge: Judge,
-  { how, end, cluster }: { readonly how: string; readonly end: JobEnd | null; readonly cluster: Cluster },
+  { how, witness, cluster }: { readonly how: string; readonly witness: Witness; readonly cluster: Cluster },
 ): void {
+  const { end } = witness;
   const left = cluster.living().map(({ name }) => name);
   judge.require(how === "over", "L1", () => `the job has not ended (${how}); ${left.join(", ")} are left`);
+  if (end?.outcome === "failed" && witness.isAllDamaged) return;
   judge.require(
     end?.outcome === "done",
     "L1",

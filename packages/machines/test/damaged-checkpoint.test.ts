@@ -1,0 +1,147 @@
+/** What becomes of a job whose newest checkpoint can not be restored (reliability H3, S24 – S26). */
+import type { Body } from "@muster/protocol";
+import { describe, expect, it } from "vitest";
+import { applyFailed, applySaved } from "../src/controller/apply-work.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
+import { planCheckpoint, planRestore } from "../src/controller/plan-end.ts";
+import { planInitialWeights } from "../src/controller/plan-weights.ts";
+import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { bodiesOf, memberOf, planWith, receiptOf, reportFrom, working } from "./states.ts";
+
+const plan = planWith({ checkpointEverySteps: 2, checkpointKeep: 3, steps: 9 });
+const corrupt = { kind: "corrupt", reason: "model.safetensors does not have the sha-256 of the manifest" } as const;
+
+/** Groups of a committed step; one index of step 3 was given up. */
+const receiptsOf = (step: number) => [0, 1, 2, 3].filter((i) => step !== 3 || i !== 2).map((i) => receiptOf(step, i));
+
+const saved = (state: ControllerState, step: number, by = "c0", path = `/c/${step}`): ControllerState => {
+  const body = { step, lineage: 0, version: step, path, manifestDigest: "m", bytes: 1, durationMs: 1 };
+  return applySaved(state, reportFrom(state, by, { kind: "checkpoint.saved", body })).state;
+};
+
+/** Seven steps are committed, and those of 2, 4 and 6 are durable; nobody holds the weights any more, and p9 could take over. */
+function lost(steps: readonly number[] = [2, 4, 6], patch: Partial<ControllerState> = {}): ControllerState {
+  const history = Object.fromEntries([1, 2, 3, 4, 5, 6, 7].map((step) => [step, receiptsOf(step)]));
+  const ledger = { admitted: 56, trained: 54, aborted: 0, quarantined: 2 };
+  const start = working({ plan, version: 7, members: ["r0", "c0", "c1"], patch: { history, ledger, ...patch } });
+  const kept = steps.reduce((state, step) => saved(state, step), start);
+  return { ...kept, members: { ...kept.members, p9: memberOf("p9", 9) } };
+}
+
+/** The restore begins, and its replica says that it can not be done. */
+function fails(state: ControllerState, damage: Body<"weights.failed">["damage"], host = "h") {
+  const ordered = planInitialWeights(withMember(planRestore(state)?.state ?? state, "p9", { host }));
+  const { lineage, version } = ordered?.state.restore ?? { lineage: 0, version: 0 };
+  const body = { lineage, version, cause: "damaged", ...(damage ? { damage } : {}) };
+  const asked = ordered?.state as ControllerState;
+  return applyFailed(asked, reportFrom(asked, "p9", { kind: "weights.failed", body }));
+}
+
+const again = (state: ControllerState): ControllerState => withMember(state, "p9", { retryAtMs: 0 });
+const alarmsOf = (effects: Parameters<typeof bodiesOf>[0]): readonly string[] =>
+  effects.flatMap((effect) =>
+    effect.type === "announce" && effect.kind === "alarm.raised" ? [`${effect.body.alarm}: ${effect.body.detail}`] : [],
+  );
+
+describe("a checkpoint that is damaged when it is to be restored", () => {
+  it("is named with its damage, and the job goes back to the one before it, in a new lineage", () => {
+    const { state, effects } = fails(lost(), corrupt);
+    expect(alarmsOf(effects)).toEqual([
+      `damaged-checkpoint: checkpoint 6 can not be restored: ${corrupt.reason}`,
+      "rollback: checkpoint 6 is damaged; going back to step 4 in lineage 2",
+    ]);
+    expect(state.restore).toEqual({ lineage: 2, version: 4, source: { kind: "checkpoint", path: "/c/4" } });
+    expect(state.checkpoints.saved).toMatchObject({ step: 4 });
+    expect(state.fallback.damaged).toEqual([{ path: "/c/6", reason: corrupt.reason }]);
+    expect(state.ending).toBeNull();
+  });
+
+  it("has its steps sampled again where their trajectories are purged, and trained again where they are not", () => {
+    const { state } = fails(lost(), corrupt);
+    expect(state.step).toMatchObject({ step: 5, state: "sampling" });
+    expect(Object.keys(state.groups)).toEqual(["5", "6", "7"]);
+    expect(state.groups[5]?.queue.map(({ index }) => index)).toEqual([0, 1, 2, 3]);
+    expect(state.groups[7]?.queue).toEqual([]);
+    expect(Object.keys(state.groups[7]?.receipts ?? {})).toHaveLength(4);
+  });
+
+  it("leaves the ledger whole, and what was given up stays so", () => {
+    const before = lost();
+    expect(imbalanceOf(ledgerOf(before))).toBe(0);
+    const once = fails(before, corrupt).state;
+    expect(ledgerOf(once)).toEqual({ admitted: 56, trained: 30, aborted: 0, quarantined: 2, pending: 24 });
+    const twice = fails(again(once), corrupt).state;
+    expect(twice.step.step).toBe(3);
+    expect(twice.groups[3]).toMatchObject({ quarantined: [2], receipts: {} });
+    expect(twice.groups[3]?.queue.map(({ index }) => index)).toEqual([0, 1, 3]);
+    expect(ledgerOf(twice)).toEqual({ admitted: 56, trained: 16, aborted: 0, quarantined: 2, pending: 38 });
+  });
+
+  it("costs nothing when another checkpoint actor has written the same one", () => {
+    const { state } = fails(saved(lost(), 6, "c1", "/d/6"), corrupt);
+    expect(state.restore).toMatchObject({ version: 6, source: { path: "/d/6" } });
+    expect(state.step.step).toBe(7);
+    expect(state.groups[7]?.queue).toEqual([]);
+  });
+
+  it("ends the job at once when there is no other, and all of them are named", () => {
+    let { state } = fails(lost(), corrupt);
+    state = fails(again(state), { kind: "gone", reason: "its folder is not there" }).state;
+    expect(state.ending).toBeNull();
+    state = fails(again(state), corrupt).state;
+    expect(state.ending).toEqual({
+      outcome: "failed",
+      reason: `no checkpoint is left that can be restored: 2: ${corrupt.reason}; 4: its folder is not there; 6: ${corrupt.reason}`,
+      announced: false,
+    });
+  });
+
+  it("is asked of others when it is only not there for a replica of another host, or could not be read now", () => {
+    for (const { state } of [fails(lost(), { kind: "gone", reason: "" }, "elsewhere"), fails(lost(), undefined)]) {
+      expect(state.restore).toMatchObject({ lineage: 1, version: 6 });
+      expect(state.fallback.damaged).toEqual([]);
+      expect(state.members.p9).toMatchObject({ order: null, retryAtMs: 1_200 });
+    }
+  });
+
+  it("is of no account any more when there are weights", () => {
+    const asked = planInitialWeights(planRestore(lost())?.state as ControllerState)?.state as ControllerState;
+    const body = { lineage: 1, version: 6, cause: "late", damage: corrupt };
+    const { weights } = lost();
+    const { state } = applyFailed({ ...asked, weights }, reportFrom(asked, "p9", { kind: "weights.failed", body }));
+    expect(state.checkpoints.saved).toMatchObject({ step: 6 });
+  });
+});
+
+describe("what a job can go back to", () => {
+  it("is restored by a replica of the host where it was written, if there is one", () => {
+    const back = planRestore(withMember(lost(), "c0", { host: "h" }))?.state as ControllerState;
+    const members = { ...back.members, p8: memberOf("p8", 8, { host: "elsewhere" }) };
+    const [order] = planInitialWeights({ ...back, members })?.effects ?? [];
+    expect(order).toMatchObject({ to: "p9" });
+  });
+
+  it("is as many versions as retention keeps, and the counts of the steps between them", () => {
+    const { checkpoints, fallback } = lost([1, 2, 4, 6]);
+    expect([checkpoints.saved, ...fallback.older].map((kept) => kept?.path)).toEqual(["/c/6", "/c/4", "/c/2"]);
+    expect(Object.keys(fallback.covered)).toEqual(["3", "4", "5", "6"]);
+    expect(fallback.covered[3]).toEqual({ completed: 6, aborted: 0, givenUp: [2] });
+  });
+
+  it("is the one before the newest even where retention keeps but one", () => {
+    const { fallback } = lost([2, 4, 6], { plan: { ...plan, checkpointKeep: 1 } });
+    expect(fallback.older.map(({ path }) => path)).toEqual(["/c/4"]);
+  });
+
+  it("is pinned as far as it will be needed once one more is written", () => {
+    const state = { ...lost(), step: { ...lost().step, step: 9 }, weights: { ...lost().weights, version: 8 } };
+    const holder = memberOf("p9", 9, { held: { lineage: 0, version: 8 } });
+    let job = { ...state, members: { ...state.members, p9: holder } } as ControllerState;
+    const bodies: Body<"checkpoint.save">[] = [];
+    for (let change = planCheckpoint(job); change; change = planCheckpoint(job)) {
+      bodies.push(...bodiesOf(change.effects, "checkpoint.save"));
+      job = change.state;
+    }
+    expect(bodies[0]).toMatchObject({ step: 8, pinned: "/c/6", fallbacks: ["/c/4"] });
+  });
+});
