@@ -16,7 +16,7 @@ import type { ControllerState } from "@muster/machines";
 import { type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import type { Identity } from "@muster/runtime";
 import { type Arm, Failpoints } from "../faults/failpoints.ts";
-import { Injector } from "../faults/injector.ts";
+import { type FaultObserver, Injector } from "../faults/injector.ts";
 import { AilingHosts } from "../fleet/ailing-hosts.ts";
 import type { Command } from "../fleet/command.ts";
 import { type Child, SimKeeper } from "../fleet/sim-keeper.ts";
@@ -36,7 +36,7 @@ import type { Scenario } from "./scenario.ts";
 import { StuckProcesses } from "./stuck.ts";
 
 /** Who watches a cluster. */
-export interface ClusterObserver extends WireObserver, MeshObserver {
+export interface ClusterObserver extends WireObserver, MeshObserver, FaultObserver {
   /** The announced end of the job, or `null`. */
   readonly end: { readonly outcome: string } | null;
   readonly engines: Behind["observer"];
@@ -49,9 +49,6 @@ export interface ClusterObserver extends WireObserver, MeshObserver {
   bore(node: SimProcess, child: SimProcess): void;
   /** A controller acts; `controller.snapshot()` shows its live state. */
   reigns(process: SimProcess, controller: Controller): void;
-  injected(name: string, process: SimProcess | null): void;
-  /** A fault has damaged the checkpoint in this folder. */
-  damaged(path: string): void;
 }
 
 /** One place for a process. */
