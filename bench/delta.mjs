@@ -5,9 +5,10 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { medianOf } from "@muster/base";
 import { openTestHosts } from "@muster/runtime";
 import { Member } from "./lib/member.mjs";
-import { medianOf, spreadOf } from "./lib/stats.mjs";
+import { spreadOf } from "./lib/stats.mjs";
 
 export const about = "a version to another host as a delta, at 2 Gbit/s";
 

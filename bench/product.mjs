@@ -5,8 +5,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { medianOf } from "@muster/base";
 import { Member } from "./lib/member.mjs";
-import { medianOf, spreadOf } from "./lib/stats.mjs";
+import { spreadOf } from "./lib/stats.mjs";
 import { runJob } from "./product/job.mjs";
 
 export const about = "a version of 256 MiB from engine to engines, against the raw transfer";

@@ -2,8 +2,9 @@
  * How fast a job of ten processes is simulated: processor time for a second of virtual time, against the millisecond that is the aim. No faults, all
  * checkers, one core. How much happens in a second is what it costs: three paces of the same job.
  */
+import { medianOf } from "@muster/base";
 import { drawScenario, runScenario } from "@muster/sim";
-import { medianOf, spreadOf } from "./lib/stats.mjs";
+import { spreadOf } from "./lib/stats.mjs";
 
 export const about = "a second of a simulated job of ten processes, against a millisecond";
 

@@ -2,7 +2,8 @@
  * Compares a way of doing something with a reference in the same process: rounds of both in turn, and the median of the rounds'
  * ratios. What disturbs the machine disturbs both.
  */
-import { medianOf, spreadOf } from "./stats.mjs";
+import { medianOf } from "@muster/base";
+import { spreadOf } from "./stats.mjs";
 
 /**
  * @typedef {{ name: string, unit: string, ours: number, reference: number, ratio: number, spread: number, against: string }} Row

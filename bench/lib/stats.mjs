@@ -1,12 +1,5 @@
-/** Medians and spreads of small samples. */
-
-/** @param {readonly number[]} values */
-export function medianOf(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length / 2;
-  if (sorted.length === 0) return Number.NaN;
-  return sorted.length % 2 === 1 ? sorted[Math.floor(middle)] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
+/** Spreads of small samples. */
+import { medianOf } from "@muster/base";
 
 /** Half of the distance between the quartiles, as a share of the median: how much to trust it. @param {readonly number[]} values */
 export function spreadOf(values) {

@@ -3,11 +3,10 @@ import { join } from "node:path";
 import { type JobStatus, replayJournal, statusKey, statusOf } from "@muster/actors";
 import { controllerLogic, planOf } from "@muster/machines";
 import { unpack } from "@muster/protocol";
-import { findNatsServer, type JobRun, processesNaming, waitFor } from "@muster/testkit";
-import { startLocalServer } from "@muster/transport";
+import { type JobRun, processesNaming, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { connectAs } from "./support/broker.ts";
 import { configOf, digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+import { lookIntoStore } from "./support/stored-run.ts";
 
 let runs: Runs;
 let run: JobRun;
@@ -37,42 +36,35 @@ test("a controller that was away finds itself replaced, ends with code 75, and t
 });
 
 test("the stored journal, replayed, passes through what was shown live and ends where the job ended", async () => {
-  const server = await startLocalServer({
-    binary: findNatsServer(),
-    directory: join(run.directory, "nats"),
-    job: run.job,
-  });
-  try {
-    const transport = await connectAs(run, "controller");
+  const pictures: string[] = [];
+  const logic = {
+    ...controllerLogic,
+    step(snapshot, event) {
+      const next = controllerLogic.step(snapshot, event);
+      pictures.push(JSON.stringify(durable(pictureOf(next.snapshot))));
+      return next;
+    },
+  } satisfies typeof controllerLogic;
+  const { shown, replayed } = await lookIntoStore(run, async (transport) => {
     const stored = await transport.state().get(statusKey);
-    const shown = durable(unpack(stored?.value ?? new Uint8Array()) as JobStatus);
-    const pictures: string[] = [];
-    const logic = {
-      ...controllerLogic,
-      step(snapshot, event) {
-        const next = controllerLogic.step(snapshot, event);
-        pictures.push(JSON.stringify(durable(pictureOf(next.snapshot))));
-        return next;
-      },
-    } satisfies typeof controllerLogic;
-    const replayed = await replayJournal(transport.journal(), planOf(configOf(run)), logic);
-    await transport.close();
+    return {
+      shown: durable(unpack(stored?.value ?? new Uint8Array()) as JobStatus),
+      replayed: await replayJournal(transport.journal(), planOf(configOf(run)), logic),
+    };
+  });
 
-    expect(pictures).toContain(JSON.stringify(shown));
-    const end = run.events("job.ended").at(-1);
-    expect(replayed.term).toBe(run.events("job.started").at(-1)?.term);
-    expect(pictureOf(replayed.snapshot)).toMatchObject({
-      phase: "stopped",
-      step: end?.step,
-      lineage: end?.lineage,
-      version: end?.version,
-      sections: end?.sections,
-      ledger: end?.ledger,
-      members: [],
-    });
-  } finally {
-    await server.stop();
-  }
+  expect(pictures).toContain(JSON.stringify(shown));
+  const end = run.events("job.ended").at(-1);
+  expect(replayed.term).toBe(run.events("job.started").at(-1)?.term);
+  expect(pictureOf(replayed.snapshot)).toMatchObject({
+    phase: "stopped",
+    step: end?.step,
+    lineage: end?.lineage,
+    version: end?.version,
+    sections: end?.sections,
+    ledger: end?.ledger,
+    members: [],
+  });
   expect(processesNaming(runs.path)).toEqual([]);
 });
 

@@ -1,11 +1,9 @@
-import { join } from "node:path";
 import { decodeRecord, replayJournal } from "@muster/actors";
 import { planOf } from "@muster/machines";
-import { findNatsServer, type JobRun, processesNaming } from "@muster/testkit";
-import { startLocalServer } from "@muster/transport";
+import { type JobRun, processesNaming } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { connectAs } from "./support/broker.ts";
 import { configOf, digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+import { lookIntoStore } from "./support/stored-run.ts";
 
 const snapshotRecords = 20;
 /** The run gives up a controller that dies six times in ten minutes. */
@@ -31,34 +29,25 @@ test("a controller that is killed again and again goes on from its snapshots, an
 });
 
 test("its journal is a snapshot and what came after it, and still comes to the end of the job", async () => {
-  const server = await startLocalServer({
-    binary: findNatsServer(),
-    directory: join(run.directory, "nats"),
-    job: run.job,
-  });
-  try {
-    const transport = await connectAs(run, "controller");
+  const { records, replayed } = await lookIntoStore(run, async (transport) => {
     const journal = transport.journal();
-    const records = [];
-    for await (const { seq, data } of journal.read(1)) records.push({ seq, ...decodeRecord(seq, data) });
-    const replayed = await replayJournal(journal, planOf(configOf(run)));
-    await transport.close();
+    const stored = [];
+    for await (const { seq, data } of journal.read(1)) stored.push({ seq, ...decodeRecord(seq, data) });
+    return { records: stored, replayed: await replayJournal(journal, planOf(configOf(run))) };
+  });
 
-    const inputs = records.filter(({ part }) => !part);
-    expect(replayed.seq).toBeGreaterThan(10 * snapshotRecords);
-    expect(inputs.length).toBeLessThan(2 * snapshotRecords);
-    expect(records[0]?.part).toMatchObject({ index: 0 });
-    expect(replayed.snapshotSeq).not.toBeNull();
-    expect(replayed.term).toBe(kills + 1);
-    const end = run.events("job.ended").at(-1);
-    const { weights, stopped } = replayed.snapshot.context.state;
-    expect({ stopped, version: weights?.version, sections: weights?.sections }).toEqual({
-      stopped: true,
-      version: end?.version,
-      sections: end?.sections,
-    });
-  } finally {
-    await server.stop();
-  }
+  const inputs = records.filter(({ part }) => !part);
+  expect(replayed.seq).toBeGreaterThan(10 * snapshotRecords);
+  expect(inputs.length).toBeLessThan(2 * snapshotRecords);
+  expect(records[0]?.part).toMatchObject({ index: 0 });
+  expect(replayed.snapshotSeq).not.toBeNull();
+  expect(replayed.term).toBe(kills + 1);
+  const end = run.events("job.ended").at(-1);
+  const { weights, stopped } = replayed.snapshot.context.state;
+  expect({ stopped, version: weights?.version, sections: weights?.sections }).toEqual({
+    stopped: true,
+    version: end?.version,
+    sections: end?.sections,
+  });
   expect(processesNaming(runs.path)).toEqual([]);
 });

@@ -22,5 +22,6 @@ export {
 } from "./errors.ts";
 export { every } from "./every.ts";
 export { invariant } from "./invariant.ts";
+export { medianOf } from "./median.ts";
 export { mixSeed, type Random, randomOf, shuffled } from "./random.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

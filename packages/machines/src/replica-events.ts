@@ -43,21 +43,6 @@ export interface DropEffect {
   readonly reason: string;
 }
 
-interface VersionKey {
-  readonly lineage: number;
-  readonly version: number;
-}
-
-/**
- * True when a version is older than one of those known. The broker may deliver an order again after newer ones, and weights never go back
- * (S9): only a new lineage has lower versions. Pure.
- */
-export function isOlder({ lineage, version }: VersionKey, known: readonly (VersionKey | null)[]): boolean {
-  return known.some(
-    (one) => one !== null && (lineage < one.lineage || (lineage === one.lineage && version < one.version)),
-  );
-}
-
 /** Makes a fact for the controller; with `told`, the machine hears when the broker has it. */
 export function report<K extends KindOf<"report">>(kind: K, body: Body<K>, told?: string): ReportEffect {
   return { type: "report", kind, body, ...(told === undefined ? {} : { told }) } as ReportEffect;

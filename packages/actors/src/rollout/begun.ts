@@ -1,19 +1,75 @@
-/** Groups that a replica began and handed back: how they are stored where finished groups are, and found again by the next holder. */
+/** Groups that a replica began: how they are stored where finished groups are, and found again by the next holder. */
 import { type Logger, messageOf } from "@muster/base";
-import type { Chunk } from "@muster/machines";
-import { type BegunGroup, decodeMessage, fromGroupsBegun, type Segment, type WorkItem } from "@muster/protocol";
+import type { Chunk, RolloutEvent } from "@muster/machines";
+import {
+  type BegunGroup,
+  decodeMessage,
+  fromGroupsBegun,
+  type Segment,
+  subjectsOf,
+  toGroupsBegun,
+  type WorkItem,
+} from "@muster/protocol";
+import type { HostTools } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
+import type { WorkTools } from "../replica/work.ts";
 import { engineVersionOf, policyVersionOf } from "../weights.ts";
 
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
-/** Begun groups with their versions in the numbers of the policy, not of the engine. Pure. */
-export function forOthers(begun: readonly BegunGroup[]): readonly BegunGroup[] {
-  return begun.map((group) => withVersions(group, policyVersionOf));
+/** The tools of a chunk, with a word for each of its messages that is on its way to the broker. */
+export type Sending = HostTools<RolloutEvent> & { readonly sent: () => void };
+
+/** Keeps what is drawn of the groups of one chunk where others find it. */
+export interface BegunKeeper {
+  /** For the case that this process dies. @returns False while the broker is still to take what was drawn before. */
+  save(begun: readonly BegunGroup[]): boolean;
+  /** It goes back to the controller once the broker has it, so that the next holder can go on with it. */
+  handOver(begun: readonly BegunGroup[]): void;
+}
+
+/** Makes the keeper of a chunk. */
+export function keeperOf(chunk: Chunk, { outbox, enveloper, identity, beats }: WorkTools, tools: Sending): BegunKeeper {
+  const { id: chunkId, leaseId, lineage } = chunk;
+  let isBusy = false;
+  const store = (begun: readonly BegunGroup[], onStored: (items: readonly WorkItem[]) => void): boolean =>
+    outbox.offer({
+      subject: subjectsOf(identity.job).groups(identity.id),
+      message: enveloper.stamp("groups.begun", toGroupsBegun(lineage, begun.map(forOthers))),
+      onStored: ({ seq }) => onStored(withPartials(chunk.items, begun, seq)),
+    });
+  return {
+    save(begun) {
+      // Whoever draws makes progress, however long a response is.
+      beats.progress(begun.length);
+      if (isBusy) return false;
+      isBusy = true;
+      try {
+        store(begun, (items) => {
+          isBusy = false;
+          tools.post({ type: "groups.saved", leaseId, items });
+        });
+      } catch (error) {
+        // Too much for a message: it only grows, so it is not tried again.
+        tools.logger.warn({ chunkId, reason: messageOf(error) }, "what is drawn can not be saved");
+      }
+      return true;
+    },
+    handOver(begun) {
+      if (begun.length === 0) return;
+      tools.sent();
+      store(begun, (items) => tools.post({ type: "groups.begun", chunkId, leaseId, items }));
+    },
+  };
+}
+
+/** A begun group with its versions in the numbers of the policy, not of the engine. Pure. */
+function forOthers(group: BegunGroup): BegunGroup {
+  return withVersions(group, policyVersionOf);
 }
 
 /** The items that are among what was begun, with where that is stored. Pure. */
-export function withPartials(items: readonly WorkItem[], begun: readonly BegunGroup[], streamSeq: number): WorkItem[] {
+function withPartials(items: readonly WorkItem[], begun: readonly BegunGroup[], streamSeq: number): WorkItem[] {
   return items.flatMap((item): WorkItem[] => {
     if (item.purpose === "eval") return [];
     const group = begun.find(({ step, index }) => step === item.step && index === item.index);

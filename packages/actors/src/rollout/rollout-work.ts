@@ -12,7 +12,6 @@ import {
 } from "@muster/engine";
 import { type Chunk, type RolloutEffect, type RolloutEvent, rolloutLogic, type TimerEffect } from "@muster/machines";
 import {
-  type BegunGroup,
   type Body,
   type FailureKind,
   type GroupReceipt,
@@ -20,7 +19,6 @@ import {
   subjectsOf,
   type TrajectoryGroup,
   toGroupsBatch,
-  toGroupsBegun,
   type WorkItem,
 } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
@@ -39,15 +37,13 @@ import {
 } from "../replica/work.ts";
 import { deltaOf, engineVersionOf, mapSections, policyVersionOf } from "../weights.ts";
 import { type ArrivalMeters, arrivalMetersOn } from "./arrival-meters.ts";
-import { forOthers, readBegun, withPartials } from "./begun.ts";
+import { keeperOf, readBegun, type Sending } from "./begun.ts";
 import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
 import { causesOf, receiptOf } from "./receipts.ts";
 
 type Effect = RolloutEffect | TimerEffect<RolloutEvent>;
 type Tools = HostTools<RolloutEvent>;
-/** With a word for each message of a chunk that is on its way to the broker. */
-type Sending = Tools & { readonly sent: () => void };
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
 const phases = ["loading", "idle", "pulling", "generating", "evaluating"] as const;
@@ -291,6 +287,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     const items = chunk.items.filter((item): item is TrainItem => item.purpose === "train");
     const step = items[0]?.step ?? 0;
     const { seed, batch, sampling, timing, rollout, failure } = config;
+    const { save, handOver } = keeperOf(chunk, this.#tools, tools);
     const groups = await collectGroups({
       engine,
       reward,
@@ -312,8 +309,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       generateTimeoutMs: timing.generateMs,
       clock: tools.clock,
       signal,
-      handBack: { signal: handBack, take: (unfinished) => this.#handBackBegun(chunk, unfinished, tools) },
-      save: { everyMs: timing.saveMs, take: this.#saverOf(chunk, tools) },
+      handBack: { signal: handBack, take: handOver },
+      save: { everyMs: timing.saveMs, take: save },
       logger: tools.logger,
     });
     this.#tools.beats.progress(groups.length);
@@ -335,45 +332,6 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         const { id: chunkId, leaseId } = chunk;
         tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });
       },
-    });
-  }
-
-  /** Stores what was begun; it goes back to the controller once the broker has it, so that the next holder can go on with it. */
-  #handBackBegun(chunk: Chunk, begun: readonly BegunGroup[], tools: Sending): void {
-    if (begun.length === 0) return;
-    tools.sent();
-    const { id: chunkId, leaseId } = chunk;
-    this.#storeBegun(chunk, begun, (items) => tools.post({ type: "groups.begun", chunkId, leaseId, items }));
-  }
-
-  /**
-   * Whoever draws makes progress, however long a response is. Stores what is drawn so far, for the case that this process dies; not while the broker is still to take what was drawn before, and
-   * no more once it was too much for a message.
-   */
-  #saverOf(chunk: Chunk, tools: Tools): (begun: readonly BegunGroup[]) => boolean {
-    let isBusy = false;
-    return (begun) => {
-      this.#tools.beats.progress(begun.length);
-      if (isBusy) return false;
-      isBusy = true;
-      try {
-        this.#storeBegun(chunk, begun, (items) => {
-          isBusy = false;
-          tools.post({ type: "groups.saved", leaseId: chunk.leaseId, items });
-        });
-      } catch (error) {
-        tools.logger.warn({ chunkId: chunk.id, reason: messageOf(error) }, "what is drawn can not be saved");
-      }
-      return true;
-    };
-  }
-
-  #storeBegun(chunk: Chunk, begun: readonly BegunGroup[], onStored: (items: readonly WorkItem[]) => void): void {
-    const { outbox, enveloper, identity } = this.#tools;
-    outbox.offer({
-      subject: subjectsOf(identity.job).groups(identity.id),
-      message: enveloper.stamp("groups.begun", toGroupsBegun(chunk.lineage, forOthers(begun))),
-      onStored: ({ seq }) => onStored(withPartials(chunk.items, begun, seq)),
     });
   }
 }

@@ -1,4 +1,5 @@
 /** What a measurement says, as data and as text. Pure. */
+import { medianOf } from "@muster/base";
 
 /** Ours against something else that was measured in the same run, in turns. */
 export interface Comparison {
@@ -95,14 +96,6 @@ export function rowOf({ name, world, bytes, seconds, cpuSeconds, delivered, othe
       ];
     }),
   };
-}
-
-/** Middle value; of an even number the mean of the two in the middle. */
-export function medianOf(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const low = sorted[Math.floor((sorted.length - 1) / 2)] ?? Number.NaN;
-  const high = sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
-  return (low + high) / 2;
 }
 
 function spreadOf(values: readonly number[]): number {

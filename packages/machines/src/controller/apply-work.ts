@@ -1,5 +1,6 @@
 /** Reports about weights, meshes, groups, votes and checkpoints: facts into the tables, nothing decided. */
 import { decideFailure, type FailureKind, type GroupReceipt, type WorkItem } from "@muster/protocol";
+import type { VersionKey } from "../version-key.ts";
 import { putOut } from "./apply-membership.ts";
 import { noteDamage } from "./damaged-checkpoint.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "./events.ts";
@@ -8,7 +9,7 @@ import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { finishItems, keyOf, releasedFact, requeue, withGroups, withPartials } from "./leases.ts";
 import { noteGroups } from "./paces.ts";
 import { noteShortage } from "./shortages.ts";
-import { type ControllerState, type Member, moved, type VersionKey, withMember } from "./state.ts";
+import { type ControllerState, type Member, moved, withMember } from "./state.ts";
 
 /** A member that has answered its order. */
 const answered = { order: null, unanswered: 0 } as const;

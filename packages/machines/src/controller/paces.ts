@@ -2,6 +2,7 @@
  * How fast members are, measured against each other (semantics 6.10): a trainer by the time that it computes in a step, a sampler by its time
  * for a group. Only ratios within one step count, so a job that is slow as a whole has no straggler.
  */
+import { medianOf } from "@muster/base";
 import { type ControllerState, type Member, membersOf, meshMembersOf, type Pace, type StepPace } from "./state.ts";
 
 /** Steps that are remembered: as many as it takes to put a trainer out. */
@@ -73,11 +74,4 @@ function judge(measured: readonly Measured[]): readonly [string, StepPace][] {
     const isTwice = median > 0 && ms >= 2 * median;
     return [member.id, isTwice ? "twice" : ms > median + 3 * spread ? "slow" : "even"];
   });
-}
-
-function medianOf(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length / 2;
-  const [low = 0, high = 0] = [sorted[Math.ceil(middle) - 1], sorted[Math.floor(middle)]];
-  return (low + high) / 2;
 }

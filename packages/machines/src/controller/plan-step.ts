@@ -1,5 +1,6 @@
 /** One training step: when it may run, and how the votes end it (semantics 6.1 and 6.2). */
 import { type Body, decideFailure, type GroupReceipt, type Section, type StepStats } from "@muster/protocol";
+import type { VersionKey } from "../version-key.ts";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
 import { requeue, withGroups } from "./leases.ts";
 import { isSettled, ledgerOf, receiptsOf, settleTrained } from "./ledger.ts";
@@ -13,7 +14,6 @@ import {
   membersOf,
   meshMembersOf,
   moved,
-  type VersionKey,
   type Vote,
   withMember,
   without,

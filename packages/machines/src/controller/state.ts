@@ -12,14 +12,9 @@ import type {
   StepStats,
   WorkItem,
 } from "@muster/protocol";
+import type { VersionKey } from "../version-key.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { ControllerPlan } from "./plan.ts";
-
-/** A lineage and version: which weights. */
-export interface VersionKey {
-  readonly lineage: number;
-  readonly version: number;
-}
 
 /** An order that a member has not answered yet; sent again when `dueAtMs` passes. */
 export interface Order {

@@ -2,7 +2,8 @@
 import type { Body } from "@muster/protocol";
 import { assign, setup } from "xstate";
 import { effectAction } from "../from-xstate.ts";
-import { isOlder, report } from "../replica-events.ts";
+import { report } from "../replica-events.ts";
+import { isOlder } from "../version-key.ts";
 import type { AttemptKey, PolicyContext, PolicyEffect, PolicyEvent, PolicyInput } from "./policy-events.ts";
 
 const sameAttempt = (a: AttemptKey | null, b: AttemptKey): boolean =>

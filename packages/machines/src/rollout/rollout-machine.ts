@@ -5,7 +5,8 @@
 import type { Body, FailureKind } from "@muster/protocol";
 import { assign, enqueueActions, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
-import { isOlder, report } from "../replica-events.ts";
+import { report } from "../replica-events.ts";
+import { isOlder } from "../version-key.ts";
 import {
   type Chunk,
   type RolloutContext,

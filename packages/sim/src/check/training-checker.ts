@@ -80,11 +80,9 @@ export class TrainingChecker {
     );
     for (const { step, index, responses } of groups) {
       const versions = responses.flatMap(({ segments }) => segments.map(({ version }) => version));
-      this.#checkOrigin(groupIdOf(step, index), versions, by);
-      this.#begun.set(
-        groupIdOf(step, index),
-        new Set([...(this.#begun.get(groupIdOf(step, index)) ?? []), ...versions]),
-      );
+      const groupId = groupIdOf(step, index);
+      this.#checkOrigin(groupId, versions, by);
+      this.#begun.set(groupId, new Set([...(this.#begun.get(groupId) ?? []), ...versions]));
     }
   }
 

@@ -5,9 +5,7 @@ import type { HeardEvent } from "../../src/chaos/follow.ts";
 import { type Injection, measureRecoveries, spreadsOf } from "../../src/chaos/measure.ts";
 import { outcomesOf } from "../../src/chaos/outcome.ts";
 import { missedNodes, presentOf } from "../../src/chaos/steady.ts";
-
-const heard = (atMs: number, kind: HeardEvent["kind"], body: object): HeardEvent =>
-  ({ kind, body, atMs }) as unknown as HeardEvent;
+import { heard } from "./heard.ts";
 
 const committed = (atMs: number, step: number, digest = `w${step}`, lineage = 0): HeardEvent =>
   heard(atMs, "step.committed", {

@@ -2,16 +2,14 @@ import { describe, expect, it } from "vitest";
 import type { HeardEvent } from "../../src/chaos/follow.ts";
 import { type ResultInput, resultOf } from "../../src/chaos/result.ts";
 import { chaosText } from "../../src/chaos/result-text.ts";
+import { heard } from "./heard.ts";
 
 const ledger = { admitted: 4, trained: 4, aborted: 0, quarantined: 0, pending: 0 };
 
 function committed(step: number, digest: string, change: object = {}): HeardEvent {
   const body = { step, lineage: 0, groups: [`${step}.0`], ledger, sections: [{ name: "weights", digest }], ...change };
-  return { kind: "step.committed", body, atMs: 1_000 * step } as unknown as HeardEvent;
+  return heard(1_000 * step, "step.committed", body);
 }
-
-const heard = (atMs: number, kind: HeardEvent["kind"], body: object): HeardEvent =>
-  ({ kind, body, atMs }) as unknown as HeardEvent;
 
 const calm = [committed(1, "a"), committed(2, "b"), committed(3, "c")];
 

@@ -1,8 +1,9 @@
 /** The sum of gradients over the processes of one host. */
+import { medianOf } from "@muster/base";
 import { addUpLimit } from "../machine.ts";
 import { type Answer, endMembers, Member } from "../members.ts";
 import type { Peer } from "../peers.ts";
-import { type BenchRow, medianOf, rowOf } from "../report.ts";
+import { type BenchRow, rowOf } from "../report.ts";
 import type { AllReduceTask } from "./member.ts";
 
 /** What to measure. */
