@@ -13,6 +13,7 @@ import {
   mapVersion,
   openGradientMesh,
   openVersionStore,
+  pullShards,
   pullVersion,
   type VersionStore,
 } from "@muster/collectives";
@@ -35,7 +36,7 @@ export interface Doors {
   /** Build of the engines; replicas of one job share one. */
   readonly engineBuild: string;
   policyEngine(options: { readonly model: JobConfig["model"] }): PolicyEngine;
-  rolloutEngine(options: { readonly model: JobConfig["model"] }): RolloutEngine;
+  rolloutEngine(options: { readonly model: JobConfig["model"]; readonly ranks: number }): RolloutEngine;
   /** A built-in reward by name, or that of a module by absolute path. */
   reward(name: string): Promise<Reward>;
   /** The generate function of a module by absolute path. */
@@ -48,6 +49,7 @@ export interface Doors {
   gradientMesh(options: Parameters<typeof openGradientMesh>[0]): Promise<GradientMesh>;
   pull: typeof pullVersion;
   map: typeof mapVersion;
+  pullShards: typeof pullShards;
   checkpointStore(options: Parameters<typeof openCheckpointStore>[0]): Promise<CheckpointStore>;
   loadCheckpoint(path: string): Promise<LoadedCheckpoint>;
 }
@@ -68,6 +70,7 @@ export const hostDoors: Doors = {
   gradientMesh: openGradientMesh,
   pull: pullVersion,
   map: mapVersion,
+  pullShards,
   checkpointStore: openCheckpointStore,
   loadCheckpoint: (path) => loadCheckpoint(path),
 };

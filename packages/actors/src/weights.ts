@@ -1,5 +1,13 @@
 /** Bytes of a weight version on their way between engines and the data plane. */
-import type { DeltaOptions, MappedVersion, PullResult, VersionStore } from "@muster/collectives";
+import type { Clock } from "@muster/base";
+import {
+  type DeltaOptions,
+  type MappedVersion,
+  type PullResult,
+  planReshard,
+  type VersionStore,
+} from "@muster/collectives";
+import { rankTensorsOf } from "@muster/engine";
 import type { Body, JobConfig, Section } from "@muster/protocol";
 import type { Doors } from "./doors.ts";
 
@@ -47,6 +55,39 @@ export async function mapSections(
 ): Promise<MappedVersion> {
   const { keepIn } = puller;
   return await puller.map({ ...pullOf(puller, wanted), ...(keepIn ? { keepIn } : {}), signal });
+}
+
+/**
+ * Pulls the weights of a version as the sections of several ranks, one after the other: of each only the slices of its rows, every byte verified
+ * against the digest that was ordered.
+ *
+ * @throws the errors of `pullShards`.
+ */
+export async function pullRanks(
+  puller: Puller & Pick<Doors, "pullShards"> & { readonly clock: Clock },
+  wanted: Wanted,
+  { ranks, signal }: { readonly ranks: number; readonly signal: AbortSignal },
+): Promise<
+  Pick<PullResult, "bytes" | "wireBytes" | "durationMs"> & { readonly shards: readonly Uint8Array<ArrayBuffer>[] }
+> {
+  const { clock, config } = puller;
+  const { key, job, member, holders, id, deadlineMs } = pullOf(puller, wanted);
+  const sources = wanted.sections.filter(({ name }) => name === "weights").map((section) => ({ holders, section }));
+  // Policy replicas publish the tensors of the whole model one behind the other.
+  const published = { tp: 1, pp: 1, dp: 1, align: 1 };
+  const plans = planReshard(rankTensorsOf(config.model), published, { tp: ranks, pp: 1, dp: 1 });
+  const startedMs = clock.now();
+  const shards: Uint8Array<ArrayBuffer>[] = [];
+  let [bytes, wireBytes] = [0, 0];
+  for (const plan of plans) {
+    const into = new Uint8Array(plan.sectionBytes);
+    const leftMs = Math.max(1, deadlineMs - (clock.now() - startedMs));
+    const pulled = await puller.pullShards({ key, job, member, id, plan, sources, into, deadlineMs: leftMs, signal });
+    shards.push(into);
+    bytes += pulled.bytes;
+    wireBytes += pulled.wireBytes;
+  }
+  return { shards, bytes, wireBytes, durationMs: clock.now() - startedMs };
 }
 
 const pullOf = (puller: Puller, { lineage, version, sections, holders }: Wanted) => ({

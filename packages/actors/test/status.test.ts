@@ -104,7 +104,8 @@ describe("the picture of a job", () => {
       memberOf("policy-1", "policy", 4),
       memberOf("policy-0", "policy", 3),
     ];
-    const state = { ...fresh, members: Object.fromEntries(all.map((member) => [member.id, member])) };
+    const plan = { ...fresh.plan, rolloutRanks: 2 };
+    const state = { ...fresh, plan, members: Object.fromEntries(all.map((member) => [member.id, member])) };
     const beat: Beat = {
       version: 7,
       phase: "generating",
@@ -120,6 +121,7 @@ describe("the picture of a job", () => {
     expect(members[2]).toEqual({
       id: "rollout-0",
       role: "rollout",
+      ranks: 2,
       incarnation: "rollout-0-i1",
       health: "healthy",
       host: "h",
@@ -131,6 +133,13 @@ describe("the picture of a job", () => {
       loopLagMs: 1.5,
       rssBytes: 2_048,
     });
-    expect(members[0]).toMatchObject({ version: null, order: null, phase: null, beatAgeMs: null, rssBytes: null });
+    expect(members[0]).toMatchObject({
+      ranks: 1,
+      version: null,
+      order: null,
+      phase: null,
+      beatAgeMs: null,
+      rssBytes: null,
+    });
   });
 });

@@ -26,6 +26,13 @@ describe("a table", () => {
 });
 
 describe("the status of a job", () => {
+  it("says how many ranks a replica has, where it is more than one", () => {
+    const [policy, rollout] = pictureOf("j").members;
+    const text = statusText({ ...pictureOf("j", { members: [policy!, { ...rollout!, ranks: 2 }] }), ageMs: 0 });
+    expect(text).toMatch(/^rollout-0\s+rollout, 2 ranks\s+healthy/m);
+    expect(text).toMatch(/^policy-0\s+policy\s+healthy/m);
+  });
+
   it("shows the age of a beat as it is now, not as it was drawn", () => {
     const text = statusText({ ...pictureOf("j"), ageMs: 1_000 });
     expect(text).toMatch(/^policy-0 .* 1\.3 s +2 ms +128 MiB$/m);

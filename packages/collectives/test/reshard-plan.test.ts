@@ -23,6 +23,7 @@ const drawLayout = (random: Random, layers: number): ParallelLayout => ({
   tp: 1 + random.below(5),
   pp: 1 + random.below(Math.min(layers, 4)),
   dp: 1 + random.below(3),
+  ...(random.below(2) === 0 ? { align: 2 ** random.below(9) } : {}),
 });
 
 describe("a plan from one layout to another", () => {
@@ -76,6 +77,20 @@ describe("a plan from one layout to another", () => {
         count: 1,
       },
     ]);
+  });
+
+  it("leads from and to sections whose shards begin where the layout says", () => {
+    const tensors = [3, 5].map((size, layer): ModelTensor => {
+      return { name: `layers.${layer}`, shape: [size], elementBytes: 4, partition: null, layer };
+    });
+    const one = { tp: 1, pp: 1, dp: 1 };
+    const [plan] = planReshard(tensors, { ...one, align: 1 }, one);
+    expect(plan?.sectionBytes).toBe(84);
+    expect(plan?.slices.map(({ sourceOffset, targetOffset }) => [sourceOffset, targetOffset])).toEqual([
+      [0, 0],
+      [12, 64],
+    ]);
+    expect(() => planReshard(tensors, { ...one, align: 0 }, one)).toThrow("layout.align is 0");
   });
 
   it("is refused for layouts and tensors that make no sense", () => {

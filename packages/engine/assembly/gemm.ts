@@ -30,6 +30,11 @@ export function linearStrided(x: usize, w: usize, y: usize, rows: i32, outputs: 
   gemm(rows, outputs, inputs, x, inputs, 1, w, inputs, 1, y, stride, false);
 }
 
+/** Adds x · wᵀ to rows that are `stride` apart. */
+export function linearAdded(x: usize, w: usize, y: usize, rows: i32, outputs: i32, inputs: i32, stride: i32): void {
+  gemm(rows, outputs, inputs, x, inputs, 1, w, inputs, 1, y, stride, true);
+}
+
 /** dx[rows, inputs] = dy[rows, outputs] · w, with dy rows `stride` apart. */
 export function linearInput(dy: usize, w: usize, dx: usize, rows: i32, outputs: i32, inputs: i32, stride: i32): void {
   gemm(rows, inputs, outputs, dy, stride, 1, w, 1, inputs, dx, inputs, false);

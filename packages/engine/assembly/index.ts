@@ -15,6 +15,20 @@ export {
   tokens,
 } from "./model";
 export {
+  addPart,
+  attendPart,
+  chooseRows,
+  defineRank,
+  gatePart,
+  logitsPart,
+  placePart,
+  rankArrived,
+  rankLogits,
+  rankPart,
+  rankStream,
+  rankWhole,
+} from "./rank";
+export {
   copySlot,
   decode,
   defineSampler,

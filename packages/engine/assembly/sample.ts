@@ -15,22 +15,42 @@ export let rowUniforms: usize = 0;
 export let rowChoices: usize = 0;
 export let rowLogprobs: usize = 0;
 
+// What this instance computes of a layer: all of it, or the share of one of several ranks (`rank.ts`). Widths in values.
+let heads: i32 = 0;
+export let querySize: i32 = 0;
+export let kvSize: i32 = 0;
+export let qkvSize: i32 = 0;
+export let gateSize: i32 = 0;
+
 let slots: i32 = 0;
 /** Keys as columns [layer, slot, kvSize, scoreStride]; values as rows [layer, slot, context, kvSize]. */
 let keys: usize = 0;
 let values: usize = 0;
-let x: usize = 0;
-let normed: usize = 0;
-let scales: usize = 0;
-let qkv: usize = 0;
+/** Residual stream, whole on every rank. */
+export let x: usize = 0;
+export let normed: usize = 0;
+export let scales: usize = 0;
+export let qkv: usize = 0;
 let scores: usize = 0;
-let mixed: usize = 0;
-let gateUp: usize = 0;
-let activated: usize = 0;
-let logits: usize = 0;
+/** Attention of this instance's heads, [rows, querySize]. */
+export let mixed: usize = 0;
+export let gateUp: usize = 0;
+/** [rows, gateSize] */
+export let activated: usize = 0;
+export let logits: usize = 0;
 
 /** Reserves a cache of `count` slots, which is also the largest batch. Called once, after the model is defined. */
 export function defineSampler(count: i32): void {
+  reserveSampler(count, 1);
+}
+
+/** Reserves what one of `ranks` ranks needs. */
+export function reserveSampler(count: i32, ranks: i32): void {
+  heads = m.heads / ranks;
+  querySize = m.hidden / ranks;
+  kvSize = m.kvSize / ranks;
+  qkvSize = m.qkvSize / ranks;
+  gateSize = m.ffn / ranks;
   slots = count;
   rowTokens = reserve(count);
   rowPositions = reserve(count);
@@ -39,32 +59,32 @@ export function defineSampler(count: i32): void {
   rowUniforms = reserve(2 * count);
   rowChoices = reserve(count);
   rowLogprobs = reserve(count);
-  keys = reserve(m.layers * count * m.kvSize * m.scoreStride);
-  values = reserve(m.layers * count * m.kvSize * m.context);
+  keys = reserve(m.layers * count * kvSize * m.scoreStride);
+  values = reserve(m.layers * count * kvSize * m.context);
   x = reserve(count * m.hidden);
   normed = reserve(count * m.hidden);
   scales = reserve(count);
-  qkv = reserve(count * m.qkvSize);
+  qkv = reserve(count * qkvSize);
   scores = reserve(m.scoreStride);
-  mixed = reserve(count * m.hidden);
-  gateUp = reserve(count * 2 * m.ffn);
-  activated = reserve(count * m.ffn);
+  mixed = reserve(count * querySize);
+  gateUp = reserve(count * 2 * gateSize);
+  activated = reserve(count * gateSize);
   logits = reserve(count * m.logitStride);
 }
 
 function slotKeys(layer: i32, slot: i32): usize {
-  return keys + (((layer * slots + slot) * m.kvSize * m.scoreStride) << 2);
+  return keys + (((layer * slots + slot) * kvSize * m.scoreStride) << 2);
 }
 
 function slotValues(layer: i32, slot: i32): usize {
-  return values + (((layer * slots + slot) * m.kvSize * m.context) << 2);
+  return values + (((layer * slots + slot) * kvSize * m.context) << 2);
 }
 
 /** Copies the cache of one slot to another: a group's prompt is computed once. */
 export function copySlot(from: i32, to: i32): void {
   for (let layer = 0; layer < m.layers; layer++) {
-    memory.copy(slotKeys(layer, to), slotKeys(layer, from), ((m.kvSize * m.scoreStride) as usize) << 2);
-    memory.copy(slotValues(layer, to), slotValues(layer, from), ((m.kvSize * m.context) as usize) << 2);
+    memory.copy(slotKeys(layer, to), slotKeys(layer, from), ((kvSize * m.scoreStride) as usize) << 2);
+    memory.copy(slotValues(layer, to), slotValues(layer, from), ((kvSize * m.context) as usize) << 2);
   }
 }
 
@@ -90,30 +110,30 @@ export function decode(weights: usize, rows: i32): void {
 }
 
 /** Stores the row's key and value in its slot, then attends over all positions so far. */
-function attendRow(layer: i32, i: i32): void {
-  const row = qkv + ((i * m.qkvSize) << 2);
+export function attendRow(layer: i32, i: i32): void {
+  const row = qkv + ((i * qkvSize) << 2);
   const position = load<i32>(rowPositions + (i << 2));
   const slot = load<i32>(rowSlots + (i << 2));
-  rotate(row, m.heads + m.kvHeads, position, 1);
-  const key = row + (m.hidden << 2);
+  rotate(row, heads + kvSize / m.headSize, position, 1);
+  const key = row + (querySize << 2);
   const keyColumns = slotKeys(layer, slot);
   const valueRows = slotValues(layer, slot);
-  for (let j = 0; j < m.kvSize; j++) {
+  for (let j = 0; j < kvSize; j++) {
     store<f32>(keyColumns + ((j * m.scoreStride + position) << 2), load<f32>(key + (j << 2)));
   }
-  memory.copy(valueRows + ((position * m.kvSize) << 2), key + (m.kvSize << 2), (m.kvSize as usize) << 2);
+  memory.copy(valueRows + ((position * kvSize) << 2), key + (kvSize << 2), (kvSize as usize) << 2);
   const group = m.heads / m.kvHeads;
-  for (let head = 0; head < m.heads; head++) {
+  for (let head = 0; head < heads; head++) {
     const kv = (head / group) * m.headSize;
     const columns = keyColumns + ((kv * m.scoreStride) << 2);
-    const out = mixed + ((i * m.hidden + head * m.headSize) << 2);
+    const out = mixed + ((i * querySize + head * m.headSize) << 2);
     const query = row + ((head * m.headSize) << 2);
-    attend(query, columns, m.scoreStride, valueRows + (kv << 2), m.kvSize, position + 1, scores, out);
+    attend(query, columns, m.scoreStride, valueRows + (kv << 2), kvSize, position + 1, scores, out);
   }
 }
 
 /** Draws from the row's distribution by inversion, or takes the likeliest token. */
-function choose(i: i32): void {
+export function choose(i: i32): void {
   const row = logits + ((i * m.logitStride) << 2);
   const sharpness = load<f32>(rowSharpness + (i << 2));
   if (sharpness !== 0 && sharpness !== 1) {

@@ -5,7 +5,7 @@
 import type { Random } from "@muster/base";
 
 /** Ways in which weights can reach an engine. */
-export type WeightTransport = "inline" | "disk" | "nccl" | "ipc" | "peer";
+export type WeightTransport = "inline" | "disk" | "nccl" | "ipc" | "peer" | "shards";
 
 /** What an engine is. Replicas of one mesh must agree on `build`, otherwise their bits differ. */
 export interface EngineInfo {
@@ -88,12 +88,21 @@ export interface Generated {
 /** State of an engine as its health check sees it. */
 export type HealthState = "starting" | "up" | "unhealthy" | "stopping" | "asleep";
 
-/** New weights for a rollout engine: bytes that are brought into the engine's own memory, or a Hugging Face folder. */
+/**
+ * New weights for a rollout engine: bytes that are brought into the engine's own memory, the parts of an engine of several ranks, or a Hugging
+ * Face folder.
+ */
 export type WeightUpdate =
   | ({
       readonly version: number;
       readonly via: "inline";
     } & SectionSource)
+  | {
+      readonly version: number;
+      readonly via: "shards";
+      /** The section of each rank, as `rankSectionOf` lays it out. The engine takes the memory over. */
+      readonly shards: readonly Uint8Array<ArrayBuffer>[];
+    }
   | { readonly version: number; readonly via: "disk"; readonly path: string };
 
 /** Draws responses. */
@@ -126,6 +135,8 @@ export interface RolloutEngine {
   /** Holds new calls until `resume`. Running calls: `abort` ends them, `drain` lets them finish, `keep` freezes them. */
   pause(mode: "abort" | "drain" | "keep"): Promise<void>;
   resume(): Promise<void>;
+  /** `run` is called once, with the cause, should the engine be lost for good before it is closed. For engines that can lose a part of themselves. */
+  onLost?(run: (cause: Error) => void): void;
   close(): Promise<void>;
 }
 

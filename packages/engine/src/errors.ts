@@ -8,6 +8,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   EngineStateLength: { message: "{section} has {bytes} bytes, expected {expectedBytes}; it belongs to another model" },
   EngineNotReady: { message: "{operation} needs {missing} first" },
+  EngineRankLost: { message: "the engine lost a rank ({reason}) and ends with it; start it again", retryable: true },
   EngineBusy: { message: "{operation} was called while {running} is running; wait for it to end", retryable: true },
   EngineClosed: { message: "{operation} was called on an engine that is closed" },
   EngineOptionUnsupported: { message: "the embedded engine does not support {option} ({value}); leave it out" },

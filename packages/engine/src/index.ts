@@ -19,6 +19,14 @@ export { type CollectOptions, collectGroups, type GroupPrompt, type HandBack } f
 export { embeddedBuild } from "./embedded/core.ts";
 export { type ModelConfig, modelIdOf, parametersOf, tensorsOf } from "./embedded/model-config.ts";
 export { createEmbeddedPolicyEngine, type EmbeddedPolicyOptions } from "./embedded/policy-engine.ts";
+export {
+  checkRanks,
+  type RankPart,
+  type RankSection,
+  type RankTensor,
+  rankSectionOf,
+  rankTensorsOf,
+} from "./embedded/ranks/rank-section.ts";
 export { createEmbeddedRolloutEngine, type EmbeddedRolloutOptions } from "./embedded/rollout-engine.ts";
 export type {
   AccumulateOptions,

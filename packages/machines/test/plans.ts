@@ -26,6 +26,7 @@ export const plan: ControllerPlan = {
   stalenessMax: 0,
   initReplicas: { policy: 2, rollout: 2 },
   rolloutsServe: false,
+  rolloutRanks: 1,
   checkpointReplicas: 1,
   replicas: { policy: 2, rollout: 2, checkpoint: 1 },
   minReplicas: { policy: 1, rollout: 1 },

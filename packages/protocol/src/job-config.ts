@@ -31,6 +31,8 @@ export const jobConfigSchema = z.strictObject({
     generate: z.string().min(1).max(4096).nullable(),
     /** Responses that one sample gives; declared, never inferred. */
     fanOut: atLeastOne.max(64),
+    /** Ranks of a rollout replica: threads that share its model by tensor parallelism. */
+    ranks: atLeastOne.max(64),
   }),
   weights: weightSourceSchema,
   model: z.strictObject({

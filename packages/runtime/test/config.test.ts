@@ -307,6 +307,16 @@ describe("the job configuration", () => {
     ["heads that do not fit", ["model.hidden=60"], /model\.heads = 4 must divide model\.hidden = "60"/],
     ["key-value heads that do not fit", ["model.kv_heads=3"], /model\.kv_heads = "3" must divide model\.heads = 4/],
     [
+      "ranks that cannot share the heads",
+      ["rollout.ranks=3", "model.ffn=132"],
+      /rollout\.ranks = "3" must divide model\.kv_heads = 4: .*; choose a divisor/,
+    ],
+    [
+      "ranks that cannot share the feed-forward part",
+      ["rollout.ranks=2", "model.ffn=100"],
+      /four times rollout\.ranks = "2" must divide model\.ffn = "100": .*; make model\.ffn/,
+    ],
+    [
       "responses longer than the context",
       ["sampling.max_new_tokens=36"],
       /sampling\.max_new_tokens = "36" leaves no room .* task\.name = "dates"; lower/,

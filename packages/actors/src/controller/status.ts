@@ -11,6 +11,8 @@ export const statusKey = "status";
 export interface MemberStatus {
   readonly id: string;
   readonly role: string;
+  /** Ranks that share its model. */
+  readonly ranks: number;
   readonly incarnation: string;
   readonly health: string;
   readonly host: string;
@@ -158,6 +160,7 @@ export function statusOf(
       return {
         id,
         role,
+        ranks: role === "rollout" ? state.plan.rolloutRanks : 1,
         incarnation,
         health,
         host,

@@ -122,6 +122,7 @@ export class Incarnation {
       enveloper: createEnveloper({ ...identity, wallMs }),
       beats: this.#beats,
       term: () => ingress.term(),
+      fail: (cause) => this.#fail(cause),
     };
     this.#work = role.create(this.#tools);
     const logic = sideBySide(membershipLogic, role.logic);

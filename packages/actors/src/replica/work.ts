@@ -30,6 +30,8 @@ export interface WorkTools {
   readonly beats: Beats;
   /** Highest term heard. */
   readonly term: () => number;
+  /** Ends this life: what it works with is lost for good. */
+  readonly fail: (cause: unknown) => void;
 }
 
 /** What a replica learns when it is admitted. */

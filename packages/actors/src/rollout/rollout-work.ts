@@ -1,6 +1,5 @@
 /** The hands of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
-import { hasCode, messageOf, withDeadline } from "@muster/base";
-import type { PullResult, VersionStore } from "@muster/collectives";
+import { hasCode, messageOf } from "@muster/base";
 import {
   collectGroups,
   failureKindOf,
@@ -15,7 +14,6 @@ import {
   type Body,
   type FailureKind,
   type GroupReceipt,
-  type JobConfig,
   subjectsOf,
   type TrajectoryGroup,
   toGroupsBatch,
@@ -35,8 +33,8 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
-import { deltaOf, engineVersionOf, mapSections, policyVersionOf } from "../weights.ts";
-import { type ArrivalMeters, arrivalMetersOn } from "./arrival-meters.ts";
+import { engineVersionOf, policyVersionOf } from "../weights.ts";
+import { Arrivals } from "./arrivals.ts";
 import { keeperOf, readBegun, type Sending } from "./begun.ts";
 import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
@@ -72,15 +70,13 @@ interface Opened extends Admission {
 class RolloutWork implements Work<Effect, RolloutEvent> {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
-  readonly #meters: ArrivalMeters;
+  readonly #arrivals: Arrivals;
   readonly #opened: Promise<Opened>;
   #resolveOpened: (opened: Opened) => void = () => {};
   #rejectOpened: (error: unknown) => void = () => {};
   #unwatch = (): void => {};
   /** Chunks that are being generated. */
   #chunks = 0;
-  /** Serves to other hosts what came from another host; opened with the first pull, which says how large versions are. */
-  #ownStore: Promise<VersionStore | null> | null = null;
   #pullAbort = new AbortController();
   #workAbort = new AbortController();
   #handBack = new AbortController();
@@ -89,7 +85,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
     this.#doors = meteredDoors(doors, tools.environment);
-    this.#meters = arrivalMetersOn(tools.environment.metrics);
+    this.#arrivals = new Arrivals(tools, this.#doors);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;
       this.#rejectOpened = reject;
@@ -121,7 +117,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
       const reward = await this.#doors.reward(task.reward);
       const generate = rollout.generate === null ? null : await this.#doors.generate(rollout.generate);
-      const engine = this.#doors.rolloutEngine({ model });
+      const engine = this.#doors.rolloutEngine({ model, ranks: rollout.ranks });
+      engine.onLost?.(this.#tools.fail);
       const opened = { ...admission, engine, task: taskOf(task.name), reward, generate };
       const { clock, logger } = this.#tools.environment;
       const { beats } = this.#tools;
@@ -141,8 +138,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     this.#unwatch();
     this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
     const opened = await this.#opened.catch(() => null);
-    const store = await this.#ownStore?.catch(() => null); // why it could not be opened was said by the pull
-    await store?.close();
+    await this.#arrivals.close();
     await opened?.engine.close();
   }
 
@@ -153,75 +149,23 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       tools,
       async () => {
         // Orders come as soon as a replica is admitted; its engine may need longer.
-        const { engine, dataKey, config } = await this.#opened;
+        const opened = await this.#opened;
         signal.throwIfAborted();
         const startedMs = tools.clock.now();
-        const { job, id } = this.#tools.identity;
-        const keepIn = await this.#storeFor(body, { dataKey, config });
-        const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
-        const mapped = await mapSections(puller, body, signal);
-        this.#noteArrival(body, mapped);
-        try {
-          signal.throwIfAborted();
-          const bytes = body.sections.find(({ name }) => name === "weights")?.bytes ?? 0;
-          // Once begun it goes on to the end: half a version is none.
-          const patience = { deadlineMs: config.timing.pullMs, signal: tools.signal };
-          const copyTo = (into: Uint8Array): Promise<void> => mapped.copyTo("weights", into, patience);
-          await engine.updateWeights({ version: engineVersionOf(body), via: "inline", bytes, copyTo });
-        } finally {
-          mapped.release();
-        }
-        const serves = keepIn?.holds({ lineage, version }) ?? false;
+        const { bytes, addresses } = await this.#arrivals.bring(body, opened, { signal, life: tools.signal });
         const durationMs = tools.clock.now() - startedMs;
         return {
           type: "weights.pulled",
           lineage,
           version,
           sections: body.sections,
-          addresses: serves ? [...(keepIn?.addresses ?? [])] : [],
-          bytes: mapped.bytes,
+          addresses: [...addresses],
+          bytes,
           durationMs,
         };
       },
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
     );
-  }
-
-  /** Says how a version came: on which way, and how many bytes a delta saved. */
-  #noteArrival(
-    { lineage, version }: Body<"weights.pull">,
-    { bytes, wireBytes, via, from, base, durationMs }: PullResult,
-  ): void {
-    const way = via === "memory" ? "memory" : base ? "delta" : "whole";
-    this.#meters.arrived(way, { bytes, wireBytes });
-    const how = { way, base: base?.version ?? null, bytes, wireBytes, from, durationMs };
-    this.#tools.environment.logger.info({ lineage, version, ...how }, "weights arrived");
-  }
-
-  /** The store to receive into; none where hosts share no network, because on one host all read the memory of the first. */
-  #storeFor({ sections }: Body<"weights.pull">, { dataKey, config }: Admission): Promise<VersionStore | null> {
-    const { job, id } = this.#tools.identity;
-    const { tcpHost, socketDirectory: socketDir, slots } = config.data;
-    const delta = deltaOf(config);
-    if (!tcpHost?.includes("/")) return Promise.resolve(null);
-    const slotBytes = sections.reduce((sum, { bytes }) => sum + bytes + 64, 0);
-    const options = { key: dataKey, job, member: id, socketDir, tcpHost, slotBytes, slots, delta };
-    this.#ownStore ??= this.#openStore(options, config);
-    return this.#ownStore;
-  }
-
-  /** Opens the store in bounded time: a pull that waited for it for ever would keep all later ones waiting, too. */
-  async #openStore(options: Parameters<Doors["versionStore"]>[0], { timing }: JobConfig): Promise<VersionStore> {
-    const opening = this.#doors.versionStore(options);
-    const { clock } = this.#tools.environment;
-    try {
-      return await withDeadline(() => opening, { what: "opening the store", timeoutMs: timing.commandMs, clock });
-    } catch (error) {
-      this.#ownStore = null; // the next pull tries again
-      const late = (store: VersionStore): Promise<void> => store.close();
-      void opening.then(late, () => {}); // why it failed is said by the pull
-      throw error;
-    }
   }
 
   #generate(chunk: Chunk, tools: Tools): Promise<void> {

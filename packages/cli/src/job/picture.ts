@@ -12,6 +12,7 @@ const maybe = count.nullable();
 const memberSchema = z.object({
   id: z.string(),
   role: z.string(),
+  ranks: count,
   incarnation: z.string(),
   health: z.string(),
   host: z.string(),

@@ -104,12 +104,12 @@ function warningOf({ ageMs, phase }: Picture): readonly string[] {
 
 /** Ages of beats were taken when the picture was drawn. */
 function cellsOf(member: MemberStatus, { ageMs, fleet }: Picture): readonly string[] {
-  const { id, role, version, phase, order, beatAgeMs, loopLagMs, rssBytes } = member;
+  const { id, role, ranks, version, phase, order, beatAgeMs, loopLagMs, rssBytes } = member;
   const managed = fleet.replicas.find((each) => each.id === id);
   const isCordoned = managed?.cordoned || fleet.nodes.some((node) => node.id === id && node.cordoned);
   return [
     id,
-    role,
+    ranks > 1 ? `${role}, ${ranks} ranks` : role,
     `${managed?.health.toLowerCase() ?? member.health}${isCordoned ? ", cordoned" : ""}`,
     managed?.node ?? "–",
     version === null ? "–" : `${version}`,

@@ -110,8 +110,8 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
       commands: [{ id: "c-1", kind: "fleet.scale", asked: '{"rollout":2}' }],
     },
     members: [
-      { id: "policy-0", role: "policy", ...member, ...beat },
-      { id: "rollout-0", role: "rollout", ...member, ...beat, order: "weights.pull", phase: "generating" },
+      { id: "policy-0", role: "policy", ranks: 1, ...member, ...beat },
+      { id: "rollout-0", role: "rollout", ranks: 1, ...member, ...beat, order: "weights.pull", phase: "generating" },
     ],
     ...change,
   };

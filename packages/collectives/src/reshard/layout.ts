@@ -7,6 +7,8 @@ export interface ParallelLayout {
   readonly pp: number;
   /** Copies of the whole model; 1 for a rollout replica. */
   readonly dp: number;
+  /** Where each shard of a rank's section begins is a multiple of this many bytes. Default 64; 1 for sections without gaps. */
+  readonly align?: number;
 }
 
 /** A tensor of the model as a whole. */
@@ -33,12 +35,12 @@ export interface Shard {
   readonly tensor: ModelTensor;
   readonly start: number;
   readonly length: number;
-  /** Where it begins in the rank's section, in bytes; a multiple of 64. */
+  /** Where it begins in the rank's section, in bytes. */
   readonly offset: number;
   readonly bytes: number;
 }
 
-/** Where each shard of a rank begins is a multiple of this. */
+/** Where each shard of a rank begins is a multiple of this, unless the layout says otherwise. */
 const alignment = 64;
 
 /** @returns Number of ranks. Pure. */
@@ -91,13 +93,14 @@ export function shardsOf(tensors: readonly ModelTensor[], layout: ParallelLayout
   checkWhole("rank", rank, { min: 0, max: ranksOf(layout) - 1 });
   const layers = layersOf(tensors);
   const place = placeOf(layout, rank);
+  const { align = alignment } = layout;
   const shards: Shard[] = [];
   let end = 0;
   for (const tensor of tensors) {
     if (stageOf(tensor.layer, layers, layout.pp) !== place.pp) continue;
     const size = tensor.partition === null ? 1 : (tensor.shape[tensor.partition] ?? 1);
     const { start, length } = tensor.partition === null ? { start: 0, length: 1 } : cutOf(size, place.tp, layout.tp);
-    const offset = Math.ceil(end / alignment) * alignment;
+    const offset = Math.ceil(end / align) * align;
     const bytes = (bytesOf(tensor) / Math.max(size, 1)) * length;
     shards.push({ tensor, start, length, offset, bytes });
     end = offset + bytes;

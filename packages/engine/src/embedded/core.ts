@@ -29,12 +29,25 @@ export interface CoreCalls {
   exponential(x: number): number;
   copySlot(from: number, to: number): void;
   decode(weights: Address, rows: number): void;
+  /** One of several ranks, in place of a sampler; `rank.ts` of the core says what each of these computes. */
+  defineRank(slots: number, rank: number, ranks: number, vocabRows: number): void;
+  attendPart(layer: number, rows: number, ...weights: readonly Address[]): void;
+  gatePart(rows: number, ...weights: readonly Address[]): void;
+  addPart(rows: number, weight: Address, inputs: number): void;
+  logitsPart(rows: number, norm: Address, weight: Address, outputs: number): void;
+  placePart(part: Address, ...place: readonly number[]): void;
+  chooseRows(rows: number): void;
   readonly parameters: Variable;
   readonly tokens: Variable;
   readonly logprobs: Variable;
   readonly entropies: Variable;
   readonly coefficients: Variable;
   readonly entropyCoefficients: Variable;
+  readonly rankPart: Variable;
+  readonly rankArrived: Variable;
+  readonly rankWhole: Variable;
+  readonly rankStream: Variable;
+  readonly rankLogits: Variable;
   readonly rowTokens: Variable;
   readonly rowPositions: Variable;
   readonly rowSlots: Variable;
@@ -83,15 +96,15 @@ export function embeddedBuild(): string {
 }
 
 /** Description of an embedded engine. */
-export function embeddedInfo(model: ModelConfig): EngineInfo {
+export function embeddedInfo(model: ModelConfig, ranks = 1): EngineInfo {
   return {
     kind: "embedded",
     build: embeddedBuild(),
     modelId: modelIdOf(model),
     vocab: model.vocab,
     maxContext: model.maxContext,
-    ranks: 1,
-    transports: ["inline", "disk"],
+    ranks,
+    transports: ["inline", "disk", ...(ranks > 1 ? (["shards"] as const) : [])],
     logprobs: "sampled-dist",
     deterministic: true,
     resumes: true,
@@ -105,13 +118,27 @@ export function embeddedInfo(model: ModelConfig): EngineInfo {
  * @throws MUSTER_ERR_ENGINE_MODEL_INVALID, MUSTER_ERR_ENGINE_OUT_OF_MEMORY
  */
 export function openCore(model: ModelConfig, sizes: { readonly tokens: number; readonly slots: number }): Core {
+  return openWith(model, sizes.tokens, (call) => {
+    if (sizes.slots > 0) call.defineSampler(sizes.slots);
+  });
+}
+
+/** Makes the instance of one of several ranks. @throws as {@link openCore} */
+export function openRankCore(
+  model: ModelConfig,
+  at: { readonly slots: number; readonly rank: number; readonly ranks: number; readonly vocabRows: number },
+): Core {
+  return openWith(model, 0, (call) => call.defineRank(at.slots, at.rank, at.ranks, at.vocabRows));
+}
+
+function openWith(model: ModelConfig, tokensMax: number, define: (call: CoreCalls) => void): Core {
   checkModel(model);
   // The binary is ours and built with this file; a mismatch fails the first test.
   const call = new WebAssembly.Instance(load().module).exports as unknown as CoreCalls;
   const { vocab, hidden, layers, heads, kvHeads, ffn, maxContext, tied } = model;
   reserving(modelIdOf(model), () => {
-    call.defineModel(vocab, hidden, layers, heads, kvHeads, ffn, maxContext, tied ? 1 : 0, sizes.tokens);
-    if (sizes.slots > 0) call.defineSampler(sizes.slots);
+    call.defineModel(vocab, hidden, layers, heads, kvHeads, ffn, maxContext, tied ? 1 : 0, tokensMax);
+    define(call);
   });
   return {
     model,

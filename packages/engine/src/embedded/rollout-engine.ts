@@ -3,9 +3,11 @@ import type { EngineInfo, Generated, GenerateRequest, RolloutEngine, WeightUpdat
 import { errors } from "../errors.ts";
 import { loadWeightsFor } from "../hf-folder.ts";
 import { inlineWeights } from "../inline-weights.ts";
-import { type Address, type Core, embeddedInfo, openCore, reserving } from "./core.ts";
+import { embeddedInfo } from "./core.ts";
+import { type Decoder, openCoreDecoder, type WeightsIn } from "./decoder.ts";
 import { Gate } from "./gate.ts";
 import { checkModel, type ModelConfig, parametersOf } from "./model-config.ts";
+import { openRankDecoder } from "./ranks/rank-decoder.ts";
 import { type SamplerHost, type Sampling, startSampler } from "./sampler.ts";
 
 /** What an embedded rollout engine is made of. */
@@ -15,12 +17,22 @@ export interface EmbeddedRolloutOptions {
   readonly maxContext?: number;
   /** Responses drawn at the same time (default 256, fewer for large models). Does not change the responses. */
   readonly rows?: number;
+  /**
+   * Ranks that share the model by tensor parallelism (default 1): each is a thread with memory of its own, which has its rows of every weight and
+   * its heads' part of the cache. Must divide `model.kvHeads`, and four times as many `model.ffn`. Does not change the responses.
+   */
+  readonly ranks?: number;
 }
 
 /** Calls of `generate` that may wait for their turn. */
 const callsMax = 64;
 
-/** Makes a sampler that runs inside this process. @throws MUSTER_ERR_ENGINE_MODEL_INVALID, MUSTER_ERR_ENGINE_OUT_OF_MEMORY */
+/**
+ * Makes a sampler that runs inside this process.
+ *
+ * @throws MUSTER_ERR_ENGINE_MODEL_INVALID, MUSTER_ERR_ENGINE_OUT_OF_MEMORY; of several ranks what fails after their start is told by `generate` and
+ *   `updateWeights`, MUSTER_ERR_ENGINE_RANK_LOST.
+ */
 export function createEmbeddedRolloutEngine(options: EmbeddedRolloutOptions): RolloutEngine {
   return new EmbeddedRolloutEngine(options);
 }
@@ -34,10 +46,9 @@ interface Call {
 }
 
 class EmbeddedRolloutEngine implements RolloutEngine {
-  readonly #core: Core;
+  readonly #decoder: Decoder;
   readonly #info: EngineInfo;
   readonly #slots: number;
-  readonly #weights: Address;
   readonly #calls = new Set<Call>();
   #version: number | null = null;
   /** End of the line of calls and updates: they run one after the other. */
@@ -54,9 +65,9 @@ class EmbeddedRolloutEngine implements RolloutEngine {
     const model = { ...options.model, maxContext: options.maxContext ?? options.model.maxContext };
     checkModel(model);
     this.#slots = options.rows ?? Math.max(1, Math.min(256, Math.floor(2e8 / parametersOf(model))));
-    this.#core = openCore(model, { tokens: 0, slots: this.#slots });
-    this.#weights = reserving("weights", () => this.#core.call.reserve(this.#core.parameters));
-    this.#info = embeddedInfo(model);
+    const { ranks = 1 } = options;
+    this.#decoder = ranks === 1 ? openCoreDecoder(model, this.#slots) : openRankDecoder(model, this.#slots, ranks);
+    this.#info = embeddedInfo(model, ranks);
   }
 
   info(): EngineInfo {
@@ -65,6 +76,8 @@ class EmbeddedRolloutEngine implements RolloutEngine {
 
   async health(options: Parameters<RolloutEngine["health"]>[0]): ReturnType<RolloutEngine["health"]> {
     if (this.#closed) return { ok: false, state: "stopping" };
+    const failure = this.#decoder.failure();
+    if (failure) return { ok: false, state: "unhealthy", detail: failure.message };
     if (this.#version === null) return { ok: false, state: "starting", detail: "no weights yet" };
     if (!options.deep || this.#paused) return { ok: true, state: "up" };
     const sampling = { temperature: 0, maxNewTokens: 1, stopTokenIds: [] };
@@ -96,7 +109,7 @@ class EmbeddedRolloutEngine implements RolloutEngine {
       await this.#admission.passed(signal);
       return await this.#inTurn(() => {
         signal.throwIfAborted();
-        call.sampling = startSampler(this.#core, requests, { host: this.#hostOf(call), signal });
+        call.sampling = startSampler(this.#decoder, requests, { host: this.#hostOf(call), signal });
         return call.sampling.done;
       });
     } finally {
@@ -112,16 +125,11 @@ class EmbeddedRolloutEngine implements RolloutEngine {
   async updateWeights(update: WeightUpdate): Promise<void> {
     this.#mustBeOpen("updateWeights");
     if (update.version === this.#version) return;
-    const source =
-      update.via === "inline"
-        ? update
-        : inlineWeights(update.version, await loadWeightsFor(this.#core.model, update.path));
-    const expectedBytes = 4 * this.#core.parameters;
-    if (source.bytes !== expectedBytes) {
-      throw errors.EngineStateLength({ section: "weights", bytes: source.bytes, expectedBytes });
-    }
+    const weights = update.via === "disk" ? await this.#read(update) : weightsOf(update); // begun before a resume that follows
+    this.#decoder.check(weights);
+    const swap = (): Promise<void> => this.#swap(update.version, weights);
     // A frozen call stands between two decodes, so it may go on with other weights; any other call ends first.
-    await (this.#paused === "keep" ? this.#swap(source) : this.#inTurn(() => this.#swap(source)));
+    await (this.#paused === "keep" ? swap() : this.#inTurn(swap));
   }
 
   weightVersion(): number | null {
@@ -149,16 +157,24 @@ class EmbeddedRolloutEngine implements RolloutEngine {
     if (this.#paused === null) this.#admission.open();
   }
 
+  onLost(run: (cause: Error) => void): void {
+    this.#decoder.onLost(run);
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     await this.abort("all");
     await this.resume();
     await this.#turn;
+    await this.#decoder.close();
+  }
+
+  async #read({ version, path }: Extract<WeightUpdate, { via: "disk" }>): Promise<WeightsIn> {
+    return weightsOf(inlineWeights(version, await loadWeightsFor(this.#decoder.model, path)));
   }
 
   #hostOf(call: Call): SamplerHost {
     return {
-      weights: this.#weights,
       slots: this.#slots,
       version: () => this.#mustHaveWeights(),
       isAborted: (requestId) => call.aborted.has(requestId),
@@ -168,9 +184,9 @@ class EmbeddedRolloutEngine implements RolloutEngine {
   }
 
   /** Weights that did not come whole are none: what was there before is overwritten. */
-  #swap({ version, copyTo }: WeightUpdate & { readonly via: "inline" }): Promise<void> {
+  #swap(version: number, weights: WeightsIn): Promise<void> {
     const swapped = this.#swapped.then(async () => {
-      await copyTo(this.#core.bytes(this.#weights, 4 * this.#core.parameters));
+      await this.#decoder.load(weights);
       this.#version = version;
     });
     this.#swapped = swapped.catch(() => {
@@ -202,6 +218,10 @@ class EmbeddedRolloutEngine implements RolloutEngine {
   #mustBeOpen(operation: string): void {
     if (this.#closed) throw errors.EngineClosed({ operation });
   }
+}
+
+function weightsOf(update: Exclude<WeightUpdate, { via: "disk" }>): WeightsIn {
+  return update.via === "shards" ? { kind: "shards", shards: update.shards } : { kind: "whole", ...update };
 }
 
 function checkRequest(info: EngineInfo, { requestId, promptIds, n, sampling, seed, begun }: GenerateRequest): void {

@@ -1,15 +1,15 @@
 /**
- * Schedules responses over the core's cache slots. A group's prompt runs once, in its leader's slot, and is then copied;
+ * Schedules responses over the decoder's cache slots. A group's prompt runs once, in its leader's slot, and is then copied;
  * finished rows leave the batch and waiting groups enter. A response does not depend on which rows share its batch.
  */
 import { type Random, randomOf } from "@muster/base";
 import type { Generated, GenerateRequest } from "../engine.ts";
-import { type Address, breathe, type Core } from "./core.ts";
+import { breathe } from "./core.ts";
+import type { Decoder } from "./decoder.ts";
 
 /** What a run needs from the engine around it; read at every boundary. */
 export interface SamplerHost {
-  readonly weights: Address;
-  /** Slots of the core's sampler. */
+  /** Slots of the decoder. */
   readonly slots: number;
   /** @throws MUSTER_ERR_ENGINE_NOT_READY when there are no weights. */
   version(): number;
@@ -61,7 +61,7 @@ interface Fed {
 
 /** What one run works with; `free` holds the slots that no row uses. */
 interface Run {
-  readonly core: Core;
+  readonly decoder: Decoder;
   readonly host: SamplerHost;
   readonly free: number[];
 }
@@ -81,14 +81,14 @@ export interface Sampling {
 
 /** Begins to draw. */
 export function startSampler(
-  core: Core,
+  decoder: Decoder,
   requests: readonly GenerateRequest[],
   options: { readonly host: SamplerHost; readonly signal: AbortSignal },
 ): Sampling {
   const results = requests.map((): Generated[] => []);
   const active: Unit[] = [];
   return {
-    done: drawAll(core, requests, { ...options, results, active }),
+    done: drawAll(decoder, requests, { ...options, results, active }),
     drawn: (requestId) => {
       const at = requests.findIndex((request) => request.requestId === requestId);
       const request = requests[at];
@@ -114,7 +114,7 @@ function untouchedOf(request: GenerateRequest, index: number): Generated {
 }
 
 async function drawAll(
-  core: Core,
+  decoder: Decoder,
   requests: readonly GenerateRequest[],
   options: {
     readonly host: SamplerHost;
@@ -126,21 +126,22 @@ async function drawAll(
   const { host, signal, results, active } = options;
   const waiting = requests.flatMap((request, i) => cut(request, results[i]!, host.slots));
   const free = Array.from({ length: host.slots }, (_, slot) => slot).reverse();
-  const run: Run = { core, host, free };
+  const run: Run = { decoder, host, free };
   let rowsFed = 0;
   while (waiting.length > 0 || active.length > 0) {
     while (host.isFrozen()) await host.thaw(signal);
     const version = host.version();
     while (waiting[0] && waiting[0].count <= free.length) active.push(admit(waiting.shift()!, free, version));
     for (const unit of active) if (host.isAborted(unit.request.requestId)) endAll(unit, run);
-    const fed = active.flatMap((unit) => feedsOf(core, unit));
-    decode(run, fed);
+    const fed = active.flatMap((unit) => feedsOf(decoder, unit));
+    const pass = decode(run, fed);
+    if (pass !== undefined) await pass; // a core in this thread is done already: no other work comes in between
     fed.forEach(({ unit, row }, i) => {
       if (row) take(run, { unit, row, at: i });
     });
     active.splice(0, active.length, ...active.filter((unit) => unit.rows.length > 0));
     rowsFed += fed.length;
-    if (rowsFed * (core.parameters + workPerRow) < workPerTurn) continue;
+    if (rowsFed * (decoder.parameters + workPerRow) < workPerTurn) continue;
     rowsFed = 0;
     await breathe();
     signal.throwIfAborted();
@@ -178,7 +179,7 @@ function rowOf(request: GenerateRequest, index: number, slot: number): Row {
 }
 
 /** What a unit feeds next: one prompt token, or one token of each live row. */
-function feedsOf(core: Core, unit: Unit): Fed[] {
+function feedsOf(decoder: Decoder, unit: Unit): Fed[] {
   const { promptIds } = unit.request;
   const last = promptIds.length - 1;
   const leader = unit.rows[0];
@@ -187,7 +188,7 @@ function feedsOf(core: Core, unit: Unit): Fed[] {
     return [{ unit, row: null, slot: leader.slot, token: promptIds[position]!, position }];
   }
   if (leader && unit.prefilled === last) {
-    for (const member of unit.rows.slice(1)) core.call.copySlot(leader.slot, member.slot);
+    for (const member of unit.rows.slice(1)) decoder.copySlot(leader.slot, member.slot);
     unit.prefilled += 1;
   }
   return unit.rows.map((row) => ({
@@ -199,35 +200,30 @@ function feedsOf(core: Core, unit: Unit): Fed[] {
   }));
 }
 
-function decode({ core, host }: Run, fed: readonly Fed[]): void {
+function decode({ decoder }: Run, fed: readonly Fed[]): Promise<void> | undefined {
   if (fed.length === 0) return;
-  const { call } = core;
-  const tokens = core.integers(call.rowTokens.value, fed.length);
-  const positions = core.integers(call.rowPositions.value, fed.length);
-  const slots = core.integers(call.rowSlots.value, fed.length);
-  const sharpness = core.floats(call.rowSharpness.value, fed.length);
-  const uniforms = new Float64Array(call.memory.buffer, call.rowUniforms.value, fed.length);
+  const { batch } = decoder;
   fed.forEach(({ unit, row, slot, token, position }, i) => {
     const { temperature } = unit.request.sampling;
-    tokens[i] = token;
-    positions[i] = position;
-    slots[i] = slot;
-    sharpness[i] = temperature === 0 ? 0 : 1 / temperature;
-    uniforms[i] = row && row.fed === row.tokens.length ? row.random.next() : 0;
+    batch.tokens[i] = token;
+    batch.positions[i] = position;
+    batch.slots[i] = slot;
+    batch.sharpness[i] = temperature === 0 ? 0 : 1 / temperature;
+    batch.uniforms[i] = row && row.fed === row.tokens.length ? row.random.next() : 0;
   });
-  call.decode(host.weights, fed.length);
+  return decoder.decode(fed.length);
 }
 
 /** Appends the choice of one row and ends the row when it is complete. */
 function take(run: Run, { unit, row, at }: { readonly unit: Unit; readonly row: Row; readonly at: number }): void {
-  const { call, integers, floats, model } = run.core;
+  const { batch, model } = run.decoder;
   const { promptIds, sampling } = unit.request;
   const isKnown = row.fed < row.tokens.length;
   row.fed += 1;
   if (isKnown) return;
-  const token = integers(call.rowChoices.value + 4 * at, 1)[0]!;
+  const token = batch.choices[at]!;
   row.tokens.push(token);
-  row.logprobs.push(floats(call.rowLogprobs.value + 4 * at, 1)[0]!);
+  row.logprobs.push(batch.logprobs[at]!);
   const limit = Math.min(sampling.maxNewTokens, model.maxContext - promptIds.length);
   if (sampling.stopTokenIds.includes(token)) end(run, { unit, row, finish: "stop" });
   else if (row.tokens.length === limit) end(run, { unit, row, finish: "length" });

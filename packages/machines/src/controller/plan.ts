@@ -22,8 +22,10 @@ export interface ControllerPlan {
   readonly checkpointEverySteps: number;
   /** Newest checkpoints that retention leaves. */
   readonly checkpointKeep: number;
-  /** True when rollout replicas serve what they pulled from another host: `data.tcp_host` names a network. */
+  /** True when `data.tcp_host` names a network: rollout replicas then serve what they pulled from another host, unless they have several ranks. */
   readonly rolloutsServe: boolean;
+  /** Ranks of a rollout replica. With several nobody in it has a whole version to serve. */
+  readonly rolloutRanks: number;
   readonly timing: Pick<
     JobConfig["timing"],
     | "gatherMs"
@@ -64,6 +66,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,
     checkpointKeep: config.checkpoint.keep,
+    rolloutRanks: config.rollout.ranks,
     rolloutsServe: config.data.tcpHost?.includes("/") ?? false,
     timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, joinMs, deadAfterMs },
     health: { readmitAfterMs, progressMs },

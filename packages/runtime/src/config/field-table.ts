@@ -59,6 +59,11 @@ export const runFields: readonly Field[] = [
   section("rollout", {
     generate: ["optional-module", "", "Path of a module that generates a sample; empty for the engine's own way."],
     fan_out: ["integer", 1, "Responses that one sample gives; a module that returns another number is at fault."],
+    ranks: [
+      "integer",
+      1,
+      "Ranks of a rollout replica: threads with memory of their own that share its model; divides model.kv_heads.",
+    ],
   }),
   section("weights", {
     source: ["source", "seed", "Initial weights: seed, seed:NUMBER, folder:PATH or checkpoint:PATH.", "weights"],

@@ -8,6 +8,7 @@ import { simBuild } from "../engine/info.ts";
 import { type PolicyEngineObserver, SimPolicyEngine } from "../engine/sim-policy-engine.ts";
 import { simReward } from "../engine/sim-reward.ts";
 import { type RolloutEngineObserver, SimRolloutEngine } from "../engine/sim-rollout-engine.ts";
+import { errors } from "../errors.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { MeshPlane } from "../plane/mesh-plane.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
@@ -64,6 +65,10 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
     gradientMesh: (options) => meshes.open(process, options),
     pull: (options) => versions.pull(process, options),
     map: (options) => versions.map(process, options),
+    pullShards: ({ id: { version }, sources }) => {
+      const reason = "replicas of the simulator have one rank";
+      return Promise.reject(errors.SimPullFailed({ version, holders: sources.length, reason }));
+    },
     checkpointStore: (options) => openCheckpointStore({ ...options, fs }),
     loadCheckpoint: async (path) => {
       await failpoints.pass(process, `${process.role}.checkpoint-load`);

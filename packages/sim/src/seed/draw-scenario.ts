@@ -84,7 +84,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
     initReplicas: { policy: between(random, 1, policy), rollout: between(random, 1, rollout) },
     minReplicas: { policy: 1, rollout: 1 },
     task: { name: "addition", reward: "sim" },
-    rollout: { generate: null, fanOut: 1 },
+    rollout: { generate: null, fanOut: 1, ranks: 1 },
     weights: { kind: "seed", seed: mixSeed(seed, 8) >>> 1 },
     model: { vocab: 13, hidden: 4, layers: 1, heads: 1, kvHeads: 1, ffn: 4, maxContext: 12, tied: true },
     batch: {

@@ -1,0 +1,128 @@
+/** How weight versions come to a rollout replica: whole, by way of a store that serves them on, or as the parts of its ranks. */
+import { withDeadline } from "@muster/base";
+import type { PullResult, VersionStore } from "@muster/collectives";
+import type { RolloutEngine } from "@muster/engine";
+import type { Body, JobConfig } from "@muster/protocol";
+import type { Doors } from "../doors.ts";
+import type { Admission, WorkTools } from "../replica/work.ts";
+import { deltaOf, engineVersionOf, mapSections, pullRanks } from "../weights.ts";
+import { type ArrivalMeters, type ArrivalWay, arrivalMetersOn } from "./arrival-meters.ts";
+
+/** A version that is in the engine. */
+export interface Arrived {
+  readonly bytes: number;
+  /** Where this replica serves it to others. */
+  readonly addresses: readonly string[];
+}
+
+/** What a version is brought into. */
+interface Receiver extends Admission {
+  readonly engine: RolloutEngine;
+}
+
+/** Ends a pull; `life` ends what may not be broken off half-way, too. */
+interface PullSignals {
+  readonly signal: AbortSignal;
+  readonly life: AbortSignal;
+}
+
+/** Brings versions into an engine. */
+export class Arrivals {
+  readonly #tools: WorkTools;
+  readonly #doors: Doors;
+  readonly #meters: ArrivalMeters;
+  /** Serves to other hosts what came from another host; opened with the first pull, which says how large versions are. */
+  #store: Promise<VersionStore | null> | null = null;
+
+  constructor(tools: WorkTools, doors: Doors) {
+    this.#tools = tools;
+    this.#doors = doors;
+    this.#meters = arrivalMetersOn(tools.environment.metrics);
+  }
+
+  /** Pulls a version and hands it to the engine, which has it when this ends. @throws what pulls and engines throw. */
+  async bring(body: Body<"weights.pull">, receiver: Receiver, signals: PullSignals): Promise<Arrived> {
+    return receiver.engine.info().ranks === 1
+      ? await this.#bringWhole(body, receiver, signals)
+      : await this.#bringShards(body, receiver, signals);
+  }
+
+  /** Frees the store; why it could not be opened was said by the pull. */
+  async close(): Promise<void> {
+    const store = await this.#store?.catch(() => null);
+    await store?.close();
+  }
+
+  async #bringWhole(body: Body<"weights.pull">, receiver: Receiver, { signal, life }: PullSignals): Promise<Arrived> {
+    const { engine, dataKey, config } = receiver;
+    const { lineage, version } = body;
+    const { job, id } = this.#tools.identity;
+    const keepIn = await this.#storeFor(body, receiver);
+    const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
+    const mapped = await mapSections(puller, body, signal);
+    const way = mapped.via === "memory" ? "memory" : mapped.base ? "delta" : "whole";
+    this.#note(body, way, mapped);
+    try {
+      signal.throwIfAborted();
+      const bytes = body.sections.find(({ name }) => name === "weights")?.bytes ?? 0;
+      // Once begun it goes on to the end: half a version is none.
+      const patience = { deadlineMs: config.timing.pullMs, signal: life };
+      const copyTo = (into: Uint8Array): Promise<void> => mapped.copyTo("weights", into, patience);
+      await engine.updateWeights({ version: engineVersionOf(body), via: "inline", bytes, copyTo });
+    } finally {
+      mapped.release();
+    }
+    const serves = keepIn?.holds({ lineage, version }) ?? false;
+    return { bytes: mapped.bytes, addresses: serves ? [...(keepIn?.addresses ?? [])] : [] };
+  }
+
+  /** Nobody in a replica of several ranks has the whole version, so it serves none. */
+  async #bringShards(body: Body<"weights.pull">, receiver: Receiver, { signal }: PullSignals): Promise<Arrived> {
+    const { engine, dataKey, config } = receiver;
+    const { job, id } = this.#tools.identity;
+    const { clock } = this.#tools.environment;
+    const puller = { pullShards: this.#doors.pullShards, clock, job, member: id, dataKey, config };
+    const { shards, ...result } = await pullRanks(puller, body, { ranks: engine.info().ranks, signal });
+    signal.throwIfAborted();
+    this.#note(body, "shards", { ...result, from: null, base: null });
+    await engine.updateWeights({ version: engineVersionOf(body), via: "shards", shards });
+    return { bytes: result.bytes, addresses: [] };
+  }
+
+  /** Says how a version came: on which way, and how many bytes a delta saved. */
+  #note(
+    { lineage, version }: Body<"weights.pull">,
+    way: ArrivalWay,
+    { bytes, wireBytes, from, base, durationMs }: Omit<PullResult, "via" | "from"> & { readonly from: string | null },
+  ): void {
+    this.#meters.arrived(way, { bytes, wireBytes });
+    const how = { way, base: base?.version ?? null, bytes, wireBytes, from, durationMs };
+    this.#tools.environment.logger.info({ lineage, version, ...how }, "weights arrived");
+  }
+
+  /** The store to receive into; none where hosts share no network, because on one host all read the memory of the first. */
+  #storeFor({ sections }: Body<"weights.pull">, { dataKey, config }: Admission): Promise<VersionStore | null> {
+    const { job, id } = this.#tools.identity;
+    const { tcpHost, socketDirectory: socketDir, slots } = config.data;
+    const delta = deltaOf(config);
+    if (!tcpHost?.includes("/")) return Promise.resolve(null);
+    const slotBytes = sections.reduce((sum, { bytes }) => sum + bytes + 64, 0);
+    const options = { key: dataKey, job, member: id, socketDir, tcpHost, slotBytes, slots, delta };
+    this.#store ??= this.#openStore(options, config);
+    return this.#store;
+  }
+
+  /** Opens the store in bounded time: a pull that waited for it for ever would keep all later ones waiting, too. */
+  async #openStore(options: Parameters<Doors["versionStore"]>[0], { timing }: JobConfig): Promise<VersionStore> {
+    const opening = this.#doors.versionStore(options);
+    const { clock } = this.#tools.environment;
+    try {
+      return await withDeadline(() => opening, { what: "opening the store", timeoutMs: timing.commandMs, clock });
+    } catch (error) {
+      this.#store = null; // the next pull tries again
+      const late = (store: VersionStore): Promise<void> => store.close();
+      void opening.then(late, () => {}); // why it failed is said by the pull
+      throw error;
+    }
+  }
+}
