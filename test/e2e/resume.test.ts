@@ -66,16 +66,27 @@ test("kill -9 of the run leaves no process behind, and the same command goes on 
   expectBalanced(summary);
 });
 
-test("a job whose broker has lost its store is refused, with what there is to do, as long as its checkpoints are there", async () => {
-  const first = await runs.start("lost", "--steps", "4");
-  await first.ended();
+test("a job whose broker has lost its store is refused, until the operator says that it is lost: then it goes on from its newest checkpoint", async () => {
+  const first = await runs.start("lost", ...args);
+  await first.waitForEvent("checkpoint.kept", ({ step }) => step >= 4);
+  process.kill(-first.process.pid, "SIGINT");
+  const { steps } = await first.ended(130);
   rmSync(join(first.directory, "nats"), { recursive: true });
-  const again = await runs.start("lost", "--steps", "4");
+  const again = await runs.start("lost", ...args);
   await again.ended(1);
   expect(readFileSync(join(again.directory, "logs", "controller.err"), "utf8")).toMatch(
-    /the journal of job lost is empty, but .* has the checkpoint step-00000004-v4-t1.*weights.source=checkpoint:/,
+    /the journal of job lost is empty, but .* has the checkpoint step-.*with --store-lost, or .*weights.source=checkpoint:/,
   );
   expect(again.events("step.committed")).toEqual([]);
+
+  const third = await runs.start("lost", ...args, "--store-lost");
+  const summary = await third.ended();
+  expect(summary.steps).toBe(24);
+  expect(summary.weights_hash).toBe(await digestOfLocalTraining(third));
+  expectBalanced(summary);
+  expect(third.events("step.committed")[0]).toMatchObject({ step: steps + 1, lineage: 1 });
+  expect(third.events("alarm.raised").map(({ alarm }) => alarm)).toContain("store-lost");
+  expect(third.events("job.started")[0]).toMatchObject({ term: 2 });
 });
 
 test("two runs of one job do not run at once", async () => {

@@ -17,7 +17,11 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   JournalLost: {
     message:
-      "the journal of job {job} is empty, but {directory} has the checkpoint {name}: the broker's store was lost, or this is another broker; put the store back, go on under another name (--job NAME --set weights.source=checkpoint:{directory}/{name}), or remove the folder to begin anew",
+      "the journal of job {job} is empty, but {directory} has the checkpoint {name}: the broker's store was lost, or this is another broker; put the store back, or, when it is lost for good, go on from the newest checkpoint with --store-lost, or under another name (--job NAME --set weights.source=checkpoint:{directory}/{name}), or remove the folder to begin anew",
+  },
+  NothingToRestore: {
+    message:
+      "the store of job {job} is lost, and no checkpoint in {directory} can be restored, not even {name}: none of them is whole; put one back from a copy, or remove the folder to begin anew",
   },
   VersionNotHeld: { message: "the work needs version {wanted} of lineage {lineage}; this replica serves {held}" },
   WorkStuck: { message: "{what} was told to end and did not within {timeoutMs} ms; only a new process frees it" },

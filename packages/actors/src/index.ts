@@ -1,4 +1,4 @@
-export { newestCheckpointName } from "@muster/checkpoint";
+export { newestCheckpointName, newestVerifiedCheckpoint } from "@muster/checkpoint";
 export { checkpointRole, checkpointRoleOn } from "./checkpoint/checkpoint-work.ts";
 export type { Controller, ControllerEnd, ControllerOptions } from "./controller/controller.ts";
 export {

@@ -34,6 +34,44 @@ it("a controller whose journal is full ends the job with that cause, and says so
   expect(events).toMatchObject([{ kind: "alarm.raised", body }]);
 });
 
+it("a job whose store is lost for good goes on from its newest checkpoint in a new lineage and a higher term, and says so", async () => {
+  const config = smallConfig("store-lost");
+  const broker = createMemoryBroker({ job: config.job, clock });
+  const { environment } = processesOn(broker)();
+  const ledger = { trained: 60, aborted: 3, quarantined: 1 };
+  const found = { step: 4, version: 3, lineage: 2, term: 5, path: "/c/step-00000004-v3-t5", ledger };
+  const begin = (restored: typeof found | null) =>
+    startController({
+      config,
+      dataKey: new Uint8Array(32),
+      environment,
+      newestCheckpoint: async () => "step-00000004-v3-t5",
+      restoreLost: async () => restored,
+    });
+  await expect(begin(null)).rejects.toThrow(`no checkpoint in ${config.checkpoint.directory} can be restored`);
+  const events: AnyMessage[] = [];
+  const watcher = broker.connect("watcher.w.w1");
+  await watcher.tail({ stream: "events", fromSeq: 1, handle: ({ data }) => events.push(decodeMessage(data)) });
+  const first = await begin(found);
+  await vi.waitFor(() => expect(events.map(({ kind }) => kind)).toEqual(["alarm.raised", "job.started"]));
+  expect(events[0]?.body).toMatchObject({
+    alarm: "store-lost",
+    detail: expect.stringContaining("going on from checkpoint step-00000004-v3-t5 after step 4 in lineage 3"),
+  });
+  first.abort("over");
+  await first.ended;
+  // Whoever takes over goes on from there, too: with the flag or without it, the journal is not empty any more.
+  const second = await begin(null);
+  await vi.waitFor(() => expect(second.snapshot().context.state.term).toBe(7));
+  expect(second.snapshot().context.state).toMatchObject({
+    restore: { lineage: 3, version: 3, source: { kind: "checkpoint", path: found.path } },
+    step: { step: 5 },
+    ledger: { admitted: 64, ...ledger },
+  });
+  second.abort("over");
+  await second.ended;
+});
+
 it("a job whose journal is gone while its checkpoints are there is refused, and not begun anew", async () => {
   const config = smallConfig("journal-lost");
   const broker = createMemoryBroker({ job: config.job, clock });

@@ -2,6 +2,7 @@ export type { CheckpointContent, CheckpointSection, CheckpointTensor } from "./c
 export type { CheckpointFs, PathStat, ReadableFile, WritableFile } from "./files.ts";
 export type { CheckpointManifest } from "./manifest.ts";
 export { newestCheckpointName } from "./newest-name.ts";
+export { newestVerifiedCheckpoint } from "./newest-verified.ts";
 export { nodeFs } from "./node-files.ts";
 export type { CheckpointInfo, LoadedCheckpoint } from "./read.ts";
 export {

@@ -21,6 +21,7 @@ export type {
   ControllerEffect,
   ControllerEvent,
   ElectedEvent,
+  FoundCheckpoint,
   ReportOf,
   TickEvent,
   VerdictEvent,

@@ -9,6 +9,7 @@ import {
   type ControllerEvent,
   controllerLogic,
   detectorTimingOf,
+  type FoundCheckpoint,
 } from "@muster/machines";
 import { type AnyMessage, encodeMessage, type JobConfig, messageTable, pack, subjectsOf } from "@muster/protocol";
 import {
@@ -52,6 +53,9 @@ export interface Controller {
   readonly ended: Promise<ControllerEnd>;
 }
 
+/** What a controller needs to know of the checkpoint from which a job goes on whose store is lost. */
+export type LostCheckpoint = Omit<FoundCheckpoint, "host"> & { readonly term: number };
+
 /** Which job to control. */
 export interface ControllerOptions {
   readonly config: JobConfig;
@@ -63,6 +67,11 @@ export interface ControllerOptions {
    * refused: to begin it anew would be to lose it.
    */
   readonly newestCheckpoint?: (directory: string) => Promise<string | null>;
+  /**
+   * Reads the newest checkpoint in a folder that is whole. The operator says with it that the broker's store is lost for good: a job whose journal
+   * is empty goes on from there, instead of being refused.
+   */
+  readonly restoreLost?: (directory: string) => Promise<LostCheckpoint | null>;
   /** The mind that decides, for tests of what watches it; default the controller's machine. */
   readonly logic?: ControllerLogic;
   /** Most bytes of a snapshot in one record of the journal, for tests of snapshots in several parts; default 768 KiB. */
@@ -82,6 +91,8 @@ interface ReignOptions extends ControllerOptions {
   readonly identity: Identity;
   readonly transport: Transport;
   readonly replayed: Replayed;
+  /** The checkpoint from which a new journal begins, when the one before is lost. */
+  readonly lost: LostCheckpoint | null;
 }
 
 /** One controller's time in office: one term, from the replay of the journal to the end. */
@@ -169,7 +180,7 @@ export class Reign implements Controller {
 
   /** Begins the term and opens the ears. A job that is over stays so. */
   async open(): Promise<void> {
-    const { config, environment, transport, replayed } = this.#options;
+    const { config, environment, transport, replayed, lost } = this.#options;
     const { stopped, ending } = replayed.snapshot.context.state;
     for (const { effect, id } of replayed.untold) this.#announce(effect, id);
     if (stopped && ending) {
@@ -178,6 +189,12 @@ export class Reign implements Controller {
     }
     const { clock } = environment;
     const subjects = subjectsOf(config.job);
+    // Before anything else, in one record: whoever comes next goes on from there, too.
+    if (lost) {
+      const { term: _, ...found } = lost;
+      const checkpoint = { ...found, host: environment.host };
+      this.#host.post({ type: "controller.restored", atMs: clock.now(), checkpoint }, { lane: "control" });
+    }
     this.#host.post({ type: "controller.elected", atMs: clock.now(), term: this.#term }, { lane: "control" });
     const ingress = this.#ingress();
     const reports = await transport.consume({

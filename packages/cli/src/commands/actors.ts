@@ -32,6 +32,7 @@ interface Options extends LocationOptions {
 
 interface ControllerOptions extends Options {
   readonly standby?: boolean;
+  readonly storeLost?: boolean;
   readonly silence: string;
 }
 
@@ -62,6 +63,7 @@ export function addActorCommands(program: Command): void {
   actorCommand(program, "controller", "start the controller of a job, or take a job over")
     .option("--id <id>", "name of its log", "controller")
     .option("--standby", "wait until the controller that acts is gone, then take over")
+    .option("--store-lost", "the broker's store is lost for good: go on from the newest checkpoint")
     .option("--silence <duration>", "with --standby: how long nobody may have acted", "5s")
     .action(async (options: ControllerOptions) => {
       process.exitCode = await control(options);
@@ -117,6 +119,7 @@ async function control(options: ControllerOptions) {
     ...actor,
     config: readJobConfig(path),
     dataKey: dataKeyOf(actor.connection.directory),
+    isStoreLost: options.storeLost === true,
     standbyMs: options.standby ? durationOf("silence", options.silence) : null,
   });
 }

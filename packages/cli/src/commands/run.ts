@@ -27,6 +27,7 @@ interface Options {
   readonly json?: boolean;
   readonly quiet?: boolean;
   readonly supervised?: boolean;
+  readonly storeLost?: boolean;
   readonly logLevel: string;
 }
 
@@ -57,6 +58,7 @@ export function addRunCommand(program: Command): void {
     .option("--metrics-port <port>", "serve the controller's /metrics and /healthz on 127.0.0.1; 0 for any free port")
     .option("--controllers <n>", "controllers: one acts, the others stand by", "1")
     .option("--advertise <url>", "address by which the actors reach the broker, e.g. of a proxy (default: its own)")
+    .option("--store-lost", "the broker's store is lost for good: go on from the newest checkpoint")
     .option("--json", "end with one line of JSON on standard output")
     .option("--quiet", "no progress")
     .option(
@@ -99,6 +101,7 @@ async function run(file: string, options: Options) {
       metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),
       controllers: controllersOf(options.controllers),
       advertisedUrl: options.advertise ?? null,
+      isStoreLost: options.storeLost === true,
       progress,
       interrupted: interrupt.signal,
     });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import {
   type Environment,
   newestCheckpointName,
+  newestVerifiedCheckpoint,
   type Replica,
   type Role,
   runReplica,
@@ -70,18 +71,26 @@ export interface ControllerProcessOptions extends ActorOptions {
   readonly config: JobConfig;
   readonly dataKey: Uint8Array;
   readonly standbyMs: number | null;
+  /** The operator says that the broker's store is lost for good. */
+  readonly isStoreLost: boolean;
 }
 
 /** Runs the controller until the job ends. @returns The exit code of the process. */
 export async function runControllerProcess(options: ControllerProcessOptions): Promise<ExitCode> {
-  const { config, dataKey, standbyMs } = options;
+  const { config, dataKey, standbyMs, isStoreLost } = options;
   const { logger, metrics, close } = await open(options, "controller");
   const environment = createEnvironment({ connection: options.connection, logger, metrics });
   if (standbyMs !== null && (await waitForVacancy(environment, options, standbyMs)) !== "vacant") {
     await close();
     return exitCodes.ok;
   }
-  const controller = await startController({ config, dataKey, environment, newestCheckpoint: newestCheckpointName });
+  const controller = await startController({
+    config,
+    dataKey,
+    environment,
+    newestCheckpoint: newestCheckpointName,
+    ...(isStoreLost ? { restoreLost: newestVersion } : {}),
+  });
   const exitCode = controller.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "controller ended");
     if (outcome === "failed") return exitCodes.failed;
@@ -100,6 +109,15 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
   uninstall();
   await close();
   return code;
+}
+
+/** What a job whose store is lost goes on from. */
+async function newestVersion(directory: string) {
+  const newest = await newestVerifiedCheckpoint(directory);
+  if (!newest) return null;
+  const { step, version, lineage, term, path, ledger } = newest;
+  const { trained, aborted, quarantined } = ledger;
+  return { step, version, lineage, term, path, ledger: { trained, aborted, quarantined } };
 }
 
 /** Stands by until nobody acts for the job; ends when it is told to or when nobody holds its input open any more. */

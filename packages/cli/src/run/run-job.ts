@@ -50,6 +50,8 @@ export interface RunOptions {
   readonly controllers: number;
   /** Address of the broker for the actors, where it is not the broker's own, e.g. that of a proxy; `null` for its own. */
   readonly advertisedUrl: string | null;
+  /** The operator says that the broker's store is lost for good: the job goes on from its newest checkpoint. */
+  readonly isStoreLost: boolean;
   readonly progress: Progress;
   /** Aborted by the first Ctrl-C. */
   readonly interrupted: AbortSignal;
@@ -229,7 +231,8 @@ class Run {
       this.#options.logLevel,
     ];
     const metrics = metricsPort === null ? [] : ["--metrics-port", String(metricsPort)];
-    children.start(this.#controllerSpec("controller", [...common, ...metrics]));
+    const lost = this.#options.isStoreLost ? ["--store-lost"] : [];
+    children.start(this.#controllerSpec("controller", [...common, ...metrics, ...lost]));
     for (let i = 1; i < this.#options.controllers; i++) {
       const id = `controller-${i}`;
       children.start(this.#controllerSpec(id, [...common, "--id", id, "--standby"]));

@@ -6,6 +6,7 @@
 import { invariant } from "@muster/base";
 import { applyElected, repeatedTo } from "./apply-elected.ts";
 import { applyDraining, applyExited, applyLeft, applyRegister } from "./apply-membership.ts";
+import { applyRestored } from "./apply-restored.ts";
 import { applyVerdict } from "./apply-verdict.ts";
 import {
   applyBuilt,
@@ -113,6 +114,8 @@ function apply(
   switch (event.type) {
     case "controller.tick":
       return { state, effects: [] };
+    case "controller.restored":
+      return applyRestored(state, event);
     case "verdict.suspect":
     case "verdict.recover":
     case "verdict.hung":

@@ -31,11 +31,29 @@ export interface TickEvent {
   readonly atMs: number;
 }
 
+/** A checkpoint as its manifest has it, found by a controller whose journal is lost. */
+export interface FoundCheckpoint {
+  readonly step: number;
+  readonly version: number;
+  readonly lineage: number;
+  readonly path: string;
+  /** Host of the controller, which has verified it. */
+  readonly host: string;
+  readonly ledger: { readonly trained: number; readonly aborted: number; readonly quarantined: number };
+}
+
+/** The operator says that the broker's store is lost: the first record of a new journal, which goes on from a checkpoint (semantics 6.9). */
+export interface RestoredEvent {
+  readonly type: "controller.restored";
+  readonly atMs: number;
+  readonly checkpoint: FoundCheckpoint;
+}
+
 /** A report of a kind, as the controller sees it. */
 export type ReportOf<K extends KindOf<"report">> = Extract<ReportEvent, { type: K }>;
 
 /** Every input of the controller. */
-export type ControllerEvent = ReportEvent | VerdictEvent | ElectedEvent | TickEvent;
+export type ControllerEvent = ReportEvent | VerdictEvent | ElectedEvent | RestoredEvent | TickEvent;
 
 /** An order to one incarnation of one actor. */
 export type CommandEffect = {
