@@ -39,14 +39,14 @@ it("a job whose store is lost for good goes on from its newest checkpoint in a n
   const broker = createMemoryBroker({ job: config.job, clock });
   const { environment } = processesOn(broker)();
   const ledger = { trained: 60, aborted: 3, quarantined: 1 };
-  const found = { step: 4, version: 3, lineage: 2, term: 5, path: "/c/step-00000004-v3-t5", ledger };
+  const found = { step: 4, version: 3, lineage: 2, path: "/c/step-00000004-v3-t5", ledger };
   const begin = (restored: typeof found | null) =>
     startController({
       config,
       dataKey: new Uint8Array(32),
       environment,
       newestCheckpoint: async () => "step-00000004-v3-t5",
-      restoreLost: async () => restored,
+      restoreLost: async () => restored && { found: restored, term: 5 },
     });
   await expect(begin(null)).rejects.toThrow(`no checkpoint in ${config.checkpoint.directory} can be restored`);
   const events: AnyMessage[] = [];

@@ -9,7 +9,6 @@ import {
   type ControllerEvent,
   controllerLogic,
   detectorTimingOf,
-  type FoundCheckpoint,
 } from "@muster/machines";
 import { type AnyMessage, encodeMessage, type JobConfig, messageTable, pack, subjectsOf } from "@muster/protocol";
 import {
@@ -29,6 +28,7 @@ import type { Environment } from "../environment.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
 import type { ControllerLogic, ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { JournalWriter } from "./journal-writer.ts";
+import type { LossOptions, LostCheckpoint } from "./lost-checkpoint.ts";
 import { metersOf } from "./meters.ts";
 import { announcementId, type MachineEffect } from "./open-ends.ts";
 import { statusKey, statusOf } from "./status.ts";
@@ -53,25 +53,12 @@ export interface Controller {
   readonly ended: Promise<ControllerEnd>;
 }
 
-/** What a controller needs to know of the checkpoint from which a job goes on whose store is lost. */
-export type LostCheckpoint = Omit<FoundCheckpoint, "host"> & { readonly term: number };
-
 /** Which job to control. */
-export interface ControllerOptions {
+export interface ControllerOptions extends LossOptions {
   readonly config: JobConfig;
   /** 32 bytes that members of the data plane prove to know; never journaled. */
   readonly dataKey: Uint8Array;
   readonly environment: Environment;
-  /**
-   * Name of the newest checkpoint in a folder, `null` when there is none. With it a job whose journal is empty although it has checkpoints is
-   * refused: to begin it anew would be to lose it.
-   */
-  readonly newestCheckpoint?: (directory: string) => Promise<string | null>;
-  /**
-   * Reads the newest checkpoint in a folder that is whole. The operator says with it that the broker's store is lost for good: a job whose journal
-   * is empty goes on from there, instead of being refused.
-   */
-  readonly restoreLost?: (directory: string) => Promise<LostCheckpoint | null>;
   /** The mind that decides, for tests of what watches it; default the controller's machine. */
   readonly logic?: ControllerLogic;
   /** Most bytes of a snapshot in one record of the journal, for tests of snapshots in several parts; default 768 KiB. */
@@ -191,8 +178,7 @@ export class Reign implements Controller {
     const subjects = subjectsOf(config.job);
     // Before anything else, in one record: whoever comes next goes on from there, too.
     if (lost) {
-      const { term: _, ...found } = lost;
-      const checkpoint = { ...found, host: environment.host };
+      const checkpoint = { ...lost.found, host: environment.host };
       this.#host.post({ type: "controller.restored", atMs: clock.now(), checkpoint }, { lane: "control" });
     }
     this.#host.post({ type: "controller.elected", atMs: clock.now(), term: this.#term }, { lane: "control" });

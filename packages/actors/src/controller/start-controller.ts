@@ -1,8 +1,8 @@
 import { planOf } from "@muster/machines";
 import type { Identity } from "@muster/runtime";
-import { errors } from "../errors.ts";
-import { type Controller, type ControllerOptions, controllerId, type LostCheckpoint, Reign } from "./controller.ts";
+import { type Controller, type ControllerOptions, controllerId, Reign } from "./controller.ts";
 import { replayJournal } from "./journal-replay.ts";
+import { lostCheckpoint } from "./lost-checkpoint.ts";
 
 /**
  * Takes the job over and controls it until it ends, another controller takes it, or `abort`.
@@ -16,7 +16,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const transport = await environment.connect(identity);
   try {
     const found = await replayJournal(transport.journal(), planOf(config), options.logic);
-    const lost = found.records === 0 ? await lostCheckpoint(options) : null;
+    const lost = found.records === 0 ? await lostCheckpoint(config, options) : null;
     // Its writers were of that term: a lower one may not write after them.
     const replayed = lost ? { ...found, term: lost.term } : found;
     const reign = new Reign({ ...options, identity, transport, replayed, lost });
@@ -26,16 +26,4 @@ export async function startController(options: ControllerOptions): Promise<Contr
     await transport.close(); // or the process would live on without a word
     throw error;
   }
-}
-
-/** Where a job goes on whose journal is empty: `null` when it has never begun. */
-async function lostCheckpoint(options: ControllerOptions): Promise<LostCheckpoint | null> {
-  const { config, newestCheckpoint, restoreLost } = options;
-  const { directory } = config.checkpoint;
-  const name = await newestCheckpoint?.(directory);
-  if (!name) return null;
-  if (!restoreLost) throw errors.JournalLost({ job: config.job, directory, name });
-  const newest = await restoreLost(directory);
-  if (!newest) throw errors.NothingToRestore({ job: config.job, directory, name });
-  return newest;
 }

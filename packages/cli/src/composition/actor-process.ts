@@ -117,7 +117,7 @@ async function newestVersion(directory: string) {
   if (!newest) return null;
   const { step, version, lineage, term, path, ledger } = newest;
   const { trained, aborted, quarantined } = ledger;
-  return { step, version, lineage, term, path, ledger: { trained, aborted, quarantined } };
+  return { term, found: { step, version, lineage, path, ledger: { trained, aborted, quarantined } } };
 }
 
 /** Stands by until nobody acts for the job; ends when it is told to or when nobody holds its input open any more. */
