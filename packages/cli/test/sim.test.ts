@@ -54,6 +54,24 @@ describe("muster sim", { timeout: 60_000 }, () => {
     expect(again.stdout).toMatch(/S4 at /);
   });
 
+  it("counts the pairs of a failpoint and an action, and fails without all of them when they are required", () => {
+    const { code, stdout, stderr } = muster(["sim", "--seed", "1", "--require-coverage"]);
+    expect(code, stdout).toBe(1);
+    const [, reached, possible] = /^covered +(\d+) of (\d+) pairs .*; never: .* more$/m.exec(stdout) ?? [];
+    expect(Number(reached)).toBeGreaterThan(0);
+    expect(stdout.trimEnd().split("\n").at(-1)).toBe("1 passed, 1 failed");
+    const [title, ...never] = stderr.trimEnd().split("\n");
+    expect(title).toBe("never reached, by failpoint and action:");
+    expect(never).toHaveLength(Number(possible) - Number(reached));
+    expect(never.every((line) => /^(controller|policy|rollout|checkpoint)\.\S+ \w+$/.test(line))).toBe(true);
+  });
+
+  it("refuses to ask for the coverage of faults without failpoints", () => {
+    const { code, stderr } = muster(["sim", "--seed", "1", "--profile", "kills", "--require-coverage"]);
+    const isNamed = stderr.includes("--require-coverage: kills is a profile without failpoints");
+    expect({ code, isNamed }).toEqual({ code: 2, isNamed: true });
+  });
+
   it("knows its deliberate bugs by name", () => {
     const { code, stderr } = muster(["sim", "--seed", "1", "--bug", "none-such"]);
     expect({ code, isNamed: stderr.includes("none-such is no deliberate bug") }).toEqual({ code: 2, isNamed: true });

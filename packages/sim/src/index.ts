@@ -16,6 +16,7 @@ export type { Scenario, WorkModel } from "./cluster/scenario.ts";
 export type { Fault } from "./faults/fault.ts";
 export { points } from "./faults/points.ts";
 export { canariesText, canaryText, failureText, injectedIn, speedUpOf, summaryText } from "./report.ts";
+export { type Coverage, coverageOf } from "./seed/coverage.ts";
 export { drawScenario, type Profile, profiles } from "./seed/draw-scenario.ts";
 export { readScenario, type ScenarioFile } from "./seed/read-scenario.ts";
 export { type RunManyOptions, type RunManyResult, runMany } from "./seed/run-many.ts";

@@ -1,8 +1,12 @@
 /** What people read of runs: sums, and everything that is needed to look into a failure. Pure. */
 import { formatDuration } from "@muster/base";
 import type { CanaryResult } from "./canaries/run-canaries.ts";
+import type { Coverage } from "./seed/coverage.ts";
 import type { RunManyResult } from "./seed/run-many.ts";
 import type { RunResult } from "./seed/run-scenario.ts";
+
+/** Pairs that are named in the sums; `--json` names all. */
+const namedMax = 10;
 
 /** A failing run: its seed, shape, faults and last events. */
 export function failureText(result: RunResult): string {
@@ -21,9 +25,13 @@ export function failureText(result: RunResult): string {
   ].join("\n");
 }
 
-/** The sums of many runs; the last line counts seeds. */
-export function summaryText(result: RunManyResult): string {
-  const { profile, firstSeed, seeds, failed, virtualMs, realMs, faults, workers } = result;
+/**
+ * The sums of many runs; the last line counts seeds.
+ *
+ * @param others - What failed besides, to be counted with the seeds.
+ */
+export function summaryText(result: RunManyResult, others = 0): string {
+  const { profile, firstSeed, seeds, failed, virtualMs, realMs, faults, workers, coverage } = result;
   const injected = injectedIn(result);
   const kinds = Object.entries(faults).sort(([, a], [, b]) => b - a);
   const reached = Object.keys(result.points).length;
@@ -33,13 +41,22 @@ export function summaryText(result: RunManyResult): string {
     `virtual time    ${formatDuration(virtualMs)} (${result.nodeHours.toFixed(1)} node-hours), ${speedUpOf(result)} times real time`,
     `events          ${result.events}, trajectories ${result.trajectories}, failpoints reached ${reached}`,
     `faults          ${injected}${kinds.length > 0 ? `: ${kinds.map(([name, count]) => `${name} ${count}`).join(", ")}` : ""}`,
+    ...(coverage ? [`covered         ${coverageText(coverage)}`] : []),
     `checked         ${result.compared} runs against their quiet run, ${result.repeated} repeated for their hash`,
     failed.length === 0
       ? "violations      none"
       : `violations      ${failed.length}: seeds ${failed.map(({ scenario }) => scenario.seed).join(", ")}`,
     "",
-    `${seeds - failed.length} passed, ${failed.length} failed`,
+    `${seeds - failed.length} passed, ${failed.length + others} failed`,
   ].join("\n");
+}
+
+/** How many pairs of a failpoint and an action happened, and the first of those that never did. */
+function coverageText({ possible, reached, never }: Coverage): string {
+  const named = never.slice(0, namedMax).join(", ");
+  const more = never.length > namedMax ? ` and ${never.length - namedMax} more` : "";
+  const missed = never.length > 0 ? `; never: ${named}${more}` : "";
+  return `${reached} of ${possible} pairs of a failpoint and an action${missed}`;
 }
 
 /** How many faults were injected, of all kinds together. */

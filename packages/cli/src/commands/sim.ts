@@ -28,6 +28,7 @@ interface Options {
   readonly sample?: string;
   readonly bug?: string;
   readonly shrink: boolean;
+  readonly requireCoverage?: boolean;
   readonly json?: boolean;
 }
 
@@ -58,6 +59,7 @@ export function addSimCommand(program: Command): void {
     .option("--replay <file>", "run the scenario of a file instead, as a failing seed writes it")
     .option("--out <folder>", "where the scenarios of failing seeds are written", "runs/sim")
     .option("--no-shrink", "keep faults that a failing seed does not need")
+    .option("--require-coverage", "fail when a failpoint was never reached with one of its actions")
     .option("--canaries", "run deliberate bugs instead; each must be seen")
     .option("--sample <count>", "so many of the deliberate bugs; the seed says which")
     .option("--bug <name>", "switch a deliberate bug on, to see that the seeds fail")
@@ -101,6 +103,12 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
   const firstSeed = firstSeedOf(options);
   const seeds = options.seeds === undefined ? (options.seed === undefined ? 100 : 1) : countOf("seeds", options.seeds);
   const { profile } = options;
+  if (options.requireCoverage && !simulator.coverageOf(profile, {}))
+    throw errors.OptionInvalid({
+      option: "require-coverage",
+      value: profile,
+      reason: "is a profile without failpoints",
+    });
   const say = (text: string): void => void (options.json || process.stdout.write(`${text}\n`));
   say(`first seed ${firstSeed}, profile ${profile}, commit ${commit()}`);
   const makeBug = bugOf(simulator, options.bug ?? null);
@@ -128,7 +136,8 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
     );
     failed.push({ seed: run.scenario.seed, violations: run.violations, hash: run.hash, file });
   }
-  say(simulator.summaryText(result));
+  const missed = options.requireCoverage ? (result.coverage?.never ?? []) : [];
+  say(simulator.summaryText(result, missed.length > 0 ? 1 : 0));
   if (options.json) {
     const sums = {
       faultsInjected: simulator.injectedIn(result),
@@ -137,7 +146,8 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
     };
     process.stdout.write(`${JSON.stringify({ commit: commit(), ...result, ...sums, failed })}\n`);
   }
-  return result.failed.length === 0;
+  if (missed.length > 0) process.stderr.write(`never reached, by failpoint and action:\n${missed.join("\n")}\n`);
+  return result.failed.length === 0 && missed.length === 0;
 }
 
 /** Writes the scenario of a failure, shrunk to what it needs. */

@@ -1,14 +1,17 @@
 /** Draws what goes wrong: many seeds have few kinds of faults, some have all of them, and the rates differ. */
-import { type Random, shuffled } from "@muster/base";
-import type { JobConfig } from "@muster/protocol";
+import { type Random, randomOf, shuffled } from "@muster/base";
+import { type JobConfig, replicaRoles } from "@muster/protocol";
 import { drawCommand, type FleetShape } from "../fleet/command.ts";
-import type { FailAction } from "./failpoints.ts";
+import { drawArms } from "./draw-arms.ts";
 import type { Fault } from "./fault.ts";
-import { fleetPoints, points, pointsOf } from "./points.ts";
 import { faultWeights, type TimedKind, type Weights } from "./profiles.ts";
+
+/** In which share of the seeds one more leaves. */
+const leaverShare = 0.2;
 
 /** What faults are drawn for. */
 export interface FaultOptions {
+  readonly seed: number;
   readonly profile: string;
   readonly config: JobConfig;
   readonly fleet?: FleetShape | undefined;
@@ -19,18 +22,18 @@ export interface FaultOptions {
 
 /** Draws a list of faults. Pure. */
 export function drawFaults(options: FaultOptions): readonly Fault[] {
-  const { profile, random, safetyMs, fleet } = options;
+  const { seed, profile, random, safetyMs, fleet } = options;
   const kinds = faultWeights[profile] ?? [];
   const isSwarm = profile === "swarm" || profile === "fleet";
   const chosen = isSwarm ? shuffled(kinds, random).slice(0, 1 + random.below(5)) : kinds;
   const perMinute = 0.5 + 6 * random.next() * random.next();
   const count = Math.max(1, Math.round((perMinute * safetyMs) / 60_000));
   const timed = Array.from({ length: count }, () => drawTimed(drawKind(chosen, random), options));
-  const isPointed = isSwarm && random.next() < 0.7;
-  const pointed = isPointed ? Array.from({ length: 1 + random.below(12) }, () => drawPointed(options)) : [];
+  const pointed = isSwarm ? drawArms({ seed, isFleet: fleet !== undefined, random: randomOf(seed, 113) }) : [];
+  const leaver = isSwarm && random.next() < leaverShare ? drawLeaver(options) : [];
   const isNoisy = profile === "broker" || (isSwarm && random.next() < 0.4);
   const asked = fleet ? drawCommands(options) : [];
-  return [...timed, ...asked, ...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
+  return [...timed, ...leaver, ...asked, ...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
 }
 
 function drawKind(weights: Weights, random: Random): TimedKind {
@@ -40,6 +43,15 @@ function drawKind(weights: Weights, random: Random): TimedKind {
     if (left < 0) return kind;
   }
   return "kill";
+}
+
+/** Somebody of any role leaves: of some roles there are so few that hardly one would. */
+function drawLeaver(options: FaultOptions): readonly Fault[] {
+  const { random, safetyMs } = options;
+  const role = replicaRoles[random.below(replicaRoles.length)] ?? "policy";
+  const ids = nodesOf(options).filter((id) => id.startsWith(role));
+  const node = ids[random.below(Math.max(1, ids.length))];
+  return node === undefined ? [] : [{ kind: "drain", atMs: Math.round(random.next() * safetyMs), node }];
 }
 
 /** What the operator does; every third command is given again. */
@@ -112,34 +124,6 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
     case "rot":
       return { kind, atMs, isFatal: random.next() < 0.7 };
   }
-}
-
-function drawPointed({ random, fleet }: FaultOptions): Fault {
-  const roles = [
-    ...(fleet ? [fleetPoints, fleetPoints] : []),
-    points,
-    pointsOf.controller,
-    pointsOf.policy,
-    pointsOf.rollout,
-    pointsOf.checkpoint,
-  ];
-  const list = roles[random.below(roles.length)] ?? points;
-  const point = list[random.below(list.length)] ?? "";
-  return { kind: "failpoint", point, nth: 1 + random.below(random.next() < 0.7 ? 6 : 60), action: drawAction(random) };
-}
-
-function drawAction(random: Random): FailAction {
-  const forMs = Math.round(1_000 + 20_000 * random.next());
-  const actions: readonly FailAction[] = [
-    { type: "crash" },
-    { type: "crash" },
-    { type: "pause", forMs },
-    { type: "hang", forMs },
-    { type: "drop" },
-    { type: "delay", delayMs: Math.round(10 + 8_000 * random.next()) },
-    { type: "error" },
-  ];
-  return actions[random.below(actions.length)] ?? { type: "crash" };
 }
 
 function drawNoise(random: Random): Fault {

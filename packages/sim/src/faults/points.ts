@@ -66,11 +66,13 @@ const facts = [
   "member.left",
   "member.suspected",
   "member.recovered",
+  "member.hung",
   "member.died",
   "mesh.changed",
   "groups.released",
   "groups.resumed",
   "groups.aborted",
+  "groups.quarantined",
   "step.committed",
   "step.retried",
   "step.skipped",
@@ -80,7 +82,7 @@ const facts = [
 ];
 
 /** Points at which a replica or the controller can be hit. */
-export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "checkpoint", readonly string[]>> = {
+const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "checkpoint", readonly string[]>> = {
   controller: [
     "controller.before-journal",
     "controller.after-journal",
@@ -92,6 +94,8 @@ export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "ch
     "controller.before-purge-journal",
     "controller.after-purge-journal",
     "controller.before-state-put",
+    "controller.before-head",
+    "controller.before-flush",
     ...wire("controller", [...orders, ...facts], reports),
   ],
   policy: [
@@ -120,6 +124,10 @@ export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "ch
     "policy.reduce-begin",
     "policy.reduce-end",
     "policy.checkpoint-load",
+    "policy.fs-stat",
+    "policy.fs-open",
+    "policy.fs-read",
+    "policy.fs-close",
   ],
   rollout: [
     ...wire(
@@ -136,6 +144,7 @@ export const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "ch
       ],
       [...replica.heard, "weights.pull", "groups.lease"],
     ),
+    "rollout.before-fetch",
     "rollout.store-open",
     "rollout.pull-begin",
     "rollout.pull-midway",

@@ -74,6 +74,8 @@ export class SimKeeper implements KeeperDoor {
   async start(id: string, role: ReplicaRole, life: number): Promise<void> {
     const { failpoints, process, notes, spawn } = this.#options;
     await failpoints.pass(process, "node.keeper-start");
+    // Killed in the turn in which it began to start: the dead start nobody.
+    if (process.isDead) return;
     const earlier = notes.get(id);
     if (earlier && !this.#held.has(id)) earlier.process.kill();
     if (this.#isClosed) return;

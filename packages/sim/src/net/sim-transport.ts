@@ -246,7 +246,9 @@ export class SimTransport implements Transport {
       const answer = (settle: () => void): void => {
         const action = options.donePoint ? failpoints.hit(process, options.donePoint) : null;
         if (network.isStalled || action?.type === "drop" || link.suffers("answerLoss")) return;
-        link.down(() => process.enter(() => end(settle)), action?.delayMs);
+        // The broker has done it and does not know: what it says is what a caller knows after a time-out.
+        const doubt = (): void => reject(faultOf(options.code, `injected at ${options.donePoint}`));
+        link.down(() => process.enter(() => end(action?.type === "error" ? doubt : settle)), action?.delayMs);
       };
       const attempt = (): void => {
         if (isOver || process.isDead) return;
@@ -273,18 +275,28 @@ export class SimTransport implements Transport {
 
   #deliver(delivery: Delivery, options: ConsumeOptions, isOpen: () => boolean): void {
     const { link, process, network } = this.#given;
-    const hand = (): void => process.enter(() => isOpen() && this.#hand(delivery, options));
+    const hand = (): void => process.enter(() => this.#hand(delivery, options, isOpen));
     network.whenServing(() => link.down(hand));
     if (link.suffers("duplicates")) link.down(hand, 1 + network.options.world.random(delivery.seq, 5).next() * 3_000);
   }
 
-  #hand(delivery: Delivery, options: ConsumeOptions): void {
+  /** A process comes to hear a message: it takes it in now, later, when it runs again, or not. */
+  #hand(delivery: Delivery, options: ConsumeOptions, isOpen: () => boolean): void {
+    const { process, network } = this.#given;
+    if (!isOpen()) return;
+    const point = `${process.role}.on.${kindOfSubject(delivery.subject)}`;
+    const action = network.options.failpoints.hit(process, point);
+    if (process.isDead || action?.type === "drop") return;
+    const take = (): void => void (isOpen() && this.#take(delivery, options));
+    if (action?.delayMs === undefined) process.enter(take);
+    else process.after(action.delayMs, take);
+  }
+
+  #take(delivery: Delivery, options: ConsumeOptions): void {
     const { process, link, network } = this.#given;
     const { failpoints, observer, bug } = network.options;
     const { subject } = delivery;
     const kind = kindOfSubject(subject);
-    const action = failpoints.hit(process, `${process.role}.on.${kind}`);
-    if (process.isDead || action?.type === "drop") return;
     const message: HeardMessage = { subject, data: delivery.data, by: process };
     const data = bug?.hearing?.(message) ?? delivery.data;
     let isAnswered = false;

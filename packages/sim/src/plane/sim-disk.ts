@@ -55,6 +55,7 @@ export class SimDisk {
       const point = `${process.role}.fs-${operation}`;
       const action = this.#failpoints.hit(process, point);
       if (action?.type === "error") throw systemError("ENOSPC", path);
+      if (action?.type === "drop") await new Promise<never>(() => {});
       await process.sleep(operationMs + (action?.delayMs ?? 0));
       return run();
     };

@@ -28,7 +28,7 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
   const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
   const fleet = profile === "fleet" ? drawFleet(randomOf(seed, 107), config) : undefined;
   const faults =
-    profile === "quiet" ? [] : drawFaults({ profile, config, fleet, safetyMs, random: randomOf(seed, 103) });
+    profile === "quiet" ? [] : drawFaults({ seed, profile, config, fleet, safetyMs, random: randomOf(seed, 103) });
   const limitMs = safetyMs + 8 * spanMs + graceOf(config) + hangsOf(config, work);
   const controllers = drawControllers(profile, randomOf(seed, 105));
   return {

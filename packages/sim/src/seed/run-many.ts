@@ -1,4 +1,5 @@
 /** Runs many seeds and adds up what they were worth. */
+import { type Coverage, coverageOf } from "./coverage.ts";
 import type { Profile } from "./draw-scenario.ts";
 import type { RunResult } from "./run-scenario.ts";
 import { runSeed } from "./run-seed.ts";
@@ -35,6 +36,8 @@ export interface RunManyResult extends Readonly<Sums> {
   readonly firstSeed: number;
   readonly workers: number;
   readonly failed: readonly RunResult[];
+  /** Which pairs of a failpoint and an action happened; `null` for profiles without failpoints. */
+  readonly coverage: Coverage | null;
   readonly realMs: number;
 }
 
@@ -56,5 +59,6 @@ export async function runMany(options: RunManyOptions): Promise<RunManyResult> {
   };
   await Promise.all(runners.map(work));
   failed.sort((a, b) => a.scenario.seed - b.scenario.seed);
-  return { profile, firstSeed, workers: runners.length, failed, realMs: nowMs() - startedMs, ...sums };
+  const coverage = coverageOf(profile, sums.points);
+  return { profile, firstSeed, workers: runners.length, failed, coverage, realMs: nowMs() - startedMs, ...sums };
 }

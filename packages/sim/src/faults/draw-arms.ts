@@ -1,0 +1,102 @@
+/**
+ * Draws the failpoints of a seed. Some come from a rotation over all pairs of point and action, so that many seeds in a row come to each of
+ * them; points that few jobs come to are armed besides, since nothing happens where nobody comes.
+ */
+import type { Random } from "@muster/base";
+import type { Fault } from "./fault.ts";
+import { type ActionType, actionsAt, fleetPairs, type Pair, pairs } from "./pairs.ts";
+import { points } from "./points.ts";
+
+/** What failpoints are drawn for. */
+export interface ArmOptions {
+  readonly seed: number;
+  readonly isFleet: boolean;
+  readonly random: Random;
+}
+
+/** Pairs of the rotation per seed. */
+const turnPairs = 5;
+
+/** One seed in so many has no failpoint: what takes how long is judged only there. */
+const pointlessEvery = 4;
+
+/** Points that few jobs come to, or only once, and in which share of the seeds the first time is armed. */
+const scarce: readonly { readonly where: RegExp; readonly share: number }[] = [
+  {
+    where:
+      /draining$|checkpoint\.failed$|checkpoint-load$|policy\.fs-|^policy\..*weights\.failed$|^checkpoint\..*fenced$/,
+    share: 1,
+  },
+  {
+    where: /(weights\.failed|mesh\.failed|fenced|refused|returned|quarantined|hung|retried|skipped|before-fetch)$/,
+    share: 0.4,
+  },
+  {
+    where:
+      /(job\.ended|alarm\.raised|released|resumed|aborted|recovered|suspected|eval\.finished|evals\.completed|kept|checkpoint\.saved|checkpoint\.save|member\.left|replica\.left|replica\.stop|process\.exited|before-purge|after-purge|purge-journal|store-open|fs-remove|fs-rmdir|fs-open|fs-read|fs-stat)$/,
+    share: 0.15,
+  },
+  {
+    where: /(discard|job\.started|initialize|weights\.meta|replica\.register|fs-prepare|before-head)$/,
+    share: 0.1,
+  },
+];
+
+/** Draws the failpoints of a seed. Pure. */
+export function drawArms(options: ArmOptions): readonly Fault[] {
+  const { seed, isFleet, random } = options;
+  if (seed % pointlessEvery === 0) return [];
+  const turn = seed - Math.floor(seed / pointlessEvery);
+  const own = isFleet ? fleetPairs : pairs;
+  const inTurn = Array.from({ length: turnPairs }, (_, i) =>
+    armOf(pairAt(own, turn * turnPairs + i), nearNth(random), random),
+  );
+  const anywhere = Array.from({ length: random.below(8) }, () =>
+    armOf(pick(isFleet && random.next() < 0.3 ? own : pairs, random), farNth(random), random),
+  );
+  return [...inTurn, ...(isFleet ? [] : drawScarce(turn, random)), ...anywhere];
+}
+
+/** At each scarce point one action after the other, turn by turn. */
+function drawScarce(turn: number, random: Random): readonly Fault[] {
+  return points.flatMap((point, i) => {
+    const { share = 0 } = scarce.find(({ where }) => where.test(point)) ?? {};
+    if (random.next() >= share) return [];
+    const actions = actionsAt(point);
+    const action = actions[(turn + i) % actions.length];
+    return action ? [armOf({ point, action }, 1, random)] : [];
+  });
+}
+
+/** The pairs in an order in which neighbours are far from each other: a step near the golden section, without a common divisor. */
+function pairAt(list: readonly Pair[], index: number): Pair {
+  let step = Math.round(list.length * 0.618);
+  while (divisorOf(step, list.length) > 1) step++;
+  return list[(index * step) % list.length] as Pair;
+}
+
+function divisorOf(a: number, b: number): number {
+  return b === 0 ? a : divisorOf(b, a % b);
+}
+
+function pick(list: readonly Pair[], random: Random): Pair {
+  return list[random.below(list.length)] as Pair;
+}
+
+/** Soon enough that most jobs come to it. */
+function nearNth(random: Random): number {
+  return 1 + random.below(random.next() < 0.7 ? 3 : 8);
+}
+
+function farNth(random: Random): number {
+  return 1 + random.below(random.next() < 0.7 ? 6 : 60);
+}
+
+function armOf({ point, action }: Pair, nth: number, random: Random): Fault {
+  return { kind: "failpoint", point, nth, action: actionOf(action, random.next()) };
+}
+
+function actionOf(type: ActionType, luck: number) {
+  if (type === "pause" || type === "hang") return { type, forMs: Math.round(1_000 + 20_000 * luck) };
+  return type === "delay" ? { type, delayMs: Math.round(10 + 8_000 * luck) } : { type };
+}
