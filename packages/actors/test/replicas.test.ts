@@ -60,6 +60,27 @@ describe("a replica that is told that it is fenced", () => {
   });
 });
 
+describe("a policy replica whose disk does not answer", () => {
+  it("is not waited for: a checkpoint is read again, and the job goes on as it would have", async () => {
+    job = await openJob(["timing.checkpoint=4s"]);
+    const controller = await job.startController();
+    let reads = 0;
+    const loadCheckpoint: Doors["loadCheckpoint"] = (path) =>
+      reads++ === 0 ? new Promise(() => {}) : hostDoors.loadCheckpoint(path);
+    const policies = ["policy-0", "policy-1"].map((id) =>
+      job.startReplica(policyRoleOn({ ...hostDoors, loadCheckpoint }), id),
+    );
+    job.startTeam({ policy: 0, rollout: 1 });
+    await job.when("checkpoint.kept", ({ step }) => step >= 1);
+    for (const { id, lives } of policies) await job.fence(id, lives[0] ?? "");
+
+    await expectGoodEnd(controller);
+    expect(reads).toBe(2);
+    const alarms = job.events("alarm.raised").map(({ body }) => body.detail);
+    expect(alarms).toContainEqual(expect.stringMatching(/reading .* did not end within 4000 ms/));
+  });
+});
+
 describe("a replica that is asked to stop", () => {
   it.each([["policy-1"], ["rollout-1"]])("leaves, and no lease is lost: %s", async (id) => {
     job = await openJob();

@@ -1,5 +1,5 @@
 /** The hands of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
-import { hasCode, MusterError, messageOf } from "@muster/base";
+import { hasCode, MusterError, messageOf, withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace, VersionStore } from "@muster/collectives";
 import { inlineState, type PolicyEngine, type SectionSource } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
@@ -131,9 +131,15 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("initializing", async ({ engine, store }) => {
+        this.#inPhase("initializing", async ({ engine, store, config }) => {
           if (source.kind === "checkpoint") {
-            const checkpoint = await this.#doors.loadCheckpoint(source.path);
+            // A disk that does not answer holds up nobody else: another replica is asked.
+            const patience = {
+              what: `reading ${source.path}`,
+              timeoutMs: config.timing.checkpointMs,
+              clock: this.#tools.environment.clock,
+            };
+            const checkpoint = await withDeadline(() => this.#doors.loadCheckpoint(source.path), patience);
             const section = (name: string): Uint8Array =>
               checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
             await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));

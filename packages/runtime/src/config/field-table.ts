@@ -140,7 +140,7 @@ export const timingFields: readonly Field[] = section("timing", {
   collective: ["duration", "30s", "Time for one collective operation."],
   mesh: ["duration", "10s", "Time for all members to join a new mesh."],
   pull: ["duration", "40s", "Time to pull a weight version."],
-  checkpoint: ["duration", "60s", "Time to pull, write and verify a checkpoint."],
+  checkpoint: ["duration", "60s", "Time to pull, write and verify a checkpoint, and to read one that is restored."],
   reward: ["duration", "5s", "Time to score one trajectory."],
   generate: ["duration", "20s", "Time for a module to generate one sample."],
   drain: ["duration", "30s", "Time a leaving replica has to finish or hand back its work."],

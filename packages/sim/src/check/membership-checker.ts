@@ -37,7 +37,8 @@ export class MembershipChecker {
   /** When a life began, in the milliseconds of its world. */
   readonly #bornMs = new Map<string, number>();
   readonly #terms = new Map<string, number>();
-  readonly #removed = new Set<string>();
+  /** When a life was put out or left, in the milliseconds of its world. */
+  readonly #removedMs = new Map<string, number>();
   readonly #epochs = new Map<Observed, number>();
   readonly #meshes = new Map<number, string>();
   readonly #ranks = new Map<string, Observed>();
@@ -74,6 +75,11 @@ export class MembershipChecker {
       const isReplica = process.role !== "controller" && process.role !== "operator";
       const ageMs = nowMs - (this.#bornMs.get(incarnation) ?? 0);
       if (!isReplica || process.isDead || ageMs < joinMs) continue;
+      const removedMs = this.#removedMs.get(incarnation);
+      if (mayWait && removedMs !== undefined && nowMs - removedMs < joinMs) {
+        dueMs = Math.max(dueMs, joinMs); // it ends what it has under way before it comes back
+        continue;
+      }
       const isMember = members[process.node]?.incarnation === incarnation;
       const pauseMs = isMember || !mayWait ? 0 : pauseOf(state, { id: process.node, incarnation });
       if (pauseMs > 0) dueMs = Math.max(dueMs, pauseMs + joinMs);
@@ -109,11 +115,11 @@ export class MembershipChecker {
   decided({ event, before, after, effects }: Decision, nowMs = 0): void {
     for (const [id, member] of Object.entries(after.members)) {
       if (before.members[id]?.incarnation === member.incarnation) continue;
-      const isNew = this.#lives.has(member.incarnation) && !this.#removed.has(member.incarnation);
+      const isNew = this.#lives.has(member.incarnation) && !this.#removedMs.has(member.incarnation);
       this.#judge.require(isNew, "S8", () => `${id} comes back as ${member.incarnation}, which was put out`);
     }
     for (const [id, { incarnation }] of Object.entries(before.members))
-      if (after.members[id]?.incarnation !== incarnation) this.#removed.add(incarnation);
+      if (after.members[id]?.incarnation !== incarnation) this.#removedMs.set(incarnation, nowMs);
     if ("incarnation" in event && "from" in event) this.#checkSpeaker(event, before, after);
     for (const effect of effects)
       if (effect.type === "command" && effect.kind === "mesh.build") this.#checkMesh(effect.body.members, after);

@@ -92,7 +92,8 @@ function farNth(random: Random): number {
   return 1 + random.below(random.next() < 0.7 ? 6 : 60);
 }
 
-function armOf({ point, action }: Pair, nth: number, random: Random): Fault {
+/** A failpoint that does this the `nth` time that somebody comes there. */
+export function armOf({ point, action }: Pair, nth: number, random: Random): Fault {
   return { kind: "failpoint", point, nth, action: actionOf(action, random.next()) };
 }
 

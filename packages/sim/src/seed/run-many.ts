@@ -1,6 +1,7 @@
 /** Runs many seeds and adds up what they were worth. */
 import { type Coverage, coverageOf } from "./coverage.ts";
 import type { Profile } from "./draw-scenario.ts";
+import { reachMissing } from "./reach.ts";
 import type { RunResult } from "./run-scenario.ts";
 import { runSeed } from "./run-seed.ts";
 import { addSeed, emptySums, type SeedResult, type Sums } from "./tally.ts";
@@ -19,6 +20,8 @@ export interface RunManyOptions {
   readonly timeMs?: number;
   /** Who runs the seeds; default one after the other in this thread. */
   readonly runners?: readonly SeedRunner[];
+  /** Pairs of a failpoint and an action that the seeds did not come to are gone for, one by one. */
+  readonly isComplete?: boolean;
   /** Told of each run. */
   readonly onRun?: (result: RunResult) => void;
 }
@@ -47,17 +50,21 @@ export async function runMany(options: RunManyOptions): Promise<RunManyResult> {
   const startedMs = nowMs();
   const sums = emptySums();
   const failed: RunResult[] = [];
+  const onSeed = ({ result }: SeedResult): void => {
+    if (result.violations.length > 0) failed.push(result);
+    options.onRun?.(result);
+  };
   let next = 0;
   const work = async (run: SeedRunner): Promise<void> => {
     while (next < options.seeds && nowMs() - startedMs < timeMs) {
       const index = next++;
       const seed = await run(firstSeed + index, profile, { isRepeated: index % rerunEvery === 0 });
       addSeed(sums, seed);
-      if (seed.result.violations.length > 0) failed.push(seed.result);
-      options.onRun?.(seed.result);
+      onSeed(seed);
     }
   };
   await Promise.all(runners.map(work));
+  if (options.isComplete) await reachMissing(sums, { profile, firstSeed, onSeed });
   failed.sort((a, b) => a.scenario.seed - b.scenario.seed);
   const coverage = coverageOf(profile, sums.points);
   return { profile, firstSeed, workers: runners.length, failed, coverage, realMs: nowMs() - startedMs, ...sums };

@@ -5,13 +5,26 @@ import { drawScenario, type Profile } from "./draw-scenario.ts";
 import { type RunResult, runScenario } from "./run-scenario.ts";
 import type { SeedResult } from "./tally.ts";
 
-/** Runs a seed; `isRepeated` runs it twice and compares the hashes of the logs (S33). */
+interface SeedOptions {
+  /** Run twice, to compare the hashes of the logs (S33). */
+  readonly isRepeated: boolean;
+  readonly makeBug?: () => Bug;
+}
+
+/** Runs a seed. */
 export async function runSeed(
   seed: number,
   profile: Profile,
-  { isRepeated, makeBug }: { readonly isRepeated: boolean; readonly makeBug?: () => Bug } = { isRepeated: false },
+  options: SeedOptions = { isRepeated: false },
 ): Promise<SeedResult> {
-  const scenario = drawScenario(seed, profile);
+  return await runDrawn(drawScenario(seed, profile), options);
+}
+
+/** Runs what was drawn for a seed. */
+export async function runDrawn(
+  scenario: Scenario,
+  { isRepeated, makeBug }: SeedOptions = { isRepeated: false },
+): Promise<SeedResult> {
   const { result, quiet } = await compared(scenario, makeBug);
   const again = isRepeated ? await runScenario(scenario, makeBug?.()) : null;
   const others = [quiet, again].filter((run) => run !== null);
