@@ -4,12 +4,15 @@
  */
 import { MusterError, messageOf } from "@muster/base";
 import { Packr } from "msgpackr";
-import type { z } from "zod";
-import { type Envelope, envelopeSchema } from "./envelope.ts";
+import { z } from "zod";
+import { countSchema, type Envelope, envelopeSchema, protocolVersion } from "./envelope.ts";
 import { errors } from "./errors.ts";
 import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
 
 const packr = new Packr({ useRecords: false, int64AsType: "number", encodeUndefinedAsNil: true, copyBuffers: true });
+
+/** What messages of all versions have. */
+const anyVersion = z.looseObject({ v: countSchema, kind: z.string(), job: z.string(), from: z.string() });
 
 /** Limit of a message that carries tokens or weights meta; also the broker's `max_payload`. */
 export const payloadBytesMax = 1024 * 1024;
@@ -52,10 +55,11 @@ export function encodeMessage<K extends Kind>(message: Message<K>): Uint8Array {
 /**
  * Decodes and validates a message.
  *
- * @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED or MUSTER_ERR_MESSAGE_UNKNOWN_KIND.
+ * @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED, MUSTER_ERR_MESSAGE_OTHER_VERSION or MUSTER_ERR_MESSAGE_UNKNOWN_KIND.
  */
 export function decodeMessage(data: Uint8Array): AnyMessage {
-  const envelope = check(envelopeSchema, unpack(data), "envelope");
+  const value = unpack(data);
+  const envelope = check(envelopeSchema, value, "envelope");
   if (!isKind(envelope.kind)) throw errors.MessageUnknownKind({ kind: envelope.kind });
   const body = check(messageTable[envelope.kind].body, envelope.body, envelope.kind);
   return { ...envelope, body } as AnyMessage;
@@ -64,6 +68,9 @@ export function decodeMessage(data: Uint8Array): AnyMessage {
 function check<S extends z.ZodType>(schema: S, value: unknown, what: string): z.infer<S> {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
+  const other = what === "envelope" ? anyVersion.safeParse(value) : null;
+  if (other?.success && other.data.v !== protocolVersion)
+    throw errors.MessageOtherVersion({ found: other.data.v, known: protocolVersion });
   const issue = result.error.issues[0];
   throw errors.MessageMalformed({ reason: `${what}.${issue?.path.join(".") ?? ""}: ${issue?.message ?? "invalid"}` });
 }

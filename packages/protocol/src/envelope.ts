@@ -4,13 +4,15 @@ import { idSchema, roles } from "./ids.ts";
 /** Whole number from 0 to 2^53 − 1. */
 export const countSchema = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 
+/** Version of the protocol: processes of two versions do not understand each other. */
+export const protocolVersion = 1;
+
 /**
  * What surrounds every message. Stale input is recognised by `term`, `epoch`, `incarnation` and `seq`, never by time:
  * clocks of different hosts are not compared.
  */
 export const envelopeSchema = z.strictObject({
-  /** Version of the envelope. */
-  v: z.literal(1),
+  v: z.literal(protocolVersion),
   /** Unique id of this message; a resend keeps it. */
   id: z.string().min(1).max(128),
   kind: z.string().min(1).max(48),

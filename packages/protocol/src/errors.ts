@@ -7,5 +7,9 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   MessageTooLarge: { message: "message of {bytes} bytes is over the limit of {limitBytes} bytes" },
   MessageMalformed: { message: "malformed message: {reason}" },
+  MessageOtherVersion: {
+    message:
+      "message of protocol version {found}, this build speaks {known}: run one release of Muster in all processes of a job",
+  },
   MessageUnknownKind: { message: 'message kind "{kind}" is not known to this version' },
 });

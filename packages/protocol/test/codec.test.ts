@@ -63,6 +63,14 @@ describe("bytes that are no message", () => {
     );
   });
 
+  it("are told apart from messages of another version, which say both", () => {
+    expect(() => decodeMessage(pack({ ...plain, v: 2, shape: "new" }))).toThrow(
+      expect.objectContaining({ code: "MUSTER_ERR_MESSAGE_OTHER_VERSION", params: { found: 2, known: 1 } }),
+    );
+    expect(codeOf(pack({ v: 2 }))).toBe("MUSTER_ERR_MESSAGE_MALFORMED");
+    expect(codeOf(pack({ ...plain, v: "2" }))).toBe("MUSTER_ERR_MESSAGE_MALFORMED");
+  });
+
   it.each(["groups.batch", "step.voted", "replica.registered"] as const)(
     "are refused when %s is cut short at any byte",
     (kind) => {
@@ -159,7 +167,7 @@ describe("a message of another form", () => {
   });
 
   it.each([
-    ["v", 2],
+    ["v", "1"],
     ["id", ""],
     ["job", "Demo"],
     ["from", "a.b"],

@@ -146,6 +146,7 @@ describe("the ingress", () => {
     ["no bytes", "malformed", where, new Uint8Array()],
     ["a body of another shape", "malformed", where, pack({ ...good, body: { epoch: -1 } })],
     ["a field too many", "malformed", where, pack({ ...good, admin: true })],
+    ["another version", "other_version", where, pack({ ...good, v: 2, extra: "field" })],
     ["an unknown kind", "unknown_kind", where, pack({ ...good, kind: "mesh.destroyed" })],
     ["a kind that is an object property", "unknown_kind", where, pack({ ...good, kind: "constructor" })],
     ["a message that is too large", "too_large", where, new Uint8Array(payloadBytesMax + 1)],

@@ -32,6 +32,7 @@ import type { LossOptions, LostCheckpoint } from "./lost-checkpoint.ts";
 import { metersOf } from "./meters.ts";
 import { announcementId, type MachineEffect } from "./open-ends.ts";
 import { statusKey, statusOf } from "./status.ts";
+import { nobody, versionGuard } from "./version-guard.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
 
 /** How a controller ended. */
@@ -274,6 +275,11 @@ export class Reign implements Controller {
       logger,
       metrics,
       expects: ({ kind }) => ["report", "heartbeat"].includes(messageTable[kind].direction),
+      onOtherVersion: versionGuard({
+        alarm: (detail) => this.#alarm("version", detail),
+        refuse: (to, reason) =>
+          this.#command({ type: "command", to, incarnation: nobody, kind: "replica.refused", body: { reason } }),
+      }),
       accept: (message, settle) => {
         if (messageTable[message.kind].direction === "heartbeat") {
           this.#watch.heard(message);
@@ -315,7 +321,7 @@ export class Reign implements Controller {
   }
 
   /** Says what only this process knows, without a record. */
-  #alarm(alarm: "view-suspect" | "controller", detail: string): void {
+  #alarm(alarm: "view-suspect" | "controller" | "version", detail: string): void {
     const fact = { type: "announce", kind: "alarm.raised", body: { alarm, detail: detail.slice(0, 2000) } } as const;
     this.#announce(fact, `${this.#options.identity.incarnation}.${alarm}.${++this.#alarms}`);
   }

@@ -57,6 +57,7 @@ export class Incarnation {
     const identity: Identity = { job, id, role: role.role, incarnation: environment.newIncarnation() };
     const transport = await environment.connect(identity);
     const { clock, logger, metrics } = environment;
+    let fail: (reason: string) => void = () => {};
     let hear: (message: AnyMessage, settle: () => void) => boolean = () => false;
     const ingress = createIngress({
       job,
@@ -65,6 +66,8 @@ export class Incarnation {
       logger,
       metrics,
       accept: (message, settle) => hear(message, settle),
+      // Only the controller may speak to a replica, so it is the controller that is of another release.
+      onOtherVersion: (_, detail) => fail(`the controller sent a ${detail}`),
     });
     const subscription = await transport.consume({
       stream: "commands",
@@ -81,6 +84,7 @@ export class Incarnation {
     const subscriptions = [subscription, ...(probes ? [probes] : [])];
     const life = new Incarnation(role, { identity, environment, transport, ingress, subscriptions });
     hear = (message, settle) => life.#hear(message, settle);
+    fail = (reason) => life.#resolveEnd({ outcome: "refused", reason });
     return life;
   }
 

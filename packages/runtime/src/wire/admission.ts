@@ -7,7 +7,14 @@ import { MusterError, messageOf } from "@muster/base";
 import { type AnyMessage, type Direction, decodeMessage, messageTable, senderOfSubject } from "@muster/protocol";
 
 /** Why bytes were refused for good. */
-export type RefusalReason = "malformed" | "too_large" | "unknown_kind" | "wrong_job" | "spoofed" | "unexpected";
+export type RefusalReason =
+  | "malformed"
+  | "too_large"
+  | "other_version"
+  | "unknown_kind"
+  | "wrong_job"
+  | "spoofed"
+  | "unexpected";
 
 /** What admission says of bytes. */
 export type Verdict =
@@ -73,6 +80,7 @@ const refused = (reason: RefusalReason, detail: string): Verdict => ({ type: "re
 function refusalOf(error: unknown): RefusalReason | null {
   if (!(error instanceof MusterError)) return null;
   if (error.code === "MUSTER_ERR_MESSAGE_TOO_LARGE") return "too_large";
+  if (error.code === "MUSTER_ERR_MESSAGE_OTHER_VERSION") return "other_version";
   if (error.code === "MUSTER_ERR_MESSAGE_UNKNOWN_KIND") return "unknown_kind";
   return error.code === "MUSTER_ERR_MESSAGE_MALFORMED" ? "malformed" : null;
 }

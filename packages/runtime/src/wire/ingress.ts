@@ -21,6 +21,8 @@ export interface IngressOptions {
   readonly accept: (message: AnyMessage, settle: () => void) => boolean;
   /** False for messages that this actor has no use for, e.g. an operator's command from a replica. Default all. */
   readonly expects?: (message: AnyMessage) => boolean;
+  /** Hears of messages of another protocol version: where they came, and both versions in words. */
+  readonly onOtherVersion?: (subject: string, detail: string) => void;
   /** How long a delivery without room waits. Default 500 ms. */
   readonly retryMs?: number;
 }
@@ -50,6 +52,7 @@ export function createIngress(options: IngressOptions): Ingress {
     const verdict = admission.judge(subject, data);
     if (verdict.type !== "refused") return verdict;
     refuse(verdict, { subject, data });
+    if (verdict.reason === "other_version") options.onOtherVersion?.(subject, verdict.detail);
     return null;
   };
 

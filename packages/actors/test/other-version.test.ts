@@ -1,0 +1,83 @@
+/** Processes of another release: they are refused, and both sides say which versions met. */
+import { type AnyMessage, decodeMessage, pack, subjectsOf } from "@muster/protocol";
+import { createEnveloper } from "@muster/runtime";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { policyRole } from "../src/index.ts";
+import { endsOf, openJob, type SmallJob } from "./support/small-job.ts";
+
+vi.setConfig({ testTimeout: 30_000 });
+
+let job: SmallJob;
+beforeEach(async () => {
+  job = await openJob();
+});
+afterEach(() => job.close());
+
+const versions = "message of protocol version 2, this build speaks 1";
+
+/** Sends a message as a later release would. */
+async function sayLater(subject: string, message: AnyMessage): Promise<void> {
+  await job.transport.publish(subject, pack({ ...message, v: 2, later: true }), { id: message.id });
+}
+
+it("a replica of another release is refused, the operator hears who it is, and a member of that id goes on", async () => {
+  await job.startController();
+  const [member] = job.startTeam({ policy: 2, rollout: 1 });
+  await job.when("step.committed", ({ step }) => step === 1);
+  const subjects = subjectsOf(job.config.job);
+  const told: AnyMessage[] = [];
+  await job.transport.consume({
+    stream: "commands",
+    consumer: "later",
+    filter: subjects.command("policy-0", "replica.refused"),
+    deliver: "new",
+    maxPending: 8,
+    handle: (delivery) => {
+      told.push(decodeMessage(delivery.data));
+      delivery.ack();
+    },
+  });
+  const later = createEnveloper({
+    job: job.config.job,
+    id: "policy-0",
+    role: "policy",
+    incarnation: "l1",
+    wallMs: Date.now,
+  });
+  const body = { role: "policy", host: "h", pid: 1, engineBuild: "b" } as const;
+  const asked = [later.stamp("replica.register", body), later.stamp("replica.register", body)] as AnyMessage[];
+  const where = subjects.report("policy", "policy-0", "replica.register");
+  await Promise.all(asked.map((message) => sayLater(where, message)));
+
+  const { body: alarm } = await job.when("alarm.raised", (raised) => raised.alarm === "version");
+  expect(alarm.detail).toContain(`policy policy-0 is not admitted: ${versions}`);
+  await vi.waitFor(() => expect(told).not.toEqual([]), { timeout: 10_000 });
+  expect(told[0]?.body).toMatchObject({ reason: expect.stringContaining(versions) });
+  await job.when("job.ended");
+  expect(job.events("alarm.raised").filter((raised) => raised.body.alarm === "version")).toHaveLength(1);
+  expect(member?.lives).toHaveLength(1);
+});
+
+it("a replica that hears a controller of another release ends, and says which versions met", async () => {
+  await job.startController();
+  const replica = job.startReplica(policyRole, "policy-0");
+  await job.when("member.joined");
+  const subjects = subjectsOf(job.config.job);
+  const { config } = job;
+  const later = createEnveloper({
+    job: config.job,
+    id: "controller",
+    role: "controller",
+    incarnation: "l1",
+    wallMs: Date.now,
+  });
+  await sayLater(
+    subjects.command("policy-0", "replica.stop"),
+    later.stamp("replica.stop", { reason: "later" }) as AnyMessage,
+  );
+  const [end] = await endsOf([replica]);
+  expect(end).toMatchObject({
+    outcome: "refused",
+    reason: expect.stringContaining(`the controller sent a ${versions}`),
+  });
+});
