@@ -122,7 +122,11 @@ export class MembershipChecker {
       if (after.members[id]?.incarnation !== incarnation) this.#removedMs.set(incarnation, nowMs);
     if ("incarnation" in event && "from" in event) this.#checkSpeaker(event, before, after);
     for (const effect of effects)
-      if (effect.type === "command" && effect.kind === "mesh.build") this.#checkMesh(effect.body.members, after);
+      if (effect.type === "command" && effect.kind === "mesh.build") {
+        // An order that is said again is that of the mesh before: in the same breath, somebody of it may be put out.
+        const isRepeated = effect.body.epoch === before.mesh.epoch;
+        this.#checkMesh(effect.body.members, isRepeated ? before : after);
+      }
     if (this.#isStrict && before.members !== after.members) this.#checkEvictions(event.type, before, after);
     if (event.type === "verdict.dead" && event.kind === "silence") this.#checkSilence(event, nowMs);
   }

@@ -103,7 +103,8 @@ export class Cluster {
     this.#controllersWanted = scenario.controllers ?? 1;
     this.#random = world.random(2);
     const end = (process: SimProcess): void => this.kill(process, true);
-    this.#stuck = new StuckProcesses({ world, end, jobState: () => this.#observer.jobState });
+    const isJobOver = (): boolean => this.isJobOver;
+    this.#stuck = new StuckProcesses({ world, end, isJobOver, jobState: () => this.#observer.jobState });
     const arms = scenario.faults.flatMap((fault) => (fault.kind === "failpoint" ? [fault] : []));
     this.failpoints = new Failpoints(arms, (arm, process) => this.#strike(arm, process));
     this.network = new Network({

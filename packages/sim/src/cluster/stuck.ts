@@ -1,4 +1,4 @@
-/** Processes in an endless loop: they hear of nothing, so once they are put out their supervisor ends them. */
+/** Processes in an endless loop: they hear of nothing, so once they are put out, or the job is over, their supervisor ends them. */
 import type { ControllerState } from "@muster/machines";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
@@ -9,6 +9,7 @@ const lookEveryMs = 1_000;
 export interface Supervision {
   readonly world: World;
   jobState(): ControllerState;
+  isJobOver(): boolean;
   end(process: SimProcess): void;
 }
 
@@ -27,11 +28,11 @@ export class StuckProcesses {
     this.#lives.set(process, incarnation);
   }
 
-  /** Ends a stuck process once its life is no member any more. */
+  /** Ends a stuck process once its life is no member any more, or there is no job. */
   endWhenOut(process: SimProcess): void {
     if (process.isDead) return;
-    const { world, jobState, end } = this.#given;
-    if (jobState().members[process.node]?.incarnation !== this.#lives.get(process)) end(process);
+    const { world, jobState, isJobOver, end } = this.#given;
+    if (isJobOver() || jobState().members[process.node]?.incarnation !== this.#lives.get(process)) end(process);
     else world.after(lookEveryMs, () => this.endWhenOut(process));
   }
 }
