@@ -59,7 +59,10 @@ export function addSimCommand(program: Command): void {
     .option("--replay <file>", "run the scenario of a file instead, as a failing seed writes it")
     .option("--out <folder>", "where the scenarios of failing seeds are written", "runs/sim")
     .option("--no-shrink", "keep faults that a failing seed does not need")
-    .option("--require-coverage", "fail when a failpoint was never reached with one of its actions; few that are left get seeds for themselves")
+    .option(
+      "--require-coverage",
+      "fail when a failpoint was never reached with one of its actions; few that are left get seeds for themselves",
+    )
     .option("--canaries", "run deliberate bugs instead; each must be seen")
     .option("--sample <count>", "so many of the deliberate bugs; the seed says which")
     .option("--bug <name>", "switch a deliberate bug on, to see that the seeds fail")
