@@ -17,7 +17,7 @@ const versions = "message of protocol version 2, this build speaks 1";
 
 /** Sends a message as a later release would. */
 async function sayLater(subject: string, message: AnyMessage): Promise<void> {
-  await job.transport.publish(subject, pack({ ...message, v: 2, later: true }), { id: message.id });
+  await job.transport.publish(subject, pack({ ...message, v: 2, later: true }), { msgId: message.id });
 }
 
 it("a replica of another release is refused, the operator hears who it is, and a member of that id goes on", async () => {
