@@ -81,7 +81,7 @@ describe("muster bench weights", () => {
     const { code, stdout, stderr } = await running.ended;
     expect(code, stderr).toBe(1);
     const report = JSON.parse(stdout);
-    expect(report.rows.map(({ bytes }: { bytes: number }) => bytes)).toEqual(Array(5).fill(2 ** 20));
+    expect(report.rows.map(({ bytes }: { bytes: number }) => bytes)).toEqual(Array(6).fill(2 ** 20));
     expect(report.failure).toContain("SIGKILL");
     expect(stderr).toContain("SIGKILL");
     expect(processesNaming(member)).toEqual([]);

@@ -133,6 +133,26 @@ describe("what a job can go back to", () => {
     expect(fallback.older.map(({ path }) => path)).toEqual(["/c/4"]);
   });
 
+  it("is the last to go before another host has a newer one, as long as there are checkpoint actors on two", () => {
+    const two = lost([]);
+    const apart = withMember(withMember(two, "c0", { host: "h0" }), "c1", { host: "h1" });
+    const alone = [1, 2, 3, 4, 5, 6].reduce((state, step) => saved(state, step), apart);
+    expect(alone.fallback.older.map(({ step }) => step)).toEqual([5, 4, 3, 2, 1]);
+    const copied = saved(alone, 5, "c1");
+    expect(copied.fallback.older.map(({ step, host }) => `${step} ${host}`).slice(0, 3)).toEqual([
+      "5 h1",
+      "5 h0",
+      "4 h0",
+    ]);
+    const next = saved(copied, 7);
+    expect(next.fallback.older.map(({ step }) => step)).toEqual([6, 5, 5]);
+    const gone = saved(
+      { ...alone, members: Object.fromEntries(Object.entries(alone.members).filter(([id]) => id !== "c1")) },
+      7,
+    );
+    expect(gone.fallback.older.map(({ step }) => step)).toEqual([6, 5]);
+  });
+
   it("is pinned as far as it will be needed once one more is written", () => {
     const state = { ...lost(), step: { ...lost().step, step: 9 }, weights: { ...lost().weights, version: 8 } };
     const holder = memberOf("p9", 9, { held: { lineage: 0, version: 8 } });

@@ -41,6 +41,7 @@ const profiles: readonly Profile[] = [
   "lease-broken",
   "fleet",
   "storage",
+  "stragglers",
 ];
 
 /** Shrinking one failure takes minutes; more than a few at once have one cause. */

@@ -1,9 +1,16 @@
 /** Checkpoints beside the newest one: what the job can go back to when that one is damaged, and what it must know to do so. */
 import type { Body, GroupReceipt } from "@muster/protocol";
 import { countsOf } from "./ledger.ts";
-import type { ControllerState, CoveredStep, Fallback, KeptCheckpoint, StepGroups } from "./state.ts";
+import {
+  type ControllerState,
+  type CoveredStep,
+  type Fallback,
+  type KeptCheckpoint,
+  membersOf,
+  type StepGroups,
+} from "./state.ts";
 
-/** Folders in one order. */
+/** Versions that are kept, at most; folders in one order. */
 const pinsMax = 64;
 
 /**
@@ -11,12 +18,12 @@ const pinsMax = 64;
  * one before the newest even when it keeps but one, because that one was pinned. Pure.
  */
 export function fallbackAfter(
-  { checkpoints, fallback, plan }: ControllerState,
+  state: ControllerState,
   newest: KeptCheckpoint,
   covered: readonly (readonly [string, readonly GroupReceipt[]])[],
 ): Fallback {
-  const known = checkpoints.saved ? [checkpoints.saved, ...fallback.older] : [];
-  const older = firstVersions([newest, ...known], Math.max(2, plan.checkpointKeep)).slice(1);
+  const { fallback, plan } = state;
+  const older = versionsToKeep(state, [newest, ...knownOf(state)], Math.max(2, plan.checkpointKeep)).slice(1);
   const oldest = older.at(-1)?.step ?? newest.step;
   const steps = [
     ...Object.entries(fallback.covered),
@@ -25,27 +32,23 @@ export function fallbackAfter(
   return { ...fallback, older, covered: Object.fromEntries(steps.filter(([key]) => Number(key) > oldest)) };
 }
 
-/** Another checkpoint actor has written the newest checkpoint, too: that is one more to go back to. Pure. */
+/** Another checkpoint actor has written a checkpoint that is kept, too: that is one more to go back to. Pure. */
 export function noteCopy(state: ControllerState, copy: KeptCheckpoint): ControllerState {
-  const { checkpoints, fallback } = state;
-  const { saved } = checkpoints;
-  const isNewest = saved?.step === copy.step && saved.version === copy.version;
-  const isKnown = [saved, ...fallback.older].some((known) => known?.path === copy.path && known.host === copy.host);
-  if (!isNewest || isKnown) return state;
-  return { ...state, fallback: { ...fallback, older: [copy, ...fallback.older] } };
+  const known = knownOf(state);
+  const isKept = known.some(({ step, version }) => step === copy.step && version === copy.version);
+  const isKnown = known.some(({ path, host }) => path === copy.path && host === copy.host);
+  if (!isKept || isKnown) return state;
+  const { older } = state.fallback;
+  const newer = older.filter(({ step }) => step > copy.step);
+  return { ...state, fallback: { ...state.fallback, older: [...newer, copy, ...older.slice(newer.length)] } };
 }
 
 /** What retention must leave besides what it keeps by itself: what the job would go back to once one more is written. Pure. */
-export function pinsOf({
-  checkpoints,
-  fallback,
-  plan,
-}: ControllerState): Pick<Body<"checkpoint.save">, "pinned" | "fallbacks"> {
-  const { saved } = checkpoints;
+export function pinsOf(state: ControllerState): Pick<Body<"checkpoint.save">, "pinned" | "fallbacks"> {
+  const { saved } = state.checkpoints;
   if (!saved) return {};
-  const fallbacks = firstVersions([saved, ...fallback.older], Math.max(1, plan.checkpointKeep - 1))
-    .slice(1, pinsMax)
-    .map(({ path }) => path);
+  const kept = versionsToKeep(state, knownOf(state), Math.max(1, state.plan.checkpointKeep - 1));
+  const fallbacks = [...new Set(kept.map(({ path }) => path))].filter((path) => path !== saved.path).slice(0, pinsMax);
   return { pinned: saved.path, ...(fallbacks.length > 0 ? { fallbacks } : {}) };
 }
 
@@ -62,8 +65,27 @@ function coveredStep(receipts: readonly GroupReceipt[], groupsPerStep: number): 
   return { ...countsOf(receipts), givenUp };
 }
 
-/** Checkpoints of the first so many versions, with all copies. */
-function firstVersions(checkpoints: readonly KeptCheckpoint[], count: number): readonly KeptCheckpoint[] {
-  const steps = [...new Set(checkpoints.map(({ step }) => step))].slice(0, Math.max(1, count));
-  return checkpoints.filter(({ step }) => steps.includes(step));
+/** The newest checkpoint and what there is besides, newest first. */
+function knownOf({ checkpoints, fallback }: ControllerState): readonly KeptCheckpoint[] {
+  return checkpoints.saved ? [checkpoints.saved, ...fallback.older] : [];
 }
+
+/**
+ * Checkpoints of the newest `count` versions, with all copies. While there are checkpoint actors on several hosts, those that only one host has do
+ * not count: an older one stays until a newer one is on two disks (reliability S26).
+ */
+function versionsToKeep(
+  state: ControllerState,
+  checkpoints: readonly KeptCheckpoint[],
+  count: number,
+): readonly KeptCheckpoint[] {
+  const steps = [...new Set(checkpoints.map(({ step }) => step))];
+  const hostsOf = (step: number) => distinctHosts(checkpoints.filter((checkpoint) => checkpoint.step === step));
+  const isTwice = distinctHosts(membersOf(state, "checkpoint")) < 2 ? () => true : (step: number) => hostsOf(step) > 1;
+  const safe = steps.findIndex(isTwice);
+  const kept = steps.slice(0, Math.min(pinsMax, Math.max(count, safe < 0 ? steps.length : safe + 1)));
+  return checkpoints.filter(({ step }) => kept.includes(step));
+}
+
+const distinctHosts = (those: readonly { readonly host: string }[]): number =>
+  new Set(those.map(({ host }) => host)).size;

@@ -71,6 +71,26 @@ export const handCanaries: readonly Canary[] = [
     })),
   },
   {
+    name: "slow-waits-again",
+    says: "a trainer that computes slowly waits as long again after each shard",
+    profile: "quiet",
+    seedsMax: 10,
+    shape: (scenario) => ({
+      ...scenario,
+      safetyMs: scenario.limitMs,
+      work: { ...scenario.work, shardMs: 1_000, responseMs: 500 },
+    }),
+    stage: ({ limitMs }) => [{ kind: "slow", node: "policy-1", atMs: 5_000, forMs: limitMs, factor: 1.5 }],
+    make: policyBug((engine, process) => ({
+      accumulate: async (...shard) => {
+        const fromMs = process.world.nowMs;
+        const done = await engine.accumulate(...shard);
+        if (process.slowdown > 1) await process.sleep(process.world.nowMs - fromMs);
+        return done;
+      },
+    })),
+  },
+  {
     name: "candidate-not-reset",
     says: "a step that is tried again goes on from the candidate of the last try",
     profile: "swarm",

@@ -169,6 +169,64 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
+  mind("failed-checkpoint-given-up", "a checkpoint that failed is not tried again before the job ends", {
+    profile: "quiet",
+    seedsMax: 20,
+    shape: (scenario) => {
+      const { config, work } = scenario;
+      const replicas = { ...config.replicas, checkpoint: 1 };
+      const timing = { ...config.timing, checkpointMs: 30_000 };
+      const checkpoint = { ...config.checkpoint, everySteps: 2 };
+      return {
+        ...scenario,
+        safetyMs: 120_000,
+        limitMs: 3_600_000,
+        config: { ...config, replicas, timing, checkpoint, steps: 40 },
+        work: { ...work, shardMs: 8_000 },
+      };
+    },
+    stage: () => [{ kind: "failpoint", point: "checkpoint.fs-write", nth: 1, action: { type: "error" } }],
+    line: {
+      does: (effect, { checkpoints, step, plan }) =>
+        effect.type === "command" &&
+        effect.kind === "checkpoint.save" &&
+        checkpoints.failures > 0 &&
+        step.step <= plan.steps
+          ? null
+          : effect,
+    },
+  }),
+  mind("older-goes-uncopied", "an older checkpoint may go although only one host has the newest", {
+    profile: "storage",
+    seedsMax: 20,
+    shape: (scenario) => ({
+      ...scenario,
+      config: { ...scenario.config, replicas: { ...scenario.config.replicas, checkpoint: 3 } },
+    }),
+    line: {
+      keeps: (after, before) =>
+        after.checkpoints.saved === before.checkpoints.saved
+          ? after
+          : { ...after, fallback: { ...after.fallback, older: after.fallback.older.slice(0, 1) } },
+    },
+  }),
+  mind("lease-not-said", "the first group of a step is leased and its holder not told, five times", {
+    profile: "quiet",
+    seedsMax: 10,
+    shape: (scenario) => {
+      const { config } = scenario;
+      return { ...scenario, config: { ...config, timing: { ...config.timing, leaseMs: 30_000, stepMs: 120_000 } } };
+    },
+    line: {
+      does: (effect) => {
+        if (effect.type !== "command" || effect.kind !== "groups.lease") return effect;
+        const isFirst = effect.body.items.some(
+          (item) => item.purpose === "train" && item.index === 0 && item.attempt < 5,
+        );
+        return isFirst ? null : effect;
+      },
+    },
+  }),
   mind("checkpoint-never-ordered", "no checkpoint is ever written", {
     profile: "quiet",
     seedsMax: 20,

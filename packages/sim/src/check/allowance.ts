@@ -6,6 +6,8 @@ import type { Fault } from "../faults/fault.ts";
 export interface Allowance {
   /** L1: between two things that are got done, once the faults are over. */
   readonly progressMs: number;
+  /** L2: from the first lease of a group to its result, or until it is given up. */
+  readonly promptMs: number;
   /** L3: from the end of the faults until everybody who lives is a member. */
   readonly membershipMs: number;
   /** L4: from the death of a controller to the first record of the next one. */
@@ -29,6 +31,9 @@ const steadyMs = 60_000;
 /** A supervisor takes up to two seconds for a new process; the rest is to connect and to replay. */
 const successionMs = 15_000;
 
+/** Attempts that are waited for, where a group has more of them. */
+const attemptsMax = 3;
+
 /** What may have to be waited for: a lease or a step whose orders were lost on their way, and the work itself. Pure. */
 export function allowanceOf({ config, work }: Scenario): Allowance {
   const { leaseMs, stepMs, deadAfterMs, drainMs } = config.timing;
@@ -40,6 +45,7 @@ export function allowanceOf({ config, work }: Scenario): Allowance {
   const trainMs = batch.microShards * batch.minibatches * (work.shardMs + work.stageMs);
   return {
     progressMs: steadyMs + leaseMs + stepMs + sampleMs + trainMs + hangMs,
+    promptMs: Math.min(attemptsMax, failure.engineCrash.attempts) * leaseMs + sampleMs + hangMs,
     membershipMs: steadyMs + deadAfterMs + drainMs,
     successionMs,
   };

@@ -36,11 +36,28 @@ export class CheckpointChecker {
     if (this.#newest?.path === path) this.#newest = null;
   }
 
-  /** A decision was journaled: what is called damaged is so. */
+  /** A decision was journaled: what is called damaged is so, and nothing goes before another host has something newer. */
   decided({ before, after }: Decision): void {
+    if (before.checkpoints.saved !== after.checkpoints.saved) this.#checkCopies(before, after);
     if (before.fallback.damaged === after.fallback.damaged) return;
     const { path, reason } = after.fallback.damaged.at(-1) ?? { path: "nothing", reason: "" };
     this.#judge.require(this.#damaged.has(path), "S25", () => `${path} is given up as damaged, and is not: ${reason}`);
+  }
+
+  /** While checkpoint actors are on several hosts, what is given up has something newer on two of them. */
+  #checkCopies(before: ControllerState, after: ControllerState): void {
+    const savers = Object.values(after.members).filter(({ role }) => role === "checkpoint");
+    if (hostsOf(savers) < 2 || before.fallback.damaged !== after.fallback.damaged) return;
+    const kept = keptIn(after);
+    const given = keptIn(before).filter(
+      ({ path, host }) => !kept.some((one) => one.path === path && one.host === host),
+    );
+    for (const { path, step } of given)
+      this.#judge.require(
+        kept.some((one) => one.step > step && hostsOf(kept.filter((copy) => copy.step === one.step)) > 1),
+        "S26",
+        () => `${path} may go, and nothing newer is on two hosts`,
+      );
   }
 
   /** True when the job has nothing left that it could go back to, because faults have damaged all of it. */
@@ -72,4 +89,12 @@ export class CheckpointChecker {
       this.#judge.require(false, invariant, () => `${path} ${why} and can not be read: ${messageOf(error)}`);
     }
   }
+}
+
+function keptIn({ checkpoints, fallback }: ControllerState): ControllerState["fallback"]["older"] {
+  return checkpoints.saved ? [checkpoints.saved, ...fallback.older] : [];
+}
+
+function hostsOf(those: readonly { readonly host: string }[]): number {
+  return new Set(those.map(({ host }) => host)).size;
 }

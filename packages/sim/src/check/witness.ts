@@ -14,6 +14,7 @@ import { ownDigest, planeDigest } from "../plane/digest.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
+import { BudgetChecker } from "./budget-checker.ts";
 import { CheckpointChecker } from "./checkpoint-checker.ts";
 import { FleetChecker } from "./fleet-checker.ts";
 import { JournalModel } from "./journal-model.ts";
@@ -79,6 +80,7 @@ export class Witness implements ClusterObserver {
   readonly #fleet: FleetChecker;
   readonly #progress: ProgressChecker;
   readonly #losses: LossChecker;
+  readonly #budgets: BudgetChecker;
   #checkpoints: CheckpointChecker | null = null;
 
   constructor(
@@ -97,6 +99,7 @@ export class Witness implements ClusterObserver {
     this.#orders = new OrderChecker(judge, config, isPeace);
     this.#progress = new ProgressChecker(world, judge, scenario);
     this.#losses = new LossChecker(world, judge, scenario);
+    this.#budgets = new BudgetChecker(world, judge, scenario);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
       logic,
@@ -108,6 +111,7 @@ export class Witness implements ClusterObserver {
         this.#fleet.decided(decision);
         this.#progress.decided(decision);
         this.#losses.decided(decision);
+        this.#budgets.decided(decision);
         this.#checkpoints?.decided(decision);
       },
     });

@@ -99,5 +99,6 @@ export const faultWeights: Readonly<Record<string, Weights>> = {
     ["kill", 1],
   ],
   llama3,
+  stragglers: [["slow", 1]],
   swarm,
 };

@@ -7,7 +7,17 @@ import { drawFaults } from "../faults/draw-faults.ts";
 import { drawFleet } from "../fleet/command.ts";
 
 /** What kind of faults a seed draws from. */
-export const profiles = ["quiet", "swarm", "kills", "broker", "llama3", "lease-broken", "fleet", "storage"] as const;
+export const profiles = [
+  "quiet",
+  "swarm",
+  "kills",
+  "broker",
+  "llama3",
+  "lease-broken",
+  "fleet",
+  "storage",
+  "stragglers",
+] as const;
 
 /** One of the {@link profiles}. */
 export type Profile = (typeof profiles)[number];

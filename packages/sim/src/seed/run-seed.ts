@@ -1,9 +1,14 @@
 /** Runs one seed, and in sync mode also the quiet run that it must equal. */
+
+import type { Violation } from "../check/judge.ts";
 import type { Bug } from "../cluster/bug.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import { drawScenario, type Profile } from "./draw-scenario.ts";
 import { type RunResult, runScenario } from "./run-scenario.ts";
 import type { SeedResult } from "./tally.ts";
+
+/** What joins and ticks at other moments may cost a job, ms. */
+const tickMarginMs = 1_000;
 
 interface SeedOptions {
   /** Run twice, to compare the hashes of the logs (S33). */
@@ -36,8 +41,8 @@ export async function runDrawn(
 }
 
 /**
- * Runs a scenario; in sync mode its last weights must be those of the same job without faults (the invariant is named `quiet`).
- * A deliberate bug is in both runs, as a real one would be.
+ * Runs a scenario; in sync mode its last weights must be those of the same job without faults (the invariant is named `quiet`), and where nothing
+ * is wrong but that some are slow it must be done in their time (L8). A deliberate bug is in both runs, as a real one would be.
  */
 export async function runAndCompare(scenario: Scenario, makeBug?: () => Bug): Promise<RunResult> {
   return (await compared(scenario, makeBug)).result;
@@ -48,12 +53,34 @@ async function compared(
   makeBug?: () => Bug,
 ): Promise<{ readonly result: RunResult; readonly quiet: RunResult | null }> {
   const result = await runScenario(scenario, makeBug?.());
-  if (!isFunctionOfSeed(scenario) || result.violations.length > 0) return { result, quiet: null };
+  const isJudged = isFunctionOfSeed(scenario) || slownessOf(scenario) !== null;
+  if (!isJudged || result.violations.length > 0) return { result, quiet: null };
   const quiet = await runScenario({ ...scenario, faults: [], controllers: 1 }, makeBug?.());
+  const violation = violationBeside(scenario, result, quiet);
+  return { result: violation ? { ...result, violations: [violation] } : result, quiet };
+}
+
+/** What is wrong with a run beside the quiet one. */
+function violationBeside(scenario: Scenario, result: RunResult, quiet: RunResult): Violation | null {
+  const atMs = result.virtualMs;
   const [found, wanted] = [result, quiet].map(({ end }) => endText(end));
-  if (found === wanted) return { result, quiet };
-  const detail = `the job ended with ${found}, without faults it ends with ${wanted}`;
-  return { result: { ...result, violations: [{ invariant: "quiet", detail, atMs: result.virtualMs }] }, quiet };
+  if (isFunctionOfSeed(scenario) && found !== wanted) {
+    const detail = `the job ended with ${found}, without faults it ends with ${wanted}`;
+    return { invariant: "quiet", detail, atMs };
+  }
+  const slowness = slownessOf(scenario);
+  const allowedMs = (slowness ?? 1) * quiet.virtualMs + tickMarginMs;
+  if (slowness === null || atMs <= allowedMs) return null;
+  const detail = `with somebody ${slowness.toFixed(2)} times as slow the job took ${Math.round(atMs)} ms, without ${Math.round(quiet.virtualMs)}`;
+  return { invariant: "L8", detail, atMs };
+}
+
+/** How slow the slowest is, where nothing else is wrong; else `null`. */
+function slownessOf({ faults, controllers, work }: Scenario): number | null {
+  const factors = faults.flatMap((fault) => (fault.kind === "slow" ? [fault.factor] : []));
+  const isAll = factors.length === faults.length && factors.length > 0 && (controllers ?? 1) === 1;
+  const isPeace = work.killerRate === 0 && (work.hangerRate ?? 0) === 0;
+  return isAll && isPeace ? Math.max(...factors) : null;
 }
 
 /** True when the result of the job must not depend on what goes wrong. */

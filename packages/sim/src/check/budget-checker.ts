@@ -1,0 +1,90 @@
+/**
+ * What has a time of its own where the job as a whole has one: once the faults are over a prompt ends within its attempts (L2), and a checkpoint
+ * that is due is durable after three times as long as saving may take without a fault (L7).
+ */
+import type { ControllerState } from "@muster/machines";
+import type { Scenario } from "../cluster/scenario.ts";
+import { allowanceOf } from "./allowance.ts";
+import type { Decision } from "./journal-model.ts";
+import type { Judge } from "./judge.ts";
+
+/** Watches single prompts and checkpoints. Times are those of the world. */
+export class BudgetChecker {
+  readonly #world: { readonly nowMs: number };
+  readonly #judge: Judge;
+  readonly #calmMs: number;
+  readonly #promptMs: number;
+  readonly #saveMs: number;
+  readonly #everySteps: number;
+  /** Since when a prompt is in somebody's hands, by step and index. */
+  readonly #begun = new Map<string, { readonly step: number; readonly index: number; readonly atMs: number }>();
+  /** The step that should be durable, and since when somebody could have saved it. */
+  #due: { readonly step: number; readonly atMs: number } | null = null;
+
+  constructor(world: { readonly nowMs: number }, judge: Judge, scenario: Scenario) {
+    const { timing, checkpoint } = scenario.config;
+    const { promptMs, membershipMs } = allowanceOf(scenario);
+    this.#world = world;
+    this.#judge = judge;
+    this.#calmMs = scenario.safetyMs > 0 ? scenario.safetyMs + membershipMs : 0;
+    this.#promptMs = promptMs;
+    this.#saveMs = 3 * timing.checkpointMs;
+    this.#everySteps = checkpoint.everySteps;
+  }
+
+  /** A decision was journaled. */
+  decided({ before, after }: Decision): void {
+    if (before.leases !== after.leases) this.#noteLeases(after);
+    this.#checkPrompts(after);
+    if (before.checkpoints.saved !== after.checkpoints.saved) this.#due = null;
+    this.#checkDue(after);
+  }
+
+  #noteLeases({ leases }: ControllerState): void {
+    for (const { items } of Object.values(leases))
+      for (const item of items) {
+        if (item.purpose !== "train") continue;
+        const { step, index } = item;
+        const key = `${step}.${index}`;
+        if (!this.#begun.has(key)) this.#begun.set(key, { step, index, atMs: this.#world.nowMs });
+      }
+  }
+
+  #checkPrompts({ groups, weights, ending }: ControllerState): void {
+    for (const [key, { step, index, atMs }] of this.#begun) {
+      const { receipts, quarantined } = groups[step] ?? {};
+      if (!weights || ending || !receipts || receipts[index] || quarantined?.includes(index)) this.#begun.delete(key);
+      const tookMs = this.#world.nowMs - Math.max(atMs, this.#calmMs);
+      this.#judge.require(
+        tookMs <= this.#promptMs,
+        "L2",
+        () => `group ${key} is under way for ${Math.round(tookMs)} ms, ${Math.round(this.#promptMs)} are allowed`,
+      );
+    }
+  }
+
+  #checkDue(state: ControllerState): void {
+    const { nowMs } = this.#world;
+    const step = this.#dueStep(state);
+    if (step === null) this.#due = null;
+    else this.#due ??= { step, atMs: nowMs };
+    if (!this.#due) return;
+    const { step: oldest, atMs } = this.#due;
+    const tookMs = nowMs - Math.max(atMs, this.#calmMs);
+    this.#judge.require(
+      tookMs <= this.#saveMs,
+      "L7",
+      () => `step ${oldest} should be durable for ${Math.round(tookMs)} ms, ${this.#saveMs} are allowed`,
+    );
+  }
+
+  /** The last step that should be durable and is not, as long as there is somebody who holds it and somebody who could write it. */
+  #dueStep({ step, weights, checkpoints, members, ending }: ControllerState): number | null {
+    if (this.#everySteps === 0 || !weights || ending) return null;
+    const committed = step.step - 1;
+    const due = committed - (committed % this.#everySteps);
+    const roles = Object.values(members).map(({ role }) => role);
+    const isPossible = roles.includes("policy") && roles.includes("checkpoint");
+    return isPossible && due > (checkpoints.saved?.step ?? 0) ? due : null;
+  }
+}
