@@ -7,10 +7,19 @@ const timeoutMsMax = 2 ** 31 - 1;
 /** Longest of job and member names; they travel in every handshake. */
 const nameBytesMax = 1024;
 
-/** @throws MUSTER_ERR_NATIVE_OPTION_INVALID unless `value` is a whole number from `min` to `max`. */
-export function checkWhole(field: string, value: number, range: { readonly min: number; readonly max: number }): void {
-  if (Number.isSafeInteger(value) && value >= range.min && value <= range.max) return;
-  throw errors.NativeOptionInvalid({ field, value, fix: `give a whole number from ${range.min} to ${range.max}` });
+/**
+ * A field of one of many is named by a function, so that names are made for what is wrong only.
+ *
+ * @throws MUSTER_ERR_NATIVE_OPTION_INVALID unless `value` is a whole number from `min` to `max`.
+ */
+export function checkWhole(
+  field: string | (() => string),
+  value: number,
+  { min, max }: { readonly min: number; readonly max: number },
+): void {
+  if (Number.isSafeInteger(value) && value >= min && value <= max) return;
+  const name = typeof field === "string" ? field : field();
+  throw errors.NativeOptionInvalid({ field: name, value, fix: `give a whole number from ${min} to ${max}` });
 }
 
 /** @returns Whole milliseconds, rounded up. @throws MUSTER_ERR_NATIVE_OPTION_INVALID unless > 0 and below 2^31. */

@@ -167,8 +167,9 @@ class OpenGroup implements CollectiveGroup {
     const { dtype, count, reduction, parts } = options;
     const end = count * elementBytes[dtype];
     for (const [i, { from, into, offsetBytes }] of parts.entries()) {
-      checkWhole(`parts[${i}].offsetBytes`, offsetBytes, { min: 0, max: end - from.byteLength });
-      checkWhole(`parts[${i}].into.byteLength`, into.byteLength, { min: from.byteLength, max: from.byteLength });
+      const { byteLength } = from;
+      checkWhole(() => `parts[${i}].offsetBytes`, offsetBytes, { min: 0, max: end - byteLength });
+      checkWhole(() => `parts[${i}].into.byteLength`, into.byteLength, { min: byteLength, max: byteLength });
     }
     const table = {
       from: parts.map(({ from }) => from),

@@ -44,7 +44,7 @@ export function planFusion(
   checkWhole("thresholdBytes", thresholdBytes, { min: 0, max: Number.MAX_SAFE_INTEGER });
   const types = new Map<DType, { readonly index: number; readonly bytes: number }[]>();
   for (const [index, { dtype, bytes }] of tensors.entries()) {
-    checkWhole(`tensors[${index}].bytes`, bytes, { min: 0, max: capacityBytes });
+    checkWhole(() => `tensors[${index}].bytes`, bytes, { min: 0, max: capacityBytes });
     if (bytes % elementBytes[dtype] !== 0) {
       const fix = `give whole elements of ${elementBytes[dtype]} bytes`;
       throw errors.NativeOptionInvalid({ field: `tensors[${index}].bytes`, value: bytes, fix });

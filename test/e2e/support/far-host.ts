@@ -7,6 +7,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { connect, createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { messageOf } from "@muster/base";
 import { openTestHosts, type TestHost } from "@muster/runtime";
 import { type ActorProcess, type JobRun, spawnActor } from "@muster/testkit";
 
@@ -19,6 +20,8 @@ export const farSettings = ["--set", "data.tcp_host=10.214.77.0/24"];
 export interface FarHost {
   /** Lets the replicas of the second host reach a job's broker. @returns Starts a replica of that job there. */
   open(run: JobRun): Promise<(...replica: readonly string[]) => Promise<ActorProcess>>;
+  /** Why it can not be silenced, or `null`. */
+  readonly unsilenceable: string | null;
   /** From now on, what the second host sends past the broker is lost after so many bytes: it falls silent in the middle of what it says. */
   silenceAfter(bytes: number): void;
   /** True once something was lost. */
@@ -40,6 +43,7 @@ export function openFarHost(): FarHost | { readonly missing: string } {
     return execFileSync(command, [...inside, "nft", ...args], { encoding: "utf8", stdio: "pipe" });
   };
   return {
+    unsilenceable: failureOf(() => nft("list", "tables")),
     async open(run) {
       const local = JSON.parse(readFileSync(join(run.directory, "connection.json"), "utf8"));
       const port = await relayTo(local.url, network.gateway, relays);
@@ -63,6 +67,16 @@ export function openFarHost(): FarHost | { readonly missing: string } {
       network.close();
     },
   };
+}
+
+/** Why something can not be done here, as the line of a skipped test; `null` when it can. */
+function failureOf(probe: () => void): string | null {
+  try {
+    probe();
+    return null;
+  } catch (error) {
+    return `SKIPPED: firewall rules need nftables (${messageOf(error)})`;
+  }
 }
 
 /** The broker of a job listens on loopback; this lets it be reached at the address that other hosts see. @returns The port. */

@@ -17,7 +17,7 @@ export class BudgetChecker {
   readonly #saveMs: number;
   readonly #everySteps: number;
   /** Since when a prompt is in somebody's hands, by step and index. */
-  readonly #begun = new Map<string, { readonly step: number; readonly index: number; readonly atMs: number }>();
+  readonly #begun = new Map<string, { readonly step: number; readonly index: number; atMs: number }>();
   /** The step that should be durable, and since when somebody could have saved it. */
   #due: { readonly step: number; readonly atMs: number } | null = null;
 
@@ -50,11 +50,16 @@ export class BudgetChecker {
       }
   }
 
-  #checkPrompts({ groups, weights, ending }: ControllerState): void {
-    for (const [key, { step, index, atMs }] of this.#begun) {
+  /** While nobody samples no time counts: L1 watches that. */
+  #checkPrompts({ groups, weights, ending, members }: ControllerState): void {
+    const { nowMs } = this.#world;
+    const isSampled = Object.values(members).some(({ role }) => role === "rollout");
+    for (const [key, begun] of this.#begun) {
+      const { step, index } = begun;
       const { receipts, quarantined } = groups[step] ?? {};
       if (!weights || ending || !receipts || receipts[index] || quarantined?.includes(index)) this.#begun.delete(key);
-      const tookMs = this.#world.nowMs - Math.max(atMs, this.#calmMs);
+      if (!isSampled) begun.atMs = nowMs;
+      const tookMs = nowMs - Math.max(begun.atMs, this.#calmMs);
       this.#judge.require(
         tookMs <= this.#promptMs,
         "L2",

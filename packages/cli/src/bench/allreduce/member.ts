@@ -18,6 +18,8 @@ export interface GlooGroup {
 }
 
 const key = new Uint8Array(32).fill(9);
+/** Steps before those that count, where many tensors are handed over. */
+const warmUps = 10;
 const waiting = { deadlineMs: 120_000, signal: new AbortController().signal };
 
 let group: CollectiveGroup | undefined;
@@ -62,7 +64,10 @@ serveCalls({
       const part = own.subarray(i * size, (i + 1) * size);
       return { dtype: "f32", from: part, into: part };
     });
-    return await timed(opened(), repeats, (ranks) => allReduceTensors(ranks, list, waiting));
+    const reduce = (ranks: CollectiveGroup) => allReduceTensors(ranks, list, waiting);
+    // A job has done thousands of steps: by then V8 has compiled what goes over the list.
+    await timed(opened(), warmUps, reduce);
+    return await timed(opened(), repeats, reduce);
   },
 });
 
