@@ -5,11 +5,11 @@ import { compare } from "./lib/compare.mjs";
 export const about = "messages to bytes and back against JSON";
 
 const envelope = {
-  v: 1,
+  v: /** @type {const} */ (1),
   id: "imwq56uhlf070ce4e.1234",
   job: "dates-20250101-120000",
   from: "rollout-0",
-  role: "rollout",
+  role: /** @type {const} */ ("rollout"),
   incarnation: "imwq56uhlf070ce4e",
   seq: 1234,
   term: 1,
@@ -33,7 +33,8 @@ function completed() {
       rewardSum: 5,
     };
   });
-  return { ...envelope, kind: "groups.completed", body: { leaseId: "7.3", receipts, causes: [], durationMs: 51.25 } };
+  const kind = /** @type {const} */ ("groups.completed");
+  return { ...envelope, kind, body: { leaseId: "7.3", receipts, causes: [], durationMs: 51.25 } };
 }
 
 /** A chunk of 16 groups of 8 responses with all their tokens. */
@@ -49,11 +50,12 @@ function batch() {
       logprobs: Float32Array.from({ length: 11 }, (_, i) => -0.01 * i - 0.1 * sample),
       lossMask: new Uint8Array(11).fill(1),
       reward: sample % 2,
-      status: "completed",
+      status: /** @type {const} */ ("completed"),
       segments: [{ version: 6, from: 0, to: 11 }],
     })),
   }));
-  return { ...envelope, kind: "groups.batch", body: toGroupsBatch(groups) };
+  const kind = /** @type {const} */ ("groups.batch");
+  return { ...envelope, kind, body: toGroupsBatch(groups) };
 }
 
 /** JSON has no bytes; numbers in an array are what it would carry. @param {string} _key @param {unknown} value */

@@ -18,6 +18,9 @@ const shares = [0.001, 0.01, 0.03, 0.1];
 
 const script = new URL("delta/member.mjs", import.meta.url);
 
+/** @typedef {import("@muster/runtime").TestHost} TestHost */
+/** @typedef {{ durationMs: number, wireBytes: number }} Pulled */
+
 export async function* run() {
   const network = openTestHosts({ count: 2, rate: "2000mbit" });
   if ("missing" in network) {
@@ -25,16 +28,21 @@ export async function* run() {
     return;
   }
   const socketDir = await mkdtemp(join(tmpdir(), "muster-bench-"));
-  const [here, there] = network.hosts;
-  const hosts = [here, there, there];
-  const members = hosts.map(({ wrapper }) => new Member(script, wrapper));
+  const [here, there] = /** @type {[TestHost, TestHost]} */ (network.hosts);
+  /** @param {TestHost} host */
+  const memberOn = ({ wrapper }) => new Member(script, wrapper);
+  /** @type {[Member, Member, Member]} */
+  const members = [memberOn(here), memberOn(there), memberOn(there)];
   try {
-    const modes = ["never", "never", "always"];
-    const options = (i) => ({
-      ...{ member: `m${i}`, socketDir, tcpHost: hosts[i].address, slotBytes: bytes + 64 },
-      delta: { mode: modes[i], anchorEvery: 0 },
-    });
-    const [address] = await Promise.all(members.map((member, i) => member.call("open", options(i))));
+    /** @param {Member} member @param {TestHost} host @param {string} mode @returns {Promise<string>} Its address. */
+    const open = (member, { address }, mode) => {
+      const own = { member: `m${members.indexOf(member)}`, socketDir, tcpHost: address, slotBytes: bytes + 64 };
+      return member.call("open", { ...own, delta: { mode, anchorEvery: 0 } });
+    };
+    const [source, whole, delta] = members;
+    const address = await open(source, here, "never");
+    await open(whole, there, "never");
+    await open(delta, there, "always");
     yield* rowsOf(members, address);
   } finally {
     for (const member of members) member.end();
@@ -43,9 +51,10 @@ export async function* run() {
   }
 }
 
-/** @param {Member[]} members @param {string} address of the first one */
+/** @param {[Member, Member, Member]} members @param {string} address of the first one */
 async function* rowsOf([source, whole, delta], address) {
   let version = 0;
+  /** @param {number} share @returns {Promise<{ whole: Pulled, delta: Pulled }>} */
   const step = async (share) => {
     const id = { lineage: 0, version: ++version };
     const sections = await source.call("change", { id, bytes, share });
@@ -54,10 +63,13 @@ async function* rowsOf([source, whole, delta], address) {
   };
   for (let i = 0; i < 3; i++) await step(0.01); // all slots are warm, and both have a base
   for (const share of shares) {
+    /** @type {{ whole: Pulled, delta: Pulled }[]} */
     const taken = [];
     for (let round = 0; round < rounds; round++) taken.push(await step(share));
+    /** @param {string} name @param {string} unit @param {(pulled: Pulled) => number} of @param {number} scale */
     const row = (name, unit, of, scale) => {
       const ratios = taken.map((each) => of(each.delta) / of(each.whole));
+      /** @param {"whole" | "delta"} way */
       const median = (way) => medianOf(taken.map((each) => of(each[way]))) / scale;
       const figures = { ours: median("delta"), reference: median("whole") };
       return {

@@ -5,8 +5,9 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { medianOf } from "@muster/base";
 import { runCluster } from "./distribution/cluster.mjs";
-import { medianOf, spreadOf } from "./lib/stats.mjs";
+import { spreadOf } from "./lib/stats.mjs";
 
 export const about = "six processes against one, per step";
 

@@ -10,20 +10,29 @@ export const about = "step of a machine: actor host, logic, XState";
 const batch = 1024;
 const input = { timing: { pullMs: 60_000, leaseMs: 60_000 }, chunkGroups: 16, leasesMax: 3 };
 
-/** A rollout replica at work: a lease of 32 groups comes, its two chunks are generated and stored. Five events, over and over. */
+/** @typedef {Parameters<typeof rolloutLogic.step>[1]} RolloutEvent */
+
+/**
+ * A rollout replica at work: a lease of 32 groups comes, its two chunks are generated, stored and told. Seven events, over and over.
+ *
+ * @returns {Generator<RolloutEvent, never>}
+ */
 function* leases() {
   for (let lease = 0; ; lease++) {
     const leaseId = `1.${lease}`;
-    const items = Array.from({ length: 32 }, (_, index) => ({ purpose: "train", step: 1, index, attempt: 0 }));
+    const purpose = /** @type {const} */ ("train");
+    const items = Array.from({ length: 32 }, (_, index) => ({ purpose, step: 1, index, attempt: 0 }));
     yield { type: "groups.lease", body: { leaseId, lineage: 0, version: 0, items } };
     for (const chunk of [0, 1]) {
-      yield { type: "groups.generated", chunkId: `${leaseId}/${chunk}` };
-      yield { type: "groups.stored", leaseId, receipts: [], causes: [], durationMs: 1 };
+      const chunkId = `${leaseId}/${chunk}`;
+      yield { type: "groups.generated", chunkId, messages: 1 };
+      yield { type: "groups.stored", chunkId, leaseId, receipts: [], causes: [], durationMs: 1 };
+      yield { type: "report.told", id: chunkId };
     }
   }
 }
 
-/** @returns {() => unknown} */
+/** @returns {() => RolloutEvent} */
 function eventsOf() {
   const source = leases();
   return () => source.next().value;
@@ -38,6 +47,7 @@ function throughHost(metrics) {
     "weights.abort"() {},
     "groups.generate"() {},
     "groups.abort"() {},
+    "groups.handBack"() {},
   };
   const host = createActorHost({
     logic: rolloutLogic,

@@ -43,7 +43,8 @@ export async function* run() {
 async function transfer(sections) {
   const socketDir = await mkdtemp(join(tmpdir(), "muster-bench-"));
   const script = new URL("product/member.mjs", import.meta.url);
-  const [source, ...readers] = Array.from({ length: 1 + rollouts }, () => new Member(script));
+  const source = new Member(script);
+  const readers = Array.from({ length: rollouts }, () => new Member(script));
   try {
     const holders = await source.call("open", { member: "source", socketDir, sections, publishes: true });
     const { weights } = sections;

@@ -96,12 +96,17 @@ export async function* run() {
   }
 }
 
-/** Runs `muster chaos`. It ends with another code when it lost, doubled or changed anything, and the benchmark with it. */
+/**
+ * Runs `muster chaos`. It ends with another code when it lost, doubled or changed anything, and the benchmark with it.
+ *
+ * @param {readonly string[]} args
+ */
 async function resultOf(args) {
   const { stdout } = await promisify(execFile)(process.execPath, [muster, ...args], { maxBuffer: 1e7 });
   return JSON.parse(stdout.trim().split("\n").at(-1) ?? "{}");
 }
 
+/** @param {{ name: string, times: Record<string, number>, ours: number, aimMs: number }} row */
 function rowOf({ name, times, ours, aimMs }) {
   const { n, p50_ms, p90_ms, p99_ms, max_ms } = times;
   return {

@@ -39,16 +39,21 @@ export async function* run() {
   }
 }
 
-/** @returns {Promise<number>} Milliseconds of processor time for a virtual second. */
+/** @param {import("@muster/sim").Scenario} scenario @returns {Promise<number>} Milliseconds of processor time for a virtual second. */
 async function costOf(scenario) {
   const before = process.cpuUsage();
   const { virtualMs, violations } = await runScenario(scenario);
   const { user, system } = process.cpuUsage(before);
-  if (violations.length > 0) throw new Error(`seed ${scenario.seed}: ${violations[0].detail}`);
+  const [violation] = violations;
+  if (violation) throw new Error(`seed ${scenario.seed}: ${violation.detail}`);
   return (user + system) / virtualMs;
 }
 
-/** A controller, 3 policy, 5 rollout and a checkpoint replica; 40 responses a step, a checkpoint every fifth. */
+/**
+ * A controller, 3 policy, 5 rollout and a checkpoint replica; 40 responses a step, a checkpoint every fifth.
+ *
+ * @param {number} seed @param {(typeof paces)[number]} pace @returns {import("@muster/sim").Scenario}
+ */
 function jobOf(seed, { responseMs, steps }) {
   const drawn = drawScenario(seed, "quiet");
   const { config, work } = drawn;

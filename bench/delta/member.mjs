@@ -5,6 +5,7 @@ import { serveCalls } from "../lib/member.mjs";
 
 const key = new Uint8Array(32).fill(9);
 const job = "bench";
+/** @type {import("@muster/collectives").VersionStore} Set by `open`, which comes first. */
 let store;
 /** Weights of 16 bits an element, of which `change` changes some. */
 let weights = new Uint16Array();
@@ -22,7 +23,7 @@ serveCalls({
     const random = randomOf(id.version, 0);
     const mean = 2 / share - 1;
     for (let i = random.below(mean); !first && i < weights.length; i += 1 + random.below(mean))
-      weights[i] += i % 2 ? 1 : -1;
+      weights[i] = (weights[i] ?? 0) + (i % 2 ? 1 : -1);
     return await store.publish(id, { weights: new Uint8Array(weights.buffer) });
   },
   async pull({ id, sections, holders }) {

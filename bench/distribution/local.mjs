@@ -11,6 +11,8 @@ const { config } = loadJob({
     return { vocab: vocabulary.length, maxContext: maxTokens };
   },
 });
+if (config.weights.kind !== "folder")
+  throw new Error(`the benchmark needs weights from a folder, not ${config.weights.kind}`);
 const task = taskOf(config.task.name);
 const { lrWarmupSteps: warmupSteps, lrFinalRatio: finalRatio, ...optimizer } = config.optimizer;
 

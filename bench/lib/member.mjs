@@ -8,7 +8,7 @@ export class Member {
 
   /** @param {URL} script What it runs; it calls {@link serveCalls}. @param {readonly string[]} wrapper Command line that runs it, e.g. on a test host. */
   constructor(script, wrapper = []) {
-    const [command, ...args] = [...wrapper, process.execPath, fileURLToPath(script)];
+    const [command = "", ...args] = [...wrapper, process.execPath, fileURLToPath(script)];
     this.#process = spawn(command, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
   }
 
@@ -17,7 +17,7 @@ export class Member {
     return new Promise((resolve, reject) => {
       const ended = () => reject(new Error(`a member ended during ${call}`));
       this.#process.once("exit", ended);
-      this.#process.once("message", (answer) => {
+      this.#process.once("message", (/** @type {any} */ answer) => {
         this.#process.off("exit", ended);
         if ("failed" in answer) reject(new Error(answer.failed));
         else resolve(answer.done);
@@ -33,11 +33,11 @@ export class Member {
 
 /** Answers the calls of the parent until it goes. @param {Record<string, (options: any) => unknown>} calls */
 export function serveCalls(calls) {
-  process.on("message", async ({ call, options }) => {
+  process.on("message", async (/** @type {any} */ { call, options }) => {
     try {
-      process.send({ done: await calls[call](options) });
+      process.send?.({ done: await calls[call]?.(options) });
     } catch (error) {
-      process.send({ failed: String(error) });
+      process.send?.({ failed: String(error) });
     }
   });
   process.on("disconnect", () => process.exit(0));

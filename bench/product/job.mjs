@@ -8,7 +8,11 @@ import { fileURLToPath } from "node:url";
 const muster = fileURLToPath(new URL("../../packages/cli/bin/muster.mjs", import.meta.url));
 const deadlineMs = 300_000;
 
-/** 67 million parameters in 32 bits; so few samples that a step is little else than the way of the weights. */
+/**
+ * 67 million parameters in 32 bits; so few samples that a step is little else than the way of the weights.
+ *
+ * @param {number} rollouts @param {number} steps
+ */
 const jobOf = (rollouts, steps) => `
 [job]
 name = "product"
@@ -81,7 +85,12 @@ async function linesOf(logs) {
   );
 }
 
-/** A sampler names the version when its bytes are there, and says that it serves it with its next `weights.pulled`. */
+/**
+ * A sampler names the version when its bytes are there, and says that it serves it with its next `weights.pulled`.
+ *
+ * @param {readonly any[]} lines Of the logs. @param {number} rollouts
+ * @returns {Passage[]}
+ */
 function passagesOf(lines, rollouts) {
   const begun = new Map();
   const served = new Map();
@@ -104,5 +113,7 @@ async function sizesOf(run) {
     .split("\n")
     .map((line) => JSON.parse(line));
   const { sections } = events.find(({ kind }) => kind === "step.committed");
-  return Object.fromEntries(sections.map(({ name, bytes }) => [name, bytes]));
+  /** @type {readonly { name: string, bytes: number }[]} */
+  const known = sections;
+  return Object.fromEntries(known.map(({ name, bytes }) => [name, bytes]));
 }

@@ -4,6 +4,7 @@ import { serveCalls } from "../lib/member.mjs";
 
 const key = new Uint8Array(32).fill(9);
 const job = "bench";
+/** @type {import("@muster/collectives").VersionStore} Set by `open`, which comes first. */
 let store;
 /** @type {Record<string, Uint8Array>} */
 let own = {};
@@ -23,7 +24,7 @@ serveCalls({
   },
   async pull({ id, sections, holders }) {
     const signal = new AbortController().signal;
-    const wanted = sections.filter(({ name }) => name in own);
+    const wanted = sections.filter((/** @type {{ name: string }} */ { name }) => name in own);
     await pullVersion({
       ...{ key, job, member: `r${process.pid}`, id, holders, sections: wanted, into: own },
       ...{ deadlineMs: 60_000, signal },

@@ -3,6 +3,7 @@ import { openTestHosts, type TestHost } from "@muster/runtime";
 import { errors } from "../../errors.ts";
 import type { Peer } from "../peers.ts";
 import { type BenchRow, rowOf } from "../report.ts";
+import { settle } from "../settle.ts";
 import { Chain, type Crossing } from "./chain.ts";
 
 /** What to measure. */
@@ -58,11 +59,13 @@ async function measure(options: SeveralHostsOptions, hosts: readonly TestHost[])
   try {
     const out: Round[] = [];
     while (out.length < rounds) {
-      signal.throwIfAborted();
+      await settle(signal);
       const quiet = await chain.send();
       const mishap = (kind: "killed" | "frozen") => chain.send({ kind, after: midway * quiet.seconds });
       const killed = hosts.length > 2 ? await mishap("killed") : null;
+      await settle(signal);
       const frozen = hosts.length > 2 ? await mishap("frozen") : null;
+      await settle(signal);
       const round = { quiet, killed, frozen, gloo: gloo ? await glooSeconds(gloo, options, hosts) : null };
       out.push(round);
       onProgress(`round ${out.length} of ${rounds}: ${roundText(round)}`);
