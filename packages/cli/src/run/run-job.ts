@@ -1,6 +1,6 @@
 /** `muster run`: a whole job on this machine, each actor its own process, from broker to report. */
 import { randomBytes } from "node:crypto";
-import { appendFileSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Clock, Logger } from "@muster/base";
@@ -29,6 +29,7 @@ import { readPicture } from "../job/picture.ts";
 import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
+import { EventFiles } from "./event-files.ts";
 import type { EventMessage } from "./event-message.ts";
 import { readInjections } from "./injections.ts";
 import { createNarrator } from "./narrator.ts";
@@ -179,10 +180,7 @@ class Run {
     });
     const narrate = createNarrator(progress, config.steps);
     const told = new Set<string>();
-    // All events of the job come again from the broker when a run is resumed.
-    this.#directory.write("events.jsonl", "");
-    this.#directory.write("audit.jsonl", "");
-    const file = join(this.#directory.path, "events.jsonl");
+    const files = new EventFiles(this.#directory);
     await this.#transport.tail({
       stream: "events",
       fromSeq: 1,
@@ -194,8 +192,7 @@ class Run {
         if (told.has(event.id)) return;
         told.add(event.id);
         const atMs = this.#clock.now() - this.#startedMs;
-        appendFileSync(file, `${JSON.stringify({ at_ms: Math.round(atMs), kind: event.kind, ...event.body })}\n`);
-        if (event.kind.startsWith("command.")) this.#audit(event);
+        files.add(event, atMs);
         this.#recorder.take(event, atMs);
         narrate(event);
         if (event.kind === "alarm.raised" && event.body.alarm === "controller" && event.sentAtMs >= this.#startedWallMs)
@@ -203,12 +200,6 @@ class Run {
         if (event.kind === "job.ended") this.#finish(event.body);
       },
     });
-  }
-
-  /** Who asked what and when, and what became of it; the same facts are on the subjects `events.command.*`. */
-  #audit({ kind: event, sentAtMs, body }: EventMessage): void {
-    const line = { at: new Date(sentAtMs).toISOString(), event, ...body };
-    appendFileSync(join(this.#directory.path, "audit.jsonl"), `${JSON.stringify(line)}\n`, { mode: 0o600 });
   }
 
   #start(): void {

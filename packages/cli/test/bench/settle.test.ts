@@ -21,13 +21,15 @@ describe("a machine comes to rest between two measurements", () => {
     expect(handsMemoryBack("/nowhere")).toBe(false);
   });
 
-  it("at once where it does not", async () => {
-    await settle(new AbortController().signal, "/nowhere");
+  it("at once where it does not, and when little was freed", async () => {
+    const stopped = AbortSignal.abort(new Error("waits"));
+    await settle(2 ** 30, stopped, "/nowhere");
+    await settle(2 ** 20, stopped, await balloonOf("0110010100"));
   });
 
   it("until whoever started the measurement stops it, with the reason", async () => {
     const stop = new AbortController();
-    const resting = settle(stop.signal, await balloonOf("0110010100"));
+    const resting = settle(2 ** 30, stop.signal, await balloonOf("0110010100"));
     stop.abort(new Error("Ctrl-C"));
     await expect(resting).rejects.toThrow("Ctrl-C");
   });

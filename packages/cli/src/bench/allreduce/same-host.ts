@@ -60,16 +60,16 @@ async function rowsOfSize(options: AllReduceOptions, members: readonly Member[],
   for (let round = 0; round < rounds; round++) {
     signal.throwIfAborted();
     const limit = await addUpLimit(bytes, world);
-    await settle(signal);
+    await settle(world * bytes, signal);
     const shared = await onAll(members, "shared", { bytes, repeats });
     const own = await onAll(members, "own", { bytes, repeats });
     const others: Times[] = [];
     for (const peer of peers) {
-      await settle(signal);
+      await settle(world * bytes, signal);
       const { seconds, cpuSeconds } = await peer.run({ operation: "allreduce", world, bytes, repeats, signal });
       others.push({ seconds: medianOf(seconds), cpuSeconds });
     }
-    await settle(signal);
+    await settle(world * bytes, signal);
     if (gloo) others.push(await glooInProcess(options, members, bytes));
     measured.push({ limit, shared, own, peers: others });
   }
@@ -110,7 +110,7 @@ async function rowOfTensors(
 ): Promise<BenchRow> {
   const { tensors, bytes, target } = manyTensors;
   const pairs: { fused: Times; one: Times }[] = [];
-  await settle(signal);
+  await settle(world * bytes, signal);
   for (let round = 0; round < rounds; round++) {
     signal.throwIfAborted();
     const one = await onAll(members, "tensors", { bytes, repeats, tensors: 1 });

@@ -117,7 +117,7 @@ async function measure(options: SameHostOptions): Promise<readonly Round[]> {
     // Two rounds more than are counted: both slots and the memory of all receivers are warm after them, as in a job that has run for a while.
     for (let version = 1; version <= rounds + 2; version++) {
       signal.throwIfAborted();
-      await settle(signal);
+      await settle(world * bytes, signal);
       const round = await ourRound(members, addresses, { version, bytes });
       if (version > 2) out.push({ ...round, ...(await otherRound(options)) });
     }
@@ -168,7 +168,7 @@ async function otherRound({
   const copies = await copiesLimit(bytes, world - 1);
   const times: Times[] = [];
   for (const peer of peers) {
-    await settle(signal);
+    await settle(world * bytes, signal);
     const { seconds, cpuSeconds } = await peer.run({
       operation: "broadcast",
       world,

@@ -59,13 +59,13 @@ async function measure(options: SeveralHostsOptions, hosts: readonly TestHost[])
   try {
     const out: Round[] = [];
     while (out.length < rounds) {
-      await settle(signal);
+      await settle(hosts.length * bytes, signal);
       const quiet = await chain.send();
       const mishap = (kind: "killed" | "frozen") => chain.send({ kind, after: midway * quiet.seconds });
       const killed = hosts.length > 2 ? await mishap("killed") : null;
-      await settle(signal);
+      await settle(hosts.length * bytes, signal);
       const frozen = hosts.length > 2 ? await mishap("frozen") : null;
-      await settle(signal);
+      await settle(hosts.length * bytes, signal);
       const round = { quiet, killed, frozen, gloo: gloo ? await glooSeconds(gloo, options, hosts) : null };
       out.push(round);
       onProgress(`round ${out.length} of ${rounds}: ${roundText(round)}`);
