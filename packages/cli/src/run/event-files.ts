@@ -6,7 +6,8 @@ import type { RunDirectory } from "./run-directory.ts";
 
 /** When an event was said is near the beginning of its line: enough to tell one first event from another. */
 const comparedMax = 1024;
-const names = ["events", "audit"] as const;
+/** Events last: while they lie where they were, a run that was killed in between puts the rest aside, too. */
+const names = ["audit", "events"] as const;
 
 /**
  * Writes the events of a job as the broker has them. When a job goes on, they come from the first one again, and the files are written anew; unless

@@ -65,7 +65,6 @@ async function measure(options: SeveralHostsOptions, hosts: readonly TestHost[])
       const killed = hosts.length > 2 ? await mishap("killed") : null;
       await settle(hosts.length * bytes, signal);
       const frozen = hosts.length > 2 ? await mishap("frozen") : null;
-      await settle(hosts.length * bytes, signal);
       const round = { quiet, killed, frozen, gloo: gloo ? await glooSeconds(gloo, options, hosts) : null };
       out.push(round);
       onProgress(`round ${out.length} of ${rounds}: ${roundText(round)}`);
