@@ -137,8 +137,6 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
     ...doors,
     pull: (options) => pullMeasured(options.signal, () => doors.pull({ ...options, ...watched(options.id) })),
     map: (options) => pullMeasured(options.signal, () => doors.map({ ...options, ...watched(options.id) })),
-    pullShards: (options) =>
-      measure("pull", { bytes: bytesOf, signal: options.signal }, () => doors.pullShards(options)),
     gradientMesh: async (options) => {
       const bytes = (): number => options.shardElements * Float32Array.BYTES_PER_ELEMENT;
       const mesh = await doors.gradientMesh(options);

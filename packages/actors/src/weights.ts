@@ -67,9 +67,7 @@ export async function pullRanks(
   puller: Puller & Pick<Doors, "pullShards"> & { readonly clock: Clock },
   wanted: Wanted,
   { ranks, signal }: { readonly ranks: number; readonly signal: AbortSignal },
-): Promise<
-  Pick<PullResult, "bytes" | "wireBytes" | "durationMs"> & { readonly shards: readonly Uint8Array<ArrayBuffer>[] }
-> {
+): Promise<readonly Uint8Array<ArrayBuffer>[]> {
   const { clock, config } = puller;
   const { key, job, member, holders, id, deadlineMs } = pullOf(puller, wanted);
   const sources = wanted.sections.filter(({ name }) => name === "weights").map((section) => ({ holders, section }));
@@ -78,16 +76,13 @@ export async function pullRanks(
   const plans = planReshard(rankTensorsOf(config.model), published, { tp: ranks, pp: 1, dp: 1 });
   const startedMs = clock.now();
   const shards: Uint8Array<ArrayBuffer>[] = [];
-  let [bytes, wireBytes] = [0, 0];
   for (const plan of plans) {
     const into = new Uint8Array(plan.sectionBytes);
     const leftMs = Math.max(1, deadlineMs - (clock.now() - startedMs));
-    const pulled = await puller.pullShards({ key, job, member, id, plan, sources, into, deadlineMs: leftMs, signal });
+    await puller.pullShards({ key, job, member, id, plan, sources, into, deadlineMs: leftMs, signal });
     shards.push(into);
-    bytes += pulled.bytes;
-    wireBytes += pulled.wireBytes;
   }
-  return { shards, bytes, wireBytes, durationMs: clock.now() - startedMs };
+  return shards;
 }
 
 const pullOf = (puller: Puller, { lineage, version, sections, holders }: Wanted) => ({

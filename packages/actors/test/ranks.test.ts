@@ -80,7 +80,7 @@ describe("a job whose rollout replicas have two ranks", () => {
     for (const digests of Object.values(await heldDigests(job))) expect(digests).toHaveLength(1);
     const held = await heldBy(job, "rollout-0");
     expect(held.map(({ version }) => version)).toEqual([0, 1, 2, 3]);
-    // Nobody in it has the whole version, so nobody is sent to it.
+    // On one host all read the memory of the trainers, so nobody is sent to it.
     expect(held.flatMap(({ addresses }) => addresses)).toEqual([]);
   });
 

@@ -137,11 +137,6 @@ describe("pulls across hosts", () => {
     });
   });
 
-  it("go to policy replicas alone where rollouts have several ranks: nobody has a whole version to serve, and nobody waits", () => {
-    const ranked = { ...acrossHosts({ silent: ["r0", "r1", "r2", "r3", "r4"] }), plan: { ...plan, rolloutRanks: 2 } };
-    expect(sourcesOf(ranked)).toEqual({ r0: "p0", r1: "p0", r2: "p0", r3: "p0", r4: "p0" });
-  });
-
   it("wait for the first of a host, when nobody knows yet where it will serve, until it holds the version or failed", () => {
     const first = acrossHosts({ silent: ["r0", "r1", "r2", "r3", "r4"] });
     const change = planPulls(first);

@@ -102,9 +102,11 @@ async function relayTo(url: string, address: string, relays: Server[]): Promise<
 function startFar(host: TestHost, run: JobRun, replica: readonly string[]): Promise<ActorProcess> {
   const runs = join(run.directory, "..");
   const command = [process.execPath, muster, ...replica, "--runs", runs, "--job", run.job];
-  const setup = 'hostname far && mkdir -p "$0" && mount -t tmpfs none "$0" && exec "$@"';
+  // All replicas of the second host share one folder for sockets, which is not that of the first.
+  const setup = 'hostname far && mkdir -p "$0" "$1" && mount --bind "$1" "$0" && shift && exec "$@"';
   const { socketDirectory } = JSON.parse(readFileSync(join(run.directory, "job.json"), "utf8")).data;
-  const inside = ["unshare", "--uts", "--mount", "sh", "-c", setup, socketDirectory, ...command];
+  const farSockets = join(run.directory, "far-sockets");
+  const inside = ["unshare", "--uts", "--mount", "sh", "-c", setup, socketDirectory, farSockets, ...command];
   const args = [...host.wrapper.slice(1), ...inside];
   return spawnActor({ command: host.wrapper[0] ?? "ip", args });
 }

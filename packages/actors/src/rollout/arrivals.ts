@@ -1,12 +1,12 @@
-/** How weight versions come to a rollout replica: whole, by way of a store that serves them on, or as the parts of its ranks. */
+/** How weight versions come to a rollout replica: to its host, by way of a store that serves them on, and from there to its ranks. */
 import { withDeadline } from "@muster/base";
-import type { PullResult, VersionStore } from "@muster/collectives";
-import type { RolloutEngine } from "@muster/engine";
+import type { MappedVersion, VersionStore } from "@muster/collectives";
+import type { RolloutEngine, WeightUpdate } from "@muster/engine";
 import type { Body, JobConfig } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
 import { deltaOf, engineVersionOf, mapSections, pullRanks } from "../weights.ts";
-import { type ArrivalMeters, type ArrivalWay, arrivalMetersOn } from "./arrival-meters.ts";
+import { type ArrivalMeters, arrivalMetersOn } from "./arrival-meters.ts";
 
 /** A version that is in the engine. */
 export interface Arrived {
@@ -42,9 +42,26 @@ export class Arrivals {
 
   /** Pulls a version and hands it to the engine, which has it when this ends. @throws what pulls and engines throw. */
   async bring(body: Body<"weights.pull">, receiver: Receiver, signals: PullSignals): Promise<Arrived> {
-    return receiver.engine.info().ranks === 1
-      ? await this.#bringWhole(body, receiver, signals)
-      : await this.#bringShards(body, receiver, signals);
+    const { dataKey, config } = receiver;
+    const { lineage, version } = body;
+    const { job, id } = this.#tools.identity;
+    const keepIn = await this.#storeFor(body, receiver);
+    const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
+    const mapped = await mapSections(puller, body, signals.signal);
+    this.#note(body, mapped);
+    try {
+      signals.signal.throwIfAborted();
+      const near = mapped.via === "memory" ? [mapped.from] : [...(keepIn?.addresses ?? [])];
+      const isRanked = receiver.engine.info().ranks > 1;
+      const update = isRanked
+        ? await this.#shardsOf({ ...body, holders: [{ id, addresses: near }, ...body.holders] }, receiver, signals)
+        : wholeOf(body, mapped, { deadlineMs: config.timing.pullMs, signal: signals.life });
+      await receiver.engine.updateWeights(update);
+    } finally {
+      mapped.release();
+    }
+    const serves = keepIn?.holds({ lineage, version }) ?? false;
+    return { bytes: mapped.bytes, addresses: serves ? [...(keepIn?.addresses ?? [])] : [] };
   }
 
   /** Frees the store; why it could not be opened was said by the pull. */
@@ -53,48 +70,24 @@ export class Arrivals {
     await store?.close();
   }
 
-  async #bringWhole(body: Body<"weights.pull">, receiver: Receiver, { signal, life }: PullSignals): Promise<Arrived> {
-    const { engine, dataKey, config } = receiver;
-    const { lineage, version } = body;
-    const { job, id } = this.#tools.identity;
-    const keepIn = await this.#storeFor(body, receiver);
-    const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
-    const mapped = await mapSections(puller, body, signal);
-    const way = mapped.via === "memory" ? "memory" : mapped.base ? "delta" : "whole";
-    this.#note(body, way, mapped);
-    try {
-      signal.throwIfAborted();
-      const bytes = body.sections.find(({ name }) => name === "weights")?.bytes ?? 0;
-      // Once begun it goes on to the end: half a version is none.
-      const patience = { deadlineMs: config.timing.pullMs, signal: life };
-      const copyTo = (into: Uint8Array): Promise<void> => mapped.copyTo("weights", into, patience);
-      await engine.updateWeights({ version: engineVersionOf(body), via: "inline", bytes, copyTo });
-    } finally {
-      mapped.release();
-    }
-    const serves = keepIn?.holds({ lineage, version }) ?? false;
-    return { bytes: mapped.bytes, addresses: serves ? [...(keepIn?.addresses ?? [])] : [] };
-  }
-
-  /** Nobody in a replica of several ranks has the whole version, so it serves none. */
-  async #bringShards(body: Body<"weights.pull">, receiver: Receiver, { signal }: PullSignals): Promise<Arrived> {
-    const { engine, dataKey, config } = receiver;
+  /** The parts of an engine's ranks: slices of the version where it lies on this host now. */
+  async #shardsOf(
+    body: Body<"weights.pull">,
+    { engine, dataKey, config }: Receiver,
+    { signal }: PullSignals,
+  ): Promise<WeightUpdate> {
     const { job, id } = this.#tools.identity;
     const { clock } = this.#tools.environment;
     const puller = { pullShards: this.#doors.pullShards, clock, job, member: id, dataKey, config };
-    const { shards, ...result } = await pullRanks(puller, body, { ranks: engine.info().ranks, signal });
+    const shards = await pullRanks(puller, body, { ranks: engine.info().ranks, signal });
     signal.throwIfAborted();
-    this.#note(body, "shards", { ...result, from: null, base: null });
-    await engine.updateWeights({ version: engineVersionOf(body), via: "shards", shards });
-    return { bytes: result.bytes, addresses: [] };
+    return { version: engineVersionOf(body), via: "shards", shards };
   }
 
   /** Says how a version came: on which way, and how many bytes a delta saved. */
-  #note(
-    { lineage, version }: Body<"weights.pull">,
-    way: ArrivalWay,
-    { bytes, wireBytes, from, base, durationMs }: Omit<PullResult, "via" | "from"> & { readonly from: string | null },
-  ): void {
+  #note({ lineage, version }: Body<"weights.pull">, mapped: MappedVersion): void {
+    const { via, bytes, wireBytes, from, base, durationMs } = mapped;
+    const way = via === "memory" ? "memory" : base ? "delta" : "whole";
     this.#meters.arrived(way, { bytes, wireBytes });
     const how = { way, base: base?.version ?? null, bytes, wireBytes, from, durationMs };
     this.#tools.environment.logger.info({ lineage, version, ...how }, "weights arrived");
@@ -125,4 +118,15 @@ export class Arrivals {
       throw error;
     }
   }
+}
+
+/** A version for an engine of one rank. Once begun, its copy goes on to the end: half a version is none. */
+function wholeOf(
+  body: Body<"weights.pull">,
+  mapped: MappedVersion,
+  patience: Parameters<MappedVersion["copyTo"]>[2],
+): WeightUpdate {
+  const bytes = body.sections.find(({ name }) => name === "weights")?.bytes ?? 0;
+  const copyTo = (into: Uint8Array): Promise<void> => mapped.copyTo("weights", into, patience);
+  return { version: engineVersionOf(body), via: "inline", bytes, copyTo };
 }

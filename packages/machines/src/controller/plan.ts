@@ -22,9 +22,9 @@ export interface ControllerPlan {
   readonly checkpointEverySteps: number;
   /** Newest checkpoints that retention leaves. */
   readonly checkpointKeep: number;
-  /** True when `data.tcp_host` names a network: rollout replicas then serve what they pulled from another host, unless they have several ranks. */
+  /** True when `data.tcp_host` names a network: rollout replicas then serve what they pulled from another host. */
   readonly rolloutsServe: boolean;
-  /** Ranks of a rollout replica. With several nobody in it has a whole version to serve. */
+  /** Ranks of a rollout replica. */
   readonly rolloutRanks: number;
   readonly timing: Pick<
     JobConfig["timing"],

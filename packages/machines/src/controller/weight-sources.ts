@@ -29,8 +29,7 @@ export function supplyOf(state: ControllerState): Supply {
   const holding = [...policies, ...rollouts.filter(serves)].filter((member) => holdsCurrent(state, member));
   const applying = policies.filter((member) => isOrdered(state, member, "step.apply"));
   const fetching = rollouts.filter((member) => member.health === "healthy" && isOrdered(state, member, "weights.pull"));
-  const rolloutsServe = state.plan.rolloutsServe && state.plan.rolloutRanks === 1;
-  return { holding, applying, fetching, rolloutsServe };
+  return { holding, applying, fetching, rolloutsServe: state.plan.rolloutsServe };
 }
 
 /**
