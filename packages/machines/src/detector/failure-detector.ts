@@ -112,7 +112,7 @@ export class FailureDetector {
       if (verdict) verdicts.push(verdict);
       const brakeable = verdict?.type === "verdict.suspect" && verdict.kind !== "engine";
       if (brakeable) alarm = this.#suspected(member, members.length, nowMs) ?? alarm;
-      if (sighting.standing !== "well") this.#ask(member, { sighting, moment, probes });
+      if (sighting.standing !== "well" || sighting.isDisconnected) this.#ask(member, { sighting, moment, probes });
     }
     const cut = this.#cutLink(members, moment);
     if (cut) verdicts.push(cut);
@@ -141,7 +141,7 @@ export class FailureDetector {
     return sighting;
   }
 
-  #judge({ id, incarnation }: Watched, sighting: Sighting, moment: Moment): Verdict | null {
+  #judge({ id, incarnation, order }: Watched, sighting: Sighting, moment: Moment): Verdict | null {
     const silentMs = Math.max(0, moment.nowMs - sighting.heardMs);
     const found = (type: Verdict["type"], kind: EvidenceKind, evidence: string): Verdict => ({
       type,
@@ -155,6 +155,7 @@ export class FailureDetector {
     const death = sighting.death(moment);
     if (death && (!isBraked || death === "engine")) return found("verdict.dead", death, sighting.describe(moment));
     const suspicion = sighting.suspicion(moment);
+    if (suspicion === "disconnect" && order?.kind === "replica.stop") return null;
     if (suspicion) {
       if (sighting.standing === "suspect") return null;
       sighting.standing = "suspect";

@@ -19,6 +19,8 @@ export interface Watched {
   readonly id: string;
   readonly incarnation: string;
   readonly role: MemberRole;
+  /** What it was told to do last. Whoever is told to stop ends its connection, and that is no sign of its death. */
+  readonly order?: { readonly kind: string } | null;
 }
 
 /** A heartbeat as the detector reads it. */

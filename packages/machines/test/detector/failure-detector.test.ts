@@ -116,6 +116,19 @@ describe("the end of a connection", () => {
     expect(watcher.look()).toEqual(["p1 suspect disconnect"]);
   });
 
+  it("of members that were told to stop is what was to come, however many go at once; one that never says so is out in time", () => {
+    const ids = ["p0", "r0", "r1", "c0"];
+    const watcher = new Watcher(ids);
+    watcher.pass(3_000, ids);
+    watcher.members = watcher.members.map((member) => ({ ...member, order: { kind: "replica.stop" } }));
+    for (const id of ids) watcher.detector.disconnected(id, "i1");
+    watcher.look();
+    expect([watcher.said, watcher.alarms]).toEqual([[], []]);
+    watcher.members = watcher.members.filter(({ id }) => id === "p0");
+    watcher.pass(11_000);
+    expect(watcher.said).toEqual(["p0 dead silence"]);
+  });
+
   it("of another life means nothing", () => {
     const watcher = new Watcher(["p0"]);
     watcher.detector.disconnected("p0", "i0");
