@@ -158,7 +158,19 @@ describe("pulls across hosts", () => {
     expect(sourcesOf(state)).toMatchObject({ r1: "p1 p0", r2: "p1 p0" });
   });
 
-  it("never make a replica wait for one that came later, so that no two wait for each other", () => {
+  it("cross to a host once, whichever of its replicas is free first: the one that is told later waits for the other", () => {
+    const order = { kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 9_000 } as const;
+    const busy = { ...order, version: 2 }; // with the version before
+    const late = withMember(withMember(acrossHosts(), "r1", { order: busy }), "r2", { order });
+    expect(sourcesOf(late)).not.toHaveProperty("r1");
+    expect(sourcesOf(withMember(late, "r1", { order: null }))).toMatchObject({ r1: "r2 p0" });
+    const [third, second] = [{ order: { ...order, dueAtMs: 9_002 } }, { order: { ...order, dueAtMs: 9_001 } }];
+    const told = withMember(withMember(acrossHosts(), "r1", third), "r2", second);
+    const more = { ...told, members: { ...told.members, r5: memberOf("r5", 9, { host: "h1", held: behind }) } };
+    expect(sourcesOf(more).r5?.split(" ")[0]).toBe("r2");
+  });
+
+  it("make no chain from one that came later, so that no two wait for each other", () => {
     const order = { kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 9_000 } as const;
     const later = withMember(withMember(acrossHosts(), "r3", { order }), "r4", { order });
     expect(sourcesOf(later)).toMatchObject({ r1: "p0" });

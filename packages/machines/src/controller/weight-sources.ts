@@ -1,6 +1,6 @@
 /**
- * Whom a rollout replica pulls weights from. Within a host one replica, the one that came first, fetches the version and the others read its
- * memory; the fetching ones of all hosts form a chain, each taking bytes from the one before while they still arrive there.
+ * Whom a rollout replica pulls weights from. Within a host the replica that is told first fetches the version and the others read its memory;
+ * the fetching ones of all hosts form a chain, each taking bytes from the one before while they still arrive there.
  */
 import { type ControllerState, holdsCurrent, type Member, membersOf } from "./state.ts";
 
@@ -10,13 +10,13 @@ const chainMax = 8;
 /** Most holders in one order. */
 const holdersMax = 16;
 
-/** The replicas that have the committed version, or are about to have it, in order of arrival. */
+/** The replicas that have the committed version, or are about to have it; in order of arrival where nothing else is said. */
 export interface Supply {
   /** Members that hold it and serve it. */
   readonly holding: readonly Member[];
   /** Policy replicas that serve and have been told to apply it: they need no network for it. */
   readonly applying: readonly Member[];
-  /** Healthy rollout replicas that have been told to pull it. */
+  /** Healthy rollout replicas that have been told to pull it, in the order in which they were told. */
   readonly fetching: readonly Member[];
   /** True when rollout replicas serve what came to them from another host. */
   readonly rolloutsServe: boolean;
@@ -28,13 +28,15 @@ export function supplyOf(state: ControllerState): Supply {
   const rollouts = membersOf(state, "rollout");
   const holding = [...policies, ...rollouts.filter(serves)].filter((member) => holdsCurrent(state, member));
   const applying = policies.filter((member) => isOrdered(state, member, "step.apply"));
-  const fetching = rollouts.filter((member) => member.health === "healthy" && isOrdered(state, member, "weights.pull"));
+  const fetching = rollouts
+    .filter((member) => member.health === "healthy" && isOrdered(state, member, "weights.pull"))
+    .sort((a, b) => dueOf(a) - dueOf(b));
   return { holding, applying, fetching, rolloutsServe: state.plan.rolloutsServe };
 }
 
 /**
  * The sources of one rollout replica in order of preference: this host's, the chain upwards, then all holders beginning with another one for
- * each receiver. A receiver only ever waits for replicas that came before it, so no two wait for each other. Pure.
+ * each receiver. A receiver only ever waits for replicas that were told before it, so no two wait for each other. Pure.
  *
  * @returns `null` while a neighbour fetches the version and nobody knows yet where it serves.
  */
@@ -47,11 +49,12 @@ export function sourcesFor(receiver: Member, supply: Supply): readonly Member[] 
     receiver,
   );
   if (local.length > 0 || !rolloutsServe) return [...local, ...rest].slice(0, holdersMax);
+  const neighbour = fetching.find(isLocal);
+  if (neighbour && !serves(neighbour)) return null;
+  // In order of arrival, so that the chain of one version is the chain of the next.
   const earlier = fetching
     .filter(({ joinedSeq }) => joinedSeq < receiver.joinedSeq)
     .sort((a, b) => a.joinedSeq - b.joinedSeq);
-  const neighbour = earlier.find(isLocal);
-  if (neighbour && !serves(neighbour)) return null;
   const supplied = new Set([...holding, ...applying].map(({ host }) => host)); // there nobody fetches over the network
   const chain = leadersOf(earlier).filter((leader) => serves(leader) && !isLocal(leader) && !supplied.has(leader.host));
   return [...(neighbour ? [neighbour] : []), ...chain.slice(-chainMax).reverse(), ...rest].slice(0, holdersMax);
@@ -75,6 +78,8 @@ export function rotated(members: readonly Member[], receiver: Member): readonly 
 function serves({ addresses, health }: Member): boolean {
   return addresses.length > 0 && health !== "suspect";
 }
+
+const dueOf = ({ order }: Member): number => order?.dueAtMs ?? 0;
 
 function isOrdered({ weights }: ControllerState, { order }: Member, kind: "step.apply" | "weights.pull"): boolean {
   return order?.kind === kind && order.version === weights?.version && order.lineage === weights.lineage;
