@@ -12,7 +12,8 @@ export function newestFirst(a: CheckpointInfo, b: CheckpointInfo): number {
  * Plans what retention removes.
  *
  * @param verified - Complete and verified checkpoints, newest first; damaged ones neither count nor go: they are evidence.
- * @param options - `keep` ≥ 1 newest versions stay, with every copy that several writers made of them, and all `pinned` names.
+ * @param options - `keep` ≥ 1 newest versions stay, with every copy that several writers made of them, and all from the oldest `pinned` name on:
+ *   who would go back to it may not have heard of the newer ones yet, or of some of them only.
  * @returns Names to remove, oldest first, so that an interrupted removal leaves the newer ones.
  */
 export function planRetention(
@@ -20,8 +21,10 @@ export function planRetention(
   options: { readonly keep: number; readonly pinned: ReadonlySet<string> },
 ): readonly string[] {
   const versions = [...new Set(verified.map(versionOf))].slice(0, Math.max(1, options.keep));
+  const oldestPinned = verified.findLastIndex(({ name }) => options.pinned.has(name));
   return verified
-    .filter((info) => !versions.includes(versionOf(info)) && !options.pinned.has(info.name))
+    .slice(oldestPinned + 1)
+    .filter((info) => !versions.includes(versionOf(info)))
     .map((info) => info.name)
     .reverse();
 }

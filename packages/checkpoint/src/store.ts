@@ -62,7 +62,7 @@ export interface CheckpointStore {
    * @throws MUSTER_ERR_CHECKPOINT_NAME_INVALID, MUSTER_ERR_CHECKPOINT_MISSING, MUSTER_ERR_CHECKPOINT_CORRUPT, MUSTER_ERR_CHECKPOINT_READ_FAILED
    */
   load(name: string, signal?: AbortSignal): Promise<LoadedCheckpoint>;
-  /** Keeps retention of this store away from a checkpoint. @returns Ends that; harmless when called twice. */
+  /** Keeps retention of this store away from a checkpoint and from all newer ones. @returns Ends that; harmless when called twice. */
   pin(name: string): () => void;
   /** Removes what interrupted saves and removals left behind, once older than the grace. @returns Names of what it removed. */
   sweep(): Promise<readonly string[]>;
@@ -128,7 +128,7 @@ async function save(state: StoreState, content: CheckpointContent, signal: Abort
       error,
     );
   }
-  return { name, path, manifestDigest, bytes, warnings: await retain(state) };
+  return { name, path, manifestDigest, bytes, warnings: await retain(state, name) };
 }
 
 /** Writes a new folder; on failure says so and takes away what it had begun. */
@@ -225,8 +225,9 @@ async function orReadFailed<T>(name: string, work: Promise<T>): Promise<T> {
   }
 }
 
-async function retain(state: StoreState): Promise<readonly string[]> {
-  const pinned = new Set(state.pins.values());
+/** Removes what is not kept; never what is about to be reported as `saved`, though another writer may have made newer ones since. */
+async function retain(state: StoreState, saved: string): Promise<readonly string[]> {
+  const pinned = new Set([...state.pins.values(), saved]);
   const warnings: string[] = [];
   try {
     const names = planRetention(await listVerified(state), { keep: state.options.keep, pinned });

@@ -224,16 +224,30 @@ describe("damage", () => {
 });
 
 describe("retention", () => {
-  it("keeps the newest ones and those that are pinned", async () => {
+  const stepsIn = async (store: CheckpointStore): Promise<number[]> => (await store.list()).map(({ step }) => step);
+
+  it("keeps the newest ones, and what is pinned with all that is newer", async () => {
     const store = await open(await emptyDisk(), 2);
-    const steps = async (): Promise<number[]> => (await store.list()).map((info) => info.step);
-    const release = store.pin((await store.save(contentOf(1), never)).name);
-    for (const step of [2, 3, 4]) await store.save(contentOf(step), never);
-    expect(await steps()).toEqual([4, 3, 1]);
+    const steps = (): Promise<number[]> => stepsIn(store);
+    await store.save(contentOf(1), never);
+    const release = store.pin((await store.save(contentOf(2), never)).name);
+    for (const step of [3, 4, 5]) await store.save(contentOf(step), never);
+    expect(await steps()).toEqual([5, 4, 3, 2]);
     release();
     release();
-    await store.save(contentOf(5), never);
-    expect(await steps()).toEqual([5, 4]);
+    await store.save(contentOf(6), never);
+    expect(await steps()).toEqual([6, 5]);
+  });
+
+  it("leaves what a late writer is about to report, and what is newer, when another one has gone on meanwhile", async () => {
+    const disk = await emptyDisk();
+    const [late, other] = [await open(disk, 1), await open(disk, 1)];
+    await other.save(contentOf(1), never);
+    other.pin((await other.save(contentOf(2), never)).name);
+    await other.save(contentOf(3), never);
+    const { path } = await late.save(contentOf(2), never);
+    expect(await stepsIn(late)).toEqual([3, 2]);
+    expect(loadedOf(await loadCheckpoint(path, { fs: disk.fs }))).toEqual(expectedOf(contentOf(2)));
   });
 
   it("races a reader at every call: the reader gets a whole checkpoint or hears that it is gone", async () => {
