@@ -81,6 +81,8 @@ export class Witness implements ClusterObserver {
   readonly #progress: ProgressChecker;
   readonly #losses: LossChecker;
   readonly #budgets: BudgetChecker;
+  /** The arithmetic of some samples overflows in this run. */
+  readonly #overflows: boolean;
   #checkpoints: CheckpointChecker | null = null;
 
   constructor(
@@ -89,7 +91,8 @@ export class Witness implements ClusterObserver {
     given: { readonly scenario: Scenario; readonly bug?: Pick<Bug, "logic" | "digest"> | undefined },
   ) {
     const { scenario, bug: { logic, digest = planeDigest } = {} } = given;
-    const { config, faults } = scenario;
+    const { config, faults, work } = scenario;
+    this.#overflows = work.overflowRate > 0;
     this.#judge = judge;
     this.#weights = new WeightsChecker(judge, config, { count: shapeOf(config.model).count, digest });
     this.#training = new TrainingChecker(judge, config);
@@ -234,9 +237,12 @@ export class Witness implements ClusterObserver {
     this.#checkpoints?.damaged(path);
   }
 
-  /** True when the job could not but end: faults have damaged all that it could go back to. */
-  get isAllDamaged(): boolean {
-    return this.#checkpoints?.isAllDamaged(this.#journal.state) ?? false;
+  /** True when the job could not but fail: faults have damaged all that it could go back to, or its batches overflow, there and back again. */
+  get isHopeless(): boolean {
+    const { state } = this.#journal;
+    const { plan, nonFiniteInRow, wentBackAt } = state;
+    const isNeverFinite = wentBackAt !== null && nonFiniteInRow >= plan.failure.nonFinite.attempts;
+    return (this.#overflows && isNeverFinite) || (this.#checkpoints?.isAllDamaged(state) ?? false);
   }
 
   /** Whoever lives is a member, and as many are as are wanted. Who has to wait is waited for once: nobody may be put out any more. */

@@ -68,7 +68,7 @@ function judgeEnd(
   const { end } = witness;
   const left = cluster.living().map(({ name }) => name);
   judge.require(how === "over", "L1", () => `the job has not ended (${how}); ${left.join(", ")} are left`);
-  if (end?.outcome === "failed" && witness.isAllDamaged) return;
+  if (end?.outcome === "failed" && witness.isHopeless) return;
   judge.require(
     end?.outcome === "done",
     "L1",
