@@ -56,8 +56,13 @@ async function compared(
   const isJudged = isFunctionOfSeed(scenario) || slownessOf(scenario) !== null;
   if (!isJudged || result.violations.length > 0) return { result, quiet: null };
   const quiet = await runScenario({ ...scenario, faults: [], controllers: 1 }, makeBug?.());
-  const violation = violationBeside(scenario, result, quiet);
+  const violation = isHopeless(result) || isHopeless(quiet) ? null : violationBeside(scenario, result, quiet);
   return { result: violation ? { ...result, violations: [violation] } : result, quiet };
+}
+
+/** True when the job failed as it had to, after no one knows how many steps: then there is nothing to compare. */
+function isHopeless({ violations, end }: RunResult): boolean {
+  return violations.length === 0 && end?.outcome === "failed";
 }
 
 /** What is wrong with a run beside the quiet one. */
