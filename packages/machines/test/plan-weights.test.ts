@@ -168,6 +168,7 @@ describe("pulls across hosts", () => {
     const told = withMember(withMember(acrossHosts(), "r1", third), "r2", second);
     const more = { ...told, members: { ...told.members, r5: memberOf("r5", 9, { host: "h1", held: behind }) } };
     expect(sourcesOf(more).r5?.split(" ")[0]).toBe("r2");
+    expect(sourcesOf(more).r3).toBe("r2 p0"); // r1 will have it in the memory of r2, and nothing to pass on
   });
 
   it("make no chain from one that came later, so that no two wait for each other", () => {

@@ -51,20 +51,21 @@ export function sourcesFor(receiver: Member, supply: Supply): readonly Member[] 
   if (local.length > 0 || !rolloutsServe) return [...local, ...rest].slice(0, holdersMax);
   const neighbour = fetching.find(isLocal);
   if (neighbour && !serves(neighbour)) return null;
-  // In order of arrival, so that the chain of one version is the chain of the next.
-  const earlier = fetching
-    .filter(({ joinedSeq }) => joinedSeq < receiver.joinedSeq)
-    .sort((a, b) => a.joinedSeq - b.joinedSeq);
   const supplied = new Set([...holding, ...applying].map(({ host }) => host)); // there nobody fetches over the network
-  const chain = leadersOf(earlier).filter((leader) => serves(leader) && !isLocal(leader) && !supplied.has(leader.host));
+  // In order of arrival, so that the chain of one version is the chain of the next.
+  const chain = firstOfHosts(fetching)
+    .filter(
+      (first) => first.joinedSeq < receiver.joinedSeq && serves(first) && !supplied.has(first.host) && !isLocal(first),
+    )
+    .sort((a, b) => a.joinedSeq - b.joinedSeq);
   return [...(neighbour ? [neighbour] : []), ...chain.slice(-chainMax).reverse(), ...rest].slice(0, holdersMax);
 }
 
-/** The first member of each host. */
-function leadersOf(members: readonly Member[]): readonly Member[] {
-  const leaders = new Map<string, Member>();
-  for (const member of members) if (!leaders.has(member.host)) leaders.set(member.host, member);
-  return [...leaders.values()];
+/** The first member of each host: the one that fetches over the network. */
+function firstOfHosts(members: readonly Member[]): readonly Member[] {
+  const firsts = new Map<string, Member>();
+  for (const member of members) if (!firsts.has(member.host)) firsts.set(member.host, member);
+  return [...firsts.values()];
 }
 
 /** Members in an order of the receiver's own, so that receivers spread over them. Pure. */
