@@ -19,6 +19,8 @@ export interface Beats {
 export interface Environment {
   readonly host: string;
   readonly pid: number;
+  /** Node that started this process; `null` when none did. */
+  readonly node: string | null;
   readonly clock: Clock;
   /** Runs a turn of the actor's loop later; the default lets I/O come between turns. */
   readonly schedule?: (turn: () => void) => void;

@@ -1,5 +1,6 @@
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { type Controller, type Doors, hostDoors, policyRoleOn } from "../src/index.ts";
+import { type Controller, type Doors, hostDoors, policyRoleOn, rolloutRole } from "../src/index.ts";
+import { comebackDelayMs } from "../src/replica/replica.ts";
 import { digestIn, expectBalanced, heldDigests } from "./support/proofs.ts";
 import { digestOfLocalTraining, smallConfig } from "./support/small-config.ts";
 import { endOf, endsOf, openJob, type SmallJob, type TestReplica } from "./support/small-job.ts";
@@ -57,6 +58,28 @@ describe("a replica that is told that it is fenced", () => {
     await expectGoodEnd(controller);
     expect(job.events("alarm.raised").map(({ body }) => body.alarm)).toContain("rollback");
     expect(controller.snapshot().context.state.weights).toMatchObject({ lineage: 1, version: 3 });
+  });
+});
+
+describe("two processes of one name", () => {
+  it("put each other out ever more slowly, and the job comes to its end", async () => {
+    job = await openJob();
+    const controller = await job.startController();
+    startTeam(1);
+    const twins = ["rollout-1", "rollout-1"].map((id) => job.startReplica(rolloutRole, id));
+    await job.when("job.ended");
+
+    const lives = twins.map((twin) => twin.lives.length);
+    expect(Math.max(...lives)).toBeGreaterThan(1);
+    expect(Math.max(...lives)).toBeLessThan(12);
+    expect(digestIn(controller.snapshot())).toBe(expected);
+    expectBalanced(controller.snapshot().context.state);
+  });
+
+  it("wait 0.25 s before the third life, then twice as long each time, 5 s at the most", () => {
+    expect([0, 1, 2, 3, 4, 5, 6, 7, 60].map(comebackDelayMs)).toEqual([
+      0, 0, 250, 500, 1_000, 2_000, 4_000, 5_000, 5_000,
+    ]);
   });
 });
 

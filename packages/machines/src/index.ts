@@ -54,6 +54,7 @@ export {
   type MembershipInput,
   membershipLogic,
   membershipMachine,
+  registrationOf,
 } from "./membership/membership-machine.ts";
 export type { NodeContext, NodeEffect, NodeEvent, NodeInput } from "./node/node-events.ts";
 export { nodeLogic, nodeMachine } from "./node/node-machine.ts";

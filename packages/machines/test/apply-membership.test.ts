@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { applyExited, applyLeft, applyRegister, putOut } from "../src/controller/apply-membership.ts";
 import { control } from "../src/controller/control.ts";
 import type { ReportOf } from "../src/controller/events.ts";
+import { makeReplica } from "../src/controller/fleet/plan-fleet.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, linesOf, reportFrom, working } from "./states.ts";
 
@@ -66,6 +67,7 @@ describe("a replica that registers", () => {
 
   it("tells the life that it retires, which may be the one that lives when the words of a dead one came late", () => {
     const { effects } = applyRegister(working(), register("r0", "dead before it was heard"));
+    expect(bodiesOf(effects, "member.died")[0]?.evidence).toBe("a new incarnation registered: process 7 of h");
     const told = { kind: "replica.fenced", to: "r0", incarnation: "r0-i3" };
     expect(effects).toContainEqual(expect.objectContaining(told));
   });
@@ -84,6 +86,27 @@ describe("a replica that registers", () => {
     const first = applyRegister(empty, register("c0", "x", { role: "checkpoint", engineBuild: "" })).state;
     expect(first.engineBuild).toBeNull();
     expect(applyRegister(first, register("r0", "y", { engineBuild: "d" })).state.engineBuild).toBe("d");
+  });
+
+  it("to ask whether it still is a member, and is none, is told to come back, however long ago its end was", () => {
+    const { state, effects } = applyRegister(working(), register("r5", "long forgotten", { again: true }));
+    expect(state.members.r5).toBeUndefined();
+    expect(linesOf(effects)).toEqual(["r5 replica.fenced"]);
+  });
+
+  it("from a node on which it has no place any more is refused, and whoever has the place stays", () => {
+    const placed = working();
+    const r0 = makeReplica(placed, "rollout", "node-2");
+    const state = {
+      ...r0.state,
+      fleet: { ...r0.state.fleet, replicas: { r0: r0.state.fleet.replicas[r0.id] as never } },
+    };
+    const { state: after, effects } = applyRegister(state, register("r0", "x", { node: "node-1" }));
+    expect(after).toBe(state);
+    expect(bodiesOf(effects, "replica.refused")).toEqual([
+      { reason: "r0 has its place on node-2 now, and this process was started by node-1" },
+    ]);
+    expect(applyRegister(state, register("r0", "y", { node: "node-2" })).state.members.r0?.incarnation).toBe("y");
   });
 
   it("when the job is ending is refused", () => {

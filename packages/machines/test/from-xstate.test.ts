@@ -28,7 +28,7 @@ const pairOf = (machine: AnyStateMachine, logic: object, input: unknown) => ({
 });
 
 const timing = { ...plan.timing, initializeMs: 9, registerMs: 9 };
-const membership = { role: "policy", host: "h", pid: 1, build: "b", timing };
+const membership = { role: "policy", host: "h", pid: 1, build: "b", node: null, timing };
 const pairs = {
   membership: pairOf(membershipMachine, membershipLogic, membership),
   policy: pairOf(policyMachine, policyLogic, { timing }),

@@ -297,7 +297,8 @@ describe("a policy replica", () => {
 });
 
 describe("membership", () => {
-  const start = (): Replica => new Replica(membershipLogic, { role: "policy", host: "h", pid: 1, build: "b", timing });
+  const start = (): Replica =>
+    new Replica(membershipLogic, { role: "policy", host: "h", pid: 1, build: "b", node: null, timing });
 
   it("asks again until it has waited as long as replicas may be gathered, then gives up", () => {
     const replica = start();

@@ -26,7 +26,7 @@ const text = "the reason, in words – ünïcode";
 
 /** A body of every kind. */
 const samples: { readonly [K in Kind]: Body<K> } = {
-  "replica.register": { role: "policy", host: "host-a", pid: 4711, engineBuild: "wasm-1" },
+  "replica.register": { role: "policy", host: "host-a", pid: 4711, engineBuild: "wasm-1", node: "node-1", again: true },
   "replica.registered": { dataKey: Uint8Array.from({ length: 32 }, (_, i) => i * 7), config: '{"job":"demo"}' },
   "replica.refused": { reason: text },
   "replica.fenced": { reason: text },

@@ -5,10 +5,12 @@ import {
   type Logic,
   type MembershipEffect,
   type MembershipEvent,
+  type MembershipInput,
   membershipLogic,
   type Pair,
   type RegisteredEvent,
   type ReportEffect,
+  registrationOf,
   type StoppingEvent,
   sideBySide,
   type ToldEvent,
@@ -45,6 +47,7 @@ export class Incarnation {
   readonly #tools: WorkTools;
   readonly #beats = new LateBeats();
   readonly #role: Role;
+  readonly #membership: MembershipInput;
   readonly #work: ReturnType<Role["create"]>;
   readonly #host: ActorHost<Snapshot, Typed>;
   readonly #subscriptions: readonly Subscription[];
@@ -104,6 +107,8 @@ export class Incarnation {
     this.ended = end.then((outcome) => this.#close(outcome));
     const { outboxMax, mailboxMax } = limits;
     this.#role = role;
+    const { host, pid, node } = environment;
+    this.#membership = { role: role.role, host, pid, build: role.build, node, timing: joining };
     this.#subscriptions = given.subscriptions;
     this.#lease = new SelfLease(clock, () => this.#askAgain());
     this.#unwatch = transport.onStatus(({ type }) => {
@@ -130,16 +135,9 @@ export class Incarnation {
     };
     this.#work = role.create(this.#tools);
     const logic = sideBySide(membershipLogic, role.logic);
-    const membership = {
-      role: role.role,
-      host: environment.host,
-      pid: environment.pid,
-      build: role.build,
-      timing: joining,
-    };
     this.#host = createActorHost<Snapshot, Typed, Typed>({
       logic: logic as Logic<never, Typed, Snapshot, Typed>,
-      initial: logic.init({ first: membership, second: role.input }),
+      initial: logic.init({ first: this.#membership, second: role.input }),
       handlers: this.#handlers() as EffectHandlers<Typed, Typed>,
       clock,
       logger,
@@ -191,8 +189,7 @@ export class Incarnation {
 
   /** Asks whether this life is still a member: the answer is its admission again, with what it missed, or its end. */
   #askAgain(): void {
-    const { host, pid } = this.#tools.environment;
-    const body = { role: this.#role.role, host, pid, engineBuild: this.#role.build };
+    const body = { ...registrationOf(this.#membership), again: true };
     this.#report({ type: "report", kind: "replica.register", body });
   }
 

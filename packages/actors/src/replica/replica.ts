@@ -12,18 +12,41 @@ export interface Replica {
   readonly ended: Promise<ReplicaEnd>;
 }
 
+/** Who lived so long was not put out by another process that has its name. */
+const goodLifeMs = 10_000;
+const pauseMaxMs = 5_000;
+
+/** Pause before the next life, after so many short ones in a row: two processes of one name put each other out, and must not do so without end. */
+export function comebackDelayMs(shortLives: number): number {
+  return shortLives <= 1 ? 0 : Math.min(pauseMaxMs, 250 * 2 ** (shortLives - 2));
+}
+
 /** Runs a replica until it leaves for good. A fenced incarnation is followed by a new one. */
 export function runReplica(role: Role, options: ReplicaOptions): Replica {
-  const { logger } = options.environment;
+  const { clock, logger } = options.environment;
   let stopping: string | null = null;
   let current: Incarnation | null = null;
+  let wake = (): void => {};
+  const pause = (delayMs: number): Promise<void> =>
+    new Promise((resolve) => {
+      const cancel = clock.after(delayMs, resolve);
+      wake = () => {
+        cancel();
+        resolve();
+      };
+    });
   const live = async (): Promise<ReplicaEnd> => {
-    for (;;) {
+    for (let shortLives = 0; ; ) {
+      const bornMs = clock.now();
       current = await Incarnation.start(role, options);
       if (stopping !== null) current.stop(stopping);
       const end = await current.ended;
       if (end.outcome !== "fenced" || stopping !== null) return end;
-      logger.warn({ reason: end.reason }, "fenced; coming back as a new incarnation");
+      shortLives = clock.now() - bornMs < goodLifeMs ? shortLives + 1 : 0;
+      const delayMs = comebackDelayMs(shortLives);
+      logger.warn({ reason: end.reason, delayMs }, "fenced; coming back as a new incarnation");
+      if (delayMs > 0) await pause(delayMs);
+      if (stopping !== null) return end;
     }
   };
   return {
@@ -31,6 +54,7 @@ export function runReplica(role: Role, options: ReplicaOptions): Replica {
     stop(reason) {
       stopping = reason;
       current?.stop(reason);
+      wake();
     },
   };
 }

@@ -34,6 +34,7 @@ export function processesOn(broker: MemoryBroker): () => TestProcess {
     const environment: Environment = {
       host,
       pid,
+      node: null,
       clock,
       wallMs: Date.now,
       random: randomOf(pid),

@@ -28,6 +28,7 @@ interface Options extends LocationOptions {
   readonly metricsPort?: string;
   readonly supervised?: boolean;
   readonly grace: string;
+  readonly node?: string;
 }
 
 interface ControllerOptions extends Options {
@@ -51,6 +52,7 @@ export function addActorCommands(program: Command): void {
   for (const [name, { role, says }] of Object.entries(replicas))
     actorCommand(program, name, says)
       .option("--id <id>", `name of the replica (default: ${name}-<random>)`)
+      .option("--node <id>", "the node that started it")
       .action(async (options: Options) => {
         process.exitCode = await joinJob(role, options);
       });
@@ -94,7 +96,10 @@ async function runNode(options: NodeOptions) {
     host: hostname(),
     capacity,
     directory: actor.connection.directory,
-    commandOf: (replicaRole, id) => [process.execPath, musterPath(), ...replicaArguments(options, replicaRole, id)],
+    commandOf: (replicaRole, id) => {
+      const where = [...replicaArguments(options, replicaRole, id), "--node", actor.id];
+      return [process.execPath, musterPath(), ...where];
+    },
     env: process.env,
     graceMs: leaveMs,
     onKeeper: (keeper) => {
@@ -128,6 +133,7 @@ function actorOptions(options: Options, id: string): ActorOptions {
   return {
     connection: findConnection(locationOf(options)),
     id,
+    ...(options.node === undefined ? {} : { node: checkId("node", options.node) }),
     logLevel: levelOf(options.logLevel),
     logToFile: options.supervised === true,
     metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),

@@ -30,6 +30,8 @@ import { createEnvironment } from "./environment.ts";
 export interface ActorOptions {
   readonly connection: JobConnection & { readonly directory: string };
   readonly id: string;
+  /** Node that started this process. */
+  readonly node?: string;
   readonly logLevel: LogLevel;
   /** Log to `<job>/logs/<id>.log` instead of standard error. */
   readonly logToFile: boolean;
@@ -43,7 +45,8 @@ export interface ActorOptions {
 /** Runs a replica until it leaves. @returns The exit code of the process. */
 export async function runReplicaProcess(role: Role, options: ActorOptions): Promise<ExitCode> {
   const { logger, metrics, close } = await open(options, role.role);
-  const environment = createEnvironment({ connection: options.connection, logger, metrics });
+  const { connection, node } = options;
+  const environment = createEnvironment({ connection, node, logger, metrics });
   const replica: Replica = runReplica(role, { job: options.connection.job, id: options.id, environment });
   const exitCode = replica.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "replica ended");

@@ -12,6 +12,8 @@ const connectTimeoutMs = 30_000;
 /** Makes the environment of one actor. */
 export function createEnvironment(options: {
   readonly connection: JobConnection;
+  /** Node that started this process. */
+  readonly node?: string | undefined;
   readonly logger: Logger;
   readonly metrics: Metrics;
 }): Environment {
@@ -21,6 +23,7 @@ export function createEnvironment(options: {
   return {
     host: hostname(),
     pid: process.pid,
+    node: options.node ?? null,
     clock: systemClock(),
     wallMs: Date.now,
     random: randomOf(mixSeed(process.pid, Date.now())),

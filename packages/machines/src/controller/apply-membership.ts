@@ -37,19 +37,19 @@ export const nameOf = (member: Member): { id: string; role: MemberRole; incarnat
 export function applyRegister(state: ControllerState, event: ReportOf<"replica.register">): Change<ControllerState> {
   const to = { id: event.from, incarnation: event.incarnation };
   const known = state.members[event.from];
-  if (state.gone.includes(event.incarnation))
+  if (event.body.again === true || state.gone.includes(event.incarnation))
     return { state, effects: [command(to, "replica.fenced", { reason: "this incarnation is over" })] };
-  const refusal = refusalOf(state, event.body);
+  const refusal = refusalOf(state, to.id, event.body);
   if (refusal) return { state, effects: [command(to, "replica.refused", { reason: refusal })] };
-  const cleared = known ? retire(state, known) : unchanged(state);
+  const cleared = known ? retire(state, known, event.body) : unchanged(state);
   const next = mustWait(cleared.state, to.id)
     ? keepWaiting(cleared.state, to, event.body)
     : admit(cleared.state, to, event.body);
   return { state: next.state, effects: [...cleared.effects, ...next.effects] };
 }
 
-function retire(state: ControllerState, known: Member): Change<ControllerState> {
-  const evidence = "a new incarnation registered";
+function retire(state: ControllerState, known: Member, by: Body<"replica.register">): Change<ControllerState> {
+  const evidence = `a new incarnation registered: process ${by.pid} of ${by.host}`;
   const removed = removeMember(state, known, { how: "died", evidence, by: "replaced", silentMs: 0 });
   return {
     state: removed.state,
@@ -95,8 +95,12 @@ const admitted = ({ id, incarnation }: { readonly id: string; readonly incarnati
 });
 
 /** Why a replica is not admitted, or `null`. Pure. */
-export function refusalOf(state: ControllerState, body: Body<"replica.register">): string | null {
+export function refusalOf(state: ControllerState, id: string, body: Body<"replica.register">): string | null {
   if (state.ending) return `the job is ending: ${state.ending.reason}`;
+  // Its place may be given away while its node can not be reached: two of one name would put each other out for ever.
+  const node = state.fleet.replicas[id]?.node ?? null;
+  if (node !== null && body.node !== undefined && body.node !== node)
+    return `${id} has its place on ${node} now, and this process was started by ${body.node}`;
   const { engineBuild } = body;
   const hasEngine = body.role !== "checkpoint" && body.role !== "node";
   if (hasEngine && state.engineBuild && engineBuild !== state.engineBuild)

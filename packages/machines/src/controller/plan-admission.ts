@@ -11,7 +11,7 @@ export function planReadmission(state: ControllerState): Change<ControllerState>
   return due.reduce<Change<ControllerState>>(
     (change, [id, { incarnation, body }]) => {
       const to = { id, incarnation };
-      const reason = refusalOf(change.state, body);
+      const reason = refusalOf(change.state, id, body);
       const next = reason
         ? {
             state: { ...change.state, waiting: without(change.state.waiting, id) },

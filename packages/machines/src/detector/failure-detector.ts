@@ -171,7 +171,8 @@ export class FailureDetector {
       sighting.hungMs = moment.nowMs;
       return found("verdict.hung", "hang", evidence);
     }
-    if (sighting.standing === "well" || (sighting.standing === "hung" && !sighting.hasMoved)) return null;
+    if (sighting.standing === "well" || (sighting.standing === "hung" && !sighting.isOverHang(moment, this.#phases)))
+      return null;
     sighting.standing = "well";
     this.#brake.cleared(id);
     return found("verdict.recover", sighting.reason, `after ${sighting.reason}`);

@@ -77,9 +77,11 @@ export class Sighting {
     this.failures = beat.failures;
   }
 
-  /** True when its phase or progress changed since it was found hanging. */
-  get hasMoved(): boolean {
-    return this.hungMs === Number.NEGATIVE_INFINITY;
+  /** True when it made progress since it was found hanging, or when it has nothing to do and its main loop turns again. */
+  isOverHang({ factor, timing }: Moment, phases: PhaseTimes): boolean {
+    if (this.hungMs === Number.NEGATIVE_INFINITY) return true;
+    const isIdle = phases.limitMs(this.role, this.phase, timing) === null;
+    return isIdle && this.loopLagMs < timing.hungMinMs * factor;
   }
 
   /** It lives: whatever was taken for a sign of its death is void. */

@@ -37,6 +37,8 @@ export interface MembershipInput {
   readonly pid: number;
   /** Build of its engine; empty for roles without one. */
   readonly build: string;
+  /** Node that started its process; `null` when none did. */
+  readonly node: string | null;
   readonly timing: {
     readonly registerMs: number;
     readonly gatherMs: number;
@@ -49,13 +51,10 @@ interface Context extends MembershipInput {
   readonly reason: string;
 }
 
-const register = (context: Context): ReportEffect =>
-  report("replica.register", {
-    role: context.role,
-    host: context.host,
-    pid: context.pid,
-    engineBuild: context.build,
-  });
+/** What a replica says of itself when it asks to be admitted. Pure. */
+export function registrationOf({ role, host, pid, build, node }: MembershipInput): Body<"replica.register"> {
+  return { role, host, pid, engineBuild: build, ...(node === null ? {} : { node }) };
+}
 
 const end = (outcome: EndOutcome, reason: string): MembershipEffect => ({ type: "process.end", outcome, reason });
 
@@ -84,7 +83,7 @@ const machine = setup({
       description: "Asks the controller to be admitted, again and again.",
       entry: [
         assign(({ context }) => ({ tries: context.tries + 1 })),
-        { type: effectAction, params: ({ context }) => register(context) },
+        { type: effectAction, params: ({ context }) => report("replica.register", registrationOf(context)) },
       ],
       on: {
         "replica.registered": {
@@ -152,6 +151,7 @@ const sample: MembershipInput = {
   host: "",
   pid: 0,
   build: "",
+  node: null,
   timing: { registerMs: 1, gatherMs: 1, drainMs: 1 },
 };
 

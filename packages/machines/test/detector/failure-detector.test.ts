@@ -249,7 +249,7 @@ describe("a member that beats and does not move", () => {
     expect(watcher.pass(5_000)).toEqual(["p0 suspect silence"]);
   });
 
-  it("hangs in rest too when its main loop does not turn", () => {
+  it("hangs in rest too when its main loop does not turn, until it turns again: with nothing to do there is no progress to wait for", () => {
     const watcher = new Watcher(["r0"]);
     watcher.pass(3_000, ["r0"]);
     const stand = (fromSecond: number, toSecond: number): void => {
@@ -260,7 +260,8 @@ describe("a member that beats and does not move", () => {
     expect(watcher.said).toEqual([]);
     stand(20, 22);
     expect(watcher.said).toEqual(["r0 hung hang"]);
-    expect(watcher.pass(1_000, ["r0"], { loopLagMs: 0 })).toEqual([]);
+    expect(watcher.pass(1_000, ["r0"], { loopLagMs: 0 })).toEqual(["r0 recover hang"]);
+    expect(watcher.pass(60_000, ["r0"], { loopLagMs: 0 })).toEqual([]);
   });
 });
 

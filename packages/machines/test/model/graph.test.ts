@@ -8,7 +8,7 @@ import { type Edge, edgesOf, leafPaths } from "./walk.ts";
 
 const timing = { ...plan.timing, initializeMs: 9, registerMs: 20_000 };
 const cores: Readonly<Record<string, { readonly logic: unknown; readonly input: unknown }>> = {
-  membership: { logic: membershipLogic, input: { role: "policy", host: "h", pid: 1, build: "b", timing } },
+  membership: { logic: membershipLogic, input: { role: "policy", host: "h", pid: 1, build: "b", node: null, timing } },
   policy: { logic: policyLogic, input: { timing } },
   rollout: { logic: briefly(rolloutLogic), input: { timing, chunkGroups: 2, leasesMax: 2 } },
   checkpoint: { logic: checkpointLogic, input: { checkpointMs: 9 } },

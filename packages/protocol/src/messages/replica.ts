@@ -15,6 +15,10 @@ export const replicaMessages = defineMessages({
       pid: countSchema,
       /** Replicas of different builds never share a mesh; empty for checkpoint actors. */
       engineBuild: z.string().max(128),
+      /** Node that started its process; absent when nobody supervises it, or somebody else does. */
+      node: idSchema.optional(),
+      /** This incarnation was a member, and asks whether it still is. */
+      again: z.boolean().optional(),
     }),
   },
   "replica.registered": {

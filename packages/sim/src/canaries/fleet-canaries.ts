@@ -27,6 +27,13 @@ const nodesKilledAndSlow = (scenario: Scenario): readonly Fault[] => [
 const nodesKilled = (scenario: Scenario): readonly Fault[] =>
   repeated(scenario, 15_000, (atMs) => ({ kind: "kill", atMs, node: "node-1", isSeen: true }));
 
+/** One node after the other is not heard for long enough to be given up, while what it runs can speak. */
+const nodesUnheard = ({ fleet, config }: Scenario): readonly Fault[] =>
+  (fleet?.nodes ?? []).map((_, i) => {
+    const forMs = 3 * config.timing.deadAfterMs;
+    return { kind: "partition", atMs: 20_000 + 2 * forMs * i, forMs, node: `node-${i + 1}`, way: "up" };
+  });
+
 /** Sampler after sampler stands still, and then its node is killed: they wake as orphans of an earlier life. */
 const frozenThenKilled = (scenario: Scenario): readonly Fault[] => [
   ...repeated(scenario, 20_000, (atMs) => ({ kind: "pause", atMs, forMs: 15_000, node: "rollout-0" })),
@@ -231,6 +238,21 @@ export const fleetCanaries: readonly Canary[] = [
       },
     },
   }),
+  mind(
+    "place-not-checked",
+    "a replica comes back from a node that cannot be reached, although its place was given away",
+    {
+      profile: "fleet",
+      seedsMax: 30,
+      stage: nodesUnheard,
+      line: {
+        hears: (event, { fleet }) => {
+          const node = event.type === "replica.register" ? fleet.replicas[event.from]?.node : null;
+          return node && event.type === "replica.register" ? { ...event, body: { ...event.body, node } } : event;
+        },
+      },
+    },
+  ),
   mind("every-joiner-an-epoch", "joiners are taken in one by one", {
     profile: "fleet",
     seedsMax: 60,

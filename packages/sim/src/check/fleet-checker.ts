@@ -1,4 +1,4 @@
-/** Nodes and operators: no orphan lives on, what is wanted runs, a command happens once, and joiners come together (F1 to F6). */
+/** Nodes and operators: no orphan lives on, what is wanted runs, a command happens once, joiners come together, and nobody keeps a place that was given away (F1 to F7). */
 import type { ControllerEvent, ControllerState } from "@muster/machines";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import type { World } from "../world/world.ts";
@@ -9,6 +9,7 @@ import type { Judge } from "./judge.ts";
 export interface Watched {
   readonly name: string;
   readonly node: string;
+  readonly pid: number;
   readonly isDead: boolean;
   readonly state: string;
   onDeath(run: () => void): void;
@@ -27,6 +28,8 @@ export class FleetChecker {
   readonly #calmMs: number;
   /** Processes by the name of the node that started them. */
   readonly #children = new Map<string, Watched[]>();
+  /** Nodes by the number of a process that they started. */
+  readonly #parents = new Map<number, string>();
   readonly #known = new Set<string>();
   readonly #cordoned = new Set<string>();
   readonly #ends = new Map<string, string>();
@@ -45,6 +48,7 @@ export class FleetChecker {
   bore(node: Watched, child: Watched): void {
     const own = (this.#children.get(node.node) ?? []).filter((other) => !other.isDead);
     this.#children.set(node.node, [...own, child]);
+    this.#parents.set(child.pid, node.node);
     node.onDeath(() => this.#world.after(orphanMs, () => this.#checkOrphan(node, child, false)));
   }
 
@@ -64,6 +68,7 @@ export class FleetChecker {
     if (event.type === "controller.elected") this.#term = after.term;
     this.#checkGrowth(decision);
     if (before.members !== after.members) this.#checkMoves(decision);
+    if (before.members !== after.members) this.#checkAdmissions(decision);
     if (before.fleet === after.fleet) return;
     if ("body" in event && "commandId" in event.body && event.body.commandId !== undefined)
       this.#checkCommand(event as CommandEvent, before.fleet, after.fleet);
@@ -179,6 +184,20 @@ export class FleetChecker {
         place === undefined || after.nowMs >= dueAtMs,
         "F3",
         () => `${id} leaves with ${node}, ${place} has room and nobody took its place`,
+      );
+    }
+  }
+
+  /** Whoever is admitted was started where the fleet wants it: what a lost node still runs has no place any more. */
+  #checkAdmissions({ before, after }: Decision): void {
+    for (const [id, { incarnation, pid }] of Object.entries(after.members)) {
+      const node = after.fleet.replicas[id]?.node ?? null;
+      if (node === null || before.members[id]?.incarnation === incarnation) continue;
+      const parent = this.#parents.get(pid);
+      this.#judge.require(
+        parent === node,
+        "F7",
+        () => `${id} is admitted from ${parent ?? "no node"}, its place is on ${node}`,
       );
     }
   }

@@ -26,7 +26,7 @@ import { planeDigest } from "../plane/digest.ts";
 import { type MeshObserver, MeshPlane } from "../plane/mesh-plane.ts";
 import { SimDisk } from "../plane/sim-disk.ts";
 import { VersionPlane } from "../plane/version-plane.ts";
-import { SimProcess } from "../world/process.ts";
+import { type ProcessOptions, SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import type { Bug } from "./bug.ts";
 import { type Behind, doorsOf } from "./doors.ts";
@@ -188,7 +188,7 @@ export class Cluster {
   startNode(id: string): void {
     const node = this.#nodes.get(id);
     if (!node || this.isJobOver || (node.process && !node.process.isDead)) return;
-    const process = this.#spawn(node.id, node.role, this.#shapeOf(id)?.host);
+    const process = this.#spawn(node.id, node.role, { host: this.#shapeOf(id)?.host });
     node.process = process;
     process.onDeath(() => this.#replicaGone(node, process));
     node.replica = this.#run(
@@ -240,7 +240,7 @@ export class Cluster {
   /** A node starts the process of a replica; it takes a moment until that one speaks. */
   #startChild(id: string, role: ReplicaRole, parent: SimProcess): Child {
     const { host, node } = parent;
-    const process = this.#spawn(id, role, host);
+    const process = this.#spawn(id, role, { host, parent: node });
     this.#observer.bore(parent, process);
     let replica: Replica | null = null;
     const child: Child = { id, node, process, code: null, stop: (reason) => replica?.stop(reason) };
@@ -266,7 +266,7 @@ export class Cluster {
     return this.isJobOver && this.living().length === 0;
   }
 
-  #spawn(node: string, role: string, host?: string): SimProcess {
+  #spawn(node: string, role: string, where: Pick<ProcessOptions, "host" | "parent"> = {}): SimProcess {
     const life = ++this.#lives;
     const random = randomOf(this.world.seed, life, 4);
     const process = new SimProcess(this.world, {
@@ -274,7 +274,7 @@ export class Cluster {
       node,
       role,
       pid: 1_000 + life,
-      ...(host === undefined ? {} : { host }),
+      ...where,
       clockOffsetMs: random.below(10_000_000),
       clockRate: 0.99 + 0.02 * random.next(),
     });

@@ -28,6 +28,7 @@ export function createEnvironment(options: EnvironmentOptions): Environment {
   return {
     host: process.host,
     pid: process.pid,
+    node: process.parent,
     clock: process.clock,
     schedule: process.schedule,
     wallMs: () => Math.floor(epochMs + process.wallOffsetMs + world.nowMs),

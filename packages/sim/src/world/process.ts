@@ -16,7 +16,9 @@ export interface ProcessOptions {
   readonly role: string;
   readonly pid: number;
   /** Where it runs; default one of three hosts, dealt in turn. */
-  readonly host?: string;
+  readonly host?: string | undefined;
+  /** Node that started it; default none. */
+  readonly parent?: string;
   /** Its monotonic clock: an origin of its own, and a rate near 1. */
   readonly clockOffsetMs: number;
   readonly clockRate: number;
@@ -29,6 +31,7 @@ export class SimProcess {
   readonly role: string;
   readonly pid: number;
   readonly host: string;
+  readonly parent: string | null;
   readonly clock: Clock;
   readonly world: World;
   /** How many times longer its work takes than usual. */
@@ -52,6 +55,7 @@ export class SimProcess {
     this.role = options.role;
     this.pid = options.pid;
     this.host = options.host ?? `host-${options.pid % 3}`;
+    this.parent = options.parent ?? null;
     const { clockOffsetMs, clockRate } = options;
     this.clock = {
       now: () => clockOffsetMs + ((this.#suspendedAtMs ?? world.nowMs) - this.#lostMs) * clockRate,

@@ -16,7 +16,9 @@ function sumsWithout(point: string, action: string, missing = 0): Sums {
 
 const first = { profile: "swarm", firstSeed: 1 } as const;
 
-it("a pair that no seed came to is armed alone, in seed after seed, until it happened", async () => {
+it("a pair that no seed came to is armed alone, in seed after seed, until it happened", {
+  timeout: 60_000,
+}, async () => {
   const sums = sumsWithout("policy.accumulate", "delay");
   const armed: string[][] = [];
   await reachMissing(sums, {
