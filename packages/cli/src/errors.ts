@@ -39,6 +39,7 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "the simulator is not installed; it is part of the source tree: run this command there, after npm run setup",
   },
+  OutputLost: { message: "{stream}: {reason}; what was written is not complete, send it where it can be written" },
   BenchMember: { message: "a process of the measurement failed at {call}: {reason}" },
   BenchPeer: { message: "{peer} did not finish: {reason}; leave it out with --no-peers" },
   BenchMemory: { message: "nothing of it fits into memory: {reason}; give smaller --size or --world" },

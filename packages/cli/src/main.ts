@@ -3,12 +3,13 @@ import { messageOf } from "@muster/base";
 import { exitCodes } from "@muster/runtime";
 import { CommanderError } from "commander";
 import { exitCodeOf } from "./commands/common.ts";
+import { endWithOutput } from "./job/output.ts";
 import { createProgram } from "./program.ts";
 import { cleanBlock } from "./report/index.ts";
 
 /** Runs the command line and sets the exit code of the process. `argv` as in `process.argv`. */
 export async function main(argv: readonly string[]): Promise<void> {
-  endWithReader();
+  const codeOfLoss = endWithOutput();
   try {
     await createProgram().parseAsync([...argv]);
   } catch (error) {
@@ -18,13 +19,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     }
     process.stderr.write(`muster: ${cleanBlock(messageOf(error))}\n`);
     process.exitCode = exitCodeOf(error);
+  } finally {
+    process.exitCode ||= codeOfLoss();
   }
-}
-
-/** `muster watch | head` is over when head has enough; that is no fault. */
-function endWithReader(): void {
-  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code === "EPIPE") process.exit(exitCodes.ok);
-    throw error;
-  });
 }

@@ -1,5 +1,5 @@
 /** `muster bench`: how fast this machine moves weights, beside its own limit and beside other programs that are installed. */
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
@@ -102,7 +102,10 @@ async function runBench(options: Options, { command, peers: names, measure }: Me
   const sizes = sizesOf(options.size);
   const [rounds = 1] = countsOf("rounds", options.rounds, { min: 1, max: 1000 });
   process.exitCode = await untilInterrupted(async (signal): Promise<ExitCode> => {
-    const scratch = await mkdtemp(join(tmpdir(), "muster-bench-"));
+    const scratch = mkdtempSync(join(tmpdir(), "muster-bench-"));
+    const removeScratch = (): void => rmSync(scratch, { recursive: true, force: true });
+    // The second Ctrl-C ends the process in the middle.
+    process.once("exit", removeScratch);
     try {
       const found = options.peers ? findPeers(scratch, names) : { peers: [], notes: [] };
       const machine = watchMachine();
@@ -140,7 +143,8 @@ async function runBench(options: Options, { command, peers: names, measure }: Me
       process.stderr.write(`muster: ${failure}\n`);
       return exitCodes.failed;
     } finally {
-      await rm(scratch, { recursive: true, force: true });
+      process.off("exit", removeScratch);
+      removeScratch();
     }
   });
 }

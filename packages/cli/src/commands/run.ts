@@ -5,6 +5,7 @@ import { checkId, type JobConfig } from "@muster/protocol";
 import { explainConfig, type LoadedJob, loadJob, systemClock } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { errors } from "../errors.ts";
+import { whenOutputIsLost } from "../job/output.ts";
 import { createProgress, summaryText, terminalCurve } from "../report/index.ts";
 import { socketDirectoryOf } from "../run/run-directory.ts";
 import { type RunEnd, runJob } from "../run/run-job.ts";
@@ -170,10 +171,11 @@ function flagsOf(options: Options): Record<string, string | number | boolean> {
   );
 }
 
-/** First Ctrl-C: a clean end. Second: this process ends at once, and its children with it, since their input closes. */
+/** First Ctrl-C, or nobody reads what the run says: a clean end. Second: this process ends at once, and its children with it, since their input closes. */
 function interruptSignal(isSupervised: boolean): { readonly signal: AbortSignal; dispose(): void } {
   const controller = new AbortController();
   const orphaned = (): void => controller.abort();
+  const forget = whenOutputIsLost(orphaned);
   const stop = (): void => {
     if (controller.signal.aborted) process.exit(130);
     controller.abort();
@@ -186,6 +188,7 @@ function interruptSignal(isSupervised: boolean): { readonly signal: AbortSignal;
   return {
     signal: controller.signal,
     dispose() {
+      forget();
       for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.off(name, stop);
       for (const event of ["end", "close"]) process.stdin.off(event, orphaned);
       // An open input would keep this process alive.

@@ -1,26 +1,33 @@
-/** Commands that go on until they are told to stop: the first Ctrl-C ends them cleanly, the second at once. */
+/** Commands that go on until they are told to stop: the first Ctrl-C ends them cleanly, the second at once. So does lost output. */
 import { type ExitCode, exitCodes } from "@muster/runtime";
+import { whenOutputIsLost } from "./output.ts";
 
 const codes = { SIGINT: exitCodes.interrupted, SIGTERM: exitCodes.terminated, SIGHUP: exitCodes.terminated } as const;
 
-/** Does the work with a signal that Ctrl-C aborts. @returns The code of the work, or of the signal that ended it. */
+/** Does the work with a signal that Ctrl-C and lost output abort. @returns The code of the work, or of what ended it. */
 export async function untilInterrupted(work: (signal: AbortSignal) => Promise<ExitCode>): Promise<ExitCode> {
   const controller = new AbortController();
   let interruptedBy: ExitCode | null = null;
+  const interrupt = (code: ExitCode): void => {
+    interruptedBy ??= code;
+    controller.abort();
+  };
   const onSignal = (name: keyof typeof codes): void => {
     if (interruptedBy !== null) process.exit(interruptedBy);
-    interruptedBy = codes[name];
-    controller.abort();
+    interrupt(codes[name]);
   };
   const names = Object.keys(codes) as (keyof typeof codes)[];
   for (const name of names) process.on(name, onSignal);
+  const forget = whenOutputIsLost(() => interrupt(exitCodes.ok));
   try {
-    return await work(controller.signal).then((code) => interruptedBy ?? code);
+    // A reader that has left is no reason to call a failure a success.
+    return await work(controller.signal).then((code) => interruptedBy || code);
   } catch (error) {
     // After an interruption the work ends with the abort, which is no fault.
     if (interruptedBy !== null) return interruptedBy;
     throw error;
   } finally {
+    forget();
     for (const name of names) process.off(name, onSignal);
   }
 }
