@@ -157,6 +157,15 @@ describe("muster bench weights --hosts", () => {
     expect(processesNaming(member)).toEqual([]);
   }, 60_000);
 
+  it("leaves out what does not fit into memory before it makes a host, and says what to give smaller", async () => {
+    const { code, stdout, stderr } = await bench(
+      ...["weights", "--hosts", "64", "--size", "4095", "--rounds", "1", "--no-peers"],
+    );
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/W=64, 4 GiB was left out: it takes about \d+\.?\d* GiB of memory, and .* are available/);
+    expect(stderr).toMatch(/nothing of it fits into memory: .*; give smaller --size or --hosts\n$/);
+  }, 60_000);
+
   it("says that hosts and processes of one host are two measurements", async () => {
     const { code, stderr } = await bench("weights", "--hosts", "--world", "2");
     expect(code).toBe(2);

@@ -42,7 +42,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   OutputLost: { message: "{stream}: {reason}; what was written is not complete, send it where it can be written" },
   BenchMember: { message: "a process of the measurement failed at {call}: {reason}" },
   BenchPeer: { message: "{peer} did not finish: {reason}; leave it out with --no-peers" },
-  BenchMemory: { message: "nothing of it fits into memory: {reason}; give smaller --size or --world" },
+  BenchMemory: { message: "nothing of it fits into memory: {reason}; give smaller --size or --{count}" },
   BenchHosts: { message: "no test hosts here: {reason}" },
   ChildFailed: { message: "{id} ended with {how} before it joined; its log is {log}" },
 });

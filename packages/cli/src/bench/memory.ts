@@ -21,6 +21,12 @@ export function weightsBytes({ world, bytes, peers }: Footprint): number {
   return ours + Math.max(world * Math.min(bytes, limitBytesMax), peers ? world * (bytes + processBytes) : 0);
 }
 
+/** The same down a chain of hosts: the source's own and two slots, and two slots of each other host. */
+export function hostsBytes({ world, bytes, peers }: Footprint): number {
+  const ours = (2 * world + 1) * bytes + world * processBytes;
+  return ours + (peers ? world * (bytes + processBytes) : 0);
+}
+
 /**
  * The same for sums: each rank's input and own memory, three buffers of the host; peers send from one buffer to another. Ours have room for the
  * many tensors that are measured at the end, whatever the size.

@@ -8,7 +8,7 @@ import { type ExitCode, exitCodes } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { benchAllReduce } from "../bench/allreduce/same-host.ts";
 import { watchMachine } from "../bench/machine.ts";
-import { allReduceBytes, type Footprint, tooLarge, weightsBytes } from "../bench/memory.ts";
+import { allReduceBytes, type Footprint, hostsBytes, tooLarge, weightsBytes } from "../bench/memory.ts";
 import { findPeers, type Peer, type PeerName, peerNames } from "../bench/peers.ts";
 import { type BenchReport, type BenchRow, headText, reportText } from "../bench/report.ts";
 import { benchManySections } from "../bench/weights/many-sections.ts";
@@ -41,6 +41,8 @@ interface BenchContext {
 interface Measurement {
   readonly command: string;
   readonly peers: readonly PeerName[];
+  /** Option that says how many take part. */
+  readonly count: "world" | "hosts";
   readonly measure: (context: BenchContext) => Promise<void>;
 }
 
@@ -72,14 +74,14 @@ export function addBenchCommands(program: Command): void {
     .option("--link <mbit>", "with --hosts: rate of each host's link in Mbit/s", "2000")
     .action((options: WeightsOptions, command: Command) =>
       options.hosts === undefined
-        ? runBench(options, { command: "weights", peers: peerNames, measure: benchWeights })
+        ? runBench(options, { command: "weights", peers: peerNames, count: "world", measure: benchWeights })
         : benchHosts(options, options.hosts, command.getOptionValueSource("size") === "default"),
     );
   withCommon(
     bench.command("allreduce").description("measure the sum of gradients over all trainers of a host"),
     "0.0625,1,16,64,256",
   ).action((options: Options) =>
-    runBench(options, { command: "allreduce", peers: peerNames, measure: benchAllReduceAll }),
+    runBench(options, { command: "allreduce", peers: peerNames, count: "world", measure: benchAllReduceAll }),
   );
 }
 
@@ -97,7 +99,7 @@ function withCommon(command: Command, sizes = "64,256"): Command {
  * Runs a measurement with progress on standard error, and ends with its report, also when it fails in the middle. Ctrl-C ends it and
  * everything that it started.
  */
-async function runBench(options: Options, { command, peers: names, measure }: Measurement): Promise<void> {
+async function runBench(options: Options, { command, peers: names, count, measure }: Measurement): Promise<void> {
   const worlds = countsOf("world", options.world, { min: 2, max: 64 });
   const sizes = sizesOf(options.size);
   const [rounds = 1] = countsOf("rounds", options.rounds, { min: 1, max: 1000 });
@@ -132,7 +134,7 @@ async function runBench(options: Options, { command, peers: names, measure }: Me
         onNote,
         onProgress,
       }).then(
-        () => (rows.length === 0 ? errors.BenchMemory({ reason: notes.at(-1) ?? "no size is left" }) : null),
+        () => (rows.length === 0 ? errors.BenchMemory({ reason: notes.at(-1) ?? "no size is left", count }) : null),
         (error: unknown) => error,
       );
       if (signal.aborted) throw failed;
@@ -171,13 +173,15 @@ function fits(footprint: Footprint, bytesOf: (of: Footprint) => number, onNote: 
 async function benchHosts(options: WeightsOptions, count: string, usualSize: boolean): Promise<void> {
   const [hosts = 2] = countsOf("hosts", count, { min: 2, max: 64 });
   const [linkMbit = 1] = countsOf("link", options.link, { min: 1, max: 100_000 });
-  const measure = async ({ sizes, scratch, onRow, ...common }: BenchContext): Promise<void> => {
-    for (const bytes of sizes)
+  const measure = async ({ sizes, scratch, onRow, onNote, ...common }: BenchContext): Promise<void> => {
+    for (const bytes of sizes) {
+      if (!fits({ world: hosts, bytes, peers: common.peers.length > 0 }, hostsBytes, onNote)) continue;
       for (const row of await benchSeveralHosts({ ...common, socketDir: scratch, hosts, linkMbit, bytes })) onRow(row);
+    }
   };
   await runBench(
     { ...options, ...(usualSize ? { size: "256" } : {}) },
-    { command: "weights", peers: ["gloo"], measure },
+    { command: "weights", peers: ["gloo"], count: "hosts", measure },
   );
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { endText } from "../../src/bench/members.ts";
-import { allReduceBytes, tooLarge, weightsBytes } from "../../src/bench/memory.ts";
+import { allReduceBytes, hostsBytes, tooLarge, weightsBytes } from "../../src/bench/memory.ts";
 
 const gib = 2 ** 30;
 const eight = { world: 8, bytes: gib, peers: true };
@@ -22,6 +22,14 @@ describe("the memory of a measurement", () => {
     const small = { world: 8, bytes: 2 ** 20, peers: false };
     expect(allReduceBytes(small)).toBeGreaterThan((2 * small.world + 3) * 62.5 * 2 ** 20);
     expect(tooLarge(small, allReduceBytes(small), gib)).toMatch(/^W=8, 1 MiB was left out/);
+  });
+
+  it("of a chain of hosts counts two slots of each, what the source has itself, and gloo's buffers", () => {
+    expect(hostsBytes({ ...eight, peers: false })).toBe(18 * gib);
+    expect(hostsBytes(eight)).toBe(27 * gib);
+    expect(tooLarge(eight, hostsBytes(eight), 16 * gib)).toBe(
+      "W=8, 1 GiB was left out: it takes about 27 GiB of memory, and 16 GiB are available",
+    );
   });
 
   it("grows with peers, and for sums with the inputs of all ranks", () => {
