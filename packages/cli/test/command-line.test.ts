@@ -39,6 +39,18 @@ describe("bad input ends with code 2, one line, and nothing on standard output:"
     ["a duration that is none", ["stop", "--timeout", "soon"], /^muster: --timeout: soon "soon" is not a duration/],
     ["an id that is none", ["drain", "Rollout 1"], /Rollout 1/],
     ["a job that is not there", ["status", "--job", "nope"], /^muster: no job "nope" in .*start one with "muster run"/],
+    [
+      "a link without hosts",
+      ["bench", "weights", "--link", "500"],
+      /^muster: --link: 500 .*; add --hosts, or leave it out/,
+    ],
+    [
+      "two rounds",
+      ["bench", "weights", "--rounds", "1,7"],
+      /^muster: --rounds: 1,7 is a list; give one .* 1 to 1000\n$/,
+    ],
+    ["two hosts", ["bench", "weights", "--hosts", "2,9"], /^muster: --hosts: 2,9 is a list; give one .* 2 to 64\n$/],
+    ["two links", ["bench", "weights", "--hosts", "--link", "1000,5"], /^muster: --link: 1000,5 is a list; give one /],
     ["a reason that is too long", ["stop", "--reason", "x".repeat(501)], /--reason.*at most 500/],
   ])("%s", (_, args, complaint) => {
     const { code, stdout, stderr } = muster(args);

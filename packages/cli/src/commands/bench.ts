@@ -72,11 +72,12 @@ export function addBenchCommands(program: Command): void {
         .conflicts("world"),
     )
     .option("--link <mbit>", "with --hosts: rate of each host's link in Mbit/s", "2000")
-    .action((options: WeightsOptions, command: Command) =>
-      options.hosts === undefined
-        ? runBench(options, { command: "weights", peers: peerNames, count: "world", measure: benchWeights })
-        : benchHosts(options, options.hosts, command.getOptionValueSource("size") === "default"),
-    );
+    .action((options: WeightsOptions, command: Command) => {
+      const isGiven = (option: string): boolean => command.getOptionValueSource(option) !== "default";
+      if (options.hosts !== undefined) return benchHosts(options, options.hosts, !isGiven("size"));
+      if (isGiven("link")) throw linkWithoutHosts(options.link);
+      return runBench(options, { command: "weights", peers: peerNames, count: "world", measure: benchWeights });
+    });
   withCommon(
     bench.command("allreduce").description("measure the sum of gradients over all trainers of a host"),
     "0.0625,1,16,64,256",
@@ -102,7 +103,7 @@ function withCommon(command: Command, sizes = "64,256"): Command {
 async function runBench(options: Options, { command, peers: names, count, measure }: Measurement): Promise<void> {
   const worlds = countsOf("world", options.world, { min: 2, max: 64 });
   const sizes = sizesOf(options.size);
-  const [rounds = 1] = countsOf("rounds", options.rounds, { min: 1, max: 1000 });
+  const rounds = countOf("rounds", options.rounds, { min: 1, max: 1000 });
   process.exitCode = await untilInterrupted(async (signal): Promise<ExitCode> => {
     const scratch = mkdtempSync(join(tmpdir(), "muster-bench-"));
     const removeScratch = (): void => rmSync(scratch, { recursive: true, force: true });
@@ -171,8 +172,8 @@ function fits(footprint: Footprint, bytesOf: (of: Footprint) => number, onNote: 
 
 /** Measures the chain of hosts, 256 MiB when no size is asked for. */
 async function benchHosts(options: WeightsOptions, count: string, usualSize: boolean): Promise<void> {
-  const [hosts = 2] = countsOf("hosts", count, { min: 2, max: 64 });
-  const [linkMbit = 1] = countsOf("link", options.link, { min: 1, max: 100_000 });
+  const hosts = countOf("hosts", count, { min: 2, max: 64 });
+  const linkMbit = countOf("link", options.link, { min: 1, max: 100_000 });
   const measure = async ({ sizes, scratch, onRow, onNote, ...common }: BenchContext): Promise<void> => {
     for (const bytes of sizes) {
       if (!fits({ world: hosts, bytes, peers: common.peers.length > 0 }, hostsBytes, onNote)) continue;
@@ -206,15 +207,29 @@ function sizesOf(text: string): number[] {
   });
 }
 
+function linkWithoutHosts(link: string): Error {
+  const reason =
+    "is the rate of links between hosts, and processes of one host have none; add --hosts, or leave it out";
+  return errors.OptionInvalid({ option: "link", value: link || '""', reason });
+}
+
+/** Least and most of a number. */
+interface Range {
+  readonly min: number;
+  readonly max: number;
+}
+
 /** Whole numbers, separated by commas. @throws MUSTER_ERR_OPTION_INVALID */
-function countsOf(
-  option: string,
-  text: string,
-  { min, max }: { readonly min: number; readonly max: number },
-): number[] {
-  return text.split(",").map((each) => {
-    const count = Number(each);
-    if (each.trim() !== "" && Number.isSafeInteger(count) && count >= min && count <= max) return count;
-    throw errors.OptionInvalid({ option, value: each || '""', reason: `is not a whole number from ${min} to ${max}` });
-  });
+function countsOf(option: string, text: string, range: Range): number[] {
+  return text.split(",").map((each) => countOf(option, each, range));
+}
+
+/** One whole number. @throws MUSTER_ERR_OPTION_INVALID */
+function countOf(option: string, text: string, { min, max }: Range): number {
+  const count = Number(text);
+  if (text.trim() !== "" && Number.isSafeInteger(count) && count >= min && count <= max) return count;
+  const reason = text.includes(",")
+    ? `is a list; give one whole number from ${min} to ${max}`
+    : `is not a whole number from ${min} to ${max}`;
+  throw errors.OptionInvalid({ option, value: text || '""', reason });
 }
