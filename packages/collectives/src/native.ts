@@ -249,19 +249,43 @@ function load(require: NodeJS.Require): NativeModule {
   }
 }
 
+/** What runs under a signal: one listener for all, because Node warns of more than ten. */
+interface Underway {
+  readonly cancellations: Set<NativeCancellation>;
+  readonly cancelAll: () => void;
+}
+
+const underway = new WeakMap<AbortSignal, Underway>();
+
 /** Runs a native operation that ends early when `signal` aborts. */
 export async function cancellable<T>(
   signal: AbortSignal,
   run: (cancellation: NativeCancellation) => Promise<NativeOutcome<T>>,
 ): Promise<NativeOutcome<T>> {
   const cancellation = new (native().Cancellation)();
-  const cancel = (): void => cancellation.cancel();
-  if (signal.aborted) cancel();
-  signal.addEventListener("abort", cancel, { once: true });
+  if (signal.aborted) cancellation.cancel();
+  const { cancellations, cancelAll } = underwayUnder(signal);
+  cancellations.add(cancellation);
   try {
     return await run(cancellation);
   } finally {
-    signal.removeEventListener("abort", cancel);
+    cancellations.delete(cancellation);
+    if (cancellations.size === 0) {
+      signal.removeEventListener("abort", cancelAll);
+      underway.delete(signal);
+    }
     cancellation.dispose();
   }
+}
+
+function underwayUnder(signal: AbortSignal): Underway {
+  const known = underway.get(signal);
+  if (known) return known;
+  const cancellations = new Set<NativeCancellation>();
+  const cancelAll = (): void => {
+    for (const each of cancellations) each.cancel();
+  };
+  signal.addEventListener("abort", cancelAll, { once: true });
+  underway.set(signal, { cancellations, cancelAll });
+  return { cancellations, cancelAll };
 }
