@@ -23,8 +23,8 @@ export interface HealthFacts {
 }
 
 /**
- * The next health; at most one move. DEAD, RESTARTING and STALE do not look at suspicion: being heard again proves nothing there. STALE
- * becomes HEALTHY only by an acknowledged digest. Pure.
+ * The next health; at most one move. DEAD and RESTARTING do not look at suspicion: being heard again proves nothing there. STARTING and STALE
+ * become HEALTHY only by an acknowledged digest, and not while suspected: a command would be done by what is HEALTHY for no time. Pure.
  */
 export function nextHealth(health: FleetHealth, facts: HealthFacts): FleetHealth {
   if (health === "RETIRED" || health === "LEFT" || health === "DRAINING") return health;
@@ -32,7 +32,7 @@ export function nextHealth(health: FleetHealth, facts: HealthFacts): FleetHealth
   switch (health) {
     case "STARTING":
       if (facts.wasMember && !facts.isSameLife) return "DEAD";
-      return facts.isMember && facts.isHolding ? "HEALTHY" : health;
+      return facts.isMember && facts.isHolding && !facts.isSuspect ? "HEALTHY" : health;
     case "HEALTHY":
       if (!facts.isSameLife) return "DEAD";
       return facts.isSuspect ? "SUSPECT" : health;
@@ -45,7 +45,7 @@ export function nextHealth(health: FleetHealth, facts: HealthFacts): FleetHealth
       return facts.isMember ? "STALE" : health;
     case "STALE":
       if (!facts.isSameLife) return "DEAD";
-      return facts.isHolding ? "HEALTHY" : health;
+      return facts.isHolding && !facts.isSuspect ? "HEALTHY" : health;
   }
 }
 
