@@ -86,10 +86,13 @@ Status VersionArena::layOut(std::vector<Section>& sections) const {
   return {};
 }
 
-// Call with mutex_ held. Takes the slot used longest ago that is not being written.
+// Call with mutex_ held. Takes a slot without a version, else the one used longest ago: what failed to arrive, however
+// often, costs one version at most. When versions arrive in all of them, the first of these gives way.
 Result<std::shared_ptr<VersionArena::Slot>> VersionArena::claimSlot() {
   if (slots_.empty()) return Status{Code::Closed, "the version store is closed", {}};
-  auto at = std::ranges::find_if(slots_, [](const auto& slot) { return slot->state != Arrival::Arriving; });
+  const auto written = [](const auto& slot) { return slot->state == Arrival::Arriving; };
+  auto at = std::ranges::find_if(slots_, [&](const auto& slot) { return !slot->version && !written(slot); });
+  if (at == slots_.end()) at = std::ranges::find_if_not(slots_, written);
   if (at == slots_.end()) at = slots_.begin();
   std::shared_ptr<Slot> slot = *at;
   slots_.erase(at);

@@ -95,8 +95,8 @@ class VersionArena {
   VersionArena(const VersionArena&) = delete;
   VersionArena& operator=(const VersionArena&) = delete;
 
-  // Copies the sections into the slot used longest ago, digests them and makes the version visible. A version that is
-  // here already with the same bytes is a success; with other bytes Code::Conflict.
+  // Copies the sections into a slot without a version, or the one used longest ago, digests them and makes the version
+  // visible. A version that is here already with the same bytes is a success; with other bytes Code::Conflict.
   Result<std::vector<Section>> publish(VersionId id, const std::vector<SectionInput>& inputs, const Abort& abort);
 
   // A place for a version that is about to arrive, with these names, sizes and digests; readers may lease it from now on.
