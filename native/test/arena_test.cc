@@ -1,5 +1,6 @@
 // Which slot a version goes to: what fails to arrive costs nothing that is here, and nobody is given a slot being written.
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "check.h"
@@ -14,6 +15,7 @@ using namespace muster::test;
 namespace {
 
 constexpr size_t kBytes = 300'000;
+constexpr size_t kLarge = size_t{64} << 20;  // takes so long to publish that something can be done meanwhile
 
 Bytes filled(size_t size, uint64_t seed) {
   Bytes bytes(size);
@@ -44,6 +46,41 @@ void areServed(const std::shared_ptr<VersionStore>& store, uint64_t first, uint6
       REQUIRE_OK(pull(options, patienceOf(never)));
       CHECK(into == weights);
     }
+}
+
+struct Trial {
+  VersionId published, last;
+  std::vector<Status> said;
+};
+
+// Publishes `weights` and calls `arrive` again and again while they are copied. The last call may come too late, and be
+// given the slot of what is published by then: such a trial proves nothing, and there is another one.
+Trial arriveWhilePublishing(VersionArena& arena, const Bytes& weights, const std::function<Status(VersionId)>& arrive) {
+  const Abort never;
+  const Deadline until = Deadline::in(Milliseconds(60'000));
+  for (VersionId id{1, 0}; !until.passed(); id.version += 1'000'000) {
+    Trial trial{id, id, {}};
+    std::atomic<bool> over{false};
+    std::thread publisher([&] {
+      CHECK(arena.publish(id, {{"weights", weights}}, never).ok());
+      over = true;
+    });
+    const auto publishing = [&] { return arena.lease(id, Milliseconds(0)).status().code == Code::Timeout; };
+    while (!publishing() && !over) std::this_thread::yield();
+    while (publishing()) {
+      trial.last.version++;
+      trial.said.push_back(arrive(trial.last));
+    }
+    publisher.join();
+    if (!trial.said.empty() && arena.holds(id)) return trial;
+  }
+  CHECK(!"a publication during which something arrives");
+  return {};
+}
+
+bool isWhole(VersionArena& arena, VersionId id, const Bytes& weights) {
+  const Result<VersionArena::Lease> lease = arena.lease(id, Milliseconds(0));
+  return lease.ok() && std::memcmp(lease.value().data(), weights.data(), weights.size()) == 0;
 }
 
 }  // namespace
@@ -79,4 +116,33 @@ TEST("publications that fail again and again leave the versions that are here") 
   CHECK((arena.versions() == std::vector<VersionId>{{1, 2}, {1, 3}}));
   REQUIRE_OK(arena.publish({1, 9}, {{"weights", filled(kBytes, 9)}}, never));
   CHECK((arena.versions() == std::vector<VersionId>{{1, 2}, {1, 3}, {1, 9}}));
+}
+
+TEST("versions that arrive while another one is published get another slot, and all stay whole") {
+  VersionArena arena(kLarge, 2);
+  const Bytes weights = filled(kLarge, 1), others = filled(kBytes, 2);
+  const Trial trial = arriveWhilePublishing(arena, weights, [&](VersionId id) -> Status {
+    Result<VersionArena::Incoming> incoming = arena.receive(id, sectionsOf(kBytes));
+    if (!incoming.ok()) return incoming.status();
+    std::memcpy(incoming.value().data(), others.data(), kBytes);
+    const VersionArena::Lease held = incoming.value().finish();
+    return {};
+  });
+  for (const Status& status : trial.said) REQUIRE_OK(status);
+  CHECK((arena.versions() == std::vector<VersionId>{trial.published, trial.last}));
+  CHECK(isWhole(arena, trial.published, weights));
+  CHECK(isWhole(arena, trial.last, others));
+}
+
+TEST("a version that is published into the only slot keeps it: others are refused until it is there") {
+  VersionArena arena(kLarge, 1);
+  const Bytes weights = filled(kLarge, 1);
+  const Trial trial = arriveWhilePublishing(
+      arena, weights, [&](VersionId id) { return arena.receive(id, sectionsOf(kBytes)).status(); });
+  for (const Status& status : trial.said) {
+    CHECK(status.code == Code::Conflict);
+    CHECK(status.message == "no slot is free: a version is being published");
+  }
+  CHECK(isWhole(arena, trial.published, weights));
+  CHECK(arena.receive({2, 1}, sectionsOf(kBytes)).ok());
 }

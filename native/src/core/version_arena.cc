@@ -17,7 +17,7 @@ struct VersionArena::Slot {
   Segment memory;
   uint64_t warm = 0;  // so many bytes have pages
   std::optional<Version> version;  // nullopt while empty, being published, or given up
-  Arrival state = Arrival::Ended;
+  Arrival state = Arrival::Ended;  // Arriving as long as anybody writes to it, a publication too
   uint64_t watermark = 0;
   size_t leases = 0;
   bool abandoned = false;
@@ -66,6 +66,42 @@ VersionArena::Lease VersionArena::Incoming::finish() {
   return Lease(arena_, std::move(slot_), std::move(sections_));  // the writer's hold becomes the caller's
 }
 
+// The hold of a publication on the slot that it writes: nobody is given the slot before the publication is over, whichever
+// way it ends.
+class VersionArena::Publication {
+ public:
+  // Call with the arena's mutex_ held.
+  Publication(VersionArena& arena, VersionId id, std::shared_ptr<Slot> slot) : arena_(arena), slot_(std::move(slot)) {
+    slot_->state = Arrival::Arriving;
+    arena_.pending_ = id;
+  }
+  ~Publication() {
+    if (slot_) settle(std::nullopt);
+  }
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
+
+  Slot& slot() { return *slot_; }
+
+  // The version is whole and visible, or nothing is.
+  void settle(std::optional<Version> version) {
+    {
+      const std::lock_guard lock(arena_.mutex_);
+      slot_->state = version ? Arrival::Whole : Arrival::Ended;
+      slot_->watermark = version ? arena_.slotBytes_ : 0;
+      if (version) arena_.newest_ = std::max(arena_.newest_.value_or(version->id), version->id);
+      slot_->version = std::move(version);
+      arena_.pending_.reset();
+    }
+    slot_.reset();
+    arena_.changed_.notify_all();
+  }
+
+ private:
+  VersionArena& arena_;
+  std::shared_ptr<Slot> slot_;
+};
+
 VersionArena::VersionArena(size_t slotBytes, size_t slots) : slotBytes_(slotBytes) {
   for (size_t i = 0; i < slots; i++) slots_.push_back(std::make_shared<Slot>());
 }
@@ -87,13 +123,15 @@ Status VersionArena::layOut(std::vector<Section>& sections) const {
 }
 
 // Call with mutex_ held. Takes a slot without a version, else the one used longest ago: what failed to arrive, however
-// often, costs one version at most. When versions arrive in all of them, the first of these gives way.
+// often, costs one version at most. When versions arrive in all of them, the first of these gives way: it stays with its
+// writer. A slot that is being published into is never taken.
 Result<std::shared_ptr<VersionArena::Slot>> VersionArena::claimSlot() {
   if (slots_.empty()) return Status{Code::Closed, "the version store is closed", {}};
   const auto written = [](const auto& slot) { return slot->state == Arrival::Arriving; };
   auto at = std::ranges::find_if(slots_, [&](const auto& slot) { return !slot->version && !written(slot); });
   if (at == slots_.end()) at = std::ranges::find_if_not(slots_, written);
-  if (at == slots_.end()) at = slots_.begin();
+  if (at == slots_.end()) at = std::ranges::find_if(slots_, [](const auto& slot) { return slot->version.has_value(); });
+  if (at == slots_.end()) return Status{Code::Conflict, "no slot is free: a version is being published", {}};
   std::shared_ptr<Slot> slot = *at;
   slots_.erase(at);
   const bool readable = slot->leases > 0 || slot->abandoned;
@@ -126,7 +164,7 @@ Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vect
   std::vector<Section> sections;
   for (const SectionInput& input : inputs) sections.push_back({input.name, 0, input.bytes.size(), 0});
   if (Status fits = layOut(sections); !fits.ok()) return fits;
-  std::shared_ptr<Slot> slot;
+  std::optional<Publication> publication;
   {
     std::unique_lock lock(mutex_);
     if (find(id) != nullptr) {
@@ -135,33 +173,21 @@ Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vect
     }
     Result<std::shared_ptr<Slot>> claimed = claimSlot();
     if (!claimed.ok()) return claimed.status();
-    slot = std::move(claimed.value());
-    pending_ = id;
+    publication.emplace(*this, id, std::move(claimed.value()));
   }
-  warmUp(*slot, sections);
+  Slot& slot = publication->slot();
+  warmUp(slot, sections);
   const auto mayGoOn = [&] { return abort.requested() ? Status{Code::Aborted, "publication aborted", {}} : Status{}; };
   std::vector<CopyPair> pairs;
   for (size_t i = 0; i < inputs.size(); i++)
-    pairs.push_back({inputs[i].bytes, slot->memory.mapping.data() + sections[i].offset});
+    pairs.push_back({inputs[i].bytes, slot.memory.mapping.data() + sections[i].offset});
   Result<std::vector<Digested>> digested = copyAndDigestAll(pairs, mayGoOn);
-  const Status copied = digested.status();
-  for (size_t i = 0; copied.ok() && i < sections.size(); i++) {
+  if (!digested.ok()) return digested.status();
+  for (size_t i = 0; i < sections.size(); i++) {
     sections[i].digest = digested.value()[i].root;
     sections[i].blocks = std::move(digested.value()[i].blocks);
   }
-  const auto table = std::make_shared<const SectionTable>(sections);
-  {
-    const std::lock_guard lock(mutex_);
-    pending_.reset();
-    if (copied.ok()) {
-      slot->version = Version{id, table};
-      slot->state = Arrival::Whole;
-      slot->watermark = slotBytes_;
-      newest_ = std::max(newest_.value_or(id), id);
-    }
-  }
-  changed_.notify_all();
-  if (!copied.ok()) return copied;
+  publication->settle(Version{id, std::make_shared<const SectionTable>(sections)});
   return sections;
 }
 

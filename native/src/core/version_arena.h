@@ -35,6 +35,7 @@ struct Progress {
 
 class VersionArena {
   struct Slot;
+  class Publication;
 
  public:
   // A reader's hold on one version. Ends with the object.
@@ -100,7 +101,7 @@ class VersionArena {
   Result<std::vector<Section>> publish(VersionId id, const std::vector<SectionInput>& inputs, const Abort& abort);
 
   // A place for a version that is about to arrive, with these names, sizes and digests; readers may lease it from now on.
-  // Code::Conflict when it is here or arriving already.
+  // Code::Conflict when it is here or arriving already, or the only slot is being published into.
   Result<Incoming> receive(VersionId id, std::vector<Section> sections);
 
   // A lease on a version, arriving or whole. Code::Timeout when it is still being published after `wait`; Code::Gone when
