@@ -166,6 +166,28 @@ TEST("a slot with a lease is not overwritten, and does not delay the publisher")
   CHECK((arena.versions() == std::vector<VersionId>{{1, 5}, {1, 6}}));
 }
 
+TEST("a slot whose reader was given up on is left to it: what it has mapped never changes") {
+  const TemporaryFolder folder;
+  const Abort never;
+  const auto store = openStore(folder.path(), "a");
+  const Bytes weights = filled(500'000, 1);
+  REQUIRE_OK(store->publish({1, 1}, {{"weights", weights}}, never));
+  Connection reader(std::move(connectTo(parseAddress(store->addresses().front()).value(), patienceOf(never)).value()));
+  REQUIRE_OK(greet(reader, keyOf("key"), {Purpose::Pull, "job", "reader", encodeId({1, 1})}, patienceOf(never)));
+  PullRequest request{0, 50, {}};  // a lease of 50 ms
+  request.names.push_back("weights");
+  REQUIRE_OK(reader.send({FrameType::Request, encodeRequest(request)}, patienceOf(never)));
+  REQUIRE_OK(reader.receive(FrameType::Grant, patienceOf(never)));
+  const UniqueFd memory = reader.takeFd();
+  const Result<Mapping> mapped = mapSegment(memory.get(), weights.size(), Access::ReadOnly);
+  REQUIRE_OK(mapped);
+  // The reader says nothing; the holder hangs up when the lease is over, and knows no more of it.
+  CHECK(reader.receive(FrameType::End, patienceOf(never)).status().code == Code::Unreachable);
+  for (uint64_t v = 2; v <= 6; v++) REQUIRE_OK(store->publish({1, v}, {{"weights", filled(500'000, v)}}, never));
+  CHECK(!store->holds({1, 1}));
+  CHECK(std::memcmp(mapped.value().data(), weights.data(), weights.size()) == 0);
+}
+
 TEST("publishing the same bytes again succeeds, other bytes under the same id conflict, too many are refused") {
   const Abort never;
   VersionArena arena(1 << 16, 2);
