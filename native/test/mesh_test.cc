@@ -1,6 +1,7 @@
 // Meshes of threads: forming, reducing, disagreeing, leaving; and a real death by SIGKILL in a child process.
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
@@ -233,5 +234,39 @@ TEST("survivors of a SIGKILL know who died within 200 ms") {
   });
   int status = 0;
   CHECK(::waitpid(victim, &status, 0) == victim && WIFSIGNALED(status));
+}
+
+TEST("survivors of a SIGKILL know who died within a second also while a process that it forked holds its sockets open") {
+  const TemporaryFolder folder;
+  int end[2];
+  CHECK(::pipe(end) == 0);
+  const pid_t victim = ::fork();
+  if (victim == 0) {
+    ::close(end[1]);
+    const Abort never;
+    const auto mesh = Mesh::open(optionsOf(folder.path(), 2, 3), patienceOf(never));
+    if (!mesh.ok() || !mesh.value()->reduce({0, fillShards(*mesh.value(), 0, 2, 3)}, patienceOf(never)).ok()) ::_exit(1);
+    const pid_t keeper = ::fork();
+    if (keeper == 0) {
+      char nothing = 0;
+      ::_exit(::read(end[0], &nothing, 1) == 0 ? 0 : 1);  // until the test is over
+    }
+    if (keeper > 0) ::raise(SIGKILL);
+    ::_exit(1);
+  }
+  ::close(end[0]);
+  onRanks(2, [&](uint32_t rank) {
+    const Abort never;
+    const auto mesh = Mesh::open(optionsOf(folder.path(), rank, 3), patienceOf(never));
+    REQUIRE_OK(mesh);
+    REQUIRE_OK(mesh.value()->reduce({0, fillShards(*mesh.value(), 0, rank, 3)}, patienceOf(never)));
+    const auto before = Clock::now();
+    const Status reduced = mesh.value()->reduce({1, {}}, patienceOf(never, 30'000));
+    CHECK(reduced.code == Code::PeerLost && reduced.ranks == std::vector<uint32_t>{2});
+    CHECK(Clock::now() - before < Milliseconds(1'000));
+  });
+  int status = 0;
+  CHECK(::waitpid(victim, &status, 0) == victim && WIFSIGNALED(status));
+  ::close(end[1]);
 }
 #endif
