@@ -86,6 +86,32 @@ void meansAndNarrowSumsAreRoundedOnce(const Backend& backend) {
   });
 }
 
+// In bfloat16, 256, 258 and 260 are neighbours; 0x7F7F is the largest number, and 0x7B00 half of its last place.
+void narrowSumsAreRoundedToTheNearest(const Backend& backend) {
+  constexpr uint16_t kFirst[] = {0x4380, 0x4381, 0x4380, 0xC381, 0x7F7F, 0x8000};  // 256, 258, 256, -258, the largest, -0
+  constexpr uint16_t kLast[] = {0x3F80, 0x3F80, 0x3FC0, 0xBF80, 0x7B00, 0x8000};   // 1, 1, 1.5, -1, half a place, -0
+  constexpr uint16_t kSum[] = {0x4380, 0x4382, 0x4381, 0xC382, 0x7F80, 0x8000};    // ties go to the even one, and to infinity
+  constexpr uint64_t kCount = std::size(kSum);
+  for (const uint32_t world : {2u, 3u, 8u})
+    inWorld(backend, world, [&](Collectives& group, uint32_t rank) {
+      const Abort never;
+      Bytes8 input(sizeof(kSum));
+      for (size_t i = 0; i < kCount; i++) {
+        const uint16_t put = rank == 0 ? kFirst[i] : rank == 1 ? kLast[i] : 0x8000;  // -0 changes no sum
+        std::memcpy(input.data() + 2 * i, &put, 2);
+      }
+      for (const Kind kind : {Kind::AllReduce, Kind::ReduceScatter}) {
+        fill(group, input);
+        REQUIRE_OK(group.run(operationOf(kind, DType::Bf16, kCount), patienceOf(never)));
+        const Range part = kind == Kind::AllReduce ? Range{0, kCount} : sliceOf(kCount, rank, world);
+        const Bytes8 got = resultOf(group, {part.begin * 2, part.end * 2});
+        Bytes8 expected(sizeof(kSum));
+        std::memcpy(expected.data(), kSum, sizeof(kSum));
+        CHECK(std::equal(got.begin(), got.end(), expected.begin() + static_cast<ptrdiff_t>(part.begin * 2)));
+      }
+    });
+}
+
 void copiesAreBitExact(const Backend& backend) {
   for (const uint32_t world : kWorlds)
     inWorld(backend, world, [&](Collectives& group, uint32_t rank) {
@@ -215,6 +241,7 @@ void runComplianceSuite(const Backend& backend) {
       {"sums and slices of sums are exact for every shape, and inputs stay as they were", sumsAreExact},
       {"all ranks get the same bits, whatever the bits of the inputs", resultsHaveTheSameBits},
       {"bfloat16 is added up in float32 and rounded once", meansAndNarrowSumsAreRoundedOnce},
+      {"sums in bfloat16 are rounded to the nearest, and to the even one of two", narrowSumsAreRoundedToTheNearest},
       {"broadcast and all-gather copy every bit", copiesAreBitExact},
       {"messages go from rank to rank", messagesArrive},
       {"different operations are seen, and spend the group", differentOperationsAreSeen},

@@ -1,4 +1,5 @@
 // The ordered sum and the streaming copy against the plain way to write them.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -8,6 +9,7 @@
 #include "cpu/fan_out.h"
 #include "cpu/ordered_sum.h"
 #include "cpu/stream_copy.h"
+#include "cpu/typed_sum.h"
 
 using namespace muster;
 
@@ -81,6 +83,36 @@ TEST("a large sum has the bits of a small one, whatever it is divided by and how
         CHECK(out[kElements - 5] == -1);
       }
     }
+  }
+}
+
+TEST("bfloat16 is the nearest to a float32, the even one of two, and a NaN stays one with its upper bits") {
+  struct Narrowed {
+    uint32_t from;
+    uint16_t to;
+  };
+  constexpr Narrowed kNarrowed[] = {
+      {0x3F80'7FFF, 0x3F80}, {0x3F80'8000, 0x3F80}, {0x3F80'8001, 0x3F81},  // below, at and above the middle, from an even one
+      {0x3F81'7FFF, 0x3F81}, {0x3F81'8000, 0x3F82}, {0xBF81'8000, 0xBF82},  // and from an odd one
+      {0x3FFF'8000, 0x4000}, {0x3FFF'FFFF, 0x4000},                         // into the next power of two
+      {0x7F7F'7FFF, 0x7F7F}, {0x7F7F'8000, 0x7F80}, {0xFF7F'FFFF, 0xFF80},  // over the largest number: infinity
+      {0x7F80'0000, 0x7F80}, {0xFF80'0000, 0xFF80},
+      {0x7FC1'2345, 0x7FC1}, {0x7F81'FFFF, 0x7F81}, {0xFF81'0001, 0xFF81},  // NaNs are cut
+      {0x7FFF'FFFF, 0x7FFF}, {0xFFFF'FFFF, 0xFFFF},                         // and do not overflow into a zero,
+      {0x7F80'0001, 0x7FC0}, {0xFF80'FFFF, 0xFFC0},                         // nor become an infinity
+      {0x0000'0000, 0x0000}, {0x8000'0000, 0x8000},
+      {0x0000'8000, 0x0000}, {0x8000'8001, 0x8001}, {0x0001'8000, 0x0002},  // denormals
+      {0x8000'0001, 0x8000}, {0x007F'FFFF, 0x0080},
+  };
+  for (const auto& [from, to] : kNarrowed) {
+    const uint16_t got = toBf16(std::bit_cast<float>(from));
+    if (got != to) std::printf("%08x became %04x\n", from, got);
+    CHECK(got == to);
+  }
+  for (uint32_t bits = 0; bits <= 0xFFFF; bits++) {
+    const uint16_t back = toBf16(fromBf16(static_cast<uint16_t>(bits)));
+    if (back != bits) std::printf("%04x came back as %04x\n", bits, back);
+    CHECK(back == bits);
   }
 }
 
