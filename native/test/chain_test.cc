@@ -159,6 +159,50 @@ TEST("a starved holder is waited for, a silent one is left for the next, which g
   CHECK(Clock::now() - startedAt < Milliseconds(1'500));
 }
 
+TEST("the end of a chain whose head stalls stays with the store before it as long as that says that it lives, for two seconds") {
+  const Abort never;
+  const Bytes weights = filled(5'000'000, 10);
+  Clock::duration stayed{};
+  // Where this host is so busy that a store is silent for too long, another try tells.
+  for (int tries = 0; tries < 3 && stayed < Milliseconds(2'000); tries++) {
+    const TemporaryFolder folder;
+    Abort over;
+    std::atomic<Clock::time_point> stalledAt{}, leftAt{};
+    const Puppet head([&](Connection& connection, const PullRequest& request) {
+      if (stalledAt.load() != Clock::time_point{}) return;
+      sendUntil(connection, request, weights, 2'000'000, patienceOf(never));
+      stalledAt = Clock::now();
+      const Patience patience = patienceOf(over);
+      if (!connection.send({FrameType::Data, ByteView(weights).subspan(2'000'000, 500'000), 2'000'000}, patience).ok()) return;
+      while (connection.send({FrameType::Alive, {}, 2'500'000}, patience).ok() && pause(Milliseconds(50), patience).ok()) {}
+    });
+    const Puppet spare([&](Connection& connection, const PullRequest& request) {
+      leftAt = Clock::now();
+      sendUntil(connection, request, weights, weights.size(), patienceOf(never));
+      CHECK(connection.send({FrameType::End}, patienceOf(never)).ok());
+    });
+    std::string upstream = head.address();
+    std::vector<std::thread> threads;
+    for (const char* member : {"first", "second"}) {
+      const auto store = openStore(folder.path(), member);
+      threads.emplace_back([&, upstream, store] { CHECK(!pull(pullOf({upstream}, weights, store), patienceOf(over)).ok()); });
+      const Deadline until = Deadline::in(Milliseconds(5'000));
+      while (!store->lease(kId).ok() && !until.passed()) std::this_thread::yield();
+      upstream = tcpOf(*store);
+    }
+    const auto last = openStore(folder.path(), "last");
+    const auto pulled = pull(pullOf({upstream, spare.address()}, weights, last), patienceOf(never));
+    over.request();
+    for (std::thread& thread : threads) thread.join();
+    REQUIRE_OK(pulled);
+    CHECK(equals(pulled.value().sections.front(), weights));
+    CHECK(pulled.value().from == spare.address());
+    stayed = leftAt.load() - stalledAt.load();
+    CHECK(stayed < Milliseconds(6'000));
+  }
+  CHECK(stayed >= Milliseconds(2'000));
+}
+
 TEST("a block that was changed is noticed before it is passed on, and comes from another holder") {
   const TemporaryFolder folder;
   const Abort never;
