@@ -43,10 +43,13 @@ describe("the health of a replica", () => {
       expect(nextHealth(health, { ...facts, isSuspect: true })).toBe(nextHealth(health, facts));
   });
 
-  it.each(["STARTING", "STALE"] as const)("%s is not HEALTHY while it is suspected, whatever it acknowledged", (health) => {
-    expect(nextHealth(health, holding)).toBe("HEALTHY");
-    expect(nextHealth(health, { ...holding, isSuspect: true })).toBe(health);
-  });
+  it.each(["STARTING", "STALE"] as const)(
+    "%s is not HEALTHY while it is suspected, whatever it acknowledged",
+    (health) => {
+      expect(nextHealth(health, holding)).toBe("HEALTHY");
+      expect(nextHealth(health, { ...holding, isSuspect: true })).toBe(health);
+    },
+  );
 
   it("after a death is HEALTHY again only through STALE and an acknowledged digest of the committed version", () => {
     const facts = fc.record({
