@@ -24,4 +24,5 @@ export { every } from "./every.ts";
 export { invariant } from "./invariant.ts";
 export { medianOf } from "./median.ts";
 export { mixSeed, type Random, randomOf, shuffled } from "./random.ts";
+export { clipText, listText } from "./text.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

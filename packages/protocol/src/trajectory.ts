@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { countSchema } from "./envelope.ts";
 import { failureKinds } from "./failure.ts";
+import { clippedText } from "./texts.ts";
 
 /** How a trajectory ended. `aborted` ones are placeholders: they never reach the loss and carry no reward. */
 export const trajectoryStatuses = ["completed", "truncated", "aborted"] as const;
@@ -14,10 +15,10 @@ export interface Segment {
 }
 
 const errorSchema = z.strictObject({
-  name: z.string().max(200),
-  message: z.string().max(2000),
+  name: clippedText(200),
+  message: clippedText(2000),
   kind: z.enum(failureKinds).optional(),
-  stack: z.string().max(4000).optional(),
+  stack: clippedText(4000).optional(),
 });
 
 /** The original error of an aborted trajectory: its class, message and stack, and which rule it falls under. */

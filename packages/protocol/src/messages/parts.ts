@@ -3,9 +3,10 @@ import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { failureKinds } from "../failure.ts";
 import { idSchema } from "../ids.ts";
+import { clippedText } from "../texts.ts";
 
 /** Text for people: a reason, a cause. */
-export const textSchema = z.string().max(2000);
+export const textSchema = clippedText(2000);
 
 /** What every command of an operator may carry: its id. The same id twice is one command; without one the controller draws it. */
 export const commandFields = { commandId: idSchema.optional() };
@@ -46,16 +47,16 @@ export const holderSchema = z.strictObject({ id: idSchema, addresses: addressesS
 
 /** A root cause of aborted trajectories and how often it came: equal are those of one class and top frame of the stack. */
 export const causeCountSchema = z.strictObject({
-  name: z.string().max(200),
+  name: clippedText(200),
   /** Of the first one. */
   message: textSchema,
   count: countSchema,
   /** Which kind of failure it is: the name `kind` is taken where events are written as lines. */
   failure: z.enum(failureKinds).optional(),
   /** Where it was thrown. */
-  frame: z.string().max(300).optional(),
+  frame: clippedText(300).optional(),
   /** Of the first one. */
-  stack: z.string().max(4000).optional(),
+  stack: clippedText(4000).optional(),
   /** `<step>.<index>/<sample>` of the first one. */
   sample: z.string().max(64).optional(),
 });

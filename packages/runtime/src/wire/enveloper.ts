@@ -1,5 +1,5 @@
 /** Stamps what leaves an actor: who says it, in which life, as its how-manieth message, under which term and epoch. */
-import type { Body, Kind, Message, Role } from "@muster/protocol";
+import { type Body, clipBody, type Kind, type Message, type Role } from "@muster/protocol";
 
 /** One life of one actor in a job. */
 export interface Identity {
@@ -26,7 +26,7 @@ export interface Enveloper {
   setTerm(term: number): void;
   /** Sets the mesh epoch stamped from now on. */
   setEpoch(epoch: number): void;
-  /** Makes the next message; each call takes one `seq`, from 1. */
+  /** Makes the next message, its texts cut to what its schema takes; each call takes one `seq`, from 1. */
   stamp<K extends Kind>(kind: K, body: Body<K>, options?: StampOptions): Message<K>;
 }
 
@@ -64,7 +64,7 @@ export function createEnveloper(options: Identity & { readonly wallMs: () => num
         deadlineMs: deadlineMs ?? null,
         sentAtMs: wallMs(),
         ...(cause === undefined ? {} : { cause }),
-        body,
+        body: clipBody(kind, body),
       };
     },
   };
