@@ -224,6 +224,29 @@ describe("a policy replica", () => {
     expect(replica.value).toBe("initializing");
   });
 
+  it("that computes goes back with the others, too, and leaves its mesh", () => {
+    const replica = computing();
+    const again = { type: "weights.initialize", body: { lineage: 1, version: 0, source: { kind: "seed", seed: 1 } } };
+    const types = replica.hear(again).map(({ type }) => type);
+    expect(types).toEqual(["step.discard", "mesh.abort", "weights.initialize"]);
+    expect(replica.value).toBe("initializing");
+  });
+
+  it("that voted takes the order for a newer attempt, or a newer version, for the end of its own", () => {
+    const replica = voted();
+    const run = eventOf("policy", "step.run") as { type: string; body: Body<"step.run"> };
+    const older = { ...run, body: { ...run.body, step: run.body.step - 1, attempt: 9 } };
+    expect(replica.hear(older)).toMatchObject([{ type: "drop" }]);
+    const next = { ...run, body: { ...run.body, step: run.body.step + 1 } };
+    expect(replica.hear(next).map(({ type }) => type)).toEqual(["step.discard", "step.compute"]);
+    const other = voted();
+    const pull = { lineage: 0, version: run.body.version + 1, sections: [], holders: [] };
+    expect(other.hear({ type: "weights.pull", body: pull }).map(({ type }) => type)).toEqual([
+      "step.discard",
+      "weights.pull",
+    ]);
+  });
+
   it("leaves a mesh that it is joining when it is to get other weights first", () => {
     const replica = held();
     replica.hear(eventOf("policy", "mesh.build"));

@@ -27,6 +27,9 @@ const forgetAttempt = [
   { type: "remember", params: { run: null, vote: null } },
 ] as const;
 const leaveMesh = effect({ type: "mesh.abort", reason: "other weights are wanted first" });
+/** After a step back nobody decides on the running attempt any more. */
+const otherLineage = <const T extends "syncing" | "initializing">(target: T) =>
+  ({ guard: "isNewLineage", target, actions: [...forgetAttempt, leaveMesh, "breakMesh", "want"] }) as const;
 
 const machine = policySetup.createMachine({
   id: "policy",
@@ -212,7 +215,7 @@ const machine = policySetup.createMachine({
           {
             guard: "isRunnable",
             target: "computing",
-            actions: assign(({ event }) => ({ run: event.body, vote: null })),
+            actions: "takeRun",
           },
           { actions: drop("step.run", "not the mesh or the version that this replica has") },
         ],
@@ -231,8 +234,8 @@ const machine = policySetup.createMachine({
           context.run ? { type: "step.compute", body: context.run } : unreachable,
       },
       on: {
-        "weights.pull": { actions: drop("weights.pull", "busy") },
-        "weights.initialize": { actions: drop("weights.initialize", "busy") },
+        "weights.pull": [otherLineage("syncing"), { actions: drop("weights.pull", "busy") }],
+        "weights.initialize": [otherLineage("initializing"), { actions: drop("weights.initialize", "busy") }],
         "step.computed": {
           guard: "isThisAttempt",
           target: "voted",
@@ -290,25 +293,23 @@ const machine = policySetup.createMachine({
         params: ({ context }): PolicyEffect => (context.vote ? report("step.voted", context.vote) : unreachable),
       },
       on: {
-        // After a step back nobody decides on the attempt any more.
+        // Whoever decided has gone on, so this candidate is discarded: a controller may end before it can say so.
         "weights.pull": [
-          { guard: "isNewLineage", target: "syncing", actions: [...forgetAttempt, leaveMesh, "breakMesh", "want"] },
+          otherLineage("syncing"),
+          { guard: "isNewerVersion", target: "syncing", actions: [...forgetAttempt, "want"] },
           { actions: drop("weights.pull", "busy") },
         ],
-        "weights.initialize": [
-          {
-            guard: "isNewLineage",
-            target: "initializing",
-            actions: [...forgetAttempt, leaveMesh, "breakMesh", "want"],
-          },
-          { actions: drop("weights.initialize", "busy") },
-        ],
+        "weights.initialize": [otherLineage("initializing"), { actions: drop("weights.initialize", "busy") }],
         "step.apply": [
           { guard: "isMyVote", target: "applying" },
           { guard: "isHeld", actions: sayHeld },
           { actions: drop("step.apply", "not the candidate of this replica") },
         ],
-        "step.run": { guard: "isOrderedAttempt", target: "voted", reenter: true },
+        "step.run": [
+          { guard: "isOrderedAttempt", target: "voted", reenter: true },
+          { guard: "isNextAttempt", target: "computing", actions: [effect({ type: "step.discard" }), "takeRun"] },
+          { actions: drop("step.run", "not the mesh or the version that this replica has") },
+        ],
         "step.discard": {
           guard: "isOrderedAttempt",
           target: "settling",

@@ -22,7 +22,15 @@ export const abortVote = (run: AttemptKey, cause: string, missing: readonly stri
 });
 
 /** The newest epoch was not aborted: a communicator that was is of no use any more. */
-const isWhole = (context: PolicyContext): boolean => context.build?.epoch !== context.brokenEpoch;
+const isWhole = (context: Pick<PolicyContext, "build" | "brokenEpoch">): boolean =>
+  context.build?.epoch !== context.brokenEpoch;
+
+/** The order is for the mesh and the weights that this replica has. */
+const isRunnable = (context: Omit<PolicyContext, "run">, { epoch, lineage, version }: Body<"step.run">): boolean =>
+  epoch === context.joinedEpoch &&
+  isWhole(context) &&
+  version === context.held?.version &&
+  lineage === context.held.lineage;
 
 /** Action that drops stale input and counts it. */
 export const drop = (kind: string, reason: string): { type: "effect"; params: PolicyEffect } => ({
@@ -88,6 +96,7 @@ export const policySetup = setup({
     want: assign(({ event }) =>
       event.type === "weights.pull" || event.type === "weights.initialize" ? { wanted: event.body } : {},
     ),
+    takeRun: assign(({ event }) => (event.type === "step.run" ? { run: event.body, vote: null } : {})),
     takeBuild: assign(({ event }) => (event.type === "mesh.build" ? { build: event.body } : {})),
     breakMesh: assign(({ context }) => ({ brokenEpoch: context.build?.epoch ?? 0 })),
   },
@@ -115,15 +124,19 @@ export const policySetup = setup({
     isOlder: ({ context, event }) =>
       (event.type === "weights.pull" || event.type === "weights.initialize") &&
       isOlder(event.body, [context.held, context.wanted]),
+    isNewerVersion: ({ context, event }) =>
+      event.type === "weights.pull" &&
+      event.body.lineage === context.held?.lineage &&
+      event.body.version > context.held.version,
     isNewLineage: ({ context, event }) =>
       (event.type === "weights.pull" || event.type === "weights.initialize") &&
       event.body.lineage > (context.held?.lineage ?? 0),
-    isRunnable: ({ context, event }) =>
+    isRunnable: ({ context, event }) => event.type === "step.run" && isRunnable(context, event.body),
+    isNextAttempt: ({ context: { run, ...context }, event }) =>
       event.type === "step.run" &&
-      event.body.epoch === context.joinedEpoch &&
-      isWhole(context) &&
-      event.body.version === context.held?.version &&
-      event.body.lineage === context.held.lineage,
+      run !== null &&
+      (event.body.step > run.step || (event.body.step === run.step && event.body.attempt > run.attempt)) &&
+      isRunnable(context, event.body),
     isAnother: ({ context, event }) =>
       (event.type === "weights.pull" || event.type === "weights.initialize") &&
       (event.body.version !== context.wanted?.version || event.body.lineage !== context.wanted.lineage),

@@ -31,6 +31,8 @@ export interface JobEnd {
   readonly outcome: string;
   readonly reason: string;
   readonly step: number;
+  /** 0 when the job never went back. */
+  readonly lineage: number;
   readonly version: number;
   readonly sections: readonly Section[];
   readonly ledger: Ledger;
