@@ -170,6 +170,42 @@ describe("the actor host", () => {
     expect(log).toEqual(["speak c1", "speak c2", "speak d1", "speak d2", "speak d3"]);
   });
 
+  test("persists no more at once than weighs so much, and lets nothing leave before its own part is persisted", async () => {
+    const actor = host({
+      persist: async ({ events }) => void log.push(`persist ${events.length}`),
+      weight: { of: (event) => (event.type === "say" ? event.text.length : 0), max: 5 },
+    });
+    for (const text of ["abc", "de", "f", "ghijklm", "n"]) actor.post(say(text), { settle: () => log.push("settle") });
+    await actor.idle();
+    expect(log.join(", ")).toBe(
+      "persist 2, speak abc, speak de, settle, settle, persist 1, speak f, settle, persist 1, speak ghijklm, settle, persist 1, speak n, settle",
+    );
+  });
+
+  test("leaves an event out over which the machine throws when whoever posted it says so, and settles it with the rest", async () => {
+    const kept: Event[] = [];
+    const seen: string[] = [];
+    const actor = host({ persist: async ({ events }) => void kept.push(...events) });
+    actor.post(add(1));
+    actor.post(
+      { type: "explode" },
+      {
+        settle: () => log.push("settled"),
+        spare: (error) => {
+          seen.push(String(error));
+          return true;
+        },
+      },
+    );
+    actor.post(add(2));
+    await actor.idle();
+    expect([kept, seen, log]).toEqual([[add(1), add(2)], ["Error: no such transition"], ["settled"]]);
+    expect(actor.snapshot().sum).toBe(3);
+    actor.post({ type: "explode" }, { settle: () => log.push("settled"), spare: () => false });
+    await expect(actor.idle()).rejects.toThrow("no such transition");
+    expect(log).toEqual(["settled"]);
+  });
+
   test("refuses and counts what does not fit, and never settles it", async () => {
     const actor = host({ mailboxMax: 2 });
     const posted = [1, 2, 3].map((n) => actor.post(add(n), { settle: () => log.push(`settle ${n}`) }));

@@ -15,6 +15,21 @@ describe("the mailbox", () => {
     expect(mailbox.take(3).map(({ event }) => event)).toEqual([3]);
   });
 
+  test("gives no more at once than may weigh so much, in the same order, and one event whatever it weighs", () => {
+    const mailbox = createMailbox<number>(10);
+    for (const [event, lane] of [
+      [4, "data"],
+      [3, "control"],
+      [12, "data"],
+      [5, "data"],
+      [5, "data"],
+    ] as const)
+      mailbox.offer(entry(event), lane);
+    const weight = { of: (event: number) => event, max: 10 };
+    const batches = Array.from({ length: 4 }, () => mailbox.take(9, weight).map(({ event }) => event));
+    expect(batches).toEqual([[3, 4], [12], [5, 5], []]);
+  });
+
   test("refuses outside events at the bound and own events at twice the bound", () => {
     const mailbox = createMailbox<number>(2);
     expect([1, 2, 3].map((n) => mailbox.offer(entry(n), "data"))).toEqual([true, true, false]);

@@ -25,7 +25,11 @@ import {
 } from "@muster/runtime";
 import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
+import { hearDisconnects } from "./hear-disconnects.ts";
+import { Holdings } from "./holdings.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
+import { type InputGuard, inputGuard } from "./input-guard.ts";
+import { recordBytesMax } from "./journal-record.ts";
 import type { ControllerLogic, ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { JournalWriter } from "./journal-writer.ts";
 import type { LossOptions, LostCheckpoint } from "./lost-checkpoint.ts";
@@ -62,8 +66,8 @@ export interface ControllerOptions extends LossOptions {
   readonly environment: Environment;
   /** The mind that decides, for tests of what watches it; default the controller's machine. */
   readonly logic?: ControllerLogic;
-  /** Most bytes of a snapshot in one record of the journal, for tests of snapshots in several parts; default 768 KiB. */
-  readonly snapshotPartBytes?: number;
+  /** Most bytes of one record of the journal, for tests of what takes several; default 768 KiB. */
+  readonly recordBytes?: number;
 }
 
 /** Id of every controller: there is one seat. */
@@ -72,7 +76,6 @@ const flushMs = 3_000;
 const flushRoundsMax = 16;
 const statusEveryMs = 1_000;
 const selfEveryMs = 1_000;
-const disconnectMs = 30;
 const reportsPendingMax = 1_024;
 
 interface ReignOptions extends ControllerOptions {
@@ -96,13 +99,14 @@ export class Reign implements Controller {
   /** From the clock of this process to wall time, which must not jump within a term. */
   readonly #wallOffsetMs: number;
   readonly #meters: (snapshot: ControllerSnapshot) => void;
-  readonly #closers: (() => Promise<void> | void)[] = [];
+  readonly #open: Holdings;
+  readonly #guard: InputGuard;
   readonly #journal: JournalWriter;
   #tickedMs: number;
   /** Longest delay of a tick since the last look at this process itself. */
   #lateMs = 0;
   #isMeasuring = false;
-  #isClosed = false;
+  #isOver = false;
   #alarms = 0;
   /** Public facts said of the last record. */
   #announced = 0;
@@ -118,6 +122,9 @@ export class Reign implements Controller {
       this.#resolveEnd = resolve;
     });
     this.ended = over.then((end) => this.#close(end));
+    this.#open = new Holdings(logger);
+    const { recordBytes = recordBytesMax } = options;
+    this.#guard = inputGuard({ logger, metrics, recordBytes, alarm: (detail) => this.#alarm("input", detail) });
     this.#enveloper = createEnveloper({ ...identity, wallMs });
     this.#enveloper.setTerm(this.#term);
     const { outboxMax, mailboxMax } = config.limits;
@@ -142,7 +149,7 @@ export class Reign implements Controller {
       incarnation: identity.incarnation,
       term: this.#term,
       snapshotRecords: config.limits.snapshotRecords,
-      partBytes: options.snapshotPartBytes,
+      partBytes: options.recordBytes,
       wallOffsetMs: this.#wallOffsetMs,
     });
     this.#host = createActorHost<ControllerSnapshot, ControllerEvent, MachineEffect>({
@@ -159,6 +166,7 @@ export class Reign implements Controller {
       metrics,
       mailboxMax,
       batchMax: 256,
+      weight: { of: this.#guard.weigh, max: recordBytes },
       ...(environment.schedule ? { schedule: environment.schedule } : {}),
       onStopped: ({ reason, error }) => reason === "failed" && this.#fail(error),
     });
@@ -168,7 +176,7 @@ export class Reign implements Controller {
 
   /** Begins the term and opens the ears. A job that is over stays so. */
   async open(): Promise<void> {
-    const { config, environment, transport, replayed, lost } = this.#options;
+    const { environment, replayed, lost } = this.#options;
     const { stopped, ending } = replayed.snapshot.context.state;
     for (const { effect, id } of replayed.untold) this.#announce(effect, id);
     if (stopped && ending) {
@@ -176,13 +184,22 @@ export class Reign implements Controller {
       return;
     }
     const { clock } = environment;
-    const subjects = subjectsOf(config.job);
     // Before anything else, in one record: whoever comes next goes on from there, too.
     if (lost) {
       const checkpoint = { ...lost.found, host: environment.host };
       this.#host.post({ type: "controller.restored", atMs: clock.now(), checkpoint }, { lane: "control" });
     }
     this.#host.post({ type: "controller.elected", atMs: clock.now(), term: this.#term }, { lane: "control" });
+    // Whatever fails from here on ends the reign, which closes what is open, and what is opened after that.
+    const listening = this.#listen().catch((error: unknown) => !this.#isOver && this.#fail(error));
+    await Promise.race([listening, this.ended]);
+  }
+
+  /** Opens the ears, and then the eyes. */
+  async #listen(): Promise<void> {
+    const { config, environment, transport } = this.#options;
+    const { clock } = environment;
+    const subjects = subjectsOf(config.job);
     const ingress = this.#ingress();
     const reports = await transport.consume({
       stream: "reports",
@@ -192,34 +209,17 @@ export class Reign implements Controller {
       maxPending: reportsPendingMax,
       handle: ingress.handle,
     });
+    await this.#open.hold(() => reports.close());
     const heartbeats = await transport.subscribe(subjects.all.heartbeats, ingress.handleCore);
-    this.#closers.push(
-      () => reports.close(),
-      () => heartbeats.close(),
-      transport.onStatus(({ type }) => {
-        if (type === "disconnected" || type === "reconnected") this.#watch.blinded();
-      }),
-      every(clock, config.timing.tickMs, () => this.#tick()),
-      every(clock, statusEveryMs, () => void this.#show()),
-      every(clock, selfEveryMs, () => void this.#lookAtSelf()),
+    await this.#open.hold(() => heartbeats.close());
+    await this.#open.hold(
+      transport.onStatus(({ type }) => ["disconnected", "reconnected"].includes(type) && this.#watch.blinded()),
     );
-    await this.#hearDisconnects();
-  }
-
-  /** The broker's word on ended connections, where it is to be had: a death is then noticed in milliseconds. */
-  async #hearDisconnects(): Promise<void> {
-    const { environment } = this.#options;
-    const heard = environment.watchDisconnects?.(({ name }) => {
-      this.#watch.disconnected(name);
-      // A member that leaves says so a moment later.
-      environment.clock.after(disconnectMs, () => this.#look());
-    });
-    const watching = await heard?.catch((error: unknown) => {
-      environment.logger.warn({ error }, "ended connections are not announced: deaths are noticed by silence only");
-    });
-    if (!watching) return;
-    this.#watch.hearsDisconnects();
-    this.#closers.push(() => watching.close());
+    await this.#open.hold(every(clock, config.timing.tickMs, () => this.#tick()));
+    await this.#open.hold(every(clock, statusEveryMs, () => void this.#show()));
+    await this.#open.hold(every(clock, selfEveryMs, () => void this.#lookAtSelf()));
+    const unheard = await hearDisconnects(environment, this.#watch, () => this.#look());
+    if (unheard) await this.#open.hold(unheard);
   }
 
   abort(reason: string): void {
@@ -280,16 +280,20 @@ export class Reign implements Controller {
         refuse: (to, reason) =>
           this.#command({ type: "command", to, incarnation: nobody, kind: "replica.refused", body: { reason } }),
       }),
-      accept: (message, settle) => {
+      accept: (message, settle, redeliveries) => {
         if (messageTable[message.kind].direction === "heartbeat") {
           this.#watch.heard(message);
           return true;
         }
         this.#watch.reported(message);
         const { kind: type, from, role, incarnation, body } = message;
-        return this.#host.post({ type, atMs: clock.now(), from, role, incarnation, body } as ControllerEvent, {
-          settle,
-        });
+        const event = { type, atMs: clock.now(), from, role, incarnation, body } as ControllerEvent;
+        if (this.#guard.isTooLarge(message, event)) {
+          settle();
+          return true;
+        }
+        const spare = (error: unknown): boolean => this.#guard.isUnbearable(message, redeliveries, error);
+        return this.#host.post(event, { settle, spare });
       },
     });
   }
@@ -309,7 +313,7 @@ export class Reign implements Controller {
   /** Judges the members, and asks those who are silent. */
   #look(): void {
     const { config, transport } = this.#options;
-    if (this.#isClosed || !transport.isConnected()) return;
+    if (this.#isOver || !transport.isConnected()) return;
     const members = Object.values(this.#host.snapshot().context.state.members);
     const { verdicts, probes, alarm } = this.#watch.look(members);
     for (const verdict of verdicts) this.#host.post(verdict, { lane: "control" });
@@ -321,7 +325,7 @@ export class Reign implements Controller {
   }
 
   /** Says what only this process knows, without a record. */
-  #alarm(alarm: "view-suspect" | "controller" | "version", detail: string): void {
+  #alarm(alarm: "view-suspect" | "controller" | "version" | "input", detail: string): void {
     const fact = { type: "announce", kind: "alarm.raised", body: { alarm, detail: detail.slice(0, 2000) } } as const;
     this.#announce(fact, `${this.#options.identity.incarnation}.${alarm}.${++this.#alarms}`);
   }
@@ -376,8 +380,8 @@ export class Reign implements Controller {
   }
 
   async #close(end: ControllerEnd): Promise<ControllerEnd> {
-    this.#isClosed = true;
-    for (const close of this.#closers) await close();
+    this.#isOver = true;
+    await this.#open.closeAll();
     await this.#host.stop();
     // What a fenced controller still has to say is void: the job is another's. One that lost its way is replaced, too.
     if (end.outcome !== "fenced" && end.outcome !== "lost") {

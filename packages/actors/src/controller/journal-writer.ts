@@ -6,7 +6,7 @@ import type { Clock, Logger } from "@muster/base";
 import type { ControllerEvent } from "@muster/machines";
 import type { PersistBatch } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
-import { encodePart, encodeRecord } from "./journal-record.ts";
+import { encodePart, encodeRecord, recordBytesMax } from "./journal-record.ts";
 import type { ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { encodeSnapshot, partsOf } from "./journal-snapshot.ts";
 import { type MachineEffect, OpenEndKeeper } from "./open-ends.ts";
@@ -22,7 +22,7 @@ export interface JournalWriterOptions {
   readonly replayed: Replayed;
   /** Records of inputs from one snapshot to the next. */
   readonly snapshotRecords: number;
-  /** Most bytes of a snapshot in one record; default {@link partBytesMax}. */
+  /** Most bytes of a snapshot in one record; default {@link recordBytesMax}. */
   readonly partBytes?: number | undefined;
   readonly clock: Clock;
   /** From the clock to wall time, which must not jump within a term. */
@@ -31,9 +31,6 @@ export interface JournalWriterOptions {
 
 /** How the ids of the records of a snapshot end, so that whoever looks at the stream tells them from the others. */
 export const snapshotIdEnd = ".snapshot";
-
-/** Three quarters of the largest message: the rest of the record and its headers have room beside it. */
-const partBytesMax = 768 * 1024;
 
 /**
  * Bytes of records after which a snapshot comes however few they are: a journal holds two such spans at most, which is an eighth of its
@@ -85,7 +82,7 @@ export class JournalWriter {
   }
 
   async #snapshot({ context }: ControllerSnapshot, wallMs: number): Promise<void> {
-    const { term, clock, logger, partBytes = partBytesMax } = this.#options;
+    const { term, clock, logger, partBytes = recordBytesMax } = this.#options;
     const firstSeq = this.#seq + 1;
     const startedMs = clock.now();
     const bytes = encodeSnapshot({ ...context, ...this.#ends.get() });

@@ -9,7 +9,7 @@ import { createMailbox, type Lane, type Mailbox, type MailboxEntry } from "./mai
 import { createPendingWork, type PendingWork } from "./pending-work.ts";
 import { isFinal, stateText, stateValueOf } from "./state-text.ts";
 import { createTimers, isTimerEffect, type PendingTimer, type Timers } from "./timers.ts";
-import type { ActorHost, ActorHostOptions, EffectHandler, HostEnd, HostTools, Typed } from "./types.ts";
+import type { ActorHost, ActorHostOptions, EffectHandler, HostEnd, HostTools, PostOptions, Typed } from "./types.ts";
 
 const recentEventsMax = 64;
 
@@ -57,9 +57,9 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     this.#wake();
   }
 
-  post(event: Event, { lane = "data", settle }: { readonly lane?: Lane; readonly settle?: () => void } = {}): boolean {
+  post(event: Event, { lane = "data", settle, spare }: PostOptions = {}): boolean {
     if (this.#end) return this.#meters.refused("stopped");
-    if (!this.#mailbox.offer({ event, settle }, lane)) return this.#meters.refused("mailbox_full");
+    if (!this.#mailbox.offer({ event, settle, spare }, lane)) return this.#meters.refused("mailbox_full");
     this.#wake();
     return true;
   }
@@ -106,7 +106,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     this.#firstEffects = [];
     for (const effect of first) this.#execute(effect);
     this.#meters.depth(this.#mailbox);
-    const batch = this.#mailbox.take(this.#options.batchMax ?? 64);
+    const batch = this.#mailbox.take(this.#options.batchMax ?? 64, this.#options.weight);
     const startedMs = this.#options.clock.now();
     const effects = await this.#stepAndPersist(batch);
     if (this.#end) return;
@@ -121,8 +121,10 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     const before = this.#snapshot;
     const events: Event[] = [];
     const effects: Effect[] = [];
-    for (const { event } of batch) {
-      const step = this.#step(event);
+    for (const entry of batch) {
+      const { event } = entry;
+      const step = this.#step(entry);
+      if (!step) continue;
       if (step.snapshot !== this.#snapshot || step.effects.length > 0) events.push(event);
       this.#logChange(event, step.snapshot);
       this.#snapshot = step.snapshot;
@@ -136,7 +138,8 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     return effects;
   }
 
-  #step(event: Event) {
+  /** @returns `null` for an event that is left out: a machine that throws has changed nothing. */
+  #step({ event, spare }: MailboxEntry<Event>) {
     this.#recentEvents.push(event);
     if (this.#recentEvents.length > recentEventsMax) this.#recentEvents.shift();
     this.#meters.event(event.type);
@@ -144,6 +147,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
       return this.#options.logic.step(this.#snapshot, event);
     } catch (error) {
       const machine = this.#options.logic.id;
+      if (spare?.(error)) return null;
       throw errors.StepFailed({ machine, event: event.type, reason: messageOf(error) }, error);
     }
   }

@@ -11,6 +11,14 @@ export type Lane = "control" | "data";
 export interface MailboxEntry<Event> {
   readonly event: Event;
   readonly settle: (() => void) | undefined;
+  /** Asked when the machine throws over the event. */
+  readonly spare?: ((error: unknown) => boolean) | undefined;
+}
+
+/** What events weigh, and how much of it is taken at once. */
+export interface Weight<Event> {
+  readonly of: (event: Event) => number;
+  readonly max: number;
 }
 
 /** A bounded queue of two lanes. */
@@ -19,8 +27,8 @@ export interface Mailbox<Event> {
   offer(entry: MailboxEntry<Event>, lane: Lane): boolean;
   /** Takes an event of the host itself. @returns False at twice the bound, which no sane handler reaches. */
   offerOwn(entry: MailboxEntry<Event>, lane: Lane): boolean;
-  /** Removes up to `max` entries: control first, each lane in order of arrival. */
-  take(max: number): MailboxEntry<Event>[];
+  /** Removes up to `max` entries: control first, each lane in order of arrival; at least one, and no more than weigh `weight.max`. */
+  take(max: number, weight?: Weight<Event>): MailboxEntry<Event>[];
   depth(lane: Lane): number;
   size(): number;
   clear(): void;
@@ -38,11 +46,16 @@ export function createMailbox<Event>(limit: number): Mailbox<Event> {
   return {
     offer: (entry, lane) => offerBelow(limit, entry, lane),
     offerOwn: (entry, lane) => offerBelow(2 * limit, entry, lane),
-    take(max) {
+    take(max, weight) {
       const taken: MailboxEntry<Event>[] = [];
+      let left = weight?.max ?? 0;
       while (taken.length < max) {
-        const entry = lanes.control.shift() ?? lanes.data.shift();
+        const lane = lanes.control.size > 0 ? lanes.control : lanes.data;
+        const entry = lane.peek();
         if (!entry) break;
+        left -= weight?.of(entry.event) ?? 0;
+        if (left < 0 && taken.length > 0) break;
+        lane.shift();
         taken.push(entry);
       }
       return taken;

@@ -1,7 +1,7 @@
 /** What the actor host is made from and what it offers. The loop itself is in actor-host.ts. */
 import type { Clock, Logger, Metrics } from "@muster/base";
 import type { Logic, Step, TimerEffect } from "@muster/machines";
-import type { Lane } from "./mailbox.ts";
+import type { Lane, Weight } from "./mailbox.ts";
 import type { PendingTimer } from "./timers.ts";
 
 /** Anything told apart by `type`: events and effects. */
@@ -67,6 +67,8 @@ export interface ActorHostOptions<Snapshot, Event extends Typed, Effect extends 
   readonly mailboxMax: number;
   /** Events stepped in one turn, ≥ 1. Default 64. */
   readonly batchMax?: number;
+  /** What events weigh, and how much a batch may: for a `persist` that takes so many bytes. An event that weighs more is a batch alone. */
+  readonly weight?: Weight<Event>;
   /** How long a stopping host waits for its handlers. Default 5 s. */
   readonly stopMs?: number;
   /** Runs the next turn later; default `setImmediate`, so that I/O comes between turns. */
@@ -77,15 +79,23 @@ export interface ActorHostOptions<Snapshot, Event extends Typed, Effect extends 
   readonly onStopped?: (end: HostEnd<Event>) => void;
 }
 
+/** How an event from outside is taken. */
+export interface PostOptions {
+  readonly lane?: Lane;
+  readonly settle?: () => void;
+  readonly spare?: (error: unknown) => boolean;
+}
+
 /** A machine with its mailbox, timers and effects: everything between the wire and the decisions. */
 export interface ActorHost<Snapshot, Event> {
   /**
    * Gives the machine an event from outside.
    *
-   * @param options - `lane`, default `data`; `settle`, called once the event's effects are executed (acknowledge here).
+   * @param options - `lane`, default `data`; `settle`, called once the event's effects are executed (acknowledge here); `spare`, called
+   *   when the machine throws over the event: true leaves the event out, settles it and goes on, false (default) ends the host.
    * @returns False, and counted, when the mailbox is full or the host has ended; `settle` is then never called.
    */
-  post(event: Event, options?: { readonly lane?: Lane; readonly settle?: () => void }): boolean;
+  post(event: Event, options?: PostOptions): boolean;
   /** The present snapshot, persisted or not. */
   snapshot(): Snapshot;
   /** The timers that run, to be written down with the snapshot. */

@@ -17,8 +17,12 @@ export interface IngressOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
-  /** Gives a message to the host. `settle` belongs to the entry's settling. @returns False when there is no room. */
-  readonly accept: (message: AnyMessage, settle: () => void) => boolean;
+  /**
+   * Gives a message to the host. `settle` belongs to the entry's settling; `redeliveries` is how often the message came before.
+   *
+   * @returns False when there is no room.
+   */
+  readonly accept: (message: AnyMessage, settle: () => void, redeliveries: number) => boolean;
   /** False for messages that this actor has no use for, e.g. an operator's command from a replica. Default all. */
   readonly expects?: (message: AnyMessage) => boolean;
   /** Hears of messages of another protocol version: where they came, and both versions in words. */
@@ -69,7 +73,7 @@ export function createIngress(options: IngressOptions): Ingress {
       taken.done();
       delivery.ack();
     };
-    if (options.accept(verdict.message, settle)) return null;
+    if (options.accept(verdict.message, settle, delivery.redeliveries)) return null;
     taken.forget();
     return "nak";
   };
@@ -88,7 +92,7 @@ export function createIngress(options: IngressOptions): Ingress {
 
   const handleCore = (subject: string, data: Uint8Array): void => {
     const verdict = admit(subject, data);
-    if (verdict?.type === "message") options.accept(verdict.message, () => {});
+    if (verdict?.type === "message") options.accept(verdict.message, () => {}, 0);
   };
 
   return { handle, handleCore, term: () => admission.term() };

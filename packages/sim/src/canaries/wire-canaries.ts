@@ -20,7 +20,7 @@ function edited(message: HeardMessage, change: (draft: Draft) => void): Uint8Arr
 function withSnapshots(scenario: Scenario): Scenario {
   const { config } = scenario;
   const limits = { ...config.limits, snapshotRecords: 10 };
-  return { ...scenario, config: { ...config, limits }, snapshotPartBytes: 768 * 1024 };
+  return { ...scenario, config: { ...config, limits }, recordBytes: 768 * 1024 };
 }
 
 /** A snapshot without the timers in it, under a digest that is right. */

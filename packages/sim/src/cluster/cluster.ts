@@ -166,9 +166,9 @@ export class Cluster {
     const process = this.#spawn("controller", "controller");
     this.#controllers.add(process);
     process.onDeath(() => this.#controllerGone(process));
-    const { config, snapshotPartBytes } = this.scenario;
+    const { config, recordBytes } = this.scenario;
     const { logic } = this.#bug;
-    const given = { config, snapshotPartBytes, dataKey, environment: this.#environment(process) };
+    const given = { config, recordBytes, dataKey, environment: this.#environment(process) };
     const starting = startController({ ...given, ...(logic ? { logic } : {}) });
     starting.then(
       (controller) => {

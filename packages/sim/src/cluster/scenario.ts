@@ -37,7 +37,7 @@ export interface Scenario {
   readonly fleet?: FleetShape;
   readonly faults: readonly Fault[];
   /** Most bytes of a snapshot of the journal in one record. */
-  readonly snapshotPartBytes: number;
+  readonly recordBytes: number;
   /** Faults end here; from then on the job must get on. */
   readonly safetyMs: number;
   /** The job must have ended by then. */

@@ -49,7 +49,7 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
     faults,
     safetyMs,
     limitMs,
-    snapshotPartBytes: drawPartBytes(randomOf(seed, 111)),
+    recordBytes: drawPartBytes(randomOf(seed, 111)),
     ...(controllers > 1 ? { controllers } : {}),
     ...(fleet ? { fleet } : {}),
   };
