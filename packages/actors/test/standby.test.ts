@@ -3,6 +3,7 @@ import { pack } from "@muster/protocol";
 import { manualClock } from "@muster/runtime";
 import { createMemoryBroker, type Transport } from "@muster/transport";
 import { describe, expect, it } from "vitest";
+import { writeAlive } from "../src/controller/alive.ts";
 import { type StandbyEnd, standBy, statusKey } from "../src/index.ts";
 
 /** Lets what was started come as far as it can without time passing. */
@@ -39,8 +40,30 @@ async function waiting(): Promise<{
 
 const draw = (transport: Transport, phase: string) => transport.state().put(statusKey, pack({ phase }));
 
+const live = (transport: Transport, beat: number, isOver = false) =>
+  writeAlive(transport.state(), { term: 1, incarnation: "i1", beat, isOver });
+
 describe("a standby controller", () => {
-  it("waits while the picture changes, and takes over when it does not any more", async () => {
+  it("waits while the sign of life changes, though no picture can be drawn", async () => {
+    const { transport, ended, pass } = await waiting();
+    await draw(transport, "sampling");
+    for (let beat = 1; beat <= 20; beat++) {
+      await live(transport, beat);
+      await pass(1_000);
+    }
+    expect(ended()).toBeNull();
+    await pass(6_000);
+    expect(ended()).toBe("vacant");
+  });
+
+  it("goes when the last sign says that the job is over", async () => {
+    const { transport, ended, pass } = await waiting();
+    await live(transport, 1, true);
+    await pass(1_000);
+    expect(ended()).toBe("over");
+  });
+
+  it("waits while the picture of a controller without a sign changes, and takes over when it does not any more", async () => {
     const { transport, ended, pass } = await waiting();
     for (let second = 0; second < 20; second++) {
       await draw(transport, "sampling");

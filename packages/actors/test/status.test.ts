@@ -1,7 +1,9 @@
 import { type ControllerState, initialControllerState, type Member, planOf } from "@muster/machines";
+import { payloadBytesMax, unpack } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
+import { packStatus } from "../src/controller/status.ts";
 import type { Beat } from "../src/controller/watch-members.ts";
-import { statusOf } from "../src/index.ts";
+import { type JobStatus, statusOf } from "../src/index.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 const fresh = initialControllerState(planOf(smallConfig("never-written")));
@@ -58,8 +60,12 @@ describe("the picture of a job", () => {
           "rollout: 0 healthy, at least 1 needed (no node is there to start one)",
         ],
         commands: [],
+        totals: {},
+        leftOut: { nodes: 0, replicas: 0 },
       },
       members: [],
+      totals: {},
+      membersLeftOut: 0,
     });
   });
 
@@ -140,6 +146,49 @@ describe("the picture of a job", () => {
       phase: null,
       beatAgeMs: null,
       rssBytes: null,
+    });
+  });
+
+  describe("with ten thousand managed replicas", () => {
+    const ids = Array.from({ length: 10_000 }, (_, i) => `rollout-${i}-${"x".repeat(36)}`);
+    const members = ids.map(
+      (id, i) => ({ ...memberOf(id, "rollout", i), health: i < 30 ? "suspect" : "healthy" }) as Member,
+    );
+    const replica = (i: number) => ({
+      ...{ role: "rollout" as const, seq: i, node: "node-0", life: 1, process: null, ended: 0, member: null },
+      ...{ health: i < 40 ? ("DEAD" as const) : ("HEALTHY" as const), deaths: 0, leaving: false, replacedBy: null },
+    });
+    const row = {
+      ...{ kind: "fleet.scale" as const, by: "op", asked: "据".repeat(2_000), seq: 1, answer: null },
+      ...{ target: null, replacement: null, before: null, sentTerm: 0 },
+    };
+    const state: ControllerState = {
+      ...fresh,
+      members: Object.fromEntries(members.map((member) => [member.id, member])),
+      fleet: {
+        ...fresh.fleet,
+        replicas: Object.fromEntries(ids.map((id, i) => [id, replica(i)])),
+        commands: Object.fromEntries(Array.from({ length: 128 }, (_, i) => [`c-${i}`, row])),
+      },
+    };
+    const picture = packStatus("dates", state, nobody);
+    const shown = unpack(picture) as JobStatus;
+
+    it("fits into one value, which it would not with a row for each", () => {
+      expect(picture.byteLength).toBeLessThan(payloadBytesMax);
+      expect(JSON.stringify(statusOf("dates", state, nobody)).length).toBeGreaterThan(2 * payloadBytesMax);
+    });
+
+    it("counts all of them and says how many rows are left out", () => {
+      expect(shown.totals).toEqual({ rollout: { suspect: 30, healthy: 9_970 } });
+      expect(shown.fleet.totals).toEqual({ rollout: { DEAD: 40, HEALTHY: 9_960 } });
+      expect(shown.members.length + shown.membersLeftOut).toBe(10_000);
+      expect(shown.fleet.replicas.length + shown.fleet.leftOut.replicas).toBe(10_000);
+    });
+
+    it("has a row for everybody who is not well", () => {
+      expect(shown.members.filter(({ health }) => health === "suspect")).toHaveLength(30);
+      expect(shown.fleet.replicas.filter(({ health }) => health === "DEAD")).toHaveLength(40);
     });
   });
 });

@@ -40,7 +40,7 @@ describe("the status of a job", () => {
 
   it("shows a job that has nothing yet", () => {
     const { fleet } = pictureOf("j");
-    const nobody = { ...fleet, replicas: [], nodes: [] };
+    const nobody = { ...fleet, replicas: [], nodes: [], totals: {} };
     const empty = { version: null, sections: [], mesh: [], epoch: 0, members: [], checkpoint: null, fleet: nobody };
     const text = statusText({ ...pictureOf("j", empty), ageMs: 0 });
     expect(text).toContain("none yet, lineage 0");
@@ -59,6 +59,25 @@ describe("the status of a job", () => {
     expect(text).toMatch(/^doing +fleet\.scale \{"rollout":2\} \(c-1\)$/m);
     expect(text).toMatch(/^policy-0 +policy +healthy +node-0 /m);
     expect(text).toMatch(/^rollout-1 +rollout +restarting +node-0 .*2 deaths/m);
+  });
+
+  it("counts everybody and says how many rows it leaves out", () => {
+    const { fleet } = pictureOf("j");
+    const large = {
+      totals: { policy: { healthy: 64 }, rollout: { healthy: 9_920, suspect: 16 } },
+      membersLeftOut: 9_998,
+      fleet: {
+        ...fleet,
+        wanted: { policy: 64, rollout: 9_940, checkpoint: 0 },
+        totals: { policy: { HEALTHY: 64 }, rollout: { HEALTHY: 9_920, RESTARTING: 20 } },
+        leftOut: { nodes: 1_249, replicas: 10_002 },
+      },
+    };
+    const text = statusText({ ...pictureOf("j", large), ageMs: 0 });
+    expect(text).toMatch(/^members +policy 64 healthy; rollout 9,920 healthy, 16 suspect$/m);
+    expect(text).toMatch(/^fleet +policy 64\/64, rollout 9920\/9940, .*, 1,249 more$/m);
+    expect(text).toMatch(/^9,998 more members/m);
+    expect(text).toMatch(/^managed replicas: .*; 10,002 of them are not looked at here$/m);
   });
 
   it("shows a ledger that does not balance as such", () => {

@@ -10,7 +10,7 @@ import {
   controllerLogic,
   detectorTimingOf,
 } from "@muster/machines";
-import { type AnyMessage, encodeMessage, type JobConfig, messageTable, pack, subjectsOf } from "@muster/protocol";
+import { type AnyMessage, encodeMessage, type JobConfig, messageTable, subjectsOf } from "@muster/protocol";
 import {
   type ActorHost,
   createActorHost,
@@ -25,6 +25,7 @@ import {
 } from "@muster/runtime";
 import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
+import { Face } from "./face.ts";
 import { hearDisconnects } from "./hear-disconnects.ts";
 import { Holdings } from "./holdings.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
@@ -35,7 +36,7 @@ import { JournalWriter } from "./journal-writer.ts";
 import type { LossOptions, LostCheckpoint } from "./lost-checkpoint.ts";
 import { metersOf } from "./meters.ts";
 import { announcementId, type MachineEffect } from "./open-ends.ts";
-import { statusKey, statusOf } from "./status.ts";
+import { packStatus } from "./status.ts";
 import { nobody, versionGuard } from "./version-guard.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
 
@@ -96,6 +97,7 @@ export class Reign implements Controller {
   readonly #watch: MemberWatch;
   readonly #host: ActorHost<ControllerSnapshot, ControllerEvent>;
   readonly #incidents: IncidentWatch;
+  readonly #face: Face;
   /** From the clock of this process to wall time, which must not jump within a term. */
   readonly #wallOffsetMs: number;
   readonly #meters: (snapshot: ControllerSnapshot) => void;
@@ -141,6 +143,12 @@ export class Reign implements Controller {
     this.#meters = metersOf(metrics);
     this.#incidents = watchIncidents(metrics, replayed.incidents);
     this.#wallOffsetMs = wallMs() - clock.now();
+    this.#face = new Face({
+      ...{ transport, clock, logger, identity, term: this.#term },
+      draw: () => this.#picture(),
+      isOver: () => this.#host.snapshot().context.state.stopped,
+      alarm: (detail) => this.#alarm("status", detail),
+    });
     this.#journal = new JournalWriter({
       transport,
       logger,
@@ -216,7 +224,7 @@ export class Reign implements Controller {
       transport.onStatus(({ type }) => ["disconnected", "reconnected"].includes(type) && this.#watch.blinded()),
     );
     await this.#open.hold(every(clock, config.timing.tickMs, () => this.#tick()));
-    await this.#open.hold(every(clock, statusEveryMs, () => void this.#show()));
+    await this.#open.hold(every(clock, statusEveryMs, () => void this.#face.show()));
     await this.#open.hold(every(clock, selfEveryMs, () => void this.#lookAtSelf()));
     const unheard = await hearDisconnects(environment, this.#watch, () => this.#look());
     if (unheard) await this.#open.hold(unheard);
@@ -325,8 +333,8 @@ export class Reign implements Controller {
   }
 
   /** Says what only this process knows, without a record. */
-  #alarm(alarm: "view-suspect" | "controller" | "version" | "input", detail: string): void {
-    const fact = { type: "announce", kind: "alarm.raised", body: { alarm, detail: detail.slice(0, 2000) } } as const;
+  #alarm(alarm: "view-suspect" | "controller" | "version" | "input" | "status", detail: string): void {
+    const fact = { type: "announce", kind: "alarm.raised", body: { alarm, detail } } as const;
     this.#announce(fact, `${this.#options.identity.incarnation}.${alarm}.${++this.#alarms}`);
   }
 
@@ -345,22 +353,16 @@ export class Reign implements Controller {
     this.#watch.observed({ loopLagMs: lateMs, timerLateMs: lateMs, brokerRttMs: clock.now() - startedMs });
   }
 
-  /** Draws the picture of the job for display; a picture that can not be written is no reason to stop. */
-  async #show(): Promise<void> {
-    const { config, environment, transport } = this.#options;
+  #picture(): Uint8Array {
+    const { config, environment } = this.#options;
     const { clock, host, pid } = environment;
-    const view = {
+    return packStatus(config.job, this.#host.snapshot().context.state, {
       beats: this.#watch.beats(),
       nowMs: clock.now(),
       wallMs: environment.wallMs(),
       controller: { host, pid },
       incidents: this.#incidents.summary(),
-    };
-    const picture = pack(statusOf(config.job, this.#host.snapshot().context.state, view));
-    await transport
-      .state()
-      .put(statusKey, picture)
-      .catch((error: unknown) => environment.logger.debug({ error }, "status was not written"));
+    });
   }
 
   #fail(error: unknown): void {
@@ -389,7 +391,7 @@ export class Reign implements Controller {
       const { drainMs } = this.#options.config.timing;
       if (end.outcome === "aborted") await this.#outbox.flush(flushMs);
       else await this.#sayEverything(drainMs);
-      if (this.#options.transport.isConnected()) await this.#show();
+      if (this.#options.transport.isConnected()) await this.#face.show();
     }
     this.#outbox.close();
     await this.#options.transport.close();

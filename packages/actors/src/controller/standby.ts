@@ -1,10 +1,11 @@
 /**
- * A second controller that waits until the first is gone. It looks at the picture that the acting controller draws once a second: while
+ * A second controller that waits until the first is gone. It looks at the sign of life that the acting controller writes once a second: while
  * its revision changes, somebody acts. Being wrong costs a term and nothing else, because the journal has one writer.
  */
 import type { Clock, Logger } from "@muster/base";
 import { unpack } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
+import { readAlive } from "./alive.ts";
 import { type JobStatus, statusKey } from "./status.ts";
 
 /** How to wait. */
@@ -12,7 +13,7 @@ export interface StandbyOptions {
   readonly transport: Transport;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Silence after which nobody acts any more; a multiple of the second in which the picture is drawn. */
+  /** Silence after which nobody acts any more; a multiple of the second in which the sign is written. */
   readonly silentMs: number;
   readonly signal: AbortSignal;
 }
@@ -38,19 +39,26 @@ export async function standBy(options: StandbyOptions): Promise<StandbyEnd> {
   return "aborted";
 }
 
-/** The present picture; `null` when it can not be seen, revision 0 when there is none. */
-async function lookAt(
-  transport: Transport,
-  logger: Logger,
-): Promise<{ readonly revision: number; readonly isOver: boolean } | null> {
+interface Look {
+  readonly revision: number;
+  readonly isOver: boolean;
+}
+
+/** The present sign of life; `null` when it can not be seen, revision 0 when there is none. */
+async function lookAt(transport: Transport, logger: Logger): Promise<Look | null> {
   try {
-    const entry = await transport.state().get(statusKey);
-    if (!entry) return { revision: 0, isOver: false };
-    return { revision: entry.revision, isOver: (unpack(entry.value) as JobStatus).phase === "stopped" };
+    return (await readAlive(transport.state())) ?? (await lookAtPicture(transport));
   } catch (error) {
-    logger.debug({ error }, "the picture can not be seen");
+    logger.debug({ error }, "the sign of life can not be seen");
     return null;
   }
+}
+
+/** Controllers that write no sign of life draw a picture as often. */
+async function lookAtPicture(transport: Transport): Promise<Look> {
+  const entry = await transport.state().get(statusKey);
+  if (!entry) return { revision: 0, isOver: false };
+  return { revision: entry.revision, isOver: (unpack(entry.value) as JobStatus).phase === "stopped" };
 }
 
 function pause(clock: Clock, signal: AbortSignal): Promise<void> {

@@ -1,6 +1,7 @@
 /** What `muster status` shows: a picture of the job, written to the state store once a second. For display only. */
+import { clipText } from "@muster/base";
 import { type ControllerState, isCordoned, ledgerOf, membersOf, missingOf, phaseOf } from "@muster/machines";
-import { type Ledger, memberRoles, type Section } from "@muster/protocol";
+import { type Ledger, memberRoles, pack, type Section } from "@muster/protocol";
 import type { IncidentSummary } from "./incident-watch.ts";
 import type { Beat } from "./watch-members.ts";
 
@@ -58,11 +59,18 @@ export interface FleetNodeStatus {
   readonly capacity: Readonly<Record<"policy" | "rollout" | "checkpoint", number | null>>;
 }
 
+/** How many there are, by role and health. */
+export type Totals = Readonly<Record<string, Readonly<Record<string, number>>>>;
+
 /** What should run where, and how it is. */
 export interface FleetStatus {
   readonly wanted: Readonly<Record<"policy" | "rollout" | "checkpoint", number>>;
   readonly nodes: readonly FleetNodeStatus[];
   readonly replicas: readonly FleetReplicaStatus[];
+  /** All managed replicas. */
+  readonly totals: Totals;
+  /** Rows that are left out; those of who is well are left out first. */
+  readonly leftOut: { readonly nodes: number; readonly replicas: number };
   /** What the job lacks, in words. */
   readonly missing: readonly string[];
   /** Commands of operators that are not done yet. */
@@ -93,44 +101,98 @@ export interface JobStatus {
   readonly incidents: IncidentSummary;
   readonly checkpoint: { readonly step: number; readonly path: string } | null;
   readonly members: readonly MemberStatus[];
+  /** All members. */
+  readonly totals: Totals;
+  /** Rows of members that are left out; those of who is well are left out first. */
+  readonly membersLeftOut: number;
   readonly fleet: FleetStatus;
 }
 
+/** What is seen beside the tables. */
+export interface StatusView {
+  readonly beats: ReadonlyMap<string, Beat>;
+  /** The clock of the beats. */
+  readonly nowMs: number;
+  /** Wall time. */
+  readonly wallMs: number;
+  readonly controller: JobStatus["controller"];
+  readonly incidents: IncidentSummary;
+  /** Most rows of members, of replicas and of nodes; default all. */
+  readonly rowsMax?: number;
+}
+
+/** Longest text in a row, in characters. */
+const textMax = 400;
+
+/** Rows of one kind: as many as a picture should have, and ever fewer while it does not fit. */
+const rowsTried = [512, 128, 32, 0];
+
+/** Three quarters of the largest message. */
+const pictureBytesMax = 768 * 1024;
+
+/** The picture as it is written: with as many rows as fit into one value of the state store. Pure. */
+export function packStatus(job: string, state: ControllerState, view: StatusView): Uint8Array {
+  const pictures = rowsTried.map((rowsMax) => () => pack(statusOf(job, state, { ...view, rowsMax })));
+  let picture = new Uint8Array(0) as Uint8Array;
+  for (const draw of pictures) {
+    picture = draw();
+    if (picture.byteLength <= pictureBytesMax) break;
+  }
+  return picture;
+}
+
 /** The fleet's part of the picture. Pure. */
-function fleetStatusOf(state: ControllerState): FleetStatus {
+function fleetStatusOf(state: ControllerState, rowsMax: number): FleetStatus {
   const { wanted, replicas, nodes, commands } = state.fleet;
-  const rows = Object.entries(replicas).map(([id, { role, node, health, life, deaths }]) => {
-    return { id, role, node, health, life, deaths, cordoned: isCordoned(state, id) };
-  });
+  const all = Object.entries(replicas).map(([id, replica]) => ({ id, ...replica }));
+  const rows = chosen(all, rowsMax, ({ health }) => health === "HEALTHY");
   const open = Object.entries(commands).filter(([, { answer }]) => answer === null);
+  const load = new Map<string | null, number>();
+  for (const { node } of all) load.set(node, (load.get(node) ?? 0) + 1);
+  const present = membersOf(state, "node").flatMap(({ id, host }) => {
+    const node = nodes[id];
+    return node ? [{ id, host, cordoned: isCordoned(state, id), node }] : [];
+  });
+  const shown = chosen(present, rowsMax, ({ cordoned, node }) => !cordoned && node.signs.length === 0);
   return {
     wanted,
-    nodes: membersOf(state, "node").flatMap(({ id, host }) => {
-      const node = nodes[id];
-      const count = rows.filter((row) => row.node === id).length;
-      if (!node) return [];
-      const signs = node.signs.map(({ detail }) => detail);
-      return [{ id, host, cordoned: isCordoned(state, id), signs, replicas: count, capacity: node.capacity }];
+    nodes: shown.map(({ id, host, cordoned, node }) => {
+      const signs = node.signs.map(({ detail }) => clipText(detail, textMax));
+      return { id, host, cordoned, signs, replicas: load.get(id) ?? 0, capacity: node.capacity };
     }),
-    replicas: rows,
+    replicas: rows.map(({ id, role, node, health, life, deaths }) => {
+      return { id, role, node, health, life, deaths, cordoned: isCordoned(state, id) };
+    }),
+    totals: totalsOf(all),
+    leftOut: { nodes: present.length - shown.length, replicas: all.length - rows.length },
     missing: missingOf(state),
-    commands: open.map(([id, { kind, asked }]) => ({ id, kind, asked })),
+    commands: open.map(([id, { kind, asked }]) => ({ id, kind, asked: clipText(asked, textMax) })),
   };
 }
 
-/** Draws the picture. `wallMs` is wall time, `nowMs` the clock of the beats. Pure. */
-export function statusOf(
-  job: string,
-  state: ControllerState,
-  view: {
-    readonly beats: ReadonlyMap<string, Beat>;
-    readonly nowMs: number;
-    readonly wallMs: number;
-    readonly controller: JobStatus["controller"];
-    readonly incidents: IncidentSummary;
-  },
-): JobStatus {
-  const members = memberRoles.flatMap((role) => membersOf(state, role));
+/** At most so many, in their order; whoever is well is left out first. */
+function chosen<T>(all: readonly T[], max: number, isWell: (one: T) => boolean): readonly T[] {
+  if (all.length <= max) return all;
+  const first = [...all.filter((one) => !isWell(one)), ...all.filter(isWell)].slice(0, max);
+  const kept = new Set(first);
+  return all.filter((one) => kept.has(one));
+}
+
+function totalsOf(all: readonly { readonly role: string; readonly health: string }[]): Totals {
+  const totals: Record<string, Record<string, number>> = {};
+  for (const { role, health } of all) {
+    totals[role] ??= {};
+    const counts = totals[role];
+    counts[health] = (counts[health] ?? 0) + 1;
+  }
+  return totals;
+}
+
+/** Draws the picture. Pure. */
+export function statusOf(job: string, state: ControllerState, view: StatusView): JobStatus {
+  const { rowsMax = Number.POSITIVE_INFINITY } = view;
+  const all = memberRoles.flatMap((role) => membersOf(state, role));
+  const members = chosen(all, rowsMax, ({ health }) => health === "healthy");
   return {
     job,
     atMs: view.wallMs,
@@ -150,10 +212,14 @@ export function statusOf(
     ledger: ledgerOf(state),
     causes: [...state.givenUp.causes]
       .sort((a, b) => b.count - a.count)
-      .map(({ name, message, frame = null, count, sample = null }) => ({ name, message, frame, count, sample })),
+      .map(({ name, message, frame = null, count, sample = null }) => {
+        return { name, message: clipText(message, textMax), frame, count, sample };
+      }),
     incidents: view.incidents,
     checkpoint: state.checkpoints.saved,
-    fleet: fleetStatusOf(state),
+    fleet: fleetStatusOf(state, rowsMax),
+    totals: totalsOf(all),
+    membersLeftOut: all.length - members.length,
     members: members.map((member) => {
       const beat = view.beats.get(member.id);
       const { id, role, incarnation, health, host, pid } = member;

@@ -46,7 +46,9 @@ async function drain(
   wait: { readonly timeoutMs: number; readonly signal: AbortSignal; readonly options: Options },
 ): Promise<Departure> {
   const picture = await readPicture(door.transport);
-  const members = picture && [...picture.members, ...picture.fleet.replicas];
+  // A picture that leaves rows out does not say who is absent: then the controller does.
+  const isWhole = picture !== null && picture.membersLeftOut + picture.fleet.leftOut.replicas === 0;
+  const members = isWhole && [...picture.members, ...picture.fleet.replicas];
   const commandId = commandIdOf(wait.options.commandId);
   // Asking for what is so already succeeds; the names are for who has mistyped one.
   if (members && !members.some((each) => each.id === id))

@@ -25,6 +25,7 @@ const memberSchema = z.object({
   rssBytes: maybe,
 });
 
+const totals = z.record(z.string(), z.record(z.string(), count)).default({});
 const roleCounts = z.object({ policy: count, rollout: count, checkpoint: count });
 const roleRoom = z.object({ policy: maybe, rollout: maybe, checkpoint: maybe });
 
@@ -51,6 +52,8 @@ const fleetSchema = z.object({
       cordoned: z.boolean(),
     }),
   ),
+  totals,
+  leftOut: z.object({ nodes: count, replicas: count }).default({ nodes: 0, replicas: 0 }),
   missing: z.array(z.string()),
   commands: z.array(z.object({ id: z.string(), kind: z.string(), asked: z.string() })),
 });
@@ -85,6 +88,8 @@ const pictureSchema = z.object({
   incidents: z.object({ counts: z.record(z.string(), count), open: count, tokensWasted: count, ettr: maybe }),
   checkpoint: z.object({ step: count, path: z.string() }).nullable(),
   members: z.array(memberSchema),
+  totals,
+  membersLeftOut: count.default(0),
   fleet: fleetSchema,
 }) satisfies z.ZodType<JobStatus>;
 

@@ -1,5 +1,5 @@
 /** The picture of a job in a few lines. Pure; text from outside is cleaned. */
-import type { MemberStatus } from "@muster/actors";
+import type { MemberStatus, Totals } from "@muster/actors";
 import { formatSize } from "@muster/base";
 import { type Picture, pictureAgeMaxMs } from "../job/picture.ts";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
@@ -36,6 +36,7 @@ export function statusText(picture: Picture): string {
     ],
     ...picture.causes.slice(0, causesShown).map((cause, i) => [i === 0 ? "given up" : "", causeOf(cause)] as const),
     ["incidents", incidentsOf(picture)],
+    ...(picture.membersLeftOut > 0 ? [["members", totalsText(picture.totals)] as const] : []),
     ["fleet", fleetOf(picture)],
     ...picture.fleet.missing.map((line) => ["missing", line] as const),
     ...picture.fleet.commands.map(({ id, kind, asked }) => ["doing", `${kind} ${asked} (${id})`] as const),
@@ -45,25 +46,49 @@ export function statusText(picture: Picture): string {
   const facts = rows.map(([name, value]) => `${name.padEnd(width)}  ${cleanLine(value, 200)}`);
   const cells = [...picture.members.map((member) => cellsOf(member, picture)), ...absentOf(picture)];
   const members = cells.length === 0 ? ["no members"] : table(columns, cells);
-  return [...warningOf(picture), ...facts, "", ...members].join("\n");
+  return [...warningOf(picture), ...facts, "", ...members, ...leftOutOf(picture)].join("\n");
 }
 
 /** How many replicas the nodes should run and how many of those are healthy, by role. */
 function fleetOf({ fleet }: Picture): string {
   const roles = (["policy", "rollout", "checkpoint"] as const).map((role) => {
-    const healthy = fleet.replicas.filter((each) => each.role === role && each.health === "HEALTHY").length;
+    const healthy = fleet.totals[role]?.HEALTHY ?? 0;
     return `${role} ${healthy}/${fleet.wanted[role]}`;
   });
   const nodes = fleet.nodes.map(({ id, replicas, cordoned, signs }) => {
     const notes = [...(cordoned ? ["cordoned"] : []), ...(signs.length > 0 ? [`(${signs.join("; ")})`] : [])];
     return [id, replicas, ...notes].join(" ");
   });
-  return `${roles.join(", ")} on ${nodes.join(", ") || "no node"}`;
+  const others = fleet.leftOut.nodes > 0 ? [`${figure(fleet.leftOut.nodes)} more`] : [];
+  return `${roles.join(", ")} on ${[...nodes, ...others].join(", ") || "no node"}`;
+}
+
+/** Everybody, by role and health. */
+function totalsText(totals: Totals): string {
+  const roles = Object.entries(totals).map(([role, counts]) => {
+    const each = Object.entries(counts).map(([health, count]) => `${figure(count)} ${health.toLowerCase()}`);
+    return `${role} ${each.join(", ")}`;
+  });
+  return roles.join("; ");
+}
+
+/** How many rows are missing, so that nobody takes the table for everybody. */
+function leftOutOf({ membersLeftOut, fleet }: Picture): readonly string[] {
+  const { replicas } = fleet.leftOut;
+  const lines = [
+    ...(membersLeftOut > 0 ? [`${figure(membersLeftOut)} more members, who is well first, are not in this table`] : []),
+    ...(replicas > 0
+      ? [`managed replicas: ${totalsText(fleet.totals)}; ${figure(replicas)} of them are not looked at here`]
+      : []),
+  ];
+  return lines.length > 0 ? ["", ...lines] : [];
 }
 
 /** Managed replicas that are no members now: starting, dead, given up. */
 function absentOf({ fleet, members }: Picture): readonly (readonly string[])[] {
-  const absent = fleet.replicas.filter(({ id }) => !members.some((member) => member.id === id));
+  const known = new Set(members.map(({ id }) => id));
+  // Who is healthy is a member: its row may be one that is left out.
+  const absent = fleet.replicas.filter(({ id, health }) => !known.has(id) && health !== "HEALTHY");
   return absent.map(({ id, role, health, node, deaths }) => {
     const detail = deaths > 0 ? `${deaths} deaths` : "–";
     return [id, role, health.toLowerCase(), node ?? "–", "–", detail, "–", "–", "–", "–"];

@@ -106,6 +106,8 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
         { ...managed, id: "policy-0", role: "policy" },
         { ...managed, id: "rollout-1", role: "rollout", health: "RESTARTING", life: 3, deaths: 2 },
       ],
+      totals: { policy: { HEALTHY: 1 }, rollout: { RESTARTING: 1 } },
+      leftOut: { nodes: 0, replicas: 0 },
       missing: [],
       commands: [{ id: "c-1", kind: "fleet.scale", asked: '{"rollout":2}' }],
     },
@@ -113,6 +115,8 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
       { id: "policy-0", role: "policy", ranks: 1, ...member, ...beat },
       { id: "rollout-0", role: "rollout", ranks: 1, ...member, ...beat, order: "weights.pull", phase: "generating" },
     ],
+    totals: { policy: { healthy: 1 }, rollout: { healthy: 1 } },
+    membersLeftOut: 0,
     ...change,
   };
 }

@@ -51,6 +51,13 @@ export function testState(actors: () => Actors): void {
     expect(await textOf("lease")).toBe("c");
   });
 
+  test("a value over one mebibyte is refused for good, and the one before stays", async () => {
+    await store().put("status", new Uint8Array(1024 ** 2));
+    const tooLarge = store().put("status", new Uint8Array(1024 ** 2 + 1));
+    await expect(tooLarge).rejects.toMatchObject({ code: "MUSTER_ERR_BROKER_REFUSED", retryable: false });
+    expect((await store().get("status"))?.value.byteLength).toBe(1024 ** 2);
+  });
+
   test("a key that could reach outside the bucket is refused", async () => {
     for (const key of ["", "a b", "a.*", ">", ".a", "a.", "a..b"]) {
       await expect(store().put(key, bytes("x"))).rejects.toMatchObject({ code: "MUSTER_ERR_STATE_KEY_INVALID" });

@@ -1,7 +1,7 @@
 /** The in-memory implementation of {@link Transport}: what one connection does with the shared hub. */
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
-import { handlerRetryMs, isStateKey, type StreamName, streamSubject } from "../streams.ts";
+import { handlerRetryMs, isStateKey, messageBytesMax, type StreamName, streamSubject } from "../streams.ts";
 import type {
   ConsumeOptions,
   Journal,
@@ -139,6 +139,9 @@ export class MemoryTransport implements Transport {
       await this.#connection.ready(`state ${key}`);
     };
     const write = (key: string, value: Uint8Array): number => {
+      const what = `publishing to key ${key}`;
+      if (value.byteLength > messageBytesMax)
+        throw errors.BrokerRefused({ what, reason: "payload too large", apiCode: 0 });
       const revision = hub.nextRevision();
       hub.state.set(key, { value: value.slice(), revision });
       return revision;

@@ -1,4 +1,5 @@
 /** Which replicas run on which node: wanted − present is placed, surplus drains, who lost its node goes elsewhere (semantics 2, 6.16). */
+import { listText } from "@muster/base";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import { type ControllerState, type Member, membersOf, withMember, without } from "../state.ts";
@@ -172,7 +173,7 @@ export function planShortage(state: ControllerState): Change<ControllerState> | 
   if (shortage.isTold || state.nowMs < shortage.sinceMs + state.plan.timing.deadAfterMs) return null;
   return {
     state: withFleet(state, { shortage: { ...shortage, isTold: true } }),
-    effects: [announce("alarm.raised", { alarm: "capacity", detail: missing.join("; ").slice(0, 2000) })],
+    effects: [announce("alarm.raised", { alarm: "capacity", detail: missing.join("; ") })],
   };
 }
 
@@ -188,7 +189,7 @@ export function missingOf(state: ControllerState): readonly string[] {
     );
     const why = [
       nodes === 0 ? "no node is there to start one" : "",
-      retired.length > 0 ? `given up: ${retired.map(([id]) => id).join(", ")}` : "",
+      retired.length > 0 ? `given up: ${listText(retired.map(([id]) => id))}` : "",
     ].filter((part) => part !== "");
     return [`${role}: ${healthy} healthy, at least ${least} needed${why.length > 0 ? ` (${why.join("; ")})` : ""}`];
   });
