@@ -11,6 +11,7 @@ import type {
 } from "../report/index.ts";
 import type { EventMessage } from "./event-message.ts";
 import { IncidentBook, type Injection } from "./incident-book.ts";
+import { standingEvaluations, standingOf } from "./standing.ts";
 
 /** Follows the events of one run. */
 export interface Recorder {
@@ -29,30 +30,33 @@ export interface Recorder {
   }): RunRecord;
 }
 
+/** A commit: what it did, and the job as it was then. */
+interface Commit extends Pick<Body<"step.committed">, "lineage" | "version" | "sections" | "ledger"> {
+  readonly record: StepRecord;
+}
+
 const edge = 10;
 
 /** Starts an empty record. */
 export function createRecorder(): Recorder {
-  const steps: StepRecord[] = [];
-  const evals: EvaluationRecord[] = [];
+  const commits: Commit[] = [];
+  const evaluations: Body<"eval.finished">[] = [];
   const members = new Map<string, MemberRecord>();
   const causes = new Map<string, CauseRecord>();
   const book = new IncidentBook();
   const trained = new Map<string, number>();
   let ended: Body<"job.ended"> | null = null;
-  let last: Body<"step.committed"> | null = null;
 
   const take = (message: EventMessage, atMs: number): void => {
     const { kind, body } = message;
     if (kind === "step.committed") {
-      last = body;
-      steps.push(stepRecordOf(body, atMs));
+      const { lineage, version, sections, ledger } = body;
+      commits.push({ lineage, version, sections, ledger, record: stepRecordOf(body, atMs) });
       for (const group of body.groups) {
         const key = `${body.lineage}/${group}`;
         trained.set(key, (trained.get(key) ?? 0) + 1);
       }
-    } else if (kind === "eval.finished")
-      evals.push({ version: body.version, accuracy: body.correct / Math.max(1, body.prompts) });
+    } else if (kind === "eval.finished") evaluations.push(body);
     else if (kind === "job.ended") ended = body;
     else if (kind === "member.joined")
       members.set(body.incarnation, { ...body, joined_ms: atMs, left_ms: null, how: null });
@@ -71,7 +75,10 @@ export function createRecorder(): Recorder {
     ended: () => ended,
     record({ job, seed, wallMs, configText, injections }) {
       const doubled = [...trained.values()].filter((count) => count > 1).length;
-      const final = ended ?? last;
+      const standing = standingOf(commits, ended);
+      const final = ended ?? standing.at(-1) ?? null;
+      const steps = standing.map(({ record }) => record);
+      const evals = standingEvaluations(evaluations, final?.version ?? 0).map(evaluationRecordOf);
       const summary = summaryOf({ job, seed, wallMs, steps, evals, book, injections, doubled, final });
       const sorted = [...causes.values()].sort((a, b) => b.count - a.count);
       return { summary, steps, evals, members: [...members.values()], causes: sorted, config_text: configText };
@@ -85,6 +92,10 @@ function countCause(causes: Map<string, CauseRecord>, body: Body<"groups.aborted
   const key = causeKeyOf(body);
   const known = causes.get(key);
   causes.set(key, known ? { ...known, count: known.count + count } : { name, message, frame, stack, sample, count });
+}
+
+function evaluationRecordOf({ version, correct, prompts }: Body<"eval.finished">): EvaluationRecord {
+  return { version, accuracy: correct / Math.max(1, prompts) };
 }
 
 function stepRecordOf(body: Body<"step.committed">, atMs: number): StepRecord {

@@ -1,0 +1,131 @@
+import type { Body } from "@muster/protocol";
+import { describe, expect, test } from "vitest";
+import type { EventMessage } from "../src/run/event-message.ts";
+import { createRecorder } from "../src/run/recorder.ts";
+
+const sections = (version: number) => [{ name: "weights", digest: `xxh3b:${version}`, bytes: 4 }];
+const ledgerOf = (step: number) => ({ admitted: 8 * step, trained: 8 * step, aborted: 0, quarantined: 0, pending: 0 });
+const said = <K extends EventMessage["kind"]>(kind: K, body: Body<K>) => ({ kind, body }) as unknown as EventMessage;
+
+/** A step of a deterministic job: its reward is that of the step, whoever computes it. */
+const committed = (step: number, lineage: number) =>
+  said("step.committed", {
+    step,
+    attempt: 1,
+    epoch: lineage,
+    lineage,
+    version: step,
+    sections: sections(step),
+    reward: step / 100,
+    tokens: 100 + step,
+    staleness: 0,
+    groups: [`${step}.0`, `${step}.1`],
+    ledger: ledgerOf(step),
+    members: 1,
+    stepMs: 10,
+    computeMs: 5,
+    reduceMs: 1,
+    gradNorm: 1,
+    clipFraction: 0,
+    entropy: 1,
+  });
+const steps = (from: number, to: number, lineage: number) =>
+  Array.from({ length: to - from + 1 }, (_, i) => committed(from + i, lineage));
+const evaluated = (version: number, correct = version) => said("eval.finished", { version, prompts: 100, correct });
+const wentBack = (step: number) =>
+  said("alarm.raised", { alarm: "rollback", detail: `going back to step ${step}` } as Body<"alarm.raised">);
+const ended = (step: number, lineage: number) =>
+  said("job.ended", {
+    outcome: "done",
+    reason: "all steps are committed",
+    step,
+    lineage,
+    version: step,
+    sections: sections(step),
+    ledger: ledgerOf(step),
+  });
+
+/** The record of a run that heard these events, one a second. */
+function recordOf(events: readonly EventMessage[]) {
+  const recorder = createRecorder();
+  for (const [i, event] of events.entries()) recorder.take(event, 1_000 * i);
+  const wallMs = 1_000 * events.length;
+  return recorder.record({ job: "j", seed: 7, wallMs, configText: "", injections: [] });
+}
+
+/** A summary without what depends on when things happened and what went wrong. */
+function resultOf(events: readonly EventMessage[]) {
+  const { incidents, ettr, tokens_wasted, wall_s, tokens_per_s, ...result } = recordOf(events).summary;
+  return result;
+}
+
+const quiet = [evaluated(0), ...steps(1, 20, 1), evaluated(20), ...steps(21, 30, 1), evaluated(30), ended(30, 1)];
+
+describe("runs that end with the same weights have the same summary", () => {
+  const killed = {
+    "a job that goes back in the middle": [
+      evaluated(0),
+      ...steps(1, 14, 1),
+      wentBack(8),
+      ...steps(9, 20, 2),
+      evaluated(20),
+      ...steps(21, 30, 2),
+      evaluated(30),
+      ended(30, 2),
+    ],
+    "a job that begins anew again and again, and goes back across an evaluation": [
+      evaluated(0),
+      ...steps(1, 3, 1),
+      wentBack(0),
+      ...steps(1, 9, 2),
+      wentBack(0),
+      ...steps(1, 20, 3),
+      evaluated(20),
+      ...steps(21, 22, 3),
+      wentBack(16),
+      ...steps(17, 30, 4),
+      evaluated(20),
+      evaluated(30),
+      ended(30, 4),
+    ],
+    "a commit that is heard after the job went back before it": [
+      evaluated(0),
+      ...steps(1, 11, 1),
+      wentBack(8),
+      committed(9, 2),
+      committed(12, 1),
+      ...steps(10, 20, 2),
+      evaluated(20),
+      ...steps(21, 30, 2),
+      evaluated(30),
+      ended(30, 2),
+    ],
+  };
+
+  test.each(Object.entries(killed))("%s", (_, events) => {
+    expect(resultOf(events)).toEqual(resultOf(quiet));
+    const [record, calm] = [recordOf(events), recordOf(quiet)];
+    expect(record.steps.map((step) => ({ ...step, at_ms: 0 }))).toEqual(
+      calm.steps.map((step) => ({ ...step, at_ms: 0 })),
+    );
+    expect(record.evals).toEqual(calm.evals);
+  });
+});
+
+test("the rewards of a summary are those of the first and the last ten steps", () => {
+  const { reward_first, reward_last } = resultOf(quiet);
+  expect(reward_first).toBeCloseTo(0.055);
+  expect(reward_last).toBeCloseTo(0.255);
+});
+
+test("what a job left behind when it was stopped after it went back is not in its summary", () => {
+  const events = [evaluated(0), ...steps(1, 14, 1), evaluated(14), wentBack(8), ended(8, 2)];
+  const result = resultOf(events);
+  expect(result).toMatchObject({ steps: 8, weight_version: 8, eval_last: 0 });
+  expect(result.reward_last).toBeCloseTo(0.045);
+});
+
+test("a run that is interrupted is described by the newest commit that stands", () => {
+  const result = resultOf([...steps(1, 14, 1), wentBack(8), committed(9, 2), committed(14, 1)]);
+  expect(result).toMatchObject({ steps: 9, weight_version: 9, weights_hash: "xxh3b:9", ledger: ledgerOf(9) });
+});
