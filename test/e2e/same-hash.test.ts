@@ -1,6 +1,17 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import type { JobRun } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { digestOfLocalTraining, expectBalanced, failuresOf, openRuns, type Runs } from "./support/small-job.ts";
+import {
+  digestOfLocalTraining,
+  expectBalanced,
+  failuresOf,
+  localTraining,
+  openRuns,
+  type Runs,
+} from "./support/small-job.ts";
+
+const meanOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 let runs: Runs;
 beforeAll(async () => {
@@ -87,7 +98,19 @@ describe("the final weights are the same when kill -9 ends", () => {
     const summary = await run.ended();
     expect(summary.steps).toBe(64);
     expect(run.events("job.started")).toHaveLength(2);
-    expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
     expectBalanced(summary);
+  });
+
+  test("and what it says of its rewards is what a run says in which nobody dies", async () => {
+    const summary = await run.ended();
+    const { digest, rewards } = await localTraining(run);
+    expect(run.events("step.committed").length).toBeGreaterThan(rewards.length);
+    const metrics = readFileSync(join(run.directory, "metrics.jsonl"), "utf8").trim().split("\n");
+    const steps: { step: number; reward: number }[] = metrics.map((line) => JSON.parse(line));
+    expect(steps.map(({ step }) => step)).toEqual(rewards.map((_, i) => i + 1));
+    for (const [i, { reward }] of steps.entries()) expect(reward).toBeCloseTo(rewards[i] ?? Number.NaN, 10);
+    expect(summary.reward_first).toBeCloseTo(meanOf(rewards.slice(0, 10)), 10);
+    expect(summary.reward_last).toBeCloseTo(meanOf(rewards.slice(-10)), 10);
+    expect(summary.weights_hash).toBe(digest);
   });
 });

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { EventMessage } from "../src/run/event-message.ts";
 import { createRecorder } from "../src/run/recorder.ts";
 
-const sections = (version: number) => [{ name: "weights", digest: `xxh3b:${version}`, bytes: 4 }];
+const sections = (version: number) => [{ name: "weights" as const, digest: `xxh3b:${version}`, bytes: 4 }];
 const ledgerOf = (step: number) => ({ admitted: 8 * step, trained: 8 * step, aborted: 0, quarantined: 0, pending: 0 });
 const said = <K extends EventMessage["kind"]>(kind: K, body: Body<K>) => ({ kind, body }) as unknown as EventMessage;
 

@@ -79,6 +79,13 @@ export function configOf(run: Pick<JobRun, "directory">): JobConfig {
 
 /** Digest of the weights that one process gets which does everything itself, by the run's own configuration. */
 export async function digestOfLocalTraining(run: Pick<JobRun, "directory">): Promise<string> {
+  return (await localTraining(run)).digest;
+}
+
+/** What one process gets which does everything itself: the digest of the weights, and the mean reward of each step. */
+export async function localTraining(
+  run: Pick<JobRun, "directory">,
+): Promise<{ readonly digest: string; readonly rewards: readonly number[] }> {
   const { task, weights, batch, sampling, loss, optimizer, timing, seed, steps } = configOf(run);
   if (weights.kind !== "folder") throw new Error(`weights come from ${weights.kind}`);
   const trained = await trainLocally({
@@ -95,7 +102,7 @@ export async function digestOfLocalTraining(run: Pick<JobRun, "directory">): Pro
     clock: systemClock(),
     signal: new AbortController().signal,
   });
-  return digestOf(trained.weights);
+  return { digest: digestOf(trained.weights), rewards: trained.reports.map(({ reward }) => reward) };
 }
 
 /**
