@@ -53,7 +53,7 @@ await main(() =>
     const tally =
       filters.length === 0
         ? await runEverything({ signal, env })
-        : await runVitest("filtered", filters, { signal, env });
+        : await runVitest("filtered", filters, { signal, env, isPart: true });
     return conclude(tally);
   }),
 );

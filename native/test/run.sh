@@ -44,4 +44,9 @@ case "$mode" in
   *) echo "usage: $0 [asan|tsan|gpu|fuzz [seconds]|kills [trials] [seed]]" >&2; exit 2 ;;
 esac
 set_up -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="$sanitize"
-ctest --test-dir "$folder" --output-on-failure
+code=0
+ctest --test-dir "$folder" --output-on-failure || code=$?
+# What a test says that it could not do is in no output of a success.
+awk '/ Testing: /{ name = $NF } /not run: |skipped: /{ sub(/.*(not run|skipped): /, ""); print "skipped " name ": " $0 }' \
+  "$folder/Testing/Temporary/LastTest.log" || true
+exit "$code"

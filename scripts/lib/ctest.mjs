@@ -1,8 +1,9 @@
-/** Builds and runs the tests of the C++ core, and counts them from ctest's closing line. */
+/** Builds and runs the tests of the C++ core, and counts them from ctest's closing line and the lines of what was skipped. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "./paths.mjs";
 import { runCommand } from "./run-command.mjs";
+import { skipLine } from "./tally.mjs";
 
 const script = join(root, "native/test/run.sh");
 
@@ -26,7 +27,7 @@ export async function runNativeTests({ signal, env }) {
 }
 
 /**
- * Reads ctest's closing line.
+ * Reads ctest's closing line, and the lines `skipped <test>: <why>` of tests that did not run.
  *
  * @param {string} text - What it wrote.
  * @param {number} code - Its exit code; a failure without failed tests counts as one.
@@ -36,5 +37,7 @@ export function tallyOfCtest(text, code) {
   const match = /(\d+) tests? failed out of (\d+)/.exec(text);
   const failed = Number(match?.[1] ?? 0);
   const total = Number(match?.[2] ?? 0);
-  return { passed: total - failed, failed: failed === 0 && code !== 0 ? 1 : failed, skipped: [] };
+  const skipped = [...text.matchAll(/^skipped (\S+): (.+)$/gm)].map(([, what = "", why = ""]) => skipLine(what, why));
+  const passed = Math.max(0, total - failed - skipped.length);
+  return { passed, failed: failed === 0 && code !== 0 ? 1 : failed, skipped };
 }

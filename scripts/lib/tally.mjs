@@ -1,10 +1,10 @@
-/** Counts of what passed and failed, and the last line that says so. */
+/** Counts of what passed, failed and was skipped, and the last lines that say so. */
 
 /**
  * @typedef {object} Tally
  * @property {number} passed
  * @property {number} failed
- * @property {readonly string[]} skipped - Titles.
+ * @property {readonly string[]} skipped - `<what>: <why>`, one line each.
  */
 
 /** @param {readonly Tally[]} parts @returns {Tally} */
@@ -22,14 +22,21 @@ export function one(passed) {
 }
 
 /**
- * Prints the skipped tests and, last, `N passed, N failed`.
+ * What was skipped, in one line. @param {string} what @param {string | null} why @returns {string}
+ */
+export function skipLine(what, why) {
+  return `${what}: ${why ?? "it does not say why"}`.replaceAll(/\s+/g, " ").trim();
+}
+
+/**
+ * Prints a line `skipped: <what>: <why>` for each skipped test, which `.ci/run` gathers, and, last, `N passed, N failed`.
  *
  * @param {Tally} tally
  * @returns {number} The exit code: 1 when anything failed or nothing ran.
  */
 export function conclude({ passed, failed, skipped }) {
   if (skipped.length > 0)
-    console.log(`\n${skipped.length} skipped:${skipped.map((title) => `\n  - ${title}`).join("")}`);
+    console.log(`\n${skipped.map((line) => `skipped: ${line}\n`).join("")}${skipped.length} skipped`);
   if (passed + failed === 0) console.log("\nno test ran: that counts as a failure");
   console.log(`\n${passed} passed, ${failed} failed`);
   return failed === 0 && passed > 0 ? 0 : 1;

@@ -27,7 +27,6 @@ function silenceableOf(context: TestContext): FarHost {
 }
 
 function skipped(context: TestContext, why: string): never {
-  process.emitWarning(why);
   return context.skip(why);
 }
 

@@ -28,6 +28,19 @@ describe("the repository", () => {
     expect(listOf(scriptSources().flatMap(checkLimits))).toEqual([]);
   });
 
+  it("has no test that is skipped without saying why", () => {
+    const tests = repositoryFiles().filter((file) => file.endsWith(".test.ts"));
+    const silent = /\b(?:it|test|describe)(?:\.\w+)*\.(?:skip|skipIf|runIf|todo)\b/;
+    const findings = tests.flatMap((file) =>
+      textOf(file)
+        .split("\n")
+        .flatMap((line, i) =>
+          silent.test(line) ? [`${file}:${i + 1}: say why: context.skip(is missing, "what")`] : [],
+        ),
+    );
+    expect(findings).toEqual([]);
+  });
+
   it("speaks only of itself", () => {
     const texts = repositoryFiles().filter((file) =>
       /\.(ts|mjs|cjs|js|json|ya?ml|toml|md|sh|cc|h|txt)$|^\.ci\/|Dockerfile/.test(file),

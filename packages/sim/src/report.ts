@@ -75,14 +75,16 @@ export function canaryText({ name, says, caughtBy, seeds }: CanaryResult): strin
   return `${name.padEnd(28)} ${how.padEnd(24)} ${says}`;
 }
 
-/** The sums of many canaries; the last line counts them. */
-export function canariesText(results: readonly CanaryResult[]): string {
+/** The sums of many canaries out of `all`; the last line counts them, and one before it those that were left out. */
+export function canariesText(results: readonly CanaryResult[], all: number): string {
+  const left = all - results.length;
   const seen = results.filter(({ caughtBy }) => caughtBy !== null);
   const needed = seen.map(({ seeds }) => seeds).sort((a, b) => a - b);
   const median = needed[needed.length >> 1] ?? 0;
   const most = needed.at(-1) ?? 0;
   return [
     `${seen.length} of ${results.length} deliberate bugs were seen, after ${median} seeds in the median and ${most} at most`,
+    ...(left > 0 ? [`skipped: ${left} of ${all} deliberate bugs: only a sample of them was asked for`] : []),
     "",
     `${seen.length} passed, ${results.length - seen.length} failed`,
   ].join("\n");

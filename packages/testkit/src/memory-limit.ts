@@ -17,7 +17,7 @@ const roots = [
 
 /** Why no process can be given a limit here; `null` when one can. */
 export function memoryLimitMissing(): string | null {
-  return rootHere() ? null : "SKIPPED: a limit of memory needs root, and control groups with the memory controller";
+  return rootHere() ? null : "a limit of memory needs root, and control groups with the memory controller";
 }
 
 /** Makes a group of at most `bytes`. @throws Where {@link memoryLimitMissing} says why. */

@@ -7,6 +7,6 @@ export function secondHostMissing(): string | null {
     execFileSync("unshare", ["--net", "nft", "list", "tables"], { stdio: "pipe" });
     return null;
   } catch (error) {
-    return `SKIPPED: a second host needs root, iproute2 and nftables (${error instanceof Error ? error.message : error})`;
+    return `a second host needs root, iproute2 and nftables (${error instanceof Error ? error.message : error})`;
   }
 }

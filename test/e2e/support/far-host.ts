@@ -34,7 +34,7 @@ export interface FarHost {
 /** Opens it. @returns Why there can be none here, otherwise. */
 export function openFarHost(): FarHost | { readonly missing: string } {
   const network = openTestHosts({ count: 1, gateway: true });
-  if ("missing" in network) return { missing: `SKIPPED: ${network.missing}` };
+  if ("missing" in network) return { missing: `${network.missing}` };
   const [host] = network.hosts as readonly [TestHost];
   const relays: Server[] = [];
   const ports: number[] = [];
@@ -75,7 +75,7 @@ function failureOf(probe: () => void): string | null {
     probe();
     return null;
   } catch (error) {
-    return `SKIPPED: firewall rules need nftables (${messageOf(error)})`;
+    return `firewall rules need nftables (${messageOf(error)})`;
   }
 }
 

@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { tallyOfCtest } from "../../../scripts/lib/ctest.mjs";
 import { runCommand } from "../../../scripts/lib/run-command.mjs";
 import { conclude, one, sumOf } from "../../../scripts/lib/tally.mjs";
-import { tallyOf } from "../../../scripts/lib/vitest.mjs";
+import { skippedIn, tallyOf } from "../../../scripts/lib/vitest.mjs";
 import { root } from "../checks/repository.ts";
 
 const file = (status: string, ...statuses: string[]) => ({
@@ -16,13 +16,23 @@ const file = (status: string, ...statuses: string[]) => ({
 });
 
 describe("counting vitest's results", () => {
-  it("takes passed, failed and skipped tests from the report", () => {
+  it("takes passed and failed tests from the report", () => {
     const report = {
       numPassedTests: 2,
       numFailedTests: 1,
       testResults: [file("failed", "passed", "passed", "failed", "skipped")],
     };
-    expect(tallyOf(report, 1)).toEqual({ passed: 2, failed: 1, skipped: ["test 3"] });
+    expect(tallyOf(report, 1)).toEqual({ passed: 2, failed: 1 });
+  });
+
+  it("has a line with the reason for each skipped test, and one for a test without a reason where nobody chose among them", () => {
+    const skips = [
+      { title: "a chain of hosts", why: "needs root\nand iproute2" },
+      { title: "a test", why: null },
+    ];
+    const reasoned = "a chain of hosts: needs root and iproute2";
+    expect(skippedIn(skips, true)).toEqual([reasoned]);
+    expect(skippedIn(skips, false)).toEqual([reasoned, "a test: it does not say why"]);
   });
 
   it("counts a file that could not be loaded as a failure", () => {
@@ -44,6 +54,13 @@ describe("counting ctest's results", () => {
   it("reads the closing line", () => {
     expect(tallyOfCtest("…\n60% tests passed, 2 tests failed out of 5\n", 8)).toMatchObject({ passed: 3, failed: 2 });
     expect(tallyOfCtest("100% tests passed, 0 tests failed out of 5\n", 0)).toMatchObject({ passed: 5, failed: 0 });
+  });
+
+  it("does not count as passed what says that it did not run", () => {
+    const text =
+      "100% tests passed, 0 tests failed out of 5\n\nskipped gloo_test: there was no Gloo when this was built\n";
+    const skipped = ["gloo_test: there was no Gloo when this was built"];
+    expect(tallyOfCtest(text, 0)).toEqual({ passed: 4, failed: 0, skipped });
   });
 
   it("counts a build that failed as a failure", () => {

@@ -195,7 +195,7 @@ async function runCanaries(simulator: Simulator, options: Options): Promise<bool
   await Promise.all(workers.map(({ runCanary }) => work(runCanary)));
   for (const { close } of workers) await close();
   if (options.json) process.stdout.write(`${JSON.stringify(results)}\n`);
-  else process.stdout.write(`${simulator.canariesText(results)}\n`);
+  else process.stdout.write(`${simulator.canariesText(results, simulator.canaries.length)}\n`);
   return results.every(({ caughtBy }) => caughtBy !== null);
 }
 

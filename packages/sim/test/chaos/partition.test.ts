@@ -1,7 +1,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { createServer, type Server, type Socket } from "node:net";
 import { secondHostMissing } from "@muster/testkit";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type FarNamespace, openFarNamespace, removeLeftovers } from "../../src/chaos/namespace.ts";
 import { partition, partitionRules, type partitionWays } from "../../src/chaos/partition.ts";
 
@@ -26,15 +26,16 @@ describe("the rules of a partition", () => {
 });
 
 const missing = secondHostMissing();
-if (missing) process.emitWarning(missing);
 
-describe.skipIf(missing !== null)("a second host", () => {
+describe("a second host", () => {
   let namespace: FarNamespace;
   let server: Server;
   let port = 0;
   let peer: Socket | null = null;
   let heard = "";
+  beforeEach((context) => context.skip(missing !== null, missing ?? ""));
   beforeAll(async () => {
+    if (missing !== null) return;
     namespace = openFarNamespace();
     server = createServer((socket) => {
       peer = socket;
@@ -48,6 +49,7 @@ describe.skipIf(missing !== null)("a second host", () => {
     port = typeof address === "object" && address ? address.port : 0;
   });
   afterAll(() => {
+    if (missing !== null) return;
     peer?.destroy();
     server.close();
     namespace.close();
