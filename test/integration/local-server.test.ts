@@ -1,6 +1,17 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFile, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
-import { findNatsServer, makeTempDirectory, startTestServer, type TempDirectory, waitFor } from "@muster/testkit";
+import { fileURLToPath } from "node:url";
+import {
+  findNatsServer,
+  makeTempDirectory,
+  processesNaming,
+  startTestServer,
+  type TempDirectory,
+  waitFor,
+} from "@muster/testkit";
 import { type LocalServer, type LocalServerOptions, type ServerExit, startLocalServer } from "@muster/transport";
 import { afterEach, beforeEach, expect, test } from "vitest";
 
@@ -48,7 +59,7 @@ test("a port in use is named in the error", async () => {
   try {
     await expect(start({ port: other.server.port })).rejects.toMatchObject({
       code: "MUSTER_ERR_PORT_IN_USE",
-      params: { port: other.server.port },
+      params: { port: other.server.port, holder: ` by process ${other.server.pid} (nats-server)` },
     });
   } finally {
     await other.close();
@@ -84,6 +95,42 @@ test("a directory used before keeps its port and credentials", async () => {
   const second = await start();
   expect(second.port).toBe(first.port);
   expect(second.credentials).toEqual(first.credentials);
+});
+
+test("a directory whose port was taken meanwhile gets another one, unless others know it", async () => {
+  const first = await start();
+  await first.stop();
+  const taker = createServer().listen(first.port, "127.0.0.1");
+  await once(taker, "listening");
+  try {
+    await expect(start({ keepsPort: true })).rejects.toMatchObject({ code: "MUSTER_ERR_PORT_IN_USE" });
+    const second = await start();
+    expect(second.port).not.toBe(first.port);
+    expect(second.moved).toMatch(`port ${first.port} is in use by process ${process.pid} `);
+    expect(second.credentials).toEqual(first.credentials);
+    const url = second.url;
+    await second.restart();
+    expect(second.url).toBe(url);
+  } finally {
+    taker.close();
+  }
+});
+
+test("a frozen server does not outlive its killed owner", async () => {
+  const options = { binary: findNatsServer(), directory: directory.path, job: "test" };
+  const code = `import { startLocalServer } from "@muster/transport";
+    console.log((await startLocalServer(${JSON.stringify(options)})).pid);`;
+  const root = fileURLToPath(new URL("../../", import.meta.url));
+  const owner = spawn(process.execPath, ["--input-type=module", "-e", code], {
+    cwd: root,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const [text] = await once(owner.stdout, "data");
+  const pid = Number(text);
+  process.kill(pid, "SIGSTOP");
+  owner.kill("SIGKILL");
+  const isThere = () => processesNaming(directory.path).length > 0;
+  await waitFor(() => !isThere(), { what: "the end of the frozen server and of who watches it", timeoutMs: 8_000 });
 });
 
 test("a directory whose server and owner live is not taken over", async () => {

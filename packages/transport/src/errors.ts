@@ -60,7 +60,9 @@ export const errors = defineErrors("MUSTER_ERR", {
       "no usable nats-server at {binary} ({reason}); set MUSTER_NATS_SERVER to the path of one, or MUSTER_NATS_URL to a running server",
   },
   BrokerStart: { message: "nats-server did not start within {timeoutMs} ms: {reason}" },
-  PortInUse: { message: "port {port} is in use; choose another port, or 0 for a free one" },
+  PortInUse: {
+    message: "port {port} is in use{holder}; end what uses it, or choose another port, or 0 for a free one",
+  },
   BrokerStoreInUse: {
     message: "nats-server {pid} already uses {directory}; stop it, or give this job another directory",
   },

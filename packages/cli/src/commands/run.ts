@@ -25,6 +25,7 @@ interface Options {
   readonly metricsPort?: string;
   readonly controllers: string;
   readonly advertise?: string;
+  readonly port?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
   readonly supervised?: boolean;
@@ -58,6 +59,10 @@ export function addRunCommand(program: Command): void {
     )
     .option("--metrics-port <port>", "serve the controller's /metrics and /healthz on 127.0.0.1; 0 for any free port")
     .option("--controllers <n>", "controllers: one acts, the others stand by", "1")
+    .option(
+      "--port <port>",
+      "port of the run's broker; 0 for any free one (default: the one of before, another one when it is taken)",
+    )
     .option("--advertise <url>", "address by which the actors reach the broker, e.g. of a proxy (default: its own)")
     .option("--store-lost", "the broker's store is lost for good: go on from the newest checkpoint")
     .option("--json", "end with one line of JSON on standard output")
@@ -101,6 +106,7 @@ async function run(file: string, options: Options) {
       logLevel: levelOf(options.logLevel),
       metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),
       controllers: controllersOf(options.controllers),
+      port: options.port === undefined ? null : portOf("port", options.port),
       advertisedUrl: options.advertise ?? null,
       isStoreLost: options.storeLost === true,
       progress,

@@ -20,15 +20,27 @@ export async function openBroker(options: {
   readonly directory: string;
   /** Dead time-out of the job: the broker notices who does not answer before that. */
   readonly deadAfterMs: number;
+  /** Port of an own server; `null` for the one of before, or any free one. */
+  readonly port: number | null;
+  /** Somebody else, e.g. a proxy, leads the actors to that port: it must stay the one of before. */
+  readonly isPortKnown: boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** The server listens on another port than before, and why. */
+  readonly onMoved: (detail: string) => void;
   /** The server ended; it is started again on the same port and store. */
   readonly onRestart: (detail: string) => void;
   /** The server can not be kept running. */
   readonly onGivenUp: (detail: string) => void;
 }): Promise<Broker> {
-  const { job, directory, env } = options;
+  const { job, directory, env, port } = options;
+  if (env.MUSTER_NATS_URL && port !== null)
+    throw errors.OptionInvalid({
+      option: "port",
+      value: port,
+      reason: "is not for a broker of your own; unset MUSTER_NATS_URL or leave it out",
+    });
   const broker = env.MUSTER_NATS_URL ? externalBroker(env.MUSTER_NATS_URL, env) : await localBroker(options);
   const credentials = broker.credentials.controller;
   if (!credentials) throw errors.CredentialsMissing({ role: "controller", path: directory });
@@ -47,10 +59,13 @@ async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<B
     binary: findNatsServer(options.env),
     directory: join(options.directory, "nats"),
     job: options.job,
+    ...(options.port === null ? {} : { port: options.port }),
+    keepsPort: options.port !== null || options.isPortKnown,
     pingMs: Math.min(pingMsMax, Math.floor(options.deadAfterMs / pingsPerDeath)),
     onExit: ({ code, signal }) => void keeper.ended(`nats-server ended with ${signal ?? `code ${code}`}`),
   });
   keeper.server = server;
+  if (server.moved !== null) options.onMoved(`${server.moved}; the broker listens on ${server.port} now`);
   return {
     url: server.url,
     credentials: server.credentials,

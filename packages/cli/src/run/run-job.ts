@@ -49,6 +49,8 @@ export interface RunOptions {
   readonly metricsPort: number | null;
   /** One acts, the others stand by. */
   readonly controllers: number;
+  /** Port of the run's own broker; `null` for the one of before, or any free one. */
+  readonly port: number | null;
   /** Address of the broker for the actors, where it is not the broker's own, e.g. that of a proxy; `null` for its own. */
   readonly advertisedUrl: string | null;
   /** The operator says that the broker's store is lost for good: the job goes on from its newest checkpoint. */
@@ -141,9 +143,12 @@ class Run {
       job: config.job,
       directory: this.#directory.path,
       deadAfterMs: config.timing.deadAfterMs,
+      port: this.#options.port,
+      isPortKnown: this.#options.advertisedUrl !== null,
       env,
       clock: this.#clock,
       logger: this.#options.logger,
+      onMoved: (detail) => this.#options.progress.note(`! ${detail}: start replicas of other terminals again`),
       onRestart: (detail) => {
         this.#recorder.brokerEnded(detail, this.#clock.now() - this.#startedMs);
         this.#options.progress.note(`! ${detail}; it is started again`);

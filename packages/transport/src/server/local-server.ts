@@ -1,6 +1,7 @@
 /** A nats-server of our own, for one job on one machine. Its directory holds everything: configuration, store, log, credentials. */
 import { mkdir, rm } from "node:fs/promises";
 import { resolve } from "node:path";
+import { hasCode } from "@muster/base";
 import { generateCredentials, renderConfig, type ServerCredentials } from "./config.ts";
 import { filesOf, readIfThere, type ServerFiles, writeSecret } from "./files.ts";
 import { endLeftover } from "./leftover.ts";
@@ -13,8 +14,10 @@ export interface LocalServerOptions {
   /** Made when missing, with mode 0700. A directory used before keeps its store, its credentials and its port. */
   readonly directory: string;
   readonly job: string;
-  /** Default: the port used before in this directory, else a free one. */
+  /** Default: the port used before in this directory, another one when somebody has taken that meanwhile, else any free one. */
   readonly port?: number;
+  /** Others know the port that was used before: the server is refused when it is taken. */
+  readonly keepsPort?: boolean;
   /** Opens the HTTP monitoring endpoint on loopback, on a free port. It needs no credentials: off by default. */
   readonly monitoring?: boolean;
   /** Milliseconds between two pings of a client; a connection that misses two ends at the next. Default 2,000. */
@@ -28,6 +31,8 @@ export interface LocalServer {
   /** `nats://127.0.0.1:<port>`; stays the same over restarts. */
   readonly url: string;
   readonly port: number;
+  /** Why it does not listen on the port that was used before, in words; `null` when it does. */
+  readonly moved: string | null;
   readonly monitoringUrl: string | null;
   readonly pid: number;
   readonly credentials: ServerCredentials;
@@ -76,7 +81,14 @@ export async function startLocalServer(options: LocalServerOptions): Promise<Loc
     await save(started.port);
     return started;
   };
-  return serverOf(await start(options.port ?? saved?.port ?? 0), credentials, start);
+  const { port = saved?.port ?? 0, keepsPort = options.port !== undefined } = options;
+  try {
+    return serverOf(await start(port), { credentials, start, moved: null });
+  } catch (error) {
+    if (keepsPort || !hasCode(error, "MUSTER_ERR_PORT_IN_USE")) throw error;
+    const moved = `port ${port} is in use${error.params.holder}`;
+    return serverOf(await start(0), { credentials, start, moved });
+  }
 }
 
 /** Log and addresses are of one run; the store stays. */
@@ -94,8 +106,11 @@ interface Started {
 
 function serverOf(
   first: Started,
-  credentials: ServerCredentials,
-  start: (port: number) => Promise<Started>,
+  {
+    credentials,
+    start,
+    moved,
+  }: Pick<LocalServer, "credentials" | "moved"> & { readonly start: (port: number) => Promise<Started> },
 ): LocalServer {
   let current = first;
   const end = (how: "stop" | "kill"): Promise<void> => {
@@ -104,6 +119,7 @@ function serverOf(
   };
   return {
     credentials,
+    moved,
     port: first.port,
     url: first.running.ports.url,
     get monitoringUrl() {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { readIfThere, type ServerFiles } from "./files.ts";
+import { holderOf } from "./port-holder.ts";
 
 const startTimeoutMs = 10_000;
 const stopTimeoutMs = 3_000;
@@ -66,6 +67,9 @@ export async function runServer(binary: string, files: ServerFiles): Promise<Ser
   }
 }
 
+/** Asks the process to end, and kills it when it has not within two seconds: one that is frozen hears nothing else. */
+const endServer = 'kill "$0"; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; kill -0 "$0" || exit 0; done; kill -9 "$0"';
+
 /**
  * Ends the server when this process ends without having done so, even by SIGKILL: then the shell's input closes without a word.
  *
@@ -75,7 +79,7 @@ async function guard(
   exited: Promise<ServerExit>,
   { pid, config }: { readonly pid: number; readonly config: string },
 ): Promise<void> {
-  const shell = spawn("sh", ["-c", 'read -r word || kill "$0"', String(pid), config], {
+  const shell = spawn("sh", ["-c", `read -r word || { ${endServer}; }`, String(pid), config], {
     stdio: ["pipe", "ignore", "ignore"],
     detached: true,
   });
@@ -109,7 +113,7 @@ async function exitOf(child: ChildProcess, files: ServerFiles): Promise<ServerEx
 async function portsOf(child: ChildProcess, path: string, files: ServerFiles): Promise<ServerPorts> {
   const deadline = performance.now() + startTimeoutMs;
   while (performance.now() < deadline) {
-    if (child.exitCode !== null || child.signalCode !== null) throw startFailure(await tailOf(files.log));
+    if (child.exitCode !== null || child.signalCode !== null) throw await startFailure(await tailOf(files.log));
     const ports = parsePorts((await readIfThere(path)) ?? "");
     if (ports) return ports;
     await new Promise((resolve) => setTimeout(resolve, pollMs));
@@ -125,9 +129,9 @@ export function parsePorts(text: string): ServerPorts | null {
   return url === undefined ? null : { url, monitoringUrl: monitoring?.[0] ?? null };
 }
 
-function startFailure(log: string): Error {
-  const port = /listen tcp [^\s]*:(\d+): bind: address already in use/.exec(log)?.[1];
-  if (port !== undefined) return errors.PortInUse({ port: Number(port) });
+async function startFailure(log: string): Promise<Error> {
+  const port = Number(/listen tcp [^\s]*:(\d+): bind: address already in use/.exec(log)?.[1]);
+  if (port > 0) return errors.PortInUse({ port, holder: await holderOf(port) });
   return errors.BrokerStart({ timeoutMs: startTimeoutMs, reason: log });
 }
 
