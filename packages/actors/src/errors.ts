@@ -25,6 +25,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   VersionNotHeld: { message: "the work needs version {wanted} of lineage {lineage}; this replica serves {held}" },
   WorkStuck: { message: "{what} was told to end and did not within {timeoutMs} ms; only a new process frees it" },
+  GroupTooLarge: {
+    message:
+      "group {group} takes {bytes} bytes and a message at most {limit}, so it can not be stored: lower batch.group_size, rollout.fan_out or sampling.max_new_tokens",
+  },
   HandedBack: { message: "unfinished groups are handed back: {reason}" },
   ConfigRefused: { message: "the controller sent a configuration that this version does not accept: {reason}" },
 });

@@ -14,6 +14,7 @@ export type {
   ModuleResponse,
   TurnRequest,
 } from "./collect/generate-function.ts";
+export { placeholderOf } from "./collect/placeholder.ts";
 export { claimTrajectoryFault } from "./collect/trajectory-scope.ts";
 export { type CollectOptions, collectGroups, type GroupPrompt, type HandBack } from "./collect-group.ts";
 export { embeddedBuild } from "./embedded/core.ts";

@@ -5,7 +5,7 @@
 import { MusterError, messageOf } from "@muster/base";
 import { Packr } from "msgpackr";
 import { z } from "zod";
-import { countSchema, type Envelope, envelopeSchema, protocolVersion } from "./envelope.ts";
+import { countSchema, type Envelope, envelopeSchema, payloadBytesMax, protocolVersion } from "./envelope.ts";
 import { errors } from "./errors.ts";
 import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
 
@@ -13,9 +13,6 @@ const packr = new Packr({ useRecords: false, int64AsType: "number", encodeUndefi
 
 /** What messages of all versions have. */
 const anyVersion = z.looseObject({ v: countSchema, kind: z.string(), job: z.string(), from: z.string() });
-
-/** Limit of a message that carries tokens or weights meta; also the broker's `max_payload`. */
-export const payloadBytesMax = 1024 * 1024;
 
 /** A decoded and validated message. */
 export interface Message<K extends Kind = Kind> extends Omit<Envelope, "kind" | "body"> {

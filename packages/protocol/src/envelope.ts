@@ -7,6 +7,9 @@ export const countSchema = z.number().int().nonnegative().max(Number.MAX_SAFE_IN
 /** Version of the protocol: processes of two versions do not understand each other. */
 export const protocolVersion = 1;
 
+/** Limit of a message that carries tokens or weights meta; also the broker's `max_payload`. */
+export const payloadBytesMax = 1024 * 1024;
+
 /**
  * What surrounds every message. Stale input is recognised by `term`, `epoch`, `incarnation` and `seq`, never by time:
  * clocks of different hosts are not compared.

@@ -5,10 +5,9 @@ export {
   isMalformed,
   type Message,
   pack,
-  payloadBytesMax,
   unpack,
 } from "./codec.ts";
-export { countSchema, type Envelope, envelopeSchema } from "./envelope.ts";
+export { countSchema, type Envelope, envelopeSchema, payloadBytesMax } from "./envelope.ts";
 export {
   actionsByKind,
   backoffMaxMs,
@@ -23,6 +22,7 @@ export {
   failureKinds,
   failureRuleOf,
 } from "./failure.ts";
+export { type GroupShape, groupBytesMax, groupsMessageBytesMax } from "./group-size.ts";
 export {
   checkId,
   groupIdOf,

@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { countSchema } from "./envelope.ts";
 import { failureKinds } from "./failure.ts";
+import { errorWithin, segmentsMax } from "./group-size.ts";
 import { clippedText } from "./texts.ts";
 
 /** How a trajectory ended. `aborted` ones are placeholders: they never reach the loss and carry no reward. */
@@ -80,7 +81,7 @@ const trajectoryWire = z.strictObject({
   lossMask: bytes,
   reward: z.number(),
   status: z.enum(trajectoryStatuses),
-  segments: z.array(segmentSchema).max(1024),
+  segments: z.array(segmentSchema).max(segmentsMax),
   error: errorSchema.optional(),
 });
 
@@ -99,7 +100,7 @@ const begunWire = z.strictObject({
   responseIds: bytes,
   logprobs: bytes,
   finish: z.enum(["stop", "length"]).nullable(),
-  segments: z.array(segmentSchema).max(1024),
+  segments: z.array(segmentSchema).max(segmentsMax),
 });
 
 /** Body of one message in the groups stream: groups that a replica began and handed back. */
@@ -117,7 +118,7 @@ type GroupWire = z.infer<typeof groupWire>;
 const copyOf = (view: ArrayBufferView): Uint8Array<ArrayBuffer> =>
   Uint8Array.from(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
 
-/** The body that carries these groups; arrays become little-endian bytes. */
+/** The body that carries these groups; arrays become little-endian bytes, and errors keep what their group has room for. */
 export function toGroupsBatch(groups: readonly TrajectoryGroup[]): z.infer<typeof groupsBatchBody> {
   return {
     groups: groups.map((group) => ({
@@ -128,6 +129,7 @@ export function toGroupsBatch(groups: readonly TrajectoryGroup[]): z.infer<typeo
         logprobs: copyOf(trajectory.logprobs),
         lossMask: copyOf(trajectory.lossMask),
         segments: [...trajectory.segments],
+        ...(trajectory.error ? { error: errorWithin(trajectory.error, group.trajectories.length) } : {}),
       })),
     })),
   };

@@ -326,6 +326,16 @@ describe("the job configuration", () => {
       ["limits.chunk_groups=33"],
       /limits\.chunk_groups = "33" must not be over limits\.lease_groups = 32/,
     ],
+    [
+      "groups that fit into no message",
+      ["batch.group_size=256", "rollout.fan_out=16", "batch.minibatches=1"],
+      /batch\.group_size = "256" with sampling\.max_new_tokens = 16 makes groups of up to 2\.0 MiB, and one must fit into a message of 1020 KiB; lower batch\.group_size to 125, or rollout\.fan_out/,
+    ],
+    [
+      "steps that do not fit into the groups stream",
+      ["batch.groups_per_step=4096", "batch.group_size=96", "rollout.fan_out=16"],
+      /batch\.groups_per_step = "4096" with batch\.group_size = "96" makes up to 3\.0 GiB in the steps that are sampled at a time \(1\), and the groups stream holds 2\.0 GiB; lower batch\.groups_per_step to 2\d+, or/,
+    ],
     ["evaluations of nothing", ["evaluation.prompts=0"], /evaluation\.every_steps = 50 asks for evaluations/],
   ])("refuses %s, naming both keys, both values and a fix", (_, set, expected) => {
     const found = faults(minimal, { set });

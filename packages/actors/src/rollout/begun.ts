@@ -14,6 +14,7 @@ import type { HostTools } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
 import type { WorkTools } from "../replica/work.ts";
 import { engineVersionOf, policyVersionOf } from "../weights.ts";
+import { piecesOfBegun } from "./pieces.ts";
 
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
@@ -31,34 +32,32 @@ export interface BegunKeeper {
 /** Makes the keeper of a chunk. */
 export function keeperOf(chunk: Chunk, { outbox, enveloper, identity, beats }: WorkTools, tools: Sending): BegunKeeper {
   const { id: chunkId, leaseId, lineage } = chunk;
-  let isBusy = false;
-  const store = (begun: readonly BegunGroup[], onStored: (items: readonly WorkItem[]) => void): boolean =>
-    outbox.offer({
-      subject: subjectsOf(identity.job).groups(identity.id),
-      message: enveloper.stamp("groups.begun", toGroupsBegun(lineage, begun.map(forOthers))),
-      onStored: ({ seq }) => onStored(withPartials(chunk.items, begun, seq)),
-    });
+  /** Messages that the broker has not taken yet. */
+  let waiting = 0;
+  const store = (all: readonly BegunGroup[], onStored: (items: readonly WorkItem[]) => void): number => {
+    const taken = piecesOfBegun(all.map(forOthers)).filter((begun) =>
+      outbox.offer({
+        subject: subjectsOf(identity.job).groups(identity.id),
+        message: enveloper.stamp("groups.begun", toGroupsBegun(lineage, begun)),
+        onStored: ({ seq }) => onStored(withPartials(chunk.items, begun, seq)),
+      }),
+    );
+    return taken.length;
+  };
   return {
     save(begun) {
       // Whoever draws makes progress, however long a response is.
       beats.progress(begun.length);
-      if (isBusy) return false;
-      isBusy = true;
-      try {
-        store(begun, (items) => {
-          isBusy = false;
-          tools.post({ type: "groups.saved", leaseId, items });
-        });
-      } catch (error) {
-        // Too much for a message: it only grows, so it is not tried again.
-        tools.logger.warn({ chunkId, reason: messageOf(error) }, "what is drawn can not be saved");
-      }
+      if (waiting > 0) return false;
+      waiting = store(begun, (items) => {
+        waiting -= 1;
+        tools.post({ type: "groups.saved", leaseId, items });
+      });
       return true;
     },
     handOver(begun) {
-      if (begun.length === 0) return;
-      tools.sent();
-      store(begun, (items) => tools.post({ type: "groups.begun", chunkId, leaseId, items }));
+      const messages = store(begun, (items) => tools.post({ type: "groups.begun", chunkId, leaseId, items }));
+      for (let i = 0; i < messages; i++) tools.sent();
     },
   };
 }

@@ -38,6 +38,7 @@ import { Arrivals } from "./arrivals.ts";
 import { keeperOf, readBegun, type Sending } from "./begun.ts";
 import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
+import { piecesOfGroups } from "./pieces.ts";
 import { causesOf, receiptOf } from "./receipts.ts";
 
 type Effect = RolloutEffect | TimerEffect<RolloutEvent>;
@@ -173,6 +174,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     const signal = AbortSignal.any([this.#workAbort.signal, tools.signal]);
     this.#handBack = new AbortController();
     const { signal: handBack } = this.#handBack;
+    let isComputed = false;
     let messages = 0;
     const sent = (): void => {
       messages += 1;
@@ -190,6 +192,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
           sent();
         } else {
           const groups = await this.#collect(opened, chunk, { ...tools, sent }, { signal, handBack });
+          isComputed = true;
           this.#store(chunk, groups, { ...tools, startedMs, sent });
         }
         return { type: "groups.generated", chunkId: chunk.id, messages };
@@ -198,7 +201,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         type: "groups.errored",
         chunk,
         cause: messageOf(error),
-        failure: signal.aborted || handBack.aborted ? null : engineFailureOf(error),
+        // What can not be stored is no fault of the engine.
+        failure: signal.aborted || handBack.aborted || isComputed ? null : engineFailureOf(error),
         messages,
       }),
     ).finally(() => {
@@ -262,21 +266,22 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   }
 
   /** Stores finished groups; the receipt follows when the broker has them, while the next chunk is already being generated. */
-  #store(chunk: Chunk, groups: readonly TrajectoryGroup[], tools: Sending & { readonly startedMs: number }): void {
-    if (groups.length === 0) return;
-    tools.sent();
+  #store(chunk: Chunk, all: readonly TrajectoryGroup[], tools: Sending & { readonly startedMs: number }): void {
     const { outbox, enveloper, identity } = this.#tools;
-    outbox.offer({
-      subject: subjectsOf(identity.job).groups(identity.id),
-      message: enveloper.stamp("groups.batch", toGroupsBatch(groups)),
-      onStored: ({ seq: streamSeq }) => {
-        const { version } = chunk;
-        const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { streamSeq, version }));
-        const durationMs = tools.clock.now() - tools.startedMs;
-        const { id: chunkId, leaseId } = chunk;
-        tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });
-      },
-    });
+    const { id: chunkId, leaseId, version } = chunk;
+    for (const groups of piecesOfGroups(all)) {
+      const isTaken = outbox.offer({
+        subject: subjectsOf(identity.job).groups(identity.id),
+        message: enveloper.stamp("groups.batch", toGroupsBatch(groups)),
+        onStored: ({ seq: streamSeq }) => {
+          const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { streamSeq, version }));
+          // A piece took its share of the time of the chunk.
+          const durationMs = ((tools.clock.now() - tools.startedMs) * groups.length) / all.length;
+          tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });
+        },
+      });
+      if (isTaken) tools.sent();
+    }
   }
 }
 

@@ -3,14 +3,8 @@ import { formatDuration } from "@muster/base";
 import { detectionPatience, detectorTimingOf } from "@muster/machines";
 import { actionsByKind, failureKinds, failureRuleOf, type JobConfig } from "@muster/protocol";
 import { type Problem, shown } from "./problem.ts";
-
-interface Relation {
-  readonly keys: readonly [string, string];
-  readonly holds: (config: JobConfig) => boolean;
-  /** The rule with `{0}` and `{1}` for the two keys. */
-  readonly rule: string;
-  readonly fix: string;
-}
+import type { Relation } from "./relation.ts";
+import { sizeRelations } from "./size-relations.ts";
 
 /** `timing.<small>` < `timing.<large>`. */
 function shorter(small: keyof JobConfig["timing"], large: keyof JobConfig["timing"], why: string): Relation {
@@ -219,7 +213,7 @@ export function validateTiming(config: JobConfig): readonly string[] {
 
 /** Checks every relation. @param read - The value of a key as it was written. */
 export function brokenRelations(config: JobConfig, read: (key: string) => unknown): readonly Problem[] {
-  const relations = [...timingRelations, ...healthRelations, ...jobRelations, ...failureRelations];
+  const relations = [...timingRelations, ...healthRelations, ...jobRelations, ...sizeRelations, ...failureRelations];
   return broken(relations, config, (key) => shown(read(key)));
 }
 
@@ -227,11 +221,14 @@ function broken(relations: readonly Relation[], config: JobConfig, show: (key: s
   return relations
     .filter((relation) => !relation.holds(config))
     .map(({ keys, rule, fix }) => {
-      const sentence = rule.replace(/\{([01])\}/g, (_, index: "0" | "1") => {
-        const key = keys[Number(index) as 0 | 1];
-        return `${key} = ${show(key)}`;
-      });
-      return { keys, text: `${sentence}; ${fix}` };
+      const sentence = (typeof rule === "string" ? rule : rule(config)).replace(
+        /\{([01])\}/g,
+        (_, index: "0" | "1") => {
+          const key = keys[Number(index) as 0 | 1];
+          return `${key} = ${show(key)}`;
+        },
+      );
+      return { keys, text: `${sentence}; ${typeof fix === "string" ? fix : fix(config)}` };
     });
 }
 

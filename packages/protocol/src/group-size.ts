@@ -1,0 +1,56 @@
+/** How large groups become in the groups stream: what the errors in one may take, and the most that a group of a job can. */
+import { clipText } from "@muster/base";
+import { payloadBytesMax } from "./envelope.ts";
+import type { JobConfig } from "./job-config.ts";
+
+/** Bytes of groups in one message, at most: the rest of it is for its envelope. */
+export const groupsMessageBytesMax = payloadBytesMax - 4 * 1024;
+
+/** Bytes that the errors of one group may take together. */
+const errorBytesMax = 256 * 1024;
+
+/**
+ * What the wire adds to a group, to a trajectory and to a segment, at most: names of fields, counts, lengths. With so much for a trajectory no group
+ * that fits into a message has as many as its schema refuses.
+ */
+const groupBytes = 256;
+const trajectoryBytes = 256;
+const segmentBytes = 40;
+
+/** Segments of a response, at most; what has more is refused by whoever reads it. */
+export const segmentsMax = 1_024;
+
+/** The values that the size of a group depends on. */
+export type GroupShape = Pick<JobConfig, "batch" | "rollout" | "model" | "sampling" | "stalenessMax">;
+
+/** The texts of an error. */
+interface ErrorTexts {
+  readonly name: string;
+  readonly message: string;
+  readonly stack?: string | undefined;
+}
+
+/** The error of one of so many trajectories: as much of its texts as its share of the group's room takes, in bytes. Pure. */
+export function errorWithin<E extends ErrorTexts>(error: E, trajectories: number): E {
+  const share = Math.floor(errorBytesMax / trajectories);
+  const name = withinBytes(error.name, Math.floor(share / 4));
+  const message = withinBytes(error.message, Math.floor(share / 2));
+  if (error.stack === undefined) return { ...error, name, message };
+  return { ...error, name, message, stack: withinBytes(error.stack, Math.floor(share / 4)) };
+}
+
+/** The beginning of a text that takes at most so many bytes as UTF-8. Pure. */
+const withinBytes = (text: string, bytesMax: number): string => clipText(text, Math.max(1, text.length), bytesMax);
+
+/**
+ * Bytes that a group of a job takes in the groups stream, at most: every response as long as it may be, or every one an error. Only a response
+ * that was begun and gone on with under more versions than may be trained on takes more. Pure.
+ */
+export function groupBytesMax({ batch, rollout, model, sampling, stalenessMax }: GroupShape): number {
+  const trajectories = batch.groupSize * rollout.fanOut;
+  // A module may answer with as many tokens as the context has.
+  const response = rollout.generate === null ? Math.min(sampling.maxNewTokens, model.maxContext) : model.maxContext;
+  const segments = Math.min(segmentsMax, stalenessMax + 1, response);
+  const tokens = 4 * model.maxContext + 5 * response + segments * segmentBytes;
+  return groupBytes + trajectories * (trajectoryBytes + Math.max(tokens, Math.floor(errorBytesMax / trajectories)));
+}
