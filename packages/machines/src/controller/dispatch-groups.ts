@@ -15,6 +15,9 @@ import {
   type StepGroups,
 } from "./state.ts";
 
+/** Most chunks of held-out prompts in one lease: what one message may name. */
+const evalLeaseMax = 1_024;
+
 /** Held-out prompts of one evaluation item. */
 const evalChunkPrompts = 64;
 
@@ -144,7 +147,8 @@ function takeEval(state: ControllerState, member: Member): Taken | null {
   const run = state.evaluation;
   if (!run || run.queue.length === 0 || member.held?.version !== run.version || !holdsCurrent(state, member))
     return null;
-  const size = Math.max(1, Math.ceil(run.queue.length / (2 * Math.max(1, workers(state).length))));
+  const share = Math.ceil(run.queue.length / (2 * Math.max(1, workers(state).length)));
+  const size = Math.min(evalLeaseMax, Math.max(1, share));
   const items = run.queue.slice(0, size);
   const resumed = items.filter(({ chunk }) => (run.attempts[chunk] ?? 0) > 0).map(workIdOf);
   return { state: { ...state, evaluation: { ...run, queue: run.queue.slice(size) } }, items, resumed };

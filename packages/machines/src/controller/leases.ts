@@ -85,7 +85,7 @@ export function releaseHolder(state: ControllerState, why: Return): Change<Contr
   const items = [...started, ...untouched];
   return {
     state: sooner.state,
-    effects: [releasedFact(state, { why, items, started }), ...later.effects, ...sooner.effects],
+    effects: [...releasedFacts(state, { why, items, started }), ...later.effects, ...sooner.effects],
   };
 }
 
@@ -105,11 +105,14 @@ function chunksOfItems(items: readonly WorkItem[], size: number): readonly (read
 
 function giveBack(state: ControllerState, items: readonly WorkItem[], why: Return): Change<ControllerState> {
   const next = requeue(state, items, why);
-  return { state: next.state, effects: [releasedFact(state, { why, items, started: items }), ...next.effects] };
+  return { state: next.state, effects: [...releasedFacts(state, { why, items, started: items }), ...next.effects] };
 }
 
-/** The public fact that work went back; what was drawn of it by a holder that is gone can only be estimated. */
-export function releasedFact(
+/** Most pieces of work that one public fact names. */
+const itemsMax = 1_024;
+
+/** The public facts that work went back, in pages; what was drawn of it by a holder that is gone can only be estimated. Pure. */
+export function releasedFacts(
   { sampled }: ControllerState,
   released: {
     readonly why: Return;
@@ -117,19 +120,23 @@ export function releasedFact(
     readonly started: readonly WorkItem[];
     readonly tokensWasted?: number;
   },
-): ControllerEffect {
+): readonly ControllerEffect[] {
   const { why, items, started } = released;
   const usual = sampled.tokens / Math.max(1, sampled.groups);
   const estimate = started.reduce(
     (sum, item) => sum + (item.purpose === "train" ? Math.max(0, usual - (item.partial?.tokens ?? 0)) : 0),
     0,
   );
-  return announce("groups.released", {
-    holder: why.holder,
-    count: items.length,
-    reason: why.reason,
-    items: items.map(workIdOf),
-    tokensWasted: released.tokensWasted ?? Math.round(estimate),
+  const wasted = released.tokensWasted ?? Math.round(estimate);
+  return Array.from({ length: Math.max(1, Math.ceil(items.length / itemsMax)) }, (_, page) => {
+    const those = items.slice(page * itemsMax, (page + 1) * itemsMax);
+    return announce("groups.released", {
+      holder: why.holder,
+      count: those.length,
+      reason: why.reason,
+      items: those.map(workIdOf),
+      tokensWasted: page === 0 ? wasted : 0,
+    });
   });
 }
 

@@ -5,6 +5,7 @@ import { pinsOf, purgedGroups } from "./fallback.ts";
 import { ledgerOf, unsettleCovered, unsettleTrained } from "./ledger.ts";
 import { isFree } from "./plan-weights.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, type StepGroups, withMember } from "./state.ts";
+import { rotated } from "./weight-sources.ts";
 
 /** Marks the committed version as wanted when a checkpoint is due, and orders it from the checkpoint actors. Pure. */
 export function planCheckpoint(state: ControllerState): Change<ControllerState> | null {
@@ -45,7 +46,6 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
     lineage: weights.lineage,
     version: weights.version,
     sections: [...weights.sections],
-    holders: holders.map(({ id, addresses }) => ({ id, addresses: [...addresses] })),
     groupsWatermark: 0,
     ledger,
     ...pinsOf(state),
@@ -58,7 +58,10 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
   } as const;
   return {
     state: savers.reduce((next, member) => withMember(next, member.id, { order }), state),
-    effects: savers.map((member) => command(member, "checkpoint.save", body)),
+    effects: savers.map((member) => {
+      const sources = rotated(holders, member).map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
+      return command(member, "checkpoint.save", { ...body, holders: sources });
+    }),
   };
 }
 
@@ -181,10 +184,8 @@ export function planEnd(state: ControllerState): Change<ControllerState> | null 
   const { plan, ending, step } = state;
   if (!ending) {
     if (step.step <= plan.steps || state.evaluation || !isEvaluated(state) || isResultOpen(state)) return null;
-    return {
-      state: { ...state, ending: { outcome: "done", reason: "all steps are committed", announced: false } },
-      effects: [],
-    };
+    const reason = isUnsaved(state) ? `all steps are committed, but ${notDurable(state)}` : "all steps are committed";
+    return { state: { ...state, ending: { outcome: "done", reason, announced: false } }, effects: [] };
   }
   if (step.state === "running") return null;
   if (!ending.announced) return isCheckpointOpen(state) ? null : announceEnd(state);
@@ -214,6 +215,25 @@ function isCheckpointOpen(state: ControllerState): boolean {
   return isWanted && plan.checkpointReplicas > 0 && state.nowMs < checkpoints.dueAtMs;
 }
 
+/** A checkpoint of the last weights was wanted and is not there. */
+function isUnsaved({ checkpoints, plan, step }: ControllerState): boolean {
+  const isWanted = step.step > plan.steps || checkpoints.wantedStep !== null;
+  return plan.checkpointReplicas > 0 && isWanted && (checkpoints.saved?.step ?? 0) < step.step - 1;
+}
+
+function notDurable({ checkpoints, step, plan }: ControllerState): string {
+  const { saved } = checkpoints;
+  const newest = saved ? `the newest checkpoint is of step ${saved.step}` : "there is no checkpoint at all";
+  return `the weights of step ${step.step - 1} could not be made durable within ${plan.timing.checkpointMs} ms: ${newest}`;
+}
+
+/** A job that ends without the checkpoint that it wanted does not end without a word on it. */
+function unsavedAlarm(state: ControllerState): readonly ControllerEffect[] {
+  return state.weights && isUnsaved(state)
+    ? [announce("alarm.raised", { alarm: "checkpoint", detail: notDurable(state) })]
+    : [];
+}
+
 /** The last weights are to be durable, or given up in time, before anybody goes: while they are not, they can still be made again. */
 function isResultOpen(state: ControllerState): boolean {
   if (!state.weights) return true;
@@ -229,7 +249,7 @@ function announceEnd(state: ControllerState): Change<ControllerState> {
   const stopped = stopMembers(state, replicas, ending.reason);
   return {
     state: { ...stopped.state, ending: { ...ending, announced: true }, endDueAtMs: state.nowMs + plan.timing.drainMs },
-    effects: [...endFact(state), ...stopped.effects],
+    effects: [...unsavedAlarm(state), ...endFact(state), ...stopped.effects],
   };
 }
 

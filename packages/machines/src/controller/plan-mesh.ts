@@ -29,7 +29,7 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   if (!state.weights || state.ending || state.step.state === "running") return null;
   if (mesh.state === "broken" && state.nowMs < mesh.dueAtMs) return null;
   const holders = membersOf(state, "policy").filter((member) => isEligible(state, member));
-  const eligible = withoutCordoned(state, withoutSuspects(state, holders));
+  const eligible = firstRanks(state, withoutCordoned(state, withoutSuspects(state, holders)));
   if (mesh.epoch === 0 && !isGathered(state, eligible.length)) return null;
   const members = rankMembers(mesh.members, eligible);
   const ids = members.map(({ id }) => id);
@@ -51,7 +51,8 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
     },
   };
   const ranks = ranksOf(ranked);
-  const effects = ranked.map((member) => command(member, "mesh.build", { epoch, members: ranks }));
+  const body = { epoch, members: ranks };
+  const effects = ranked.map((member) => command(member, "mesh.build", body));
   return { state: next, effects };
 }
 
@@ -78,6 +79,14 @@ export function planJoinWindow(state: ControllerState): Change<ControllerState> 
 function isGathering({ mesh, nowMs }: ControllerState, ids: readonly string[]): boolean {
   const isGrowing = mesh.state === "ready" && mesh.members.length > 0 && mesh.members.every((id) => ids.includes(id));
   return isGrowing && mesh.joinDueAtMs !== null && nowMs < mesh.joinDueAtMs;
+}
+
+/** Most ranks of a mesh: whoever comes beyond them is a spare, which has the weights and no part of a step. */
+const ranksMax = 1_024;
+
+/** Who is a rank stays one; places that are left go by arrival. */
+function firstRanks({ mesh }: ControllerState, members: readonly Member[]): readonly Member[] {
+  return members.length > ranksMax ? rankMembers(mesh.members, members).slice(0, ranksMax) : members;
 }
 
 /** Cordoned policy replicas stay out of the next mesh, unless there are no others. */

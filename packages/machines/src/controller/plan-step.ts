@@ -1,4 +1,5 @@
 /** One training step: when it may run, and how the votes end it (semantics 6.1 and 6.2). */
+import { listText } from "@muster/base";
 import { type Body, decideFailure, type GroupReceipt, type Section, type StepStats } from "@muster/protocol";
 import type { VersionKey } from "../version-key.ts";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
@@ -290,7 +291,7 @@ function batchOf(receipts: readonly GroupReceipt[]): Body<"step.run">["batch"] {
 function retryLate(state: ControllerState, survivors: readonly Member[]): Change<ControllerState> {
   const missing = survivors.filter(({ id }) => !state.step.votes[id]);
   const evicted = evict(state, missing, `no vote on step ${state.step.step} in time`);
-  const retried = retry(evicted.state, `no vote in time from ${missing.map(({ id }) => id).join(", ")}`, "loss");
+  const retried = retry(evicted.state, `no vote in time from ${listText(missing.map(({ id }) => id))}`, "loss");
   return { state: retried.state, effects: [...evicted.effects, ...retried.effects] };
 }
 

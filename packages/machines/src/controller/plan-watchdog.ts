@@ -3,6 +3,7 @@
  * who holds the job up, then rebuilds, then goes back to the newest checkpoint, and at last ends the job with what it knows. It waits for as
  * long as somebody is missing, and that time does not count.
  */
+import { listText } from "@muster/base";
 import { announce, type Change, command } from "./events.ts";
 import { releaseLease } from "./leases.ts";
 import { evict } from "./orders.ts";
@@ -43,7 +44,7 @@ interface Act extends Change<ControllerState> {
 
 function actOf(state: ControllerState, stage: number): Act {
   const blamed = holdingUp(state);
-  const names = blamed.map(({ id }) => id).join(", ") || "nobody";
+  const names = listText([...new Set(blamed.map(({ id }) => id))]) || "nobody";
   if (stage === 1) return { state, effects: [], says: `waiting for ${names}` };
   if (stage === 2) {
     const [first] = blamed;

@@ -89,6 +89,9 @@ export function makeReplica(
   return { state: withFleet(state, { made, replicas: { ...fleet.replicas, [id]: replica } }), id };
 }
 
+/** Most replicas that one node is told to run. */
+const nodeReplicasMax = 4_096;
+
 /**
  * The emptiest node that can take one more of a role; `null` when there is none. Cordoned and leaving nodes take nothing, and neither
  * does one on which a replica of the role was retired. Policy replicas and checkpoint actors share the memory and the disk of one host,
@@ -106,7 +109,7 @@ export function roomFor(state: ControllerState, role: ReplicaRole): string | nul
     const same = on(id).filter((replica) => replica.role === role);
     const limit = fleet.nodes[id]?.capacity[role] ?? Number.POSITIVE_INFINITY;
     const isBad = same.some(({ health }) => health === "RETIRED");
-    return !isBad && same.length < limit && (host === null || host === own);
+    return !isBad && same.length < limit && on(id).length < nodeReplicasMax && (host === null || host === own);
   });
   const load = (member: Member): number => on(member.id).length;
   return usable.sort((a, b) => load(a) - load(b) || a.joinedSeq - b.joinedSeq)[0]?.id ?? null;
