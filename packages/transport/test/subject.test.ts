@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { matcherOf } from "../src/memory/subject.ts";
+import { matcherOf, SubjectIndex } from "../src/memory/subject.ts";
 
 test.each([
   ["a.b", "a.b", true],
@@ -13,4 +13,15 @@ test.each([
   [">", "a.b", true],
 ])("the pattern %s against %s gives %s", (pattern, subject, isMatch) => {
   expect(matcherOf(pattern)(subject)).toBe(isMatch);
+});
+
+test("an index finds the values whose pattern a subject matches, and forgets those that are taken out", () => {
+  const index = new SubjectIndex<string>();
+  for (const pattern of [">", "a.>", "a.b", "a.*.c", "*.b", "a.b.>"]) index.add(pattern, pattern);
+  const stop = index.add("a.b", "again");
+  expect(index.matching("a.b")).toEqual([">", "*.b", "a.>", "a.b", "again"]);
+  stop();
+  expect(index.matching("a.b")).toEqual([">", "*.b", "a.>", "a.b"]);
+  expect(index.matching("a.b.c")).toEqual([">", "a.>", "a.*.c", "a.b.>"]);
+  expect(index.matching("b")).toEqual([">"]);
 });

@@ -14,31 +14,34 @@ export interface Reader {
 
 interface Pending {
   deliveries: number;
-  /** True when it may be delivered again. */
-  isDue: boolean;
   cancel: () => void;
 }
 
 export class MemoryConsumer {
   readonly #stream: MemoryStream;
   readonly #clock: Clock;
-  readonly #matches: (subject: string) => boolean;
   readonly #pendingMax: number;
   readonly #ackWaitMs: number;
   readonly #pending = new Map<number, Pending>();
+  /** Sequences that may be delivered again. */
+  readonly #due = new Set<number>();
+  /** Sequences that are still to be delivered for the first time. */
+  readonly #next: number[] = [];
   #readers: readonly Reader[] = [];
-  #nextSeq: number;
   #isAwake = false;
 
   constructor(stream: MemoryStream, clock: Clock, options: ConsumeOptions) {
     this.#stream = stream;
     this.#clock = clock;
-    this.#matches = matcherOf(options.filter);
+    const matches = matcherOf(options.filter);
     this.#pendingMax = options.maxPending;
     this.#ackWaitMs = options.ackWaitMs ?? ackWaitDefaultMs;
     const isNew = options.deliver === "new" && stream.rule.retention === "log";
-    this.#nextSeq = isNew ? stream.lastSeq + 1 : 1;
-    stream.onAppend(() => this.wake());
+    if (!isNew) for (const { seq, subject } of stream.entries()) if (matches(subject)) this.#next.push(seq);
+    stream.onAppend(options.filter, ({ seq }) => {
+      this.#next.push(seq);
+      this.wake();
+    });
   }
 
   /** Adds a reader. Several share the messages. @returns Removes it. */
@@ -71,8 +74,8 @@ export class MemoryConsumer {
   }
 
   #takeDue(): Entry | null {
-    const due = [...this.#pending].filter(([, { isDue }]) => isDue).map(([seq]) => seq);
-    for (const seq of due.sort((a, b) => a - b)) {
+    for (const seq of [...this.#due].sort((a, b) => a - b)) {
+      this.#due.delete(seq);
       const entry = this.#stream.get(seq);
       if (entry) return entry;
       this.#pending.delete(seq);
@@ -81,16 +84,18 @@ export class MemoryConsumer {
   }
 
   #takeNext(): Entry | null {
-    while (this.#pending.size < this.#pendingMax && this.#nextSeq <= this.#stream.lastSeq) {
-      const entry = this.#stream.get(this.#nextSeq++);
-      if (entry && this.#matches(entry.subject)) return entry;
+    while (this.#pending.size < this.#pendingMax) {
+      const seq = this.#next.shift();
+      if (seq === undefined) return null;
+      const entry = this.#stream.get(seq);
+      if (entry) return entry;
     }
     return null;
   }
 
   #deliver(reader: Reader, entry: Entry): void {
     const { seq, subject, data } = entry;
-    const pending = this.#pending.get(seq) ?? { deliveries: 0, isDue: false, cancel: () => {} };
+    const pending = this.#pending.get(seq) ?? { deliveries: 0, cancel: () => {} };
     this.#pending.set(seq, pending);
     pending.deliveries += 1;
     this.#rest(seq, pending, this.#ackWaitMs);
@@ -114,6 +119,7 @@ export class MemoryConsumer {
   #settle(seq: number): void {
     this.#pending.get(seq)?.cancel();
     this.#pending.delete(seq);
+    this.#due.delete(seq);
     if (this.#stream.rule.retention === "queue") this.#stream.remove(seq);
     this.wake();
   }
@@ -122,9 +128,9 @@ export class MemoryConsumer {
   #rest(seq: number, pending: Pending, delayMs: number): void {
     if (this.#pending.get(seq) !== pending) return;
     pending.cancel();
-    pending.isDue = false;
+    this.#due.delete(seq);
     pending.cancel = this.#clock.after(delayMs, () => {
-      pending.isDue = true;
+      this.#due.add(seq);
       this.wake();
     });
   }

@@ -5,12 +5,9 @@ import { type StreamBytes, type StreamName, streamNames, streamSubject } from ".
 import type { ConsumeOptions } from "../transport.ts";
 import { MemoryConsumer } from "./consumer.ts";
 import { MemoryStream } from "./stream.ts";
-import { matcherOf } from "./subject.ts";
+import { matcherOf, SubjectIndex } from "./subject.ts";
 
-interface Listener {
-  readonly matches: (subject: string) => boolean;
-  hear(subject: string, data: Uint8Array): void;
-}
+type Listener = (subject: string, data: Uint8Array) => void;
 
 export class MemoryHub {
   readonly job: string;
@@ -20,7 +17,7 @@ export class MemoryHub {
   readonly #streams: ReadonlyMap<StreamName, MemoryStream>;
   readonly #keepers: readonly { readonly stream: MemoryStream; readonly matches: (subject: string) => boolean }[];
   readonly #consumers = new Map<string, MemoryConsumer>();
-  readonly #listeners = new Set<Listener>();
+  readonly #listeners = new SubjectIndex<Listener>();
 
   constructor(job: string, clock: Clock, bytesMax: StreamBytes = {}) {
     this.job = job;
@@ -63,14 +60,13 @@ export class MemoryHub {
 
   /** Shows a message to everybody who listens, after the present task. */
   announce(subject: string, data: Uint8Array): void {
-    const listeners = [...this.#listeners].filter(({ matches }) => matches(subject));
+    const listeners = this.#listeners.matching(subject);
     if (listeners.length === 0) return;
     const copy = data.slice();
-    for (const { hear } of listeners) queueMicrotask(() => hear(subject, copy));
+    for (const hear of listeners) queueMicrotask(() => hear(subject, copy));
   }
 
-  listen(listener: Listener): () => void {
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+  listen(pattern: string, hear: Listener): () => void {
+    return this.#listeners.add(pattern, hear);
   }
 }

@@ -11,6 +11,7 @@ import {
   streamRules,
 } from "../streams.ts";
 import type { PublishAck } from "../transport.ts";
+import { SubjectIndex } from "./subject.ts";
 
 /** A stored message. */
 export interface Entry {
@@ -37,7 +38,7 @@ export class MemoryStream {
   /** By sequence; a Map keeps the order in which they were stored. */
   readonly #entries = new Map<number, Entry>();
   readonly #ids = new Map<string, { readonly seq: number; readonly atMs: number }>();
-  readonly #readers = new Set<() => void>();
+  readonly #readers = new SubjectIndex<(entry: Entry) => void>();
   #lastSeq = 0;
   #sizeBytes = 0;
 
@@ -70,7 +71,7 @@ export class MemoryStream {
     this.#entries.set(entry.seq, entry);
     this.#sizeBytes += entry.data.byteLength;
     this.#ids.set(msgId, { seq: entry.seq, atMs: nowMs });
-    for (const read of [...this.#readers]) read();
+    for (const read of this.#readers.matching(subject)) read(entry);
     return { seq: entry.seq, duplicate: false };
   }
 
@@ -88,10 +89,14 @@ export class MemoryStream {
     }
   }
 
-  /** Calls `read` at each append. @returns Stops the calls. */
-  onAppend(read: () => void): () => void {
-    this.#readers.add(read);
-    return () => void this.#readers.delete(read);
+  /** What is stored now, oldest first. */
+  entries(): Iterable<Entry> {
+    return this.#entries.values();
+  }
+
+  /** Calls `read` at each append on a subject of this pattern. @returns Stops the calls. */
+  onAppend(pattern: string, read: (entry: Entry) => void): () => void {
+    return this.#readers.add(pattern, read);
   }
 
   #forget(nowMs: number): void {

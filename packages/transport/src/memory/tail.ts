@@ -24,7 +24,7 @@ export function followStream(
     }
   };
   const wake = (): void => queueMicrotask(drain);
-  const stopAppends = stream.onAppend(wake);
+  const stopAppends = stream.onAppend(">", wake);
   const stopChanges = connection.onChange(wake);
   wake();
 

@@ -14,7 +14,6 @@ import type {
 } from "../transport.ts";
 import type { MemoryConnection } from "./connection.ts";
 import type { MemoryHub } from "./hub.ts";
-import { matcherOf } from "./subject.ts";
 import { followStream } from "./tail.ts";
 
 export class MemoryTransport implements Transport {
@@ -46,13 +45,12 @@ export class MemoryTransport implements Transport {
 
   async subscribe(pattern: string, handle: (subject: string, data: Uint8Array) => void): Promise<Subscription> {
     await this.#connection.ready(`subscribing to ${pattern}`);
-    const matches = matcherOf(pattern);
     let isClosed = false;
     const hear = (subject: string, data: Uint8Array): void => {
       if (isClosed || !this.#connection.isConnected) return;
       this.#guard(subject, 0, () => handle(subject, data));
     };
-    const stop = this.#hub.listen({ matches, hear });
+    const stop = this.#hub.listen(pattern, hear);
     return {
       close: async () => {
         isClosed = true;
