@@ -34,25 +34,29 @@ export function planInitialWeights(state: ControllerState): Change<ControllerSta
 export function planPulls(state: ControllerState): Change<ControllerState> | null {
   const { weights } = state;
   if (!weights || state.ending) return null;
+  const receivers = [...membersOf(state, "policy"), ...membersOf(state, "rollout")].filter(
+    (member) => isFree(state, member) && member.health !== "draining" && !holdsCurrent(state, member),
+  );
+  // With a thousand members nearly every look finds nothing to do: who could supply whom is asked only then.
+  if (receivers.length === 0) return null;
   const { lineage, version } = weights;
   const dueAtMs = state.nowMs + state.plan.timing.pullMs;
   const supply = supplyOf(state);
+  const policies = supply.holding.filter(({ role }) => role === "policy");
   const fetching = [...supply.fetching];
   const effects: ControllerEffect[] = [];
-  let next = state;
-  for (const member of [...membersOf(state, "policy"), ...membersOf(state, "rollout")]) {
-    if (!isFree(state, member) || member.health === "draining" || holdsCurrent(state, member)) continue;
+  const ordered: Record<string, Member> = {};
+  for (const member of receivers) {
     const isPolicy = member.role === "policy";
-    const policies = supply.holding.filter(({ role }) => role === "policy");
     const sources = isPolicy ? rotated(policies, member) : sourcesFor(member, { ...supply, fetching });
     if (sources === null || supply.holding.length === 0 || sources.length === 0) continue;
     const holders = trustedFirst(sources).map(({ id, addresses }): Holder => ({ id, addresses: [...addresses] }));
     const sections = isPolicy ? weights.sections : weights.sections.filter(({ name }) => name === "weights");
     effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders }));
-    next = withMember(next, member.id, { order: { kind: "weights.pull", lineage, version, dueAtMs } });
+    ordered[member.id] = { ...member, order: { kind: "weights.pull", lineage, version, dueAtMs } };
     if (!isPolicy) fetching.push(member);
   }
-  return effects.length > 0 ? { state: next, effects } : null;
+  return effects.length > 0 ? { state: { ...state, members: { ...state.members, ...ordered } }, effects } : null;
 }
 
 /** Whoever may be gone is the last choice. Stable. */
