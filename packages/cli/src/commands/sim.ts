@@ -42,6 +42,10 @@ const profiles: readonly Profile[] = [
   "fleet",
   "storage",
   "stragglers",
+  "liars",
+  "perjury",
+  "crowd",
+  "multitude",
 ];
 
 /** Shrinking one failure takes minutes; more than a few at once have one cause. */

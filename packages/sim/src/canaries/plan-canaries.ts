@@ -131,6 +131,13 @@ export const planCanaries: readonly Canary[] = [
       keeps: (after, before, event) => (event.type === "verdict.hung" ? withQueue(after, before, () => null) : after),
     },
   }),
+  mind("loss-blames-all", "all that a lost replica holds is given up at once", {
+    profile: "kills",
+    seedsMax: 10,
+    line: {
+      keeps: (after, before, event) => (event.type === "process.exited" ? withQueue(after, before, () => null) : after),
+    },
+  }),
   mind("ends-one-step-early", "the job ends when its last step begins", {
     profile: "quiet",
     seedsMax: 10,

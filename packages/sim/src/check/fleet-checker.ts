@@ -4,6 +4,7 @@ import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import type { World } from "../world/world.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
+import { joinedIn } from "./member-changes.ts";
 
 /** A process as this checker sees it. */
 export interface Watched {
@@ -190,9 +191,9 @@ export class FleetChecker {
 
   /** Whoever is admitted was started where the fleet wants it: what a lost node still runs has no place any more. */
   #checkAdmissions({ before, after }: Decision): void {
-    for (const [id, { incarnation, pid }] of Object.entries(after.members)) {
+    for (const { id, pid } of joinedIn(before, after)) {
       const node = after.fleet.replicas[id]?.node ?? null;
-      if (node === null || before.members[id]?.incarnation === incarnation) continue;
+      if (node === null) continue;
       const parent = this.#parents.get(pid);
       this.#judge.require(
         parent === node,

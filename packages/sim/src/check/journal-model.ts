@@ -34,8 +34,9 @@ export interface Decision {
   readonly effects: readonly ControllerEffect[];
 }
 
-/** Every so many records the live state is compared with the fold. */
+/** Every so many records the live state is compared with the fold; in a large job, where it is long, once for so many members. */
 const compareEvery = 8;
+const compareMembers = 8;
 
 /** Every tick that leaves a record must come to something soon: a state that time alone changes again and again fills the journal. */
 const idleMax = 8;
@@ -55,6 +56,7 @@ export class JournalModel {
   /** First record of the newest whole snapshot. */
   #snapshotSeq = 0;
   #seq = 0;
+  #comparedSeq = 0;
   #term = 0;
   /** Records in a row that ticks alone have caused, and that led to nothing. */
   #idle = 0;
@@ -103,7 +105,7 @@ export class JournalModel {
       "rest",
       () => `the last ${this.#idle} records of the journal are of ticks that led to nothing`,
     );
-    if (seq % compareEvery === 0) this.#compare(by, seq);
+    if (seq - this.#comparedSeq >= Math.max(compareEvery, this.state.joins / compareMembers)) this.#compare(by, seq);
   }
 
   /** Records were removed: a whole snapshot must stand in for them. */
@@ -169,6 +171,7 @@ export class JournalModel {
   }
 
   #compare(by: Observed, seq: number): void {
+    this.#comparedSeq = seq;
     const live = this.#reigns.get(by)?.snapshot();
     if (!live || by.isDead) return;
     const isSame = JSON.stringify(live.context) === JSON.stringify(this.#snapshot.context);

@@ -7,6 +7,7 @@ import type { Scenario } from "../cluster/scenario.ts";
 import { simpleFaults } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
+import { changesOf, lostIn } from "./member-changes.ts";
 import type { Observed } from "./observed.ts";
 
 /** Someone whose end can be waited for. */
@@ -98,7 +99,8 @@ export class LossChecker {
   /** From a loss until those who are left have a mesh; every change of who may be in it begins anew. */
   #checkMesh(before: ControllerState, after: ControllerState): void {
     const { nowMs } = this.#world;
-    const isChanged = policiesOf(before) !== policiesOf(after);
+    const isTouched = changesOf(before, after).some(({ was, now }) => (now ?? was)?.role === "policy");
+    const isChanged = isTouched && policiesOf(before) !== policiesOf(after);
     const isLess = lostIn(before, after).some(({ id }) => before.mesh.members.includes(id));
     const canGoOn = after.weights !== null && after.mesh.members.some((id) => isAble(after, id));
     if (isLess || (this.#brokenMs !== null && isChanged)) this.#brokenMs = nowMs;
@@ -114,12 +116,6 @@ export class LossChecker {
     if (after.mesh.state === "ready" && after.mesh.members.every((id) => after.members[id] !== undefined))
       this.#brokenMs = null;
   }
-}
-
-/** Who was a member and is none any more. */
-function lostIn(before: ControllerState, after: ControllerState): readonly ControllerState["members"][string][] {
-  if (before.members === after.members) return [];
-  return Object.values(before.members).filter(({ id, incarnation }) => after.members[id]?.incarnation !== incarnation);
 }
 
 /** The trainers and what they hold, as one text. */

@@ -6,6 +6,7 @@ import type { Identity } from "@muster/runtime";
 import { ownDigest } from "../plane/digest.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
+import { joinedIn, lostIn } from "./member-changes.ts";
 import type { Observed } from "./observed.ts";
 
 /** A life may take that long to be admitted (reliability 3, L3). */
@@ -113,13 +114,11 @@ export class MembershipChecker {
 
   /** A decision was journaled. */
   decided({ event, before, after, effects }: Decision, nowMs = 0): void {
-    for (const [id, member] of Object.entries(after.members)) {
-      if (before.members[id]?.incarnation === member.incarnation) continue;
-      const isNew = this.#lives.has(member.incarnation) && !this.#removedMs.has(member.incarnation);
-      this.#judge.require(isNew, "S8", () => `${id} comes back as ${member.incarnation}, which was put out`);
+    for (const { id, incarnation } of joinedIn(before, after)) {
+      const isNew = this.#lives.has(incarnation) && !this.#removedMs.has(incarnation);
+      this.#judge.require(isNew, "S8", () => `${id} comes back as ${incarnation}, which was put out`);
     }
-    for (const [id, { incarnation }] of Object.entries(before.members))
-      if (after.members[id]?.incarnation !== incarnation) this.#removedMs.set(incarnation, nowMs);
+    for (const { incarnation } of lostIn(before, after)) this.#removedMs.set(incarnation, nowMs);
     if ("incarnation" in event && "from" in event) this.#checkSpeaker(event, before, after);
     for (const effect of effects)
       if (effect.type === "command" && effect.kind === "mesh.build") {
@@ -243,8 +242,8 @@ export class MembershipChecker {
   }
 
   #checkEvictions(cause: string, before: Decision["before"], after: Decision["after"]): void {
-    for (const [id, { incarnation }] of Object.entries(before.members)) {
-      if (after.members[id]?.incarnation === incarnation || cause === "replica.left") continue;
+    if (cause === "replica.left") return;
+    for (const { id, incarnation } of lostIn(before, after)) {
       const process = this.#lives.get(incarnation);
       const isGone = !process || process.isDead || process.isStuck || this.#present.get(process) !== incarnation;
       this.#judge.require(isGone, "L6", () => `${id} is put out on ${cause}, it is alive`);

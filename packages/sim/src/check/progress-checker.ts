@@ -1,5 +1,5 @@
 /** Progress: somebody always acts for the job, and once the faults are over steps are committed and made durable (L1, L3, L4, L7). */
-import type { ControllerState } from "@muster/machines";
+import { type ControllerState, membersOf } from "@muster/machines";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
@@ -124,8 +124,7 @@ export class ProgressChecker {
 
 /** How long the job has nobody to train or nobody to sample because they flapped (reliability 4.2); 0 when it has both. Pure. */
 function pauseOfAll(state: ControllerState): number {
-  const roles = new Set(Object.values(state.members).map(({ role }) => role));
-  if (roles.has("policy") && roles.has("rollout")) return 0;
+  if (membersOf(state, "policy").length > 0 && membersOf(state, "rollout").length > 0) return 0;
   const lives = Object.entries(state.waiting).map(([id, { incarnation }]) => ({ id, incarnation }));
   return Math.max(0, ...lives.map((life) => pauseOf(state, life)));
 }

@@ -29,6 +29,8 @@ export class TrainingChecker {
   readonly #judge: Judge;
   readonly #stalenessMax: number;
   readonly #groupSize: number;
+  /** False when receipts may be lies: then they are judged when they are trained on. */
+  readonly #isHonest: boolean;
   /** By `<seq>/<group>`. */
   readonly #stored = new Map<string, StoredGroup>();
   /** Fingerprints of the responses that may be learned from. */
@@ -46,8 +48,13 @@ export class TrainingChecker {
   /** Groups trained in the present lineage, by step. */
   readonly #trained = new Map<number, readonly GroupReceipt[]>();
 
-  constructor(judge: Judge, config: { readonly stalenessMax: number; readonly batch: { readonly groupSize: number } }) {
+  constructor(
+    judge: Judge,
+    config: { readonly stalenessMax: number; readonly batch: { readonly groupSize: number } },
+    isHonest = true,
+  ) {
     this.#judge = judge;
+    this.#isHonest = isHonest;
     this.#stalenessMax = config.stalenessMax;
     this.#groupSize = config.batch.groupSize;
   }
@@ -113,7 +120,7 @@ export class TrainingChecker {
       if (effect.type === "command" && effect.kind === "step.run") this.#batch = namesOf(effect.body.batch);
     if (event.type === "step.voted") this.#votes.set(voteKey(event.body, event.incarnation), event.body);
     for (let step = before.step.step; step < after.step.step; step++) this.#settle(step, before, after);
-    if (event.type !== "groups.completed") return;
+    if (event.type !== "groups.completed" || !this.#isHonest) return;
     for (const receipt of event.body.receipts) this.#verify(receipt, event.from);
   }
 

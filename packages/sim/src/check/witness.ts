@@ -14,6 +14,7 @@ import { ownDigest, planeDigest } from "../plane/digest.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
+import { BlameChecker } from "./blame-checker.ts";
 import { BudgetChecker } from "./budget-checker.ts";
 import { CheckpointChecker } from "./checkpoint-checker.ts";
 import { FleetChecker } from "./fleet-checker.ts";
@@ -83,6 +84,7 @@ export class Witness implements ClusterObserver {
   readonly #progress: ProgressChecker;
   readonly #losses: LossChecker;
   readonly #budgets: BudgetChecker;
+  readonly #blames: BlameChecker;
   /** The arithmetic of some samples overflows in this run. */
   readonly #overflows: boolean;
   #checkpoints: CheckpointChecker | null = null;
@@ -97,7 +99,9 @@ export class Witness implements ClusterObserver {
     this.#overflows = work.overflowRate > 0;
     this.#judge = judge;
     this.#weights = new WeightsChecker(judge, config, { count: shapeOf(config.model).count, digest });
-    this.#training = new TrainingChecker(judge, config);
+    // What a liar says is believed until somebody looks: it must not be trained on.
+    const isHonest = !faults.some(({ kind }) => kind === "lie");
+    this.#training = new TrainingChecker(judge, config, isHonest);
     this.#members = new MembershipChecker(judge, !scenario.fleet && faults.every(isLoud), outagesOf(faults));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
     const isPeace = faults.length === 0 && (scenario.controllers ?? 1) === 1;
@@ -105,6 +109,7 @@ export class Witness implements ClusterObserver {
     this.#progress = new ProgressChecker(world, judge, scenario);
     this.#losses = new LossChecker(world, judge, scenario);
     this.#budgets = new BudgetChecker(world, judge, scenario);
+    this.#blames = new BlameChecker(judge, config.failure, faults);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
       logic,
@@ -117,6 +122,7 @@ export class Witness implements ClusterObserver {
         this.#progress.decided(decision);
         this.#losses.decided(decision);
         this.#budgets.decided(decision);
+        this.#blames.decided(decision);
         this.#checkpoints?.decided(decision);
       },
     });
@@ -209,6 +215,7 @@ export class Witness implements ClusterObserver {
     this.#members.identified(identity, process, process.world.nowMs);
     this.#orders.identified(process);
     this.#losses.identified(identity.incarnation, process);
+    this.#blames.identified(identity.incarnation, process);
   }
 
   started(process: SimProcess): void {
@@ -231,7 +238,12 @@ export class Witness implements ClusterObserver {
   injected(name: string, process: SimProcess | null): void {
     this.#judge.note(`fault ${name}${process ? ` at ${process.name}` : ""}`);
     this.faults.set(name, (this.faults.get(name) ?? 0) + 1);
+    if (process) this.#blames.struck(process);
     if (name === "power-loss") void this.#checkpoints?.verifyAfterPowerLoss();
+  }
+
+  lied(id: string, what: string): void {
+    this.#judge.note(`${id} lies: ${what}`);
   }
 
   damaged(path: string): void {
@@ -239,12 +251,17 @@ export class Witness implements ClusterObserver {
     this.#checkpoints?.damaged(path);
   }
 
-  /** True when the job could not but fail: faults have damaged all that it could go back to, or its batches overflow, there and back again. */
+  /**
+   * True when the job could not but fail: faults have damaged all that it could go back to, its batches overflow, there and back again, or so much
+   * was given up as its ceiling does not allow.
+   */
   get isHopeless(): boolean {
     const { state } = this.#journal;
-    const { plan, nonFiniteInRow, wentBackAt } = state;
-    const isNeverFinite = wentBackAt !== null && nonFiniteInRow >= plan.failure.nonFinite.attempts;
-    return (this.#overflows && isNeverFinite) || (this.#checkpoints?.isAllDamaged(state) ?? false);
+    const { plan, nonFiniteInRow, wentBackAt, ledger } = state;
+    const { nonFinite, abortShareMax, abortWindow } = plan.failure;
+    const isNeverFinite = wentBackAt !== null && nonFiniteInRow >= nonFinite.attempts;
+    const isOverCeiling = abortShareMax < 1 && ledger.aborted + ledger.quarantined > abortShareMax * abortWindow;
+    return (this.#overflows && isNeverFinite) || isOverCeiling || (this.#checkpoints?.isAllDamaged(state) ?? false);
   }
 
   /** Whoever lives is a member, and as many are as are wanted. Who has to wait is waited for once: nobody may be put out any more. */

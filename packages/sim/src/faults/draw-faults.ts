@@ -2,12 +2,18 @@
 import { type Random, randomOf, shuffled } from "@muster/base";
 import { type JobConfig, replicaRoles } from "@muster/protocol";
 import { drawCommand, type FleetShape } from "../fleet/command.ts";
+import { crowdSizes } from "../seed/draw-crowd.ts";
 import { drawArms } from "./draw-arms.ts";
 import type { Fault } from "./fault.ts";
+import { allLies, refutedLies } from "./liar.ts";
 import { faultWeights, type TimedKind, type Weights } from "./profiles.ts";
 
 /** In which share of the seeds one more leaves. */
 const leaverShare = 0.2;
+
+/** Faults of a large job at least, and deaths of its controller. */
+const crowdFaults = 8;
+const crowdElections = 2;
 
 /** What faults are drawn for. */
 export interface FaultOptions {
@@ -27,13 +33,15 @@ export function drawFaults(options: FaultOptions): readonly Fault[] {
   const isSwarm = profile === "swarm" || profile === "fleet";
   const chosen = isSwarm ? shuffled(kinds, random).slice(0, 1 + random.below(5)) : kinds;
   const perMinute = 0.5 + 6 * random.next() * random.next();
-  const count = Math.max(1, Math.round((perMinute * safetyMs) / 60_000));
+  const isCrowd = crowdSizes[profile] !== undefined;
+  const count = Math.max(isCrowd ? crowdFaults : 1, Math.round((perMinute * safetyMs) / 60_000));
   const timed = Array.from({ length: count }, () => drawTimed(drawKind(chosen, random), options));
   const pointed = isSwarm ? drawArms({ seed, isFleet: fleet !== undefined, random: randomOf(seed, 113) }) : [];
   const leaver = isSwarm && random.next() < leaverShare ? drawLeaver(options) : [];
   const isNoisy = profile === "broker" || (isSwarm && random.next() < 0.4);
   const asked = fleet ? drawCommands(options) : [];
-  return [...timed, ...leaver, ...asked, ...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
+  const elections = isCrowd ? drawElections(options) : [];
+  return [...timed, ...elections, ...leaver, ...asked, ...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
 }
 
 function drawKind(weights: Weights, random: Random): TimedKind {
@@ -43,6 +51,16 @@ function drawKind(weights: Weights, random: Random): TimedKind {
     if (left < 0) return kind;
   }
   return "kill";
+}
+
+/** The controller of a large job dies, too: a drawn member hardly ever is the one. */
+function drawElections({ random, safetyMs }: FaultOptions): readonly Fault[] {
+  return Array.from({ length: crowdElections }, () => ({
+    kind: "kill",
+    atMs: Math.round(random.next() * safetyMs),
+    node: "controller",
+    isSeen: true,
+  }));
 }
 
 /** Somebody of any role leaves: of some roles there are so few that hardly one would. */
@@ -78,7 +96,7 @@ function nodesOf({ config, fleet }: FaultOptions): readonly string[] {
 }
 
 function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
-  const { random, safetyMs } = options;
+  const { random, safetyMs, profile } = options;
   const nodes = nodesOf(options);
   const pick = <T>(from: readonly T[]): T => from[random.below(from.length)] as T;
   const node =
@@ -112,6 +130,8 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
       return { kind, atMs, forMs: Math.round(6_000 + 3_000 * random.next()) };
     case "forgery":
       return { kind, atMs, count: 1 + random.below(8) };
+    case "lie":
+      return { kind, atMs, about: profile === "perjury" ? allLies : refutedLies };
     case "data-cut":
       return { kind, atMs, forMs, between: [pick(nodes.slice(1)), pick(nodes.slice(1))] };
     case "corruption":

@@ -1,5 +1,5 @@
 /** Everything that a seed may let go wrong, as plain data: a run is its shape plus this list, so the list can be shrunk. */
-
+import type { Kind } from "@muster/protocol";
 import type { Command } from "../fleet/command.ts";
 import type { Noise } from "../net/link.ts";
 import type { Arm } from "./failpoints.ts";
@@ -64,6 +64,8 @@ export type Fault =
   | { readonly kind: "broker-stall"; readonly atMs: number; readonly forMs: number }
   /** Somebody publishes what nobody said: noise, pieces of messages, messages under another's name, old messages again. */
   | { readonly kind: "forgery"; readonly atMs: number; readonly count: number }
+  /** Replicas say what is not so, under their own names: of what was said last about one of these matters another version. */
+  | { readonly kind: "lie"; readonly atMs: number; readonly about: readonly Kind[] }
   /** An operator starts a second controller while the first one lives. */
   | { readonly kind: "second-controller"; readonly atMs: number }
   /** The host of the checkpoints loses power: its processes die, unsynced writes are lost in part. */
@@ -79,5 +81,6 @@ export type Fault =
 export function nameOf(fault: Fault): string {
   if (fault.kind === "failpoint") return `failpoint-${fault.action.type}`;
   if (fault.kind === "command") return fault.command.kind;
+  if (fault.kind === "lie") return fault.about.length > 1 ? "lie" : `lie-${fault.about[0]}`;
   return fault.kind === "partition" ? `partition-${fault.way}` : fault.kind;
 }

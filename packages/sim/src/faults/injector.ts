@@ -12,6 +12,7 @@ import type { World } from "../world/world.ts";
 import type { Failpoints } from "./failpoints.ts";
 import { type Fault, nameOf } from "./fault.ts";
 import { Forger } from "./forger.ts";
+import { Liar } from "./liar.ts";
 
 /** What faults are done to. */
 export interface Victims {
@@ -35,6 +36,8 @@ export interface Victims {
 /** Who is told of each fault. */
 export interface FaultObserver {
   injected(name: string, process: SimProcess | null): void;
+  /** Somebody lied in the name of a replica. */
+  lied(id: string, what: string): void;
   /** What lies in this folder is damaged from now on. */
   damaged(path: string): void;
 }
@@ -49,6 +52,7 @@ export class Injector implements PlaneFaults {
   readonly #observer: FaultObserver;
   readonly #random: Random;
   readonly #forger: Forger;
+  readonly #liar: Liar;
   readonly #cuts = new Set<string>();
   readonly #flipping = new Set<string>();
   #corruption = 0;
@@ -62,6 +66,7 @@ export class Injector implements PlaneFaults {
     this.#observer = observer;
     this.#random = victims.world.random(9);
     this.#forger = new Forger(victims.network, victims.world.random(10));
+    this.#liar = new Liar(victims.network, victims.world.random(14));
   }
 
   /** Arms every fault, and the calm after them. */
@@ -175,6 +180,11 @@ export class Injector implements PlaneFaults {
       case "forgery":
         this.#forger.forge(fault.count);
         return;
+      case "lie": {
+        const lie = this.#liar.lie(fault.about);
+        if (lie) this.#observer.lied(lie.from, `${lie.kind} with another ${lie.field}`);
+        return;
+      }
       case "command":
         for (const afterMs of [0, ...fault.againMs])
           world.after(afterMs, () => this.#victims.give(fault.command, fault.id));

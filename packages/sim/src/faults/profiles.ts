@@ -72,6 +72,20 @@ const fleet: Weights = [
   ["second-controller", 1],
 ];
 
+/** What may happen to many at once, and to whoever counts them. */
+const crowd: Weights = [
+  ["kill", 4],
+  ["kill-all", 1],
+  ["pause", 1],
+  ["suspend", 1],
+  ["drain", 1],
+  ["disconnect", 1],
+  ["partition", 1],
+  ["broker-restart", 1],
+  ["broker-stall", 1],
+  ["second-controller", 1],
+];
+
 /** The kinds of faults of each profile that has any. */
 export const faultWeights: Readonly<Record<string, Weights>> = {
   kills: [
@@ -91,6 +105,8 @@ export const faultWeights: Readonly<Record<string, Weights>> = {
     ["partition", 1],
     ["broker-stall", 1],
   ],
+  crowd,
+  multitude: crowd,
   fleet,
   storage: [
     ["rot", 4],
@@ -100,5 +116,10 @@ export const faultWeights: Readonly<Record<string, Weights>> = {
   ],
   llama3,
   stragglers: [["slow", 1]],
+  liars: [
+    ["lie", 6],
+    ["kill", 1],
+  ],
+  perjury: [["lie", 1]],
   swarm,
 };

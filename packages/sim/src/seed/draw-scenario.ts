@@ -5,6 +5,8 @@ import type { JobConfig } from "@muster/protocol";
 import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
 import { drawFleet } from "../fleet/command.ts";
+import { crowdOf, crowdSizes } from "./draw-crowd.ts";
+import { shippedConfig } from "./shipped.ts";
 
 /** What kind of faults a seed draws from. */
 export const profiles = [
@@ -17,6 +19,10 @@ export const profiles = [
   "fleet",
   "storage",
   "stragglers",
+  "liars",
+  "perjury",
+  "crowd",
+  "multitude",
 ] as const;
 
 /** One of the {@link profiles}. */
@@ -27,13 +33,16 @@ export function isProfile(name: string): name is Profile {
   return (profiles as readonly string[]).includes(name);
 }
 
+/** Share of the jobs in which is done about failures what is done unless a job says otherwise. */
+const shippedShare = 0.6;
+
 /** Draws a scenario. Pure: the same seed and profile give the same one. */
 export function drawScenario(seed: number, profile: Profile): Scenario {
   const random = randomOf(seed, 101);
   const drawn = drawConfig(seed, random);
-  const work = drawWork(random, drawn.mode);
+  const work = crowdSizes[profile] ? soundWork(drawWork(random, drawn.mode)) : drawWork(random, drawn.mode);
   const hanging = (work.hangerRate ?? 0) > 0 ? withHangs(drawn) : drawn;
-  const config = profile === "storage" ? withCheckpoints(hanging, randomOf(seed, 113)) : hanging;
+  const config = shapedFor(profile, hanging, randomOf(seed, 113));
   const spanMs = spanOf(config, work);
   const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
   const fleet = profile === "fleet" ? drawFleet(randomOf(seed, 107), config) : undefined;
@@ -55,6 +64,18 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
   };
 }
 
+/** What a profile wants of every job. */
+function shapedFor(profile: Profile, config: JobConfig, random: Random): JobConfig {
+  const members = crowdSizes[profile];
+  if (members !== undefined) return crowdOf(config, members, random);
+  return profile === "storage" ? withCheckpoints(config, random) : config;
+}
+
+/** Work in which nothing is wrong: in a large job as much would be as ends it by the shipped ceilings. */
+function soundWork(work: WorkModel): WorkModel {
+  return { ...work, poisonRate: 0, overflowRate: 0, killerRate: 0, hangerRate: 0 };
+}
+
 /** Checkpoints so often that there is more than one most of the time. */
 function withCheckpoints(config: JobConfig, random: Random): JobConfig {
   const { replicas, checkpoint } = config;
@@ -71,7 +92,7 @@ function drawControllers(profile: Profile, random: Random): number {
 }
 
 /** Mostly few, sometimes many. */
-function crowd(random: Random, few: number, many: number): number {
+function fewOrMany(random: Random, few: number, many: number): number {
   return between(random, 1, random.next() < 0.8 ? few : many);
 }
 
@@ -81,8 +102,8 @@ function between(random: Random, from: number, to: number): number {
 
 function drawConfig(seed: number, random: Random): JobConfig {
   const stalenessMax = random.next() < 0.4 ? 0 : between(random, 1, 3);
-  const policy = crowd(random, 5, 8);
-  const rollout = crowd(random, 6, 16);
+  const policy = fewOrMany(random, 5, 8);
+  const rollout = fewOrMany(random, 6, 16);
   const groupsPerStep = between(random, 2, 10);
   return {
     job: "sim",
@@ -142,7 +163,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
       outboxMax: 2_000,
       snapshotRecords: drawSnapshotRecords(randomOf(seed, 109)),
     },
-    failure: failureOf(stalenessMax === 0 ? 256 : between(random, 3, 6)),
+    failure: drawFailure(randomOf(seed, 115), stalenessMax === 0 ? 256 : between(random, 3, 6)),
     data: dataOf(between(random, 2, 4)),
   };
 }
@@ -158,6 +179,11 @@ function drawSnapshotRecords(random: Random): number {
 /** In most jobs a snapshot takes several records. */
 function drawPartBytes(random: Random): number {
   return [12_000, 24_000, 768 * 1024][random.below(3)] ?? 12_000;
+}
+
+/** In most jobs what is shipped; a few more attempts there would hide who is blamed for what. */
+function drawFailure(random: Random, attempts: number): JobConfig["failure"] {
+  return random.next() < shippedShare ? shippedConfig().failure : failureOf(attempts);
 }
 
 /** In sync mode nothing but poison may decide what is trained, or the run could not equal its quiet one: attempts are many there. */

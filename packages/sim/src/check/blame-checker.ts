@@ -1,0 +1,97 @@
+/**
+ * Who is given up, and why (S20): a group goes only when as many holders as it has attempts were really lost over it, whatever the controller
+ * has counted. What may be taken for a loss is one by its cause: the process is dead, hangs, or was struck, or the way to it was.
+ */
+import type { ControllerState } from "@muster/machines";
+import { failureRuleOf, type JobConfig } from "@muster/protocol";
+import type { Fault } from "../faults/fault.ts";
+import type { Decision } from "./journal-model.ts";
+import type { Judge } from "./judge.ts";
+import type { Observed } from "./observed.ts";
+
+/** Faults after which what anybody holds may be late or lost, whoever it is. */
+const wideFaults: readonly Fault["kind"][] = [
+  "noise",
+  "broker-restart",
+  "broker-stall",
+  "second-controller",
+  "forgery",
+];
+
+/** How much sooner than the controller a holder may think its lease over, as a share of it. */
+const leaseMargin = 0.05;
+
+/** Counts the losses of holders by group. */
+export class BlameChecker {
+  readonly #judge: Judge;
+  readonly #policy: JobConfig["failure"];
+  /** True when a loss may be anybody's. */
+  readonly #isWide: boolean;
+  readonly #lives = new Map<string, Observed>();
+  readonly #struck = new Set<Observed>();
+  readonly #losses = new Map<string, number>();
+
+  constructor(judge: Judge, policy: JobConfig["failure"], faults: readonly Fault[]) {
+    this.#judge = judge;
+    this.#policy = policy;
+    this.#isWide = faults.some(({ kind }) => wideFaults.includes(kind));
+  }
+
+  /** A life begins inside a process. */
+  identified(incarnation: string, process: Observed): void {
+    this.#lives.set(incarnation, process);
+  }
+
+  /** A fault, or a prompt, struck a process. */
+  struck(process: Observed): void {
+    this.#struck.add(process);
+  }
+
+  /** A decision was journaled. */
+  decided({ event, before, after, effects }: Decision): void {
+    const isPeaceful = event.type === "replica.left" || event.type === "replica.draining";
+    if (before.leases !== after.leases && !isPeaceful) this.#countLosses(before, after);
+    if (before.groups !== after.groups) this.#checkGivenUp(before, after, effects);
+  }
+
+  /** Of what is given up for its gradient, or with its step, no holder is lost. */
+  #checkGivenUp(before: ControllerState, after: ControllerState, effects: Decision["effects"]): void {
+    const facts = effects.flatMap((effect) => (effect.type === "announce" ? effect : []));
+    if (facts.some(({ kind }) => kind === "step.skipped")) return;
+    for (const [step, { quarantined }] of Object.entries(after.groups)) {
+      const known = before.groups[Number(step)]?.quarantined ?? quarantined;
+      for (const index of quarantined.filter((each) => !known.includes(each))) {
+        const item = `${step}.${index}`;
+        const fact = facts.find((each) => each.kind === "groups.quarantined" && each.body.item === item);
+        const failure = fact?.kind === "groups.quarantined" ? fact.body.failure : "engine_crash";
+        if (failure === "non_finite") continue;
+        const wanted = failureRuleOf(this.#policy, failure).attempts;
+        const found = this.#losses.get(item) ?? 0;
+        const detail = (): string => `${item} is given up, ${found} of its holders were lost over it, not ${wanted}`;
+        this.#judge.require(found >= wanted, "S20", detail);
+      }
+    }
+  }
+
+  /** Whatever was held and is neither held by the same lease any more nor finished was lost with its holder. */
+  #countLosses(before: ControllerState, after: ControllerState): void {
+    for (const id in before.leases) {
+      const lease = before.leases[id];
+      if (!lease || lease === after.leases[id]) continue;
+      const isOver = lease.dueAtMs - after.nowMs <= leaseMargin * after.plan.timing.leaseMs;
+      if (!isOver && !this.#isExplained(before, lease.holder)) continue;
+      const left = new Set(after.leases[id]?.items);
+      for (const item of lease.items) {
+        if (item.purpose !== "train" || left.has(item)) continue;
+        const key = `${item.step}.${item.index}`;
+        if (!after.groups[item.step]?.receipts[item.index]) this.#losses.set(key, (this.#losses.get(key) ?? 0) + 1);
+      }
+    }
+  }
+
+  #isExplained({ members }: ControllerState, holder: string): boolean {
+    if (this.#isWide) return true;
+    const process = this.#lives.get(members[holder]?.incarnation ?? "");
+    return !process || process.isDead || process.isStuck === true || this.#struck.has(process);
+  }
+}

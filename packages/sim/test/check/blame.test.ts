@@ -1,0 +1,54 @@
+/** Groups that are given up, and the losses that there must have been over them. */
+import type { ControllerState } from "@muster/machines";
+import { expect, it } from "vitest";
+import { BlameChecker } from "../../src/check/blame-checker.ts";
+import type { Decision } from "../../src/check/journal-model.ts";
+import { Judge } from "../../src/check/judge.ts";
+import type { Fault } from "../../src/faults/fault.ts";
+import { shippedConfig } from "../../src/seed/shipped.ts";
+import { World } from "../../src/world/world.ts";
+import { modelsOf } from "../support/models.ts";
+
+const { failure } = shippedConfig();
+const item = { purpose: "train", step: 1, index: 4, attempt: 0 } as const;
+const held = { "1-1": { holder: "rollout-1", items: [item], dueAtMs: 60_000 } };
+const group = { queue: [], receipts: {}, quarantined: [] as readonly number[] };
+
+/** The little of the controller's tables that is looked at. */
+function stateWith(leases: object, quarantined: readonly number[] = []): ControllerState {
+  const members = { "rollout-1": { id: "rollout-1", incarnation: "i1" } };
+  const groups = { 1: { ...group, quarantined } };
+  return { leases, groups, members, nowMs: 0, plan: { timing: { leaseMs: 60_000 } } } as unknown as ControllerState;
+}
+
+/** What is found when a group is given up after its holder was taken for lost so many times. */
+function foundAfter(losses: number, how: { readonly isDead: boolean; readonly faults?: readonly Fault[] }) {
+  const judge = new Judge(new World(1));
+  const checker = new BlameChecker(judge, failure, how.faults ?? []);
+  const holder = modelsOf().process("rollout-1", "rollout");
+  checker.identified("i1", holder);
+  if (how.isDead) holder.kill();
+  const lost = { event: { type: "verdict.dead" }, before: stateWith(held), after: stateWith({}), effects: [] };
+  for (let i = 0; i < losses; i++) checker.decided(lost as unknown as Decision);
+  const given = { ...lost, before: stateWith({}), after: stateWith({}, [4]) };
+  checker.decided(given as unknown as Decision);
+  return judge.violations.map(({ detail }) => detail);
+}
+
+it("a group may be given up after as many losses as it has attempts", () => {
+  expect(failure.engineCrash.attempts).toBe(3);
+  expect(foundAfter(3, { isDead: true })).toEqual([]);
+});
+
+it("a group is given up too early when fewer of its holders were lost", () => {
+  expect(foundAfter(2, { isDead: true })).toEqual(["1.4 is given up, 2 of its holders were lost over it, not 3"]);
+});
+
+it("a holder that lives and that nothing struck is not lost, whatever the controller says", () => {
+  expect(foundAfter(3, { isDead: false })).toEqual(["1.4 is given up, 0 of its holders were lost over it, not 3"]);
+});
+
+it("where the way to everybody is bad, whoever is taken for lost may be", () => {
+  const faults = [{ kind: "broker-restart", atMs: 0, forMs: 1 }] as const;
+  expect(foundAfter(3, { isDead: false, faults })).toEqual([]);
+});
