@@ -2,7 +2,7 @@
  * Draws the failpoints of a seed. Some come from a rotation over all pairs of point and action, so that many seeds in a row come to each of
  * them; points that few jobs come to are armed besides, since nothing happens where nobody comes.
  */
-import type { Random } from "@muster/base";
+import { type Random, randomOf } from "@muster/base";
 import type { Fault } from "./fault.ts";
 import { type ActionType, actionsAt, fleetPairs, type Pair, pairs } from "./pairs.ts";
 import { points } from "./points.ts";
@@ -42,6 +42,9 @@ const scarce: readonly { readonly where: RegExp; readonly share: number }[] = [
   },
 ];
 
+/** In which share of the seeds a controller ends right before or after an append: the moment on which everything rests. */
+const appendShare = 0.2;
+
 /** Draws the failpoints of a seed. Pure. */
 export function drawArms(options: ArmOptions): readonly Fault[] {
   const { seed, isFleet, random } = options;
@@ -54,7 +57,15 @@ export function drawArms(options: ArmOptions): readonly Fault[] {
   const anywhere = Array.from({ length: random.below(8) }, () =>
     armOf(pick(isFleet && random.next() < 0.3 ? own : pairs, random), farNth(random), random),
   );
-  return [...inTurn, ...(isFleet ? [] : drawScarce(turn, random)), ...anywhere];
+  return [...inTurn, ...(isFleet ? [] : drawScarce(turn, random)), ...anywhere, ...drawAppend(randomOf(seed, 115))];
+}
+
+/** The death of a controller at an append of its journal, early or late in the job. */
+function drawAppend(random: Random): readonly Fault[] {
+  if (random.next() >= appendShare) return [];
+  const point = random.next() < 0.5 ? "controller.before-journal" : "controller.after-journal";
+  const nth = 1 + random.below(random.next() < 0.5 ? 20 : 200);
+  return [armOf({ point, action: "crash" }, nth, random)];
 }
 
 /** At each scarce point one action after the other, turn by turn. */

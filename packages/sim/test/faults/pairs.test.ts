@@ -26,6 +26,14 @@ describe("the failpoints of many seeds", () => {
     expect([...counts.keys()].filter((key) => !known.has(key))).toEqual([]);
   });
 
+  it("end a controller right before and right after an append of its journal, again and again within sixty seeds", () => {
+    for (const profile of ["swarm", "fleet"] as const) {
+      const counts = armedIn(profile, 60);
+      const [before = 0, after = 0] = ["before", "after"].map((at) => counts.get(`controller.${at}-journal crash`));
+      expect(Math.min(before, after), profile).toBeGreaterThanOrEqual(3);
+    }
+  });
+
   it("leave one seed in four without any, in which times can be judged", () => {
     const withSome = [1, 2, 3, 4, 5, 6, 7, 8].filter((seed) =>
       drawScenario(seed, "swarm").faults.some(({ kind }) => kind === "failpoint"),
