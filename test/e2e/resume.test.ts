@@ -1,8 +1,11 @@
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { processesNaming } from "@muster/testkit";
+import { replayJournal } from "@muster/actors";
+import { controllerLogic, planOf } from "@muster/machines";
+import { type JobRun, processesNaming } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
+  configOf,
   digestOfLocalTraining,
   expectBalanced,
   failuresOf,
@@ -10,6 +13,7 @@ import {
   openRuns,
   type Runs,
 } from "./support/small-job.ts";
+import { lookIntoStore } from "./support/stored-run.ts";
 
 const args = ["--steps", "24"];
 
@@ -18,6 +22,15 @@ beforeAll(async () => {
   runs = await openRuns();
 });
 afterAll(() => runs.close());
+
+/** The step at which a program with other rules would go on with a run. */
+function stepForAnotherProgram(run: JobRun): Promise<number> {
+  const rules = { digest: "of-another-program", build: "0.9.0" };
+  return lookIntoStore(run, async (transport) => {
+    const { snapshot } = await replayJournal(transport.journal(), planOf(configOf(run)), controllerLogic, rules);
+    return snapshot.context.state.step.step;
+  });
+}
 
 test("Ctrl-C ends a run within five seconds with everything it started, and the same command goes on with it", async () => {
   const first = await runs.start("interrupted", ...args);
@@ -34,6 +47,7 @@ test("Ctrl-C ends a run within five seconds with everything it started, and the 
   expect(failuresOf(interrupted)).toEqual([]);
   expect(first.events("checkpoint.kept").at(-1)).toMatchObject({ step: interrupted.steps });
   expect(existsSync(join(first.directory, "report.html"))).toBe(true);
+  expect(await stepForAnotherProgram(first)).toBe(interrupted.steps + 1);
 
   const second = await runs.start("interrupted", ...args);
   const summary = await second.ended();

@@ -11,6 +11,10 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "{what} of the journal has version {found}, and this program reads {known}; go on with the version of Muster that wrote it, or under another job name from the newest checkpoint",
   },
+  JournalOtherRules: {
+    message:
+      "{found} wrote {records} of the journal, and this program, {own}, may come from them to another state than the one that was acted on; start the job once more with the program that wrote them and end it with Ctrl-C or SIGTERM: its last record is a snapshot then, and from that this program goes on; or go on under another job name from the newest checkpoint (--job NAME --set weights.source=checkpoint:FOLDER)",
+  },
   JournalHeadless: {
     message:
       "the journal begins at record {first}, and no whole snapshot there stands in for what came before: records were removed by somebody else than a controller; go on under another job name from the newest checkpoint",

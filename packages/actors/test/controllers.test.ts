@@ -1,6 +1,7 @@
 import { unpack } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { rulesOfProgram } from "../src/controller/rules.ts";
 import { type Controller, encodeRecord, type JobStatus, policyRole, statusKey } from "../src/index.ts";
 import { digestIn, expectBalanced, heldDigests, plain } from "./support/proofs.ts";
 import { digestOfLocalTraining, smallConfig } from "./support/small-config.ts";
@@ -60,7 +61,7 @@ describe("a controller that is told to let go in the middle of a job", () => {
 describe("a controller after one that ended before it could speak", () => {
   it("says what that one had written down, under the ids that it would have had", async () => {
     job = await openJob();
-    const written = encodeRecord(1, [{ type: "controller.elected", atMs: 5, term: 1 }]);
+    const written = encodeRecord(1, [{ type: "controller.elected", atMs: 5, term: 1, rules: rulesOfProgram() }]);
     await job.transport.journal().append(written, 0, "r1");
     const controller = await job.startController();
     await job.when("job.started", ({ term }) => term === 2);

@@ -21,6 +21,7 @@ export {
   messageOf,
 } from "./errors.ts";
 export { every } from "./every.ts";
+export { baseFolder } from "./folder.ts";
 export { invariant } from "./invariant.ts";
 export { medianOf } from "./median.ts";
 export { mixSeed, type Random, randomOf, shuffled } from "./random.ts";

@@ -23,6 +23,7 @@ export type {
   ElectedEvent,
   FoundCheckpoint,
   ReportOf,
+  Rules,
   TickEvent,
   VerdictEvent,
 } from "./controller/events.ts";
@@ -37,6 +38,7 @@ export { FailureDetector } from "./detector/failure-detector.ts";
 export { localHealth, type SelfObservation } from "./detector/local-health.ts";
 export { type DetectorTiming, detectionPatience, detectorTimingOf } from "./detector/timing.ts";
 export type { BeatSeen, Look, Probe, Verdict, Watched } from "./detector/verdict.ts";
+export { machinesFolder } from "./folder.ts";
 export { logicOf } from "./from-xstate.ts";
 export {
   applyFact,

@@ -22,6 +22,7 @@ export {
   failureKinds,
   failureRuleOf,
 } from "./failure.ts";
+export { protocolFolder } from "./folder.ts";
 export { type GroupShape, groupBytesMax, groupsMessageBytesMax } from "./group-size.ts";
 export {
   checkId,

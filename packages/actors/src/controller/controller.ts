@@ -9,6 +9,7 @@ import {
   type ControllerEvent,
   controllerLogic,
   detectorTimingOf,
+  type Rules,
 } from "@muster/machines";
 import { type AnyMessage, encodeMessage, type JobConfig, messageTable, subjectsOf } from "@muster/protocol";
 import {
@@ -67,6 +68,8 @@ export interface ControllerOptions extends LossOptions {
   readonly environment: Environment;
   /** The mind that decides, for tests of what watches it; default the controller's machine. */
   readonly logic?: ControllerLogic;
+  /** By which rules the journal is folded; default those of this program's own modules. */
+  readonly rules?: Rules;
   /** Most bytes of one record of the journal, for tests of what takes several; default 768 KiB. */
   readonly recordBytes?: number;
 }
@@ -81,6 +84,7 @@ const reportsPendingMax = 1_024;
 
 interface ReignOptions extends ControllerOptions {
   readonly identity: Identity;
+  readonly rules: Rules;
   readonly transport: Transport;
   readonly replayed: Replayed;
   /** The checkpoint from which a new journal begins, when the one before is lost. */
@@ -115,7 +119,7 @@ export class Reign implements Controller {
   #resolveEnd: (end: ControllerEnd) => void = () => {};
 
   constructor(options: ReignOptions) {
-    const { config, environment, transport, replayed, identity } = options;
+    const { config, environment, transport, replayed, identity, rules } = options;
     const { clock, logger, metrics, random, wallMs } = environment;
     this.#options = options;
     this.#term = replayed.term + 1;
@@ -153,6 +157,7 @@ export class Reign implements Controller {
       transport,
       logger,
       clock,
+      rules,
       replayed,
       incarnation: identity.incarnation,
       term: this.#term,
@@ -184,7 +189,7 @@ export class Reign implements Controller {
 
   /** Begins the term and opens the ears. A job that is over stays so. */
   async open(): Promise<void> {
-    const { environment, replayed, lost } = this.#options;
+    const { environment, replayed, lost, rules } = this.#options;
     const { stopped, ending } = replayed.snapshot.context.state;
     for (const { effect, id } of replayed.untold) this.#announce(effect, id);
     if (stopped && ending) {
@@ -197,7 +202,7 @@ export class Reign implements Controller {
       const checkpoint = { ...lost.found, host: environment.host };
       this.#host.post({ type: "controller.restored", atMs: clock.now(), checkpoint }, { lane: "control" });
     }
-    this.#host.post({ type: "controller.elected", atMs: clock.now(), term: this.#term }, { lane: "control" });
+    this.#host.post({ type: "controller.elected", atMs: clock.now(), term: this.#term, rules }, { lane: "control" });
     // Whatever fails from here on ends the reign, which closes what is open, and what is opened after that.
     const listening = this.#listen().catch((error: unknown) => !this.#isOver && this.#fail(error));
     await Promise.race([listening, this.ended]);
@@ -252,10 +257,7 @@ export class Reign implements Controller {
       },
       "groups.purge": ({ beforeSeq }) =>
         transport.purge("groups", beforeSeq).catch((error: unknown) => {
-          environment.logger.warn(
-            { error, beforeSeq },
-            "groups were not purged; they will be with the next checkpoint",
-          );
+          environment.logger.warn({ error, beforeSeq }, "groups were not purged; the next checkpoint does it");
         }),
       "controller.stop": ({ outcome, reason }) => this.#resolveEnd({ outcome, reason }),
     };
@@ -391,7 +393,7 @@ export class Reign implements Controller {
       const { drainMs } = this.#options.config.timing;
       if (end.outcome === "aborted") await this.#outbox.flush(flushMs);
       else await this.#sayEverything(drainMs);
-      if (this.#options.transport.isConnected()) await this.#face.show();
+      if (this.#options.transport.isConnected()) await this.#journal.end().then(() => this.#face.show());
     }
     this.#outbox.close();
     await this.#options.transport.close();

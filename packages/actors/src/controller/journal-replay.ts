@@ -1,5 +1,5 @@
 /** The journal as a new controller reads it: the newest whole snapshot, and the records after it through the controller's machine. */
-import { type ControllerPlan, controllerLogic, controllerSnapshotOf } from "@muster/machines";
+import { type ControllerPlan, controllerLogic, controllerSnapshotOf, type Rules } from "@muster/machines";
 import type { Journal } from "@muster/transport";
 import { errors } from "../errors.ts";
 import { decodeRecord, type JournalRecord } from "./journal-record.ts";
@@ -34,20 +34,28 @@ const readingsMax = 5;
 /**
  * Folds the journal. No effect of the past is performed; timers that would still run are kept.
  *
+ * With `rules`, those of this program, only what was decided by the same rules is folded: whoever goes on from it must come to what was acted
+ * on. A snapshot is data, whoever wrote it. Without them everything is folded, for who only looks.
+ *
  * @throws MUSTER_ERR_JOURNAL_MALFORMED, MUSTER_ERR_JOURNAL_VERSION
  * @throws MUSTER_ERR_JOURNAL_HEADLESS when its beginning is gone and no whole snapshot stands in for it.
+ * @throws MUSTER_ERR_JOURNAL_OTHER_RULES when records after the newest whole snapshot, or all, were decided by other rules.
  */
 export async function replayJournal(
   journal: Journal,
   plan: ControllerPlan,
   logic: ControllerLogic = controllerLogic,
+  rules?: Rules,
 ): Promise<Replayed> {
   for (let reading = 1; ; reading++) {
-    const fold = new Fold(plan, logic);
+    const fold = new Fold(plan, logic, rules);
     for await (const { seq, data } of journal.read(1)) fold.take(seq, data);
     const replayed = fold.get();
     const head = replayed.records === 0 ? await journal.head() : 0;
-    if (fold.isWhole && head === 0) return replayed;
+    if (fold.isWhole && head === 0) {
+      fold.requireOwnRules();
+      return replayed;
+    }
     if (reading === readingsMax) throw errors.JournalHeadless({ first: replayed.firstSeq || head + 1 });
   }
 }
@@ -56,6 +64,11 @@ class Fold {
   /** False from a gap on until a whole snapshot stands in for what was in it. */
   isWhole = true;
   readonly #logic: ControllerLogic;
+  readonly #own: Rules | undefined;
+  /** Rules of the writer of the present records, as far as it said them. */
+  #rules: Rules | undefined;
+  /** Records after the newest whole snapshot that were not folded, because other rules begin there. */
+  #foreign: { readonly first: number; readonly rules: Rules | undefined } | null = null;
   readonly #parts = new PartCollector();
   #snapshot: ControllerSnapshot;
   #ends = new OpenEndKeeper();
@@ -66,9 +79,10 @@ class Fold {
   #snapshotSeq: number | null = null;
   #since = { records: 0, bytes: 0 };
 
-  constructor(plan: ControllerPlan, logic: ControllerLogic) {
+  constructor(plan: ControllerPlan, logic: ControllerLogic, own: Rules | undefined) {
     const { snapshot, effects } = logic.init(plan);
     this.#logic = logic;
+    this.#own = own;
     this.#snapshot = snapshot;
     this.#ends.begun(effects);
   }
@@ -91,13 +105,18 @@ class Fold {
     this.#snapshot = controllerSnapshotOf(content);
     this.#ends = new OpenEndKeeper(content);
     this.#snapshotSeq = part.firstSeq;
+    this.#rules = content.rules;
+    this.#foreign = null;
     this.#since = { records: 0, bytes: 0 };
     this.isWhole = true;
   }
 
   #step(seq: number, { events, wallMs }: JournalRecord, bytes: number): void {
     this.#since = { records: this.#since.records + 1, bytes: this.#since.bytes + bytes };
-    if (!this.isWhole) return;
+    const elected = events.find(({ type }) => type === "controller.elected");
+    if (elected?.type === "controller.elected") this.#rules = elected.rules;
+    if (this.#own && this.#own.digest !== this.#rules?.digest) this.#foreign ??= { first: seq, rules: this.#rules };
+    if (!this.isWhole || this.#foreign) return;
     const effects: MachineEffect[] = [];
     for (const event of events) {
       const step = this.#logic.step(this.#snapshot, event);
@@ -105,6 +124,14 @@ class Fold {
       effects.push(...step.effects);
     }
     this.#ends.recorded({ seq, wallMs }, effects);
+  }
+
+  requireOwnRules(): void {
+    if (!this.#foreign || !this.#own) return;
+    const { first, rules } = this.#foreign;
+    const records = first === this.#seq ? `record ${first}` : `records ${first} to ${this.#seq}`;
+    const found = rules ? textOf(rules) : "a version of Muster that did not say its rules";
+    throw errors.JournalOtherRules({ records, found, own: textOf(this.#own) });
   }
 
   get(): Replayed {
@@ -119,4 +146,8 @@ class Fold {
       since: this.#since,
     };
   }
+}
+
+function textOf({ build, digest }: Rules): string {
+  return `Muster ${build} with rules ${digest}`;
 }

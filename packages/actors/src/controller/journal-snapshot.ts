@@ -4,20 +4,27 @@
  */
 import { createHash } from "node:crypto";
 import { messageOf } from "@muster/base";
-import type { ControllerContext } from "@muster/machines";
+import type { ControllerContext, Rules } from "@muster/machines";
 import { z } from "zod";
 import { errors } from "../errors.ts";
 import type { SnapshotPart } from "./journal-record.ts";
 import type { OpenEnds } from "./open-ends.ts";
 
 /** What a snapshot holds; its term is that of its records. */
-export type SnapshotContent = ControllerContext & OpenEnds;
+export type SnapshotContent = ControllerContext &
+  OpenEnds & {
+    /** By which rules its writer came to it, and decides on; absent where that was not said. */
+    readonly rules?: Rules | undefined;
+  };
 
 /**
  * Version of {@link SnapshotContent}. Raise it with every change of the tables of the controller's state: a snapshot of other tables can not
  * be gone on from.
  */
 export const snapshotVersion = 3;
+
+/** How rules are written down. */
+export const rulesSchema = z.looseObject({ digest: z.string(), build: z.string() });
 
 /** Of the state nothing is checked but that it is there: only a controller of this job may write here. */
 const contentSchema = z.looseObject({
@@ -27,11 +34,12 @@ const contentSchema = z.looseObject({
   timers: z.array(z.looseObject({ id: z.string() })),
   untold: z.array(z.looseObject({ id: z.string() })),
   incidents: z.looseObject({}),
+  rules: rulesSchema.optional(),
 });
 
 /** Bytes of a snapshot. JSON, because a field that is absent in the tables must be absent afterwards. Pure. */
-export function encodeSnapshot({ state, phase, timers, untold, incidents }: SnapshotContent): Uint8Array {
-  return Buffer.from(JSON.stringify({ v: snapshotVersion, state, phase, timers, untold, incidents }));
+export function encodeSnapshot({ state, phase, timers, untold, incidents, rules }: SnapshotContent): Uint8Array {
+  return Buffer.from(JSON.stringify({ v: snapshotVersion, rules, state, phase, timers, untold, incidents }));
 }
 
 /** Reads a snapshot that begins at record `seq`. @throws MUSTER_ERR_JOURNAL_MALFORMED, MUSTER_ERR_JOURNAL_VERSION */
@@ -42,8 +50,8 @@ export function decodeSnapshot(seq: number, bytes: Uint8Array): SnapshotContent 
     throw errors.JournalVersion({ what: `the snapshot of record ${seq}`, found: v, known: snapshotVersion });
   const parsed = contentSchema.safeParse(value);
   if (!parsed.success) throw errors.JournalMalformed({ seq, reason: parsed.error.issues[0]?.message ?? "invalid" });
-  const { state, phase, timers, untold, incidents } = value as SnapshotContent;
-  return { state, phase, timers, untold, incidents };
+  const { state, phase, timers, untold, incidents, rules } = value as SnapshotContent;
+  return { state, phase, timers, untold, incidents, ...(rules ? { rules } : {}) };
 }
 
 function parse(seq: number, bytes: Uint8Array): unknown {

@@ -3,7 +3,7 @@
  * before it is removed.
  */
 import type { Clock, Logger } from "@muster/base";
-import type { ControllerEvent } from "@muster/machines";
+import type { ControllerEvent, Rules } from "@muster/machines";
 import type { PersistBatch } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
 import { encodePart, encodeRecord, recordBytesMax } from "./journal-record.ts";
@@ -18,6 +18,8 @@ export interface JournalWriterOptions {
   /** Of the controller; every record has an id of its own. */
   readonly incarnation: string;
   readonly term: number;
+  /** Of this program; snapshots say by which rules they came to be. */
+  readonly rules: Rules;
   /** What was read: the first record comes after it. */
   readonly replayed: Replayed;
   /** Records of inputs from one snapshot to the next. */
@@ -50,6 +52,10 @@ export class JournalWriter {
   #since: Replayed["since"];
   /** Records before it are covered by a whole snapshot and may still be there; `null` when they have been asked away. */
   #coveredSeq: number | null;
+  /** The state at the last record of this term. */
+  #written: { readonly snapshot: ControllerSnapshot; readonly wallMs: number } | null = null;
+  /** Done when nothing is being written. */
+  #writing: Promise<void> = Promise.resolve();
 
   constructor(options: JournalWriterOptions) {
     const { replayed } = options;
@@ -68,13 +74,37 @@ export class JournalWriter {
   }
 
   /** Appends a batch, and a snapshot when it is time for one. @throws what the journal's `append` throws */
-  async write({ events, effects, snapshot }: Omit<Batch, "changed">): Promise<void> {
+  write(batch: Omit<Batch, "changed">): Promise<void> {
+    const writing = this.#write(batch);
+    this.#writing = writing.catch(() => {}); // its caller hears of it
+    return writing;
+  }
+
+  /**
+   * Leaves a snapshot as the last record of a term that ends in order: whoever comes next goes on from it, whatever its rules. What lies before it
+   * is left to the next one to remove: of a job that has ended, its journal tells how.
+   */
+  async end(): Promise<void> {
+    await this.#writing;
+    if (!this.#written || this.#since.records === 0) return;
+    try {
+      await this.#snapshot(this.#written.snapshot, this.#written.wallMs);
+    } catch (error) {
+      this.#options.logger.warn(
+        { error },
+        "the journal ends without a snapshot: only a program with the same rules goes on",
+      );
+    }
+  }
+
+  async #write({ events, effects, snapshot }: Omit<Batch, "changed">): Promise<void> {
     const { term, clock, wallOffsetMs, snapshotRecords } = this.#options;
     const wallMs = wallOffsetMs + clock.now();
     const record = encodeRecord(term, events, wallMs);
     await this.#append(record, "");
     this.#recordSeq = this.#seq;
     this.#ends.recorded({ seq: this.#seq, wallMs }, effects);
+    this.#written = { snapshot, wallMs };
     this.#since = { records: this.#since.records + 1, bytes: this.#since.bytes + record.byteLength };
     const isDue = this.#since.records >= snapshotRecords || this.#since.bytes >= snapshotBytes;
     if (isDue) await this.#snapshot(snapshot, wallMs);
@@ -82,10 +112,10 @@ export class JournalWriter {
   }
 
   async #snapshot({ context }: ControllerSnapshot, wallMs: number): Promise<void> {
-    const { term, clock, logger, partBytes = recordBytesMax } = this.#options;
+    const { term, clock, logger, rules, partBytes = recordBytesMax } = this.#options;
     const firstSeq = this.#seq + 1;
     const startedMs = clock.now();
-    const bytes = encodeSnapshot({ ...context, ...this.#ends.get() });
+    const bytes = encodeSnapshot({ ...context, ...this.#ends.get(), rules });
     const parts = partsOf(bytes, firstSeq, partBytes);
     const encodeMs = clock.now() - startedMs;
     for (const part of parts) await this.#append(encodePart(term, part, wallMs), snapshotIdEnd);

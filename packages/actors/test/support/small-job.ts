@@ -1,6 +1,6 @@
 /** A whole job in this process: controllers and replicas as tests ask for them, on one broker in memory. */
 import { type Clock, withDeadline } from "@muster/base";
-import { planOf } from "@muster/machines";
+import { planOf, type Rules } from "@muster/machines";
 import {
   type AnyMessage,
   type Body,
@@ -53,7 +53,7 @@ export interface SmallJob {
   readonly directory: string;
   /** A connection that belongs to nobody of the job. */
   readonly transport: Transport;
-  startController(): Promise<Controller>;
+  startController(rules?: Rules): Promise<Controller>;
   startReplica(role: Role, id: string): TestReplica;
   /** Starts policy replicas `policy-0` …, rollout replicas `rollout-0` … and `checkpoint-0`. */
   startTeam(count: { readonly policy: number; readonly rollout: number }): readonly TestReplica[];
@@ -106,8 +106,9 @@ export async function openJob(set: readonly string[] = []): Promise<SmallJob> {
     directory: folder.path,
     transport,
     ...watch,
-    async startController() {
-      const controller = await startController({ config, dataKey, environment: newProcess().environment });
+    async startController(rules) {
+      const given = { config, dataKey, environment: newProcess().environment };
+      const controller = await startController(rules ? { ...given, rules } : given);
       controllers.push(controller);
       return controller;
     },

@@ -1,13 +1,29 @@
 /** A journal that a controller's mind and its writer make of inputs, without the rest of a controller. */
 import { silentLogger } from "@muster/base";
-import { type ControllerEvent, type ControllerPlan, controllerLogic } from "@muster/machines";
+import { type ControllerEvent, type ControllerPlan, controllerLogic, type Rules } from "@muster/machines";
 import { createMemoryBroker, type MemoryBroker, type Transport } from "@muster/transport";
 import { JournalWriter } from "../../src/controller/journal-writer.ts";
-import { decodeRecord, OpenEndKeeper, type OpenEnds, type Replayed, replayJournal } from "../../src/index.ts";
+import {
+  type ControllerLogic,
+  type ControllerSnapshot,
+  decodeRecord,
+  OpenEndKeeper,
+  type OpenEnds,
+  type Replayed,
+  replayJournal,
+} from "../../src/index.ts";
 import { clock } from "./environment.ts";
 
 /** What may go wrong with what a writer asks of the broker; default nothing. */
 export type Mishap = (call: "append" | "append.done" | "purge") => void;
+
+/** Who takes the job over. */
+export interface Program {
+  readonly rules: Rules;
+  readonly logic: ControllerLogic;
+}
+
+const program: Program = { rules: { digest: "a", build: "1.0.0" }, logic: controllerLogic };
 
 /** A journal under test. */
 export class WrittenJournal {
@@ -17,9 +33,12 @@ export class WrittenJournal {
   readonly inputs: { readonly seq: number; readonly data: Uint8Array }[] = [];
   readonly parts: number[] = [];
   mishap: Mishap = () => {};
+  /** The live state of the last controller when its last record of inputs was stored. */
+  lived: ControllerSnapshot | null = null;
   readonly #plan: ControllerPlan;
   readonly #given: { readonly snapshotRecords: number; readonly partBytes?: number };
   #terms = 0;
+  #stepped: ControllerSnapshot | null = null;
 
   constructor(plan: ControllerPlan, given: { readonly snapshotRecords: number; readonly partBytes?: number }) {
     this.#plan = plan;
@@ -27,19 +46,25 @@ export class WrittenJournal {
   }
 
   /** One controller's time: it replays, begins a term, and takes batches of inputs until something goes wrong. */
-  async reign(batches: readonly (readonly ControllerEvent[])[]): Promise<void> {
-    const replayed = await this.replay();
-    const writer = this.#writer(replayed);
+  async reign(
+    batches: readonly (readonly ControllerEvent[])[],
+    { by = program, isEnded = false }: { readonly by?: Program; readonly isEnded?: boolean } = {},
+  ): Promise<void> {
+    const { rules, logic } = by;
+    const replayed = await replayJournal(this.transport.journal(), this.#plan, logic, rules);
+    const writer = this.#writer(replayed, rules);
     let { snapshot } = replayed;
-    const elected: ControllerEvent = { type: "controller.elected", atMs: replayed.seq, term: replayed.term + 1 };
+    const elected: ControllerEvent = { type: "controller.elected", atMs: replayed.seq, term: replayed.term + 1, rules };
     for (const events of [[elected], ...batches]) {
       const steps = events.map((event) => {
-        const step = controllerLogic.step(snapshot, event);
+        const step = logic.step(snapshot, event);
         snapshot = step.snapshot;
         return step.effects;
       });
+      this.#stepped = snapshot;
       await writer.write({ events, effects: steps.flat(), snapshot });
     }
+    if (isEnded) await writer.end();
   }
 
   /** What the next controller finds. */
@@ -74,7 +99,7 @@ export class WrittenJournal {
     return seqs;
   }
 
-  #writer(replayed: Replayed): JournalWriter {
+  #writer(replayed: Replayed, rules: Rules): JournalWriter {
     const { transport } = this;
     const journal = transport.journal();
     return new JournalWriter({
@@ -89,7 +114,10 @@ export class WrittenJournal {
             this.mishap("append");
             const seq = await journal.append(data, expectedSeq, msgId);
             if (decodeRecord(seq, data).part) this.parts.push(seq);
-            else this.inputs.push({ seq, data });
+            else {
+              this.inputs.push({ seq, data });
+              this.lived = this.#stepped;
+            }
             this.mishap("append.done");
             return seq;
           },
@@ -97,6 +125,7 @@ export class WrittenJournal {
       },
       logger: silentLogger,
       clock,
+      rules,
       replayed,
       incarnation: `i${++this.#terms}`,
       term: replayed.term + 1,

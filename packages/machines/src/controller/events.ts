@@ -18,11 +18,21 @@ export interface VerdictEvent extends Verdict {
   readonly atMs: number;
 }
 
+/** The rules by which a program folds a journal. */
+export interface Rules {
+  /** Of the modules that decide, in hexadecimal: another one may decide otherwise. */
+  readonly digest: string;
+  /** Version of the program, for people. */
+  readonly build: string;
+}
+
 /** A controller begins its reign: the first record of each term. */
 export interface ElectedEvent {
   readonly type: "controller.elected";
   readonly atMs: number;
   readonly term: number;
+  /** By which rules this term decides; nothing is decided by it. Absent in journals of programs that did not say it. */
+  readonly rules?: Rules;
 }
 
 /** Time passed; journaled only when it changed something. */

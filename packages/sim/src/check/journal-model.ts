@@ -123,7 +123,8 @@ export class JournalModel {
     const bytes = this.#parts.take(seq, part);
     if (!bytes) return;
     this.#snapshotSeq = part.firstSeq;
-    const found = JSON.stringify(decodeSnapshot(part.firstSeq, bytes));
+    const { rules: _, ...content } = decodeSnapshot(part.firstSeq, bytes);
+    const found = JSON.stringify(content);
     const wanted = JSON.stringify({ ...this.#snapshot.context, ...this.#ends.get() });
     this.#judge.require(
       found === wanted,

@@ -15,6 +15,7 @@ import { type Random, randomOf } from "@muster/base";
 import type { ControllerState } from "@muster/machines";
 import { type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import type { Identity } from "@muster/runtime";
+import { simRules } from "../engine/info.ts";
 import { type Arm, Failpoints } from "../faults/failpoints.ts";
 import { type FaultObserver, Injector } from "../faults/injector.ts";
 import { AilingHosts } from "../fleet/ailing-hosts.ts";
@@ -168,7 +169,7 @@ export class Cluster {
     process.onDeath(() => this.#controllerGone(process));
     const { config, recordBytes } = this.scenario;
     const { logic } = this.#bug;
-    const given = { config, recordBytes, dataKey, environment: this.#environment(process) };
+    const given = { config, rules: simRules, recordBytes, dataKey, environment: this.#environment(process) };
     const starting = startController({ ...given, ...(logic ? { logic } : {}) });
     starting.then(
       (controller) => {

@@ -24,3 +24,6 @@ export function infoOf(model: ModelConfig): EngineInfo {
 export function shapeOf(model: ModelConfig) {
   return { count: parametersOf(model), tensors: tensorsOf(model) };
 }
+
+/** Of all controllers of a run: what a seed means does not depend on the text of the rules. */
+export const simRules = { digest: "simulated", build: "simulated" };
