@@ -192,10 +192,7 @@ export class Reign implements Controller {
     const { environment, replayed, lost, rules } = this.#options;
     const { stopped, ending } = replayed.snapshot.context.state;
     for (const { effect, id } of replayed.untold) this.#announce(effect, id);
-    if (stopped && ending) {
-      this.#resolveEnd({ outcome: ending.outcome, reason: ending.reason });
-      return;
-    }
+    if (stopped && ending) return this.#resolveEnd({ outcome: ending.outcome, reason: ending.reason });
     const { clock } = environment;
     // Before anything else, in one record: whoever comes next goes on from there, too.
     if (lost) {
