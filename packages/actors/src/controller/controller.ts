@@ -310,7 +310,7 @@ export class Reign implements Controller {
     const nowMs = environment.clock.now();
     const lateMs = Math.max(0, nowMs - this.#tickedMs - config.timing.tickMs);
     // Whoever was away himself has heard nobody: what the others said meanwhile still waits to be read.
-    if (lateMs > config.timing.suspectAfterMs / 2) this.#watch.blinded();
+    if (lateMs > config.timing.suspectAfterMs / 2) this.#watch.stoodStill(lateMs);
     this.#lateMs = Math.max(this.#lateMs, lateMs);
     this.#tickedMs = nowMs;
     this.#look();

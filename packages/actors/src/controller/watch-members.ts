@@ -34,8 +34,10 @@ export interface MemberWatch {
   disconnected(name: string): void;
   /** The broker tells of ended connections from now on. */
   hearsDisconnects(): void;
-  /** The broker or this process was away: silence until now proves nothing. */
+  /** The broker was away: silence until now proves nothing. */
   blinded(): void;
+  /** This process was away for the last `ms`, which count for nobody's silence. */
+  stoodStill(ms: number): void;
   /** How this process itself fared in the last second. */
   observed(self: SelfObservation): void;
   /** Looks at the members, in order of arrival. */
@@ -97,6 +99,10 @@ class Watch implements MemberWatch {
 
   blinded(): void {
     this.#detector.blinded(this.#clock.now());
+  }
+
+  stoodStill(ms: number): void {
+    this.#detector.stoodStill(ms, this.#clock.now());
   }
 
   observed(self: SelfObservation): void {

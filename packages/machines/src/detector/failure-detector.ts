@@ -73,7 +73,15 @@ export class FailureDetector {
     sighting.loopSilent = answer.by === "loop" ? 0 : sighting.loopSilent + 1;
   }
 
-  /** The broker or this process was away: silence until now proves nothing, and everybody gets every wait in full. */
+  /**
+   * This process itself was away for the last `ms`: that time counts for nobody's silence. Nobody is forgiven what came before, so that a
+   * watcher that is late again and again sees later, and not never.
+   */
+  stoodStill(ms: number, nowMs: number): void {
+    for (const sighting of this.#sightings.values()) sighting.skip(ms, nowMs);
+  }
+
+  /** The broker was away: silence until now proves nothing, and everybody gets every wait in full. */
   blinded(nowMs: number): void {
     for (const sighting of this.#sightings.values()) sighting.forgive(nowMs);
     this.#links.clear();

@@ -92,6 +92,14 @@ export class Sighting {
     if (this.reporters.size > 0) this.reporters.clear();
   }
 
+  /** The watcher was away for the last `ms`: every wait begins so much later. */
+  skip(ms: number, nowMs: number): void {
+    const later = (atMs: number): number => Math.max(atMs, Math.min(atMs + ms, nowMs));
+    this.heardMs = later(this.heardMs);
+    this.movedMs = later(this.movedMs);
+    if (this.asked) this.asked = { ...this.asked, atMs: later(this.asked.atMs) };
+  }
+
   /** The watcher's own view was bad: it gets every wait in full from now on. */
   forgive(nowMs: number): void {
     this.heard(nowMs);

@@ -308,6 +308,24 @@ describe("a bad view", () => {
     expect(watcher.pass(5_000)).toEqual([]);
   });
 
+  it("of the watcher's own counts for nobody's silence, however often it comes, and forgives nothing", () => {
+    const watcher = new Watcher(["p0", "p1"]);
+    watcher.pass(3_000, ["p0", "p1"]);
+    const pausedFor = (ms: number): void => {
+      watcher.nowMs += ms;
+      watcher.detector.stoodStill(ms, watcher.nowMs);
+      expect(watcher.look()).toEqual([]);
+    };
+    pausedFor(60_000);
+    expect(watcher.pass(4_200, ["p1"])).toEqual([]);
+    expect(watcher.pass(600, ["p1"])).toEqual(["p0 suspect silence"]);
+    for (let i = 0; i < 24; i++) {
+      pausedFor(3_000);
+      expect(watcher.pass(1_000, ["p1"])).toEqual([]);
+    }
+    expect(watcher.pass(2_000, ["p1"])).toEqual(["p0 dead silence"]);
+  });
+
   it("stretches every wait by the local health", () => {
     const watcher = new Watcher(["p0"]);
     watcher.pass(20_000, ["p0"]);
