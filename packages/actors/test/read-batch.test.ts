@@ -45,47 +45,40 @@ describe("reading the batch of a step", () => {
       { streamSeq: second, groupIds: [idOf(2)] },
       { streamSeq: first, groupIds: [idOf(0), idOf(1)] },
     ];
-    expect(await readBatch(transport, { step, batch })).toEqual([groupOf(2, 0.5), groupOf(0), groupOf(1, 1)]);
+    expect(await readBatch(transport, { step, batch })).toEqual({
+      groups: [groupOf(2, 0.5), groupOf(0), groupOf(1, 1)],
+      unreadable: [],
+      cause: "",
+    });
   });
 
   it("leaves out the groups of a message that the batch does not name", async () => {
     const seq = await storeGroups(groupOf(0), groupOf(1), group(step + 1, 1, [trajectory()]));
-    const groups = await readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds: [idOf(1)] }] });
+    const { groups } = await readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds: [idOf(1)] }] });
     expect(groups).toEqual([groupOf(1)]);
   });
 
-  it("refuses a batch whose messages lack a named group, and counts what is missing", async () => {
-    const seq = await storeGroups(groupOf(0));
-    const batch = [{ streamSeq: seq, groupIds: [idOf(0), idOf(1), idOf(2)] }];
-    await expect(readBatch(transport, { step, batch })).rejects.toMatchObject({
-      code: "MUSTER_ERR_BATCH_INCOMPLETE",
-      params: { step, missing: 2, wanted: 3 },
-    });
+  const reading = (seq: number, groupIds = [idOf(0)]) =>
+    readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds }] });
+
+  it.each<[string, RegExp, () => Promise<number>]>([
+    ["lacks a named group", /step 3: the stored batch lacks 1 of 1 groups/, () => storeGroups(groupOf(5))],
+    ["has a group twice", /one group more than once/, () => storeGroups(groupOf(0), groupOf(0))],
+    ["is of another kind", /message 1 .* is not a batch: kind mesh\.built/, () => store("mesh.built", { epoch: 1 })],
+    [
+      "has a group whose arrays disagree",
+      /group 3\.0: loss mask of 1 for 2 response tokens/,
+      () => storeGroups(group(step, 0, [trajectory({ lossMask: new Uint8Array(1) })])),
+    ],
+    ["is no message at all", /message 1 of the groups stream: malformed/, () => storeBytes(Uint8Array.of(193, 0, 255))],
+  ])("names what can not be read because its message %s, and says why", async (_, cause, stored) => {
+    const seq = await stored();
+    const read = await reading(seq);
+    expect(read).toMatchObject({ groups: [], unreadable: [{ streamSeq: seq, groupIds: [idOf(0)] }] });
+    expect(read.cause).toMatch(cause);
   });
 
-  it("refuses a message of another kind", async () => {
-    const seq = await store("mesh.built", { epoch: 1 });
-    const read = readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds: [idOf(0)] }] });
-    await expect(read).rejects.toMatchObject({
-      code: "MUSTER_ERR_BATCH_MALFORMED",
-      params: { step, seq, reason: "kind mesh.built" },
-    });
-  });
-
-  it("refuses a group whose arrays disagree, and says how", async () => {
-    const seq = await storeGroups(group(step, 0, [trajectory({ lossMask: new Uint8Array(1) })]));
-    const read = readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds: [idOf(0)] }] });
-    await expect(read).rejects.toMatchObject({ code: "MUSTER_ERR_BATCH_MALFORMED" });
-    await expect(read).rejects.toThrow(/group 3\.0: loss mask of 1 for 2 response tokens/);
-  });
-
-  it("refuses bytes that are no message", async () => {
-    const seq = await storeBytes(Uint8Array.of(193, 0, 255));
-    const read = readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds: [idOf(0)] }] });
-    await expect(read).rejects.toMatchObject({ code: "MUSTER_ERR_MESSAGE_MALFORMED" });
-  });
-
-  it("fails when a message was purged", async () => {
+  it("names what was purged, and gives the rest", async () => {
     const gone = await storeGroups(groupOf(0));
     const kept = await storeGroups(groupOf(1));
     await transport.purge("groups", kept);
@@ -93,6 +86,19 @@ describe("reading the batch of a step", () => {
       { streamSeq: gone, groupIds: [idOf(0)] },
       { streamSeq: kept, groupIds: [idOf(1)] },
     ];
-    await expect(readBatch(transport, { step, batch })).rejects.toMatchObject({ code: "MUSTER_ERR_MESSAGE_GONE" });
+    const read = await readBatch(transport, { step, batch });
+    expect(read).toMatchObject({ groups: [{ groupId: idOf(1) }], unreadable: [batch[0]] });
+  });
+
+  it("names no more parts than a vote may have", async () => {
+    const seqs = await Promise.all(Array.from({ length: 80 }, (_, i) => storeBytes(Uint8Array.of(i))));
+    const batch = seqs.map((streamSeq, i) => ({ streamSeq, groupIds: [idOf(i)] }));
+    expect((await readBatch(transport, { step, batch })).unreadable).toHaveLength(64);
+  });
+
+  it("fails when the broker does not answer: that says nothing of the batch", async () => {
+    const seq = await storeGroups(groupOf(0));
+    await transport.close();
+    await expect(reading(seq)).rejects.toMatchObject({ code: "MUSTER_ERR_TRANSPORT_CLOSED" });
   });
 });

@@ -189,12 +189,22 @@ describe("the outcome of a step", () => {
     expect(state.members.p1?.order).toBeNull();
   });
 
-  it("does not count the vote of a lost member, neither its abort nor its candidate", () => {
+  it("does not count the abort of a lost member", () => {
     const abort = voteFor(4, "a", { vote: "abort", sections: [] });
     expect(outcomeOf(lose(stepping({ p0: voteFor(4), p1: abort }), "p1")).lines).toContain("! step.committed");
-    expect(outcomeOf(lose(stepping({ p0: voteFor(4, "b"), p1: voteFor(4) }), "p1")).state.weights?.sections).toEqual(
-      sectionsOf(4, "b"),
-    );
+  });
+
+  it("counts the candidates of lost members: a lone survivor does not outvote two who agreed", () => {
+    const members = ["p0", "p1", "p2", "r0"];
+    const votes = { p0: voteFor(4), p1: voteFor(4), p2: voteFor(4, "b") };
+    const alone = outcomeOf(lose(lose(stepping(votes, { members }), "p0"), "p1"));
+    expect(alone.lines).toEqual(["p2 step.discard", "! step.retried"]);
+    expect(alone.state.step).toMatchObject({ attempt: 2, failures: 0 });
+    const two = outcomeOf(lose(stepping(votes, { members }), "p0"));
+    expect(two.lines).toContain("p1 step.apply");
+    expect(two.state.weights?.sections).toEqual(sectionsOf(4));
+    const halves = outcomeOf(lose(stepping({ p0: voteFor(4, "b"), p1: voteFor(4) }), "p1"));
+    expect(halves.state.step).toMatchObject({ attempt: 2, failures: 1 });
   });
 
   it("is a retry when every policy replica is lost", () => {

@@ -42,7 +42,7 @@ export type { GroupReceipt, PartialGroup, WorkItem } from "./messages/groups.ts"
 export { type Body, isKind, type Kind, type KindOf, messageKinds, messageTable } from "./messages/index.ts";
 export type { Ledger } from "./messages/job.ts";
 export { type CauseCount, type EvidenceKind, evidenceKinds, type Holder, type Section } from "./messages/parts.ts";
-export type { StepStats } from "./messages/step.ts";
+export type { BatchPart, StepStats } from "./messages/step.ts";
 export { clipBody, flawOf } from "./outgoing.ts";
 export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
 export {

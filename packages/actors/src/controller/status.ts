@@ -94,7 +94,8 @@ export interface JobStatus {
   readonly version: number | null;
   readonly sections: readonly Section[];
   readonly leases: number;
-  readonly dropped: { readonly duplicate: number; readonly stale: number };
+  /** Results of rollout replicas that were of no use, by why. */
+  readonly dropped: ControllerState["dropped"];
   readonly ledger: Ledger;
   /** Root causes of trajectories that were given up, the most frequent first. */
   readonly causes: readonly CauseStatus[];

@@ -230,8 +230,10 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
         this.#inPhase("computing", async ({ engine, config }) => {
           const mesh = this.#mesh;
           if (mesh?.epoch !== epoch) throw errors.ActorNotOpen({ what: `epoch ${epoch}` });
-          const groups = await readBatch(transport, body);
+          const { groups, unreadable, cause } = await readBatch(transport, body);
           signal.throwIfAborted();
+          if (unreadable.length > 0)
+            return { type: "step.errored", step, attempt, epoch, cause, missing: [], unreadable: [...unreadable] };
           const { finite, stats } = await computeStep({
             engine,
             mesh,

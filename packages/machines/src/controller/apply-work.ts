@@ -9,7 +9,8 @@ import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { finishItems, keyOf, releasedFacts, requeue, withGroups, withPartials } from "./leases.ts";
 import { noteGroups } from "./paces.ts";
 import { noteShortage } from "./shortages.ts";
-import { type ControllerState, type Member, moved, withMember } from "./state.ts";
+import { refuseReceipts } from "./sound-receipts.ts";
+import { type ControllerState, type KeptReceipt, type Member, meshMembersOf, moved, withMember } from "./state.ts";
 
 /** A member that has answered its order. */
 const answered = { order: null, unanswered: 0 } as const;
@@ -106,13 +107,15 @@ export function applyMeshFailed(state: ControllerState, event: ReportOf<"mesh.fa
  * by now is of no use, so its group waits again. Pure.
  */
 export function applyCompleted(state: ControllerState, event: ReportOf<"groups.completed">): Change<ControllerState> {
-  const fresh = event.body.receipts.filter((receipt) => isOpen(state, receipt));
-  const paced = noteGroups(state, event.from, {
-    groups: event.body.receipts.length,
-    durationMs: event.body.durationMs,
-  });
-  const settled = event.body.receipts.reduce(settleReceipt, noteReceipts(paced, fresh, event.body.causes));
-  const keys = new Set(event.body.receipts.map(({ step, index }) => `${step}.${index}`));
+  const { sound, ...refused } = refuseReceipts(state, event);
+  if (sound.length === 0) return refused;
+  const fresh = sound.filter((receipt) => isOpen(state, receipt));
+  const paced = noteGroups(refused.state, event.from, { groups: sound.length, durationMs: event.body.durationMs });
+  const settled = sound.reduce(
+    (next, receipt) => settleReceipt(next, { ...receipt, by: event.from }),
+    noteReceipts(paced, fresh, event.body.causes),
+  );
+  const keys = new Set(sound.map(({ step, index }) => `${step}.${index}`));
   const next = finishItems(
     settled,
     event.body.leaseId,
@@ -122,7 +125,7 @@ export function applyCompleted(state: ControllerState, event: ReportOf<"groups.c
     const { stack: _, ...known } = cause;
     return announce("groups.aborted", { holder: event.from, ...(isKnownCause(state, cause) ? known : cause) });
   });
-  return { state: next, effects };
+  return { state: next, effects: [...refused.effects, ...effects] };
 }
 
 function isOpen(state: ControllerState, { step, index }: GroupReceipt): boolean {
@@ -130,7 +133,7 @@ function isOpen(state: ControllerState, { step, index }: GroupReceipt): boolean 
   return groups !== undefined && !groups.receipts[index] && !groups.quarantined.includes(index);
 }
 
-function settleReceipt(state: ControllerState, receipt: GroupReceipt): ControllerState {
+function settleReceipt(state: ControllerState, receipt: KeptReceipt): ControllerState {
   const groups = state.groups[receipt.step];
   const { dropped } = state;
   if (!groups || !isOpen(state, receipt))
@@ -213,14 +216,18 @@ export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.co
 
 /** A member's vote on the running attempt; votes on others change nothing. Pure. */
 export function applyVoted(state: ControllerState, event: ReportOf<"step.voted">): Change<ControllerState> {
-  const { step, attempt, epoch, vote, finite, sections, stats, cause, missing } = event.body;
+  const { step, attempt, epoch, vote, finite, sections, stats, cause, missing, unreadable } = event.body;
   const run = state.step;
   const isCurrent =
     run.state === "running" && run.step === step && run.attempt === attempt && epoch === state.mesh.epoch;
-  if (!isCurrent || run.votes[event.from]) return { state, effects: [] };
+  const isRank = meshMembersOf(state).some(({ id }) => id === event.from);
+  if (!isCurrent || !isRank || run.votes[event.from]) return { state, effects: [] };
   const votes = {
     ...run.votes,
-    [event.from]: { vote, finite, sections, stats: stats ?? null, cause: cause ?? "", missing: missing ?? [] },
+    [event.from]: {
+      ...{ vote, finite, sections, stats: stats ?? null, cause: cause ?? "", missing: missing ?? [] },
+      ...(unreadable ? { unreadable } : {}),
+    },
   };
   return { state: { ...state, step: { ...run, votes } }, effects: [] };
 }

@@ -22,6 +22,7 @@ import {
   applyVoted,
 } from "./apply-work.ts";
 import { dispatchGroups, planAdmission, planEvaluation } from "./dispatch-groups.ts";
+import { planDivergent } from "./divergence.ts";
 import { type Change, type ControllerEffect, type ControllerEvent, command } from "./events.ts";
 import { applyAssigned, applyProcessEnd, applyReady, applyRetired, applyStarted } from "./fleet/apply-node.ts";
 import { applySigns } from "./fleet/apply-signs.ts";
@@ -55,6 +56,7 @@ export const planners: readonly Planner[] = [
   planHealth,
   planStepOutcome,
   planStragglers,
+  planDivergent,
   planRestore,
   planInitialWeights,
   planJoinWindow,

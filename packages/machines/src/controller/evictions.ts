@@ -53,6 +53,6 @@ export function applyEnded(
   const waiting = state.waiting[id];
   const gone = waiting && isIt(waiting.body) ? { ...state, waiting: without(state.waiting, id) } : state;
   const eviction = gone.evictions[id];
-  if (!eviction || !isIt(eviction) || eviction.untilMs <= gone.nowMs) return gone;
+  if (!eviction || eviction.isHeld || !isIt(eviction) || eviction.untilMs <= gone.nowMs) return gone;
   return { ...gone, evictions: { ...gone.evictions, [id]: { ...eviction, untilMs: gone.nowMs } } };
 }

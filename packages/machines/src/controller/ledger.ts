@@ -1,6 +1,6 @@
 /** The ledger: `admitted = trained + aborted + quarantined + pending`, at every moment (semantics 6.6, S15). */
 import type { GroupReceipt, Ledger } from "@muster/protocol";
-import type { ControllerState, CoveredStep, LedgerCounts, StepGroups } from "./state.ts";
+import type { ControllerState, CoveredStep, KeptReceipt, LedgerCounts, StepGroups } from "./state.ts";
 
 /** Counts with what is pending, derived from the tables of groups and not from the other counts. Pure. */
 export function ledgerOf(state: ControllerState): Ledger {
@@ -32,7 +32,7 @@ export function unsettleCovered(counts: LedgerCounts, { completed, aborted }: Co
 }
 
 /** The receipts of a step in order of group index. Pure. */
-export function receiptsOf(groups: StepGroups): readonly GroupReceipt[] {
+export function receiptsOf(groups: StepGroups): readonly KeptReceipt[] {
   return Object.values(groups.receipts).sort((a, b) => a.index - b.index);
 }
 

@@ -2,12 +2,14 @@
 import { listText } from "@muster/base";
 import { type Body, decideFailure, type GroupReceipt, type Section, type StepStats } from "@muster/protocol";
 import type { VersionKey } from "../version-key.ts";
+import { noteDivergence } from "./divergence.ts";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
 import { requeue, withGroups } from "./leases.ts";
 import { isSettled, ledgerOf, receiptsOf, settleTrained } from "./ledger.ts";
 import { evict } from "./orders.ts";
 import { noteStep } from "./paces.ts";
 import { goBack, isLastLeaving } from "./plan-end.ts";
+import { sampleUnreadable } from "./sound-receipts.ts";
 import {
   type ControllerState,
   holdsCurrent,
@@ -59,6 +61,8 @@ export function planStepOutcome(state: ControllerState): Change<ControllerState>
   if (survivors.length === 0) return retry(state, "every policy replica is lost", "loss");
   const voted = survivors.flatMap((member) => step.votes[member.id] ?? []);
   const refused = voted.filter(({ vote }) => vote === "abort");
+  const unreadable = refused.find((vote) => (vote.unreadable ?? []).length > 0);
+  if (unreadable) return retryUnreadable(state, unreadable);
   if (refused[0])
     return retry(state, refused[0].cause, refused.some(({ missing }) => missing.length > 0) ? "loss" : "failure");
   const living = new Set(survivors.map(({ id }) => id));
@@ -71,15 +75,20 @@ export function planStepOutcome(state: ControllerState): Change<ControllerState>
   return decideDigest(state, survivors);
 }
 
-/** The candidate that a majority of the survivors computed is committed; whoever has another one must pull (F3). */
+/**
+ * The candidate that a majority computed is committed; whoever has another one must pull (F3). The dead who voted are counted: a survivor does
+ * not outvote two who agreed. When all who agreed are dead, nobody has their candidate any more, and the batch runs again.
+ */
 function decideDigest(state: ControllerState, survivors: readonly Member[]): Change<ControllerState> {
   const keyOf = (member: Member): string => digestKey(state.step.votes[member.id]?.sections ?? []);
+  const voted = Object.values(state.step.votes).filter(({ vote }) => vote === "commit");
   const counts = new Map<string, number>();
-  for (const member of survivors) counts.set(keyOf(member), (counts.get(keyOf(member)) ?? 0) + 1);
+  for (const { sections } of voted) counts.set(digestKey(sections), (counts.get(digestKey(sections)) ?? 0) + 1);
   const [winner, votes] = [...counts].reduce((best, entry) => (entry[1] > best[1] ? entry : best));
-  if (votes * 2 <= survivors.length)
+  if (votes * 2 <= voted.length)
     return retry(state, "policy replicas computed different weights and no majority agrees", "disagreement");
   const agreeing = survivors.filter((member) => keyOf(member) === winner);
+  if (agreeing.length === 0) return retry(state, "those who computed the same weights are lost", "loss");
   return commit(
     state,
     agreeing,
@@ -105,7 +114,7 @@ function commit(
   const ordered = agreeing.reduce((next, member) => withMember(next, member.id, { order }), state);
   const cleared = divergent.reduce((next, member) => withMember(next, member.id, { held: null }), ordered);
   const next: ControllerState = {
-    ...advance(noteStep(cleared)),
+    ...advance(noteDivergence(noteStep(cleared), step.step, divergent)),
     weights: { lineage, version, sections },
     applied,
     history: { ...state.history, [step.step]: receipts },
@@ -170,7 +179,16 @@ function committedBody(
   };
 }
 
-type Retry = "loss" | "failure" | "disagreement";
+/** What nobody can read is sampled again. Only when that helps again and again not does it count as a failure of the step. */
+function retryUnreadable(state: ControllerState, { cause, unreadable = [] }: Vote): Change<ControllerState> {
+  const times = (state.step.unreadable ?? 0) + 1;
+  const counted = { ...state, step: { ...state.step, unreadable: times } };
+  const retried = retry(counted, cause, times > state.plan.limits.stepAttemptsMax ? "failure" : "unreadable");
+  const again = sampleUnreadable(retried.state, unreadable, cause);
+  return { state: again.state, effects: [...retried.effects, ...again.effects] };
+}
+
+type Retry = "loss" | "failure" | "disagreement" | "unreadable";
 
 /**
  * Same batch, next attempt, in a new epoch: the old one has an aborted collective in it. After a loss the next mesh waits a
@@ -181,7 +199,7 @@ function retry(state: ControllerState, reason: string, why: Retry): Change<Contr
   const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
   const discards = meshMembersOf(state).map((member) => command(member, "step.discard", { ...attempt, reason }));
   const effects = [...discards, announce("step.retried", { step: step.step, attempt: step.attempt + 1, reason })];
-  const failures = step.failures + (why === "loss" ? 0 : 1);
+  const failures = step.failures + (why === "loss" || why === "unreadable" ? 0 : 1);
   const dueAtMs = state.nowMs + (why === "loss" && isMeshWhole(state) ? plan.timing.commandMs / 25 : 0);
   const next: ControllerState = {
     ...state,
@@ -264,7 +282,7 @@ function advance(state: ControllerState): ControllerState {
   return {
     ...moved(state),
     groups: without(state.groups, String(step.step)),
-    step: { ...step, step: step.step + 1, attempt: 1, failures: 0, state: "sampling", votes: {} },
+    step: { ...step, step: step.step + 1, attempt: 1, failures: 0, unreadable: 0, state: "sampling", votes: {} },
   };
 }
 

@@ -2,19 +2,13 @@
  * The controller's state: plain JSON, the fold of the journal. Tables are keyed by id and copied on write, so an old snapshot
  * stays what it was. Times are the acting controller's monotonic milliseconds and are rebased at each election.
  */
-import type {
-  Body,
-  CauseCount,
-  GroupReceipt,
-  MemberRole,
-  PartialGroup,
-  Section,
-  StepStats,
-  WorkItem,
-} from "@muster/protocol";
+import type { Body, CauseCount, MemberRole, PartialGroup, Section, WorkItem } from "@muster/protocol";
 import type { VersionKey } from "../version-key.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { ControllerPlan } from "./plan.ts";
+import type { Dropped, KeptReceipt, StepRun } from "./step-state.ts";
+
+export type { KeptReceipt, StepRun, Vote } from "./step-state.ts";
 
 /** An order that a member has not answered yet; sent again when `dueAtMs` passes. */
 export interface Order {
@@ -52,6 +46,8 @@ export interface Member {
   readonly retryAtMs: number;
   /** Orders in a row that it let pass without an answer; nobody waits for it while there are any. */
   readonly unanswered: number;
+  /** Receipts of it that could not be true. */
+  readonly refused?: number;
 }
 
 /** The policy mesh. `broken`: a collective of this epoch was aborted, so the epoch cannot be used again. */
@@ -65,29 +61,6 @@ export interface Mesh {
   readonly dueAtMs: number;
   /** Until then joiners are gathered for the next epoch; `null` while nobody waits. */
   readonly joinDueAtMs: number | null;
-}
-
-/** A member's word on a step. */
-export interface Vote {
-  readonly vote: "commit" | "abort";
-  readonly finite: boolean;
-  readonly sections: readonly Section[];
-  readonly stats: StepStats | null;
-  readonly cause: string;
-  /** Members that it missed in a collective. */
-  readonly missing: readonly string[];
-}
-
-/** The step that is next to commit. */
-export interface StepRun {
-  readonly step: number;
-  readonly attempt: number;
-  /** Attempts that failed for a reason other than a lost member; at the limit the job fails. */
-  readonly failures: number;
-  readonly state: "sampling" | "running";
-  readonly votes: Readonly<Record<string, Vote>>;
-  readonly startedAtMs: number;
-  readonly dueAtMs: number;
 }
 
 /** A group that waits for a lease. */
@@ -106,7 +79,7 @@ export interface QueuedGroup {
 /** The groups of one step: what waits for a lease, and what is settled. */
 export interface StepGroups {
   readonly queue: readonly QueuedGroup[];
-  readonly receipts: Readonly<Record<string, GroupReceipt>>;
+  readonly receipts: Readonly<Record<string, KeptReceipt>>;
   /** Indices given up after too many attempts. */
   readonly quarantined: readonly number[];
 }
@@ -185,6 +158,8 @@ export interface Checkpoints {
 export interface Eviction {
   readonly times: readonly number[];
   readonly untilMs: number;
+  /** Its successor waits although it has ended: what was wrong was not the process. */
+  readonly isHeld?: boolean;
   /** The process that was put out; once it has ended, its successor need not wait. */
   readonly host: string;
   readonly pid: number;
@@ -254,7 +229,7 @@ export interface ControllerState {
   /** Groups by step, for the steps that may be sampled now. */
   readonly groups: Readonly<Record<string, StepGroups>>;
   /** Receipts of committed steps that no checkpoint covers yet: what a rollback trains again. */
-  readonly history: Readonly<Record<string, readonly GroupReceipt[]>>;
+  readonly history: Readonly<Record<string, readonly KeptReceipt[]>>;
   /** Messages of the groups stream below this sequence may be gone. */
   readonly purgedSeq: number;
   readonly leases: Readonly<Record<string, Lease>>;
@@ -267,10 +242,12 @@ export interface ControllerState {
   readonly ledger: LedgerCounts;
   /** How fast members are, by id. */
   readonly paces: Readonly<Record<string, Pace>>;
+  /** Of the last steps those in which a trainer computed other weights than the majority, by id. */
+  readonly divergences?: Readonly<Record<string, readonly number[]>>;
   /** How often a sampler was short of memory, by id. */
   readonly shortages: Readonly<Record<string, number>>;
-  /** Results that came twice or too late; dropped and counted. */
-  readonly dropped: { readonly duplicate: number; readonly stale: number };
+  /** Results that came twice or too late, that can not be true, or that nobody can read; dropped and counted. */
+  readonly dropped: Dropped;
   readonly givenUp: GivenUp;
   /** Steps in a row, without a commit between them, whose loss or gradient was not finite. */
   readonly nonFiniteInRow: number;

@@ -47,7 +47,12 @@ export type PolicyEvent =
     }
   | ({ readonly type: "step.computed" } & AttemptKey &
       Required<Pick<Body<"step.voted">, "finite" | "sections" | "stats">>)
-  | ({ readonly type: "step.errored"; readonly cause: string; readonly missing: readonly string[] } & AttemptKey)
+  | ({
+      readonly type: "step.errored";
+      readonly cause: string;
+      readonly missing: readonly string[];
+      readonly unreadable?: Body<"step.voted">["unreadable"];
+    } & AttemptKey)
   | ({ readonly type: "step.promoted" } & Held);
 
 /** How long a policy replica waits. */

@@ -245,7 +245,7 @@ const machine = policySetup.createMachine({
           guard: "isThisAttempt",
           target: "voted",
           actions: assign(({ context, event }) => ({
-            vote: abortVote(event, event.cause, event.missing),
+            vote: abortVote(event, event),
             brokenEpoch: context.build?.epoch ?? 0,
           })),
         },
@@ -280,7 +280,7 @@ const machine = policySetup.createMachine({
             effect({ type: "mesh.abort", reason: "deadline" }),
             "breakMesh",
             assign(({ context }) => ({
-              vote: context.run && abortVote(context.run, "the step was not computed in time", []),
+              vote: context.run && abortVote(context.run, { cause: "the step was not computed in time", missing: [] }),
             })),
           ],
         },

@@ -10,7 +10,10 @@ const sameAttempt = (a: AttemptKey | null, b: AttemptKey): boolean =>
   a !== null && a.step === b.step && a.attempt === b.attempt && a.epoch === b.epoch;
 
 /** The vote that ends an attempt. */
-export const abortVote = (run: AttemptKey, cause: string, missing: readonly string[]): Body<"step.voted"> => ({
+export const abortVote = (
+  run: AttemptKey,
+  { cause, missing, unreadable = [] }: Omit<Extract<PolicyEvent, { type: "step.errored" }>, "type" | keyof AttemptKey>,
+): Body<"step.voted"> => ({
   step: run.step,
   attempt: run.attempt,
   epoch: run.epoch,
@@ -19,6 +22,7 @@ export const abortVote = (run: AttemptKey, cause: string, missing: readonly stri
   sections: [],
   cause,
   missing: [...missing],
+  ...(unreadable.length > 0 ? { unreadable } : {}),
 });
 
 /** The newest epoch was not aborted: a communicator that was is of no use any more. */

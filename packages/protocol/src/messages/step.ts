@@ -5,6 +5,14 @@ import { sectionSchema, textSchema, versionFields } from "./parts.ts";
 
 const attemptFields = { step: countSchema, attempt: countSchema, epoch: countSchema };
 
+const batchPartSchema = z.strictObject({
+  streamSeq: countSchema,
+  groupIds: z.array(z.string().max(64)).min(1).max(1024),
+});
+
+/** A message of the groups stream, and which of its groups are meant. */
+export type BatchPart = z.infer<typeof batchPartSchema>;
+
 const statsSchema = z.strictObject({
   /** Response tokens of the micro-shards that this replica computed, and sums over them. */
   tokens: countSchema,
@@ -30,10 +38,7 @@ export const stepMessages = defineMessages({
       ...attemptFields,
       ...versionFields,
       /** The batch: sequences in the groups stream and which groups of each message count. */
-      batch: z
-        .array(z.strictObject({ streamSeq: countSchema, groupIds: z.array(z.string().max(64)).min(1).max(1024) }))
-        .min(1)
-        .max(4096),
+      batch: z.array(batchPartSchema).min(1).max(4096),
     }),
   },
   "step.voted": {
@@ -49,6 +54,8 @@ export const stepMessages = defineMessages({
       cause: textSchema.optional(),
       /** Members that did not arrive in a failed collective. */
       missing: z.array(z.string().max(48)).max(1024).optional(),
+      /** Groups of the batch that can not be read from the groups stream; the first ones when there are more. */
+      unreadable: z.array(batchPartSchema).max(64).optional(),
     }),
   },
   "step.apply": {

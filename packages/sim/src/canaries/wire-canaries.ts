@@ -1,6 +1,6 @@
 /** Bugs of what reads and writes messages: dedup, fencing, identity. */
 import { decodeRecord, decodeSnapshot, encodePart, encodeSnapshot, partsOf } from "@muster/actors";
-import { type AnyMessage, type Body, pack, unpack } from "@muster/protocol";
+import { type AnyMessage, type Body, type GroupReceipt, pack, unpack } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { HeardMessage } from "../net/wire.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -109,7 +109,7 @@ export const wireCanaries: readonly Canary[] = [
   },
   {
     name: "receipt-counts-wrong",
-    says: "a receipt says one trajectory more than was stored",
+    says: "a receipt counts trajectories as completed that were aborted, or the other way",
     profile: "quiet",
     seedsMax: 5,
     make: () => ({
@@ -118,7 +118,9 @@ export const wireCanaries: readonly Canary[] = [
           edited(message, (draft) => {
             if (draft.kind !== "groups.completed") return;
             const { receipts, ...rest } = draft.body as Body<"groups.completed">;
-            draft.body = { ...rest, receipts: receipts.map((one) => ({ ...one, completed: one.completed + 1 })) };
+            const lie = ({ completed, aborted }: GroupReceipt) =>
+              aborted > 0 ? { completed: completed + 1, aborted: aborted - 1 } : { completed: 0, aborted: completed };
+            draft.body = { ...rest, receipts: receipts.map((one) => ({ ...one, ...lie(one) })) };
           }),
       },
     }),

@@ -121,7 +121,7 @@ export class TrainingChecker {
     if (event.type === "step.voted") this.#votes.set(voteKey(event.body, event.incarnation), event.body);
     for (let step = before.step.step; step < after.step.step; step++) this.#settle(step, before, after);
     if (event.type !== "groups.completed" || !this.#isHonest) return;
-    for (const receipt of event.body.receipts) this.#verify(receipt, event.from);
+    for (const receipt of event.body.receipts) this.#verify(receipt, { from: event.from, after });
   }
 
   #remember(group: TrajectoryGroup, seq: number, by: Observed): void {
@@ -157,9 +157,12 @@ export class TrainingChecker {
     this.#judge.require(known === found, "S19", () => `response ${place} is not the one that was sampled before`);
   }
 
-  #verify(receipt: GroupReceipt, from: string): void {
+  /** What is refused is no matter, and what points to nothing is not trained: see {@link #settle}. */
+  #verify(receipt: GroupReceipt, { from, after }: { readonly from: string; readonly after: ControllerState }): void {
     const stored = this.#stored.get(keyOf(receipt));
-    const isTrue = stored?.completed === receipt.completed && stored.aborted === receipt.aborted;
+    const kept = after.groups[receipt.step]?.receipts[receipt.index];
+    if (kept?.streamSeq !== receipt.streamSeq || !stored) return;
+    const isTrue = stored.completed === receipt.completed && stored.aborted === receipt.aborted;
     this.#judge.require(isTrue, "S15", () => `the receipt of ${keyOf(receipt)} by ${from} is not what was stored`);
   }
 

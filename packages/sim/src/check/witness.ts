@@ -50,6 +50,8 @@ const loudFaults: readonly string[] = [
   "broker-restart",
   "broker-stall",
   "forgery",
+  "spoil",
+  "misreport",
   "second-controller",
 ];
 

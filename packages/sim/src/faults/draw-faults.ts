@@ -15,6 +15,9 @@ const leaverShare = 0.2;
 const crowdFaults = 8;
 const crowdElections = 2;
 
+/** In which share of the seeds results are spoiled or wrong. */
+const unsoundShare = 0.3;
+
 /** What faults are drawn for. */
 export interface FaultOptions {
   readonly seed: number;
@@ -38,10 +41,12 @@ export function drawFaults(options: FaultOptions): readonly Fault[] {
   const timed = Array.from({ length: count }, () => drawTimed(drawKind(chosen, random), options));
   const pointed = isSwarm ? drawArms({ seed, isFleet: fleet !== undefined, random: randomOf(seed, 113) }) : [];
   const leaver = isSwarm && random.next() < leaverShare ? drawLeaver(options) : [];
+  const unsound = isSwarm ? drawUnsound(safetyMs, randomOf(seed, 127)) : [];
   const isNoisy = profile === "broker" || (isSwarm && random.next() < 0.4);
   const asked = fleet ? drawCommands(options) : [];
   const elections = isCrowd ? drawElections(options) : [];
-  return [...timed, ...elections, ...leaver, ...asked, ...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
+  const rest = [...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
+  return [...timed, ...elections, ...leaver, ...unsound, ...asked, ...rest];
 }
 
 function drawKind(weights: Weights, random: Random): TimedKind {
@@ -70,6 +75,13 @@ function drawLeaver(options: FaultOptions): readonly Fault[] {
   const ids = nodesOf(options).filter((id) => id.startsWith(role));
   const node = ids[random.below(Math.max(1, ids.length))];
   return node === undefined ? [] : [{ kind: "drain", atMs: Math.round(random.next() * safetyMs), node }];
+}
+
+/** Fewer lies than put a sampler out. */
+function drawUnsound(safetyMs: number, random: Random): readonly Fault[] {
+  if (random.next() >= unsoundShare) return [];
+  const kind = random.next() < 0.5 ? "spoil" : "misreport";
+  return [{ kind, atMs: Math.round(random.next() * safetyMs), count: 1 + random.below(2) }];
 }
 
 /** What the operator does; every third command is given again. */

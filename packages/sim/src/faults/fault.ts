@@ -66,6 +66,10 @@ export type Fault =
   | { readonly kind: "forgery"; readonly atMs: number; readonly count: number }
   /** Replicas say what is not so, under their own names: of what was said last about one of these matters another version. */
   | { readonly kind: "lie"; readonly atMs: number; readonly about: readonly Kind[] }
+  /** The next messages of finished groups are stored as noise: their receipts point to what nobody can read. */
+  | { readonly kind: "spoil"; readonly atMs: number; readonly count: number }
+  /** The next receipts say what can not be true, in messages that are sound otherwise. */
+  | { readonly kind: "misreport"; readonly atMs: number; readonly count: number }
   /** An operator starts a second controller while the first one lives. */
   | { readonly kind: "second-controller"; readonly atMs: number }
   /** The host of the checkpoints loses power: its processes die, unsynced writes are lost in part. */

@@ -185,6 +185,12 @@ export class Injector implements PlaneFaults {
         if (lie) this.#observer.lied(lie.from, `${lie.kind} with another ${lie.field}`);
         return;
       }
+      case "spoil":
+        network.tampering.spoils += fault.count;
+        return;
+      case "misreport":
+        network.tampering.lies += fault.count;
+        return;
       case "command":
         for (const afterMs of [0, ...fault.againMs])
           world.after(afterMs, () => this.#victims.give(fault.command, fault.id));
@@ -228,6 +234,8 @@ export class Injector implements PlaneFaults {
     this.#cuts.clear();
     this.#flipping.clear();
     this.#corruption = 0;
+    network.tampering.spoils = 0;
+    network.tampering.lies = 0;
     for (const process of this.#victims.living()) {
       process.thaw();
       process.slowdown = 1;

@@ -2,7 +2,7 @@
 import type { Fault } from "./fault.ts";
 
 /** Faults that happen at a time of their own. */
-export type TimedKind = Exclude<Fault["kind"], "failpoint" | "noise" | "command">;
+export type TimedKind = Exclude<Fault["kind"], "failpoint" | "noise" | "command" | "spoil" | "misreport">;
 
 /** Relative frequencies. */
 export type Weights = readonly (readonly [TimedKind, number])[];

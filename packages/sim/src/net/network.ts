@@ -10,6 +10,7 @@ import {
 import type { SimProcess } from "../world/process.ts";
 import { Link, type Noise, quietNoise } from "./link.ts";
 import { SimTransport } from "./sim-transport.ts";
+import { Tampering } from "./tampering.ts";
 import type { NetworkOptions, Wire } from "./wire.ts";
 
 /** How long a silent connection is taken for a living one: two pings of two seconds (reliability 4.3). */
@@ -25,6 +26,7 @@ const recentMax = 32;
 export class Network implements Wire {
   noise: Noise = quietNoise;
   readonly options: NetworkOptions;
+  readonly tampering: Tampering;
   /** The broker's own hand: always connected. */
   readonly store: Transport;
   readonly #broker: MemoryBroker;
@@ -48,6 +50,7 @@ export class Network implements Wire {
     const { world, job } = options;
     this.options = options;
     this.#reconnects = world.random(12);
+    this.tampering = new Tampering(world.random(13));
     const clock = {
       now: () => world.nowMs,
       after: (delayMs: number, run: () => void) => world.after(delayMs, run),

@@ -61,7 +61,7 @@ export class SimTransport implements Transport {
   ): Promise<PublishAck> {
     const { network, process } = this.#given;
     const kind = kindOfSubject(subject);
-    const copy = data.slice();
+    const copy = network.tampering.of(subject, data.slice());
     return this.#call(
       `${process.role}.before-publish.${kind}`,
       async () => {

@@ -4,6 +4,7 @@ import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import type { Link } from "./link.ts";
+import type { Tampering } from "./tampering.ts";
 
 /** A message that the broker has stored. */
 export interface StoredMessage {
@@ -62,6 +63,7 @@ export interface Wire {
   readonly options: NetworkOptions;
   /** The broker's own hand: always connected. */
   readonly store: Transport;
+  readonly tampering: Tampering;
   /** A message was stored. */
   remember(subject: string, data: Uint8Array): void;
   /** True while the broker has no leader. */

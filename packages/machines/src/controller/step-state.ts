@@ -1,0 +1,42 @@
+/** The part of the controller's tables that is about the step that is next to commit, and what it is computed from. */
+import type { BatchPart, GroupReceipt, Section, StepStats } from "@muster/protocol";
+
+/** A member's word on a step. */
+export interface Vote {
+  readonly vote: "commit" | "abort";
+  readonly finite: boolean;
+  readonly sections: readonly Section[];
+  readonly stats: StepStats | null;
+  readonly cause: string;
+  /** Members that it missed in a collective. */
+  readonly missing: readonly string[];
+  /** Groups of the batch that it could not read. */
+  readonly unreadable?: BatchPart[];
+}
+
+/** The step that is next to commit. */
+export interface StepRun {
+  readonly step: number;
+  readonly attempt: number;
+  /** Attempts that failed for a reason other than a lost member; at the limit the job fails. */
+  readonly failures: number;
+  /** Attempts that ended because groups of the batch could not be read. */
+  readonly unreadable?: number;
+  readonly state: "sampling" | "running";
+  readonly votes: Readonly<Record<string, Vote>>;
+  readonly startedAtMs: number;
+  readonly dueAtMs: number;
+}
+
+/** The receipt of a group and who gave it. */
+export interface KeptReceipt extends GroupReceipt {
+  readonly by?: string;
+}
+
+/** How many results were of no use, by why. */
+export interface Dropped {
+  readonly duplicate: number;
+  readonly stale: number;
+  readonly refused?: number;
+  readonly unreadable?: number;
+}

@@ -1,0 +1,127 @@
+/** Receipts that can not be true, and groups that nobody can read: they are sampled again, and the operator hears whose they are. */
+import type { Body } from "@muster/protocol";
+import { describe, expect, it } from "vitest";
+import { applyCompleted, applyVoted } from "../src/controller/apply-work.ts";
+import { control } from "../src/controller/control.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
+import { planStepOutcome } from "../src/controller/plan-step.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { bodiesOf, groupsOf, linesOf, receiptOf, reportFrom, stepping, voteFor, working } from "./states.ts";
+
+const train = (index: number) => ({ purpose: "train" as const, step: 4, index, attempt: 0 });
+
+describe("a receipt", () => {
+  const start = (): ControllerState =>
+    working({
+      members: ["p0", "r0", "r1"],
+      patch: {
+        groups: { 4: { ...groupsOf(4, 0), queue: [{ index: 3, attempt: 0 }] } },
+        leases: {
+          "1-1": { holder: "r0", items: [train(0), train(1)], dueAtMs: 9_000 },
+          "1-2": { holder: "r1", items: [train(2)], dueAtMs: 9_000 },
+        },
+        ledger: { admitted: 8, trained: 0, aborted: 0, quarantined: 0 },
+      },
+    });
+  const report = (state: ControllerState, receipts: Body<"groups.completed">["receipts"], leaseId = "1-1") =>
+    applyCompleted(
+      state,
+      reportFrom(state, "r0", { kind: "groups.completed", body: { leaseId, receipts, causes: [], durationMs: 1 } }),
+    );
+
+  it.each([
+    ["counts more trajectories than a group has", { completed: 3 }, "completed = 3 and aborted = 0"],
+    ["counts fewer", { completed: 1 }, "are not the 2 trajectories"],
+    ["points to no message", { streamSeq: 0 }, "streamSeq = 0"],
+    ["has a reward that is no number", { rewardSum: Number.NaN }, "rewardSum = NaN"],
+  ])("that %s is refused, its group waits again, and its writer is named", (_, lie, says) => {
+    const { state, effects } = report(start(), [receiptOf(4, 0, lie), receiptOf(4, 1)]);
+    expect(Object.keys(state.groups[4]?.receipts ?? {})).toEqual(["1"]);
+    expect(state.groups[4]?.queue.map(({ index, attempt }) => [index, attempt])).toEqual([
+      [0, 0],
+      [3, 0],
+    ]);
+    expect(state.leases["1-1"]).toBeUndefined();
+    expect(state.dropped).toEqual({ duplicate: 0, stale: 0, refused: 1 });
+    const [alarm] = bodiesOf(effects, "alarm.raised");
+    expect(alarm).toMatchObject({ alarm: "receipt", detail: expect.stringContaining("r0 reports group 4.0") });
+    expect(alarm?.detail).toContain(says);
+    expect(imbalanceOf(ledgerOf(state))).toBe(0);
+  });
+
+  it("of a group that no step has is refused, and the groups of its lease stay there", () => {
+    const { state } = report(start(), [receiptOf(4, 4_000)]);
+    expect(state.leases["1-1"]?.items).toEqual([train(0), train(1)]);
+    expect(state.groups[4]?.queue.map(({ index }) => index)).toEqual([3]);
+  });
+
+  it("for a lease of somebody else is refused, and the lease stays", () => {
+    const { state, effects } = report(start(), [receiptOf(4, 2)], "1-2");
+    expect(state.leases["1-2"]?.items).toEqual([train(2)]);
+    expect(state.groups[4]?.receipts).toEqual({});
+    expect(bodiesOf(effects, "alarm.raised")[0]?.detail).toContain("lease 1-2 is of r1");
+  });
+
+  it("that can not be true puts its sender out the third time, and another life of it begins anew", () => {
+    const lie = [receiptOf(4, 3, { aborted: 9 })];
+    const twice = report(report(start(), lie).state, lie);
+    expect(twice.state.members.r0?.refused).toBe(2);
+    const out = report(twice.state, lie);
+    expect(out.state.members.r0).toBeUndefined();
+    expect(linesOf(out.effects)).toContain("r0 replica.fenced");
+  });
+});
+
+describe("a batch that nobody can read", () => {
+  const unreadable = [
+    { streamSeq: 401, groupIds: ["4.1"] },
+    { streamSeq: 403, groupIds: ["4.3"] },
+  ];
+  const refusal = voteFor(4, "a", { vote: "abort", sections: [], cause: "message 401: malformed", unreadable });
+  const running = (patch: Partial<ControllerState["step"]> = {}): ControllerState => {
+    const state = stepping({ p0: refusal });
+    const receipts = { ...state.groups[4]?.receipts, 1: { ...receiptOf(4, 1), by: "r0" } };
+    return { ...state, groups: { 4: { ...groupsOf(4, 4), receipts } }, step: { ...state.step, ...patch } };
+  };
+
+  it("is sampled again, those groups and no others, with an alarm that names writer and message", () => {
+    const change = planStepOutcome(running());
+    expect(Object.keys(change?.state.groups[4]?.receipts ?? {})).toEqual(["0", "2"]);
+    expect(change?.state.groups[4]?.queue.map(({ index }) => index).sort()).toEqual([1, 3]);
+    expect(change?.state.step).toMatchObject({ state: "sampling", attempt: 2, failures: 0, unreadable: 1 });
+    expect(change?.state.dropped.unreadable).toBe(2);
+    expect(bodiesOf(change?.effects ?? [], "alarm.raised")).toEqual([
+      {
+        alarm: "unreadable",
+        detail:
+          "can not be read and sampled again: 4.1 of r0 in message 401, 4.3 of somebody in message 403: message 401: malformed",
+      },
+    ]);
+    expect(imbalanceOf(ledgerOf(change?.state ?? running()))).toBe(0);
+  });
+
+  it("counts as a failure of the step once that was of no use too often, so that the job ends", () => {
+    const { stepAttemptsMax } = running().plan.limits;
+    expect(planStepOutcome(running({ unreadable: stepAttemptsMax - 1 }))?.state.step.failures).toBe(0);
+    expect(planStepOutcome(running({ unreadable: stepAttemptsMax }))?.state.step.failures).toBe(1);
+    const last = planStepOutcome(running({ unreadable: stepAttemptsMax, failures: stepAttemptsMax - 1 }));
+    expect(last?.state.ending).toMatchObject({ outcome: "failed", reason: expect.stringContaining("step 4") });
+  });
+
+  it("is heard of from a rank of the mesh only", () => {
+    const state = stepping({}, { members: ["p0", "p1", "r0"] });
+    const body = { step: 4, attempt: 1, epoch: 2, vote: "abort", finite: true, sections: [], unreadable } as const;
+    const voteOf = (from: string) =>
+      applyVoted(state, reportFrom(state, from, { kind: "step.voted", body: body as unknown as Body<"step.voted"> }))
+        .state.step.votes;
+    expect(voteOf("r0")).toEqual({});
+    expect(voteOf("p1")).toMatchObject({ p1: { unreadable } });
+  });
+
+  it("is run again when its groups are sampled again", () => {
+    const retried = planStepOutcome(running())?.state ?? running();
+    const body = { leaseId: "9-9", receipts: [receiptOf(4, 1), receiptOf(4, 3)], causes: [], durationMs: 1 };
+    const { state } = control(retried, reportFrom(retried, "r0", { kind: "groups.completed", body }));
+    expect(Object.keys(state.groups[4]?.receipts ?? {})).toEqual(["0", "1", "2", "3"]);
+  });
+});
