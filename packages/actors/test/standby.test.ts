@@ -16,12 +16,19 @@ async function waiting(): Promise<{
   readonly ended: () => StandbyEnd | null;
   readonly pass: (ms: number) => Promise<void>;
   readonly abort: () => void;
+  /** The broker answers no more, or again. */
+  readonly away: (isAway: boolean) => void;
 }> {
   const transport = createMemoryBroker().connect("controller.controller.i2");
+  let isAway = false;
+  const silent = { get: () => Promise.reject(new Error("no answer")) };
+  const seen = new Proxy(transport, {
+    get: (target, name) => (name === "state" ? () => (isAway ? silent : target.state()) : Reflect.get(target, name)),
+  });
   const clock = manualClock();
   const stop = new AbortController();
   let end: StandbyEnd | null = null;
-  void standBy({ transport, clock, logger: silentLogger, silentMs: 5_000, signal: stop.signal }).then((how) => {
+  void standBy({ transport: seen, clock, logger: silentLogger, silentMs: 5_000, signal: stop.signal }).then((how) => {
     end = how;
   });
   return {
@@ -35,6 +42,9 @@ async function waiting(): Promise<{
       await settle();
     },
     abort: () => stop.abort(),
+    away: (is) => {
+      isAway = is;
+    },
   };
 }
 
@@ -81,6 +91,19 @@ describe("a standby controller", () => {
     await pass(4_500);
     expect(ended()).toBeNull();
     await pass(1_500);
+    expect(ended()).toBe("vacant");
+  });
+
+  it("takes no outage of the broker for silence: the time counts from when it can see again", async () => {
+    const { transport, ended, pass, away } = await waiting();
+    await draw(transport, "sampling");
+    await pass(1_000);
+    away(true);
+    await pass(30_000);
+    away(false);
+    await pass(4_000);
+    expect(ended()).toBeNull();
+    await pass(2_000);
     expect(ended()).toBe("vacant");
   });
 

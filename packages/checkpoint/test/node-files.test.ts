@@ -149,11 +149,15 @@ describe("hostile folders", () => {
     await expect(store.load(saved.name)).rejects.toEqual(failsWith("CORRUPT"));
   });
 
-  it("refuses a folder under the name of another checkpoint", async () => {
-    await rename(saved.path, join(root, "step-00000099-v7-t1"));
-    await expect(store.load("step-00000099-v7-t1")).rejects.toEqual(failsWith("CORRUPT"));
-    expect(await store.latest()).toBeNull();
-  });
+  it.each(["step-00000099-v7-t1", "step-00000007-v8-t1", "step-00000007-v7-t2"])(
+    "refuses a folder under the name of another checkpoint: %s",
+    async (name) => {
+      expect(saved.name).toBe("step-00000007-v7-t1");
+      await rename(saved.path, join(root, name));
+      await expect(store.load(name)).rejects.toEqual(failsWith("CORRUPT"));
+      expect(await store.latest()).toBeNull();
+    },
+  );
 
   it("survives names of checkpoints on things that are none", async () => {
     await writeFile(join(root, "step-00000001-v1-t1"), "a file");

@@ -97,6 +97,20 @@ describe("a suspect", () => {
     expect(leasesOf(dispatched(state))).toEqual(leasesOf(state));
   });
 
+  it("keeps its holder from any other lease, however much waits and however many leases it may have", () => {
+    const solo = {
+      holder: "r0",
+      items: [{ purpose: "train" as const, step: 4, index: 0, attempt: 1 }],
+      dueAtMs: 9_000,
+    };
+    const groups = { 4: { ...groupsOf(4, 0), queue: groupsOf(4, 0).queue.slice(1) } };
+    const state = { ...sampling(), groups, leases: { "0-1": solo } };
+    const ofFirst = (from: ControllerState) => leasesOf(dispatched(from)).filter(({ holder }) => holder === "r0");
+    expect(ofFirst(state)).toHaveLength(1);
+    const innocent = { ...solo, items: solo.items.map((item) => ({ ...item, attempt: 0 })) };
+    expect(ofFirst({ ...state, leases: { "0-1": innocent } })).toHaveLength(2);
+  });
+
   it("goes to another replica than the last, or waits for one", () => {
     const suspect = { index: 0, attempt: 1, last: "r0" };
     const only = { queue: [suspect], receipts: {}, quarantined: [] };

@@ -24,7 +24,7 @@ export type SnapshotContent = ControllerContext &
 export const snapshotVersion = 3;
 
 /** How rules are written down. */
-export const rulesSchema = z.looseObject({ digest: z.string(), build: z.string() });
+const rulesSchema = z.looseObject({ digest: z.string(), build: z.string() });
 
 /** Of the state nothing is checked but that it is there: only a controller of this job may write here. */
 const contentSchema = z.looseObject({

@@ -1,0 +1,111 @@
+/** What a controller owes to those who report to it, also when its broker is slow and when it stood still itself. */
+import type { Clock } from "@muster/base";
+import { type AnyMessage, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
+import { createEnveloper, type ManualClock, manualClock } from "@muster/runtime";
+import { createMemoryBroker, type MemoryBroker, type Transport } from "@muster/transport";
+import { afterEach, expect, it, vi } from "vitest";
+import { type Controller, startController } from "../src/index.ts";
+import { clock, processesOn } from "./support/environment.ts";
+import { smallConfig } from "./support/small-config.ts";
+
+const dataKey = new Uint8Array(32);
+const id = "rollout-0";
+const incarnation = "life-1";
+
+const controllers: Controller[] = [];
+afterEach(async () => {
+  for (const controller of controllers.splice(0)) controller.abort("the test is over");
+});
+
+/** A replica that is nothing but its voice. */
+function voiceOn(broker: MemoryBroker, job: string) {
+  const transport = broker.connect(`rollout.${id}.${incarnation}`);
+  const enveloper = createEnveloper({ job, id, role: "rollout", incarnation, wallMs: Date.now });
+  return {
+    async register(): Promise<void> {
+      const body = { role: "rollout", host: "h", pid: 1, engineBuild: "b" } as const;
+      const message = encodeMessage(enveloper.stamp("replica.register", body) as AnyMessage);
+      await transport.publish(subjectsOf(job).report("rollout", id, "replica.register"), message, { msgId: "r1" });
+    },
+    beat(): void {
+      const body = { version: null, phase: "work.ready", progress: 0, loopLagMs: 0, rssBytes: 1 };
+      transport.send(
+        subjectsOf(job).heartbeat("rollout", id),
+        encodeMessage(enveloper.stamp("heartbeat.beat", body) as AnyMessage),
+      );
+    },
+  };
+}
+
+/** A transport whose journal takes one record and then answers no more. */
+function stalled(transport: Transport): Transport {
+  const journal = transport.journal();
+  let appends = 0;
+  const slow = {
+    ...journal,
+    append: (data: Uint8Array, expectedSeq: number, msgId: string) =>
+      ++appends === 1 ? journal.append(data, expectedSeq, msgId) : new Promise<never>(() => {}),
+  };
+  return new Proxy(transport, {
+    get(target, name) {
+      if (name === "journal") return () => slow;
+      const value = Reflect.get(target, name) as unknown;
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+it("a report is not acknowledged before it is in the journal: of a controller that ends meanwhile the next one gets it", async () => {
+  const config = smallConfig("never-acknowledged");
+  // Time-outs of the broker in a fiftieth of their time.
+  const hasty: Clock = { now: () => 50 * clock.now(), after: (ms, run) => clock.after(ms / 50, run) };
+  const broker = createMemoryBroker({ job: config.job, clock: hasty });
+  const newProcess = processesOn(broker);
+  const { environment } = newProcess();
+  const connect: typeof environment.connect = async (identity) => stalled(await environment.connect(identity));
+  const first = await startController({ config, dataKey, environment: { ...environment, connect } });
+  await vi.waitFor(() => expect(first.snapshot().context.state.term).toBe(1));
+  await voiceOn(broker, config.job).register();
+  await vi.waitFor(() => expect(Object.keys(first.snapshot().context.state.members)).toEqual([id]));
+  first.abort("it is replaced");
+  const second = await startController({ config, dataKey, environment: newProcess().environment });
+  controllers.push(second);
+  await vi.waitFor(
+    () => expect(second.snapshot().context.state).toMatchObject({ term: 2, members: { [id]: { incarnation } } }),
+    5_000,
+  );
+});
+
+it("a controller that stood still accuses nobody of the silence that it did not hear", async () => {
+  const config = smallConfig("stood-still");
+  const time = manualClock();
+  let awayMs = 0;
+  // Standing still: time goes on, and every timer comes late.
+  const own: ManualClock = { ...time, now: () => time.now() + awayMs };
+  const broker = createMemoryBroker({ job: config.job, clock });
+  const events: AnyMessage[] = [];
+  await broker
+    .connect("watcher.w.w1")
+    .tail({ stream: "events", fromSeq: 1, handle: ({ data }) => events.push(decodeMessage(data)) });
+  const { environment } = processesOn(broker)();
+  const controller = await startController({ config, dataKey, environment: { ...environment, clock: own } });
+  controllers.push(controller);
+  const voice = voiceOn(broker, config.job);
+  await voice.register();
+  await vi.waitFor(() => expect(Object.keys(controller.snapshot().context.state.members)).toEqual([id]));
+  const pass = async (ms: number, isHeard: boolean): Promise<void> => {
+    for (let at = 0; at < ms; at += 500) {
+      if (isHeard) voice.beat();
+      await new Promise(setImmediate);
+      time.advance(500);
+    }
+    await new Promise(setImmediate);
+  };
+  await pass(10_000, true);
+  awayMs = config.timing.deadAfterMs * 4;
+  await pass(1_000, false);
+  expect(controller.snapshot().context.state.members[id]).toMatchObject({ incarnation, health: "healthy" });
+  // It listens all the same: who stays silent from now on is found.
+  await pass(config.timing.suspectAfterMs * 2, false);
+  expect(events.map(({ kind }) => kind)).toContain("member.suspected");
+});

@@ -1,0 +1,70 @@
+/** The mutants of a module: each is one small change of its code. */
+import ts from "typescript";
+
+/**
+ * One change: the characters from `start` to `end` become `text`.
+ * @typedef {{ file: string, start: number, end: number, text: string, line: number, what: string }} Mutant
+ */
+
+/** @type {ReadonlyMap<ts.SyntaxKind, string>} */
+const operators = new Map([
+  [ts.SyntaxKind.LessThanToken, "<="],
+  [ts.SyntaxKind.LessThanEqualsToken, "<"],
+  [ts.SyntaxKind.GreaterThanToken, ">="],
+  [ts.SyntaxKind.GreaterThanEqualsToken, ">"],
+  [ts.SyntaxKind.EqualsEqualsEqualsToken, "!=="],
+  [ts.SyntaxKind.ExclamationEqualsEqualsToken, "==="],
+  [ts.SyntaxKind.AmpersandAmpersandToken, "||"],
+  [ts.SyntaxKind.BarBarToken, "&&"],
+  [ts.SyntaxKind.AsteriskToken, "/"],
+]);
+
+/** @param {string} file @param {string} source @returns {Mutant[]} */
+export function mutantsIn(file, source) {
+  const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
+  /** @type {Mutant[]} */
+  const mutants = [];
+  /** @param {ts.Node} node @param {string} text */
+  const add = (node, text) => {
+    const start = node.getStart(tree);
+    const line = tree.getLineAndCharacterOfPosition(start).line + 1;
+    mutants.push({
+      file,
+      start,
+      end: node.end,
+      text,
+      line,
+      what: `${clip(node.getText(tree))} -> ${clip(text || "nothing")}`,
+    });
+  };
+  /** @param {ts.Node} node */
+  const visit = (node) => {
+    if (ts.isTypeNode(node) || ts.isImportDeclaration(node)) return;
+    const text = changed(node, tree);
+    if (text !== null)
+      add(ts.isBinaryExpression(node) ? node.operatorToken : ts.isIfStatement(node) ? node.expression : node, text);
+    ts.forEachChild(node, visit);
+  };
+  visit(tree);
+  return mutants;
+}
+
+/** What stands in place of a node, or of its operator or condition; `null` where nothing is changed. @param {ts.Node} node @param {ts.SourceFile} tree */
+function changed(node, tree) {
+  if (ts.isBinaryExpression(node)) return operators.get(node.operatorToken.kind) ?? null;
+  if (ts.isIfStatement(node)) return `!(${node.expression.getText(tree)})`;
+  if (ts.isPrefixUnaryExpression(node) && node.operator === ts.SyntaxKind.ExclamationToken)
+    return node.operand.getText(tree);
+  if (node.kind === ts.SyntaxKind.TrueKeyword) return "false";
+  if (node.kind === ts.SyntaxKind.FalseKeyword) return "true";
+  if (ts.isNumericLiteral(node)) return `(${node.getText(tree)} + 1)`;
+  const isCall =
+    ts.isExpressionStatement(node) && (ts.isCallExpression(node.expression) || ts.isAwaitExpression(node.expression));
+  return isCall && !node.getText(tree).startsWith("super(") ? "" : null;
+}
+
+/** @param {string} text */
+function clip(text) {
+  const line = text.replace(/\s+/g, " ");
+  return line.length > 60 ? `${line.slice(0, 57)}...` : line;
+}
