@@ -2,7 +2,7 @@
  * What the hands of replicas stand on: engines, data plane and disk. A process has those of its host; the simulator gives its own,
  * and with them runs these very hands.
  */
-import { mkdir } from "node:fs/promises";
+
 import { isAbsolute } from "node:path";
 import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import {
@@ -30,6 +30,7 @@ import {
   rewardOf,
 } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
+import { makeFolder } from "@muster/runtime";
 
 /** The doors of one replica to what computes, moves and keeps weights. */
 export interface Doors {
@@ -64,7 +65,7 @@ export const hostDoors: Doors = {
   digest: digestOf,
   usage: dataPlaneUsage,
   versionStore: async (options) => {
-    await mkdir(options.socketDir, { recursive: true, mode: 0o700 });
+    await makeFolder(options.socketDir);
     return await openVersionStore(options);
   },
   gradientMesh: openGradientMesh,

@@ -1,6 +1,6 @@
 /** The real disk, through node:fs. Private modes, exclusive creation, no following of links. */
 import { type BigIntStats, constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rmdir, unlink } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rmdir, stat, unlink } from "node:fs/promises";
 import { dirname } from "node:path";
 import { type CheckpointFs, type PathStat, type ReadableFile, systemCode, type WritableFile } from "./files.ts";
 
@@ -14,7 +14,7 @@ const absentCodes: readonly string[] = ["ENOENT", "ENOTDIR", "ELOOP"];
 /** The file system of this host. */
 export const nodeFs: CheckpointFs = {
   async prepareRoot(path) {
-    const firstMade = await mkdir(path, { recursive: true, mode: 0o700 });
+    const firstMade = await makeRoot(path);
     const root = await realpath(path);
     if (firstMade !== undefined) await syncParents(root, dirname(await realpath(firstMade)));
     return root;
@@ -43,6 +43,25 @@ export const nodeFs: CheckpointFs = {
   removeFile: (path) => unlink(path),
   removeDirectory: (path) => rmdir(path),
 };
+
+/**
+ * Makes a folder and those above it that are missing, one by one: the recursive `mkdir` of Node never returns where none can be made, as in /proc.
+ *
+ * @returns The first one that was made.
+ */
+async function makeRoot(path: string): Promise<string | undefined> {
+  const isFolder = (): Promise<boolean> => stat(path).then((entry) => entry.isDirectory());
+  if (await isFolder().catch(() => false)) return undefined;
+  const first = dirname(path) === path ? undefined : await makeRoot(dirname(path));
+  try {
+    await mkdir(path, { mode: 0o700 });
+    return first ?? path;
+  } catch (error) {
+    // Another process may have been faster.
+    if (systemCode(error) === "EEXIST" && (await isFolder())) return first;
+    throw error;
+  }
+}
 
 /** A directory lasts only when its parent knows it durably: syncs from the parent of `path` up to `last`. */
 async function syncParents(path: string, last: string): Promise<void> {

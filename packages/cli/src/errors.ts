@@ -11,6 +11,9 @@ export const errors = defineErrors("MUSTER_ERR", {
     message: 'job "{job}" was started with another configuration ({field}); give the run a new name with --job',
   },
   RunDirectory: { message: "the run directory {directory} can not be written: {reason}; choose another with --runs" },
+  FolderUnusable: {
+    message: "{field}: no folder can be used at {path}: {reason}; name one in which this user can write",
+  },
   RunFile: { message: "{path} can not be read: {reason}" },
   CredentialsMissing: {
     message:

@@ -10,6 +10,7 @@ export {
   type TaskShape,
 } from "./config/load-job.ts";
 export { validateTiming } from "./config/relations.ts";
+export { makeFolder, makeFolderSync } from "./folders.ts";
 export { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat/heartbeat.ts";
 export type { HeartbeatConnection } from "./heartbeat/job.ts";
 export { createActorHost } from "./host/actor-host.ts";

@@ -1,9 +1,10 @@
 /** The processes of a node: each in a group of its own, alive only as long as this process holds its standard input open. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, fstatSync, mkdirSync, openSync } from "node:fs";
+import { closeSync, fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock, Logger } from "@muster/base";
 import type { ReplicaRole } from "@muster/protocol";
+import { makeFolderSync } from "@muster/runtime";
 import { LastEnd } from "./last-end.ts";
 import { drawMark, endLeftover, markVariable, ProcessNotes, signalGroup } from "./leftovers.ts";
 import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
@@ -75,7 +76,7 @@ export class Keeper implements KeeperDoor {
 
   constructor(options: KeeperOptions) {
     this.#options = options;
-    mkdirSync(join(options.directory, "logs"), { recursive: true, mode: 0o700 });
+    makeFolderSync(join(options.directory, "logs"));
     this.#notes = new ProcessNotes(options.directory);
   }
 

@@ -3,9 +3,10 @@
  * mark that it hands on to its children, so that a later node ends exactly those and never others that got their number. Linux only.
  */
 import { randomUUID } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, type Logger, withDeadline } from "@muster/base";
+import { makeFolderSync } from "@muster/runtime";
 import { z } from "zod";
 import { isMissing, membersOf, startTicksOf, wasGiven } from "./proc.ts";
 
@@ -48,7 +49,7 @@ export class ProcessNotes {
   /** @param directory - Folder of the job's run. */
   constructor(directory: string) {
     this.#folder = join(directory, "pids");
-    mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
+    makeFolderSync(this.#folder);
   }
 
   /** Writes a process down. One that has ended already leaves no note. */

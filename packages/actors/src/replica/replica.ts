@@ -15,6 +15,8 @@ export interface Replica {
 /** Who lived so long was not put out by another process that has its name. */
 const goodLifeMs = 10_000;
 const pauseMaxMs = 5_000;
+/** How long a life that was told to stop may still take to begin: a broker that takes connections and never answers is not waited for. */
+const beginMs = 2_000;
 
 /** Pause before the next life, after so many short ones in a row: two processes of one name put each other out, and must not do so without end. */
 export function comebackDelayMs(shortLives: number): number {
@@ -35,10 +37,33 @@ export function runReplica(role: Role, options: ReplicaOptions): Replica {
         resolve();
       };
     });
+  let tell = (): void => {};
+  const told = new Promise<void>((resolve) => {
+    tell = resolve;
+  });
+  /** `null` when it was told to stop before it began: nobody has heard of it. */
+  const begin = async (): Promise<Incarnation | null> => {
+    let isOver = false;
+    const beginning = Incarnation.start(role, options).then((incarnation) => {
+      if (isOver) incarnation.stop("it began too late");
+      isOver = true;
+      return incarnation;
+    });
+    const late = told.then(
+      () =>
+        new Promise<null>((resolve) => {
+          if (!isOver) clock.after(beginMs, () => resolve(null));
+        }),
+    );
+    const begun = await Promise.race([beginning, late]);
+    isOver = true;
+    return begun;
+  };
   const live = async (): Promise<ReplicaEnd> => {
     for (let shortLives = 0; ; ) {
       const bornMs = clock.now();
-      current = await Incarnation.start(role, options);
+      current = await begin();
+      if (!current) return { outcome: "left", reason: `${stopping}, before it could register` };
       if (stopping !== null) current.stop(stopping);
       const end = await current.ended;
       if (end.outcome !== "fenced" || stopping !== null) return end;
@@ -53,6 +78,7 @@ export function runReplica(role: Role, options: ReplicaOptions): Replica {
     ended: live(),
     stop(reason) {
       stopping = reason;
+      tell();
       current?.stop(reason);
       wake();
     },

@@ -5,6 +5,7 @@ import { checkId, type JobConfig } from "@muster/protocol";
 import { explainConfig, type LoadedJob, loadJob, systemClock } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { errors } from "../errors.ts";
+import { endAnyway } from "../job/last-resort.ts";
 import { whenOutputIsLost } from "../job/output.ts";
 import { createProgress, summaryText, terminalCurve } from "../report/index.ts";
 import { socketDirectoryOf } from "../run/run-directory.ts";
@@ -182,8 +183,9 @@ function interruptSignal(isSupervised: boolean): { readonly signal: AbortSignal;
   const controller = new AbortController();
   const orphaned = (): void => controller.abort();
   const forget = whenOutputIsLost(orphaned);
-  const stop = (): void => {
+  const stop = (name: NodeJS.Signals): void => {
     if (controller.signal.aborted) process.exit(130);
+    endAnyway(name);
     controller.abort();
   };
   for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(name, stop);

@@ -3,10 +3,10 @@
  * only when it is asked for.
  */
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
-import { exitCodes } from "@muster/runtime";
+import { exitCodes, makeFolderSync } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { errors } from "../errors.ts";
 import { durationOf } from "./common.ts";
@@ -170,7 +170,7 @@ async function keep(
   const small = shrink ? await simulator.shrink(scenario, first?.invariant ?? "", makeBug) : scenario;
   const file = join(out, `${scenario.profile}-${scenario.seed}.json`);
   const why = `${first?.invariant}: ${first?.detail}`;
-  mkdirSync(out, { recursive: true });
+  makeFolderSync(out);
   writeFileSync(file, `${JSON.stringify({ why, bug, commit: commit(), hash, scenario: small }, null, 2)}\n`);
   return { file, faults: small.faults.length };
 }

@@ -1,8 +1,9 @@
 /** How a process of a job finds its broker: `connection.json` in the job's folder, readable by its owner only. */
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import { checkId } from "@muster/protocol";
+import { makeFolderSync } from "@muster/runtime";
 import type { Credentials, ServerCredentials } from "@muster/transport";
 import { z } from "zod";
 import { errors } from "../errors.ts";
@@ -40,7 +41,7 @@ export interface JobLocation {
 
 /** Writes the connection file of a job, mode 0600. */
 export function writeConnection(directory: string, job: string, url: string, credentials: ServerCredentials): void {
-  mkdirSync(directory, { recursive: true });
+  makeFolderSync(directory);
   const text = JSON.stringify({ job, url, credentials }, null, 2);
   writeFileSync(join(directory, "connection.json"), `${text}\n`, { mode: 0o600 });
 }

@@ -1,5 +1,6 @@
-/** Commands that go on until they are told to stop: the first Ctrl-C ends them cleanly, the second at once. So does lost output. */
+/** Commands that go on until they are told to stop: the first Ctrl-C ends them cleanly, within four seconds, the second at once. So does lost output. */
 import { type ExitCode, exitCodes } from "@muster/runtime";
+import { endAnyway } from "./last-resort.ts";
 import { whenOutputIsLost } from "./output.ts";
 
 const codes = { SIGINT: exitCodes.interrupted, SIGTERM: exitCodes.terminated, SIGHUP: exitCodes.terminated } as const;
@@ -14,14 +15,17 @@ export async function untilInterrupted(work: (signal: AbortSignal) => Promise<Ex
   };
   const onSignal = (name: keyof typeof codes): void => {
     if (interruptedBy !== null) process.exit(interruptedBy);
+    endAnyway(name);
     interrupt(codes[name]);
   };
+  // What is done before it first waits may block for ever; the signals are not handled yet, and end the process.
+  const done = work(controller.signal);
   const names = Object.keys(codes) as (keyof typeof codes)[];
   for (const name of names) process.on(name, onSignal);
   const forget = whenOutputIsLost(() => interrupt(exitCodes.ok));
   try {
     // A reader that has left is no reason to call a failure a success.
-    return await work(controller.signal).then((code) => interruptedBy || code);
+    return await done.then((code) => interruptedBy || code);
   } catch (error) {
     // After an interruption the work ends with the abort, which is no fault.
     if (interruptedBy !== null) return interruptedBy;

@@ -1,10 +1,11 @@
 /** The folder of one run: who may use it, and what is written into it. */
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { accessSync, constants, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { messageOf } from "@muster/base";
 import { type JobConfig, jobConfigSchema } from "@muster/protocol";
+import { makeFolderSync } from "@muster/runtime";
 import { errors } from "../errors.ts";
 
 /** A run's folder, held by this process. */
@@ -21,7 +22,7 @@ export function openRunDirectory(runs: string, job: string): RunDirectory {
   const path = join(runs, job);
   const lock = join(path, "run.pid");
   try {
-    mkdirSync(join(path, "logs"), { recursive: true, mode: 0o700 });
+    makeFolderSync(join(path, "logs"));
     claim(lock, job);
   } catch (error) {
     if (isSystemError(error)) throw errors.RunDirectory({ directory: path, reason: messageOf(error) }, error);
@@ -39,6 +40,21 @@ export function openRunDirectory(runs: string, job: string): RunDirectory {
     },
     release: () => rmSync(lock, { force: true }),
   };
+}
+
+/** Makes the folders that a job file may name. @throws MUSTER_ERR_FOLDER_UNUSABLE with the key */
+export function openFolders({ checkpoint, data, replicas }: Pick<JobConfig, "checkpoint" | "data" | "replicas">): void {
+  const folders = {
+    ...(replicas.checkpoint > 0 ? { "checkpoint.directory": checkpoint.directory } : {}),
+    "data.socket_directory": data.socketDirectory,
+  };
+  for (const [field, path] of Object.entries(folders))
+    try {
+      makeFolderSync(path);
+      accessSync(path, constants.W_OK | constants.X_OK);
+    } catch (error) {
+      throw errors.FolderUnusable({ field, path, reason: messageOf(error) }, error);
+    }
 }
 
 /**

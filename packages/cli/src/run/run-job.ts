@@ -34,7 +34,7 @@ import type { EventMessage } from "./event-message.ts";
 import { readInjections } from "./injections.ts";
 import { createNarrator } from "./narrator.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
-import { openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
+import { openFolders, openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
 
 /** What a run is made from. */
 export interface RunOptions {
@@ -82,6 +82,7 @@ export async function runJob(options: RunOptions): Promise<RunEnd> {
   const directory = openRunDirectory(runs, config.job);
   try {
     if (directory.earlier) checkSame(config, directory.earlier);
+    openFolders(config);
     directory.write("job.json", `${JSON.stringify(config, null, 2)}\n`);
     directory.write("config.txt", options.configText);
     const logger = createLogger({
