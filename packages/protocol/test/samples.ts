@@ -149,6 +149,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
     causes: [cause],
     durationMs: 41.5,
   },
+  "groups.held": { leaseId: "3-17", reason: text },
   "groups.saved": { leaseId: "3-17", items: [{ ...train, partial: { streamSeq: 41, tokens: 900 } }] },
   "groups.returned": { leaseId: "3-17", items: [train], reason: text },
   "evals.completed": { leaseId: "3-17", version: 12, chunk: 1, prompts: 36, correct: 20 },

@@ -282,4 +282,20 @@ describe("the outbox", () => {
     await turns(4);
     expect([line.tries.length, clock.untilNextMs()]).toEqual([tries, null]);
   });
+
+  test("tells everybody who waits in the lane of a message that a full stream refuses, at each try", async () => {
+    const narrow = createMemoryBroker({ job: "dates", clock, bytesMax: { reports: 1 } });
+    const full = outbox({ transport: narrow.connect("rollout.rollout-0.a1") });
+    const from = speaker();
+    const told: string[] = [];
+    for (const name of ["first", "second"]) {
+      const message = from.stamp("replica.left", { reason: "x".repeat(2_000) });
+      const subject = subjects.report("rollout", "rollout-0", "replica.left");
+      full.offer({ subject, message, onHeldBack: (reason) => told.push(`${name}: ${reason}`) });
+    }
+    await turns();
+    expect(told.map((text) => text.split(":")[0])).toEqual(["first", "second"]);
+    expect(told[0]).toContain("stream muster-dates-reports takes no more");
+    full.close();
+  });
 });

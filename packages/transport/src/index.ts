@@ -7,7 +7,7 @@ export type { ServerCredentials } from "./server/config.ts";
 export { type LocalServer, type LocalServerOptions, startLocalServer } from "./server/local-server.ts";
 export { type BrokerRole, brokerRoles, type Permissions, permissionsOf } from "./server/roles.ts";
 export type { ServerExit } from "./server/server-process.ts";
-export { type StreamName, type StreamRule, streamNames, streamRules } from "./streams.ts";
+export { type StreamBytes, type StreamName, type StreamRule, streamNames, streamRules } from "./streams.ts";
 export type {
   ConsumeOptions,
   Delivery,

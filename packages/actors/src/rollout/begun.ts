@@ -18,8 +18,28 @@ import { piecesOfBegun } from "./pieces.ts";
 
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
-/** The tools of a chunk, with a word for each of its messages that is on its way to the broker. */
-export type Sending = HostTools<RolloutEvent> & { readonly sent: () => void };
+/** The tools of a chunk, with a word for each of its messages that is on its way to the broker, or held back. */
+export type Sending = HostTools<RolloutEvent> & {
+  readonly sent: () => void;
+  readonly heldBack: (reason: string) => void;
+};
+
+/**
+ * Tells of a chunk whose messages a full stream holds back: at once, and again every quarter of a lease while it lasts, so that the lease
+ * does not end meanwhile.
+ */
+export function heldBackTeller(
+  { leaseId }: Pick<Chunk, "leaseId">,
+  { clock, post }: Pick<HostTools<RolloutEvent>, "clock" | "post">,
+  leaseMs: number,
+): Sending["heldBack"] {
+  let dueMs = clock.now();
+  return (reason) => {
+    if (clock.now() < dueMs) return;
+    dueMs = clock.now() + leaseMs / 4;
+    post({ type: "groups.heldBack", leaseId, reason });
+  };
+}
 
 /** Keeps what is drawn of the groups of one chunk where others find it. */
 export interface BegunKeeper {
@@ -40,6 +60,7 @@ export function keeperOf(chunk: Chunk, { outbox, enveloper, identity, beats }: W
         subject: subjectsOf(identity.job).groups(identity.id),
         message: enveloper.stamp("groups.begun", toGroupsBegun(lineage, begun)),
         onStored: ({ seq }) => onStored(withPartials(chunk.items, begun, seq)),
+        onHeldBack: tools.heldBack,
       }),
     );
     return taken.length;

@@ -57,6 +57,7 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     nowMs,
     members: Object.fromEntries(members),
     leases: Object.fromEntries(leases),
+    ...(state.heldBack ? { heldBack: { sinceMs: nowMs, untilMs: nowMs + plan.timing.leaseMs } } : {}),
     evictions: Object.fromEntries(evictions),
     progress: { atMs: nowMs, stage: 0, isShort: false },
     mesh: { ...state.mesh, dueAtMs: nowMs + plan.timing.meshMs, joinDueAtMs: null },

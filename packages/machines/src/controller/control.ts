@@ -34,6 +34,7 @@ import { planDepartures, planNodes, planPlacement, planShortage } from "./fleet/
 import { planMoves } from "./fleet/plan-moves.ts";
 import type { CommandEvent } from "./fleet/take-command.ts";
 import { planCeiling } from "./given-up.ts";
+import { applyHeldGroups, planHeldOutput } from "./held-output.ts";
 import { planOverdue } from "./orders.ts";
 import { planReadmission } from "./plan-admission.ts";
 import { planCheckpoint, planEnd, planReleases, planRestore } from "./plan-end.ts";
@@ -51,6 +52,7 @@ export const planners: readonly Planner[] = [
   planReadmission,
   planWatchdog,
   planOverdue,
+  planHeldOutput,
   planCeiling,
   planNodes,
   planHealth,
@@ -166,6 +168,8 @@ function applyReport(state: ControllerState, event: MemberReport): Change<Contro
       return applyMeshFailed(state, event);
     case "groups.completed":
       return applyCompleted(state, event);
+    case "groups.held":
+      return applyHeldGroups(state, event);
     case "groups.saved":
       return applySavedGroups(state, event);
     case "groups.returned":

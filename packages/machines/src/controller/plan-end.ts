@@ -26,7 +26,8 @@ export function planCheckpoint(state: ControllerState): Change<ControllerState> 
 
 function isCheckpointDue(state: ControllerState, committed: number): boolean {
   const { steps, checkpointEverySteps } = state.plan;
-  if (committed === steps || isLastLeaving(state)) return true;
+  // A full groups stream holds results back until a checkpoint lets the controller empty it.
+  if (committed === steps || isLastLeaving(state) || state.heldBack) return true;
   if (state.ending) return state.step.state === "sampling";
   return checkpointEverySteps > 0 && committed % checkpointEverySteps === 0;
 }

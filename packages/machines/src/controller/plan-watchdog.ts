@@ -45,6 +45,8 @@ interface Act extends Change<ControllerState> {
 function actOf(state: ControllerState, stage: number): Act {
   const blamed = holdingUp(state);
   const names = listText([...new Set(blamed.map(({ id }) => id))]) || "nobody";
+  // Nobody is to blame for a full stream: whoever is put out, or what begins anew, finds it full again.
+  if (state.heldBack && stage < lastStage) return { state, effects: [], says: "the groups stream is full" };
   if (stage === 1) return { state, effects: [], says: `waiting for ${names}` };
   if (stage === 2) {
     const [first] = blamed;
@@ -52,7 +54,8 @@ function actOf(state: ControllerState, stage: number): Act {
     return { ...out, says: first ? `${first.id} is put out` : "nobody is to blame" };
   }
   if (stage === 3) return { ...rebuilt(state), says: "leases, orders and the mesh begin anew" };
-  const reason = `no progress at step ${state.step.step}; it waited for ${names}`;
+  const awaited = state.heldBack ? "room in the groups stream" : names;
+  const reason = `no progress at step ${state.step.step}; it waited for ${awaited}`;
   if (stage === 4 && state.wentBackAt === null)
     return { ...restored(state, reason), says: "the job goes back to its newest checkpoint" };
   return {

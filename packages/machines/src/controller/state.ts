@@ -233,6 +233,8 @@ export interface ControllerState {
   /** Messages of the groups stream below this sequence may be gone. */
   readonly purgedSeq: number;
   readonly leases: Readonly<Record<string, Lease>>;
+  /** Since when, and for how long at least, a full groups stream holds results back; `null`, or absent, when it does not. */
+  readonly heldBack?: { readonly sinceMs: number; readonly untilMs: number } | null;
   /** Groups that were finished so far, and their tokens: what a group costs on average. */
   readonly sampled: { readonly groups: number; readonly tokens: number };
   readonly evaluation: Evaluation | null;

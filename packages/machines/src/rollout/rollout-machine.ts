@@ -195,6 +195,12 @@ const machine = setup({
           report("groups.returned", { leaseId, items: [...items], reason: "handed back unfinished" }, chunkId),
       },
     },
+    "groups.heldBack": {
+      actions: {
+        type: effectAction,
+        params: ({ event: { leaseId, reason } }) => report("groups.held", { leaseId, reason }),
+      },
+    },
     "groups.saved": {
       actions: {
         type: effectAction,

@@ -81,6 +81,11 @@ export const groupsMessages = defineMessages({
       durationMs: z.number().nonnegative(),
     }),
   },
+  "groups.held": {
+    direction: "report",
+    says: "A rollout replica waits with what it did of a lease because the groups stream is full; said again while it lasts.",
+    body: z.strictObject({ leaseId: z.string().min(1).max(64), reason: textSchema }),
+  },
   "groups.saved": {
     direction: "report",
     says: "A rollout replica stored what it has drawn so far of items of a lease, and goes on.",

@@ -7,6 +7,11 @@ export class Fifo<T> {
     return this.#items.length - this.#front;
   }
 
+  /** What waits, in order. */
+  items(): readonly T[] {
+    return this.#items.slice(this.#front) as T[];
+  }
+
   push(item: T): void {
     this.#items.push(item);
   }

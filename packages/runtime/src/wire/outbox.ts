@@ -38,6 +38,8 @@ export interface OutboxItem {
   readonly lane?: string;
   /** Called when the broker has stored it; `ack.seq` is where. */
   readonly onStored?: (ack: PublishAck) => void;
+  /** Called at each try that a full stream refused, also of a message before it in its lane. */
+  readonly onHeldBack?: (reason: string) => void;
 }
 
 /** The way out of one actor. */
@@ -65,6 +67,7 @@ interface Parcel {
   readonly msgId: string;
   readonly offeredMs: number;
   readonly onStored: ((ack: PublishAck) => void) | undefined;
+  readonly onHeldBack: ((reason: string) => void) | undefined;
 }
 
 /** Creates an empty outbox. */
@@ -90,7 +93,7 @@ class LaneOutbox implements Outbox {
     this.#pressure = watchBackPressure(options.clock, options.logger);
   }
 
-  offer({ subject, message, lane = laneOf(subject, message.kind), onStored }: OutboxItem): boolean {
+  offer({ subject, message, lane = laneOf(subject, message.kind), onStored, onHeldBack }: OutboxItem): boolean {
     if (this.#closed) return false;
     if (this.#depth >= this.#options.outboxMax) return this.#overflow(message.kind);
     const parcel = {
@@ -100,6 +103,7 @@ class LaneOutbox implements Outbox {
       msgId: message.id,
       offeredMs: this.#options.clock.now(),
       onStored,
+      onHeldBack,
     };
     this.#count(1);
     const waiting = this.#lanes.get(lane);
@@ -173,7 +177,7 @@ class LaneOutbox implements Outbox {
         if (!(error instanceof MusterError && error.retryable)) throw error;
         this.#meters.retried();
         const full = this.#pressure.refused(lane, error);
-        if (full !== null) this.#meters.heldBack(full);
+        if (full !== null) this.#heldBack(lane, full, error);
         this.#options.logger.debug(
           { subject, kind, msgId, attempt, reason: messageOf(error) },
           "publish will be tried again",
@@ -182,6 +186,11 @@ class LaneOutbox implements Outbox {
       }
     }
     return null;
+  }
+
+  #heldBack(lane: string, stream: string, error: unknown): void {
+    this.#meters.heldBack(stream);
+    for (const { onHeldBack } of this.#lanes.get(lane)?.items() ?? []) onHeldBack?.(messageOf(error));
   }
 
   #pause(delayMs: number): Promise<void> {

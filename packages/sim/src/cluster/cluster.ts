@@ -113,7 +113,7 @@ export class Cluster {
       job: scenario.config.job,
       failpoints: this.failpoints,
       observer: this.#observer,
-      ...(this.#bug.wire ? { bug: this.#bug.wire } : {}),
+      ...{ bug: this.#bug.wire, bytesMax: scenario.bytesMax },
     });
     this.disk = new SimDisk(this.failpoints, this.#bug.disk);
     this.#injector = new Injector(this, this.#observer);

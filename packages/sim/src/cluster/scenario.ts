@@ -1,5 +1,6 @@
 /** What one run is: a job, how long work takes in it, and what goes wrong. Plain data; the same scenario gives the same run. */
 import type { JobConfig } from "@muster/protocol";
+import type { StreamBytes } from "@muster/transport";
 import type { Fault } from "../faults/fault.ts";
 import type { FleetShape } from "../fleet/command.ts";
 
@@ -36,6 +37,8 @@ export interface Scenario {
   /** Nodes that run the replicas; without them each replica has a supervisor of its own. */
   readonly fleet?: FleetShape;
   readonly faults: readonly Fault[];
+  /** Bytes that streams of the broker may hold, where it is not what production's do. */
+  readonly bytesMax?: StreamBytes;
   /** Most bytes of a snapshot of the journal in one record. */
   readonly recordBytes: number;
   /** Faults end here; from then on the job must get on. */

@@ -55,7 +55,7 @@ export class Network implements Wire {
       now: () => world.nowMs,
       after: (delayMs: number, run: () => void) => world.after(delayMs, run),
     };
-    this.#broker = createMemoryBroker({ job, clock });
+    this.#broker = createMemoryBroker({ job, clock, bytesMax: options.bytesMax ?? {} });
     this.store = this.#broker.connect("broker");
   }
 

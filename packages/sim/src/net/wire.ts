@@ -1,5 +1,5 @@
 /** What passes over the wire of the simulation, who watches it, and what a connection needs of the network it belongs to. */
-import type { StreamName, Transport } from "@muster/transport";
+import type { StreamBytes, StreamName, Transport } from "@muster/transport";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
@@ -55,7 +55,9 @@ export interface NetworkOptions {
   readonly job: string;
   readonly failpoints: Failpoints;
   readonly observer: WireObserver;
-  readonly bug?: WireBug;
+  readonly bug?: WireBug | undefined;
+  /** Bytes that a stream may hold, where it is not what production's do. */
+  readonly bytesMax?: StreamBytes | undefined;
 }
 
 /** The network as one of its connections sees it. */

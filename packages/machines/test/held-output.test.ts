@@ -1,0 +1,98 @@
+/** A full groups stream: results wait with their samplers, and nobody is to blame. */
+import { describe, expect, it } from "vitest";
+import { control } from "../src/controller/control.ts";
+import { applyHeldGroups, planHeldOutput } from "../src/controller/held-output.ts";
+import { planOverdue } from "../src/controller/orders.ts";
+import { planCheckpoint } from "../src/controller/plan-end.ts";
+import { planWatchdog } from "../src/controller/plan-watchdog.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { bodiesOf, groupsOf, reportFrom, working } from "./states.ts";
+
+const train = (index: number) => ({ purpose: "train" as const, step: 4, index, attempt: 0 });
+const dueAtMs = 9_000;
+const leases = {
+  "1-1": { holder: "r0", items: [train(0)], dueAtMs },
+  "1-2": { holder: "r1", items: [train(1)], dueAtMs },
+};
+const start = (patch: Partial<ControllerState> = {}): ControllerState =>
+  working({
+    members: ["p0", "r0", "r1", "c0"],
+    patch: { leases, groups: { 4: { ...groupsOf(4, 0), queue: [] } }, ...patch },
+  });
+const held = (state: ControllerState, from = "r0") =>
+  applyHeldGroups(state, reportFrom(state, from, { kind: "groups.held", body: { leaseId: "1-1", reason: "no room" } }));
+const at = (state: ControllerState, nowMs: number): ControllerState => ({ ...state, nowMs });
+const alarmsIn = (effects: Parameters<typeof bodiesOf>[0]) =>
+  bodiesOf(effects, "alarm.raised").filter(({ alarm }) => alarm === "groups-full");
+
+describe("a holder whose results a full stream does not take", () => {
+  it("keeps its lease as long as it says so, and only then", () => {
+    const { leaseMs } = start().plan.timing;
+    const { state } = held(at(start(), dueAtMs - 1));
+    expect(state.leases["1-1"]?.dueAtMs).toBe(dueAtMs - 1 + leaseMs);
+    const after = planOverdue(at(state, dueAtMs));
+    expect(Object.keys(after?.state.leases ?? {})).toEqual(["1-1"]);
+    expect(Object.keys(planOverdue(at(state, dueAtMs + leaseMs))?.state.leases ?? {})).toEqual([]);
+  });
+
+  it("says nothing of the leases of others", () => {
+    const state = start();
+    expect(held(state, "r1")).toEqual({ state, effects: [] });
+  });
+
+  it("is told to the operator once, with what makes room, and so is the end of it", () => {
+    const first = held(start());
+    const [told, ...more] = alarmsIn(first.effects);
+    expect(more).toEqual([]);
+    expect(told?.detail).toMatch(
+      /^r0 waits with its results: no room; a checkpoint of step 3 is ordered, which makes room/,
+    );
+    const again = held(at(first.state, first.state.nowMs + 1));
+    expect(alarmsIn(again.effects)).toEqual([]);
+    expect(planHeldOutput(again.state)).toBeNull();
+    const over = planHeldOutput(at(again.state, again.state.heldBack?.untilMs ?? 0));
+    expect(over?.state.heldBack).toBeNull();
+    expect(alarmsIn(over?.effects ?? [])[0]?.detail).toMatch(/^over: /);
+  });
+
+  it("is told why nothing makes room where nothing does", () => {
+    const { plan, checkpoints } = start();
+    const without = start({ plan: { ...plan, checkpointReplicas: 0 } });
+    expect(alarmsIn(held(without).effects)[0]?.detail).toMatch(/the job has none: give the stream more room/);
+    const saved = { step: 3, version: 3, path: "/c", host: "h" };
+    const covered = start({ checkpoints: { ...checkpoints, saved } });
+    expect(alarmsIn(held(covered).effects)[0]?.detail).toMatch(/steps that are not trained yet/);
+  });
+
+  it("has a checkpoint ordered, however rarely there is one", () => {
+    const { plan } = start();
+    const rare = start({ plan: { ...plan, checkpointEverySteps: 0 } });
+    expect(planCheckpoint(rare)).toBeNull();
+    expect(planCheckpoint(held(rare).state)?.state.checkpoints.wantedStep).toBe(3);
+  });
+
+  it("is put out by no watchdog, which ends the job with that cause when nothing helps", () => {
+    const { progressMs } = start().plan.health;
+    const { state } = held(start());
+    const stuck = (stage: number) =>
+      planWatchdog({
+        ...at(state, state.progress.atMs + (stage + 1) * progressMs),
+        progress: { ...state.progress, stage, isShort: false },
+      });
+    for (const stage of [0, 1, 2, 3]) {
+      const change = stuck(stage);
+      expect(change?.state).toMatchObject({ members: state.members, leases: state.leases, ending: null });
+      expect(bodiesOf(change?.effects ?? [], "alarm.raised")[0]?.detail).toMatch(/the groups stream is full$/);
+    }
+    expect(stuck(4)?.state.ending?.reason).toMatch(/it waited for room in the groups stream/);
+  });
+
+  it("is heard by the controller as a report of its member", () => {
+    const state = start();
+    const { state: next } = control(
+      state,
+      reportFrom(state, "r0", { kind: "groups.held", body: { leaseId: "1-1", reason: "no room" } }),
+    );
+    expect(next.heldBack).toMatchObject({ sinceMs: state.nowMs });
+  });
+});

@@ -1,0 +1,77 @@
+/** A groups stream that holds far less than the history of the job: whoever finds it full waits, and is not to blame. */
+import type { ControllerEvent } from "@muster/machines";
+import { describe, expect, it, vi } from "vitest";
+import { mind } from "../../src/canaries/mind.ts";
+import type { Scenario } from "../../src/cluster/scenario.ts";
+import { drawScenario } from "../../src/seed/draw-scenario.ts";
+import { runScenario } from "../../src/seed/run-scenario.ts";
+
+vi.setConfig({ testTimeout: 120_000 });
+
+/** Work in which nothing is wrong, the shipped attempts, and no checkpoint before the last one unless somebody sees that it is needed. */
+function peaceOf(seed: number): Scenario {
+  const { config, work, ...rest } = drawScenario(seed, "quiet");
+  const { replicas, checkpoint, failure } = config;
+  return {
+    ...rest,
+    work: { ...work, poisonRate: 0, overflowRate: 0, killerRate: 0, hangerRate: 0 },
+    config: {
+      ...config,
+      replicas: { ...replicas, checkpoint: Math.max(1, replicas.checkpoint) },
+      checkpoint: { ...checkpoint, everySteps: 0 },
+      failure: { ...failure, engineCrash: { action: "quarantine", attempts: 3, backoffMs: 0 } },
+    },
+  };
+}
+
+/** Room for the steps that are sampled at a time, and as much again. */
+function cramped(scenario: Scenario): Scenario {
+  const { batch, stalenessMax } = scenario.config;
+  const groupBytes = 600 + 250 * batch.groupSize;
+  return { ...scenario, bytesMax: { groups: 2 * (stalenessMax + 1) * batch.groupsPerStep * groupBytes } };
+}
+
+/** Counts what the controller hears of full streams, and lets it hear that or not. */
+function listening(isHeard: boolean) {
+  let held = 0;
+  const canary = mind("listening", "counts reports of a full stream", {
+    ...{ profile: "quiet", seedsMax: 1 },
+    line: {
+      hears: (event) => {
+        if (event.type !== "groups.held") return event;
+        held += 1;
+        return isHeard ? event : ({ type: "controller.tick", atMs: event.atMs } satisfies ControllerEvent);
+      },
+    },
+  });
+  return { bug: canary.make(), count: () => held };
+}
+
+const seeds = [2, 3, 4, 5];
+
+describe("a groups stream that is full again and again", () => {
+  it("costs no group and no bit of the result", async () => {
+    let held = 0;
+    for (const seed of seeds) {
+      const scenario = peaceOf(seed);
+      const wide = await runScenario(scenario);
+      const { bug, count } = listening(true);
+      const narrow = await runScenario(cramped(scenario), bug);
+      expect({ seed, violations: narrow.violations }).toEqual({ seed, violations: [] });
+      expect({ seed, quarantined: narrow.end?.ledger.quarantined }).toEqual({ seed, quarantined: 0 });
+      if (scenario.config.mode === "sync") expect(narrow.end?.sections).toEqual(wide.end?.sections);
+      held += count();
+    }
+    expect(held).toBeGreaterThan(0);
+  });
+
+  it("would end jobs if their controllers did not hear of it", async () => {
+    const found: string[] = [];
+    for (const seed of seeds.slice(0, 3)) {
+      const { bug } = listening(false);
+      const { violations } = await runScenario(cramped(peaceOf(seed)), bug);
+      found.push(...violations.map(({ invariant }) => invariant));
+    }
+    expect(found.length).toBeGreaterThan(0);
+  });
+});
