@@ -249,7 +249,7 @@ describe("the outbox", () => {
 
   test("refuses a message over the payload limit at once", () => {
     const from = speaker({ role: "policy" });
-    const message = from.stamp("replica.left", { reason: "x".repeat(payloadBytesMax) });
+    const message = { ...from.stamp("replica.left", { reason: "" }), body: { reason: "x".repeat(payloadBytesMax) } };
     expect(() => outbox().offer({ subject: "muster.dates.reports.policy.p.replica.left", message })).toThrow(
       /over the limit/,
     );
