@@ -40,7 +40,7 @@ describe("a chunk that is larger than a message", () => {
     const { state } = controller.snapshot().context;
     expect(ledgerOf(state)).toMatchObject({ trained: 0, aborted: 4_096, quarantined: 0, pending: 0 });
     expect(job.events("groups.released")).toEqual([]);
-    const whole = "答えが長すぎます".repeat(500).slice(0, 2_000);
+    const whole = `${"答えが長すぎます".repeat(500).slice(0, 1_999)}…`;
     expect(state.givenUp.causes).toMatchObject([{ name: "RangeError", message: whole, count: 4_096 }]);
   });
 });

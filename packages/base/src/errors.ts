@@ -2,6 +2,7 @@
  * Typed errors with stable codes. One registry per package: `defineErrors("MUSTER_ERR", {...})`.
  * A code is never reused; `docs/reference/errors.md` is kept equal to the registries by a test.
  */
+import { clipText } from "./text.ts";
 
 /** Values that fill the `{name}` holes of a message template. */
 export type ErrorParams = Readonly<Record<string, string | number | boolean | null>>;
@@ -75,7 +76,10 @@ export function hasCode(error: unknown, code: string): error is MusterError {
   return error instanceof MusterError && error.code === code;
 }
 
-/** The text of anything thrown: its message when it is an error, otherwise the value itself. */
+/** Longest text of something thrown that goes anywhere: code of others may throw megabytes. */
+const messageMax = 8_000;
+
+/** The text of anything thrown, cut to 8,000 characters: its message when it is an error, otherwise the value itself. */
 export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return clipText(String(error instanceof Error ? error.message : error), messageMax);
 }

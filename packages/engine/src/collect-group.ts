@@ -81,6 +81,9 @@ export interface Save {
   readonly take: (begun: readonly BegunGroup[]) => boolean;
 }
 
+/** Failures of one call that are logged one by one; the rest is counted. */
+const loggedMax = 16;
+
 /** Pieces of work that are under way at the same time. */
 const atOnce = 256;
 
@@ -125,6 +128,7 @@ class Call {
   readonly #logger: Logger;
   /** Ends everything: with the caller's signal, or with a failure of the engine. */
   readonly #ending = new AbortController();
+  #failures = 0;
   readonly #forward: () => void;
   readonly #scopes: TrajectoryScopes;
   readonly #shared: SharedEngine;
@@ -144,6 +148,8 @@ class Call {
   close(): void {
     this.#options.signal.removeEventListener("abort", this.#forward);
     this.#scopes.close();
+    const unlogged = this.#failures - loggedMax;
+    if (unlogged > 0) this.#logger.warn({ failures: this.#failures, unlogged }, "more trajectories failed");
   }
 
   /** Trajectories of all samples in order. */
@@ -272,7 +278,9 @@ class Call {
         this.#ending.signal.throwIfAborted();
         const kind = failureKindOf(error);
         const { action, afterMs, reason } = decideFailure(this.#options.failure ?? failureDefaults, kind, failures);
-        this.#logger.warn({ groupId, sample: at, error, action, reason }, "trajectory failed");
+        this.#failures += 1;
+        const fields = { groupId, sample: at, error, action, reason };
+        if (this.#failures <= loggedMax) this.#logger.warn(fields, "trajectory failed");
         if (action !== "retry") return { placeholder: () => placeholderOf(error, kind) };
         await this.#pause(afterMs);
       }

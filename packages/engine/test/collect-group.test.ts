@@ -124,6 +124,21 @@ describe("collecting groups", () => {
     });
   });
 
+  it("logs the first failures of a call one by one and counts the rest, and keeps a huge error short but whole in its place", async () => {
+    const lines: { readonly fields: object; readonly text: string }[] = [];
+    const warn = (fields: object, text: string): void => void lines.push({ fields, text });
+    const groups = await collect({
+      count: 25,
+      logger: { warn } as Partial<Logger> as Logger,
+      reward: { name: "broken", score: () => Promise.reject(new Error("理".repeat(2_000_000))) },
+    });
+    expect(lines.filter(({ text }) => text === "trajectory failed")).toHaveLength(16);
+    expect(lines.at(-1)).toEqual({ fields: { failures: 100, unlogged: 84 }, text: "more trajectories failed" });
+    const { message, stack } = groups[0]!.trajectories[0]!.error!;
+    expect(message).toHaveLength(2_000);
+    expect(stack).toMatch(/理…\n\s+at /);
+  });
+
   it("says of a failure the frames that are its own: those of Node and of promises differ from run to run", async () => {
     const own = "Error: no\n    at judge (reward.mjs:1:1)";
     const internal = "    at process.processTicksAndRejections (node:internal/process/task_queues:105:5)";

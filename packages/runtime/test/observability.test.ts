@@ -1,4 +1,7 @@
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { hasCode } from "@muster/base";
 import { afterEach, describe, expect, test } from "vitest";
 import {
@@ -9,6 +12,7 @@ import {
   runtimeMetrics,
   startMetricsServer,
 } from "../src/index.ts";
+import { openLogFile } from "../src/observability/log-file.ts";
 
 describe("the logger", () => {
   const logTo = (options: Partial<LoggerOptions> = {}) => {
@@ -45,6 +49,30 @@ describe("the logger", () => {
     const { logger, lines } = logTo();
     logger.error({ error: new Error("outer", { cause: new Error("inner") }) }, "failed");
     expect(lines()[0].error).toMatchObject({ message: "outer", cause: { message: "inner" } });
+  });
+
+  test("bounds each line, whatever was thrown, and still says where", () => {
+    const { logger, text, lines } = logTo();
+    const huge = new Error("x".repeat(2_000_000), { cause: new Error("y".repeat(2_000_000)) });
+    huge.cause = Object.assign(huge.cause as Error, { cause: huge, body: "z".repeat(2_000_000) });
+    logger.warn({ error: huge, reason: "w".repeat(2_000_000), err: huge }, "trajectory failed");
+    expect(Buffer.byteLength(text.join(""))).toBeLessThan(200_000);
+    expect(lines()[0].error.stack).toMatch(/x…\n\s+at .*observability/);
+    expect(lines()[0].error.cause.cause.cause.cause).not.toHaveProperty("cause");
+  });
+
+  test("keeps a file within its bound: the newest lines, and those before in a second file", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "muster-log-"));
+    const path = join(directory, "a.log");
+    for (let life = 0; life < 3; life++) {
+      const file = openLogFile(path, 1_000);
+      for (let i = 0; i < 20; i++) file.write(`${"l".repeat(90)} ${life} ${i}\n`);
+    }
+    const [newest, before] = [await readFile(path, "utf8"), await readFile(`${path}.1`, "utf8")];
+    expect(newest.length).toBeLessThanOrEqual(1_000);
+    expect(before.length).toBeLessThanOrEqual(1_000);
+    expect(newest).toMatch(/ 2 19\n$/);
+    await rm(directory, { recursive: true });
   });
 
   test("never shows credentials, keys, prompts or tokens, at the top or one level down", () => {

@@ -1,5 +1,5 @@
 /** What stands in for a failed trajectory (semantics 3). */
-import { messageOf } from "@muster/base";
+import { clipText, messageOf } from "@muster/base";
 import type { FailureKind, Trajectory, TrajectoryError } from "@muster/protocol";
 
 /** Longest name, message and stack that travel with a placeholder. */
@@ -24,13 +24,13 @@ export function placeholderOf(error: unknown, kind: FailureKind): Trajectory {
 /** The original error as it travels. Getters of a thrown object may throw themselves: then that is said instead. */
 function describe(error: unknown, kind: FailureKind): TrajectoryError {
   try {
-    if (!(error instanceof Error)) return { kind, name: "NotAnError", message: messageOf(error).slice(0, messageMax) };
+    if (!(error instanceof Error)) return { kind, name: "NotAnError", message: clipText(messageOf(error), messageMax) };
     const { name, message, stack } = error;
     return {
       kind,
-      name: String(name).slice(0, nameMax),
-      message: String(message).slice(0, messageMax),
-      ...(typeof stack === "string" ? { stack: withoutInternals(stack).slice(0, stackMax) } : {}),
+      name: clipText(String(name), nameMax),
+      message: clipText(String(message), messageMax),
+      ...(typeof stack === "string" ? { stack: framesOf(stack, String(message)) } : {}),
     };
   } catch {
     return { kind, name: "NotAnError", message: "what was thrown can not be described" };
@@ -40,7 +40,10 @@ function describe(error: unknown, kind: FailureKind): TrajectoryError {
 /** Frames of Node itself and of promises: which of them are there depends on what else the process does and did before. */
 const internal = /^\s+at (.*\bnode:internal\/|async Promise\.)/;
 
-function withoutInternals(stack: string): string {
-  const lines = stack.split("\n").filter((line) => !internal.test(line));
-  return lines.join("\n");
+/** A stack begins with the message: of a long one the beginning, so that there is room for where it was thrown. */
+function framesOf(stack: string, message: string): string {
+  const at = message.length > messageMax ? stack.indexOf(message) : -1;
+  const short = at < 0 ? stack : stack.slice(0, at) + clipText(message, messageMax) + stack.slice(at + message.length);
+  const lines = short.slice(0, 4 * stackMax).split("\n");
+  return clipText(lines.filter((line) => !internal.test(line)).join("\n"), stackMax);
 }

@@ -1,7 +1,9 @@
 /** The process's log: pino behind the Logger interface, with secrets and payloads struck out by path. */
 import type { Logger } from "@muster/base";
-import { type DestinationStream, destination, type LoggerOptions as PinoOptions, pino, stdSerializers } from "pino";
+import { type DestinationStream, destination, type LoggerOptions as PinoOptions, pino } from "pino";
 import pretty from "pino-pretty";
+import { openLogFile } from "./log-file.ts";
+import { shortFields, shortOf } from "./short-fields.ts";
 
 /** From most to least. */
 export const logLevels = ["trace", "debug", "info", "warn", "error", "silent"] as const;
@@ -52,8 +54,8 @@ export function createLogger({
     base,
     errorKey: "error",
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
-    formatters: { level: (label) => ({ level: label }) },
-    serializers: { error: stdSerializers.errWithCause },
+    formatters: { level: (label) => ({ level: label }), log: shortFields },
+    serializers: { error: (error: unknown) => shortOf(error), err: (error: unknown) => shortOf(error) },
     redact: {
       paths: secretNames.flatMap((name) => [name, `*.${name}`]),
       censor: (value) => (typeof value === "number" ? value : "[hidden]"),
@@ -66,7 +68,7 @@ export function createLogger({
 function streamTo(target: LogDestination): DestinationStream {
   if (target === "stdout") return destination({ dest: 1, sync: true });
   if (target === "stderr") return destination({ dest: 2, sync: true });
-  return "path" in target ? destination({ dest: target.path, sync: true, mkdir: true, mode: 0o600 }) : target;
+  return "path" in target ? openLogFile(target.path) : target;
 }
 
 /** Formats line by line, in this thread: no stream machinery between a dying process and its last words. */
