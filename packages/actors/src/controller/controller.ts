@@ -3,15 +3,8 @@
  * anything it leads to leaves (protocol 2).
  */
 import { every, hasCode, MusterError, messageOf } from "@muster/base";
-import {
-  type AnnounceEffect,
-  type CommandEffect,
-  type ControllerEvent,
-  controllerLogic,
-  detectorTimingOf,
-  type Rules,
-} from "@muster/machines";
-import { type AnyMessage, encodeMessage, type JobConfig, messageTable, subjectsOf } from "@muster/protocol";
+import { type ControllerEvent, controllerLogic, detectorTimingOf, type Rules } from "@muster/machines";
+import { encodeMessage, type JobConfig, messageTable, subjectsOf } from "@muster/protocol";
 import {
   type ActorHost,
   createActorHost,
@@ -39,6 +32,7 @@ import { metersOf } from "./meters.ts";
 import { announcementId, type MachineEffect } from "./open-ends.ts";
 import { packStatus } from "./status.ts";
 import { nobody, versionGuard } from "./version-guard.ts";
+import { Voice } from "./voice.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
 
 /** How a controller ended. */
@@ -98,6 +92,7 @@ export class Reign implements Controller {
   readonly #term: number;
   readonly #enveloper: Enveloper;
   readonly #outbox: Outbox;
+  readonly #voice: Voice;
   readonly #watch: MemberWatch;
   readonly #host: ActorHost<ControllerSnapshot, ControllerEvent>;
   readonly #incidents: IncidentWatch;
@@ -143,6 +138,8 @@ export class Reign implements Controller {
       outboxMax,
       onFailed: (error) => this.#fail(error),
     });
+    const alarm = (detail: string): void => this.#alarm("unsaid", detail);
+    this.#voice = new Voice({ job: config.job, enveloper: this.#enveloper, outbox: this.#outbox, logger, alarm });
     this.#watch = watchMembers(clock, detectorTimingOf(config), metrics);
     this.#meters = metersOf(metrics);
     this.#incidents = watchIncidents(metrics, replayed.incidents);
@@ -179,6 +176,7 @@ export class Reign implements Controller {
       metrics,
       mailboxMax,
       batchMax: 256,
+      room: () => this.#outbox.room(),
       weight: { of: this.#guard.weigh, max: recordBytes },
       ...(environment.schedule ? { schedule: environment.schedule } : {}),
       onStopped: ({ reason, error }) => reason === "failed" && this.#fail(error),
@@ -191,7 +189,10 @@ export class Reign implements Controller {
   async open(): Promise<void> {
     const { environment, replayed, lost, rules } = this.#options;
     const { stopped, ending } = replayed.snapshot.context.state;
-    for (const { effect, id } of replayed.untold) this.#announce(effect, id);
+    for (const { effect, id } of replayed.untold) {
+      await this.#outbox.room();
+      this.#voice.announce(effect, id);
+    }
     if (stopped && ending) return this.#resolveEnd({ outcome: ending.outcome, reason: ending.reason });
     const { clock } = environment;
     // Before anything else, in one record: whoever comes next goes on from there, too.
@@ -243,14 +244,14 @@ export class Reign implements Controller {
   #handlers(): EffectHandlers<MachineEffect, ControllerEvent> {
     const { config, dataKey, transport, environment } = this.#options;
     return {
-      command: (effect) => this.#command(effect),
+      command: (effect) => this.#voice.command(effect),
       announce: (effect) => {
         this.#incidents.said(effect, this.#wallOffsetMs + environment.clock.now());
-        this.#announce(effect, announcementId(this.#journal.recordSeq, this.#announced++));
+        this.#voice.announce(effect, announcementId(this.#journal.recordSeq, this.#announced++));
       },
       admit: ({ to, incarnation }) => {
         const body = { dataKey: Uint8Array.from(dataKey), config: JSON.stringify(config) };
-        this.#command({ type: "command", to, incarnation, kind: "replica.registered", body });
+        this.#voice.command({ type: "command", to, incarnation, kind: "replica.registered", body });
       },
       "groups.purge": ({ beforeSeq }) =>
         transport.purge("groups", beforeSeq).catch((error: unknown) => {
@@ -258,18 +259,6 @@ export class Reign implements Controller {
         }),
       "controller.stop": ({ outcome, reason }) => this.#resolveEnd({ outcome, reason }),
     };
-  }
-
-  #command({ to, incarnation, kind, body }: CommandEffect): void {
-    const message = { ...this.#enveloper.stamp(kind, body as never), to: incarnation } as AnyMessage;
-    this.#outbox.offer({ subject: subjectsOf(this.#options.config.job).command(to, kind), message });
-  }
-
-  /** A fact has one id whoever says it, so one that is said again after a failover is stored once. */
-  #announce({ kind, body }: AnnounceEffect, id: string): void {
-    if (kind === "mesh.changed") this.#enveloper.setEpoch(body.epoch);
-    const message = this.#enveloper.stamp(kind, body as never, { id }) as AnyMessage;
-    this.#outbox.offer({ subject: subjectsOf(this.#options.config.job).event(kind), message, lane: "events" });
   }
 
   #ingress(): Ingress {
@@ -285,7 +274,7 @@ export class Reign implements Controller {
       onOtherVersion: versionGuard({
         alarm: (detail) => this.#alarm("version", detail),
         refuse: (to, reason) =>
-          this.#command({ type: "command", to, incarnation: nobody, kind: "replica.refused", body: { reason } }),
+          this.#voice.aside({ type: "command", to, incarnation: nobody, kind: "replica.refused", body: { reason } }),
       }),
       accept: (message, settle, redeliveries) => {
         if (messageTable[message.kind].direction === "heartbeat") {
@@ -332,9 +321,9 @@ export class Reign implements Controller {
   }
 
   /** Says what only this process knows, without a record. */
-  #alarm(alarm: "view-suspect" | "controller" | "version" | "input" | "status", detail: string): void {
+  #alarm(alarm: "view-suspect" | "controller" | "version" | "input" | "status" | "unsaid", detail: string): void {
     const fact = { type: "announce", kind: "alarm.raised", body: { alarm, detail } } as const;
-    this.#announce(fact, `${this.#options.identity.incarnation}.${alarm}.${++this.#alarms}`);
+    this.#voice.announce(fact, `${this.#options.identity.incarnation}.${alarm}.${++this.#alarms}`);
   }
 
   /** How this process fares: whoever is slow himself gives the others more time. */

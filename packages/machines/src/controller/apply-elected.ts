@@ -6,6 +6,7 @@
 import { leaveDueAtMsOf } from "./apply-membership.ts";
 import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
 import type { FleetNode } from "./fleet/fleet-state.ts";
+import { leasesOf } from "./leases.ts";
 import { ranksOf } from "./plan-mesh.ts";
 import { runBodyOf } from "./plan-step.ts";
 import { type ControllerState, type Member, meshMembersOf, type StepGroups } from "./state.ts";
@@ -100,8 +101,7 @@ export function repeatedTo(state: ControllerState, member: Member): readonly Con
 function repeatedLeases(state: ControllerState, member: Member): readonly ControllerEffect[] {
   if (!member.held) return [];
   const { lineage, version } = member.held;
-  const own = Object.entries(state.leases).filter(([, { holder }]) => holder === member.id);
-  return own.map(([leaseId, { items }]) =>
+  return leasesOf(state, member.id).map(([leaseId, { items }]) =>
     command(member, "groups.lease", { leaseId, lineage, version, items: [...items] }),
   );
 }

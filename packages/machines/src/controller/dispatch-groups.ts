@@ -2,7 +2,7 @@
 import type { WorkItem } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
 import { isCordoned } from "./fleet/fleet-state.ts";
-import { workIdOf } from "./leases.ts";
+import { leasesOf, workIdOf } from "./leases.ts";
 import { leaseShareOf } from "./paces.ts";
 import { atOnceOf } from "./shortages.ts";
 import {
@@ -107,8 +107,8 @@ function hasRoom(state: ControllerState, member: Member, limit: number): boolean
   if (isCordoned(state, member.id)) return false;
   if (member.health !== "healthy" || member.retryAtMs > state.nowMs || member.held?.lineage !== state.weights?.lineage)
     return false;
-  const own = Object.values(state.leases).filter(({ holder }) => holder === member.id);
-  return own.length < limit && !own.some(({ items }) => items.some(isSuspect));
+  const own = leasesOf(state, member.id);
+  return own.length < limit && !own.some(([, { items }]) => items.some(isSuspect));
 }
 
 /** True for a group that a holder failed over: it is leased alone, to a replica that holds nothing else. */
@@ -168,7 +168,7 @@ function takeGroups(state: ControllerState, member: Member): Taken | null {
 
 /** The first suspect that this replica may have; `null` when it should look for other work. */
 function soloFor(state: ControllerState, member: Member, groups: StepGroups): readonly QueuedGroup[] | null {
-  if (Object.values(state.leases).some(({ holder }) => holder === member.id)) return null;
+  if (leasesOf(state, member.id).length > 0) return null;
   const isAlone = !workers(state).some(({ id }) => id !== member.id);
   const found = groups.queue.find(
     ({ attempt, last, dueAtMs = 0 }) => attempt > 0 && dueAtMs <= state.nowMs && (last !== member.id || isAlone),

@@ -5,7 +5,7 @@
 import { type CauseCount, decideFailure, type FailureKind, type WorkItem } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "./events.ts";
 import { noteQuarantined } from "./given-up.ts";
-import type { ControllerState, QueuedGroup, StepGroups } from "./state.ts";
+import type { ControllerState, Lease, QueuedGroup, StepGroups } from "./state.ts";
 
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
@@ -50,6 +50,28 @@ function requeueGroup(state: ControllerState, item: TrainItem, why: Return): Cha
   if (decision?.action !== "abort" || next.ending) return { state: next, effects: [] };
   const reason = `a failure ends the job: ${decision.reason} over group ${workIdOf(item)}: ${why.reason}`;
   return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects: [] };
+}
+
+type OwnLeases = ReadonlyMap<string, readonly (readonly [string, Lease])[]>;
+
+/** Leases by holder, of each table that somebody asked about: thousands of members ask, and a table never changes. */
+const byHolder = new WeakMap<ControllerState["leases"], OwnLeases>();
+
+/** The leases of a holder, with their ids. Pure. */
+export function leasesOf({ leases }: ControllerState, holder: string): readonly (readonly [string, Lease])[] {
+  const known = byHolder.get(leases) ?? leasesByHolder(leases);
+  byHolder.set(leases, known);
+  return known.get(holder) ?? [];
+}
+
+function leasesByHolder(leases: ControllerState["leases"]): OwnLeases {
+  const all = new Map<string, (readonly [string, Lease])[]>();
+  for (const entry of Object.entries(leases)) {
+    const own = all.get(entry[1].holder);
+    if (own) own.push(entry);
+    else all.set(entry[1].holder, [entry]);
+  }
+  return all;
 }
 
 /** Public id of a piece of work. Pure. */

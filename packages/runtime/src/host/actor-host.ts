@@ -110,11 +110,27 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     const startedMs = this.#options.clock.now();
     const effects = await this.#stepAndPersist(batch);
     if (this.#end) return;
-    for (const effect of effects) this.#execute(effect);
+    for (const effect of effects) {
+      const room = this.#options.room?.() ?? null;
+      if (room !== null) await this.#until(room);
+      this.#execute(effect);
+    }
     if (this.#end) return;
     for (const entry of batch) entry.settle?.();
     if (batch.length > 0) this.#meters.batch(this.#options.clock.now() - startedMs);
     if (isFinal(this.#snapshot)) this.#finish("done");
+  }
+
+  /** Waits for room on the way out, or for the end of this host. */
+  async #until(room: Promise<void>): Promise<void> {
+    const { signal } = this.#abort;
+    let stop = (): void => {};
+    const stopped = new Promise<void>((resolve) => {
+      stop = resolve;
+    });
+    signal.addEventListener("abort", stop, { once: true });
+    if (!signal.aborted) await Promise.race([room, stopped]);
+    signal.removeEventListener("abort", stop);
   }
 
   async #stepAndPersist(batch: readonly MailboxEntry<Event>[]): Promise<readonly Effect[]> {

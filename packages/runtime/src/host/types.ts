@@ -60,6 +60,11 @@ export interface ActorHostOptions<Snapshot, Event extends Typed, Effect extends 
   readonly handlers: EffectHandlers<Effect, Event>;
   /** Called before the effects of a batch when its events did something. A rejection ends the host with that error. */
   readonly persist?: (batch: PersistBatch<Snapshot, Event, Effect>) => Promise<void>;
+  /**
+   * Asked before each effect: `null` when it can be executed now, else the rest of the batch, and every later one, waits. So a machine that
+   * asks for more than the way out takes is held back.
+   */
+  readonly room?: () => Promise<void> | null;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;

@@ -54,6 +54,8 @@ export interface Outbox {
   offer(item: OutboxItem): boolean;
   /** Unconfirmed messages. */
   depth(): number;
+  /** `null` while there is room for one more; else resolves when there is, or when the outbox is closed. */
+  room(): Promise<void> | null;
   /** Waits until everything is confirmed. @returns False when that takes longer than `timeoutMs`, or the outbox is closed. */
   flush(timeoutMs: number): Promise<boolean>;
   /** Forgets what is not confirmed; nothing more is sent. */
@@ -84,6 +86,7 @@ class LaneOutbox implements Outbox {
   #depth = 0;
   #closed = false;
   #waiting = new Set<() => void>();
+  #wanting = new Set<() => void>();
   #stopPauses = new Set<() => void>();
 
   constructor(options: OutboxOptions) {
@@ -116,6 +119,11 @@ class LaneOutbox implements Outbox {
     return this.#depth;
   }
 
+  room(): Promise<void> | null {
+    if (this.#closed || this.#depth < this.#options.outboxMax) return null;
+    return new Promise((resolve) => this.#wanting.add(resolve));
+  }
+
   async flush(timeoutMs: number): Promise<boolean> {
     if (this.#depth > 0 && !this.#closed) {
       await new Promise<void>((resolve) => {
@@ -136,6 +144,12 @@ class LaneOutbox implements Outbox {
     this.#lanes.clear();
     for (const stop of [...this.#stopPauses]) stop();
     for (const done of [...this.#waiting]) done();
+    this.#giveRoom();
+  }
+
+  #giveRoom(): void {
+    for (const resolve of this.#wanting) resolve();
+    this.#wanting.clear();
   }
 
   #overflow(kind: Kind): false {
@@ -209,6 +223,7 @@ class LaneOutbox implements Outbox {
     this.#depth += change;
     this.#meters.depth(this.#depth);
     if (this.#depth === 0) for (const done of [...this.#waiting]) done();
+    if (this.#depth < this.#options.outboxMax) this.#giveRoom();
   }
 
   #fail(error: unknown): void {

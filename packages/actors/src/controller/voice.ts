@@ -1,0 +1,68 @@
+/** What the acting controller says: orders to members, and public facts. What can not be said is told to the operator, and ends nothing. */
+import { type Logger, messageOf } from "@muster/base";
+import type { AnnounceEffect, CommandEffect } from "@muster/machines";
+import { type AnyMessage, flawOf, isMalformed, type Kind, type Subjects, subjectsOf } from "@muster/protocol";
+import type { Enveloper, Outbox, OutboxItem } from "@muster/runtime";
+
+/** What a voice is made from. */
+export interface VoiceOptions {
+  readonly job: string;
+  readonly enveloper: Enveloper;
+  readonly outbox: Pick<Outbox, "offer" | "room">;
+  readonly logger: Logger;
+  /** Tells the operator of a message that no receiver would take; once per kind. */
+  readonly alarm: (detail: string) => void;
+}
+
+/** The voice of one term. */
+export class Voice {
+  readonly #options: VoiceOptions;
+  readonly #subjects: Subjects;
+  readonly #unsaid = new Set<Kind>();
+
+  constructor(options: VoiceOptions) {
+    this.#options = options;
+    this.#subjects = subjectsOf(options.job);
+  }
+
+  command({ to, incarnation, kind, body }: CommandEffect): void {
+    const message = { ...this.#options.enveloper.stamp(kind, body as never), to: incarnation } as AnyMessage;
+    this.#say({ subject: this.#subjects.command(to, kind), message });
+  }
+
+  /** An order that may be left out: it is said where there is room for it now. */
+  aside(effect: CommandEffect): void {
+    if (this.#options.outbox.room() === null) this.command(effect);
+  }
+
+  /** A fact has one id whoever says it, so one that is said again after a failover is stored once. */
+  announce({ kind, body }: AnnounceEffect, id: string): void {
+    const { enveloper } = this.#options;
+    if (kind === "mesh.changed") enveloper.setEpoch(body.epoch);
+    const message = enveloper.stamp(kind, body as never, { id }) as AnyMessage;
+    this.#say({ subject: this.#subjects.event(kind), message, lane: "events" });
+  }
+
+  #say(item: OutboxItem): void {
+    const { kind, body } = item.message;
+    const flaw = flawOf(kind, body);
+    if (flaw !== null) {
+      this.#refuse(item, flaw);
+      return;
+    }
+    try {
+      this.#options.outbox.offer(item);
+    } catch (error) {
+      if (!isMalformed(error)) throw error;
+      this.#refuse(item, messageOf(error));
+    }
+  }
+
+  #refuse({ subject, message: { kind } }: OutboxItem, reason: string): void {
+    const { logger, alarm } = this.#options;
+    logger.error({ subject, kind, reason }, "a message could not be said");
+    if (this.#unsaid.has(kind)) return;
+    this.#unsaid.add(kind);
+    alarm(`${kind} could not be said, no receiver would take it: ${reason}`);
+  }
+}
