@@ -46,6 +46,8 @@ export interface Doors {
   digest(bytes: Uint8Array): string;
   /** What the data plane has in use now. */
   usage(): DataPlaneUsage;
+  /** Bytes of memory that this process can still get, within the limit of its container. */
+  availableMemory(): number;
   versionStore(options: Parameters<typeof openVersionStore>[0]): Promise<VersionStore>;
   gradientMesh(options: Parameters<typeof openGradientMesh>[0]): Promise<GradientMesh>;
   pull: typeof pullVersion;
@@ -64,6 +66,7 @@ export const hostDoors: Doors = {
   generate: loadGenerate,
   digest: digestOf,
   usage: dataPlaneUsage,
+  availableMemory: () => process.availableMemory(),
   versionStore: async (options) => {
     await makeFolder(options.socketDir);
     return await openVersionStore(options);

@@ -28,6 +28,10 @@ export const errors = defineErrors("MUSTER_ERR", {
       "the store of job {job} is lost, and no checkpoint in {directory} can be restored, not even {name}: none of them is whole; put one back from a copy, or remove the folder to begin anew",
   },
   VersionNotHeld: { message: "the work needs version {wanted} of lineage {lineage}; this replica serves {held}" },
+  MemoryTooSmall: {
+    message:
+      "two versions of the training state take {wanted}, more than {share} of the {available} of memory that is available here; give the host or its container more memory, or set checkpoint.memory_every = 0",
+  },
   WorkStuck: { message: "{what} was told to end and did not within {timeoutMs} ms; only a new process frees it" },
   GroupTooLarge: {
     message:

@@ -15,3 +15,8 @@ export function isOlder({ lineage, version }: VersionKey, known: readonly (Versi
     (one) => one !== null && (lineage < one.lineage || (lineage === one.lineage && version < one.version)),
   );
 }
+
+/** True for two names of one version. Pure. */
+export function isSame(a: VersionKey | null, b: VersionKey | null): boolean {
+  return a !== null && a.lineage === b?.lineage && a.version === b.version;
+}

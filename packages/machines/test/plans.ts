@@ -38,6 +38,7 @@ export const plan: ControllerPlan = {
   evalPrompts: 100,
   checkpointEverySteps: 2,
   checkpointKeep: 2,
+  memoryEvery: 0,
   timing: {
     gatherMs: 60_000,
     commandMs: 1_000,

@@ -46,7 +46,7 @@ function logicOfRole(role: ReplicaRole, { timing, limits }: ControllerPlan): { l
   const work = {
     policy: () => ({ logic: policyLogic, input: { timing: { ...timing, initializeMs: timing.gatherMs } } }),
     rollout: () => ({ logic: rolloutLogic, input: { timing, chunkGroups, leasesMax: limits.leasesPerRollout + 1 } }),
-    checkpoint: () => ({ logic: checkpointLogic, input: { checkpointMs: timing.checkpointMs } }),
+    checkpoint: () => ({ logic: checkpointLogic, input: timing }),
   }[role]();
   return work as unknown as { logic: AnyLogic; input: unknown };
 }
@@ -187,17 +187,27 @@ export class ReplicaHost {
   }
 
   #heldBody(lineage: number, version: number, digest: string): Body<"weights.held"> {
-    const addresses = this.role === "policy" ? [`unix:${this.id}`] : [];
+    const addresses = this.role === "rollout" ? [] : [`unix:${this.id}`];
     return { lineage, version, sections: sectionsOf(digest), addresses, bytes: 64, durationMs: 1 };
   }
 
   #initialize({ lineage, version, source }: Body<"weights.initialize">): void {
-    const digest = source.kind === "checkpoint" ? source.path : digestOf(`seed ${this.#options.plan.seed}`);
     this.#later(30, () => {
+      const digest = this.#beginning(source);
+      if (digest === null) {
+        this.hear({ type: "weights.errored", lineage, version, cause: "no holder" });
+        return;
+      }
       serve(this.memory, `${lineage}.${version}`, digest);
       const meta = { lineage, tensors: [], digest: "t" };
       this.hear({ type: "weights.initialized", ...this.#heldBody(lineage, version, digest), meta });
     });
+  }
+
+  #beginning(source: Body<"weights.initialize">["source"]): string | null {
+    if (source.kind === "checkpoint") return source.path;
+    if (source.kind !== "memory") return digestOf(`seed ${this.#options.plan.seed}`);
+    return this.#options.data.find(source.holders, `${source.lineage}.${source.version}`);
   }
 
   #pull({ lineage, version, sections, holders }: Body<"weights.pull">): void {

@@ -24,6 +24,7 @@ const settings: Readonly<Record<string, (value: number) => Partial<ControllerPla
   steps: (steps) => ({ steps }),
   staleness: (stalenessMax) => ({ stalenessMax }),
   policies: (policy) => ({ initReplicas: { ...smallPlan.initReplicas, policy } }),
+  memory: (memoryEvery) => ({ checkpointReplicas: 1, memoryEvery }),
   checkpoints: (every) => ({ checkpointReplicas: 1, checkpointEverySteps: every }),
 };
 

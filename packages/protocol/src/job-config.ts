@@ -66,7 +66,13 @@ export const jobConfigSchema = z.strictObject({
     clipNorm: positive,
   }),
   evaluation: z.strictObject({ everySteps: countSchema, prompts: countSchema }),
-  checkpoint: z.strictObject({ everySteps: countSchema, keep: atLeastOne, directory: z.string().min(1).max(4096) }),
+  checkpoint: z.strictObject({
+    everySteps: countSchema,
+    keep: atLeastOne,
+    directory: z.string().min(1).max(4096),
+    /** Steps after which checkpoint actors take the training state into memory anew; 0: never. */
+    memoryEvery: countSchema.default(0),
+  }),
   timing: z.strictObject({
     heartbeatIntervalMs: positive,
     suspectAfterMs: positive,

@@ -26,6 +26,7 @@ const sample = [
   ["cordon-ignored", "F5"],
   ["moved-without-successor", "F3"],
   ["pause-without-end", "L3"],
+  ["memory-not-used", "S24"],
 ] as const;
 
 describe("deliberate bugs", () => {

@@ -1,6 +1,6 @@
-/** The hands of a checkpoint actor: pulls a version like any receiver and writes it. */
+/** The hands of a checkpoint actor: pulls a version like any receiver and writes it, or keeps it in memory. */
 import { basename } from "node:path";
-import { messageOf } from "@muster/base";
+import { hasCode, messageOf } from "@muster/base";
 import type { CheckpointStore } from "@muster/checkpoint";
 import { hfConfigOf, tensorsOf } from "@muster/engine";
 import { type CheckpointEffect, type CheckpointEvent, checkpointLogic, type TimerEffect } from "@muster/machines";
@@ -19,10 +19,14 @@ import {
   type WorkTools,
 } from "../replica/work.ts";
 import { pullSections } from "../weights.ts";
+import { type KeptSections, StateMemory } from "./state-memory.ts";
 
 type Effect = CheckpointEffect | TimerEffect<CheckpointEvent>;
 type Tools = HostTools<CheckpointEvent>;
-type WriteEffect = Extract<CheckpointEffect, { readonly type: "checkpoint.write" }>;
+type EffectOf<T extends CheckpointEffect["type"]> = Extract<CheckpointEffect, { readonly type: T }>;
+
+/** Longest cause in a report. */
+const causeMax = 2_000;
 
 const phases = ["loading", "idle", "writing"] as const;
 
@@ -33,7 +37,7 @@ export const checkpointRoleOn = (doors: Doors): Role =>
     build: "",
     phases,
     logic: checkpointLogic,
-    input: { checkpointMs: 60_000 },
+    input: { checkpointMs: 60_000, pullMs: 30_000 },
     create: (tools: WorkTools): Work<Effect, CheckpointEvent> => new CheckpointWork(tools, doors),
   });
 
@@ -43,15 +47,19 @@ export const checkpointRole: Role = checkpointRoleOn(hostDoors);
 class CheckpointWork implements Work<Effect, CheckpointEvent> {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
+  readonly #memory: StateMemory;
   #opened: (Admission & { readonly store: CheckpointStore }) | null = null;
   #abort = new AbortController();
   #writing: Promise<void> = Promise.resolve();
+  #pullAbort = new AbortController();
+  #taking: Promise<void> = Promise.resolve();
   /** Ends the hold on the checkpoints that the controller would restore. */
   #unpin = (): void => {};
 
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
     this.#doors = meteredDoors(doors, tools.environment);
+    this.#memory = new StateMemory(tools, this.#doors);
   }
 
   readonly handlers: RoleHandlers<CheckpointEffect, CheckpointEvent> = {
@@ -64,6 +72,15 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
       this.#abort = new AbortController();
       return mustEnd("writing a checkpoint", this.#writing, tools.clock);
     },
+    "weights.pull": (effect, tools) => {
+      this.#taking = this.#take(effect, tools);
+      return this.#taking;
+    },
+    "weights.abort": ({ reason }, tools) => {
+      this.#pullAbort.abort(new Error(reason));
+      this.#pullAbort = new AbortController();
+      return mustEnd("taking a version into memory", this.#taking, tools.clock);
+    },
   };
 
   async open(admission: Admission): Promise<void> {
@@ -75,6 +92,25 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
 
   async close(): Promise<void> {
     this.#abort.abort(new Error("closing"));
+    this.#pullAbort.abort(new Error("closing"));
+    await this.#memory.close();
+  }
+
+  #take({ body }: EffectOf<"weights.pull">, tools: Tools): Promise<void> {
+    const signal = AbortSignal.any([this.#pullAbort.signal, tools.signal]);
+    const { lineage, version } = body;
+    return settle<CheckpointEvent>(
+      tools,
+      async () => {
+        if (!this.#opened) throw errors.ActorNotOpen({ what: "weights.pull" });
+        return { type: "weights.pulled", ...(await this.#memory.take(body, this.#opened, signal)) };
+      },
+      (error) => {
+        const isTooLarge = hasCode(error, "MUSTER_ERR_MEMORY_TOO_SMALL");
+        const why = { cause: messageOf(error).slice(0, causeMax), ...(isTooLarge ? { isTooLarge } : {}) };
+        return { type: "weights.errored", lineage, version, ...why };
+      },
+    );
   }
 
   /** What the controller would restore stays until it knows of something newer: a report can be lost, and the newest may be damaged. */
@@ -86,26 +122,32 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     };
   }
 
-  #write({ body }: WriteEffect, tools: Tools): Promise<void> {
+  /** From memory where the version is kept, else from its holders. */
+  async #sectionsOf(body: EffectOf<"checkpoint.write">["body"], signal: AbortSignal): Promise<KeptSections> {
+    if (!this.#opened) throw errors.ActorNotOpen({ what: "checkpoint.save" });
+    const { dataKey, config } = this.#opened;
+    const kept = await this.#memory.find(body, this.#opened, signal);
+    if (kept) return kept;
+    const { job, id } = this.#tools.identity;
+    const { bytes } = await pullSections({ pull: this.#doors.pull, job, member: id, dataKey, config }, body, signal);
+    return { bytes, release: () => {} };
+  }
+
+  #write({ body }: EffectOf<"checkpoint.write">, tools: Tools): Promise<void> {
     const signal = AbortSignal.any([this.#abort.signal, tools.signal]);
     const { step, lineage, version } = body;
     return settle<CheckpointEvent>(
       tools,
       async () => {
         if (!this.#opened) throw errors.ActorNotOpen({ what: "checkpoint.save" });
-        const { store, dataKey, config } = this.#opened;
+        const { store, config } = this.#opened;
         const startedMs = tools.clock.now();
         this.#tools.beats.setPhase("writing");
-        const { job, id } = this.#tools.identity;
         this.#pin(store, [...(body.pinned === undefined ? [] : [body.pinned]), ...(body.fallbacks ?? [])]);
-        const { bytes } = await pullSections(
-          { pull: this.#doors.pull, job, member: id, dataKey, config },
-          body,
-          signal,
-        );
-        const saved = await store.save(
+        const kept = await this.#sectionsOf(body, signal);
+        const saving = store.save(
           {
-            job,
+            job: this.#tools.identity.job,
             lineage,
             step,
             version,
@@ -113,7 +155,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
             sections: body.sections.map(({ name, digest }) => ({
               name,
               digest,
-              bytes: bytes[name] ?? new Uint8Array(),
+              bytes: kept.bytes[name] ?? new Uint8Array(),
             })),
             tensors: tensorsOf(config.model),
             modelConfig: hfConfigOf(config.model),
@@ -123,7 +165,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
           },
           signal,
         );
-        const { path, manifestDigest, bytes: size, warnings } = saved;
+        const { path, manifestDigest, bytes: size, warnings } = await saving.finally(() => kept.release());
         for (const warning of warnings) tools.logger.warn({ step, warning }, "checkpoint is durable, with a warning");
         const durationMs = tools.clock.now() - startedMs;
         return { type: "checkpoint.written", step, lineage, version, path, manifestDigest, bytes: size, durationMs };

@@ -128,10 +128,11 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
 
   #initialize({ body }: EffectOf<"weights.initialize">, tools: Tools): Promise<void> {
     const { lineage, version, source } = body;
+    const signal = AbortSignal.any([this.#pullAbort.signal, tools.signal]);
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("initializing", async ({ engine, store, config }) => {
+        this.#inPhase("initializing", async ({ engine, store, dataKey, config }) => {
           if (source.kind === "checkpoint") {
             // A disk that does not answer holds up nobody else: another replica is asked.
             const patience = {
@@ -143,7 +144,8 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             const section = (name: string): Uint8Array =>
               checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
             await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));
-          } else await engine.initialize(source);
+          } else if (source.kind === "memory") await this.#restore(source, { engine, store, dataKey, config }, signal);
+          else await engine.initialize(source);
           const held = await this.#publish({ engine, store }, { lineage, version });
           const tensors = engine.info().tensors.map((tensor) => ({ ...tensor, shape: [...tensor.shape] }));
           const digest = this.#doors.digest(new TextEncoder().encode(JSON.stringify(tensors)));
@@ -160,24 +162,33 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
       tools,
       () =>
         this.#inPhase("pulling", async ({ engine, store, dataKey, config }) => {
-          const { job, id } = this.#tools.identity;
-          const { map } = this.#doors;
-          signal.throwIfAborted();
-          const mapped = await mapSections({ map, keepIn: null, job, member: id, dataKey, config }, body, signal);
-          try {
-            const patience = { deadlineMs: config.timing.pullMs, signal };
-            const source = (name: string): SectionSource => ({
-              bytes: body.sections.find((section) => section.name === name)?.bytes ?? 0,
-              copyTo: (into) => mapped.copyTo(name, into, patience),
-            });
-            await engine.restore({ weights: source("weights"), optimizer: source("optimizer") });
-          } finally {
-            mapped.release();
-          }
+          await this.#restore(body, { engine, store, dataKey, config }, signal);
           return { type: "weights.pulled", ...(await this.#publish({ engine, store }, { lineage, version })) };
         }),
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
     );
+  }
+
+  /** Pulls a version into the engine. */
+  async #restore(
+    wanted: Body<"weights.pull">,
+    { engine, dataKey, config }: Opened,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { job, id } = this.#tools.identity;
+    const { map } = this.#doors;
+    signal.throwIfAborted();
+    const mapped = await mapSections({ map, keepIn: null, job, member: id, dataKey, config }, wanted, signal);
+    try {
+      const patience = { deadlineMs: config.timing.pullMs, signal };
+      const source = (name: string): SectionSource => ({
+        bytes: wanted.sections.find((section) => section.name === name)?.bytes ?? 0,
+        copyTo: (into) => mapped.copyTo(name, into, patience),
+      });
+      await engine.restore({ weights: source("weights"), optimizer: source("optimizer") });
+    } finally {
+      mapped.release();
+    }
   }
 
   #openMesh({ body }: EffectOf<"mesh.open">, tools: Tools): Promise<void> {

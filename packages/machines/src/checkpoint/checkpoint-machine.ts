@@ -1,4 +1,7 @@
-/** A checkpoint actor: pulls a committed version like any receiver, writes it, and says so only when it is durable. */
+/**
+ * A checkpoint actor: pulls a committed version like any receiver, writes it, and says so only when it is durable. Beside that it keeps the
+ * training state of the newest steps in memory, for whoever comes when all policy replicas are lost.
+ */
 import type { Body } from "@muster/protocol";
 import { assign, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
@@ -9,8 +12,10 @@ import {
   type ReportEffect,
   report,
 } from "../replica-events.ts";
+import { isOlder, isSame, type VersionKey } from "../version-key.ts";
 
 type SaveBody = Body<"checkpoint.save">;
+type Held = Body<"weights.held">;
 
 /** What a checkpoint actor asks of its host. */
 export type CheckpointEffect =
@@ -18,11 +23,15 @@ export type CheckpointEffect =
   | DropEffect
   /** Pull, write, flush, verify; answers `checkpoint.written` or `checkpoint.errored`. */
   | { readonly type: "checkpoint.write"; readonly body: SaveBody }
-  | { readonly type: "checkpoint.abort"; readonly reason: string };
+  | { readonly type: "checkpoint.abort"; readonly reason: string }
+  /** Take a version into memory and serve it; answers `weights.pulled` or `weights.errored`. */
+  | { readonly type: "weights.pull"; readonly body: Body<"weights.pull"> }
+  /** Give the running pull up; its result would be late. */
+  | { readonly type: "weights.abort"; readonly reason: string };
 
 /** What a checkpoint actor hears. */
 export type CheckpointEvent =
-  | CommandEvent<"checkpoint.save" | "replica.fenced">
+  | CommandEvent<"checkpoint.save" | "weights.pull" | "replica.fenced">
   | RegisteredEvent
   | ({ readonly type: "checkpoint.written" } & Body<"checkpoint.saved">)
   | {
@@ -30,15 +39,21 @@ export type CheckpointEvent =
       readonly step: number;
       readonly lineage: number;
       readonly cause: string;
-    };
+    }
+  | ({ readonly type: "weights.pulled" } & Held)
+  | ({ readonly type: "weights.errored" } & Body<"weights.failed">);
 
-/** How long a checkpoint may take. */
+/** How long a checkpoint, and a pull into memory, may take. */
 export interface CheckpointInput {
   readonly checkpointMs: number;
+  readonly pullMs: number;
 }
 
 interface Context extends CheckpointInput {
   readonly save: SaveBody | null;
+  /** The newest that is in memory, and what is on its way there. */
+  readonly held: Held | null;
+  readonly wanted: VersionKey | null;
 }
 
 const failed = (save: SaveBody | null, cause: string): ReportEffect =>
@@ -48,6 +63,13 @@ const failed = (save: SaveBody | null, cause: string): ReportEffect =>
     version: save?.version ?? 0,
     cause,
   });
+
+const unreachable: CheckpointEffect = { type: "drop", kind: "entry", reason: "entered without its order" };
+
+const kept = ({ held }: Context): CheckpointEffect => (held ? report("weights.held", held) : unreachable);
+
+const notKept = ({ wanted }: Context, body: Omit<Body<"weights.failed">, keyof VersionKey>): ReportEffect =>
+  report("weights.failed", { lineage: wanted?.lineage ?? 0, version: wanted?.version ?? 0, ...body });
 
 const drop = (kind: string, reason: string): { type: "effect"; params: CheckpointEffect } => ({
   type: effectAction,
@@ -64,71 +86,164 @@ const machine = setup({
     isNewer: ({ context, event }) =>
       event.type === "checkpoint.save" &&
       (event.body.lineage > (context.save?.lineage ?? -1) || event.body.step > (context.save?.step ?? -1)),
+    isHeld: ({ context, event }) => event.type === "weights.pull" && isSame(event.body, context.held),
+    isOlder: ({ context, event }) =>
+      event.type === "weights.pull" && isOlder(event.body, [context.held, context.wanted]),
+    isWanted: ({ context, event }) =>
+      (event.type === "weights.pulled" || event.type === "weights.errored") && isSame(event, context.wanted),
+    isPulled: ({ context, event }) => event.type === "weights.pull" && isSame(event.body, context.wanted),
   },
-  delays: { checkpoint: ({ context }) => context.checkpointMs },
+  delays: { checkpoint: ({ context }) => context.checkpointMs, pull: ({ context }) => context.pullMs },
 }).createMachine({
   id: "checkpoint",
-  context: ({ input }) => ({ ...input, save: null }),
+  type: "parallel",
+  context: ({ input }) => ({ ...input, save: null, held: null, wanted: null }),
   on: {
-    "replica.registered": { actions: assign(({ event }) => ({ checkpointMs: event.config.timing.checkpointMs })) },
+    "replica.registered": {
+      actions: assign(({ event: { config } }) => ({
+        checkpointMs: config.timing.checkpointMs,
+        pullMs: config.timing.pullMs,
+      })),
+    },
     "checkpoint.written": { actions: drop("checkpoint.written", "late") },
     "checkpoint.errored": { actions: drop("checkpoint.errored", "late") },
+    "weights.pulled": { actions: drop("weights.pulled", "late") },
+    "weights.errored": { actions: drop("weights.errored", "late") },
   },
-  initial: "ready",
   states: {
-    ready: {
-      description: "Waits for the next checkpoint. Watched by the heartbeat.",
-      on: { "checkpoint.save": { target: "writing", actions: assign(({ event }) => ({ save: event.body })) } },
-    },
-    writing: {
-      description: "Pulls a version and makes it durable.",
-      entry: {
-        type: effectAction,
-        params: ({ context }): CheckpointEffect =>
-          context.save
-            ? { type: "checkpoint.write", body: context.save }
-            : { type: "drop", kind: "checkpoint.save", reason: "empty" },
-      },
-      on: {
-        "checkpoint.written": {
-          guard: "isThis",
-          target: "ready",
-          actions: {
+    disk: {
+      description: "What is being made durable.",
+      initial: "ready",
+      states: {
+        ready: {
+          description: "Waits for the next checkpoint. Watched by the heartbeat.",
+          on: { "checkpoint.save": { target: "writing", actions: assign(({ event }) => ({ save: event.body })) } },
+        },
+        writing: {
+          description: "Pulls a version and makes it durable.",
+          entry: {
             type: effectAction,
-            params: ({ event: { type: _, ...body } }) => report("checkpoint.saved", body),
+            params: ({ context }): CheckpointEffect =>
+              context.save
+                ? { type: "checkpoint.write", body: context.save }
+                : { type: "drop", kind: "checkpoint.save", reason: "empty" },
+          },
+          on: {
+            "checkpoint.written": {
+              guard: "isThis",
+              target: "ready",
+              actions: {
+                type: effectAction,
+                params: ({ event: { type: _, ...body } }) => report("checkpoint.saved", body),
+              },
+            },
+            "checkpoint.errored": {
+              guard: "isThis",
+              target: "ready",
+              actions: { type: effectAction, params: ({ context, event }) => failed(context.save, event.cause) },
+            },
+            "checkpoint.save": [
+              {
+                guard: "isNewer",
+                target: "writing",
+                reenter: true,
+                actions: [
+                  { type: effectAction, params: { type: "checkpoint.abort", reason: "a newer checkpoint is wanted" } },
+                  assign(({ event }) => ({ save: event.body })),
+                ],
+              },
+              {
+                actions: drop("checkpoint.save", "already writing it"),
+              },
+            ],
+            "replica.fenced": {
+              target: "ready",
+              actions: { type: effectAction, params: { type: "checkpoint.abort", reason: "fenced" } },
+            },
+          },
+          after: {
+            checkpoint: {
+              target: "ready",
+              actions: [
+                { type: effectAction, params: { type: "checkpoint.abort", reason: "deadline" } },
+                { type: effectAction, params: ({ context }) => failed(context.save, "not written in time") },
+              ],
+            },
           },
         },
-        "checkpoint.errored": {
-          guard: "isThis",
-          target: "ready",
-          actions: { type: effectAction, params: ({ context, event }) => failed(context.save, event.cause) },
-        },
-        "checkpoint.save": [
-          {
-            guard: "isNewer",
-            target: "writing",
-            reenter: true,
-            actions: [
-              { type: effectAction, params: { type: "checkpoint.abort", reason: "a newer checkpoint is wanted" } },
-              assign(({ event }) => ({ save: event.body })),
+      },
+    },
+    memory: {
+      description: "What is being taken into memory.",
+      initial: "waiting",
+      states: {
+        waiting: {
+          description: "Serves what it keeps. Watched by the heartbeat.",
+          on: {
+            "weights.pull": [
+              { guard: "isHeld", actions: { type: effectAction, params: ({ context }) => kept(context) } },
+              { guard: "isOlder", actions: drop("weights.pull", "older weights") },
+              { target: "pulling", actions: assign(({ event }) => ({ wanted: event.body })) },
             ],
           },
-          {
-            actions: drop("checkpoint.save", "already writing it"),
-          },
-        ],
-        "replica.fenced": {
-          target: "ready",
-          actions: { type: effectAction, params: { type: "checkpoint.abort", reason: "fenced" } },
         },
-      },
-      after: {
-        checkpoint: {
-          target: "ready",
-          actions: [
-            { type: effectAction, params: { type: "checkpoint.abort", reason: "deadline" } },
-            { type: effectAction, params: ({ context }) => failed(context.save, "not written in time") },
-          ],
+        pulling: {
+          description: "Takes a version into memory; what is there stays until it is whole and verified.",
+          entry: {
+            type: effectAction,
+            params: ({ event }): CheckpointEffect =>
+              event.type === "weights.pull" ? { type: "weights.pull", body: event.body } : unreachable,
+          },
+          on: {
+            "weights.pulled": {
+              guard: "isWanted",
+              target: "waiting",
+              actions: [
+                assign(({ event: { type: _, ...held } }) => ({ held, wanted: null })),
+                { type: effectAction, params: ({ context }) => kept(context) },
+              ],
+            },
+            "weights.errored": {
+              guard: "isWanted",
+              target: "waiting",
+              actions: [
+                {
+                  type: effectAction,
+                  params: ({ context, event: { type: _, lineage: _l, version: _v, ...why } }) => notKept(context, why),
+                },
+                assign({ wanted: null }),
+              ],
+            },
+            "weights.pull": [
+              { guard: "isOlder", actions: drop("weights.pull", "older weights") },
+              { guard: "isPulled", actions: drop("weights.pull", "already pulling it") },
+              {
+                target: "pulling",
+                reenter: true,
+                actions: [
+                  { type: effectAction, params: { type: "weights.abort", reason: "another version is wanted" } },
+                  assign(({ event }) => ({ wanted: event.body })),
+                ],
+              },
+            ],
+            "replica.fenced": {
+              target: "waiting",
+              actions: [
+                { type: effectAction, params: { type: "weights.abort", reason: "fenced" } },
+                assign({ wanted: null }),
+              ],
+            },
+          },
+          after: {
+            pull: {
+              target: "waiting",
+              actions: [
+                { type: effectAction, params: { type: "weights.abort", reason: "deadline" } },
+                { type: effectAction, params: ({ context }) => notKept(context, { cause: "not pulled in time" }) },
+                assign({ wanted: null }),
+              ],
+            },
+          },
         },
       },
     },
@@ -139,4 +254,4 @@ const machine = setup({
 export const checkpointMachine = machine;
 
 /** A checkpoint actor as a pure core. */
-export const checkpointLogic = logicOf<typeof machine, CheckpointEffect>(machine, { checkpointMs: 1 });
+export const checkpointLogic = logicOf<typeof machine, CheckpointEffect>(machine, { checkpointMs: 1, pullMs: 1 });

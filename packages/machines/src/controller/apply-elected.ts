@@ -27,6 +27,7 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
       retryAtMs: nowMs,
       unanswered: 0,
       order: member.order && { ...member.order, dueAtMs: nowMs },
+      ...(member.memory ? { memory: { ...member.memory, asked: null, retryAtMs: nowMs } } : {}),
     },
   ]);
   const evictions = Object.entries(state.evictions).map(([id, eviction]) => [

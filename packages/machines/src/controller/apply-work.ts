@@ -8,6 +8,7 @@ import { fallbackAfter, noteCopy } from "./fallback.ts";
 import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { finishItems, keyOf, releasedFacts, requeue, withGroups, withPartials } from "./leases.ts";
 import { noteGroups } from "./paces.ts";
+import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
 import { noteShortage } from "./shortages.ts";
 import { refuseReceipts } from "./sound-receipts.ts";
 import { type ControllerState, type KeptReceipt, type Member, meshMembersOf, moved, withMember } from "./state.ts";
@@ -23,6 +24,7 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
   const { lineage, version, sections } = event.body;
   const member = state.members[event.from];
   if (!member) return { state, effects: [] };
+  if (member.role === "checkpoint") return applyKept(state, event);
   const isOvertaken =
     lineage !== state.restore.lineage || (member.held?.lineage === lineage && member.held.version > version);
   if (isOvertaken) {
@@ -53,7 +55,10 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
 }
 
 /** A replica could not get a version: it is asked again after a pause, or, when its checkpoint is damaged, for another one. Pure. */
-export function applyFailed(state: ControllerState, event: ReportOf<"weights.failed">): Change<ControllerState> {
+export function applyFailed(before: ControllerState, event: ReportOf<"weights.failed">): Change<ControllerState> {
+  const { role } = before.members[event.from] ?? {};
+  if (role === "checkpoint") return applyNotKept(before, event);
+  const state = role === "policy" ? noteMiss(before, event.body) : before;
   const detail = `${event.from} could not get version ${event.body.version}: ${event.body.cause}`;
   const effects = [announce("alarm.raised", { alarm: "weights", detail })];
   const member = state.members[event.from];

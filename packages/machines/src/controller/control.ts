@@ -38,6 +38,7 @@ import { applyHeldGroups, planHeldOutput } from "./held-output.ts";
 import { planOverdue } from "./orders.ts";
 import { planReadmission } from "./plan-admission.ts";
 import { planCheckpoint, planEnd, planReleases, planRestore } from "./plan-end.ts";
+import { planMemory } from "./plan-memory.ts";
 import { planJoinWindow, planMesh } from "./plan-mesh.ts";
 import { planStepOutcome, planStepRun } from "./plan-step.ts";
 import { planStragglers } from "./plan-stragglers.ts";
@@ -68,6 +69,7 @@ export const planners: readonly Planner[] = [
   planEvaluation,
   planStepRun,
   planCheckpoint,
+  planMemory,
   dispatchGroups,
   planMoves,
   planPlacement,

@@ -1,9 +1,10 @@
 /**
- * A checkpoint that can not be restored: it is said, and the job goes back to a copy of it, or to the next older one, in a new lineage. What was
- * trained since is trained again, from the stored trajectories where they are still there. Without any other the job ends at once.
+ * A checkpoint that can not be restored: it is said, and the job goes back to a copy of it, or to the next older one, or to what is newer in memory, in a
+ * new lineage. What was trained since is trained again, from the stored trajectories where they are still there. Without any other the job ends at once.
  */
 import type { Body } from "@muster/protocol";
 import { announce, type Change } from "./events.ts";
+import { recoveryOf } from "./memory.ts";
 import { goBack } from "./plan-end.ts";
 import type { ControllerState, Fallback, Member } from "./state.ts";
 
@@ -39,7 +40,9 @@ export function noteDamage(
   const detail = `checkpoint ${nameOf(path)} can not be restored: ${reason}`.slice(0, reasonMax);
   const effects = [announce("alarm.raised", { alarm: "damaged-checkpoint", detail })];
   if (!next) return { state: ended(marked, damaged), effects };
-  const back = goBack(marked, `checkpoint ${nameOf(path)} is damaged`);
+  const recovery = recoveryOf(marked);
+  const kept = recovery.kind === "memory" ? recovery.kept : null;
+  const back = goBack(marked, `checkpoint ${nameOf(path)} is damaged`, kept);
   return { state: back.state, effects: [...effects, ...back.effects] };
 }
 

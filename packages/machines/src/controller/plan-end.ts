@@ -3,6 +3,8 @@ import type { GroupReceipt } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
 import { pinsOf, purgedGroups } from "./fallback.ts";
 import { ledgerOf, unsettleCovered, unsettleTrained } from "./ledger.ts";
+import { isBeginningLost, keepersOf, recoveryOf, withoutLater } from "./memory.ts";
+import type { KeptState } from "./memory-state.ts";
 import { isFree } from "./plan-weights.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, type StepGroups, withMember } from "./state.ts";
 import { rotated } from "./weight-sources.ts";
@@ -34,9 +36,10 @@ function isCheckpointDue(state: ControllerState, committed: number): boolean {
 
 function orderCheckpoint(state: ControllerState, step: number): Change<ControllerState> | null {
   const { weights, plan } = state;
-  const holders = membersOf(state, "policy").filter(
+  const trainers = membersOf(state, "policy").filter(
     (member) => holdsCurrent(state, member) && member.addresses.length > 0,
   );
+  const holders = [...trainers, ...keepersOf(state, weights)];
   const savers = membersOf(state, "checkpoint").filter(
     (member) => isFree(state, member) && member.health === "healthy",
   );
@@ -60,8 +63,11 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
   return {
     state: savers.reduce((next, member) => withMember(next, member.id, { order }), state),
     effects: savers.map((member) => {
-      const sources = rotated(holders, member).map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
-      return command(member, "checkpoint.save", { ...body, holders: sources });
+      const others = rotated(holders, member);
+      // Who is the only one that holds it has it from itself.
+      const sources = others.length > 0 ? others : holders;
+      const named = sources.map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
+      return command(member, "checkpoint.save", { ...body, holders: named });
     }),
   };
 }
@@ -79,33 +85,51 @@ export function isLastLeaving(state: ControllerState): boolean {
 }
 
 /**
- * Goes back to the newest checkpoint when no living policy replica holds the committed state: a new lineage begins there, and the
- * steps since are run again from their stored trajectories (semantics 6.7). Pure.
+ * When no living policy replica holds the committed state, goes back to the newest that is in memory, or in a checkpoint: a new lineage begins
+ * there, and the steps since are run again from their stored trajectories (semantics 6.7). While a checkpoint actor has the committed version
+ * itself nothing is lost: whoever comes pulls it from there. Pure.
  */
 export function planRestore(state: ControllerState): Change<ControllerState> | null {
   const { weights } = state;
-  if (!weights || state.ending || state.step.state === "running") return null;
+  if (state.ending || state.step.state === "running") return null;
+  if (!weights) return isBeginningLost(state) ? recovered(state, "what was kept in memory is lost, too") : null;
   const policies = membersOf(state, "policy");
   if (policies.some((member) => holdsCurrent(state, member) || member.order?.kind === "step.apply")) return null;
   if (!policies.some(({ order, health }) => order?.kind !== "replica.stop" && health !== "draining")) return null;
-  return goBack(state, `no policy replica holds version ${weights.version}`);
+  return recovered(state, `no policy replica holds version ${weights.version}`);
 }
 
-/** Begins a new lineage at the newest checkpoint, or at the job's first weights when there is none (S24). Pure. */
-export function goBack(state: ControllerState, reason: string): Change<ControllerState> {
-  const { plan } = state;
+function recovered(state: ControllerState, reason: string): Change<ControllerState> | null {
+  const recovery = recoveryOf(state);
+  if (recovery.kind === "wait") return null;
+  return goBack(state, reason, recovery.kind === "memory" ? recovery.kept : null);
+}
+
+/**
+ * Begins a new lineage at the newest checkpoint, or at the job's first weights when there is none (S24); with `kept`, at that. Who doubts the
+ * weights themselves goes back to a checkpoint, because what is in memory is as new as they are. Pure.
+ */
+export function goBack(state: ControllerState, reason: string, kept: KeptState | null = null): Change<ControllerState> {
   const { saved } = state.checkpoints;
   const lineage = (state.weights?.lineage ?? state.restore.lineage) + 1;
-  const source = saved ? ({ kind: "checkpoint", path: saved.path } as const) : plan.weights;
-  const detail = `${reason}; going back to step ${saved?.step ?? 0} in lineage ${lineage}`;
+  const { step, version } = kept ?? saved ?? { step: 0, version: 0 };
+  const detail = `${reason}; going back to step ${step}${kept ? ", kept in memory," : ""} in lineage ${lineage}`;
   return {
     state: {
-      ...rollBack(state, saved?.step ?? 0),
+      ...rollBack(state, step),
       weights: null,
-      restore: { lineage, version: saved?.version ?? 0, source },
+      restore: { lineage, version, source: sourceOf(state, kept) },
     },
     effects: [announce("alarm.raised", { alarm: "rollback", detail })],
   };
+}
+
+function sourceOf(
+  { plan, checkpoints }: ControllerState,
+  kept: KeptState | null,
+): ControllerState["restore"]["source"] {
+  if (kept) return { kind: "memory", ...kept };
+  return checkpoints.saved ? { kind: "checkpoint", path: checkpoints.saved.path } : plan.weights;
 }
 
 /** Orders about the lost lineage are void: whoever still works on one gets a new order, which replaces it. */
@@ -121,7 +145,7 @@ function withoutOrders(state: ControllerState): ControllerState {
  * one covered, which is of no use now, are sampled again.
  */
 function rollBack(before: ControllerState, step: number): ControllerState {
-  const state = withoutOrders(before);
+  const state = withoutLater(withoutOrders(before), step);
   const again = Object.entries(state.history).filter(([key]) => Number(key) > step);
   const purged = Object.entries(state.fallback.covered).filter(([key]) => Number(key) > step);
   const groups = [
@@ -129,12 +153,13 @@ function rollBack(before: ControllerState, step: number): ControllerState {
     ...again.map(([key, receipts]) => [key, sampledGroups(state, receipts)] as const),
   ];
   const ledger = purged.reduce((counts, [, covered]) => unsettleCovered(counts, covered), state.ledger);
-  const covered = Object.fromEntries(Object.entries(state.fallback.covered).filter(([key]) => Number(key) <= step));
+  const upTo = <V>(table: Readonly<Record<string, V>>): Record<string, V> =>
+    Object.fromEntries(Object.entries(table).filter(([key]) => Number(key) <= step));
   return {
     ...state,
     groups: { ...state.groups, ...Object.fromEntries(groups) },
-    history: {},
-    fallback: { ...state.fallback, covered },
+    history: upTo(state.history),
+    fallback: { ...state.fallback, covered: upTo(state.fallback.covered) },
     ledger: again.reduce((counts, [, receipts]) => unsettleTrained(counts, receipts), ledger),
     step: { ...state.step, step: step + 1, attempt: 1, failures: 0, state: "sampling", votes: {} },
     mesh: { ...state.mesh, state: "broken", dueAtMs: state.nowMs },
@@ -161,7 +186,7 @@ export function planReleases(state: ControllerState): Change<ControllerState> | 
 
 function mayLeave(state: ControllerState, member: Member): boolean {
   if (member.role === "node") return !Object.values(state.fleet.replicas).some(({ node }) => node === member.id);
-  if (member.role === "checkpoint") return member.order === null;
+  if (member.role === "checkpoint") return member.order === null && !isLastHolder(state, member);
   if (member.role === "rollout") return !Object.values(state.leases).some(({ holder }) => holder === member.id);
   if (state.mesh.members.includes(member.id) && state.mesh.state === "ready" && hasSuccessor(state, member))
     return false;
@@ -172,6 +197,13 @@ function hasSuccessor(state: ControllerState, member: Member): boolean {
   return membersOf(state, "policy").some(
     (other) => other.id !== member.id && other.health !== "draining" && holdsCurrent(state, other),
   );
+}
+
+/** What nobody but a leaving checkpoint actor has is waited for a policy replica to take, for as long as that one gives itself. */
+function isLastHolder(state: ControllerState, member: Member): boolean {
+  const isHeld = membersOf(state, "policy").some((policy) => holdsCurrent(state, policy));
+  const [first, ...others] = keepersOf(state, state.weights);
+  return !state.ending && !isHeld && first?.id === member.id && others.length === 0;
 }
 
 function isDurable(state: ControllerState): boolean {

@@ -33,7 +33,8 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   if (mesh.epoch === 0 && !isGathered(state, eligible.length)) return null;
   const members = rankMembers(mesh.members, eligible);
   const ids = members.map(({ id }) => id);
-  const isSame = ids.join() === mesh.members.join() && (mesh.state === "ready" || mesh.state === "building");
+  const isWhole = members.every(({ joinedSeq }) => joinedSeq <= mesh.joins); // a new life under an old id is no rank of it
+  const isSame = isWhole && ids.join() === mesh.members.join() && (mesh.state === "ready" || mesh.state === "building");
   if (isSame && mesh.state === "building" && state.nowMs >= mesh.dueAtMs) return evictLate(state, members);
   if (members.length === 0 || isSame || isGathering(state, ids)) return null;
   const epoch = mesh.epoch + 1;

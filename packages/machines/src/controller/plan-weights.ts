@@ -1,9 +1,10 @@
 /** Who makes the initial weights, and who pulls the committed ones from whom (semantics 2, 6.3, 6.4). */
-import type { Holder } from "@muster/protocol";
+import type { Body, Holder } from "@muster/protocol";
 import { isFlaky } from "./apply-verdict.ts";
 import { type Change, type ControllerEffect, command } from "./events.ts";
+import { keepersOf } from "./memory.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "./state.ts";
-import { rotated, sourcesFor, supplyOf } from "./weight-sources.ts";
+import { holdersMax, rotated, sourcesFor, supplyOf } from "./weight-sources.ts";
 
 /**
  * Has the first policy replica make, load or restore the weights, when nobody has any; for a checkpoint one on the host where it was written,
@@ -17,7 +18,8 @@ export function planInitialWeights(state: ControllerState): Change<ControllerSta
   const healthy = free.filter(({ health }) => health === "healthy");
   const first = healthy.find(({ host }) => host === state.checkpoints.saved?.host) ?? healthy[0] ?? free[0];
   if (!first) return null;
-  const body = state.restore;
+  const body = beginningOf(state, first);
+  if (!body) return null;
   const order = {
     kind: "weights.initialize",
     lineage: body.lineage,
@@ -27,9 +29,19 @@ export function planInitialWeights(state: ControllerState): Change<ControllerSta
   return { state: withMember(state, first.id, { order }), effects: [command(first, "weights.initialize", body)] };
 }
 
+/** The order to begin a lineage; `null` while whoever keeps its first version is a suspect. */
+function beginningOf({ restore, ...state }: ControllerState, first: Member): Body<"weights.initialize"> | null {
+  const { lineage, version, source } = restore;
+  if (source.kind !== "memory") return { lineage, version, source };
+  const { step: _, sections, ...memory } = source;
+  const keepers = rotated(keepersOf({ restore, ...state }, source), first);
+  if (keepers.length === 0) return null;
+  return { lineage, version, source: { ...memory, sections: [...sections], holders: holdersOf(keepers) } };
+}
+
 /**
  * Sends every free replica that does not hold the committed version to its sources. Policy replicas need the optimizer state too, so they
- * pull from policy replicas only. Pure.
+ * pull from policy replicas, and from the memory of checkpoint actors. That is for others as well when nobody else has the version. Pure.
  */
 export function planPulls(state: ControllerState): Change<ControllerState> | null {
   const { weights } = state;
@@ -41,16 +53,20 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
   if (receivers.length === 0) return null;
   const { lineage, version } = weights;
   const dueAtMs = state.nowMs + state.plan.timing.pullMs;
-  const supply = supplyOf(state);
+  const kept = keepersOf(state, weights);
+  const known = supplyOf(state);
+  const supply = known.holding.length > 0 ? known : { ...known, holding: kept };
   const policies = supply.holding.filter(({ role }) => role === "policy");
   const fetching = [...supply.fetching];
   const effects: ControllerEffect[] = [];
   const ordered: Record<string, Member> = {};
   for (const member of receivers) {
     const isPolicy = member.role === "policy";
-    const sources = isPolicy ? rotated(policies, member) : sourcesFor(member, { ...supply, fetching });
+    const sources = isPolicy
+      ? [...rotated(policies, member), ...rotated(kept, member)].slice(0, holdersMax)
+      : sourcesFor(member, { ...supply, fetching });
     if (sources === null || supply.holding.length === 0 || sources.length === 0) continue;
-    const holders = trustedFirst(sources).map(({ id, addresses }): Holder => ({ id, addresses: [...addresses] }));
+    const holders = holdersOf(trustedFirst(sources));
     const sections = isPolicy ? weights.sections : weights.sections.filter(({ name }) => name === "weights");
     effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders }));
     ordered[member.id] = { ...member, order: { kind: "weights.pull", lineage, version, dueAtMs } };
@@ -58,6 +74,9 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
   }
   return effects.length > 0 ? { state: { ...state, members: { ...state.members, ...ordered } }, effects } : null;
 }
+
+const holdersOf = (sources: readonly Member[]): Holder[] =>
+  sources.map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
 
 /** Whoever may be gone is the last choice. Stable. */
 function trustedFirst(sources: readonly Member[]): readonly Member[] {

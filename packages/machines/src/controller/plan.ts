@@ -22,6 +22,8 @@ export interface ControllerPlan {
   readonly checkpointEverySteps: number;
   /** Newest checkpoints that retention leaves. */
   readonly checkpointKeep: number;
+  /** Steps after which checkpoint actors take the training state into memory anew; 0: never. */
+  readonly memoryEvery: number;
   /** True when `data.tcp_host` names a network: rollout replicas then serve what they pulled from another host. */
   readonly rolloutsServe: boolean;
   /** Ranks of a rollout replica. */
@@ -66,6 +68,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,
     checkpointKeep: config.checkpoint.keep,
+    memoryEvery: config.checkpoint.memoryEvery,
     rolloutRanks: config.rollout.ranks,
     rolloutsServe: config.data.tcpHost?.includes("/") ?? false,
     timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, joinMs, deadAfterMs },

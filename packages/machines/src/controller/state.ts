@@ -5,6 +5,7 @@
 import type { Body, CauseCount, MemberRole, PartialGroup, Section, WorkItem } from "@muster/protocol";
 import type { VersionKey } from "../version-key.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
+import type { Beginning, MemberMemory } from "./memory-state.ts";
 import type { ControllerPlan } from "./plan.ts";
 import type { Dropped, KeptReceipt, StepRun } from "./step-state.ts";
 
@@ -48,6 +49,8 @@ export interface Member {
   readonly unanswered: number;
   /** Receipts of it that could not be true. */
   readonly refused?: number;
+  /** Of a checkpoint actor that was asked to keep training state in memory. */
+  readonly memory?: MemberMemory;
 }
 
 /** The policy mesh. `broken`: a collective of this epoch was aborted, so the epoch cannot be used again. */
@@ -216,8 +219,8 @@ export interface ControllerState {
   readonly evictions: Readonly<Record<string, Eviction>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
   readonly progress: Progress;
-  /** Where weights come from when there are none: the job's source at first, a checkpoint after every holder was lost. */
-  readonly restore: VersionKey & { readonly source: ControllerPlan["weights"] };
+  /** Where weights come from when there are none: the job's source at first, memory or a checkpoint after every holder was lost. */
+  readonly restore: VersionKey & { readonly source: Beginning };
   /** Digest of the model's tensor table. */
   readonly tensorsDigest: string | null;
   /** Newest committed weights. */

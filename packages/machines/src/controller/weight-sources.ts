@@ -8,7 +8,7 @@ import { type ControllerState, holdsCurrent, type Member, membersOf } from "./st
 const chainMax = 8;
 
 /** Most holders in one order. */
-const holdersMax = 16;
+export const holdersMax = 16;
 
 /** The replicas that have the committed version, or are about to have it; in order of arrival where nothing else is said. */
 export interface Supply {

@@ -89,6 +89,11 @@ const rollout = [
 const saveOf = (step: number) => ({ step, ...versions[0], sections, holders, groupsWatermark: 0, ledger: {} });
 const checkpoint = [
   registered,
+  ...versions.flatMap((version) => [
+    { type: "weights.pull", body: { ...version, sections, holders } },
+    { type: "weights.pulled", ...heldOf(version) },
+    { type: "weights.errored", ...version, cause: "no route" },
+  ]),
   { type: "replica.fenced", body: { reason: "late" } },
   ...[2, 4].flatMap((step) => [
     { type: "checkpoint.save", body: saveOf(step) },

@@ -11,7 +11,7 @@ const cores: Readonly<Record<string, { readonly logic: unknown; readonly input: 
   membership: { logic: membershipLogic, input: { role: "policy", host: "h", pid: 1, build: "b", node: null, timing } },
   policy: { logic: policyLogic, input: { timing } },
   rollout: { logic: briefly(rolloutLogic), input: { timing, chunkGroups: 2, leasesMax: 2 } },
-  checkpoint: { logic: checkpointLogic, input: { checkpointMs: 9 } },
+  checkpoint: { logic: checkpointLogic, input: { checkpointMs: 9, pullMs: 9 } },
   node: {
     logic: nodeLogic,
     input: { host: "h", capacity: { policy: null, rollout: null, checkpoint: null }, graceMs: 9 },
@@ -54,7 +54,7 @@ const maySkip: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "weights.waiting work.generating report.told": "others are still to be told",
     "weights.syncing work.generating report.told": "others are still to be told",
   },
-  checkpoint: { "ready replica.fenced": "nothing to abort" },
+  checkpoint: { "disk.ready memory.waiting replica.fenced": "nothing to abort" },
 };
 
 const isSilent = ({ before, after, effects, event }: Edge): boolean =>

@@ -14,7 +14,8 @@ const mayIdle = [
   "policy: ready",
   "rollout: weights.waiting",
   "rollout: work.ready",
-  "checkpoint: ready",
+  "checkpoint: disk.ready",
+  "checkpoint: memory.waiting",
   "node: waiting",
   "node: keeping",
 ];
@@ -23,7 +24,8 @@ const mayIdle = [
 const mayIgnore: Readonly<Record<string, readonly string[]>> = {
   "membership: member": ["replica.registered", "replica.refused"],
   "membership: draining": ["process.stopping", "replica.registered", "replica.refused"],
-  "checkpoint: ready": ["replica.fenced"],
+  "checkpoint: disk.ready": ["replica.fenced"],
+  "checkpoint: memory.waiting": ["replica.fenced"],
 };
 
 const hasDeadline = (node: StateNode): boolean =>

@@ -20,13 +20,20 @@ export const weightSourceSchema = z.discriminatedUnion("kind", [
 ]);
 
 const sections = z.array(sectionSchema).min(1).max(4);
+const holders = z.array(holderSchema).min(1).max(64);
+
+/** Where a lineage begins: at the source of the job, at a checkpoint, or at a version that checkpoint actors keep in memory. */
+const beginningSchema = z.discriminatedUnion("kind", [
+  ...weightSourceSchema.options,
+  z.strictObject({ kind: z.literal("memory"), ...versionFields, sections, holders }),
+]);
 
 /** Weights: who makes them, who holds them, who should pull them. */
 export const weightsMessages = defineMessages({
   "weights.initialize": {
     direction: "command",
-    says: "The controller has the first policy replica load or make the initial weights.",
-    body: z.strictObject({ ...versionFields, source: weightSourceSchema }),
+    says: "The controller has a policy replica load or make the first weights of a lineage.",
+    body: z.strictObject({ ...versionFields, source: beginningSchema }),
   },
   "weights.meta": {
     direction: "report",
@@ -40,8 +47,8 @@ export const weightsMessages = defineMessages({
   },
   "weights.pull": {
     direction: "command",
-    says: "The controller names a committed version, its digests and who holds it; the replica pulls, verifies and swaps.",
-    body: z.strictObject({ ...versionFields, sections, holders: z.array(holderSchema).min(1).max(64) }),
+    says: "The controller names a committed version, its digests and who holds it; a replica pulls, verifies and swaps, a checkpoint actor keeps it in memory.",
+    body: z.strictObject({ ...versionFields, sections, holders }),
   },
   "weights.held": {
     direction: "report",
@@ -63,6 +70,8 @@ export const weightsMessages = defineMessages({
       cause: textSchema,
       /** The checkpoint that it was to restore is of no use: `corrupt` to everybody, `gone` at least from this host. */
       damage: z.strictObject({ kind: z.enum(["corrupt", "gone"]), reason: textSchema }).optional(),
+      /** A checkpoint actor has no room for the version: it is not asked again for a while. */
+      isTooLarge: z.boolean().optional(),
     }),
   },
 });

@@ -120,6 +120,11 @@ export const checkpointFields: readonly Field[] = [
     every_steps: ["integer", 50, "Steps between checkpoints; 0 for the last one only."],
     keep: ["integer", 2, "Checkpoints kept."],
     directory: ["path", (read) => `.muster/checkpoints/${read("job.name")}`, "Folder of the job's checkpoints."],
+    memory_every: [
+      "integer",
+      1,
+      "Steps after which checkpoint actors take the training state into memory, where it fits: what losing every trainer costs; 0 for never.",
+    ],
   }),
 ].flat();
 

@@ -8,6 +8,7 @@ import { runAndCompare } from "../seed/run-seed.ts";
 import type { Canary } from "./canary.ts";
 import { fleetCanaries } from "./fleet-canaries.ts";
 import { handCanaries } from "./hand-canaries.ts";
+import { memoryCanaries } from "./memory-canaries.ts";
 import { mindCanaries } from "./mind-canaries.ts";
 import { planCanaries } from "./plan-canaries.ts";
 import { planeCanaries } from "./plane-canaries.ts";
@@ -23,6 +24,7 @@ export const canaries: readonly Canary[] = [
   ...mindCanaries,
   ...planCanaries,
   ...fleetCanaries,
+  ...memoryCanaries,
 ];
 
 /** What became of one canary. */

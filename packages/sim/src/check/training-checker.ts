@@ -249,7 +249,10 @@ export class TrainingChecker {
   /** The job goes back to the newest checkpoint, and no further; what was trained since is pending again. */
   #rollBack(before: ControllerState, after: ControllerState): void {
     const isDamaged = before.fallback.damaged !== after.fallback.damaged;
-    const kept = (isDamaged ? after : before).checkpoints.saved?.step ?? 0;
+    const saved = (isDamaged ? after : before).checkpoints.saved?.step ?? 0;
+    // Whether it was kept is known to the checker of memory.
+    const isKept = after.restore.source.kind === "memory" && after.step.step > saved;
+    const kept = isKept ? after.step.step - 1 : saved;
     this.#judge.require(
       after.step.step === kept + 1,
       "S24",

@@ -22,6 +22,7 @@ import { JournalModel } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import { LossChecker } from "./loss-checker.ts";
 import { MembershipChecker, type Outage } from "./membership-checker.ts";
+import { MemoryChecker } from "./memory-checker.ts";
 import { OrderChecker } from "./order-checker.ts";
 import { ProgressChecker } from "./progress-checker.ts";
 import { TrainingChecker } from "./training-checker.ts";
@@ -112,12 +113,14 @@ export class Witness implements ClusterObserver {
     this.#losses = new LossChecker(world, judge, scenario);
     this.#budgets = new BudgetChecker(world, judge, scenario);
     this.#blames = new BlameChecker(judge, config.failure, faults);
+    const memory = new MemoryChecker(judge);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
       logic,
       onDecision: (decision) => {
         this.#weights.decided(decision);
         this.#training.decided(decision);
+        memory.decided(decision);
         this.#members.decided(decision, world.nowMs);
         this.#orders.decided(decision);
         this.#fleet.decided(decision);

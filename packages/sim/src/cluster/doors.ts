@@ -60,6 +60,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
     reward: async () => simReward(process, failpoints, work),
     generate: loadGenerate,
     digest: behind.digest,
+    availableMemory: () => behind.work.memoryBytes ?? Number.MAX_SAFE_INTEGER,
     usage: () => ({ connections: 0, mappedBytes: 0 }),
     versionStore: (options) => versions.openStore(process, options),
     gradientMesh: (options) => meshes.open(process, options),

@@ -21,6 +21,8 @@ export interface WorkModel {
   readonly killerRate: number;
   /** Share of prompts that hang whoever generates them; none when it is left out. */
   readonly hangerRate?: number;
+  /** Memory that checkpoint actors find available; more than enough when it is left out. */
+  readonly memoryBytes?: number;
 }
 
 /** One run. */

@@ -159,9 +159,10 @@ const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "checkpoin
   checkpoint: [
     ...wire(
       "checkpoint",
-      [...replica.said, "checkpoint.saved", "checkpoint.failed"],
-      [...replica.heard, "checkpoint.save"],
+      [...replica.said, "checkpoint.saved", "checkpoint.failed", "weights.held", "weights.failed"],
+      [...replica.heard, "checkpoint.save", "weights.pull"],
     ),
+    "checkpoint.store-open",
     "checkpoint.pull-begin",
     "checkpoint.pull-midway",
     "checkpoint.pull-end",

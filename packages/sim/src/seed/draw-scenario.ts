@@ -40,9 +40,11 @@ const shippedShare = 0.6;
 export function drawScenario(seed: number, profile: Profile): Scenario {
   const random = randomOf(seed, 101);
   const drawn = drawConfig(seed, random);
-  const work = crowdSizes[profile] ? soundWork(drawWork(random, drawn.mode)) : drawWork(random, drawn.mode);
+  const usual = { ...drawWork(random, drawn.mode), ...drawRoom(randomOf(seed, 127)) };
+  const work = crowdSizes[profile] ? soundWork(usual) : usual;
   const hanging = (work.hangerRate ?? 0) > 0 ? withHangs(drawn) : drawn;
-  const config = shapedFor(profile, hanging, randomOf(seed, 113));
+  const stored = shapedFor(profile, hanging, randomOf(seed, 113));
+  const config = { ...stored, checkpoint: { ...stored.checkpoint, memoryEvery: drawMemory(randomOf(seed, 129)) } };
   const spanMs = spanOf(config, work);
   const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
   const fleet = profile === "fleet" ? drawFleet(randomOf(seed, 107), config) : undefined;
@@ -84,6 +86,21 @@ function withCheckpoints(config: JobConfig, random: Random): JobConfig {
     replicas: { ...replicas, checkpoint: Math.max(1, replicas.checkpoint) },
     checkpoint: { ...checkpoint, everySteps: between(random, 1, 2) },
   };
+}
+
+function drawCheckpoint(random: Random): JobConfig["checkpoint"] {
+  const [everySteps, keep] = [between(random, 0, 3), between(random, 1, 3)];
+  return { everySteps, keep, directory: "/checkpoints", memoryEvery: 0 };
+}
+
+/** In half of the jobs checkpoint actors keep training state in memory, mostly of every step. */
+function drawMemory(random: Random): number {
+  return random.next() < 0.5 ? 0 : (([1, 1, 2, 3] as const)[random.below(4)] ?? 1);
+}
+
+/** On few hosts there is no room for it. */
+function drawRoom(random: Random): Pick<WorkModel, "memoryBytes"> {
+  return random.next() < 0.1 ? { memoryBytes: 64 } : {};
 }
 
 function drawControllers(profile: Profile, random: Random): number {
@@ -138,7 +155,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
     },
     evaluation:
       random.next() < 0.5 ? { everySteps: 0, prompts: 0 } : { everySteps: between(random, 1, 4), prompts: 100 },
-    checkpoint: { everySteps: between(random, 0, 3), keep: between(random, 1, 3), directory: "/checkpoints" },
+    checkpoint: drawCheckpoint(random),
     timing: drawTiming(random),
     health: {
       firstWaitMs: 60_000,

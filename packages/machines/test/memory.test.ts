@@ -1,0 +1,273 @@
+/** Training state in the memory of checkpoint actors: who takes it when, and what it saves when every policy replica is lost. */
+import { describe, expect, it } from "vitest";
+import { applyElected } from "../src/controller/apply-elected.ts";
+import { applyFailed, applyHeld } from "../src/controller/apply-work.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
+import { memoryOf } from "../src/controller/memory.ts";
+import type { KeptState, MemberMemory } from "../src/controller/memory-state.ts";
+import { goBack, planCheckpoint, planReleases, planRestore } from "../src/controller/plan-end.ts";
+import { planMemory } from "../src/controller/plan-memory.ts";
+import { planMesh } from "../src/controller/plan-mesh.ts";
+import { planInitialWeights, planPulls } from "../src/controller/plan-weights.ts";
+import { type ControllerState, initialControllerState, withMember, without } from "../src/controller/state.ts";
+import { bodiesOf, linesOf, memberOf, planWith, receiptOf, reportFrom, sectionsOf, working } from "./states.ts";
+
+const plan = planWith({ memoryEvery: 1, steps: 9 });
+const empty: MemberMemory = { held: null, asked: null, retryAtMs: 0, failures: 0, isTooLarge: false, misses: 0 };
+const stateOf = (step: number, lineage = 0): KeptState => ({
+  step,
+  lineage,
+  version: step,
+  sections: sectionsOf(step),
+});
+
+/** The member keeps the training state after a step, and serves it. */
+const keeps = (state: ControllerState, id: string, held: KeptState | null): ControllerState =>
+  withMember(state, id, { addresses: [`unix:${id}`], memory: { ...empty, held } });
+
+const job = (patch: Partial<ControllerState> = {}, version = 7): ControllerState =>
+  working({ plan, version, members: ["p0", "r0", "c0", "c1"], patch });
+
+/** Seven steps are committed, that of step 2 is durable, every policy replica is lost and p9 is new. */
+function lost(held: Readonly<Record<string, KeptState>>, patch: Partial<ControllerState> = {}): ControllerState {
+  const steps = [3, 4, 5, 6, 7];
+  const history = Object.fromEntries(steps.map((step) => [step, [0, 1, 2, 3].map((index) => receiptOf(step, index))]));
+  const ledger = { admitted: 56, trained: 56, aborted: 0, quarantined: 0 };
+  const saved = { step: 2, version: 2, path: "/c/2", host: "h" };
+  const checkpoints = { wantedStep: null, dueAtMs: 0, saved, failures: 0 };
+  const base = job({ history, ledger, checkpoints, ...patch });
+  const kept = Object.entries(held).reduce((state, [id, what]) => keeps(state, id, what), base);
+  return { ...kept, members: { ...without(kept.members, "p0"), p9: memberOf("p9", 9) } };
+}
+
+const taken = (state: ControllerState, from: string, step: number, flavour = "a"): ControllerState => {
+  const body = { lineage: 0, version: step, sections: sectionsOf(step, flavour), addresses: ["unix:x"] };
+  return applyHeld(
+    state,
+    reportFrom(state, from, { kind: "weights.held", body: { ...body, bytes: 16, durationMs: 1 } }),
+  ).state;
+};
+
+const fails = (
+  state: ControllerState,
+  from: string,
+  body: { lineage: number; version: number; isTooLarge?: boolean },
+) => applyFailed(state, reportFrom(state, from, { kind: "weights.failed", body: { cause: "no route", ...body } }));
+
+describe("taking the training state into memory", () => {
+  it("is ordered from every free checkpoint actor after a commit, from the policy replicas that hold it", () => {
+    const change = planMemory(job());
+    expect(linesOf(change?.effects ?? [])).toEqual(["c0 weights.pull", "c1 weights.pull"]);
+    const [body] = bodiesOf(change?.effects ?? [], "weights.pull");
+    expect(body).toMatchObject({ lineage: 0, version: 7, sections: sectionsOf(7), holders: [{ id: "p0" }] });
+    expect(planMemory(change?.state as ControllerState)).toBeNull();
+  });
+
+  it("hinders no checkpoint, and a checkpoint does not hinder it", () => {
+    const asked = planMemory(job())?.state as ControllerState;
+    const wanted = { ...asked.checkpoints, wantedStep: 7 };
+    const saving = planCheckpoint({ ...asked, checkpoints: wanted });
+    expect(linesOf(saving?.effects ?? [])).toEqual(["c0 checkpoint.save", "c1 checkpoint.save"]);
+    const order = saving?.state.members.c0?.order ?? null;
+    expect(linesOf(planMemory(withMember(job(), "c0", { order }))?.effects ?? [])).toContain("c0 weights.pull");
+  });
+
+  it("is ordered when what is kept is older than the newest multiple of checkpoint.memory_every", () => {
+    const every = (memoryEvery: number, held: number | null) => {
+      const state = { ...job(), plan: { ...plan, memoryEvery } };
+      const kept = held === null ? state : keeps(keeps(state, "c0", stateOf(held)), "c1", stateOf(held));
+      return linesOf(planMemory(kept)?.effects ?? []).length;
+    };
+    expect([every(3, 5), every(3, 6), every(3, 7), every(3, null), every(1, 6), every(0, null)]).toEqual([
+      2, 0, 0, 2, 2, 0,
+    ]);
+  });
+
+  it("is asked of nobody who is ill, leaves, or failed a moment ago, and of nobody when the job ends", () => {
+    const ill = withMember(withMember(job(), "c0", { health: "suspect" }), "c1", { health: "draining" });
+    expect(planMemory(ill)).toBeNull();
+    const failed = fails(planMemory(job())?.state as ControllerState, "c0", { lineage: 0, version: 7 }).state;
+    expect(linesOf(planMemory(taken(failed, "c1", 7))?.effects ?? [])).toEqual([]);
+    const later = { ...failed, nowMs: failed.nowMs + plan.timing.commandMs };
+    expect(linesOf(planMemory(later)?.effects ?? [])).toEqual(["c0 weights.pull"]);
+    expect(planMemory(job({ ending: { outcome: "done", reason: "", announced: false } }))).toBeNull();
+  });
+
+  it("counts when the digests are those that were ordered; others raise the alarm and are not kept", () => {
+    const asked = planMemory(job())?.state as ControllerState;
+    expect(memoryOf(taken(asked, "c0", 7).members.c0 ?? memberOf("c0", 1))).toMatchObject({ held: { step: 7 } });
+    const wrong = taken(asked, "c0", 7, "b");
+    expect(wrong.members.c0?.memory).toMatchObject({ held: null, asked: null, failures: 1 });
+  });
+
+  it("counts for nothing when it was not asked for, or not any more", () => {
+    const state = job();
+    expect(taken(state, "c0", 7)).toEqual({ ...state, dropped: { ...state.dropped, stale: 1 } });
+    const asked = planMemory(job())?.state as ControllerState;
+    const back = goBack(asked, "so").state;
+    expect(taken(back, "c0", 7).members.c0?.memory?.held).toBeNull();
+  });
+
+  it("that did not work is said once, and again only after it worked", () => {
+    const asked = planMemory(job())?.state as ControllerState;
+    const first = fails(asked, "c0", { lineage: 0, version: 7 });
+    expect(linesOf(first.effects)).toEqual(["! alarm.raised"]);
+    const again = planMemory({ ...first.state, nowMs: first.state.nowMs + 5_000 })?.state as ControllerState;
+    expect(fails(again, "c0", { lineage: 0, version: 7 }).effects).toEqual([]);
+  });
+
+  it("that has no room is said with its cause, and not asked for again for ten minutes", () => {
+    const asked = planMemory(job())?.state as ControllerState;
+    const refused = fails(asked, "c0", { lineage: 0, version: 7, isTooLarge: true });
+    expect(bodiesOf(refused.effects, "alarm.raised")).toEqual([
+      { alarm: "memory-copy", detail: "c0 keeps no training state in memory: no route" },
+    ]);
+    const at = (ms: number) => linesOf(planMemory({ ...refused.state, nowMs: 1_000 + ms })?.effects ?? []);
+    expect(at(590_000)).not.toContain("c0 weights.pull");
+    expect(
+      linesOf(planMemory(planMemory({ ...refused.state, nowMs: 601_000 })?.state as ControllerState)?.effects ?? []),
+    ).toContain("c0 weights.pull");
+  });
+
+  it("is ordered again from who did not answer, and by the next controller", () => {
+    const asked = planMemory(job())?.state as ControllerState;
+    const due = planMemory({ ...asked, nowMs: 60_000 })?.state as ControllerState;
+    expect(due.members.c0?.memory).toMatchObject({ asked: null, failures: 1 });
+    expect(due.members.c0?.unanswered).toBe(0);
+    const elected = applyElected(asked, { type: "controller.elected", atMs: 5, term: 2 }).state;
+    expect(linesOf(planMemory(elected)?.effects ?? [])).toEqual(["c0 weights.pull", "c1 weights.pull"]);
+  });
+});
+
+describe("the loss of every policy replica", () => {
+  it("costs nothing when a checkpoint actor has the committed version: whoever comes pulls all of it from there", () => {
+    const state = lost({ c0: stateOf(7) });
+    expect(planRestore(state)).toBeNull();
+    const [pull] = bodiesOf(planPulls(state)?.effects ?? [], "weights.pull");
+    expect(pull).toMatchObject({ lineage: 0, version: 7, holders: [{ id: "c0", addresses: ["unix:c0"] }] });
+    expect(pull?.sections.map(({ name }) => name)).toEqual(["weights", "optimizer"]);
+  });
+
+  it("makes a new mesh of whoever comes, also under the id of who was lost", () => {
+    const base = lost({ c0: stateOf(7) });
+    const back = memberOf("p0", 9, { held: { lineage: 0, version: 7 } });
+    const change = planMesh({ ...base, members: { ...without(base.members, "p9"), p0: back } });
+    expect(bodiesOf(change?.effects ?? [], "mesh.build")).toMatchObject([
+      { epoch: 3, members: [{ id: "p0", incarnation: back.incarnation }] },
+    ]);
+  });
+
+  it("gives rollout replicas their weights from memory, too, when nobody else has them", () => {
+    const state = withMember(lost({ c0: stateOf(7) }), "r0", { held: null });
+    const [, rollout] = bodiesOf(planPulls(state)?.effects ?? [], "weights.pull");
+    expect(rollout).toMatchObject({ holders: [{ id: "c0" }], sections: [{ name: "weights" }] });
+  });
+
+  it("goes back to the newest that is kept when that is older, and trains only the steps since again", () => {
+    const { state, effects } = planRestore(lost({ c0: stateOf(5), c1: stateOf(6) })) ?? { state: job(), effects: [] };
+    expect(bodiesOf(effects, "alarm.raised")[0]?.detail).toBe(
+      "no policy replica holds version 7; going back to step 6, kept in memory, in lineage 1",
+    );
+    expect(state.step.step).toBe(7);
+    expect(Object.keys(state.history)).toEqual(["3", "4", "5", "6"]);
+    expect(Object.keys(state.groups)).toEqual(["7"]);
+    expect(state.checkpoints.saved?.step).toBe(2);
+    expect(imbalanceOf(ledgerOf(state))).toBe(0);
+    const [body] = bodiesOf(planInitialWeights(state)?.effects ?? [], "weights.initialize");
+    expect(body).toEqual({
+      lineage: 1,
+      version: 6,
+      source: {
+        kind: "memory",
+        lineage: 0,
+        version: 6,
+        sections: sectionsOf(6),
+        holders: [{ id: "c1", addresses: ["unix:c1"] }],
+      },
+    });
+  });
+
+  it("can come again before anybody has begun with that: an older one is as good, and nothing behind it is remembered", () => {
+    const back = planRestore(lost({ c0: stateOf(5), c1: stateOf(6) }))?.state as ControllerState;
+    const alone = { ...back, members: without(back.members, "c1") };
+    const again = planRestore(alone)?.state as ControllerState;
+    expect(again.restore).toMatchObject({ lineage: 2, version: 5, source: { kind: "memory", lineage: 0, version: 5 } });
+    expect(Object.keys(again.groups)).toEqual(["6", "7"]);
+    expect(imbalanceOf(ledgerOf(again))).toBe(0);
+    const none = planRestore({ ...again, members: without(again.members, "c0") })?.state as ControllerState;
+    expect(none.restore).toMatchObject({ lineage: 3, source: { kind: "checkpoint", path: "/c/2" } });
+    expect(none.history).toEqual({});
+  });
+
+  it("goes back to a checkpoint that is newer than what is kept, and to one of another life", () => {
+    expect(planRestore(lost({ c0: stateOf(1) }))?.state.restore.source).toEqual({ kind: "checkpoint", path: "/c/2" });
+    expect(planRestore(lost({}))?.state.restore.source).toEqual({ kind: "checkpoint", path: "/c/2" });
+  });
+
+  it("waits for a version that somebody healthy is about to have, and for a suspect that has the best", () => {
+    const near = { ...empty, held: stateOf(6), asked: { ...stateOf(7), dueAtMs: 2_000 } };
+    const state = withMember(lost({ c0: stateOf(6) }), "c0", { memory: near });
+    expect(planRestore(state)).toBeNull();
+    expect(planRestore(withMember(state, "c0", { health: "suspect" }))).toBeNull();
+    expect(planRestore({ ...state, members: without(state.members, "c0") })).not.toBeNull();
+    const other = keeps(withMember(state, "c0", { health: "suspect" }), "c1", stateOf(5));
+    expect(planRestore(other)?.state.restore).toMatchObject({ version: 5 });
+  });
+
+  it("stops counting on memory that policy replicas can not get, after three times in a row", () => {
+    let state = lost({ c0: stateOf(7) });
+    for (let time = 1; time <= 3; time++) {
+      expect(planRestore(state)).toBeNull();
+      const asked = planPulls(withMember(state, "p9", { retryAtMs: 0 }))?.state as ControllerState;
+      state = fails(asked, "p9", { lineage: 0, version: 7 }).state;
+    }
+    expect(planRestore(state)?.state.restore.source).toEqual({ kind: "checkpoint", path: "/c/2" });
+  });
+
+  it("does so as well when a lineage is to begin with it", () => {
+    let state = planRestore(lost({ c0: stateOf(6) }))?.state as ControllerState;
+    for (let time = 1; time <= 3; time++) {
+      const asked = planInitialWeights(withMember(state, "p9", { retryAtMs: 0 }))?.state as ControllerState;
+      state = fails(asked, "p9", { lineage: 1, version: 6 }).state;
+    }
+    expect(planRestore(state)?.state.restore).toMatchObject({ lineage: 2, source: { kind: "checkpoint" } });
+  });
+
+  it("does not purge: what is kept in memory is not durable", () => {
+    const asked = planMemory(job({ history: { 7: [receiptOf(7, 0)] } }))?.state as ControllerState;
+    const kept = taken(asked, "c0", 7);
+    expect(Object.keys(kept.history)).toEqual(["7"]);
+    expect(kept.checkpoints.saved).toBeNull();
+  });
+});
+
+describe("going back because the weights are doubted", () => {
+  it("goes to a checkpoint, and forgets what is kept behind it", () => {
+    const { state } = goBack(lost({ c0: stateOf(7), c1: stateOf(2) }), "not finite");
+    expect(state.restore.source).toEqual({ kind: "checkpoint", path: "/c/2" });
+    expect(state.members.c0?.memory?.held).toBeNull();
+    expect(state.members.c1?.memory?.held).toMatchObject({ step: 2 });
+  });
+});
+
+describe("a checkpoint actor that leaves", () => {
+  it("waits for a policy replica to take what nobody else has", () => {
+    const leaving = (state: ControllerState) => withMember(state, "c0", { health: "draining" });
+    expect(planReleases(leaving(lost({ c0: stateOf(7) })))).toBeNull();
+    expect(linesOf(planReleases(leaving(lost({ c0: stateOf(7), c1: stateOf(7) })))?.effects ?? [])).toEqual([
+      "c0 replica.stop",
+    ]);
+    expect(linesOf(planReleases(leaving(keeps(job(), "c0", stateOf(7))))?.effects ?? [])).toEqual(["c0 replica.stop"]);
+  });
+
+  it("has its memory written to disk before: a checkpoint needs no policy replica", () => {
+    const state = lost({ c0: stateOf(7) });
+    const wanted = { ...state.checkpoints, wantedStep: 7 };
+    const [save] = bodiesOf(planCheckpoint({ ...state, checkpoints: wanted })?.effects ?? [], "checkpoint.save");
+    expect(save?.holders).toEqual([{ id: "c0", addresses: ["unix:c0"] }]);
+  });
+});
+
+it("a state of before knows of no memory", () => {
+  expect(planRestore({ ...initialControllerState(plan) })).toBeNull();
+});

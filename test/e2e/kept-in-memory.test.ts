@@ -1,0 +1,34 @@
+/** A job with one policy replica, few checkpoints on disk, and training state in the memory of its checkpoint actor. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+
+let runs: Runs;
+beforeAll(async () => {
+  runs = await openRuns();
+});
+afterAll(() => runs.close());
+
+const lives = 4;
+
+test("kill -9 of the only policy replica, again and again, costs a step at most, and the weights are those of a quiet run", async () => {
+  const one = ["--policy", "1", "--rollout", "1", "--set", "init_replicas.policy=1"];
+  const run = await runs.start("kept", "--steps", "40", ...one, "--set", "checkpoint.every_steps=50");
+  const livesOf = (): number => run.events("member.joined").filter(({ id }) => id === "policy-0").length;
+  const committed = (): number => run.events("step.committed").at(-1)?.step ?? 0;
+  for (let life = 1; life <= lives; life++) {
+    const from = committed();
+    await run.waitForEvent("step.committed", ({ step }) => step >= from + 5);
+    process.kill(run.pidOf("policy-0"), "SIGKILL");
+    await run.waitForEvent("member.joined", () => livesOf() > life);
+  }
+  const summary = await run.ended();
+  expect(summary.steps).toBe(40);
+  expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
+  expectBalanced(summary);
+  // A step that was committed twice was lost in between.
+  const steps = run.events("step.committed").map(({ step }) => step);
+  expect(steps.length - new Set(steps).size).toBeLessThanOrEqual(lives);
+  for (const [i, step] of steps.entries()) expect(step).toBeGreaterThanOrEqual(steps[i - 1] ?? 0);
+  const rollbacks = run.events("alarm.raised").filter(({ alarm }) => alarm === "rollback");
+  for (const { detail } of rollbacks) expect(detail).toContain("kept in memory");
+}, 120_000);
