@@ -49,7 +49,7 @@ describe("a replica that is told that it is fenced", () => {
   });
 
   it("takes the job back to its checkpoint, in a new lineage, when all who hold the weights are fenced", async () => {
-    job = await openJob();
+    job = await openJob(["checkpoint.memory_every=0"]);
     const controller = await job.startController();
     const team = startTeam(1);
     await job.when("checkpoint.kept", ({ step }) => step >= 1);
@@ -85,7 +85,7 @@ describe("two processes of one name", () => {
 
 describe("a policy replica whose disk does not answer", () => {
   it("is not waited for: a checkpoint is read again, and the job goes on as it would have", async () => {
-    job = await openJob(["timing.checkpoint=4s"]);
+    job = await openJob(["timing.checkpoint=4s", "checkpoint.memory_every=0"]);
     const controller = await job.startController();
     let reads = 0;
     const loadCheckpoint: Doors["loadCheckpoint"] = (path) =>
