@@ -188,6 +188,68 @@ void wrongCallsChangeNothing(const Backend& backend) {
   });
 }
 
+// Two operations of rank 0 at once, each with an input of its own; rank 1 comes when one of them was refused.
+void aSecondOperationIsRefused(const Backend& backend) {
+  constexpr uint64_t kCount = 20'003;
+  constexpr uint8_t kUntouched = 0xEE;
+  for (const Kind kind : {Kind::Barrier, Kind::AllReduce, Kind::ReduceScatter, Kind::AllGather, Kind::Broadcast, Kind::Send, Kind::Receive}) {
+    const Ranks ranks = backend.open(2);
+    CHECK(ranks.size() == 2);
+    if (ranks.size() != 2) return;
+    const uint64_t count = kind == Kind::Barrier ? 0 : kCount;
+    const uint64_t bytes = count * sizeof(float);
+    const Range part = kind == Kind::ReduceScatter ? sliceOf(count, 0, 2) : Range{0, count};
+    const uint64_t targetBytes = kind == Kind::AllGather ? 2 * bytes : (part.end - part.begin) * sizeof(float);
+    struct Try {
+      Bytes8 from;
+      Bytes8 into;
+      Bytes8 scattered;
+      Status status{};
+    };
+    std::vector<Try> tries;
+    for (uint32_t i = 0; i < 2; i++)
+      tries.push_back({wholeNumbersOf(DType::F32, 7 + 5 * i, count), Bytes8(targetBytes, kUntouched), Bytes8(targetBytes, kUntouched)});
+    std::atomic<bool> refused{false};
+    onRanks(3, [&](uint32_t thread) {
+      const Abort never;
+      const Patience patience = patienceOf(never);
+      Operation operation = operationOf(kind, DType::F32, count);
+      if (thread == 2) {  // rank 1
+        while (!refused && !patience.deadline.passed()) std::this_thread::yield();
+        Bytes8 got(bytes);
+        std::fill_n(ranks[1]->input().data(), bytes, uint8_t{0});
+        if (kind == Kind::Send || kind == Kind::Receive) operation.kind = kind == Kind::Send ? Kind::Receive : Kind::Send;
+        if (operation.kind == Kind::Receive) operation.into = got;
+        REQUIRE_OK(ranks[1]->run(operation, patience));
+        return;
+      }
+      Try& own = tries[thread];
+      const Copy gather{ranks[0]->input().data(), own.from.data(), own.from.size()};
+      const Copy scatter{own.scattered.data(), ranks[0]->result().data() + part.begin * sizeof(float), own.scattered.size()};
+      operation.peer = kind == Kind::Send || kind == Kind::Receive ? 1 : 0;
+      operation.gathers = std::span(&gather, 1);
+      if (kind != Kind::Send) operation.into = own.into;
+      if (kind != Kind::Send && kind != Kind::Receive) operation.scatters = std::span(&scatter, 1);
+      own.status = ranks[0]->run(operation, patience);
+      if (own.status.code == Code::InvalidArgument) refused = true;
+    });
+    CHECK(refused);
+    CHECK(tries[0].status.ok() != tries[1].status.ok());
+    const Try& winner = tries[tries[0].status.ok() ? 0 : 1];
+    const Try& loser = tries[tries[0].status.ok() ? 1 : 0];
+    const auto untouched = [](const Bytes8& target) { return std::ranges::all_of(target, [](uint8_t byte) { return byte == kUntouched; }); };
+    CHECK(untouched(loser.into) && untouched(loser.scattered));
+    CHECK(std::equal(winner.from.begin(), winner.from.end(), ranks[0]->input().begin()));
+    if (kind == Kind::Barrier || kind == Kind::Send) continue;
+    Bytes8 expected(winner.from.begin() + static_cast<ptrdiff_t>(part.begin * sizeof(float)),
+                    winner.from.begin() + static_cast<ptrdiff_t>(part.end * sizeof(float)));
+    if (kind == Kind::AllGather) expected.resize(2 * bytes);  // and the zeros of rank 1
+    if (kind == Kind::Receive) std::ranges::fill(expected, uint8_t{0});
+    CHECK(winner.into == expected);
+    if (kind != Kind::Receive) CHECK(winner.scattered == expected);
+  }
+}
+
 void whoIsLateIsNamed(const Backend& backend) {
   const Ranks ranks = backend.open(3);
   if (ranks.size() != 3) return;
@@ -246,6 +308,7 @@ void runComplianceSuite(const Backend& backend) {
       {"messages go from rank to rank", messagesArrive},
       {"different operations are seen, and spend the group", differentOperationsAreSeen},
       {"a call that is wrong in itself changes nothing", wrongCallsChangeNothing},
+      {"an operation beside one in progress is refused and changes nothing", aSecondOperationIsRefused},
       {"a rank that is late is named at the deadline, and inputs are kept for another try", whoIsLateIsNamed},
       {"a rank that leaves is named, and closing twice is harmless", whoLeavesIsNamed},
       {"an abort ends a wait, with its reason", anAbortEndsAWait},

@@ -3,7 +3,6 @@
 #include "binding/mesh_binding.h"
 #include "binding/views.h"
 #include "core/group.h"
-#include "cpu/stream_copy.h"
 #include "gloo/gloo_group.h"
 
 namespace muster::binding {
@@ -87,10 +86,11 @@ class GroupObject {
       work.keep.push_back(keepAlive(table));
     }
     work.run = [group = group_, operation, patience, parts = std::move(parts)]() -> Settle {
-      streamCopyAll(parts.in);
-      const Status done = group->run(operation, patience);
+      Operation whole = operation;
+      whole.gathers = parts.in;
+      whole.scatters = parts.out;
+      const Status done = group->run(whole, patience);
       if (!done.ok()) return failure(done);
-      streamCopyAll(parts.out);
       return success([](Napi::Env env) { return env.Undefined(); });
     };
     return Engine::of(info.Env()).start(info.Env(), std::move(work));

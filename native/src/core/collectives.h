@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/patience.h"
+#include "cpu/stream_copy.h"
 #include "cpu/typed_sum.h"
 
 namespace muster {
@@ -20,6 +21,9 @@ struct Operation {
   Reduction reduction = Reduction::Sum;
   uint32_t peer = 0;             // root of a Broadcast, other side of a Send or Receive
   std::span<uint8_t> into{};     // where a Receive writes; for others, where this rank's part of the result goes as well
+  // Memory of the caller that is copied into the input before, and that gets parts of the result after; only once it is this operation's turn.
+  std::span<const Copy> gathers{};
+  std::span<const Copy> scatters{};
 
   uint64_t bytes() const { return count * sizeOf(dtype); }
   bool reduces() const { return kind == Kind::AllReduce || kind == Kind::ReduceScatter; }
@@ -45,8 +49,8 @@ class Collectives {
   //   Broadcast      result = the root's input
   //   Send, Receive  the sender's input arrives in the receiver's `into`; the sender waits until it has
   //   Barrier        returns when all ranks have called it
-  // Code::InvalidArgument, before anything, for what this rank alone can see to be wrong. After any other failure the group
-  // is spent. Code::PeerLost with ranks that died or left, Code::Timeout with ranks that did not come, Code::Disagreement
+  // Code::InvalidArgument, before anything is read or written, for what this rank alone can see to be wrong, such as a second operation beside one
+  // in progress. After any other failure the group is spent. Code::PeerLost with ranks that died or left, Code::Timeout with ranks that did not come, Code::Disagreement
   // with a rank that does something else. One operation at a time.
   virtual Status run(const Operation& operation, const Patience& patience) = 0;
 

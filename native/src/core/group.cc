@@ -56,9 +56,12 @@ std::span<const uint8_t> Group::result() const {
 Status Group::run(const Operation& operation, const Patience& patience) {
   if (Status valid = checkOperation(operation, place()); !valid.ok()) return valid;
   const auto body = [&]() -> Status {
-    if (operation.kind == Kind::Send) return send(operation, patience);
-    if (operation.kind == Kind::Receive) return receive(operation, patience);
-    return collective(operation, patience);
+    streamCopyAll(operation.gathers);
+    const Status done = operation.kind == Kind::Send      ? send(operation, patience)
+                        : operation.kind == Kind::Receive ? receive(operation, patience)
+                                                          : collective(operation, patience);
+    if (done.ok()) streamCopyAll(operation.scatters);  // the result stays as it is until this rank's next operation
+    return done;
   };
   return member_->perform(body, patience);
 }

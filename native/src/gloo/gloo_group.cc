@@ -93,6 +93,16 @@ Status GlooGroup::connect(const Patience& patience) {
 
 Status GlooGroup::run(const Operation& operation, const Patience& patience) {
   if (Status valid = checkOperation(operation, place()); !valid.ok()) return valid;
+  // One operation is several of the watch, so the lock of each of those is not enough.
+  const std::unique_lock running(running_, std::try_to_lock);
+  if (!running.owns_lock()) return {Code::InvalidArgument, "an operation is in progress here", {}};
+  streamCopyAll(operation.gathers);
+  const Status done = runAlone(operation, patience);
+  if (done.ok()) streamCopyAll(operation.scatters);
+  return done;
+}
+
+Status GlooGroup::runAlone(const Operation& operation, const Patience& patience) {
   if (operation.kind == Kind::Send || operation.kind == Kind::Receive)
     return member().perform([&] { return message(operation, patience); }, patience);
   if (Status told = announce(operation, patience); !told.ok()) return told;

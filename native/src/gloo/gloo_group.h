@@ -4,6 +4,8 @@
 
 #include <optional>
 
+#include <mutex>
+
 #include "core/group.h"
 #include "gloo/gloo_library.h"
 
@@ -43,6 +45,7 @@ class GlooGroup : public Collectives {
   MeshMember& member() const { return watch_->member(); }
   GroupPlace place() const { return {member().rank(), member().segment().shape().worldSize, capacityBytes_}; }
   Status connect(const Patience& patience);
+  Status runAlone(const Operation& operation, const Patience& patience);
   Status announce(const Operation& operation, const Patience& patience);
   Status collective(const Operation& operation, const Patience& patience);
   Status message(const Operation& operation, const Patience& patience);
@@ -55,6 +58,7 @@ class GlooGroup : public Collectives {
   std::shared_ptr<GlooPlace> gloo_;
   const std::shared_ptr<Memory> memory_;
   const uint64_t capacityBytes_;
+  std::mutex running_;  // held during an operation
 };
 
 }  // namespace muster

@@ -73,6 +73,49 @@ for (const [backend, open] of [
   ["on two hosts", onHosts],
 ] as const) {
   describe(`a group ${backend}`, () => {
+    it("refuses a sum of parts beside another one, and adds up what the first one gave", async () => {
+      for (let trial = 0; trial < 5; trial++) {
+        const [first, second] = await open(2, 100 + trial);
+        if (!first || !second) throw new Error("two ranks were asked for");
+        const count = 2 ** 17;
+        const partsOf = (value: number) => {
+          const from = new Uint8Array(new Float32Array(count).fill(value).buffer);
+          return {
+            parts: [{ from, into: new Uint8Array(count * 4), offsetBytes: 0 }],
+            dtype: "f32",
+            count,
+            ...common,
+          } as const;
+        };
+        const given = [partsOf(3), partsOf(50)] as const;
+        const sums = given.map((options) => first.allReduceParts(options));
+        // The other rank comes when one of the two is refused: before that the sum can not end.
+        const outcome = Promise.allSettled(sums);
+        await expect(
+          Promise.any(
+            sums.map((sum) =>
+              sum.then(
+                () => Promise.reject(new Error("summed")),
+                () => "refused",
+              ),
+            ),
+          ),
+        ).resolves.toBe("refused");
+        const theirs = partsOf(1);
+        await second.allReduceParts(theirs);
+        const settled = await outcome;
+        const [winner, loser] = settled[0]?.status === "fulfilled" ? ([0, 1] as const) : ([1, 0] as const);
+        expect(settled[loser]).toMatchObject({
+          status: "rejected",
+          reason: { code: "MUSTER_ERR_NATIVE_OPTION_REFUSED" },
+        });
+        const sum = (winner === 0 ? 3 : 50) + 1;
+        for (const { parts } of [given[winner], theirs])
+          expect(new Set(new Float32Array(parts[0].into.buffer))).toEqual(new Set([sum]));
+        expect(given[loser].parts[0].into.every((byte) => byte === 0)).toBe(true);
+      }
+    });
+
     it("adds up and averages with the same bits on all ranks, and leaves the inputs as they are", async () => {
       for (const [epoch, worldSize] of [1, 2, 3].entries()) {
         const ranks = await open(worldSize, epoch);
