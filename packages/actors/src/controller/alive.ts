@@ -4,7 +4,7 @@ import type { StateStore } from "@muster/transport";
 import { z } from "zod";
 
 /** Key of the sign in the job's state store. */
-export const aliveKey = "alive";
+const aliveKey = "alive";
 
 const aliveSchema = z.looseObject({ term: z.number(), incarnation: z.string(), beat: z.number(), isOver: z.boolean() });
 

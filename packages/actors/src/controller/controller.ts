@@ -130,12 +130,7 @@ export class Reign implements Controller {
     this.#enveloper.setTerm(this.#term);
     const { outboxMax, mailboxMax } = config.limits;
     this.#outbox = createOutbox({
-      transport,
-      clock,
-      random,
-      logger,
-      metrics,
-      outboxMax,
+      ...{ transport, clock, random, logger, metrics, outboxMax },
       onFailed: (error) => this.#fail(error),
     });
     const alarm = (detail: string): void => this.#alarm("unsaid", detail);

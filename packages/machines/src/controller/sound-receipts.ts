@@ -16,7 +16,7 @@ const refusedMax = 3;
 const namedMax = 8;
 
 /** Why a receipt can not be true; `null` when it may be. Pure. */
-export function refusalOf({ plan }: ControllerState, receipt: GroupReceipt): string | null {
+function refusalOf({ plan }: ControllerState, receipt: GroupReceipt): string | null {
   const { index, streamSeq, completed, aborted, rewardSum } = receipt;
   if (index >= plan.groupsPerStep) return `a step has ${plan.groupsPerStep} groups`;
   if (completed + aborted !== plan.groupSize)
