@@ -9,7 +9,7 @@ import type { FleetNode } from "./fleet/fleet-state.ts";
 import { leasesOf } from "./leases.ts";
 import { ranksOf } from "./plan-mesh.ts";
 import { runBodyOf } from "./plan-step.ts";
-import { type ControllerState, type Member, meshMembersOf, type StepGroups } from "./state.ts";
+import { arrived, type ControllerState, type Member, meshMembersOf, type StepGroups } from "./state.ts";
 
 /** Takes over: rebases every time and repeats what is outstanding. Pure. */
 export function applyElected(state: ControllerState, event: ElectedEvent): Change<ControllerState> {
@@ -61,7 +61,8 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
     leases: Object.fromEntries(leases),
     ...(state.heldBack ? { heldBack: { sinceMs: nowMs, untilMs: nowMs + plan.timing.leaseMs } } : {}),
     evictions: Object.fromEntries(evictions),
-    progress: { atMs: nowMs, stage: 0, isShort: false },
+    // Members get their time anew, the job as a whole does not: whatever hangs does so no longer because controllers change.
+    progress: { ...arrived(state).progress, atMs: nowMs },
     mesh: { ...state.mesh, dueAtMs: nowMs + plan.timing.meshMs, joinDueAtMs: null },
     step: { ...state.step, startedAtMs: nowMs, dueAtMs: nowMs + plan.timing.stepMs },
     checkpoints: { ...state.checkpoints, dueAtMs: nowMs + plan.timing.checkpointMs },

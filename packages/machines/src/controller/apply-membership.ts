@@ -4,6 +4,7 @@ import { announce, type Change, type ControllerEffect, command, type ReportOf } 
 import { applyEnded, keepWaiting, mustWait, withEviction } from "./evictions.ts";
 import { withFleet } from "./fleet/fleet-state.ts";
 import { releaseHolder } from "./leases.ts";
+import { noteLostTrainer } from "./lost-attempts.ts";
 import { noteShortage } from "./shortages.ts";
 import { type ControllerState, type Member, withMember, without } from "./state.ts";
 
@@ -165,14 +166,15 @@ function removeMember(
   });
   const isShort = end.how === "died" && end.failure === "oom";
   const noted = isShort ? noteShortage(released.state, member) : { state: released.state, effects: [] };
+  const left = end.how === "died" ? noteLostTrainer(noted.state, member, end.evidence) : noted.state;
   const fact =
     end.how === "died"
       ? announce("member.died", { ...nameOf(member), evidence: end.evidence, by: end.by, silentMs: end.silentMs })
       : announce("member.left", { ...nameOf(member), reason: end.evidence });
   return {
     state: {
-      ...noted.state,
-      members: without(noted.state.members, member.id),
+      ...left,
+      members: without(left.members, member.id),
       gone: [...state.gone, member.incarnation].slice(-goneMax),
     },
     effects: [fact, ...released.effects, ...noted.effects],

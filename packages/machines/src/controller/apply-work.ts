@@ -11,7 +11,15 @@ import { noteGroups } from "./paces.ts";
 import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
 import { noteShortage } from "./shortages.ts";
 import { refuseReceipts } from "./sound-receipts.ts";
-import { type ControllerState, type KeptReceipt, type Member, meshMembersOf, moved, withMember } from "./state.ts";
+import {
+  arrived,
+  type ControllerState,
+  type KeptReceipt,
+  type Member,
+  meshMembersOf,
+  moved,
+  withMember,
+} from "./state.ts";
 
 /** A member that has answered its order. */
 const answered = { order: null, unanswered: 0 } as const;
@@ -45,7 +53,7 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
     };
   }
   return {
-    state: withMember(moved({ ...state, weights }), member.id, {
+    state: withMember(arrived({ ...state, weights }), member.id, {
       held: { lineage, version },
       addresses: event.body.addresses,
       ...(isAnswered(member, event.body) ? answered : {}),

@@ -35,6 +35,7 @@ import { planMoves } from "./fleet/plan-moves.ts";
 import type { CommandEvent } from "./fleet/take-command.ts";
 import { planCeiling } from "./given-up.ts";
 import { applyHeldGroups, planHeldOutput } from "./held-output.ts";
+import { planLosses } from "./lost-attempts.ts";
 import { planOverdue } from "./orders.ts";
 import { planReadmission } from "./plan-admission.ts";
 import { planCheckpoint, planEnd, planReleases, planRestore } from "./plan-end.ts";
@@ -58,6 +59,7 @@ export const planners: readonly Planner[] = [
   planNodes,
   planHealth,
   planStepOutcome,
+  planLosses,
   planStragglers,
   planDivergent,
   planRestore,

@@ -6,6 +6,7 @@ import { noteDivergence } from "./divergence.ts";
 import { announce, type Change, type ControllerEffect, command } from "./events.ts";
 import { requeue, withGroups } from "./leases.ts";
 import { isSettled, ledgerOf, receiptsOf, settleTrained } from "./ledger.ts";
+import { forgetLosses, noteLoss } from "./lost-attempts.ts";
 import { evict } from "./orders.ts";
 import { noteStep } from "./paces.ts";
 import { goBack, isLastLeaving } from "./plan-end.ts";
@@ -202,7 +203,7 @@ function retry(state: ControllerState, reason: string, why: Retry): Change<Contr
   const failures = step.failures + (why === "loss" || why === "unreadable" ? 0 : 1);
   const dueAtMs = state.nowMs + (why === "loss" && isMeshWhole(state) ? plan.timing.commandMs / 25 : 0);
   const next: ControllerState = {
-    ...state,
+    ...(why === "loss" ? noteLoss(state, reason) : state),
     mesh: { ...mesh, state: "broken", dueAtMs },
     step: { ...step, attempt: step.attempt + 1, failures, state: "sampling", votes: {} },
   };
@@ -280,7 +281,7 @@ function skip(state: ControllerState, reason: string, survivors: readonly Member
 function advance(state: ControllerState): ControllerState {
   const { step } = state;
   return {
-    ...moved(state),
+    ...forgetLosses(moved(state), step.step),
     groups: without(state.groups, String(step.step)),
     step: { ...step, step: step.step + 1, attempt: 1, failures: 0, unreadable: 0, state: "sampling", votes: {} },
   };

@@ -8,7 +8,7 @@ import { announce, type Change, command } from "./events.ts";
 import { releaseLease } from "./leases.ts";
 import { evict } from "./orders.ts";
 import { goBack } from "./plan-end.ts";
-import { type ControllerState, type Member, membersOf, meshMembersOf } from "./state.ts";
+import { arrived, type ControllerState, jobStage, type Member, membersOf, meshMembersOf, spentMsOf } from "./state.ts";
 
 const lastStage = 5;
 
@@ -18,13 +18,18 @@ export function planWatchdog(state: ControllerState): Change<ControllerState> | 
   if (state.ending || state.stopped) return null;
   const isShort = isSomebodyMissing(state);
   // Who comes at last gets all of the time before it can be blamed. An absence is noted once: what changes at every tick fills the journal.
-  if (isShort !== progress.isShort)
-    return { state: { ...state, progress: { atMs: nowMs, stage: 0, isShort } }, effects: [] };
+  if (isShort !== progress.isShort) {
+    const { progress: counted } = arrived(state);
+    return { state: { ...state, progress: { ...counted, isShort } }, effects: [] };
+  }
   if (isShort) return null;
-  const waitedMs = nowMs - progress.atMs;
-  const due = Math.min(lastStage, Math.floor(waitedMs / plan.health.progressMs));
+  const waitedMs = spentMsOf(state);
+  const stages = (ms: number): number => Math.floor(ms / plan.health.progressMs);
+  // Members are judged by the time since the last one came, and the job by all of it: deaths in a row do not put its end off for ever.
+  const ofJob = Math.min(lastStage, stages(waitedMs));
+  const due = ofJob >= jobStage ? ofJob : Math.min(jobStage - 1, stages(nowMs - progress.atMs));
   if (due <= progress.stage) return null;
-  const stage = progress.stage + 1;
+  const stage = due < jobStage ? progress.stage + 1 : Math.max(jobStage, progress.stage + 1);
   const marked = { ...state, progress: { ...progress, stage } };
   const done = actOf(marked, stage);
   const detail = `no committed step and no finished group for ${Math.round(waitedMs)} ms at step ${state.step.step}: ${done.says}`;

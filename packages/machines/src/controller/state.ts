@@ -7,9 +7,9 @@ import type { VersionKey } from "../version-key.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { Beginning, MemberMemory } from "./memory-state.ts";
 import type { ControllerPlan } from "./plan.ts";
-import type { Dropped, KeptReceipt, StepRun } from "./step-state.ts";
+import type { Dropped, KeptReceipt, LostAttempts, StepRun } from "./step-state.ts";
 
-export type { KeptReceipt, StepRun, Vote } from "./step-state.ts";
+export type { KeptReceipt, LostAttempts, StepRun, Vote } from "./step-state.ts";
 
 /** An order that a member has not answered yet; sent again when `dueAtMs` passes. */
 export interface Order {
@@ -199,6 +199,8 @@ export interface Progress {
   readonly atMs: number;
   /** What the watchdog did since. */
   readonly stage: number;
+  /** Time without a committed step or a finished group before `atMs`, in which nobody was missing. */
+  readonly spentMs?: number;
   /** Somebody is missing without whom the job can not go on: no time counts. */
   readonly isShort: boolean;
 }
@@ -247,6 +249,8 @@ export interface ControllerState {
   readonly ledger: LedgerCounts;
   /** How fast members are, by id. */
   readonly paces: Readonly<Record<string, Pace>>;
+  /** Attempts that lost a trainer, by step, for steps that are not committed. */
+  readonly losses?: Readonly<Record<string, LostAttempts>>;
   /** Of the last steps those in which a trainer computed other weights than the majority, by id. */
   readonly divergences?: Readonly<Record<string, readonly number[]>>;
   /** How often a sampler was short of memory, by id. */
@@ -349,7 +353,22 @@ export function withMember(state: ControllerState, id: string, patch: Partial<Me
 
 /** The state in which the job just moved on: the watchdog begins anew. */
 export function moved(state: ControllerState): ControllerState {
-  return { ...state, progress: { ...state.progress, atMs: state.nowMs, stage: 0 } };
+  return { ...state, progress: { ...state.progress, atMs: state.nowMs, stage: 0, spentMs: 0 } };
+}
+
+/** From this stage on the watchdog is about the job as a whole, and no arrival begins it anew. */
+export const jobStage = 4;
+
+/** The state in which somebody has got weights: who can work has all of the time before it is blamed, and the job no more than it had. */
+export function arrived(state: ControllerState): ControllerState {
+  const { progress, nowMs } = state;
+  const stage = progress.stage < jobStage ? 0 : progress.stage;
+  return { ...state, progress: { ...progress, atMs: nowMs, stage, spentMs: spentMsOf(state) } };
+}
+
+/** Time in which the job did not get on although nobody was missing. */
+export function spentMsOf({ progress, nowMs }: ControllerState): number {
+  return (progress.spentMs ?? 0) + (progress.isShort ? 0 : nowMs - progress.atMs);
 }
 
 /** True when a member acknowledged the digests of the newest committed weights. */

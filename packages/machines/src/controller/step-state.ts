@@ -28,6 +28,13 @@ export interface StepRun {
   readonly dueAtMs: number;
 }
 
+/** Attempts at one step that lost a trainer, and how trainers ended meanwhile. */
+export interface LostAttempts {
+  readonly count: number;
+  /** The last ones, the newest last. */
+  readonly causes: readonly string[];
+}
+
 /** The receipt of a group and who gave it. */
 export interface KeptReceipt extends GroupReceipt {
   readonly by?: string;

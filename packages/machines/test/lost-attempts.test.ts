@@ -1,0 +1,89 @@
+/** A step that loses its trainers again and again ends the job, with how they ended; one that does so now and then does not. */
+import { describe, expect, it } from "vitest";
+import { control } from "../src/controller/control.ts";
+import { planLosses } from "../src/controller/lost-attempts.ts";
+import { planStepOutcome } from "../src/controller/plan-step.ts";
+import { planWatchdog } from "../src/controller/plan-watchdog.ts";
+import { arrived, type ControllerState, moved } from "../src/controller/state.ts";
+import { groupsOf, planWith, reportFrom, stepping, voteFor } from "./states.ts";
+
+const dying = (state: ControllerState): ControllerState => {
+  const { host = "", pid = 0 } = state.members.p1 ?? {};
+  const body = { id: "p1", role: "policy", host, pid, code: null, signal: "SIGSEGV" } as const;
+  return control(state, { ...reportFrom(state, "p1", { kind: "process.exited", body }), role: "operator" }).state;
+};
+
+/** The same step runs again with the trainers that it had. */
+const again = (state: ControllerState): ControllerState => {
+  const fresh = stepping({});
+  const { members, mesh, groups } = fresh;
+  const step = { ...fresh.step, attempt: state.step.attempt };
+  return { ...state, members, mesh, groups, step };
+};
+
+const lost = (times: number): ControllerState =>
+  Array.from({ length: times }).reduce<ControllerState>((state) => again(dying(state)), stepping({}));
+
+describe("a step that loses a trainer in every attempt", () => {
+  const most = 4 * planWith().limits.stepAttemptsMax;
+
+  it("ends the job in the end, with its number and the last ends of trainers", () => {
+    expect(lost(most - 1).ending).toBeNull();
+    expect(dying(lost(most - 1)).ending).toMatchObject({
+      outcome: "failed",
+      reason: `step 4 lost its trainers in ${most} attempts in a row; the last ends: ${Array(5).fill("p1: process ended with SIGSEGV").join("; ")}`,
+    });
+  });
+
+  it("is counted on when the job goes back, and anew after a commit", () => {
+    const state = lost(3);
+    expect(state.losses?.[4]?.count).toBe(3);
+    const earlier = { ...state, step: { ...state.step, step: 2 }, groups: { 2: groupsOf(2, 4) } };
+    const votes = { p0: voteFor(2), p1: voteFor(2) };
+    const committed = planStepOutcome({ ...earlier, step: { ...earlier.step, votes } })?.state;
+    expect(committed?.losses?.[4]?.count).toBe(3);
+    const over = planStepOutcome({
+      ...state,
+      step: { ...state.step, votes: { p0: voteFor(4), p1: voteFor(4) } },
+    })?.state;
+    expect(over?.losses).toEqual({});
+  });
+
+  it("ends the job as soon as nodes have given all its trainers up", () => {
+    const { p0: _, p1: __, ...members } = lost(2).members;
+    const replica = { role: "policy", health: "RETIRED" } as ControllerState["fleet"]["replicas"][string];
+    const state = lost(2);
+    const retired = { ...state, members, fleet: { ...state.fleet, replicas: { p0: replica, p1: replica } } };
+    expect(planLosses(retired)?.state.ending?.reason).toContain("all trainers are given up");
+    expect(planLosses({ ...retired, losses: {} })).toBeNull();
+    expect(planLosses(state)).toBeNull();
+  });
+});
+
+describe("the watchdog", () => {
+  const plan = planWith({ health: { readmitAfterMs: 5_000, progressMs: 300_000 } });
+  const at = (state: ControllerState, minutes: number): ControllerState => ({ ...state, nowMs: minutes * 60_000 });
+  const stuck = (): ControllerState => ({
+    ...stepping({}, { plan }),
+    progress: { atMs: 0, stage: 0, isShort: false },
+  });
+  /** Somebody comes every minute, and nothing is got done. */
+  const restless = (minutes: number, since = stuck()): ControllerState =>
+    Array.from({ length: minutes }, (_, i) => i + 1).reduce((state, minute) => {
+      const come = arrived(at(state, minute));
+      return planWatchdog(come)?.state ?? come;
+    }, since);
+
+  it("blames nobody who has just come, and still ends a job in which one comes after the other", () => {
+    expect(restless(19).progress.stage).toBe(0);
+    expect(restless(20)).toMatchObject({ progress: { stage: 4 }, weights: null });
+    expect(restless(24).ending).toBeNull();
+    expect(restless(25).ending?.outcome).toBe("failed");
+  });
+
+  it("begins anew when something is got done, and not when a controller is elected", () => {
+    expect(moved(at(restless(12), 12)).progress).toMatchObject({ atMs: 720_000, stage: 0, spentMs: 0 });
+    const { state } = control(restless(12), { type: "controller.elected", atMs: 50, term: 2 });
+    expect(state.progress).toMatchObject({ atMs: 50, stage: 0, spentMs: 720_000 });
+  });
+});
