@@ -27,6 +27,8 @@ const committed = (step: number, lineage: number) =>
     reduceMs: 1,
     gradNorm: 1,
     clipFraction: 0,
+    loss: 0,
+    approxKl: 0,
     entropy: 1,
   });
 const steps = (from: number, to: number, lineage: number) =>

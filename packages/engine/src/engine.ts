@@ -4,9 +4,6 @@
  */
 import type { Random } from "@muster/base";
 
-/** Ways in which weights can reach an engine. */
-export type WeightTransport = "inline" | "disk" | "nccl" | "ipc" | "peer" | "shards";
-
 /** What an engine is. Replicas of one mesh must agree on `build`, otherwise their bits differ. */
 export interface EngineInfo {
   /** Family, e.g. `embedded`. */
@@ -20,11 +17,8 @@ export interface EngineInfo {
   readonly maxContext: number;
   /** Processes or devices inside this engine. */
   readonly ranks: number;
-  readonly transports: readonly WeightTransport[];
   /** `sampled-dist`: log-probs of the distribution a token was drawn from; `raw`: before temperature and truncation. */
   readonly logprobs: "sampled-dist" | "raw";
-  /** Same inputs give the same bits. */
-  readonly deterministic: boolean;
   /** It goes on with responses that were begun, with the bits of one that was never interrupted. */
   readonly resumes?: true;
 }
@@ -189,8 +183,6 @@ export interface PolicyInfo extends EngineInfo {
   readonly weightsBytes: number;
   readonly optimizerBytes: number;
   readonly gradientElements: number;
-  /** `exposed`: the runtime sums gradients; `internal`: the engine's own collectives do. */
-  readonly gradients: "exposed" | "internal";
 }
 
 /** Options of {@link PolicyEngine.accumulate}. */

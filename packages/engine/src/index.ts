@@ -51,7 +51,6 @@ export type {
   Task,
   TensorSpec,
   TrainSample,
-  WeightTransport,
   WeightUpdate,
 } from "./engine.ts";
 export { hfConfigOf, loadHfFolder, saveHfFolder } from "./hf-folder.ts";

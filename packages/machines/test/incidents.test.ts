@@ -36,7 +36,7 @@ const committed = (step: number, atMs: number, groups: string[] = []): IncidentF
       groups,
     },
     ...{ ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 }, members: 1, stepMs: 1 },
-    ...{ computeMs: 1, reduceMs: 1, gradNorm: 0, clipFraction: 0, entropy: 0 },
+    ...{ computeMs: 1, reduceMs: 1, gradNorm: 0, clipFraction: 0, entropy: 0, loss: 0, approxKl: 0 },
   },
   atMs,
 });

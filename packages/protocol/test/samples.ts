@@ -209,6 +209,8 @@ const samples: { readonly [K in Kind]: Body<K> } = {
     reduceMs: 1.25,
     gradNorm: 0.5,
     clipFraction: 0.025,
+    loss: -0.0625,
+    approxKl: 0.0009765625,
     entropy: 1.5,
   },
   "step.skipped": { step: 13, version: 12, reason: text },

@@ -116,6 +116,8 @@ function stepSections(steps: readonly StepRecord[]): readonly Markup[] {
       [line("c4", "staleness", (step) => step.staleness)],
       [0, 4],
     ),
+    stepSection("Loss", "clipped surrogate, negated, per token", [line("c1", "loss", (step) => step.loss)]),
+    stepSection("Approximate KL", "nats per token", [line("c4", "KL", (step) => step.approx_kl)], [0, 0]),
     stepSection("Entropy", "nats per token", [line("c2", "entropy", (step) => step.entropy)]),
     stepSection("Clipped tokens", "share of tokens", [line("c3", "clipped", (step) => step.clip_fraction)], [0, 0.01]),
     stepSection("Gradient norm", "before clipping", [line("c1", "gradient norm", (step) => step.grad_norm)], [0, 0]),

@@ -62,6 +62,11 @@ export interface StepRecord {
   readonly reduce_ms: number;
   /** Versions between sampling and training. */
   readonly staleness: number;
+  /** Clipped surrogate, negated, per response token. */
+  readonly loss: number;
+  /** KL of the policy that sampled and the one that trains, per response token: the estimator r − 1 − log r. */
+  readonly approx_kl: number;
+  /** Nats per response token. */
   readonly entropy: number;
   /** Share of tokens whose ratio was clipped, 0 to 1. */
   readonly clip_fraction: number;

@@ -108,6 +108,8 @@ function stepRecordOf(body: Body<"step.committed">, atMs: number): StepRecord {
     compute_ms: body.computeMs,
     reduce_ms: body.reduceMs,
     staleness: body.staleness,
+    loss: body.loss,
+    approx_kl: body.approxKl,
     entropy: body.entropy,
     clip_fraction: body.clipFraction,
     grad_norm: body.gradNorm,

@@ -75,7 +75,7 @@ describe("htmlReport", () => {
   it("gives every picture a title and a description, and every table head cell a scope", () => {
     const page = htmlReport(runRecord());
     const pictures = [...page.matchAll(/<svg [^>]*>(.{0,60})/gs)];
-    expect(pictures).toHaveLength(8);
+    expect(pictures).toHaveLength(10);
     for (const picture of pictures) {
       expect(picture[0]).toContain('role="img"');
       expect(picture[1]).toMatch(/^<title>[^<]+<\/title><desc>/);

@@ -61,6 +61,8 @@ export function steps(): readonly StepRecord[] {
       compute_ms: computeMs,
       reduce_ms: reduceMs,
       staleness: 0,
+      loss: -0.02 * Math.exp(-index / 80) + 0.004 * noise,
+      approx_kl: 0.003 * Math.exp(-index / 120),
       entropy: 0.62 * Math.exp(-index / 90) + 0.08 + 0.02 * noise,
       clip_fraction: 0.02 * random.next() * Math.exp(-index / 200),
       grad_norm: 0.5 + 0.8 * Math.exp(-index / 60) + 0.15 * random.next(),

@@ -104,9 +104,7 @@ export function embeddedInfo(model: ModelConfig, ranks = 1): EngineInfo {
     vocab: model.vocab,
     maxContext: model.maxContext,
     ranks,
-    transports: ["inline", "disk", ...(ranks > 1 ? (["shards"] as const) : [])],
     logprobs: "sampled-dist",
-    deterministic: true,
     resumes: true,
   };
 }

@@ -67,7 +67,6 @@ class EmbeddedPolicyEngine implements PolicyEngine {
       weightsBytes: 4 * count,
       optimizerBytes: 8 * count + 8,
       gradientElements: count,
-      gradients: "exposed",
     };
   }
 

@@ -177,6 +177,8 @@ function committedBody(
     gradNorm: stats[0]?.gradNorm ?? 0,
     clipFraction: sum(({ clipped }) => clipped) / trained,
     entropy: sum(({ entropySum }) => entropySum) / trained,
+    loss: sum(({ lossSum }) => lossSum) / trained,
+    approxKl: sum(({ klSum }) => klSum) / trained,
   };
 }
 

@@ -92,6 +92,9 @@ export const jobMessages = defineMessages({
       gradNorm: z.number(),
       clipFraction: z.number(),
       entropy: z.number(),
+      /** Clipped surrogate, negated, and KL(sampled ‖ trained), each per response token. */
+      loss: z.number(),
+      approxKl: z.number(),
     }),
   },
   "step.skipped": {

@@ -176,7 +176,12 @@ export const healthFields: readonly Field[] = section("health", {
 /** Bounds, and where bytes go. */
 export const planeFields: readonly Field[] = [
   section("limits", {
-    step_attempts: ["integer", 5, "Attempts at one step before the job fails; one that lost a trainer counts a quarter.", "limits.stepAttemptsMax"],
+    step_attempts: [
+      "integer",
+      5,
+      "Attempts at one step before the job fails; one that lost a trainer counts a quarter.",
+      "limits.stepAttemptsMax",
+    ],
     lease_groups: ["integer", 32, "Groups in one lease.", "limits.leaseGroupsMax"],
     leases_per_rollout: ["integer", 2, "Leases one rollout replica may hold."],
     chunk_groups: ["integer", 16, "Groups a rollout replica generates in one go."],

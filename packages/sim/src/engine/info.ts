@@ -13,9 +13,7 @@ export function infoOf(model: ModelConfig): EngineInfo {
     vocab: model.vocab,
     maxContext: model.maxContext,
     ranks: 1,
-    transports: ["inline"],
     logprobs: "sampled-dist",
-    deterministic: true,
     resumes: true,
   };
 }

@@ -75,7 +75,6 @@ export class SimPolicyEngine implements PolicyEngine {
       weightsBytes: 4 * count,
       optimizerBytes: 8 * count + 8,
       gradientElements: count,
-      gradients: "exposed",
     };
   }
 
