@@ -61,14 +61,15 @@ export class SimTransport implements Transport {
   ): Promise<PublishAck> {
     const { network, process } = this.#given;
     const kind = kindOfSubject(subject);
-    const copy = network.tampering.of(subject, data.slice());
+    const said = data.slice();
+    const copy = network.tampering.of(subject, said);
     return this.#call(
       `${process.role}.before-publish.${kind}`,
       async () => {
         const ack = await network.store.publish(subject, copy, { msgId: options.msgId });
         if (ack.duplicate) return ack;
         network.remember(subject, copy);
-        network.options.observer.stored({ stream: streamOf(subject), seq: ack.seq, subject, data: copy, by: process });
+        network.options.observer.stored({ stream: streamOf(subject), seq: ack.seq, subject, data: said, by: process });
         return ack;
       },
       {

@@ -29,7 +29,8 @@ export class Tampering {
   of(subject: string, data: Uint8Array): Uint8Array {
     const kind = kindOfSubject(subject);
     if (kind === "groups.completed" && this.lies > 0) return this.#lie(data);
-    if (kind !== "groups.batch" || this.spoils === 0) return data;
+    // The stream has what is begun of groups, too.
+    if (kind !== "groups.batch" || this.spoils === 0 || decodeMessage(data).kind !== "groups.batch") return data;
     this.spoils--;
     return Uint8Array.from(data, () => this.#random.below(256));
   }

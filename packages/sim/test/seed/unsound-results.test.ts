@@ -22,6 +22,9 @@ describe("a job in sync mode", () => {
     const result = await runAndCompare(scenario);
     expect(result.violations).toEqual([]);
     expect(result.faults.get(kind)).toBe(count);
+    // Each is noticed and said: what is stored as noise by the trainers that read it.
+    expect(result.points.get("controller.before-publish.alarm.raised")).toBeGreaterThanOrEqual(count);
+    if (kind === "spoil") expect(result.points.get("controller.before-publish.step.retried")).toBeGreaterThanOrEqual(1);
     expect(result.end).toMatchObject({ outcome: "done", lineage: 0 });
   });
 });
