@@ -7,7 +7,7 @@ import { createProgram } from "../src/program.ts";
 import { root } from "./support/muster.ts";
 
 describe("the reference of the command line", () => {
-  it("says what the commands say (otherwise: npx vitest run --project unit packages/cli/test/reference --update)", async () => {
+  it("says what the commands say (otherwise: npm run docs)", async () => {
     const tree = treeOf(createProgram());
     await expect(pageOf(tree)).toMatchFileSnapshot(join(root, "docs/reference/cli.md"));
   });

@@ -44,11 +44,17 @@ export const checkpointRoleOn = (doors: Doors): Role =>
 /** The role of checkpoint actors on the disk of this host. */
 export const checkpointRole: Role = checkpointRoleOn(hostDoors);
 
+interface Opened extends Admission {
+  readonly store: CheckpointStore;
+}
+
 class CheckpointWork implements Work<Effect, CheckpointEvent> {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
   readonly #memory: StateMemory;
-  #opened: (Admission & { readonly store: CheckpointStore }) | null = null;
+  readonly #opened: Promise<Opened>;
+  #resolveOpened: (opened: Opened) => void = () => {};
+  #rejectOpened: (error: unknown) => void = () => {};
   #abort = new AbortController();
   #writing: Promise<void> = Promise.resolve();
   #pullAbort = new AbortController();
@@ -60,6 +66,11 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     this.#tools = tools;
     this.#doors = meteredDoors(doors, tools.environment);
     this.#memory = new StateMemory(tools, this.#doors);
+    this.#opened = new Promise((resolve, reject) => {
+      this.#resolveOpened = resolve;
+      this.#rejectOpened = reject;
+    });
+    this.#opened.catch(() => {});
   }
 
   readonly handlers: RoleHandlers<CheckpointEffect, CheckpointEvent> = {
@@ -84,15 +95,32 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   };
 
   async open(admission: Admission): Promise<void> {
-    const { directory, keep } = admission.config.checkpoint;
-    const now = (): Date => new Date(this.#tools.environment.wallMs());
-    this.#opened = { ...admission, store: await this.#doors.checkpointStore({ root: directory, keep, now }) };
-    this.#tools.beats.setPhase("idle");
+    try {
+      const { directory, keep } = admission.config.checkpoint;
+      const now = (): Date => new Date(this.#tools.environment.wallMs());
+      const store = await this.#doors.checkpointStore({ root: directory, keep, now });
+      this.#tools.beats.setPhase("idle");
+      this.#resolveOpened({ ...admission, store });
+    } catch (error) {
+      this.#rejectOpened(error);
+      throw error;
+    }
+  }
+
+  /** Orders come as soon as a replica is admitted; its disk may need longer. */
+  #whenOpened(signal: AbortSignal): Promise<Opened> {
+    return new Promise((resolve, reject) => {
+      const stop = (): void => reject(signal.reason);
+      if (signal.aborted) return stop();
+      signal.addEventListener("abort", stop, { once: true });
+      this.#opened.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    });
   }
 
   async close(): Promise<void> {
     this.#abort.abort(new Error("closing"));
     this.#pullAbort.abort(new Error("closing"));
+    this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
     await this.#memory.close();
   }
 
@@ -102,8 +130,8 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     return settle<CheckpointEvent>(
       tools,
       async () => {
-        if (!this.#opened) throw errors.ActorNotOpen({ what: "weights.pull" });
-        return { type: "weights.pulled", ...(await this.#memory.take(body, this.#opened, signal)) };
+        const opened = await this.#whenOpened(signal);
+        return { type: "weights.pulled", ...(await this.#memory.take(body, opened, signal)) };
       },
       (error) => {
         const isTooLarge = hasCode(error, "MUSTER_ERR_MEMORY_TOO_SMALL");
@@ -123,10 +151,13 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   }
 
   /** From memory where the version is kept, else from its holders. */
-  async #sectionsOf(body: EffectOf<"checkpoint.write">["body"], signal: AbortSignal): Promise<KeptSections> {
-    if (!this.#opened) throw errors.ActorNotOpen({ what: "checkpoint.save" });
-    const { dataKey, config } = this.#opened;
-    const kept = await this.#memory.find(body, this.#opened, signal);
+  async #sectionsOf(
+    body: EffectOf<"checkpoint.write">["body"],
+    opened: Opened,
+    signal: AbortSignal,
+  ): Promise<KeptSections> {
+    const { dataKey, config } = opened;
+    const kept = await this.#memory.find(body, opened, signal);
     if (kept) return kept;
     const { job, id } = this.#tools.identity;
     const { bytes } = await pullSections({ pull: this.#doors.pull, job, member: id, dataKey, config }, body, signal);
@@ -139,12 +170,12 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     return settle<CheckpointEvent>(
       tools,
       async () => {
-        if (!this.#opened) throw errors.ActorNotOpen({ what: "checkpoint.save" });
-        const { store, config } = this.#opened;
+        const opened = await this.#whenOpened(signal);
+        const { store, config } = opened;
         const startedMs = tools.clock.now();
         this.#tools.beats.setPhase("writing");
         this.#pin(store, [...(body.pinned === undefined ? [] : [body.pinned]), ...(body.fallbacks ?? [])]);
-        const kept = await this.#sectionsOf(body, signal);
+        const kept = await this.#sectionsOf(body, opened, signal);
         const saving = store.save(
           {
             job: this.#tools.identity.job,

@@ -1,8 +1,15 @@
 /** Bugs of the controller's mind: plans, orders, bounds and the end of the job. */
 import type { ControllerEvent, ControllerState } from "@muster/machines";
+import type { Scenario } from "../cluster/scenario.ts";
 import { withHangers } from "../seed/draw-scenario.ts";
 import { type Canary, repeated } from "./canary.ts";
 import { isCommit, mind } from "./mind.ts";
+
+/** Nothing is kept in memory: whoever comes has its weights from another trainer or from disk. */
+function withoutMemory(scenario: Scenario): Scenario {
+  const { config } = scenario;
+  return { ...scenario, config: { ...config, checkpoint: { ...config.checkpoint, memoryEvery: 0 } } };
+}
 
 /** True when the job goes back to a checkpoint between two states. */
 function isRollback(after: ControllerState, before: ControllerState): boolean {
@@ -166,6 +173,7 @@ export const planCanaries: readonly Canary[] = [
   mind("holds-without-pulling", "a joiner counts as holding the weights when it registers", {
     profile: "kills",
     seedsMax: 40,
+    shape: withoutMemory,
     line: {
       keeps: (after, before, event) => {
         const joiner = event.type === "replica.register" ? after.members[event.from] : undefined;
@@ -324,13 +332,13 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("mesh-never-broken", "a mesh that failed is taken for one that works", {
+  mind("mesh-never-broken", "a mesh that failed is taken for one that works, also with new lives in it", {
     profile: "kills",
     seedsMax: 30,
     line: {
       keeps: (after, before) =>
         before.mesh.state === "ready" && after.mesh.state === "broken"
-          ? { ...after, mesh: { ...after.mesh, state: "ready" } }
+          ? { ...after, mesh: { ...after.mesh, state: "ready", joins: Number.MAX_SAFE_INTEGER } }
           : after,
     },
   }),

@@ -31,6 +31,8 @@ export class TrainingChecker {
   readonly #groupSize: number;
   /** False when receipts may be lies: then they are judged when they are trained on. */
   readonly #isHonest: boolean;
+  /** False when what is stored whole may come to a reader in part. */
+  readonly #isReadable: boolean;
   /** By `<seq>/<group>`. */
   readonly #stored = new Map<string, StoredGroup>();
   /** Fingerprints of the responses that may be learned from. */
@@ -51,10 +53,11 @@ export class TrainingChecker {
   constructor(
     judge: Judge,
     config: { readonly stalenessMax: number; readonly batch: { readonly groupSize: number } },
-    isHonest = true,
+    { isHonest = true, isReadable = true } = {},
   ) {
     this.#judge = judge;
     this.#isHonest = isHonest;
+    this.#isReadable = isReadable;
     this.#stalenessMax = config.stalenessMax;
     this.#groupSize = config.batch.groupSize;
   }
@@ -118,10 +121,29 @@ export class TrainingChecker {
     if (before.restore.lineage !== after.restore.lineage) this.#rollBack(before, after);
     for (const effect of effects)
       if (effect.type === "command" && effect.kind === "step.run") this.#batch = namesOf(effect.body.batch);
-    if (event.type === "step.voted") this.#votes.set(voteKey(event.body, event.incarnation), event.body);
+    if (event.type === "step.voted") {
+      this.#votes.set(voteKey(event.body, event.incarnation), event.body);
+      this.#checkReadable(event.body, before);
+    }
     for (let step = before.step.step; step < after.step.step; step++) this.#settle(step, before, after);
     if (event.type !== "groups.completed" || !this.#isHonest) return;
     for (const receipt of event.body.receipts) this.#verify(receipt, { from: event.from, after });
+  }
+
+  /** What was stored whole stays until no step needs it. */
+  #checkReadable(
+    { step, attempt, epoch, unreadable = [] }: Body<"step.voted">,
+    { step: run, mesh }: ControllerState,
+  ): void {
+    const isPresent = step === run.step && attempt === run.attempt && epoch === mesh.epoch && run.state === "running";
+    if (!isPresent || !this.#isHonest || !this.#isReadable) return;
+    for (const { streamSeq, groupIds } of unreadable)
+      for (const id of groupIds)
+        this.#judge.require(
+          !this.#stored.has(`${streamSeq}/${id}`),
+          "S15",
+          () => `group ${id} was stored as message ${streamSeq}, and is gone while step ${step} needs it`,
+        );
   }
 
   #remember(group: TrajectoryGroup, seq: number, by: Observed): void {

@@ -104,7 +104,8 @@ export class Witness implements ClusterObserver {
     this.#weights = new WeightsChecker(judge, config, { count: shapeOf(config.model).count, digest });
     // What a liar says is believed until somebody looks: it must not be trained on.
     const isHonest = !faults.some(({ kind }) => kind === "lie");
-    this.#training = new TrainingChecker(judge, config, isHonest);
+    const isReadable = !faults.some(({ kind }) => kind === "failpoint");
+    this.#training = new TrainingChecker(judge, config, { isHonest, isReadable });
     this.#members = new MembershipChecker(judge, !scenario.fleet && faults.every(isLoud), outagesOf(faults));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
     const isPeace = faults.length === 0 && (scenario.controllers ?? 1) === 1;
