@@ -56,6 +56,9 @@ const loudFaults: readonly string[] = [
   "second-controller",
 ];
 
+/** After these a trainer may find a group unreadable that was stored whole. */
+const unreadableFaults: readonly string[] = ["failpoint", "spoil", "misreport"];
+
 /** True for faults that leave no silence of a replica to misread: its end is seen, or it is the controller that stood still. */
 function isLoud(fault: Fault): boolean {
   const isController = (fault.kind === "pause" || fault.kind === "hang") && fault.node === "controller";
@@ -104,7 +107,7 @@ export class Witness implements ClusterObserver {
     this.#weights = new WeightsChecker(judge, config, { count: shapeOf(config.model).count, digest });
     // What a liar says is believed until somebody looks: it must not be trained on.
     const isHonest = !faults.some(({ kind }) => kind === "lie");
-    const isReadable = !faults.some(({ kind }) => kind === "failpoint");
+    const isReadable = !faults.some(({ kind }) => unreadableFaults.includes(kind));
     this.#training = new TrainingChecker(judge, config, { isHonest, isReadable });
     this.#members = new MembershipChecker(judge, !scenario.fleet && faults.every(isLoud), outagesOf(faults));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
