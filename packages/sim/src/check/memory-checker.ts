@@ -9,8 +9,12 @@ const missesMax = 3;
 
 interface Committed {
   readonly step: number;
+  /** The last step that was skipped on it, or the same. */
+  readonly lastStep: number;
   readonly digests: string;
 }
+
+type VersionOf = NonNullable<ControllerState["weights"]>;
 
 /** The model of memory: who said what of which commit, and lives. */
 export class MemoryChecker {
@@ -31,8 +35,8 @@ export class MemoryChecker {
     const isBack = before.restore.lineage !== after.restore.lineage;
     if (isBack) this.#rolledBack(before, after);
     const { weights } = after;
-    if (weights && weights !== before.weights)
-      this.#committed.set(keyOf(weights), { step: after.step.step - 1, digests: digestsOf(weights.sections) });
+    const isMoved = weights !== before.weights || after.step.step > before.step.step;
+    if (weights && isMoved) this.#note(weights, after.step.step - 1);
     if (event.type === "weights.failed" && event.role === "policy") this.#failures++;
     if (event.type !== "weights.held") return;
     if (event.role === "policy") this.#failures = 0;
@@ -45,6 +49,16 @@ export class MemoryChecker {
       this.#kept.set(event.incarnation, { ...commit, key: keyOf(event.body) });
   }
 
+  /** A skipped step leaves the weights as they are: a version may stand for several steps. */
+  #note(weights: VersionOf, step: number): void {
+    const known = this.#committed.get(keyOf(weights));
+    this.#committed.set(keyOf(weights), {
+      step: known?.step ?? step,
+      lastStep: step,
+      digests: digestsOf(weights.sections),
+    });
+  }
+
   /** The job goes back: to what is in memory when that is the newest, and never to what is not. */
   #rolledBack(before: ControllerState, after: ControllerState): void {
     const { source } = after.restore;
@@ -52,7 +66,7 @@ export class MemoryChecker {
     if (source.kind === "memory") {
       const found = this.#committed.get(keyOf(source));
       this.#judge.require(
-        found !== undefined && found.step === step && step < before.step.step,
+        found !== undefined && found.step <= step && step <= found.lastStep && step < before.step.step,
         "S24",
         () => `the job goes back to step ${step} from memory, version ${keyOf(source)} is of step ${found?.step}`,
       );
