@@ -15,6 +15,16 @@ const pausedTrainers = ({ config }: Scenario): readonly Fault[] =>
 
 /** Canaries in the controller's mind. */
 export const mindCanaries: readonly Canary[] = [
+  mind("says-what-nobody-takes", "a step is ordered with a batch that the schema of the order does not take", {
+    profile: "quiet",
+    seedsMax: 2,
+    line: {
+      does: (effect) =>
+        effect.type === "command" && effect.kind === "step.run"
+          ? { ...effect, body: { ...effect.body, batch: [] } }
+          : effect,
+    },
+  }),
   mind("retry-counted-twice", "a step that is tried again is counted as trained", {
     profile: "kills",
     seedsMax: 20,

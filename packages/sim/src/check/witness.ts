@@ -1,7 +1,7 @@
 /** Sees everything that happens in a run, decodes it once, and tells the checkers. */
 import type { Controller } from "@muster/actors";
 import type { ControllerState } from "@muster/machines";
-import { type AnyMessage, type Ledger, type Section, unpack } from "@muster/protocol";
+import { type AnyMessage, flawOf, type Ledger, type Section, unpack } from "@muster/protocol";
 import type { Identity } from "@muster/runtime";
 import type { Bug } from "../cluster/bug.ts";
 import type { ClusterObserver } from "../cluster/cluster.ts";
@@ -55,6 +55,11 @@ const loudFaults: readonly string[] = [
   "misreport",
   "second-controller",
 ];
+
+/** What a controller could not say, by its own alarm. */
+function unsaidIn(message: Envelope): string | null {
+  return message.kind === "alarm.raised" && message.body.alarm === "unsaid" ? message.body.detail : null;
+}
 
 /** After these a trainer may find a group unreadable that was stored whole. */
 const unreadableFaults: readonly string[] = ["failpoint", "spoil", "misreport"];
@@ -196,6 +201,8 @@ export class Witness implements ClusterObserver {
       return;
     }
     const envelope = unpack(data) as Envelope;
+    const flaw = flawOf(envelope.kind, envelope.body) ?? unsaidIn(envelope);
+    this.#judge.require(flaw === null, "S34", () => `${by.name} says what no receiver takes: ${flaw}`);
     if (stream === "commands") this.#journal.command(envelope, subject.split(".")[3] ?? "", by);
     this.#said(envelope, seq, by);
   }
