@@ -32,12 +32,12 @@ export class MemoryChecker {
 
   /** A decision was journaled. */
   decided({ before, after, event }: Decision): void {
+    if (event.type === "weights.failed" && event.role === "policy") this.#failures++;
     const isBack = before.restore.lineage !== after.restore.lineage;
     if (isBack) this.#rolledBack(before, after);
     const { weights } = after;
     const isMoved = weights !== before.weights || after.step.step > before.step.step;
     if (weights && isMoved) this.#note(weights, after.step.step - 1);
-    if (event.type === "weights.failed" && event.role === "policy") this.#failures++;
     if (event.type !== "weights.held") return;
     if (event.role === "policy") this.#failures = 0;
     if (event.role !== "checkpoint" || isBack) return;
