@@ -107,19 +107,27 @@ describe("the broker's doors", () => {
     }
   });
 
-  test("a server that is too old is refused by its version", async () => {
-    const old = createServer((socket) => {
-      socket.write('INFO {"server_id":"x","version":"2.10.27","max_payload":1048576,"headers":true}\r\n');
+  test.each([
+    { title: "is too old", info: { version: "2.10.27" }, refusal: "TOO_OLD", params: { version: "2.10.27" } },
+    {
+      title: "takes smaller messages than Muster sends",
+      info: { version: "2.11.0", max_payload: 1_048_576 },
+      refusal: "PAYLOAD",
+      params: { found: 1_048_576, wanted: 1_064_960 },
+    },
+  ])("a server that $title is refused, with what it has and what is needed", async ({ info, refusal, params }) => {
+    const other = createServer((socket) => {
+      socket.write(`INFO ${JSON.stringify({ server_id: "x", max_payload: 2_000_000, headers: true, ...info })}\r\n`);
       socket.on("data", (data) => String(data).includes("PING") && socket.write("PONG\r\n"));
       socket.on("error", () => socket.destroy());
     });
-    await new Promise<void>((resolve) => old.listen(0, "127.0.0.1", resolve));
-    const url = `nats://127.0.0.1:${(old.address() as AddressInfo).port}`;
+    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    const url = `nats://127.0.0.1:${(other.address() as AddressInfo).port}`;
     const credentials = server.server.credentials.rollout;
     await expect(
       connectNats({ url, job: "test", credentials, name: "rollout.r0.a1", connectTimeoutMs }),
-    ).rejects.toMatchObject({ code: "MUSTER_ERR_BROKER_TOO_OLD", params: { version: "2.10.27" } });
-    old.close();
+    ).rejects.toMatchObject({ code: `MUSTER_ERR_BROKER_${refusal}`, params });
+    other.close();
   });
 
   test("a rollout may not command, write the journal or the state, publish events, or speak as another role", async () => {

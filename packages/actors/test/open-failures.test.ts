@@ -45,6 +45,7 @@ function counted(transport: Transport, ledger: Ledger, patch: Patch): Transport 
     send: bound.send,
     fetch: bound.fetch,
     purge: bound.purge,
+    usage: bound.usage,
     tail: bound.tail,
     journal: bound.journal,
     state: bound.state,

@@ -9,6 +9,10 @@ export const errors = defineErrors("MUSTER_ERR", {
     retryable: true,
   },
   BrokerTooOld: { message: "the NATS server at {url} is version {version}; Muster needs {minimum} or newer" },
+  BrokerPayload: {
+    message:
+      "the NATS server at {url} takes messages of at most {found} bytes, and Muster needs {wanted}; set max_payload: {wanted} in its configuration",
+  },
   BrokerAuth: {
     message: 'the NATS server at {url} refused user "{user}"; check the credentials that this process was given',
   },

@@ -14,6 +14,7 @@ export type {
   Journal,
   PublishAck,
   StateStore,
+  StreamUsage,
   Subscription,
   TailEntry,
   TailOptions,

@@ -65,6 +65,14 @@ export interface TailEntry {
   readonly data: Uint8Array;
 }
 
+/** How full a stream is. */
+export interface StreamUsage {
+  /** What it holds, as its broker counts it: with subjects and headers, where there are any. */
+  readonly bytes: number;
+  /** What it may hold; `null` when nothing bounds it. */
+  readonly bytesMax: number | null;
+}
+
 /** How to follow a stream without acknowledging. */
 export interface TailOptions {
   readonly stream: StreamName;
@@ -100,6 +108,8 @@ export interface Transport {
   fetch(stream: StreamName, seq: number): Promise<Uint8Array>;
   /** Removes every message with a sequence below `beforeSeq`. */
   purge(stream: StreamName, beforeSeq: number): Promise<void>;
+  /** How full a stream is. Only the controller may ask. @throws MUSTER_ERR_BROKER_TIMEOUT */
+  usage(stream: StreamName): Promise<StreamUsage>;
   /** Follows a stream in order, for watchers and standbys. */
   tail(options: TailOptions): Promise<Subscription>;
   /** The journal of the job. */

@@ -11,6 +11,7 @@ import type {
   PublishAck,
   StateStore,
   StreamName,
+  StreamUsage,
   Subscription,
   TailOptions,
   Transport,
@@ -134,6 +135,10 @@ export class SimTransport implements Transport {
       code: "MUSTER_ERR_BROKER_TIMEOUT",
       donePoint: `${process.role}.after-${what}`,
     });
+  }
+
+  usage(stream: StreamName): Promise<StreamUsage> {
+    return this.#given.inner.usage(stream);
   }
 
   tail(options: TailOptions): Promise<Subscription> {

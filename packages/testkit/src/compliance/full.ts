@@ -42,6 +42,22 @@ export function testFull(actors: () => Actors): void {
     expect(text((await policy.fetch("groups", first.seq)).subarray(record.byteLength))).toBe("late");
   });
 
+  test("a stream says how much it holds and may hold, before it is full and after it was purged", async () => {
+    const { controller, rollout } = actors();
+    expect(await controller.usage("groups")).toEqual({ bytes: 0, bytesMax: fullBytes });
+    const { stored } = await untilRefused((n) =>
+      rollout.publish(subjects(rollout).groups("r0"), record, { msgId: `m${n}` }),
+    );
+    const full = await controller.usage("groups");
+    expect(full.bytes).toBeGreaterThanOrEqual(stored * record.byteLength);
+    expect(full.bytes).toBeLessThanOrEqual(fullBytes);
+    expect(full.bytes + record.byteLength).toBeGreaterThan(fullBytes - 1024);
+    await controller.purge("groups", stored);
+    const rest = await controller.usage("groups");
+    expect(rest.bytes).toBeGreaterThanOrEqual(record.byteLength);
+    expect(rest.bytes).toBeLessThan(2 * record.byteLength);
+  });
+
   test("a message that a full stream holds already is known by its id", async () => {
     const { rollout } = actors();
     const subject = subjects(rollout).groups("r0");

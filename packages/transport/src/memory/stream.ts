@@ -10,7 +10,7 @@ import {
   type StreamRule,
   streamRules,
 } from "../streams.ts";
-import type { PublishAck } from "../transport.ts";
+import type { PublishAck, StreamUsage } from "../transport.ts";
 import { SubjectIndex } from "./subject.ts";
 
 /** A stored message. */
@@ -87,6 +87,10 @@ export class MemoryStream {
       if (seq >= beforeSeq) return;
       this.remove(seq);
     }
+  }
+
+  usage(): StreamUsage {
+    return { bytes: this.#sizeBytes, bytesMax: this.#bytesMax };
   }
 
   /** What is stored now, oldest first. */

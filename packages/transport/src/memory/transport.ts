@@ -7,6 +7,7 @@ import type {
   Journal,
   PublishAck,
   StateStore,
+  StreamUsage,
   Subscription,
   TailOptions,
   Transport,
@@ -91,6 +92,11 @@ export class MemoryTransport implements Transport {
   async purge(stream: StreamName, beforeSeq: number): Promise<void> {
     await this.#connection.ready(`purging ${stream}`);
     this.#hub.stream(stream).purge(beforeSeq);
+  }
+
+  async usage(stream: StreamName): Promise<StreamUsage> {
+    await this.#connection.ready(`looking at ${stream}`);
+    return this.#hub.stream(stream).usage();
   }
 
   async tail(options: TailOptions): Promise<Subscription> {

@@ -3,6 +3,7 @@ import { type Logger, messageOf, silentLogger } from "@muster/base";
 import type { NatsConnection } from "@nats-io/nats-core";
 import { connect } from "@nats-io/transport-node";
 import { errors } from "../errors.ts";
+import { headersBytesMax, messageBytesMax } from "../streams.ts";
 import { Link } from "./link.ts";
 import { isAuthFailure } from "./translate.ts";
 
@@ -43,6 +44,15 @@ export async function openLink(options: Omit<ConnectOptions, "job">): Promise<Li
     throw errors.BrokerTooOld({ url: options.url, version, minimum: serverVersionMin });
   }
   return Link.of(connection, options.logger ?? silentLogger);
+}
+
+/** Makes sure that the largest message has room, with its headers. @throws MUSTER_ERR_BROKER_PAYLOAD */
+export async function checkPayload(link: Link, url: string): Promise<void> {
+  const wanted = messageBytesMax + headersBytesMax;
+  const found = link.connection.info?.max_payload ?? 0;
+  if (found >= wanted) return;
+  await link.close();
+  throw errors.BrokerPayload({ url, found, wanted });
 }
 
 async function dialUntil(options: Omit<ConnectOptions, "job">): Promise<NatsConnection> {

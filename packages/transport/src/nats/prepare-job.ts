@@ -22,7 +22,7 @@ import {
   streamRules,
   streamSubject,
 } from "../streams.ts";
-import { acceptsAnonymous, type ConnectOptions, openLink } from "./connect.ts";
+import { acceptsAnonymous, type ConnectOptions, checkPayload, openLink } from "./connect.ts";
 import type { Link } from "./link.ts";
 import { isApiError } from "./translate.ts";
 
@@ -52,6 +52,7 @@ export async function prepareJob(options: PrepareOptions): Promise<void> {
   const link = await openLink({ ...options, name: `prepare.${options.job}.${process.pid}` });
   try {
     if (await acceptsAnonymous(options.url)) throw errors.BrokerOpen({ url: options.url });
+    await checkPayload(link, options.url);
     const { bytesMax, replicas = 1 } = options;
     for (const name of streamNames) {
       const config = toStreamConfig(options.job, name, replicas);

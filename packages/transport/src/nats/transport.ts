@@ -2,8 +2,8 @@
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { brokerStream, type StreamName, streamRules } from "../streams.ts";
-import type { Subscription, Transport } from "../transport.ts";
-import { type ConnectOptions, openLink } from "./connect.ts";
+import type { StreamUsage, Subscription, Transport } from "../transport.ts";
+import { type ConnectOptions, checkPayload, openLink } from "./connect.ts";
 import { consume } from "./consume.ts";
 import { openJournal } from "./journal.ts";
 import type { Link } from "./link.ts";
@@ -15,10 +15,12 @@ import { translate } from "./translate.ts";
 /**
  * Connects an actor to the NATS broker of its job. Reconnects for ever afterwards.
  *
- * @throws MUSTER_ERR_BROKER_UNREACHABLE, MUSTER_ERR_BROKER_AUTH, MUSTER_ERR_BROKER_TOO_OLD
+ * @throws MUSTER_ERR_BROKER_UNREACHABLE, MUSTER_ERR_BROKER_AUTH, MUSTER_ERR_BROKER_TOO_OLD, MUSTER_ERR_BROKER_PAYLOAD
  */
 export async function connectNats(options: ConnectOptions): Promise<Transport> {
-  return transportOf(await openLink(options), options.job);
+  const link = await openLink(options);
+  await checkPayload(link, options.url);
+  return transportOf(link, options.job);
 }
 
 function transportOf(link: Link, job: string): Transport {
@@ -37,6 +39,7 @@ function transportOf(link: Link, job: string): Transport {
       const name = brokerStream(job, stream);
       await link.call(`purging ${name}`, () => link.manager.streams.purge(name, { seq: beforeSeq }));
     },
+    usage: (stream) => usage(link, job, stream),
     tail: (options) => tail(link, job, options),
     journal: () => journal,
     state: () => state,
@@ -73,6 +76,12 @@ function guard(link: Link, subject: string, run: () => void): void {
   } catch (error) {
     link.report(errors.DeliveryHandlerFailed({ subject, seq: 0, reason: messageOf(error) }, error));
   }
+}
+
+async function usage(link: Link, job: string, stream: StreamName): Promise<StreamUsage> {
+  const name = brokerStream(job, stream);
+  const { state, config } = await link.call(`looking at ${name}`, () => link.manager.streams.info(name));
+  return { bytes: state.bytes, bytesMax: config.max_bytes > 0 ? config.max_bytes : null };
 }
 
 async function fetch(link: Link, job: string, stream: StreamName, seq: number): Promise<Uint8Array> {
