@@ -30,7 +30,7 @@ import {
   rewardOf,
 } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
-import { makeFolder } from "@muster/runtime";
+import { makeOwnFolderSync } from "@muster/runtime";
 
 /** The doors of one replica to what computes, moves and keeps weights. */
 export interface Doors {
@@ -68,7 +68,7 @@ export const hostDoors: Doors = {
   usage: dataPlaneUsage,
   availableMemory: () => process.availableMemory(),
   versionStore: async (options) => {
-    await makeFolder(options.socketDir);
+    makeOwnFolderSync(options.socketDir);
     return await openVersionStore(options);
   },
   gradientMesh: openGradientMesh,

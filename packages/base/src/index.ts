@@ -25,5 +25,6 @@ export { baseFolder } from "./folder.ts";
 export { invariant } from "./invariant.ts";
 export { medianOf } from "./median.ts";
 export { mixSeed, type Random, randomOf, shuffled } from "./random.ts";
+export { repeatsKey } from "./repeated-keys.ts";
 export { clipText, listText } from "./text.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

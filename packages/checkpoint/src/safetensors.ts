@@ -3,7 +3,7 @@
  * a header that could be read in two ways, or that points anywhere but at its own tensors, is refused. Follows the format description of
  * the safetensors project, with a smaller header limit (16 MiB) and no gaps.
  */
-import { messageOf } from "@muster/base";
+import { messageOf, repeatsKey } from "@muster/base";
 import { errors } from "./errors.ts";
 
 const dtypeBytes = { F64: 8, F32: 4, F16: 2, BF16: 2, I64: 8, I32: 4, I16: 2, I8: 1, U8: 1, BOOL: 1 } as const;
@@ -68,14 +68,13 @@ export function decodeSafetensors(file: Uint8Array): SafetensorsFile {
   const dataStart = lengthBytes + Number(declared);
   if (dataStart > file.length) refuse(`header of ${declared} bytes ends after the file of ${file.length} bytes`);
   const text = decodeText(file.subarray(lengthBytes, dataStart));
-  const { [metadataKey]: rawMetadata, ...entries } = parseObject(text);
+  const header = parseObject(text);
+  if (repeatsKey(text, header)) refuse("a key of the header comes twice");
+  const { [metadataKey]: rawMetadata, ...entries } = header;
   const metadata = toMetadata(rawMetadata);
   const tensors = Object.entries(entries)
     .map(([name, entry]) => toTensor(name, entry))
     .sort((a, b) => a.beginBytes - b.beginBytes || a.endBytes - b.endBytes);
-  // Every key is known by now, so more keys in the text than these means that one came twice.
-  const keys = tensors.length * 4 + (rawMetadata === undefined ? 0 : 1 + Object.keys(metadata).length);
-  if (countKeys(text) !== keys) refuse("a key of the header comes twice");
   const data = file.subarray(dataStart);
   checkTiling(tensors, data.length);
   return { tensors, metadata, data };
@@ -98,13 +97,6 @@ function parseObject(text: string): Record<string, unknown> {
   }
   if (!text.startsWith("{") || !isRecord(value)) refuse("header is not a JSON object");
   return value;
-}
-
-/** Counts the keys of valid JSON text: strings that a colon follows. */
-function countKeys(text: string): number {
-  let count = 0;
-  for (const match of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"\s*(:?)/gs)) if (match[1] === ":") count++;
-  return count;
 }
 
 function toMetadata(value: unknown): Readonly<Record<string, string>> {
@@ -139,7 +131,9 @@ function checkTensor(tensor: SafetensorsTensor): SafetensorsTensor {
     refuse(`tensor name ${label} must have 1 to 200 characters and no control characters`);
   }
   if (shape.length > 8) refuse(`tensor ${label} has ${shape.length} dimensions; at most 8 are read`);
-  const sizeBytes = shape.reduce((size, dimension) => size * dimension, dtypeBytes[dtype]);
+  let sizeBytes: number = dtypeBytes[dtype];
+  // Every product on the way must be exact: a zero at the end would hide one that overflowed.
+  for (const dimension of shape) sizeBytes = Number.isSafeInteger(sizeBytes) ? sizeBytes * dimension : sizeBytes;
   if (!Number.isSafeInteger(sizeBytes) || endBytes - beginBytes !== sizeBytes) {
     refuse(`tensor ${label} of shape [${shape}] needs ${sizeBytes} bytes but has [${beginBytes}, ${endBytes})`);
   }

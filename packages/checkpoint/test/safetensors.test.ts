@@ -112,6 +112,11 @@ describe("decodeSafetensors", () => {
     ["a broken dimension", fileOf(`{"a":${tensor("U8", "[1.5]", "[0,4]")}}`, 4), /whole numbers/],
     ["nine dimensions", fileOf(`{"a":${tensor("U8", "[1,1,1,1,1,1,1,1,4]", "[0,4]")}}`, 4), /dimensions/],
     ["a shape that overflows", fileOf(`{"a":${tensor("U8", "[4294967296,4294967296]", "[0,0]")}}`, 0), /needs/],
+    [
+      "a shape that overflows before its zero",
+      fileOf(`{"a":${tensor("U8", "[4503599627370496,4503599627370496,0]", "[0,0]")}}`, 0),
+      /needs/,
+    ],
     ["a shape of another size", fileOf(`{"a":${tensor("F32", "[4]", "[0,4]")}}`, 4), /needs 16 bytes/],
     ["offsets that go back", fileOf(`{"a":${tensor("U8", "[4]", "[4,0]")}}`, 4), /needs 4 bytes/],
     ["three offsets", fileOf(`{"a":${tensor("U8", "[4]", "[0,4,4]")}}`, 4), /invalid data_offsets/],
@@ -131,6 +136,11 @@ describe("decodeSafetensors", () => {
   ];
   it.each(hostile)("refuses %s", (_, file, reason) => {
     expect(() => decodeSafetensors(file)).toThrow(refused(reason) as Error);
+  });
+
+  it("reads metadata that is four million backslashes", () => {
+    const text = "\\\\".repeat(2 ** 22);
+    expect(decodeSafetensors(fileOf(`{"__metadata__":{"a":"${text}"}}`, 0)).metadata.a).toHaveLength(2 ** 22);
   });
 
   it("never answers a damaged header with anything but a refusal or another valid file", () => {

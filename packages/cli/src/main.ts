@@ -1,6 +1,6 @@
 /** Runs the command line: faults become one message and an exit code. */
 import { messageOf } from "@muster/base";
-import { exitCodes } from "@muster/runtime";
+import { exitCodes, leaveMemoryOutOfDumps } from "@muster/runtime";
 import { CommanderError } from "commander";
 import { exitCodeOf } from "./commands/common.ts";
 import { endWithOutput } from "./job/output.ts";
@@ -9,6 +9,7 @@ import { cleanBlock } from "./report/index.ts";
 
 /** Runs the command line and sets the exit code of the process. `argv` as in `process.argv`. */
 export async function main(argv: readonly string[]): Promise<void> {
+  leaveMemoryOutOfDumps(process.env);
   const codeOfLoss = endWithOutput();
   try {
     await createProgram().parseAsync([...argv]);

@@ -2,6 +2,7 @@
  * The safetensors format: 8 bytes of header length, a JSON header, raw little-endian tensors without gaps.
  * The reader trusts nothing: every offset is checked before a byte is used.
  */
+import { repeatsKey } from "@muster/base";
 import type { TensorSpec } from "./engine.ts";
 import { errors } from "./errors.ts";
 
@@ -56,12 +57,15 @@ export function decodeSafetensors(file: Uint8Array): {
 
 function parseHeader(bytes: Uint8Array): Map<string, unknown> {
   let header: unknown;
+  let text: string;
   try {
-    header = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    header = JSON.parse(text);
   } catch (cause) {
     throw errors.SafetensorsMalformed({ reason: "the header is not JSON" }, cause);
   }
   if (typeof header !== "object" || header === null || Array.isArray(header)) fail("the header is not an object");
+  if (repeatsKey(text, header)) fail("a key of the header comes twice");
   return new Map(Object.entries(header as object));
 }
 
@@ -72,7 +76,9 @@ function specOf(name: string, entry: unknown): TensorSpec {
   if (!isCounts(shape)) return fail(`tensor ${name} has an invalid shape`);
   if (!isCounts(offsets) || offsets.length !== 2) return fail(`tensor ${name} has invalid offsets`);
   const [start, end] = offsets as [number, number];
-  const sizeBytes = shape.reduce((product, size) => product * size, elementBytes[type]);
+  let sizeBytes: number = elementBytes[type];
+  // Every product on the way must be exact: a zero at the end would hide one that overflowed.
+  for (const size of shape) sizeBytes = Number.isSafeInteger(sizeBytes) ? sizeBytes * size : sizeBytes;
   if (end - start !== sizeBytes) return fail(`tensor ${name} has ${end - start} bytes, its shape says ${sizeBytes}`);
   return { name, dtype: type, shape, offsetBytes: start, sizeBytes };
 }

@@ -137,6 +137,15 @@ describe("safetensors", () => {
     ["with a negative size", fileOf({ a: entry([-1], 0, 4) }, 4), "invalid shape"],
     ["with a fractional size", fileOf({ a: entry([0.5], 0, 2) }, 2), "invalid shape"],
     ["with a size that overflows", fileOf({ a: entry([2 ** 50, 2 ** 50], 0, 4) }, 4), "its shape says"],
+    ["with a size that overflows and a zero", fileOf({ a: entry([2 ** 52, 2 ** 52, 0], 0, 0) }, 0), "its shape says"],
+    [
+      "that names a tensor twice, once with an escape",
+      fileOf(
+        '{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"\\u0061":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}',
+        0,
+      ),
+      "comes twice",
+    ],
     ["with an offset that is text", fileOf({ a: entry([1], "0", 4) }, 4), "invalid offsets"],
     ["with offsets in the wrong order", fileOf({ a: entry([1], 4, 0) }, 4), "has -4 bytes"],
     ["with a tensor beyond the end", fileOf({ a: entry([2], 0, 8) }, 4), "tensors end at 8, the data at 4"],

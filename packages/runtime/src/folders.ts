@@ -2,9 +2,9 @@
  * Folders are made one by one, from above. The recursive `mkdir` of Node never returns where no folder can be made in one that is there, as in
  * /proc: it tries the two in turns for ever, and a call that blocks keeps a process from hearing signals.
  */
-import { mkdirSync, statSync } from "node:fs";
-import { mkdir, stat } from "node:fs/promises";
+import { chmodSync, lstatSync, mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
+import { errors } from "./errors.ts";
 
 /** For the owner alone. */
 const mode = 0o700;
@@ -15,21 +15,6 @@ const mode = 0o700;
  * @returns The first one that was made, `undefined` when all were there.
  * @throws The system's error, which names the folder that can not be made.
  */
-export async function makeFolder(path: string): Promise<string | undefined> {
-  const isFolder = (): Promise<boolean> => stat(path).then((entry) => entry.isDirectory());
-  if (await isFolder().catch(() => false)) return undefined;
-  const first = dirname(path) === path ? undefined : await makeFolder(dirname(path));
-  try {
-    await mkdir(path, { mode });
-    return first ?? path;
-  } catch (error) {
-    // Somebody else may have been faster.
-    if (codeOf(error) === "EEXIST" && (await isFolder())) return first;
-    throw error;
-  }
-}
-
-/** The same, for who can not wait. */
 export function makeFolderSync(path: string): string | undefined {
   const isFolder = (): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
   if (isFolder()) return undefined;
@@ -38,10 +23,38 @@ export function makeFolderSync(path: string): string | undefined {
     mkdirSync(path, { mode });
     return first ?? path;
   } catch (error) {
+    // Somebody else may have been faster.
     if (codeOf(error) === "EEXIST" && isFolder()) return first;
     throw error;
   }
 }
+
+/**
+ * Makes a folder in which this process keeps keys and answers that it believes, or takes one that is there when nobody else can have put
+ * anything into it: this user's own, no link, not open to the writing of others. Reading by others is closed. A folder of the system in
+ * which nobody can replace what is another's (as `/tmp`) is taken as it is.
+ *
+ * @throws MUSTER_ERR_FOLDER_FOREIGN, or the system's error.
+ */
+export function makeOwnFolderSync(path: string): void {
+  if (makeFolderSync(path) !== undefined) return;
+  const { mode: bits, uid } = lstatSync(path);
+  const owner = process.geteuid?.() ?? uid;
+  if ((bits & kindMask) === linkKind) throw errors.FolderForeign({ path, reason: "is a link" });
+  const isWritten = (bits & writtenByOthers) !== 0;
+  if (isWritten && (bits & sticky) !== 0 && (uid === owner || uid === 0)) return;
+  if (uid !== owner)
+    throw errors.FolderForeign({ path, reason: `belongs to the user ${uid}, and this process runs as ${owner}` });
+  if (isWritten) throw errors.FolderForeign({ path, reason: "can be written by others" });
+  if ((bits & forOthers) !== 0) chmodSync(path, mode);
+}
+
+/** Bits of a mode, see stat(2) and inode(7). */
+const kindMask = 0o170000;
+const linkKind = 0o120000;
+const sticky = 0o1000;
+const writtenByOthers = 0o022;
+const forOthers = 0o077;
 
 function codeOf(error: unknown): unknown {
   return (error as NodeJS.ErrnoException).code;

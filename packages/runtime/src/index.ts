@@ -10,7 +10,7 @@ export {
   type TaskShape,
 } from "./config/load-job.ts";
 export { validateTiming } from "./config/relations.ts";
-export { makeFolder, makeFolderSync } from "./folders.ts";
+export { makeFolderSync, makeOwnFolderSync } from "./folders.ts";
 export { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat/heartbeat.ts";
 export type { HeartbeatConnection } from "./heartbeat/job.ts";
 export { createActorHost } from "./host/actor-host.ts";
@@ -26,6 +26,7 @@ export type {
   PersistBatch,
   Typed,
 } from "./host/types.ts";
+export { leaveMemoryOutOfDumps } from "./lifecycle/core-dumps.ts";
 export { type ExitCode, exitCodes } from "./lifecycle/exit-codes.ts";
 export { installLifecycle, type LifecycleOptions, type ProcessDoor, type StopReason } from "./lifecycle/lifecycle.ts";
 export { runtimeMetrics } from "./metrics.ts";

@@ -1,4 +1,5 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { request } from "node:http";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -168,6 +169,24 @@ describe("the metrics server", () => {
     expect((await get("/metrics/../etc/passwd")).status).toBe(404);
     expect((await get("/metrics", { method: "POST", body: "x" })).status).toBe(405);
     expect((await get("/healthz", { method: "DELETE" })).headers.get("allow")).toBe("GET");
+  });
+
+  test.each([
+    ["127.0.0.1:9464", 200],
+    ["[::1]:9464", 200],
+    ["LocalHost", 200],
+    ["rebound.example:9464", 421],
+    ["127.0.0.1.rebound.example", 421],
+  ])("answers a request for the host %j with %i", async (host, status) => {
+    const { server } = await serve();
+    const answered = await new Promise<number | undefined>((resolve, reject) => {
+      const asked = request({ port: server.port, path: "/metrics", headers: { host } }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      });
+      asked.once("error", reject).end();
+    });
+    expect(answered).toBe(status);
   });
 
   test("tells probes how the process is", async () => {

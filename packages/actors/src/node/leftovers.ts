@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, type Logger, withDeadline } from "@muster/base";
-import { makeFolderSync } from "@muster/runtime";
+import { makeOwnFolderSync } from "@muster/runtime";
 import { z } from "zod";
 import { isMissing, membersOf, startTicksOf, wasGiven } from "./proc.ts";
 
@@ -49,7 +49,7 @@ export class ProcessNotes {
   /** @param directory - Folder of the job's run. */
   constructor(directory: string) {
     this.#folder = join(directory, "pids");
-    makeFolderSync(this.#folder);
+    makeOwnFolderSync(this.#folder);
   }
 
   /** Writes a process down. One that has ended already leaves no note. */

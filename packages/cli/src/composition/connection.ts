@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import { checkId } from "@muster/protocol";
-import { makeFolderSync } from "@muster/runtime";
+import { makeOwnFolderSync } from "@muster/runtime";
 import type { Credentials, ServerCredentials } from "@muster/transport";
 import { z } from "zod";
 import { errors } from "../errors.ts";
@@ -31,7 +31,7 @@ export interface JobConnection {
 export interface JobLocation {
   /** Folder that holds one folder per job. */
   readonly runs: string;
-  /** Name of the job; the newest one when absent. */
+  /** Name of the job; the newest one when absent or {@link newestName}. */
   readonly job?: string;
   /** Overrides the address in the file. */
   readonly nats?: string;
@@ -39,16 +39,20 @@ export interface JobLocation {
   readonly connection?: string;
 }
 
+/** Stands for the newest job, as the link of that name in the folder of runs does; no job can have it as its own. */
+export const newestName = "latest";
+
 /** Writes the connection file of a job, mode 0600. */
 export function writeConnection(directory: string, job: string, url: string, credentials: ServerCredentials): void {
-  makeFolderSync(directory);
+  makeOwnFolderSync(directory);
   const text = JSON.stringify({ job, url, credentials }, null, 2);
   writeFileSync(join(directory, "connection.json"), `${text}\n`, { mode: 0o600 });
 }
 
 /** Reads how to reach a job. @throws MUSTER_ERR_JOB_UNKNOWN, MUSTER_ERR_JOB_NONE, MUSTER_ERR_RUN_FILE */
 export function findConnection(location: JobLocation): JobConnection & { readonly directory: string } {
-  const job = location.job === undefined ? newestJob(location.runs) : checkId("job", location.job);
+  const { job: name = newestName } = location;
+  const job = name === newestName ? newestJob(location.runs) : checkId("job", name);
   const directory = join(location.runs, job);
   const path = location.connection ?? join(directory, "connection.json");
   const connection = parseConnection(path, () => errors.JobUnknown({ job, directory: location.runs }));

@@ -6,6 +6,7 @@ import { type Logger, type Metrics, mixSeed, randomOf } from "@muster/base";
 import { startHeartbeat, systemClock } from "@muster/runtime";
 import { connectNats, watchDisconnects } from "@muster/transport";
 import { credentialsOf, type JobConnection } from "./connection.ts";
+import { plainTextWarning } from "./plain-text.ts";
 
 const connectTimeoutMs = 30_000;
 
@@ -20,6 +21,8 @@ export function createEnvironment(options: {
   const { connection, logger, metrics } = options;
   const nameOf = (identity: { role: string; id: string; incarnation: string }): string =>
     `${identity.role}.${identity.id}.${identity.incarnation}`;
+  const warning = plainTextWarning(connection.url);
+  if (warning !== null) logger.warn({}, warning);
   return {
     host: hostname(),
     pid: process.pid,

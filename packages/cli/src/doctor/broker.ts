@@ -2,8 +2,9 @@
 import { messageOf } from "@muster/base";
 import { connectNats, serverVersionMin } from "@muster/transport";
 import { credentialsOf, readCredentials } from "../composition/connection.ts";
+import { plainTextWarning } from "../composition/plain-text.ts";
 import { findNatsServer } from "../run/broker.ts";
-import { type Check, isAtLeast, missing, ok } from "./check.ts";
+import { type Check, isAtLeast, missing, ok, warn } from "./check.ts";
 import { versionLineOf } from "./tools.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -47,5 +48,6 @@ async function checkExternal(url: string, env: Environment): Promise<Check> {
   const connection = { url, job: "doctor", credentials, name: "operator.doctor.0", connectTimeoutMs };
   const transport = await connectNats(connection);
   await transport.close();
-  return ok(name, `answers at ${url}`);
+  const warning = plainTextWarning(url);
+  return warning === null ? ok(name, `answers at ${url}`) : warn(name, `answers at ${url}`, warning);
 }

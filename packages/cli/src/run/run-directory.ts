@@ -5,7 +5,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { messageOf } from "@muster/base";
 import { type JobConfig, jobConfigSchema } from "@muster/protocol";
-import { makeFolderSync } from "@muster/runtime";
+import { makeFolderSync, makeOwnFolderSync } from "@muster/runtime";
+import { newestName } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
 
 /** A run's folder, held by this process. */
@@ -17,11 +18,14 @@ export interface RunDirectory {
   release(): void;
 }
 
-/** Creates or re-enters `runs/<job>`. @throws MUSTER_ERR_RUN_DIRECTORY, MUSTER_ERR_JOB_BUSY */
+/** Creates or re-enters `runs/<job>`. @throws MUSTER_ERR_RUN_DIRECTORY, MUSTER_ERR_FOLDER_FOREIGN, MUSTER_ERR_JOB_BUSY, MUSTER_ERR_OPTION_INVALID */
 export function openRunDirectory(runs: string, job: string): RunDirectory {
+  if (job === newestName)
+    throw errors.OptionInvalid({ option: "job", value: job, reason: "stands for the newest run; choose another name" });
   const path = join(runs, job);
   const lock = join(path, "run.pid");
   try {
+    makeOwnFolderSync(path);
     makeFolderSync(join(path, "logs"));
     claim(lock, job);
   } catch (error) {
@@ -50,7 +54,8 @@ export function openFolders({ checkpoint, data, replicas }: Pick<JobConfig, "che
   };
   for (const [field, path] of Object.entries(folders))
     try {
-      makeFolderSync(path);
+      if (field === "data.socket_directory") makeOwnFolderSync(path);
+      else makeFolderSync(path);
       accessSync(path, constants.W_OK | constants.X_OK);
     } catch (error) {
       throw errors.FolderUnusable({ field, path, reason: messageOf(error) }, error);
@@ -92,7 +97,7 @@ function readConfig(path: string): JobConfig | null {
 
 /** `runs/latest` points to the newest run; where links are not to be had, that is no reason to stop. */
 function linkLatest(runs: string, job: string): void {
-  const link = join(runs, "latest");
+  const link = join(runs, newestName);
   try {
     rmSync(link, { force: true });
     symlinkSync(job, link);

@@ -24,6 +24,7 @@ import {
 } from "@muster/runtime";
 import { connectNats, type Transport } from "@muster/transport";
 import { writeConnection } from "../composition/connection.ts";
+import { plainTextWarning } from "../composition/plain-text.ts";
 import { errors } from "../errors.ts";
 import { readPicture } from "../job/picture.ts";
 import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
@@ -158,6 +159,8 @@ class Run {
     });
     try {
       const url = this.#options.advertisedUrl ?? broker.url;
+      const warning = plainTextWarning(url);
+      if (warning !== null) this.#options.progress.note(`! ${warning}`);
       writeConnection(this.#directory.path, config.job, url, broker.credentials as never);
       await this.#follow(broker);
       this.#start();

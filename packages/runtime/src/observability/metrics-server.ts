@@ -1,9 +1,11 @@
 /** The door for Prometheus and for probes: two paths, read only, loopback unless told otherwise. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, isIP } from "node:net";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import type { MetricsRegistry } from "./metrics.ts";
+
+const loopback = "127.0.0.1";
 
 /** What a metrics server is started with. */
 export interface MetricsServerOptions {
@@ -23,12 +25,13 @@ export interface MetricsServer {
 }
 
 /**
- * Serves `GET /metrics` and `GET /healthz`; any other path is 404, any other method 405.
+ * Serves `GET /metrics` and `GET /healthz`; any other path is 404, any other method 405. On loopback a request must name an address or
+ * `localhost` as its host, else it is 421: a page of the web whose name was made to point here is not to read along.
  *
  * @throws MUSTER_ERR_METRICS_PORT when the port is taken, MUSTER_ERR_METRICS_SERVER otherwise.
  */
 export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
-  const { host = "127.0.0.1", port } = options;
+  const { host = loopback, port } = options;
   const server = createServer(
     { requestTimeout: 5_000, headersTimeout: 5_000, keepAliveTimeout: 5_000 },
     (request, response) => {
@@ -69,6 +72,7 @@ interface Answer {
 }
 
 async function answer(options: MetricsServerOptions, request: IncomingMessage): Promise<Answer> {
+  if (!isMeant(options.host ?? loopback, request)) return { status: 421, body: "not the name of this server\n" };
   const path = request.url?.split("?", 1)[0];
   if (path !== "/metrics" && path !== "/healthz") return { status: 404, body: "not found\n" };
   if (request.method !== "GET") return { status: 405, body: "method not allowed\n", headers: { allow: "GET" } };
@@ -85,6 +89,12 @@ async function answer(options: MetricsServerOptions, request: IncomingMessage): 
   } catch (error) {
     return { status: 500, body: `metrics cannot be rendered: ${messageOf(error)}\n` };
   }
+}
+
+function isMeant(bound: string, { headers }: IncomingMessage): boolean {
+  if (bound !== "localhost" && bound !== "::1" && !bound.startsWith("127.")) return true;
+  const name = (headers.host ?? "").replace(/:\d*$/, "").replace(/^\[(.*)\]$/, "$1");
+  return name.toLowerCase() === "localhost" || isIP(name) !== 0;
 }
 
 function send(response: ServerResponse, { status, body, headers = {} }: Answer): void {

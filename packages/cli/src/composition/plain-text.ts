@@ -1,0 +1,15 @@
+/** Addresses of brokers to which passwords and orders would go unencrypted over a network. */
+import { isIP } from "node:net";
+
+/** Warning for a broker's address, one server or several with commas; `null` where every one has TLS or is on this host. */
+export function plainTextWarning(url: string): string | null {
+  const open = url.split(",").filter((server) => !/^(tls|wss):/.test(server.trim()) && !isHere(server.trim()));
+  if (open.length === 0) return null;
+  return `the broker at ${open.join(", ")} is reached without TLS: whoever sits between reads the passwords of this job; use tls:// or a private network`;
+}
+
+function isHere(server: string): boolean {
+  const address = URL.parse(server.includes("://") ? server : `nats://${server}`);
+  const name = address?.hostname.replace(/^\[(.*)\]$/, "$1") ?? "";
+  return name === "localhost" || name === "::1" || (isIP(name) === 4 && name.startsWith("127."));
+}
