@@ -58,7 +58,7 @@ TEST("the checksum of a data frame covers its header alone: block digests cover 
 
 TEST("a length over the budget is refused before anything is allocated") {
   EncodedHeader control = encodeHeader(FrameType::Hello, {}, 0);
-  const uint32_t tooLong = kControlBytesMax + 1;
+  const uint32_t tooLong = kWordBytesMax + 1;
   std::memcpy(control.data() + 8, &tooLong, sizeof tooLong);
   CHECK(parseHeader(control).status().code == Code::Corrupt);
 }

@@ -14,6 +14,8 @@ Status lost(int error) {
   return {Code::Unreachable, std::string("the connection broke: ") + std::strerror(error), {}};
 }
 
+Status outOfOrder() { return {Code::Corrupt, "a frame out of order", {}}; }
+
 // The control data of a message that carries at most one file descriptor.
 union FdControl {
   char bytes[CMSG_SPACE(sizeof(int))];
@@ -103,17 +105,24 @@ Status Connection::receivePayload(const FrameHeader& header, std::span<uint8_t> 
   return verifyPayload(header, into);
 }
 
-Result<Bytes> Connection::receive(FrameType expected, const Patience& patience) {
+Result<Bytes> Connection::receiveSmall(const FrameHeader& header, const Patience& patience) {
+  if (budgetOf(header.type) > kNewsBytesMax) return outOfOrder();
+  Bytes payload(header.length);
+  if (Status got = receivePayload(header, payload, patience); !got.ok()) return got;
+  return payload;
+}
+
+Result<Bytes> Connection::receive(FrameType expected, const Patience& patience, uint32_t budget) {
   for (;;) {
     const Result<FrameHeader> header = receiveHeader(patience);
     if (!header.ok()) return header.status();
     const FrameType type = header.value().type;
-    if (type == FrameType::Data) return Status{Code::Corrupt, "data where a control frame belongs", {}};
+    if (type != expected && type != FrameType::Refused && type != FrameType::Alive) return outOfOrder();
+    if (type == expected && header.value().length > budget) return Status{Code::Corrupt, "a frame longer than what belongs here", {}};
     Bytes payload(header.value().length);
     if (Status got = receivePayload(header.value(), payload, patience); !got.ok()) return got;
     if (type == expected) return payload;
     if (type == FrameType::Refused) return statusOfRefusal(payload);
-    if (type != FrameType::Alive) return Status{Code::Corrupt, "a frame out of order", {}};
     if (Status still = patience.check(); !still.ok()) return still;
   }
 }
@@ -122,7 +131,8 @@ void Connection::refuse(const Status& why, const Patience& patience) {
   // Our own time-outs and aborts would read as the caller's; to it they only mean "not from here, not now".
   const bool verdict = why.code == Code::Refused || why.code == Code::Gone || why.code == Code::InvalidArgument;
   ByteWriter out;
-  out.number(static_cast<uint8_t>(verdict ? why.code : Code::Unreachable)).text(why.message);
+  const std::string_view message = std::string_view(why.message).substr(0, kWordBytesMax - sizeof(uint8_t) - sizeof(uint16_t));
+  out.number(static_cast<uint8_t>(verdict ? why.code : Code::Unreachable)).text(message);
   // The refusal stands whether or not the other side still listens.
   [[maybe_unused]] const Status sent = send({FrameType::Refused, out.bytes()}, patience);
 }

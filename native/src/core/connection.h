@@ -24,8 +24,12 @@ class Connection {
   Result<FrameHeader> receiveHeader(const Patience& patience);
   Status receivePayload(const FrameHeader& header, std::span<uint8_t> into, const Patience& patience);
 
-  // Receives one control frame of this type, passing over Alive frames. A Refused frame becomes its status.
-  Result<Bytes> receive(FrameType expected, const Patience& patience);
+  // The payload of a frame whose header came, for types of at most kNewsBytesMax; any other is Code::Corrupt and takes no memory.
+  Result<Bytes> receiveSmall(const FrameHeader& header, const Patience& patience);
+
+  // Receives one control frame of this type, passing over Alive frames. A Refused frame becomes its status. Memory is taken for no
+  // other type, and for at most `budget` bytes.
+  Result<Bytes> receive(FrameType expected, const Patience& patience, uint32_t budget = kGrantBytesMax);
 
   // Tells the other side why it gets nothing. Best effort: it may be gone.
   void refuse(const Status& why, const Patience& patience);

@@ -14,16 +14,23 @@ constexpr size_t kCovered = kFrameHeaderBytes - sizeof(uint64_t);
 
 Status corrupt(const std::string& what) { return {Code::Corrupt, "bad frame: " + what, {}}; }
 
-uint32_t budgetOf(FrameType type) {
-  if (type == FrameType::Data || type == FrameType::Piece || type == FrameType::Delta) return kChunkBytesMax;
-  return type == FrameType::Grant ? kGrantBytesMax : kControlBytesMax;
-}
-
 uint64_t checksumOf(FrameType type, ByteView payload, uint64_t seed) {
   return xxh64(type == FrameType::Data ? ByteView{} : payload, seed);
 }
 
 }  // namespace
+
+uint32_t budgetOf(FrameType type) {
+  switch (type) {
+    case FrameType::Data:
+    case FrameType::Piece:
+    case FrameType::Delta: return kChunkBytesMax;
+    case FrameType::Grant: return kGrantBytesMax;
+    case FrameType::Request: return kRequestBytesMax;
+    case FrameType::News: return kNewsBytesMax;
+    default: return kWordBytesMax;
+  }
+}
 
 EncodedHeader encodeHeader(FrameType type, ByteView payload, uint64_t offset) {
   ByteWriter out;

@@ -200,9 +200,9 @@ Status GroupRing::takeMessage(const MeshHost& from, const FrameHeader& header, C
 }
 
 Status GroupRing::takeParcel(const MeshHost& from, const FrameHeader& header, Connection& connection, const Patience& patience) {
-  Bytes payload(header.length);
-  if (Status got = connection.receivePayload(header, payload, patience); !got.ok()) return got;
-  ByteReader in(payload);
+  const Result<Bytes> payload = connection.receiveSmall(header, patience);
+  if (!payload.ok()) return payload.status();
+  ByteReader in(payload.value());
   const auto news = static_cast<News>(in.number<uint8_t>());
   const auto rank = in.number<uint32_t>();
   const auto number = in.number<uint64_t>();

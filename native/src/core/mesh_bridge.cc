@@ -152,9 +152,9 @@ Status MeshBridge::receiveOne(Peer& peer, const Patience& patience) {
   const FrameType type = header.value().type;
   if (type != FrameType::Alive && type != FrameType::News)
     return cargo_.take(peer.host, peer.connection, header.value(), patience);
-  Bytes payload(header.value().length);
-  if (Status got = peer.connection.receivePayload(header.value(), payload, patience); !got.ok()) return got;
-  return type == FrameType::Alive ? Status{} : apply(peer, payload);
+  const Result<Bytes> payload = peer.connection.receiveSmall(header.value(), patience);
+  if (!payload.ok()) return payload.status();
+  return type == FrameType::Alive ? Status{} : apply(peer, payload.value());
 }
 
 Status MeshBridge::apply(const Peer& peer, ByteView news) {

@@ -60,7 +60,7 @@ Result<Connection> callLeader(const MeshOptions& options, const Address& address
   Connection connection(std::move(socket.value()));
   const Hello hello{Purpose::Mesh, options.job, options.members[options.rank], encodeClaim(options, options.rank)};
   if (Status greeted = greet(connection, options.key, hello, patience); !greeted.ok()) return greeted;
-  const Result<Bytes> grant = connection.receive(FrameType::Grant, patience);
+  const Result<Bytes> grant = connection.receive(FrameType::Grant, patience, 0);
   if (!grant.ok()) return grant.status();
   return connection;
 }
@@ -183,7 +183,7 @@ Result<JoinedSegment> joinSegment(const MeshOptions& options, const Patience& pa
       if (!socket.ok()) return socket.status();
       Connection connection(std::move(socket.value()));
       if (Status greeted = greet(connection, options.key, hello, patience); !greeted.ok()) return greeted;
-      const Result<Bytes> grant = connection.receive(FrameType::Grant, patience);
+      const Result<Bytes> grant = connection.receive(FrameType::Grant, patience, 0);
       if (!grant.ok()) return grant.status();
       const UniqueFd memory = connection.takeFd();
       if (!memory) return Status{Code::Corrupt, namesOf({leader}) + " sent no memory", {}};

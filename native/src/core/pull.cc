@@ -247,10 +247,10 @@ Status Pull::receiveAll(Connection& connection) {
       lastBytes = Clock::now();
       continue;
     }
-    Bytes payload(header.value().length);
-    if (Status got = connection.receivePayload(header.value(), payload, patience); !got.ok()) return got;
+    const Result<Bytes> payload = connection.receiveSmall(header.value(), patience);
+    if (!payload.ok()) return payload.status();
     switch (header.value().type) {
-      case FrameType::Refused: return statusOfRefusal(payload);
+      case FrameType::Refused: return statusOfRefusal(payload.value());
       case FrameType::Alive:
         if (Clock::now() - lastBytes > kStarved) return {Code::Unreachable, "it gets no bytes itself", {}};
         continue;

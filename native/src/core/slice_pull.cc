@@ -179,9 +179,9 @@ Status SlicePull::receiveAll(Connection& connection, const std::vector<ByteRange
       if (at == ranges[range].offset + ranges[range].bytes && ++range < ranges.size()) at = ranges[range].offset;
       continue;
     }
-    Bytes payload(header.value().length);
-    if (Status got = connection.receivePayload(header.value(), payload, patience_); !got.ok()) return got;
-    if (header.value().type == FrameType::Refused) return statusOfRefusal(payload);
+    const Result<Bytes> payload = connection.receiveSmall(header.value(), patience_);
+    if (!payload.ok()) return payload.status();
+    if (header.value().type == FrameType::Refused) return statusOfRefusal(payload.value());
     if (header.value().type == FrameType::Alive) continue;
     if (header.value().type != FrameType::End) return {Code::Corrupt, "a frame out of order", {}};
     if (range == ranges.size()) return {};

@@ -146,6 +146,17 @@ Result<UniqueFd> acceptFrom(int listener, Address::Kind kind) {
   return socket;
 }
 
+std::string peerOf(int socket) {
+  Endpoint peer;
+  peer.length = sizeof peer.storage;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.length) != 0) return {};
+  char text[INET6_ADDRSTRLEN]{};
+  const bool v4 = peer.storage.ss_family == AF_INET;
+  const void* host = v4 ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(&peer.storage)->sin_addr)
+                        : &reinterpret_cast<const sockaddr_in6*>(&peer.storage)->sin6_addr;
+  return ::inet_ntop(peer.storage.ss_family, host, text, sizeof text) == nullptr ? std::string() : text;
+}
+
 Result<UniqueFd> connectTo(const Address& address, const Patience& patience) {
   const Result<Endpoint> endpoint = toEndpoint(address);
   if (!endpoint.ok()) return endpoint.status();

@@ -52,6 +52,9 @@ Result<TcpListener> listenTcp(const std::string& host);
 // Takes one waiting connection; Code::Unreachable when there is none after all.
 Result<UniqueFd> acceptFrom(int listener, Address::Kind kind);
 
+// The numeric host at the other end of a TCP connection; empty when it cannot be told.
+std::string peerOf(int socket);
+
 // Connects within the patience. Code::Unreachable when nobody listens there.
 Result<UniqueFd> connectTo(const Address& address, const Patience& patience);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <system_error>
 #include <utility>
 
 #include "core/block_digest.h"
@@ -44,6 +43,20 @@ uint64_t available(const std::vector<Section>& sections, const Progress& progres
   return there;
 }
 
+// A reader's place, as long as it is served.
+class Seat {
+ public:
+  explicit Seat(std::atomic<size_t>& taken) : taken_(taken), number_(++taken) {}
+  ~Seat() { taken_--; }
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+  size_t number() const { return number_; }
+
+ private:
+  std::atomic<size_t>& taken_;
+  const size_t number_;
+};
+
 Status givenUp() { return {Code::Unreachable, "the version stopped arriving here; try another holder", {}}; }
 
 }  // namespace
@@ -56,6 +69,7 @@ VersionServer::VersionServer(VersionArena& arena, DeltaLog& deltas, MeshDoor& do
       identity_(std::move(identity)),
       local_(std::move(local)),
       remote_(std::move(remote)),
+      guests_([this](Guest& guest, Connection connection) { serve(guest, std::move(connection)); }),
       acceptor_([this] { acceptLoop(); }) {}
 
 VersionServer::~VersionServer() {
@@ -67,12 +81,12 @@ void VersionServer::acceptLoop() {
   while (!closing_.requested()) {
     pollfd watched[3] = {{closing_.fd(), POLLIN, 0}, {local_.fd(), POLLIN, 0}, {remote_ ? remote_->fd.get() : -1, POLLIN, 0}};
     if (::poll(watched, 3, static_cast<int>(kAlive.count())) < 0) continue;
-    reap(false);
+    guests_.reap();
     if (watched[1].revents != 0) acceptOne(local_.fd(), Address::Kind::Unix);
     if (watched[2].revents != 0) acceptOne(remote_->fd.get(), Address::Kind::Tcp);
   }
   local_.close();
-  reap(true);
+  guests_.end();
 }
 
 void VersionServer::acceptOne(int listener, Address::Kind kind) {
@@ -82,50 +96,35 @@ void VersionServer::acceptOne(int listener, Address::Kind kind) {
     if (socket.status().code == Code::Io) std::this_thread::sleep_for(Milliseconds(10));
     return;
   }
-  Connection connection(std::move(socket.value()));
-  if (readers_.size() >= kReadersMax) {
-    connection.refuse({Code::Unreachable, "too many readers; try another holder", {}},
-                      {Deadline::in(Milliseconds(0)), &closing_});
-    return;
-  }
-  Reader& reader = readers_.emplace_back();
-  try {
-    reader.thread = std::thread([this, &reader, kind, c = std::move(connection)]() mutable {
-      serve(std::move(c), kind);
-      reader.done.store(true, std::memory_order_release);
-    });
-  } catch (const std::system_error&) {
-    readers_.pop_back();  // no thread to be had: the reader sees the connection close and tries another holder
-  }
+  guests_.take(std::move(socket.value()), kind);
 }
 
-void VersionServer::reap(bool all) {
-  std::erase_if(readers_, [all](Reader& reader) {
-    if (!all && !reader.done.load(std::memory_order_acquire)) return false;
-    reader.thread.join();
-    return true;
-  });
-}
-
-void VersionServer::serve(Connection connection, Address::Kind kind) {
-  const Patience patience{Deadline::in(kHandshake), &closing_};
+void VersionServer::serve(Guest& guest, Connection connection) {
+  const Patience patience{Deadline::in(kHandshake), &guest.leaving()};
   try {
-    const Status answered = answer(connection, kind, patience);
-    if (!answered.ok() && answered.code != Code::Unreachable) connection.refuse(answered, patience);
+    const Status answered = answer(guest, connection, patience);
+    const Status told = answered.code == Code::Aborted ? Status{Code::Unreachable, "it serves others now; try another holder", {}} : answered;
+    if (!told.ok() && answered.code != Code::Unreachable) connection.refuse(told, patience);
   } catch (const std::exception& error) {
     connection.refuse({Code::Io, error.what(), {}}, patience);
   }
 }
 
-Status VersionServer::answer(Connection& connection, Address::Kind kind, const Patience& patience) {
+Status VersionServer::answer(Guest& guest, Connection& connection, const Patience& patience) {
   const Result<Hello> hello = welcome(connection, identity_.key, patience);
   if (!hello.ok()) return hello.status();
+  if (!guest.proved()) return {Code::Unreachable, "put out", {}};
   if (hello.value().purpose == Purpose::Mesh && hello.value().job == identity_.job)
     return door_.offer(ByteReader(hello.value().body).number<uint64_t>(), hello.value(), connection);
   // Read all that the caller has to say before a refusal: closing on unread bytes would reset the connection, and the
   // refusal with it.
   const Result<Bytes> payload = connection.receive(FrameType::Request, patience);
   if (!payload.ok()) return payload.status();
+  const Seat seat(readers_);
+  if (seat.number() > kReadersMax) {
+    connection.refuse({Code::Unreachable, "too many readers; try another holder", {}}, patience);
+    return {};
+  }
   if (hello.value().purpose != Purpose::Pull) return {Code::Refused, "this is a version store", {}};
   if (hello.value().job != identity_.job) return {Code::Refused, "this store serves another job", {}};
   const Result<VersionId> id = decodeId(hello.value().body);
@@ -134,13 +133,13 @@ Status VersionServer::answer(Connection& connection, Address::Kind kind, const P
   if (!request.ok()) return request.status();
 
   const Milliseconds asked{request.value().timeoutMs};
-  const Patience whole{Deadline::in(std::min(asked, kHoldMax)), &closing_};
+  const Patience whole{Deadline::in(std::min(asked, kHoldMax)), &guest.leaving()};
   Result<VersionArena::Lease> lease = awaitLease(connection, id.value(), whole);
   if (!lease.ok()) return lease.status();
   const Result<std::vector<Section>> sections = choose(lease.value().sections(), request.value().names);
   if (!sections.ok()) return sections.status();
-  if (kind == Address::Kind::Unix) return hold(connection, lease.value(), sections.value(), whole);
-  return stream(connection, lease.value(), sections.value(), request.value());
+  if (guest.kind() == Address::Kind::Unix) return hold(connection, lease.value(), sections.value(), whole);
+  return stream({guest.leaving(), connection, lease.value(), sections.value(), request.value()});
 }
 
 Result<VersionArena::Lease> VersionServer::awaitLease(Connection& connection, VersionId id, const Patience& patience) {
@@ -178,9 +177,9 @@ Status VersionServer::hold(Connection& connection, VersionArena::Lease& lease, c
   return {};
 }
 
-Status VersionServer::stream(Connection& connection, const VersionArena::Lease& lease,
-                             const std::vector<Section>& sections, const PullRequest& request) {
-  if (Status sent = connection.send({FrameType::Grant, encodeSections(sections)}, stalling()); !sent.ok()) return sent;
+Status VersionServer::stream(const Reading& reading) {
+  const auto& [leaving, connection, lease, sections, request] = reading;
+  if (Status sent = connection.send({FrameType::Grant, encodeSections(sections)}, reading.stalling()); !sent.ok()) return sent;
   uint64_t total = 0;
   for (const Section& section : sections) total += section.bytes;
   if (request.offset > total) return {Code::InvalidArgument, "the offset lies behind the end", {}};
@@ -189,13 +188,13 @@ Status VersionServer::stream(Connection& connection, const VersionArena::Lease& 
   for (const ByteRange& range : ranges) {
     if (range.offset > total || range.bytes > total - range.offset)
       return {Code::InvalidArgument, "a range lies behind the end", {}};
-    if (Status sent = sendRange({connection, lease, sections, request}, range); !sent.ok()) return sent;
+    if (Status sent = sendRange(reading, range); !sent.ok()) return sent;
   }
-  return connection.send({FrameType::End}, stalling());
+  return connection.send({FrameType::End}, reading.stalling());
 }
 
 Status VersionServer::sendRange(const Reading& reading, ByteRange range) {
-  const auto& [connection, lease, sections, request] = reading;
+  const auto& [leaving, connection, lease, sections, request] = reading;
   DeltaSource source(arena_, deltas_);
   Progress progress = lease.await(0, Milliseconds(0));
   uint64_t offset = range.offset;
@@ -210,7 +209,7 @@ Status VersionServer::sendRange(const Reading& reading, ByteRange range) {
         progress = lease.await(progress.watermark, kAlive);
         if (progress.state == Arrival::Ended) return givenUp();
         if (available(sections, progress) > offset) continue;
-        if (Status sent = connection.send({FrameType::Alive, {}, there}, stalling()); !sent.ok()) return sent;
+        if (Status sent = connection.send({FrameType::Alive, {}, there}, reading.stalling()); !sent.ok()) return sent;
         continue;
       }
       const uint64_t at = offset - start;
@@ -218,13 +217,13 @@ Status VersionServer::sendRange(const Reading& reading, ByteRange range) {
       const uint64_t block = std::min<uint64_t>(BlockDigest::kBlockBytes, section.bytes - at);
       if (at % BlockDigest::kBlockBytes == 0 && block <= std::min(end, there) - offset) {
         if (const auto delta = source.payload(at / BlockDigest::kBlockBytes, {from, block})) {
-          if (Status sent = connection.send({FrameType::Delta, *delta, offset}, stalling()); !sent.ok()) return sent;
+          if (Status sent = connection.send({FrameType::Delta, *delta, offset}, reading.stalling()); !sent.ok()) return sent;
           offset += block;
           continue;
         }
       }
       const ByteView chunk{from, std::min({kStreamBytes, end - offset, there - offset})};
-      if (Status sent = connection.send({FrameType::Data, chunk, offset}, stalling()); !sent.ok()) return sent;
+      if (Status sent = connection.send({FrameType::Data, chunk, offset}, reading.stalling()); !sent.ok()) return sent;
       offset += chunk.size();
     }
     start += section.bytes;

@@ -2,10 +2,10 @@
 // A version that is still arriving is streamed as far as it has come, so that receivers form a chain.
 #pragma once
 
-#include <list>
 #include <thread>
 
 #include "core/delta_source.h"
+#include "core/guest_list.h"
 #include "core/mesh_door.h"
 #include "core/socket.h"
 #include "core/version_arena.h"
@@ -27,30 +27,25 @@ class VersionServer {
   VersionServer& operator=(const VersionServer&) = delete;
 
  private:
-  struct Reader {
-    std::thread thread;
-    std::atomic<bool> done{false};
-  };
-
   void acceptLoop();
   void acceptOne(int listener, Address::Kind kind);
-  void reap(bool all);
-  void serve(Connection connection, Address::Kind kind);
-  Status answer(Connection& connection, Address::Kind kind, const Patience& patience);
+  void serve(Guest& guest, Connection connection);
+  Status answer(Guest& guest, Connection& connection, const Patience& patience);
   Result<VersionArena::Lease> awaitLease(Connection& connection, VersionId id, const Patience& patience);
   Status awaitWhole(Connection& connection, const VersionArena::Lease& lease, const Patience& patience);
   Status hold(Connection& connection, VersionArena::Lease& lease, const std::vector<Section>& sections,
               const Patience& patience);
-  Status stream(Connection& connection, const VersionArena::Lease& lease, const std::vector<Section>& sections,
-                const PullRequest& request);
   struct Reading {
+    const Abort& leaving;
     Connection& connection;
     const VersionArena::Lease& lease;
     const std::vector<Section>& sections;  // as asked for
     const PullRequest& request;
+
+    Patience stalling() const { return {Deadline::in(kStall), &leaving}; }
   };
+  Status stream(const Reading& reading);
   Status sendRange(const Reading& reading, ByteRange range);
-  Patience stalling() const { return {Deadline::in(kStall), &closing_}; }
 
   static constexpr Milliseconds kStall{5'000};  // a receiver that takes no byte for so long is dropped
 
@@ -61,8 +56,9 @@ class VersionServer {
   UnixListener local_;
   std::optional<TcpListener> remote_;
   Abort closing_;
-  std::list<Reader> readers_;  // touched by the accepting thread alone
-  std::thread acceptor_;       // last, so that everything it uses exists
+  std::atomic<size_t> readers_{0};
+  GuestList guests_;      // touched by the accepting thread alone
+  std::thread acceptor_;  // last, so that everything it uses exists
 };
 
 }  // namespace muster

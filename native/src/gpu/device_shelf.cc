@@ -102,7 +102,7 @@ Result<TakenVersion> takeVersion(std::shared_ptr<GpuDevice> gpu, const TakeOptio
   Connection connection(std::move(socket.value()));
   const Hello hello{Purpose::Device, options.job, options.member, encodeId(options.wanted.id)};
   if (Status greeted = greet(connection, options.key, hello, patience); !greeted.ok()) return greeted;
-  const Result<Bytes> grant = connection.receive(FrameType::Grant, patience);
+  const Result<Bytes> grant = connection.receive(FrameType::Grant, patience, kWordBytesMax);
   if (!grant.ok()) return grant.status();
   ByteReader in(grant.value());
   const auto bytes = in.number<uint64_t>();

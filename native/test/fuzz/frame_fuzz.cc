@@ -8,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ByteView input(data, size);
   if (size >= kFrameHeaderBytes) {
     const Result<FrameHeader> header = parseHeader(input.first<kFrameHeaderBytes>());
-    if (header.ok()) HOLDS(header.value().length <= kGrantBytesMax);
+    if (header.ok()) HOLDS(header.value().length <= budgetOf(header.value().type));
   }
   ByteReader in(input);
   const auto type = static_cast<FrameType>(in.number<uint16_t>());
