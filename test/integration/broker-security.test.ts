@@ -209,30 +209,43 @@ describe("the broker's doors", () => {
     );
   });
 
-  test("a killed client is announced with its name", async () => {
+  test("a killed client is announced with its name, unless that is of another role than its user", async () => {
     const notices: string[] = [];
     const watching = await watchDisconnects({
       url: server.url,
       credentials: server.server.credentials.system,
       connectTimeoutMs,
+      users: server.server.credentials,
       handle: ({ name }) => notices.push(name),
     });
-    const { user, password } = server.server.credentials.rollout;
-    const login = JSON.stringify({ user, pass: password, name: "rollout.r9.a1", verbose: false, pedantic: false });
-    const script = `
-      const socket = require("node:net").connect(${server.server.port}, "127.0.0.1");
-      socket.write('CONNECT ${login}\\r\\nPING\\r\\n');
-      socket.on("data", (data) => String(data).includes("PONG") && console.log("connected"));`;
-    const client = await spawnActor({ command: process.execPath, args: ["-e", script] });
-    await client.waitForLine("connected");
-    await client.kill();
+    /** A client that names itself after an actor, and is killed. */
+    const dieAs = async (role: "rollout" | "watcher", name: string): Promise<void> => {
+      const { user, password } = server.server.credentials[role];
+      const login = JSON.stringify({ user, pass: password, name, verbose: false, pedantic: false });
+      const script = `
+        const socket = require("node:net").connect(${server.server.port}, "127.0.0.1");
+        socket.write('CONNECT ${login}\\r\\nPING\\r\\n');
+        socket.on("data", (data) => String(data).includes("PONG") && console.log("connected"));`;
+      const client = await spawnActor({ command: process.execPath, args: ["-e", script] });
+      await client.waitForLine("connected");
+      await client.kill();
+    };
+    await dieAs("watcher", "rollout.r8.a1");
+    await dieAs("rollout", "rollout.r9.a1");
     await waitFor(() => notices.includes("rollout.r9.a1"), { what: "the notice", detail: () => notices });
+    expect(notices).toEqual(["rollout.r9.a1"]);
     await watching.close();
   });
 
   test("the credentials of a role do not open the system's announcements", async () => {
     const credentials = server.server.credentials.controller;
-    const watching = watchDisconnects({ url: server.url, credentials, connectTimeoutMs, handle: () => {} });
+    const watching = watchDisconnects({
+      url: server.url,
+      credentials,
+      connectTimeoutMs,
+      users: {},
+      handle: () => {},
+    });
     await expect(watching).rejects.toMatchObject(refused);
   });
 });

@@ -80,12 +80,14 @@ test.each([
   expect(isRecent(version)).toBe(isEnough);
 });
 
-test("a notice without a name is nobody's, and one without a reason has an empty one", () => {
-  expect(parseNotice('{"client":{"name":"rollout.r0.a1"},"reason":"Client Closed"}')).toEqual({
+test("a notice without a name or a user is nobody's, and one without a reason has an empty one", () => {
+  expect(parseNotice('{"client":{"name":"rollout.r0.a1","user":"rollout"},"reason":"Client Closed"}')).toEqual({
     name: "rollout.r0.a1",
+    user: "rollout",
     reason: "Client Closed",
   });
-  expect(parseNotice('{"client":{"name":"x"}}')).toEqual({ name: "x", reason: "" });
+  expect(parseNotice('{"client":{"name":"x","user":"u"}}')).toEqual({ name: "x", user: "u", reason: "" });
+  expect(parseNotice('{"client":{"name":"x"}}')).toBeNull();
   expect(parseNotice('{"client":{}}')).toBeNull();
   expect(() => parseNotice("{")).toThrow(SyntaxError);
 });

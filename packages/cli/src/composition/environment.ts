@@ -50,6 +50,7 @@ export function createEnvironment(options: {
               credentials: credentialsOf(connection, "system"),
               logger,
               connectTimeoutMs,
+              users: connection.credentials,
               handle,
             }),
         }

@@ -12,6 +12,8 @@ import type { DetectorTiming } from "./timing.ts";
 import type { BeatSeen, Look, Probe, Verdict, Watched } from "./verdict.ts";
 
 const endedEarlyMax = 256;
+/** A beat that is further behind than this is not late: the number before it was a lie, which must not silence the living. */
+const lateBeatsMax = 16;
 
 /** Watches the members of one job on behalf of one controller. */
 export class FailureDetector {
@@ -32,7 +34,9 @@ export class FailureDetector {
   /** A heartbeat arrived. Late or repeated ones count for nothing, and so do those of another life than the one that is watched. */
   beat(beat: BeatSeen, nowMs: number): void {
     const sighting = this.#sightings.get(beat.id);
-    if (!sighting || sighting.incarnation !== beat.incarnation || beat.seq <= sighting.seq) return;
+    if (!sighting || sighting.incarnation !== beat.incarnation) return;
+    const behind = sighting.seq - beat.seq;
+    if (behind >= 0 && behind <= lateBeatsMax) return;
     sighting.beat(beat, nowMs, { timing: this.#timing, phases: this.#phases });
   }
 

@@ -75,6 +75,16 @@ describe("beats", () => {
     expect(watcher.look()).toEqual(["p0 suspect silence"]);
   });
 
+  it("go on counting after one with a number that no process ever reaches", () => {
+    const watcher = new Watcher(["p0"]);
+    watcher.beat("p0", { seq: 50 });
+    watcher.beat("p0", { seq: Number.MAX_SAFE_INTEGER });
+    watcher.nowMs = 4_000;
+    watcher.beat("p0", { seq: 54 });
+    watcher.nowMs = 5_000;
+    expect(watcher.look()).toEqual([]);
+  });
+
   it("that come in a burst after a pause do not make the next pause look long", () => {
     const watcher = new Watcher(["p0"]);
     watcher.pass(30_000, ["p0"]);

@@ -1,7 +1,7 @@
 /** The broker's own announcements of ended connections: milliseconds after a process is killed, long before a missed heartbeat. */
 import { errors } from "../errors.ts";
 import type { Subscription } from "../transport.ts";
-import { type ConnectOptions, openLink } from "./connect.ts";
+import { type ConnectOptions, type Credentials, openLink } from "./connect.ts";
 import type { Link } from "./link.ts";
 import { translate } from "./translate.ts";
 
@@ -15,6 +15,8 @@ export interface DisconnectNotice {
 
 /** {@link ConnectOptions} with the credentials of the system account, and who is told. */
 export interface WatchDisconnectsOptions extends Omit<ConnectOptions, "job" | "name"> {
+  /** The job's users by role. A name is a client's own word, its user is not: who names itself after another role is nobody. */
+  readonly users: Readonly<Record<string, Pick<Credentials, "user">>>;
   readonly handle: (notice: DisconnectNotice) => void;
 }
 
@@ -26,7 +28,7 @@ export interface WatchDisconnectsOptions extends Omit<ConnectOptions, "job" | "n
 export async function watchDisconnects(options: WatchDisconnectsOptions): Promise<Subscription> {
   const link = await openLink({ ...options, name: "watch-disconnects" });
   try {
-    await listen(link, options.handle);
+    await listen(link, options);
   } catch (error) {
     await link.close();
     throw error;
@@ -34,31 +36,32 @@ export async function watchDisconnects(options: WatchDisconnectsOptions): Promis
   return { close: () => link.close() };
 }
 
-async function listen(link: Link, handle: (notice: DisconnectNotice) => void): Promise<void> {
+async function listen(link: Link, options: WatchDisconnectsOptions): Promise<void> {
   let refusal: Error | null = null;
   link.connection.subscribe("$SYS.ACCOUNT.*.DISCONNECT", {
     callback: (error, message) => {
       if (error) refusal = error;
-      else forward(link, message.string(), handle);
+      else forward(link, message.string(), options);
     },
   });
   await link.call("watching disconnects", () => link.connection.flush());
   if (refusal) throw translate(refusal, "watching disconnects");
 }
 
-function forward(link: Link, text: string, handle: (notice: DisconnectNotice) => void): void {
+function forward(link: Link, text: string, { users, handle }: WatchDisconnectsOptions): void {
   try {
     const notice = parseNotice(text);
-    if (notice) handle(notice);
+    const [role = ""] = notice?.name.split(".") ?? [];
+    if (notice && users[role]?.user === notice.user) handle(notice);
   } catch (error) {
     link.report(errors.BrokerFailed({ what: "reading a disconnect notice", reason: String(error) }, error));
   }
 }
 
-/** Reads an announcement. @returns `null` for a client without a name. @throws SyntaxError when it is no JSON. */
-export function parseNotice(text: string): DisconnectNotice | null {
-  const event = JSON.parse(text) as { readonly client?: { readonly name?: unknown }; readonly reason?: unknown };
-  const name = event.client?.name;
-  if (typeof name !== "string" || name === "") return null;
-  return { name, reason: typeof event.reason === "string" ? event.reason : "" };
+/** Reads an announcement. @returns `null` for a client without a name or a user. @throws SyntaxError when it is no JSON. */
+export function parseNotice(text: string): (DisconnectNotice & { readonly user: string }) | null {
+  const event = JSON.parse(text) as { readonly client?: Readonly<Record<string, unknown>>; readonly reason?: unknown };
+  const { name, user } = event.client ?? {};
+  if (typeof name !== "string" || name === "" || typeof user !== "string") return null;
+  return { name, user, reason: typeof event.reason === "string" ? event.reason : "" };
 }
