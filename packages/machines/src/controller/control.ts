@@ -45,6 +45,7 @@ import { planStepOutcome, planStepRun } from "./plan-step.ts";
 import { planStragglers } from "./plan-stragglers.ts";
 import { planWatchdog } from "./plan-watchdog.ts";
 import { planInitialWeights, planPulls } from "./plan-weights.ts";
+import { planSearch } from "./search-batch.ts";
 import type { ControllerState } from "./state.ts";
 
 type Planner = (state: ControllerState) => Change<ControllerState> | null;
@@ -69,6 +70,7 @@ export const planners: readonly Planner[] = [
   planPulls,
   planAdmission,
   planEvaluation,
+  planSearch,
   planStepRun,
   planCheckpoint,
   planMemory,

@@ -1,7 +1,7 @@
 /**
  * Attempts at a step that lost a trainer (semantics 6.2). One is bad luck and costs nothing. When one step loses its trainers again and again,
- * and nothing is committed in between, its batch ends them: the job ends then and says so, before its replicas are used up. The counts outlive a
- * rollback, because the death of the only trainer is one.
+ * and nothing is committed in between, its batch ends them: the group that does so is searched for (`search-batch.ts`), and when that does not
+ * help the job ends and says so, before its replicas are used up. The counts outlive a rollback, because the death of the only trainer is one.
  */
 import type { Change } from "./events.ts";
 import { type ControllerState, type LostAttempts, type Member, membersOf } from "./state.ts";
@@ -14,17 +14,19 @@ const causesMax = 5;
 
 const causeMax = 200;
 
-/** Counts an attempt at the present step that lost a trainer. Pure. */
+/** Counts an attempt at the present step that lost a trainer; a trial of a search is counted by what it shows. Pure. */
 export function noteLoss(state: ControllerState, reason: string): ControllerState {
-  const { count, causes } = lossesOf(state);
-  return withLosses(state, { count: count + 1, causes: causes.length > 0 ? causes : [reason.slice(0, causeMax)] });
+  const losses = lossesOf(state);
+  const causes = losses.causes.length > 0 ? losses.causes : [reason.slice(0, causeMax)];
+  return withLosses(state, { ...losses, count: losses.count + (losses.search ? 0 : 1), causes, isOpen: true });
 }
 
 /** Remembers how a trainer of the mesh ended. Pure. */
 export function noteLostTrainer(state: ControllerState, { id, role }: Member, evidence: string): ControllerState {
   if (role !== "policy" || !state.mesh.members.includes(id)) return state;
-  const { count, causes } = lossesOf(state);
-  return withLosses(state, { count, causes: [...causes, `${id}: ${evidence}`.slice(0, causeMax)].slice(-causesMax) });
+  const losses = lossesOf(state);
+  const causes = [...losses.causes, `${id}: ${evidence}`.slice(0, causeMax)].slice(-causesMax);
+  return withLosses(state, { ...losses, causes, ended: (losses.ended ?? 0) + 1, last: id });
 }
 
 /** Forgets the losses of steps that are committed or skipped. Pure. */
@@ -55,10 +57,12 @@ function areAllRetired(state: ControllerState): boolean {
   return isOver && membersOf(state, "policy").length === 0;
 }
 
-function lossesOf(state: ControllerState): LostAttempts {
+/** What is known of lost attempts at the present step. Pure. */
+export function lossesOf(state: ControllerState): LostAttempts {
   return state.losses?.[state.step.step] ?? { count: 0, causes: [] };
 }
 
-function withLosses(state: ControllerState, losses: LostAttempts): ControllerState {
+/** The state with other losses of the present step. Pure. */
+export function withLosses(state: ControllerState, losses: LostAttempts): ControllerState {
   return { ...state, losses: { ...state.losses, [state.step.step]: losses } };
 }

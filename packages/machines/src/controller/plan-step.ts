@@ -10,6 +10,7 @@ import { forgetLosses, noteLoss } from "./lost-attempts.ts";
 import { evict } from "./orders.ts";
 import { noteStep } from "./paces.ts";
 import { goBack, isLastLeaving } from "./plan-end.ts";
+import { batchReceiptsOf, isTrial, trialSurvived } from "./search-batch.ts";
 import { sampleUnreadable } from "./sound-receipts.ts";
 import {
   type ControllerState,
@@ -48,9 +49,8 @@ export function planStepRun(state: ControllerState): Change<ControllerState> | n
 /** The order for the next step, or for the one that runs. Pure. */
 export function runBodyOf(state: ControllerState, weights: VersionKey): Body<"step.run"> {
   const { step, mesh } = state;
-  const groups = state.groups[step.step];
   const { lineage, version } = weights;
-  const batch = groups ? batchOf(receiptsOf(groups)) : [];
+  const batch = batchOf(batchReceiptsOf(state));
   return { step: step.step, attempt: step.attempt, epoch: mesh.epoch, lineage, version, batch };
 }
 
@@ -72,6 +72,7 @@ export function planStepOutcome(state: ControllerState): Change<ControllerState>
   const hung = survivors.find(({ id, health }) => health === "hung" && !step.votes[id]);
   if (hung) return retry(state, `${hung.id} hangs`, "loss");
   if (voted.length < survivors.length) return state.nowMs < step.dueAtMs ? null : retryLate(state, survivors);
+  if (isTrial(state)) return endTrial(state);
   if (voted.some(({ finite }) => !finite)) return skipNonFinite(state, survivors);
   return decideDigest(state, survivors);
 }
@@ -191,10 +192,19 @@ function retryUnreadable(state: ControllerState, { cause, unreadable = [] }: Vot
   return { state: again.state, effects: [...retried.effects, ...again.effects] };
 }
 
-type Retry = "loss" | "failure" | "disagreement" | "unreadable";
+/** Trainers survive what was on trial; what they computed is thrown away. */
+function endTrial(state: ControllerState): Change<ControllerState> {
+  const retried = retry(state, "the groups on trial end no trainer", "trial");
+  const survived = trialSurvived(retried.state);
+  return { state: survived.state, effects: [...retried.effects, ...survived.effects] };
+}
+
+type Retry = "loss" | "failure" | "disagreement" | "unreadable" | "trial";
+
+const uncounted: readonly Retry[] = ["loss", "unreadable", "trial"];
 
 /**
- * Same batch, next attempt, in a new epoch: the old one has an aborted collective in it. After a loss the next mesh waits a
+ * Same batch, next attempt, in a new epoch: the old one has an aborted collective in it, but for one in which all voted. After a loss the next mesh waits a
  * moment, so that the evidence of who is lost can arrive.
  */
 function retry(state: ControllerState, reason: string, why: Retry): Change<ControllerState> {
@@ -202,11 +212,11 @@ function retry(state: ControllerState, reason: string, why: Retry): Change<Contr
   const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
   const discards = meshMembersOf(state).map((member) => command(member, "step.discard", { ...attempt, reason }));
   const effects = [...discards, announce("step.retried", { step: step.step, attempt: step.attempt + 1, reason })];
-  const failures = step.failures + (why === "loss" || why === "unreadable" ? 0 : 1);
+  const failures = step.failures + (uncounted.includes(why) ? 0 : 1);
   const dueAtMs = state.nowMs + (why === "loss" && isMeshWhole(state) ? plan.timing.commandMs / 25 : 0);
   const next: ControllerState = {
     ...(why === "loss" ? noteLoss(state, reason) : state),
-    mesh: { ...mesh, state: "broken", dueAtMs },
+    mesh: why === "trial" ? mesh : { ...mesh, state: "broken", dueAtMs },
     step: { ...step, attempt: step.attempt + 1, failures, state: "sampling", votes: {} },
   };
   if (failures < plan.limits.stepAttemptsMax) return { state: next, effects };

@@ -33,6 +33,25 @@ export interface LostAttempts {
   readonly count: number;
   /** The last ones, the newest last. */
   readonly causes: readonly string[];
+  /** Trainers of the mesh that ended while the step was next. */
+  readonly ended?: number;
+  /** Who ended last. */
+  readonly last?: string;
+  /** The last attempt was lost, and nothing is concluded from it yet: who ended in it may be heard of later. */
+  readonly isOpen?: boolean;
+  readonly search?: Search;
+}
+
+/** A search among the groups of a step for the one that ends its trainers. */
+export interface Search {
+  /** Indices of groups, one of which may be it. */
+  readonly suspects: readonly number[];
+  /** Those of them that are computed now. */
+  readonly trial: readonly number[];
+  /** How often trainers ended over the trial when it was a single group. */
+  readonly alone: number;
+  /** {@link LostAttempts.ended} when the trial began. */
+  readonly endedBefore: number;
 }
 
 /** The receipt of a group and who gave it. */

@@ -5,6 +5,7 @@ import type { Scenario } from "../cluster/scenario.ts";
 import { drawScenario } from "../seed/draw-scenario.ts";
 import { runScenario } from "../seed/run-scenario.ts";
 import { runAndCompare } from "../seed/run-seed.ts";
+import { batchCanaries } from "./batch-canaries.ts";
 import type { Canary } from "./canary.ts";
 import { fleetCanaries } from "./fleet-canaries.ts";
 import { handCanaries } from "./hand-canaries.ts";
@@ -25,6 +26,7 @@ export const canaries: readonly Canary[] = [
   ...planCanaries,
   ...fleetCanaries,
   ...memoryCanaries,
+  ...batchCanaries,
 ];
 
 /** What became of one canary. */

@@ -62,6 +62,8 @@ export class BlameChecker {
       const known = before.groups[Number(step)]?.quarantined ?? quarantined;
       for (const index of quarantined.filter((each) => !known.includes(each))) {
         const item = `${step}.${index}`;
+        // A group whose result was there is given up for what it does to trainers.
+        if (before.groups[Number(step)]?.receipts[index]) continue;
         const fact = facts.find((each) => each.kind === "groups.quarantined" && each.body.item === item);
         const failure = fact?.kind === "groups.quarantined" ? fact.body.failure : "engine_crash";
         if (failure === "non_finite") continue;

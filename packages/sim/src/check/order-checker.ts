@@ -11,6 +11,9 @@ const goneMax = 256;
 /** Chunks of which nobody knows anything when their holder begins another one: with more the guilty one could not be told. */
 const untoldMax = 1;
 
+/** Attempts that are lost until a search begins, the proof at its end, and one at which two killers stand in for each other. */
+const trainerEndsMax = 5;
+
 /** Held-out prompts: which ones does not matter here. */
 const evalKey = "eval";
 
@@ -19,12 +22,15 @@ export class OrderChecker {
   readonly #judge: Judge;
   readonly #limits: JobConfig["limits"];
   readonly #steps: number;
+  readonly #groups: number;
   readonly #attemptsMax: number;
   /** How often somebody ended over this group. */
   readonly #ends = new Map<string, number>();
   /** What each process began and the broker has heard nothing of: by chunk the groups. */
   readonly #untold = new Map<Observed, readonly ReadonlySet<string>[]>();
 
+  /** How many trainers ended over this group. */
+  readonly #trainers = new Map<string, number>();
   /** Nothing goes wrong but by the prompts themselves. */
   readonly #isPeace: boolean;
   /** Groups over which somebody ended or hung. */
@@ -32,17 +38,19 @@ export class OrderChecker {
   readonly #excused = new Set<string>();
   readonly #guilty = new Set<string>();
 
-  constructor(judge: Judge, { limits, steps, failure }: JobConfig, isPeace = false) {
+  constructor(judge: Judge, { limits, steps, failure, batch }: JobConfig, isPeace = false) {
     this.#judge = judge;
     this.#isPeace = isPeace;
     this.#attemptsMax = failure.engineCrash.attempts;
     this.#limits = limits;
     this.#steps = steps;
+    this.#groups = batch.groupsPerStep;
   }
 
   /** A decision was journaled. */
   decided(decision: Decision): void {
     const { before, after } = decision;
+    if (before.groups !== after.groups) this.#checkKillers(decision);
     if (this.#isPeace && before.groups !== after.groups) this.#checkGivenUp(decision);
     if (before.checkpoints.saved !== after.checkpoints.saved) this.#checkPointer(before, after);
     // What is run again after a rollback has its attempts again.
@@ -84,6 +92,32 @@ export class OrderChecker {
     this.#ends.set(key, hangs);
     const isAllowed = !this.#isPeace || hangs <= this.#attemptsMax;
     this.#judge.require(isAllowed, "S20", () => `${key} has hung ${hangs} processes`);
+  }
+
+  /** A group ends who trains on it. As many ends as find and prove it are enough; beside other faults a search may fail, so they are counted in peace. */
+  endedBy(group: string): void {
+    const ends = (this.#trainers.get(group) ?? 0) + 1;
+    this.#trainers.set(group, ends);
+    const enough = trainerEndsMax + Math.ceil(Math.log2(this.#groups));
+    const isAllowed = !this.#isPeace || ends <= enough;
+    this.#judge.require(isAllowed, "S20", () => `${group} has ended ${ends} trainers, ${enough} are enough to find it`);
+  }
+
+  /** A group whose result was there is given up only when it ended those who trained on it. */
+  #checkKillers({ before, after }: Decision): void {
+    for (const [step, { quarantined }] of Object.entries(after.groups)) {
+      const was = before.groups[Number(step)];
+      if (!was || was.quarantined === quarantined) continue;
+      const items = quarantined.filter((index) => was.receipts[index]).map((index) => `${step}.${index}`);
+      for (const item of items) {
+        this.#guilty.add(item);
+        this.#judge.require(
+          (this.#trainers.get(item) ?? 0) > 0,
+          "S20",
+          () => `${item} is given up for its trainers, and has ended none`,
+        );
+      }
+    }
   }
 
   /** Where nothing else goes wrong, nobody is given up but who ended or hung its holders, or whose gradient is not finite. */

@@ -35,8 +35,8 @@ export class TrainingChecker {
   readonly #isReadable: boolean;
   /** By `<seq>/<group>`. */
   readonly #stored = new Map<string, StoredGroup>();
-  /** Fingerprints of the responses that may be learned from. */
-  readonly #valid = new Set<number>();
+  /** Fingerprints of the responses that may be learned from, and their groups. */
+  readonly #valid = new Map<number, string>();
   /** Versions that a process ever served, and the digest of the bytes. */
   readonly #served = new Map<Observed, Map<number, string>>();
   /** Fingerprint of each response, by the weights that sampled it and its place in the job. */
@@ -116,6 +116,11 @@ export class TrainingChecker {
     );
   }
 
+  /** The group that a sample belongs to. */
+  groupOf({ tokens, logprobs }: Pick<TrainSample, "tokens" | "logprobs">): string {
+    return this.#valid.get(fingerprint(tokens, logprobs)) ?? "";
+  }
+
   /** A decision was journaled. */
   decided({ before, after, event, effects }: Decision): void {
     if (before.restore.lineage !== after.restore.lineage) this.#rollBack(before, after);
@@ -153,7 +158,7 @@ export class TrainingChecker {
     const versions = valid.flatMap(({ segments }) => segments.map(({ version }) => version));
     const served = this.#served.get(by);
     this.#checkOrigin(group.groupId, versions, by);
-    for (const { tokens, logprobs } of valid) this.#valid.add(fingerprint(tokens, logprobs));
+    for (const { tokens, logprobs } of valid) this.#valid.set(fingerprint(tokens, logprobs), group.groupId);
     for (const [sample, trajectory] of group.trajectories.entries())
       this.#compare(trajectory, served, `${group.groupId}/${sample}`);
     this.#stored.set(`${seq}/${group.groupId}`, {

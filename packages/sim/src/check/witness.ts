@@ -180,6 +180,11 @@ export class Witness implements ClusterObserver {
         );
     },
     killedBy: ({ requestId, promptIds }, version) => this.#orders.killedBy({ requestId, promptIds, version }),
+    endedBy: (process, sample) => {
+      const group = this.#training.groupOf(sample);
+      this.#judge.note(`${process.name} ends over a sample of group ${group}`);
+      this.#orders.endedBy(group);
+    },
     hungBy: ({ requestId }, process) => {
       this.#judge.note(`${process.name} hangs over ${requestId}`);
       this.#orders.hungBy(requestId);

@@ -43,6 +43,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
         model: {
           ...work,
           overflows: ({ tokens }) => shareOf(tokensHash(tokens), 1) < work.overflowRate,
+          ends: ({ tokens }) => shareOf(tokensHash(tokens), 5) < (work.trainerKillerRate ?? 0),
           corrupts: behind.corrupts,
         },
       }),

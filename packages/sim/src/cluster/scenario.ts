@@ -21,6 +21,8 @@ export interface WorkModel {
   readonly killerRate: number;
   /** Share of prompts that hang whoever generates them; none when it is left out. */
   readonly hangerRate?: number;
+  /** Share of samples that end the process of whoever trains on them; none when it is left out. */
+  readonly trainerKillerRate?: number;
   /** Memory that checkpoint actors find available; more than enough when it is left out. */
   readonly memoryBytes?: number;
 }

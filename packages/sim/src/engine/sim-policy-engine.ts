@@ -22,6 +22,8 @@ export interface PolicyEngineObserver {
   restored(process: SimProcess, state: StateSections): void;
   /** A sample enters the loss. */
   learning(process: SimProcess, sample: TrainSample): void;
+  /** This sample ends the engine's process now. */
+  endedBy(process: SimProcess, sample: TrainSample): void;
   /** A step begins on a copy of the live state. */
   begun(process: SimProcess, live: StateSections): void;
   /** The candidate is about to become live. */
@@ -35,6 +37,8 @@ export interface PolicyEngineModel {
   readonly initializeMs: number;
   /** True when the arithmetic of this sample overflows, in every replica alike. */
   overflows(sample: TrainSample): boolean;
+  /** True when computing this sample ends the engine's process. */
+  ends(sample: TrainSample): boolean;
   /** True when this process silently has wrong bits now, after the last sum that all share. */
   corrupts(process: SimProcess): boolean;
 }
@@ -120,6 +124,12 @@ export class SimPolicyEngine implements PolicyEngine {
     await this.#failpoints.pass(this.#process, "policy.accumulate");
     await this.#process.sleep(this.#model.shardMs, signal);
     out.fill(0);
+    const killer = samples.find((sample) => this.#model.ends(sample));
+    if (killer && !this.#process.isDead) {
+      this.#observer.endedBy(this.#process, killer);
+      this.#process.kill();
+      return await new Promise<never>(() => {});
+    }
     let tokens = 0;
     for (const sample of samples) {
       this.#observer.learning(this.#process, sample);

@@ -40,7 +40,11 @@ const shippedShare = 0.6;
 export function drawScenario(seed: number, profile: Profile): Scenario {
   const random = randomOf(seed, 101);
   const drawn = drawConfig(seed, random);
-  const usual = { ...drawWork(random, drawn.mode), ...drawRoom(randomOf(seed, 127)) };
+  const usual = {
+    ...drawWork(random, drawn.mode),
+    ...drawRoom(randomOf(seed, 127)),
+    ...drawTrainerKillers(profile, randomOf(seed, 131)),
+  };
   const work = crowdSizes[profile] ? soundWork(usual) : usual;
   const hanging = (work.hangerRate ?? 0) > 0 ? withHangs(drawn) : drawn;
   const stored = shapedFor(profile, hanging, randomOf(seed, 113));
@@ -75,7 +79,7 @@ function shapedFor(profile: Profile, config: JobConfig, random: Random): JobConf
 
 /** Work in which nothing is wrong: in a large job as much would be as ends it by the shipped ceilings. */
 function soundWork(work: WorkModel): WorkModel {
-  return { ...work, poisonRate: 0, overflowRate: 0, killerRate: 0, hangerRate: 0 };
+  return { ...work, poisonRate: 0, overflowRate: 0, killerRate: 0, hangerRate: 0, trainerKillerRate: 0 };
 }
 
 /** Checkpoints so often that there is more than one most of the time. */
@@ -101,6 +105,12 @@ function drawMemory(random: Random): number {
 /** On few hosts there is no room for it. */
 function drawRoom(random: Random): Pick<WorkModel, "memoryBytes"> {
   return random.next() < 0.1 ? { memoryBytes: 64 } : {};
+}
+
+/** In few jobs some samples end whoever trains on them. Nodes give a trainer up that keeps ending, so a lone one would not outlive the search there. */
+function drawTrainerKillers(profile: Profile, random: Random): Pick<WorkModel, "trainerKillerRate"> {
+  const isThere = profile !== "fleet" && profile !== "stragglers" && random.next() < 0.06;
+  return isThere ? { trainerKillerRate: 0.002 + 0.008 * random.next() } : {};
 }
 
 function drawControllers(profile: Profile, random: Random): number {

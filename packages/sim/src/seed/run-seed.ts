@@ -89,7 +89,7 @@ function isGivenUpMore(result: RunResult, quiet: RunResult): boolean {
 function slownessOf({ faults, controllers, work }: Scenario): number | null {
   const factors = faults.flatMap((fault) => (fault.kind === "slow" ? [fault.factor] : []));
   const isAll = factors.length === faults.length && factors.length > 0 && (controllers ?? 1) === 1;
-  const isPeace = work.killerRate === 0 && (work.hangerRate ?? 0) === 0;
+  const isPeace = work.killerRate === 0 && (work.hangerRate ?? 0) === 0 && (work.trainerKillerRate ?? 0) === 0;
   return isAll && isPeace ? Math.max(...factors) : null;
 }
 

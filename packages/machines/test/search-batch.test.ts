@@ -1,0 +1,142 @@
+/** A group that ends the trainers that compute it is found by halves and given up; who ends nobody never is. */
+import { describe, expect, it } from "vitest";
+import { control } from "../src/controller/control.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
+import { runBodyOf } from "../src/controller/plan-step.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { bodiesOf, planWith, reportFrom, stepping, voteFor } from "./states.ts";
+
+const groupsPerStep = 16;
+const plan = planWith({ groupsPerStep });
+
+const begun = (): ControllerState => stepping({}, { plan });
+
+/** Indices of the groups that the running attempt computes. */
+const computed = (state: ControllerState): readonly number[] =>
+  runBodyOf(state, { lineage: 0, version: 3 })
+    .batch.flatMap(({ groupIds }) => groupIds)
+    .map((id) => Number(id.split(".")[1]));
+
+interface Run {
+  readonly state: ControllerState;
+  readonly alarms: readonly string[];
+  /** What each attempt computed. */
+  readonly attempts: readonly (readonly number[])[];
+  readonly ends: number;
+}
+
+/** One attempt at the step: somebody ends in it, or all vote, and the same trainers are there again. */
+function attempted({ state, alarms, attempts, ends }: Run, endsOver: (groups: readonly number[]) => boolean): Run {
+  const groups = computed(state);
+  const isLost = endsOver(groups);
+  const changes = isLost ? [dying(state)] : [votedBy(state, "p0")];
+  if (!isLost) changes.push(votedBy(changes[0]?.state ?? state, "p1"));
+  const [last] = changes.slice(-1);
+  const next = again(last?.state ?? state, state);
+  return {
+    state: next.state,
+    alarms: [...alarms, ...changes, next].flatMap((one) => (typeof one === "string" ? one : alarmsOf(one.effects))),
+    attempts: [...attempts, groups],
+    ends: ends + (isLost ? 1 : 0),
+  };
+}
+
+const alarmsOf = (effects: Parameters<typeof bodiesOf>[0]): readonly string[] =>
+  bodiesOf(effects, "alarm.raised").map(({ alarm, detail }) => `${alarm}: ${detail}`);
+
+const dying = (state: ControllerState) => {
+  const { host = "", pid = 0 } = state.members.p1 ?? {};
+  const body = { id: "p1", role: "policy", host, pid, code: null, signal: "SIGSEGV" } as const;
+  return control(state, { ...reportFrom(state, "p1", { kind: "process.exited", body }), role: "operator" });
+};
+
+const votedBy = (state: ControllerState, id: string) => {
+  const { step, attempt } = state.step;
+  const { missing: _, unreadable: __, ...vote } = voteFor(4);
+  const body = { ...vote, step, attempt, epoch: state.mesh.epoch, missing: [], cause: "" };
+  return control(state, reportFrom(state, id, { kind: "step.voted", body } as never));
+};
+
+/** The mesh is ready again with the trainers that there were, and the next attempt runs. */
+const again = (state: ControllerState, { members, mesh }: ControllerState) =>
+  state.step.step === 4 && state.step.state === "sampling"
+    ? control({ ...state, members, mesh }, { type: "controller.tick", atMs: state.nowMs + 1 })
+    : { state, effects: [] };
+
+/** Attempts until the step is over, or the job. */
+function runOf(endsOver: (groups: readonly number[], attempt: number) => boolean): Run {
+  let run: Run = { state: begun(), alarms: [], attempts: [], ends: 0 };
+  for (let i = 0; i < 100 && run.state.step.step === 4 && !run.state.ending; i++)
+    run = attempted(run, (groups) => endsOver(groups, i));
+  return run;
+}
+
+describe("a group that ends the trainers that compute it", () => {
+  it.each(Array.from({ length: groupsPerStep }, (_, index) => index))("is found and given up: group %i", (bad) => {
+    const { state, alarms, attempts, ends } = runOf((groups) => groups.includes(bad));
+    expect(state.ending).toBeNull();
+    expect(state.weights?.version).toBe(4);
+    expect(state.history[4]?.map(({ index }) => index)).toEqual(
+      Array.from({ length: groupsPerStep }, (_, index) => index).filter((index) => index !== bad),
+    );
+    // Three of the whole batch, one for each halving at most, and one more that proves it.
+    expect(ends).toBeLessThanOrEqual(3 + Math.log2(groupsPerStep) + 1);
+    expect(attempts.length).toBeLessThanOrEqual(3 + Math.log2(groupsPerStep) + 2 + 1);
+    expect(imbalanceOf(ledgerOf(state))).toBe(0);
+    expect(state.ledger).toMatchObject({ trained: 2 * (groupsPerStep - 1), quarantined: 2 });
+    expect(alarms.filter((line) => line.startsWith("batch: "))).toEqual([
+      "batch: step 4 lost its trainers in 3 attempts in a row: its 16 groups are computed in parts, to find the one that ends them",
+      expect.stringMatching(
+        new RegExp(`^batch: group 4\\.${bad} of .* in message \\d+ is given up: .*p1: process ended`),
+      ),
+    ]);
+  });
+
+  it("is not the only one: each is found by a search of its own", () => {
+    const { state } = runOf((groups) => groups.includes(2) || groups.includes(11));
+    expect(state.ending).toBeNull();
+    expect(state.ledger).toMatchObject({ trained: 2 * (groupsPerStep - 2), quarantined: 4 });
+  });
+});
+
+describe("trainers that end by chance", () => {
+  it("make a search fail, and nobody is given up", () => {
+    const { state, alarms } = runOf((_, attempt) => attempt < 5);
+    expect(state.weights?.version).toBe(4);
+    expect(state.ledger.quarantined).toBe(0);
+    expect(alarms.at(-1)).toBe(
+      "batch: none of the groups of step 4 ends trainers by itself: all of them are computed again",
+    );
+  });
+
+  it("over all groups together only end the job, after some searches", () => {
+    const { state } = runOf((groups) => groups.length === groupsPerStep);
+    expect(state.ending?.reason).toContain("step 4 lost its trainers in 20 attempts in a row");
+    expect(state.ledger.quarantined).toBe(0);
+  });
+});
+
+describe("a trial", () => {
+  const searched = (): ControllerState => {
+    let run: Run = { state: begun(), alarms: [], attempts: [], ends: 0 };
+    for (let i = 0; i < 3; i++) run = attempted(run, () => true);
+    return run.state;
+  };
+
+  it("computes half of the suspects, and whoever is elected says the same", () => {
+    const state = searched();
+    expect(computed(state)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+    const { state: next } = control(state, { type: "controller.elected", atMs: 50, term: 2 });
+    expect(computed(next)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  });
+
+  it("that nobody ended in proves nothing, is repeated, and counts as one more lost attempt", () => {
+    const state = searched();
+    const body = { ...voteFor(4), vote: "abort", cause: "p1 is missing", missing: ["p1"], unreadable: [] } as const;
+    const vote = { ...body, step: 4, attempt: state.step.attempt, epoch: state.mesh.epoch };
+    const refused = control(state, reportFrom(state, "p0", { kind: "step.voted", body: vote } as never));
+    const next = again(refused.state, state).state;
+    expect(computed(next)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+    expect(next.losses?.[4]?.count).toBe(4);
+  });
+});
