@@ -27,6 +27,13 @@ let newProcess: ReturnType<typeof processesOn>;
 let alarms: string[];
 let metrics: ReturnType<typeof createMetrics>;
 const voice = createEnveloper({ job: config.job, id: "policy-7", role: "policy", incarnation: "p1", wallMs: () => 0 });
+const sampler = createEnveloper({
+  ...voice.identity,
+  id: "rollout-7",
+  role: "rollout",
+  incarnation: "r1",
+  wallMs: () => 0,
+});
 
 beforeEach(async () => {
   broker = createMemoryBroker({ job: config.job, clock: hasty });
@@ -48,12 +55,12 @@ const begin = (options: { readonly logic?: ControllerLogic; readonly recordBytes
   return startController({ config, dataKey: new Uint8Array(32), environment, ...options });
 };
 async function report(message: AnyMessage): Promise<void> {
-  const subject = subjectsOf(config.job).report("policy", "policy-7", message.kind);
+  const subject = subjectsOf(config.job).report(message.role, message.from, message.kind);
   await broker.connect("policy.policy-7.p1").publish(subject, encodeMessage(message), { msgId: message.id });
 }
 const failed = (cause: string): AnyMessage => voice.stamp("mesh.failed", { epoch: 3, cause, missing: [] });
 const asked = (bytes: number): AnyMessage =>
-  voice.stamp("groups.returned", { leaseId: "l1", items: items(bytes), reason: "x" });
+  sampler.stamp("groups.returned", { leaseId: "l1", items: items(bytes), reason: "x" });
 const items = (bytes: number): Body<"groups.returned">["items"] =>
   Array.from({ length: Math.ceil(bytes / 40) }, (_, index) => ({ purpose: "train", step: 1, index, attempt: 1 }));
 async function journaled(): Promise<readonly string[]> {
@@ -99,7 +106,7 @@ it("a report that fits into no record is put aside at once with its size, and wh
   const controller = await begin({ recordBytes: 2_000 });
   await vi.waitFor(async () => expect(await journaled()).toEqual(expect.arrayContaining(["mesh.failed"])));
   await vi.waitFor(() => expect(alarms).toHaveLength(1));
-  expect(alarms[0]).toMatch(/groups.returned of policy policy-7 .* it has \d{4} bytes, and a record .* takes 2500/);
+  expect(alarms[0]).toMatch(/groups.returned of rollout rollout-7 .* it has \d{4} bytes, and a record .* takes 2500/);
   expect((await journaled()).filter((type) => type === "groups.returned")).toHaveLength(1);
   controller.abort("over");
   expect((await controller.ended).outcome).toBe("aborted");

@@ -7,6 +7,7 @@ import { Packr } from "msgpackr";
 import { z } from "zod";
 import { countSchema, type Envelope, envelopeSchema, payloadBytesMax, protocolVersion } from "./envelope.ts";
 import { errors } from "./errors.ts";
+import { idSchema } from "./ids.ts";
 import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
 
 const packr = new Packr({ useRecords: false, int64AsType: "number", encodeUndefinedAsNil: true, copyBuffers: true });
@@ -49,17 +50,59 @@ export function encodeMessage<K extends Kind>(message: Message<K>): Uint8Array {
   return data;
 }
 
+/** What surrounds a message, checked; its body is not. */
+export type SealedMessage = Omit<Envelope, "kind"> & { readonly kind: Kind };
+
 /**
- * Decodes and validates a message.
+ * Decodes a message and validates what surrounds it.
  *
  * @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED, MUSTER_ERR_MESSAGE_OTHER_VERSION or MUSTER_ERR_MESSAGE_UNKNOWN_KIND.
  */
+export function decodeSealed(data: Uint8Array): SealedMessage {
+  const envelope = check(envelopeSchema, unpack(data), "envelope");
+  const { kind } = envelope;
+  if (!isKind(kind)) throw errors.MessageUnknownKind({ kind });
+  return { ...envelope, kind };
+}
+
+/** Validates the body of a message. @throws MUSTER_ERR_MESSAGE_MALFORMED */
+export function unseal(sealed: SealedMessage): AnyMessage {
+  return { ...sealed, body: check(messageTable[sealed.kind].body, sealed.body, sealed.kind) } as AnyMessage;
+}
+
+/** Decodes and validates a message: {@link decodeSealed}, then {@link unseal}, with their errors. */
 export function decodeMessage(data: Uint8Array): AnyMessage {
-  const value = unpack(data);
-  const envelope = check(envelopeSchema, value, "envelope");
-  if (!isKind(envelope.kind)) throw errors.MessageUnknownKind({ kind: envelope.kind });
-  const body = check(messageTable[envelope.kind].body, envelope.body, envelope.kind);
-  return { ...envelope, body } as AnyMessage;
+  return unseal(decodeSealed(data));
+}
+
+/** What of a message says which one it is; each field where it can be read and is what it should be. */
+const peekSchema = z.looseObject({
+  id: envelopeSchema.shape.id.optional().catch(undefined),
+  kind: envelopeSchema.shape.kind.optional().catch(undefined),
+  body: z
+    .looseObject({ commandId: idSchema.optional().catch(undefined) })
+    .optional()
+    .catch(undefined),
+});
+
+/** Which message bytes are that were refused: id and kind of the message and id of the command, as far as they can be read. Never throws. */
+export function peekMessage(data: Uint8Array): {
+  readonly id?: string;
+  readonly said?: string;
+  readonly commandId?: string;
+} {
+  try {
+    const { id, kind: said, body } = peekSchema.parse(unpack(data));
+    const commandId = body?.commandId;
+    return {
+      ...(id === undefined ? {} : { id }),
+      ...(said === undefined ? {} : { said }),
+      ...(commandId === undefined ? {} : { commandId }),
+    };
+  } catch (error) {
+    if (error instanceof z.ZodError || isMalformed(error)) return {};
+    throw error;
+  }
 }
 
 function check<S extends z.ZodType>(schema: S, value: unknown, what: string): z.infer<S> {

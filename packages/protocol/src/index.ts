@@ -1,11 +1,15 @@
 export {
   type AnyMessage,
   decodeMessage,
+  decodeSealed,
   encodeMessage,
   isMalformed,
   type Message,
   pack,
+  peekMessage,
+  type SealedMessage,
   unpack,
+  unseal,
 } from "./codec.ts";
 export { countSchema, type Envelope, envelopeSchema, payloadBytesMax } from "./envelope.ts";
 export {
@@ -39,11 +43,21 @@ export { type JobConfig, jobConfigSchema } from "./job-config.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
 export { type CommandKind, commandKinds, fleetHealths, killSignals } from "./messages/fleet.ts";
 export type { GroupReceipt, PartialGroup, WorkItem } from "./messages/groups.ts";
-export { type Body, isKind, type Kind, type KindOf, messageKinds, messageTable } from "./messages/index.ts";
+export {
+  type Body,
+  isKind,
+  type Kind,
+  type KindOf,
+  kindsSaidBy,
+  maySay,
+  messageKinds,
+  messageTable,
+} from "./messages/index.ts";
 export type { Ledger } from "./messages/job.ts";
 export { type CauseCount, type EvidenceKind, evidenceKinds, type Holder, type Section } from "./messages/parts.ts";
 export type { BatchPart, StepStats } from "./messages/step.ts";
 export { clipBody, flawOf } from "./outgoing.ts";
+export { type RefusalReason, refusalReasons } from "./refusal.ts";
 export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
 export {
   type BegunGroup,

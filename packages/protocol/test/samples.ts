@@ -221,6 +221,10 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "groups.aborted": { holder: "rollout-1", ...cause },
   "eval.finished": { version: 12, prompts: 100, correct: 61 },
   "checkpoint.kept": { step: 12, ...version, path: "runs/12", manifestDigest: "sha256:ff" },
+  "message.refused": {
+    ...{ id: "i-9.4", said: "job.stop", commandId: "c-8", sender: "operator muster" },
+    ...{ subject: "muster.demo.reports.operator.muster.job.stop", code: "malformed", detail: text, unsaid: 3 },
+  },
   "alarm.raised": { alarm: "digest", detail: text },
 };
 

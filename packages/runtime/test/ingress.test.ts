@@ -1,4 +1,16 @@
-import { type AnyMessage, encodeMessage, pack, payloadBytesMax, subjectsOf } from "@muster/protocol";
+import {
+  type AnyMessage,
+  encodeMessage,
+  type Kind,
+  kindsSaidBy,
+  maySay,
+  messageKinds,
+  messageTable,
+  pack,
+  payloadBytesMax,
+  roles,
+  subjectsOf,
+} from "@muster/protocol";
 import { createMemoryBroker, type Delivery } from "@muster/transport";
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
@@ -46,7 +58,7 @@ describe("the ingress", () => {
       ...options,
     });
   const report = (from = speaker()) => {
-    const message = from.stamp("mesh.built", { epoch: 1 });
+    const message = from.stamp("replica.left", { reason: "done" });
     return {
       message,
       ...deliveryOf(subjects.report(message.role, message.from, message.kind), encodeMessage(message)),
@@ -139,8 +151,8 @@ describe("the ingress", () => {
     expect([got.length, way.term()]).toEqual([2, 0]);
   });
 
-  const good = speaker().stamp("mesh.built", { epoch: 1 });
-  const where = subjects.report("rollout", "rollout-0", "mesh.built");
+  const good = speaker({ id: "policy-0", role: "policy" }).stamp("mesh.built", { epoch: 1 });
+  const where = subjects.report("policy", "policy-0", "mesh.built");
   test.each<[string, string, string, Uint8Array]>([
     ["random bytes", "malformed", where, Uint8Array.from({ length: 40 }, (_, i) => (i * 37) & 255)],
     ["no bytes", "malformed", where, new Uint8Array()],
@@ -152,12 +164,12 @@ describe("the ingress", () => {
     ["a message that is too large", "too_large", where, new Uint8Array(payloadBytesMax + 1)],
     ["another job", "wrong_job", where, pack({ ...good, job: "other" })],
     ["another job's subject", "spoofed", where.replace("dates", "other"), pack(good)],
-    ["the id of somebody else", "spoofed", where, pack({ ...good, from: "rollout-1" })],
-    ["the role of somebody else", "spoofed", where, pack({ ...good, role: "policy" })],
+    ["the id of somebody else", "spoofed", where, pack({ ...good, from: "policy-1" })],
+    ["the role of somebody else", "spoofed", where, pack({ ...good, role: "rollout" })],
     [
       "a kind that the subject does not name",
       "spoofed",
-      subjects.report("rollout", "rollout-0", "mesh.failed"),
+      subjects.report("policy", "policy-0", "mesh.failed"),
       pack(good),
     ],
     ["a report on a command subject", "spoofed", subjects.command("controller", "mesh.built"), pack(good)],
@@ -174,7 +186,35 @@ describe("the ingress", () => {
     const misdirected = command(1, { self: "rollout-1" });
     way.handle(forged.delivery);
     way.handle(misdirected.delivery);
-    expect([forged.fate, misdirected.fate, refused("spoofed"), way.term()]).toEqual([["term"], ["term"], 2, 0]);
+    expect([forged.fate, misdirected.fate]).toEqual([["term"], ["term"]]);
+    expect([refused("wrong_role"), refused("spoofed"), way.term()]).toEqual([1, 1, 0]);
+  });
+
+  test.each(roles)("looks at the body of what role %s may say by the table, and refuses every other kind", (role) => {
+    const id = role === "controller" ? "controller" : `${role}-0`;
+    const way = ingress({ self: "controller" });
+    const subjectOf = (kind: Kind): string => {
+      const { direction } = messageTable[kind];
+      if (direction === "heartbeat") return subjects.heartbeat(role, id);
+      if (direction === "probe") return subjects.probe("controller");
+      if (direction === "command") return subjects.command("controller", kind);
+      return direction === "event" ? subjects.event(kind) : subjects.report(role, id, kind);
+    };
+    const kinds = messageKinds.filter((kind) => messageTable[kind].direction !== "groups");
+    for (const kind of kinds) {
+      const message = { ...speaker({ id, role }).stamp("replica.left", { reason: "" }), kind, body: { nothing: 1 } };
+      way.handle(deliveryOf(subjectOf(kind), pack(message)).delivery);
+    }
+    const mine = kindsSaidBy(role).filter((kind) => kinds.includes(kind));
+    expect(mine).toEqual(kinds.filter((kind) => maySay(role, kind)));
+    expect([refused("malformed"), refused("wrong_role")]).toEqual([mine.length, kinds.length - mine.length]);
+  });
+
+  test("refuses a replica that registers as another role", () => {
+    const message = speaker().stamp("replica.register", { role: "policy", host: "h", pid: 1, engineBuild: "" });
+    const { delivery } = deliveryOf(subjects.report("rollout", "rollout-0", message.kind), encodeMessage(message));
+    ingress().handle(delivery);
+    expect([got, refused("spoofed")]).toEqual([[], 1]);
   });
 
   test("refuses kinds that the actor does not expect", () => {

@@ -39,14 +39,15 @@ function errorsPage(packages: readonly PackageErrors[]): string {
 function messagesPage(messages: ReferenceData["messages"]): string {
   const intro =
     "Every message has the same envelope; this is what its body holds. `?` marks a field that may be absent, `[]` a list. The " +
-    "kind is also the event of the machine, the end of the subject, the field `kind` in logs and the label `kind` in metrics.";
+    "kind is also the event of the machine, the end of the subject, the field `kind` in logs and the label `kind` in metrics. " +
+    "From a role that is not named under *From* a message is refused.";
   const sections = Object.entries(directions).flatMap(([direction, title]) => {
     const ours = Object.entries(messages).filter(([, row]) => row.direction === direction);
-    const rows = ours.map(([kind, { says, body }]) => {
+    const rows = ours.map(([kind, { from, says, body }]) => {
       const schema = body.toJSONSchema({ unrepresentable: "any" }) as Schema;
-      return [code(kind), says, code(signatureOf(schema))];
+      return [code(kind), from.join(", "), says, code(signatureOf(schema))];
     });
-    return rows.length === 0 ? [] : [`## ${title}`, table(["Kind", "Meaning", "Body"], rows)];
+    return rows.length === 0 ? [] : [`## ${title}`, table(["Kind", "From", "Meaning", "Body"], rows)];
   });
   return page("Messages", [intro, ...sections]);
 }

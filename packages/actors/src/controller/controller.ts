@@ -3,7 +3,13 @@
  * anything it leads to leaves (protocol 2).
  */
 import { every, hasCode, MusterError, messageOf } from "@muster/base";
-import { type ControllerEvent, controllerLogic, detectorTimingOf, type Rules } from "@muster/machines";
+import {
+  type AnnounceEffect,
+  type ControllerEvent,
+  controllerLogic,
+  detectorTimingOf,
+  type Rules,
+} from "@muster/machines";
 import { encodeMessage, type JobConfig, messageTable, subjectsOf } from "@muster/protocol";
 import {
   type ActorHost,
@@ -30,8 +36,9 @@ import { JournalWriter } from "./journal-writer.ts";
 import type { LossOptions, LostCheckpoint } from "./lost-checkpoint.ts";
 import { metersOf } from "./meters.ts";
 import { announcementId, type MachineEffect } from "./open-ends.ts";
+import { refusalDesk } from "./refusals.ts";
 import { packStatus } from "./status.ts";
-import { nobody, versionGuard } from "./version-guard.ts";
+import { nobody } from "./version-guard.ts";
 import { Voice } from "./voice.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
 
@@ -108,7 +115,8 @@ export class Reign implements Controller {
   #lateMs = 0;
   #isMeasuring = false;
   #isOver = false;
-  #alarms = 0;
+  /** Facts said without a record. */
+  #said = 0;
   /** Public facts said of the last record. */
   #announced = 0;
   #resolveEnd: (end: ControllerEnd) => void = () => {};
@@ -266,8 +274,10 @@ export class Reign implements Controller {
       logger,
       metrics,
       expects: ({ kind }) => ["report", "heartbeat"].includes(messageTable[kind].direction),
-      onOtherVersion: versionGuard({
-        alarm: (detail) => this.#alarm("version", detail),
+      onRefused: refusalDesk({
+        clock,
+        tell: (body) => this.#say({ type: "announce", kind: "message.refused", body }),
+        alarm: (alarm, detail) => this.#alarm(alarm, detail),
         refuse: (to, reason) =>
           this.#voice.aside({ type: "command", to, incarnation: nobody, kind: "replica.refused", body: { reason } }),
       }),
@@ -315,10 +325,13 @@ export class Reign implements Controller {
     if (alarm !== null) this.#alarm("view-suspect", alarm);
   }
 
+  #alarm(alarm: string, detail: string): void {
+    this.#say({ type: "announce", kind: "alarm.raised", body: { alarm, detail } });
+  }
+
   /** Says what only this process knows, without a record. */
-  #alarm(alarm: "view-suspect" | "controller" | "version" | "input" | "status" | "unsaid", detail: string): void {
-    const fact = { type: "announce", kind: "alarm.raised", body: { alarm, detail } } as const;
-    this.#voice.announce(fact, `${this.#options.identity.incarnation}.${alarm}.${++this.#alarms}`);
+  #say(fact: AnnounceEffect): void {
+    this.#voice.announce(fact, `${this.#options.identity.incarnation}.aside.${++this.#said}`);
   }
 
   /** How this process fares: whoever is slow himself gives the others more time. */

@@ -62,6 +62,8 @@ class Watch implements MemberWatch {
   readonly #beats = new Map<string, Beat>();
   /** Lives that were put out lately, and when. */
   readonly #evicted = new Map<string, number>();
+  /** Of the members that were looked at last: nobody beats, answers or blames under the name of another role's member. */
+  #roles: ReadonlyMap<string, string> = new Map();
   #health = 0;
 
   constructor(clock: Clock, timing: DetectorTiming, metrics: Metrics) {
@@ -72,6 +74,7 @@ class Watch implements MemberWatch {
   }
 
   heard(message: AnyMessage): void {
+    if (this.#isForged(message)) return;
     const nowMs = this.#clock.now();
     const { from: id, incarnation, seq } = message;
     if (message.kind === "probe.answered") this.#detector.answered({ id, incarnation, ...message.body }, nowMs);
@@ -84,8 +87,13 @@ class Watch implements MemberWatch {
   }
 
   reported(message: AnyMessage): void {
+    if (this.#isForged(message)) return;
     if (message.kind !== "step.voted" && message.kind !== "mesh.failed") return;
     this.#detector.blamed(message.from, message.body.missing ?? [], this.#clock.now());
+  }
+
+  #isForged({ from, role }: AnyMessage): boolean {
+    return (this.#roles.get(from) ?? role) !== role;
   }
 
   hearsDisconnects(): void {
@@ -118,6 +126,7 @@ class Watch implements MemberWatch {
     const nowMs = this.#clock.now();
     const { verdicts, probes, alarm } = this.#detector.look(members, { nowMs, factor: this.#health + 1 });
     for (const verdict of verdicts) this.#count(verdict, nowMs);
+    this.#roles = new Map(members.map(({ id, role }) => [id, role]));
     if (this.#beats.size > members.length) {
       const ids = new Set(members.map(({ id }) => id));
       for (const id of this.#beats.keys()) if (!ids.has(id)) this.#beats.delete(id);

@@ -70,7 +70,7 @@ export class Incarnation {
       metrics,
       accept: (message, settle) => hear(message, settle),
       // Only the controller may speak to a replica, so it is the controller that is of another release.
-      onOtherVersion: (_, detail) => fail(`the controller sent a ${detail}`),
+      onRefused: ({ reason, detail }) => reason === "other_version" && fail(`the controller sent a ${detail}`),
     });
     const subscription = await transport.consume({
       stream: "commands",

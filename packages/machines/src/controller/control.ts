@@ -33,6 +33,7 @@ import { applySignalled, planCommands } from "./fleet/plan-commands.ts";
 import { planDepartures, planNodes, planPlacement, planShortage } from "./fleet/plan-fleet.ts";
 import { planMoves } from "./fleet/plan-moves.ts";
 import type { CommandEvent } from "./fleet/take-command.ts";
+import { forgeryOf, refuseForgery } from "./forgeries.ts";
 import { planCeiling } from "./given-up.ts";
 import { applyHeldGroups, planHeldOutput } from "./held-output.ts";
 import { planLosses } from "./lost-attempts.ts";
@@ -116,8 +117,17 @@ function reconcile(state: ControllerState): Change<ControllerState> {
   invariant(false, "the planners do not come to rest");
 }
 
-/** Facts about replicas count only from living members; anyone else is told to come back as a new incarnation. */
+/** What is said under the name of a member counts only from its role. */
 function apply(
+  state: ControllerState,
+  event: Exclude<ControllerEvent, { type: "controller.elected" }>,
+): Change<ControllerState> {
+  const forgery = "role" in event ? forgeryOf(state, event) : null;
+  return forgery === null ? applyTrue(state, event) : refuseForgery(state, forgery);
+}
+
+/** Facts about replicas count only from living members; anyone else is told to come back as a new incarnation. */
+function applyTrue(
   state: ControllerState,
   event: Exclude<ControllerEvent, { type: "controller.elected" }>,
 ): Change<ControllerState> {

@@ -65,4 +65,6 @@ export interface Dropped {
   readonly stale: number;
   readonly refused?: number;
   readonly unreadable?: number;
+  /** Said under the name of a member, and not by it. */
+  readonly forged?: number;
 }

@@ -7,6 +7,7 @@ import { holderSchema, sectionSchema, textSchema, versionFields } from "./parts.
 export const checkpointMessages = defineMessages({
   "checkpoint.save": {
     direction: "command",
+    from: ["controller"],
     says: "The controller has a checkpoint actor pull a committed version and write it.",
     body: z.strictObject({
       step: countSchema,
@@ -30,6 +31,7 @@ export const checkpointMessages = defineMessages({
   },
   "checkpoint.saved": {
     direction: "report",
+    from: ["checkpoint"],
     says: "A checkpoint is written, flushed and verified.",
     body: z.strictObject({
       step: countSchema,
@@ -42,6 +44,7 @@ export const checkpointMessages = defineMessages({
   },
   "checkpoint.failed": {
     direction: "report",
+    from: ["checkpoint"],
     says: "A checkpoint could not be written; the last good one stays.",
     body: z.strictObject({ step: countSchema, ...versionFields, cause: textSchema }),
   },

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import type { Role } from "../ids.ts";
 
 /** Which way a message goes, hence which subject carries it. */
 export type Direction = "command" | "report" | "event" | "heartbeat" | "probe" | "groups" | "journal";
@@ -6,6 +7,8 @@ export type Direction = "command" | "report" | "event" | "heartbeat" | "probe" |
 /** One row of the message table. */
 export interface MessageDefinition<S extends z.ZodType = z.ZodType> {
   readonly direction: Direction;
+  /** Who may say it: from any other role it is refused, whatever the broker let through. */
+  readonly from: readonly [Role, ...Role[]];
   /** Who says it to whom, and what it means: one sentence for the reference. */
   readonly says: string;
   readonly body: S;

@@ -47,36 +47,43 @@ const said = {
 export const fleetMessages = defineMessages({
   "fleet.scale": {
     direction: "report",
+    from: ["operator"],
     says: "An operator sets how many replicas of a role the nodes run.",
     body: z.strictObject({ policy: wanted, rollout: wanted, checkpoint: wanted, ...commandFields }),
   },
   "fleet.cordon": {
     direction: "report",
+    from: ["operator"],
     says: "An operator keeps new work away: from a node new replicas, from a replica new leases and steps.",
     body: z.strictObject({ id: idSchema, ...commandFields }),
   },
   "fleet.uncordon": {
     direction: "report",
+    from: ["operator"],
     says: "An operator lets new work come again.",
     body: z.strictObject({ id: idSchema, ...commandFields }),
   },
   "replica.replace": {
     direction: "report",
+    from: ["operator"],
     says: "An operator wants another replica in the place of one: first the new one, then the old one drains.",
     body: z.strictObject({ id: idSchema, ...commandFields }),
   },
   "replica.kill": {
     direction: "report",
+    from: ["operator"],
     says: "An operator sends a signal to the process of a replica, through its node.",
     body: z.strictObject({ id: idSchema, signal: z.enum(killSignals), ...commandFields }),
   },
   "command.cancel": {
     direction: "report",
+    from: ["operator"],
     says: "An operator takes back a command that is not done yet.",
     body: z.strictObject({ target: idSchema, ...commandFields }),
   },
   "fleet.changed": {
     direction: "event",
+    from: ["controller"],
     says: "The health of a managed replica changed, and why.",
     body: z.strictObject({
       id: idSchema,
@@ -91,6 +98,7 @@ export const fleetMessages = defineMessages({
   },
   "command.accepted": {
     direction: "event",
+    from: ["controller"],
     says: "The controller took a command of an operator and works on it.",
     body: z.strictObject({
       ...said,
@@ -101,11 +109,13 @@ export const fleetMessages = defineMessages({
   },
   "command.done": {
     direction: "event",
+    from: ["controller"],
     says: "A command is over: done, cancelled, or overtaken by a later one.",
     body: z.strictObject({ ...said, outcome: z.enum(["done", "cancelled", "superseded"]), detail: textSchema }),
   },
   "command.refused": {
     direction: "event",
+    from: ["controller"],
     says: "A command was not taken, and why.",
     body: z.strictObject({ ...said, asked: textSchema, reason: textSchema }),
   },

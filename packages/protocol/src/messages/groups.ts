@@ -52,6 +52,7 @@ export type GroupReceipt = z.infer<typeof receiptSchema>;
 export const groupsMessages = defineMessages({
   "groups.lease": {
     direction: "command",
+    from: ["controller"],
     says: "The controller leases work to a rollout replica for a time; several items to a message.",
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),
@@ -61,16 +62,19 @@ export const groupsMessages = defineMessages({
   },
   "groups.batch": {
     direction: "groups",
+    from: ["rollout"],
     says: "A rollout replica stores finished groups with all their tokens.",
     body: groupsBatchBody,
   },
   "groups.begun": {
     direction: "groups",
+    from: ["rollout"],
     says: "A rollout replica stores the responses that it began: all few seconds, and when it hands them back.",
     body: groupsBegunBody,
   },
   "groups.completed": {
     direction: "report",
+    from: ["rollout"],
     says: "A rollout replica finished groups of a lease; each receipt points into the groups stream.",
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),
@@ -83,11 +87,13 @@ export const groupsMessages = defineMessages({
   },
   "groups.held": {
     direction: "report",
+    from: ["rollout"],
     says: "A rollout replica waits with what it did of a lease because the groups stream is full; said again while it lasts.",
     body: z.strictObject({ leaseId: z.string().min(1).max(64), reason: textSchema }),
   },
   "groups.saved": {
     direction: "report",
+    from: ["rollout"],
     says: "A rollout replica stored what it has drawn so far of items of a lease, and goes on.",
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),
@@ -96,6 +102,7 @@ export const groupsMessages = defineMessages({
   },
   "groups.returned": {
     direction: "report",
+    from: ["rollout"],
     says: "A rollout replica hands unfinished items of a lease back.",
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),
@@ -109,6 +116,7 @@ export const groupsMessages = defineMessages({
   },
   "evals.completed": {
     direction: "report",
+    from: ["rollout"],
     says: "A rollout replica evaluated a chunk of held-out prompts greedily at one weight version.",
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),

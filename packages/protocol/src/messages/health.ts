@@ -18,16 +18,19 @@ export const memberFields = { id: idSchema, role: z.enum(memberRoles), incarnati
 export const healthMessages = defineMessages({
   "replica.probe": {
     direction: "probe",
+    from: ["controller"],
     says: "The controller asks a silent replica whether it lives; not stored.",
     body: z.strictObject({ nonce: countSchema }),
   },
   "probe.answered": {
     direction: "heartbeat",
+    from: memberRoles,
     says: "A replica answers a probe: the thread of its heartbeats and its main loop do so each for itself.",
     body: z.strictObject({ nonce: countSchema, by: z.enum(["thread", "loop"]) }),
   },
   "member.hung": {
     direction: "event",
+    from: ["controller"],
     says: "A replica beats and does not move: its work goes to others. When it hangs again soon it is out, and its supervisor should end it.",
     body: z.strictObject({ ...memberFields, ...evidenceFields }),
   },

@@ -1,5 +1,7 @@
-/** The table of everything that is said: kind → direction, meaning and schema of the body. */
+/** The table of everything that is said: kind → direction, who may say it, meaning and schema of the body. */
 import type { z } from "zod";
+import type { Role } from "../ids.ts";
+import { answerMessages } from "./answers.ts";
 import { checkpointMessages } from "./checkpoint.ts";
 import { type Direction, defineMessages } from "./define.ts";
 import { fleetMessages } from "./fleet.ts";
@@ -24,6 +26,7 @@ export const messageTable = defineMessages({
   ...nodeMessages,
   ...fleetMessages,
   ...healthMessages,
+  ...answerMessages,
 });
 
 /** Name of a message. */
@@ -43,4 +46,21 @@ export const messageKinds = Object.keys(messageTable) as readonly Kind[];
 /** True when `kind` is in the table. */
 export function isKind(kind: string): kind is Kind {
   return Object.hasOwn(messageTable, kind);
+}
+
+/** True when a role may say a kind. */
+export function maySay(role: Role, kind: Kind): boolean {
+  const from: readonly Role[] = messageTable[kind].from;
+  return from.includes(role);
+}
+
+/**
+ * Every kind that a role may say, in the order of the table: what the broker lets it publish can be derived from it.
+ *
+ * @param direction - Only kinds that go this way.
+ */
+export function kindsSaidBy(role: Role, direction?: Direction): readonly Kind[] {
+  return messageKinds.filter(
+    (kind) => maySay(role, kind) && (direction === undefined || messageTable[kind].direction === direction),
+  );
 }

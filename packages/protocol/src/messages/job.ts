@@ -24,16 +24,19 @@ const workIdsSchema = z.array(z.string().max(64)).max(1024);
 export const jobMessages = defineMessages({
   "job.stop": {
     direction: "report",
+    from: ["operator"],
     says: "An operator ends the job after the running step: last checkpoint, then everybody leaves.",
     body: z.strictObject({ reason: textSchema, ...commandFields }),
   },
   "job.started": {
     direction: "event",
+    from: ["controller"],
     says: "A controller acts for the job in a new term.",
     body: z.strictObject({ term: countSchema, steps: countSchema, seed: countSchema }),
   },
   "job.ended": {
     direction: "event",
+    from: ["controller"],
     says: "The job is over, with its ledger and the digests of its last weights.",
     body: z.strictObject({
       outcome: z.enum(["done", "stopped", "failed"]),
@@ -44,34 +47,45 @@ export const jobMessages = defineMessages({
       ledger: ledgerSchema,
     }),
   },
-  "member.joined": { direction: "event", says: "A replica was admitted.", body: z.strictObject(memberFields) },
+  "member.joined": {
+    direction: "event",
+    from: ["controller"],
+    says: "A replica was admitted.",
+    body: z.strictObject(memberFields),
+  },
   "member.left": {
     direction: "event",
+    from: ["controller"],
     says: "A replica left by its own will or was released.",
     body: z.strictObject({ ...memberFields, reason: textSchema }),
   },
   "member.suspected": {
     direction: "event",
+    from: ["controller"],
     says: "A replica gets no new work until it is heard again.",
     body: z.strictObject({ ...memberFields, ...evidenceFields }),
   },
   "member.recovered": {
     direction: "event",
+    from: ["controller"],
     says: "A suspected or hung replica is well again, or a new controller begins to watch it anew.",
     body: z.strictObject({ ...memberFields, ...evidenceFields, evidence: textSchema.optional() }),
   },
   "member.died": {
     direction: "event",
+    from: ["controller"],
     says: "A replica is out for good; only a new incarnation may come back.",
     body: z.strictObject({ ...memberFields, ...evidenceFields }),
   },
   "mesh.changed": {
     direction: "event",
+    from: ["controller"],
     says: "The policy mesh has a new epoch that all members joined.",
     body: z.strictObject({ epoch: countSchema, members: z.array(idSchema).max(1024) }),
   },
   "step.committed": {
     direction: "event",
+    from: ["controller"],
     says: "A step is committed: its mean reward, groups, tokens and the new version.",
     body: z.strictObject({
       step: countSchema,
@@ -99,16 +113,19 @@ export const jobMessages = defineMessages({
   },
   "step.skipped": {
     direction: "event",
+    from: ["controller"],
     says: "A step left the weights unchanged, and why.",
     body: z.strictObject({ step: countSchema, version: countSchema, reason: textSchema }),
   },
   "step.retried": {
     direction: "event",
+    from: ["controller"],
     says: "A step starts again with the same batch, and why.",
     body: z.strictObject({ step: countSchema, attempt: countSchema, reason: textSchema }),
   },
   "groups.released": {
     direction: "event",
+    from: ["controller"],
     says: "Leased groups went back to the queue, and why.",
     body: z.strictObject({
       holder: idSchema,
@@ -121,6 +138,7 @@ export const jobMessages = defineMessages({
   },
   "groups.quarantined": {
     direction: "event",
+    from: ["controller"],
     says: "A group is given up: its holders failed over it too often.",
     body: z.strictObject({
       item: z.string().max(64),
@@ -133,21 +151,25 @@ export const jobMessages = defineMessages({
   },
   "groups.resumed": {
     direction: "event",
+    from: ["controller"],
     says: "Groups that had gone back to the queue are leased again, to whom, and how many tokens of them were saved.",
     body: z.strictObject({ holder: idSchema, items: workIdsSchema, tokens: countSchema }),
   },
   "groups.aborted": {
     direction: "event",
+    from: ["controller"],
     says: "Trajectories were aborted one by one; their siblings went on.",
     body: causeCountSchema.extend({ holder: idSchema }),
   },
   "eval.finished": {
     direction: "event",
+    from: ["controller"],
     says: "The held-out prompts were evaluated at one version.",
     body: z.strictObject({ version: countSchema, prompts: countSchema, correct: countSchema }),
   },
   "checkpoint.kept": {
     direction: "event",
+    from: ["controller"],
     says: "A checkpoint is durable.",
     body: z.strictObject({
       step: countSchema,
@@ -158,6 +180,7 @@ export const jobMessages = defineMessages({
   },
   "alarm.raised": {
     direction: "event",
+    from: ["controller"],
     says: "Something needs an operator's eye; the job goes on as far as it can.",
     body: z.strictObject({ alarm: z.string().max(64), detail: textSchema }),
   },

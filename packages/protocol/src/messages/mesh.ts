@@ -8,6 +8,7 @@ import { addressesSchema, textSchema } from "./parts.ts";
 export const meshMessages = defineMessages({
   "mesh.build": {
     direction: "command",
+    from: ["controller"],
     says: "The controller gives the members of a new epoch in rank order; whatever ran on an older epoch is aborted.",
     body: z.strictObject({
       epoch: countSchema,
@@ -27,11 +28,13 @@ export const meshMessages = defineMessages({
   },
   "mesh.built": {
     direction: "report",
+    from: ["policy"],
     says: "A member joined the communicator of an epoch.",
     body: z.strictObject({ epoch: countSchema }),
   },
   "mesh.failed": {
     direction: "report",
+    from: ["policy"],
     says: "A member could not join the communicator of an epoch, and which members it missed.",
     body: z.strictObject({ epoch: countSchema, cause: textSchema, missing: z.array(idSchema).max(1024) }),
   },

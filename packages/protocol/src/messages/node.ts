@@ -17,11 +17,13 @@ const hostSignKinds = ["gpu", "memory", "memory-errors", "heat", "stall"] as con
 export const nodeMessages = defineMessages({
   "node.ready": {
     direction: "report",
+    from: ["node"],
     says: "A node has cleaned up after its earlier life and can run replicas.",
     body: z.strictObject({ capacity: capacitySchema }),
   },
   "node.assign": {
     direction: "command",
+    from: ["controller"],
     says: "The controller tells a node the whole set of replicas that should run there; the highest revision counts.",
     body: z.strictObject({
       revision: countSchema,
@@ -39,21 +41,25 @@ export const nodeMessages = defineMessages({
   },
   "node.assigned": {
     direction: "report",
+    from: ["node"],
     says: "A node works on an assignment.",
     body: z.strictObject({ revision: countSchema }),
   },
   "node.signal": {
     direction: "command",
+    from: ["controller"],
     says: "The controller has a node send a signal to the process of a replica.",
     body: z.strictObject({ commandId: idSchema, id: idSchema, signal: z.string().max(16) }),
   },
   "node.signalled": {
     direction: "report",
+    from: ["node"],
     says: "A node sent a signal, or says why it could not.",
     body: z.strictObject({ commandId: idSchema, id: idSchema, pid: countSchema.nullable(), detail: textSchema }),
   },
   "node.signs": {
     direction: "report",
+    from: ["node"],
     says: "A node sees signs that its host may fail soon; none means that they are gone.",
     body: z.strictObject({
       signs: z.array(z.strictObject({ kind: z.enum(hostSignKinds), detail: textSchema })).max(hostSignKinds.length),
@@ -61,11 +67,13 @@ export const nodeMessages = defineMessages({
   },
   "process.started": {
     direction: "report",
+    from: ["node"],
     says: "A node started the process of a replica.",
     body: z.strictObject({ id: idSchema, host: z.string().max(128), pid: countSchema, life: countSchema }),
   },
   "process.retired": {
     direction: "report",
+    from: ["node"],
     says: "A node gives a replica up: it keeps ending.",
     body: z.strictObject({ id: idSchema, life: countSchema, deaths: countSchema, reason: textSchema }),
   },

@@ -8,6 +8,7 @@ import { commandFields, textSchema } from "./parts.ts";
 export const replicaMessages = defineMessages({
   "replica.register": {
     direction: "report",
+    from: memberRoles,
     says: "A replica asks to join the job, as a new incarnation.",
     body: z.strictObject({
       role: z.enum(memberRoles),
@@ -23,6 +24,7 @@ export const replicaMessages = defineMessages({
   },
   "replica.registered": {
     direction: "command",
+    from: ["controller"],
     says: "The controller admits a replica and tells it the job's configuration and data-plane key.",
     body: z.strictObject({
       dataKey: z.instanceof(Uint8Array).refine((key) => key.length === 32, "must be 32 bytes"),
@@ -32,36 +34,43 @@ export const replicaMessages = defineMessages({
   },
   "replica.refused": {
     direction: "command",
+    from: ["controller"],
     says: "The controller does not admit a replica, and why.",
     body: z.strictObject({ reason: textSchema }),
   },
   "replica.fenced": {
     direction: "command",
+    from: ["controller"],
     says: "The controller does not know this incarnation (any more): drop all work and register as a new one.",
     body: z.strictObject({ reason: textSchema }),
   },
   "replica.draining": {
     direction: "report",
+    from: memberRoles,
     says: "A replica wants to leave: it takes no new work and waits to be released.",
     body: z.strictObject({ reason: textSchema }),
   },
   "replica.stop": {
     direction: "command",
+    from: ["controller"],
     says: "The controller releases a replica: leave now.",
     body: z.strictObject({ reason: textSchema }),
   },
   "replica.left": {
     direction: "report",
+    from: memberRoles,
     says: "A replica has left; its process ends.",
     body: z.strictObject({ reason: textSchema }),
   },
   "replica.drain": {
     direction: "report",
+    from: ["operator"],
     says: "An operator asks that a replica finishes or hands back its work and leaves.",
     body: z.strictObject({ id: idSchema, ...commandFields }),
   },
   "process.exited": {
     direction: "report",
+    from: ["node", "operator"],
     says: "A node, or an operator, saw the process of a member end: evidence that needs no time-out.",
     body: z.strictObject({
       id: idSchema,
@@ -77,6 +86,7 @@ export const replicaMessages = defineMessages({
   },
   "heartbeat.beat": {
     direction: "heartbeat",
+    from: memberRoles,
     says: "A replica's process is alive, and how far its work has come; sent from a thread of its own.",
     body: z.strictObject({
       version: countSchema.nullable(),

@@ -33,6 +33,7 @@ export type StepStats = z.infer<typeof statsSchema>;
 export const stepMessages = defineMessages({
   "step.run": {
     direction: "command",
+    from: ["controller"],
     says: "The controller has the members of an epoch compute a step from a batch, on a candidate beside the live weights.",
     body: z.strictObject({
       ...attemptFields,
@@ -43,6 +44,7 @@ export const stepMessages = defineMessages({
   },
   "step.voted": {
     direction: "report",
+    from: ["policy"],
     says: "A member ends its part of a step with commit or abort, and the digests of its candidate.",
     body: z.strictObject({
       ...attemptFields,
@@ -60,11 +62,13 @@ export const stepMessages = defineMessages({
   },
   "step.apply": {
     direction: "command",
+    from: ["controller"],
     says: "The step is committed in the journal: the candidate with these digests becomes the live version.",
     body: z.strictObject({ ...attemptFields, ...versionFields, sections: z.array(sectionSchema).min(1).max(4) }),
   },
   "step.discard": {
     direction: "command",
+    from: ["controller"],
     says: "The step is not committed: drop the candidate and keep the live weights.",
     body: z.strictObject({ ...attemptFields, reason: textSchema }),
   },

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
+import { replicaRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
 import { addressesSchema, holderSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
 
@@ -32,11 +33,13 @@ const beginningSchema = z.discriminatedUnion("kind", [
 export const weightsMessages = defineMessages({
   "weights.initialize": {
     direction: "command",
+    from: ["controller"],
     says: "The controller has a policy replica load or make the first weights of a lineage.",
     body: z.strictObject({ ...versionFields, source: beginningSchema }),
   },
   "weights.meta": {
     direction: "report",
+    from: ["policy"],
     says: "The initialising replica describes the tensors of the model: names, dtypes, shapes, offsets.",
     body: z.strictObject({
       lineage: countSchema,
@@ -47,11 +50,13 @@ export const weightsMessages = defineMessages({
   },
   "weights.pull": {
     direction: "command",
+    from: ["controller"],
     says: "The controller names a committed version, its digests and who holds it; a replica pulls, verifies and swaps, a checkpoint actor keeps it in memory.",
     body: z.strictObject({ ...versionFields, sections, holders }),
   },
   "weights.held": {
     direction: "report",
+    from: replicaRoles,
     says: "A replica holds a version: it verified the digest. Nothing less makes it a holder.",
     body: z.strictObject({
       ...versionFields,
@@ -64,6 +69,7 @@ export const weightsMessages = defineMessages({
   },
   "weights.failed": {
     direction: "report",
+    from: replicaRoles,
     says: "A replica could not initialise or pull a version.",
     body: z.strictObject({
       ...versionFields,

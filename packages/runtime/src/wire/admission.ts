@@ -4,17 +4,17 @@
  * is the word of the broker and the envelope only the word of the sender.
  */
 import { MusterError, messageOf } from "@muster/base";
-import { type AnyMessage, type Direction, decodeMessage, messageTable, senderOfSubject } from "@muster/protocol";
-
-/** Why bytes were refused for good. */
-export type RefusalReason =
-  | "malformed"
-  | "too_large"
-  | "other_version"
-  | "unknown_kind"
-  | "wrong_job"
-  | "spoofed"
-  | "unexpected";
+import {
+  type AnyMessage,
+  type Direction,
+  decodeSealed,
+  maySay,
+  messageTable,
+  type RefusalReason,
+  type SealedMessage,
+  senderOfSubject,
+  unseal,
+} from "@muster/protocol";
 
 /** What admission says of bytes. */
 export type Verdict =
@@ -50,10 +50,16 @@ const places: Readonly<Record<string, Direction>> = {
 export function createAdmission({ job, self, expects = () => true }: AdmissionOptions): Admission {
   let highestTerm = 0;
 
-  const judgeMessage = (subject: string, message: AnyMessage): Verdict => {
-    if (message.job !== job) return refused("wrong_job", `message of job ${message.job}`);
-    const forgery = forgeryOf(subject, message, { job, self });
+  /** What surrounds a message is enough to refuse most of what is wrong; its body, which may be large, is looked at last. */
+  const judgeMessage = (subject: string, sealed: SealedMessage): Verdict => {
+    if (sealed.job !== job) return refused("wrong_job", `message of job ${sealed.job}`);
+    const forgery = forgeryOf(subject, sealed, { job, self });
     if (forgery) return refused("spoofed", forgery);
+    const { role, kind, from } = sealed;
+    if (!maySay(role, kind)) return refused("wrong_role", `${kind} is not for role ${role} to say (${from})`);
+    const message = unseal(sealed);
+    if (message.kind === "replica.register" && message.body.role !== role)
+      return refused("spoofed", `${role} ${from} registers as ${message.body.role}`);
     if (!expects(message)) return refused("unexpected", `${message.kind} from ${message.role} ${message.from}`);
     if (messageTable[message.kind].direction !== "command") return { type: "message", message };
     if (message.term < highestTerm) return { type: "stale" };
@@ -64,7 +70,7 @@ export function createAdmission({ job, self, expects = () => true }: AdmissionOp
   return {
     judge(subject, data) {
       try {
-        return judgeMessage(subject, decodeMessage(data));
+        return judgeMessage(subject, decodeSealed(data));
       } catch (error) {
         const reason = refusalOf(error);
         if (!reason) throw error;
@@ -88,7 +94,7 @@ function refusalOf(error: unknown): RefusalReason | null {
 /** What does not fit between a subject and the envelope that came on it, or `null`. */
 function forgeryOf(
   subject: string,
-  message: AnyMessage,
+  message: SealedMessage,
   own: { readonly job: string; readonly self: string },
 ): string | null {
   const [root, job, place = "", ...rest] = subject.split(".");
@@ -97,10 +103,8 @@ function forgeryOf(
   if (places[place] !== direction) return `${direction} ${message.kind} on ${subject}`;
   if (direction !== "heartbeat" && direction !== "probe" && !subject.endsWith(`.${message.kind}`))
     return `${message.kind} on ${subject}`;
-  if (direction === "command" || direction === "event" || direction === "probe") {
-    if (message.role !== "controller") return `${message.kind} from role ${message.role}`;
+  if (direction === "command" || direction === "event" || direction === "probe")
     return direction === "event" || rest[0] === own.self ? null : `command for ${rest[0]}`;
-  }
   const sender = senderOfSubject(subject);
   if (sender?.role === message.role && sender.id === message.from) return null;
   return `${message.role} ${message.from} on ${subject}`;

@@ -3,10 +3,10 @@
  * ended and counted, whatever is overtaken is acknowledged and counted, whatever finds no room comes again later.
  */
 import type { Clock, Logger, Metrics } from "@muster/base";
-import type { AnyMessage } from "@muster/protocol";
+import type { AnyMessage, RefusalReason } from "@muster/protocol";
 import type { Delivery } from "@muster/transport";
 import { runtimeMetrics } from "../metrics.ts";
-import { createAdmission, type RefusalReason, type Verdict } from "./admission.ts";
+import { createAdmission, type Verdict } from "./admission.ts";
 import { createDedup } from "./dedup.ts";
 
 /** What an ingress is made from. */
@@ -25,8 +25,13 @@ export interface IngressOptions {
   readonly accept: (message: AnyMessage, settle: () => void, redeliveries: number) => boolean;
   /** False for messages that this actor has no use for, e.g. an operator's command from a replica. Default all. */
   readonly expects?: (message: AnyMessage) => boolean;
-  /** Hears of messages of another protocol version: where they came, and both versions in words. */
-  readonly onOtherVersion?: (subject: string, detail: string) => void;
+  /** Hears of everything that is refused for good: what came where, and why, in a word and in a sentence. */
+  readonly onRefused?: (refusal: {
+    readonly subject: string;
+    readonly data: Uint8Array;
+    readonly reason: RefusalReason;
+    readonly detail: string;
+  }) => void;
   /** How long a delivery without room waits. Default 500 ms. */
   readonly retryMs?: number;
 }
@@ -56,7 +61,7 @@ export function createIngress(options: IngressOptions): Ingress {
     const verdict = admission.judge(subject, data);
     if (verdict.type !== "refused") return verdict;
     refuse(verdict, { subject, data });
-    if (verdict.reason === "other_version") options.onOtherVersion?.(subject, verdict.detail);
+    options.onRefused?.({ subject, data, reason: verdict.reason, detail: verdict.detail });
     return null;
   };
 

@@ -1,0 +1,96 @@
+/**
+ * Whoever says something that the controller does not take hears so in public: what it was, from whom, and why. A flood of such words is told at a
+ * bounded rate, each role with a share of its own, and raises one alarm and not one for each.
+ */
+import type { Clock } from "@muster/base";
+import { type Body, peekMessage, type RefusalReason, senderOfSubject } from "@muster/protocol";
+import { type VersionGuardOptions, versionGuard } from "./version-guard.ts";
+
+/** What the ingress says of bytes that it refuses. */
+export interface Refusal {
+  readonly subject: string;
+  readonly data: Uint8Array;
+  readonly reason: RefusalReason;
+  readonly detail: string;
+}
+
+/** How it is said. */
+export interface RefusalDeskOptions {
+  readonly clock: Clock;
+  /** Answers one refusal in public. */
+  readonly tell: (body: Body<"message.refused">) => void;
+  /** Tells the operator that there are such; once for all that come close together. */
+  readonly alarm: (alarm: "refused" | "version", detail: string) => void;
+  /** Tells a replica of another release, which asks to be admitted. */
+  readonly refuse: VersionGuardOptions["refuse"];
+}
+
+/** Answers of one role in a row, and the time in which one more may follow. */
+const burst = 16;
+const againMs = 1_000;
+
+/** Time without an alarm about a role after which there may be one again. */
+const alarmEveryMs = 60_000;
+
+const subjectMax = 256;
+const detailMax = 1_000;
+
+interface Share {
+  /** Answers that may be given now. */
+  left: number;
+  atMs: number;
+  /** Refusals without an answer since the last one that had one. */
+  unsaid: number;
+  /** Refusals since the last alarm. */
+  since: number;
+  alarmMs: number;
+}
+
+/** Opens the desk of one term. */
+export function refusalDesk({ clock, tell, alarm, refuse }: RefusalDeskOptions): (refusal: Refusal) => void {
+  const onOtherVersion = versionGuard({ alarm: (detail) => alarm("version", detail), refuse });
+  const shares = new Map<string, Share>();
+
+  const shareOf = (role: string, nowMs: number): Share => {
+    const share = shares.get(role) ?? { left: burst, atMs: nowMs, unsaid: 0, since: 0, alarmMs: -alarmEveryMs };
+    const earned = Math.floor((nowMs - share.atMs) / againMs);
+    share.left = Math.min(burst, share.left + earned);
+    share.atMs += earned * againMs;
+    shares.set(role, share);
+    return share;
+  };
+
+  return ({ subject, data, reason, detail }) => {
+    if (reason === "other_version") onOtherVersion(subject, detail);
+    const nowMs = clock.now();
+    const by = senderOfSubject(subject);
+    const sender = by ? `${by.role} ${by.id}`.slice(0, 128) : "";
+    const share = shareOf(by?.role.slice(0, 32) ?? "", nowMs);
+    share.since += 1;
+    if (reason !== "other_version" && nowMs - share.alarmMs >= alarmEveryMs) {
+      const others = share.since > 1 ? `; ${share.since} refused messages of this role since the last alarm` : "";
+      alarm(
+        "refused",
+        `a message of ${sender || "somebody"} is refused (${reason}): ${detail.slice(0, detailMax)}${others}`,
+      );
+      share.alarmMs = nowMs;
+      share.since = 0;
+    }
+    if (share.left === 0) {
+      share.unsaid += 1;
+      return;
+    }
+    share.left -= 1;
+    const { unsaid } = share;
+    share.unsaid = 0;
+    const read = peekMessage(data);
+    tell({
+      ...read,
+      sender,
+      subject: subject.slice(0, subjectMax),
+      code: reason,
+      detail: detail.slice(0, detailMax),
+      unsaid,
+    });
+  };
+}

@@ -1,0 +1,57 @@
+/** Whoever says something that the controller does not take hears so, at a bounded rate. */
+import { type Body, pack, type RefusalReason } from "@muster/protocol";
+import { manualClock } from "@muster/runtime";
+import { beforeEach, describe, expect, it } from "vitest";
+import { refusalDesk } from "../src/controller/refusals.ts";
+
+const subject = "muster.demo.reports.operator.muster.job.stop";
+
+describe("the desk of refusals", () => {
+  const clock = manualClock();
+  let told: Body<"message.refused">[];
+  let alarms: string[];
+  let refuse: (patch?: { data?: Uint8Array; subject?: string; reason?: RefusalReason }) => void;
+  beforeEach(() => {
+    told = [];
+    alarms = [];
+    const desk = refusalDesk({
+      clock,
+      tell: (body) => told.push(body),
+      alarm: (name, detail) => alarms.push(`${name}: ${detail}`),
+      refuse: () => {},
+    });
+    refuse = (patch) => desk({ subject, data: new Uint8Array(), reason: "malformed", detail: "why", ...patch });
+  });
+
+  it("names message, command and sender as far as they can be read", () => {
+    const id = "i-9.4";
+    refuse({ data: pack({ v: 1, id, kind: "replica.drain", body: { id: 7, commandId: "c-1" } }) });
+    const sender = "operator muster";
+    expect(told).toEqual([
+      { id, said: "replica.drain", commandId: "c-1", sender, subject, code: "malformed", detail: "why", unsaid: 0 },
+    ]);
+    refuse({ data: Uint8Array.of(0xc1), subject: "muster.demo.elsewhere" });
+    expect(told[1]).toEqual({
+      ...{ sender: "", subject: "muster.demo.elsewhere", code: "malformed", detail: "why", unsaid: 0 },
+    });
+  });
+
+  it("answers a flood at a bounded rate, says how many had no answer, and raises one alarm a minute", () => {
+    for (let i = 0; i < 75_000; i++) refuse();
+    expect([told.length, alarms.length]).toEqual([16, 1]);
+    clock.advance(1_000);
+    refuse();
+    expect(told.at(-1)?.unsaid).toBe(75_000 - 16);
+    clock.advance(60_000);
+    refuse();
+    expect(alarms).toHaveLength(2);
+    expect(alarms[1]).toContain("75001 refused messages of this role");
+  });
+
+  it("answers an operator while another role floods", () => {
+    for (let i = 0; i < 1_000; i++) refuse({ subject: `muster.demo.reports.rollout.r${i}.mesh.built` });
+    const before = told.length;
+    refuse();
+    expect(told.slice(before).map(({ sender }) => sender)).toEqual(["operator muster"]);
+  });
+});
