@@ -34,6 +34,9 @@ class Connection {
   // Tells the other side why it gets nothing. Best effort: it may be gone.
   void refuse(const Status& why, const Patience& patience);
 
+  // The socket, to look at: it stays the connection's.
+  int fd() const { return socket_.get(); }
+
   // The file descriptor that came with the last frame, if any.
   UniqueFd takeFd() { return std::move(passed_); }
   // Ends the exchange of frames; the socket stays open for its new owner.

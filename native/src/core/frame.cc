@@ -9,7 +9,7 @@ namespace muster {
 namespace {
 
 constexpr uint32_t kMagic = 0x5254534d;  // "MSTR"
-constexpr uint16_t kVersion = 2;
+constexpr uint16_t kVersion = 3;
 constexpr size_t kCovered = kFrameHeaderBytes - sizeof(uint64_t);
 
 Status corrupt(const std::string& what) { return {Code::Corrupt, "bad frame: " + what, {}}; }
@@ -49,7 +49,7 @@ Result<FrameHeader> parseHeader(std::span<const uint8_t, kFrameHeaderBytes> byte
   if (version != kVersion)
     return corrupt("protocol version " + std::to_string(version) + ", this build speaks " + std::to_string(kVersion));
   const auto type = in.number<uint16_t>();
-  if (type < static_cast<uint16_t>(FrameType::Hello) || type > static_cast<uint16_t>(FrameType::Parcel))
+  if (type < static_cast<uint16_t>(FrameType::Hello) || type > static_cast<uint16_t>(FrameType::Accept))
     return corrupt("unknown type " + std::to_string(type));
   FrameHeader header{};
   header.type = static_cast<FrameType>(type);

@@ -28,6 +28,7 @@ enum class FrameType : uint16_t {
   News = 11,   // of a rank of a mesh
   Delta = 12,  // what turns a block that the reader has into one of the version; see delta_source.h
   Parcel = 13,  // of a message between ranks of a group: it is there, or it was taken
+  Accept = 14,  // of a place in a mesh over hosts that was granted
 };
 
 inline constexpr size_t kFrameHeaderBytes = 32;

@@ -10,7 +10,6 @@ namespace muster {
 namespace {
 
 constexpr Milliseconds kAlive{50};        // how often a host hears from us that has nothing to hear
-constexpr Milliseconds kSilence{1'000};   // without a word for so long a host is lost
 constexpr Milliseconds kStall{5'000};     // a host that takes no byte for so long is lost
 constexpr Milliseconds kFarewell{200};    // for what is announced when the mesh ends
 constexpr Milliseconds kForEver{1'000'000'000};
@@ -136,10 +135,10 @@ Status MeshBridge::sendNews(const MeshRoad& road, uint32_t rank, uint64_t& sentP
 }
 
 void MeshBridge::receiveLoop(Peer& peer) {
-  const Patience patience{Deadline::in(kForEver), &closing_, kSilence};
+  // A host says nothing while it still meets others. Whether it comes at all is for the deadline of the mesh to say.
+  Patience patience{Deadline::in(kForEver), &closing_};
   try {
-    while (receiveOne(peer, patience).ok()) {
-    }
+    while (receiveOne(peer, patience).ok()) patience.silence = silence_;
   } catch (const std::exception&) {
     // Out of memory for a frame: the host is lost to this mesh, which is what the others are told.
   }

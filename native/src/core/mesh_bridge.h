@@ -17,9 +17,12 @@ namespace muster {
 
 class MeshBridge {
  public:
-  // `local` are the ranks of this host. Segment, watch and cargo must outlive the bridge.
-  MeshBridge(const MeshSegment& segment, MeshWatch& watch, MeshCargo& cargo, std::vector<uint32_t> local)
-      : segment_(segment), watch_(watch), cargo_(cargo), local_(std::move(local)) {}
+  static constexpr Milliseconds kSilence{1'000};
+
+  // `local` are the ranks of this host. Once a host has said something, it is lost when it is silent for `silence`. Segment, watch
+  // and cargo must outlive the bridge.
+  MeshBridge(const MeshSegment& segment, MeshWatch& watch, MeshCargo& cargo, std::vector<uint32_t> local, Milliseconds silence = kSilence)
+      : segment_(segment), watch_(watch), cargo_(cargo), local_(std::move(local)), silence_(silence) {}
   ~MeshBridge() { stop(); }
   MeshBridge(const MeshBridge&) = delete;
   MeshBridge& operator=(const MeshBridge&) = delete;
@@ -49,6 +52,7 @@ class MeshBridge {
   MeshWatch& watch_;
   MeshCargo& cargo_;
   const std::vector<uint32_t> local_;
+  const Milliseconds silence_;
   Abort stopping_;  // senders finish what is announced
   Abort closing_;   // receivers, and senders that take too long, end at once
   std::mutex guard_;

@@ -1,11 +1,17 @@
 #include "core/mesh_door.h"
 
+#include <algorithm>
+
+#include "core/socket.h"
+
 namespace muster {
 
 namespace {
 
 constexpr Milliseconds kSlice{20};
 constexpr size_t kCallersMax = 1024;
+
+bool gaveUp(const MeshDoor::Caller& caller) { return hasHungUp(caller.connection.fd()); }
 
 }  // namespace
 
@@ -23,9 +29,12 @@ Status MeshDoor::offer(uint64_t epoch, Hello hello, Connection& connection) {
   {
     const std::lock_guard lock(mutex_);
     const auto at = waiting_.find(epoch);
-    if (at == waiting_.end() || at->second.size() >= kCallersMax)
-      return {Code::Unreachable, "no mesh of epoch " + std::to_string(epoch) + " is forming here", {}};
-    at->second.push_back({std::move(hello), std::move(connection)});
+    if (at == waiting_.end()) return {Code::Unreachable, "no mesh of epoch " + std::to_string(epoch) + " is forming here", {}};
+    std::vector<Caller>& callers = at->second;
+    std::erase_if(callers, [&](const Caller& each) { return each.hello.member == hello.member || gaveUp(each); });
+    if (callers.size() >= kCallersMax) return {Code::Unreachable, "too many callers", {}};
+    callers.push_back({std::move(hello), std::move(connection)});
+    calls_++;
   }
   came_.notify_all();
   return {};
@@ -35,6 +44,7 @@ Result<MeshDoor::Caller> MeshDoor::take(uint64_t epoch, const Patience& patience
   std::unique_lock lock(mutex_);
   for (;;) {
     std::vector<Caller>& callers = waiting_[epoch];
+    std::erase_if(callers, gaveUp);
     if (!callers.empty()) {
       Caller first = std::move(callers.front());
       callers.erase(callers.begin());

@@ -17,21 +17,11 @@ namespace {
 constexpr Milliseconds kRetry{5};
 constexpr Milliseconds kGreeting{1'000};  // one slow caller must not keep the others out
 constexpr Milliseconds kSlice{20};
-constexpr Milliseconds kCall{2'000};  // for one call at the leader of another host
 
 // The name of a forming mesh. It holds the epoch: builds of different epochs never meet.
 Result<std::string> meetingPoint(const MeshOptions& options) {
   const std::string host = options.places.empty() ? "" : "\n" + options.places[options.rank].host;
   return socketPath(options.socketDir, 'm', options.job + "\n" + std::to_string(options.meeting()) + host);
-}
-
-// What all members must agree on, and who is speaking.
-Bytes encodeClaim(const MeshOptions& options, uint32_t rank) {
-  ByteWriter members;
-  for (const std::string& member : options.members) members.text(member);
-  ByteWriter out;
-  out.number(options.meeting()).number(options.shards).number(options.shardElements);
-  return out.number(xxh64(members.bytes())).number(rank).bytes();
 }
 
 Status admit(Connection& connection, const MeshOptions& options, const MeshSegment& segment,
@@ -62,14 +52,23 @@ Result<Connection> callLeader(const MeshOptions& options, const Address& address
   if (Status greeted = greet(connection, options.key, hello, patience); !greeted.ok()) return greeted;
   const Result<Bytes> grant = connection.receive(FrameType::Grant, patience, 0);
   if (!grant.ok()) return grant.status();
+  if (Status sent = connection.send({FrameType::Accept}, patience); !sent.ok()) return sent;
   return connection;
 }
 
-Result<OtherHost> callUntilThere(const MeshOptions& options, uint32_t leader, const Patience& patience) {
+// Ok while those that were met are there.
+Status stillThere(const std::vector<OtherHost>& met) {
+  for (const OtherHost& each : met)
+    if (hasHungUp(each.connection.fd())) return {Code::PeerLost, namesOf({each.leader}) + " left while the mesh was forming", {each.leader}};
+  return {};
+}
+
+Result<OtherHost> callUntilThere(const MeshOptions& options, uint32_t leader, const std::vector<OtherHost>& met, const Patience& patience) {
   const Result<Address> address = parseAddress(options.places[leader].address);
   if (!address.ok()) return address.status();
   for (;;) {
-    Result<Connection> called = callLeader(options, address.value(), patience.within(kCall));
+    if (Status there = stillThere(met); !there.ok()) return there;
+    Result<Connection> called = callLeader(options, address.value(), patience.within(options.call));
     if (called.ok()) return OtherHost{leader, std::move(called.value())};
     const Code code = called.status().code;
     const bool later = code == Code::Unreachable || code == Code::Timeout;
@@ -81,21 +80,73 @@ Result<OtherHost> callUntilThere(const MeshOptions& options, uint32_t leader, co
   }
 }
 
-// Lets one leader of a later host in.
-Result<OtherHost> admitLeader(const MeshOptions& options, MeshDoor::Caller& caller, const std::vector<uint32_t>& absent,
-                              const Patience& patience) {
-  const Result<uint32_t> rank = judgeClaim(options, caller.hello);
+// Lets the leaders of later hosts in.
+class Reception {
+ public:
+  Reception(const MeshOptions& options, std::vector<uint32_t> absent) : options_(options), absent_(std::move(absent)) {}
+
+  const std::vector<uint32_t>& absent() const { return absent_; }
+  // One caller, when one comes within a moment, and who of those invited has answered.
+  Status serve(std::vector<OtherHost>& met, const Patience& patience);
+
+ private:
+  Status invite(MeshDoor::Caller& caller, const Patience& patience);
+  void seat(std::vector<OtherHost>& met, const Patience& patience);
+
+  const MeshOptions& options_;
+  std::vector<uint32_t> absent_;
+  std::vector<OtherHost> invited_;  // one call of each: the last
+};
+
+Status Reception::invite(MeshDoor::Caller& caller, const Patience& patience) {
+  const Result<uint32_t> rank = judgeClaim(options_, caller.hello);
   if (!rank.ok()) return rank.status();
-  if (std::ranges::find(absent, rank.value()) == absent.end())
+  if (std::ranges::find(absent_, rank.value()) == absent_.end())
     return Status{Code::Refused, namesOf({rank.value()}) + " is not expected here", {}};
   if (Status sent = caller.connection.send({FrameType::Grant}, patience); !sent.ok()) return sent;
-  return OtherHost{rank.value(), std::move(caller.connection)};
+  // Most answer at once. Who does not is looked at again with the next caller.
+  [[maybe_unused]] const Status ready = awaitReady(caller.connection.fd(), POLLIN, patience.within(kSlice));
+  std::erase_if(invited_, [&](const OtherHost& each) { return each.leader == rank.value(); });
+  invited_.push_back({rank.value(), std::move(caller.connection)});
+  return {};
+}
+
+void Reception::seat(std::vector<OtherHost>& met, const Patience& patience) {
+  std::erase_if(invited_, [&](OtherHost& each) {
+    if (!awaitReady(each.connection.fd(), POLLIN, patience.within(Milliseconds(0))).ok()) return false;
+    if (!each.connection.receive(FrameType::Accept, patience.within(kGreeting), 0).ok()) return true;  // gave up; it calls again
+    std::erase(absent_, each.leader);
+    met.push_back(std::move(each));
+    return true;
+  });
+}
+
+Status Reception::serve(std::vector<OtherHost>& met, const Patience& patience) {
+  Result<MeshDoor::Caller> caller = options_.store->door().take(options_.meeting(), patience.within(kSlice));
+  if (caller.ok()) {
+    const Status invited = invite(caller.value(), patience.within(kGreeting));
+    if (!invited.ok()) caller.value().connection.refuse(invited, patience.within(kGreeting));
+  } else if (caller.status().code != Code::Timeout) {
+    return caller.status();
+  }
+  seat(met, patience);
+  if (absent_.empty()) return {};
+  if (patience.deadline.passed()) return {Code::Timeout, namesOf(absent_) + " did not call in time", absent_};
+  return stillThere(met);
 }
 
 }  // namespace
 
 uint64_t MeshOptions::meeting() const {
   return group.empty() ? epoch : xxh64(ByteWriter().number(epoch).text(group).bytes());
+}
+
+Bytes encodeClaim(const MeshOptions& options, uint32_t rank) {
+  ByteWriter members;
+  for (const std::string& member : options.members) members.text(member);
+  ByteWriter out;
+  out.number(options.meeting()).number(options.shards).number(options.shardElements);
+  return out.number(xxh64(members.bytes())).number(rank).bytes();
 }
 
 Result<uint32_t> judgeClaim(const MeshOptions& options, const Hello& hello) {
@@ -214,23 +265,13 @@ Result<std::vector<OtherHost>> meetLeaders(const MeshOptions& options, const Pat
       absent.push_back(rank);
       continue;
     }
-    Result<OtherHost> called = callUntilThere(options, rank, patience);
+    Result<OtherHost> called = callUntilThere(options, rank, others, patience);
     if (!called.ok()) return called.status();
     others.push_back(std::move(called.value()));
   }
-  while (!absent.empty()) {
-    Result<MeshDoor::Caller> caller = options.store->door().take(options.meeting(), patience);
-    if (caller.status().code == Code::Timeout)
-      return Status{Code::Timeout, namesOf(absent) + " did not call in time", absent};
-    if (!caller.ok()) return caller.status();
-    Result<OtherHost> admitted = admitLeader(options, caller.value(), absent, patience.within(kGreeting));
-    if (!admitted.ok()) {
-      caller.value().connection.refuse(admitted.status(), patience.within(kGreeting));
-      continue;
-    }
-    std::erase(absent, admitted.value().leader);
-    others.push_back(std::move(admitted.value()));
-  }
+  Reception reception(options, std::move(absent));
+  while (!reception.absent().empty())
+    if (Status served = reception.serve(others, patience); !served.ok()) return served;
   return others;
 }
 

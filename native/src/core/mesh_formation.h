@@ -31,6 +31,7 @@ struct MeshOptions {
   std::vector<MeshPlace> places{};        // by rank; empty when all members are on one host
   std::shared_ptr<VersionStore> store{};  // lets the leaders of other hosts in; needed when there are several
   std::string group{};                    // name of a group; empty for the gradient mesh
+  Milliseconds call{2'000};               // until a call at the leader of another host is given up, and made again
 
   // The first rank on the host of a rank.
   uint32_t leaderOf(uint32_t member) const;
@@ -42,6 +43,9 @@ struct MeshOptions {
   std::vector<uint32_t> residents() const { return group.empty() ? std::vector<uint32_t>{} : neighboursOf(rank); }
   MeshShape shape() const { return {epoch, static_cast<uint32_t>(members.size()), shards, shardElements}; }
 };
+
+// What all members must agree on, and who is speaking: the body of a Hello.
+Bytes encodeClaim(const MeshOptions& options, uint32_t rank);
 
 // The rank of a caller whose claim fits the mesh of `options`. Code::Refused for any other claim.
 Result<uint32_t> judgeClaim(const MeshOptions& options, const Hello& hello);
@@ -67,8 +71,9 @@ struct OtherHost {
   Connection connection;
 };
 
-// Leaders: connects to the leaders of all other hosts; a leader calls those before it and lets those after it in.
-// Code::Timeout with the ranks of the leaders that did not come.
+// Leaders: connects to the leaders of all other hosts; a leader calls those before it and lets those after it in. Who calls may give
+// up and call again, as a leader may be busy with its own host: a caller is in once it has answered the grant.
+// Code::Timeout with the ranks of the leaders that did not come, Code::PeerLost with one that came and went.
 Result<std::vector<OtherHost>> meetLeaders(const MeshOptions& options, const Patience& patience);
 
 }  // namespace muster

@@ -1,5 +1,6 @@
 #include "core/mesh_member.h"
 
+#include <system_error>
 #include <utility>
 
 #include "core/version_store.h"
@@ -12,6 +13,7 @@ MeshMember::Opened MeshMember::open(const MeshOptions& options, const CargoMaker
   Opened member = leads ? lead(options, cargo, patience) : follow(options, patience);
   if (!member.ok()) return member;
   if (Status complete = member.value()->awaitPhase(patience); !complete.ok()) return complete;
+  if (member.value()->warming_.joinable()) member.value()->warming_.join();
   return member;
 }
 
@@ -29,7 +31,7 @@ MeshMember::Opened MeshMember::lead(const MeshOptions& options, const CargoMaker
   Result<MeshSegment> segment = MeshSegment::create(options.shape());
   if (!segment.ok()) return segment.status();
   std::unique_ptr<MeshMember> member(new MeshMember(std::move(segment.value()), options.rank));
-  member->segment_.prefault(options.residents());
+  member->warm(options, patience);
   if (Status entered = member->enter(); !entered.ok()) return entered;
   Result<std::vector<UniqueFd>> sockets = gatherMembers(options, member->segment_, patience);
   if (!sockets.ok()) return sockets.status();
@@ -50,13 +52,24 @@ MeshMember::Opened MeshMember::follow(const MeshOptions& options, const Patience
   Result<JoinedSegment> joined = joinSegment(options, patience);
   if (!joined.ok()) return joined.status();
   std::unique_ptr<MeshMember> member(new MeshMember(std::move(joined.value().segment), options.rank));
-  member->segment_.prefault(options.residents());
+  member->warm(options, patience);
   std::vector<UniqueFd> sockets(options.leaderOf(options.rank) + 1);
   sockets.back() = std::move(joined.value().host);
   member->watch_.setSockets(std::move(sockets));
   if (!options.places.empty()) member->watch_.setRelay(options.leaderOf(options.rank));
   if (Status entered = member->enter(); !entered.ok()) return entered;
   return member;
+}
+
+// The others are met meanwhile: neither they nor an abort wait for all of the memory. What is not there at the deadline comes when it is used.
+void MeshMember::warm(const MeshOptions& options, const Patience& patience) {
+  try {
+    warming_ = std::jthread([this, residents = options.residents(), patience](const std::stop_token& stop) {
+      segment_.prefault(residents, [&] { return !stop.stop_requested() && patience.check().ok(); });
+    });
+  } catch (const std::system_error&) {
+    segment_.prefault(options.residents(), [&] { return patience.check().ok(); });  // no thread to be had
+  }
 }
 
 Status MeshMember::enter() {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "core/death_notice.h"
 #include "core/mesh_bridge.h"
@@ -50,10 +51,12 @@ class MeshMember {
   using Opened = Result<std::unique_ptr<MeshMember>>;
   static Opened lead(const MeshOptions& options, const CargoMaker& cargo, const Patience& patience);
   static Opened follow(const MeshOptions& options, const Patience& patience);
+  void warm(const MeshOptions& options, const Patience& patience);
   Status enter();
   void leave();
 
   MeshSegment segment_;
+  std::jthread warming_;  // backs the memory with pages while the others are met
   const uint32_t rank_;
   LifeLine lifeLine_;
   MeshWatch watch_;

@@ -84,11 +84,14 @@ float* MeshSegment::shard(uint32_t index) const {
   return reinterpret_cast<float*>(mapping_.data() + layout.data + index * layout.shardStride);
 }
 
-void MeshSegment::prefault(std::span<const uint32_t> shards) const {
+void MeshSegment::prefault(std::span<const uint32_t> shards, const std::function<bool()>& wanted) const {
   const Layout layout(shape_);
-  if (shards.empty()) return muster::prefault(mapping_.data(), layout.total);
-  for (const uint32_t each : shards) muster::prefault(mapping_.data() + layout.data + each * layout.shardStride, layout.shardStride);
-  muster::prefault(mapping_.data() + layout.data + shape_.shards * layout.shardStride, layout.shardStride);
+  if (shards.empty()) return muster::prefault(mapping_.data(), layout.total, wanted);
+  const auto one = [&](uint32_t index) {
+    muster::prefault(mapping_.data() + layout.data + index * layout.shardStride, layout.shardStride, wanted);
+  };
+  for (const uint32_t each : shards) one(each);
+  one(shape_.shards);
 }
 
 std::atomic<uint32_t>& MeshSegment::bell() const { return header().bell; }

@@ -56,8 +56,8 @@ class MeshSegment {
   float* shard(uint32_t index) const;
   float* result() const { return shard(shape_.shards); }
   std::atomic<uint32_t>& bell() const;
-  // Backs these shards, and the result, with pages now: all shards when none is named.
-  void prefault(std::span<const uint32_t> shards) const;
+  // Backs these shards, and the result, with pages now: all shards when none is named. Ends soon after `wanted` says no.
+  void prefault(std::span<const uint32_t> shards, const std::function<bool()>& wanted) const;
   // Wakes everybody who waits for a change in the segment.
   void ring() const;
 

@@ -122,7 +122,9 @@ Result<Mapping> mapPrivate(size_t bytes) {
   return mapping;
 }
 
-void prefault(uint8_t* data, size_t bytes) {
+namespace {
+
+void prefaultPart(uint8_t* data, size_t bytes) {
   // One small page in each huge one, and then all of them in one: many times faster than all the small ones. MADV_COLLAPSE
   // (Linux 6.1) does so wherever huge pages are not forbidden, also where nothing else may have them.
   const auto from = reinterpret_cast<uintptr_t>(data);
@@ -137,6 +139,18 @@ void prefault(uint8_t* data, size_t bytes) {
   if (before > 0) ::madvise(data, before, MADV_POPULATE_WRITE);
   const size_t done = before + huge;
   if (bytes > done) ::madvise(data + done, bytes - done, MADV_POPULATE_WRITE);
+}
+
+}  // namespace
+
+void prefault(uint8_t* data, size_t bytes, const std::function<bool()>& wanted) {
+  constexpr size_t kStep = 32 * kHuge;  // between two looks whether it is still wanted
+  for (size_t at = 0; at < bytes && (!wanted || wanted());) {
+    const size_t end = (reinterpret_cast<uintptr_t>(data) + at + kStep) / kStep * kStep - reinterpret_cast<uintptr_t>(data);
+    const size_t part = std::min(end, bytes) - at;
+    prefaultPart(data + at, part);
+    at += part;
+  }
 }
 
 Status probeSharedMemory() {

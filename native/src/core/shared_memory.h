@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -51,8 +52,8 @@ Result<Mapping> mapSegment(int fd, size_t bytes, Access access);
 Result<Mapping> mapPrivate(size_t bytes);
 
 // Asks the kernel to back the range with pages now, with huge ones where it can: a page fault costs more than the copy that
-// takes it, and every process that maps a segment would take it again. Best effort.
-void prefault(uint8_t* data, size_t bytes);
+// takes it, and every process that maps a segment would take it again. Best effort; ends soon after `wanted` says no.
+void prefault(uint8_t* data, size_t bytes, const std::function<bool()>& wanted = {});
 
 // Ok when this machine can share memory between processes the way the data plane needs.
 Status probeSharedMemory();
