@@ -3,12 +3,13 @@ import { defineErrors } from "@muster/base";
 /** Errors of the command line; all of them are the user's to mend. */
 export const errors = defineErrors("MUSTER_ERR", {
   JobUnknown: {
-    message: 'no job "{job}" in {directory}; start one with "muster run", or name its folder with --runs and --job',
+    message: 'no job "{job}" in {directory}; start one with: {start}, or name its folder with --runs and --job',
   },
-  JobNone: { message: 'there is no job in {directory}; start one with "muster run jobs/dates.toml"' },
+  JobNone: { message: "there is no job in {directory}; start one with: {start}" },
   JobBusy: { message: 'job "{job}" is run by process {pid} already; choose another name with --job' },
   JobDiffers: {
-    message: 'job "{job}" was started with another configuration ({field}); give the run a new name with --job',
+    message:
+      'job "{job}" was started with another configuration ({field}); go on with its own: {resume}, or give the run a new name with --job',
   },
   RunDirectory: { message: "the run directory {directory} can not be written: {reason}; choose another with --runs" },
   FolderUnusable: {
@@ -35,7 +36,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   AnswerLate: {
     message:
-      "{what} within {timeout}; the request is stored and will be done{hint}; wait longer with --timeout, or watch it: muster status --job {job}",
+      "{what} within {timeout}; the request is stored and will be done{hint}; wait longer with --timeout, or watch it: {watch}",
     retryable: true,
   },
   SimulatorMissing: {

@@ -38,7 +38,11 @@ describe("bad input ends with code 2, one line, and nothing on standard output:"
     ["an option without its value", ["status", "--job"], /option '--job <name>' argument missing/],
     ["a duration that is none", ["stop", "--timeout", "soon"], /^muster: --timeout: soon "soon" is not a duration/],
     ["an id that is none", ["drain", "Rollout 1"], /Rollout 1/],
-    ["a job that is not there", ["status", "--job", "nope"], /^muster: no job "nope" in .*start one with "muster run"/],
+    [
+      "a job that is not there",
+      ["status", "--job", "nope"],
+      /^muster: no job "nope" in .*start one with: node .*muster\.mjs run/,
+    ],
     [
       "a link without hosts",
       ["bench", "weights", "--link", "500"],

@@ -172,7 +172,7 @@ describe("a command for the fleet", { timeout: timeoutMs }, () => {
     });
     const late = await run("cordon", "node-0", "--timeout", "300ms", "--command-id", "c2");
     expect(late.code).toBe(75);
-    expect(late.stderr).toContain("muster cancel c2");
+    expect(late.stderr).toMatch(/take it back with: node .*muster\.mjs cancel c2 --job fleet/);
   });
 
   it.each([

@@ -31,7 +31,7 @@ describe("the folder of a run", () => {
     writeFileSync(join(run, "run.pid"), "999999999");
     const state = describeRun(run, "one");
     expect(state).toMatchObject({ state: "interrupted", step: 2 });
-    expect(sayRun(state)).toContain("go on with: muster run --job one");
+    expect(sayRun(state)).toMatch(/go on with: node .*muster\.mjs run --job one --runs/);
   });
 
   it("is of a running one while its process lives", () => {

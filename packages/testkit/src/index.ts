@@ -7,6 +7,7 @@ export {
   type JobSummary,
   spawnMuster,
   startJobRun,
+  summaryOf,
 } from "./job-run.ts";
 export { type MemoryLimit, memoryLimitMissing, openMemoryLimit } from "./memory-limit.ts";
 export { findNatsServer } from "./nats-binary.ts";

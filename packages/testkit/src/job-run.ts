@@ -101,9 +101,14 @@ export async function startJobRun({ runs, job, file, args = [] }: JobRunOptions)
     async ended(code = 0) {
       const { code: seen, signal } = await run.exited;
       if (seen !== code) throw new Error(`${job} ended with ${signal ?? seen}: ${run.lines.slice(-10).join("\n")}`);
-      return JSON.parse(readFileSync(join(directory, "summary.json"), "utf8")) as JobSummary;
+      return summaryOf({ directory });
     },
   };
+}
+
+/** The summary in the folder of a run that has ended. */
+export function summaryOf({ directory }: Pick<JobRun, "directory">): JobSummary {
+  return JSON.parse(readFileSync(join(directory, "summary.json"), "utf8")) as JobSummary;
 }
 
 function readEvents(path: string): readonly JobEvent[] {

@@ -2,6 +2,7 @@
  * `muster chaos`: a real job under a seeded plan of faults, then the same job in peace, and the comparison. The harness is part of the
  * simulator's package, which only development has, so it is loaded only when it is asked for.
  */
+
 import { existsSync } from "node:fs";
 import { loadavg } from "node:os";
 import { join, resolve } from "node:path";
@@ -9,12 +10,13 @@ import { fileURLToPath } from "node:url";
 import { checkId } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
+import { runsDefault } from "../composition/pasted.ts";
 import { partitionsMissing } from "../doctor/partitions.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { findNatsServer } from "../run/broker.ts";
 import { newsOf } from "../run/narrator.ts";
-import { collect, jobFileDefault, runsDefault } from "./common.ts";
+import { collect, jobFileDefault } from "./common.ts";
 
 type Simulator = typeof import("@muster/sim");
 type ChaosOptions = Parameters<Simulator["runWithFaults"]>[0];

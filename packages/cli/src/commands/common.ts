@@ -5,10 +5,8 @@ import { taskOf } from "@muster/engine";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { type ExitCode, exitCodes, type LogLevel, logLevels, type TaskShape } from "@muster/runtime";
 import { type Command, Option } from "commander";
+import { runsDefault } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
-
-/** Folder of the runs unless `--runs` says otherwise. */
-export const runsDefault = "runs";
 
 /** The job file of commands that are given none. */
 export const jobFileDefault = "jobs/dates.toml";

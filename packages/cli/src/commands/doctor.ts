@@ -1,7 +1,9 @@
 /** `muster doctor`: whether this machine can run a job, and what to do when it can not. */
+
 import { resolve } from "node:path";
 import { exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
+import { runsDefault } from "../composition/pasted.ts";
 import { checkBroker } from "../doctor/broker.ts";
 import type { Check } from "../doctor/check.ts";
 import { checkFolders } from "../doctor/folders.ts";
@@ -10,7 +12,6 @@ import { checkMachine } from "../doctor/machine.ts";
 import { checkPartitions } from "../doctor/partitions.ts";
 import { checkNative } from "../doctor/tools.ts";
 import { cleanLine } from "../report/index.ts";
-import { runsDefault } from "./common.ts";
 
 /** Adds the command. */
 export function addDoctorCommand(program: Command): void {

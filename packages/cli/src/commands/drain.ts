@@ -1,7 +1,9 @@
 /** `muster drain`: asks the controller to release one replica, and waits until it has left. */
+
 import { checkId } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
+import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
 import { ask } from "../job/events.ts";
 import { commandIdOf } from "../job/give-command.ts";
@@ -71,7 +73,7 @@ async function drain(
     what: `${id} did not leave`,
     timeout: options.timeout,
     hint: " when nothing depends on it any more",
-    job: door.job,
+    watch: pasted("status", ...door.way),
   });
 }
 

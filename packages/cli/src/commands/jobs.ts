@@ -1,11 +1,12 @@
 /** `muster jobs`: the runs of a folder, newest first. */
+
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
 import { jobsIn } from "../composition/connection.ts";
+import { pasted, runsDefault } from "../composition/pasted.ts";
 import { describeRun, type RunState } from "../job/run-state.ts";
 import { duration, figure, percent } from "../report/text.ts";
 import { type Column, table } from "../view/table.ts";
-import { runsDefault } from "./common.ts";
 
 const columns: readonly Column[] = [
   { title: "JOB" },
@@ -32,7 +33,7 @@ export function addJobsCommand(program: Command): void {
 }
 
 function textOf(states: readonly RunState[], folder: string): string {
-  if (states.length === 0) return `no runs in ${folder}; start one with: muster run`;
+  if (states.length === 0) return `no runs in ${folder}; start one with: ${pasted("run")}`;
   return table(columns, states.map(cellsOf)).join("\n");
 }
 

@@ -1,16 +1,18 @@
 /** `muster run JOB.toml`: a whole job on this machine. */
+
 import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { checkId, type JobConfig } from "@muster/protocol";
 import { explainConfig, type LoadedJob, loadJob, systemClock } from "@muster/runtime";
 import { type Command, Option } from "commander";
+import { pasted, runsDefault, wayTo } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
 import { endAnyway } from "../job/last-resort.ts";
 import { whenOutputIsLost } from "../job/output.ts";
 import { createProgress, summaryText, terminalCurve } from "../report/index.ts";
-import { socketDirectoryOf } from "../run/run-directory.ts";
+import { readStored, socketDirectoryOf } from "../run/run-directory.ts";
 import { type RunEnd, runJob } from "../run/run-job.ts";
-import { describeTask, levelOf, portOf, runsDefault, withLogLevel } from "./common.ts";
+import { describeTask, jobFileDefault, levelOf, portOf, withLogLevel } from "./common.ts";
 
 interface Options {
   readonly job?: string;
@@ -42,7 +44,7 @@ const collect = (value: string, all: readonly string[]): readonly string[] => [.
 /** Adds the command. */
 export function addRunCommand(program: Command): void {
   withLogLevel(program.command("run").description("run a job on this machine, each actor its own process"))
-    .argument("[file]", "job file", "jobs/dates.toml")
+    .argument("[file]", `job file (default: the stored configuration of --job, else ${jobFileDefault})`)
     .option("--job <name>", "name of the run; an existing one is resumed (default: <job name>-<time>)")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--seed <n>", "seed of the job")
@@ -72,18 +74,15 @@ export function addRunCommand(program: Command): void {
       "--supervised",
       "started by a program that holds standard input open; the run ends as at Ctrl-C when it closes",
     )
-    .action(async (file: string, options: Options) => {
+    .action(async (file: string | undefined, options: Options) => {
       process.exitCode = await run(file, options);
     });
 }
 
-async function run(file: string, options: Options) {
-  const job = loadJob({ file: resolve(file), set: options.set, flags: flagsOf(options), describeTask });
-  const name = checkId("job", options.job ?? `${job.config.job}-${timeName(new Date())}`);
+async function run(file: string | undefined, options: Options) {
+  const { config, configText } = storedOf(file, options) ?? readOf(file ?? jobFileDefault, options);
+  const name = config.job;
   const runs = resolve(options.runs);
-  const config = configOf(job, name, runs);
-  const settings = explainConfig(job).map(({ key, value, source }) => `# ${source}\n${key} = ${value}`);
-  const configText = `${readFileSync(resolve(file), "utf8").trimEnd()}\n\n# Every setting of this run\n${settings.join("\n")}\n`;
   const isTTY = process.stderr.isTTY === true;
   const stream = options.quiet ? { write: () => true } : process.stderr;
   const progress = createProgress({
@@ -95,7 +94,7 @@ async function run(file: string, options: Options) {
   const interrupt = interruptSignal(options.supervised === true);
   if (!options.quiet)
     process.stderr.write(
-      `job ${name}: ${config.steps} steps of ${config.task.name}; join it with: muster rollout --job ${name}\n`,
+      `job ${name}: ${config.steps} steps of ${config.task.name}; join it with: ${pasted("rollout", ...wayTo(name, options.runs))}\n`,
     );
   try {
     const end = await runJob({
@@ -109,6 +108,7 @@ async function run(file: string, options: Options) {
       controllers: controllersOf(options.controllers),
       port: options.port === undefined ? null : portOf("port", options.port),
       advertisedUrl: options.advertise ?? null,
+      resume: pasted("run", ...wayTo(name, options.runs), ...hostOptions(options)),
       isStoreLost: options.storeLost === true,
       progress,
       interrupted: interrupt.signal,
@@ -126,6 +126,38 @@ function nodesOf(value: string): number {
   const nodes = Number(value);
   if (Number.isInteger(nodes) && nodes >= 1 && nodes <= nodesMax) return nodes;
   throw errors.OptionInvalid({ option: "nodes", value, reason: `is not a number of nodes; use 1 to ${nodesMax}` });
+}
+
+/** What a run is made from: its configuration, and the text that is kept of it. */
+interface Chosen {
+  readonly config: JobConfig;
+  readonly configText: string;
+}
+
+/** The configuration with which an earlier process began this run, when nothing else was asked for. */
+function storedOf(file: string | undefined, options: Options): Chosen | null {
+  if (options.job === undefined || file !== undefined || options.set.length > 0) return null;
+  if (Object.keys(flagsOf(options)).length > 0) return null;
+  return readStored(join(resolve(options.runs), checkId("job", options.job)));
+}
+
+function readOf(file: string, options: Options): Chosen {
+  const path = resolve(file);
+  const job = loadJob({ file: path, set: options.set, flags: flagsOf(options), describeTask });
+  const name = checkId("job", options.job ?? `${job.config.job}-${timeName(new Date())}`);
+  const settings = explainConfig(job).map(({ key, value, source }) => `# ${source}\n${key} = ${value}`);
+  const configText = `${readFileSync(path, "utf8").trimEnd()}\n\n# Every setting of this run\n${settings.join("\n")}\n`;
+  return { config: configOf(job, name, resolve(options.runs)), configText };
+}
+
+/** What is not in the configuration of a job and must be said again. */
+function hostOptions({ nodes, controllers, metricsPort }: Options): readonly string[] {
+  const more = {
+    "--nodes": nodes === "1" ? undefined : nodes,
+    "--controllers": controllers === "1" ? undefined : controllers,
+  };
+  const all = { ...more, "--metrics-port": metricsPort };
+  return Object.entries(all).flatMap(([name, value]) => (value === undefined ? [] : [name, value]));
 }
 
 /** The configuration of this very run: its name, and folders of its own unless the user chose others. */

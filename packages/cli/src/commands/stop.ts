@@ -1,7 +1,9 @@
 /** `muster stop`: asks the controller to end its job, and waits for the end. */
+
 import type { Body } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
+import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
 import { ask } from "../job/events.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
@@ -57,7 +59,7 @@ async function stop(
       what: `job ${job} did not end`,
       timeout,
       hint: isGone ? " by its next controller; none seems to be running now" : " after the step that runs",
-      job,
+      watch: pasted("status", ...door.way),
     });
   }
   const { outcome, step, version } = ended;

@@ -1,6 +1,7 @@
 /** `muster watch`: the public events of a job as they happen. */
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
+import { pasted } from "../composition/pasted.ts";
 import { followEvents, whenAborted } from "../job/events.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
@@ -45,7 +46,7 @@ async function watch(door: OperatorDoor, options: Options, signal: AbortSignal):
   try {
     // An end before the first event that is followed would never be seen.
     if (!options.fromStart && (await readPicture(transport))?.phase === "stopped") {
-      say(`job ${job} has ended; its events: muster watch --job ${job} --from-start`);
+      say(`job ${job} has ended; its events: ${pasted("watch", ...door.way, "--from-start")}`);
       return exitCodes.ok;
     }
     await Promise.race([ended, whenAborted(signal)]);

@@ -7,6 +7,7 @@ import { makeOwnFolderSync } from "@muster/runtime";
 import type { Credentials, ServerCredentials } from "@muster/transport";
 import { z } from "zod";
 import { errors } from "../errors.ts";
+import { pasted } from "./pasted.ts";
 
 const credentialsSchema = z.strictObject({
   user: z.string().min(1),
@@ -55,7 +56,9 @@ export function findConnection(location: JobLocation): JobConnection & { readonl
   const job = name === newestName ? newestJob(location.runs) : checkId("job", name);
   const directory = join(location.runs, job);
   const path = location.connection ?? join(directory, "connection.json");
-  const connection = parseConnection(path, () => errors.JobUnknown({ job, directory: location.runs }));
+  const connection = parseConnection(path, () =>
+    errors.JobUnknown({ job, directory: location.runs, start: pasted("run") }),
+  );
   return { ...connection, url: location.nats ?? connection.url, directory };
 }
 
@@ -108,6 +111,6 @@ export function jobsIn(runs: string): readonly string[] {
 
 function newestJob(runs: string): string {
   const [newest] = jobsIn(runs);
-  if (newest === undefined) throw errors.JobNone({ directory: runs });
+  if (newest === undefined) throw errors.JobNone({ directory: runs, start: pasted("run") });
   return newest;
 }

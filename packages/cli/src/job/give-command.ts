@@ -1,9 +1,11 @@
 /** Gives a controller a command, and waits for the event that says what became of it. */
+
 import { randomBytes } from "node:crypto";
 import { type Body, type CommandKind, checkId } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { durationOf, type LocationOptions, withLocation } from "../commands/common.ts";
+import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
 import { cleanLine } from "../report/index.ts";
 import type { EventMessage } from "../run/event-message.ts";
@@ -60,8 +62,8 @@ export async function giveCommand<K extends CommandKind>(
       throw errors.AnswerLate({
         what: `command ${commandId} (${kind}) was not answered`,
         timeout: options.timeout,
-        hint: ` once a controller can; take it back with: muster cancel ${commandId}`,
-        job: door.job,
+        hint: ` once a controller can; take it back with: ${pasted("cancel", commandId, ...door.way)}`,
+        watch: pasted("status", ...door.way),
       });
     }),
   );

@@ -5,11 +5,14 @@ import type { ExitCode } from "@muster/runtime";
 import { connectNats, type Transport } from "@muster/transport";
 import { type LocationOptions, locationOf } from "../commands/common.ts";
 import { credentialsOf, findConnection, type JobConnection } from "../composition/connection.ts";
+import { wayTo } from "../composition/pasted.ts";
 import { describeRun, type RunState, sayRun } from "./run-state.ts";
 
 /** A running job, as an operator sees it. */
 export interface OperatorDoor {
   readonly job: string;
+  /** The options by which another command finds this job. */
+  readonly way: readonly string[];
   readonly transport: Transport;
   /** This command's life, for the envelopes that it sends. */
   readonly incarnation: string;
@@ -37,10 +40,15 @@ export async function withJob(
     return 0;
   }
   try {
-    return await work({ job: connection.job, transport, incarnation });
+    return await work({ job: connection.job, way: wayOf(options, connection.job), transport, incarnation });
   } finally {
     await transport.close();
   }
+}
+
+function wayOf({ runs, nats, connection }: LocationOptions, job: string): readonly string[] {
+  const more = { "--nats": nats, "--connection": connection };
+  return [...wayTo(job, runs), ...Object.entries(more).flatMap(([name, value]) => (value ? [name, value] : []))];
 }
 
 /** The connection, or how the run ended when there is nobody to connect to any more. */

@@ -1,8 +1,9 @@
 /** What the folder of a run says of it, for jobs that nobody can be asked about any more. */
 import { closeSync, fstatSync, openSync, readFileSync, readSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { messageOf } from "@muster/base";
 import { z } from "zod";
+import { pasted, wayTo } from "../composition/pasted.ts";
 import { cleanLine } from "../report/index.ts";
 
 /** A run as its folder shows it. Keys are those of the JSON output. */
@@ -62,7 +63,8 @@ export function describeRun(directory: string, job: string): RunState {
 /** One sentence for a person. */
 export function sayRun({ job, state, step, reason, directory }: RunState): string {
   const at = step === null ? "" : ` at step ${step}`;
-  if (state === "interrupted") return `job ${job} was interrupted${at}; go on with: muster run --job ${job}`;
+  if (state === "interrupted")
+    return `job ${job} was interrupted${at}; go on with: ${pasted("run", ...wayTo(job, dirname(directory)))}`;
   return `job ${job} is over: ${state}${at}${reason ? ` (${cleanLine(reason)})` : ""}; see ${join(directory, "report.html")}`;
 }
 

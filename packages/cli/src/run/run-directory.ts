@@ -86,6 +86,12 @@ function isAlive(pid: number): boolean {
   }
 }
 
+/** The configuration of a run, and the text of it, as its first process left them; `null` where there is no run. @throws MUSTER_ERR_RUN_FILE */
+export function readStored(directory: string): { readonly config: JobConfig; readonly configText: string } | null {
+  const config = readConfig(join(directory, "job.json"));
+  return config && { config, configText: readFileSync(join(directory, "config.txt"), "utf8") };
+}
+
 function readConfig(path: string): JobConfig | null {
   if (!statSync(path, { throwIfNoEntry: false })) return null;
   try {

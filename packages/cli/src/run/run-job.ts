@@ -56,6 +56,8 @@ export interface RunOptions {
   readonly advertisedUrl: string | null;
   /** The operator says that the broker's store is lost for good: the job goes on from its newest checkpoint. */
   readonly isStoreLost: boolean;
+  /** The command that goes on with this run. */
+  readonly resume: string;
   readonly progress: Progress;
   /** Aborted by the first Ctrl-C. */
   readonly interrupted: AbortSignal;
@@ -82,10 +84,11 @@ export async function runJob(options: RunOptions): Promise<RunEnd> {
   const { config, runs } = options;
   const directory = openRunDirectory(runs, config.job);
   try {
-    if (directory.earlier) checkSame(config, directory.earlier);
+    if (directory.earlier) checkSame(config, directory.earlier, options.resume);
     openFolders(config);
-    directory.write("job.json", `${JSON.stringify(config, null, 2)}\n`);
+    // Whoever goes on with the run reads both, the second one first.
     directory.write("config.txt", options.configText);
+    directory.write("job.json", `${JSON.stringify(config, null, 2)}\n`);
     const logger = createLogger({
       level: options.logLevel,
       destination: { path: join(directory.path, "logs", "run.log") },
@@ -98,10 +101,10 @@ export async function runJob(options: RunOptions): Promise<RunEnd> {
 }
 
 /** A resumed run must be the same run: replaying its journal under another plan would give another state. */
-function checkSame(config: JobConfig, earlier: JobConfig): void {
+function checkSame(config: JobConfig, earlier: JobConfig, resume: string): void {
   for (const [field, value] of Object.entries(config))
     if (JSON.stringify(value) !== JSON.stringify(earlier[field as keyof JobConfig]))
-      throw errors.JobDiffers({ job: config.job, field });
+      throw errors.JobDiffers({ job: config.job, field, resume });
 }
 
 interface LoggedOptions extends RunOptions {
@@ -299,7 +302,7 @@ class Run {
     this.#children?.release();
     if (first === "interrupted") {
       await this.#letGo();
-      return { outcome: "interrupted", reason: "interrupted by the operator; the same command goes on with it" };
+      return { outcome: "interrupted", reason: `interrupted by the operator; go on with: ${this.#options.resume}` };
     }
     // The controller lets everybody go before it ends; whoever is still there then heard nothing and is ended.
     await this.#untilGone((id) => id.startsWith("controller"), endMs);
