@@ -112,7 +112,7 @@ Result<Bytes> Connection::receiveSmall(const FrameHeader& header, const Patience
   return payload;
 }
 
-Result<Bytes> Connection::receive(FrameType expected, const Patience& patience, uint32_t budget) {
+Result<Bytes> Connection::receive(FrameType expected, const Patience& patience, uint32_t budget, const OnAlive& onAlive) {
   for (;;) {
     const Result<FrameHeader> header = receiveHeader(patience);
     if (!header.ok()) return header.status();
@@ -124,6 +124,7 @@ Result<Bytes> Connection::receive(FrameType expected, const Patience& patience, 
     if (type == expected) return payload;
     if (type == FrameType::Refused) return statusOfRefusal(payload);
     if (Status still = patience.check(); !still.ok()) return still;
+    if (Status wanted = onAlive ? onAlive(header.value().offset) : Status{}; !wanted.ok()) return wanted;
   }
 }
 

@@ -1,6 +1,8 @@
 // One data-plane connection: whole frames in and out, within a patience, with file descriptors beside them on Unix sockets.
 #pragma once
 
+#include <functional>
+
 #include "core/frame.h"
 #include "core/patience.h"
 #include "core/usage.h"
@@ -28,8 +30,9 @@ class Connection {
   Result<Bytes> receiveSmall(const FrameHeader& header, const Patience& patience);
 
   // Receives one control frame of this type, passing over Alive frames. A Refused frame becomes its status. Memory is taken for no
-  // other type, and for at most `budget` bytes.
-  Result<Bytes> receive(FrameType expected, const Patience& patience, uint32_t budget = kGrantBytesMax);
+  // other type, and for at most `budget` bytes. `onAlive` hears the offset of each Alive frame, and ends the wait unless it says ok.
+  using OnAlive = std::function<Status(uint64_t offset)>;
+  Result<Bytes> receive(FrameType expected, const Patience& patience, uint32_t budget = kGrantBytesMax, const OnAlive& onAlive = {});
 
   // Tells the other side why it gets nothing. Best effort: it may be gone.
   void refuse(const Status& why, const Patience& patience);

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/delta_base.h"
-#include "core/handshake.h"
+#include "core/holder.h"
 #include "core/landing.h"
 #include "core/parallel_blocks.h"
 #include "core/shared_memory.h"
@@ -15,17 +15,13 @@ namespace muster {
 
 namespace {
 
-constexpr Milliseconds kConnect{1'000};
-constexpr Milliseconds kSilence{500};        // holders that have nothing to send say so every 50 ms
-constexpr Milliseconds kStreamSilence{150};  // in the middle of a stream, when there is another holder to turn to
-constexpr Milliseconds kStarved{2'000};      // a holder that lives and gets nothing itself for so long is left
 constexpr Milliseconds kPause{20};           // before holders that broke off are tried again
 constexpr size_t kReasonsMax = 64;           // remembered for the message of a failure
 
 class Pull {
  public:
   Pull(const PullOptions& options, const Patience& patience)
-      : options_(options), patience_{patience.deadline, patience.abort, kSilence} {}
+      : options_(options), patience_{patience.deadline, patience.abort} {}
 
   Result<Pulled> run();
 
@@ -33,21 +29,23 @@ class Pull {
   Result<Pulled> fromOwnStore() const;
   Result<Pulled> from(const Address& holder);
   Result<Pulled> tryHolder(const Address& holder);
-  Result<std::vector<Section>> request(Connection& connection, bool remote);
+  Result<std::vector<Section>> request(Holder& holder, bool remote);
   Status agree(const std::vector<Section>& offered) const;
   Result<Pulled> mapShared(Connection connection, const std::vector<Section>& sections, const std::string& holder) const;
-  Result<Pulled> receiveStream(Connection& connection, const std::vector<Section>& sections, const std::string& holder);
-  Status receiveAll(Connection& connection);
+  Result<Pulled> receiveStream(Holder& from, const std::vector<Section>& sections, const std::string& holder);
+  Status receiveAll(Holder& from);
   Status receiveDelta(Connection& connection, const FrameHeader& header, const Patience& patience);
   void chooseBase(const Address& holder);
   Status receiveData(Connection& connection, const FrameHeader& header, const Patience& patience);
   Status accept(uint64_t length);
   Status fill(const Pulled& pulled) const;
+  bool others() const { return options_.holders.size() > 1; }
   uint64_t verified() const { return landing_ ? landing_->verified() : 0; }
 
   const PullOptions& options_;
   const Patience patience_;
   bool reached_ = false;  // the holder tried last: worth another try when it breaks off
+  bool again_ = false;    // all holders were tried
   std::optional<Landing> landing_;  // of the TCP stream, whichever holders it comes from
   std::optional<DeltaBase> base_;   // asked for deltas to it
   bool mistrusted_ = false;         // a delta did not fit: the rest comes whole
@@ -92,6 +90,7 @@ Result<Pulled> Pull::run() {
     // Once more, and then for as long as it helps.
     if (brokeOff.empty() || (pass > 0 && verified() == before)) return verdict(failures);
     holders = std::move(brokeOff);
+    again_ = true;
     if (Status slept = pause(kPause, patience_); !slept.ok()) return slept;
   }
 }
@@ -136,29 +135,24 @@ void Pull::chooseBase(const Address& holder) {
 }
 
 Result<Pulled> Pull::tryHolder(const Address& holder) {
-  reached_ = false;
-  Result<UniqueFd> socket = connectTo(holder, patience_.within(kConnect));
-  if (!socket.ok()) return socket.status();
-  reached_ = true;
-  Connection connection(std::move(socket.value()));
+  Result<Holder> reached = Holder::reach(holder, others() && !again_, patience_);
+  reached_ = reached.ok() || reached.status().code == Code::Timeout;  // whoever did not say no may yet answer
+  if (reached.status().code == Code::Timeout) return Status{Code::Unreachable, "it does not answer", {}};
+  if (!reached.ok()) return reached.status();
   chooseBase(holder);
-  const Result<std::vector<Section>> sections = request(connection, holder.kind == Address::Kind::Tcp);
+  const Result<std::vector<Section>> sections = request(reached.value(), holder.kind == Address::Kind::Tcp);
   if (!sections.ok()) return sections.status();
   if (Status agreed = agree(sections.value()); !agreed.ok()) return agreed;
-  if (holder.kind == Address::Kind::Tcp) return receiveStream(connection, sections.value(), holder.text());
-  return mapShared(std::move(connection), sections.value(), holder.text());
+  if (holder.kind == Address::Kind::Tcp) return receiveStream(reached.value(), sections.value(), holder.text());
+  return mapShared(std::move(reached.value().connection()), sections.value(), holder.text());
 }
 
-Result<std::vector<Section>> Pull::request(Connection& connection, bool remote) {
-  const Hello hello{Purpose::Pull, options_.job, options_.member, encodeId(options_.id)};
-  if (Status greeted = greet(connection, options_.key, hello, patience_); !greeted.ok()) return greeted;
+Result<std::vector<Section>> Pull::request(Holder& holder, bool remote) {
   PullRequest request{verified(), static_cast<uint32_t>(patience_.deadline.remainingMs()), {}};
   for (const WantedSection& wanted : options_.wanted) request.names.push_back(wanted.name);
   if (remote && base_) request.bases = base_->digests();
-  if (Status sent = connection.send({FrameType::Request, encodeRequest(request)}, patience_); !sent.ok()) return sent;
-  const Result<Bytes> grant = connection.receive(FrameType::Grant, patience_);
-  if (!grant.ok()) return grant.status();
-  return decodeSections(grant.value());
+  const Hello hello{Purpose::Pull, options_.job, options_.member, encodeId(options_.id)};
+  return holder.ask({options_.key, hello, std::move(request), others()}, patience_);
 }
 
 // What is offered must be what was asked for, before a byte of it moves.
@@ -205,8 +199,7 @@ Result<Pulled> Pull::mapShared(Connection connection, const std::vector<Section>
 // this host or by the landing, and nobody can have changed it since.
 Status Pull::fill(const Pulled& pulled) const { return copyPieces(pulled.sections, options_.into, patience_); }
 
-Result<Pulled> Pull::receiveStream(Connection& connection, const std::vector<Section>& sections,
-                                   const std::string& holder) {
+Result<Pulled> Pull::receiveStream(Holder& from, const std::vector<Section>& sections, const std::string& holder) {
   if (!landing_) {
     Result<Landing> landing = Landing::open(options_.id, sections, options_.keepIn);
     if (!landing.ok()) return landing.status();
@@ -215,7 +208,7 @@ Result<Pulled> Pull::receiveStream(Connection& connection, const std::vector<Sec
   const auto began = Clock::now();
   const uint64_t before = landing_->verified();
   const size_t deltas = deltaBlocks_;
-  Status received = receiveAll(connection);
+  Status received = receiveAll(from);
   if (received.ok() && options_.keepIn) {
     const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
     options_.keepIn->deltaChoice().learn(holder, deltaBlocks_ > deltas, landing_->total() - before, seconds);
@@ -229,22 +222,22 @@ Result<Pulled> Pull::receiveStream(Connection& connection, const std::vector<Sec
                 wireBytes_, applied_};
 }
 
-Status Pull::receiveAll(Connection& connection) {
-  Patience patience = patience_;
-  if (options_.holders.size() > 1) patience.silence = kStreamSilence;
-  auto lastBytes = Clock::now();
+Status Pull::receiveAll(Holder& from) {
+  Connection& connection = from.connection();
+  Starvation starvation;
   for (;;) {
+    const Patience patience = from.streaming(patience_, others());
     if (Status still = patience.check(); !still.ok()) return still;
     const Result<FrameHeader> header = connection.receiveHeader(patience);
     if (!header.ok()) return header.status();
     if (header.value().type == FrameType::Data) {
       if (Status got = receiveData(connection, header.value(), patience); !got.ok()) return got;
-      lastBytes = Clock::now();
+      starvation.fed();
       continue;
     }
     if (header.value().type == FrameType::Delta) {
       if (Status got = receiveDelta(connection, header.value(), patience); !got.ok()) return got;
-      lastBytes = Clock::now();
+      starvation.fed();
       continue;
     }
     const Result<Bytes> payload = connection.receiveSmall(header.value(), patience);
@@ -252,7 +245,7 @@ Status Pull::receiveAll(Connection& connection) {
     switch (header.value().type) {
       case FrameType::Refused: return statusOfRefusal(payload.value());
       case FrameType::Alive:
-        if (Clock::now() - lastBytes > kStarved) return {Code::Unreachable, "it gets no bytes itself", {}};
+        if (Status starved = starvation.check(); !starved.ok()) return starved;
         continue;
       case FrameType::End:
         if (landing_->verified() == landing_->total()) return {};

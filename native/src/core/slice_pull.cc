@@ -3,16 +3,13 @@
 #include <algorithm>
 
 #include "core/block_digest.h"
-#include "core/handshake.h"
+#include "core/holder.h"
 #include "core/shared_memory.h"
 #include "core/xxh64.h"
 
 namespace muster {
 
 namespace {
-
-constexpr Milliseconds kConnect{1'000};
-constexpr Milliseconds kSilence{500};  // holders that have nothing to send say so every 50 ms
 
 // True when all rows lie within `size` bytes.
 bool fits(uint64_t offset, uint64_t stride, const Slice& slice, uint64_t size) {
@@ -24,7 +21,7 @@ bool fits(uint64_t offset, uint64_t stride, const Slice& slice, uint64_t size) {
 class SlicePull {
  public:
   SlicePull(const SlicePullOptions& options, std::span<uint8_t> into, const Patience& patience)
-      : options_(options), into_(into), patience_{patience.deadline, patience.abort, kSilence} {}
+      : options_(options), into_(into), patience_{patience.deadline, patience.abort} {}
 
   Result<SlicesPulled> run();
 
@@ -34,8 +31,9 @@ class SlicePull {
   std::vector<ByteRange> missing() const;
   Status agree(const std::vector<Section>& offered);
   Status readMemory(Connection& connection, const Section& section);
-  Status receiveAll(Connection& connection, const std::vector<ByteRange>& ranges);
-  Status receiveData(Connection& connection, const FrameHeader& header, const ByteRange& range, uint64_t at);
+  Status receiveAll(Holder& from, const std::vector<ByteRange>& ranges);
+  Status receiveData(Holder& from, const FrameHeader& header, const ByteRange& range, uint64_t at);
+  bool others() const { return options_.holders.size() > 1; }
   Status verify(const uint8_t* section, size_t block);
   void copyFrom(const uint8_t* section);
   uint64_t blockBytes(size_t block) const {
@@ -104,21 +102,17 @@ Status SlicePull::from(const Address& holder) {
   const bool local = holder.kind == Address::Kind::Unix;
   for (;;) {
     const std::vector<ByteRange> ranges = missing();
-    Result<UniqueFd> socket = connectTo(holder, patience_.within(kConnect));
-    if (!socket.ok()) return socket.status();
-    Connection connection(std::move(socket.value()));
-    const Hello hello{Purpose::Pull, options_.job, options_.member, encodeId(options_.id)};
-    if (Status greeted = greet(connection, options_.key, hello, patience_); !greeted.ok()) return greeted;
+    Result<Holder> reached = Holder::reach(holder, others(), patience_);
+    if (reached.status().code == Code::Timeout) return {Code::Unreachable, "it does not answer", {}};
+    if (!reached.ok()) return reached.status();
     PullRequest request{0, static_cast<uint32_t>(patience_.deadline.remainingMs()), {options_.section.name}};
     request.ranges = ranges;
-    if (Status sent = connection.send({FrameType::Request, encodeRequest(request)}, patience_); !sent.ok()) return sent;
-    const Result<Bytes> grant = connection.receive(FrameType::Grant, patience_);
-    if (!grant.ok()) return grant.status();
-    const Result<std::vector<Section>> sections = decodeSections(grant.value());
+    const Hello hello{Purpose::Pull, options_.job, options_.member, encodeId(options_.id)};
+    const Result<std::vector<Section>> sections = reached.value().ask({options_.key, hello, std::move(request), others()}, patience_);
     if (!sections.ok()) return sections.status();
     if (Status agreed = agree(sections.value()); !agreed.ok()) return agreed;
-    if (local) return readMemory(connection, sections.value().front());
-    if (Status received = ranges.empty() ? Status{} : receiveAll(connection, ranges); !received.ok()) return received;
+    if (local) return readMemory(reached.value().connection(), sections.value().front());
+    if (Status received = ranges.empty() ? Status{} : receiveAll(reached.value(), ranges); !received.ok()) return received;
     if (!missing().empty()) continue;
     pulled_.via = Via::Tcp;
     copyFrom(staging_.data());
@@ -165,35 +159,41 @@ Status SlicePull::readMemory(Connection& connection, const Section& section) {
   return {};
 }
 
-Status SlicePull::receiveAll(Connection& connection, const std::vector<ByteRange>& ranges) {
+Status SlicePull::receiveAll(Holder& from, const std::vector<ByteRange>& ranges) {
+  Starvation starvation;
   size_t range = 0;
   uint64_t at = ranges.front().offset;
   for (;;) {
     if (Status still = patience_.check(); !still.ok()) return still;
-    const Result<FrameHeader> header = connection.receiveHeader(patience_);
+    const Patience patience = from.streaming(patience_, others());
+    const Result<FrameHeader> header = from.connection().receiveHeader(patience);
     if (!header.ok()) return header.status();
     if (header.value().type == FrameType::Data) {
       if (range == ranges.size()) return {Code::Corrupt, "more than was asked for", {}};
-      if (Status got = receiveData(connection, header.value(), ranges[range], at); !got.ok()) return got;
+      if (Status got = receiveData(from, header.value(), ranges[range], at); !got.ok()) return got;
+      starvation.fed();
       at += header.value().length;
       if (at == ranges[range].offset + ranges[range].bytes && ++range < ranges.size()) at = ranges[range].offset;
       continue;
     }
-    const Result<Bytes> payload = connection.receiveSmall(header.value(), patience_);
+    const Result<Bytes> payload = from.connection().receiveSmall(header.value(), patience);
     if (!payload.ok()) return payload.status();
     if (header.value().type == FrameType::Refused) return statusOfRefusal(payload.value());
-    if (header.value().type == FrameType::Alive) continue;
+    if (header.value().type == FrameType::Alive) {
+      if (Status starved = starvation.check(); !starved.ok()) return starved;
+      continue;
+    }
     if (header.value().type != FrameType::End) return {Code::Corrupt, "a frame out of order", {}};
     if (range == ranges.size()) return {};
     return {Code::Corrupt, "the stream ended early", {}};
   }
 }
 
-Status SlicePull::receiveData(Connection& connection, const FrameHeader& header, const ByteRange& range, uint64_t at) {
+Status SlicePull::receiveData(Holder& from, const FrameHeader& header, const ByteRange& range, uint64_t at) {
   if (header.offset != at || header.length == 0 || header.length > range.offset + range.bytes - at)
     return {Code::Corrupt, "a chunk at " + std::to_string(header.offset) + " that does not belong there", {}};
   const std::span<uint8_t> into{staging_.data() + at, header.length};
-  if (Status got = connection.receivePayload(header, into, patience_); !got.ok()) return got;
+  if (Status got = from.connection().receivePayload(header, into, from.streaming(patience_, others())); !got.ok()) return got;
   pulled_.wireBytes += header.length;
   const uint64_t reached = at + header.length;
   for (size_t block = at / BlockDigest::kBlockBytes; block < have_.size(); block++) {

@@ -175,6 +175,14 @@ Result<UniqueFd> connectTo(const Address& address, const Patience& patience) {
   return socket;
 }
 
+Milliseconds roundTripOf(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return Milliseconds(0);
+  // The second is what a receiver sees, in which queues on the way show.
+  return std::chrono::ceil<Milliseconds>(std::chrono::microseconds(std::max(info.tcpi_rtt, info.tcpi_rcv_rtt)));
+}
+
 bool hasHungUp(int socket) {
   uint8_t next;
   const ssize_t got = ::recv(socket, &next, 1, MSG_PEEK | MSG_DONTWAIT);

@@ -58,6 +58,9 @@ std::string peerOf(int socket);
 // Connects within the patience. Code::Unreachable when nobody listens there.
 Result<UniqueFd> connectTo(const Address& address, const Patience& patience);
 
+// The round trip that the kernel has measured on a TCP connection, rounded up; zero on a Unix socket.
+Milliseconds roundTripOf(int socket);
+
 // True when the other side has closed or is gone. Never blocks.
 bool hasHungUp(int socket);
 

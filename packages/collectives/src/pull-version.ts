@@ -75,8 +75,8 @@ export interface MappedVersion extends PullResult {
  * Pulls a version from the first holder that can give it, and copies it to `into`.
  *
  * What comes by TCP is verified block by block; what a holder on this host gives was digested as it stored it, in memory that nobody can
- * change. After an error the content of `into` is of no use. A TCP stream that breaks off, or is silent for 150 ms while there are other
- * holders, goes on with the next one at the last verified block. Holders that broke off are tried a second time, and again for as long as
+ * change. After an error the content of `into` is of no use. A TCP stream that breaks off, or is silent for longer than its round trip
+ * explains while there are other holders (220 ms on a local network), goes on with the next one at the last verified block. Holders that broke off are tried a second time, and again for as long as
  * the version gets further. A holder that gets no bytes itself says so, and is waited for up to 2 s.
  *
  * @throws MUSTER_ERR_PULL_DIGEST_MISMATCH, MUSTER_ERR_PULL_REFUSED (another key or job), MUSTER_ERR_VERSION_GONE or
