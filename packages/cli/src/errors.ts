@@ -5,6 +5,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   JobUnknown: {
     message: 'no job "{job}" in {directory}; start one with: {start}, or name its folder with --runs and --job',
   },
+  JobOver: { message: "nobody can join: {run}" },
   JobNone: { message: "there is no job in {directory}; start one with: {start}" },
   JobBusy: { message: 'job "{job}" is run by process {pid} already; choose another name with --job' },
   JobDiffers: {

@@ -62,7 +62,7 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
     expect(watching.stdout()).toContain("10/10");
   });
 
-  it("drain asks for one replica and waits until it has left; asking again is harmless", async () => {
+  it("drain asks for one replica and waits until it has left; nobody of that name is a mistake", async () => {
     await job.draw(pictureOf("small"));
     const asked: unknown[] = [];
     await job.hear((message) => {
@@ -79,7 +79,7 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
 
     await job.draw(pictureOf("small", { members: pictureOf("small").members.slice(0, 1), fleet: alone }));
     const second = await run("drain", "rollout-0");
-    expect(second).toMatchObject({ code: 0, stdout: "rollout-0 is no member: members are policy-0\n" });
+    expect(second).toMatchObject({ code: 2, stderr: "muster: rollout-0 is no member: members are policy-0\n" });
     expect(asked).toHaveLength(1);
   });
 

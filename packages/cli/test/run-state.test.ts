@@ -76,6 +76,16 @@ describe("the folder of a run", () => {
     expect(muster(["jobs", "--runs", join(directory.path, "none")]).stdout).toContain("no runs in");
   });
 
+  it.each(["rollout", "node"])("that is over lets no %s join, and says so at once", { timeout: 120_000 }, (role) => {
+    buildOnce();
+    addEvents(run, committed(5), ended("done"));
+    const credentials = { [role]: { user: role, password: "x".repeat(32) } };
+    writeFileSync(join(run, "connection.json"), JSON.stringify({ job: "one", url: "nats://127.0.0.1:1", credentials }));
+    const { code, stderr } = muster([role, "--job", "one", "--runs", directory.path]);
+    expect(stderr).toMatch(/^muster: nobody can join: job one is over: done at step 5 \(so be it\); see .*\n$/);
+    expect(code).toBe(2);
+  });
+
   function makeRun(name: string, startedS: number): string {
     const path = join(directory.path, name);
     mkdirSync(path);

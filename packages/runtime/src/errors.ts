@@ -20,7 +20,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   HeartbeatThread: { message: "no heartbeat thread at {path}; build the project first (pnpm build)" },
   HeartbeatEnded: { message: "the heartbeat thread ended with code {code}: {reason}", retryable: true },
   HeartbeatPhase: { message: 'phase "{phase}" is not one of the phases this heartbeat was started with: {known}' },
-  ConfigInvalid: { message: "{count} faults in the configuration:\n{list}" },
+  ConfigInvalid: { message: "{faults} in the configuration:\n{list}" },
   FolderForeign: {
     message:
       "the folder {path} {reason}, so that others could read or replace what is kept there; remove it, make it your own (chown, chmod 700), or choose another",

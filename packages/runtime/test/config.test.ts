@@ -197,7 +197,9 @@ describe("the job configuration", () => {
 
   test("reports a file that is no TOML with its place, and one that does not exist", () => {
     expect(faults("[job\nname = 1")[0]).toMatch(/job-\d+\.toml: Invalid TOML/);
-    expect(() => loadJob({ file: "/no/such.toml", env: {}, describeTask })).toThrow(/\/no\/such\.toml: ENOENT/);
+    expect(() => loadJob({ file: "/no/such.toml", env: {}, describeTask })).toThrow(
+      /1 fault in the configuration:\n {2}- \/no\/such\.toml: ENOENT[^\n]*$/,
+    );
   });
 
   test.each<[string, string[], RegExp]>([

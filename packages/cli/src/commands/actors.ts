@@ -10,6 +10,7 @@ import { type ActorOptions, runControllerProcess, runReplicaProcess } from "../c
 import { findConnection } from "../composition/connection.ts";
 import { dataKeyOf } from "../composition/data-key.ts";
 import { errors } from "../errors.ts";
+import { describeRun, sayRun } from "../job/run-state.ts";
 import { musterPath } from "../run/children.ts";
 import {
   capacityOf,
@@ -80,14 +81,17 @@ function actorCommand(program: Command, name: string, says: string): Command {
 }
 
 async function joinJob(role: Role, options: Options) {
-  return await runReplicaProcess(role, actorOptions(options, checkId("id", options.id ?? randomId(role.role))));
+  return await runReplicaProcess(role, memberOptions(options, role.role));
 }
+
+/** Ends of a job that are for good; one that was interrupted may go on under another process. */
+const overStates: ReadonlySet<string> = new Set(["done", "stopped", "failed"]);
 
 /** How long a process may take that is not assigned to its node any more. */
 const leaveMs = 5_000;
 
 async function runNode(options: NodeOptions) {
-  const actor = actorOptions(options, checkId("id", options.id ?? randomId("node")));
+  const actor = memberOptions(options, "node");
   const capacity = capacityOf(options.capacity);
   let killNow = (): void => {};
   // Whatever way this process ends by itself, its replicas end with it; when it is killed, their standard input closes.
@@ -109,10 +113,18 @@ async function runNode(options: NodeOptions) {
   return await runReplicaProcess(role, actor);
 }
 
+/** Options of a process that joins a job, which must not be over. @throws MUSTER_ERR_JOB_OVER */
+function memberOptions(options: Options, role: string): ActorOptions {
+  const actor = actorOptions(options, checkId("id", options.id ?? randomId(role)));
+  const run = describeRun(actor.connection.directory, actor.connection.job);
+  if (overStates.has(run.state)) throw errors.JobOver({ run: sayRun(run) });
+  return actor;
+}
+
 /** A replica finds the job as its node did. */
 function replicaArguments(options: NodeOptions, role: string, id: string): readonly string[] {
-  const { runs, job, nats, connection } = locationOf(options);
-  const where = { job: job ?? findConnection(locationOf(options)).job, runs, nats, connection };
+  const { runs, nats, connection } = locationOf(options);
+  const where = { job: findConnection(locationOf(options)).job, runs, nats, connection };
   const flags = Object.entries(where).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]));
   return [role, "--id", id, ...flags, "--supervised", "--log-level", options.logLevel];
 }

@@ -52,8 +52,8 @@ async function drain(
   const isWhole = picture !== null && picture.membersLeftOut + picture.fleet.leftOut.replicas === 0;
   const members = isWhole && [...picture.members, ...picture.fleet.replicas];
   const commandId = commandIdOf(wait.options.commandId);
-  // Asking for what is so already succeeds; the names are for who has mistyped one.
-  if (members && !members.some((each) => each.id === id))
+  // Only the controller knows whether a command of this id was done before.
+  if (members && wait.options.commandId === undefined && !members.some((each) => each.id === id))
     return {
       how: "absent",
       reason: `members are ${[...new Set(members.map((each) => each.id))].join(", ") || "none"}`,
@@ -87,10 +87,10 @@ function departureOf({ kind, body }: EventMessage, id: string, commandId: string
 }
 
 function show(id: string, { how, reason }: Departure, { json }: Options): ExitCode {
-  const isRefused = how === "refused";
-  if (isRefused && !json) process.stderr.write(`muster: replica.drain refused: ${cleanLine(reason)}\n`);
-  if (isRefused && !json) return exitCodes.badInput;
-  const text = how === "absent" ? `${id} is no member` : `${id} ${how === "left" ? "has left" : "died"}`;
-  process.stdout.write(`${json ? JSON.stringify({ id, how, reason }) : `${text}: ${cleanLine(reason)}`}\n`);
-  return isRefused ? exitCodes.badInput : exitCodes.ok;
+  const isDone = how === "left" || how === "died";
+  const fault = how === "absent" ? `${id} is no member` : "replica.drain refused";
+  const text = isDone ? `${id} ${how === "left" ? "has left" : "died"}` : `muster: ${fault}`;
+  const stream = isDone || json ? process.stdout : process.stderr;
+  stream.write(`${json ? JSON.stringify({ id, how, reason }) : `${text}: ${cleanLine(reason)}`}\n`);
+  return isDone ? exitCodes.ok : exitCodes.badInput;
 }

@@ -63,10 +63,11 @@ export function loadJob(options: LoadJobOptions): LoadedJob {
   const sources = [file, readEnvironment(env, folder), readFlags({ set, named: flags }, folder)];
   const draft = new Draft(new Map(sources.flatMap(({ values }) => [...values])), folder);
   const config = draft.compile(options.describeTask);
-  const problems = [...sources.flatMap((source) => source.problems), ...draft.problems];
+  const problems = file.isUnread ? file.problems : [...sources.flatMap((source) => source.problems), ...draft.problems];
   if (problems.length > 0 || !config) {
+    const faults = `${problems.length} ${problems.length === 1 ? "fault" : "faults"}`;
     const list = problems.map(({ text }) => `  - ${text}`).join("\n");
-    throw errors.ConfigInvalid({ count: problems.length, list });
+    throw errors.ConfigInvalid({ faults, list });
   }
   return { config: deepFreeze(config), settings: draft.settings() };
 }

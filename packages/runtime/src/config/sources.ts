@@ -26,6 +26,8 @@ export interface Raw {
 export interface Sourced {
   readonly values: ReadonlyMap<string, Raw>;
   readonly problems: readonly Problem[];
+  /** Nothing could be read, so that what is missing says nothing. */
+  readonly isUnread?: boolean;
 }
 
 /** Reads a job file. Never throws: an unreadable file is a problem too. */
@@ -39,7 +41,8 @@ export function readFile(file: string): Sourced {
     text = readFileSync(file, "utf8");
     table = parse(text);
   } catch (error) {
-    problems.push({ keys: [], text: `${file}: ${messageOf(error).trim()}; give the path of a readable TOML file` });
+    const text = `${file}: ${messageOf(error).trim()}; give the path of a readable TOML file`;
+    return { values, problems: [{ keys: [], text }], isUnread: true };
   }
   for (const [key, value] of entriesOf(table)) {
     const source = `${basename(file)}:${lineOfKey(text, key) ?? "?"}`;
