@@ -35,6 +35,13 @@ describe("a holder whose results a full stream does not take", () => {
     expect(Object.keys(planOverdue(at(state, dueAtMs + leaseMs))?.state.leases ?? {})).toEqual([]);
   });
 
+  it("gets the room of what may be gone: a purge that failed is asked for again", () => {
+    const purges = (purgedSeq: number) =>
+      held(start({ purgedSeq })).effects.flatMap((effect) => (effect.type === "groups.purge" ? effect.beforeSeq : []));
+    expect(purges(301)).toEqual([301]);
+    expect(purges(0)).toEqual([]);
+  });
+
   it("says nothing of the leases of others", () => {
     const state = start();
     expect(held(state, "r1")).toEqual({ state, effects: [] });

@@ -19,7 +19,10 @@ export function applyHeldGroups(state: ControllerState, event: ReportOf<"groups.
   const heldBack = { sinceMs: state.heldBack?.sinceMs ?? nowMs, untilMs };
   const next = { ...state, leases, heldBack };
   const detail = `${event.from} waits with its results: ${reason}; ${remedyFor(state)}`;
-  return { state: next, effects: state.heldBack ? [] : [alarm(detail)] };
+  // A purge is asked for once, and may have failed then.
+  const purge: readonly ControllerEffect[] =
+    state.purgedSeq > 0 ? [{ type: "groups.purge", beforeSeq: state.purgedSeq }] : [];
+  return { state: next, effects: [...(state.heldBack ? [] : [alarm(detail)]), ...purge] };
 }
 
 /** Says when nothing is held back any more. Pure. */

@@ -9,6 +9,7 @@ import { batchCanaries } from "./batch-canaries.ts";
 import type { Canary } from "./canary.ts";
 import { fleetCanaries } from "./fleet-canaries.ts";
 import { handCanaries } from "./hand-canaries.ts";
+import { lossCanaries } from "./loss-canaries.ts";
 import { memoryCanaries } from "./memory-canaries.ts";
 import { mindCanaries } from "./mind-canaries.ts";
 import { planCanaries } from "./plan-canaries.ts";
@@ -27,6 +28,7 @@ export const canaries: readonly Canary[] = [
   ...fleetCanaries,
   ...memoryCanaries,
   ...batchCanaries,
+  ...lossCanaries,
 ];
 
 /** What became of one canary. */

@@ -14,6 +14,8 @@ const wideFaults: readonly Fault["kind"][] = [
   "noise",
   "broker-restart",
   "broker-stall",
+  "suffix-loss",
+  "consumer-expiry",
   "second-controller",
   "forgery",
 ];

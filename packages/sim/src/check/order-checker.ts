@@ -104,19 +104,15 @@ export class OrderChecker {
   }
 
   /** A group whose result was there is given up only when it ended those who trained on it. */
-  #checkKillers({ before, after }: Decision): void {
-    for (const [step, { quarantined }] of Object.entries(after.groups)) {
-      const was = before.groups[Number(step)];
-      if (!was || was.quarantined === quarantined) continue;
-      const items = quarantined.filter((index) => was.receipts[index]).map((index) => `${step}.${index}`);
-      for (const item of items) {
-        this.#guilty.add(item);
-        this.#judge.require(
-          (this.#trainers.get(item) ?? 0) > 0,
-          "S20",
-          () => `${item} is given up for its trainers, and has ended none`,
-        );
-      }
+  #checkKillers({ before, effects }: Decision): void {
+    for (const effect of effects) {
+      if (effect.type !== "announce" || effect.kind !== "groups.quarantined") continue;
+      const { item } = effect.body;
+      const [step = "", index = ""] = item.split(".");
+      if (!before.groups[step]?.receipts[index]) continue;
+      this.#guilty.add(item);
+      const isGuilty = (this.#trainers.get(item) ?? 0) > 0;
+      this.#judge.require(isGuilty, "S20", () => `${item} is given up for its trainers, and has ended none`);
     }
   }
 

@@ -5,6 +5,7 @@ import { type AnyMessage, flawOf, type Ledger, type Section, unpack } from "@mus
 import type { Identity } from "@muster/runtime";
 import type { Bug } from "../cluster/bug.ts";
 import type { ClusterObserver } from "../cluster/cluster.ts";
+import { isCut } from "../cluster/last-controller.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import { shapeOf } from "../engine/info.ts";
 import type { Fault } from "../faults/fault.ts";
@@ -62,7 +63,9 @@ function unsaidIn(message: Envelope): string | null {
 }
 
 /** After these a trainer may find a group unreadable that was stored whole. */
-const unreadableFaults: readonly string[] = ["failpoint", "spoil", "misreport"];
+const unreadableFaults: readonly string[] = ["failpoint", "spoil", "misreport", "suffix-loss"];
+
+const brokerOutages: readonly string[] = ["broker-restart", "broker-stall", "suffix-loss"];
 
 /** True for faults that leave no silence of a replica to misread: its end is seen, or it is the controller that stood still. */
 function isLoud(fault: Fault): boolean {
@@ -74,7 +77,7 @@ function isLoud(fault: Fault): boolean {
 function outagesOf(faults: readonly Fault[]): readonly Outage[] {
   if (faults.some(({ kind }) => kind === "failpoint")) return [];
   return faults.flatMap((fault) => {
-    const isBroker = fault.kind === "broker-restart" || fault.kind === "broker-stall";
+    const isBroker = brokerOutages.includes(fault.kind);
     if (!("atMs" in fault) || !("forMs" in fault) || (!isBroker && !("node" in fault))) return [];
     return { node: "node" in fault ? fault.node : null, fromMs: fault.atMs, toMs: fault.atMs + fault.forMs };
   });
@@ -99,6 +102,8 @@ export class Witness implements ClusterObserver {
   /** The arithmetic of some samples overflows in this run. */
   readonly #overflows: boolean;
   #checkpoints: CheckpointChecker | null = null;
+  #isCut = false;
+  #isCutNamed = false;
 
   constructor(
     world: World,
@@ -246,6 +251,7 @@ export class Witness implements ClusterObserver {
 
   ended(process: SimProcess, how: string): void {
     this.#judge.note(`${process.name} ends: ${how}`);
+    this.#isCutNamed ||= process.role === "controller" && isCut(how);
   }
 
   bore(node: SimProcess, child: SimProcess): void {
@@ -261,6 +267,21 @@ export class Witness implements ClusterObserver {
     this.faults.set(name, (this.faults.get(name) ?? 0) + 1);
     if (process) this.#blames.struck(process);
     if (name === "power-loss") void this.#checkpoints?.verifyAfterPowerLoss();
+  }
+
+  lost(stream: string, messages: number): void {
+    this.#judge.note(`${messages} messages at the end of ${stream} are lost`);
+    this.#isCut ||= stream === "journal" && messages > 0;
+  }
+
+  /** True when the journal has lost its end: then the controller ends, and says so. */
+  get isCut(): boolean {
+    return this.#isCut;
+  }
+
+  /** True once a controller has ended because the journal is shorter than it was. */
+  get isCutNamed(): boolean {
+    return this.#isCutNamed;
   }
 
   lied(id: string, what: string): void {

@@ -15,6 +15,8 @@ export interface Bug {
   readonly mesh?: MeshBug;
   readonly role?: (role: Role, process: SimProcess) => Role;
   readonly logic?: ControllerLogic;
+  /** Most bytes of a record of the journal, whatever the broker takes. */
+  readonly recordBytes?: number;
   readonly keeper?: KeeperBug;
   readonly doors?: (doors: Doors, process: SimProcess, disk: SimDisk) => Doors;
   /** What everybody, the checkers too, takes for the digest of bytes. */

@@ -32,8 +32,9 @@ import type { World } from "../world/world.ts";
 import type { Bug } from "./bug.ts";
 import { type Behind, doorsOf } from "./doors.ts";
 import { createEnvironment } from "./environment.ts";
+import { isLast } from "./last-controller.ts";
 import { Operator } from "./operator.ts";
-import type { Scenario } from "./scenario.ts";
+import { recordMaxOf, type Scenario } from "./scenario.ts";
 import { StuckProcesses } from "./stuck.ts";
 
 /** Who watches a cluster. */
@@ -113,7 +114,7 @@ export class Cluster {
       job: scenario.config.job,
       failpoints: this.failpoints,
       observer: this.#observer,
-      ...{ bug: this.#bug.wire, bytesMax: scenario.bytesMax },
+      ...{ bug: this.#bug.wire, bytesMax: scenario.bytesMax, messageMax: { journal: recordMaxOf(scenario) } },
     });
     this.disk = new SimDisk(this.failpoints, this.#bug.disk);
     this.#injector = new Injector(this, this.#observer);
@@ -167,8 +168,8 @@ export class Cluster {
     const process = this.#spawn("controller", "controller");
     this.#controllers.add(process);
     process.onDeath(() => this.#controllerGone(process));
-    const { config, recordBytes } = this.scenario;
-    const { logic } = this.#bug;
+    const { config } = this.scenario;
+    const { logic, recordBytes = this.scenario.recordBytes } = this.#bug;
     const given = { config, rules: simRules, recordBytes, dataKey, environment: this.#environment(process) };
     const starting = startController({ ...given, ...(logic ? { logic } : {}) });
     starting.then(
@@ -176,8 +177,7 @@ export class Cluster {
         this.#observer.reigns(process, controller);
         void controller.ended.then(({ outcome, reason }) => {
           if (process.isDead) return;
-          const isLast = outcome === "done" || outcome === "stopped" || outcome === this.#observer.end?.outcome;
-          if (isLast) this.#over();
+          if (isLast({ outcome, reason }, this.#observer.end)) this.#over();
           this.#exit(process, `${outcome}: ${reason}`);
         });
       },

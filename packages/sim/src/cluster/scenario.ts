@@ -50,3 +50,8 @@ export interface Scenario {
   /** The job must have ended by then. */
   readonly limitMs: number;
 }
+
+/** Bytes of the largest record that the broker takes: a third more than a record is to have, as in production. Pure. */
+export function recordMaxOf({ recordBytes }: Pick<Scenario, "recordBytes">): number {
+  return Math.ceil((recordBytes * 4) / 3);
+}

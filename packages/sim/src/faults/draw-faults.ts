@@ -18,6 +18,10 @@ const crowdElections = 2;
 /** In which share of the seeds results are spoiled or wrong. */
 const unsoundShare = 0.3;
 
+/** In which share of the seeds of profiles about what is stored the journal loses its end, and in which all consumers are gone once. */
+const journalLossShare = 0.1;
+const expiryShare = 0.4;
+
 /** What faults are drawn for. */
 export interface FaultOptions {
   readonly seed: number;
@@ -42,11 +46,33 @@ export function drawFaults(options: FaultOptions): readonly Fault[] {
   const pointed = isSwarm ? drawArms({ seed, isFleet: fleet !== undefined, random: randomOf(seed, 113) }) : [];
   const leaver = isSwarm && random.next() < leaverShare ? drawLeaver(options) : [];
   const unsound = isSwarm ? drawUnsound(safetyMs, randomOf(seed, 127)) : [];
+  const losses = randomOf(seed, 137);
+  if (isLossy(profile) && losses.next() < journalLossShare) return [drawLoss("journal", safetyMs, losses)];
+  const lost = isLossy(profile) ? drawLosses(safetyMs, losses) : [];
   const isNoisy = profile === "broker" || (isSwarm && random.next() < 0.4);
   const asked = fleet ? drawCommands(options) : [];
   const elections = isCrowd ? drawElections(options) : [];
   const rest = [...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
-  return [...timed, ...elections, ...leaver, ...unsound, ...asked, ...rest];
+  return [...timed, ...elections, ...leaver, ...unsound, ...lost, ...asked, ...rest];
+}
+
+/** Brokers that lose what they had not synced, and forget consumers. */
+function isLossy(profile: string): boolean {
+  return profile === "broker" || profile === "storage";
+}
+
+/** After the loss of the journal's end the job ends, so nothing else goes wrong there. */
+function drawLosses(safetyMs: number, random: Random): readonly Fault[] {
+  const streams = shuffled(["reports", "commands", "groups", "events", "state"] as const, random);
+  const lost = streams.slice(0, random.below(3)).map((stream) => drawLoss(stream, safetyMs, random));
+  if (random.next() >= expiryShare) return lost;
+  return [...lost, { kind: "consumer-expiry", atMs: Math.round(random.next() * safetyMs) }];
+}
+
+/** The broker is back before a controller gives its record up: one that begins anew can not know what was lost. */
+function drawLoss(stream: Extract<Fault, { kind: "suffix-loss" }>["stream"], safetyMs: number, random: Random): Fault {
+  const [atMs, forMs] = [Math.round(random.next() * safetyMs), 500 + random.below(2_000)];
+  return { kind: "suffix-loss", atMs, forMs, stream, lostMs: Math.round(100 + 20_000 * random.next() ** 3) };
 }
 
 function drawKind(weights: Weights, random: Random): TimedKind {

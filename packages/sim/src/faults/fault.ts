@@ -1,5 +1,6 @@
 /** Everything that a seed may let go wrong, as plain data: a run is its shape plus this list, so the list can be shrunk. */
 import type { Kind } from "@muster/protocol";
+import type { StreamName } from "@muster/transport";
 import type { Command } from "../fleet/command.ts";
 import type { Noise } from "../net/link.ts";
 import type { Arm } from "./failpoints.ts";
@@ -60,6 +61,16 @@ export type Fault =
   | ({ readonly kind: "bit-flip"; readonly atMs: number; readonly forMs: number } & Target)
   /** The broker goes away and comes back with what it had stored. */
   | { readonly kind: "broker-restart"; readonly atMs: number; readonly forMs: number }
+  /** The same, and what a stream stored in the last `lostMs` before is gone: it was not synced. */
+  | {
+      readonly kind: "suffix-loss";
+      readonly atMs: number;
+      readonly forMs: number;
+      readonly stream: StreamName | "state";
+      readonly lostMs: number;
+    }
+  /** The broker forgets every durable consumer. */
+  | { readonly kind: "consumer-expiry"; readonly atMs: number }
   /** The broker elects a leader: connections stay, nothing is stored or delivered, and what was under way is in doubt. */
   | { readonly kind: "broker-stall"; readonly atMs: number; readonly forMs: number }
   /** Somebody publishes what nobody said: noise, pieces of messages, messages under another's name, old messages again. */
@@ -85,6 +96,7 @@ export type Fault =
 export function nameOf(fault: Fault): string {
   if (fault.kind === "failpoint") return `failpoint-${fault.action.type}`;
   if (fault.kind === "command") return fault.command.kind;
+  if (fault.kind === "suffix-loss") return `suffix-loss-${fault.stream}`;
   if (fault.kind === "lie") return fault.about.length > 1 ? "lie" : `lie-${fault.about[0]}`;
   return fault.kind === "partition" ? `partition-${fault.way}` : fault.kind;
 }

@@ -1,6 +1,7 @@
 /** Makes the timed faults of a scenario happen, and at the end of the safety phase undoes them all. */
 import type { Random } from "@muster/base";
 import { newestCheckpointName } from "@muster/checkpoint";
+import type { StreamName } from "@muster/transport";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { AilingHosts } from "../fleet/ailing-hosts.ts";
 import type { Command } from "../fleet/command.ts";
@@ -38,6 +39,8 @@ export interface FaultObserver {
   injected(name: string, process: SimProcess | null): void;
   /** Somebody lied in the name of a replica. */
   lied(id: string, what: string): void;
+  /** The broker lost so many messages at the end of a stream. */
+  lost(stream: StreamName | "state", messages: number): void;
   /** What lies in this folder is damaged from now on. */
   damaged(path: string): void;
 }
@@ -172,6 +175,14 @@ export class Injector implements PlaneFaults {
       case "broker-restart":
         network.stopBroker();
         world.after(fault.forMs, () => network.startBroker());
+        return;
+      case "suffix-loss":
+        network.stopBroker();
+        this.#observer.lost(fault.stream, network.lose(fault.stream, fault.lostMs));
+        world.after(fault.forMs, () => network.startBroker());
+        return;
+      case "consumer-expiry":
+        network.expireConsumers();
         return;
       case "broker-stall":
         network.stall();

@@ -2,7 +2,10 @@
 import type { Fault } from "./fault.ts";
 
 /** Faults that happen at a time of their own. */
-export type TimedKind = Exclude<Fault["kind"], "failpoint" | "noise" | "command" | "spoil" | "misreport">;
+export type TimedKind = Exclude<
+  Fault["kind"],
+  "failpoint" | "noise" | "command" | "spoil" | "misreport" | "suffix-loss" | "consumer-expiry"
+>;
 
 /** Relative frequencies. */
 export type Weights = readonly (readonly [TimedKind, number])[];

@@ -4,6 +4,7 @@ import {
   createMemoryBroker,
   type DisconnectNotice,
   type MemoryBroker,
+  type StreamName,
   type Subscription,
   type Transport,
 } from "@muster/transport";
@@ -15,6 +16,9 @@ import type { NetworkOptions, Wire } from "./wire.ts";
 
 /** How long a silent connection is taken for a living one: two pings of two seconds (reliability 4.3). */
 const noticeMs = 5_000;
+
+/** Two idle heartbeats that do not come tell a reader that its consumer is gone (`transport/src/nats/consume.ts`). */
+const noticeLossMs = 10_000;
 
 /** How long after a cut what was held back may still be on its way. */
 const settleMs = 10_000;
@@ -55,7 +59,8 @@ export class Network implements Wire {
       now: () => world.nowMs,
       after: (delayMs: number, run: () => void) => world.after(delayMs, run),
     };
-    this.#broker = createMemoryBroker({ job, clock, bytesMax: options.bytesMax ?? {} });
+    const { bytesMax = {}, messageMax = {} } = options;
+    this.#broker = createMemoryBroker({ job, clock, bytesMax, messageMax });
     this.store = this.#broker.connect("broker");
   }
 
@@ -138,6 +143,16 @@ export class Network implements Wire {
     this.#isUp = true;
     this.#troubleMs = this.options.world.nowMs;
     for (const link of this.#links.keys()) if (!link.isCutUp && !link.isCutDown) this.#restore(link);
+  }
+
+  /** The broker, which is away, loses what a stream stored in the last `forMs`. @returns How many messages. */
+  lose(stream: StreamName | "state", forMs: number): number {
+    return this.#broker.lose(stream, forMs);
+  }
+
+  /** The broker forgets every durable consumer. */
+  expireConsumers(): void {
+    this.#broker.expireConsumers(this.options.bug?.missesExpiry ? Number.MAX_SAFE_INTEGER : noticeLossMs);
   }
 
   /** The broker loses its leader: for a time it stores nothing, answers nothing and delivers nothing. */

@@ -43,6 +43,8 @@ export interface WireBug {
   readonly journalsLate?: boolean;
   /** The last record of the journal is not read. */
   readonly readsShort?: boolean;
+  /** Readers do not notice that their consumers are gone. */
+  readonly missesExpiry?: boolean;
   /** A controller does not hear that its connection is or was away. */
   readonly hidesOutage?: boolean;
   /** A record is appended whatever was appended meanwhile. */
@@ -58,6 +60,8 @@ export interface NetworkOptions {
   readonly bug?: WireBug | undefined;
   /** Bytes that a stream may hold, where it is not what production's do. */
   readonly bytesMax?: StreamBytes | undefined;
+  /** Bytes of the largest message of a stream, where it is not what brokers take. */
+  readonly messageMax?: StreamBytes;
 }
 
 /** The network as one of its connections sees it. */

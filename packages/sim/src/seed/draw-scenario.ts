@@ -6,6 +6,7 @@ import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
 import { drawFleet } from "../fleet/command.ts";
 import { crowdOf, crowdSizes } from "./draw-crowd.ts";
+import { withDrawnStreams } from "./draw-streams.ts";
 import { shippedConfig } from "./shipped.ts";
 
 /** What kind of faults a seed draws from. */
@@ -56,7 +57,7 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
     profile === "quiet" ? [] : drawFaults({ seed, profile, config, fleet, safetyMs, random: randomOf(seed, 103) });
   const limitMs = safetyMs + 8 * spanMs + graceOf(config) + hangsOf(config, work);
   const controllers = drawControllers(profile, randomOf(seed, 105));
-  return {
+  const scenario: Scenario = {
     seed,
     profile,
     config,
@@ -68,6 +69,7 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
     ...(controllers > 1 ? { controllers } : {}),
     ...(fleet ? { fleet } : {}),
   };
+  return withDrawnStreams(scenario, randomOf(seed, 139));
 }
 
 /** What a profile wants of every job. */

@@ -66,6 +66,10 @@ function judgeEnd(
   { how, witness, cluster }: { readonly how: string; readonly witness: Witness; readonly cluster: Cluster },
 ): void {
   const { end } = witness;
+  if (witness.isCut) {
+    judge.require(witness.isCutNamed, "D4", () => "the journal has lost its end, and no controller has named that");
+    return;
+  }
   const left = cluster.living().map(({ name }) => name);
   judge.require(how === "over", "L1", () => `the job has not ended (${how}); ${left.join(", ")} are left`);
   if (end?.outcome === "failed" && witness.isHopeless) return;

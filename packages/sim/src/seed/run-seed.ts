@@ -60,9 +60,9 @@ async function compared(
   return { result: violation ? { ...result, violations: [violation] } : result, quiet };
 }
 
-/** True when the job failed as it had to, after no one knows how many steps: then there is nothing to compare. */
+/** True when the job failed as it had to, after no one knows how many steps, or lost its journal: then there is nothing to compare. */
 function isHopeless({ violations, end }: RunResult): boolean {
-  return violations.length === 0 && end?.outcome === "failed";
+  return violations.length === 0 && end?.outcome !== "done";
 }
 
 /** What is wrong with a run beside the quiet one. */

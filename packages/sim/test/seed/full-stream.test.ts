@@ -4,6 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import { mind } from "../../src/canaries/mind.ts";
 import type { Scenario } from "../../src/cluster/scenario.ts";
 import { drawScenario } from "../../src/seed/draw-scenario.ts";
+import { cramped } from "../../src/seed/draw-streams.ts";
 import { runScenario } from "../../src/seed/run-scenario.ts";
 
 vi.setConfig({ testTimeout: 120_000 });
@@ -22,13 +23,6 @@ function peaceOf(seed: number): Scenario {
       failure: { ...failure, engineCrash: { action: "quarantine", attempts: 3, backoffMs: 0 } },
     },
   };
-}
-
-/** Room for the steps that are sampled at a time, and as much again. */
-function cramped(scenario: Scenario): Scenario {
-  const { batch, stalenessMax } = scenario.config;
-  const groupBytes = 600 + 250 * batch.groupSize;
-  return { ...scenario, bytesMax: { groups: 2 * (stalenessMax + 1) * batch.groupsPerStep * groupBytes } };
 }
 
 /** Counts what the controller hears of full streams, and lets it hear that or not. */
@@ -56,7 +50,7 @@ describe("a groups stream that is full again and again", () => {
       const scenario = peaceOf(seed);
       const wide = await runScenario(scenario);
       const { bug, count } = listening(true);
-      const narrow = await runScenario(cramped(scenario), bug);
+      const narrow = await runScenario(cramped(scenario, 2), bug);
       expect({ seed, violations: narrow.violations }).toEqual({ seed, violations: [] });
       expect({ seed, quarantined: narrow.end?.ledger.quarantined }).toEqual({ seed, quarantined: 0 });
       if (scenario.config.mode === "sync") expect(narrow.end?.sections).toEqual(wide.end?.sections);
@@ -69,7 +63,7 @@ describe("a groups stream that is full again and again", () => {
     const found: string[] = [];
     for (const seed of seeds.slice(0, 3)) {
       const { bug } = listening(false);
-      const { violations } = await runScenario(cramped(peaceOf(seed)), bug);
+      const { violations } = await runScenario(cramped(peaceOf(seed), 2), bug);
       found.push(...violations.map(({ invariant }) => invariant));
     }
     expect(found.length).toBeGreaterThan(0);

@@ -20,6 +20,7 @@ interface Pending {
 export class MemoryConsumer {
   readonly #stream: MemoryStream;
   readonly #clock: Clock;
+  readonly #matches: (subject: string) => boolean;
   readonly #pendingMax: number;
   readonly #ackWaitMs: number;
   readonly #pending = new Map<number, Pending>();
@@ -29,15 +30,19 @@ export class MemoryConsumer {
   readonly #next: number[] = [];
   #readers: readonly Reader[] = [];
   #isAwake = false;
+  /** It is gone on the broker, and its readers have not noticed yet. */
+  #isGone = false;
+  /** Lives of the consumer: what a reader answers to an earlier one is for nobody. */
+  #life = 0;
 
   constructor(stream: MemoryStream, clock: Clock, options: ConsumeOptions) {
     this.#stream = stream;
     this.#clock = clock;
-    const matches = matcherOf(options.filter);
+    this.#matches = matcherOf(options.filter);
     this.#pendingMax = options.maxPending;
     this.#ackWaitMs = options.ackWaitMs ?? ackWaitDefaultMs;
     const isNew = options.deliver === "new" && stream.rule.retention === "log";
-    if (!isNew) for (const { seq, subject } of stream.entries()) if (matches(subject)) this.#next.push(seq);
+    if (!isNew) for (const { seq, subject } of stream.entries()) if (this.#matches(subject)) this.#next.push(seq);
     stream.onAppend(options.filter, ({ seq }) => {
       this.#next.push(seq);
       this.wake();
@@ -63,8 +68,41 @@ export class MemoryConsumer {
     });
   }
 
+  /** Forgets messages behind the last that is left of the stream. */
+  cut(lastSeq: number): void {
+    const left = this.#next.filter((seq) => seq <= lastSeq);
+    this.#next.splice(0, this.#next.length, ...left);
+    for (const [seq, { cancel }] of this.#pending) {
+      if (seq <= lastSeq) continue;
+      cancel();
+      this.#pending.delete(seq);
+      this.#due.delete(seq);
+    }
+  }
+
+  /**
+   * The broker has forgotten the consumer. Its readers notice after `noticeMs` and make it anew, from the first message that they have not done:
+   * what they did after that one comes again, too, where it is still there.
+   */
+  expire(noticeMs: number): void {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    this.#life += 1;
+    for (const { cancel } of this.#pending.values()) cancel();
+    this.#due.clear();
+    this.#clock.after(noticeMs, () => {
+      this.#isGone = false;
+      const isQueue = this.#stream.rule.retention === "queue";
+      const fromSeq = isQueue ? 0 : Math.min(this.#next[0] ?? Number.POSITIVE_INFINITY, ...this.#pending.keys());
+      this.#pending.clear();
+      const again = [...this.#stream.entries()].filter(({ seq, subject }) => seq >= fromSeq && this.#matches(subject));
+      this.#next.splice(0, this.#next.length, ...again.map(({ seq }) => seq));
+      this.wake();
+    });
+  }
+
   #deliverAll(): void {
-    for (;;) {
+    for (; !this.#isGone; ) {
       const reader = this.#readers.find((candidate) => candidate.isOpen());
       const entry = reader ? (this.#takeDue() ?? this.#takeNext()) : null;
       if (!reader || !entry) return;
@@ -100,18 +138,21 @@ export class MemoryConsumer {
     pending.deliveries += 1;
     this.#rest(seq, pending, this.#ackWaitMs);
     let isAnswered = false;
+    const life = this.#life;
     const answer = (act: () => void) => (): void => {
       if (isAnswered || !reader.isOpen()) return;
       isAnswered = true;
-      act();
+      if (life === this.#life) act();
     };
+    const done = answer(() => this.#settle(seq));
+    const settle = (): void => (this.#isGone ? this.#forget(seq) : done());
     reader.handle({
       seq,
       subject,
       data,
       redeliveries: pending.deliveries - 1,
-      ack: answer(() => this.#settle(seq)),
-      term: answer(() => this.#settle(seq)),
+      ack: settle,
+      term: settle,
       nak: (delayMs = 0) => answer(() => this.#rest(seq, pending, delayMs))(),
     });
   }
@@ -122,6 +163,11 @@ export class MemoryConsumer {
     this.#due.delete(seq);
     if (this.#stream.rule.retention === "queue") this.#stream.remove(seq);
     this.wake();
+  }
+
+  /** Its reader knows that this one is done; the broker does not hear of it. */
+  #forget(seq: number): void {
+    this.#pending.delete(seq);
   }
 
   /** Makes a message due again after `delayMs`. */

@@ -9,23 +9,32 @@ import { matcherOf, SubjectIndex } from "./subject.ts";
 
 type Listener = (subject: string, data: Uint8Array) => void;
 
+/** Bounds of streams, where they are not what the table of streams says. */
+export interface HubBounds {
+  readonly bytesMax?: StreamBytes | undefined;
+  readonly messageMax?: StreamBytes | undefined;
+}
+
 export class MemoryHub {
   readonly job: string;
   readonly clock: Clock;
-  readonly state = new Map<string, { readonly value: Uint8Array; readonly revision: number }>();
+  readonly state = new Map<
+    string,
+    { readonly value: Uint8Array; readonly revision: number; readonly storedAtMs: number }
+  >();
   #revision = 0;
   readonly #streams: ReadonlyMap<StreamName, MemoryStream>;
   readonly #keepers: readonly { readonly stream: MemoryStream; readonly matches: (subject: string) => boolean }[];
   readonly #consumers = new Map<string, MemoryConsumer>();
   readonly #listeners = new SubjectIndex<Listener>();
 
-  constructor(job: string, clock: Clock, bytesMax: StreamBytes = {}) {
+  constructor(job: string, clock: Clock, { bytesMax = {}, messageMax = {} }: HubBounds = {}) {
     this.job = job;
     this.clock = clock;
     this.#streams = new Map(
       streamNames.map((name) => {
-        const limit = bytesMax[name];
-        return [name, new MemoryStream(job, name, { clock, ...(limit === undefined ? {} : { bytesMax: limit }) })];
+        const options = { clock, bytesMax: bytesMax[name], messageMax: messageMax[name] };
+        return [name, new MemoryStream(job, name, options)];
       }),
     );
     this.#keepers = [...this.#streams].map(([name, stream]) => ({
@@ -56,6 +65,27 @@ export class MemoryHub {
     const consumer = this.#consumers.get(key) ?? new MemoryConsumer(this.stream(options.stream), this.clock, options);
     this.#consumers.set(key, consumer);
     return consumer;
+  }
+
+  /** The broker loses what a stream stored in the last `forMs`. @returns How many messages. */
+  cut(name: StreamName | "state", forMs: number): number {
+    if (name === "state") return this.#cutState(forMs);
+    const { lastSeq, lost } = this.stream(name).cut(forMs);
+    for (const [key, consumer] of this.#consumers) if (key.startsWith(`${name}/`)) consumer.cut(lastSeq);
+    return lost;
+  }
+
+  /** Of a key the newest value alone is kept, so whoever loses that one has none. */
+  #cutState(forMs: number): number {
+    const fromMs = this.clock.now() - forMs;
+    const lost = [...this.state].filter(([, { storedAtMs }]) => storedAtMs >= fromMs);
+    for (const [key] of lost) this.state.delete(key);
+    return lost.length;
+  }
+
+  /** The broker forgets every durable consumer. */
+  expire(noticeMs: number): void {
+    for (const consumer of this.#consumers.values()) consumer.expire(noticeMs);
   }
 
   /** Shows a message to everybody who listens, after the present task. */

@@ -30,10 +30,19 @@ export interface AppendRequest {
   readonly expectedSeq?: number;
 }
 
+/** Bounds of a stream, where they are not what the table of streams says. */
+export interface StreamOptions {
+  readonly clock: Clock;
+  readonly bytesMax?: number | undefined;
+  /** Bytes of its largest message. */
+  readonly messageMax?: number | undefined;
+}
+
 export class MemoryStream {
   readonly name: string;
   readonly rule: StreamRule;
   readonly #bytesMax: number;
+  readonly #messageMax: number;
   readonly #clock: Clock;
   /** By sequence; a Map keeps the order in which they were stored. */
   readonly #entries = new Map<number, Entry>();
@@ -42,11 +51,12 @@ export class MemoryStream {
   #lastSeq = 0;
   #sizeBytes = 0;
 
-  constructor(job: string, name: StreamName, options: { readonly clock: Clock; readonly bytesMax?: number }) {
-    const { clock, bytesMax } = options;
+  constructor(job: string, name: StreamName, options: StreamOptions) {
+    const { clock, bytesMax, messageMax = messageBytesMax } = options;
     this.name = brokerStream(job, name);
     this.rule = streamRules[name];
     this.#bytesMax = bytesMax ?? this.rule.bytesMax;
+    this.#messageMax = messageMax;
     this.#clock = clock;
   }
 
@@ -89,6 +99,20 @@ export class MemoryStream {
     }
   }
 
+  /**
+   * Forgets what was stored in the last `forMs`, as a broker does that ends before it has synced it: sequences are given again.
+   *
+   * @returns The last sequence that is left, and how many messages are lost.
+   */
+  cut(forMs: number): { readonly lastSeq: number; readonly lost: number } {
+    const fromMs = this.#clock.now() - forMs;
+    const lost = [...this.#entries.values()].filter(({ storedAtMs }) => storedAtMs >= fromMs);
+    this.#lastSeq = (lost[0]?.seq ?? this.#lastSeq + 1) - 1;
+    for (const { seq } of lost) this.remove(seq);
+    for (const [id, { seq }] of this.#ids) if (seq > this.#lastSeq) this.#ids.delete(id);
+    return { lastSeq: this.#lastSeq, lost: lost.length };
+  }
+
   usage(): StreamUsage {
     return { bytes: this.#sizeBytes, bytesMax: this.#bytesMax };
   }
@@ -116,7 +140,7 @@ export class MemoryStream {
 
   #makeRoom(subject: string, bytes: number): void {
     const what = `publishing to ${this.name}`;
-    if (bytes > messageBytesMax) throw errors.BrokerRefused({ what, reason: "payload too large", apiCode: 0 });
+    if (bytes > this.#messageMax) throw errors.BrokerRefused({ what, reason: "payload too large", apiCode: 0 });
     if (this.#sizeBytes + bytes <= this.#bytesMax) return;
     if (this.rule.discard === "new") throw streamFull(subject, "maximum bytes exceeded");
     for (const entry of this.#entries.values()) {

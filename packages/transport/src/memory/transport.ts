@@ -147,7 +147,7 @@ export class MemoryTransport implements Transport {
       if (value.byteLength > messageBytesMax)
         throw errors.BrokerRefused({ what, reason: "payload too large", apiCode: 0 });
       const revision = hub.nextRevision();
-      hub.state.set(key, { value: value.slice(), revision });
+      hub.state.set(key, { value: value.slice(), revision, storedAtMs: hub.clock.now() });
       return revision;
     };
     return {
