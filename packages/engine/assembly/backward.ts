@@ -35,8 +35,8 @@ export function backward(weights: usize, gradient: usize, batch: i32, length: i3
 /** Turns the probabilities of row `i` into the gradient of its logits. */
 function logitGradient(i: i32, last: bool): void {
   let row = m.probabilities + ((i * m.logitStride) << 2);
-  const coefficient: f32 = last ? 0 : load<f32>(m.coefficients + (i << 2));
-  const entropyCoefficient = load<f32>(m.entropyCoefficients + (i << 2));
+  const coefficient: f32 = last ? 0 : load<f32>(m.coefficients + (i << 2)) * m.sharpness;
+  const entropyCoefficient = load<f32>(m.entropyCoefficients + (i << 2)) * m.sharpness;
   if (coefficient === 0 && entropyCoefficient === 0) {
     clear(row, m.logitStride);
     return;

@@ -1,7 +1,7 @@
 // Forward pass of a batch of equally long rows: log-probability of each next token and entropy of its distribution.
 import { linear, linearStrided } from "./gemm";
 import { attend, rmsNorm, rotate, swiglu, transposeHead } from "./layers";
-import { lanes, log4, logProbability, madd, softmax } from "./math";
+import { lanes, log4, logProbability, madd, sharpen, softmax } from "./math";
 import * as m from "./model";
 
 /** Runs tokens[batch, length]; fills log-probs and entropies, row by row, the last position of a row being 0. */
@@ -73,6 +73,7 @@ function score(rows: i32, length: i32): void {
   for (let i = 0; i < rows; i++) {
     const row = m.probabilities + ((i * m.logitStride) << 2);
     const at = i << 2;
+    sharpen(row, m.vocab, m.sharpness);
     softmax(row, m.vocab);
     store<f32>(m.entropies + at, entropy(row));
     if (i % length === length - 1) store<f32>(m.logprobs + at, 0);

@@ -12,6 +12,7 @@ export {
   entropyCoefficients,
   logprobs,
   parameters,
+  setSharpness,
   tokens,
 } from "./model";
 export {

@@ -62,6 +62,12 @@ export function logProbability(p: f32): f32 {
   return f32x4.extract_lane(log4(f32x4.splat(max(p, <f32>1e-30))), 0);
 }
 
+/** Multiplies `count` scores, in place: the inverse of a temperature, the same bits for whoever samples and whoever trains. */
+export function sharpen(row: usize, count: i32, by: f32): void {
+  if (by === 1) return;
+  for (const end = row + ((count as usize) << 2); row < end; row += 4) store<f32>(row, load<f32>(row) * by);
+}
+
 /** Turns `count` scores into probabilities, in place. The row has room for whole vectors; its padding becomes exactly 0. */
 export function softmax(row: usize, count: i32): void {
   const end = row + ((count as usize) << 2);

@@ -25,6 +25,14 @@ export let scoreStride: i32 = 0;
 /** Number of parameters. */
 export let parameters: i32 = 0;
 
+/** Inverse of the temperature at which the log-probs of the training pass are taken. */
+export let sharpness: f32 = 1;
+
+/** Sets {@link sharpness} for the passes from now on. */
+export function setSharpness(value: f32): void {
+  sharpness = value;
+}
+
 // What the host writes before a pass and reads after it; `capacity` values each.
 export let tokens: usize = 0;
 export let logprobs: usize = 0;

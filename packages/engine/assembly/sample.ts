@@ -1,7 +1,7 @@
 // Sampling with a key-value cache. The host decides which rows are in the batch; a row's result does not depend on the others.
 import { linear, linearStrided } from "./gemm";
 import { attend, rmsNorm, rotate, swiglu } from "./layers";
-import { logProbability, softmax } from "./math";
+import { logProbability, sharpen, softmax } from "./math";
 import { reserve } from "./memory";
 import * as m from "./model";
 
@@ -136,9 +136,7 @@ export function attendRow(layer: i32, i: i32): void {
 export function choose(i: i32): void {
   const row = logits + ((i * m.logitStride) << 2);
   const sharpness = load<f32>(rowSharpness + (i << 2));
-  if (sharpness !== 0 && sharpness !== 1) {
-    for (let j = 0; j < m.vocab; j++) store<f32>(row + (j << 2), load<f32>(row + (j << 2)) * sharpness);
-  }
+  if (sharpness !== 0) sharpen(row, m.vocab, sharpness);
   softmax(row, m.vocab);
   const choice = sharpness === 0 ? likeliest(row) : drawn(row, load<f64>(rowUniforms + (i << 3)));
   store<i32>(rowChoices + (i << 2), choice);

@@ -192,6 +192,8 @@ export interface AccumulateOptions {
   /** Ratio bounds are 1 − clipLow and 1 + clipHigh. */
   readonly clipLow: number;
   readonly clipHigh: number;
+  /** At which the samples were drawn, > 0: their log-probs and those that are compared with them are of logits / temperature. */
+  readonly temperature: number;
   /** Receives the gradient; `gradientElements` long. */
   readonly out: Float32Array;
   readonly signal: AbortSignal;

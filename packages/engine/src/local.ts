@@ -109,14 +109,20 @@ async function applyMinibatch(
   minibatch: Minibatch,
   options: LocalOptions & { readonly step: number },
 ): Promise<{ readonly finite: boolean; readonly gradNorm: number; readonly tokens: number; readonly clipped: number }> {
-  const { optimizer, clip, signal, step } = options;
+  const { optimizer, clip, signal, step, temperature } = options;
   const size = policy.info().gradientElements;
   const sum = new Float32Array(size);
   const out = new Float32Array(size);
   let tokens = 0;
   let clipped = 0;
   for (const [i, shard] of minibatch.shards.entries()) {
-    const stats = await policy.accumulate(shard, { normalizer: minibatch.normalizer, ...clip, out, signal });
+    const stats = await policy.accumulate(shard, {
+      normalizer: minibatch.normalizer,
+      temperature,
+      ...clip,
+      out,
+      signal,
+    });
     if (i === 0) sum.set(out);
     else for (let k = 0; k < size; k++) sum[k] = sum[k]! + out[k]!;
     tokens += stats.tokens;

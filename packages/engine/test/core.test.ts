@@ -6,48 +6,56 @@ const logprobCoefficient = (row: number, t: number): number => ((row * 5 + t * 3
 const entropyCoefficient = (row: number, t: number): number => ((row * 3 + t) % 5) / 10 - 0.2;
 
 describe.each(shapes)("the core with $heads heads, $kvHeads key heads, tied $tied", (model) => {
-  it("agrees with an independent double-precision Llama, forward and backward", () => {
-    const fixture = openFixture(model);
-    const { core, weights, gradient, values } = fixture;
-    const rows = fixture.rows(3, model.maxContext - 1);
-    const length = model.maxContext - 1;
-    const expected = reference(
-      model,
-      values,
-      rows.map((row) => [...row]),
-      {
-        logprob: logprobCoefficient,
-        entropy: entropyCoefficient,
-      },
-    );
-    const { logprobs, entropies } = fixture.forward(rows);
-    expected.logprobs.forEach((row, i) => {
-      row.forEach((value, t) => {
-        expect(logprobs[i]![t]).toBeCloseTo(value, 5);
+  it.each([1, 0.7, 1.3])(
+    "agrees at temperature %d with an independent double-precision Llama, forward and backward",
+    (temperature) => {
+      const fixture = openFixture(model);
+      fixture.core.call.setSharpness(1 / temperature);
+      const { core, weights, gradient, values } = fixture;
+      const rows = fixture.rows(3, model.maxContext - 1);
+      const length = model.maxContext - 1;
+      const expected = reference(
+        model,
+        values,
+        rows.map((row) => [...row]),
+        {
+          logprob: logprobCoefficient,
+          entropy: entropyCoefficient,
+        },
+        temperature,
+      );
+      const { logprobs, entropies } = fixture.forward(rows);
+      expected.logprobs.forEach((row, i) => {
+        row.forEach((value, t) => {
+          expect(logprobs[i]![t]).toBeCloseTo(value, 5);
+        });
       });
-    });
-    expected.entropies.forEach((row, i) => {
-      row.forEach((value, t) => {
-        expect(entropies[i]![t]).toBeCloseTo(value, 5);
+      expected.entropies.forEach((row, i) => {
+        row.forEach((value, t) => {
+          expect(entropies[i]![t]).toBeCloseTo(value, 5);
+        });
       });
-    });
-    rows.forEach((_, row) => {
-      for (let t = 0; t < length; t++) {
-        core.floats(core.call.coefficients.value, rows.length * length)[row * length + t] = logprobCoefficient(row, t);
-        core.floats(core.call.entropyCoefficients.value, rows.length * length)[row * length + t] = entropyCoefficient(
-          row,
-          t,
-        );
-      }
-    });
-    core.call.backward(weights, gradient, rows.length, length);
-    const actual = core.floats(gradient, core.parameters);
-    const norm = Math.hypot(...expected.gradient);
-    const distance = Math.hypot(...expected.gradient.map((value, i) => value - actual[i]!));
-    expect(norm).toBeGreaterThan(0.1);
-    expect(distance / norm).toBeLessThan(1e-5);
-    expect(expected.gradient.filter((value) => value !== 0).length).toBeGreaterThan(0.9 * core.parameters);
-  });
+      rows.forEach((_, row) => {
+        for (let t = 0; t < length; t++) {
+          core.floats(core.call.coefficients.value, rows.length * length)[row * length + t] = logprobCoefficient(
+            row,
+            t,
+          );
+          core.floats(core.call.entropyCoefficients.value, rows.length * length)[row * length + t] = entropyCoefficient(
+            row,
+            t,
+          );
+        }
+      });
+      core.call.backward(weights, gradient, rows.length, length);
+      const actual = core.floats(gradient, core.parameters);
+      const norm = Math.hypot(...expected.gradient);
+      const distance = Math.hypot(...expected.gradient.map((value, i) => value - actual[i]!));
+      expect(norm).toBeGreaterThan(0.1);
+      expect(distance / norm).toBeLessThan(1e-5);
+      expect(expected.gradient.filter((value) => value !== 0).length).toBeGreaterThan(0.9 * core.parameters);
+    },
+  );
 
   it("has gradients that finite differences confirm", () => {
     const fixture = openFixture(model);

@@ -17,8 +17,9 @@ async function openPolicy(seed = 3): Promise<PolicyEngine> {
 }
 
 /** Responses of the policy's own weights, with alternating advantages. */
-async function samples(count = 12): Promise<TrainSample[]> {
-  const requests = requestsOf(count);
+async function samples(count = 12, temperature = 1): Promise<TrainSample[]> {
+  const sampling = { temperature, maxNewTokens: 12, stopTokenIds: [0] };
+  const requests = requestsOf(count, { sampling });
   const rows = await (await openRollout()).generate(requests, quiet());
   return rows.flatMap((row, i) =>
     row.map(({ responseIds, logprobs }, k) => ({
@@ -30,9 +31,16 @@ async function samples(count = 12): Promise<TrainSample[]> {
   );
 }
 
-async function gradientOf(policy: PolicyEngine, batch: readonly TrainSample[], normalizer = 100) {
+async function gradientOf(policy: PolicyEngine, batch: readonly TrainSample[], normalizer = 100, temperature = 1) {
   const out = new Float32Array(policy.info().gradientElements);
-  const stats = await policy.accumulate(batch, { normalizer, clipLow: 0.2, clipHigh: 0.28, out, signal: quiet() });
+  const stats = await policy.accumulate(batch, {
+    normalizer,
+    clipLow: 0.2,
+    clipHigh: 0.28,
+    temperature,
+    out,
+    signal: quiet(),
+  });
   return { out, stats };
 }
 
@@ -130,17 +138,20 @@ describe("a step", () => {
 });
 
 describe("the gradient of a micro-shard", () => {
-  it("is that of the on-policy surrogate: ratio 1, nothing clipped, no divergence", async () => {
-    const policy = await openPolicy();
-    policy.begin();
-    const batch = await samples();
-    const { stats } = await gradientOf(policy, batch);
-    const tokens = batch.reduce((sum, sample) => sum + sample.logprobs.length, 0);
-    const surrogate = batch.reduce((sum, sample) => sum + sample.advantage * sample.logprobs.length, 0);
-    expect(stats).toMatchObject({ tokens, clipped: 0, klSum: 0 });
-    expect(stats.lossSum).toBeCloseTo(-surrogate, 9);
-    expect(stats.entropySum / tokens).toBeGreaterThan(1);
-  });
+  it.each([1, 0.7, 1.3])(
+    "is that of the on-policy surrogate at temperature %d: ratio 1, nothing clipped, no divergence",
+    async (temperature) => {
+      const policy = await openPolicy();
+      policy.begin();
+      const batch = await samples(12, temperature);
+      const { stats } = await gradientOf(policy, batch, 100, temperature);
+      const tokens = batch.reduce((sum, sample) => sum + sample.logprobs.length, 0);
+      const surrogate = batch.reduce((sum, sample) => sum + sample.advantage * sample.logprobs.length, 0);
+      expect(stats).toMatchObject({ tokens, clipped: 0, klSum: 0 });
+      expect(stats.lossSum).toBeCloseTo(-surrogate, 9);
+      expect(stats.entropySum / tokens).toBeGreaterThan(1);
+    },
+  );
 
   it("overwrites what was there, has the same bits each time, and is zero for an empty shard", async () => {
     const policy = await openPolicy();
@@ -225,7 +236,14 @@ describe("the gradient of a micro-shard", () => {
     const policy = await openPolicy();
     policy.begin();
     const out = new Float32Array(policy.info().gradientElements);
-    const options = { normalizer: 1, clipLow: 0.2, clipHigh: 0.2, out, signal: AbortSignal.abort(new Error("enough")) };
+    const options = {
+      normalizer: 1,
+      clipLow: 0.2,
+      clipHigh: 0.2,
+      temperature: 1,
+      out,
+      signal: AbortSignal.abort(new Error("enough")),
+    };
     await expect(policy.accumulate(await samples(), options)).rejects.toThrow("enough");
     policy.discard();
   });

@@ -71,6 +71,7 @@ async function runMinibatch(
     const stats = await engine.accumulate(samples, {
       normalizer: minibatch.normalizer,
       ...config.loss,
+      temperature: config.sampling.temperature,
       out: mesh.shard(index),
       signal,
     });

@@ -23,6 +23,8 @@ export interface CoreCalls {
   defineSampler(slots: number): void;
   initialize(weights: Address, seed: number): void;
   forward(weights: Address, batch: number, length: number): void;
+  /** Inverse of the temperature of the training passes from now on; 1 at first. */
+  setSharpness(value: number): void;
   backward(weights: Address, gradient: Address, batch: number, length: number): void;
   norm(values: Address, count: number): number;
   adamw(...numbers: readonly number[]): void;

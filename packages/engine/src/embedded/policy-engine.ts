@@ -125,10 +125,14 @@ class EmbeddedPolicyEngine implements PolicyEngine {
     if (!(options.normalizer > 0)) {
       throw errors.EngineOptionInvalid({ field: "normalizer", value: options.normalizer, rule: "positive" });
     }
+    if (!(options.temperature > 0)) {
+      throw errors.EngineOptionInvalid({ field: "temperature", value: options.temperature, rule: "positive" });
+    }
     const sum = this.#core.floats(this.#gradient, this.#core.parameters);
     this.#running = "accumulate";
     try {
       sum.fill(0);
+      this.#core.call.setSharpness(1 / options.temperature);
       const at = { weights: this.#spare.weights, gradient: this.#gradient };
       const stats = await addGradient(this.#core, at, { samples, rows: this.#rows, options });
       options.out.set(sum);

@@ -69,10 +69,11 @@ export function reference(
     readonly logprob: (row: number, t: number) => number;
     readonly entropy: (row: number, t: number) => number;
   },
+  temperature = 1,
 ): ReferenceResult {
   tape = [];
   const leaves = Array.from(weights, (value) => new Scalar(value));
-  const outcomes = rows.map((tokens) => forwardRow(model, leaves, tokens));
+  const outcomes = rows.map((tokens) => forwardRow(model, { leaves, tokens, temperature }));
   outcomes.forEach(({ logprobs, entropies }, row) => {
     logprobs.forEach((node, t) => {
       node.gradient += coefficients.logprob(row, t);
@@ -92,7 +93,11 @@ export function reference(
   };
 }
 
-function forwardRow(model: ModelConfig, leaves: Vector, tokens: readonly number[]) {
+function forwardRow(
+  model: ModelConfig,
+  given: { readonly leaves: Vector; readonly tokens: readonly number[]; readonly temperature: number },
+) {
+  const { leaves, tokens, temperature } = given;
   const { hidden, heads, kvHeads, ffn, vocab } = model;
   const size = hidden / heads;
   let at = 0;
@@ -123,7 +128,9 @@ function forwardRow(model: ModelConfig, leaves: Vector, tokens: readonly number[
   }
   const finalNorm = vector(hidden);
   const head = model.tied ? embeddings : matrix(vocab, hidden);
-  const distributions = x.map((row) => softmax(times(head, norm(row, finalNorm))));
+  const distributions = x.map((row) =>
+    softmax(times(head, norm(row, finalNorm)).map((logit) => scale(logit, 1 / temperature))),
+  );
   return {
     logprobs: distributions.slice(0, -1).map((p, t) => log(p[tokens[t + 1]!]!)),
     entropies: distributions.map((p) => scale(total(p.map((value) => multiply(value, log(value)))), -1)),
