@@ -188,6 +188,42 @@ TEST("a slot whose reader was given up on is left to it: what it has mapped neve
   CHECK(std::memcmp(mapped.value().data(), weights.data(), weights.size()) == 0);
 }
 
+TEST("publishing a version that is still arriving ends with the version, whether it comes or not") {
+  const Abort never;
+  const Bytes weights = filled(300'000, 1);
+  const Digested digested = copyAndDigest(weights, nullptr, [] { return Status{}; }).value();
+  const std::vector<Section> sections{{"weights", 0, weights.size(), digested.root, digested.blocks}};
+  for (const bool comes : {true, false}) {
+    VersionArena arena(1 << 20, 2);
+    std::optional<Result<VersionArena::Incoming>> incoming = arena.receive({1, 1}, sections);
+    REQUIRE_OK(*incoming);
+    std::atomic<bool> published{false};
+    std::thread publisher([&] {
+      CHECK(arena.publish({1, 1}, {{"weights", weights}}, never).ok());
+      CHECK(arena.holds({1, 1}));
+      published = true;
+    });
+    std::this_thread::sleep_for(Milliseconds(50));  // the delay is what is tested
+    CHECK(!published);
+    if (comes) {
+      std::memcpy(incoming->value().data(), weights.data(), weights.size());
+      incoming->value().advance(weights.size());
+      const VersionArena::Lease whole = incoming->value().finish();
+    }
+    incoming.reset();
+    publisher.join();
+    const auto lease = arena.lease({1, 1}, Milliseconds(0));
+    REQUIRE_OK(lease);
+    CHECK(std::memcmp(lease.value().data(), weights.data(), weights.size()) == 0);
+  }
+  VersionArena arena(1 << 20, 2);
+  const Result<VersionArena::Incoming> incoming = arena.receive({1, 1}, sections);
+  REQUIRE_OK(incoming);
+  Abort stop;
+  stop.request();
+  CHECK(arena.publish({1, 1}, {{"weights", weights}}, stop).status().code == Code::Aborted);
+}
+
 TEST("publishing the same bytes again succeeds, other bytes under the same id conflict, too many are refused") {
   const Abort never;
   VersionArena arena(1 << 16, 2);

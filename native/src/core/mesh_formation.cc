@@ -214,7 +214,7 @@ Result<std::vector<UniqueFd>> gatherMembers(const MeshOptions& options, const Me
     if (ready.code == Code::Timeout && !patience.deadline.passed()) continue;
     if (ready.code == Code::Timeout) return Status{Code::Timeout, namesOf(absent) + " did not join in time", absent};
     if (!ready.ok()) return ready;
-    Result<UniqueFd> socket = acceptFrom(listener.value().fd(), Address::Kind::Unix);
+    Result<UniqueFd> socket = acceptPatiently(listener.value().fd(), Address::Kind::Unix, patience);
     if (!socket.ok()) continue;
     Connection connection(std::move(socket.value()));
     const Patience greeting = patience.within(kGreeting);

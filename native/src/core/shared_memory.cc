@@ -36,11 +36,15 @@ size_t toPages(size_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+// Weights and gradients do not belong into core dumps: they are secrets of their owner, and make a dump as large as themselves.
+void keepOutOfCores(void* at, size_t bytes) { ::madvise(at, bytes, MADV_DONTDUMP); }
+
 Result<Mapping> map(size_t bytes, int protection, int flags, int fd) {
   const auto refused = [&] { return ioError("cannot map " + std::to_string(bytes) + " bytes", errno); };
   if (bytes < kHuge) {
     void* at = ::mmap(nullptr, bytes, protection, flags, fd, 0);
     if (at == MAP_FAILED) return refused();
+    keepOutOfCores(at, bytes);
     return Mapping(static_cast<uint8_t*>(at), bytes);
   }
   // Huge pages only fit at multiples of their size: reserve more address space than needed, and use what fits.
@@ -50,6 +54,7 @@ Result<Mapping> map(size_t bytes, int protection, int flags, int fd) {
   const size_t skipped = (kHuge - reinterpret_cast<uintptr_t>(reserved) % kHuge) % kHuge;
   uint8_t* const start = whole.data() + skipped;
   if (::mmap(start, bytes, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) return refused();
+  keepOutOfCores(start, bytes);
   return whole.keepOnly(start, bytes);
 }
 

@@ -18,7 +18,9 @@ namespace muster {
 
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 1024;
+constexpr Milliseconds kShort{10};  // until a resource that is short may be there again
+constexpr Milliseconds kBusy{2};    // until a listener that is there may have taken another caller
 
 // A socket address of either family, ready for bind and connect.
 struct Endpoint {
@@ -146,6 +148,13 @@ Result<UniqueFd> acceptFrom(int listener, Address::Kind kind) {
   return socket;
 }
 
+Result<UniqueFd> acceptPatiently(int listener, Address::Kind kind, const Patience& patience) {
+  Result<UniqueFd> socket = acceptFrom(listener, kind);
+  if (socket.status().code != Code::Io) return socket;
+  if (Status waited = pause(kShort, patience); !waited.ok()) return waited;
+  return socket;
+}
+
 std::string peerOf(int socket) {
   Endpoint peer;
   peer.length = sizeof peer.storage;
@@ -165,6 +174,11 @@ Result<UniqueFd> connectTo(const Address& address, const Patience& patience) {
   if (!socket) return ioError("socket", errno);
   if (address.kind == Address::Kind::Tcp) withoutDelay(socket.get());
   int error = ::connect(socket.get(), at.get(), at.length) == 0 ? 0 : errno;
+  // A Unix socket says so when too many wait there already. Somebody is there: it takes its time.
+  while (error == EAGAIN && address.kind == Address::Kind::Unix) {
+    if (Status waited = pause(kBusy, patience); !waited.ok()) return waited;
+    error = ::connect(socket.get(), at.get(), at.length) == 0 ? 0 : errno;
+  }
   if (error == EINPROGRESS || error == EINTR) {
     const Status ready = awaitReady(socket.get(), POLLOUT, patience);
     if (!ready.ok()) return ready;

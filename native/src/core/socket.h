@@ -52,6 +52,9 @@ Result<TcpListener> listenTcp(const std::string& host);
 // Takes one waiting connection; Code::Unreachable when there is none after all.
 Result<UniqueFd> acceptFrom(int listener, Address::Kind kind);
 
+// The same. When there are no descriptors or memory for it, it waits a moment before it says so, so that who asks again does not spin.
+Result<UniqueFd> acceptPatiently(int listener, Address::Kind kind, const Patience& patience);
+
 // The numeric host at the other end of a TCP connection; empty when it cannot be told.
 std::string peerOf(int socket);
 

@@ -154,12 +154,26 @@ Result<std::vector<Section>> VersionArena::compare(VersionId id, const std::vect
   const std::lock_guard lock(mutex_);
   const Slot* slot = find(id);
   const auto same = [](const Section& a, const Section& b) { return a.name == b.name && a.digest == b.digest; };
+  if (slot != nullptr && slot->state == Arrival::Arriving)
+    return Status{Code::Conflict, "version " + id.text() + " is arriving here", {}};
   if (slot != nullptr && std::ranges::equal(slot->version->sections->all(), sections, same)) return sections;
   return Status{Code::Conflict, "version " + id.text() + " is here already, with other bytes", {}};
 }
 
+// Until nobody brings this version: what is still arriving may never be whole, and a version that was published is.
+Status VersionArena::awaitArrival(VersionId id, const Abort& abort) {
+  constexpr Milliseconds kSlice{20};
+  std::unique_lock lock(mutex_);
+  for (const Slot* slot = find(id); slot != nullptr && slot->state == Arrival::Arriving; slot = find(id)) {
+    if (abort.requested()) return {Code::Aborted, "publication aborted", {}};
+    changed_.wait_for(lock, kSlice);
+  }
+  return {};
+}
+
 Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vector<SectionInput>& inputs,
                                                    const Abort& abort) {
+  if (Status waited = awaitArrival(id, abort); !waited.ok()) return waited;
   const std::lock_guard one(publishing_);
   std::vector<Section> sections;
   for (const SectionInput& input : inputs) sections.push_back({input.name, 0, input.bytes.size(), 0});

@@ -97,7 +97,8 @@ class VersionArena {
   VersionArena& operator=(const VersionArena&) = delete;
 
   // Copies the sections into a slot without a version, or the one used longest ago, digests them and makes the version
-  // visible. A version that is here already with the same bytes is a success; with other bytes Code::Conflict.
+  // visible. A version that is here already with the same bytes is a success; with other bytes Code::Conflict. One that is still
+  // arriving is waited for, and published when it does not come.
   Result<std::vector<Section>> publish(VersionId id, const std::vector<SectionInput>& inputs, const Abort& abort);
 
   // A place for a version that is about to arrive, with these names, sizes and digests; readers may lease it from now on.
@@ -129,6 +130,7 @@ class VersionArena {
   Status layOut(std::vector<Section>& sections) const;
   Result<std::shared_ptr<Slot>> claimSlot();
   static void warmUp(Slot& slot, const std::vector<Section>& sections);
+  Status awaitArrival(VersionId id, const Abort& abort);
   Result<std::vector<Section>> compare(VersionId id, const std::vector<SectionInput>& inputs,
                                        std::vector<Section> sections) const;
   Slot* find(VersionId id) const;

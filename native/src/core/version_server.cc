@@ -90,13 +90,8 @@ void VersionServer::acceptLoop() {
 }
 
 void VersionServer::acceptOne(int listener, Address::Kind kind) {
-  Result<UniqueFd> socket = acceptFrom(listener, kind);
-  if (!socket.ok()) {
-    // Out of descriptors, most likely: let some readers finish instead of spinning on the listener.
-    if (socket.status().code == Code::Io) std::this_thread::sleep_for(Milliseconds(10));
-    return;
-  }
-  guests_.take(std::move(socket.value()), kind);
+  Result<UniqueFd> socket = acceptPatiently(listener, kind, {Deadline::in(kHandshake), &closing_});
+  if (socket.ok()) guests_.take(std::move(socket.value()), kind);
 }
 
 void VersionServer::serve(Guest& guest, Connection connection) {

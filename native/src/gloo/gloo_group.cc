@@ -1,6 +1,8 @@
 #include "gloo/gloo_group.h"
 
 #include <condition_variable>
+#include <cstdio>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -212,7 +214,13 @@ Status GlooGroup::carry(Call call, const std::string& what, std::optional<uint32
   try {
     // It owns all that it touches, also when it does not come back.
     std::thread([task, call = std::move(call), gloo = gloo_, memory = memory_, watch = watch_, timeoutMs] {
-      const bool good = call(*gloo, *memory, timeoutMs, task->failure);
+      bool good = false;
+      try {
+        good = call(*gloo, *memory, timeoutMs, task->failure);
+      } catch (const std::exception& error) {
+        // It would end the process if it left the thread.
+        std::snprintf(task->failure.text, sizeof task->failure.text, "%s", error.what());
+      }
       {
         const std::lock_guard lock(task->mutex);
         task->good = good;

@@ -1,5 +1,9 @@
 #include "gpu/device_memory.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
+
 namespace muster {
 
 namespace {
@@ -74,8 +78,11 @@ Result<UniqueFd> DeviceMemory::share() const {
   if (Status bound = gpu_->bind(); !bound.ok()) return bound;
   int fd = -1;
   const cuda::Result got = gpu_->driver().call().memExportToShareableHandle(&fd, handle_, cuda::kFileDescriptor, 0);
-  if (Status shared = gpu_->driver().check(got, "cuMemExportToShareableHandle"); !shared.ok()) return shared;
-  return UniqueFd(fd);
+  if (Status exported = gpu_->driver().check(got, "cuMemExportToShareableHandle"); !exported.ok()) return exported;
+  UniqueFd shared(fd);
+  // The driver does not promise it. Who is started meanwhile must not keep the memory.
+  if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return ioError("fcntl", errno);
+  return shared;
 }
 
 DeviceMemory::~DeviceMemory() {

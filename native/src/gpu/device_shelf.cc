@@ -1,8 +1,10 @@
 #include "gpu/device_shelf.h"
 
+#include <fcntl.h>
 #include <poll.h>
 
 #include <algorithm>
+#include <exception>
 #include <system_error>
 
 namespace muster {
@@ -65,12 +67,16 @@ void DeviceShelf::serve() {
   while (!closing_.requested()) {
     pollfd watched[2] = {{closing_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
     if (::poll(watched, 2, static_cast<int>(kTick.count())) <= 0 || watched[1].revents == 0) continue;
-    Result<UniqueFd> socket = acceptFrom(listener_.fd(), Address::Kind::Unix);
+    const Patience patience{Deadline::in(kCaller), &closing_};
+    Result<UniqueFd> socket = acceptPatiently(listener_.fd(), Address::Kind::Unix, patience);
     if (!socket.ok()) continue;
     Connection connection(std::move(socket.value()));
-    const Patience patience{Deadline::in(kCaller), &closing_};
-    const Status answered = answer(connection, patience);
-    if (!answered.ok() && answered.code != Code::Unreachable) connection.refuse(answered, patience);
+    try {
+      const Status answered = answer(connection, patience);
+      if (!answered.ok() && answered.code != Code::Unreachable) connection.refuse(answered, patience);
+    } catch (const std::exception&) {
+      // Out of memory, for this caller alone: it sees the connection close.
+    }
   }
 }
 
@@ -88,7 +94,7 @@ Status DeviceShelf::answer(Connection& connection, const Patience& patience) {
     const auto at = std::ranges::find(versions_, id.value(), &Version::id);
     if (at == versions_.end()) return {Code::Gone, "version " + id.value().text() + " is not here", {}};
     grant = ByteWriter().number(at->bytes).number(static_cast<uint64_t>(at->memory->size())).number(at->digest).bytes();
-    fd = UniqueFd(::dup(at->fd.get()));  // the version may be taken off while the caller is slow
+    fd = UniqueFd(::fcntl(at->fd.get(), F_DUPFD_CLOEXEC, 0));  // the version may be taken off while the caller is slow
   }
   if (!fd) return {Code::Unreachable, "out of file descriptors", {}};
   return connection.send({FrameType::Grant, grant, 0, fd.get()}, patience);

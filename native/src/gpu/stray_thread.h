@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,16 @@
 #include "core/patience.h"
 
 namespace muster {
+
+// An exception that left the thread would end the process.
+template <class T>
+Result<T> answerOf(const std::function<Result<T>()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return Status{Code::Io, error.what(), {}};
+  }
+}
 
 // The answer of `work`, or Code::Timeout or Code::Aborted when the patience ends first. `work` must own all that it touches.
 template <class T>
@@ -26,7 +37,7 @@ Result<T> awaitStray(std::function<Result<T>()> work, const Patience& patience) 
   const auto shared = std::make_shared<Shared>();
   try {
     std::thread([shared, work = std::move(work)] {
-      Result<T> answer = work();
+      Result<T> answer = answerOf(work);
       const std::lock_guard lock(shared->mutex);
       shared->answer.emplace(std::move(answer));
       shared->changed.notify_all();
