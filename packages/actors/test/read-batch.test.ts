@@ -16,6 +16,7 @@ import { group, trajectory } from "./support/groups.ts";
 const job = "job";
 const step = 3;
 const groupOf = (index: number, reward = 0): TrajectoryGroup => group(step, index, [trajectory({ reward })]);
+const bounds = { vocab: 64, maxContext: 64 };
 const idOf = (index: number): string => groupIdOf(step, index);
 
 describe("reading the batch of a step", () => {
@@ -45,7 +46,7 @@ describe("reading the batch of a step", () => {
       { streamSeq: second, groupIds: [idOf(2)] },
       { streamSeq: first, groupIds: [idOf(0), idOf(1)] },
     ];
-    expect(await readBatch(transport, { step, batch })).toEqual({
+    expect(await readBatch(transport, { step, batch }, bounds)).toEqual({
       groups: [groupOf(2, 0.5), groupOf(0), groupOf(1, 1)],
       unreadable: [],
       cause: "",
@@ -54,12 +55,12 @@ describe("reading the batch of a step", () => {
 
   it("leaves out the groups of a message that the batch does not name", async () => {
     const seq = await storeGroups(groupOf(0), groupOf(1), group(step + 1, 1, [trajectory()]));
-    const { groups } = await readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds: [idOf(1)] }] });
+    const { groups } = await readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds: [idOf(1)] }] }, bounds);
     expect(groups).toEqual([groupOf(1)]);
   });
 
   const reading = (seq: number, groupIds = [idOf(0)]) =>
-    readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds }] });
+    readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds }] }, bounds);
 
   it.each<[string, RegExp, () => Promise<number>]>([
     ["lacks a named group", /step 3: the stored batch lacks 1 of 1 groups/, () => storeGroups(groupOf(5))],
@@ -70,6 +71,19 @@ describe("reading the batch of a step", () => {
       /group 3\.0: loss mask of 1 for 2 response tokens/,
       () => storeGroups(group(step, 0, [trajectory({ lossMask: new Uint8Array(1) })])),
     ],
+    ...(
+      [
+        ["a token of -5", { tokens: Int32Array.of(7, 7, -5) }, /group 3\.0: token -5, and the vocabulary has 64/],
+        ["a token beyond the vocabulary", { tokens: Int32Array.of(7, 64, 7) }, /token 64/],
+        ["more tokens than the context", { length: 64 }, /65 tokens, and the context has 64/],
+        ["a log-probability of NaN", { logprobs: Float32Array.of(-1, Number.NaN) }, /not finite/],
+        ["a reward of 1e308", { reward: 1e308 }, /reward 1e\+308 is not between/],
+      ] as const
+    ).map(([what, lie, cause]): [string, RegExp, () => Promise<number>] => [
+      `has ${what}`,
+      cause,
+      () => storeGroups(group(step, 0, [trajectory(lie)])),
+    ]),
     ["is no message at all", /message 1 of the groups stream: malformed/, () => storeBytes(Uint8Array.of(193, 0, 255))],
   ])("names what can not be read because its message %s, and says why", async (_, cause, stored) => {
     const seq = await stored();
@@ -86,14 +100,14 @@ describe("reading the batch of a step", () => {
       { streamSeq: gone, groupIds: [idOf(0)] },
       { streamSeq: kept, groupIds: [idOf(1)] },
     ];
-    const read = await readBatch(transport, { step, batch });
+    const read = await readBatch(transport, { step, batch }, bounds);
     expect(read).toMatchObject({ groups: [{ groupId: idOf(1) }], unreadable: [batch[0]] });
   });
 
   it("names no more parts than a vote may have", async () => {
     const seqs = await Promise.all(Array.from({ length: 80 }, (_, i) => storeBytes(Uint8Array.of(i))));
     const batch = seqs.map((streamSeq, i) => ({ streamSeq, groupIds: [idOf(i)] }));
-    expect((await readBatch(transport, { step, batch })).unreadable).toHaveLength(64);
+    expect((await readBatch(transport, { step, batch }, bounds)).unreadable).toHaveLength(64);
   });
 
   it("fails when the broker does not answer: that says nothing of the batch", async () => {

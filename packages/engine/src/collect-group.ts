@@ -11,6 +11,7 @@ import {
   type FailurePolicy,
   failureDefaults,
   groupIdOf,
+  rewardMax,
   type Trajectory,
   type TrajectoryGroup,
 } from "@muster/protocol";
@@ -317,7 +318,8 @@ class Call {
     const value: unknown = reward.isBuiltIn
       ? await reward.score(input, this.#ending.signal)
       : await this.#scopes.run({ what, timeoutMs: rewardTimeoutMs }, (signal) => reward.score(input, signal));
-    if (typeof value !== "number" || !Number.isFinite(value)) throw errors.RewardInvalid({ value: String(value) });
+    if (typeof value !== "number" || !(Math.abs(value) <= rewardMax))
+      throw errors.RewardInvalid({ name: reward.name, value: String(value), limit: rewardMax });
     return value;
   }
 

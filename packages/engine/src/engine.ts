@@ -284,6 +284,6 @@ export interface Reward {
   readonly name: string;
   /** It comes with Muster, ends at once and leaves nothing behind: judged without a deadline and a boundary of its own. */
   readonly isBuiltIn?: true;
-  /** @returns A finite number. */
+  /** @returns A number between −`rewardMax` and `rewardMax` of `@muster/protocol`, which are a thousand million. */
   score(input: RewardInput, signal: AbortSignal): Promise<number>;
 }

@@ -21,7 +21,9 @@ export const errors = defineErrors("MUSTER_ERR", {
   TaskUnknown: { message: 'task "{name}" is not known; known tasks are {known}' },
   TaskTextInvalid: { message: 'character "{character}" is not in the vocabulary of task {task}' },
   RewardUnknown: { message: 'reward "{name}" is not known; known rewards are {known}' },
-  RewardInvalid: { message: "the reward function returned {value}; it must return a finite number" },
+  RewardInvalid: {
+    message: 'reward "{name}" returned {value}; it must return a finite number between -{limit} and {limit}',
+  },
   TrajectoryInvalid: { message: "the engine returned an invalid trajectory: {reason}" },
   TrajectoryTimeout: { message: "{what} did not end within {timeoutMs} ms" },
   SampleSettled: { message: "request {requestId}: its sample is settled already; await everything before you return" },

@@ -172,6 +172,7 @@ describe("collecting groups", () => {
   it.each([
     ["NaN", Number.NaN],
     ["infinity", Number.POSITIVE_INFINITY],
+    ["beyond all bounds", 1.7e308],
     ["text", "0.5"],
     ["nothing", undefined],
   ])("aborts only the trajectory whose reward is %s", async (_, value) => {

@@ -197,8 +197,13 @@ describe("groups.completed", () => {
   });
 
   it("of a group that waits again takes it out of the queue", () => {
-    const { state } = completed(start({ leases: {} }), [receiptOf(4, 2)], "9-9");
+    const had = (former: Record<string, string[]>) =>
+      start({ leases: {}, groups: { 4: { ...groupsOf(4, 0), queue: waiting, former } } });
+    const waiting = [2, 3].map((index) => ({ index, attempt: 0 }));
+    const { state } = completed(had({ 2: ["r0"] }), [receiptOf(4, 2)], "9-9");
     expect(state.groups[4]?.queue.map(({ index }) => index)).toEqual([3]);
+    const never = completed(had({ 2: ["r1"] }), [receiptOf(4, 2)], "9-9").state;
+    expect([never.groups[4]?.queue.length, never.dropped.unasked]).toEqual([2, 1]);
   });
 
   it("of a step that is over, or of a quarantined group, is dropped and counted", () => {
@@ -282,7 +287,12 @@ describe("evals.completed", () => {
     );
 
   it("counts each chunk once, at its own version only", () => {
-    const start = working({ patch: { evaluation } });
+    const chunk = (at: number) => ({ purpose: "eval" as const, chunk: at, from: 64 * at, count: 64 });
+    const start = working({ patch: { evaluation: { ...evaluation, queue: [chunk(0), chunk(1)] } } });
+    const others = { ...start, leases: { "1-1": { holder: "r1", items: [chunk(1)], dueAtMs: 9_000 } } };
+    expect(evaluated(others, 1).state.evaluation).toEqual(start.evaluation);
+    const shorter = { ...start, evaluation: { ...evaluation, queue: [{ ...chunk(1), count: 9 }] } };
+    expect(evaluated(shorter, 1).state.evaluation).toEqual(shorter.evaluation);
     const once = evaluated(start, 1).state;
     expect(once.evaluation).toMatchObject({ settled: [1], prompts: 64, correct: 9 });
     expect(evaluated(once, 1).state.evaluation).toEqual(once.evaluation);

@@ -18,7 +18,14 @@ const cause = (patch: Partial<CauseCount> = {}): CauseCount => ({
 });
 
 const jobWith = (patch: Partial<FailurePolicy>): ControllerState =>
-  working({ plan: planWith({ failure: { ...failureDefaults, ...patch } }), patch: { groups: { 4: groupsOf(4, 0) } } });
+  working({
+    plan: planWith({ failure: { ...failureDefaults, ...patch } }),
+    patch: {
+      groups: { 4: groupsOf(4, 0) },
+      leases: { "1-1": { holder: "r0", items: [0, 1].map(itemOf), dueAtMs: 9_000 } },
+    },
+  });
+const itemOf = (index: number) => ({ purpose: "train" as const, step: 4, index, attempt: 0 });
 
 /** Notes groups of `completed` and `aborted` trajectories. */
 function noted(

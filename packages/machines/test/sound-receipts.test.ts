@@ -3,10 +3,11 @@ import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { applyCompleted, applyVoted } from "../src/controller/apply-work.ts";
 import { control } from "../src/controller/control.ts";
+import { releaseLease } from "../src/controller/leases.ts";
 import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
 import { planStepOutcome } from "../src/controller/plan-step.ts";
 import type { ControllerState } from "../src/controller/state.ts";
-import { bodiesOf, groupsOf, linesOf, receiptOf, reportFrom, stepping, voteFor, working } from "./states.ts";
+import { bodiesOf, groupsOf, linesOf, planWith, receiptOf, reportFrom, stepping, voteFor, working } from "./states.ts";
 
 const train = (index: number) => ({ purpose: "train" as const, step: 4, index, attempt: 0 });
 
@@ -14,6 +15,7 @@ describe("a receipt", () => {
   const start = (): ControllerState =>
     working({
       members: ["p0", "r0", "r1"],
+      plan: planWith({ maxContext: 64 }),
       patch: {
         groups: { 4: { ...groupsOf(4, 0), queue: [{ index: 3, attempt: 0 }] } },
         leases: {
@@ -34,6 +36,9 @@ describe("a receipt", () => {
     ["counts fewer", { completed: 1 }, "are not the 2 trajectories"],
     ["points to no message", { streamSeq: 0 }, "streamSeq = 0"],
     ["has a reward that is no number", { rewardSum: Number.NaN }, "rewardSum = NaN"],
+    ["has a reward beyond all rewards", { rewardSum: 1e308 }, "rewardSum = 1e+308"],
+    ["has a reward and no trajectory", { completed: 0, aborted: 2, rewardSum: 1 }, "rewardSum = 1 of 0"],
+    ["has more tokens than two contexts", { tokens: 2 ** 53 - 1 }, "have at most 64 each"],
   ])("that %s is refused, its group waits again, and its writer is named", (_, lie, says) => {
     const { state, effects } = report(start(), [receiptOf(4, 0, lie), receiptOf(4, 1)]);
     expect(Object.keys(state.groups[4]?.receipts ?? {})).toEqual(["1"]);
@@ -60,6 +65,24 @@ describe("a receipt", () => {
     expect(state.leases["1-2"]?.items).toEqual([train(2)]);
     expect(state.groups[4]?.receipts).toEqual({});
     expect(bodiesOf(effects, "alarm.raised")[0]?.detail).toContain("lease 1-2 is of r1");
+  });
+
+  it("of an open group that its sender has on no lease counts for nothing, and is told once, twice, four times and so on", () => {
+    let state = start();
+    let alarms = 0;
+    for (let i = 0; i < 100; i++) {
+      const next = report(state, [receiptOf(4, 3)], i % 2 === 0 ? "1-1" : "7-7");
+      alarms += bodiesOf(next.effects, "alarm.raised").length;
+      state = next.state;
+    }
+    expect([state.dropped.unasked, alarms, state.groups[4]?.receipts]).toEqual([100, 7, {}]);
+    expect(state.leases).toEqual(start().leases);
+  });
+
+  it("of a lease that ran out counts from the sampler that had it, whoever has the group now", () => {
+    const { state } = releaseLease(start(), "1-1", { reason: "expired", failure: null });
+    const moved = { ...state, leases: { "1-9": { holder: "r1", items: [train(0)], dueAtMs: 9_000 } } };
+    expect(Object.keys(report(moved, [receiptOf(4, 0)]).state.groups[4]?.receipts ?? {})).toEqual(["0"]);
   });
 
   it("that can not be true puts its sender out the third time, and another life of it begins anew", () => {
@@ -100,6 +123,18 @@ describe("a batch that nobody can read", () => {
     expect(imbalanceOf(ledgerOf(change?.state ?? running()))).toBe(0);
   });
 
+  it("puts its writer out the third time", () => {
+    const change = (refused: number) => {
+      const state = running();
+      const writer = { ...state.members.r0, refused } as NonNullable<ControllerState["members"][string]>;
+      return planStepOutcome({ ...state, members: { ...state.members, r0: writer } });
+    };
+    expect(change(1)?.state.members.r0?.refused).toBe(2);
+    const out = change(2);
+    expect(out?.state.members.r0).toBeUndefined();
+    expect(bodiesOf(out?.effects ?? [], "member.died")[0]?.evidence).toContain("what it stored can not be read");
+  });
+
   it("counts as a failure of the step once that was of no use too often, so that the job ends", () => {
     const { stepAttemptsMax } = running().plan.limits;
     expect(planStepOutcome(running({ unreadable: stepAttemptsMax - 1 }))?.state.step.failures).toBe(0);
@@ -119,7 +154,8 @@ describe("a batch that nobody can read", () => {
   });
 
   it("is run again when its groups are sampled again", () => {
-    const retried = planStepOutcome(running())?.state ?? running();
+    const again = planStepOutcome(running())?.state ?? running();
+    const retried = { ...again, leases: { "9-9": { holder: "r0", items: [train(1), train(3)], dueAtMs: 9_000 } } };
     const body = { leaseId: "9-9", receipts: [receiptOf(4, 1), receiptOf(4, 3)], causes: [], durationMs: 1 };
     const { state } = control(retried, reportFrom(retried, "r0", { kind: "groups.completed", body }));
     expect(Object.keys(state.groups[4]?.receipts ?? {})).toEqual(["0", "1", "2", "3"]);

@@ -1,5 +1,5 @@
 /**
- * Bytes ⇄ messages. One msgpack dialect (plain maps, no shared structures, so that any reader decodes any writer), a size limit before
+ * Bytes ⇄ messages. One msgpack dialect (plain maps, no shared structures, so that any reader decodes any writer), limits of size and form before
  * decoding, then the schema of the kind. Whatever does not pass is refused with a reason and changes nothing.
  */
 import { MusterError, messageOf } from "@muster/base";
@@ -9,6 +9,7 @@ import { countSchema, type Envelope, envelopeSchema, payloadBytesMax, protocolVe
 import { errors } from "./errors.ts";
 import { idSchema } from "./ids.ts";
 import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
+import { flawOfPacked, narrowBounds, type PackedBounds, wideBounds } from "./scan.ts";
 
 const packr = new Packr({ useRecords: false, int64AsType: "number", encodeUndefinedAsNil: true, copyBuffers: true });
 
@@ -50,16 +51,24 @@ export function encodeMessage<K extends Kind>(message: Message<K>): Uint8Array {
   return data;
 }
 
+function unpackMessage(data: Uint8Array, bounds: PackedBounds): unknown {
+  if (data.length > payloadBytesMax) throw errors.MessageTooLarge({ bytes: data.length, limitBytes: payloadBytesMax });
+  const flaw = flawOfPacked(data, bounds);
+  if (flaw !== null) throw errors.MessageMalformed({ reason: flaw });
+  return unpack(data);
+}
+
 /** What surrounds a message, checked; its body is not. */
 export type SealedMessage = Omit<Envelope, "kind"> & { readonly kind: Kind };
 
 /**
- * Decodes a message and validates what surrounds it.
+ * Decodes a message and validates what surrounds it. What would be dear to decode is refused before that.
  *
+ * @param bounds - Default those of the largest messages.
  * @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED, MUSTER_ERR_MESSAGE_OTHER_VERSION or MUSTER_ERR_MESSAGE_UNKNOWN_KIND.
  */
-export function decodeSealed(data: Uint8Array): SealedMessage {
-  const envelope = check(envelopeSchema, unpack(data), "envelope");
+export function decodeSealed(data: Uint8Array, bounds = wideBounds): SealedMessage {
+  const envelope = check(envelopeSchema, unpackMessage(data, bounds), "envelope");
   const { kind } = envelope;
   if (!isKind(kind)) throw errors.MessageUnknownKind({ kind });
   return { ...envelope, kind };
@@ -92,7 +101,7 @@ export function peekMessage(data: Uint8Array): {
   readonly commandId?: string;
 } {
   try {
-    const { id, kind: said, body } = peekSchema.parse(unpack(data));
+    const { id, kind: said, body } = peekSchema.parse(unpackMessage(data, narrowBounds));
     const commandId = body?.commandId;
     return {
       ...(id === undefined ? {} : { id }),

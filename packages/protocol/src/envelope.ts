@@ -10,6 +10,9 @@ export const protocolVersion = 1;
 /** Limit of a message that carries tokens or weights meta; also the broker's `max_payload`. */
 export const payloadBytesMax = 1024 * 1024;
 
+/** Limit of a message to the controller whose kind carries no tokens and no large table. */
+export const smallBytesMax = 64 * 1024;
+
 /**
  * What surrounds every message. Stale input is recognised by `term`, `epoch`, `incarnation` and `seq`, never by time:
  * clocks of different hosts are not compared.

@@ -11,7 +11,7 @@ export {
   unpack,
   unseal,
 } from "./codec.ts";
-export { countSchema, type Envelope, envelopeSchema, payloadBytesMax } from "./envelope.ts";
+export { countSchema, type Envelope, envelopeSchema, payloadBytesMax, smallBytesMax } from "./envelope.ts";
 export {
   actionsByKind,
   backoffMaxMs,
@@ -58,6 +58,7 @@ export { type CauseCount, type EvidenceKind, evidenceKinds, type Holder, type Se
 export type { BatchPart, StepStats } from "./messages/step.ts";
 export { clipBody, flawOf } from "./outgoing.ts";
 export { type RefusalReason, refusalReasons } from "./refusal.ts";
+export { narrowBounds, wideBounds } from "./scan.ts";
 export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
 export {
   type BegunGroup,
@@ -65,6 +66,7 @@ export {
   fromGroupsBatch,
   fromGroupsBegun,
   groupsBatchBody,
+  rewardMax,
   type Segment,
   type Trajectory,
   type TrajectoryError,

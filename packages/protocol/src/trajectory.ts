@@ -5,6 +5,12 @@ import { failureKinds } from "./failure.ts";
 import { errorWithin, segmentsMax } from "./group-size.ts";
 import { clippedText } from "./texts.ts";
 
+/**
+ * Largest reward, and its negative the smallest: far beyond what any reward means, and small enough that no sum or square of rewards is lost or
+ * becomes infinite.
+ */
+export const rewardMax = 1e9;
+
 /** How a trajectory ended. `aborted` ones are placeholders: they never reach the loss and carry no reward. */
 export const trajectoryStatuses = ["completed", "truncated", "aborted"] as const;
 
@@ -217,5 +223,7 @@ function flawOf(wire: GroupWire["trajectories"][number]): string | null {
   if (wire.lossMask.length !== response) return `loss mask of ${wire.lossMask.length} for ${response} response tokens`;
   const at = tiledBy(wire.segments);
   if (at < 0 || (wire.status !== "aborted" && at !== response)) return "segments do not tile the response";
-  return Number.isFinite(wire.reward) ? null : "reward is not finite";
+  if (!(Math.abs(wire.reward) <= rewardMax))
+    return `reward ${wire.reward} is not between -${rewardMax} and ${rewardMax}`;
+  return null;
 }

@@ -5,6 +5,7 @@ import {
   encodeMessage,
   fromGroupsBatch,
   type Message,
+  rewardMax,
   type Trajectory,
   type TrajectoryGroup,
   toGroupsBatch,
@@ -82,7 +83,7 @@ describe("a group of trajectories", () => {
           },
         ),
         cuts: fc.array(fc.nat(12), { maxLength: 4 }),
-        reward: fc.double({ noNaN: true, noDefaultInfinity: true }),
+        reward: fc.double({ min: -rewardMax, max: rewardMax, noNaN: true }),
         status: fc.constantFrom("completed" as const, "truncated" as const),
       })
       .map(({ prompt, response, cuts, reward, status }): Trajectory => {
@@ -157,8 +158,9 @@ describe("a group of trajectories", () => {
       },
       /do not tile/,
     ],
-    ["a reward that is not a number", { reward: Number.NaN }, /reward is not finite/],
-    ["an endless reward", { reward: Number.POSITIVE_INFINITY }, /reward is not finite/],
+    ["a reward that is not a number", { reward: Number.NaN }, /reward NaN is not between/],
+    ["a reward of 1.7e308", { reward: 1.7e308 }, /reward 1.7e\+308 is not between/],
+    ["an endless reward", { reward: Number.POSITIVE_INFINITY }, /reward Infinity is not/],
   ];
 
   it.each(flaws)("with %s is refused whole, by its id", (_, flaw, reason) => {

@@ -210,6 +210,19 @@ describe("the ingress", () => {
     expect([refused("malformed"), refused("wrong_role")]).toEqual([mine.length, kinds.length - mine.length]);
   });
 
+  test("refuses by its size alone what is larger than its kind may be", () => {
+    const large = new Uint8Array(64 * 1024 + 1);
+    const way = ingress();
+    const fates = ["mesh.built", "groups.completed"].map((kind) => {
+      const { delivery, fate } = deliveryOf(subjects.report("policy", "policy-0", kind), large);
+      way.handle(delivery);
+      return fate.join();
+    });
+    way.handleCore(subjects.heartbeat("policy", "policy-0"), large);
+    expect(fates).toEqual(["term", "term"]);
+    expect([refused("too_large"), refused("malformed"), got]).toEqual([2, 1, []]);
+  });
+
   test("refuses a replica that registers as another role", () => {
     const message = speaker().stamp("replica.register", { role: "policy", host: "h", pid: 1, engineBuild: "" });
     const { delivery } = deliveryOf(subjects.report("rollout", "rollout-0", message.kind), encodeMessage(message));

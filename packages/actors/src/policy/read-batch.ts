@@ -1,6 +1,13 @@
 /** Reads the batch of a step out of the groups stream. */
 import { hasCode, messageOf } from "@muster/base";
-import { type BatchPart, type Body, decodeMessage, fromGroupsBatch, type TrajectoryGroup } from "@muster/protocol";
+import {
+  type BatchPart,
+  type Body,
+  decodeMessage,
+  fromGroupsBatch,
+  type Trajectory,
+  type TrajectoryGroup,
+} from "@muster/protocol";
 import type { Transport } from "@muster/transport";
 import { errors } from "../errors.ts";
 
@@ -11,10 +18,22 @@ const unreadableMax = 64;
 export interface ReadBatch {
   /** In the order of the batch. */
   readonly groups: readonly TrajectoryGroup[];
-  /** Parts whose message is gone, is no batch, or has not each named group once; the first {@link unreadableMax}. */
+  /** Parts whose message is gone, is no batch, has not each named group once, or has numbers that can not be computed with; the first {@link unreadableMax}. */
   readonly unreadable: readonly BatchPart[];
   /** Why the first of them can not be read; empty when all can. */
   readonly cause: string;
+}
+
+/** What the model takes. */
+export interface TokenBounds {
+  readonly vocab: number;
+  readonly maxContext: number;
+}
+
+interface Asked {
+  readonly step: number;
+  readonly part: BatchPart;
+  readonly bounds: TokenBounds;
 }
 
 interface ReadPart {
@@ -31,8 +50,10 @@ interface ReadPart {
 export async function readBatch(
   transport: Transport,
   run: Pick<Body<"step.run">, "step" | "batch">,
+  bounds: TokenBounds,
 ): Promise<ReadBatch> {
-  const parts = await Promise.all(run.batch.map((part) => readPart(transport, run.step, part)));
+  const read = (part: BatchPart): Promise<ReadPart> => readPart(transport, { step: run.step, part, bounds });
+  const parts = await Promise.all(run.batch.map(read));
   const bad = parts.flatMap((part) => part.bad ?? []).slice(0, unreadableMax);
   return {
     groups: parts.flatMap(({ groups }) => groups),
@@ -41,7 +62,8 @@ export async function readBatch(
   };
 }
 
-async function readPart(transport: Transport, step: number, part: BatchPart): Promise<ReadPart> {
+async function readPart(transport: Transport, asked: Asked): Promise<ReadPart> {
+  const { part } = asked;
   const { streamSeq } = part;
   const data = await transport.fetch("groups", streamSeq).catch((error: unknown) => {
     if (hasCode(error, "MUSTER_ERR_MESSAGE_GONE")) return error;
@@ -49,13 +71,14 @@ async function readPart(transport: Transport, step: number, part: BatchPart): Pr
   });
   if (!(data instanceof Uint8Array)) return { groups: [], bad: { part, cause: messageOf(data) } };
   try {
-    return { groups: namedGroups(data, step, part) };
+    return { groups: namedGroups(data, asked) };
   } catch (error) {
     return { groups: [], bad: { part, cause: `message ${streamSeq} of the groups stream: ${messageOf(error)}` } };
   }
 }
 
-function namedGroups(data: Uint8Array, step: number, { streamSeq, groupIds }: BatchPart): readonly TrajectoryGroup[] {
+function namedGroups(data: Uint8Array, { step, part, bounds }: Asked): readonly TrajectoryGroup[] {
+  const { streamSeq, groupIds } = part;
   const message = decodeMessage(data);
   if (message.kind !== "groups.batch")
     throw errors.BatchMalformed({ step, seq: streamSeq, reason: `kind ${message.kind}` });
@@ -68,5 +91,19 @@ function namedGroups(data: Uint8Array, step: number, { streamSeq, groupIds }: Ba
     throw errors.BatchIncomplete({ step, missing: named.size - found.size, wanted: named.size });
   if (groups.length > named.size)
     throw errors.BatchMalformed({ step, seq: streamSeq, reason: "it has one group more than once" });
+  for (const { groupId, trajectories } of groups) {
+    for (const trajectory of trajectories) {
+      const reason = numberFlaw(trajectory, bounds);
+      if (reason !== null) throw errors.BatchMalformed({ step, seq: streamSeq, reason: `group ${groupId}: ${reason}` });
+    }
+  }
   return groups;
+}
+
+/** What of a trajectory the model can not take, or the loss. */
+function numberFlaw({ tokens, logprobs }: Trajectory, { vocab, maxContext }: TokenBounds): string | null {
+  if (tokens.length > maxContext) return `${tokens.length} tokens, and the context has ${maxContext}`;
+  const token = tokens.find((one) => one < 0 || one >= vocab);
+  if (token !== undefined) return `token ${token}, and the vocabulary has ${vocab}`;
+  return logprobs.every(Number.isFinite) ? null : "a log-probability that is not finite";
 }

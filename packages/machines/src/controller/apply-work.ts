@@ -10,7 +10,7 @@ import { finishItems, keyOf, releasedFacts, requeue, withGroups, withPartials } 
 import { noteGroups } from "./paces.ts";
 import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
 import { noteShortage } from "./shortages.ts";
-import { refuseReceipts } from "./sound-receipts.ts";
+import { noteUnasked, refuseReceipts, wasLeased } from "./sound-receipts.ts";
 import {
   arrived,
   type ControllerState,
@@ -20,6 +20,9 @@ import {
   moved,
   withMember,
 } from "./state.ts";
+
+/** Longest time that a report can be about: a day. */
+const durationMaxMs = 86_400_000;
 
 /** A member that has answered its order. */
 const answered = { order: null, unanswered: 0 } as const;
@@ -120,10 +123,16 @@ export function applyMeshFailed(state: ControllerState, event: ReportOf<"mesh.fa
  * by now is of no use, so its group waits again. Pure.
  */
 export function applyCompleted(state: ControllerState, event: ReportOf<"groups.completed">): Change<ControllerState> {
-  const { sound, ...refused } = refuseReceipts(state, event);
+  const { sound: possible, ...checked } = refuseReceipts(state, event);
+  const leased = { leaseId: event.body.leaseId, from: event.from };
+  const unasked = possible.filter((receipt) => isOpen(state, receipt) && !wasLeased(state, leased, receipt));
+  const noted = noteUnasked(checked.state, event.from, unasked);
+  const refused = { state: noted.state, effects: [...checked.effects, ...noted.effects] };
+  const sound = possible.filter((receipt) => !unasked.includes(receipt));
   if (sound.length === 0) return refused;
   const fresh = sound.filter((receipt) => isOpen(state, receipt));
-  const paced = noteGroups(refused.state, event.from, { groups: sound.length, durationMs: event.body.durationMs });
+  const durationMs = Math.min(event.body.durationMs, durationMaxMs);
+  const paced = noteGroups(refused.state, event.from, { groups: sound.length, durationMs });
   const settled = sound.reduce(
     (next, receipt) => settleReceipt(next, { ...receipt, by: event.from }),
     noteReceipts(paced, fresh, event.body.causes),
@@ -214,6 +223,12 @@ function isRestart({ plan }: ControllerState, failure: FailureKind, items: reado
 /** A chunk of held-out prompts was evaluated. Pure. */
 export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.completed">): Change<ControllerState> {
   const { leaseId, version, chunk, prompts, correct } = event.body;
+  const holder = state.leases[leaseId]?.holder;
+  const known = chunkOf(state, chunk);
+  if ((holder !== undefined && holder !== event.from) || known?.count !== prompts || correct > prompts) {
+    const { dropped } = state;
+    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
+  }
   const next = finishItems(state, leaseId, (item) => item.purpose === "eval" && item.chunk === chunk);
   const run = next.evaluation;
   if (!run || run.version !== version || run.settled.includes(chunk)) return { state: next, effects: [] };
@@ -225,6 +240,14 @@ export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.co
     correct: run.correct + correct,
   };
   return { state: moved({ ...next, evaluation }), effects: [] };
+}
+
+/** A chunk of held-out prompts that waits or is leased. */
+function chunkOf({ evaluation, leases }: ControllerState, chunk: number) {
+  const leased = Object.values(leases).flatMap(({ items }) => items);
+  return [...(evaluation?.queue ?? []), ...leased].find((item) => item.purpose === "eval" && item.chunk === chunk) as
+    | Extract<WorkItem, { purpose: "eval" }>
+    | undefined;
 }
 
 /** A member's vote on the running attempt; votes on others change nothing. Pure. */

@@ -46,10 +46,22 @@ function requeueGroup(state: ControllerState, item: TrainItem, why: Return): Cha
     ...(decision && decision.afterMs > 0 ? { dueAtMs: state.nowMs + decision.afterMs } : {}),
     ...(item.partial ? { partial: item.partial } : {}),
   };
-  const next = withGroups(state, item.step, { ...groups, queue: [queued, ...groups.queue] });
+  const next = withGroups(state, item.step, {
+    ...groups,
+    queue: [queued, ...groups.queue],
+    ...(why.holder === "" ? {} : { former: withFormer(groups, item.index, why.holder) }),
+  });
   if (decision?.action !== "abort" || next.ending) return { state: next, effects: [] };
   const reason = `a failure ends the job: ${decision.reason} over group ${workIdOf(item)}: ${why.reason}`;
   return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects: [] };
+}
+
+/** Holders of a group that are remembered. */
+const formerMax = 8;
+
+function withFormer({ former = {} }: StepGroups, index: number, holder: string): StepGroups["former"] & object {
+  const others = (former[index] ?? []).filter((id) => id !== holder);
+  return { ...former, [index]: [...others, holder].slice(-formerMax) };
 }
 
 type OwnLeases = ReadonlyMap<string, readonly (readonly [string, Lease])[]>;

@@ -17,6 +17,8 @@ export interface ControllerPlan {
   readonly groupsPerStep: number;
   /** Trajectories of a group: samples times their fan-out. */
   readonly groupSize: number;
+  /** Tokens of a trajectory, at most. Absent in journals of programs that did not say it. */
+  readonly maxContext?: number;
   readonly evalEverySteps: number;
   readonly evalPrompts: number;
   readonly checkpointEverySteps: number;
@@ -64,6 +66,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     weights: config.weights,
     groupsPerStep: config.batch.groupsPerStep,
     groupSize: config.batch.groupSize * config.rollout.fanOut,
+    maxContext: config.model.maxContext,
     evalEverySteps: config.evaluation.everySteps,
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,

@@ -2,7 +2,7 @@
  * Receipts are believed only as far as they can be true: what they say of a group is checked when they come, and what they point to when
  * trainers read it. A group whose result is of no use is sampled again, and the operator hears who gave it.
  */
-import type { BatchPart, Body, GroupReceipt, WorkItem } from "@muster/protocol";
+import { type BatchPart, type Body, type GroupReceipt, rewardMax, type WorkItem } from "@muster/protocol";
 import { putOut } from "./apply-membership.ts";
 import { announce, type Change, type ReportOf } from "./events.ts";
 import { finishItems, requeue, withGroups } from "./leases.ts";
@@ -17,12 +17,15 @@ const namedMax = 8;
 
 /** Why a receipt can not be true; `null` when it may be. Pure. */
 function refusalOf({ plan }: ControllerState, receipt: GroupReceipt): string | null {
-  const { index, streamSeq, completed, aborted, rewardSum } = receipt;
+  const { index, streamSeq, completed, aborted, rewardSum, tokens } = receipt;
   if (index >= plan.groupsPerStep) return `a step has ${plan.groupsPerStep} groups`;
   if (completed + aborted !== plan.groupSize)
     return `completed = ${completed} and aborted = ${aborted} are not the ${plan.groupSize} trajectories of a group`;
   if (streamSeq < 1) return `streamSeq = ${streamSeq} is no place in the groups stream`;
-  if (!Number.isFinite(rewardSum)) return `rewardSum = ${rewardSum}`;
+  if (!(Math.abs(rewardSum) <= completed * rewardMax))
+    return `rewardSum = ${rewardSum} of ${completed} trajectories; a reward is at most ${rewardMax}`;
+  if (tokens > plan.groupSize * (plan.maxContext ?? tokens))
+    return `tokens = ${tokens}; ${plan.groupSize} trajectories have at most ${plan.maxContext} each`;
   return null;
 }
 
@@ -62,6 +65,42 @@ export function refuseReceipts(
   };
 }
 
+/**
+ * True when a sampler has a group on a lease of its own, or had: then the first result counts, whoever it is from, so that samplers that are all
+ * slow come to an end. Any other result of an open group was never asked for. Pure.
+ */
+export function wasLeased(state: ControllerState, { leaseId, from }: Leased, receipt: GroupReceipt): boolean {
+  const { step, index } = receipt;
+  const isIt = (item: WorkItem): boolean => item.purpose === "train" && item.step === step && item.index === index;
+  const lease = state.leases[leaseId];
+  if (lease?.holder === from && lease.items.some(isIt)) return true;
+  return state.groups[step]?.former?.[index]?.includes(from) ?? false;
+}
+
+interface Leased {
+  readonly leaseId: string;
+  readonly from: string;
+}
+
+/** Counts results that were never asked for; the operator hears of the first, the second, the fourth and so on. Pure. */
+export function noteUnasked(
+  state: ControllerState,
+  from: string,
+  receipts: readonly GroupReceipt[],
+): Change<ControllerState> {
+  const [first] = receipts;
+  if (!first) return { state, effects: [] };
+  const { dropped } = state;
+  const before = dropped.unasked ?? 0;
+  const unasked = before + receipts.length;
+  const isTold = Math.floor(Math.log2(unasked)) > Math.floor(Math.log2(before));
+  const detail = `${from} reports group ${first.step}.${first.index}, which it has on no lease; ${unasked} such results so far`;
+  return {
+    state: { ...state, dropped: { ...dropped, unasked } },
+    effects: isTold ? [announce("alarm.raised", { alarm: "receipt", detail })] : [],
+  };
+}
+
 /** The sender gets new work after a pause, so that somebody else takes what it gave back. */
 function blame(state: ControllerState, id: string, evidence: string): Change<ControllerState> {
   const member = state.members[id];
@@ -72,7 +111,10 @@ function blame(state: ControllerState, id: string, evidence: string): Change<Con
   return { state: withMember(state, id, { refused, retryAtMs }), effects: [] };
 }
 
-/** Drops the receipts of groups that trainers could not read: they are sampled again, and nobody is blamed for it. Pure. */
+/**
+ * Drops the receipts of groups that trainers could not read: they are sampled again. Each time that counts against who wrote them, so that a replica
+ * which writes nothing that can be read is put out. Pure.
+ */
 export function sampleUnreadable(
   state: ControllerState,
   parts: readonly BatchPart[],
@@ -95,8 +137,15 @@ export function sampleUnreadable(
     .map(({ index, streamSeq, by = "somebody" }) => `${step}.${index} of ${by} in message ${streamSeq}`);
   const more = bad.length > namedMax ? ` and ${bad.length - namedMax} more` : "";
   const detail = `can not be read and sampled again: ${names.join(", ")}${more}: ${cause}`;
-  return {
-    state: queued.state,
-    effects: [announce("alarm.raised", { alarm: "unreadable", detail }), ...queued.effects],
-  };
+  const writers = [...new Set(bad.flatMap(({ by }) => by ?? []))];
+  return writers.reduce<Change<ControllerState>>(
+    (change, by) => {
+      const blamed = blame(change.state, by, `what it stored can not be read: ${cause}`);
+      return { state: blamed.state, effects: [...change.effects, ...blamed.effects] };
+    },
+    {
+      state: queued.state,
+      effects: [announce("alarm.raised", { alarm: "unreadable", detail }), ...queued.effects],
+    },
+  );
 }

@@ -85,6 +85,8 @@ export interface StepGroups {
   readonly receipts: Readonly<Record<string, KeptReceipt>>;
   /** Indices given up after too many attempts. */
   readonly quarantined: readonly number[];
+  /** By index: who had it on a lease that ended without a result; the last ones. */
+  readonly former?: Readonly<Record<string, readonly string[]>>;
 }
 
 /** Work given to a rollout replica for a time. */

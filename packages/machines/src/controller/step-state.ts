@@ -65,6 +65,8 @@ export interface Dropped {
   readonly stale: number;
   readonly refused?: number;
   readonly unreadable?: number;
+  /** Results of open groups from samplers that never had them. */
+  readonly unasked?: number;
   /** Said under the name of a member, and not by it. */
   readonly forged?: number;
 }

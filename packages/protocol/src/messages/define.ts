@@ -11,6 +11,8 @@ export interface MessageDefinition<S extends z.ZodType = z.ZodType> {
   readonly from: readonly [Role, ...Role[]];
   /** Who says it to whom, and what it means: one sentence for the reference. */
   readonly says: string;
+  /** It may be as large as a message can be; without it a report is refused above 64 KiB. What only the controller says has no bound of its own. */
+  readonly isLarge?: true;
   readonly body: S;
 }
 

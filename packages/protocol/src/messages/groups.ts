@@ -76,6 +76,7 @@ export const groupsMessages = defineMessages({
     direction: "report",
     from: ["rollout"],
     says: "A rollout replica finished groups of a lease; each receipt points into the groups stream.",
+    isLarge: true,
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),
       receipts: z.array(receiptSchema).min(1).max(1024),
@@ -95,6 +96,7 @@ export const groupsMessages = defineMessages({
     direction: "report",
     from: ["rollout"],
     says: "A rollout replica stored what it has drawn so far of items of a lease, and goes on.",
+    isLarge: true,
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),
       items: z.array(itemSchema).min(1).max(1024),
@@ -104,6 +106,7 @@ export const groupsMessages = defineMessages({
     direction: "report",
     from: ["rollout"],
     says: "A rollout replica hands unfinished items of a lease back.",
+    isLarge: true,
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),
       items: z.array(itemSchema).min(1).max(1024),

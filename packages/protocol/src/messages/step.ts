@@ -46,6 +46,7 @@ export const stepMessages = defineMessages({
     direction: "report",
     from: ["policy"],
     says: "A member ends its part of a step with commit or abort, and the digests of its candidate.",
+    isLarge: true,
     body: z.strictObject({
       ...attemptFields,
       vote: z.enum(["commit", "abort"]),

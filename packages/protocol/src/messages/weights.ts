@@ -41,6 +41,7 @@ export const weightsMessages = defineMessages({
     direction: "report",
     from: ["policy"],
     says: "The initialising replica describes the tensors of the model: names, dtypes, shapes, offsets.",
+    isLarge: true,
     body: z.strictObject({
       lineage: countSchema,
       tensors: z.array(tensorSchema).min(1).max(2000),

@@ -8,12 +8,17 @@ import {
   type AnyMessage,
   type Direction,
   decodeSealed,
+  isKind,
   maySay,
   messageTable,
+  narrowBounds,
+  payloadBytesMax,
   type RefusalReason,
   type SealedMessage,
   senderOfSubject,
+  smallBytesMax,
   unseal,
+  wideBounds,
 } from "@muster/protocol";
 
 /** What admission says of bytes. */
@@ -69,8 +74,10 @@ export function createAdmission({ job, self, expects = () => true }: AdmissionOp
 
   return {
     judge(subject, data) {
+      if (data.length > bytesMaxOf(subject))
+        return refused("too_large", `${data.length} bytes; a message of this kind has at most ${smallBytesMax}`);
       try {
-        return judgeMessage(subject, decodeSealed(data));
+        return judgeMessage(subject, decodeSealed(data, isWide(subject) ? wideBounds : narrowBounds));
       } catch (error) {
         const reason = refusalOf(error);
         if (!reason) throw error;
@@ -82,6 +89,16 @@ export function createAdmission({ job, self, expects = () => true }: AdmissionOp
 }
 
 const refused = (reason: RefusalReason, detail: string): Verdict => ({ type: "refused", reason, detail });
+
+/** True for a place where only the controller speaks. */
+const isWide = (subject: string): boolean => ["commands", "events"].includes(subject.split(".", 3)[2] ?? "");
+
+/** Most bytes of what comes on a subject: known before anything is decoded. */
+function bytesMaxOf(subject: string): number {
+  const kind = subject.split(".").slice(5).join(".");
+  const isLarge = isKind(kind) && "isLarge" in messageTable[kind];
+  return isLarge || isWide(subject) ? payloadBytesMax : smallBytesMax;
+}
 
 function refusalOf(error: unknown): RefusalReason | null {
   if (!(error instanceof MusterError)) return null;
