@@ -247,20 +247,6 @@ export const planCanaries: readonly Canary[] = [
     seedsMax: 20,
     line: { does: (effect) => (effect.type === "command" && effect.kind === "checkpoint.save" ? null : effect) },
   }),
-  mind("last-voter-put-out", "the member whose vote is the last to come is put out", {
-    profile: "quiet",
-    seedsMax: 30,
-    line: {
-      hears: (event, { mesh, members, step }) => {
-        const silent = mesh.members.filter((id) => !step.votes[id]);
-        const last = silent.length === 1 && mesh.members.length > 1 ? members[silent[0] ?? ""] : undefined;
-        if (event.type !== "step.voted" || !last) return event;
-        const { id, incarnation } = last;
-        const why = { kind: "silence", evidence: "slower than the others", silentMs: 1 } as const;
-        return { type: "verdict.dead", atMs: event.atMs, id, incarnation, ...why };
-      },
-    },
-  }),
   mind("batch-shorter-than-said", "members train on all groups of a step but the last", {
     profile: "quiet",
     seedsMax: 10,

@@ -93,7 +93,7 @@ export class JournalAuditor {
   readonly #time = { nowMs: 0 };
   readonly #judge = new Judge(this.#time);
   readonly #weights: WeightsChecker;
-  readonly #members = new MembershipChecker(this.#judge, false);
+  readonly #members = new MembershipChecker(this.#judge, Number.POSITIVE_INFINITY);
   readonly #journal: JournalModel;
   readonly #reigns = new Map<number, Observed>();
   readonly #votes = new Map<string, Set<string>>();

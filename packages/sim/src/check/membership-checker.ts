@@ -30,8 +30,8 @@ export interface Outage {
 /** The model of lives, meshes and obedience. */
 export class MembershipChecker {
   readonly #judge: Judge;
-  /** False evictions are judged only where no fault can explain a silence. */
-  readonly #isStrict: boolean;
+  /** From when on no fault can explain a silence: a false eviction is judged only then. */
+  readonly #strictFromMs: number;
   /** Process of each life. */
   readonly #lives = new Map<string, Observed>();
   readonly #present = new Map<Observed, string>();
@@ -49,10 +49,10 @@ export class MembershipChecker {
   /** When the broker, or a node, was away, in ms of the world. */
   readonly #outages: readonly Outage[];
 
-  constructor(judge: Judge, isStrict: boolean, outages: readonly Outage[] = []) {
+  constructor(judge: Judge, strictFromMs: number, outages: readonly Outage[] = []) {
     this.#judge = judge;
     this.#outages = outages;
-    this.#isStrict = isStrict;
+    this.#strictFromMs = strictFromMs;
   }
 
   /** A life begins inside a process. */
@@ -126,7 +126,8 @@ export class MembershipChecker {
         const isRepeated = effect.body.epoch === before.mesh.epoch;
         this.#checkMesh(effect.body.members, isRepeated ? before : after);
       }
-    if (this.#isStrict && before.members !== after.members) this.#checkEvictions(event.type, before, after);
+    if (nowMs >= this.#strictFromMs && before.members !== after.members)
+      this.#checkEvictions(event.type, before, after);
     if (event.type === "verdict.dead" && event.kind === "silence") this.#checkSilence(event, nowMs);
   }
 

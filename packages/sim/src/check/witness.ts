@@ -8,7 +8,6 @@ import type { ClusterObserver } from "../cluster/cluster.ts";
 import { isCut } from "../cluster/last-controller.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import { shapeOf } from "../engine/info.ts";
-import type { Fault } from "../faults/fault.ts";
 import { kindOfSubject } from "../net/subject-kind.ts";
 import type { HeardMessage, StoredMessage } from "../net/wire.ts";
 import { ownDigest, planeDigest } from "../plane/digest.ts";
@@ -18,11 +17,12 @@ import type { World } from "../world/world.ts";
 import { BlameChecker } from "./blame-checker.ts";
 import { BudgetChecker } from "./budget-checker.ts";
 import { CheckpointChecker } from "./checkpoint-checker.ts";
+import { explainedUntilMs, outagesOf } from "./explained.ts";
 import { FleetChecker } from "./fleet-checker.ts";
 import { JournalModel } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import { LossChecker } from "./loss-checker.ts";
-import { MembershipChecker, type Outage } from "./membership-checker.ts";
+import { MembershipChecker } from "./membership-checker.ts";
 import { MemoryChecker } from "./memory-checker.ts";
 import { OrderChecker } from "./order-checker.ts";
 import { ProgressChecker } from "./progress-checker.ts";
@@ -43,20 +43,6 @@ export interface JobEnd {
 
 type Envelope = AnyMessage & { readonly to?: string | undefined };
 
-const loudFaults: readonly string[] = [
-  "kill",
-  "kill-all",
-  "drain",
-  "slow",
-  "clock-jump",
-  "broker-restart",
-  "broker-stall",
-  "forgery",
-  "spoil",
-  "misreport",
-  "second-controller",
-];
-
 /** What a controller could not say, by its own alarm. */
 function unsaidIn(message: Envelope): string | null {
   return message.kind === "alarm.raised" && message.body.alarm === "unsaid" ? message.body.detail : null;
@@ -64,24 +50,6 @@ function unsaidIn(message: Envelope): string | null {
 
 /** After these a trainer may find a group unreadable that was stored whole. */
 const unreadableFaults: readonly string[] = ["failpoint", "spoil", "misreport", "suffix-loss"];
-
-const brokerOutages: readonly string[] = ["broker-restart", "broker-stall", "suffix-loss"];
-
-/** True for faults that leave no silence of a replica to misread: its end is seen, or it is the controller that stood still. */
-function isLoud(fault: Fault): boolean {
-  const isController = (fault.kind === "pause" || fault.kind === "hang") && fault.node === "controller";
-  return isController || loudFaults.includes(fault.kind);
-}
-
-/** When the broker was away, and when whose silence has a cause of its own; none where a failpoint may be the cause. */
-function outagesOf(faults: readonly Fault[]): readonly Outage[] {
-  if (faults.some(({ kind }) => kind === "failpoint")) return [];
-  return faults.flatMap((fault) => {
-    const isBroker = brokerOutages.includes(fault.kind);
-    if (!("atMs" in fault) || !("forMs" in fault) || (!isBroker && !("node" in fault))) return [];
-    return { node: "node" in fault ? fault.node : null, fromMs: fault.atMs, toMs: fault.atMs + fault.forMs };
-  });
-}
 
 /** The observer of one run. */
 export class Witness implements ClusterObserver {
@@ -119,7 +87,7 @@ export class Witness implements ClusterObserver {
     const isHonest = !faults.some(({ kind }) => kind === "lie");
     const isReadable = !faults.some(({ kind }) => unreadableFaults.includes(kind));
     this.#training = new TrainingChecker(judge, config, { isHonest, isReadable });
-    this.#members = new MembershipChecker(judge, !scenario.fleet && faults.every(isLoud), outagesOf(faults));
+    this.#members = new MembershipChecker(judge, explainedUntilMs(scenario), outagesOf(faults));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
     const isPeace = faults.length === 0 && (scenario.controllers ?? 1) === 1;
     this.#orders = new OrderChecker(judge, config, isPeace);

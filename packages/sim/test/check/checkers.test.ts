@@ -36,7 +36,7 @@ const order = (term: number, to: string) =>
 const subject = "muster.sim.commands.policy-1.weights.pull";
 
 function members(judge: Judge) {
-  const checker = new MembershipChecker(judge, false);
+  const checker = new MembershipChecker(judge, Number.POSITIVE_INFINITY);
   const { process } = modelsOf();
   const [one, two] = [process("policy-1", "policy"), process("policy-2", "policy")];
   checker.identified({ job: "sim", id: "policy-1", role: "policy", incarnation: "i1" }, one, 0);

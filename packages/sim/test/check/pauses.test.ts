@@ -64,7 +64,7 @@ describe("a replica that was put out for long", () => {
       }) as Partial<Decision["after"]> as Decision["after"];
     const found = (nowMs: number, mayWait?: boolean): readonly string[] => {
       const judge = new Judge(new World(1));
-      const checker = new MembershipChecker(judge, false);
+      const checker = new MembershipChecker(judge, Number.POSITIVE_INFINITY);
       checker.identified({ job: "sim", id: "policy-1", role: "policy", incarnation: "i1" }, one, 0);
       checker.checkAdmitted(stateAt(nowMs), nowMs, mayWait);
       return judge.violations.map(({ invariant }) => invariant);

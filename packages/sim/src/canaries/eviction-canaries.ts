@@ -1,0 +1,30 @@
+/** Bugs that put out who lives. */
+import type { Canary } from "./canary.ts";
+import { mind, type WrongLine } from "./mind.ts";
+
+const lastVoterOut: WrongLine = {
+  hears: (event, { mesh, members, step }) => {
+    const silent = mesh.members.filter((id) => !step.votes[id]);
+    const last = silent.length === 1 && mesh.members.length > 1 ? members[silent[0] ?? ""] : undefined;
+    if (event.type !== "step.voted" || !last) return event;
+    const { id, incarnation } = last;
+    const why = { kind: "silence", evidence: "slower than the others", silentMs: 1 } as const;
+    return { type: "verdict.dead", atMs: event.atMs, id, incarnation, ...why };
+  },
+};
+
+/** Canaries about members that nothing speaks against. */
+export const evictionCanaries: readonly Canary[] = [
+  mind("last-voter-put-out", "the member whose vote is the last to come is put out", {
+    profile: "quiet",
+    seedsMax: 30,
+    line: lastVoterOut,
+  }),
+  mind("put-out-long-after", "the same in a job in which somebody was cut off long ago", {
+    profile: "quiet",
+    seedsMax: 30,
+    stage: () => [{ kind: "disconnect", node: "rollout-1", atMs: 1_000, forMs: 500 }],
+    shape: (scenario) => ({ ...scenario, safetyMs: 2_000 }),
+    line: lastVoterOut,
+  }),
+];
