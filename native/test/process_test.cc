@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -16,6 +17,8 @@
 #include "core/block_digest.h"
 #include "core/mesh.h"
 #include "core/pull.h"
+#include "core/unmapping.h"
+#include "core/usage.h"
 #include "gpu/stray_thread.h"
 #include "support.h"
 
@@ -85,6 +88,32 @@ TEST("weights and gradients are in no core dump") {
   for (const void* at : {static_cast<const void*>(segment.value().mapping.data()), static_cast<const void*>(reader.value().data()),
                          static_cast<const void*>(small.value().data())})
     CHECK(adviceAbout(at).find(" dd ") != std::string::npos);
+}
+
+TEST("who lets go of large memory does not take the time that it takes to unmap it, and it is gone before as much is mapped again") {
+  constexpr size_t kBytes = size_t{512} << 20;
+  const auto mapped = usage().mappedBytes.load();
+  const auto secondsOfThisThread = [] {
+    timespec time{};
+    CHECK(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  for (int i = 0; i < 2; i++) {
+    std::optional<Result<Segment>> segment = createSegment("test", kBytes, Access::ReadOnly);
+    REQUIRE_OK(*segment);
+    CHECK(usage().mappedBytes == mapped + kBytes);  // that of the time before is gone
+    ::madvise(segment->value().mapping.data(), kBytes, MADV_POPULATE_WRITE);
+    const Mapping taken = std::move(segment->value().mapping);
+    std::optional<Mapping> reader = std::move(mapSegment(segment->value().fd.get(), kBytes, Access::ReadOnly).value());
+    ::madvise(reader->data(), kBytes, MADV_POPULATE_READ);
+    const double before = secondsOfThisThread();
+    reader.reset();
+    const double took = secondsOfThisThread() - before;
+    std::printf("       unmapping took %.1f ms of the thread that let go\n", took * 1e3);
+    CHECK(took < 0.005);
+  }
+  awaitUnmapped();
+  CHECK(usage().mappedBytes == mapped);
 }
 
 TEST("tables of functions are read-only once the program runs, and no stack can be run") {

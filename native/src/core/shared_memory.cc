@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/unmapping.h"
 #include "core/usage.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -47,6 +48,7 @@ Result<Mapping> map(size_t bytes, int protection, int flags, int fd) {
     keepOutOfCores(at, bytes);
     return Mapping(static_cast<uint8_t*>(at), bytes);
   }
+  awaitUnmapped();
   // Huge pages only fit at multiples of their size: reserve more address space than needed, and use what fits.
   void* reserved = ::mmap(nullptr, bytes + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return refused();
@@ -83,9 +85,7 @@ Mapping Mapping::keepOnly(uint8_t* start, size_t size) {
 }
 
 void Mapping::unmap() {
-  if (data_ == nullptr) return;
-  ::munmap(data_, size_);
-  usage().mappedBytes -= size_;
+  if (data_ != nullptr) unmapLater(data_, size_);
   data_ = nullptr;
 }
 
