@@ -4,6 +4,7 @@ import { defineErrors } from "@muster/base";
 export const errors = defineErrors("MUSTER_ERR", {
   ActorNotOpen: { message: "{what} came before the engine was opened" },
   BatchIncomplete: { message: "step {step}: the stored batch lacks {missing} of {wanted} groups" },
+  CheckpointReplaced: { message: "checkpoint {name} has another manifest than the one that was reported durable" },
   BatchMalformed: { message: "step {step}: message {seq} of the groups stream is not a batch: {reason}" },
   PromotedDiffers: { message: "version {version}: section {section} has digest {found}, committed is {wanted}" },
   JournalMalformed: { message: "journal record {seq} can not be read: {reason}" },

@@ -50,7 +50,12 @@ describe("a checkpoint that is damaged when it is to be restored", () => {
       `damaged-checkpoint: checkpoint 6 can not be restored: ${corrupt.reason}`,
       "rollback: checkpoint 6 is damaged; going back to step 4 in lineage 2",
     ]);
-    expect(state.restore).toEqual({ lineage: 2, version: 4, source: { kind: "checkpoint", path: "/c/4" } });
+    const manifest = { manifestDigests: ["m"] };
+    expect(state.restore).toEqual({
+      lineage: 2,
+      version: 4,
+      source: { kind: "checkpoint", path: "/c/4", ...manifest },
+    });
     expect(state.checkpoints.saved).toMatchObject({ step: 4 });
     expect(state.fallback.damaged).toEqual([{ path: "/c/6", reason: corrupt.reason }]);
     expect(state.ending).toBeNull();

@@ -1,3 +1,4 @@
+export { type CheckpointName, formatCheckpointName, parseCheckpointName } from "./checkpoint-name.ts";
 export {
   type AnyMessage,
   decodeMessage,

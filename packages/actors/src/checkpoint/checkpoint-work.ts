@@ -196,9 +196,11 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
           },
           signal,
         );
-        const { path, manifestDigest, bytes: size, warnings } = await saving.finally(() => kept.release());
+        const { name, manifestDigest, bytes: size, warnings } = await saving.finally(() => kept.release());
         for (const warning of warnings) tools.logger.warn({ step, warning }, "checkpoint is durable, with a warning");
         const durationMs = tools.clock.now() - startedMs;
+        // As the configuration names the folder, whatever links lead there: so everybody can tell that it is below.
+        const path = `${config.checkpoint.directory}/${name}`;
         return { type: "checkpoint.written", step, lineage, version, path, manifestDigest, bytes: size, durationMs };
       },
       (error) => ({ type: "checkpoint.errored", step, lineage, cause: messageOf(error) }),

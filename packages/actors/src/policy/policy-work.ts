@@ -1,4 +1,5 @@
 /** The hands of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
+import { basename } from "node:path";
 import { hasCode, MusterError, messageOf, withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace, VersionStore } from "@muster/collectives";
 import { inlineState, type PolicyEngine, type SectionSource } from "@muster/engine";
@@ -134,13 +135,16 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
       () =>
         this.#inPhase("initializing", async ({ engine, store, dataKey, config }) => {
           if (source.kind === "checkpoint") {
+            const path = checkpointPathOf(source.path, config);
             // A disk that does not answer holds up nobody else: another replica is asked.
             const patience = {
-              what: `reading ${source.path}`,
+              what: `reading ${path}`,
               timeoutMs: config.timing.checkpointMs,
               clock: this.#tools.environment.clock,
             };
-            const checkpoint = await withDeadline(() => this.#doors.loadCheckpoint(source.path), patience);
+            const checkpoint = await withDeadline(() => this.#doors.loadCheckpoint(path), patience);
+            const { name, manifestDigest } = checkpoint.info;
+            if (!(source.manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
             const section = (name: string): Uint8Array =>
               checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
             await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));
@@ -327,10 +331,18 @@ function placesOf(members: Body<"mesh.build">["members"]): { readonly places?: r
   return places.length > 0 ? { places } : {};
 }
 
+/** Only the job's own folder is read, whatever folder is named, and what the configuration begins with. */
+function checkpointPathOf(path: string, { weights, checkpoint }: Opened["config"]): string {
+  const isBeginning = weights.kind === "checkpoint" && weights.path === path;
+  return isBeginning ? path : `${checkpoint.directory}/${basename(path)}`;
+}
+
 /** Whether a failed load says something of the checkpoint itself, and not of this moment. */
 function damageOf(error: unknown): Pick<Body<"weights.failed">, "damage"> {
   if (hasCode(error, "MUSTER_ERR_CHECKPOINT_MISSING"))
     return { damage: { kind: "gone", reason: "its folder is not there" } };
+  if (hasCode(error, "MUSTER_ERR_CHECKPOINT_REPLACED"))
+    return { damage: { kind: "gone", reason: "its manifest is not the one that was reported durable" } };
   if (!hasCode(error, "MUSTER_ERR_CHECKPOINT_CORRUPT")) return {};
   return { damage: { kind: "corrupt", reason: String(error.params.reason) } };
 }

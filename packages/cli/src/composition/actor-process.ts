@@ -118,9 +118,9 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
 async function newestVersion(directory: string) {
   const newest = await newestVerifiedCheckpoint(directory);
   if (!newest) return null;
-  const { step, version, lineage, term, path, ledger } = newest;
+  const { step, version, lineage, term, path, manifestDigest, ledger } = newest;
   const { trained, aborted, quarantined } = ledger;
-  return { term, found: { step, version, lineage, path, ledger: { trained, aborted, quarantined } } };
+  return { term, found: { step, version, lineage, path, manifestDigest, ledger: { trained, aborted, quarantined } } };
 }
 
 /** Stands by until nobody acts for the job; ends when it is told to or when nobody holds its input open any more. */

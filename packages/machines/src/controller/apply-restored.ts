@@ -7,7 +7,9 @@ import type { ControllerState } from "./state.ts";
  * again; the ledger begins with what the checkpoint says. Pure.
  */
 export function applyRestored(state: ControllerState, { checkpoint }: RestoredEvent): Change<ControllerState> {
-  const { step, version, path, host } = checkpoint;
+  const { step, version, path, host, manifestDigest } = checkpoint;
+  const digest = manifestDigest === undefined ? {} : { manifestDigest };
+  const digests = manifestDigest === undefined ? {} : { manifestDigests: [manifestDigest] };
   const { trained, aborted, quarantined } = checkpoint.ledger;
   const lineage = checkpoint.lineage + 1;
   const name = path.split("/").at(-1) ?? path;
@@ -17,8 +19,8 @@ export function applyRestored(state: ControllerState, { checkpoint }: RestoredEv
       ...state,
       ledger: { admitted: trained + aborted + quarantined, trained, aborted, quarantined },
       step: { ...state.step, step: step + 1 },
-      restore: { lineage, version, source: { kind: "checkpoint", path } },
-      checkpoints: { ...state.checkpoints, saved: { step, version, path, host } },
+      restore: { lineage, version, source: { kind: "checkpoint", path, ...digests } },
+      checkpoints: { ...state.checkpoints, saved: { step, version, path, host, ...digest } },
     },
     effects: [announce("alarm.raised", { alarm: "store-lost", detail })],
   };

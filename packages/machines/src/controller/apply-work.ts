@@ -9,6 +9,7 @@ import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { finishItems, keyOf, releasedFacts, requeue, withGroups, withPartials } from "./leases.ts";
 import { noteGroups } from "./paces.ts";
 import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
+import { savedFlawOf } from "./saved-checkpoint.ts";
 import { noteShortage } from "./shortages.ts";
 import { noteUnasked, refuseReceipts, wasLeased } from "./sound-receipts.ts";
 import {
@@ -271,9 +272,14 @@ export function applyVoted(state: ControllerState, event: ReportOf<"step.voted">
 /** A checkpoint is durable: what it covers may go. Pure. */
 export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.saved">): Change<ControllerState> {
   const { step, version, lineage, path, manifestDigest } = event.body;
+  const flaw = savedFlawOf(state, event.body);
+  if (flaw !== null) {
+    const cause = `what ${event.from} reports durable is refused: ${flaw}`;
+    return applySaveFailed(state, { ...event, type: "checkpoint.failed", body: { step, version, lineage, cause } });
+  }
   const next = withMember(state, event.from, saveAnswered(state.members[event.from], event.body));
   if (lineage !== state.weights?.lineage) return { state: next, effects: [] };
-  const kept = { step, version, path, host: state.members[event.from]?.host ?? "" };
+  const kept = { step, version, path, host: state.members[event.from]?.host ?? "", manifestDigest };
   if ((state.checkpoints.saved?.step ?? -1) >= step) return { state: noteCopy(next, kept), effects: [] };
   const covered = Object.entries(state.history).filter(([key]) => Number(key) <= step);
   const history = Object.fromEntries(Object.entries(state.history).filter(([key]) => Number(key) > step));

@@ -47,6 +47,7 @@ export interface FoundCheckpoint {
   readonly version: number;
   readonly lineage: number;
   readonly path: string;
+  readonly manifestDigest?: string;
   /** Host of the controller, which has verified it. */
   readonly host: string;
   readonly ledger: { readonly trained: number; readonly aborted: number; readonly quarantined: number };

@@ -125,11 +125,16 @@ export function goBack(state: ControllerState, reason: string, kept: KeptState |
 }
 
 function sourceOf(
-  { plan, checkpoints }: ControllerState,
+  { plan, checkpoints, fallback }: ControllerState,
   kept: KeptState | null,
 ): ControllerState["restore"]["source"] {
   if (kept) return { kind: "memory", ...kept };
-  return checkpoints.saved ? { kind: "checkpoint", path: checkpoints.saved.path } : plan.weights;
+  const { saved } = checkpoints;
+  if (!saved) return plan.weights;
+  const copies = [saved, ...fallback.older].filter(({ path }) => path === saved.path).slice(0, 64);
+  const known = copies.flatMap(({ manifestDigest }) => manifestDigest ?? []);
+  const manifestDigests = known.length === copies.length ? [...new Set(known)] : [];
+  return { kind: "checkpoint", path: saved.path, ...(manifestDigests.length > 0 ? { manifestDigests } : {}) };
 }
 
 /** Orders about the lost lineage are void: whoever still works on one gets a new order, which replaces it. */

@@ -24,6 +24,8 @@ export interface ControllerPlan {
   readonly checkpointEverySteps: number;
   /** Newest checkpoints that retention leaves. */
   readonly checkpointKeep: number;
+  /** Folder of the job's checkpoints. Absent in journals of programs that did not say it. */
+  readonly checkpointDirectory?: string;
   /** Steps after which checkpoint actors take the training state into memory anew; 0: never. */
   readonly memoryEvery: number;
   /** True when `data.tcp_host` names a network: rollout replicas then serve what they pulled from another host. */
@@ -71,6 +73,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,
     checkpointKeep: config.checkpoint.keep,
+    checkpointDirectory: config.checkpoint.directory,
     memoryEvery: config.checkpoint.memoryEvery,
     rolloutRanks: config.rollout.ranks,
     rolloutsServe: config.data.tcpHost?.includes("/") ?? false,

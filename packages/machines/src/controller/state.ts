@@ -128,6 +128,8 @@ export interface KeptCheckpoint {
   readonly path: string;
   /** Host of who wrote it: when it says that nothing is there, that is so. */
   readonly host: string;
+  /** Of its manifest, which names all that is in it. Absent in journals of programs that did not keep it. */
+  readonly manifestDigest?: string;
 }
 
 /** What a step that a checkpoint covers came to: its trajectories are purged, so it would be sampled again. */

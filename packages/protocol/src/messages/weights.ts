@@ -17,7 +17,12 @@ const tensorSchema = z.strictObject({
 export const weightSourceSchema = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("seed"), seed: countSchema }),
   z.strictObject({ kind: z.literal("folder"), path: z.string().min(1).max(4096) }),
-  z.strictObject({ kind: z.literal("checkpoint"), path: z.string().min(1).max(4096) }),
+  z.strictObject({
+    kind: z.literal("checkpoint"),
+    path: z.string().min(1).max(4096),
+    /** Digests of its manifest, of each copy that was reported durable: one of them is what is restored. Absent for what the job did not write. */
+    manifestDigests: z.array(z.string().max(128)).min(1).max(64).optional(),
+  }),
 ]);
 
 const sections = z.array(sectionSchema).min(1).max(4);

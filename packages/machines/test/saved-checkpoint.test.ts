@@ -1,0 +1,45 @@
+/** A checkpoint is believed only where it can be one of the job's own; what is restored must have the manifest that was reported. */
+import { describe, expect, it } from "vitest";
+import { applySaved } from "../src/controller/apply-work.ts";
+import { goBack } from "../src/controller/plan-end.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { bodiesOf, planWith, reportFrom, working } from "./states.ts";
+
+const root = "/checkpoints";
+const whole = { step: 3, lineage: 0, version: 3, manifestDigest: "m3", bytes: 1, durationMs: 1 };
+const path = `${root}/step-00000003-v3-t1`;
+
+const start = (): ControllerState =>
+  working({ members: ["p0", "c0"], plan: planWith({ checkpointDirectory: root, checkpointReplicas: 1 }) });
+const saved = (state: ControllerState, patch: Partial<typeof whole & { path: string }> = {}) => {
+  const lineage = state.weights?.lineage ?? 0;
+  const body = { ...whole, lineage, path, ...patch };
+  return applySaved(state, reportFrom(state, "c0", { kind: "checkpoint.saved", body }));
+};
+
+describe("a checkpoint that is reported durable", () => {
+  it("is kept with the digest of its manifest, and restored by it", () => {
+    const { state } = saved(start());
+    expect(state.checkpoints.saved).toMatchObject({ path, manifestDigest: "m3" });
+    const back = goBack(state, "a test").state.restore.source;
+    expect(back).toEqual({ kind: "checkpoint", path, manifestDigests: ["m3"] });
+  });
+
+  it.each([
+    ["elsewhere", { path: "/tmp/step-00000003-v3-t1" }, "is no checkpoint in /checkpoints"],
+    ["below another folder", { path: `${root}/x/step-00000003-v3-t1` }, "is no checkpoint"],
+    ["above its folder", { path: `${root}/../step-00000003-v3-t1` }, "is no checkpoint"],
+    ["under another name", { path: `${root}/newest` }, "is no checkpoint"],
+    ["of another step than its name says", { path: `${root}/step-00000002-v2-t1` }, "is not of step 3, version 3"],
+    [
+      "of a step that nobody has trained",
+      { step: 50_000, version: 50_000, path: `${root}/step-00050000-v50000-t1` },
+      "is not committed",
+    ],
+  ])("%s is refused, and the operator hears why", (_, lie, says) => {
+    const { state, effects } = saved(start(), lie);
+    expect(state.checkpoints.saved).toEqual(start().checkpoints.saved);
+    expect(state.history).toEqual(start().history);
+    expect(bodiesOf(effects, "alarm.raised")[0]?.detail).toContain(says);
+  });
+});
