@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { requestAs, startTestServer, type TestServer, waitFor } from "@muster/testkit";
+import { connectRaw, requestAs, startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import { type Delivery, prepareJob, type TailEntry, type Transport, type TransportStatus } from "@muster/transport";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 
@@ -125,8 +125,13 @@ describe("an outage of the broker", () => {
     await command("1");
     await command("2");
     await waitFor(() => commands.length === 2, { what: "two commands" });
-    const subject = "$JS.API.CONSUMER.DELETE.muster-test-commands.r0-a1";
-    expect(await requestAs(server, { role: "rollout", subject })).toBe("answered");
+    const raw = await connectRaw(server, "controller");
+    const named = await raw.request("$JS.API.CONSUMER.NAMES.muster-test-commands", "{}", { timeout: 5_000 });
+    const [name] = named.json<{ consumers: string[] }>().consumers;
+    const subject = `$JS.API.CONSUMER.DELETE.muster-test-commands.${name}`;
+    expect(await requestAs(server, { role: "rollout", subject })).toBe("refused");
+    expect(await requestAs(server, { role: "controller", subject })).toBe("answered");
+    await raw.close();
     await command("3");
     await waitFor(() => commands.length === 4, {
       what: "the rest",
@@ -134,6 +139,17 @@ describe("an outage of the broker", () => {
       detail: () => textsOf(commands),
     });
     expect(textsOf(commands)).toEqual(["1", "2", "2", "3"]);
+  });
+
+  test("a replica that comes before any controller gets its orders as soon as there is one", async () => {
+    await controller.close();
+    const consuming = consume();
+    const refusals = rollout.tail({ stream: "events", fromSeq: 1, handle: () => {} });
+    await expect(refusals).rejects.toMatchObject({ code: "MUSTER_ERR_BROKER_PERMISSION" });
+    controller = await server.connect("controller.c0.a2");
+    const commands = await consuming;
+    await command("1");
+    await waitFor(() => commands.length === 1, { what: "the first order" });
   });
 
   test("readers find their streams again after the whole store was lost and the job prepared anew", async () => {

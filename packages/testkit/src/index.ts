@@ -12,7 +12,7 @@ export {
 export { type MemoryLimit, memoryLimitMissing, openMemoryLimit } from "./memory-limit.ts";
 export { findNatsServer } from "./nats-binary.ts";
 export { type ProcessInfo, processesNaming } from "./processes.ts";
-export { type RawOutcome, type RawRequest, requestAs } from "./raw-client.ts";
+export { connectRaw, type RawOutcome, type RawRequest, rawHeaders, requestAs } from "./raw-client.ts";
 export { secondHostMissing } from "./second-host.ts";
 export { makeTempDirectory, type TempDirectory } from "./temp-directory.ts";
 export { startTestServer, type TestServer, type TestServerOptions } from "./test-server.ts";

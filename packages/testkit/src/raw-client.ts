@@ -1,6 +1,6 @@
 /** Asks the broker for things no {@link Transport} offers, to see that it refuses them. */
 import type { BrokerRole } from "@muster/transport";
-import { connect, type NatsConnection } from "@nats-io/transport-node";
+import { connect, headers, type MsgHdrs, type NatsConnection } from "@nats-io/transport-node";
 import type { TestServer } from "./test-server.ts";
 
 const waitMs = 500;
@@ -18,13 +18,25 @@ export interface RawRequest {
 
 /** Sends one request as the user of a role. */
 export async function requestAs(server: TestServer, request: RawRequest): Promise<RawOutcome> {
-  const { user, password, inboxPrefix = "_INBOX" } = server.server.credentials[request.role];
-  const connection = await connect({ servers: server.url, user, pass: password, inboxPrefix, reconnect: false });
+  const connection = await connectRaw(server, request.role);
   try {
     return await outcomeOf(connection, request);
   } finally {
     await connection.close();
   }
+}
+
+/** A connection of the client library itself, as the user of a role: for what no {@link Transport} would say. */
+export function connectRaw(server: TestServer, role: BrokerRole): Promise<NatsConnection> {
+  const { user, password, inboxPrefix = "_INBOX" } = server.server.credentials[role];
+  return connect({ servers: server.url, user, pass: password, inboxPrefix, reconnect: false });
+}
+
+/** Headers of a raw message. */
+export function rawHeaders(entries: Readonly<Record<string, string>>): MsgHdrs {
+  const made = headers();
+  for (const [name, value] of Object.entries(entries)) made.set(name, value);
+  return made;
 }
 
 async function outcomeOf(connection: NatsConnection, { subject, body = {} }: RawRequest): Promise<RawOutcome> {

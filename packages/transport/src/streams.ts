@@ -21,17 +21,19 @@ export interface StreamRule {
   readonly denyDelete: boolean;
   /** Any replica of the broker may answer a read by sequence. */
   readonly direct: boolean;
+  /** Others than the controller write it, who do not trust each other. */
+  readonly isShared: boolean;
 }
 
 const MiB = 1024 ** 2;
-const log = { retention: "log", denyDelete: false, direct: false } as const;
+const log = { retention: "log", denyDelete: false, direct: false, isShared: false } as const;
 
 /** The rule of every stream. */
 export const streamRules: Readonly<Record<StreamName, StreamRule>> = {
-  reports: { ...log, subject: "reports.>", retention: "queue", discard: "new", bytesMax: 128 * MiB },
+  reports: { ...log, subject: "reports.>", retention: "queue", discard: "new", bytesMax: 128 * MiB, isShared: true },
   commands: { ...log, subject: "commands.>", discard: "old", bytesMax: 64 * MiB, ageMaxMs: 3_600_000 },
   journal: { ...log, subject: "journal", discard: "new", bytesMax: 1024 * MiB, denyDelete: true },
-  groups: { ...log, subject: "groups.>", discard: "new", bytesMax: 2048 * MiB, direct: true },
+  groups: { ...log, subject: "groups.>", discard: "new", bytesMax: 2048 * MiB, direct: true, isShared: true },
   events: { ...log, subject: "events.>", discard: "old", bytesMax: 128 * MiB, ageMaxMs: 7 * 86_400_000 },
 };
 
@@ -70,6 +72,11 @@ export function brokerStream(job: string, stream: StreamName): string {
 /** The subject pattern of a stream; of the journal, its one subject. */
 export function streamSubject(job: string, stream: StreamName): string {
   return `muster.${job}.${streamRules[stream].subject}`;
+}
+
+/** Where a role asks for a consumer, which it can not make itself. */
+export function deskSubject(job: string, role: string): string {
+  return `muster.${job}.desk.${role}`;
 }
 
 /** The name of the bucket of a job's state. */

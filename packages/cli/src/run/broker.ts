@@ -3,7 +3,7 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Clock, type Logger, messageOf } from "@muster/base";
-import { type Credentials, type LocalServer, prepareJob, startLocalServer } from "@muster/transport";
+import { type Credentials, connectNats, type LocalServer, prepareJob, startLocalServer } from "@muster/transport";
 import { readCredentials } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
 
@@ -45,12 +45,19 @@ export async function openBroker(options: {
   const credentials = broker.credentials.controller;
   if (!credentials) throw errors.CredentialsMissing({ role: "controller", path: directory });
   try {
-    await prepareJob({ url: broker.url, job, credentials, connectTimeoutMs: 10_000 });
+    const controller = { url: broker.url, job, credentials, connectTimeoutMs: 10_000 };
+    await prepareJob(controller);
+    // The other roles get their consumers from whoever connects like this: here also while no controller lives.
+    const desk = await connectNats({ ...controller, name: `controller.run.${process.pid}`, logger: options.logger });
+    const stop = async (): Promise<void> => {
+      await desk.close();
+      await broker.stop();
+    };
+    return { ...broker, stop };
   } catch (error) {
     await broker.stop();
     throw error;
   }
-  return broker;
 }
 
 async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<Broker> {

@@ -22,7 +22,7 @@ export interface ConnectOptions {
   readonly url: string;
   readonly job: string;
   readonly credentials: Credentials;
-  /** `<role>.<id>.<incarnation>`: the name by which the broker announces our end. */
+  /** `<role>.<id>.<incarnation>`: the name by which the broker announces our end. The role is that of the credentials. */
   readonly name: string;
   readonly logger?: Logger;
   /** How long to go on trying at first. After that, reconnects go on for ever. */
@@ -43,7 +43,8 @@ export async function openLink(options: Omit<ConnectOptions, "job">): Promise<Li
     await connection.close();
     throw errors.BrokerTooOld({ url: options.url, version, minimum: serverVersionMin });
   }
-  return Link.of(connection, options.logger ?? silentLogger);
+  const [role = ""] = options.name.split(".");
+  return Link.of(role, connection, options.logger ?? silentLogger);
 }
 
 /** Makes sure that the largest message has room, with its headers. @throws MUSTER_ERR_BROKER_PAYLOAD */

@@ -1,31 +1,25 @@
 /** Durable reading with acknowledgements. */
 import { messageOf } from "@muster/base";
-import {
-  AckPolicy,
-  type ConsumerConfig,
-  type ConsumerInfo,
-  DeliverPolicy,
-  JetStreamApiCodes,
-  type JsMsg,
-} from "@nats-io/jetstream";
-import { nanos } from "@nats-io/nats-core";
+import { type ConsumerInfo, JetStreamApiCodes, type JsMsg } from "@nats-io/jetstream";
 import { errors } from "../errors.ts";
-import { ackWaitDefaultMs, brokerStream, handlerRetryMs, streamRules } from "../streams.ts";
+import { ackWaitDefaultMs, brokerStream, handlerRetryMs } from "../streams.ts";
 import type { ConsumeOptions, Delivery, Subscription } from "../transport.ts";
 import { keepReading } from "./keep-reading.ts";
 import type { Link } from "./link.ts";
+import { makeReader, readerName } from "./readers.ts";
 import { isApiError } from "./translate.ts";
 
-/** A consumer of an actor that is gone removes itself after this. */
-const inactiveMs = 300_000;
 const pullMs = 30_000;
 const heartbeatMs = 5_000;
+
+/** A replica may come before whoever makes its consumer. */
+const firstTimeoutMs = 30_000;
 
 export function consume(link: Link, job: string, options: ConsumeOptions): Promise<Subscription> {
   const stream = brokerStream(job, options.stream);
   const place = new Place();
   const open = async (): ReturnType<typeof keepOpen> => {
-    const info = await findOrAdd(link, stream, toConfig(options, place.resumeSeq));
+    const info = await findOrMake(link, job, options, place.resumeSeq);
     place.begin(info.ack_floor.stream_seq);
     return keepOpen(info);
   };
@@ -37,7 +31,7 @@ export function consume(link: Link, job: string, options: ConsumeOptions): Promi
       abort_on_missing_resource: true,
       callback: (message) => deliver(link, place, message, options.handle),
     });
-  return keepReading(link, `consumer ${options.consumer} of ${stream}`, open);
+  return keepReading(link, `consumer ${options.consumer} of ${stream}`, open, firstTimeoutMs);
 }
 
 /** Where a consumer stands, so that one that was lost starts again with the first message that is not done. */
@@ -67,31 +61,20 @@ class Place {
   }
 }
 
-function toConfig(options: ConsumeOptions, resumeSeq: number | null): Partial<ConsumerConfig> {
-  const isQueue = streamRules[options.stream].retention === "queue";
-  return {
-    durable_name: options.consumer,
-    filter_subject: options.filter,
-    ack_policy: AckPolicy.Explicit,
-    ack_wait: nanos(options.ackWaitMs ?? ackWaitDefaultMs),
-    max_ack_pending: options.maxPending,
-    ...(isQueue ? {} : { inactive_threshold: nanos(inactiveMs) }),
-    ...startOf(isQueue ? "all" : options.deliver, isQueue ? null : resumeSeq),
-  };
-}
-
-function startOf(deliver: "new" | "all", resumeSeq: number | null): Partial<ConsumerConfig> {
-  if (resumeSeq !== null) return { deliver_policy: DeliverPolicy.StartSequence, opt_start_seq: resumeSeq };
-  return { deliver_policy: deliver === "new" ? DeliverPolicy.New : DeliverPolicy.All };
-}
-
-async function findOrAdd(link: Link, stream: string, config: Partial<ConsumerConfig>): Promise<ConsumerInfo> {
-  const name = config.durable_name ?? "";
+async function findOrMake(
+  link: Link,
+  job: string,
+  options: ConsumeOptions,
+  resumeSeq: number | null,
+): Promise<ConsumerInfo> {
+  const { stream, filter, maxPending, ackWaitMs = ackWaitDefaultMs } = options;
+  const name = readerName(link, options.consumer);
   try {
-    return await link.manager.consumers.info(stream, name);
+    return await link.manager.consumers.info(brokerStream(job, stream), name);
   } catch (error) {
     if (!isApiError(error, JetStreamApiCodes.ConsumerNotFound)) throw error;
-    return await link.manager.consumers.add(stream, config);
+    const start = resumeSeq ?? options.deliver;
+    return await makeReader(link, job, { stream, name, filter, start, ack: { maxPending, waitMs: ackWaitMs } });
   }
 }
 

@@ -1,6 +1,7 @@
 /** Keeps a consumer of the client library alive: opens it again whenever it ends without being asked to. */
 import { messageOf } from "@muster/base";
 import type { ConsumerMessages } from "@nats-io/jetstream";
+import { operationTimeoutMs } from "../streams.ts";
 import type { Subscription } from "../transport.ts";
 import type { Link } from "./link.ts";
 import { translate } from "./translate.ts";
@@ -13,9 +14,10 @@ export async function keepReading(
   link: Link,
   what: string,
   open: () => Promise<ConsumerMessages>,
+  firstTimeoutMs = operationTimeoutMs,
 ): Promise<Subscription> {
   let isClosed = false;
-  let messages = await link.call(what, open);
+  let messages = await link.call(what, open, { timeoutMs: firstTimeoutMs });
 
   const reopen = async (): Promise<void> => {
     try {

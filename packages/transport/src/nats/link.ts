@@ -3,6 +3,7 @@
  * across disconnects, up to a deadline. The client drops what is sent while disconnected and lets requests in flight hang, so
  * nothing above this file talks to it without `call`.
  */
+import { randomBytes } from "node:crypto";
 import { type ErrorFactory, type Logger, type MusterError, messageOf } from "@muster/base";
 import { type JetStreamClient, type JetStreamManager, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import type { NatsConnection, Status } from "@nats-io/nats-core";
@@ -22,6 +23,10 @@ export interface CallOptions {
 }
 
 export class Link {
+  /** Role of who is connected. */
+  readonly role: string;
+  /** 128 random bits that nobody else knows. */
+  readonly secret = randomBytes(16).toString("base64url");
   readonly connection: NatsConnection;
   readonly js: JetStreamClient;
   readonly manager: JetStreamManager;
@@ -32,7 +37,8 @@ export class Link {
   /** Called at each change of the connection; every wait of this class ends on one. */
   readonly #changes = new Set<() => void>();
 
-  private constructor(connection: NatsConnection, manager: JetStreamManager, logger: Logger) {
+  private constructor(role: string, connection: NatsConnection, manager: JetStreamManager, logger: Logger) {
+    this.role = role;
     this.connection = connection;
     this.manager = manager;
     this.js = jetstream(connection, { timeout: attemptTimeoutMs });
@@ -40,9 +46,9 @@ export class Link {
     this.#watch().catch((error: unknown) => this.report(translate(error, "the connection")));
   }
 
-  static async of(connection: NatsConnection, logger: Logger): Promise<Link> {
+  static async of(role: string, connection: NatsConnection, logger: Logger): Promise<Link> {
     const manager = await jetstreamManager(connection, { checkAPI: false, timeout: attemptTimeoutMs });
-    return new Link(connection, manager, logger);
+    return new Link(role, connection, manager, logger);
   }
 
   get isConnected(): boolean {

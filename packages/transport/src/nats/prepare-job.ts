@@ -49,7 +49,7 @@ export interface PrepareOptions extends Omit<ConnectOptions, "name"> {
  * @throws the errors of {@link connectNats}
  */
 export async function prepareJob(options: PrepareOptions): Promise<void> {
-  const link = await openLink({ ...options, name: `prepare.${options.job}.${process.pid}` });
+  const link = await openLink({ ...options, name: `controller.prepare.${process.pid}` });
   try {
     if (await acceptsAnonymous(options.url)) throw errors.BrokerOpen({ url: options.url });
     await checkPayload(link, options.url);

@@ -4,22 +4,22 @@
  */
 import { randomUUID } from "node:crypto";
 import { messageOf } from "@muster/base";
-import { AckPolicy, type ConsumerMessages, DeliverPolicy, type JsMsg } from "@nats-io/jetstream";
-import { nanos } from "@nats-io/nats-core";
+import type { ConsumerMessages, JsMsg } from "@nats-io/jetstream";
 import { errors } from "../errors.ts";
 import { brokerStream } from "../streams.ts";
 import type { Subscription, TailOptions } from "../transport.ts";
 import { keepReading } from "./keep-reading.ts";
 import type { Link } from "./link.ts";
+import { makeReader, readerName } from "./readers.ts";
 
-const inactiveMs = 30_000;
+const pullMs = 30_000;
 const pullBatch = 256;
 const heartbeatMs = 5_000;
 
 export async function tail(link: Link, job: string, options: TailOptions): Promise<Subscription> {
   const stream = brokerStream(job, options.stream);
   const what = `reading ${stream}`;
-  let nextSeq = options.fromSeq === "new" ? await endOf(link, stream) : options.fromSeq;
+  let nextSeq = options.fromSeq;
   let current: ConsumerMessages | null = null;
 
   const show = (message: JsMsg): void => {
@@ -33,11 +33,14 @@ export async function tail(link: Link, job: string, options: TailOptions): Promi
   };
 
   const open = async (): Promise<ConsumerMessages> => {
-    const consumer = link.js.consumers.getConsumerFromInfo(await addReader(link, stream, nextSeq));
+    const name = readerName(link, `tail-${randomUUID()}`);
+    const info = await makeReader(link, job, { stream: options.stream, name, filter: null, start: nextSeq, ack: null });
+    if (nextSeq === "new") nextSeq = info.delivered.stream_seq + 1;
+    const consumer = link.js.consumers.getConsumerFromInfo(info);
     let delivered = 0;
     const messages = await consumer.consume({
       max_messages: pullBatch,
-      expires: inactiveMs,
+      expires: pullMs,
       idle_heartbeat: heartbeatMs,
       abort_on_missing_resource: true,
       callback: (message) => {
@@ -60,20 +63,4 @@ export async function tail(link: Link, job: string, options: TailOptions): Promi
       await reading.close();
     },
   };
-}
-
-async function endOf(link: Link, stream: string): Promise<number> {
-  const info = await link.call(`reading ${stream}`, () => link.manager.streams.info(stream));
-  return info.state.last_seq + 1;
-}
-
-function addReader(link: Link, stream: string, seq: number) {
-  return link.manager.consumers.add(stream, {
-    name: `tail-${randomUUID()}`,
-    deliver_policy: DeliverPolicy.StartSequence,
-    opt_start_seq: Math.max(1, seq),
-    ack_policy: AckPolicy.None,
-    mem_storage: true,
-    inactive_threshold: nanos(inactiveMs),
-  });
 }

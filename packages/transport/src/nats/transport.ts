@@ -1,10 +1,12 @@
 /** The NATS implementation of {@link Transport}: a thin table over one {@link Link}. */
+import { createHmac } from "node:crypto";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
-import { brokerStream, type StreamName, streamRules } from "../streams.ts";
+import { brokerStream, type StreamName, streamNames, streamRules, streamSubject } from "../streams.ts";
 import type { StreamUsage, Subscription, Transport } from "../transport.ts";
 import { type ConnectOptions, checkPayload, openLink } from "./connect.ts";
 import { consume } from "./consume.ts";
+import { serveDesk } from "./desk.ts";
 import { openJournal } from "./journal.ts";
 import type { Link } from "./link.ts";
 import { openState } from "./state-store.ts";
@@ -20,6 +22,8 @@ import { translate } from "./translate.ts";
 export async function connectNats(options: ConnectOptions): Promise<Transport> {
   const link = await openLink(options);
   await checkPayload(link, options.url);
+  // A standby answers as well as who acts, so that whoever comes while nobody acts is heard as soon as somebody stands by.
+  if (link.role === "controller") serveDesk(link, options.job);
   return transportOf(link, options.job);
 }
 
@@ -28,7 +32,8 @@ function transportOf(link: Link, job: string): Transport {
   const state = openState(link, job);
   return {
     job,
-    publish: (subject, data, options) => store(link, { subject, data, ...options }),
+    publish: (subject, data, options) =>
+      store(link, { subject, data, ...options, msgId: keyOf(link, job, subject, options.msgId) }),
     send: (subject, data) => {
       if (link.isConnected) link.connection.publish(subject, data);
     },
@@ -51,6 +56,17 @@ function transportOf(link: Link, job: string): Transport {
     flush: () => link.call("flushing", () => link.connection.flush()),
     close: () => link.close(),
   };
+}
+
+/**
+ * By what the broker knows a message again. A stream that many roles write remembers the ids of all of them, and ids can be guessed: who
+ * stores something under the next id of another swallows its message. There the key is the id under a secret of this connection.
+ */
+function keyOf(link: Link, job: string, subject: string, msgId: string): string {
+  const isShared = streamNames.some(
+    (name) => streamRules[name].isShared && subject.startsWith(streamSubject(job, name).slice(0, -1)),
+  );
+  return isShared ? createHmac("sha256", link.secret).update(msgId).digest("base64url") : msgId;
 }
 
 async function subscribe(

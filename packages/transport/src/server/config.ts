@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import type { Credentials } from "../nats/connect.ts";
 import { headersBytesMax, messageBytesMax } from "../streams.ts";
 import type { ServerFiles } from "./files.ts";
-import { type BrokerRole, brokerRoles, inboxPrefixOf, permissionsOf } from "./roles.ts";
+import { answersOften, type BrokerRole, brokerRoles, importsOf, inboxPrefixOf, permissionsOf } from "./roles.ts";
 
 /** The users of a local server: one per role, and `system` for {@link watchDisconnects}. */
 export type ServerCredentials = Readonly<Record<BrokerRole | "system", Credentials>>;
@@ -40,11 +40,6 @@ export interface ServerConfig {
  */
 export function renderConfig(config: ServerConfig): string {
   const { job, files, credentials } = config;
-  const users = brokerRoles.map((role) => {
-    const { publish, subscribe } = permissionsOf(job, role);
-    const permissions = `publish: { allow: ${list(publish)} }, subscribe: { allow: ${list(subscribe)} }`;
-    return `      { ${login(credentials[role])}, permissions: { ${permissions} } }`;
-  });
   const system = `permissions: { publish: { deny: ">" }, subscribe: { allow: ["$SYS.ACCOUNT.*.DISCONNECT"] } }`;
   const monitoring = config.monitoring ? ['http: "127.0.0.1:-1"'] : [];
   return [
@@ -62,14 +57,80 @@ export function renderConfig(config: ServerConfig): string {
     'write_deadline: "2s"',
     `jetstream { store_dir: ${quote(files.store)}, max_mem: 268435456, max_file: 8589934592, sync_interval: always }`,
     "accounts {",
-    "  JOB { jetstream: enabled, users: [",
-    users.join("\n"),
-    "  ] }",
+    ...accountsOf(job, credentials),
     `  SYS { users: [ { ${login(credentials.system)}, ${system} } ] }`,
     "}",
     "system_account: SYS",
     "",
   ].join("\n");
+}
+
+/**
+ * The streams belong to an account of the controller. Every other role is an account of its own that sees of it what it imports: a
+ * server does not check the reply subject of a message, so within one account an answer can be led into any place.
+ */
+function accountsOf(job: string, credentials: ServerCredentials): readonly string[] {
+  const exports = exportsOf(job).map(({ kind, subject, roles }) => {
+    const answers = kind === "service" && answersOften(subject) ? ", response_type: stream" : "";
+    return `      { ${kind}: ${quote(subject)}, accounts: ${list(roles.map(accountOf))}${answers} }`;
+  });
+  const accounts = guests.map((role) => {
+    const { services, streams } = importsOf(job, role);
+    const imports = [
+      ...services.map((subject) => `      { service: { account: JOB, subject: ${quote(subject)} } }`),
+      ...streams.map((subject) => `      { stream: { account: JOB, subject: ${quote(subject)} } }`),
+    ];
+    return [
+      `  ${accountOf(role)} {`,
+      `    users: [ ${userOf(job, role, credentials)} ]`,
+      "    imports: [",
+      ...imports,
+      "    ]",
+      "  }",
+    ];
+  });
+  return [
+    "  JOB {",
+    "    jetstream: enabled",
+    `    users: [ ${userOf(job, "controller", credentials)} ]`,
+    "    exports: [",
+    ...exports,
+    "    ]",
+    "  }",
+    ...accounts.flat(),
+  ];
+}
+
+const guests = brokerRoles.filter((role) => role !== "controller");
+
+/** What the controller's account lends out: each place to those accounts alone that need it. */
+function exportsOf(job: string) {
+  const found = new Map<string, { kind: "service" | "stream"; subject: string; roles: BrokerRole[] }>();
+  for (const role of guests) {
+    const { services, streams } = importsOf(job, role);
+    const wanted = [
+      ...services.map((subject) => ["service", subject] as const),
+      ...streams.map((subject) => ["stream", subject] as const),
+    ];
+    for (const [kind, subject] of wanted) {
+      const entry = found.get(`${kind} ${subject}`) ?? { kind, subject, roles: [] };
+      entry.roles.push(role);
+      found.set(`${kind} ${subject}`, entry);
+    }
+  }
+  return [...found.values()];
+}
+
+function accountOf(role: BrokerRole): string {
+  return role.toUpperCase();
+}
+
+function userOf(job: string, role: BrokerRole, credentials: ServerCredentials): string {
+  const { publish, subscribe } = permissionsOf(job, role);
+  // The controller's process answers at the desk; whoever asked there is known by the server alone.
+  const answers = role === "controller" ? ", allow_responses: true" : "";
+  const permissions = `publish: { allow: ${list(publish)} }, subscribe: { allow: ${list(subscribe)} }${answers}`;
+  return `{ ${login(credentials[role])}, permissions: { ${permissions} } }`;
 }
 
 function login({ user, password }: Credentials): string {

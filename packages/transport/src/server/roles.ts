@@ -1,5 +1,8 @@
-/** What the broker lets each role say and hear. Everything not listed here is refused by the server, whatever a process tries. */
-import { brokerStream, type StreamName, stateBucket, streamNames } from "../streams.ts";
+/**
+ * What the broker lets each role say and hear, from which its accounts and their permissions are made. Everything not listed here
+ * is refused by the server, whatever a process tries.
+ */
+import { brokerStream, deskSubject, type StreamName, stateBucket, streamNames } from "../streams.ts";
 
 /** The users of a job's broker. `watcher` only looks. */
 export const brokerRoles = ["controller", "policy", "rollout", "checkpoint", "node", "operator", "watcher"] as const;
@@ -27,26 +30,47 @@ export function permissionsOf(job: string, role: BrokerRole): Permissions {
   return { publish, subscribe: [`${inboxPrefixOf(role)}.>`, ...subscribe] };
 }
 
+/** The streams that a role reads through consumers; only the controller makes them, see `nats/desk.ts`. */
+export function streamsReadBy(role: BrokerRole): readonly StreamName[] {
+  if (role === "controller") return streamNames;
+  return role === "operator" || role === "watcher" ? ["events"] : ["commands"];
+}
+
+/**
+ * What a role other than the controller gets from the account that owns the streams: `services` are places that take its messages,
+ * `streams` are places whose messages it hears.
+ */
+export function importsOf(
+  job: string,
+  role: BrokerRole,
+): { readonly services: readonly string[]; readonly streams: readonly string[] } {
+  const { publish, subscribe } = rulesOf(job)[role];
+  return { services: [apiInfo, ...publish], streams: subscribe };
+}
+
+/** Who imports it gets the broker's whole API from nowhere else; without it the server answers some of it for the empty account of the role. */
+const apiInfo = "$JS.API.INFO";
+
 function rulesOf(job: string): Readonly<Record<BrokerRole, Permissions>> {
   const root = `muster.${job}`;
-  const own = (role: BrokerRole): string[] => [
-    `${root}.hb.${role}.>`,
-    `${root}.reports.${role}.>`,
-    ...consumerApi(job, "commands"),
+  const reading = (role: BrokerRole): string[] => [
+    deskSubject(job, role),
+    ...streamsReadBy(role).flatMap((name) => readerApi(job, name)),
   ];
+  const own = (role: BrokerRole): string[] => [`${root}.hb.${role}.>`, `${root}.reports.${role}.>`, ...reading(role)];
   const probes = [`${root}.probe.*`];
   const watch = [`${root}.events.>`, `${root}.hb.>`];
   return {
-    controller: { publish: controllerApi(job), subscribe: [`${root}.hb.>`] },
+    controller: { publish: controllerApi(job), subscribe: [`${root}.hb.>`, deskSubject(job, "*")] },
     policy: { publish: [...own("policy"), ...readApi(brokerStream(job, "groups"))], subscribe: probes },
     rollout: { publish: [...own("rollout"), `${root}.groups.>`], subscribe: probes },
     checkpoint: { publish: own("checkpoint"), subscribe: probes },
     node: { publish: own("node"), subscribe: probes },
     operator: {
-      publish: [`${root}.reports.operator.>`, ...followApi(job, "events"), ...readApi(`KV_${stateBucket(job)}`)],
+      publish: [`${root}.reports.operator.>`, ...reading("operator"), `$JS.API.STREAM.MSG.GET.KV_${stateBucket(job)}`],
       subscribe: watch,
     },
-    watcher: { publish: followApi(job, "events"), subscribe: watch },
+    watcher: { publish: reading("watcher"), subscribe: watch },
   };
 }
 
@@ -79,14 +103,24 @@ function readApi(stream: string): string[] {
   return [`$JS.API.STREAM.MSG.GET.${stream}`, `$JS.API.DIRECT.GET.${stream}`];
 }
 
-/** Reading a stream through a consumer. */
+/** Making and removing consumers of a stream, and reading through them. */
 function consumerApi(job: string, name: StreamName): string[] {
   const stream = brokerStream(job, name);
-  const verbs = ["CREATE", "INFO", "DELETE", "MSG.NEXT"].map((verb) => `$JS.API.CONSUMER.${verb}.${stream}.>`);
-  return [...verbs, `$JS.ACK.${stream}.>`];
+  const names = `$JS.API.CONSUMER.NAMES.${stream}`;
+  return [names, `$JS.API.CONSUMER.CREATE.${stream}.>`, `$JS.API.CONSUMER.DELETE.${stream}.*`, ...readerApi(job, name)];
 }
 
-/** Following a stream from a position or from now. */
-function followApi(job: string, name: StreamName): string[] {
-  return [...consumerApi(job, name), `$JS.API.STREAM.INFO.${brokerStream(job, name)}`];
+/** Reading through a consumer that the desk made: its name is a secret of the reader, so a wildcard opens nobody else's. */
+function readerApi(job: string, name: StreamName): string[] {
+  const stream = brokerStream(job, name);
+  return [`$JS.API.CONSUMER.INFO.${stream}.*`, pullSubject(stream), `$JS.ACK.${stream}.>`];
+}
+
+function pullSubject(stream: string): string {
+  return `$JS.API.CONSUMER.MSG.NEXT.${stream}.*`;
+}
+
+/** True of a service with more than one answer to a request. */
+export function answersOften(subject: string): boolean {
+  return subject.startsWith("$JS.API.CONSUMER.MSG.NEXT.");
 }

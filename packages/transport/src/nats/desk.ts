@@ -1,0 +1,119 @@
+/** The desk: makes consumers for the roles that can not, as far as each may read. Runs wherever the controller's credentials are. */
+import { messageOf } from "@muster/base";
+import { JetStreamApiError } from "@nats-io/jetstream";
+import type { Msg } from "@nats-io/nats-core";
+import { brokerRoles, streamsReadBy } from "../server/roles.ts";
+import { deskSubject, streamRules } from "../streams.ts";
+import type { Link } from "./link.ts";
+import { addReader, type DeskAnswer, type ReaderRequest } from "./readers.ts";
+import { translate } from "./translate.ts";
+
+const questionBytesMax = 2_048;
+/** Questions of one role that are answered at once, and each second after that: what is more is asked again, and waits. */
+const burst = 1_024;
+const perSecond = 64;
+const pendingMax = 65_536;
+const ackWaitMaxMs = 3_600_000;
+
+const unavailable = 503;
+const refusedStatus = 400;
+/** No code of the broker. */
+const deskCode = 0;
+
+/** Answers until the link is closed. Every process that does shares the questions with the others. */
+export function serveDesk(link: Link, job: string): void {
+  const budgets = new Map(brokerRoles.map((role) => [deskSubject(job, role), new Budget()]));
+  link.connection.subscribe(deskSubject(job, "*"), {
+    queue: "desk",
+    callback: (error, message) => {
+      if (error) return link.report(translate(error, "the desk"));
+      answer(link, job, message, budgets.get(message.subject)).catch((cause: unknown) =>
+        link.report(translate(cause, "answering at the desk")),
+      );
+    },
+  });
+}
+
+async function answer(link: Link, job: string, message: Msg, budget: Budget | undefined): Promise<void> {
+  const said = budget?.take(performance.now())
+    ? await serve(link, job, message)
+    : refusal(unavailable, "too many consumers were asked for; ask again");
+  if (!link.isClosed) message.respond(JSON.stringify(said));
+}
+
+async function serve(link: Link, job: string, message: Msg): Promise<DeskAnswer> {
+  const request = readRequest(job, message.subject.split(".").at(-1) ?? "", message.data);
+  if (typeof request === "string") return refusal(refusedStatus, request);
+  try {
+    return { info: await addReader(link, job, request) };
+  } catch (error) {
+    if (error instanceof JetStreamApiError) return { error: error.apiError() };
+    return refusal(unavailable, messageOf(error));
+  }
+}
+
+function refusal(code: number, description: string): DeskAnswer {
+  return { error: { code, err_code: deskCode, description } };
+}
+
+/** Reads a question of a role. @returns The consumer that it may have, or what is wrong. */
+export function readRequest(job: string, role: string, data: Uint8Array): ReaderRequest | string {
+  if (data.byteLength > questionBytesMax) return `the question has more than ${questionBytesMax} bytes`;
+  const asked = parse(data);
+  if (!asked) return "the question is no object of JSON";
+  const { stream, name, filter, start, ack } = asked;
+  const readable = brokerRoles.filter((each) => each === role && each !== "controller").flatMap(streamsReadBy);
+  const own = readable.find((each) => each === stream);
+  if (!own) return `${role} may not read ${String(stream)}`;
+  if (typeof name !== "string" || !isNameOf(role, name)) return `name must be "${role}-", letters, digits, "-" and "_"`;
+  if (own === "commands" ? !isOwnCommands(job, filter) : filter !== null)
+    return own === "commands" ? "filter must be the commands of one id" : "filter must be null";
+  if (start !== "new" && start !== "all" && !isWithin(start, Number.MAX_SAFE_INTEGER))
+    return "start must be a sequence";
+  const pending = readAck(ack);
+  if (pending === undefined) return "ack must hold maxPending and waitMs in their bounds";
+  return { stream: own, name, filter: own === "commands" ? String(filter) : null, start, ack: pending };
+}
+
+function parse(data: Uint8Array): Readonly<Record<string, unknown>> | null {
+  try {
+    const value: unknown = JSON.parse(new TextDecoder().decode(data));
+    return typeof value === "object" && value !== null ? (value as Readonly<Record<string, unknown>>) : null;
+  } catch {
+    return null;
+  }
+}
+
+function isNameOf(role: string, name: string): boolean {
+  return name.startsWith(`${role}-`) && /^[A-Za-z0-9_-]{1,240}$/.test(name);
+}
+
+function isOwnCommands(job: string, filter: unknown): boolean {
+  const [before = "", after = ""] = `muster.${job}.${streamRules.commands.subject}`.split(">");
+  if (typeof filter !== "string" || !filter.startsWith(before) || !filter.endsWith(`.>${after}`)) return false;
+  return /^[A-Za-z0-9_-]{1,128}$/.test(filter.slice(before.length, -2));
+}
+
+function readAck(ack: unknown): ReaderRequest["ack"] | undefined {
+  if (ack === null) return null;
+  const { maxPending, waitMs } = (typeof ack === "object" ? ack : {}) as Readonly<Record<string, unknown>>;
+  return isWithin(maxPending, pendingMax) && isWithin(waitMs, ackWaitMaxMs) ? { maxPending, waitMs } : undefined;
+}
+
+function isWithin(value: unknown, max: number): value is number {
+  return Number.isInteger(value) && Number(value) >= 1 && Number(value) <= max;
+}
+
+/** So many at once, and so many per second after that. */
+class Budget {
+  #left = burst;
+  #atMs = 0;
+
+  take(nowMs: number): boolean {
+    this.#left = Math.min(burst, this.#left + ((nowMs - this.#atMs) / 1_000) * perSecond);
+    this.#atMs = nowMs;
+    if (this.#left < 1) return false;
+    this.#left -= 1;
+    return true;
+  }
+}

@@ -1,0 +1,204 @@
+/** What one role's credentials can spoil on a real broker: every request it may make, with every place as the reply of it. */
+import { connectRaw, rawHeaders, startTestServer, type TestServer, waitFor } from "@muster/testkit";
+import { type BrokerRole, brokerRoles, permissionsOf, type Transport } from "@muster/transport";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+const attackers = brokerRoles.filter((role) => role !== "controller");
+const streams = [
+  ...["reports", "commands", "journal", "groups", "events"].map((name) => `muster-test-${name}`),
+  "KV_muster-test",
+];
+
+let server: TestServer;
+let controller: Transport;
+let raw: NatsConnection;
+beforeAll(async () => {
+  server = await startTestServer();
+  controller = await server.connect("controller.c0.a1");
+  raw = await connectRaw(server, "controller");
+  await controller.state().put("directory", bytes("d"));
+  await (await server.connect("rollout.r0.a1")).publish("muster.test.groups.r0", bytes("g"), { msgId: "g" });
+});
+afterAll(async () => {
+  await raw.close();
+  await server.close();
+});
+
+type NatsConnection = Awaited<ReturnType<typeof connectRaw>>;
+
+async function ask<T>(connection: NatsConnection, subject: string, body: object): Promise<T> {
+  return (await connection.request(subject, JSON.stringify(body), { timeout: 5_000 })).json<T>();
+}
+
+interface StreamInfo {
+  readonly config: { readonly name: string };
+  readonly state: {
+    readonly consumer_count: number;
+    readonly last_seq: number;
+    readonly messages: number;
+    readonly subjects?: Record<string, number>;
+  };
+}
+
+/** What no attack may change: the shape of every stream, its consumers, what the controller alone writes, who wrote what. */
+async function picture(attacker: BrokerRole | null) {
+  const found = [];
+  for (const name of streams) {
+    const info = await ask<StreamInfo>(raw, `$JS.API.STREAM.INFO.${name}`, { subjects_filter: ">" });
+    const { last_seq, messages, subjects = {} } = info.state;
+    const own = (subject: string): boolean =>
+      subject.startsWith(`muster.test.reports.${attacker}.`) ||
+      (attacker === "rollout" && subject.startsWith("muster.test.groups."));
+    const others = Object.entries(subjects).filter(([subject]) => !own(subject));
+    const isShared = /-(reports|groups)$/.test(name);
+    found.push({
+      config: info.config,
+      others,
+      consumers: info.state.consumer_count,
+      ...(isShared ? {} : { last_seq, messages }),
+    });
+  }
+  return found;
+}
+
+/** Streams that are the controller's to write. */
+async function advance(name: string): Promise<void> {
+  const journal = controller.journal();
+  const head = await journal.head();
+  expect(await journal.append(bytes(name), head, `${name}.${head}`)).toBe(head + 1);
+  await controller.publish("muster.test.commands.p0.work.assign", bytes(name), { msgId: name });
+  await controller.publish("muster.test.events.step.done", bytes(name), { msgId: name });
+}
+
+const verbs = [
+  ..."CREATE UPDATE DELETE PURGE INFO SNAPSHOT RESTORE MSG.GET MSG.DELETE LEADER.STEPDOWN PEER.REMOVE"
+    .split(" ")
+    .map((verb) => `$JS.API.STREAM.${verb}.S`),
+  ..."CREATE.S CREATE.S.thief CREATE.S.thief.> DURABLE.CREATE.S.thief DELETE.S.victim INFO.S.victim LIST.S NAMES.S"
+    .split(" ")
+    .map((verb) => `$JS.API.CONSUMER.${verb}`),
+  ..."PAUSE.S.victim RESET.S.victim UNPIN.S.victim LEADER.STEPDOWN.S.victim MSG.NEXT.S.victim MSG.NEXT.S.controller"
+    .split(" ")
+    .map((verb) => `$JS.API.CONSUMER.${verb}`),
+  ..."DIRECT.GET.S DIRECT.GET.S.x".split(" ").map((verb) => `$JS.API.${verb}`),
+  ..."INFO STREAM.LIST STREAM.NAMES ACCOUNT.PURGE.JOB META.LEADER.STEPDOWN SERVER.REMOVE"
+    .split(" ")
+    .map((verb) => `$JS.API.${verb}`),
+  ..."$JS.ACK.S.victim.1.1.1.1.0 $JS.ACK.S.controller.1.1.1.1.0 $JS.FC.S.victim.x $SYS.REQ.SERVER.PING".split(" "),
+];
+
+/** Every place of the job, and what a request on the broker's own subjects would do. */
+const places = [
+  "muster.test.journal",
+  ...["policy", "rollout", "checkpoint", "node", "operator"].flatMap((role) => [
+    `muster.test.reports.${role}.victim.replica.left`,
+    `muster.test.hb.${role}.victim`,
+  ]),
+  "muster.test.commands.victim.replica.stop",
+  "muster.test.groups.victim",
+  "muster.test.events.job.ended",
+  "muster.test.probe.victim",
+  "muster.test.desk.policy",
+  "$KV.muster-test.lease",
+  "$SYS.REQ.SERVER.PING",
+];
+
+const everySubject = [
+  ...places,
+  ...verbs.flatMap((verb) =>
+    verb.includes(".S") ? streams.map((name) => verb.replace(/\.S(?=\.|$)/, `.${name}`)) : [verb],
+  ),
+];
+
+const bodyOf = (subject: string, role: BrokerRole): string => {
+  if (subject.includes(".MSG.NEXT.")) return JSON.stringify({ batch: 3, no_wait: true });
+  if (/\.(MSG|DIRECT)\.GET\./.test(subject)) return JSON.stringify({ seq: 1 });
+  const stream = ["operator", "watcher"].includes(role) ? "events" : "commands";
+  const filter = stream === "commands" ? "muster.test.commands.p0.>" : null;
+  if (subject.includes(".desk."))
+    return JSON.stringify({ stream, filter, name: `${role}-attacker`, start: "all", ack: null });
+  return "attack";
+};
+
+/** What a role may ask for, each with a name of its own consumer. */
+const requestsOf = (role: BrokerRole): string[] =>
+  permissionsOf("test", role).publish.flatMap((pattern) => {
+    const literal = pattern.replace(/\.>$/, `.${role}-attacker.x`).replace(/\.\*$/, `.${role}-attacker`);
+    return pattern.startsWith("$JS.ACK") ? [`${pattern.slice(0, -2)}.victim.1.1.1.1.0`] : [literal];
+  });
+
+test.each(attackers)(
+  "%s makes nothing but its own words, whatever it asks and wherever it has the answer sent",
+  async (role) => {
+    await advance(`before-${role}`);
+    const attacker = await connectRaw(server, role);
+    const desk = bodyOf(".desk.", role);
+    await attacker.request(`muster.test.desk.${role}`, desk, { timeout: 5_000 });
+    const before = await picture(role);
+    for (const subject of requestsOf(role)) {
+      const body = bodyOf(subject, role);
+      for (const reply of everySubject) attacker.publish(subject, body, { reply });
+      for (const place of everySubject) {
+        const traced = rawHeaders({ "Nats-Trace-Dest": place });
+        attacker.publish(subject, body, { headers: traced, reply: `${inboxOf(role)}.x` });
+      }
+    }
+    for (const subject of everySubject) attacker.publish(subject, "{}", { reply: `${inboxOf(role)}.x` });
+    await attacker.flush();
+    let last = "";
+    const isQuiet = async (): Promise<boolean> => {
+      const [earlier, now] = [last, JSON.stringify(await picture(null))];
+      last = now;
+      return earlier === now;
+    };
+    await waitFor(isQuiet, { what: "the broker to have done everything that was asked" });
+    expect(await picture(role)).toEqual(before);
+    await advance(`after-${role}`);
+    await attacker.close();
+  },
+);
+
+test("a message id that somebody else used first swallows nothing, and one's own is still stored once", async () => {
+  const policy = await server.connect("policy.p0.a1");
+  const rollout = await connectRaw(server, "rollout");
+  const sibling = await server.connect("rollout.r7.a1");
+  const traced = rawHeaders({ "Nats-Msg-Id": "p0-a1.7" });
+  await rollout.request("muster.test.reports.rollout.r9.mesh.built", "forged", { headers: traced, timeout: 5_000 });
+  await sibling.publish("muster.test.reports.rollout.r7.mesh.built", bytes("forged"), { msgId: "p0-a1.7" });
+  const vote = () => policy.publish("muster.test.reports.policy.p0.step.voted", bytes("vote"), { msgId: "p0-a1.7" });
+  const { seq, duplicate } = await vote();
+  expect(duplicate).toBe(false);
+  expect(await vote()).toEqual({ seq, duplicate: true });
+  await rollout.close();
+});
+
+test("a replica reads no other role's orders through a name that it knows, and no consumer is made where it delivers to", async () => {
+  const rollout = await connectRaw(server, "rollout");
+  const asked = async (question: object): Promise<unknown> => ask(rollout, "muster.test.desk.rollout", question);
+  const own = { stream: "commands", filter: "muster.test.commands.r0.>", name: "rollout-r0", start: "new", ack: null };
+  expect(await asked(own)).toMatchObject({ info: { name: "rollout-r0" } });
+  for (const wrong of [
+    { stream: "journal" },
+    { stream: "reports", filter: "muster.test.reports.>" },
+    { stream: "groups" },
+    { filter: "muster.test.commands.>" },
+    { filter: "muster.test.commands.*.>" },
+    { filter: "muster.other.commands.r0.>" },
+    { filter: null },
+    { name: "policy-p0" },
+    { name: "rollout-r0.x" },
+    { start: 0 },
+    { start: "last" },
+    { ack: { maxPending: 1e9, waitMs: 5_000 } },
+    { ack: { maxPending: 1 } },
+    { ack: "all" },
+  ])
+    expect(await asked({ ...own, ...wrong }), JSON.stringify(wrong)).toMatchObject({ error: { code: 400 } });
+  expect(await asked({ ...own, deliver_subject: "muster.test.journal", name: "rollout-push" })).toMatchObject({
+    info: { config: expect.not.objectContaining({ deliver_subject: expect.anything() }) },
+  });
+  await rollout.close();
+});
+
+const inboxOf = (role: BrokerRole): string => `_INBOX_${role}`;
