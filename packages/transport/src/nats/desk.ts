@@ -57,7 +57,7 @@ function refusal(code: number, description: string): DeskAnswer {
 }
 
 /** Reads a question of a role. @returns The consumer that it may have, or what is wrong. */
-export function readRequest(job: string, role: string, data: Uint8Array): ReaderRequest | string {
+function readRequest(job: string, role: string, data: Uint8Array): ReaderRequest | string {
   if (data.byteLength > questionBytesMax) return `the question has more than ${questionBytesMax} bytes`;
   const asked = parse(data);
   if (!asked) return "the question is no object of JSON";
