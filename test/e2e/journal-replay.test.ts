@@ -88,11 +88,12 @@ function pictureOf({ context }: Snapshot): JobStatus {
     wallMs: 0,
     controller: { host: "here", pid: 1 },
     incidents,
+    streams: {},
   });
 }
 
 /** The part of a picture that follows from the journal: all but what heartbeats and clocks put in. */
-function durable({ atMs: _, controller: __, incidents: ___, members, ...status }: JobStatus) {
+function durable({ atMs: _, controller: __, incidents: ___, streams: ____, members, ...status }: JobStatus) {
   const rows = members.map(({ id, incarnation, health, version, order }) => ({
     ...{ id, incarnation, health },
     ...{ version, order },

@@ -9,7 +9,7 @@ import { smallConfig } from "./support/small-config.ts";
 const fresh = initialControllerState(planOf(smallConfig("never-written")));
 const controller = { host: "h", pid: 99 };
 const incidents = { counts: {}, open: 0, tokensWasted: 0, ettr: null };
-const nobody = { beats: new Map<string, Beat>(), nowMs: 0, wallMs: 1_234, controller, incidents };
+const nobody = { beats: new Map<string, Beat>(), nowMs: 0, wallMs: 1_234, controller, incidents, streams: {} };
 const sections = [{ name: "weights" as const, bytes: 8, digest: "d" }];
 
 const memberOf = (id: string, role: Member["role"], joinedSeq: number): Member => ({
@@ -37,6 +37,7 @@ describe("the picture of a job", () => {
       term: 0,
       controller,
       incidents,
+      streams: {},
       phase: "gathering",
       step: 0,
       steps: 3,

@@ -21,6 +21,7 @@ export type {
   ControllerEffect,
   ControllerEvent,
   ElectedEvent,
+  FilledEvent,
   FoundCheckpoint,
   ReportOf,
   Rules,
@@ -34,6 +35,8 @@ export { causeKeyOf } from "./controller/given-up.ts";
 export { imbalanceOf, ledgerOf } from "./controller/ledger.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
 export { type ControllerState, initialControllerState, type Member, membersOf } from "./controller/state.ts";
+export type { Fill } from "./controller/step-state.ts";
+export { fillLevelOf } from "./controller/stream-room.ts";
 export { FailureDetector } from "./detector/failure-detector.ts";
 export { localHealth, type SelfObservation } from "./detector/local-health.ts";
 export { type DetectorTiming, detectionPatience, detectorTimingOf } from "./detector/timing.ts";

@@ -2,10 +2,12 @@
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
 import { applyHeldGroups, planHeldOutput } from "../src/controller/held-output.ts";
+import { releaseHolder, releaseLease } from "../src/controller/leases.ts";
 import { planOverdue } from "../src/controller/orders.ts";
 import { planCheckpoint } from "../src/controller/plan-end.ts";
 import { planWatchdog } from "../src/controller/plan-watchdog.ts";
 import type { ControllerState } from "../src/controller/state.ts";
+import { fillLevelOf } from "../src/controller/stream-room.ts";
 import { bodiesOf, groupsOf, reportFrom, working } from "./states.ts";
 
 const train = (index: number) => ({ purpose: "train" as const, step: 4, index, attempt: 0 });
@@ -94,6 +96,21 @@ describe("a holder whose results a full stream does not take", () => {
     expect(stuck(4)?.state.ending?.reason).toMatch(/it waited for room in the groups stream/);
   });
 
+  it("blames no group that waits for nothing but room when it ends, and the others as ever", () => {
+    const items = [train(0), train(1)];
+    const two = start({ leases: { "1-1": { holder: "r0", items, dueAtMs } } });
+    const body = { leaseId: "1-1", reason: "no room", items: [train(0)] };
+    const { state } = applyHeldGroups(two, reportFrom(two, "r0", { kind: "groups.held", body }));
+    const why = { reason: "r0 died", failure: "engine_crash" } as const;
+    for (const { state: next } of [releaseHolder(state, { ...why, holder: "r0" }), releaseLease(state, "1-1", why)]) {
+      const attempts = next.groups[4]?.queue.map(({ index, attempt }) => [index, attempt]);
+      expect(attempts?.sort()).toEqual([
+        [0, 0],
+        [1, 1],
+      ]);
+    }
+  });
+
   it("is heard by the controller as a report of its member", () => {
     const state = start();
     const { state: next } = control(
@@ -101,5 +118,40 @@ describe("a holder whose results a full stream does not take", () => {
       reportFrom(state, "r0", { kind: "groups.held", body: { leaseId: "1-1", reason: "no room" } }),
     );
     expect(next.heldBack).toMatchObject({ sinceMs: state.nowMs });
+  });
+});
+
+describe("a groups stream that fills", () => {
+  const filled = (state: ControllerState, bytes: number) =>
+    control(state, { type: "controller.filled", atMs: state.nowMs, bytes, bytesMax: 100 });
+  const { plan } = start();
+  const rare = start({ plan: { ...plan, checkpointEverySteps: 0 } });
+
+  it("has a checkpoint ordered from three quarters on, before anybody has to wait", () => {
+    expect(filled(rare, 74).state.checkpoints.wantedStep).toBeNull();
+    const { state, effects } = filled(rare, 75);
+    expect(state.checkpoints.wantedStep).toBe(3);
+    expect(alarmsIn(effects)).toEqual([]);
+    expect(alarmsIn(held(state).effects)[0]?.detail).toMatch(/it held 75 B of 100 B/);
+  });
+
+  it("has none ordered once there is room again", () => {
+    const { state } = filled({ ...rare, groupsFill: { bytes: 90, bytesMax: 100 } }, 20);
+    expect(state.checkpoints.wantedStep).toBeNull();
+  });
+
+  it("is told to the operator once where the job has nobody who makes room", () => {
+    const alone = start({ plan: { ...plan, checkpointReplicas: 0 } });
+    const { state, effects } = filled(alone, 80);
+    expect(alarmsIn(effects).map(({ detail }) => detail)).toEqual([
+      expect.stringMatching(/80 B of 100 B.*no checkpoint makes room because the job has none/),
+    ]);
+    expect(alarmsIn(filled(state, 95).effects)).toEqual([]);
+  });
+
+  it("passes a mark at three quarters and at nine tenths, and none where nothing bounds it", () => {
+    const levels = [0, 74, 75, 89, 90, 100].map((bytes) => fillLevelOf({ bytes, bytesMax: 100 }));
+    expect(levels).toEqual([0, 0, 1, 1, 2, 2]);
+    expect(fillLevelOf({ bytes: 100, bytesMax: null })).toBe(0);
   });
 });

@@ -115,6 +115,7 @@ function reportLine(event: ControllerEvent): string | null {
   if (event.type === "controller.tick") return null;
   if (event.type === "controller.elected") return `controller elected, term ${event.term}`;
   if (event.type === "controller.restored") return `controller restored, step ${event.checkpoint.step}`;
+  if (event.type === "controller.filled") return `controller filled, ${event.bytes} bytes`;
   if ("id" in event) return `${event.id} ${event.type}`;
   return `${event.from} → ${event.type}${reportDetail(event)}`;
 }

@@ -13,6 +13,9 @@ export const payloadBytesMax = 1024 * 1024;
 /** Limit of a message to the controller whose kind carries no tokens and no large table. */
 export const smallBytesMax = 64 * 1024;
 
+/** Most bytes of what is kept in one record or value: what is said about it has room beside it, in every broker. */
+export const storedBytesMax = (payloadBytesMax / 4) * 3;
+
 /**
  * What surrounds every message. Stale input is recognised by `term`, `epoch`, `incarnation` and `seq`, never by time:
  * clocks of different hosts are not compared.

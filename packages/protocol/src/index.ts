@@ -12,7 +12,14 @@ export {
   unpack,
   unseal,
 } from "./codec.ts";
-export { countSchema, type Envelope, envelopeSchema, payloadBytesMax, smallBytesMax } from "./envelope.ts";
+export {
+  countSchema,
+  type Envelope,
+  envelopeSchema,
+  payloadBytesMax,
+  smallBytesMax,
+  storedBytesMax,
+} from "./envelope.ts";
 export {
   actionsByKind,
   backoffMaxMs,

@@ -10,7 +10,7 @@ import {
   detectorTimingOf,
   type Rules,
 } from "@muster/machines";
-import { encodeMessage, type JobConfig, messageTable, subjectsOf } from "@muster/protocol";
+import { encodeMessage, type JobConfig, messageTable, storedBytesMax, subjectsOf } from "@muster/protocol";
 import {
   type ActorHost,
   createActorHost,
@@ -30,7 +30,6 @@ import { hearDisconnects } from "./hear-disconnects.ts";
 import { Holdings } from "./holdings.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
 import { type InputGuard, inputGuard } from "./input-guard.ts";
-import { recordBytesMax } from "./journal-record.ts";
 import type { ControllerLogic, ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { JournalWriter } from "./journal-writer.ts";
 import type { LossOptions, LostCheckpoint } from "./lost-checkpoint.ts";
@@ -38,6 +37,7 @@ import { metersOf } from "./meters.ts";
 import { announcementId, type MachineEffect } from "./open-ends.ts";
 import { refusalDesk } from "./refusals.ts";
 import { packStatus } from "./status.ts";
+import { StreamWatch, streamsEveryMs } from "./stream-watch.ts";
 import { nobody } from "./version-guard.ts";
 import { Voice } from "./voice.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
@@ -110,6 +110,7 @@ export class Reign implements Controller {
   readonly #open: Holdings;
   readonly #guard: InputGuard;
   readonly #journal: JournalWriter;
+  readonly #streams: StreamWatch;
   #tickedMs: number;
   /** Longest delay of a tick since the last look at this process itself. */
   #lateMs = 0;
@@ -132,7 +133,7 @@ export class Reign implements Controller {
     });
     this.ended = over.then((end) => this.#close(end));
     this.#open = new Holdings(logger);
-    const { recordBytes = recordBytesMax } = options;
+    const { recordBytes = storedBytesMax } = options;
     this.#guard = inputGuard({ logger, metrics, recordBytes, alarm: (detail) => this.#alarm("input", detail) });
     this.#enveloper = createEnveloper({ ...identity, wallMs });
     this.#enveloper.setTerm(this.#term);
@@ -153,12 +154,13 @@ export class Reign implements Controller {
       isOver: () => this.#host.snapshot().context.state.stopped,
       alarm: (detail) => this.#alarm("status", detail),
     });
+    this.#streams = new StreamWatch({
+      ...{ transport, logger, metrics },
+      known: () => this.#host.snapshot().context.state.groupsFill,
+      passed: (fill) => this.#host.post({ ...fill, atMs: clock.now() }, { lane: "control" }),
+    });
     this.#journal = new JournalWriter({
-      transport,
-      logger,
-      clock,
-      rules,
-      replayed,
+      ...{ transport, logger, clock, rules, replayed },
       incarnation: identity.incarnation,
       term: this.#term,
       snapshotRecords: config.limits.snapshotRecords,
@@ -232,6 +234,7 @@ export class Reign implements Controller {
     await this.#open.hold(every(clock, config.timing.tickMs, () => this.#tick()));
     await this.#open.hold(every(clock, statusEveryMs, () => void this.#face.show()));
     await this.#open.hold(every(clock, selfEveryMs, () => void this.#lookAtSelf()));
+    await this.#open.hold(every(clock, streamsEveryMs, () => void this.#streams.look()));
     const unheard = await hearDisconnects(environment, this.#watch, () => this.#look());
     if (unheard) await this.#open.hold(unheard);
   }
@@ -245,7 +248,7 @@ export class Reign implements Controller {
   }
 
   #handlers(): EffectHandlers<MachineEffect, ControllerEvent> {
-    const { config, dataKey, transport, environment } = this.#options;
+    const { config, dataKey, environment } = this.#options;
     return {
       command: (effect) => this.#voice.command(effect),
       announce: (effect) => {
@@ -256,10 +259,7 @@ export class Reign implements Controller {
         const body = { dataKey: Uint8Array.from(dataKey), config: JSON.stringify(config) };
         this.#voice.command({ type: "command", to, incarnation, kind: "replica.registered", body });
       },
-      "groups.purge": ({ beforeSeq }) =>
-        transport.purge("groups", beforeSeq).catch((error: unknown) => {
-          environment.logger.warn({ error, beforeSeq }, "groups were not purged; the next checkpoint does it");
-        }),
+      "groups.purge": ({ beforeSeq }) => this.#streams.purgeGroups(beforeSeq),
       "controller.stop": ({ outcome, reason }) => this.#resolveEnd({ outcome, reason }),
     };
   }
@@ -358,6 +358,7 @@ export class Reign implements Controller {
       wallMs: environment.wallMs(),
       controller: { host, pid },
       incidents: this.#incidents.summary(),
+      streams: this.#streams.seen(),
     });
   }
 

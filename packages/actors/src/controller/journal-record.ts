@@ -1,7 +1,7 @@
 /** The records of the journal: the inputs of one batch, or one part of a snapshot. */
 import { messageOf } from "@muster/base";
 import type { ControllerEvent } from "@muster/machines";
-import { pack, payloadBytesMax, unpack } from "@muster/protocol";
+import { pack, unpack } from "@muster/protocol";
 import { z } from "zod";
 import { errors } from "../errors.ts";
 
@@ -26,12 +26,6 @@ export interface JournalRecord {
   readonly events: readonly ControllerEvent[];
   readonly part?: SnapshotPart;
 }
-
-/**
- * Most bytes of what one record holds, three quarters of the largest message: the rest of the record and its headers have room beside it,
- * also with a broker that takes no more than its default.
- */
-export const recordBytesMax = (payloadBytesMax / 4) * 3;
 
 /** Inputs were validated when they were accepted, and only a controller of this job may write here. */
 const eventSchema = z.custom<ControllerEvent>(

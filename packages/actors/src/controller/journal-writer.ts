@@ -4,9 +4,10 @@
  */
 import type { Clock, Logger } from "@muster/base";
 import type { ControllerEvent, Rules } from "@muster/machines";
+import { storedBytesMax } from "@muster/protocol";
 import type { PersistBatch } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
-import { encodePart, encodeRecord, recordBytesMax } from "./journal-record.ts";
+import { encodePart, encodeRecord } from "./journal-record.ts";
 import type { ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { encodeSnapshot, partsOf } from "./journal-snapshot.ts";
 import { type MachineEffect, OpenEndKeeper } from "./open-ends.ts";
@@ -24,7 +25,7 @@ export interface JournalWriterOptions {
   readonly replayed: Replayed;
   /** Records of inputs from one snapshot to the next. */
   readonly snapshotRecords: number;
-  /** Most bytes of a snapshot in one record; default {@link recordBytesMax}. */
+  /** Most bytes of a snapshot in one record; default {@link storedBytesMax}. */
   readonly partBytes?: number | undefined;
   readonly clock: Clock;
   /** From the clock to wall time, which must not jump within a term. */
@@ -112,7 +113,7 @@ export class JournalWriter {
   }
 
   async #snapshot({ context }: ControllerSnapshot, wallMs: number): Promise<void> {
-    const { term, clock, logger, rules, partBytes = recordBytesMax } = this.#options;
+    const { term, clock, logger, rules, partBytes = storedBytesMax } = this.#options;
     const firstSeq = this.#seq + 1;
     const startedMs = clock.now();
     const bytes = encodeSnapshot({ ...context, ...this.#ends.get(), rules });

@@ -1,8 +1,10 @@
 /** What `muster status` shows: a picture of the job, written to the state store once a second. For display only. */
 import { clipText } from "@muster/base";
 import { type ControllerState, isCordoned, ledgerOf, membersOf, missingOf, phaseOf } from "@muster/machines";
-import { type Ledger, memberRoles, pack, type Section } from "@muster/protocol";
+import { type Ledger, memberRoles, pack, type Section, storedBytesMax } from "@muster/protocol";
+import type { StreamUsage } from "@muster/transport";
 import type { IncidentSummary } from "./incident-watch.ts";
+import type { StreamsSeen } from "./stream-watch.ts";
 import type { Beat } from "./watch-members.ts";
 
 /** Key of the picture in the job's state store. */
@@ -107,6 +109,8 @@ export interface JobStatus {
   /** Rows of members that are left out; those of who is well are left out first. */
   readonly membersLeftOut: number;
   readonly fleet: FleetStatus;
+  /** How full the streams are, by name. */
+  readonly streams: Readonly<Record<string, StreamUsage>>;
 }
 
 /** What is seen beside the tables. */
@@ -118,6 +122,7 @@ export interface StatusView {
   readonly wallMs: number;
   readonly controller: JobStatus["controller"];
   readonly incidents: IncidentSummary;
+  readonly streams: StreamsSeen;
   /** Most rows of members, of replicas and of nodes; default all. */
   readonly rowsMax?: number;
 }
@@ -128,16 +133,13 @@ const textMax = 400;
 /** Rows of one kind: as many as a picture should have, and ever fewer while it does not fit. */
 const rowsTried = [512, 128, 32, 0];
 
-/** Three quarters of the largest message. */
-const pictureBytesMax = 768 * 1024;
-
 /** The picture as it is written: with as many rows as fit into one value of the state store. Pure. */
 export function packStatus(job: string, state: ControllerState, view: StatusView): Uint8Array {
   const pictures = rowsTried.map((rowsMax) => () => pack(statusOf(job, state, { ...view, rowsMax })));
   let picture = new Uint8Array(0) as Uint8Array;
   for (const draw of pictures) {
     picture = draw();
-    if (picture.byteLength <= pictureBytesMax) break;
+    if (picture.byteLength <= storedBytesMax) break;
   }
   return picture;
 }
@@ -217,6 +219,7 @@ export function statusOf(job: string, state: ControllerState, view: StatusView):
         return { name, message: clipText(message, textMax), frame, count, sample };
       }),
     incidents: view.incidents,
+    streams: view.streams,
     checkpoint: state.checkpoints.saved,
     fleet: fleetStatusOf(state, rowsMax),
     totals: totalsOf(all),

@@ -22,23 +22,28 @@ type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 export type Sending = HostTools<RolloutEvent> & {
   readonly sent: () => void;
   readonly heldBack: (reason: string) => void;
+  /** The same, of results: the whole chunk is computed then. */
+  readonly resultsHeldBack: (reason: string) => void;
 };
 
 /**
  * Tells of a chunk whose messages a full stream holds back: at once, and again every quarter of a lease while it lasts, so that the lease
  * does not end meanwhile.
  */
-export function heldBackTeller(
-  { leaseId }: Pick<Chunk, "leaseId">,
+export function heldBackTellers(
+  { leaseId, items }: Pick<Chunk, "leaseId" | "items">,
   { clock, post }: Pick<HostTools<RolloutEvent>, "clock" | "post">,
   leaseMs: number,
-): Sending["heldBack"] {
-  let dueMs = clock.now();
-  return (reason) => {
-    if (clock.now() < dueMs) return;
-    dueMs = clock.now() + leaseMs / 4;
-    post({ type: "groups.heldBack", leaseId, reason });
+): Pick<Sending, "heldBack" | "resultsHeldBack"> {
+  const tellerOf = (computed: readonly WorkItem[]): Sending["heldBack"] => {
+    let dueMs = clock.now();
+    return (reason) => {
+      if (clock.now() < dueMs) return;
+      dueMs = clock.now() + leaseMs / 4;
+      post({ type: "groups.heldBack", leaseId, reason, items: computed });
+    };
   };
+  return { heldBack: tellerOf([]), resultsHeldBack: tellerOf(items) };
 }
 
 /** Keeps what is drawn of the groups of one chunk where others find it. */

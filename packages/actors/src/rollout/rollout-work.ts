@@ -35,7 +35,7 @@ import {
 } from "../replica/work.ts";
 import { engineVersionOf, policyVersionOf } from "../weights.ts";
 import { Arrivals } from "./arrivals.ts";
-import { heldBackTeller, keeperOf, readBegun, type Sending } from "./begun.ts";
+import { heldBackTellers, keeperOf, readBegun, type Sending } from "./begun.ts";
 import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
 import { piecesOfGroups } from "./pieces.ts";
@@ -191,8 +191,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
           tools.post(await evaluate({ ...opened, clock: tools.clock }, chunk, first, signal));
           sent();
         } else {
-          const heldBack = heldBackTeller(chunk, tools, opened.config.timing.leaseMs);
-          const sending = { ...tools, sent, heldBack };
+          const tellers = heldBackTellers(chunk, tools, opened.config.timing.leaseMs);
+          const sending = { ...tools, sent, ...tellers };
           const groups = await this.#collect(opened, chunk, sending, { signal, handBack });
           isComputed = true;
           this.#store(chunk, groups, { ...sending, startedMs });
@@ -281,7 +281,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
           const durationMs = ((tools.clock.now() - tools.startedMs) * groups.length) / all.length;
           tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });
         },
-        onHeldBack: tools.heldBack,
+        onHeldBack: tools.resultsHeldBack,
       });
       if (isTaken) tools.sent();
     }

@@ -91,6 +91,7 @@ const pictureSchema = z.object({
   totals,
   membersLeftOut: count.default(0),
   fleet: fleetSchema,
+  streams: z.record(z.string(), z.object({ bytes: count, bytesMax: maybe })).default({}),
 }) satisfies z.ZodType<JobStatus>;
 
 /** Beyond this age the controller is not drawing any more: it draws once a second. */

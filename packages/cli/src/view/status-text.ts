@@ -40,6 +40,7 @@ export function statusText(picture: Picture): string {
     ["fleet", fleetOf(picture)],
     ...picture.fleet.missing.map((line) => ["missing", line] as const),
     ...picture.fleet.commands.map(({ id, kind, asked }) => ["doing", `${kind} ${asked} (${id})`] as const),
+    ["streams", streamsOf(picture)],
     ["checkpoint", picture.checkpoint ? `step ${picture.checkpoint.step} in ${picture.checkpoint.path}` : "none yet"],
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
@@ -47,6 +48,16 @@ export function statusText(picture: Picture): string {
   const cells = [...picture.members.map((member) => cellsOf(member, picture)), ...absentOf(picture)];
   const members = cells.length === 0 ? ["no members"] : table(columns, cells);
   return [...warningOf(picture), ...facts, "", ...members, ...leftOutOf(picture)].join("\n");
+}
+
+/** How full the streams are. */
+function streamsOf({ streams }: Picture): string {
+  const each = Object.entries(streams).map(([name, { bytes, bytesMax }]) =>
+    bytesMax === null
+      ? `${name} ${formatSize(bytes)}`
+      : `${name} ${formatSize(bytes)} of ${formatSize(bytesMax)} (${percent(bytes / bytesMax)})`,
+  );
+  return each.join(", ") || "not seen yet";
 }
 
 /** How many replicas the nodes should run and how many of those are healthy, by role. */

@@ -94,6 +94,7 @@ export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStat
     causes: [],
     incidents: { counts: { "rollout.died": 2 }, open: 1, tokensWasted: 0, ettr: 0.975 },
     checkpoint: { step: 2, path: "checkpoints/step-2" },
+    streams: { groups: { bytes: 96 * 1024 ** 2, bytesMax: 128 * 1024 ** 2 } },
     fleet: {
       wanted: { policy: 1, rollout: 2, checkpoint: 0 },
       nodes: [

@@ -48,6 +48,7 @@ import { planWatchdog } from "./plan-watchdog.ts";
 import { planInitialWeights, planPulls } from "./plan-weights.ts";
 import { planSearch } from "./search-batch.ts";
 import type { ControllerState } from "./state.ts";
+import { applyFilled } from "./stream-room.ts";
 
 type Planner = (state: ControllerState) => Change<ControllerState> | null;
 
@@ -134,6 +135,8 @@ function applyTrue(
   switch (event.type) {
     case "controller.tick":
       return { state, effects: [] };
+    case "controller.filled":
+      return applyFilled(state, event);
     case "controller.restored":
       return applyRestored(state, event);
     case "verdict.suspect":

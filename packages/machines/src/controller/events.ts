@@ -41,6 +41,16 @@ export interface TickEvent {
   readonly atMs: number;
 }
 
+/** The groups stream has passed a mark, up or down; journaled because a checkpoint is decided by it. */
+export interface FilledEvent {
+  readonly type: "controller.filled";
+  readonly atMs: number;
+  /** What the stream holds. */
+  readonly bytes: number;
+  /** What it may hold; `null` when nothing bounds it. */
+  readonly bytesMax: number | null;
+}
+
 /** A checkpoint as its manifest has it, found by a controller whose journal is lost. */
 export interface FoundCheckpoint {
   readonly step: number;
@@ -64,7 +74,7 @@ export interface RestoredEvent {
 export type ReportOf<K extends KindOf<"report">> = Extract<ReportEvent, { type: K }>;
 
 /** Every input of the controller. */
-export type ControllerEvent = ReportEvent | VerdictEvent | ElectedEvent | RestoredEvent | TickEvent;
+export type ControllerEvent = ReportEvent | VerdictEvent | ElectedEvent | RestoredEvent | FilledEvent | TickEvent;
 
 /** An order to one incarnation of one actor. */
 export type CommandEffect = {

@@ -3,22 +3,25 @@
  * ordered (`plan-end.ts`), and the operator hears of it, and of its end.
  */
 import { announce, type Change, type ControllerEffect, type ReportOf } from "./events.ts";
+import { keyOf } from "./leases.ts";
 import type { ControllerState } from "./state.ts";
+import { remedyFor, roomOf } from "./stream-room.ts";
 
 /** Share of a lease after which nothing is held back any more, when nobody says so again: holders say it every quarter. */
 const lastsShare = 0.5;
 
 /** A sampler waits for room: its lease lasts, and nobody is to blame. Pure. */
 export function applyHeldGroups(state: ControllerState, event: ReportOf<"groups.held">): Change<ControllerState> {
-  const { leaseId, reason } = event.body;
+  const { leaseId, reason, items = [] } = event.body;
   const { nowMs, plan } = state;
   const lease = state.leases[leaseId];
   if (lease?.holder !== event.from) return { state, effects: [] };
-  const leases = { ...state.leases, [leaseId]: { ...lease, dueAtMs: nowMs + plan.timing.leaseMs } };
+  const done = [...new Set([...(lease.done ?? []), ...items.map(keyOf)])].slice(0, lease.items.length);
+  const leases = { ...state.leases, [leaseId]: { ...lease, done, dueAtMs: nowMs + plan.timing.leaseMs } };
   const untilMs = nowMs + plan.timing.leaseMs * lastsShare;
   const heldBack = { sinceMs: state.heldBack?.sinceMs ?? nowMs, untilMs };
   const next = { ...state, leases, heldBack };
-  const detail = `${event.from} waits with its results: ${reason}; ${remedyFor(state)}`;
+  const detail = `${event.from} waits with its results: ${reason}; ${roomOf(state)}${remedyFor(state)}`;
   // A purge is asked for once, and may have failed then.
   const purge: readonly ControllerEffect[] =
     state.purgedSeq > 0 ? [{ type: "groups.purge", beforeSeq: state.purgedSeq }] : [];
@@ -35,15 +38,4 @@ export function planHeldOutput(state: ControllerState): Change<ControllerState> 
 
 function alarm(detail: string): ControllerEffect {
   return announce("alarm.raised", { alarm: "groups-full", detail: detail.slice(0, 2_000) });
-}
-
-/** What makes room, or why nothing does. */
-function remedyFor({ plan, step, checkpoints }: ControllerState): string {
-  const committed = step.step - 1;
-  const byHand = "give the stream more room (max_bytes) on the broker";
-  if (plan.checkpointReplicas === 0) return `no checkpoint makes room because the job has none: ${byHand}`;
-  const isCovered = committed <= (checkpoints.saved?.step ?? 0);
-  return isCovered
-    ? `all of it is needed for steps that are not trained yet, so no checkpoint makes room: ${byHand}`
-    : `a checkpoint of step ${committed} is ordered, which makes room`;
 }

@@ -100,7 +100,23 @@ export function releaseLease(
   const lease = state.leases[leaseId];
   if (!lease) return { state, effects: [] };
   const { [leaseId]: _, ...leases } = state.leases;
-  return giveBack({ ...state, leases }, lease.items, { ...why, holder: lease.holder });
+  const { computed, open } = split([lease], lease.items);
+  const given = { ...why, holder: lease.holder };
+  const items = [...computed, ...open];
+  const spared = requeue({ ...state, leases }, computed, { ...given, failure: null });
+  const next = requeue(spared.state, open, given);
+  const facts = releasedFacts(state, { why: given, items, started: items });
+  return { state: next.state, effects: [...facts, ...spared.effects, ...next.effects] };
+}
+
+/** Items whose results wait for room only, and the others. */
+function split(
+  leases: readonly Lease[],
+  items: readonly WorkItem[],
+): { readonly computed: readonly WorkItem[]; readonly open: readonly WorkItem[] } {
+  const done = new Set(leases.flatMap((lease) => lease.done ?? []));
+  const isDone = (item: WorkItem): boolean => done.has(keyOf(item));
+  return { computed: items.filter(isDone), open: items.filter((item) => !isDone(item)) };
 }
 
 /**
@@ -114,8 +130,12 @@ export function releaseHolder(state: ControllerState, why: Return): Change<Contr
   const started = chunks.slice(0, startedMax).flat();
   const untouched = chunks.slice(startedMax).flat();
   // What was not begun goes back first, so that it ends up behind what was.
-  const later = requeue({ ...state, leases }, untouched, { ...why, failure: null });
-  const sooner = requeue(later.state, started, why);
+  const { computed, open } = split(
+    held.map(([, lease]) => lease),
+    started,
+  );
+  const later = requeue({ ...state, leases }, [...untouched, ...computed], { ...why, failure: null });
+  const sooner = requeue(later.state, open, why);
   const items = [...started, ...untouched];
   return {
     state: sooner.state,
@@ -135,11 +155,6 @@ function chunksOfItems(items: readonly WorkItem[], size: number): readonly (read
     else chunks.push([item]);
   }
   return chunks;
-}
-
-function giveBack(state: ControllerState, items: readonly WorkItem[], why: Return): Change<ControllerState> {
-  const next = requeue(state, items, why);
-  return { state: next.state, effects: [...releasedFacts(state, { why, items, started: items }), ...next.effects] };
 }
 
 /** Most pieces of work that one public fact names. */

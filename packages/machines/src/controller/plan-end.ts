@@ -7,6 +7,7 @@ import { isBeginningLost, keepersOf, recoveryOf, withoutLater } from "./memory.t
 import type { KeptState } from "./memory-state.ts";
 import { isFree } from "./plan-weights.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, type StepGroups, withMember } from "./state.ts";
+import { isNearlyFull } from "./stream-room.ts";
 import { rotated } from "./weight-sources.ts";
 
 /** Marks the committed version as wanted when a checkpoint is due, and orders it from the checkpoint actors. Pure. */
@@ -28,8 +29,8 @@ export function planCheckpoint(state: ControllerState): Change<ControllerState> 
 
 function isCheckpointDue(state: ControllerState, committed: number): boolean {
   const { steps, checkpointEverySteps } = state.plan;
-  // A full groups stream holds results back until a checkpoint lets the controller empty it.
-  if (committed === steps || isLastLeaving(state) || state.heldBack) return true;
+  // A groups stream that is full holds results back until a checkpoint lets the controller empty it.
+  if (committed === steps || isLastLeaving(state) || state.heldBack || isNearlyFull(state)) return true;
   if (state.ending) return state.step.state === "sampling";
   return checkpointEverySteps > 0 && committed % checkpointEverySteps === 0;
 }

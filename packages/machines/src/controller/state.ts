@@ -7,7 +7,7 @@ import type { VersionKey } from "../version-key.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { Beginning, MemberMemory } from "./memory-state.ts";
 import type { ControllerPlan } from "./plan.ts";
-import type { Dropped, KeptReceipt, LostAttempts, StepRun } from "./step-state.ts";
+import type { Dropped, Fill, KeptReceipt, LostAttempts, StepRun } from "./step-state.ts";
 
 export type { KeptReceipt, LostAttempts, StepRun, Vote } from "./step-state.ts";
 
@@ -94,6 +94,8 @@ export interface Lease {
   readonly holder: string;
   readonly items: readonly WorkItem[];
   readonly dueAtMs: number;
+  /** Attempts that the holder has computed and can not store for want of room: what ends it is not their fault. */
+  readonly done?: readonly string[];
 }
 
 /** One evaluation of the held-out prompts, in chunks. */
@@ -244,6 +246,8 @@ export interface ControllerState {
   readonly leases: Readonly<Record<string, Lease>>;
   /** Since when, and for how long at least, a full groups stream holds results back; `null`, or absent, when it does not. */
   readonly heldBack?: { readonly sinceMs: number; readonly untilMs: number } | null;
+  /** How full the groups stream was when it passed a mark last; absent before that. */
+  readonly groupsFill?: Fill;
   /** Groups that were finished so far, and their tokens: what a group costs on average. */
   readonly sampled: { readonly groups: number; readonly tokens: number };
   readonly evaluation: Evaluation | null;

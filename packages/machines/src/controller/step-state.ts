@@ -70,3 +70,9 @@ export interface Dropped {
   /** Said under the name of a member, and not by it. */
   readonly forged?: number;
 }
+
+/** Bytes of a stream, held and allowed; `null` when nothing bounds it. */
+export interface Fill {
+  readonly bytes: number;
+  readonly bytesMax: number | null;
+}

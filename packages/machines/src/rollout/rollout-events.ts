@@ -50,7 +50,13 @@ export type RolloutEvent =
       readonly items: readonly WorkItem[];
     }
   /** A full groups stream does not take what is done of a lease; it is tried again. */
-  | { readonly type: "groups.heldBack"; readonly leaseId: string; readonly reason: string }
+  | {
+      readonly type: "groups.heldBack";
+      readonly leaseId: string;
+      readonly reason: string;
+      /** What is computed of it, and waits for nothing else. */
+      readonly items: readonly WorkItem[];
+    }
   /** What is drawn so far of items of a chunk that goes on is stored. */
   | { readonly type: "groups.saved"; readonly leaseId: string; readonly items: readonly WorkItem[] }
   /** The chunk is computed; its results are being stored, in `messages` messages, each of which ends in an event of its own. */

@@ -198,7 +198,8 @@ const machine = setup({
     "groups.heldBack": {
       actions: {
         type: effectAction,
-        params: ({ event: { leaseId, reason } }) => report("groups.held", { leaseId, reason }),
+        params: ({ event: { leaseId, reason, items } }) =>
+          report("groups.held", { leaseId, reason, items: [...items] }),
       },
     },
     "groups.saved": {

@@ -79,7 +79,7 @@ const rollout = [
     { type: "groups.errored", chunk: chunk(leaseId, 0), cause: "out of memory", failure: "oom", messages: 0 },
     { type: "groups.begun", chunkId: `${leaseId}/0`, leaseId, items: begunItems },
     { type: "groups.saved", leaseId, items: begunItems },
-    { type: "groups.heldBack", leaseId, reason: "the stream is full" },
+    { type: "groups.heldBack", leaseId, reason: "the stream is full", items },
     { type: "groups.stored", chunkId: `${leaseId}/0`, leaseId, receipts: [], causes: [], durationMs: 1 },
     { type: "report.told", id: `${leaseId}/0` },
   ]),

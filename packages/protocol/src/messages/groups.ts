@@ -90,7 +90,12 @@ export const groupsMessages = defineMessages({
     direction: "report",
     from: ["rollout"],
     says: "A rollout replica waits with what it did of a lease because the groups stream is full; said again while it lasts.",
-    body: z.strictObject({ leaseId: z.string().min(1).max(64), reason: textSchema }),
+    body: z.strictObject({
+      leaseId: z.string().min(1).max(64),
+      reason: textSchema,
+      /** What is computed and waits for nothing but room. */
+      items: z.array(itemSchema).max(1024).optional(),
+    }),
   },
   "groups.saved": {
     direction: "report",

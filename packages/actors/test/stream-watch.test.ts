@@ -1,0 +1,51 @@
+/** How full the streams are, as the controller sees it. */
+import { noMetrics, silentLogger } from "@muster/base";
+import type { Fill } from "@muster/machines";
+import { createMemoryBroker } from "@muster/transport";
+import { describe, expect, it } from "vitest";
+import { StreamWatch } from "../src/controller/stream-watch.ts";
+
+const publish = (broker: ReturnType<typeof createMemoryBroker>, count: number) =>
+  Promise.all(
+    Array.from({ length: count }, (_, n) =>
+      broker.connect("rollout.r0.a1").publish("muster.job.groups.r0", new Uint8Array(10), { msgId: `m${n}` }),
+    ),
+  );
+
+function watched() {
+  const broker = createMemoryBroker({ bytesMax: { groups: 100 } });
+  const passed: number[] = [];
+  let known: Fill | undefined;
+  const watch = new StreamWatch({
+    transport: broker.connect("controller.controller.c1"),
+    logger: silentLogger,
+    metrics: noMetrics,
+    known: () => known,
+    passed: (fill) => {
+      known = fill;
+      passed.push(fill.bytes);
+    },
+  });
+  return { broker, watch, passed };
+}
+
+describe("the watch of the streams", () => {
+  it("tells the machine when the groups stream passes a mark, up and down, and nothing in between", async () => {
+    const { broker, watch, passed } = watched();
+    for (const count of [7, 8, 8, 9]) {
+      await publish(broker, count);
+      await watch.look();
+    }
+    await watch.purgeGroups(8);
+    await expect.poll(() => passed).toEqual([80, 90, 20]);
+    expect(watch.seen().groups).toEqual({ bytes: 20, bytesMax: 100 });
+    expect(Object.keys(watch.seen()).sort()).toEqual(["commands", "events", "groups", "journal", "reports"]);
+  });
+
+  it("does not look while the broker is away", async () => {
+    const { broker, watch } = watched();
+    broker.disconnect("controller.controller.c1");
+    await watch.look();
+    expect(watch.seen()).toEqual({});
+  });
+});
