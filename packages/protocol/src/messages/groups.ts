@@ -89,6 +89,7 @@ export const groupsMessages = defineMessages({
   "groups.held": {
     direction: "report",
     from: ["rollout"],
+    isLarge: true,
     says: "A rollout replica waits with what it did of a lease because the groups stream is full; said again while it lasts.",
     body: z.strictObject({
       leaseId: z.string().min(1).max(64),
