@@ -59,14 +59,14 @@ export const lossCanaries: readonly Canary[] = [
     seedsMax: 20,
     make: () => ({ recordBytes: 768 * 1024 }),
   },
-  mind("full-stream-not-heard", "the controller does not hear that the groups stream is full", {
+  mind("full-stream-not-heard", "the controller does not hear that the groups stream fills, or is full", {
     profile: "storage",
     seedsMax: 20,
     shape: withoutCheckpoints,
     stage: () => [],
     line: {
       hears: (event) =>
-        event.type === "groups.held"
+        event.type === "groups.held" || event.type === "controller.filled"
           ? ({ type: "controller.tick", atMs: event.atMs } satisfies ControllerEvent)
           : event,
     },
