@@ -35,6 +35,9 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "the picture of job {job} can not be read: {reason}; is its controller of the same version as this command?",
   },
+  RequestRefused: {
+    message: "the controller did not take {kind}: {reason}; does this command have the version of the job?",
+  },
   AnswerLate: {
     message:
       "{what} within {timeout}; the request is stored and will be done{hint}; wait longer with --timeout, or watch it: {watch}",

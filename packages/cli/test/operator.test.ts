@@ -135,12 +135,24 @@ describe("a command for the fleet", { timeout: timeoutMs }, () => {
     buildOnce();
     job = await startFakeJob("fleet");
     await job.hear((message) => {
-      const { kind, body } = message;
+      const { kind, body, id } = message;
       asked.push({ kind, body });
       if (!("commandId" in body) || body.commandId === undefined) return;
       const said = { commandId: body.commandId, kind, by: "muster i1" };
       const count = kind === "fleet.scale" ? body.rollout : 0;
       if (count === 5) void job.say("command.refused", { ...said, asked: "{}", reason: "no room \u001b[31mfor five" });
+      else if (count === 6)
+        void job.say("message.refused", {
+          ...{
+            id,
+            said: kind,
+            sender: "operator muster",
+            subject: "s",
+            code: "malformed",
+            detail: "no six",
+            unsaid: 0,
+          },
+        });
       else void job.say("command.accepted", { ...said, asked: "{}", detail: "rollout 2 → 4" });
       if (count === 4) void job.say("command.done", { ...said, outcome: "done", detail: "rollout = 4" });
     });
@@ -164,6 +176,12 @@ describe("a command for the fleet", { timeout: timeoutMs }, () => {
     expect({ code, stdout, stderr }).toEqual({
       ...{ code: 2, stdout: "", stderr: "muster: fleet.scale refused: no room for five\n" },
     });
+  });
+
+  it("that the controller does not understand ends at once, with what it says of the message", async () => {
+    const { code, stderr } = await run("scale", "rollout=6");
+    expect(stderr).toMatch(/^muster: the controller did not take fleet.scale: no six; does this command .*\n$/);
+    expect(code).toBe(2);
   });
 
   it("with --no-wait ends when it is taken; without an end in time it says how to take it back", async () => {

@@ -11,6 +11,7 @@ import {
 } from "@muster/protocol";
 import { createEnveloper } from "@muster/runtime";
 import type { Subscription } from "@muster/transport";
+import { errors } from "../errors.ts";
 import type { EventMessage } from "../run/event-message.ts";
 import type { OperatorDoor } from "./open-job.ts";
 
@@ -86,23 +87,29 @@ export interface Ask<K extends CommandKind, T> {
  * Sends a request to the controller and waits for the event that answers it.
  *
  * @returns The answer, or `null` when none came in time; the request is stored all the same, and a later controller will see it.
- * @throws The reason of `signal` when it is aborted.
+ * @throws MUSTER_ERR_REQUEST_REFUSED when the controller does not take the message; the reason of `signal` when it is aborted.
  */
 export async function ask<K extends CommandKind, T>(door: OperatorDoor, request: Ask<K, T>): Promise<T | null> {
   const timeout = AbortSignal.timeout(Math.max(1, Math.min(request.timeoutMs, timeoutMaxMs)));
   let resolve: (answer: T) => void = () => {};
-  const answered = new Promise<T>((settle) => {
+  let reject: (error: Error) => void = () => {};
+  const answered = new Promise<T>((settle, fail) => {
     resolve = settle;
+    reject = fail;
   });
+  const message = stampedFor(door, request);
   const events = await followEvents(door, {
     fromSeq: request.fromSeq,
     take: (event) => {
       const answer = request.answer(event);
       if (answer !== null) resolve(answer);
+      const { kind, body } = event;
+      if (kind === "message.refused" && body.id === message.id)
+        reject(errors.RequestRefused({ kind: request.kind, reason: body.detail }));
     },
   });
   try {
-    await send(door, request);
+    await send(door, message);
     return await Promise.race([answered, whenAborted(AbortSignal.any([timeout, request.signal]))]);
   } catch (error) {
     if (timeout.aborted && !request.signal.aborted) return null;
@@ -112,12 +119,17 @@ export async function ask<K extends CommandKind, T>(door: OperatorDoor, request:
   }
 }
 
-/** Stores the request where the controller reads the reports of operators. */
-async function send<K extends CommandKind>(door: OperatorDoor, request: { readonly kind: K; readonly body: Body<K> }) {
-  const { job, transport, incarnation } = door;
+function stampedFor<K extends CommandKind>(
+  { job, incarnation }: OperatorDoor,
+  { kind, body }: { readonly kind: K; readonly body: Body<K> },
+): AnyMessage {
   const enveloper = createEnveloper({ job, id: operatorId, role: "operator", incarnation, wallMs: Date.now });
-  const message = enveloper.stamp(request.kind, request.body) as AnyMessage;
-  const subject = subjectsOf(job).report("operator", operatorId, request.kind);
+  return enveloper.stamp(kind, body) as AnyMessage;
+}
+
+/** Stores the request where the controller reads the reports of operators. */
+async function send({ job, transport }: OperatorDoor, message: AnyMessage): Promise<void> {
+  const subject = subjectsOf(job).report("operator", operatorId, message.kind);
   await transport.publish(subject, encodeMessage(message), { msgId: message.id });
 }
 
