@@ -112,7 +112,7 @@ async function sizesOf(run) {
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line));
-  const { sections } = events.find(({ kind }) => kind === "step.committed");
+  const { sections } = events.find(({ kind }) => kind === "step.committed").body;
   /** @type {readonly { name: string, bytes: number }[]} */
   const known = sections;
   return Object.fromEntries(known.map(({ name, bytes }) => [name, bytes]));

@@ -113,13 +113,12 @@ describe("while a job trains", () => {
     const path = join(run.directory, "audit.jsonl");
     expect(existsSync(path)).toBe(true);
     const lines = readFileSync(path, "utf8").trimEnd().split("\n");
-    const swap = lines.map((line) => JSON.parse(line)).filter(({ commandId }) => commandId === "swap-1");
+    const swap = lines.map((line) => JSON.parse(line)).filter(({ body }) => body.commandId === "swap-1");
     expect(swap[0]).toMatchObject({
-      event: "command.accepted",
-      kind: "replica.replace",
-      by: expect.stringMatching(/^muster i/),
+      kind: "command.accepted",
+      body: { kind: "replica.replace", by: expect.stringMatching(/^muster i/) },
     });
-    expect(swap.some(({ event, outcome }) => event === "command.done" && outcome === "done")).toBe(true);
+    expect(swap.some(({ kind, body }) => kind === "command.done" && body.outcome === "done")).toBe(true);
     expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
     expectBalanced(summary);
   });

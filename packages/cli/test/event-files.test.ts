@@ -13,7 +13,7 @@ function eventOf(kind: string, body: object, afterMs = 0): EventMessage {
 }
 
 const started = eventOf("job.started", { term: 1 });
-const drained = eventOf("command.accepted", { command: "replica.drain", by: "operator" }, 500);
+const drained = eventOf("command.accepted", { kind: "replica.drain", by: "operator" }, 500);
 
 async function runDirectory(): Promise<RunDirectory> {
   const { path, remove } = await makeTempDirectory();
@@ -38,11 +38,11 @@ it("each event is a line with its time, and what operators asked for is a line o
   files.add(started, 3.4);
   files.add(drained, 503.4);
   expect(await linesOf(directory, "events.jsonl")).toEqual([
-    { at: "2026-01-02T12:00:00.000Z", kind: "job.started", term: 1, at_ms: 3 },
-    { at: "2026-01-02T12:00:00.500Z", kind: "command.accepted", command: "replica.drain", by: "operator", at_ms: 503 },
+    { at: "2026-01-02T12:00:00.000Z", kind: "job.started", body: { term: 1 }, at_ms: 3 },
+    { at: "2026-01-02T12:00:00.500Z", kind: "command.accepted", body: drained.body, at_ms: 503 },
   ]);
   expect(await linesOf(directory, "audit.jsonl")).toEqual([
-    { at: "2026-01-02T12:00:00.500Z", event: "command.accepted", command: "replica.drain", by: "operator" },
+    { at: "2026-01-02T12:00:00.500Z", kind: "command.accepted", body: drained.body },
   ]);
 });
 
@@ -64,8 +64,8 @@ it("events that the broker has no more stay in files of their own, each time", a
   const again = eventOf("job.started", { term: 1 }, 60_000);
   new EventFiles(directory).add(again, 1);
   expect(await linesOf(directory, "events.1.jsonl")).toMatchObject([{ kind: "command.accepted" }]);
-  expect(await linesOf(directory, "audit.1.jsonl")).toMatchObject([{ event: "command.accepted" }]);
-  expect(await linesOf(directory, "events.2.jsonl")).toMatchObject([{ kind: "job.started", term: 1 }]);
+  expect(await linesOf(directory, "audit.1.jsonl")).toMatchObject([{ kind: "command.accepted" }]);
+  expect(await linesOf(directory, "events.2.jsonl")).toMatchObject([{ kind: "job.started", body: { term: 1 } }]);
   expect(await linesOf(directory, "events.jsonl")).toMatchObject([{ at: "2026-01-02T12:01:00.000Z" }]);
 });
 

@@ -108,7 +108,7 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
       .map((line) => JSON.parse(line));
     expect(code).toBe(0);
     expect(events.map(({ kind }) => kind)).toEqual(["member.left", "alarm.raised", "job.ended"]);
-    expect(events[2]).toMatchObject({ seq: 3, from: "controller", outcome: "stopped", step: 3 });
+    expect(events[2]).toMatchObject({ seq: 3, from: "controller", body: { outcome: "stopped", step: 3 } });
 
     const forPeople = await run("watch", "--from-start");
     expect(forPeople.stdout).toMatch(/^\d\d:\d\d:\d\d {2}! progress: no progress$/m);
@@ -224,7 +224,7 @@ describe("a command that asks for a job nobody answers for", { timeout: timeoutM
     const user = { user: "operator", password: "p".repeat(43) };
     const credentials = { operator: user } as unknown as Parameters<typeof writeConnection>[3];
     for (const job of ["over", "lost"]) writeConnection(join(directory.path, job), job, url, credentials);
-    const end = { kind: "job.ended", ...endOf({ outcome: "done", reason: "all steps" }) };
+    const end = { kind: "job.ended", body: endOf({ outcome: "done", reason: "all steps" }) };
     writeFileSync(join(directory.path, "over/events.jsonl"), `${JSON.stringify(end)}\n`);
   });
   afterAll(() => directory.remove());

@@ -5,8 +5,8 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { describeRun, sayRun } from "../src/job/run-state.ts";
 import { buildOnce, muster } from "./support/muster.ts";
 
-const ended = (outcome: string): object => ({ kind: "job.ended", outcome, reason: "so be it", step: 5 });
-const committed = (step: number): object => ({ kind: "step.committed", step, groups: ["0.1"] });
+const ended = (outcome: string): object => ({ kind: "job.ended", body: { outcome, reason: "so be it", step: 5 } });
+const committed = (step: number): object => ({ kind: "step.committed", body: { step, groups: ["0.1"] } });
 
 describe("the folder of a run", () => {
   let directory: TempDirectory;

@@ -128,7 +128,9 @@ describe("an event", () => {
     expect(eventLine(event("member.joined", { id: "rollout-3" }))).toContain("+ rollout-3 joined");
   });
 
-  it("is one object for programs", () => {
+  it("is one object for programs, whose kind is that of the event and not one in its body", () => {
+    const done = event("command.done", { commandId: "c1", kind: "fleet.scale", outcome: "done", detail: "" });
+    expect(JSON.parse(eventJson(done, 1))).toMatchObject({ kind: "command.done", body: { kind: "fleet.scale" } });
     const line = eventJson(event("alarm.raised", { alarm: "x", detail: hostile }), 12);
     expect(line).not.toContain("\n");
     expect(JSON.parse(line)).toEqual({
@@ -137,8 +139,7 @@ describe("an event", () => {
       from: "controller",
       term: 1,
       sentAtMs: 0,
-      alarm: "x",
-      detail: hostile,
+      body: { alarm: "x", detail: hostile },
     });
   });
 });

@@ -9,7 +9,7 @@ import { waitFor } from "./wait-for.ts";
 
 const muster = fileURLToPath(new URL("../../cli/bin/muster.mjs", import.meta.url));
 
-/** A public event of a job as `events.jsonl` has it. */
+/** A public event of a job in `events.jsonl`: its body, with the event's own kind and time. */
 export type JobEvent<K extends KindOf<"event"> = KindOf<"event">> = Extract<AnyJobEvent, { readonly kind: K }>;
 
 type AnyJobEvent = {
@@ -115,7 +115,10 @@ function readEvents(path: string): readonly JobEvent[] {
   if (!existsSync(path)) return [];
   // The last line may be half written.
   const lines = readFileSync(path, "utf8").split("\n").slice(0, -1);
-  return lines.map((line) => JSON.parse(line) as JobEvent);
+  return lines.map((line) => {
+    const { body, ...around } = JSON.parse(line) as { readonly body: object };
+    return { ...body, ...around } as JobEvent;
+  });
 }
 
 function pidOf(directory: string, { runs, job, id }: { runs: string; job: string; id: string }): number {

@@ -32,8 +32,11 @@ const summarySchema = z.object({
 });
 
 const eventSchema = z.discriminatedUnion("kind", [
-  z.object({ kind: z.literal("job.ended"), outcome: z.enum(["done", "stopped", "failed"]), reason: z.string() }),
-  z.object({ kind: z.literal("step.committed"), step: z.number() }),
+  z.object({
+    kind: z.literal("job.ended"),
+    body: z.object({ outcome: z.enum(["done", "stopped", "failed"]), reason: z.string() }),
+  }),
+  z.object({ kind: z.literal("step.committed"), body: z.object({ step: z.number() }) }),
 ]);
 
 /** Enough for the last events of any job. */
@@ -75,8 +78,8 @@ function lastEvents(directory: string): Partial<RunState> {
   let found: Pick<RunState, "state" | "reason" | "step"> = { state: "interrupted", reason: null, step: null };
   for (const line of text.split("\n")) {
     const event = eventSchema.safeParse(parseLine(line)).data;
-    if (event?.kind === "job.ended") found = { ...found, state: event.outcome, reason: event.reason };
-    else if (event) found = { ...found, step: event.step };
+    if (event?.kind === "job.ended") found = { ...found, state: event.body.outcome, reason: event.body.reason };
+    else if (event) found = { ...found, step: event.body.step };
   }
   return found;
 }

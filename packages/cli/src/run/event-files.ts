@@ -25,10 +25,10 @@ export class EventFiles {
   /** @param atMs Since the beginning of the run. */
   add({ kind, body, sentAtMs }: EventMessage, atMs: number): void {
     const at = new Date(sentAtMs).toISOString();
-    const line = JSON.stringify({ at, kind, ...body, at_ms: Math.round(atMs) });
+    const line = JSON.stringify({ at, kind, body, at_ms: Math.round(atMs) });
     if (!this.#begun) this.#begin(line);
     this.#append("events", line);
-    if (kind.startsWith("command.")) this.#append("audit", JSON.stringify({ at, event: kind, ...body }));
+    if (kind.startsWith("command.")) this.#append("audit", JSON.stringify({ at, kind, body }));
   }
 
   #append(name: (typeof names)[number], line: string): void {

@@ -24,7 +24,7 @@ function sentenceOf({ kind, body }: EventMessage): string {
   }
 }
 
-/** Writes an event for a program: its place in the stream, who said it when, then the body. */
+/** Writes an event for a program: its place in the stream, who said it when, and the body, which may have a kind of its own. */
 export function eventJson({ kind, from, term, sentAtMs, body }: EventMessage, seq: number): string {
-  return JSON.stringify({ seq, kind, from, term, sentAtMs, ...body });
+  return JSON.stringify({ seq, kind, from, term, sentAtMs, body });
 }
