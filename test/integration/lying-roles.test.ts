@@ -2,8 +2,8 @@
  * What one role's credentials can make a real broker carry under the names of others. Every attack is a message that is whole in itself; the
  * controller refuses it, changes nothing, and tells the operator.
  */
-import { type Controller, type Environment, startController } from "@muster/actors";
-import { hasCode, noMetrics, randomOf, silentLogger } from "@muster/base";
+import { type Controller, startController } from "@muster/actors";
+import { hasCode } from "@muster/base";
 import {
   type Body,
   decodeMessage,
@@ -13,13 +13,11 @@ import {
   type Role,
   subjectsOf,
 } from "@muster/protocol";
-import { createEnveloper, loadJob, systemClock } from "@muster/runtime";
+import { createEnveloper } from "@muster/runtime";
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { config, environmentOf } from "./support/controller.ts";
 
-const jobFile = new URL("../../jobs/dates.toml", import.meta.url).pathname;
-const describeTask = () => ({ vocab: 64, maxContext: 64 });
-const config = { ...loadJob({ file: jobFile, env: {}, set: [], describeTask }).config, job: "test" };
 const subjects = subjectsOf("test");
 
 interface Speaker {
@@ -32,22 +30,6 @@ let server: TestServer;
 let controller: Controller;
 /** What was refused and why, as watchers hear it. */
 const answers: Body<"message.refused">[] = [];
-
-const environment = (): Environment => ({
-  host: "test-host",
-  pid: 1,
-  node: null,
-  clock: systemClock(),
-  wallMs: Date.now,
-  random: randomOf(1),
-  logger: silentLogger,
-  metrics: noMetrics,
-  connect: ({ role, id, incarnation }) => server.connect(`${role}.${id}.${incarnation}`),
-  startBeats: () => {
-    throw new Error("a controller has no heartbeats");
-  },
-  newIncarnation: () => "c1",
-});
 
 /** Says one thing with the credentials of a role, in the envelope of somebody. @returns Its id; `null` when the broker let it not through. */
 async function say<K extends Kind>(credentials: Role, as: Speaker, kind: K, body: Body<K>): Promise<string | null> {
@@ -75,7 +57,11 @@ const checkpoint: Speaker = { id: "checkpoint-0", role: "checkpoint", incarnatio
 
 beforeAll(async () => {
   server = await startTestServer();
-  controller = await startController({ config, dataKey: new Uint8Array(32), environment: environment() });
+  controller = await startController({
+    config,
+    dataKey: new Uint8Array(32),
+    environment: environmentOf(server, () => "c1"),
+  });
   const watcher = await server.connect("watcher.w0.a1");
   await watcher.tail({
     stream: "events",

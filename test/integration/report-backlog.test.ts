@@ -1,15 +1,11 @@
-import { type ControllerOptions, decodeRecord, type Environment, replayJournal, startController } from "@muster/actors";
-import { noMetrics, randomOf, silentLogger } from "@muster/base";
+import { type ControllerOptions, decodeRecord, replayJournal, startController } from "@muster/actors";
 import { planOf } from "@muster/machines";
 import { type Body, type CauseCount, encodeMessage, type GroupReceipt, subjectsOf } from "@muster/protocol";
-import { createEnveloper, loadJob, systemClock } from "@muster/runtime";
+import { createEnveloper } from "@muster/runtime";
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import type { Transport } from "@muster/transport";
 import { afterEach, beforeEach, expect, test } from "vitest";
-
-const jobFile = new URL("../../jobs/dates.toml", import.meta.url).pathname;
-const describeTask = () => ({ vocab: 64, maxContext: 64 });
-const config = { ...loadJob({ file: jobFile, env: {}, set: [], describeTask }).config, job: "test" };
+import { config, environmentOf } from "./support/controller.ts";
 
 const receipt = (step: number, index: number): GroupReceipt => ({
   step,
@@ -48,23 +44,12 @@ beforeEach(async () => {
 });
 afterEach(() => server.close());
 
-const environmentOf = (): Environment => ({
-  host: "test-host",
-  pid: 1,
-  node: null,
-  clock: systemClock(),
-  wallMs: Date.now,
-  random: randomOf(1),
-  logger: silentLogger,
-  metrics: noMetrics,
-  connect: ({ role, id, incarnation }) => server.connect(`${role}.${id}.${incarnation}`),
-  startBeats: () => {
-    throw new Error("a controller has no heartbeats");
-  },
-  newIncarnation: () => `c${++controllers}`,
-});
 const begin = () =>
-  startController({ config, dataKey: new Uint8Array(32), environment: environmentOf() } satisfies ControllerOptions);
+  startController({
+    config,
+    dataKey: new Uint8Array(32),
+    environment: environmentOf(server, () => `c${++controllers}`),
+  } satisfies ControllerOptions);
 
 /** Stores reports of a sampler while nobody acts for the job. */
 async function store(bodies: readonly Completed[]): Promise<void> {

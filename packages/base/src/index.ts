@@ -1,3 +1,4 @@
+export { Allowance } from "./allowance.ts";
 export { withDeadline } from "./deadline.ts";
 export {
   type Clock,
@@ -26,5 +27,6 @@ export { invariant } from "./invariant.ts";
 export { medianOf } from "./median.ts";
 export { mixSeed, type Random, randomOf, shuffled } from "./random.ts";
 export { repeatsKey } from "./repeated-keys.ts";
+export { bytesOfShape } from "./shape-bytes.ts";
 export { clipText, listText } from "./text.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

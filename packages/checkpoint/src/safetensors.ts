@@ -3,7 +3,7 @@
  * a header that could be read in two ways, or that points anywhere but at its own tensors, is refused. Follows the format description of
  * the safetensors project, with a smaller header limit (16 MiB) and no gaps.
  */
-import { messageOf, repeatsKey } from "@muster/base";
+import { bytesOfShape, messageOf, repeatsKey } from "@muster/base";
 import { errors } from "./errors.ts";
 
 const dtypeBytes = { F64: 8, F32: 4, F16: 2, BF16: 2, I64: 8, I32: 4, I16: 2, I8: 1, U8: 1, BOOL: 1 } as const;
@@ -131,9 +131,7 @@ function checkTensor(tensor: SafetensorsTensor): SafetensorsTensor {
     refuse(`tensor name ${label} must have 1 to 200 characters and no control characters`);
   }
   if (shape.length > 8) refuse(`tensor ${label} has ${shape.length} dimensions; at most 8 are read`);
-  let sizeBytes: number = dtypeBytes[dtype];
-  // Every product on the way must be exact: a zero at the end would hide one that overflowed.
-  for (const dimension of shape) sizeBytes = Number.isSafeInteger(sizeBytes) ? sizeBytes * dimension : sizeBytes;
+  const sizeBytes = bytesOfShape(shape, dtypeBytes[dtype]);
   if (!Number.isSafeInteger(sizeBytes) || endBytes - beginBytes !== sizeBytes) {
     refuse(`tensor ${label} of shape [${shape}] needs ${sizeBytes} bytes but has [${beginBytes}, ${endBytes})`);
   }

@@ -2,7 +2,7 @@
  * The safetensors format: 8 bytes of header length, a JSON header, raw little-endian tensors without gaps.
  * The reader trusts nothing: every offset is checked before a byte is used.
  */
-import { repeatsKey } from "@muster/base";
+import { bytesOfShape, repeatsKey } from "@muster/base";
 import type { TensorSpec } from "./engine.ts";
 import { errors } from "./errors.ts";
 
@@ -76,9 +76,7 @@ function specOf(name: string, entry: unknown): TensorSpec {
   if (!isCounts(shape)) return fail(`tensor ${name} has an invalid shape`);
   if (!isCounts(offsets) || offsets.length !== 2) return fail(`tensor ${name} has invalid offsets`);
   const [start, end] = offsets as [number, number];
-  let sizeBytes: number = elementBytes[type];
-  // Every product on the way must be exact: a zero at the end would hide one that overflowed.
-  for (const size of shape) sizeBytes = Number.isSafeInteger(sizeBytes) ? sizeBytes * size : sizeBytes;
+  const sizeBytes = bytesOfShape(shape, elementBytes[type]);
   if (end - start !== sizeBytes) return fail(`tensor ${name} has ${end - start} bytes, its shape says ${sizeBytes}`);
   return { name, dtype: type, shape, offsetBytes: start, sizeBytes };
 }

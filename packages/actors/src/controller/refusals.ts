@@ -2,7 +2,7 @@
  * Whoever says something that the controller does not take hears so in public: what it was, from whom, and why. A flood of such words is told at a
  * bounded rate, each role with a share of its own, and raises one alarm and not one for each.
  */
-import type { Clock } from "@muster/base";
+import { Allowance, type Clock } from "@muster/base";
 import { type Body, peekMessage, type RefusalReason, senderOfSubject } from "@muster/protocol";
 import { type VersionGuardOptions, versionGuard } from "./version-guard.ts";
 
@@ -25,9 +25,8 @@ export interface RefusalDeskOptions {
   readonly refuse: VersionGuardOptions["refuse"];
 }
 
-/** Answers of one role in a row, and the time in which one more may follow. */
-const burst = 16;
-const againMs = 1_000;
+/** Answers to one role. */
+const answers = { burst: 16, perSecond: 1 };
 
 /** Time without an alarm about a role after which there may be one again. */
 const alarmEveryMs = 60_000;
@@ -36,9 +35,7 @@ const subjectMax = 256;
 const detailMax = 1_000;
 
 interface Share {
-  /** Answers that may be given now. */
-  left: number;
-  atMs: number;
+  readonly answers: Allowance;
   /** Refusals without an answer since the last one that had one. */
   unsaid: number;
   /** Refusals since the last alarm. */
@@ -51,11 +48,9 @@ export function refusalDesk({ clock, tell, alarm, refuse }: RefusalDeskOptions):
   const onOtherVersion = versionGuard({ alarm: (detail) => alarm("version", detail), refuse });
   const shares = new Map<string, Share>();
 
-  const shareOf = (role: string, nowMs: number): Share => {
-    const share = shares.get(role) ?? { left: burst, atMs: nowMs, unsaid: 0, since: 0, alarmMs: -alarmEveryMs };
-    const earned = Math.floor((nowMs - share.atMs) / againMs);
-    share.left = Math.min(burst, share.left + earned);
-    share.atMs += earned * againMs;
+  const shareOf = (role: string): Share => {
+    const fresh = { answers: new Allowance(answers), unsaid: 0, since: 0, alarmMs: -alarmEveryMs };
+    const share = shares.get(role) ?? fresh;
     shares.set(role, share);
     return share;
   };
@@ -65,7 +60,7 @@ export function refusalDesk({ clock, tell, alarm, refuse }: RefusalDeskOptions):
     const nowMs = clock.now();
     const by = senderOfSubject(subject);
     const sender = by ? `${by.role} ${by.id}`.slice(0, 128) : "";
-    const share = shareOf(by?.role.slice(0, 32) ?? "", nowMs);
+    const share = shareOf(by?.role.slice(0, 32) ?? "");
     share.since += 1;
     if (reason !== "other_version" && nowMs - share.alarmMs >= alarmEveryMs) {
       const others = share.since > 1 ? `; ${share.since} refused messages of this role since the last alarm` : "";
@@ -76,11 +71,10 @@ export function refusalDesk({ clock, tell, alarm, refuse }: RefusalDeskOptions):
       share.alarmMs = nowMs;
       share.since = 0;
     }
-    if (share.left === 0) {
+    if (!share.answers.take(nowMs)) {
       share.unsaid += 1;
       return;
     }
-    share.left -= 1;
     const { unsaid } = share;
     share.unsaid = 0;
     const read = peekMessage(data);

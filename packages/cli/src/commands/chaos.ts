@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { checkId } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
-import { runsDefault } from "../composition/pasted.ts";
+import { runsDefault } from "../composition/runs.ts";
 import { partitionsMissing } from "../doctor/partitions.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";

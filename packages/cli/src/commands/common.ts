@@ -5,7 +5,7 @@ import { taskOf } from "@muster/engine";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { type ExitCode, exitCodes, type LogLevel, logLevels, type TaskShape } from "@muster/runtime";
 import { type Command, Option } from "commander";
-import { runsDefault } from "../composition/pasted.ts";
+import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
 
 /** The job file of commands that are given none. */

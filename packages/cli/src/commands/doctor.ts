@@ -3,7 +3,7 @@
 import { resolve } from "node:path";
 import { exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
-import { runsDefault } from "../composition/pasted.ts";
+import { runsDefault } from "../composition/runs.ts";
 import { checkBroker } from "../doctor/broker.ts";
 import type { Check } from "../doctor/check.ts";
 import { checkFolders } from "../doctor/folders.ts";

@@ -3,7 +3,8 @@
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
 import { jobsIn } from "../composition/connection.ts";
-import { pasted, runsDefault } from "../composition/pasted.ts";
+import { pasted } from "../composition/pasted.ts";
+import { runsDefault } from "../composition/runs.ts";
 import { describeRun, type RunState } from "../job/run-state.ts";
 import { duration, figure, percent } from "../report/text.ts";
 import { type Column, table } from "../view/table.ts";

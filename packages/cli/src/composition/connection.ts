@@ -8,6 +8,7 @@ import type { Credentials, ServerCredentials } from "@muster/transport";
 import { z } from "zod";
 import { errors } from "../errors.ts";
 import { pasted } from "./pasted.ts";
+import { newestName } from "./runs.ts";
 
 const credentialsSchema = z.strictObject({
   user: z.string().min(1),
@@ -39,9 +40,6 @@ export interface JobLocation {
   /** Another connection file, e.g. one that was copied from another host. */
   readonly connection?: string;
 }
-
-/** Stands for the newest job, as the link of that name in the folder of runs does; no job can have it as its own. */
-export const newestName = "latest";
 
 /** Writes the connection file of a job, mode 0600. */
 export function writeConnection(directory: string, job: string, url: string, credentials: ServerCredentials): void {

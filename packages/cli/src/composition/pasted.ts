@@ -2,11 +2,9 @@
 import { realpathSync } from "node:fs";
 import { delimiter, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { runsDefault } from "./runs.ts";
 
 const program = fileURLToPath(new URL("../../bin/muster.mjs", import.meta.url));
-
-/** Folder of the runs unless `--runs` says otherwise. */
-export const runsDefault = "runs";
 
 /** A command line of this program. @param args - As a shell hands them over, not quoted. */
 export function pasted(...args: readonly string[]): string {

@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { messageOf } from "@muster/base";
 import { type JobConfig, jobConfigSchema } from "@muster/protocol";
 import { makeFolderSync, makeOwnFolderSync } from "@muster/runtime";
-import { newestName } from "../composition/connection.ts";
+import { newestName } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
 
 /** A run's folder, held by this process. */

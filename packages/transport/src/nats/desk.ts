@@ -1,5 +1,5 @@
 /** The desk: makes consumers for the roles that can not, as far as each may read. Runs wherever the controller's credentials are. */
-import { messageOf } from "@muster/base";
+import { Allowance, messageOf } from "@muster/base";
 import { JetStreamApiError } from "@nats-io/jetstream";
 import type { Msg } from "@nats-io/nats-core";
 import { brokerRoles, streamsReadBy } from "../server/roles.ts";
@@ -10,8 +10,7 @@ import { translate } from "./translate.ts";
 
 const questionBytesMax = 2_048;
 /** Questions of one role that are answered at once, and each second after that: what is more is asked again, and waits. */
-const burst = 1_024;
-const perSecond = 64;
+const budget = { burst: 1_024, perSecond: 64 };
 const pendingMax = 65_536;
 const ackWaitMaxMs = 3_600_000;
 
@@ -22,7 +21,7 @@ const deskCode = 0;
 
 /** Answers until the link is closed. Every process that does shares the questions with the others. */
 export function serveDesk(link: Link, job: string): void {
-  const budgets = new Map(brokerRoles.map((role) => [deskSubject(job, role), new Budget()]));
+  const budgets = new Map(brokerRoles.map((role) => [deskSubject(job, role), new Allowance(budget)]));
   link.connection.subscribe(deskSubject(job, "*"), {
     queue: "desk",
     callback: (error, message) => {
@@ -34,8 +33,8 @@ export function serveDesk(link: Link, job: string): void {
   });
 }
 
-async function answer(link: Link, job: string, message: Msg, budget: Budget | undefined): Promise<void> {
-  const said = budget?.take(performance.now())
+async function answer(link: Link, job: string, message: Msg, left: Allowance | undefined): Promise<void> {
+  const said = left?.take(performance.now())
     ? await serve(link, job, message)
     : refusal(unavailable, "too many consumers were asked for; ask again");
   if (!link.isClosed) message.respond(JSON.stringify(said));
@@ -102,18 +101,4 @@ function readAck(ack: unknown): ReaderRequest["ack"] | undefined {
 
 function isWithin(value: unknown, max: number): value is number {
   return Number.isInteger(value) && Number(value) >= 1 && Number(value) <= max;
-}
-
-/** So many at once, and so many per second after that. */
-class Budget {
-  #left = burst;
-  #atMs = 0;
-
-  take(nowMs: number): boolean {
-    this.#left = Math.min(burst, this.#left + ((nowMs - this.#atMs) / 1_000) * perSecond);
-    this.#atMs = nowMs;
-    if (this.#left < 1) return false;
-    this.#left -= 1;
-    return true;
-  }
 }

@@ -3,7 +3,15 @@ import { randomBytes } from "node:crypto";
 import type { Credentials } from "../nats/connect.ts";
 import { headersBytesMax, messageBytesMax } from "../streams.ts";
 import type { ServerFiles } from "./files.ts";
-import { answersOften, type BrokerRole, brokerRoles, importsOf, inboxPrefixOf, permissionsOf } from "./roles.ts";
+import {
+  answersOften,
+  type BrokerRole,
+  brokerRoles,
+  type Import,
+  importsOf,
+  inboxPrefixOf,
+  permissionsOf,
+} from "./roles.ts";
 
 /** The users of a local server: one per role, and `system` for {@link watchDisconnects}. */
 export type ServerCredentials = Readonly<Record<BrokerRole | "system", Credentials>>;
@@ -75,16 +83,12 @@ function accountsOf(job: string, credentials: ServerCredentials): readonly strin
     return `      { ${kind}: ${quote(subject)}, accounts: ${list(roles.map(accountOf))}${answers} }`;
   });
   const accounts = guests.map((role) => {
-    const { services, streams } = importsOf(job, role);
-    const imports = [
-      ...services.map((subject) => `      { service: { account: JOB, subject: ${quote(subject)} } }`),
-      ...streams.map((subject) => `      { stream: { account: JOB, subject: ${quote(subject)} } }`),
-    ];
+    const place = ({ kind, subject }: Import) => `      { ${kind}: { account: JOB, subject: ${quote(subject)} } }`;
     return [
       `  ${accountOf(role)} {`,
       `    users: [ ${userOf(job, role, credentials)} ]`,
       "    imports: [",
-      ...imports,
+      ...importsOf(job, role).map(place),
       "    ]",
       "  }",
     ];
@@ -104,20 +108,14 @@ function accountsOf(job: string, credentials: ServerCredentials): readonly strin
 const guests = brokerRoles.filter((role) => role !== "controller");
 
 /** What the controller's account lends out: each place to those accounts alone that need it. */
-function exportsOf(job: string) {
-  const found = new Map<string, { kind: "service" | "stream"; subject: string; roles: BrokerRole[] }>();
-  for (const role of guests) {
-    const { services, streams } = importsOf(job, role);
-    const wanted = [
-      ...services.map((subject) => ["service", subject] as const),
-      ...streams.map((subject) => ["stream", subject] as const),
-    ];
-    for (const [kind, subject] of wanted) {
+function exportsOf(job: string): readonly (Import & { readonly roles: readonly BrokerRole[] })[] {
+  const found = new Map<string, Import & { readonly roles: BrokerRole[] }>();
+  for (const role of guests)
+    for (const { kind, subject } of importsOf(job, role)) {
       const entry = found.get(`${kind} ${subject}`) ?? { kind, subject, roles: [] };
       entry.roles.push(role);
       found.set(`${kind} ${subject}`, entry);
     }
-  }
   return [...found.values()];
 }
 

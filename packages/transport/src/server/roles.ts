@@ -36,16 +36,17 @@ export function streamsReadBy(role: BrokerRole): readonly StreamName[] {
   return role === "operator" || role === "watcher" ? ["events"] : ["commands"];
 }
 
-/**
- * What a role other than the controller gets from the account that owns the streams: `services` are places that take its messages,
- * `streams` are places whose messages it hears.
- */
-export function importsOf(
-  job: string,
-  role: BrokerRole,
-): { readonly services: readonly string[]; readonly streams: readonly string[] } {
+/** A place in the account that owns the streams: a `service` takes the messages of others, of a `stream` others hear the messages. */
+export interface Import {
+  readonly kind: "service" | "stream";
+  readonly subject: string;
+}
+
+/** What a role other than the controller gets from the account that owns the streams. */
+export function importsOf(job: string, role: BrokerRole): readonly Import[] {
   const { publish, subscribe } = rulesOf(job)[role];
-  return { services: [apiInfo, ...publish], streams: subscribe };
+  const services = [apiInfo, ...publish].map((subject): Import => ({ kind: "service", subject }));
+  return [...services, ...subscribe.map((subject): Import => ({ kind: "stream", subject }))];
 }
 
 /** Who imports it gets the broker's whole API from nowhere else; without it the server answers some of it for the empty account of the role. */
