@@ -3,16 +3,9 @@
  * bounded rate, each role with a share of its own, and raises one alarm and not one for each.
  */
 import { Allowance, type Clock } from "@muster/base";
-import { type Body, peekMessage, type RefusalReason, senderOfSubject } from "@muster/protocol";
+import { type Body, peekMessage, senderOfSubject } from "@muster/protocol";
+import type { Refusal } from "@muster/runtime";
 import { type VersionGuardOptions, versionGuard } from "./version-guard.ts";
-
-/** What the ingress says of bytes that it refuses. */
-export interface Refusal {
-  readonly subject: string;
-  readonly data: Uint8Array;
-  readonly reason: RefusalReason;
-  readonly detail: string;
-}
 
 /** How it is said. */
 export interface RefusalDeskOptions {

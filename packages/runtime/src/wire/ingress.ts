@@ -9,6 +9,14 @@ import { runtimeMetrics } from "../metrics.ts";
 import { createAdmission, type Verdict } from "./admission.ts";
 import { createDedup } from "./dedup.ts";
 
+/** Bytes that are refused for good: where they came, and why, in a word and in a sentence. */
+export interface Refusal {
+  readonly subject: string;
+  readonly data: Uint8Array;
+  readonly reason: RefusalReason;
+  readonly detail: string;
+}
+
 /** What an ingress is made from. */
 export interface IngressOptions {
   readonly job: string;
@@ -25,13 +33,8 @@ export interface IngressOptions {
   readonly accept: (message: AnyMessage, settle: () => void, redeliveries: number) => boolean;
   /** False for messages that this actor has no use for, e.g. an operator's command from a replica. Default all. */
   readonly expects?: (message: AnyMessage) => boolean;
-  /** Hears of everything that is refused for good: what came where, and why, in a word and in a sentence. */
-  readonly onRefused?: (refusal: {
-    readonly subject: string;
-    readonly data: Uint8Array;
-    readonly reason: RefusalReason;
-    readonly detail: string;
-  }) => void;
+  /** Hears of everything that is refused for good. */
+  readonly onRefused?: (refusal: Refusal) => void;
   /** How long a delivery without room waits. Default 500 ms. */
   readonly retryMs?: number;
 }

@@ -3,7 +3,7 @@ import { Allowance, messageOf } from "@muster/base";
 import { JetStreamApiError } from "@nats-io/jetstream";
 import type { Msg } from "@nats-io/nats-core";
 import { brokerRoles, streamsReadBy } from "../server/roles.ts";
-import { deskSubject, streamRules } from "../streams.ts";
+import { deskSubject, streamSubject } from "../streams.ts";
 import type { Link } from "./link.ts";
 import { addReader, type DeskAnswer, type ReaderRequest } from "./readers.ts";
 import { translate } from "./translate.ts";
@@ -88,9 +88,9 @@ function isNameOf(role: string, name: string): boolean {
 }
 
 function isOwnCommands(job: string, filter: unknown): boolean {
-  const [before = "", after = ""] = `muster.${job}.${streamRules.commands.subject}`.split(">");
-  if (typeof filter !== "string" || !filter.startsWith(before) || !filter.endsWith(`.>${after}`)) return false;
-  return /^[A-Za-z0-9_-]{1,128}$/.test(filter.slice(before.length, -2));
+  const place = streamSubject(job, "commands").slice(0, -1);
+  if (typeof filter !== "string" || !filter.startsWith(place)) return false;
+  return /^[A-Za-z0-9_-]{1,128}\.>$/.test(filter.slice(place.length));
 }
 
 function readAck(ack: unknown): ReaderRequest["ack"] | undefined {
