@@ -196,7 +196,7 @@ describe("the digest of the rules", () => {
       const here = digestOfModules([{ name: "machines", url: machines }]);
       const copy = { name: "machines", url: pathToFileURL(`${folder.path}/`) };
       expect(digestOfModules([copy])).toBe(here);
-      rmSync(join(folder.path, "controller/ledger.ts"));
+      rmSync(join(folder.path, "controller/groups/ledger.ts"));
       expect(digestOfModules([copy])).not.toBe(here);
     } finally {
       await folder.remove();

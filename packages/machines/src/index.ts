@@ -31,12 +31,12 @@ export type {
 export type { FleetHealth, FleetReplica, FleetState } from "./controller/fleet/fleet-state.ts";
 export { isCordoned } from "./controller/fleet/fleet-state.ts";
 export { missingOf } from "./controller/fleet/plan-fleet.ts";
-export { causeKeyOf } from "./controller/given-up.ts";
-export { imbalanceOf, ledgerOf } from "./controller/ledger.ts";
+export { causeKeyOf } from "./controller/groups/given-up.ts";
+export { imbalanceOf, ledgerOf } from "./controller/groups/ledger.ts";
+export { fillLevelOf } from "./controller/groups/stream-room.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
 export { type ControllerState, initialControllerState, type Member, membersOf } from "./controller/state.ts";
-export type { Fill } from "./controller/step-state.ts";
-export { fillLevelOf } from "./controller/stream-room.ts";
+export type { Fill } from "./controller/step/step-state.ts";
 export { FailureDetector } from "./detector/failure-detector.ts";
 export { localHealth, type SelfObservation } from "./detector/local-health.ts";
 export { type DetectorTiming, detectionPatience, detectorTimingOf } from "./detector/timing.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { applyExited, applyLeft, applyRegister, putOut } from "../src/controller/apply-membership.ts";
 import { control } from "../src/controller/control.ts";
 import type { ReportOf } from "../src/controller/events.ts";
 import { makeReplica } from "../src/controller/fleet/plan-fleet.ts";
+import { applyExited, applyLeft, applyRegister, putOut } from "../src/controller/members/apply-membership.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, linesOf, reportFrom, working } from "./states.ts";
 

@@ -1,14 +1,14 @@
 /** What a verdict does to the tables, and how long a replica that was put out stays out. */
 import { describe, expect, it } from "vitest";
-import { applyDraining, applyExited, applyRegister } from "../src/controller/apply-membership.ts";
-import { applyVerdict, isFlaky } from "../src/controller/apply-verdict.ts";
 import { control } from "../src/controller/control.ts";
 import type { VerdictEvent } from "../src/controller/events.ts";
-import { planReadmission } from "../src/controller/plan-admission.ts";
-import { planMesh } from "../src/controller/plan-mesh.ts";
-import { planStepOutcome } from "../src/controller/plan-step.ts";
-import { planPulls } from "../src/controller/plan-weights.ts";
+import { applyDraining, applyExited, applyRegister } from "../src/controller/members/apply-membership.ts";
+import { applyVerdict, isFlaky } from "../src/controller/members/apply-verdict.ts";
+import { planReadmission } from "../src/controller/members/plan-readmission.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { planMesh } from "../src/controller/step/plan-mesh.ts";
+import { planStepOutcome } from "../src/controller/step/plan-step.ts";
+import { planPulls } from "../src/controller/weights/plan-weights.ts";
 import { bodiesOf, linesOf, memberOf, planWith, reportFrom, stepping, voteFor, working } from "./states.ts";
 
 const verdict = (type: "suspect" | "recover" | "hung" | "dead", patch: Partial<VerdictEvent> = {}): VerdictEvent => ({

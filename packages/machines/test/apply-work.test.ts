@@ -1,19 +1,12 @@
 /** Facts into the tables: what repeats changes nothing, what is stale is dropped and counted. */
 import { describe, expect, it } from "vitest";
-import {
-  applyBuilt,
-  applyCompleted,
-  applyEvaluated,
-  applyFailed,
-  applyHeld,
-  applyMeshFailed,
-  applyReturned,
-  applySaved,
-  applySaveFailed,
-  applyVoted,
-} from "../src/controller/apply-work.ts";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
+import { applySaved, applySaveFailed } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { applyEvaluated } from "../src/controller/groups/apply-evaluation.ts";
+import { applyCompleted, applyReturned } from "../src/controller/groups/apply-groups.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import { type ControllerState, type Member, withMember } from "../src/controller/state.ts";
+import { applyBuilt, applyMeshFailed, applyVoted } from "../src/controller/step/apply-step.ts";
+import { applyFailed, applyHeld } from "../src/controller/weights/apply-weights.ts";
 import {
   bodiesOf,
   groupsOf,

@@ -1,11 +1,13 @@
 /** What becomes of a job whose newest checkpoint can not be restored (reliability H3, S24 – S26). */
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { applyFailed, applySaved } from "../src/controller/apply-work.ts";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
-import { planCheckpoint, planRestore } from "../src/controller/plan-end.ts";
-import { planInitialWeights } from "../src/controller/plan-weights.ts";
+import { applySaved } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
+import { planRestore } from "../src/controller/checkpoints/plan-restore.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { applyFailed } from "../src/controller/weights/apply-weights.ts";
+import { planInitialWeights } from "../src/controller/weights/plan-weights.ts";
 import { bodiesOf, memberOf, planWith, receiptOf, reportFrom, working } from "./states.ts";
 
 const plan = planWith({ checkpointEverySteps: 2, checkpointKeep: 3, steps: 9 });

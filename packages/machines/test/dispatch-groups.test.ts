@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { dispatchGroups, planAdmission, planEvaluation } from "../src/controller/dispatch-groups.ts";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
+import { dispatchGroups, planAdmission, planEvaluation } from "../src/controller/groups/dispatch-groups.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, linesOf, planWith, working } from "./states.ts";
 

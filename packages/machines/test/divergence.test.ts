@@ -1,9 +1,9 @@
 /** A trainer that computes other weights again and again is put out, and its place waits. */
 import { describe, expect, it } from "vitest";
-import { planDivergent } from "../src/controller/divergence.ts";
-import { applyEnded, mustWait } from "../src/controller/evictions.ts";
-import { planStepOutcome } from "../src/controller/plan-step.ts";
+import { applyEnded, mustWait } from "../src/controller/members/evictions.ts";
 import type { ControllerState } from "../src/controller/state.ts";
+import { planDivergent } from "../src/controller/step/divergence.ts";
+import { planStepOutcome } from "../src/controller/step/plan-step.ts";
 import { bodiesOf, groupsOf, linesOf, stepping, voteFor } from "./states.ts";
 
 const members = ["p0", "p1", "p2", "r0"];

@@ -1,13 +1,13 @@
 /** A full groups stream: results wait with their samplers, and nobody is to blame. */
 import { describe, expect, it } from "vitest";
+import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
 import { control } from "../src/controller/control.ts";
-import { applyHeldGroups, planHeldOutput } from "../src/controller/held-output.ts";
-import { releaseHolder, releaseLease } from "../src/controller/leases.ts";
+import { applyHeldGroups, planHeldOutput } from "../src/controller/groups/held-output.ts";
+import { releaseHolder, releaseLease } from "../src/controller/groups/leases.ts";
+import { fillLevelOf } from "../src/controller/groups/stream-room.ts";
 import { planOverdue } from "../src/controller/orders.ts";
-import { planCheckpoint } from "../src/controller/plan-end.ts";
 import { planWatchdog } from "../src/controller/plan-watchdog.ts";
 import type { ControllerState } from "../src/controller/state.ts";
-import { fillLevelOf } from "../src/controller/stream-room.ts";
 import { bodiesOf, groupsOf, reportFrom, working } from "./states.ts";
 
 const train = (index: number) => ({ purpose: "train" as const, step: 4, index, attempt: 0 });

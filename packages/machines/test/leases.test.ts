@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { finishItems, releaseHolder, releaseLease, requeue } from "../src/controller/leases.ts";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
+import { finishItems, releaseHolder, releaseLease, requeue } from "../src/controller/groups/leases.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, working } from "./states.ts";
 

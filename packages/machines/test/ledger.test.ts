@@ -7,7 +7,7 @@ import {
   receiptsOf,
   settleTrained,
   unsettleTrained,
-} from "../src/controller/ledger.ts";
+} from "../src/controller/groups/ledger.ts";
 import { groupsOf, planWith, receiptOf, working } from "./states.ts";
 
 describe("the ledger", () => {

@@ -1,10 +1,10 @@
 /** A step that loses its trainers again and again ends the job, with how they ended; one that does so now and then does not. */
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
-import { planLosses } from "../src/controller/lost-attempts.ts";
-import { planStepOutcome } from "../src/controller/plan-step.ts";
 import { planWatchdog } from "../src/controller/plan-watchdog.ts";
 import { arrived, type ControllerState, moved } from "../src/controller/state.ts";
+import { planLosses } from "../src/controller/step/lost-attempts.ts";
+import { planStepOutcome } from "../src/controller/step/plan-step.ts";
 import { groupsOf, planWith, reportFrom, stepping, voteFor } from "./states.ts";
 
 const dying = (state: ControllerState): ControllerState => {

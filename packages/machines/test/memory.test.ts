@@ -1,15 +1,17 @@
 /** Training state in the memory of checkpoint actors: who takes it when, and what it saves when every policy replica is lost. */
 import { describe, expect, it } from "vitest";
 import { applyElected } from "../src/controller/apply-elected.ts";
-import { applyFailed, applyHeld } from "../src/controller/apply-work.ts";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
-import { memoryOf } from "../src/controller/memory.ts";
-import type { KeptState, MemberMemory } from "../src/controller/memory-state.ts";
-import { goBack, planCheckpoint, planReleases, planRestore } from "../src/controller/plan-end.ts";
-import { planMemory } from "../src/controller/plan-memory.ts";
-import { planMesh } from "../src/controller/plan-mesh.ts";
-import { planInitialWeights, planPulls } from "../src/controller/plan-weights.ts";
+import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
+import { goBack, planRestore } from "../src/controller/checkpoints/plan-restore.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
+import { planReleases } from "../src/controller/plan-releases.ts";
 import { type ControllerState, initialControllerState, withMember, without } from "../src/controller/state.ts";
+import { planMesh } from "../src/controller/step/plan-mesh.ts";
+import { applyFailed, applyHeld } from "../src/controller/weights/apply-weights.ts";
+import { memoryOf } from "../src/controller/weights/memory.ts";
+import type { KeptState, MemberMemory } from "../src/controller/weights/memory-state.ts";
+import { planMemory } from "../src/controller/weights/plan-memory.ts";
+import { planInitialWeights, planPulls } from "../src/controller/weights/plan-weights.ts";
 import { bodiesOf, linesOf, memberOf, planWith, receiptOf, reportFrom, sectionsOf, working } from "./states.ts";
 
 const plan = planWith({ memoryEvery: 1, steps: 9 });

@@ -1,10 +1,10 @@
 import { decideFailure, type FailurePolicy, failureDefaults } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { applySaveFailed } from "../src/controller/apply-work.ts";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
-import { planStepOutcome, planStepRun } from "../src/controller/plan-step.ts";
-import { planInitialWeights } from "../src/controller/plan-weights.ts";
+import { applySaveFailed } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import type { ControllerState } from "../src/controller/state.ts";
+import { planStepOutcome, planStepRun } from "../src/controller/step/plan-step.ts";
+import { planInitialWeights } from "../src/controller/weights/plan-weights.ts";
 import { bodiesOf, groupsOf, linesOf, planWith, receiptOf, reportFrom, stepping, voteFor, working } from "./states.ts";
 
 const policy = (patch: Partial<FailurePolicy> = {}) => planWith({ failure: { ...failureDefaults, ...patch } });

@@ -1,7 +1,10 @@
 /** Checkpoints, going back to them, letting go, and the end (semantics 6.7). */
 import { describe, expect, it } from "vitest";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
-import { isLastLeaving, planCheckpoint, planEnd, planReleases, planRestore } from "../src/controller/plan-end.ts";
+import { isLastLeaving, planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
+import { planRestore } from "../src/controller/checkpoints/plan-restore.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
+import { planEnd } from "../src/controller/plan-end.ts";
+import { planReleases } from "../src/controller/plan-releases.ts";
 import { type ControllerState, withMember, without } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, linesOf, memberOf, planWith, receiptOf, working } from "./states.ts";
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { planJoinWindow, planMesh, rankMembers } from "../src/controller/plan-mesh.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { planJoinWindow, planMesh, rankMembers } from "../src/controller/step/plan-mesh.ts";
 import { bodiesOf, linesOf, memberOf, planWith, working } from "./states.ts";
 
 describe("ranks", () => {

@@ -1,8 +1,8 @@
 /** The outcome rule of a step: it commits when every surviving member voted commit, and only then (semantics 6.1, 6.2). */
 import { describe, expect, it } from "vitest";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
-import { planStepOutcome, planStepRun } from "../src/controller/plan-step.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import { type ControllerState, withMember, without } from "../src/controller/state.ts";
+import { planStepOutcome, planStepRun } from "../src/controller/step/plan-step.ts";
 import {
   bodiesOf,
   groupsOf,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { planInitialWeights, planPulls } from "../src/controller/plan-weights.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { planInitialWeights, planPulls } from "../src/controller/weights/plan-weights.ts";
 import { bodiesOf, linesOf, memberOf, planWith, working } from "./states.ts";
 
 const held = { lineage: 0, version: 3 };

@@ -1,11 +1,11 @@
 import { type FailurePolicy, failureDefaults } from "@muster/protocol";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { applyVerdict } from "../src/controller/apply-verdict.ts";
-import { applyReturned } from "../src/controller/apply-work.ts";
-import { dispatchGroups } from "../src/controller/dispatch-groups.ts";
-import { finishItems, releaseHolder } from "../src/controller/leases.ts";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
+import { applyReturned } from "../src/controller/groups/apply-groups.ts";
+import { dispatchGroups } from "../src/controller/groups/dispatch-groups.ts";
+import { finishItems, releaseHolder } from "../src/controller/groups/leases.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
+import { applyVerdict } from "../src/controller/members/apply-verdict.ts";
 import { type ControllerState, withMember, without } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, linesOf, memberOf, planWith, receiptOf, reportFrom, working } from "./states.ts";
 

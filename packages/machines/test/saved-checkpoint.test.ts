@@ -1,7 +1,7 @@
 /** A checkpoint is believed only where it can be one of the job's own; what is restored must have the manifest that was reported. */
 import { describe, expect, it } from "vitest";
-import { applySaved } from "../src/controller/apply-work.ts";
-import { goBack } from "../src/controller/plan-end.ts";
+import { applySaved } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, planWith, reportFrom, working } from "./states.ts";
 

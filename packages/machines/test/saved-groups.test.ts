@@ -1,8 +1,9 @@
 /** What a holder saves of unfinished groups outlives it. */
 import type { WorkItem } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { applyReturned, applySaved, applySavedGroups } from "../src/controller/apply-work.ts";
-import { releaseHolder, releaseLease } from "../src/controller/leases.ts";
+import { applySaved } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { applyReturned, applySavedGroups } from "../src/controller/groups/apply-groups.ts";
+import { releaseHolder, releaseLease } from "../src/controller/groups/leases.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, receiptOf, reportFrom, working } from "./states.ts";
 

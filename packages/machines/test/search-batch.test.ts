@@ -1,9 +1,9 @@
 /** A group that ends the trainers that compute it is found by halves and given up; who ends nobody never is. */
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
-import { runBodyOf } from "../src/controller/plan-step.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import type { ControllerState } from "../src/controller/state.ts";
+import { runBodyOf } from "../src/controller/step/plan-step.ts";
 import { bodiesOf, planWith, reportFrom, stepping, voteFor } from "./states.ts";
 
 const groupsPerStep = 16;

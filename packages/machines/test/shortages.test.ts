@@ -1,9 +1,9 @@
 /** A sampler that was short of memory draws half as much in one go, also in its later lives. */
 import { describe, expect, it } from "vitest";
-import { applyExited } from "../src/controller/apply-membership.ts";
-import { applyReturned } from "../src/controller/apply-work.ts";
-import { dispatchGroups } from "../src/controller/dispatch-groups.ts";
-import { atOnceOf, noteShortage } from "../src/controller/shortages.ts";
+import { applyReturned } from "../src/controller/groups/apply-groups.ts";
+import { dispatchGroups } from "../src/controller/groups/dispatch-groups.ts";
+import { atOnceOf, noteShortage } from "../src/controller/groups/shortages.ts";
+import { applyExited } from "../src/controller/members/apply-membership.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { plan as jobPlan } from "./plans.ts";
 import { bodiesOf, memberOf, planWith, reportFrom, working } from "./states.ts";

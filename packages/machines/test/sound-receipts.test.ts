@@ -1,12 +1,13 @@
 /** Receipts that can not be true, and groups that nobody can read: they are sampled again, and the operator hears whose they are. */
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { applyCompleted, applyVoted } from "../src/controller/apply-work.ts";
 import { control } from "../src/controller/control.ts";
-import { releaseLease } from "../src/controller/leases.ts";
-import { imbalanceOf, ledgerOf } from "../src/controller/ledger.ts";
-import { planStepOutcome } from "../src/controller/plan-step.ts";
+import { applyCompleted } from "../src/controller/groups/apply-groups.ts";
+import { releaseLease } from "../src/controller/groups/leases.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import type { ControllerState } from "../src/controller/state.ts";
+import { applyVoted } from "../src/controller/step/apply-step.ts";
+import { planStepOutcome } from "../src/controller/step/plan-step.ts";
 import { bodiesOf, groupsOf, linesOf, planWith, receiptOf, reportFrom, stepping, voteFor, working } from "./states.ts";
 
 const train = (index: number) => ({ purpose: "train" as const, step: 4, index, attempt: 0 });

@@ -1,8 +1,8 @@
 /** Slow members: named after five slow steps of ten, given less, put out after twenty at twice the median (semantics 6.10, B4, L8). */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { leaseShareOf, noteGroups, noteStep } from "../src/controller/paces.ts";
-import { planStragglers } from "../src/controller/plan-stragglers.ts";
+import { leaseShareOf, noteGroups, noteStep } from "../src/controller/members/paces.ts";
+import { planStragglers } from "../src/controller/members/plan-stragglers.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, linesOf, memberOf, voteFor, working } from "./states.ts";
 

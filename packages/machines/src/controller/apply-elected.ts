@@ -3,13 +3,14 @@
  * have left are sent again, and receivers know them by their ids. Suspicions end too: the new controller's failure detector knows nothing
  * of them, so it would never take them back.
  */
-import { leaveDueAtMsOf } from "./apply-membership.ts";
+
 import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
 import type { FleetNode } from "./fleet/fleet-state.ts";
-import { leasesOf } from "./leases.ts";
-import { ranksOf } from "./plan-mesh.ts";
-import { runBodyOf } from "./plan-step.ts";
+import { leasesOf } from "./groups/leases.ts";
+import { leaveDueAtMsOf } from "./members/apply-membership.ts";
 import { arrived, type ControllerState, type Member, meshMembersOf, type StepGroups } from "./state.ts";
+import { ranksOf } from "./step/plan-mesh.ts";
+import { runBodyOf } from "./step/plan-step.ts";
 
 /** Takes over: rebases every time and repeats what is outstanding. Pure. */
 export function applyElected(state: ControllerState, event: ElectedEvent): Change<ControllerState> {

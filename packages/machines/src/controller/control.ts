@@ -5,24 +5,10 @@
  */
 import { invariant } from "@muster/base";
 import { applyElected, repeatedTo } from "./apply-elected.ts";
-import { applyDraining, applyExited, applyLeft, applyRegister } from "./apply-membership.ts";
-import { applyRestored } from "./apply-restored.ts";
-import { applyVerdict } from "./apply-verdict.ts";
-import {
-  applyBuilt,
-  applyCompleted,
-  applyEvaluated,
-  applyFailed,
-  applyHeld,
-  applyMeshFailed,
-  applyReturned,
-  applySaved,
-  applySavedGroups,
-  applySaveFailed,
-  applyVoted,
-} from "./apply-work.ts";
-import { dispatchGroups, planAdmission, planEvaluation } from "./dispatch-groups.ts";
-import { planDivergent } from "./divergence.ts";
+import { applySaved, applySaveFailed } from "./checkpoints/apply-checkpoint.ts";
+import { applyRestored } from "./checkpoints/apply-restored.ts";
+import { planCheckpoint } from "./checkpoints/plan-checkpoint.ts";
+import { planRestore } from "./checkpoints/plan-restore.ts";
 import { type Change, type ControllerEffect, type ControllerEvent, command } from "./events.ts";
 import { applyAssigned, applyProcessEnd, applyReady, applyRetired, applyStarted } from "./fleet/apply-node.ts";
 import { applySigns } from "./fleet/apply-signs.ts";
@@ -33,22 +19,31 @@ import { applySignalled, planCommands } from "./fleet/plan-commands.ts";
 import { planDepartures, planNodes, planPlacement, planShortage } from "./fleet/plan-fleet.ts";
 import { planMoves } from "./fleet/plan-moves.ts";
 import type { CommandEvent } from "./fleet/take-command.ts";
-import { forgeryOf, refuseForgery } from "./forgeries.ts";
-import { planCeiling } from "./given-up.ts";
-import { applyHeldGroups, planHeldOutput } from "./held-output.ts";
-import { planLosses } from "./lost-attempts.ts";
+import { applyEvaluated } from "./groups/apply-evaluation.ts";
+import { applyCompleted, applyReturned, applySavedGroups } from "./groups/apply-groups.ts";
+import { dispatchGroups, planAdmission, planEvaluation } from "./groups/dispatch-groups.ts";
+import { planCeiling } from "./groups/given-up.ts";
+import { applyHeldGroups, planHeldOutput } from "./groups/held-output.ts";
+import { applyFilled } from "./groups/stream-room.ts";
+import { applyDraining, applyExited, applyLeft, applyRegister } from "./members/apply-membership.ts";
+import { applyVerdict } from "./members/apply-verdict.ts";
+import { forgeryOf, refuseForgery } from "./members/forgeries.ts";
+import { planReadmission } from "./members/plan-readmission.ts";
+import { planStragglers } from "./members/plan-stragglers.ts";
 import { planOverdue } from "./orders.ts";
-import { planReadmission } from "./plan-admission.ts";
-import { planCheckpoint, planEnd, planReleases, planRestore } from "./plan-end.ts";
-import { planMemory } from "./plan-memory.ts";
-import { planJoinWindow, planMesh } from "./plan-mesh.ts";
-import { planStepOutcome, planStepRun } from "./plan-step.ts";
-import { planStragglers } from "./plan-stragglers.ts";
+import { planEnd } from "./plan-end.ts";
+import { planReleases } from "./plan-releases.ts";
 import { planWatchdog } from "./plan-watchdog.ts";
-import { planInitialWeights, planPulls } from "./plan-weights.ts";
-import { planSearch } from "./search-batch.ts";
 import type { ControllerState } from "./state.ts";
-import { applyFilled } from "./stream-room.ts";
+import { applyBuilt, applyMeshFailed, applyVoted } from "./step/apply-step.ts";
+import { planDivergent } from "./step/divergence.ts";
+import { planLosses } from "./step/lost-attempts.ts";
+import { planJoinWindow, planMesh } from "./step/plan-mesh.ts";
+import { planStepOutcome, planStepRun } from "./step/plan-step.ts";
+import { planSearch } from "./step/search-batch.ts";
+import { applyFailed, applyHeld } from "./weights/apply-weights.ts";
+import { planMemory } from "./weights/plan-memory.ts";
+import { planInitialWeights, planPulls } from "./weights/plan-weights.ts";
 
 type Planner = (state: ControllerState) => Change<ControllerState> | null;
 

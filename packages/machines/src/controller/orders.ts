@@ -1,7 +1,8 @@
 /** Orders that were not answered in time, and members that are put out because of it. */
-import { putOut } from "./apply-membership.ts";
+
 import { type Change, type ControllerEffect, command } from "./events.ts";
-import { releaseLease } from "./leases.ts";
+import { releaseLease } from "./groups/leases.ts";
+import { putOut } from "./members/apply-membership.ts";
 import { type ControllerState, type Member, withMember } from "./state.ts";
 
 /** A member that leaves so many orders in a row without an answer hangs, whatever its heartbeat says. */
@@ -59,4 +60,19 @@ function renew(before: ControllerState, member: Member): Change<ControllerState>
     return { state: withMember(state, member.id, { order: again }), effects };
   }
   return { state: withMember(state, member.id, { order: null, retryAtMs: state.nowMs }), effects: [] };
+}
+
+/** A member that has answered its order. */
+export const answered = { order: null, unanswered: 0 } as const;
+
+/** Orders members to stop and marks the order as open. Pure. */
+export function stopMembers(
+  state: ControllerState,
+  members: readonly Member[],
+  reason: string,
+): Change<ControllerState> {
+  const dueAtMs = state.nowMs + state.plan.timing.commandMs;
+  const order = { kind: "replica.stop", lineage: 0, version: 0, dueAtMs } as const;
+  const effects: ControllerEffect[] = members.map((member) => command(member, "replica.stop", { reason }));
+  return { state: members.reduce((next, { id }) => withMember(next, id, { order }), state), effects };
 }

@@ -4,10 +4,10 @@
  * long as somebody is missing, and that time does not count.
  */
 import { listText } from "@muster/base";
+import { goBack } from "./checkpoints/plan-restore.ts";
 import { announce, type Change, command } from "./events.ts";
-import { releaseLease } from "./leases.ts";
+import { releaseLease } from "./groups/leases.ts";
 import { evict } from "./orders.ts";
-import { goBack } from "./plan-end.ts";
 import { arrived, type ControllerState, jobStage, type Member, membersOf, meshMembersOf, spentMsOf } from "./state.ts";
 
 const lastStage = 5;

@@ -5,11 +5,11 @@
 import type { Body, CauseCount, MemberRole, PartialGroup, Section, WorkItem } from "@muster/protocol";
 import type { VersionKey } from "../version-key.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
-import type { Beginning, MemberMemory } from "./memory-state.ts";
 import type { ControllerPlan } from "./plan.ts";
-import type { Dropped, Fill, KeptReceipt, LostAttempts, StepRun } from "./step-state.ts";
+import type { Dropped, Fill, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
+import type { Beginning, MemberMemory } from "./weights/memory-state.ts";
 
-export type { KeptReceipt, LostAttempts, StepRun, Vote } from "./step-state.ts";
+export type { KeptReceipt, LostAttempts, StepRun, Vote } from "./step/step-state.ts";
 
 /** An order that a member has not answered yet; sent again when `dueAtMs` passes. */
 export interface Order {

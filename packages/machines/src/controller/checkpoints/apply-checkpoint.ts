@@ -1,0 +1,75 @@
+/** What checkpoint actors say of an order to save. */
+import { decideFailure } from "@muster/protocol";
+import type { VersionKey } from "../../version-key.ts";
+import { announce, type Change, type ReportOf } from "../events.ts";
+import { answered } from "../orders.ts";
+import { type ControllerState, type Member, withMember } from "../state.ts";
+import { fallbackAfter, noteCopy } from "./fallback.ts";
+import { savedFlawOf } from "./saved-checkpoint.ts";
+
+/** A checkpoint is durable: what it covers may go. Pure. */
+export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.saved">): Change<ControllerState> {
+  const { step, version, lineage, path, manifestDigest } = event.body;
+  const flaw = savedFlawOf(state, event.body);
+  if (flaw !== null) {
+    const cause = `what ${event.from} reports durable is refused: ${flaw}`;
+    return applySaveFailed(state, { ...event, type: "checkpoint.failed", body: { step, version, lineage, cause } });
+  }
+  const next = withMember(state, event.from, saveAnswered(state.members[event.from], event.body));
+  if (lineage !== state.weights?.lineage) return { state: next, effects: [] };
+  const kept = { step, version, path, host: state.members[event.from]?.host ?? "", manifestDigest };
+  if ((state.checkpoints.saved?.step ?? -1) >= step) return { state: noteCopy(next, kept), effects: [] };
+  const covered = Object.entries(state.history).filter(([key]) => Number(key) <= step);
+  const history = Object.fromEntries(Object.entries(state.history).filter(([key]) => Number(key) > step));
+  const last = covered.flatMap(([, receipts]) => receipts).reduce((max, { streamSeq }) => Math.max(max, streamSeq), 0);
+  const wanted = state.checkpoints.wantedStep;
+  const checkpoints = {
+    ...state.checkpoints,
+    failures: 0,
+    saved: kept,
+    wantedStep: wanted !== null && wanted <= step ? null : wanted,
+  };
+  const beforeSeq = last > 0 ? Math.min(last + 1, lowestOpenSeq({ ...next, history })) : 0;
+  const purgedSeq = Math.max(state.purgedSeq, beforeSeq);
+  return {
+    state: { ...next, history, checkpoints, fallback: fallbackAfter(state, kept, covered), purgedSeq },
+    effects: [
+      announce("checkpoint.kept", { step, lineage, version, path, manifestDigest }),
+      ...(purgedSeq > state.purgedSeq ? [{ type: "groups.purge", beforeSeq } as const] : []),
+    ],
+  };
+}
+
+/** The lowest groups stream sequence that something still points to. */
+function lowestOpenSeq(state: ControllerState): number {
+  const open = Object.values(state.groups).flatMap((groups) => Object.values(groups.receipts));
+  const again = Object.values(state.history).flat();
+  const queued = Object.values(state.groups).flatMap(({ queue }) => queue);
+  const leased = Object.values(state.leases).flatMap(({ items }) => items);
+  const begun = [...queued, ...leased].flatMap((item) => ("partial" in item && item.partial?.streamSeq) || []);
+  const seqs = [...open, ...again].map(({ streamSeq }) => streamSeq);
+  return [...seqs, ...begun].reduce((min, seq) => Math.min(min, seq), Number.MAX_SAFE_INTEGER);
+}
+
+/** A checkpoint failed: the newest version is wanted instead, after the pause of its rule, unless the rule ends the job. Pure. */
+export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpoint.failed">): Change<ControllerState> {
+  const failures = state.checkpoints.failures + 1;
+  const { action, afterMs } = decideFailure(state.plan.failure, "checkpoint_io", failures);
+  const retryAtMs = state.nowMs + afterMs;
+  const answer = saveAnswered(state.members[event.from], event.body);
+  const next = withMember(state, event.from, { ...answer, retryAtMs });
+  const detail = `step ${event.body.step}: ${event.body.cause}`;
+  const effects = [announce("alarm.raised", { alarm: "checkpoint", detail })];
+  if (action === "abort" && !next.ending) {
+    const reason = `${failures} checkpoints in a row failed, the last one of ${detail}`;
+    return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects };
+  }
+  const checkpoints = { ...next.checkpoints, failures, wantedStep: state.step.step - 1 };
+  return { state: { ...next, checkpoints }, effects };
+}
+
+/** What a member's order becomes by a report about a checkpoint: answered when it is about this one. */
+function saveAnswered(member: Member | undefined, { lineage, version }: VersionKey): Partial<Member> {
+  const { order } = member ?? {};
+  return order?.kind === "checkpoint.save" && order.lineage === lineage && order.version === version ? answered : {};
+}

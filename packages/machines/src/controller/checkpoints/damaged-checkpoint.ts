@@ -1,0 +1,58 @@
+/**
+ * A checkpoint that can not be restored: it is said, and the job goes back to a copy of it, or to the next older one, or to what is newer in memory, in a
+ * new lineage. What was trained since is trained again, from the stored trajectories where they are still there. Without any other the job ends at once.
+ */
+import type { Body } from "@muster/protocol";
+import { announce, type Change } from "../events.ts";
+import type { ControllerState, Fallback, Member } from "../state.ts";
+import { recoveryOf } from "../weights/memory.ts";
+import { goBack } from "./plan-restore.ts";
+
+/** Damaged checkpoints that are remembered. */
+const damagedMax = 16;
+
+/** Most characters of a cause, and of all of them, in the reason of an end. */
+const causeMax = 160;
+const reasonMax = 1_600;
+
+/**
+ * The checkpoint that is to be restored is damaged or gone. Pure.
+ *
+ * @returns `null` when it is nothing but somebody who does not have it: others are asked.
+ */
+export function noteDamage(
+  state: ControllerState,
+  by: Member,
+  { kind, reason }: NonNullable<Body<"weights.failed">["damage"]>,
+): Change<ControllerState> | null {
+  const { checkpoints, fallback, restore } = state;
+  const { saved } = checkpoints;
+  if (state.weights || state.ending || restore.source.kind !== "checkpoint") return null;
+  if (kind === "gone" && by.host !== saved?.host) return null;
+  const { path } = restore.source;
+  const damaged = [...fallback.damaged, { path, reason }].slice(-damagedMax);
+  const [next = null, ...older] = fallback.older;
+  const marked: ControllerState = {
+    ...state,
+    checkpoints: { ...checkpoints, saved: next },
+    fallback: { ...fallback, damaged, older },
+  };
+  const detail = `checkpoint ${nameOf(path)} can not be restored: ${reason}`.slice(0, reasonMax);
+  const effects = [announce("alarm.raised", { alarm: "damaged-checkpoint", detail })];
+  if (!next) return { state: ended(marked, damaged), effects };
+  const recovery = recoveryOf(marked);
+  const kept = recovery.kind === "memory" ? recovery.kept : null;
+  const back = goBack(marked, `checkpoint ${nameOf(path)} is damaged`, kept);
+  return { state: back.state, effects: [...effects, ...back.effects] };
+}
+
+/** To begin at the source of the job would be to lose it: that is for an operator to decide. */
+function ended(state: ControllerState, damaged: Fallback["damaged"]): ControllerState {
+  const each = damaged.map(({ path, reason }) => `${nameOf(path)}: ${reason.slice(0, causeMax)}`).reverse();
+  const reason = `no checkpoint is left that can be restored: ${each.join("; ")}`.slice(0, reasonMax);
+  return { ...state, ending: { outcome: "failed", reason, announced: false } };
+}
+
+function nameOf(path: string): string {
+  return path.split("/").at(-1)?.slice(0, causeMax) ?? path;
+}

@@ -1,0 +1,85 @@
+/** When a checkpoint is due, and from whom checkpoint actors take it. */
+
+import { type Change, command } from "../events.ts";
+import { ledgerOf } from "../groups/ledger.ts";
+import { isNearlyFull } from "../groups/stream-room.ts";
+import { type ControllerState, holdsCurrent, membersOf, withMember } from "../state.ts";
+import { keepersOf } from "../weights/memory.ts";
+import { isFree } from "../weights/plan-weights.ts";
+import { rotated } from "../weights/weight-sources.ts";
+import { pinsOf } from "./fallback.ts";
+
+/** Marks the committed version as wanted when a checkpoint is due, and orders it from the checkpoint actors. Pure. */
+export function planCheckpoint(state: ControllerState): Change<ControllerState> | null {
+  const { plan, weights, checkpoints, step } = state;
+  if (!weights || plan.checkpointReplicas === 0) return null;
+  const committed = step.step - 1;
+  const isDue =
+    committed > 0 &&
+    (checkpoints.saved?.step ?? 0) < committed &&
+    (checkpoints.wantedStep ?? 0) < committed &&
+    isCheckpointDue(state, committed);
+  if (isDue) {
+    const dueAtMs = state.nowMs + plan.timing.checkpointMs;
+    return { state: { ...state, checkpoints: { ...checkpoints, wantedStep: committed, dueAtMs } }, effects: [] };
+  }
+  return checkpoints.wantedStep === committed ? orderCheckpoint(state, committed) : null;
+}
+
+function isCheckpointDue(state: ControllerState, committed: number): boolean {
+  const { steps, checkpointEverySteps } = state.plan;
+  // A groups stream that is full holds results back until a checkpoint lets the controller empty it.
+  if (committed === steps || isLastLeaving(state) || state.heldBack || isNearlyFull(state)) return true;
+  if (state.ending) return state.step.state === "sampling";
+  return checkpointEverySteps > 0 && committed % checkpointEverySteps === 0;
+}
+
+function orderCheckpoint(state: ControllerState, step: number): Change<ControllerState> | null {
+  const { weights, plan } = state;
+  const trainers = membersOf(state, "policy").filter(
+    (member) => holdsCurrent(state, member) && member.addresses.length > 0,
+  );
+  const holders = [...trainers, ...keepersOf(state, weights)];
+  const savers = membersOf(state, "checkpoint").filter(
+    (member) => isFree(state, member) && member.health === "healthy",
+  );
+  if (!weights || holders.length === 0 || savers.length === 0) return null;
+  const { pending: _, ...ledger } = ledgerOf(state);
+  const body = {
+    step,
+    lineage: weights.lineage,
+    version: weights.version,
+    sections: [...weights.sections],
+    groupsWatermark: 0,
+    ledger,
+    ...pinsOf(state),
+  };
+  const order = {
+    kind: "checkpoint.save",
+    lineage: weights.lineage,
+    version: weights.version,
+    dueAtMs: state.nowMs + plan.timing.checkpointMs,
+  } as const;
+  return {
+    state: savers.reduce((next, member) => withMember(next, member.id, { order }), state),
+    effects: savers.map((member) => {
+      const others = rotated(holders, member);
+      // Who is the only one that holds it has it from itself.
+      const sources = others.length > 0 ? others : holders;
+      const named = sources.map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
+      return command(member, "checkpoint.save", { ...body, holders: named });
+    }),
+  };
+}
+
+/**
+ * True when the only policy replicas that hold the state want to leave: it must be durable first, so training waits. Somebody who stays
+ * and is making the commit live is about to hold it. Pure.
+ */
+export function isLastLeaving(state: ControllerState): boolean {
+  const policies = membersOf(state, "policy");
+  const holders = policies.filter((member) => holdsCurrent(state, member));
+  const isNear = policies.some(({ health, order }) => health !== "draining" && order?.kind === "step.apply");
+  const areLeaving = holders.length > 0 && holders.every(({ health }) => health === "draining");
+  return areLeaving && !isNear && state.step.state === "sampling";
+}

@@ -1,0 +1,35 @@
+/** Held-out prompts that were answered. */
+import type { WorkItem } from "@muster/protocol";
+import type { Change, ReportOf } from "../events.ts";
+import { type ControllerState, moved } from "../state.ts";
+import { finishItems } from "./leases.ts";
+
+/** A chunk of held-out prompts was evaluated. Pure. */
+export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.completed">): Change<ControllerState> {
+  const { leaseId, version, chunk, prompts, correct } = event.body;
+  const holder = state.leases[leaseId]?.holder;
+  const known = chunkOf(state, chunk);
+  if ((holder !== undefined && holder !== event.from) || known?.count !== prompts || correct > prompts) {
+    const { dropped } = state;
+    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
+  }
+  const next = finishItems(state, leaseId, (item) => item.purpose === "eval" && item.chunk === chunk);
+  const run = next.evaluation;
+  if (!run || run.version !== version || run.settled.includes(chunk)) return { state: next, effects: [] };
+  const evaluation = {
+    ...run,
+    queue: run.queue.filter((item) => item.chunk !== chunk),
+    settled: [...run.settled, chunk],
+    prompts: run.prompts + prompts,
+    correct: run.correct + correct,
+  };
+  return { state: moved({ ...next, evaluation }), effects: [] };
+}
+
+/** A chunk of held-out prompts that waits or is leased. */
+function chunkOf({ evaluation, leases }: ControllerState, chunk: number) {
+  const leased = Object.values(leases).flatMap(({ items }) => items);
+  return [...(evaluation?.queue ?? []), ...leased].find((item) => item.purpose === "eval" && item.chunk === chunk) as
+    | Extract<WorkItem, { purpose: "eval" }>
+    | undefined;
+}

@@ -1,0 +1,215 @@
+/** Which groups may be sampled now, and who samples them (semantics 2 "Staleness", 6.5). */
+import type { WorkItem } from "@muster/protocol";
+import { announce, type Change, type ControllerEffect, command } from "../events.ts";
+import { isCordoned } from "../fleet/fleet-state.ts";
+import { leaseShareOf } from "../members/paces.ts";
+import {
+  type ControllerState,
+  type Evaluation,
+  holdsCurrent,
+  type Member,
+  membersOf,
+  type QueuedGroup,
+  type StepGroups,
+} from "../state.ts";
+import { leasesOf, workIdOf } from "./leases.ts";
+import { atOnceOf } from "./shortages.ts";
+
+/** Most chunks of held-out prompts in one lease: what one message may name. */
+const evalLeaseMax = 1_024;
+
+/** Held-out prompts of one evaluation item. */
+const evalChunkPrompts = 64;
+
+/**
+ * Admits the groups of every step that the staleness bound allows: the next step, and `stalenessMax` more. A group of step
+ * *s* is sampled by weights that are at most `stalenessMax` versions older than those that step *s* will train. Pure.
+ */
+export function planAdmission(state: ControllerState): Change<ControllerState> | null {
+  const { plan, step } = state;
+  if (!state.weights || state.ending) return null;
+  const last = Math.min(plan.steps, step.step + plan.stalenessMax);
+  const opened = range(step.step, last).filter((number) => !state.groups[number]);
+  if (opened.length === 0) return null;
+  const fresh: StepGroups = {
+    queue: range(0, plan.groupsPerStep - 1).map((index) => ({ index, attempt: 0 })),
+    receipts: {},
+    quarantined: [],
+  };
+  const groups = { ...state.groups, ...Object.fromEntries(opened.map((number) => [number, fresh])) };
+  const admitted = state.ledger.admitted + opened.length * plan.groupsPerStep * plan.groupSize;
+  return { state: { ...state, groups, ledger: { ...state.ledger, admitted } }, effects: [] };
+}
+
+/** Opens the evaluation that is due at the committed version, and closes the one that is complete. Pure. */
+export function planEvaluation(state: ControllerState): Change<ControllerState> | null {
+  const { plan, weights, evaluation, step } = state;
+  if (evaluation) return closeEvaluation(state, evaluation);
+  if (!weights || plan.evalPrompts === 0 || state.ending || state.evaluatedVersion >= weights.version) return null;
+  const committed = step.step - 1;
+  const isDue =
+    committed === 0 || committed === plan.steps || (plan.evalEverySteps > 0 && committed % plan.evalEverySteps === 0);
+  if (!isDue) return null;
+  const chunks = Math.ceil(plan.evalPrompts / evalChunkPrompts);
+  const queue = range(0, chunks - 1).map((chunk) => ({
+    purpose: "eval" as const,
+    chunk,
+    from: chunk * evalChunkPrompts,
+    count: Math.min(evalChunkPrompts, plan.evalPrompts - chunk * evalChunkPrompts),
+  }));
+  const opened: Evaluation = {
+    version: weights.version,
+    queue,
+    settled: [],
+    attempts: {},
+    chunks,
+    prompts: 0,
+    correct: 0,
+  };
+  return { state: { ...state, evaluation: opened }, effects: [] };
+}
+
+function closeEvaluation(state: ControllerState, run: Evaluation): Change<ControllerState> | null {
+  if (run.settled.length < run.chunks) return null;
+  const { version, prompts, correct } = run;
+  return {
+    state: { ...state, evaluation: null, evaluatedVersion: version },
+    effects: [announce("eval.finished", { version, prompts, correct })],
+  };
+}
+
+/**
+ * Leases work to the rollout replicas with room: held-out prompts first, then groups in order of step. A lease takes its fair
+ * share of what is left, so leases shrink towards the end of a step and nobody waits long for the last one. Pure.
+ */
+export function dispatchGroups(state: ControllerState): Change<ControllerState> | null {
+  if (!state.weights || state.ending || !isWorkWaiting(state)) return null;
+  const effects: ControllerEffect[] = [];
+  let next = state;
+  for (let round = 0; round < state.plan.limits.leasesPerRollout; round++) {
+    for (const member of membersOf(next, "rollout")) {
+      if (!hasRoom(next, member, round + 1)) continue;
+      const leased = leaseTo(next, member);
+      if (!leased) continue;
+      next = leased.state;
+      effects.push(...leased.effects);
+    }
+  }
+  return effects.length > 0 ? { state: next, effects } : null;
+}
+
+function isWorkWaiting({ evaluation, groups }: ControllerState): boolean {
+  if (evaluation && evaluation.queue.length > 0) return true;
+  return Object.values(groups).some(({ queue }) => queue.length > 0);
+}
+
+function hasRoom(state: ControllerState, member: Member, limit: number): boolean {
+  if (isCordoned(state, member.id)) return false;
+  if (member.health !== "healthy" || member.retryAtMs > state.nowMs || member.held?.lineage !== state.weights?.lineage)
+    return false;
+  const own = leasesOf(state, member.id);
+  return own.length < limit && !own.some(([, { items }]) => items.some(isSuspect));
+}
+
+/** True for a group that a holder failed over: it is leased alone, to a replica that holds nothing else. */
+function isSuspect(item: WorkItem): boolean {
+  return item.purpose === "train" && item.attempt > 0;
+}
+
+function leaseTo(state: ControllerState, member: Member): Change<ControllerState> | null {
+  const taken = takeEval(state, member) ?? takeGroups(state, member);
+  if (!taken || !member.held) return null;
+  const { leasesMade, term } = state;
+  const leaseId = `${term}-${leasesMade + 1}`;
+  const dueAtMs = state.nowMs + state.plan.timing.leaseMs;
+  const leases = { ...state.leases, [leaseId]: { holder: member.id, items: taken.items, dueAtMs } };
+  const { lineage, version } = member.held;
+  const body = { leaseId, lineage, version, items: [...taken.items] };
+  const { resumed } = taken;
+  const fact =
+    resumed.length > 0
+      ? [announce("groups.resumed", { holder: member.id, items: resumed, tokens: savedOf(taken.items) })]
+      : [];
+  return {
+    state: { ...taken.state, leases, leasesMade: leasesMade + 1 },
+    effects: [command(member, "groups.lease", body), ...fact],
+  };
+}
+
+interface Taken {
+  readonly state: ControllerState;
+  readonly items: readonly WorkItem[];
+  /** Ids of what an earlier holder did not finish. */
+  readonly resumed: string[];
+}
+
+function takeEval(state: ControllerState, member: Member): Taken | null {
+  const run = state.evaluation;
+  if (!run || run.queue.length === 0 || member.held?.version !== run.version || !holdsCurrent(state, member))
+    return null;
+  const share = Math.ceil(run.queue.length / (2 * Math.max(1, workers(state).length)));
+  const size = Math.min(evalLeaseMax, Math.max(1, share));
+  const items = run.queue.slice(0, size);
+  const resumed = items.filter(({ chunk }) => (run.attempts[chunk] ?? 0) > 0).map(workIdOf);
+  return { state: { ...state, evaluation: { ...run, queue: run.queue.slice(size) } }, items, resumed };
+}
+
+function takeGroups(state: ControllerState, member: Member): Taken | null {
+  const { plan, step, weights } = state;
+  const held = member.held?.version ?? 0;
+  const newest = held + plan.stalenessMax - (weights?.version ?? 0) + step.step;
+  for (const number of range(step.step, Math.min(plan.steps, newest))) {
+    const groups = state.groups[number];
+    const waiting = groups ? (soloFor(state, member, groups) ?? shareOf(state, member, groups)) : [];
+    if (groups && waiting.length > 0) return taken(state, number, waiting);
+  }
+  return null;
+}
+
+/** The first suspect that this replica may have; `null` when it should look for other work. */
+function soloFor(state: ControllerState, member: Member, groups: StepGroups): readonly QueuedGroup[] | null {
+  if (leasesOf(state, member.id).length > 0) return null;
+  const isAlone = !workers(state).some(({ id }) => id !== member.id);
+  const found = groups.queue.find(
+    ({ attempt, last, dueAtMs = 0 }) => attempt > 0 && dueAtMs <= state.nowMs && (last !== member.id || isAlone),
+  );
+  return found ? [found] : null;
+}
+
+/** A fair share of the groups that nobody failed over; a slow replica gets less. */
+function shareOf(state: ControllerState, member: Member, groups: StepGroups): readonly QueuedGroup[] {
+  const { plan } = state;
+  const innocent = groups.queue.filter(({ attempt }) => attempt === 0);
+  const share = Math.ceil(innocent.length / (2 * Math.max(1, workers(state).length)));
+  const fair = Math.min(plan.limits.leaseGroupsMax, Math.max(share, Math.ceil(plan.limits.chunkGroups / 2)));
+  const size = Math.max(1, Math.round(fair * leaseShareOf(state, member)));
+  // A holder draws no more in one go than a lease has.
+  const most = state.shortages[member.id] ? atOnceOf(state, member.id) : size;
+  return innocent.slice(0, Math.min(size, most));
+}
+
+function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): Taken | null {
+  const groups = state.groups[step];
+  if (!groups) return null;
+  const items = waiting.map(({ index, attempt, partial }) => ({
+    ...{ purpose: "train" as const, step, index, attempt },
+    ...(partial ? { partial } : {}),
+  }));
+  const rest: StepGroups = { ...groups, queue: groups.queue.filter((group) => !waiting.includes(group)) };
+  const resumed = waiting.filter(({ last }) => last).map(({ index }) => `${step}.${index}`);
+  return { state: { ...state, groups: { ...state.groups, [step]: rest } }, items, resumed };
+}
+
+/** Tokens that earlier holders drew and saved. Pure. */
+function savedOf(items: readonly WorkItem[]): number {
+  return items.reduce((sum, item) => sum + (item.purpose === "train" ? (item.partial?.tokens ?? 0) : 0), 0);
+}
+
+/** Rollout replicas that can work now. */
+function workers(state: ControllerState): readonly Member[] {
+  return membersOf(state, "rollout").filter(({ health, held }) => health === "healthy" && held);
+}
+
+function range(from: number, to: number): number[] {
+  return Array.from({ length: Math.max(0, to - from + 1) }, (_, i) => from + i);
+}

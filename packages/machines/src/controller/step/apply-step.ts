@@ -1,0 +1,47 @@
+/** What trainers say of their mesh and of the running attempt. Facts into the tables, nothing decided. */
+import { announce, type Change, type ReportOf } from "../events.ts";
+import { type ControllerState, meshMembersOf } from "../state.ts";
+
+/** A member joined the communicator of the epoch. Pure. */
+export function applyBuilt(state: ControllerState, event: ReportOf<"mesh.built">): Change<ControllerState> {
+  const { mesh } = state;
+  if (mesh.state !== "building" || event.body.epoch !== mesh.epoch || mesh.built.includes(event.from))
+    return { state, effects: [] };
+  const built = [...mesh.built, event.from];
+  if (built.length < mesh.members.length) return { state: { ...state, mesh: { ...mesh, built } }, effects: [] };
+  return {
+    state: { ...state, mesh: { ...mesh, built, state: "ready" } },
+    effects: [announce("mesh.changed", { epoch: mesh.epoch, members: [...mesh.members] })],
+  };
+}
+
+/** A member could not join: the epoch is of no use. Pure. */
+export function applyMeshFailed(state: ControllerState, event: ReportOf<"mesh.failed">): Change<ControllerState> {
+  if (event.body.epoch !== state.mesh.epoch) return { state, effects: [] };
+  const detail = `epoch ${event.body.epoch}: ${event.from} could not join: ${event.body.cause}`;
+  return {
+    state: {
+      ...state,
+      mesh: { ...state.mesh, state: "broken", dueAtMs: state.nowMs + state.plan.timing.commandMs / 5 },
+    },
+    effects: [announce("alarm.raised", { alarm: "mesh", detail })],
+  };
+}
+
+/** A member's vote on the running attempt; votes on others change nothing. Pure. */
+export function applyVoted(state: ControllerState, event: ReportOf<"step.voted">): Change<ControllerState> {
+  const { step, attempt, epoch, vote, finite, sections, stats, cause, missing, unreadable } = event.body;
+  const run = state.step;
+  const isCurrent =
+    run.state === "running" && run.step === step && run.attempt === attempt && epoch === state.mesh.epoch;
+  const isRank = meshMembersOf(state).some(({ id }) => id === event.from);
+  if (!isCurrent || !isRank || run.votes[event.from]) return { state, effects: [] };
+  const votes = {
+    ...run.votes,
+    [event.from]: {
+      ...{ vote, finite, sections, stats: stats ?? null, cause: cause ?? "", missing: missing ?? [] },
+      ...(unreadable ? { unreadable } : {}),
+    },
+  };
+  return { state: { ...state, step: { ...run, votes } }, effects: [] };
+}

@@ -1,0 +1,132 @@
+/** The policy mesh: who reduces gradients with whom. Joins and leaves wait for a step boundary; losses do not. */
+import type { Body } from "@muster/protocol";
+import { type Change, command } from "../events.ts";
+import { isCordoned } from "../fleet/fleet-state.ts";
+import { isFlaky } from "../members/apply-verdict.ts";
+import { evict } from "../orders.ts";
+import { type ControllerState, holdsCurrent, type Member, membersOf } from "../state.ts";
+
+/** Ranks of a mesh: members that were in the previous one keep their order, joiners follow by arrival. Pure. */
+export function rankMembers(previous: readonly string[], eligible: readonly Member[]): readonly Member[] {
+  const rankOf = (member: Member): number => {
+    const rank = previous.indexOf(member.id);
+    return rank < 0 ? previous.length + member.joinedSeq : rank;
+  };
+  return [...eligible].sort((a, b) => rankOf(a) - rankOf(b));
+}
+
+/** Who is suspected again and again is no first rank, on which all others wait; it costs nobody their epoch to change that. Pure. */
+function steadyFirst(members: readonly Member[]): readonly Member[] {
+  return [...members.filter((member) => !isFlaky(member)), ...members.filter(isFlaky)];
+}
+
+/**
+ * Starts a new epoch when the mesh is not the set of policy replicas that hold the committed state. Before the first epoch
+ * it waits for `init_replicas`. Pure.
+ */
+export function planMesh(state: ControllerState): Change<ControllerState> | null {
+  const { mesh, plan } = state;
+  if (!state.weights || state.ending || state.step.state === "running") return null;
+  if (mesh.state === "broken" && state.nowMs < mesh.dueAtMs) return null;
+  const holders = membersOf(state, "policy").filter((member) => isEligible(state, member));
+  const eligible = firstRanks(state, withoutCordoned(state, withoutSuspects(state, holders)));
+  if (mesh.epoch === 0 && !isGathered(state, eligible.length)) return null;
+  const members = rankMembers(mesh.members, eligible);
+  const ids = members.map(({ id }) => id);
+  const isWhole = members.every(({ joinedSeq }) => joinedSeq <= mesh.joins); // a new life under an old id is no rank of it
+  const isSame = isWhole && ids.join() === mesh.members.join() && (mesh.state === "ready" || mesh.state === "building");
+  if (isSame && mesh.state === "building" && state.nowMs >= mesh.dueAtMs) return evictLate(state, members);
+  if (members.length === 0 || isSame || isGathering(state, ids)) return null;
+  const epoch = mesh.epoch + 1;
+  const ranked = steadyFirst(members);
+  const next: ControllerState = {
+    ...state,
+    mesh: {
+      epoch,
+      members: ranked.map(({ id }) => id),
+      state: "building",
+      joins: state.joins,
+      built: [],
+      dueAtMs: state.nowMs + plan.timing.meshMs,
+      joinDueAtMs: null,
+    },
+  };
+  const ranks = ranksOf(ranked);
+  const body = { epoch, members: ranks };
+  const effects = ranked.map((member) => command(member, "mesh.build", body));
+  return { state: next, effects };
+}
+
+/**
+ * Opens the window for joins when the first joiner comes, and closes it when nobody waits. It begins with the registration, so that the
+ * time in which a joiner gets its weights counts. Pure.
+ */
+export function planJoinWindow(state: ControllerState): Change<ControllerState> | null {
+  const { mesh, plan } = state;
+  const isOpen = mesh.joinDueAtMs !== null;
+  const isAwaited =
+    mesh.epoch > 0 &&
+    plan.timing.joinMs > 0 &&
+    membersOf(state, "policy").some(({ id, health }) => health !== "draining" && !mesh.members.includes(id));
+  if (isOpen === isAwaited) return null;
+  const joinDueAtMs = isAwaited ? state.nowMs + plan.timing.joinMs : null;
+  return { state: { ...state, mesh: { ...mesh, joinDueAtMs } }, effects: [] };
+}
+
+/**
+ * True while joins are gathered, so that a hundred joiners are one epoch and not a hundred. A loss or a leave waits for nobody, and
+ * takes along who is there.
+ */
+function isGathering({ mesh, nowMs }: ControllerState, ids: readonly string[]): boolean {
+  const isGrowing = mesh.state === "ready" && mesh.members.length > 0 && mesh.members.every((id) => ids.includes(id));
+  return isGrowing && mesh.joinDueAtMs !== null && nowMs < mesh.joinDueAtMs;
+}
+
+/** Most ranks of a mesh: whoever comes beyond them is a spare, which has the weights and no part of a step. */
+const ranksMax = 1_024;
+
+/** Who is a rank stays one; places that are left go by arrival. */
+function firstRanks({ mesh }: ControllerState, members: readonly Member[]): readonly Member[] {
+  return members.length > ranksMax ? rankMembers(mesh.members, members).slice(0, ranksMax) : members;
+}
+
+/** Cordoned policy replicas stay out of the next mesh, unless there are no others. */
+function withoutCordoned(state: ControllerState, members: readonly Member[]): readonly Member[] {
+  const free = members.filter(({ id }) => !isCordoned(state, id));
+  return free.length > 0 ? free : members;
+}
+
+/** Members as `mesh.build` names them: with their places when they are on several hosts. Pure. */
+export function ranksOf(members: readonly Member[]): Body<"mesh.build">["members"] {
+  const isSpread = members.some(({ host }) => host !== members[0]?.host);
+  return members.map(({ id, incarnation, host, addresses }) =>
+    isSpread ? { id, incarnation, place: { host, addresses: [...addresses] } } : { id, incarnation },
+  );
+}
+
+/** Members that did not join the epoch by its deadline are out; the next round builds a mesh without them. */
+function evictLate(state: ControllerState, members: readonly Member[]): Change<ControllerState> {
+  const missing = members.filter(({ id }) => !state.mesh.built.includes(id));
+  return evict(state, missing, `epoch ${state.mesh.epoch} not joined in time`);
+}
+
+/**
+ * A suspect gets no new work, so it is no rank of a new epoch while others are there; when it recovers, the next step boundary takes it in
+ * again. It costs nobody their epoch: who became suspect in a mesh that works stays in it.
+ */
+function withoutSuspects({ mesh }: ControllerState, eligible: readonly Member[]): readonly Member[] {
+  const stays = (member: Member): boolean => mesh.state === "ready" && mesh.members.includes(member.id);
+  const trusted = eligible.filter((member) => member.health !== "suspect" || stays(member));
+  return trusted.length > 0 ? trusted : eligible;
+}
+
+/** A member keeps its place while its `step.apply` is on the way; a joiner must hold the state first. */
+function isEligible(state: ControllerState, member: Member): boolean {
+  if (member.health === "draining" || member.health === "hung") return false;
+  return holdsCurrent(state, member) || (state.mesh.members.includes(member.id) && member.order?.kind === "step.apply");
+}
+
+function isGathered(state: ControllerState, eligible: number): boolean {
+  const { initReplicas } = state.plan;
+  return eligible >= initReplicas.policy && membersOf(state, "rollout").length >= initReplicas.rollout;
+}

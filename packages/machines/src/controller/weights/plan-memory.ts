@@ -1,0 +1,125 @@
+/**
+ * Has checkpoint actors take the training state of the newest steps into memory, so that losing every policy replica costs no more than the
+ * steps since. Such an order is no order that anybody waits for: it hinders neither a checkpoint nor an end, and who leaves it without an
+ * answer is asked again later.
+ */
+import type { Body, Section } from "@muster/protocol";
+import { isSame } from "../../version-key.ts";
+import { announce, type Change, type ControllerEffect, command, type ReportOf } from "../events.ts";
+import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
+import { keepersOf, memoryOf, withMemory } from "./memory.ts";
+import { rotated } from "./weight-sources.ts";
+
+/** Time until who has no room is asked again. */
+const tooLargeMs = 600_000;
+
+/** Most doublings of the pause after an order that was not fulfilled. */
+const doublingsMax = 6;
+
+/** So often in a row a policy replica may fail to get what is kept before that counts for nothing. */
+const missesMax = 3;
+
+/** Orders the committed version where what is kept is older than `checkpoint.memory_every` allows. Pure. */
+export function planMemory(state: ControllerState): Change<ControllerState> | null {
+  const { weights, plan, step } = state;
+  if (!weights || state.ending || plan.memoryEvery === 0) return null;
+  const late = membersOf(state, "checkpoint").filter((member) => isLate(state, member));
+  if (late.length > 0) return { state: late.reduce(withFailure, state), effects: [] };
+  const committed = step.step - 1;
+  const newest = committed - (committed % plan.memoryEvery);
+  const behind = membersOf(state, "checkpoint").filter((member) => isAskable(state, member, newest));
+  if (committed === 0 || behind.length === 0) return null;
+  const holders = membersOf(state, "policy").filter(
+    (member) => holdsCurrent(state, member) && member.addresses.length > 0 && member.health !== "suspect",
+  );
+  if (holders.length === 0) return null;
+  const { lineage, version, sections } = weights;
+  const asked = {
+    step: committed,
+    lineage,
+    version,
+    sections,
+    dueAtMs: state.nowMs + plan.timing.pullMs + plan.timing.commandMs,
+  };
+  const effects: ControllerEffect[] = [];
+  let next = state;
+  for (const member of behind) {
+    next = withMemory(next, member.id, { asked });
+    const sources = rotated(holders, member).map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
+    effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders: sources }));
+  }
+  return { state: next, effects };
+}
+
+function isLate({ nowMs }: ControllerState, member: Member): boolean {
+  const { asked } = memoryOf(member);
+  return asked !== null && asked.dueAtMs <= nowMs;
+}
+
+function isAskable({ nowMs, weights }: ControllerState, member: Member, newest: number): boolean {
+  const { held, asked, retryAtMs } = memoryOf(member);
+  const isBehind = (held?.step ?? -1) < newest || (held !== null && held.lineage !== weights?.lineage);
+  return member.health === "healthy" && asked === null && retryAtMs <= nowMs && isBehind && !isSame(held, weights);
+}
+
+/** A checkpoint actor has what it was asked for, with the digests. What it was not asked for, or not any more, counts for nothing. Pure. */
+export function applyKept(state: ControllerState, { from, body }: ReportOf<"weights.held">): Change<ControllerState> {
+  const member = state.members[from];
+  const { asked = null } = member ? memoryOf(member) : {};
+  if (!asked || !isSame(asked, body)) {
+    const { dropped } = state;
+    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
+  }
+  if (!haveSameDigests(asked.sections, body.sections)) {
+    const detail = `${from} keeps version ${body.version} with a digest that is not the committed one`;
+    const effects = [announce("alarm.raised", { alarm: "digest", detail })];
+    return { state: withMemory(withFailure(state, { id: from }), from, { held: null }), effects };
+  }
+  const { dueAtMs: _, ...held } = asked;
+  const memory = { held, asked: null, failures: 0, isTooLarge: false, misses: 0 };
+  return { state: withMemory(withMember(state, from, { addresses: body.addresses }), from, memory), effects: [] };
+}
+
+/** A checkpoint actor could not take what it was asked for. It is said once in a row, and not of what newer versions have overtaken. Pure. */
+export function applyNotKept(
+  state: ControllerState,
+  { from, body }: ReportOf<"weights.failed">,
+): Change<ControllerState> {
+  const member = state.members[from];
+  const { asked = null, failures = 0, isTooLarge: wasTooLarge = false } = member ? memoryOf(member) : {};
+  if (!asked || !isSame(asked, body)) return { state, effects: [] };
+  const isTooLarge = body.isTooLarge === true;
+  const isNews = isTooLarge ? !wasTooLarge : failures === 0 && isSame(body, state.weights);
+  const detail = `${from} keeps no training state in memory: ${body.cause}`;
+  const failed = withFailure(state, { id: from });
+  const next = withMemory(failed, from, isTooLarge ? { isTooLarge, retryAtMs: state.nowMs + tooLargeMs } : {});
+  return { state: next, effects: isNews ? [announce("alarm.raised", { alarm: "memory-copy", detail })] : [] };
+}
+
+/** The order is forgotten; the next one comes after a pause that doubles. */
+function withFailure(state: ControllerState, { id }: Pick<Member, "id">): ControllerState {
+  const member = state.members[id];
+  const failures = (member ? memoryOf(member).failures : 0) + 1;
+  const pauseMs = (state.plan.timing.commandMs / 5) * 2 ** Math.min(failures - 1, doublingsMax);
+  return withMemory(state, id, { asked: null, failures, retryAtMs: state.nowMs + pauseMs });
+}
+
+/**
+ * A policy replica could not get a version that nobody but checkpoint actors hold. After a few times in a row what they hold counts for
+ * nothing, so that the job goes on from what there is besides. Pure.
+ */
+export function noteMiss(state: ControllerState, body: Body<"weights.failed">): ControllerState {
+  const { source } = state.restore;
+  const isBeginning = state.weights === null && source.kind === "memory" && isSame(state.restore, body);
+  const isHeld = membersOf(state, "policy").some((member) => holdsCurrent(state, member));
+  if (!isBeginning && (isHeld || !isSame(state.weights, body))) return state;
+  const keepers = keepersOf(state, source.kind === "memory" && isBeginning ? source : state.weights);
+  return keepers.reduce((next, member) => {
+    const misses = memoryOf(member).misses + 1;
+    return withMemory(next, member.id, misses >= missesMax ? { misses: 0, held: null } : { misses });
+  }, state);
+}
+
+function haveSameDigests(asked: readonly Section[], found: readonly Section[]): boolean {
+  return asked.every(({ name, digest }) => found.find((section) => section.name === name)?.digest === digest);
+}

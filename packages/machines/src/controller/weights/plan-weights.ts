@@ -1,0 +1,91 @@
+/** Who makes the initial weights, and who pulls the committed ones from whom (semantics 2, 6.3, 6.4). */
+import type { Body, Holder } from "@muster/protocol";
+import { type Change, type ControllerEffect, command } from "../events.ts";
+import { isFlaky } from "../members/apply-verdict.ts";
+import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
+import { keepersOf } from "./memory.ts";
+import { holdersMax, rotated, sourcesFor, supplyOf } from "./weight-sources.ts";
+
+/**
+ * Has the first policy replica make, load or restore the weights, when nobody has any; for a checkpoint one on the host where it was written,
+ * if there is one. Pure.
+ */
+export function planInitialWeights(state: ControllerState): Change<ControllerState> | null {
+  if (state.weights || state.ending) return null;
+  const policies = membersOf(state, "policy");
+  if (policies.some(({ order }) => order?.kind === "weights.initialize")) return null;
+  const free = policies.filter((member) => isFree(state, member));
+  const healthy = free.filter(({ health }) => health === "healthy");
+  const first = healthy.find(({ host }) => host === state.checkpoints.saved?.host) ?? healthy[0] ?? free[0];
+  if (!first) return null;
+  const body = beginningOf(state, first);
+  if (!body) return null;
+  const order = {
+    kind: "weights.initialize",
+    lineage: body.lineage,
+    version: body.version,
+    dueAtMs: state.nowMs + state.plan.timing.gatherMs,
+  } as const;
+  return { state: withMember(state, first.id, { order }), effects: [command(first, "weights.initialize", body)] };
+}
+
+/** The order to begin a lineage; `null` while whoever keeps its first version is a suspect. */
+function beginningOf({ restore, ...state }: ControllerState, first: Member): Body<"weights.initialize"> | null {
+  const { lineage, version, source } = restore;
+  if (source.kind !== "memory") return { lineage, version, source };
+  const { step: _, sections, ...memory } = source;
+  const keepers = rotated(keepersOf({ restore, ...state }, source), first);
+  if (keepers.length === 0) return null;
+  return { lineage, version, source: { ...memory, sections: [...sections], holders: holdersOf(keepers) } };
+}
+
+/**
+ * Sends every free replica that does not hold the committed version to its sources. Policy replicas need the optimizer state too, so they
+ * pull from policy replicas, and from the memory of checkpoint actors. That is for others as well when nobody else has the version. Pure.
+ */
+export function planPulls(state: ControllerState): Change<ControllerState> | null {
+  const { weights } = state;
+  if (!weights || state.ending) return null;
+  const receivers = [...membersOf(state, "policy"), ...membersOf(state, "rollout")].filter(
+    (member) => isFree(state, member) && member.health !== "draining" && !holdsCurrent(state, member),
+  );
+  // With a thousand members nearly every look finds nothing to do: who could supply whom is asked only then.
+  if (receivers.length === 0) return null;
+  const { lineage, version } = weights;
+  const dueAtMs = state.nowMs + state.plan.timing.pullMs;
+  const kept = keepersOf(state, weights);
+  const known = supplyOf(state);
+  const supply = known.holding.length > 0 ? known : { ...known, holding: kept };
+  const policies = supply.holding.filter(({ role }) => role === "policy");
+  const fetching = [...supply.fetching];
+  const effects: ControllerEffect[] = [];
+  const ordered: Record<string, Member> = {};
+  for (const member of receivers) {
+    const isPolicy = member.role === "policy";
+    const sources = isPolicy
+      ? [...rotated(policies, member), ...rotated(kept, member)].slice(0, holdersMax)
+      : sourcesFor(member, { ...supply, fetching });
+    if (sources === null || supply.holding.length === 0 || sources.length === 0) continue;
+    const holders = holdersOf(trustedFirst(sources));
+    const sections = isPolicy ? weights.sections : weights.sections.filter(({ name }) => name === "weights");
+    effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders }));
+    ordered[member.id] = { ...member, order: { kind: "weights.pull", lineage, version, dueAtMs } };
+    if (!isPolicy) fetching.push(member);
+  }
+  return effects.length > 0 ? { state: { ...state, members: { ...state.members, ...ordered } }, effects } : null;
+}
+
+const holdersOf = (sources: readonly Member[]): Holder[] =>
+  sources.map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
+
+/** Whoever may be gone is the last choice. Stable. */
+function trustedFirst(sources: readonly Member[]): readonly Member[] {
+  const isDoubtful = (source: Member): boolean =>
+    source.health === "suspect" || source.health === "hung" || isFlaky(source);
+  return [...sources.filter((source) => !isDoubtful(source)), ...sources.filter(isDoubtful)];
+}
+
+/** True when a member can take a new order now. Pure. */
+export function isFree(state: ControllerState, member: Member): boolean {
+  return member.order === null && member.retryAtMs <= state.nowMs;
+}
