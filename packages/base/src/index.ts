@@ -26,7 +26,5 @@ export { baseFolder } from "./folder.ts";
 export { invariant } from "./invariant.ts";
 export { medianOf } from "./median.ts";
 export { mixSeed, type Random, randomOf, shuffled } from "./random.ts";
-export { repeatsKey } from "./repeated-keys.ts";
-export { bytesOfShape } from "./shape-bytes.ts";
 export { clipText, listText } from "./text.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

@@ -1,18 +1,9 @@
 /** What a checkpoint holds, and how that is laid out as files that Hugging Face loaders can read. */
 import { messageOf } from "@muster/base";
 import type { Ledger } from "@muster/protocol";
+import { encodeSafetensorsHeader, type PlacedTensor } from "@muster/tensors";
 import { errors } from "./errors.ts";
 import type { CheckpointManifest, fileNames } from "./manifest.ts";
-import { encodeSafetensorsHeader, type SafetensorsDtype, type SafetensorsTensor } from "./safetensors.ts";
-
-/** One row of a model's tensor table; offsets are into the `weights` section. */
-export interface CheckpointTensor {
-  readonly name: string;
-  readonly dtype: "f32" | "bf16" | "f16";
-  readonly shape: readonly number[];
-  readonly offsetBytes: number;
-  readonly sizeBytes: number;
-}
 
 /** One contiguous part of a weight version. */
 export interface CheckpointSection {
@@ -33,7 +24,7 @@ export interface CheckpointContent {
   /** `weights`, and `optimizer` when there is one. */
   readonly sections: readonly CheckpointSection[];
   /** Tiles the `weights` section without gap or overlap; any order. */
-  readonly tensors: readonly CheckpointTensor[];
+  readonly tensors: readonly PlacedTensor[];
   /** Content of `config.json`, plain JSON. */
   readonly modelConfig: object;
   /** Counts at this version, without the pending ones: those are generated again. */
@@ -49,9 +40,6 @@ export interface PlannedFile {
   readonly parts: readonly Uint8Array[];
 }
 
-const toFileDtype = { f32: "F32", bf16: "BF16", f16: "F16" } as const satisfies Record<string, SafetensorsDtype>;
-const fromFileDtype: Readonly<Record<string, CheckpointTensor["dtype"]>> = { F32: "f32", BF16: "bf16", F16: "f16" };
-
 /** Name of the one tensor in `optimizer.safetensors`. */
 export const optimizerTensor = "optimizer";
 
@@ -65,22 +53,14 @@ export function planFiles(content: CheckpointContent): readonly PlannedFile[] {
   if (weights?.name !== "weights" || optimizer?.name === "weights" || rest.length > 0) {
     throw contentInvalid(content, "sections", "must be one of weights and at most one of optimizer");
   }
-  const tensors = [...content.tensors]
-    .map(toFileTensor)
-    .sort((a, b) => a.beginBytes - b.beginBytes || a.endBytes - b.endBytes);
+  const tensors = [...content.tensors].sort((a, b) => a.offsetBytes - b.offsetBytes || a.sizeBytes - b.sizeBytes);
   const files: PlannedFile[] = [
     { name: "config.json", parts: [configBytes(content)] },
     { name: "model.safetensors", parts: [headerOf(content, tensors, weights), weights.bytes] },
   ];
   if (optimizer) {
     const sizeBytes = optimizer.bytes.length;
-    const tensor = {
-      name: optimizerTensor,
-      dtype: "U8",
-      shape: [sizeBytes],
-      beginBytes: 0,
-      endBytes: sizeBytes,
-    } as const;
+    const tensor: PlacedTensor = { name: optimizerTensor, dtype: "u8", shape: [sizeBytes], offsetBytes: 0, sizeBytes };
     files.push({ name: "optimizer.safetensors", parts: [headerOf(content, [tensor], optimizer), optimizer.bytes] });
   }
   return files;
@@ -89,13 +69,6 @@ export function planFiles(content: CheckpointContent): readonly PlannedFile[] {
 /** Sections in the order of the manifest: weights first. */
 export function orderedSections(content: CheckpointContent): readonly CheckpointSection[] {
   return [...content.sections].sort((a, b) => Number(a.name === "optimizer") - Number(b.name === "optimizer"));
-}
-
-/** Turns a tensor of a file into a row of the tensor table. @returns `null` for an element type that models do not have. */
-export function fromFileTensor(tensor: SafetensorsTensor): CheckpointTensor | null {
-  const { name, shape, beginBytes, endBytes } = tensor;
-  const dtype = fromFileDtype[tensor.dtype];
-  return dtype === undefined ? null : { name, dtype, shape, offsetBytes: beginBytes, sizeBytes: endBytes - beginBytes };
 }
 
 /** True when a checkpoint holds exactly this version, byte for byte as far as the digests tell. */
@@ -112,13 +85,9 @@ export function contentInvalid(content: CheckpointContent, field: string, reason
   return errors.CheckpointContentInvalid({ step: content.step, field, reason }, cause);
 }
 
-function toFileTensor({ name, dtype, shape, offsetBytes, sizeBytes }: CheckpointTensor): SafetensorsTensor {
-  return { name, dtype: toFileDtype[dtype], shape, beginBytes: offsetBytes, endBytes: offsetBytes + sizeBytes };
-}
-
 function headerOf(
   content: CheckpointContent,
-  tensors: readonly SafetensorsTensor[],
+  tensors: readonly PlacedTensor[],
   section: CheckpointSection,
 ): Uint8Array {
   try {

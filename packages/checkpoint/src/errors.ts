@@ -7,7 +7,6 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   CheckpointOptionInvalid: { message: "checkpoint store option {field} is {value}; use {fix}" },
   CheckpointContentInvalid: { message: "checkpoint of step {step} cannot be written: {field} {reason}" },
-  CheckpointSafetensorsInvalid: { message: "safetensors file refused: {reason}" },
   CheckpointManifestInvalid: { message: "checkpoint manifest refused: {reason}" },
   CheckpointCorrupt: {
     message: 'checkpoint "{name}" is damaged: {reason}; restore an older one, this one is never listed',

@@ -1,17 +1,10 @@
-export type { CheckpointContent, CheckpointSection, CheckpointTensor } from "./content.ts";
+export type { CheckpointContent, CheckpointSection } from "./content.ts";
 export type { CheckpointFs, PathStat, ReadableFile, WritableFile } from "./files.ts";
 export type { CheckpointManifest } from "./manifest.ts";
 export { newestCheckpointName } from "./newest-name.ts";
 export { newestVerifiedCheckpoint } from "./newest-verified.ts";
 export { nodeFs } from "./node-files.ts";
 export type { CheckpointInfo, LoadedCheckpoint } from "./read.ts";
-export {
-  decodeSafetensors,
-  encodeSafetensorsHeader,
-  type SafetensorsDtype,
-  type SafetensorsFile,
-  type SafetensorsTensor,
-} from "./safetensors.ts";
 export {
   type CheckpointStore,
   type CheckpointStoreOptions,

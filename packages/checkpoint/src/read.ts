@@ -5,12 +5,12 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { MusterError, messageOf } from "@muster/base";
-import { type CheckpointSection, type CheckpointTensor, fromFileTensor, optimizerTensor } from "./content.ts";
+import { decodeSafetensors, type PlacedTensor, type SafetensorsFile } from "@muster/tensors";
+import { type CheckpointSection, optimizerTensor } from "./content.ts";
 import { errors } from "./errors.ts";
 import { type CheckpointFs, type ReadableFile, systemCode } from "./files.ts";
 import { type CheckpointManifest, decodeManifest, manifestBytesMax, manifestFile, sha256Of } from "./manifest.ts";
 import { checkName } from "./names.ts";
-import { decodeSafetensors, type SafetensorsFile } from "./safetensors.ts";
 
 /** A complete checkpoint: its manifest, and where it is. */
 export interface CheckpointInfo extends CheckpointManifest {
@@ -28,7 +28,7 @@ export interface LoadedCheckpoint {
   readonly info: CheckpointInfo;
   readonly modelConfig: Readonly<Record<string, unknown>>;
   /** In order of their bytes. */
-  readonly tensors: readonly CheckpointTensor[];
+  readonly tensors: readonly PlacedTensor[];
   /** As saved. The bytes are the caller's now; they start at a multiple of 8. */
   readonly sections: readonly CheckpointSection[];
 }
@@ -189,14 +189,9 @@ function assemble(info: CheckpointInfo, contentOf: (name: FileEntry["name"]) => 
       throw corrupt(info.name, `section ${name} has ${file.data.length} bytes, not ${bytes}`);
     return { name, digest, bytes: file.data };
   });
-  const tensors = weights.tensors.map((tensor) => {
-    const row = fromFileTensor(tensor);
-    if (row === null) throw corrupt(info.name, `a tensor of the model has dtype ${tensor.dtype}`);
-    return row;
-  });
   const modelConfig: unknown = JSON.parse(new TextDecoder().decode(contentOf("config.json")));
   if (typeof modelConfig !== "object" || modelConfig === null) throw corrupt(info.name, "config.json is not an object");
-  return { info, modelConfig: modelConfig as Record<string, unknown>, tensors, sections };
+  return { info, modelConfig: modelConfig as Record<string, unknown>, tensors: weights.tensors, sections };
 }
 
 function optimizerFile(name: string, bytes: Uint8Array): SafetensorsFile {

@@ -3,6 +3,7 @@
  * collectives. Sections of state are raw bytes, so that whoever moves or stores them needs to know nothing else.
  */
 import type { Random } from "@muster/base";
+import type { PlacedTensor } from "@muster/tensors";
 
 /** What an engine is. Replicas of one mesh must agree on `build`, otherwise their bits differ. */
 export interface EngineInfo {
@@ -21,15 +22,6 @@ export interface EngineInfo {
   readonly logprobs: "sampled-dist" | "raw";
   /** It goes on with responses that were begun, with the bits of one that was never interrupted. */
   readonly resumes?: true;
-}
-
-/** Where one named tensor lies in the weights section. Names and order are those of the Hugging Face state dict. */
-export interface TensorSpec {
-  readonly name: string;
-  readonly dtype: "f32" | "bf16" | "f16";
-  readonly shape: readonly number[];
-  readonly offsetBytes: number;
-  readonly sizeBytes: number;
 }
 
 /** How to draw tokens. */
@@ -179,7 +171,8 @@ export interface ShardStats {
 
 /** What a policy engine adds to {@link EngineInfo}. */
 export interface PolicyInfo extends EngineInfo {
-  readonly tensors: readonly TensorSpec[];
+  /** Where each tensor lies in the weights section. Names and order are those of the Hugging Face state dict. */
+  readonly tensors: readonly PlacedTensor[];
   readonly weightsBytes: number;
   readonly optimizerBytes: number;
   readonly gradientElements: number;

@@ -34,6 +34,5 @@ export const errors = defineErrors("MUSTER_ERR", {
   ModuleUnloadable: { message: "{path} can not be loaded: {reason}" },
   ModuleExport: { message: "{path} exports {found} where a function is wanted; export it as default or as {name}" },
   TrajectoryAborted: { message: "the engine aborted the trajectory", retryable: true },
-  SafetensorsMalformed: { message: "malformed safetensors: {reason}" },
   HfFolderUnsupported: { message: "{path}: {field} is {value}; the embedded engine needs {rule}" },
 });

@@ -1,9 +1,9 @@
-/** Models as Hugging Face folders: `config.json` (LlamaForCausalLM) and `model.safetensors`. */
+/** Models as Hugging Face folders: `config.json` (LlamaForCausalLM) and safetensors in one file or several. */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { encodeSafetensors, type ModelFolder, openModelFolder, type PlacedTensor } from "@muster/tensors";
 import { checkModel, type ModelConfig, tensorsOf } from "./embedded/model-config.ts";
 import { errors } from "./errors.ts";
-import { decodeSafetensors, encodeSafetensors } from "./safetensors.ts";
 
 /** Writes a model folder that any Llama implementation loads. `weights` is a weights section. */
 export async function saveHfFolder(path: string, model: ModelConfig, weights: Uint8Array): Promise<void> {
@@ -16,25 +16,32 @@ export async function saveHfFolder(path: string, model: ModelConfig, weights: Ui
 /**
  * Reads a model folder into a weights section.
  *
- * @throws MUSTER_ERR_HF_FOLDER_UNSUPPORTED naming the field that this engine cannot run, MUSTER_ERR_SAFETENSORS_MALFORMED
+ * @throws MUSTER_ERR_HF_FOLDER_UNSUPPORTED naming the field that this engine cannot run, MUSTER_ERR_MODEL_FOLDER_INVALID
  */
 export async function loadHfFolder(
   path: string,
 ): Promise<{ readonly model: ModelConfig; readonly weights: Uint8Array }> {
   const model = modelOf(path, await readConfig(path));
-  const file = decodeSafetensors(await readFile(join(path, "model.safetensors")));
-  const found = new Map(file.tensors.map((tensor) => [tensor.name, tensor]));
-  const specs = tensorsOf(model);
+  const folder = await openModelFolder(path);
+  try {
+    return { model, weights: await readWeights(path, folder, tensorsOf(model)) };
+  } finally {
+    await folder.close();
+  }
+}
+
+async function readWeights(path: string, folder: ModelFolder, specs: readonly PlacedTensor[]): Promise<Uint8Array> {
+  for (const { name, dtype, shape } of specs) {
+    const tensor = folder.tensors.get(name);
+    const found = tensor ? `${tensor.dtype}[${tensor.shape.join(", ")}]` : "absent";
+    const expected = `${dtype}[${shape.join(", ")}]`;
+    if (found !== expected) throw unsupported(path, name, found, expected);
+  }
   const last = specs.at(-1)!;
   const weights = new Uint8Array(last.offsetBytes + last.sizeBytes);
-  for (const spec of specs) {
-    const tensor = found.get(spec.name);
-    const shape = tensor ? `${tensor.dtype}[${tensor.shape.join(", ")}]` : "absent";
-    const expected = `f32[${spec.shape.join(", ")}]`;
-    if (!tensor || shape !== expected) throw unsupported(path, spec.name, shape, expected);
-    weights.set(file.data.subarray(tensor.offsetBytes, tensor.offsetBytes + tensor.sizeBytes), spec.offsetBytes);
-  }
-  return { model, weights };
+  for (const { name, offsetBytes, sizeBytes } of specs)
+    await folder.read(name, weights.subarray(offsetBytes, offsetBytes + sizeBytes));
+  return weights;
 }
 
 /** Reads the weights section of a folder for an engine of this shape; the context length may differ. */

@@ -49,7 +49,6 @@ export type {
   StateSections,
   StateSource,
   Task,
-  TensorSpec,
   TrainSample,
   WeightUpdate,
 } from "./engine.ts";
@@ -57,6 +56,5 @@ export { hfConfigOf, loadHfFolder, saveHfFolder } from "./hf-folder.ts";
 export { inlineState, inlineWeights } from "./inline-weights.ts";
 export { loadGenerate, loadReward, type RewardFunction } from "./load-module.ts";
 export { evaluate, type LocalOptions, type StepReport, trainLocally } from "./local.ts";
-export { decodeSafetensors, encodeSafetensors } from "./safetensors.ts";
 export { rewardOf, taskOf } from "./tasks/registry.ts";
 export { defaultModelOf, type WarmStart, type WarmStartOptions, warmStart } from "./warm-start.ts";

@@ -1,5 +1,5 @@
 /** Shape of a Llama model and where its tensors lie in the flat weights section. */
-import type { TensorSpec } from "../engine.ts";
+import { type PlacedTensor, placeDensely, type TensorSpec } from "@muster/tensors";
 import { errors } from "../errors.ts";
 
 /** Shape of a Llama-architecture model: RMSNorm, rotary embedding, gated activation, grouped queries. */
@@ -36,13 +36,10 @@ export function checkModel(model: ModelConfig): void {
 }
 
 /** The tensors of a model in the order of the Hugging Face state dict, which is the order of the flat buffer. */
-export function tensorsOf(model: ModelConfig): readonly TensorSpec[] {
+export function tensorsOf(model: ModelConfig): readonly PlacedTensor[] {
   const tensors: TensorSpec[] = [];
-  let offsetBytes = 0;
   const put = (name: string, ...shape: number[]): void => {
-    const sizeBytes = 4 * shape.reduce((product, size) => product * size, 1);
-    tensors.push({ name, dtype: "f32", shape, offsetBytes, sizeBytes });
-    offsetBytes += sizeBytes;
+    tensors.push({ name, dtype: "f32", shape });
   };
   const { hidden, ffn } = model;
   const kvSize = (hidden / model.heads) * model.kvHeads;
@@ -61,7 +58,7 @@ export function tensorsOf(model: ModelConfig): readonly TensorSpec[] {
   }
   put("model.norm.weight", hidden);
   if (!model.tied) put("lm_head.weight", model.vocab, hidden);
-  return tensors;
+  return placeDensely(tensors);
 }
 
 /** Number of parameters. */

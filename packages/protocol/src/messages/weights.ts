@@ -4,10 +4,16 @@ import { replicaRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
 import { addressesSchema, holderSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
 
+/** Element types by the names that `@muster/tensors` gives them: what it knows and this lacks does not compile where the table is sent. */
+const dtypeNames = [
+  ...(["f64", "f32", "f16", "bf16", "f8_e4m3", "f8_e5m2"] as const),
+  ...(["i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"] as const),
+] as const;
+
 /** One row of a model's tensor table; offsets are into the `weights` section. */
 const tensorSchema = z.strictObject({
   name: z.string().min(1).max(200),
-  dtype: z.enum(["f32", "bf16", "f16"]),
+  dtype: z.enum(dtypeNames),
   shape: z.array(countSchema).max(8),
   offsetBytes: countSchema,
   sizeBytes: countSchema,
