@@ -122,6 +122,37 @@ TEST("a reader that is several versions behind gets the deltas of all of them, t
   CHECK(has(pulled, versions[3]) && byDelta(pulled, 0));
 }
 
+TEST("a reader that is several versions of many sections behind gets the deltas of all of them") {
+  constexpr size_t kSections = 12;  // more than versions that are remembered
+  const Job job;
+  const auto holder = job.store("holder"), near = job.store("near"), far = job.store("far");
+  std::vector<Bytes> contents;
+  for (size_t i = 0; i < kSections; i++) {
+    const Bytes all = randomBytes(i);
+    contents.emplace_back(all.begin(), all.begin() + 262'144 + static_cast<long>(i));
+  }
+  const auto pullBy = [&](uint64_t version, const std::shared_ptr<VersionStore>& keepIn) {
+    PullOptions options{keyOf("key"), "job", "reader", {parseAddress(tcpOf(*holder)).value()}, {1, version}, {}, keepIn};
+    for (size_t i = 0; i < kSections; i++) options.wanted.push_back({"tensor-" + std::to_string(i), contents[i].size(), digestOf(contents[i])});
+    return pull(options, patienceOf(job.never));
+  };
+  for (uint64_t version = 0; version < 4; version++) {
+    std::vector<SectionInput> inputs;
+    for (size_t i = 0; i < kSections; i++) {
+      if (version > 0) contents[i] = after(contents[i], version);
+      inputs.push_back({"tensor-" + std::to_string(i), contents[i]});
+    }
+    REQUIRE_OK(holder->publish({1, version}, inputs, job.never));
+    REQUIRE_OK(pullBy(version, near));
+    if (version == 0) REQUIRE_OK(pullBy(0, far));
+  }
+  CHECK(!holder->holds({1, 0}) && !holder->holds({1, 1}));
+  const Result<Pulled> pulled = pullBy(3, far);
+  REQUIRE_OK(pulled);
+  CHECK(pulled.value().base == VersionId(1, 0) && pulled.value().wireBytes < pulled.value().bytes / 4);
+  std::printf("       %llu of %llu bytes crossed\n", static_cast<unsigned long long>(pulled.value().wireBytes), static_cast<unsigned long long>(pulled.value().bytes));
+}
+
 TEST("a reader with a base that the holder does not know gets the whole version") {
   const Job job;
   const Bytes other = randomBytes(8), two = after(randomBytes(1), 2);
@@ -215,21 +246,26 @@ TEST("deltas are asked for where they were faster, and every so often a version 
   CHECK(!DeltaChoice({DeltaMode::Never, 0, 4}).asks("tcp:a", {1, 3}));
 }
 
-TEST("the log of deltas forgets the oldest, by number and by bytes, and knows no way that is not whole") {
+TEST("the log of deltas forgets the oldest versions, by number and by bytes, and knows no way that is not whole") {
   const auto delta = [](size_t bytes) { return std::make_shared<const Bytes>(bytes); };
   DeltaLog log(2, 1000);
-  log.put({1, 2}, 0, 2, delta(10));
+  log.put({1, 2}, {0, 2}, delta(10), {1, 2});
   CHECK(log.path(1, 2).empty());
-  log.put({1, 2}, 1, 2, nullptr);
+  log.put({1, 2}, {1, 2}, nullptr, {1, 2});
   CHECK(log.path(1, 2).size() == 1 && log.find({1, 2}, 1) == DeltaLog::Block{});
-  log.put({2, 1}, 0, 1, delta(10));
+  log.put({12, 13}, {0, 1}, delta(10), {1, 2});  // another section of the same version
+  log.put({2, 1}, {0, 1}, delta(10), {1, 3});
+  CHECK(log.path(1, 2).size() == 1 && log.path(12, 13).size() == 1);
   CHECK(log.path(1, 3).empty());  // and does not go round in circles
-  log.put({2, 3}, 0, 1, delta(10));
-  CHECK(log.path(1, 2).empty() && log.path(2, 3).size() == 1);
-  log.put({3, 4}, 0, 1, delta(995));
-  CHECK(log.path(2, 3).empty() && log.path(3, 4).size() == 1);
-  log.put({4, 5}, 0, 1, delta(1001));
-  CHECK(log.path(3, 4).empty() && log.path(4, 5).empty());
-  log.put({5, 6}, 7, 1, delta(1));
+  log.put({2, 3}, {0, 1}, delta(10), {1, 4});
+  CHECK(log.path(1, 2).empty() && log.path(12, 13).empty() && log.path(2, 3).size() == 1);
+  log.put({1, 2}, {0, 2}, delta(10), {1, 2});  // older than all that it has room for
+  CHECK(!log.find({1, 2}, 0) && log.path(2, 1).size() == 1);
+  log.put({2, 1}, {0, 1}, delta(10), {1, 4});  // a part of a newer version, too
+  log.put({3, 4}, {0, 1}, delta(980), {1, 5});
+  CHECK(log.path(2, 3).size() == 1 && log.path(2, 1).size() == 1 && log.path(3, 4).size() == 1);
+  log.put({4, 5}, {0, 1}, delta(30), {1, 5});  // by bytes the versions before it make room
+  CHECK(log.path(2, 3).empty() && log.path(2, 1).empty() && log.path(3, 4).empty() == false && log.path(4, 5).empty());
+  log.put({5, 6}, {7, 1}, delta(1), {1, 6});
   CHECK(!log.find({5, 6}, 7));
 }

@@ -209,6 +209,24 @@ TEST("a rank that arrives and leaves between two looks has arrived") {
   CHECK(watch.await(arrived, patienceOf(never), never).ok());
 }
 
+TEST("a rank of another host lives, also when a process of this host died while it looked at its record") {
+  const Result<MeshSegment> segment = MeshSegment::create({1, 3, kShards, kElements});
+  REQUIRE_OK(segment);
+  for (const uint32_t rank : {1U, 2U}) segment.value().member(rank).state = static_cast<uint32_t>(MemberState::Joined);
+  const pid_t child = ::fork();
+  if (child == 0) {  // holds what a look holds, and what a rank of this host does, and dies
+    for (const uint32_t rank : {1U, 2U})
+      if (::pthread_mutex_trylock(&segment.value().member(rank).life) != 0) ::_exit(1);
+    ::_exit(0);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child && status == 0);
+  MeshWatch watch(segment.value(), 0, {0, 1});
+  watch.markDeaths();
+  CHECK(segment.value().member(1).state == static_cast<uint32_t>(MemberState::Dead));
+  CHECK(segment.value().member(2).state == static_cast<uint32_t>(MemberState::Joined));
+}
+
 TEST("closing while a reduce is blocked ends it, and closing twice is harmless") {
   const TemporaryFolder folder;
   const Abort never;

@@ -15,6 +15,7 @@
 
 #include "check.h"
 #include "core/block_digest.h"
+#include "core/cores.h"
 #include "core/mesh.h"
 #include "core/pull.h"
 #include "core/unmapping.h"
@@ -170,6 +171,33 @@ TEST("who accepts callers and has no descriptors left for them does not spin") {
   CHECK(::setrlimit(RLIMIT_NOFILE, &before) == 0);
   CHECK(refused.code == Code::Io && took >= Milliseconds(10));
   CHECK(acceptPatiently(listener.fd.get(), Address::Kind::Tcp, patienceOf(never)).ok());
+}
+
+TEST("threads are as many as the quotas of the control groups pay for") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& path, const std::string& text) {
+    const std::filesystem::path at = folder.path() + "/" + path;
+    std::filesystem::create_directories(at.parent_path());
+    std::ofstream(at) << text;
+  };
+  CHECK(!quotaOf("0::/pod/one\n", folder.path()));
+  write("pod/one/cpu.max", "max 100000\n");
+  CHECK(!quotaOf("0::/pod/one\n", folder.path()));
+  write("pod/cpu.max", "250000 100000\n");  // of what it is a part of
+  CHECK(quotaOf("0::/pod/one\n", folder.path()) == 2.5);
+  write("pod/one/cpu.max", "150000 100000\n");
+  CHECK(quotaOf("0::/pod/one\n", folder.path()) == 1.5);
+  write("v1/cpu,cpuacct/pod/cpu.cfs_quota_us", "-1\n");
+  write("v1/cpu,cpuacct/pod/cpu.cfs_period_us", "100000\n");
+  CHECK(!quotaOf("3:cpuset:/\n2:cpu,cpuacct:/pod\n", folder.path() + "/v1"));
+  write("v1/cpu,cpuacct/pod/cpu.cfs_quota_us", "50000\n");
+  CHECK(quotaOf("3:cpuset:/\n2:cpu,cpuacct:/pod\n", folder.path() + "/v1") == 0.5);
+  CHECK(quotaOf("2:cpu,cpuacct:/kubepods/deep\n", folder.path()) == std::nullopt);
+  write("cpu/cpu.cfs_quota_us", "300000\n");  // a container that sees its own group at the root
+  write("cpu/cpu.cfs_period_us", "100000\n");
+  CHECK(quotaOf("1:cpu:/host/path/of/it\n", folder.path()) == 3.0);
+  CHECK(!quotaOf("nonsense\n\n:", folder.path()));
+  CHECK(usableCores() >= 1);
 }
 
 TEST("an exception in foreign code is a failed call, and not the end of the process") {

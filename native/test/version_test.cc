@@ -1,6 +1,7 @@
 // Publishing and pulling: same bytes, by memory and by TCP; what is refused; that a leased slot is never overwritten.
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include "core/handshake.h"
 #include "core/pull.h"
 #include "core/shared_memory.h"
+#include "core/usage.h"
 #include "core/version_store.h"
 #include "support.h"
 
@@ -63,6 +65,32 @@ TEST("a pulled version has the bytes that were published, by memory and by TCP")
     CHECK(pulled.value().from == address);
     CHECK((pulled.value().via == Via::Memory) == address.starts_with("unix:"));
   }
+}
+
+TEST("a reader that copies for longer than its pull had time for costs its slot no fresh memory once it has let go") {
+  const TemporaryFolder folder;
+  const Abort never;
+  const auto store = openStore(folder.path(), "a", 1);
+  const Bytes weights = filled(300'000, 1);
+  REQUIRE_OK(store->publish({1, 1}, {{"weights", weights}}, never));
+  const auto memoryOf = [&](uint64_t version) {
+    struct stat info {};
+    const Result<VersionArena::Lease> lease = store->lease({1, version});
+    CHECK(lease.ok() && ::fstat(lease.value().fd(), &info) == 0);
+    return info.st_ino;
+  };
+  const ino_t before = memoryOf(1);
+  const uint64_t connections = usage().connections;
+  Bytes size(weights.size());
+  const Deadline over = Deadline::in(Milliseconds(250));
+  std::optional<Result<Pulled>> pulled = pull(pullOf({store->addresses()[0]}, {1, 1}, size, digestOf(weights)), patienceOf(never, 150));
+  REQUIRE_OK(*pulled);
+  while (!over.passed()) std::this_thread::yield();  // what it had for the pull is over; it reads on
+  pulled.reset();
+  const Deadline until = Deadline::in(Milliseconds(5'000));
+  while (usage().connections > connections && !until.passed()) std::this_thread::yield();
+  REQUIRE_OK(store->publish({1, 2}, {{"weights", weights}}, never));
+  CHECK(memoryOf(2) == before);
 }
 
 TEST("of a thousand sections a reader gets those that it names, in its order, from a holder and from its own store") {
@@ -169,12 +197,16 @@ TEST("a slot with a lease is not overwritten, and does not delay the publisher")
 TEST("a slot whose reader was given up on is left to it: what it has mapped never changes") {
   const TemporaryFolder folder;
   const Abort never;
-  const auto store = openStore(folder.path(), "a");
+  StoreOptions options{keyOf("key"), "job", "a", folder.path(), std::nullopt, size_t{8} << 20, 2};
+  options.holdMax = Milliseconds(50);
+  const auto opened = VersionStore::open(options);
+  REQUIRE_OK(opened);
+  const auto store = opened.value();
   const Bytes weights = filled(500'000, 1);
   REQUIRE_OK(store->publish({1, 1}, {{"weights", weights}}, never));
   Connection reader(std::move(connectTo(parseAddress(store->addresses().front()).value(), patienceOf(never)).value()));
   REQUIRE_OK(greet(reader, keyOf("key"), {Purpose::Pull, "job", "reader", encodeId({1, 1})}, patienceOf(never)));
-  PullRequest request{0, 50, {}};  // a lease of 50 ms
+  PullRequest request{0, 5'000, {}};
   request.names.push_back("weights");
   REQUIRE_OK(reader.send({FrameType::Request, encodeRequest(request)}, patienceOf(never)));
   REQUIRE_OK(reader.receive(FrameType::Grant, patienceOf(never)));

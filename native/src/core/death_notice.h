@@ -1,4 +1,4 @@
-// Noticing the death of a process on this host within a tenth of a millisecond, whatever its memory.
+// Noticing the death of a process on this host, whatever its memory: at the next look, of which MeshWatch has one each 5 ms.
 //
 // Each member keeps a robust mutex in shared memory locked for life. When it dies, the kernel releases robust mutexes
 // before it tears the memory down; sockets and pidfds close only afterwards, 60 ms per GiB later.

@@ -4,52 +4,65 @@
 
 namespace muster {
 
-const DeltaLog::Delta* DeltaLog::at(Edge edge) const {
-  const auto found = std::ranges::find(deltas_, edge, &Delta::edge);
-  return found == deltas_.end() ? nullptr : &*found;
+namespace {
+
+uint64_t sizeOf(const DeltaLog::Block& block) { return block ? block->size() : 0; }
+
+}  // namespace
+
+void DeltaLog::put(Edge edge, Place place, Block delta, VersionId version) {
+  const std::lock_guard lock(mutex_);
+  if (place.block >= place.blocks || !makeRoom(version, sizeOf(delta))) return;
+  Delta& all = deltas_.try_emplace(edge, Delta{version, std::vector<std::optional<Block>>(place.blocks)}).first->second;
+  all.version = std::max(all.version, version);
+  if (place.block >= all.blocks.size() || all.blocks[place.block]) return;
+  bytes_ += sizeOf(delta);
+  all.blocks[place.block] = std::move(delta);
+  all.known++;
 }
 
-void DeltaLog::put(Edge edge, size_t block, size_t blocks, Block delta) {
-  const std::lock_guard lock(mutex_);
-  if (deltasMax_ == 0 || block >= blocks) return;
-  auto found = std::ranges::find(deltas_, edge, &Delta::edge);
-  if (found == deltas_.end()) {
-    deltas_.push_back({edge, std::vector<std::optional<Block>>(blocks), 0});
-    found = deltas_.end() - 1;
-  }
-  if (block >= found->blocks.size() || found->blocks[block]) return;
-  bytes_ += delta ? delta->size() : 0;
-  found->blocks[block] = std::move(delta);
-  found->known++;
-  while (!deltas_.empty() && (deltas_.size() > deltasMax_ || bytes_ > bytesMax_)) {
-    for (const std::optional<Block>& each : deltas_.front().blocks) bytes_ -= each && *each ? (*each)->size() : 0;
-    deltas_.pop_front();
-  }
+// Call with mutex_ held. Only what is older makes room.
+bool DeltaLog::makeRoom(VersionId version, uint64_t bytes) {
+  if (versionsMax_ == 0) return false;
+  versions_.insert(version);
+  while ((versions_.size() > versionsMax_ || bytes_ + bytes > bytesMax_) && *versions_.begin() < version) forget(*versions_.begin());
+  if (versions_.size() > versionsMax_) versions_.erase(version);  // it is the oldest itself
+  return versions_.contains(version) && bytes_ + bytes <= bytesMax_;
+}
+
+void DeltaLog::forget(VersionId version) {
+  versions_.erase(version);
+  std::erase_if(deltas_, [&](const auto& each) {
+    if (each.second.version != version) return false;
+    for (const std::optional<Block>& block : each.second.blocks) bytes_ -= block ? sizeOf(*block) : 0;
+    return true;
+  });
 }
 
 std::optional<DeltaLog::Block> DeltaLog::find(Edge edge, size_t block) const {
   const std::lock_guard lock(mutex_);
-  const Delta* delta = at(edge);
-  if (delta == nullptr || block >= delta->blocks.size()) return std::nullopt;
-  return delta->blocks[block];
+  const auto delta = deltas_.find(edge);
+  if (delta == deltas_.end() || block >= delta->second.blocks.size()) return std::nullopt;
+  return delta->second.blocks[block];
 }
 
 std::vector<DeltaLog::Edge> DeltaLog::path(uint64_t base, uint64_t target) const {
   const std::lock_guard lock(mutex_);
-  // Breadth first from the base; there are few deltas.
+  // Breadth first from the base; few deltas begin at any content.
   std::vector<std::vector<Edge>> ways{{}};
   for (size_t length = 0; length < kDeltaStepsMax && !ways.empty(); length++) {
     std::vector<std::vector<Edge>> longer;
     for (const std::vector<Edge>& way : ways) {
       const uint64_t reached = way.empty() ? base : way.back().target;
-      for (const Delta& delta : deltas_) {
-        const bool visited = std::ranges::find(way, delta.edge.target, &Edge::base) != way.end();
-        if (delta.edge.base != reached || visited || delta.known < delta.blocks.size()) continue;
+      for (auto at = deltas_.lower_bound({reached, 0}); at != deltas_.end() && at->first.base == reached; ++at) {
+        const auto& [edge, delta] = *at;
+        const bool visited = std::ranges::find(way, edge.target, &Edge::base) != way.end();
+        if (visited || delta.known < delta.blocks.size()) continue;
         longer.push_back(way);
-        longer.back().push_back(delta.edge);
-        if (delta.edge.target == target) return longer.back();
+        longer.back().push_back(edge);
+        if (edge.target == target) return longer.back();
       }
-      if (longer.size() > deltas_.size() * deltas_.size()) break;
+      if (longer.size() > versionsMax_ * versionsMax_) break;
     }
     ways = std::move(longer);
   }

@@ -1,13 +1,16 @@
-// The last deltas that were made or received, block by block, so that they are made once and passed on down the chain. A delta
-// leads from the content of one section to that of another, both named by their digest.
+// The deltas of the last versions that were made or received, block by block, so that they are made once and passed on down the chain. A
+// delta leads from the content of one section to that of another, both named by their digest.
 #pragma once
 
-#include <deque>
+#include <compare>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "core/bytes.h"
+#include "core/version.h"
 
 namespace muster {
 
@@ -21,14 +24,18 @@ class DeltaLog {
     uint64_t base = 0;
     uint64_t target = 0;
 
-    bool operator==(const Edge&) const = default;
+    auto operator<=>(const Edge&) const = default;
+  };
+  struct Place {
+    size_t block;
+    size_t blocks;  // of the section
   };
 
-  // Remembers `deltas` of them, and at most `bytes` in all; 0 remembers nothing.
-  DeltaLog(size_t deltas, uint64_t bytes) : deltasMax_(deltas), bytesMax_(bytes) {}
+  // Remembers the deltas of the sections of so many versions, and at most `bytes` of them in all; 0 versions: nothing.
+  DeltaLog(size_t versions, uint64_t bytes) : versionsMax_(versions), bytesMax_(bytes) {}
 
-  // Block number `block` of a section of `blocks`. The oldest deltas make room.
-  void put(Edge edge, size_t block, size_t blocks, Block delta);
+  // A block's delta in a section of `version`. The oldest versions make room; what they do not make room for is not remembered.
+  void put(Edge edge, Place place, Block delta, VersionId version);
   // nullopt when it is not known.
   std::optional<Block> find(Edge edge, size_t block) const;
   // Whole deltas that lead from base to target one after another, the shortest way; empty when there is none.
@@ -36,17 +43,19 @@ class DeltaLog {
 
  private:
   struct Delta {
-    Edge edge;
+    VersionId version;  // the newest that it is a part of
     std::vector<std::optional<Block>> blocks;
     size_t known = 0;
   };
 
-  const Delta* at(Edge edge) const;
+  bool makeRoom(VersionId version, uint64_t bytes);
+  void forget(VersionId version);
 
-  const size_t deltasMax_;
+  const size_t versionsMax_;
   const uint64_t bytesMax_;
   mutable std::mutex mutex_;
-  std::deque<Delta> deltas_;  // oldest first
+  std::map<Edge, Delta> deltas_;
+  std::set<VersionId> versions_;
   uint64_t bytes_ = 0;
 };
 

@@ -56,7 +56,7 @@ DeltaLog::Block DeltaSource::step(DeltaLog::Edge edge, size_t block, ByteView ta
   const ByteView base{lease_->data() + baseOffset_ + block * BlockDigest::kBlockBytes, target.size()};
   std::optional<Bytes> made = encode(base, target, target.size() / 2);
   DeltaLog::Block delta = made ? std::make_shared<const Bytes>(std::move(*made)) : nullptr;
-  log_.put(edge, block, target_->blocks.size(), delta);
+  log_.put(edge, {block, target_->blocks.size()}, delta, id_);
   return delta;
 }
 

@@ -12,8 +12,8 @@ namespace muster {
 
 class DeltaSource {
  public:
-  // Arena and log must outlive it.
-  DeltaSource(VersionArena& arena, DeltaLog& log) : arena_(arena), log_(log) {}
+  // Of version `id`. Arena and log must outlive it.
+  DeltaSource(VersionArena& arena, DeltaLog& log, VersionId id) : arena_(arena), log_(log), id_(id) {}
 
   // From here on blocks of this section are asked for, by a reader that has the bytes named by `base`.
   void begin(const Section& target, std::optional<uint64_t> base);
@@ -27,6 +27,7 @@ class DeltaSource {
 
   VersionArena& arena_;
   DeltaLog& log_;
+  const VersionId id_;
   const Section* target_ = nullptr;
   std::optional<uint64_t> base_;
   std::optional<VersionArena::Lease> lease_;  // of the base, while it is still here

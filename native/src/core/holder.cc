@@ -10,7 +10,7 @@ namespace {
 constexpr Milliseconds kSilence{500};
 constexpr Milliseconds kConnectHasty{500};
 constexpr Milliseconds kConnect{1'500};  // a lost first packet is sent again after a second
-constexpr Milliseconds kRetransmission{200};  // at least
+constexpr Milliseconds kRetransmission{200};  // at least: TCP_RTO_MIN of Linux. A frozen holder is silent like a lost packet, so it is left no sooner
 constexpr Milliseconds kLate{20};
 
 }  // namespace

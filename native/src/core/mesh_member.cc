@@ -30,7 +30,7 @@ MeshMember::Opened MeshMember::lead(const MeshOptions& options, const CargoMaker
   const Doorkeeper doorkeeper(options);  // leaders of other hosts may come at any time from now on
   Result<MeshSegment> segment = MeshSegment::create(options.shape());
   if (!segment.ok()) return segment.status();
-  std::unique_ptr<MeshMember> member(new MeshMember(std::move(segment.value()), options.rank));
+  std::unique_ptr<MeshMember> member(new MeshMember(std::move(segment.value()), options));
   member->warm(options, patience);
   if (Status entered = member->enter(); !entered.ok()) return entered;
   Result<std::vector<UniqueFd>> sockets = gatherMembers(options, member->segment_, patience);
@@ -51,7 +51,7 @@ MeshMember::Opened MeshMember::lead(const MeshOptions& options, const CargoMaker
 MeshMember::Opened MeshMember::follow(const MeshOptions& options, const Patience& patience) {
   Result<JoinedSegment> joined = joinSegment(options, patience);
   if (!joined.ok()) return joined.status();
-  std::unique_ptr<MeshMember> member(new MeshMember(std::move(joined.value().segment), options.rank));
+  std::unique_ptr<MeshMember> member(new MeshMember(std::move(joined.value().segment), options));
   member->warm(options, patience);
   std::vector<UniqueFd> sockets(options.leaderOf(options.rank) + 1);
   sockets.back() = std::move(joined.value().host);

@@ -45,8 +45,11 @@ class MeshMember {
   void close();
 
  private:
-  MeshMember(MeshSegment segment, uint32_t rank)
-      : segment_(std::move(segment)), rank_(rank), lifeLine_(self().life), watch_(segment_, rank) {}
+  MeshMember(MeshSegment segment, const MeshOptions& options)
+      : segment_(std::move(segment)),
+        rank_(options.rank),
+        lifeLine_(self().life),
+        watch_(segment_, rank_, options.neighboursOf(rank_)) {}
 
   using Opened = Result<std::unique_ptr<MeshMember>>;
   static Opened lead(const MeshOptions& options, const CargoMaker& cargo, const Patience& patience);

@@ -26,8 +26,13 @@ std::string namesOf(const std::vector<uint32_t>& ranks) {
   return text;
 }
 
-MeshWatch::MeshWatch(const MeshSegment& segment, uint32_t rank)
-    : segment_(segment), rank_(rank), shortWait_(segment.shape().worldSize <= usableCores()) {}
+MeshWatch::MeshWatch(const MeshSegment& segment, uint32_t rank, const std::vector<uint32_t>& local)
+    : segment_(segment),
+      rank_(rank),
+      local_(segment.shape().worldSize, local.empty()),
+      shortWait_(segment.shape().worldSize <= usableCores()) {
+  for (const uint32_t each : local) local_[each] = true;
+}
 
 bool MeshWatch::complete(const std::function<bool(const MemberRecord&)>& arrived) const {
   for (uint32_t rank = 0; rank < segment_.shape().worldSize; rank++)
@@ -70,13 +75,15 @@ std::vector<uint32_t> MeshWatch::lost(const std::function<bool(const MemberRecor
 void MeshWatch::markDeaths() {
   for (uint32_t rank = 0; rank < segment_.shape().worldSize; rank++) {
     if (rank == rank_) continue;
+    const bool here = local_[rank];
     MemberRecord& member = segment_.member(rank);
     auto state = static_cast<uint32_t>(stateOf(member));
     if (state != static_cast<uint32_t>(MemberState::Joined) && state != static_cast<uint32_t>(MemberState::Absent))
       continue;
     const bool joined = state == static_cast<uint32_t>(MemberState::Joined);
     const bool hungUp = rank < sockets_.size() && sockets_[rank] && hasHungUp(sockets_[rank].get());
-    if (!hungUp && !(joined && holderDied(member.life))) continue;
+    // Nobody holds the mutex of a rank of another host; a process of this one that ended while it looked left it like that of a dead rank.
+    if (!hungUp && !(joined && here && holderDied(member.life))) continue;
     // Who leaves in order says so before it lets go; then the exchange fails and it stays "left".
     if (member.state.compare_exchange_strong(state, static_cast<uint32_t>(MemberState::Dead))) segment_.ring();
   }

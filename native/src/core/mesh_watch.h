@@ -13,7 +13,8 @@ namespace muster {
 
 class MeshWatch {
  public:
-  MeshWatch(const MeshSegment& segment, uint32_t rank);
+  // `local` are the ranks of this host; none for all.
+  MeshWatch(const MeshSegment& segment, uint32_t rank, const std::vector<uint32_t>& local = {});
 
   // Waits until `arrived(member)` holds for every member. Code::PeerLost with the dead among those missing (or those
   // that left, when none died), Code::Timeout with those missing. Deaths are noticed within a slice of 5 ms.
@@ -39,6 +40,7 @@ class MeshWatch {
 
   const MeshSegment& segment_;
   const uint32_t rank_;
+  std::vector<bool> local_;  // by rank
   ShortWait shortWait_;
   std::optional<uint32_t> relay_;
   std::vector<UniqueFd> sockets_;

@@ -18,7 +18,8 @@ constexpr size_t kThreadsMax = 4;                // a memory bus has enough of t
 constexpr size_t kPerThread = size_t{16} << 20;  // less is done before another thread has begun
 
 size_t threadsFor(size_t bytes) {
-  return std::clamp<size_t>(bytes / kPerThread, 1, std::min(usableCores(), kThreadsMax));
+  const size_t wanted = std::clamp<size_t>(bytes / kPerThread, 1, kThreadsMax);
+  return wanted == 1 ? 1 : std::min(wanted, usableCores());
 }
 
 // Blocks, taken by several threads in order.

@@ -173,8 +173,8 @@ Status Pull::agree(const std::vector<Section>& offered) const {
 Result<Pulled> Pull::mapShared(Connection connection, const std::vector<Section>& sections,
                                const std::string& holder) const {
   struct Hold {
+    Connection connection;  // its end tells the holder that nobody reads any more
     Mapping mapping;
-    Connection connection;  // closed last: that tells the holder that nobody reads any more
   };
   const UniqueFd memory = connection.takeFd();
   if (!memory) return Status{Code::Corrupt, "the holder sent no memory", {}};
@@ -191,7 +191,7 @@ Result<Pulled> Pull::mapShared(Connection connection, const std::vector<Section>
     pulled.sections.push_back({from + s.offset, s.bytes});
     pulled.bytes += s.bytes;
   }
-  pulled.hold = std::make_shared<const Hold>(Hold{std::move(mapping.value()), std::move(connection)});
+  pulled.hold = std::make_shared<const Hold>(Hold{std::move(connection), std::move(mapping.value())});
   return pulled;
 }
 
@@ -285,7 +285,7 @@ Status Pull::receiveDelta(Connection& connection, const FrameHeader& header, con
   deltaBlocks_++;
   applied_ = base_->id();
   const DeltaLog::Edge edge{base_->digests()[block->section], options_.wanted[block->section].digest};
-  if (DeltaLog::Block only = onlyStepOf(payload)) options_.keepIn->deltas().put(edge, block->index, block->count, std::move(only));
+  if (DeltaLog::Block only = onlyStepOf(payload)) options_.keepIn->deltas().put(edge, {block->index, block->count}, std::move(only), options_.id);
   return {};
 }
 

@@ -44,7 +44,7 @@ struct ByteRange {
 
 struct PullRequest {
   uint64_t offset = 0;
-  uint32_t timeoutMs = 0;  // how long the reader may hold the slot
+  uint32_t timeoutMs = 0;  // how long the reader waits for the version
   std::vector<std::string> names;
   std::vector<uint64_t> bases{};    // what the reader has of each section; empty when it wants no deltas
   std::vector<ByteRange> ranges{};  // all it wants; empty for everything from `offset` on

@@ -17,7 +17,7 @@ constexpr Milliseconds kHandshake{5'000};   // a caller that says nothing is dro
 constexpr Milliseconds kAlive{50};          // how often a waiting reader hears from us
 constexpr Milliseconds kMayCome{250};       // how long a version that is not here yet is waited for
 constexpr uint64_t kStreamBytes = 256 * 1024;  // of one Data frame: small, so that the next hop starts soon
-constexpr Milliseconds kHoldMax{600'000};   // longest lease, whatever the reader asks for
+constexpr Milliseconds kWaitMax{600'000};   // for a version, whatever the reader asks for
 constexpr size_t kReadersMax = 256;
 
 // The sections asked for, in the order asked for.
@@ -128,13 +128,13 @@ Status VersionServer::answer(Guest& guest, Connection& connection, const Patienc
   if (!request.ok()) return request.status();
 
   const Milliseconds asked{request.value().timeoutMs};
-  const Patience whole{Deadline::in(std::min(asked, kHoldMax)), &guest.leaving()};
+  const Patience whole{Deadline::in(std::min(asked, kWaitMax)), &guest.leaving()};
   Result<VersionArena::Lease> lease = awaitLease(connection, id.value(), whole);
   if (!lease.ok()) return lease.status();
   const Result<std::vector<Section>> sections = choose(lease.value().sections(), request.value().names);
   if (!sections.ok()) return sections.status();
   if (guest.kind() == Address::Kind::Unix) return hold(connection, lease.value(), sections.value(), whole);
-  return stream({guest.leaving(), connection, lease.value(), sections.value(), request.value()});
+  return stream({guest.leaving(), connection, lease.value(), sections.value(), request.value(), id.value()});
 }
 
 Result<VersionArena::Lease> VersionServer::awaitLease(Connection& connection, VersionId id, const Patience& patience) {
@@ -166,14 +166,15 @@ Status VersionServer::hold(Connection& connection, VersionArena::Lease& lease, c
   lease.abandon();  // from here the reader has the memory, until it says otherwise
   const Status sent = connection.send({FrameType::Grant, grant, 0, lease.fd()}, patience);
   if (!sent.ok()) return sent;
-  const Result<Bytes> end = connection.receive(FrameType::End, patience);
+  // It has the memory as long as it keeps the connection, however short its pull was.
+  const Result<Bytes> end = connection.receive(FrameType::End, {Deadline::in(identity_.holdMax), patience.abort});
   // A closed socket proves that the reader is gone, and its mapping with it; so does its word.
   if (end.ok() || end.status().code == Code::Unreachable) lease.reclaim();
   return {};
 }
 
 Status VersionServer::stream(const Reading& reading) {
-  const auto& [leaving, connection, lease, sections, request] = reading;
+  const auto& [leaving, connection, lease, sections, request, id] = reading;
   if (Status sent = connection.send({FrameType::Grant, encodeSections(sections)}, reading.stalling()); !sent.ok()) return sent;
   uint64_t total = 0;
   for (const Section& section : sections) total += section.bytes;
@@ -189,8 +190,8 @@ Status VersionServer::stream(const Reading& reading) {
 }
 
 Status VersionServer::sendRange(const Reading& reading, ByteRange range) {
-  const auto& [leaving, connection, lease, sections, request] = reading;
-  DeltaSource source(arena_, deltas_);
+  const auto& [leaving, connection, lease, sections, request, id] = reading;
+  DeltaSource source(arena_, deltas_, id);
   Progress progress = lease.await(0, Milliseconds(0));
   uint64_t offset = range.offset;
   uint64_t start = 0;  // of the section, in the stream

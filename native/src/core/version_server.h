@@ -15,6 +15,7 @@ namespace muster {
 struct ServerIdentity {
   Bytes key;
   std::string job;
+  Milliseconds holdMax;  // of memory that a reader of this host has
 };
 
 class VersionServer {
@@ -34,13 +35,14 @@ class VersionServer {
   Result<VersionArena::Lease> awaitLease(Connection& connection, VersionId id, const Patience& patience);
   Status awaitWhole(Connection& connection, const VersionArena::Lease& lease, const Patience& patience);
   Status hold(Connection& connection, VersionArena::Lease& lease, const std::vector<Section>& sections,
-              const Patience& patience);
+              const Patience& patience);  // until it is granted
   struct Reading {
     const Abort& leaving;
     Connection& connection;
     const VersionArena::Lease& lease;
     const std::vector<Section>& sections;  // as asked for
     const PullRequest& request;
+    VersionId id;
 
     Patience stalling() const { return {Deadline::in(kStall), &leaving}; }
   };

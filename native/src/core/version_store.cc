@@ -23,7 +23,7 @@ Result<std::shared_ptr<VersionStore>> VersionStore::open(const StoreOptions& opt
     remote = std::move(listener.value());
   }
   store->server_ = std::make_unique<VersionServer>(store->arena_, store->deltas_, store->door_,
-                                                   ServerIdentity{options.key, options.job}, std::move(local.value()),
+                                                   ServerIdentity{options.key, options.job, options.holdMax}, std::move(local.value()),
                                                    std::move(remote));
   return store;
 }

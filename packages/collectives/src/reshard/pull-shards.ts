@@ -35,7 +35,7 @@ export interface PullShardsOptions {
 export interface PullShardsResult {
   /** Bytes of the slices. */
   readonly bytes: number;
-  /** Bytes that crossed a network for them: whole blocks of 1 MiB in which slices lie. */
+  /** Bytes that crossed a network for them: whole blocks of 256 KiB in which slices lie. */
   readonly wireBytes: number;
   readonly durationMs: number;
 }

@@ -203,6 +203,10 @@ export const planeFields: readonly Field[] = [
       "Whether versions cross between hosts as what changed: never, always, or auto where that was faster.",
     ],
     delta_anchor_every: ["integer", 25, "Every so many versions one crosses between hosts whole; 0 for none."],
-    delta_keep: ["integer", 4, "Deltas a holder remembers, for readers that are several versions behind."],
+    delta_keep: [
+      "integer",
+      4,
+      "Versions whose deltas a holder remembers, for readers that are several versions behind.",
+    ],
   }),
 ].flat();
