@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { encodeSafetensors, placeDensely } from "@muster/tensors";
+import { castFloats, encodeSafetensors, placeDensely } from "@muster/tensors";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createEmbeddedPolicyEngine, loadHfFolder, saveHfFolder, tensorsOf } from "../src/index.ts";
 import { openRollout, quiet, requestsOf, tiny, weightsOf } from "./rollout-fixture.ts";
@@ -57,6 +57,29 @@ describe("a model folder", () => {
     );
     await writeFile(join(folder, "model.safetensors"), encodeSafetensors(placeDensely(reversed), data));
     expect(Buffer.compare((await loadHfFolder(folder)).weights, weights)).toBe(0);
+  });
+
+  it("may be stored in sixteen bits and in several files", async () => {
+    const weights = await weightsOf(tiny, 3);
+    await saveHfFolder(folder, tiny, weights);
+    await rm(join(folder, "model.safetensors"));
+    const rounded = new Uint8Array(weights.length);
+    const map: Record<string, string> = {};
+    for (const [index, spec] of tensorsOf(tiny).entries()) {
+      const dtype = (["bf16", "f16"] as const)[index % 2]!;
+      const bytes = weights.subarray(spec.offsetBytes, spec.offsetBytes + spec.sizeBytes);
+      const stored = { dtype, bytes: new Uint8Array(bytes.length / 2) };
+      castFloats({ dtype: "f32", bytes }, stored);
+      castFloats(stored, {
+        dtype: "f32",
+        bytes: rounded.subarray(spec.offsetBytes, spec.offsetBytes + spec.sizeBytes),
+      });
+      map[spec.name] = `part-${index}.safetensors`;
+      const file = encodeSafetensors(placeDensely([{ ...spec, dtype }]), stored.bytes);
+      await writeFile(join(folder, `part-${index}.safetensors`), file);
+    }
+    await writeFile(join(folder, "model.safetensors.index.json"), JSON.stringify({ weight_map: map }));
+    expect(Buffer.compare((await loadHfFolder(folder)).weights, rounded)).toBe(0);
   });
 
   it.each([

@@ -4,4 +4,5 @@ import { defineErrors } from "@muster/base";
 export const errors = defineErrors("MUSTER_ERR", {
   SafetensorsInvalid: { message: "safetensors file refused: {reason}" },
   ModelFolderInvalid: { message: "model folder {path} refused: {reason}" },
+  TensorCastInvalid: { message: "tensor cannot be cast: {reason}" },
 });

@@ -1,5 +1,17 @@
 /** What weights are: names, element types and shapes of tensors, the files that hold them, and what turns one form into another. */
+export { castFloats, type FloatBytes, isFloatDType } from "./cast/cast.ts";
+export type { FloatDType } from "./cast/formats.ts";
+export {
+  dequantize,
+  quantize,
+  type ScaledDType,
+  type ScaledShape,
+  type Scaling,
+  scalesOf,
+  scalesShapeOf,
+} from "./cast/scales.ts";
 export { type DType, type DTypeInfo, dtypeNames, dtypes } from "./dtype.ts";
+export { readFloats } from "./read-floats.ts";
 export {
   decodeSafetensors,
   encodeSafetensors,
