@@ -5,4 +5,5 @@ export const errors = defineErrors("MUSTER_ERR", {
   SafetensorsInvalid: { message: "safetensors file refused: {reason}" },
   ModelFolderInvalid: { message: "model folder {path} refused: {reason}" },
   TensorCastInvalid: { message: "tensor cannot be cast: {reason}" },
+  TensorRuleInvalid: { message: "conversion of tensors: {rule} {reason}" },
 });

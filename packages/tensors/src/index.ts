@@ -10,6 +10,10 @@ export {
   scalesOf,
   scalesShapeOf,
 } from "./cast/scales.ts";
+export { type Conversion, type ConvertedTensor, convertTable } from "./convert/convert-table.ts";
+export { checkTies, type ReadSource, readConverted } from "./convert/read-converted.ts";
+export { type Part, type Rule, reverseRules } from "./convert/rules.ts";
+export type { Run } from "./convert/runs.ts";
 export { type DType, type DTypeInfo, dtypeNames, dtypes } from "./dtype.ts";
 export { readFloats } from "./read-floats.ts";
 export {
