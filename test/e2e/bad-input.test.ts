@@ -57,7 +57,9 @@ test("a port in use is named", async () => {
   const { port } = server.address() as { port: number };
   const connection = join(runs.path, "connection.json");
   const rollout = { user: "rollout", password: "p".repeat(43) };
-  writeFileSync(connection, JSON.stringify({ job: "x", url: "nats://127.0.0.1:1", credentials: { rollout } }));
+  writeFileSync(connection, JSON.stringify({ job: "x", url: "nats://127.0.0.1:1", credentials: { rollout } }), {
+    mode: 0o600,
+  });
   try {
     const args = ["rollout", "--job", "x", "--connection", connection, "--metrics-port", String(port)];
     await expectRefused(args, `port ${port}`, "in use");

@@ -19,7 +19,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   RunFile: { message: "{path} can not be read: {reason}" },
   CredentialsMissing: {
     message:
-      "no credentials for the role {role} in {path}; copy the job's connection.json or name it with --connection",
+      "no credentials for the role {role} in {path}; have whoever runs the job write a file with them ({give} > FILE) and name it with --connection",
+  },
+  SecretOpen: {
+    message: "{path} holds passwords, and others than its owner can use it (mode {mode}): chmod 600 {path}",
   },
   OptionInvalid: { message: "--{option}: {value} {reason}" },
   ArgumentInvalid: { message: '{argument} "{value}" can not be used; {reason}' },

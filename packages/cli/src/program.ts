@@ -6,6 +6,7 @@ import { addBenchCommands } from "./commands/bench.ts";
 import { addChaosCommand } from "./commands/chaos.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommands } from "./commands/config.ts";
+import { addCredentialsCommand } from "./commands/credentials.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addDrainCommand } from "./commands/drain.ts";
 import { addFleetCommands } from "./commands/fleet.ts";
@@ -32,6 +33,7 @@ export function createProgram(): Command {
   addFleetCommands(program);
   addActorCommands(program);
   addConfigCommands(program);
+  addCredentialsCommand(program);
   addDoctorCommand(program);
   addSimCommand(program);
   addChaosCommand(program);

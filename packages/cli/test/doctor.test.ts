@@ -70,7 +70,7 @@ describe("the doctor", () => {
       detail: expect.stringContaining("MUSTER_NATS_CREDENTIALS is not"),
     });
     const file = join(directory.path, "credentials.json");
-    writeFileSync(file, "{}");
+    writeFileSync(file, "{}", { mode: 0o600 });
     expect(await checkBroker({ MUSTER_NATS_URL: url, MUSTER_NATS_CREDENTIALS: file })).toMatchObject({
       state: "missing",
       detail: expect.stringContaining("operator"),

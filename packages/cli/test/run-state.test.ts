@@ -1,4 +1,4 @@
-import { appendFileSync, mkdirSync, utimesSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -80,7 +80,9 @@ describe("the folder of a run", () => {
     buildOnce();
     addEvents(run, committed(5), ended("done"));
     const credentials = { [role]: { user: role, password: "x".repeat(32) } };
-    writeFileSync(join(run, "connection.json"), JSON.stringify({ job: "one", url: "nats://127.0.0.1:1", credentials }));
+    const text = JSON.stringify({ job: "one", url: "nats://127.0.0.1:1", credentials });
+    rmSync(join(run, "connection.json"));
+    writeFileSync(join(run, "connection.json"), text, { mode: 0o600 });
     const { code, stderr } = muster([role, "--job", "one", "--runs", directory.path]);
     expect(stderr).toMatch(/^muster: nobody can join: job one is over: done at step 5 \(so be it\); see .*\n$/);
     expect(code).toBe(2);

@@ -64,8 +64,8 @@ describe("a broker that takes connections and never answers", () => {
     const one = { user: "user", password: "p".repeat(40) };
     const credentials = Object.fromEntries(roles.map((role) => [role, one]));
     mkdirSync(path(job, "logs"), { recursive: true });
-    writeFileSync(path(job, "connection.json"), JSON.stringify({ job, url, credentials }));
-    writeFileSync(path(job, "credentials.json"), JSON.stringify(credentials));
+    writeFileSync(path(job, "connection.json"), JSON.stringify({ job, url, credentials }), { mode: 0o600 });
+    writeFileSync(path(job, "credentials.json"), JSON.stringify(credentials), { mode: 0o600 });
     const env = { MUSTER_NATS_URL: url, MUSTER_NATS_CREDENTIALS: path(job, "credentials.json") };
     return { where: ["--runs", folder.path, "--job", job], env, calls: () => calls, server };
   }

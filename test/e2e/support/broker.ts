@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { JobRun } from "@muster/testkit";
-import { type BrokerRole, type Credentials, connectNats, type Transport } from "@muster/transport";
+import { type BrokerRole, brokerRoles, type Credentials, connectNats, type Transport } from "@muster/transport";
 
 /** How a job's broker is reached. */
 export interface JobBroker {
@@ -12,7 +12,13 @@ export interface JobBroker {
 
 /** Reads what the run wrote for those who join. */
 export function brokerOf(run: Pick<JobRun, "directory">): JobBroker {
-  return JSON.parse(readFileSync(join(run.directory, "connection.json"), "utf8")) as JobBroker;
+  const files = brokerRoles.map((role) => read(join(run.directory, "credentials", `${role}.json`)));
+  const credentials: JobBroker["credentials"] = Object.assign({}, ...files.map((file) => file.credentials));
+  return { url: read(join(run.directory, "connection.json")).url, credentials };
+}
+
+function read(path: string): JobBroker {
+  return JSON.parse(readFileSync(path, "utf8")) as JobBroker;
 }
 
 /** Connects as the user of a role; close it after the test. */

@@ -10,6 +10,7 @@ import { fileURLToPath } from "node:url";
 import { messageOf } from "@muster/base";
 import { openTestHosts, type TestHost } from "@muster/runtime";
 import { type ActorProcess, type JobRun, spawnActor } from "@muster/testkit";
+import { brokerOf } from "./broker.ts";
 
 const muster = fileURLToPath(new URL("../../../packages/cli/bin/muster.mjs", import.meta.url));
 
@@ -45,12 +46,12 @@ export function openFarHost(): FarHost | { readonly missing: string } {
   return {
     unsilenceable: failureOf(() => nft("list", "tables")),
     async open(run) {
-      const local = JSON.parse(readFileSync(join(run.directory, "connection.json"), "utf8"));
+      const local = brokerOf(run);
       const port = await relayTo(local.url, network.gateway, relays);
       ports.push(port);
       const connection = join(run.directory, "far.json");
       const url = `nats://${network.gateway}:${port}`;
-      writeFileSync(connection, JSON.stringify({ ...local, url }), { mode: 0o600 });
+      writeFileSync(connection, JSON.stringify({ ...local, job: run.job, url }), { mode: 0o600 });
       return (...replica) => startFar(host, run, [...replica, "--connection", connection]);
     },
     silenceAfter(bytes) {

@@ -7,7 +7,7 @@ import { messageOf } from "@muster/base";
 import { checkId, jobConfigSchema } from "@muster/protocol";
 import type { Command } from "commander";
 import { type ActorOptions, runControllerProcess, runReplicaProcess } from "../composition/actor-process.ts";
-import { findConnection } from "../composition/connection.ts";
+import { connectionRoles, findConnection } from "../composition/connection.ts";
 import { dataKeyOf } from "../composition/data-key.ts";
 import { errors } from "../errors.ts";
 import { describeRun, sayRun } from "../job/run-state.ts";
@@ -115,7 +115,7 @@ async function runNode(options: NodeOptions) {
 
 /** Options of a process that joins a job, which must not be over. @throws MUSTER_ERR_JOB_OVER */
 function memberOptions(options: Options, role: string): ActorOptions {
-  const actor = actorOptions(options, checkId("id", options.id ?? randomId(role)));
+  const actor = actorOptions(options, checkId("id", options.id ?? randomId(role)), [role]);
   const run = describeRun(actor.connection.directory, actor.connection.job);
   if (overStates.has(run.state)) throw errors.JobOver({ run: sayRun(run) });
   return actor;
@@ -124,13 +124,14 @@ function memberOptions(options: Options, role: string): ActorOptions {
 /** A replica finds the job as its node did. */
 function replicaArguments(options: NodeOptions, role: string, id: string): readonly string[] {
   const { runs, nats, connection } = locationOf(options);
-  const where = { job: findConnection(locationOf(options)).job, runs, nats, connection };
+  const where = { job: findConnection(locationOf(options), []).job, runs, nats, connection };
   const flags = Object.entries(where).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]));
   return [role, "--id", id, ...flags, "--supervised", "--log-level", options.logLevel];
 }
 
 async function control(options: ControllerOptions) {
-  const actor = actorOptions(options, checkId("id", options.id ?? "controller"));
+  // Who is told of ended connections compares the users of all roles.
+  const actor = actorOptions(options, checkId("id", options.id ?? "controller"), connectionRoles);
   const path = join(actor.connection.directory, "job.json");
   return await runControllerProcess({
     ...actor,
@@ -141,9 +142,9 @@ async function control(options: ControllerOptions) {
   });
 }
 
-function actorOptions(options: Options, id: string): ActorOptions {
+function actorOptions(options: Options, id: string, roles: readonly string[]): ActorOptions {
   return {
-    connection: findConnection(locationOf(options)),
+    connection: findConnection(locationOf(options), roles),
     id,
     ...(options.node === undefined ? {} : { node: checkId("node", options.node) }),
     logLevel: levelOf(options.logLevel),

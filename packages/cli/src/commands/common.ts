@@ -25,7 +25,7 @@ export function withLocation(command: Command): Command {
     .option("--job <name>", "name of the job (default: the newest one)")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--nats <url>", "address of the job's broker, when it is not on this host")
-    .option("--connection <file>", "connection.json of the job, copied from the host that runs it");
+    .option("--connection <file>", "file that muster credentials wrote on the host that runs the job");
 }
 
 /** Values of {@link withLocation}. */

@@ -15,7 +15,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   policy: [["muster policy --job dates-1", "one more trainer for a job of this host"]],
   rollout: [
     ["muster rollout", "one more sampler for the newest job of this host"],
-    ["muster rollout --connection connection.json --nats tls://10.0.0.1:4222", "from another host"],
+    ["muster rollout --connection far.json --job dates-1", "from another host, with a file of muster credentials"],
   ],
   checkpoint: [["muster checkpoint --job dates-1", "one more checkpoint actor"]],
   node: [
@@ -31,6 +31,13 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   watch: [
     ["muster watch", "what happens from now on"],
     ["muster watch --from-start --json > events.jsonl", "all events, for a script"],
+  ],
+  credentials: [
+    ["muster credentials node rollout > far.json", "for a host that runs samplers, and nothing else"],
+    [
+      "muster credentials rollout --nats tls://10.0.0.1:4222 > far.json",
+      "with the address under which that host finds the broker",
+    ],
   ],
   jobs: [["muster jobs", "what ran, and how it ended"]],
   stop: [["muster stop --job dates-1 --reason 'good enough'", "end it after the step that runs"]],

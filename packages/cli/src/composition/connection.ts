@@ -1,10 +1,13 @@
-/** How a process of a job finds its broker: `connection.json` in the job's folder, readable by its owner only. */
-import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+/**
+ * How a process of a job finds its broker: `connection.json` in the job's folder says where it is, and `credentials/<role>.json` beside it
+ * who may connect: a file per role, readable by its owner only. Each of those is a connection file of its own, to be given to another host.
+ */
+import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import { checkId } from "@muster/protocol";
 import { makeOwnFolderSync } from "@muster/runtime";
-import type { Credentials, ServerCredentials } from "@muster/transport";
+import { brokerRoles, type Credentials, type ServerCredentials } from "@muster/transport";
 import { z } from "zod";
 import { errors } from "../errors.ts";
 import { pasted } from "./pasted.ts";
@@ -19,14 +22,20 @@ const credentialsSchema = z.strictObject({
 const connectionSchema = z.strictObject({
   job: z.string(),
   url: z.string().min(1),
-  credentials: z.record(z.string(), credentialsSchema),
+  credentials: z.record(z.string(), credentialsSchema).optional(),
 });
+
+/** The users of a job's broker, and `system`, who is told of ended connections. */
+export const connectionRoles = [...brokerRoles, "system"] as const;
 
 /** Broker address and users of a job. */
 export interface JobConnection {
   readonly job: string;
   readonly url: string;
+  /** By role, as far as they were asked for and are there. */
   readonly credentials: Readonly<Record<string, Credentials>>;
+  /** File or folder in which credentials were looked for. */
+  readonly source: string;
 }
 
 /** Where a command finds its job. */
@@ -37,48 +46,104 @@ export interface JobLocation {
   readonly job?: string;
   /** Overrides the address in the file. */
   readonly nats?: string;
-  /** Another connection file, e.g. one that was copied from another host. */
+  /** Another connection file, e.g. one that `muster credentials` wrote on another host. */
   readonly connection?: string;
 }
 
-/** Writes the connection file of a job, mode 0600. */
+/** Writes how to reach a job, and a file per role, mode 0600. Files of users that there are no more go. */
 export function writeConnection(directory: string, job: string, url: string, credentials: ServerCredentials): void {
   makeOwnFolderSync(directory);
-  const text = JSON.stringify({ job, url, credentials }, null, 2);
-  writeFileSync(join(directory, "connection.json"), `${text}\n`, { mode: 0o600 });
+  const folder = join(directory, credentialsFolder);
+  rmSync(folder, { recursive: true, force: true });
+  makeOwnFolderSync(folder);
+  for (const [role, user] of Object.entries(credentials))
+    writeSecretFile(join(folder, `${role}.json`), connectionText({ job, url, credentials: { [role]: user } }));
+  writeSecretFile(join(directory, "connection.json"), connectionText({ job, url }));
 }
 
-/** Reads how to reach a job. @throws MUSTER_ERR_JOB_UNKNOWN, MUSTER_ERR_JOB_NONE, MUSTER_ERR_RUN_FILE */
-export function findConnection(location: JobLocation): JobConnection & { readonly directory: string } {
+/** The text of a connection file. */
+export function connectionText(connection: Partial<JobConnection>): string {
+  const { job, url, credentials } = connection;
+  return `${JSON.stringify({ job, url, credentials }, null, 2)}\n`;
+}
+
+/**
+ * Reads how to reach a job, with the credentials of `roles` and of nobody else.
+ *
+ * @throws MUSTER_ERR_JOB_UNKNOWN, MUSTER_ERR_JOB_NONE, MUSTER_ERR_RUN_FILE, MUSTER_ERR_SECRET_OPEN
+ */
+export function findConnection(
+  location: JobLocation,
+  roles: readonly string[],
+): JobConnection & { readonly directory: string } {
   const { job: name = newestName } = location;
   const job = name === newestName ? newestJob(location.runs) : checkId("job", name);
   const directory = join(location.runs, job);
   const path = location.connection ?? join(directory, "connection.json");
-  const connection = parseConnection(path, () =>
-    errors.JobUnknown({ job, directory: location.runs, start: pasted("run") }),
-  );
-  return { ...connection, url: location.nats ?? connection.url, directory };
+  const missing = (): Error => errors.JobUnknown({ job, directory: location.runs, start: pasted("run") });
+  const { credentials: inside, ...connection } = parseConnection(path, missing);
+  const folder = join(directory, credentialsFolder);
+  const found = inside ?? (location.connection === undefined ? readFolder(folder, roles) : {});
+  const credentials = Object.fromEntries(Object.entries(found).filter(([role]) => roles.includes(role)));
+  const source = inside || location.connection !== undefined ? path : folder;
+  return { ...connection, credentials, source, url: location.nats ?? connection.url, directory };
 }
 
 /** Credentials of a role. @throws MUSTER_ERR_CREDENTIALS_MISSING */
-export function credentialsOf(connection: JobConnection, role: string): Credentials {
-  const credentials = connection.credentials[role];
-  if (!credentials) throw errors.CredentialsMissing({ role, path: "connection.json" });
-  return credentials;
+export function credentialsOf({ job, credentials, source }: JobConnection, role: string): Credentials {
+  const own = credentials[role];
+  if (!own) throw errors.CredentialsMissing({ role, path: source, give: pasted("credentials", role, "--job", job) });
+  return own;
 }
 
-/** Reads users by role from a JSON file; a missing or short password is refused. */
+/** Reads users by role from a JSON file, or from a connection file; a missing or short password is refused. */
 export function readCredentials(path: string): Readonly<Record<string, Credentials>> {
-  const parsed = z.record(z.string(), credentialsSchema).safeParse(readJson(path));
+  const value = readJson(path);
+  const isConnection = typeof value === "object" && value !== null && "url" in value;
+  if (isConnection) return parseConnection(path, () => errors.RunFile({ path, reason: "is gone" })).credentials ?? {};
+  const parsed = z.record(z.string(), credentialsSchema).safeParse(value);
   if (!parsed.success) throw errors.RunFile({ path, reason: flawOf(parsed.error) });
+  checkSecret(path);
   return parsed.data as Readonly<Record<string, Credentials>>;
 }
 
-function parseConnection(path: string, missing: () => Error): JobConnection {
+const credentialsFolder = "credentials";
+
+function readFolder(folder: string, roles: readonly string[]): Record<string, Credentials> {
+  const paths = roles.map((role) => join(folder, `${role}.json`));
+  const files = paths.filter((path) => statSync(path, { throwIfNoEntry: false }));
+  const missing = (): Error => errors.RunFile({ path: folder, reason: "is gone" });
+  return Object.assign({}, ...files.map((path) => parseConnection(path, missing).credentials));
+}
+
+interface ConnectionFile {
+  readonly job: string;
+  readonly url: string;
+  readonly credentials?: Readonly<Record<string, Credentials>>;
+}
+
+function parseConnection(path: string, missing: () => Error): ConnectionFile {
   if (!statSync(path, { throwIfNoEntry: false })) throw missing();
   const parsed = connectionSchema.safeParse(readJson(path));
   if (!parsed.success) throw errors.RunFile({ path, reason: flawOf(parsed.error) });
-  return parsed.data as JobConnection;
+  if (parsed.data.credentials) checkSecret(path);
+  return parsed.data as ConnectionFile;
+}
+
+/** Who may read a file besides its owner: its group, as where a cluster hands files to a container. */
+const openBits = 0o037;
+
+function checkSecret(path: string): void {
+  const mode = statSync(path).mode & 0o777;
+  if ((mode & openBits) !== 0) throw errors.SecretOpen({ path, mode: mode.toString(8).padStart(4, "0") });
+}
+
+/** Writes a file that only its owner can read, all of it or nothing. */
+function writeSecretFile(path: string, text: string): void {
+  const draft = `${path}.new`;
+  rmSync(draft, { force: true });
+  writeFileSync(draft, text, { mode: 0o600, flag: "wx" });
+  renameSync(draft, path);
 }
 
 function readJson(path: string): unknown {

@@ -44,7 +44,10 @@ async function checkExternal(url: string, env: Environment): Promise<Check> {
       "MUSTER_NATS_URL is set, MUSTER_NATS_CREDENTIALS is not",
       "name the JSON file with its users by role",
     );
-  const credentials = credentialsOf({ job: "doctor", url, credentials: readCredentials(path) }, "operator");
+  const credentials = credentialsOf(
+    { job: "doctor", url, credentials: readCredentials(path), source: path },
+    "operator",
+  );
   const connection = { url, job: "doctor", credentials, name: "operator.doctor.0", connectTimeoutMs };
   const transport = await connectNats(connection);
   await transport.close();

@@ -32,7 +32,7 @@ export async function withJob(
   options: LocationOptions & { readonly json?: boolean },
   work: (door: OperatorDoor) => Promise<ExitCode>,
 ): Promise<ExitCode> {
-  const connection = findConnection(locationOf(options));
+  const connection = findConnection(locationOf(options), ["operator"]);
   const incarnation = `i${randomBytes(6).toString("hex")}`;
   const transport = await connect(connection, incarnation);
   if (!("publish" in transport)) {

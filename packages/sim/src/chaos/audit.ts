@@ -13,7 +13,7 @@ import { Judge, type Violation } from "../check/judge.ts";
 import { MembershipChecker } from "../check/membership-checker.ts";
 import type { Observed } from "../check/observed.ts";
 import { WeightsChecker } from "../check/weights-checker.ts";
-import { brokerPortOf, usersOf } from "./follow.ts";
+import { brokerPortOf, userOf } from "./follow.ts";
 
 /** What the journal says. */
 export interface Audit {
@@ -79,7 +79,7 @@ async function readRest(options: AuditOptions, auditor: JournalAuditor): Promise
 }
 
 async function connect({ directory, config: { job } }: AuditOptions, url: string): Promise<Transport> {
-  const credentials = usersOf(directory).controller;
+  const credentials = userOf(directory, "controller");
   if (!credentials) throw new Error(`${directory} has no user of the controller`);
   return await connectNats({ url, job, credentials, name: "controller.audit.0", connectTimeoutMs: 10_000 });
 }

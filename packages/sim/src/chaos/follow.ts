@@ -21,10 +21,10 @@ export function brokerPortOf(directory: string): number | null {
   return saved && saved.port > 0 ? saved.port : null;
 }
 
-/** Users of the job's broker by role. */
-export function usersOf(directory: string): Readonly<Record<string, Credentials>> {
-  const path = join(directory, "connection.json");
-  return readJson<{ readonly credentials: Readonly<Record<string, Credentials>> }>(path)?.credentials ?? {};
+/** The user of a role of the job's broker; `undefined` when there is none. */
+export function userOf(directory: string, role: string): Credentials | undefined {
+  const path = join(directory, "credentials", `${role}.json`);
+  return readJson<{ readonly credentials: Readonly<Record<string, Credentials>> }>(path)?.credentials[role];
 }
 
 /** Follows the events of the job in `directory` from the first, past any proxy. */
@@ -33,7 +33,7 @@ export async function followJob(
   job: string,
   onEvent: (event: HeardEvent) => void,
 ): Promise<JobEars> {
-  const credentials = usersOf(directory).operator;
+  const credentials = userOf(directory, "operator");
   const port = brokerPortOf(directory);
   if (!credentials || port === null) throw new Error(`${directory} has no operator or no broker`);
   const url = `nats://127.0.0.1:${port}`;
