@@ -21,20 +21,36 @@ export interface StreamRule {
   readonly denyDelete: boolean;
   /** Any replica of the broker may answer a read by sequence. */
   readonly direct: boolean;
+  /** Consumers at a time. Unless it is said, a server takes 1,000. */
+  readonly consumersMax: number;
   /** Others than the controller write it, who do not trust each other. */
   readonly isShared: boolean;
 }
 
 const MiB = 1024 ** 2;
-const log = { retention: "log", denyDelete: false, direct: false, isShared: false } as const;
+const log = { retention: "log", denyDelete: false, direct: false, isShared: false, consumersMax: 1_024 } as const;
 
 /** The rule of every stream. */
 export const streamRules: Readonly<Record<StreamName, StreamRule>> = {
   reports: { ...log, subject: "reports.>", retention: "queue", discard: "new", bytesMax: 128 * MiB, isShared: true },
-  commands: { ...log, subject: "commands.>", discard: "old", bytesMax: 64 * MiB, ageMaxMs: 3_600_000 },
+  commands: {
+    ...log,
+    subject: "commands.>",
+    discard: "old",
+    bytesMax: 64 * MiB,
+    ageMaxMs: 3_600_000,
+    consumersMax: 65_536,
+  },
   journal: { ...log, subject: "journal", discard: "new", bytesMax: 1024 * MiB, denyDelete: true },
   groups: { ...log, subject: "groups.>", discard: "new", bytesMax: 2048 * MiB, direct: true, isShared: true },
-  events: { ...log, subject: "events.>", discard: "old", bytesMax: 128 * MiB, ageMaxMs: 7 * 86_400_000 },
+  events: {
+    ...log,
+    subject: "events.>",
+    discard: "old",
+    bytesMax: 128 * MiB,
+    ageMaxMs: 7 * 86_400_000,
+    consumersMax: 32_768,
+  },
 };
 
 /** Bound of the bucket of a job's state. */

@@ -69,12 +69,21 @@ async function findOrMake(
 ): Promise<ConsumerInfo> {
   const { stream, filter, maxPending, ackWaitMs = ackWaitDefaultMs } = options;
   const name = readerName(link, options.consumer);
+  const make = () =>
+    makeReader(link, job, {
+      stream,
+      name,
+      filter,
+      start: resumeSeq ?? options.deliver,
+      ack: { maxPending, waitMs: ackWaitMs },
+    });
+  // Nobody else can have made one of that name.
+  if (resumeSeq === null && link.role !== "controller") return await make();
   try {
     return await link.manager.consumers.info(brokerStream(job, stream), name);
   } catch (error) {
     if (!isApiError(error, JetStreamApiCodes.ConsumerNotFound)) throw error;
-    const start = resumeSeq ?? options.deliver;
-    return await makeReader(link, job, { stream, name, filter, start, ack: { maxPending, waitMs: ackWaitMs } });
+    return await make();
   }
 }
 

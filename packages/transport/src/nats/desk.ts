@@ -1,18 +1,26 @@
 /** The desk: makes consumers for the roles that can not, as far as each may read. Runs wherever the controller's credentials are. */
-import { Allowance, messageOf } from "@muster/base";
+import { messageOf } from "@muster/base";
 import { JetStreamApiError } from "@nats-io/jetstream";
 import type { Msg } from "@nats-io/nats-core";
 import { brokerRoles, streamsReadBy } from "../server/roles.ts";
 import { deskSubject, streamSubject } from "../streams.ts";
+import { DeskQueue } from "./desk-queue.ts";
 import type { Link } from "./link.ts";
 import { addReader, type DeskAnswer, type ReaderRequest } from "./readers.ts";
-import { translate } from "./translate.ts";
+import { isApiError, translate } from "./translate.ts";
 
 const questionBytesMax = 2_048;
-/** Questions of one role that are answered at once, and each second after that: what is more is asked again, and waits. */
-const budget = { burst: 1_024, perSecond: 64 };
+/**
+ * Consumers that one role gets. A whole fleet may come at once, and 64 a second after that: who never stops asking has half of what the stream of
+ * commands takes at most, since a consumer that nobody reads goes after five minutes. A question waits for no longer than its asker.
+ */
+const row = { atOnce: 16, waitMaxMs: 1_000, waitingMax: 16_384, burst: 12_288, perSecond: 64 };
 const pendingMax = 65_536;
 const ackWaitMaxMs = 3_600_000;
+
+/** The broker's code for a stream that has all the consumers it may have. Those of who is gone go by themselves. */
+const consumersFullCode = 10026;
+const fullRetryMs = 5_000;
 
 const unavailable = 503;
 const refusedStatus = 400;
@@ -21,31 +29,32 @@ const deskCode = 0;
 
 /** Answers until the link is closed. Every process that does shares the questions with the others. */
 export function serveDesk(link: Link, job: string): void {
-  const budgets = new Map(brokerRoles.map((role) => [deskSubject(job, role), new Allowance(budget)]));
+  const rows = new Map(brokerRoles.map((role) => [deskSubject(job, role), new DeskQueue<DeskAnswer>(row)]));
   link.connection.subscribe(deskSubject(job, "*"), {
     queue: "desk",
     callback: (error, message) => {
       if (error) return link.report(translate(error, "the desk"));
-      answer(link, job, message, budgets.get(message.subject)).catch((cause: unknown) =>
+      answer(link, job, message, rows.get(message.subject)).catch((cause: unknown) =>
         link.report(translate(cause, "answering at the desk")),
       );
     },
   });
 }
 
-async function answer(link: Link, job: string, message: Msg, left: Allowance | undefined): Promise<void> {
-  const said = left?.take(performance.now())
-    ? await serve(link, job, message)
-    : refusal(unavailable, "too many consumers were asked for; ask again");
+async function answer(link: Link, job: string, message: Msg, row?: DeskQueue<DeskAnswer>): Promise<void> {
+  const request = readRequest(job, message.subject.split(".").at(-1) ?? "", message.data);
+  const said =
+    typeof request === "string" || !row
+      ? refusal(refusedStatus, String(request))
+      : await row.ask(performance.now(), `${request.stream} ${request.name}`, () => serve(link, job, request));
   if (!link.isClosed) message.respond(JSON.stringify(said));
 }
 
-async function serve(link: Link, job: string, message: Msg): Promise<DeskAnswer> {
-  const request = readRequest(job, message.subject.split(".").at(-1) ?? "", message.data);
-  if (typeof request === "string") return refusal(refusedStatus, request);
+async function serve(link: Link, job: string, request: ReaderRequest): Promise<DeskAnswer> {
   try {
     return { info: await addReader(link, job, request) };
   } catch (error) {
+    if (isApiError(error, consumersFullCode)) return { retryMs: fullRetryMs };
     if (error instanceof JetStreamApiError) return { error: error.apiError() };
     return refusal(unavailable, messageOf(error));
   }

@@ -10,9 +10,11 @@ import type { NatsConnection, Status } from "@nats-io/nats-core";
 import { errors } from "../errors.ts";
 import { operationTimeoutMs } from "../streams.ts";
 import type { TransportStatus } from "../transport.ts";
-import { isTransient, NoAnswer, translate } from "./translate.ts";
+import { isTransient, NoAnswer, PutOff, translate } from "./translate.ts";
 
 const attemptTimeoutMs = 2_000;
+/** How much longer than its deadline a call may take when whoever answers says that it comes later. */
+const putOffMaxMs = 600_000;
 const backoffMs = [20, 50, 100, 200, 400];
 
 /** How long to go on asking, and what to throw when nobody answered. */
@@ -62,7 +64,8 @@ export class Link {
   /** Asks until answered. @throws what `translate` makes of a final error, or `options.expired` at the deadline. */
   async call<T>(what: string, attempt: () => Promise<T>, options: CallOptions = {}): Promise<T> {
     const timeoutMs = options.timeoutMs ?? operationTimeoutMs;
-    const deadline = performance.now() + timeoutMs;
+    let deadline = performance.now() + timeoutMs;
+    const lastMs = deadline + putOffMaxMs;
     let last: unknown;
     for (let tries = 0; ; tries++) {
       const leftMs = deadline - performance.now();
@@ -80,6 +83,11 @@ export class Link {
       } catch (error) {
         if (!isTransient(error)) throw translate(error, what);
         last = error;
+        if (error instanceof PutOff) {
+          deadline = Math.min(performance.now() + error.retryMs + timeoutMs, lastMs);
+          await this.pause(error.retryMs);
+          continue;
+        }
       }
       await this.pause(Math.min(backoffMs[tries] ?? 500, leftMs));
     }

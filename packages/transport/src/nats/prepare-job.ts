@@ -74,6 +74,7 @@ function toStreamConfig(job: string, name: StreamName, replicas: number): Wanted
     subjects: [streamSubject(job, name)],
     retention: rule.retention === "queue" ? RetentionPolicy.Workqueue : RetentionPolicy.Limits,
     discard: rule.discard === "new" ? DiscardPolicy.New : DiscardPolicy.Old,
+    max_consumers: rule.consumersMax,
     max_age: nanos(rule.ageMaxMs ?? 0),
     deny_delete: rule.denyDelete,
     allow_direct: rule.direct,
@@ -114,7 +115,7 @@ async function ensureStream(link: Link, wanted: WantedStream): Promise<void> {
   const found: Readonly<Record<string, unknown>> = { ...info.config };
   for (const [field, value] of Object.entries(wanted)) {
     if (isDeepStrictEqual(found[field] ?? absentValue(value), value)) continue;
-    if (field === "max_bytes" && isRaised(found[field], value)) continue;
+    if ((field === "max_bytes" || field === "max_consumers") && isRaised(found[field], value)) continue;
     throw errors.StreamMismatch({
       stream: wanted.name,
       field,

@@ -14,6 +14,7 @@ import { errors } from "../errors.ts";
 import { brokerRoles, streamsReadBy } from "../server/roles.ts";
 import { brokerStream, deskSubject, type StreamName, streamRules, streamSubject } from "../streams.ts";
 import type { Link } from "./link.ts";
+import { PutOff } from "./translate.ts";
 
 /** A consumer of an actor that is gone removes itself after this. */
 const inactiveMs = 300_000;
@@ -35,9 +36,10 @@ export interface ReaderRequest {
   readonly ack: { readonly maxPending: number; readonly waitMs: number } | null;
 }
 
-/** What the desk answers: the consumer, or what the broker or the desk has against it. */
+/** What the desk answers: the consumer, in how many milliseconds to ask again, or what the broker or the desk has against it. */
 export type DeskAnswer =
   | { readonly info: ConsumerInfo }
+  | { readonly retryMs: number }
   | { readonly error: { readonly code: number; readonly err_code: number; readonly description: string } };
 
 /**
@@ -56,6 +58,7 @@ export async function makeReader(link: Link, job: string, request: ReaderRequest
   const question = JSON.stringify(request);
   const answer = await link.connection.request(deskSubject(job, link.role), question, { timeout: questionMs });
   const said = answer.json<DeskAnswer>();
+  if ("retryMs" in said) throw new PutOff(said.retryMs);
   if ("error" in said) throw new JetStreamApiError(said.error);
   return said.info;
 }
@@ -76,6 +79,8 @@ function toConfig({ stream, name, filter, start, ack }: ReaderRequest): Partial<
     ...common,
     durable_name: name,
     ack_policy: AckPolicy.Explicit,
+    // A broker that starts again has lost it, and its reader makes it again where it stood. On disk it would take 20 times as long to make.
+    mem_storage: !isQueue,
     ack_wait: nanos(ack.waitMs),
     max_ack_pending: ack.maxPending,
     ...(isQueue ? {} : { inactive_threshold: nanos(inactiveMs) }),

@@ -9,6 +9,18 @@ export class NoAnswer extends Error {
   override readonly name = "NoAnswer";
 }
 
+const putOffStepMaxMs = 600_000;
+
+/** Whoever answers has too much to do, and says when to ask again. */
+export class PutOff extends NoAnswer {
+  readonly retryMs: number;
+
+  constructor(retryMs: number) {
+    super(`there is too much to do; it comes in ${retryMs} ms`);
+    this.retryMs = Math.min(Math.max(0, Number(retryMs) || 0), putOffStepMaxMs);
+  }
+}
+
 const wrongSequence: readonly number[] = [
   JetStreamApiCodes.StreamWrongLastSequence,
   JetStreamApiCodes.StreamWrongLastSequenceUnknown,
