@@ -58,7 +58,7 @@ describe("weights.held", () => {
     const owing = withMember(working({ version: 4 }), "r0", { held: null, order: { ...pull, version: 4 } });
     expect(heldBy(owing, "r0", 3).state.members.r0?.order).not.toBeNull();
     const leaving = withMember(working({ version: 0 }), "r0", {
-      order: { kind: "replica.stop", lineage: 0, version: 0, dueAtMs: 9_000 },
+      order: { kind: "replica.stop", dueAtMs: 9_000 },
     });
     expect(heldBy(leaving, "r0", 0).state.members.r0?.order?.kind).toBe("replica.stop");
   });

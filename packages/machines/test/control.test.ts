@@ -1,7 +1,7 @@
-import type { ControllerEvent } from "@muster/machines";
+import type { ControllerEffect, ControllerEvent } from "@muster/machines";
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
-import { initialControllerState, withMember } from "../src/controller/state.ts";
+import { type ControllerState, initialControllerState, withMember } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, linesOf, memberOf, planWith, reportFrom, stepping, voteFor, working } from "./states.ts";
 
 const tick = (atMs: number): ControllerEvent => ({ type: "controller.tick", atMs });
@@ -20,6 +20,13 @@ describe("the controller's mind", () => {
       expect(control(settled, tick(20_200)).state).toBe(settled);
     },
   );
+
+  it("keeps the time in a record now and then while somebody may hang: a successor knows what is left of each wait", () => {
+    const { state } = control(working(), tick(1_100));
+    const { commandMs } = state.plan.timing;
+    expect(control(state, tick(1_099 + commandMs)).state).toBe(state);
+    expect(control(state, tick(1_100 + commandMs)).state.nowMs).toBe(1_100 + commandMs);
+  });
 
   it("never lets its time go back", () => {
     const state = working();
@@ -112,15 +119,52 @@ describe("the controller's mind", () => {
 });
 
 describe("a new term", () => {
+  const ticks = (fromMs: number, forMs: number): ControllerEvent[] =>
+    Array.from({ length: forMs / 250 }, (_, i) => ({ type: "controller.tick", atMs: fromMs + 250 * (i + 1) }));
   const elected: ControllerEvent = { type: "controller.elected", atMs: 40, term: 2 };
 
-  it("begins with its own clock: nothing of the former one expires or lasts for ever", () => {
-    const leases = { "1-1": { holder: "r0", items: [], dueAtMs: 999_999 } };
-    const { state } = control(working({ patch: { leases } }), elected);
+  it("begins with its own clock, and every wait goes on with the time that was left", () => {
+    const base = working();
+    const { commandMs } = base.plan.timing;
+    const leases = {
+      new: { holder: "r0", items: [], dueAtMs: base.nowMs + 9_000 },
+      old: { holder: "r0", items: [], dueAtMs: base.nowMs - 1 },
+    };
+    const queue = [{ index: 9, attempt: 1, dueAtMs: base.nowMs + 70 }];
+    const groups = { 4: { ...groupsOf(4, 0), queue } };
+    const late = withMember({ ...base, leases, groups }, "r0", {
+      retryAtMs: base.nowMs + 80,
+      recoveries: [base.nowMs],
+    });
+    const { state } = control(late, elected);
     expect(state).toMatchObject({ term: 2, nowMs: 40 });
-    expect(state.leases["1-1"]?.dueAtMs).toBe(40 + state.plan.timing.leaseMs);
-    expect(state.step.dueAtMs).toBe(40 + state.plan.timing.stepMs);
-    expect(state.endDueAtMs).toBe(40 + state.plan.timing.drainMs);
+    expect(state.leases.new?.dueAtMs).toBe(40 + 9_000);
+    // What nobody listened to may have been said meanwhile: it is heard before its time is over.
+    expect(state.leases.old?.dueAtMs).toBe(40 + commandMs);
+    expect(state.groups[4]?.queue[0]?.dueAtMs).toBe(40 + 70);
+    expect(state.members.r0).toMatchObject({ retryAtMs: 40 + 80, recoveries: [40] });
+  });
+
+  it.each([
+    ["p0: no vote on step 4 in time", stepping({}, { members: ["p0", "p1", "r0"] })],
+    [
+      "r0: weights.pull unanswered 3 times",
+      withMember(working({ version: 4 }), "r0", {
+        held: null,
+        order: { kind: "weights.pull", lineage: 0, version: 4, dueAtMs: 3_000 },
+      }),
+    ],
+  ])("gives no time to what hangs, however often controllers change: %s", (end, hanging) => {
+    let state: ControllerState = hanging;
+    const said: ControllerEffect[] = [];
+    for (let term = 2; term < 20; term++)
+      for (const event of [{ ...elected, atMs: term, term }, ...ticks(term, 1_500)]) {
+        const change = control(state, event);
+        state = change.state;
+        said.push(...change.effects);
+      }
+    const ends = bodiesOf(said, "member.died").map(({ id, evidence }) => `${id}: ${evidence}`);
+    expect(ends).toContain(end);
   });
 
   it("admits everybody again and repeats leases, meshes and orders that may never have left", () => {

@@ -1,10 +1,17 @@
 import { describe, expect, it } from "vitest";
+import type { VersionOrder } from "../src/controller/order.ts";
 import { planOverdue } from "../src/controller/orders.ts";
 import { type ControllerState, type Order, withMember } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, linesOf, sectionsOf, working } from "./states.ts";
 
 const applied = { step: 3, attempt: 1, epoch: 2, lineage: 0, version: 3, sections: sectionsOf(3) };
-const order = (kind: Order["kind"], version = 3, dueAtMs = 1_000): Order => ({ kind, lineage: 0, version, dueAtMs });
+const order = (kind: VersionOrder["kind"], version = 3, dueAtMs = 1_000): Order => ({
+  kind,
+  lineage: 0,
+  version,
+  dueAtMs,
+});
+const stop: Order = { kind: "replica.stop", dueAtMs: 1_000 };
 
 const owing = (own: Order, unanswered = 0): ControllerState =>
   withMember(working({ patch: { applied } }), "p0", { order: own, unanswered });
@@ -22,7 +29,7 @@ describe("an order without an answer", () => {
   });
 
   it("to leave is sent again", () => {
-    const change = planOverdue(owing(order("replica.stop", 0)));
+    const change = planOverdue(owing(stop));
     expect(linesOf(change?.effects ?? [])).toEqual(["p0 replica.stop"]);
     expect(change?.state.members.p0?.order?.dueAtMs).toBe(2_000);
   });
@@ -42,12 +49,12 @@ describe("an order without an answer", () => {
     expect(change?.state.members.p0?.order).toBeNull();
   });
 
-  it.each(["step.apply", "weights.pull", "replica.stop"] as const)(
-    "of kind %s for the third time in a row puts its member out",
-    (kind) => {
-      const change = planOverdue(owing(order(kind), 2));
+  it.each([order("step.apply"), order("weights.pull"), stop])(
+    "of kind $kind for the third time in a row puts its member out",
+    (last) => {
+      const change = planOverdue(owing(last, 2));
       expect(linesOf(change?.effects ?? [])).toEqual(["! member.died", "p0 replica.fenced"]);
-      expect(bodiesOf(change?.effects ?? [], "member.died")[0]?.evidence).toContain(`${kind} unanswered 3 times`);
+      expect(bodiesOf(change?.effects ?? [], "member.died")[0]?.evidence).toContain(`${last.kind} unanswered 3 times`);
       expect(change?.state.members.p0).toBeUndefined();
     },
   );

@@ -1,79 +1,44 @@
 /**
- * The first record of a term. Times of the former controller mean nothing here, so every deadline starts anew; orders that may never
- * have left are sent again, and receivers know them by their ids. Suspicions end too: the new controller's failure detector knows nothing
- * of them, so it would never take them back.
+ * The first record of a term. Every wait goes on with the time that was left, so that whatever hangs does so no longer because controllers
+ * change; orders that may never have left are sent again, and receivers know them by their ids. Suspicions end: the new controller's failure
+ * detector knows nothing of them, so it would never take them back.
  */
 
 import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
-import type { FleetNode } from "./fleet/fleet-state.ts";
 import { leasesOf } from "./groups/leases.ts";
-import { leaveDueAtMsOf } from "./members/apply-membership.ts";
-import { arrived, type ControllerState, type Member, meshMembersOf, type StepGroups } from "./state.ts";
+import { rebaseTimes } from "./rebase-times.ts";
+import { arrived, type ControllerState, type Member, meshMembersOf } from "./state.ts";
 import { ranksOf } from "./step/plan-mesh.ts";
 import { runBodyOf } from "./step/plan-step.ts";
 
 /** Takes over: rebases every time and repeats what is outstanding. Pure. */
 export function applyElected(state: ControllerState, event: ElectedEvent): Change<ControllerState> {
-  const { plan } = state;
   const nowMs = event.atMs;
-  // What lies in the past keeps its distance from the last moment of the former controller.
-  const aheadMs = nowMs - state.nowMs;
-  const members = Object.values(state.members).map((member): [string, Member] => [
+  const rebased = rebaseTimes(state, nowMs, state.plan.timing.commandMs);
+  const members = Object.values(rebased.members).map((member): [string, Member] => [
     member.id,
     {
       ...member,
       health: trusted(member.health),
-      hungAtMs: member.hungAtMs === null ? null : member.hungAtMs + aheadMs,
-      recoveries: member.recoveries.map((atMs) => atMs + aheadMs),
-      retryAtMs: nowMs,
-      unanswered: 0,
       order: member.order && { ...member.order, dueAtMs: nowMs },
-      ...(member.memory ? { memory: { ...member.memory, asked: null, retryAtMs: nowMs } } : {}),
+      owed: member.order ?? member.owed ?? null,
+      ...(member.memory ? { memory: { ...member.memory, asked: null } } : {}),
     },
   ]);
-  const evictions = Object.entries(state.evictions).map(([id, eviction]) => [
-    id,
-    {
-      ...eviction,
-      times: eviction.times.map((atMs) => atMs + aheadMs),
-      untilMs: eviction.untilMs + aheadMs,
-    },
-  ]);
-  const leases = Object.entries(state.leases).map(([id, lease]) => [
-    id,
-    { ...lease, dueAtMs: nowMs + plan.timing.leaseMs },
-  ]);
-  const groups = Object.entries(state.groups).map(([step, entry]): [string, StepGroups] => [
-    step,
-    { ...entry, queue: entry.queue.map(({ dueAtMs: _, ...waiting }) => waiting) },
-  ]);
-  const { shortage } = state.fleet;
-  const leaveDueAtMs = leaveDueAtMsOf({ nowMs, plan });
-  const nodes = Object.entries(state.fleet.nodes).map(([id, node]): [string, FleetNode] => [
-    id,
-    node.leaveDueAtMs === undefined ? node : { ...node, leaveDueAtMs },
-  ]);
+  const { mesh } = state;
   const next: ControllerState = {
-    ...state,
-    groups: Object.fromEntries(groups),
+    ...rebased,
     term: event.term,
-    nowMs,
     members: Object.fromEntries(members),
-    leases: Object.fromEntries(leases),
-    ...(state.heldBack ? { heldBack: { sinceMs: nowMs, untilMs: nowMs + plan.timing.leaseMs } } : {}),
-    evictions: Object.fromEntries(evictions),
-    // Members get their time anew, the job as a whole does not: whatever hangs does so no longer because controllers change.
+    // Members get their time anew, the job as a whole does not.
     progress: { ...arrived(state).progress, atMs: nowMs },
-    mesh: { ...state.mesh, dueAtMs: nowMs + plan.timing.meshMs, joinDueAtMs: null },
-    step: { ...state.step, startedAtMs: nowMs, dueAtMs: nowMs + plan.timing.stepMs },
-    checkpoints: { ...state.checkpoints, dueAtMs: nowMs + plan.timing.checkpointMs },
-    endDueAtMs: nowMs + plan.timing.drainMs,
-    fleet: { ...state.fleet, nodes: Object.fromEntries(nodes), shortage: shortage && { ...shortage, sinceMs: nowMs } },
+    // What is broken waits for nobody.
+    mesh: mesh.state === "broken" ? { ...mesh, dueAtMs: mesh.dueAtMs + nowMs - state.nowMs } : rebased.mesh,
   };
   const started = announce("job.started", {
     term: event.term,
-    steps: plan.steps,
-    seed: plan.seed,
+    steps: next.plan.steps,
+    seed: next.plan.seed,
   });
   const recovered = Object.values(state.members)
     .filter(({ health }) => trusted(health) !== health)

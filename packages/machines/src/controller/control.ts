@@ -85,7 +85,7 @@ export const planners: readonly Planner[] = [
 /** More rounds than any state needs; a planner that never rests is a bug. */
 const roundsMax = 64;
 
-/** One step of the controller. A tick that changes nothing gives back the same state object. Pure. */
+/** One step of the controller. A tick that changes nothing, and needs not be remembered, gives back the same state object. Pure. */
 export function control(state: ControllerState, event: ControllerEvent): Change<ControllerState> {
   if (state.stopped) return { state, effects: [] };
   const clocked = { ...state, nowMs: Math.max(state.nowMs, event.atMs) };
@@ -93,7 +93,12 @@ export function control(state: ControllerState, event: ControllerEvent): Change<
   const planned = reconcile(applied.state);
   const effects = [...applied.effects, ...planned.effects];
   const isIdleTick = event.type === "controller.tick" && effects.length === 0 && planned.state === clocked;
-  return isIdleTick ? { state, effects: [] } : { state: planned.state, effects };
+  return isIdleTick && !isTimeKept(state, event.atMs) ? { state, effects: [] } : { state: planned.state, effects };
+}
+
+/** While somebody may hang the journal knows the time well enough for a successor to go on with what is left of each wait. */
+function isTimeKept({ progress, nowMs, plan }: ControllerState, atMs: number): boolean {
+  return !progress.isShort && atMs - nowMs >= plan.timing.commandMs;
 }
 
 function reconcile(state: ControllerState): Change<ControllerState> {

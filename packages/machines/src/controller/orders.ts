@@ -3,6 +3,7 @@
 import { type Change, type ControllerEffect, command } from "./events.ts";
 import { releaseLease } from "./groups/leases.ts";
 import { putOut } from "./members/apply-membership.ts";
+import type { VersionOrder } from "./order.ts";
 import { type ControllerState, type Member, withMember } from "./state.ts";
 
 /** A member that leaves so many orders in a row without an answer hangs, whatever its heartbeat says. */
@@ -43,23 +44,42 @@ export function planOverdue(state: ControllerState): Change<ControllerState> | n
 function renew(before: ControllerState, member: Member): Change<ControllerState> {
   const { order } = member;
   const { commandMs } = before.plan.timing;
-  const unanswered = member.unanswered + 1;
+  const owed = member.owed && member.owed.dueAtMs > before.nowMs ? member.owed : null;
+  const unanswered = member.unanswered + (owed ? 0 : 1);
   if (unanswered >= unansweredMax) return evict(before, [member], `${order?.kind} unanswered ${unanswered} times`);
-  const state = withMember(before, member.id, { unanswered });
+  const state = withMember(before, member.id, { unanswered, ...(member.owed ? { owed: null } : {}) });
+  const dueAtMs = owed?.dueAtMs ?? state.nowMs + commandMs;
   const { applied } = state;
   if (order?.kind === "step.apply" && applied?.version === order.version && applied.lineage === order.lineage) {
-    const again = { ...order, dueAtMs: state.nowMs + commandMs };
+    const again = { ...order, dueAtMs };
     return {
       state: withMember(state, member.id, { order: again }),
       effects: [command(member, "step.apply", applied)],
     };
   }
   if (order?.kind === "replica.stop") {
-    const again = { ...order, dueAtMs: state.nowMs + commandMs };
+    const again = { ...order, dueAtMs };
     const effects: ControllerEffect[] = [command(member, "replica.stop", { reason: "released" })];
     return { state: withMember(state, member.id, { order: again }), effects };
   }
-  return { state: withMember(state, member.id, { order: null, retryAtMs: state.nowMs }), effects: [] };
+  const free = { order: null, retryAtMs: state.nowMs, ...(owed ? { owed } : {}) };
+  return { state: withMember(state, member.id, free), effects: [] };
+}
+
+/**
+ * Gives a member an order about a version. One that an election has it given anew is due when it was due before, and a command's time from now at
+ * the earliest. Pure.
+ */
+export function withVersionOrder(
+  { nowMs, plan }: ControllerState,
+  member: Member,
+  { kind, lineage, version, withinMs }: Omit<VersionOrder, "dueAtMs"> & { readonly withinMs: number },
+): Member {
+  const { owed } = member;
+  const isOwed = owed?.kind === kind && owed.version === version && owed.lineage === lineage;
+  const full = nowMs + withinMs;
+  const dueAtMs = isOwed ? Math.min(full, Math.max(owed.dueAtMs, nowMs + plan.timing.commandMs)) : full;
+  return { ...member, order: { kind, lineage, version, dueAtMs }, ...(owed ? { owed: null } : {}) };
 }
 
 /** A member that has answered its order. */
@@ -72,7 +92,7 @@ export function stopMembers(
   reason: string,
 ): Change<ControllerState> {
   const dueAtMs = state.nowMs + state.plan.timing.commandMs;
-  const order = { kind: "replica.stop", lineage: 0, version: 0, dueAtMs } as const;
+  const order = { kind: "replica.stop", dueAtMs } as const;
   const effects: ControllerEffect[] = members.map((member) => command(member, "replica.stop", { reason }));
   return { state: members.reduce((next, { id }) => withMember(next, id, { order }), state), effects };
 }

@@ -4,26 +4,15 @@
  */
 import type { Body, CauseCount, MemberRole, PartialGroup, Section, WorkItem } from "@muster/protocol";
 import type { VersionKey } from "../version-key.ts";
+import type { AtMs } from "./at-ms.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
+import type { Order } from "./order.ts";
 import type { ControllerPlan } from "./plan.ts";
 import type { Dropped, Fill, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
 import type { Beginning, MemberMemory } from "./weights/memory-state.ts";
 
+export type { Order } from "./order.ts";
 export type { KeptReceipt, LostAttempts, StepRun, Vote } from "./step/step-state.ts";
-
-/** An order that a member has not answered yet; sent again when `dueAtMs` passes. */
-export interface Order {
-  readonly kind:
-    | "weights.initialize"
-    | "weights.pull"
-    | "step.apply"
-    | "checkpoint.save"
-    | "replica.stop"
-    | "node.assign";
-  readonly lineage: number;
-  readonly version: number;
-  readonly dueAtMs: number;
-}
 
 /** A replica as the controller sees it. Members that died or left are not in the table. */
 export interface Member {
@@ -37,14 +26,16 @@ export interface Member {
   readonly addresses: readonly string[];
   readonly health: "healthy" | "suspect" | "hung" | "draining";
   /** When it was found hanging last; a second time soon after puts it out. */
-  readonly hungAtMs: number | null;
+  readonly hungAtMs: AtMs | null;
   /** When its last suspicions ended, within an hour: too many make it the last choice as a source of weights. */
-  readonly recoveries: readonly number[];
+  readonly recoveries: readonly AtMs[];
   /** The version whose digests it acknowledged. */
   readonly held: VersionKey | null;
   readonly order: Order | null;
+  /** Its order before an election, which is given anew and has no more time for that; absent, or `null`, when it is given. */
+  readonly owed?: Order | null;
   /** No new order before this time: set when one failed. */
-  readonly retryAtMs: number;
+  readonly retryAtMs: AtMs;
   /** Orders in a row that it let pass without an answer; nobody waits for it while there are any. */
   readonly unanswered: number;
   /** Receipts of it that could not be true. */
@@ -61,9 +52,9 @@ export interface Mesh {
   /** Arrivals when it was made: whoever arrived later under the id of a member is another life, and no rank of it. */
   readonly joins: number;
   readonly built: readonly string[];
-  readonly dueAtMs: number;
+  readonly dueAtMs: AtMs;
   /** Until then joiners are gathered for the next epoch; `null` while nobody waits. */
-  readonly joinDueAtMs: number | null;
+  readonly joinDueAtMs: AtMs | null;
 }
 
 /** A group that waits for a lease. */
@@ -74,7 +65,7 @@ export interface QueuedGroup {
   /** Who had it last and did not finish it; it goes to somebody else. */
   readonly last?: string;
   /** Not leased again before this time. */
-  readonly dueAtMs?: number;
+  readonly dueAtMs?: AtMs;
   /** What is begun of it. */
   readonly partial?: PartialGroup;
 }
@@ -93,7 +84,7 @@ export interface StepGroups {
 export interface Lease {
   readonly holder: string;
   readonly items: readonly WorkItem[];
-  readonly dueAtMs: number;
+  readonly dueAtMs: AtMs;
   /** Attempts that the holder has computed and can not store for want of room: what ends it is not their fault. */
   readonly done?: readonly string[];
 }
@@ -157,7 +148,7 @@ export interface Checkpoints {
   /** Step whose version should become durable next. */
   readonly wantedStep: number | null;
   /** Given up after this time when the job is ending. */
-  readonly dueAtMs: number;
+  readonly dueAtMs: AtMs;
   readonly saved: KeptCheckpoint | null;
   /** Failures in a row. */
   readonly failures: number;
@@ -165,8 +156,8 @@ export interface Checkpoints {
 
 /** What is remembered of a replica that was put out: the n-th time within an hour it stays out for a while. */
 export interface Eviction {
-  readonly times: readonly number[];
-  readonly untilMs: number;
+  readonly times: readonly AtMs[];
+  readonly untilMs: AtMs;
   /** Its successor waits although it has ended: what was wrong was not the process. */
   readonly isHeld?: boolean;
   /** The process that was put out; once it has ended, its successor need not wait. */
@@ -202,7 +193,7 @@ export interface GivenUp {
 
 /** When the job last moved on: a committed step, a finished group, a piece of evaluation, or somebody who was missing came. */
 export interface Progress {
-  readonly atMs: number;
+  readonly atMs: AtMs;
   /** What the watchdog did since. */
   readonly stage: number;
   /** Time without a committed step or a finished group before `atMs`, in which nobody was missing. */
@@ -215,7 +206,7 @@ export interface Progress {
 export interface ControllerState {
   readonly plan: ControllerPlan;
   readonly term: number;
-  readonly nowMs: number;
+  readonly nowMs: AtMs;
   readonly joins: number;
   readonly leasesMade: number;
   /** Build of the first engine that registered; others are refused. */
@@ -245,7 +236,7 @@ export interface ControllerState {
   readonly purgedSeq: number;
   readonly leases: Readonly<Record<string, Lease>>;
   /** Since when, and for how long at least, a full groups stream holds results back; `null`, or absent, when it does not. */
-  readonly heldBack?: { readonly sinceMs: number; readonly untilMs: number } | null;
+  readonly heldBack?: { readonly sinceMs: AtMs; readonly untilMs: AtMs } | null;
   /** How full the groups stream was when it passed a mark last; absent before that. */
   readonly groupsFill?: Fill;
   /** Groups that were finished so far, and their tokens: what a group costs on average. */
@@ -278,7 +269,7 @@ export interface ControllerState {
     readonly reason: string;
     readonly announced: boolean;
   } | null;
-  readonly endDueAtMs: number;
+  readonly endDueAtMs: AtMs;
   readonly stopped: boolean;
   readonly fleet: FleetState;
 }

@@ -96,10 +96,14 @@ export class JournalModel {
       this.#written(seq, part);
       return;
     }
+    const since = this.state.nowMs;
     const ledTo = events.map((event) => this.#apply(event));
     this.#ends.recorded({ seq, wallMs }, ledTo.flat());
     const cameTo = events.map(({ type }, i) => (ledTo[i] ?? []).length > 0 || type !== "controller.tick");
-    this.#idle = cameTo.includes(true) ? 0 : this.#idle + 1;
+    // While somebody may hang the time itself is kept now and then.
+    const { progress, nowMs, plan } = this.state;
+    const isTimeKept = !progress.isShort && nowMs - since >= plan.timing.commandMs;
+    this.#idle = cameTo.includes(true) ? 0 : this.#idle + (isTimeKept ? 0 : 1);
     judge.require(
       this.#idle <= idleMax,
       "rest",

@@ -3,6 +3,7 @@
 import { type Change, command } from "../events.ts";
 import { ledgerOf } from "../groups/ledger.ts";
 import { isNearlyFull } from "../groups/stream-room.ts";
+import { withVersionOrder } from "../orders.ts";
 import { type ControllerState, holdsCurrent, membersOf, withMember } from "../state.ts";
 import { keepersOf } from "../weights/memory.ts";
 import { isFree } from "../weights/plan-weights.ts";
@@ -58,10 +59,10 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
     kind: "checkpoint.save",
     lineage: weights.lineage,
     version: weights.version,
-    dueAtMs: state.nowMs + plan.timing.checkpointMs,
+    withinMs: plan.timing.checkpointMs,
   } as const;
   return {
-    state: savers.reduce((next, member) => withMember(next, member.id, { order }), state),
+    state: savers.reduce((next, member) => withMember(next, member.id, withVersionOrder(state, member, order)), state),
     effects: savers.map((member) => {
       const others = rotated(holders, member);
       // Who is the only one that holds it has it from itself.

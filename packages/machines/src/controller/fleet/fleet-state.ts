@@ -1,5 +1,6 @@
 /** The fleet: what should run where, and how it is. Plain JSON, part of the controller's state (semantics 1 DO, 6.16). */
 import type { Body, fleetHealths, ReplicaRole } from "@muster/protocol";
+import type { AtMs } from "../at-ms.ts";
 
 /** Health of a managed replica. */
 export type FleetHealth = (typeof fleetHealths)[number];
@@ -35,7 +36,7 @@ export interface FleetNode {
   readonly revision: number;
   readonly acked: number;
   /** Until when its replicas may wait for successors: it was told to end, and does so by itself. Absent while it was not. */
-  readonly leaveDueAtMs?: number;
+  readonly leaveDueAtMs?: AtMs;
   /** What its host shows of a failure to come. */
   readonly signs: Body<"node.signs">["signs"];
   /** What the last assignment says, to see whether another one is due. */
@@ -80,7 +81,7 @@ export interface FleetState {
   readonly made: Wanted;
   readonly revision: number;
   /** Since when too few replicas are healthy, and whether the operator was told. */
-  readonly shortage: { readonly sinceMs: number; readonly isTold: boolean } | null;
+  readonly shortage: { readonly sinceMs: AtMs; readonly isTold: boolean } | null;
   readonly commands: Readonly<Record<string, CommandRow>>;
   readonly commandsMade: number;
 }

@@ -20,7 +20,7 @@ export function planAssign(state: ControllerState): Change<ControllerState> | nu
     const nodes = { ...next.fleet.nodes, [member.id]: { ...node, revision, assigned } };
     const dueAtMs = state.nowMs + state.plan.timing.commandMs;
     next = withMember(withFleet(next, { nodes, revision }), member.id, {
-      order: { kind: "node.assign", lineage: 0, version: revision, dueAtMs },
+      order: { kind: "node.assign", revision, dueAtMs },
     });
     effects.push(command(member, "node.assign", { revision, replicas }));
   }

@@ -1,5 +1,6 @@
 /** The part of the controller's tables that is about the step that is next to commit, and what it is computed from. */
 import type { BatchPart, GroupReceipt, Section, StepStats } from "@muster/protocol";
+import type { AtMs } from "../at-ms.ts";
 
 /** A member's word on a step. */
 export interface Vote {
@@ -24,8 +25,8 @@ export interface StepRun {
   readonly unreadable?: number;
   readonly state: "sampling" | "running";
   readonly votes: Readonly<Record<string, Vote>>;
-  readonly startedAtMs: number;
-  readonly dueAtMs: number;
+  readonly startedAtMs: AtMs;
+  readonly dueAtMs: AtMs;
 }
 
 /** Attempts at one step that lost a trainer, and how trainers ended meanwhile. */

@@ -61,6 +61,6 @@ export function applyFailed(before: ControllerState, event: ReportOf<"weights.fa
 
 /** True when a report about a version answers the order that a member has. */
 function isAnswered({ order }: Member, { lineage, version }: VersionKey): boolean {
-  if (order === null || order.kind === "replica.stop" || order.kind === "checkpoint.save") return false;
+  if (order === null || !("version" in order) || order.kind === "checkpoint.save") return false;
   return order.version === version && order.lineage === lineage;
 }

@@ -1,6 +1,7 @@
 /** What is known of the training state that checkpoint actors keep in memory; plain JSON. */
 import type { Section } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
+import type { AtMs } from "../at-ms.ts";
 import type { ControllerPlan } from "../plan.ts";
 
 /** The training state after a step: weights and optimizer, and the name under which they can be pulled. */
@@ -16,9 +17,9 @@ export interface KeptState extends VersionKey {
 export interface MemberMemory {
   readonly held: KeptState | null;
   /** What it was told to take, until it answers; forgotten when `dueAtMs` passes. */
-  readonly asked: (KeptState & { readonly dueAtMs: number }) | null;
+  readonly asked: (KeptState & { readonly dueAtMs: AtMs }) | null;
   /** Not asked again before this time. */
-  readonly retryAtMs: number;
+  readonly retryAtMs: AtMs;
   /** Orders in a row that it did not fulfil. */
   readonly failures: number;
   /** It said that it has no room. */

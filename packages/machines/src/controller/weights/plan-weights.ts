@@ -2,6 +2,7 @@
 import type { Body, Holder } from "@muster/protocol";
 import { type Change, type ControllerEffect, command } from "../events.ts";
 import { isFlaky } from "../members/apply-verdict.ts";
+import { withVersionOrder } from "../orders.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
 import { keepersOf } from "./memory.ts";
 import { holdersMax, rotated, sourcesFor, supplyOf } from "./weight-sources.ts";
@@ -20,13 +21,10 @@ export function planInitialWeights(state: ControllerState): Change<ControllerSta
   if (!first) return null;
   const body = beginningOf(state, first);
   if (!body) return null;
-  const order = {
-    kind: "weights.initialize",
-    lineage: body.lineage,
-    version: body.version,
-    dueAtMs: state.nowMs + state.plan.timing.gatherMs,
-  } as const;
-  return { state: withMember(state, first.id, { order }), effects: [command(first, "weights.initialize", body)] };
+  const { lineage, version } = body;
+  const withinMs = state.plan.timing.gatherMs;
+  const ordered = withVersionOrder(state, first, { kind: "weights.initialize", lineage, version, withinMs });
+  return { state: withMember(state, first.id, ordered), effects: [command(first, "weights.initialize", body)] };
 }
 
 /** The order to begin a lineage; `null` while whoever keeps its first version is a suspect. */
@@ -52,7 +50,7 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
   // With a thousand members nearly every look finds nothing to do: who could supply whom is asked only then.
   if (receivers.length === 0) return null;
   const { lineage, version } = weights;
-  const dueAtMs = state.nowMs + state.plan.timing.pullMs;
+  const order = { kind: "weights.pull", lineage, version, withinMs: state.plan.timing.pullMs } as const;
   const kept = keepersOf(state, weights);
   const known = supplyOf(state);
   const supply = known.holding.length > 0 ? known : { ...known, holding: kept };
@@ -69,7 +67,7 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
     const holders = holdersOf(trustedFirst(sources));
     const sections = isPolicy ? weights.sections : weights.sections.filter(({ name }) => name === "weights");
     effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders }));
-    ordered[member.id] = { ...member, order: { kind: "weights.pull", lineage, version, dueAtMs } };
+    ordered[member.id] = withVersionOrder(state, member, order);
     if (!isPolicy) fetching.push(member);
   }
   return effects.length > 0 ? { state: { ...state, members: { ...state.members, ...ordered } }, effects } : null;

@@ -1,0 +1,19 @@
+/** What a member was told to do and has not answered. */
+import type { VersionKey } from "../version-key.ts";
+import type { AtMs } from "./at-ms.ts";
+
+/** Sent again, or forgotten so that the planners decide anew, when it is due. */
+interface Due {
+  readonly dueAtMs: AtMs;
+}
+
+/** An order about one version of the weights. */
+export interface VersionOrder extends Due, VersionKey {
+  readonly kind: "weights.initialize" | "weights.pull" | "step.apply" | "checkpoint.save";
+}
+
+/** An order that a member has not answered yet. */
+export type Order =
+  | VersionOrder
+  | (Due & { readonly kind: "replica.stop" })
+  | (Due & { readonly kind: "node.assign"; readonly revision: number });
