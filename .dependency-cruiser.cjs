@@ -85,9 +85,29 @@ module.exports = {
     ...layers,
     forbid(
       "doors-only",
-      "Another package is entered through index.ts only.",
+      "Another package is entered through index.ts only; the embedded engine has an entry of its own.",
       { path: "^(?:packages/([^/]+)|test|bench)/" },
-      { path: "^packages/[^/]+/src/", pathNot: ["^packages/$1/", "^packages/[^/]+/src/(index|internal)\\.ts$"] },
+      {
+        path: "^packages/[^/]+/src/",
+        pathNot: [
+          "^packages/$1/",
+          "^packages/[^/]+/src/(index|internal)\\.ts$",
+          "^packages/engine/src/embedded/index\\.ts$",
+        ],
+      },
+    ),
+    forbid(
+      "engines-behind-adapters",
+      "Only the composition root names an engine, and tests and the simulator; everything else asks the registry.",
+      {
+        path: "^packages/([^/]+)/src/",
+        pathNot:
+          "^packages/(engine/src/(embedded/|hf-folder)|sim/|testkit/)|^packages/cli/src/composition/engines\\.ts$",
+      },
+      {
+        path: "^packages/engine/src/(embedded/|hf-folder)",
+        pathNot: "^packages/$1/src/embedded/index\\.ts$",
+      },
     ),
     forbid(
       "doors-only",

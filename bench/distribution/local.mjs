@@ -1,15 +1,15 @@
 // The training of a job file in this one process: `node local.mjs <job file> <steps>`. Prints one line of JSON per step.
-import { rewardOf, taskOf, trainLocally } from "@muster/engine";
+
+import { needsOfTask, rewardOf, taskOf } from "@muster/engine";
+import { embeddedEngines, trainLocally } from "@muster/engine/embedded";
 import { loadJob, systemClock } from "@muster/runtime";
 
 const [file = "", steps = "20"] = process.argv.slice(2);
 const { config } = loadJob({
   file,
   flags: { "job.steps": Number(steps) },
-  describeTask(name) {
-    const { vocabulary, maxTokens } = taskOf(name);
-    return { vocab: vocabulary.length, maxContext: maxTokens };
-  },
+  describeTask: (name) => needsOfTask(taskOf(name)),
+  engines: embeddedEngines,
 });
 if (config.weights.kind !== "folder")
   throw new Error(`the benchmark needs weights from a folder, not ${config.weights.kind}`);

@@ -38,6 +38,7 @@ describe("a wrong import is reported:", () => {
     ["doors-only", "packages/runtime/src/side-entrance.ts", "@muster/machines/src/hidden.ts"],
     ["doors-only", "packages/runtime/src/second-door.ts", "@muster/machines/internal"],
     ["doors-only", "packages/runtime/src/by-path.ts", "../../machines/src/index.ts"],
+    ["engines-behind-adapters", "packages/actors/src/names-an-engine.ts", "@muster/engine/embedded"],
     ["machines-pure", "packages/machines/src/impure.ts", "node:fs"],
     ["base-zero", "packages/base/src/needy.ts", "node:path"],
     ["siblings", "packages/machines/src/neighbour.ts", "@muster/transport"],
@@ -56,15 +57,17 @@ describe("a wrong import is reported:", () => {
     ["packages/runtime/src/observability/index.ts", "pino"],
     ["packages/testkit/src/index.ts", "@muster/machines/internal"],
     ["packages/runtime/src/front-door.ts", "@muster/machines"],
+    ["packages/cli/src/composition/engines.ts", "@muster/engine/embedded"],
   ] as const;
 
   beforeAll(async () => {
     fixture = mkdtempSync(join(tmpdir(), "muster-boundaries-"));
-    for (const name of ["base", "protocol", "machines", "transport", "collectives", "runtime", "testkit"])
+    for (const name of ["base", "protocol", "machines", "transport", "collectives", "engine", "runtime", "testkit"])
       writePackage(name);
     for (const name of ["xstate", "pino", "@nats-io/jetstream", "@muster/native"]) writeLibrary(name);
     write("packages/machines/src/internal.ts", "export const internal = 1;\n");
     write("packages/machines/src/hidden.ts", "export const hidden = 1;\n");
+    write("packages/engine/src/embedded/index.ts", "export const adapter = 1;\n");
     write("packages/machines/dist/index.js", "export const built = 1;\n");
     write("packages/protocol/src/circle-b.ts", 'export * as a from "./circle-a.ts";\n');
     for (const [, file, target] of wrong) write(file, `import * as x from "${target}";\nexport const y = x;\n`);
@@ -97,7 +100,12 @@ describe("a wrong import is reported:", () => {
       types: `./dist/${file}.d.ts`,
       default: `./dist/${file}.js`,
     });
-    const exports = { ".": door("index"), "./internal": door("internal"), "./src/*": "./src/*" };
+    const exports = {
+      ".": door("index"),
+      "./internal": door("internal"),
+      "./embedded": door("embedded/index"),
+      "./src/*": "./src/*",
+    };
     write(`packages/${name}/package.json`, JSON.stringify({ name: `@muster/${name}`, type: "module", exports }));
     write(`packages/${name}/src/index.ts`, "export const here = 1;\n");
     mkdirSync(join(fixture, "node_modules/@muster"), { recursive: true });

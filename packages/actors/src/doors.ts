@@ -18,26 +18,31 @@ import {
   type VersionStore,
 } from "@muster/collectives";
 import {
-  createEmbeddedPolicyEngine,
-  createEmbeddedRolloutEngine,
-  embeddedBuild,
+  type EngineDescription,
+  type EngineRegistry,
   type GenerateFunction,
   loadGenerate,
   loadReward,
+  type ModelNeeds,
+  needsOfTask,
   type PolicyEngine,
   type Reward,
   type RolloutEngine,
   rewardOf,
+  taskOf,
 } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { makeOwnFolderSync } from "@muster/runtime";
+import { errors } from "./errors.ts";
 
 /** The doors of one replica to what computes, moves and keeps weights. */
 export interface Doors {
-  /** Build of the engines; replicas of one job share one. */
+  /** Build of this replica's engine; replicas of one role share one. */
   readonly engineBuild: string;
-  policyEngine(options: { readonly model: JobConfig["model"] }): PolicyEngine;
-  rolloutEngine(options: { readonly model: JobConfig["model"]; readonly ranks: number }): RolloutEngine;
+  policyEngine(config: JobConfig): Promise<PolicyEngine>;
+  rolloutEngine(config: JobConfig): Promise<RolloutEngine>;
+  /** The model of a job as its trainers have it, and the build that trains it. */
+  model(config: JobConfig): Pick<EngineDescription, "tensors" | "modelConfig"> & { readonly build: string };
   /** A built-in reward by name, or that of a module by absolute path. */
   reward(name: string): Promise<Reward>;
   /** The generate function of a module by absolute path. */
@@ -57,11 +62,28 @@ export interface Doors {
   loadCheckpoint(path: string): Promise<LoadedCheckpoint>;
 }
 
-/** The embedded engine, the native data plane and the disk of this host. */
-export const hostDoors: Doors = {
-  engineBuild: embeddedBuild(),
-  policyEngine: createEmbeddedPolicyEngine,
-  rolloutEngine: createEmbeddedRolloutEngine,
+/** What a job's task asks of a model. */
+const needsOf = ({ task }: JobConfig): ModelNeeds => needsOfTask(taskOf(task.name));
+
+/**
+ * Engines, the native data plane and the disk of this host.
+ *
+ * @param engineBuild - With which this replica registered; an engine of another one is not opened.
+ */
+export const hostDoors = (engines: EngineRegistry, engineBuild: string): Doors => ({
+  engineBuild,
+  policyEngine: async (config) => {
+    checkBuild(engines, config.engine.policy.adapter, engineBuild);
+    return await engines.openPolicy(config, needsOf(config));
+  },
+  rolloutEngine: async (config) => {
+    checkBuild(engines, config.engine.rollout.adapter, engineBuild);
+    return await engines.openRollout(config, needsOf(config));
+  },
+  model: (config) => ({
+    ...engines.describe("policy", config.engine, needsOf(config)),
+    build: engines.of(config.engine.policy.adapter).build(),
+  }),
   reward: async (name) => (isAbsolute(name) ? await loadReward(name) : rewardOf(name)),
   generate: loadGenerate,
   digest: digestOf,
@@ -77,4 +99,9 @@ export const hostDoors: Doors = {
   pullShards,
   checkpointStore: openCheckpointStore,
   loadCheckpoint: (path) => loadCheckpoint(path),
-};
+});
+
+function checkBuild(engines: EngineRegistry, adapter: string, registered: string): void {
+  const build = engines.of(adapter).build();
+  if (build !== registered) throw errors.EngineBuildDiffers({ adapter, build, registered });
+}

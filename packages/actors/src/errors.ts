@@ -40,4 +40,8 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   HandedBack: { message: "unfinished groups are handed back: {reason}" },
   ConfigRefused: { message: "the controller sent a configuration that this version does not accept: {reason}" },
+  EngineBuildDiffers: {
+    message:
+      "the job computes with engine {adapter} of build {build}, and this replica registered with build {registered}; copy the job's connection.json again, and start it anew",
+  },
 });

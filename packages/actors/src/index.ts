@@ -1,5 +1,5 @@
 export { newestCheckpointName, newestVerifiedCheckpoint } from "@muster/checkpoint";
-export { checkpointRole, checkpointRoleOn } from "./checkpoint/checkpoint-work.ts";
+export { checkpointRoleOn } from "./checkpoint/checkpoint-work.ts";
 export type { Controller, ControllerEnd, ControllerOptions } from "./controller/controller.ts";
 export {
   decodeRecord,
@@ -33,7 +33,7 @@ export type { HostSigns } from "./node/host-signs.ts";
 export type { KeeperDoor, KeeperExit, KeeperGiven } from "./node/keeper.ts";
 export { LastEnd } from "./node/last-end.ts";
 export { type NodeRoleOnOptions, type NodeRoleOptions, nodeRole, nodeRoleOn } from "./node/node-work.ts";
-export { policyRole, policyRoleOn } from "./policy/policy-work.ts";
+export { policyRoleOn } from "./policy/policy-work.ts";
 export { type Replica, runReplica } from "./replica/replica.ts";
 export type { ReplicaEnd, ReplicaOptions, Role } from "./replica/work.ts";
-export { rolloutRole, rolloutRoleOn } from "./rollout/rollout-work.ts";
+export { rolloutRoleOn } from "./rollout/rollout-work.ts";

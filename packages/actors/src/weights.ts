@@ -7,7 +7,7 @@ import {
   planReshard,
   type VersionStore,
 } from "@muster/collectives";
-import { rankTensorsOf } from "@muster/engine";
+import type { RankTensor } from "@muster/engine";
 import type { Body, JobConfig, Section } from "@muster/protocol";
 import type { Doors } from "./doors.ts";
 
@@ -23,6 +23,13 @@ export interface Puller {
   readonly member: string;
   readonly dataKey: Uint8Array;
   readonly config: JobConfig;
+}
+
+/** How many ranks an engine has, and how they want its tensors cut. */
+interface RanksOptions {
+  readonly ranks: number;
+  readonly tensors: readonly RankTensor[];
+  readonly signal: AbortSignal;
 }
 
 type Wanted = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
@@ -66,14 +73,14 @@ export async function mapSections(
 export async function pullRanks(
   puller: Puller & Pick<Doors, "pullShards"> & { readonly clock: Clock },
   wanted: Wanted,
-  { ranks, signal }: { readonly ranks: number; readonly signal: AbortSignal },
+  { ranks, tensors, signal }: RanksOptions,
 ): Promise<readonly Uint8Array<ArrayBuffer>[]> {
-  const { clock, config } = puller;
+  const { clock } = puller;
   const { key, job, member, holders, id, deadlineMs } = pullOf(puller, wanted);
   const sources = wanted.sections.filter(({ name }) => name === "weights").map((section) => ({ holders, section }));
   // Policy replicas publish the tensors of the whole model one behind the other.
   const published = { tp: 1, pp: 1, dp: 1, align: 1 };
-  const plans = planReshard(rankTensorsOf(config.model), published, { tp: ranks, pp: 1, dp: 1 });
+  const plans = planReshard(tensors, published, { tp: ranks, pp: 1, dp: 1 });
   const startedMs = clock.now();
   const shards: Uint8Array<ArrayBuffer>[] = [];
   for (const plan of plans) {

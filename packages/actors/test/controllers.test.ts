@@ -2,8 +2,9 @@ import { unpack } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { rulesOfProgram } from "../src/controller/rules.ts";
-import { type Controller, encodeRecord, type JobStatus, policyRole, statusKey } from "../src/index.ts";
+import { type Controller, encodeRecord, type JobStatus, statusKey } from "../src/index.ts";
 import { digestIn, expectBalanced, heldDigests, plain } from "./support/proofs.ts";
+import { policyRole } from "./support/roles.ts";
 import { digestOfLocalTraining, smallConfig } from "./support/small-config.ts";
 import { endOf, endsOf, openJob, type SmallJob } from "./support/small-job.ts";
 

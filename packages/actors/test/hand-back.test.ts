@@ -3,9 +3,10 @@ import type { Generated, RolloutEngine } from "@muster/engine";
 import type { Body, PartialGroup, WorkItem } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { afterEach, expect, it, vi } from "vitest";
-import { type Doors, hostDoors } from "../src/doors.ts";
-import { type Controller, checkpointRole, decodeRecord, policyRole, rolloutRole, rolloutRoleOn } from "../src/index.ts";
+import type { Doors } from "../src/doors.ts";
+import { type Controller, decodeRecord, rolloutRoleOn } from "../src/index.ts";
 import { digestIn, expectBalanced } from "./support/proofs.ts";
+import { checkpointRole, doors as hostDoors, policyRole, rolloutRole } from "./support/roles.ts";
 import { digestOfLocalTraining } from "./support/small-config.ts";
 import { endOf, openJob, type SmallJob } from "./support/small-job.ts";
 
@@ -62,7 +63,7 @@ function doorsThatStop(onStopped: () => void): Doors {
       },
     });
   };
-  return { ...hostDoors, rolloutEngine: (options) => stopping(hostDoors.rolloutEngine(options)) };
+  return { ...hostDoors, rolloutEngine: async (config) => stopping(await hostDoors.rolloutEngine(config)) };
 }
 
 const settings = ["evaluation.prompts=0", "evaluation.every_steps=0", "limits.leases_per_rollout=1"];

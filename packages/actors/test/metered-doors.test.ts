@@ -1,8 +1,9 @@
 import { type Clock, silentLogger } from "@muster/base";
 import { createMetrics, manualClock } from "@muster/runtime";
 import { beforeEach, describe, expect, it } from "vitest";
-import { type Doors, hostDoors } from "../src/index.ts";
+import type { Doors } from "../src/index.ts";
 import { meteredDoors, transferMetersOn } from "../src/metered-doors.ts";
+import { doors as hostDoors } from "./support/roles.ts";
 
 type PullOptions = Parameters<Doors["pull"]>[0];
 

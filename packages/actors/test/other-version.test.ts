@@ -2,7 +2,7 @@
 import { type AnyMessage, decodeMessage, pack, subjectsOf } from "@muster/protocol";
 import { createEnveloper } from "@muster/runtime";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { policyRole } from "../src/index.ts";
+import { policyRole } from "./support/roles.ts";
 import { endsOf, openJob, type SmallJob } from "./support/small-job.ts";
 
 vi.setConfig({ testTimeout: 30_000 });

@@ -2,12 +2,13 @@
 import { Worker } from "node:worker_threads";
 import { randomOf } from "@muster/base";
 import { planReshard } from "@muster/collectives";
-import { type ModelConfig, rankSectionOf, rankTensorsOf } from "@muster/engine";
+import { type ModelConfig, rankSectionOf, rankTensorsOf } from "@muster/engine/embedded";
 import { waitFor } from "@muster/testkit";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { type Doors, hostDoors } from "../src/doors.ts";
-import { type Controller, checkpointRole, decodeRecord, policyRole, rolloutRole, rolloutRoleOn } from "../src/index.ts";
+import type { Doors } from "../src/doors.ts";
+import { type Controller, decodeRecord, rolloutRoleOn } from "../src/index.ts";
 import { digestIn, expectBalanced, heldDigests } from "./support/proofs.ts";
+import { checkpointRole, doors as hostDoors, policyRole, rolloutRole } from "./support/roles.ts";
 import { digestOfLocalTraining } from "./support/small-config.ts";
 import { endOf, openJob, type SmallJob } from "./support/small-job.ts";
 

@@ -1,7 +1,8 @@
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { type Controller, type Doors, hostDoors, policyRoleOn, rolloutRole } from "../src/index.ts";
+import { type Controller, type Doors, policyRoleOn } from "../src/index.ts";
 import { comebackDelayMs } from "../src/replica/replica.ts";
 import { digestIn, expectBalanced, heldDigests } from "./support/proofs.ts";
+import { doors as hostDoors, rolloutRole } from "./support/roles.ts";
 import { digestOfLocalTraining, smallConfig } from "./support/small-config.ts";
 import { endOf, endsOf, openJob, type SmallJob, type TestReplica } from "./support/small-job.ts";
 
@@ -141,8 +142,8 @@ describe("a policy replica whose live weights are not the candidate that it vote
 /** The doors of this host, on an engine with a bit that flips when a candidate becomes live. */
 const doorsThatPromoteWrongly: Doors = {
   ...hostDoors,
-  policyEngine(options) {
-    const engine = hostDoors.policyEngine(options);
+  async policyEngine(config) {
+    const engine = await hostDoors.policyEngine(config);
     const promote = engine.promote.bind(engine);
     engine.promote = () => {
       promote();

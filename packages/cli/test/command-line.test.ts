@@ -1,11 +1,10 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { loadJob } from "@muster/runtime";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { describeTask } from "../src/commands/common.ts";
 import { examples } from "../src/commands/help.ts";
 import { commandsOf, treeOf } from "../src/completion/command-tree.ts";
+import { loadJobFile } from "../src/composition/engines.ts";
 import { createProgram } from "../src/program.ts";
 import { buildOnce, muster, root } from "./support/muster.ts";
 
@@ -91,7 +90,7 @@ describe("a job file", { timeout }, () => {
     expect(JSON.parse(muster(["config", "check", "--json"]).stdout)).toMatchObject({ ok: true, problems: [] });
   });
 
-  it("as printed means the same job", () => {
+  it("as printed means the same job", async () => {
     const printed = muster([
       "config",
       "print",
@@ -107,13 +106,8 @@ describe("a job file", { timeout }, () => {
     expect(printed.stdout).toMatch(/# default$/m);
     const file = join(directory.path, "printed.toml");
     writeFileSync(file, printed.stdout);
-    const original = loadJob({
-      file: join(root, "jobs/dates.toml"),
-      set: ["batch.group_size=4"],
-      env: {},
-      describeTask,
-    });
-    expect(loadJob({ file, env: {}, describeTask }).config).toEqual(original.config);
+    const original = await loadJobFile({ file: join(root, "jobs/dates.toml"), set: ["batch.group_size=4"], env: {} });
+    expect((await loadJobFile({ file, env: {} })).config).toEqual(original.config);
   });
 
   it("prints as the compiled configuration for programs, and with the sources", () => {

@@ -20,7 +20,7 @@ beforeAll(async () => {
   buildOnce();
   temp = await makeTempDirectory();
   run = join(temp.path, "team");
-  writeConnection(run, "team", url, users);
+  writeConnection(run, { job: "team", url, credentials: users });
 }, 120_000);
 afterAll(() => temp.remove());
 
@@ -45,7 +45,7 @@ describe("the folder of a job", () => {
 
   it("lets nobody but its owner read them, and keeps that when a file of before was open", () => {
     chmodSync(join(run, "connection.json"), 0o644);
-    writeConnection(run, "team", url, users);
+    writeConnection(run, { job: "team", url, credentials: users });
     expect(modeOf(run, "credentials")).toBe(0o700);
     expect(modeOf(run, "connection.json")).toBe(0o600);
     for (const name of readdirSync(join(run, "credentials"))) expect(modeOf(run, "credentials", name)).toBe(0o600);

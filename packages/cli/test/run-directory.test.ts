@@ -28,7 +28,8 @@ it("a run's folder that somebody else could have prepared is not taken over", ()
 });
 
 it("latest stands for the newest job in every command, and no run can have it as its name", () => {
-  writeConnection(join(temp.path, "dates-1"), "dates-1", "nats://127.0.0.1:4222", {} as ServerCredentials);
+  const connection = { job: "dates-1", url: "nats://127.0.0.1:4222", credentials: {} as ServerCredentials };
+  writeConnection(join(temp.path, "dates-1"), connection);
   expect(findConnection({ runs: temp.path, job: "latest" }, []).directory).toBe(join(temp.path, "dates-1"));
   expect(() => openRunDirectory(temp.path, "latest")).toThrow("--job: latest stands for the newest run");
 });

@@ -3,15 +3,8 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import {
-  createEmbeddedRolloutEngine,
-  evaluate,
-  inlineWeights,
-  loadHfFolder,
-  rewardOf,
-  taskOf,
-  trainLocally,
-} from "../dist/index.js";
+import { createEmbeddedRolloutEngine, evaluate, loadHfFolder, trainLocally } from "../dist/embedded/index.js";
+import { inlineWeights, rewardOf, taskOf } from "../dist/index.js";
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

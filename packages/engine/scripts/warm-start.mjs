@@ -7,7 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { createEmbeddedRolloutEngine, evaluate, rewardOf, saveHfFolder, taskOf, warmStart } from "../dist/index.js";
+import { createEmbeddedRolloutEngine, evaluate, saveHfFolder, warmStart } from "../dist/embedded/index.js";
+import { rewardOf, taskOf } from "../dist/index.js";
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

@@ -24,6 +24,16 @@ export interface EngineInfo {
   readonly resumes?: true;
 }
 
+/** A tensor as a planner of slices knows it. */
+export interface RankTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly elementBytes: number;
+  /** 0: cut by rows, which are outputs of a product or token ids. `null`: every rank has the whole tensor. */
+  readonly partition: 0 | null;
+  readonly layer: number | "first" | "last";
+}
+
 /** How to draw tokens. */
 export interface SamplingOptions {
   /** Divides the logits, ≥ 0; 0 takes the likeliest token. */
@@ -121,6 +131,8 @@ export interface RolloutEngine {
   /** Holds new calls until `resume`. Running calls: `abort` ends them, `drain` lets them finish, `keep` freezes them. */
   pause(mode: "abort" | "drain" | "keep"): Promise<void>;
   resume(): Promise<void>;
+  /** How several ranks want the tensors cut; for engines that take weights as shards. */
+  rankTensors?(): readonly RankTensor[];
   /** `run` is called once, with the cause, should the engine be lost for good before it is closed. For engines that can lose a part of themselves. */
   onLost?(run: (cause: Error) => void): void;
   close(): Promise<void>;

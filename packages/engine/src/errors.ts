@@ -15,6 +15,13 @@ export const errors = defineErrors("MUSTER_ERR", {
   EngineRequestInvalid: { message: "request {requestId}: {field} is {value}; it must be {rule}" },
   EngineSampleInvalid: { message: "training sample {index}: {field} is {value}; it must be {rule}" },
   EngineOptionInvalid: { message: "{field} is {value}; it must be {rule}" },
+  EngineUnknown: { message: 'engine "{name}" is not known; known engines are {known}, or the path of a module' },
+  EngineTable: { message: "the table [{table}] of an engine: {key} can not be a key ({reason})" },
+  EngineAdapterInvalid: { message: "{path} is no engine: {reason}" },
+  EngineRole: { message: 'the engine "{kind}" can not be a {role}' },
+  EngineDiffers: {
+    message: "the engine {kind} was opened with another {what} than it said: {found}, and the job has {wanted}",
+  },
   EngineVersionMismatch: {
     message: "the engine holds weight version {version}, not {expected}; update its weights first",
   },

@@ -17,18 +17,6 @@ export type {
 export { placeholderOf } from "./collect/placeholder.ts";
 export { claimTrajectoryFault } from "./collect/trajectory-scope.ts";
 export { type CollectOptions, collectGroups, type GroupPrompt, type HandBack } from "./collect-group.ts";
-export { embeddedBuild } from "./embedded/core.ts";
-export { type ModelConfig, modelIdOf, parametersOf, tensorsOf } from "./embedded/model-config.ts";
-export { createEmbeddedPolicyEngine, type EmbeddedPolicyOptions } from "./embedded/policy-engine.ts";
-export {
-  checkRanks,
-  type RankPart,
-  type RankSection,
-  type RankTensor,
-  rankSectionOf,
-  rankTensorsOf,
-} from "./embedded/ranks/rank-section.ts";
-export { createEmbeddedRolloutEngine, type EmbeddedRolloutOptions } from "./embedded/rollout-engine.ts";
 export type {
   AccumulateOptions,
   BegunResponse,
@@ -40,6 +28,7 @@ export type {
   PolicyEngine,
   PolicyInfo,
   Prompt,
+  RankTensor,
   Reward,
   RewardInput,
   RolloutEngine,
@@ -52,9 +41,18 @@ export type {
   TrainSample,
   WeightUpdate,
 } from "./engine.ts";
-export { hfConfigOf, loadHfFolder, saveHfFolder } from "./hf-folder.ts";
 export { inlineState, inlineWeights } from "./inline-weights.ts";
-export { loadGenerate, loadReward, type RewardFunction } from "./load-module.ts";
-export { evaluate, type LocalOptions, type StepReport, trainLocally } from "./local.ts";
-export { rewardOf, taskOf } from "./tasks/registry.ts";
-export { defaultModelOf, type WarmStart, type WarmStartOptions, warmStart } from "./warm-start.ts";
+export { loadAdapter, loadGenerate, loadReward, type RewardFunction } from "./load-module.ts";
+export type {
+  EngineAdapter,
+  EngineDescription,
+  EngineFinding,
+  EngineOpening,
+  EngineOptions,
+  EngineProblem,
+  EngineRole,
+  ModelNeeds,
+} from "./registry/adapter.ts";
+export { EngineRegistry } from "./registry/engine-registry.ts";
+export { type FormatDifference, formatDifference, type WeightFormat } from "./registry/weight-format.ts";
+export { needsOfTask, rewardOf, taskOf } from "./tasks/registry.ts";

@@ -1,11 +1,10 @@
 import type { Logger } from "@muster/base";
 import { fromGroupsBatch, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
+import { createEmbeddedRolloutEngine, defaultModelOf } from "../src/embedded/index.ts";
 import {
   type CollectOptions,
   collectGroups,
-  createEmbeddedRolloutEngine,
-  defaultModelOf,
   type Generated,
   inlineWeights,
   type Reward,

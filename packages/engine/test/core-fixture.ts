@@ -2,7 +2,7 @@
 import { randomOf } from "@muster/base";
 import { openCore } from "../src/embedded/core.ts";
 import { fillTokens } from "../src/embedded/gradient.ts";
-import type { ModelConfig } from "../src/index.ts";
+import type { ModelConfig } from "../src/embedded/index.ts";
 
 /** Shapes that reach every edge: vocabulary and context that are no multiples of four, grouped queries, both kinds of head. */
 export const shapes: readonly ModelConfig[] = [

@@ -4,13 +4,12 @@ import { join } from "node:path";
 import { failureDefaults, fromGroupsBatch, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createEmbeddedRolloutEngine, defaultModelOf } from "../src/embedded/index.ts";
 import {
   advantagesOf,
   type CollectOptions,
   claimTrajectoryFault,
   collectGroups,
-  createEmbeddedRolloutEngine,
-  defaultModelOf,
   type GenerateContext,
   type GenerateFunction,
   inlineWeights,

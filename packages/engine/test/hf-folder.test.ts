@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { castFloats, encodeSafetensors, placeDensely } from "@muster/tensors";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createEmbeddedPolicyEngine, loadHfFolder, saveHfFolder, tensorsOf } from "../src/index.ts";
+import { createEmbeddedPolicyEngine, loadHfFolder, saveHfFolder, tensorsOf } from "../src/embedded/index.ts";
 import { openRollout, quiet, requestsOf, tiny, weightsOf } from "./rollout-fixture.ts";
 
 let folder = "";

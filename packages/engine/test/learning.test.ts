@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { type LocalOptions, rewardOf, taskOf, trainLocally } from "../src/index.ts";
+import { type LocalOptions, trainLocally } from "../src/embedded/index.ts";
+import { rewardOf, taskOf } from "../src/index.ts";
 import { clock, quiet } from "./rollout-fixture.ts";
 
 const options: LocalOptions = {

@@ -1,11 +1,6 @@
 import { describe, expect, it } from "vitest";
-import {
-  createEmbeddedPolicyEngine,
-  inlineState,
-  type OptimizerOptions,
-  type PolicyEngine,
-  type TrainSample,
-} from "../src/index.ts";
+import { createEmbeddedPolicyEngine } from "../src/embedded/index.ts";
+import { inlineState, type OptimizerOptions, type PolicyEngine, type TrainSample } from "../src/index.ts";
 import { openRollout, quiet, requestsOf, tiny, weightsOf } from "./rollout-fixture.ts";
 
 const optimizer: OptimizerOptions = { lr: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.1, clipNorm: 1 };

@@ -1,14 +1,7 @@
 import { Worker } from "node:worker_threads";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import {
-  type BegunResponse,
-  createEmbeddedRolloutEngine,
-  type Generated,
-  inlineWeights,
-  type ModelConfig,
-  type RolloutEngine,
-  rankSectionOf,
-} from "../src/index.ts";
+import { createEmbeddedRolloutEngine, type ModelConfig, rankSectionOf } from "../src/embedded/index.ts";
+import { type BegunResponse, type Generated, inlineWeights, type RolloutEngine } from "../src/index.ts";
 import { quiet, requestsOf, weightsOf } from "./rollout-fixture.ts";
 
 /** Odd vocabulary, grouped queries, products deeper than one packed block of 256. */

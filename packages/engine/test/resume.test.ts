@@ -3,15 +3,8 @@ import type { Clock } from "@muster/base";
 import { type BegunGroup, fromGroupsBegun, toGroupsBegun } from "@muster/protocol";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import {
-  type CollectOptions,
-  collectGroups,
-  createEmbeddedRolloutEngine,
-  defaultModelOf,
-  inlineWeights,
-  type RolloutEngine,
-  taskOf,
-} from "../src/index.ts";
+import { createEmbeddedRolloutEngine, defaultModelOf } from "../src/embedded/index.ts";
+import { type CollectOptions, collectGroups, inlineWeights, type RolloutEngine, taskOf } from "../src/index.ts";
 import { quiet, weightsOf } from "./rollout-fixture.ts";
 
 const task = taskOf("dates");

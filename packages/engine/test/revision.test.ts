@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
-import { embeddedBuild, rewardOf, taskOf, trainLocally } from "@muster/engine";
+import { rewardOf, taskOf } from "@muster/engine";
+import { embeddedBuild, trainLocally } from "@muster/engine/embedded";
 import { expect, it } from "vitest";
 
 it("computes the bits that its build name stands for", async () => {

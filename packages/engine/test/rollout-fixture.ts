@@ -1,13 +1,7 @@
 /** Rollout engines with weights, and requests for them. */
 import type { Clock } from "@muster/base";
-import {
-  createEmbeddedPolicyEngine,
-  createEmbeddedRolloutEngine,
-  type GenerateRequest,
-  inlineWeights,
-  type ModelConfig,
-  type RolloutEngine,
-} from "../src/index.ts";
+import { createEmbeddedPolicyEngine, createEmbeddedRolloutEngine, type ModelConfig } from "../src/embedded/index.ts";
+import { type GenerateRequest, inlineWeights, type RolloutEngine } from "../src/index.ts";
 
 /** The clock on the wall. */
 export const clock: Clock = {

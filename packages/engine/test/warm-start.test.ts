@@ -7,10 +7,9 @@ import {
   defaultModelOf,
   evaluate,
   loadHfFolder,
-  rewardOf,
-  taskOf,
   warmStart,
-} from "../src/index.ts";
+} from "../src/embedded/index.ts";
+import { rewardOf, taskOf } from "../src/index.ts";
 import { quiet } from "./rollout-fixture.ts";
 
 const shipped = (name: string): string => fileURLToPath(new URL(`../../../jobs/warm-start/${name}`, import.meta.url));

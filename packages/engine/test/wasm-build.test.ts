@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import { embeddedBuild } from "../src/index.ts";
+import { embeddedBuild } from "../src/embedded/index.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 

@@ -1,3 +1,5 @@
+/** The library of schemas: tables of engines are made with the copy that checks them. */
+export { z } from "zod";
 export { type CheckpointName, formatCheckpointName, parseCheckpointName } from "./checkpoint-name.ts";
 export {
   type AnyMessage,

@@ -11,8 +11,14 @@ import { weightSourceSchema } from "./messages/weights.ts";
 const positive = z.number().positive();
 const atLeastOne = z.number().int().min(1);
 
-/** Schema of the compiled job configuration. */
-export const jobConfigSchema = z.strictObject({
+/** Which engine computes in a role, and what its own table says; only the engine reads that. */
+const engineChoiceSchema = z.strictObject({
+  /** Name of a built-in one, or the absolute path of a module. */
+  adapter: z.string().min(1).max(4096),
+  options: z.record(z.string().min(1).max(64), z.union([z.string().max(4096), z.number(), z.boolean()])),
+});
+
+const compiledSchema = z.strictObject({
   job: idSchema,
   seed: countSchema,
   /** Steps to commit. */
@@ -35,16 +41,9 @@ export const jobConfigSchema = z.strictObject({
     ranks: atLeastOne.max(64),
   }),
   weights: weightSourceSchema,
-  model: z.strictObject({
-    vocab: atLeastOne,
-    hidden: atLeastOne,
-    layers: atLeastOne,
-    heads: atLeastOne,
-    kvHeads: atLeastOne,
-    ffn: atLeastOne,
-    maxContext: atLeastOne,
-    tied: z.boolean(),
-  }),
+  /** What all need to know of the model; its engine says it. */
+  model: z.strictObject({ vocab: atLeastOne, maxContext: atLeastOne }),
+  engine: z.strictObject({ policy: engineChoiceSchema, rollout: engineChoiceSchema }),
   batch: z.strictObject({
     groupsPerStep: atLeastOne.max(4096),
     groupSize: z.number().int().min(2).max(256),
@@ -147,5 +146,23 @@ export const jobConfigSchema = z.strictObject({
   }),
 });
 
+/**
+ * Schema of the compiled job configuration. One of a job that was begun before engines had tables of their own has the shape of its model beside the
+ * vocabulary: that is the table of the embedded engine.
+ */
+export const jobConfigSchema = z.preprocess((given) => withEngine(given), compiledSchema);
+
 /** The compiled configuration of a job. */
 export type JobConfig = z.infer<typeof jobConfigSchema>;
+
+function withEngine(given: unknown): unknown {
+  if (typeof given !== "object" || given === null || "engine" in given || !("model" in given)) return given;
+  const model: unknown = given.model;
+  if (typeof model !== "object" || model === null) return given;
+  const { vocab, maxContext, ...shape } = model as Record<string, unknown>;
+  const options = Object.fromEntries(
+    Object.entries(shape).map(([name, value]) => [name === "kvHeads" ? "kv_heads" : name, value]),
+  );
+  const embedded = { adapter: "embedded", options };
+  return { ...given, model: { vocab, maxContext }, engine: { policy: embedded, rollout: embedded } };
+}

@@ -20,7 +20,7 @@ function shapeOf(sizes: Sizes, generate: string | null = null): GroupShape {
   return {
     batch: { groupsPerStep: 1, groupSize, minibatches: 1, microShards: 1 },
     rollout: { generate, fanOut, ranks: 1 },
-    model: { vocab: 2, hidden: 4, layers: 1, heads: 1, kvHeads: 1, ffn: 4, maxContext, tied: true },
+    model: { vocab: 2, maxContext },
     sampling: { temperature: 1, maxNewTokens },
     stalenessMax,
   };

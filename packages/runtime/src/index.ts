@@ -2,13 +2,21 @@ export { type ManualClock, manualClock, systemClock } from "./clock.ts";
 export type { Field, FieldKind, Scalar } from "./config/field.ts";
 export { envNameOf, fields } from "./config/fields.ts";
 export {
+  type EngineKey,
+  type EngineTable,
+  fieldsOfTable,
+  type JobEngines,
+  type TaskShape,
+} from "./config/job-engines.ts";
+export {
+  enginesNamedIn,
   explainConfig,
   type LoadedJob,
   type LoadJobOptions,
   loadJob,
   type Setting,
-  type TaskShape,
 } from "./config/load-job.ts";
+export type { Problem } from "./config/problem.ts";
 export { validateTiming } from "./config/relations.ts";
 export { makeFolderSync, makeOwnFolderSync } from "./folders.ts";
 export { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat/heartbeat.ts";

@@ -6,6 +6,7 @@ import { MusterError } from "@muster/base";
 import { jobConfigSchema } from "@muster/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { envNameOf, explainConfig, fields, type LoadJobOptions, loadJob, validateTiming } from "../src/index.ts";
+import { engines, llama } from "./support/engines.ts";
 
 const describeTask = (name: string) => {
   if (name !== "dates" && name !== "addition") throw new Error(`unknown task; known are dates and addition`);
@@ -27,7 +28,7 @@ describe("the job configuration", () => {
     return file;
   };
   const load = (text: string, options: Partial<LoadJobOptions> = {}) =>
-    loadJob({ file: write(text), env: {}, folder: "/somewhere", describeTask, ...options });
+    loadJob({ file: write(text), env: {}, folder: "/somewhere", describeTask, engines, ...options });
   /** The faults of a configuration, one line each. */
   const faults = (text: string, options: Partial<LoadJobOptions> = {}): string[] => {
     try {
@@ -48,7 +49,8 @@ describe("the job configuration", () => {
       mode: "sync",
       stalenessMax: 0,
       weights: { kind: "seed", seed: 1 },
-      model: { vocab: 43, hidden: 64, layers: 2, heads: 4, kvHeads: 4, ffn: 128, maxContext: 36, tied: true },
+      model: { vocab: 43, maxContext: 36 },
+      engine: { policy: llama, rollout: llama },
       batch: { groupsPerStep: 128, groupSize: 8, minibatches: 2, microShards: 8 },
       timing: {
         heartbeatIntervalMs: 1_000,
@@ -70,7 +72,8 @@ describe("the job configuration", () => {
       typeof value === "object" && value !== null && path !== "weights"
         ? Object.entries(value).flatMap(([key, inner]) => leaves(inner, path ? `${path}.${key}` : key))
         : [path];
-    const expected = leaves(config, "").filter((path) => path !== "model.vocab" && path !== "model.maxContext");
+    // What the model has and what an engine's own table says is the engine's business.
+    const expected = leaves(config, "").filter((path) => !/^model\.|^engine\..*\.options\./.test(path));
     expect(fields.map(({ path }) => path).sort()).toEqual(expected.sort());
     expect(new Set(fields.map(({ key }) => envNameOf(key))).size).toBe(fields.length);
     for (const { key, says } of fields) expect(says, key).toMatch(/^[A-Za-z].*\.$/s);
@@ -101,9 +104,10 @@ describe("the job configuration", () => {
       flags: { "replicas.policy": 2 },
     });
     const rows = new Map(explainConfig(job).map((row) => [row.key, row]));
-    expect(rows.size).toBe(fields.length);
+    expect(rows.size).toBe(fields.length + 2);
     expect(rows.get("timing.step")).toEqual({
       key: "timing.step",
+      kind: "duration",
       value: "90s",
       source: expect.stringMatching(/^job-\d+\.toml:8$/),
     });
@@ -133,6 +137,7 @@ describe("the job configuration", () => {
       env: {},
       folder: "/f",
       describeTask,
+      engines,
       flags: { "job.name": "quick", "task.name": "addition", "sampling.max_new_tokens": 6 },
     });
     expect([config.job, config.model.vocab]).toEqual(["quick", 13]);
@@ -149,7 +154,7 @@ describe("the job configuration", () => {
     ["a fraction for a count", value("batch", "group_size = 8.5"), /batch\.group_size = 8\.5: must be a whole number/],
     ["a number for a duration", value("timing", "step = 60"), /timing\.step = 60: must be a duration, such as "250ms"/],
     ["a duration without unit", value("timing", 'step = "60"'), /timing\.step = "60": "60" is not a duration; write/],
-    ["a yes for a boolean", value("model", 'tied = "yes"'), /model\.tied = "yes": must be true or false/],
+    ["a yes for a boolean", value("failure", 'fail_fast = "yes"'), /failure\.fail_fast = "yes": must be true or false/],
     [
       "an array for a text",
       minimal.replace('[task]\nname = "dates"', '[task]\nname = ["dates"]'),
@@ -197,7 +202,7 @@ describe("the job configuration", () => {
 
   test("reports a file that is no TOML with its place, and one that does not exist", () => {
     expect(faults("[job\nname = 1")[0]).toMatch(/job-\d+\.toml: Invalid TOML/);
-    expect(() => loadJob({ file: "/no/such.toml", env: {}, describeTask })).toThrow(
+    expect(() => loadJob({ file: "/no/such.toml", env: {}, describeTask, engines })).toThrow(
       /1 fault in the configuration:\n {2}- \/no\/such\.toml: ENOENT[^\n]*$/,
     );
   });
@@ -306,18 +311,6 @@ describe("the job configuration", () => {
       ["batch.groups_per_step=1"],
       /batch\.minibatches = 2 must not be over batch\.groups_per_step = "1"/,
     ],
-    ["heads that do not fit", ["model.hidden=60"], /model\.heads = 4 must divide model\.hidden = "60"/],
-    ["key-value heads that do not fit", ["model.kv_heads=3"], /model\.kv_heads = "3" must divide model\.heads = 4/],
-    [
-      "ranks that cannot share the heads",
-      ["rollout.ranks=3", "model.ffn=132"],
-      /rollout\.ranks = "3" must divide model\.kv_heads = 4: .*; choose a divisor/,
-    ],
-    [
-      "ranks that cannot share the feed-forward part",
-      ["rollout.ranks=2", "model.ffn=100"],
-      /four times rollout\.ranks = "2" must divide model\.ffn = "100": .*; make model\.ffn/,
-    ],
     [
       "responses longer than the context",
       ["sampling.max_new_tokens=36"],
@@ -381,7 +374,7 @@ describe("the job configuration", () => {
     const shipped = readdirSync(jobs).filter((name) => name.endsWith(".toml"));
     expect(shipped).toEqual(expect.arrayContaining(["addition.toml", "dates.toml"]));
     for (const name of shipped) {
-      const { config } = loadJob({ file: join(jobs, name), env: {}, describeTask });
+      const { config } = loadJob({ file: join(jobs, name), env: {}, describeTask, engines });
       expect(config.weights, name).toEqual({ kind: "folder", path: join(jobs, `warm-start/${config.job}`) });
       expect(config.steps).toBe(250);
     }

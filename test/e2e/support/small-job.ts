@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { digestOf } from "@muster/collectives";
-import { rewardOf, taskOf, trainLocally } from "@muster/engine";
+import { rewardOf, taskOf } from "@muster/engine";
+import { trainLocally } from "@muster/engine/embedded";
 import { type JobConfig, jobConfigSchema } from "@muster/protocol";
 import { systemClock } from "@muster/runtime";
 import {

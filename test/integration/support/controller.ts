@@ -1,6 +1,7 @@
 /** What a controller needs that a test runs in its own process, on a real broker. */
 import type { Environment } from "@muster/actors";
 import { noMetrics, randomOf, silentLogger } from "@muster/base";
+import { embeddedEngines as engines } from "@muster/engine/embedded";
 import { loadJob, systemClock } from "@muster/runtime";
 import type { TestServer } from "@muster/testkit";
 
@@ -8,7 +9,7 @@ const jobFile = new URL("../../../jobs/dates.toml", import.meta.url).pathname;
 const describeTask = () => ({ vocab: 64, maxContext: 64 });
 
 /** The configuration of the shipped job, on the broker's job `test`. */
-export const config = { ...loadJob({ file: jobFile, env: {}, set: [], describeTask }).config, job: "test" };
+export const config = { ...loadJob({ file: jobFile, env: {}, set: [], describeTask, engines }).config, job: "test" };
 
 /** The environment of a controller. */
 export function environmentOf(server: TestServer, newIncarnation: () => string): Environment {

@@ -47,7 +47,9 @@ export async function loadReferenceData(): Promise<ReferenceData> {
   }
   // Only now, so that the errors of the protocol were not defined before its turn came.
   const protocol = await import("../../../packages/protocol/src/index.ts");
-  const { fields } = await import("../../../packages/runtime/src/index.ts");
+  const { fields: common, fieldsOfTable } = await import("../../../packages/runtime/src/index.ts");
+  const { embeddedEngines } = await import("../../../packages/engine/src/embedded/index.ts");
+  const fields = [...common, ...fieldsOfTable(embeddedEngines.tableOf("embedded"))];
   return { errors, messages: protocol.messageTable, subjects: protocol.subjectTable, fields };
 }
 

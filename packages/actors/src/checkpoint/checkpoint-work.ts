@@ -2,10 +2,9 @@
 import { basename } from "node:path";
 import { hasCode, messageOf } from "@muster/base";
 import type { CheckpointStore } from "@muster/checkpoint";
-import { hfConfigOf, tensorsOf } from "@muster/engine";
 import { type CheckpointEffect, type CheckpointEvent, checkpointLogic, type TimerEffect } from "@muster/machines";
 import type { HostTools } from "@muster/runtime";
-import { type Doors, hostDoors } from "../doors.ts";
+import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import { meteredDoors } from "../metered-doors.ts";
 import {
@@ -40,9 +39,6 @@ export const checkpointRoleOn = (doors: Doors): Role =>
     input: { checkpointMs: 60_000, pullMs: 30_000 },
     create: (tools: WorkTools): Work<Effect, CheckpointEvent> => new CheckpointWork(tools, doors),
   });
-
-/** The role of checkpoint actors on the disk of this host. */
-export const checkpointRole: Role = checkpointRoleOn(hostDoors);
 
 interface Opened extends Admission {
   readonly store: CheckpointStore;
@@ -176,6 +172,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
         this.#tools.beats.setPhase("writing");
         this.#pin(store, [...(body.pinned === undefined ? [] : [body.pinned]), ...(body.fallbacks ?? [])]);
         const kept = await this.#sectionsOf(body, opened, signal);
+        const model = this.#doors.model(config);
         const saving = store.save(
           {
             job: this.#tools.identity.job,
@@ -188,11 +185,11 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
               digest,
               bytes: kept.bytes[name] ?? new Uint8Array(),
             })),
-            tensors: tensorsOf(config.model),
-            modelConfig: hfConfigOf(config.model),
+            tensors: model.tensors,
+            modelConfig: model.modelConfig,
             ledger: body.ledger,
             groupsWatermark: body.groupsWatermark,
-            engineBuild: this.#doors.engineBuild,
+            engineBuild: model.build,
           },
           signal,
         );

@@ -6,7 +6,7 @@ import { inlineState, type PolicyEngine, type SectionSource } from "@muster/engi
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
 import type { Body, Section } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
-import { type Doors, hostDoors } from "../doors.ts";
+import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import { meteredDoors, type TransferMeters, transferMetersOn } from "../metered-doors.ts";
 import {
@@ -42,9 +42,6 @@ export const policyRoleOn = (doors: Doors): Role =>
     input: { timing: unknownTiming },
     create: (tools: WorkTools): Work<Effect, PolicyEvent> => new PolicyWork(tools, doors),
   });
-
-/** The role of policy replicas on the embedded engine. */
-export const policyRole: Role = policyRoleOn(hostDoors);
 
 interface Opened extends Admission {
   readonly engine: PolicyEngine;
@@ -96,7 +93,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     try {
       const { config, dataKey } = admission;
       const { job, id } = this.#tools.identity;
-      const engine = this.#doors.policyEngine({ model: config.model });
+      const engine = await this.#doors.policyEngine(config);
       const { weightsBytes, optimizerBytes } = engine.info();
       const store = await this.#doors.versionStore({
         key: dataKey,

@@ -79,7 +79,8 @@ export class Arrivals {
     const { job, id } = this.#tools.identity;
     const { clock } = this.#tools.environment;
     const puller = { pullShards: this.#doors.pullShards, clock, job, member: id, dataKey, config };
-    const shards = await pullRanks(puller, body, { ranks: engine.info().ranks, signal });
+    const tensors = engine.rankTensors?.() ?? [];
+    const shards = await pullRanks(puller, body, { ranks: engine.info().ranks, tensors, signal });
     signal.throwIfAborted();
     return { version: engineVersionOf(body), via: "shards", shards };
   }

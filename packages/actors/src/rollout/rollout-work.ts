@@ -20,7 +20,7 @@ import {
   type WorkItem,
 } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
-import { type Doors, hostDoors } from "../doors.ts";
+import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import { meteredDoors } from "../metered-doors.ts";
 import {
@@ -57,9 +57,6 @@ export const rolloutRoleOn = (doors: Doors): Role =>
     input: { timing: { pullMs: 30_000, leaseMs: 60_000 }, chunkGroups: 1, leasesMax: 1 },
     create: (tools: WorkTools): Work<Effect, RolloutEvent> => new RolloutWork(tools, doors),
   });
-
-/** The role of rollout replicas on the embedded engine. */
-export const rolloutRole: Role = rolloutRoleOn(hostDoors);
 
 interface Opened extends Admission {
   readonly engine: RolloutEngine;
@@ -114,11 +111,11 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
 
   async open(admission: Admission): Promise<void> {
     try {
-      const { model, task, rollout } = admission.config;
+      const { task, rollout } = admission.config;
       // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
       const reward = await this.#doors.reward(task.reward);
       const generate = rollout.generate === null ? null : await this.#doors.generate(rollout.generate);
-      const engine = this.#doors.rolloutEngine({ model, ranks: rollout.ranks });
+      const engine = await this.#doors.rolloutEngine(admission.config);
       engine.onLost?.(this.#tools.fail);
       const opened = { ...admission, engine, task: taskOf(task.name), reward, generate };
       const { clock, logger } = this.#tools.environment;

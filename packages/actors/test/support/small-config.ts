@@ -2,7 +2,8 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { digestOf } from "@muster/collectives";
-import { rewardOf, taskOf, trainLocally } from "@muster/engine";
+import { needsOfTask, rewardOf, taskOf } from "@muster/engine";
+import { embeddedEngines as engines, trainLocally } from "@muster/engine/embedded";
 import type { JobConfig } from "@muster/protocol";
 import { loadJob } from "@muster/runtime";
 import { clock } from "./environment.ts";
@@ -36,13 +37,10 @@ export function smallConfig(directory: string, set: readonly string[] = []): Job
     `checkpoint.directory=${join(directory, "checkpoints")}`,
     `data.socket_directory=${join(directory, "sockets")}`,
   ];
-  return loadJob({ file: jobFile, env: {}, set: [...settings, ...folders, ...set], describeTask }).config;
+  return loadJob({ file: jobFile, env: {}, set: [...settings, ...folders, ...set], describeTask, engines }).config;
 }
 
-function describeTask(name: string): { readonly vocab: number; readonly maxContext: number } {
-  const task = taskOf(name);
-  return { vocab: task.vocabulary.length, maxContext: task.maxTokens };
-}
+const describeTask = (name: string) => needsOfTask(taskOf(name));
 
 /** Digest of the weights that one process gets which does everything itself. */
 export async function digestOfLocalTraining(config: JobConfig): Promise<string> {

@@ -16,18 +16,16 @@ import { makeTempDirectory } from "@muster/testkit";
 import { createMemoryBroker, type Transport } from "@muster/transport";
 import {
   type Controller,
-  checkpointRole,
-  policyRole,
   type Replayed,
   type Replica,
   type ReplicaEnd,
   type Role,
   replayJournal,
-  rolloutRole,
   runReplica,
   startController,
 } from "../../src/index.ts";
 import { clock, host, processesOn, type TestProcess } from "./environment.ts";
+import { checkpointRole, policyRole, rolloutRole } from "./roles.ts";
 import { smallConfig } from "./small-config.ts";
 
 const waitMs = 20_000;

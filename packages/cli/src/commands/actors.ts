@@ -2,13 +2,22 @@
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { checkpointRole, nodeRole, policyRole, type Role, rolloutRole } from "@muster/actors";
+import {
+  checkpointRoleOn,
+  type Doors,
+  hostDoors,
+  nodeRole,
+  policyRoleOn,
+  type Role,
+  rolloutRoleOn,
+} from "@muster/actors";
 import { messageOf } from "@muster/base";
 import { checkId, jobConfigSchema } from "@muster/protocol";
 import type { Command } from "commander";
 import { type ActorOptions, runControllerProcess, runReplicaProcess } from "../composition/actor-process.ts";
 import { connectionRoles, findConnection } from "../composition/connection.ts";
 import { dataKeyOf } from "../composition/data-key.ts";
+import { openEngines } from "../composition/engines.ts";
 import { errors } from "../errors.ts";
 import { describeRun, sayRun } from "../job/run-state.ts";
 import { musterPath } from "../run/children.ts";
@@ -42,20 +51,28 @@ interface NodeOptions extends Options {
   readonly capacity?: string;
 }
 
-const replicas = {
-  policy: { role: policyRole, says: "start a policy replica (trainer) and join a job" },
-  rollout: { role: rolloutRole, says: "start a rollout replica (sampler) and join a job" },
-  checkpoint: { role: checkpointRole, says: "start a checkpoint actor and join a job" },
-} as const;
+/** A role of replicas, and whose engine its processes load. */
+interface ReplicaKind {
+  readonly roleOn: (doors: Doors) => Role;
+  readonly engine: "policy" | "rollout";
+  readonly says: string;
+}
+
+const replicas: Readonly<Record<string, ReplicaKind>> = {
+  policy: { roleOn: policyRoleOn, engine: "policy", says: "start a policy replica (trainer) and join a job" },
+  rollout: { roleOn: rolloutRoleOn, engine: "rollout", says: "start a rollout replica (sampler) and join a job" },
+  // It computes nothing; what the trainers' engine says of the model goes into each checkpoint.
+  checkpoint: { roleOn: checkpointRoleOn, engine: "policy", says: "start a checkpoint actor and join a job" },
+};
 
 /** Adds the actor commands. */
 export function addActorCommands(program: Command): void {
-  for (const [name, { role, says }] of Object.entries(replicas))
-    actorCommand(program, name, says)
+  for (const [name, replica] of Object.entries(replicas))
+    actorCommand(program, name, replica.says)
       .option("--id <id>", `name of the replica (default: ${name}-<random>)`)
       .option("--node <id>", "the node that started it")
       .action(async (options: Options) => {
-        process.exitCode = await joinJob(role, options);
+        process.exitCode = await joinJob(name, replica, options);
       });
   actorCommand(program, "node", "run the replicas that the controller assigns to this host")
     .option("--id <id>", "name of the node (default: node-<random>)")
@@ -80,8 +97,11 @@ function actorCommand(program: Command, name: string, says: string): Command {
     .option("--supervised", "started by a supervisor that holds standard input open");
 }
 
-async function joinJob(role: Role, options: Options) {
-  return await runReplicaProcess(role, memberOptions(options, role.role));
+async function joinJob(name: string, { roleOn, engine }: ReplicaKind, options: Options) {
+  const actor = memberOptions(options, name);
+  const adapter = actor.connection.engines?.[engine] ?? "embedded";
+  const engines = await openEngines([adapter]);
+  return await runReplicaProcess(roleOn(hostDoors(engines, engines.of(adapter).build())), actor);
 }
 
 /** Ends of a job that are for good; one that was interrupted may go on under another process. */

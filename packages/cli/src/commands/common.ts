@@ -1,9 +1,8 @@
 /** Options that several commands share, and how their faults end. */
 import { resolve } from "node:path";
 import { hasCode, MusterError, messageOf, parseDurationMs } from "@muster/base";
-import { taskOf } from "@muster/engine";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
-import { type ExitCode, exitCodes, type LogLevel, logLevels, type TaskShape } from "@muster/runtime";
+import { type ExitCode, exitCodes, type LogLevel, logLevels } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
@@ -57,12 +56,6 @@ export function locationOf(options: LocationOptions) {
 /** A level that commander has checked. */
 export function levelOf(text: string): LogLevel {
   return logLevels.find((level) => level === text) ?? "info";
-}
-
-/** Shape of a task for the loader of job files. */
-export function describeTask(name: string): TaskShape {
-  const task = taskOf(name);
-  return { vocab: task.vocabulary.length, maxContext: task.maxTokens };
 }
 
 /** A duration option in ms. @throws MUSTER_ERR_OPTION_INVALID */

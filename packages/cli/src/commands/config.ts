@@ -1,9 +1,10 @@
 /** `muster config`: what a job file means, and whether it means anything. */
 import { resolve } from "node:path";
 import { hasCode } from "@muster/base";
-import { exitCodes, explainConfig, fields, type LoadedJob, loadJob, type Setting } from "@muster/runtime";
+import { exitCodes, explainConfig, type LoadedJob, type Setting } from "@muster/runtime";
 import type { Command } from "commander";
-import { collect, describeTask, jobFileDefault } from "./common.ts";
+import { loadJobFile } from "../composition/engines.ts";
+import { collect, jobFileDefault } from "./common.ts";
 
 interface Options {
   readonly set: readonly string[];
@@ -11,22 +12,20 @@ interface Options {
   readonly json?: boolean;
 }
 
-const kindOf = new Map(fields.map(({ key, kind }) => [key, kind]));
-
 /** Adds the commands. */
 export function addConfigCommands(program: Command): void {
   const config = program.command("config").description("print or check the configuration of a job");
   withSources(config.command("print").description("print every key of a job with its value, as a job file"))
     .option("--explain", "say where each value comes from: default, file and line, environment, or flag")
     .option("--json", "write JSON: the compiled configuration, or with --explain a list of keys")
-    .action((file: string, options: Options) => {
-      const job = load(file, options);
+    .action(async (file: string, options: Options) => {
+      const job = await load(file, options);
       process.stdout.write(options.json ? jsonOf(job, options) : tomlOf(settingsOf(job), options.explain === true));
     });
   withSources(config.command("check").description("check a job file; every fault is listed"))
     .option("--json", "write one line of JSON: ok, and the faults")
-    .action((file: string, options: Options) => {
-      process.exitCode = options.json ? checkJson(file, options) : checkText(file, options);
+    .action(async (file: string, options: Options) => {
+      process.exitCode = await (options.json ? checkJson(file, options) : checkText(file, options));
     });
 }
 
@@ -36,21 +35,19 @@ function withSources(command: Command): Command {
     .option("--set <key=value>", "set any key, as muster run does; may be repeated", collect, []);
 }
 
-function load(file: string, { set }: Options): LoadedJob {
-  return loadJob({ file: resolve(file), set, describeTask });
+async function load(file: string, { set }: Options): Promise<LoadedJob> {
+  return await loadJobFile({ file: resolve(file), set });
 }
 
 function jsonOf(job: LoadedJob, { explain }: Options): string {
-  return `${JSON.stringify(explain ? settingsOf(job) : job.config, null, 2)}\n`;
+  return `${JSON.stringify(explain ? settingsOf(job).map(({ key, value, source }) => ({ key, value, source })) : job.config, null, 2)}\n`;
 }
 
 /** Every setting; the folder of weights as it was found, so that what is printed means the same wherever it is stored. */
 function settingsOf(job: LoadedJob): readonly Setting[] {
   const { weights } = job.config;
   return explainConfig(job).map((setting) =>
-    kindOf.get(setting.key) === "source" && "path" in weights
-      ? { ...setting, value: `${weights.kind}:${weights.path}` }
-      : setting,
+    setting.kind === "source" && "path" in weights ? { ...setting, value: `${weights.kind}:${weights.path}` } : setting,
   );
 }
 
@@ -58,32 +55,32 @@ function settingsOf(job: LoadedJob): readonly Setting[] {
 function tomlOf(settings: readonly Setting[], isExplained: boolean): string {
   const lines: string[] = [];
   let current = "";
-  for (const { key, value, source } of settings) {
+  for (const { key, kind, value, source } of settings) {
     const [section = "", name = ""] = key.split(/\.(.*)/s);
     if (section !== current) lines.push(...(current ? [""] : []), `[${section}]`);
     current = section;
-    const isBare = ["integer", "number", "boolean"].includes(kindOf.get(key) ?? "");
+    const isBare = ["integer", "number", "boolean"].includes(kind);
     const line = `${name} = ${isBare ? value : JSON.stringify(value)}`;
     lines.push(isExplained ? `${line.padEnd(40)} # ${JSON.stringify(source).slice(1, -1)}` : line);
   }
   return `${lines.join("\n")}\n`;
 }
 
-function checkText(file: string, options: Options) {
-  const { config } = load(file, options);
+async function checkText(file: string, options: Options) {
+  const { config } = await load(file, options);
   process.stdout.write(`${file} is sound: job ${config.job}, ${config.steps} steps of ${config.task.name}\n`);
   return exitCodes.ok;
 }
 
-function checkJson(file: string, options: Options) {
-  const problems = problemsOf(file, options);
+async function checkJson(file: string, options: Options) {
+  const problems = await problemsOf(file, options);
   process.stdout.write(`${JSON.stringify({ file, ok: problems.length === 0, problems })}\n`);
   return problems.length === 0 ? exitCodes.ok : exitCodes.badInput;
 }
 
-function problemsOf(file: string, options: Options): readonly string[] {
+async function problemsOf(file: string, options: Options): Promise<readonly string[]> {
   try {
-    load(file, options);
+    await load(file, options);
     return [];
   } catch (error) {
     if (!hasCode(error, "MUSTER_ERR_CONFIG_INVALID")) throw error;

@@ -3,8 +3,9 @@
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { checkId, type JobConfig } from "@muster/protocol";
-import { explainConfig, type LoadedJob, loadJob, systemClock } from "@muster/runtime";
+import { explainConfig, type LoadedJob, systemClock } from "@muster/runtime";
 import { type Command, Option } from "commander";
+import { loadJobFile } from "../composition/engines.ts";
 import { pasted, wayTo } from "../composition/pasted.ts";
 import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
@@ -13,7 +14,7 @@ import { whenOutputIsLost } from "../job/output.ts";
 import { createProgress, summaryText, terminalCurve } from "../report/index.ts";
 import { readStored, socketDirectoryOf } from "../run/run-directory.ts";
 import { type RunEnd, runJob } from "../run/run-job.ts";
-import { describeTask, jobFileDefault, levelOf, portOf, withLogLevel } from "./common.ts";
+import { jobFileDefault, levelOf, portOf, withLogLevel } from "./common.ts";
 
 interface Options {
   readonly job?: string;
@@ -81,7 +82,7 @@ export function addRunCommand(program: Command): void {
 }
 
 async function run(file: string | undefined, options: Options) {
-  const { config, configText } = storedOf(file, options) ?? readOf(file ?? jobFileDefault, options);
+  const { config, configText } = storedOf(file, options) ?? (await readOf(file ?? jobFileDefault, options));
   const name = config.job;
   const runs = resolve(options.runs);
   const isTTY = process.stderr.isTTY === true;
@@ -142,9 +143,9 @@ function storedOf(file: string | undefined, options: Options): Chosen | null {
   return readStored(join(resolve(options.runs), checkId("job", options.job)));
 }
 
-function readOf(file: string, options: Options): Chosen {
+async function readOf(file: string, options: Options): Promise<Chosen> {
   const path = resolve(file);
-  const job = loadJob({ file: path, set: options.set, flags: flagsOf(options), describeTask });
+  const job = await loadJobFile({ file: path, set: options.set, flags: flagsOf(options) });
   const name = checkId("job", options.job ?? `${job.config.job}-${timeName(new Date())}`);
   const settings = explainConfig(job).map(({ key, value, source }) => `# ${source}\n${key} = ${value}`);
   const configText = `${readFileSync(path, "utf8").trimEnd()}\n\n# Every setting of this run\n${settings.join("\n")}\n`;

@@ -23,6 +23,7 @@ const connectionSchema = z.strictObject({
   job: z.string(),
   url: z.string().min(1),
   credentials: z.record(z.string(), credentialsSchema).optional(),
+  engines: z.strictObject({ policy: z.string().min(1), rollout: z.string().min(1) }).optional(),
 });
 
 /** The users of a job's broker, and `system`, who is told of ended connections. */
@@ -36,6 +37,8 @@ export interface JobConnection {
   readonly credentials: Readonly<Record<string, Credentials>>;
   /** File or folder in which credentials were looked for. */
   readonly source: string;
+  /** Engine of each role, by name or absolute path: a replica registers with the build of its engine. Embedded when absent. */
+  readonly engines?: { readonly policy: string; readonly rollout: string };
 }
 
 /** Where a command finds its job. */
@@ -51,20 +54,24 @@ export interface JobLocation {
 }
 
 /** Writes how to reach a job, and a file per role, mode 0600. Files of users that there are no more go. */
-export function writeConnection(directory: string, job: string, url: string, credentials: ServerCredentials): void {
+export function writeConnection(
+  directory: string,
+  connection: Omit<JobConnection, "credentials" | "source"> & { readonly credentials: ServerCredentials },
+): void {
+  const { credentials, ...where } = connection;
   makeOwnFolderSync(directory);
   const folder = join(directory, credentialsFolder);
   rmSync(folder, { recursive: true, force: true });
   makeOwnFolderSync(folder);
   for (const [role, user] of Object.entries(credentials))
-    writeSecretFile(join(folder, `${role}.json`), connectionText({ job, url, credentials: { [role]: user } }));
-  writeSecretFile(join(directory, "connection.json"), connectionText({ job, url }));
+    writeSecretFile(join(folder, `${role}.json`), connectionText({ ...where, credentials: { [role]: user } }));
+  writeSecretFile(join(directory, "connection.json"), connectionText(where));
 }
 
 /** The text of a connection file. */
 export function connectionText(connection: Partial<JobConnection>): string {
-  const { job, url, credentials } = connection;
-  return `${JSON.stringify({ job, url, credentials }, null, 2)}\n`;
+  const { job, url, credentials, engines } = connection;
+  return `${JSON.stringify({ job, url, credentials, engines }, null, 2)}\n`;
 }
 
 /**
@@ -120,6 +127,7 @@ interface ConnectionFile {
   readonly job: string;
   readonly url: string;
   readonly credentials?: Readonly<Record<string, Credentials>>;
+  readonly engines?: { readonly policy: string; readonly rollout: string };
 }
 
 function parseConnection(path: string, missing: () => Error): ConnectionFile {

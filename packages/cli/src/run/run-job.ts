@@ -164,7 +164,13 @@ class Run {
       const url = this.#options.advertisedUrl ?? broker.url;
       const warning = plainTextWarning(url);
       if (warning !== null) this.#options.progress.note(`! ${warning}`);
-      writeConnection(this.#directory.path, config.job, url, broker.credentials as never);
+      const { policy, rollout } = config.engine;
+      writeConnection(this.#directory.path, {
+        job: config.job,
+        url,
+        credentials: broker.credentials as never,
+        engines: { policy: policy.adapter, rollout: rollout.adapter },
+      });
       await this.#follow(broker);
       this.#start();
       const end = await this.#endOf(over);

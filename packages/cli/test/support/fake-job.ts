@@ -30,7 +30,7 @@ export interface FakeJob {
 export async function startFakeJob(job: string): Promise<FakeJob> {
   const server = await startTestServer({ job });
   const runs = join(server.directory, "runs");
-  writeConnection(join(runs, job), job, server.url, server.server.credentials);
+  writeConnection(join(runs, job), { job, url: server.url, credentials: server.server.credentials });
   const controller = await server.connect("controller.controller.i1");
   const subjects = subjectsOf(job);
   const enveloper = createEnveloper({

@@ -1,5 +1,5 @@
 /** The embedded sampler behind the rollout interface: one call at a time, pauses, aborts, weight versions. */
-import type { EngineInfo, Generated, GenerateRequest, RolloutEngine, WeightUpdate } from "../engine.ts";
+import type { EngineInfo, Generated, GenerateRequest, RankTensor, RolloutEngine, WeightUpdate } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { loadWeightsFor } from "../hf-folder.ts";
 import { inlineWeights } from "../inline-weights.ts";
@@ -8,6 +8,7 @@ import { type Decoder, openCoreDecoder, type WeightsIn } from "./decoder.ts";
 import { Gate } from "./gate.ts";
 import { checkModel, type ModelConfig, parametersOf } from "./model-config.ts";
 import { openRankDecoder } from "./ranks/rank-decoder.ts";
+import { rankTensorsOf } from "./ranks/rank-section.ts";
 import { type SamplerHost, type Sampling, startSampler } from "./sampler.ts";
 
 /** What an embedded rollout engine is made of. */
@@ -46,6 +47,7 @@ interface Call {
 }
 
 class EmbeddedRolloutEngine implements RolloutEngine {
+  readonly #model: ModelConfig;
   readonly #decoder: Decoder;
   readonly #info: EngineInfo;
   readonly #slots: number;
@@ -64,6 +66,7 @@ class EmbeddedRolloutEngine implements RolloutEngine {
   constructor(options: EmbeddedRolloutOptions) {
     const model = { ...options.model, maxContext: options.maxContext ?? options.model.maxContext };
     checkModel(model);
+    this.#model = model;
     this.#slots = options.rows ?? Math.max(1, Math.min(256, Math.floor(2e8 / parametersOf(model))));
     const { ranks = 1 } = options;
     this.#decoder = ranks === 1 ? openCoreDecoder(model, this.#slots) : openRankDecoder(model, this.#slots, ranks);
@@ -72,6 +75,10 @@ class EmbeddedRolloutEngine implements RolloutEngine {
 
   info(): EngineInfo {
     return this.#info;
+  }
+
+  rankTensors(): readonly RankTensor[] {
+    return rankTensorsOf(this.#model);
   }
 
   async health(options: Parameters<RolloutEngine["health"]>[0]): ReturnType<RolloutEngine["health"]> {

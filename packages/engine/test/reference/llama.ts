@@ -2,7 +2,7 @@
  * An independent Llama in plain double precision: one token at a time, nested arrays, no batching, no tricks.
  * Gradients come from reverse-mode differentiation over a tape of scalars, so no formula is shared with the core.
  */
-import type { ModelConfig } from "../../src/index.ts";
+import type { ModelConfig } from "../../src/embedded/index.ts";
 
 /** A scalar on the tape: its value, its gradient, and how the gradient flows to its parents. */
 class Scalar {

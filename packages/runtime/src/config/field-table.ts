@@ -62,7 +62,7 @@ export const runFields: readonly Field[] = [
     ranks: [
       "integer",
       1,
-      "Ranks of a rollout replica: threads with memory of their own that share its model; divides model.kv_heads.",
+      "Ranks of a rollout replica: threads or processes that share its model; whether an engine takes it, it says itself.",
     ],
   }),
   section("weights", {
@@ -72,13 +72,14 @@ export const runFields: readonly Field[] = [
 
 /** What is computed. */
 export const engineFields: readonly Field[] = [
-  section("model", {
-    hidden: ["integer", 64, "Width of the residual stream."],
-    layers: ["integer", 2, "Number of blocks."],
-    heads: ["integer", 4, "Attention heads; divides hidden."],
-    kv_heads: ["integer", 4, "Key-value heads; divides heads."],
-    ffn: ["integer", 128, "Width of the feed-forward part."],
-    tied: ["boolean", true, "Whether input and output embeddings are one tensor."],
+  section("engine", {
+    kind: ["module", "embedded", "Engine of the trainers: embedded, or the path of a module.", "engine.policy.adapter"],
+    rollout: [
+      "module",
+      (read) => read("engine.kind"),
+      "Engine of the samplers, where it is another one than engine.kind.",
+      "engine.rollout.adapter",
+    ],
   }),
   section("batch", {
     groups_per_step: ["integer", 128, "Prompts of a step."],

@@ -15,15 +15,22 @@ export const fields: readonly Field[] = [
   planeFields,
 ].flat();
 
-/** The keys by name. */
-export const fieldByKey: ReadonlyMap<string, Field> = new Map(fields.map((field) => [field.key, field]));
+/** Keys that a job may have, by name: those above, and those of the tables of its engines. */
+export interface KeyTable {
+  /** In the order of the reference; the tables of engines come last. */
+  readonly fields: readonly Field[];
+  readonly byKey: ReadonlyMap<string, Field>;
+  readonly sections: readonly string[];
+}
 
-/** The sections, in the order of the reference. */
-export const sections: readonly string[] = [...new Set(fields.map((field) => sectionOf(field.key)))];
-
-/** `timing.step` → `timing`. */
-function sectionOf(key: string): string {
-  return key.slice(0, key.indexOf("."));
+/** Makes the table of keys of a job. Pure. */
+export function keyTableOf(engineFields: readonly Field[]): KeyTable {
+  const all = [...fields, ...engineFields];
+  return {
+    fields: all,
+    byKey: new Map(all.map((field) => [field.key, field])),
+    sections: [...new Set(all.map(({ key }) => key.slice(0, key.indexOf("."))))],
+  };
 }
 
 /** The environment variable of a key: `timing.step` → `MUSTER_TIMING_STEP`. */

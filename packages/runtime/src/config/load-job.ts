@@ -6,19 +6,12 @@ import { messageOf } from "@muster/base";
 import { type JobConfig, jobConfigSchema } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Field, Scalar } from "./field.ts";
-import { fields } from "./fields.ts";
+import { type KeyTable, keyTableOf } from "./fields.ts";
+import { type EngineTable, engineKeys, fieldsOfTable, type JobEngines, type TaskShape } from "./job-engines.ts";
 import { type Problem, shown } from "./problem.ts";
 import { brokenRelations } from "./relations.ts";
 import { type Raw, readEnvironment, readFile, readFlags, type Sourced } from "./sources.ts";
 import { parseValue } from "./values.ts";
-
-/** What the model needs to know of a task. */
-export interface TaskShape {
-  /** Number of token ids. */
-  readonly vocab: number;
-  /** Longest prompt and response together, in tokens. */
-  readonly maxContext: number;
-}
 
 /** Where a job's configuration comes from; later sources win. */
 export interface LoadJobOptions {
@@ -34,6 +27,8 @@ export interface LoadJobOptions {
   readonly folder?: string;
   /** The shape of the named task; throws for unknown names, naming the known ones. */
   readonly describeTask: (name: string) => TaskShape;
+  /** The engines that {@link enginesNamedIn} finds. */
+  readonly engines: JobEngines;
 }
 
 /** One key with its value and who said it. */
@@ -43,6 +38,7 @@ export interface Setting {
   readonly value: string;
   /** `default`, `<file>:<line>`, `env:<NAME>` or `flag`. */
   readonly source: string;
+  readonly kind: Field["kind"];
 }
 
 /** A loaded job. */
@@ -52,17 +48,25 @@ export interface LoadedJob {
   readonly settings: readonly Setting[];
 }
 
+/** Names and absolute paths of the engines that a job names, of trainers and samplers: who loads the job brings them. */
+export function enginesNamedIn(options: Omit<LoadJobOptions, "describeTask" | "engines">): readonly string[] {
+  return [...new Set(Object.values(engineNames(options, keyTableOf([]))))];
+}
+
 /**
  * Loads a job. Precedence: flags, then environment, then file, then defaults.
  *
  * @throws MUSTER_ERR_CONFIG_INVALID listing every fault with its place, key, value and fix.
  */
 export function loadJob(options: LoadJobOptions): LoadedJob {
-  const { env = process.env, set = [], flags = {}, folder = process.cwd() } = options;
-  const file: Sourced = options.file === undefined ? { values: new Map(), problems: [] } : readFile(options.file);
-  const sources = [file, readEnvironment(env, folder), readFlags({ set, named: flags }, folder)];
-  const draft = new Draft(new Map(sources.flatMap(({ values }) => [...values])), folder);
-  const config = draft.compile(options.describeTask);
+  const { folder = process.cwd(), engines, describeTask } = options;
+  const names = engineNames(options, keyTableOf([]));
+  const tables = tablesOf(engines, names);
+  const keys = keyTableOf([...new Map(tables.map((table) => [table.table, fieldsOfTable(table)])).values()].flat());
+  const [file, ...others] = sourcesOf(options, keys);
+  const sources = [file, ...others];
+  const draft = new Draft(new Map(sources.flatMap(({ values }) => [...values])), { folder, keys });
+  const config = draft.compile(describeTask, engines);
   const problems = file.isUnread ? file.problems : [...sources.flatMap((source) => source.problems), ...draft.problems];
   if (problems.length > 0 || !config) {
     const faults = `${problems.length} ${problems.length === 1 ? "fault" : "faults"}`;
@@ -72,6 +76,40 @@ export function loadJob(options: LoadJobOptions): LoadedJob {
   return { config: deepFreeze(config), settings: draft.settings() };
 }
 
+type Sources = Omit<LoadJobOptions, "describeTask" | "engines">;
+
+function sourcesOf(options: Sources, keys: KeyTable): readonly [Sourced, Sourced, Sourced] {
+  const { env = process.env, set = [], flags = {}, folder = process.cwd() } = options;
+  const file: Sourced = options.file === undefined ? { values: new Map(), problems: [] } : readFile(options.file, keys);
+  return [file, readEnvironment(env, folder, keys), readFlags({ set, named: flags }, folder, keys)];
+}
+
+/** The engine of each role, before anything else is known of the job. */
+function engineNames(options: Sources, keys: KeyTable): Readonly<Record<keyof typeof engineKeys, string>> {
+  const values = new Map(sourcesOf(options, keys).flatMap((source) => [...source.values]));
+  const nameOf = (key: string, fallback: string): string => {
+    const [field, raw] = [keys.byKey.get(key), values.get(key)];
+    const parsed = field && raw ? parseValue(field, raw, 0) : { fault: "" };
+    return "value" in parsed ? String(parsed.value) : fallback;
+  };
+  const policy = nameOf(engineKeys.policy, "embedded");
+  return { policy, rollout: nameOf(engineKeys.rollout, policy) };
+}
+
+/** The tables of the engines that are known; one that is not is a fault of its key, said where the job is compiled. */
+function tablesOf(engines: JobEngines, names: Readonly<Record<string, string>>): readonly EngineTable[] {
+  return [...new Set(Object.values(names))].flatMap((name) => tableOf(engines, name) ?? []);
+}
+
+function tableOf(engines: JobEngines, name: string): EngineTable | null {
+  try {
+    return engines.tableOf(name);
+  } catch {
+    // The engine is asked again where the job is compiled, and what it throws is a fault of its key there.
+    return null;
+  }
+}
+
 /** Every setting of a job with its source, in the order of the reference: what `config print --explain` shows. */
 export function explainConfig(job: LoadedJob): readonly Setting[] {
   return job.settings;
@@ -79,39 +117,45 @@ export function explainConfig(job: LoadedJob): readonly Setting[] {
 
 class Draft {
   readonly problems: Problem[] = [];
+  readonly #keys: KeyTable;
   readonly #raws: ReadonlyMap<string, Raw>;
   readonly #defaults = new Map<string, Raw>();
   readonly #values = new Map<string, unknown>();
 
-  constructor(given: ReadonlyMap<string, Raw>, folder: string) {
+  constructor(given: ReadonlyMap<string, Raw>, { folder, keys }: { readonly folder: string; readonly keys: KeyTable }) {
+    this.#keys = keys;
     this.#raws = given;
-    for (const field of fields) {
+    for (const field of keys.fields) {
       this.#defaults.set(field.key, { value: this.#defaultOf(field), textual: false, source: "default", folder });
       this.#read(field);
     }
   }
 
-  compile(describeTask: (name: string) => TaskShape): JobConfig | null {
-    const shape = this.#describe(describeTask);
-    const first = jobConfigSchema.safeParse(this.#nested(shape));
+  compile(describeTask: (name: string) => TaskShape, engines: JobEngines): JobConfig | null {
+    const task = this.#describe(describeTask);
+    const engine = this.#engines(engines);
+    const model = this.#model(engines, engine, task);
+    const { fields } = this.#keys;
+    const first = jobConfigSchema.safeParse(this.#nested(engine, model));
     for (const issue of first.error?.issues ?? []) {
       const field = fields.find(({ path }) => `${issue.path.join(".")}.`.startsWith(`${path}.`));
       if (field) this.#fault(field, schemaFault(issue));
       else
         this.problems.push({ keys: [], text: `${issue.path.join(".")}: ${issue.message}; the task's shape is wrong` });
     }
-    const config = jobConfigSchema.safeParse(this.#nested(shape)).data;
+    const config = jobConfigSchema.safeParse(this.#nested(this.#engines(engines), model)).data;
     if (!config) return null;
     const faulty = new Set(this.problems.flatMap(({ keys }) => keys));
     const relations = brokenRelations(config, (key) => this.#raw(key).value);
     this.problems.push(...relations.filter(({ keys }) => !keys.some((key) => faulty.has(key))));
+    if (!this.#isEngineFaulty()) this.problems.push(...engines.problemsOf(config, task));
     return config;
   }
 
   settings(): readonly Setting[] {
-    return fields.map(({ key, kind }) => {
+    return this.#keys.fields.map(({ key, kind }) => {
       const { value, source } = this.#raw(key);
-      return { key, value: String(isResolved(kind) ? (this.#values.get(key) ?? "") : value), source };
+      return { key, kind, value: String(isResolved(kind) ? (this.#values.get(key) ?? "") : value), source };
     });
   }
 
@@ -149,19 +193,66 @@ class Draft {
   #describe(describeTask: (name: string) => TaskShape): TaskShape {
     const harmless = { vocab: 1, maxContext: Number.MAX_SAFE_INTEGER };
     if (this.problems.some(({ keys }) => keys.includes("task.name"))) return harmless;
-    const name = String(this.#values.get("task.name"));
+    return this.#ask("task.name", harmless, () => describeTask(String(this.#values.get("task.name"))));
+  }
+
+  /** What is asked because of a key: what throws is a fault of that key. */
+  #ask<T>(key: string, harmless: T, ask: () => T): T {
     try {
-      return describeTask(name);
+      return ask();
     } catch (error) {
-      const text = `${this.#raw("task.name").source}: task.name = ${shown(name)}: ${messageOf(error)}`;
-      this.problems.push({ keys: ["task.name"], text });
+      const { source, value } = this.#raw(key);
+      this.problems.push({ keys: [key], text: `${source}: ${key} = ${shown(value)}: ${messageOf(error)}` });
       return harmless;
     }
   }
 
-  #nested({ vocab, maxContext }: TaskShape): object {
-    const tree: Tree = { model: { vocab, maxContext } };
-    for (const { key, path } of fields) {
+  /** The engine of each role with its options; faults of an engine's own table are reported here. */
+  #engines(engines: JobEngines): JobConfig["engine"] {
+    const engineOf = (key: string): JobConfig["engine"]["policy"] => {
+      const adapter = String(this.#values.get(key));
+      const isAskedBefore = this.problems.some(({ keys }) => keys.includes(key));
+      const table = isAskedBefore ? tableOf(engines, adapter) : this.#ask(key, null, () => engines.tableOf(adapter));
+      if (!table) return { adapter, options: {} };
+      return { adapter, options: this.#options(table) };
+    };
+    const policy = engineOf(engineKeys.policy);
+    const isSame = policy.adapter === this.#values.get(engineKeys.rollout);
+    return { policy, rollout: isSame ? policy : engineOf(engineKeys.rollout) };
+  }
+
+  #options(table: EngineTable): Readonly<Record<string, Scalar>> {
+    const read = () =>
+      Object.fromEntries(
+        table.keys.map(({ name }) => [name, (this.#values.get(`${table.table}.${name}`) ?? "") as Scalar]),
+      );
+    for (const { name, fault } of table.faultsOf(read())) {
+      const field = this.#keys.byKey.get(`${table.table}.${name}`);
+      if (field) this.#fault(field, fault);
+    }
+    return read();
+  }
+
+  #model(engines: JobEngines, engine: JobConfig["engine"], task: TaskShape): JobConfig["model"] {
+    const harmless = { vocab: task.vocab, maxContext: task.maxContext };
+    return this.#isEngineFaulty()
+      ? harmless
+      : this.#ask(engineKeys.policy, harmless, () => engines.modelOf(engine, task));
+  }
+
+  #isEngineFaulty(): boolean {
+    const tables: readonly string[] = [engineKeys.policy, engineKeys.rollout, "task.name"];
+    return this.problems.some(({ keys }) => keys.some((key) => tables.includes(key) || this.#isEngineKey(key)));
+  }
+
+  #isEngineKey(key: string): boolean {
+    return this.#keys.byKey.get(key)?.path.startsWith("options of ") ?? false;
+  }
+
+  #nested(engine: JobConfig["engine"], model: JobConfig["model"]): object {
+    const tree: Tree = { model, engine: { policy: { ...engine.policy }, rollout: { ...engine.rollout } } };
+    for (const { key, path } of this.#keys.fields) {
+      if (this.#isEngineKey(key)) continue;
       const names = path.split(".");
       const last = names.pop() ?? "";
       let branch = tree;

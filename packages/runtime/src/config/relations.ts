@@ -150,30 +150,6 @@ const jobRelations: readonly Relation[] = [
     fix: "lower batch.minibatches or raise batch.groups_per_step",
   },
   {
-    keys: ["model.heads", "model.hidden"],
-    holds: ({ model }) => model.hidden % model.heads === 0 && (model.hidden / model.heads) % 2 === 0,
-    rule: "{0} must divide {1} into an even width: rotary positions turn pairs",
-    fix: "make model.hidden a multiple of twice model.heads",
-  },
-  {
-    keys: ["model.kv_heads", "model.heads"],
-    holds: ({ model }) => model.heads % model.kvHeads === 0,
-    rule: "{0} must divide {1}: query heads share key-value heads evenly",
-    fix: "choose a divisor of model.heads for model.kv_heads",
-  },
-  {
-    keys: ["rollout.ranks", "model.kv_heads"],
-    holds: ({ rollout, model }) => model.kvHeads % rollout.ranks === 0,
-    rule: "{0} must divide {1}: each rank has as many attention heads",
-    fix: "choose a divisor of model.kv_heads for rollout.ranks, or leave it out",
-  },
-  {
-    keys: ["rollout.ranks", "model.ffn"],
-    holds: ({ rollout, model }) => rollout.ranks === 1 || model.ffn % (4 * rollout.ranks) === 0,
-    rule: "four times {0} must divide {1}: each rank has as many vectors of four of the feed-forward part",
-    fix: "make model.ffn a multiple of it, or lower rollout.ranks",
-  },
-  {
     keys: ["sampling.max_new_tokens", "task.name"],
     holds: ({ sampling, model }) => sampling.maxNewTokens < model.maxContext,
     rule: "{0} leaves no room for a prompt in the context of {1}",

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { messageOf } from "@muster/base";
 import { parse, type TomlTable, type TomlValue } from "smol-toml";
-import { envNameOf, fieldByKey, fields, sections } from "./fields.ts";
+import { envNameOf, type KeyTable } from "./fields.ts";
 import { type Problem, shown } from "./problem.ts";
 import { nearestTo } from "./suggest.ts";
 import { lineOfKey } from "./toml-lines.ts";
@@ -31,7 +31,7 @@ export interface Sourced {
 }
 
 /** Reads a job file. Never throws: an unreadable file is a problem too. */
-export function readFile(file: string): Sourced {
+export function readFile(file: string, keys: KeyTable): Sourced {
   const values = new Map<string, Raw>();
   const problems: Problem[] = [];
   const folder = dirname(resolve(file));
@@ -44,20 +44,24 @@ export function readFile(file: string): Sourced {
     const text = `${file}: ${messageOf(error).trim()}; give the path of a readable TOML file`;
     return { values, problems: [{ keys: [], text }], isUnread: true };
   }
-  for (const [key, value] of entriesOf(table)) {
+  for (const [key, value] of entriesOf(table, keys)) {
     const source = `${basename(file)}:${lineOfKey(text, key) ?? "?"}`;
-    if (fieldByKey.has(key)) values.set(key, { value, textual: false, source, folder });
-    else problems.push(unknownKey(key, { source, value, candidates: candidatesFor(key) }));
+    if (keys.byKey.has(key)) values.set(key, { value, textual: false, source, folder });
+    else problems.push(unknownKey(key, { source, value, candidates: candidatesFor(key, keys) }));
   }
   return { values, problems };
 }
 
 /** Reads `MUSTER_<SECTION>_<KEY>` variables; other `MUSTER_` variables belong to others. */
-export function readEnvironment(env: Readonly<Record<string, string | undefined>>, folder: string): Sourced {
+export function readEnvironment(
+  env: Readonly<Record<string, string | undefined>>,
+  folder: string,
+  keys: KeyTable,
+): Sourced {
   const values = new Map<string, Raw>();
   const problems: Problem[] = [];
-  const keyOfName = new Map(fields.map((field) => [envNameOf(field.key), field.key]));
-  const prefixes = sections.map((section) => `MUSTER_${section.toUpperCase()}_`);
+  const keyOfName = new Map(keys.fields.map((field) => [envNameOf(field.key), field.key]));
+  const prefixes = keys.sections.map((section) => `MUSTER_${section.toUpperCase()}_`);
   for (const [name, value] of Object.entries(env)) {
     if (value === undefined || !prefixes.some((prefix) => name.startsWith(prefix))) continue;
     const key = keyOfName.get(name);
@@ -72,13 +76,14 @@ export function readEnvironment(env: Readonly<Record<string, string | undefined>
 export function readFlags(
   flags: { readonly set: readonly string[]; readonly named: Readonly<Record<string, string | number | boolean>> },
   folder: string,
+  keys: KeyTable,
 ): Sourced {
   const values = new Map<string, Raw>();
   const problems: Problem[] = [];
   const source = "flag";
   const add = (key: string, value: string): void => {
-    if (fieldByKey.has(key)) values.set(key, { value, textual: true, source, folder });
-    else problems.push(unknownKey(key, { source, value, candidates: candidatesFor(key) }));
+    if (keys.byKey.has(key)) values.set(key, { value, textual: true, source, folder });
+    else problems.push(unknownKey(key, { source, value, candidates: candidatesFor(key, keys) }));
   };
   for (const text of flags.set) {
     const at = text.indexOf("=");
@@ -89,9 +94,11 @@ export function readFlags(
   return { values, problems };
 }
 
-function entriesOf(table: TomlTable, within = ""): [string, TomlValue][] {
+function entriesOf(table: TomlTable, keys: KeyTable, within = ""): [string, TomlValue][] {
   return Object.entries(table).flatMap(([name, inner]): [string, TomlValue][] =>
-    isTable(inner) && !fieldByKey.has(within + name) ? entriesOf(inner, `${within}${name}.`) : [[within + name, inner]],
+    isTable(inner) && !keys.byKey.has(within + name)
+      ? entriesOf(inner, keys, `${within}${name}.`)
+      : [[within + name, inner]],
   );
 }
 
@@ -100,7 +107,7 @@ function isTable(value: TomlValue): value is TomlTable {
 }
 
 /** Keys to suggest: of the same section when it exists, else all. */
-function candidatesFor(key: string): readonly string[] {
+function candidatesFor(key: string, { fields }: KeyTable): readonly string[] {
   const section = `${key.split(".")[0]}.`;
   const same = fields.filter((field) => field.key.startsWith(section));
   return (same.length > 0 ? same : fields).map((field) => field.key);

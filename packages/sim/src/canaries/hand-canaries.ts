@@ -21,8 +21,8 @@ const policyBug =
   (): { readonly doors: (doors: Doors, process: SimProcess) => Doors } => ({
     doors: (doors, process) => ({
       ...doors,
-      policyEngine: (options) => {
-        const engine = doors.policyEngine(options);
+      policyEngine: async (config) => {
+        const engine = await doors.policyEngine(config);
         return patched(engine, patch(engine, process));
       },
     }),
@@ -33,8 +33,8 @@ const rolloutBug =
   (): { readonly doors: (doors: Doors, process: SimProcess) => Doors } => ({
     doors: (doors, process) => ({
       ...doors,
-      rolloutEngine: (options) => {
-        const engine = doors.rolloutEngine(options);
+      rolloutEngine: async (config) => {
+        const engine = await doors.rolloutEngine(config);
         return patched(engine, patch(engine, process));
       },
     }),
@@ -373,8 +373,8 @@ export const handCanaries: readonly Canary[] = [
         let initial: { readonly weights: Uint8Array; readonly optimizer: Uint8Array } | null = null;
         return {
           ...doors,
-          policyEngine: (options) => {
-            const engine = doors.policyEngine(options);
+          policyEngine: async (config) => {
+            const engine = await doors.policyEngine(config);
             const { weightsBytes, optimizerBytes } = engine.info();
             initial ??= { weights: new Uint8Array(weightsBytes), optimizer: new Uint8Array(optimizerBytes) };
             return engine;

@@ -4,7 +4,7 @@ import { mixSeed } from "@muster/base";
 import { loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import { loadGenerate } from "@muster/engine";
 import { tokensHash } from "../engine/arithmetic.ts";
-import { simBuild } from "../engine/info.ts";
+import { shapeOf, simBuild } from "../engine/info.ts";
 import { type PolicyEngineObserver, SimPolicyEngine } from "../engine/sim-policy-engine.ts";
 import { simReward } from "../engine/sim-reward.ts";
 import { type RolloutEngineObserver, SimRolloutEngine } from "../engine/sim-rollout-engine.ts";
@@ -36,7 +36,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
   const given = { process, failpoints, observer };
   return {
     engineBuild: simBuild,
-    policyEngine: ({ model: shape }) =>
+    policyEngine: async ({ model: shape }) =>
       new SimPolicyEngine({
         ...given,
         shape,
@@ -47,7 +47,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
           corrupts: behind.corrupts,
         },
       }),
-    rolloutEngine: ({ model: shape }) =>
+    rolloutEngine: async ({ model: shape }) =>
       new SimRolloutEngine({
         ...given,
         shape,
@@ -58,6 +58,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
           hangs: (promptIds) => shareOf(tokensHash(promptIds), 4) < (work.hangerRate ?? 0),
         },
       }),
+    model: ({ model }) => ({ tensors: shapeOf(model).tensors, modelConfig: { model_type: "sim" }, build: simBuild }),
     reward: async () => simReward(process, failpoints, work),
     generate: loadGenerate,
     digest: behind.digest,

@@ -1,11 +1,13 @@
 /** What the simulated engines say of themselves. */
-import { type EngineInfo, type ModelConfig, parametersOf, tensorsOf } from "@muster/engine";
+import type { EngineInfo } from "@muster/engine";
+import { parametersOf, tensorsOf } from "@muster/engine/embedded";
+import type { JobConfig } from "@muster/protocol";
 
 /** Build of the simulated engines. */
 export const simBuild = "sim-1";
 
 /** Describes an engine of a model. */
-export function infoOf(model: ModelConfig): EngineInfo {
+export function infoOf(model: JobConfig["model"]): EngineInfo {
   return {
     kind: "sim",
     build: simBuild,
@@ -19,7 +21,8 @@ export function infoOf(model: ModelConfig): EngineInfo {
 }
 
 /** Number of weights, and the rows of the tensor table. */
-export function shapeOf(model: ModelConfig) {
+export function shapeOf(needs: JobConfig["model"]) {
+  const model = { ...needs, hidden: 4, layers: 1, heads: 1, kvHeads: 1, ffn: 4, tied: true };
   return { count: parametersOf(model), tensors: tensorsOf(model) };
 }
 

@@ -2,7 +2,6 @@
 import { invariant } from "@muster/base";
 import type {
   AccumulateOptions,
-  ModelConfig,
   OptimizerOptions,
   PolicyEngine,
   PolicyInfo,
@@ -11,6 +10,7 @@ import type {
   StateSource,
   TrainSample,
 } from "@muster/engine";
+import type { JobConfig } from "@muster/protocol";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
 import { addGradient, initialWeights, normOf, update } from "./arithmetic.ts";
@@ -62,7 +62,7 @@ export class SimPolicyEngine implements PolicyEngine {
 
   constructor(given: {
     readonly process: SimProcess;
-    readonly shape: ModelConfig;
+    readonly shape: JobConfig["model"];
     readonly failpoints: Failpoints;
     readonly observer: PolicyEngineObserver;
     readonly model: PolicyEngineModel;

@@ -3,7 +3,8 @@
  * takes is simulated time only.
  */
 import { invariant, mixSeed, randomOf } from "@muster/base";
-import type { EngineInfo, Generated, GenerateRequest, ModelConfig, RolloutEngine, WeightUpdate } from "@muster/engine";
+import type { EngineInfo, Generated, GenerateRequest, RolloutEngine, WeightUpdate } from "@muster/engine";
+import type { JobConfig } from "@muster/protocol";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
 import { hashOf } from "./arithmetic.ts";
@@ -54,7 +55,7 @@ export class SimRolloutEngine implements RolloutEngine {
 
   constructor(given: {
     readonly process: SimProcess;
-    readonly shape: ModelConfig;
+    readonly shape: JobConfig["model"];
     readonly failpoints: Failpoints;
     readonly observer: RolloutEngineObserver;
     readonly model: RolloutEngineModel;

@@ -37,6 +37,9 @@ export function isProfile(name: string): name is Profile {
 /** Share of the jobs in which is done about failures what is done unless a job says otherwise. */
 const shippedShare = 0.6;
 
+/** The simulated engines have no options. */
+const simEngine = { adapter: "sim", options: {} };
+
 /** Draws a scenario. Pure: the same seed and profile give the same one. */
 export function drawScenario(seed: number, profile: Profile): Scenario {
   const random = randomOf(seed, 101);
@@ -146,7 +149,8 @@ function drawConfig(seed: number, random: Random): JobConfig {
     task: { name: "addition", reward: "sim" },
     rollout: { generate: null, fanOut: 1, ranks: 1 },
     weights: { kind: "seed", seed: mixSeed(seed, 8) >>> 1 },
-    model: { vocab: 13, hidden: 4, layers: 1, heads: 1, kvHeads: 1, ffn: 4, maxContext: 12, tied: true },
+    model: { vocab: 13, maxContext: 12 },
+    engine: { policy: simEngine, rollout: simEngine },
     batch: {
       groupsPerStep,
       groupSize: between(random, 2, 4),

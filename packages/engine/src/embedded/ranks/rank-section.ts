@@ -1,16 +1,7 @@
 /** Which part of the weights each of several ranks has, and where it lies in the rank's memory. Every tensor is cut by its rows. */
+import type { RankTensor } from "../../engine.ts";
 import { errors } from "../../errors.ts";
 import { type ModelConfig, tensorsOf } from "../model-config.ts";
-
-/** A tensor as a planner of slices knows it. */
-export interface RankTensor {
-  readonly name: string;
-  readonly shape: readonly number[];
-  readonly elementBytes: number;
-  /** 0: cut by rows, which are outputs of a product or token ids. `null`: every rank has the whole tensor. */
-  readonly partition: 0 | null;
-  readonly layer: number | "first" | "last";
-}
 
 /** Rows of one tensor that a rank has. */
 export interface RankPart {

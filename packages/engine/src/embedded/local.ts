@@ -1,14 +1,14 @@
 /** The whole training loop in one process: the same engines, plan and updates as a cluster, without the cluster. The yardstick for both. */
 import type { Clock } from "@muster/base";
-import { type LearningRate, learningRateAt } from "./algorithms/grpo.ts";
-import { type Minibatch, planMinibatches } from "./algorithms/plan-minibatches.ts";
-import { collectGroups } from "./collect-group.ts";
-import { createEmbeddedPolicyEngine } from "./embedded/policy-engine.ts";
-import { createEmbeddedRolloutEngine } from "./embedded/rollout-engine.ts";
-import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine, Task } from "./engine.ts";
-import { errors } from "./errors.ts";
-import { loadHfFolder } from "./hf-folder.ts";
-import { inlineWeights } from "./inline-weights.ts";
+import { type LearningRate, learningRateAt } from "../algorithms/grpo.ts";
+import { type Minibatch, planMinibatches } from "../algorithms/plan-minibatches.ts";
+import { collectGroups } from "../collect-group.ts";
+import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine, Task } from "../engine.ts";
+import { errors } from "../errors.ts";
+import { loadHfFolder } from "../hf-folder.ts";
+import { inlineWeights } from "../inline-weights.ts";
+import { createEmbeddedPolicyEngine } from "./policy-engine.ts";
+import { createEmbeddedRolloutEngine } from "./rollout-engine.ts";
 
 /** A training job in one process. */
 export interface LocalOptions {

@@ -1,9 +1,9 @@
 /** Supervised training from random weights: the model that reinforcement learning starts from. A pure function of task, seed and engine build. */
 import { randomOf } from "@muster/base";
-import { breathe, openCore } from "./embedded/core.ts";
-import { fillTokens } from "./embedded/gradient.ts";
-import type { ModelConfig } from "./embedded/model-config.ts";
-import type { Task } from "./engine.ts";
+import type { Task } from "../engine.ts";
+import { breathe, openCore } from "./core.ts";
+import { fillTokens } from "./gradient.ts";
+import type { ModelConfig } from "./model-config.ts";
 
 /** What {@link warmStart} does. */
 export interface WarmStartOptions {

@@ -1,0 +1,87 @@
+/**
+ * What an engine is to everybody else: how its table of the job file looks, what its model is, how it is opened. Nothing outside of an adapter
+ * knows the shape of its model or its arithmetic.
+ */
+import type { JobConfig, z } from "@muster/protocol";
+import type { PlacedTensor } from "@muster/tensors";
+import type { PolicyEngine, RolloutEngine } from "../engine.ts";
+
+/** What an engine can be in a job: it trains, or it samples. */
+export type EngineRole = "policy" | "rollout";
+
+/** What a task asks of a model. */
+export interface ModelNeeds {
+  /** Number of token ids. */
+  readonly vocab: number;
+  /** Longest prompt and response together, in tokens. */
+  readonly maxContext: number;
+  /** Digest of the tokenizer that makes the token ids; empty when nobody said one. */
+  readonly tokenizer: string;
+}
+
+/** What an engine says of itself before it is opened, from its options and the needs of the task alone. */
+export interface EngineDescription {
+  readonly modelId: string;
+  /** Number of token ids, at least that of the task. */
+  readonly vocab: number;
+  /** Longest sequence in tokens. */
+  readonly maxContext: number;
+  /** Digest of the tokenizer that the model was made for. */
+  readonly tokenizer: string;
+  /** The table of tensors that are published, or that are taken: names and order of the Hugging Face state dict. */
+  readonly tensors: readonly PlacedTensor[];
+  /** `config.json` of a checkpoint. */
+  readonly modelConfig: Readonly<Record<string, unknown>>;
+  /** Equal input gives equal bits: what votes compare. */
+  readonly deterministic: boolean;
+  /** Ways on which a sampler takes weights: `inline` whole, `shards` by rank. */
+  readonly transports: readonly ("inline" | "shards")[];
+  /** `raw`: log-probs are those before temperature and truncation. */
+  readonly logprobs: "sampled-dist" | "raw";
+}
+
+/** One fault that an engine found in a job, as one sentence with its fix. */
+export interface EngineProblem {
+  /** The keys of the job file that it is about. */
+  readonly keys: readonly string[];
+  readonly text: string;
+}
+
+/** One finding of `muster doctor`. */
+export interface EngineFinding {
+  readonly state: "ok" | "warn" | "missing";
+  readonly name: string;
+  readonly detail: string;
+  /** What to do; `null` where nothing is wrong. */
+  readonly fix: string | null;
+}
+
+/** An engine's own table, as its schema returns it: plain values by name. */
+export type EngineOptions = Readonly<Record<string, string | number | boolean>>;
+
+/** What an engine is opened for. */
+export interface EngineOpening {
+  readonly needs: ModelNeeds;
+  readonly config: JobConfig;
+}
+
+/** One kind of engine: how it is configured, checked, opened. */
+export interface EngineAdapter {
+  /** Name of the kind, a-z, 0-9 and `-`; its table of the job file is `[engine.<kind>]`. */
+  readonly kind: string;
+  readonly roles: readonly EngineRole[];
+  /** Name of its table where that is another one. */
+  readonly table?: string;
+  /** Its own table: a strict object of texts, numbers and booleans, each with a default and a description. */
+  readonly schema: z.ZodObject;
+  /** Exact build: two engines of one build compute the same bits. At most 128 characters. */
+  build(): string;
+  /** Pure but for files that the options name. @throws with one sentence for options that make no model. */
+  describe(options: EngineOptions, needs: ModelNeeds): EngineDescription;
+  /** What this engine knows about its own limits; none when the job can run. Pure. */
+  check(options: EngineOptions, config: JobConfig): readonly EngineProblem[];
+  /** Whether this host has what the engine needs. */
+  doctor(): Promise<readonly EngineFinding[]>;
+  openPolicy?(options: EngineOptions, opening: EngineOpening): Promise<PolicyEngine>;
+  openRollout?(options: EngineOptions, opening: EngineOpening): Promise<RolloutEngine>;
+}

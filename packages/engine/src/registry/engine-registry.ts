@@ -1,0 +1,168 @@
+/** The engines of a program by the names that jobs give them, and what they say of a job: alone, and with each other. */
+import type { JobConfig } from "@muster/protocol";
+import type { PolicyEngine, RolloutEngine } from "../engine.ts";
+import { errors } from "../errors.ts";
+import type {
+  EngineAdapter,
+  EngineDescription,
+  EngineOpening,
+  EngineProblem,
+  EngineRole,
+  ModelNeeds,
+} from "./adapter.ts";
+import { checkOpened } from "./check-opened.ts";
+import { type EngineTable, tableOfSchema } from "./engine-table.ts";
+import { formatDifference } from "./weight-format.ts";
+
+/** What is known of a task when its model is asked for; the digest of the tokenizer may be absent. */
+type TaskNeeds = Omit<ModelNeeds, "tokenizer"> & { readonly tokenizer?: string };
+
+/** The engines that one program knows. */
+export class EngineRegistry {
+  readonly #adapters: ReadonlyMap<string, EngineAdapter>;
+
+  /** @param adapters - By the name in a job file: of a built-in one, or the absolute path of its module. */
+  constructor(adapters: Iterable<readonly [string, EngineAdapter]>) {
+    this.#adapters = new Map(adapters);
+  }
+
+  /** The adapter of this name. @throws MUSTER_ERR_ENGINE_UNKNOWN naming the known ones */
+  of(name: string): EngineAdapter {
+    const adapter = this.#adapters.get(name);
+    if (!adapter) throw errors.EngineUnknown({ name, known: [...this.#adapters.keys()].join(", ") });
+    return adapter;
+  }
+
+  /** The table of an engine in a job file. @throws as {@link of} */
+  tableOf(name: string): EngineTable {
+    const { table, kind, schema } = this.of(name);
+    return tableOfSchema(table ?? `engine.${kind}`, schema);
+  }
+
+  /** What the engine of a role says of itself in this job. */
+  describe(role: EngineRole, engine: JobConfig["engine"], task: TaskNeeds): EngineDescription {
+    const { adapter, options } = engine[role];
+    return this.of(adapter).describe(options, needsOf(task));
+  }
+
+  /** Vocabulary and context of the job's model: those of its trainers. */
+  modelOf(engine: JobConfig["engine"], task: TaskNeeds): JobConfig["model"] {
+    const { vocab, maxContext } = this.describe("policy", engine, task);
+    return { vocab, maxContext };
+  }
+
+  /** What stands against this job, one sentence each; none when its engines can run it. */
+  problemsOf(config: JobConfig, task: TaskNeeds): readonly EngineProblem[] {
+    const { policy, rollout } = config.engine;
+    const roles = (["policy", "rollout"] as const).flatMap((role) => this.#roleProblem(role, config.engine[role]));
+    if (roles.length > 0) return roles;
+    const isSame = policy.adapter === rollout.adapter;
+    const own = [policy, ...(isSame ? [] : [rollout])].flatMap(({ adapter, options }) =>
+      this.of(adapter).check(options, config),
+    );
+    if (own.length > 0) return own;
+    const trainer = this.describe("policy", config.engine, task);
+    const sampler = this.describe("rollout", config.engine, task);
+    return [
+      ...modelProblems(trainer, task),
+      ...traitProblems(trainer, sampler, config),
+      ...formatProblems(trainer, sampler),
+    ];
+  }
+
+  /** Opens the trainer of a job. @throws what the adapter throws; MUSTER_ERR_ENGINE_ROLE, MUSTER_ERR_ENGINE_DIFFERS */
+  async openPolicy(config: JobConfig, task: TaskNeeds): Promise<PolicyEngine> {
+    const { adapter, options, opening } = this.#openingOf("policy", config, task);
+    if (!adapter.openPolicy) throw errors.EngineRole({ kind: adapter.kind, role: "trainer" });
+    return await this.#checked("policy", await adapter.openPolicy(options, opening), opening);
+  }
+
+  /** Opens the sampler of a job. @throws as {@link openPolicy} */
+  async openRollout(config: JobConfig, task: TaskNeeds): Promise<RolloutEngine> {
+    const { adapter, options, opening } = this.#openingOf("rollout", config, task);
+    if (!adapter.openRollout) throw errors.EngineRole({ kind: adapter.kind, role: "sampler" });
+    return await this.#checked("rollout", await adapter.openRollout(options, opening), opening);
+  }
+
+  #openingOf(role: EngineRole, config: JobConfig, task: TaskNeeds) {
+    const { adapter: name, options } = config.engine[role];
+    const opening: EngineOpening = { needs: needsOf(task), config };
+    return { adapter: this.of(name), options, opening };
+  }
+
+  /** The engine, when it is what its adapter said; closed otherwise. */
+  async #checked<E extends PolicyEngine | RolloutEngine>(
+    role: EngineRole,
+    engine: E,
+    { config, needs }: EngineOpening,
+  ): Promise<E> {
+    try {
+      checkOpened(engine.info(), this.describe(role, config.engine, needs));
+      return engine;
+    } catch (error) {
+      await engine.close();
+      throw error;
+    }
+  }
+
+  #roleProblem(role: EngineRole, { adapter: name }: JobConfig["engine"]["policy"]): EngineProblem[] {
+    const { kind, roles } = this.of(name);
+    if (roles.includes(role)) return [];
+    const key = keys[role];
+    const can = roles.map((each) => does[each]).join(" and ");
+    return [
+      { keys: [key], text: `${key} = "${name}": ${kind} ${can} only; name an engine that ${does[role]} in ${key}` },
+    ];
+  }
+}
+
+const keys = { policy: "engine.kind", rollout: "engine.rollout" } as const;
+const does = { policy: "trains", rollout: "samples" } as const;
+
+const needsOf = ({ vocab, maxContext, tokenizer = "" }: TaskNeeds): ModelNeeds => ({ vocab, maxContext, tokenizer });
+
+function modelProblems(trainer: EngineDescription, task: TaskNeeds): readonly EngineProblem[] {
+  const short = (["vocab", "maxContext"] as const).filter((size) => trainer[size] < task[size]);
+  return short.map((size) => ({
+    keys: [keys.policy],
+    text: `the engine's model ${trainer.modelId} has ${size} ${trainer[size]}, and the task needs ${task[size]}; choose another model or task`,
+  }));
+}
+
+/** What engines declare is read: nothing of it may turn out later as silence. */
+function traitProblems(
+  trainer: EngineDescription,
+  sampler: EngineDescription,
+  { rollout, sampling }: JobConfig,
+): readonly EngineProblem[] {
+  const problems: EngineProblem[] = [];
+  if (!trainer.deterministic)
+    problems.push({
+      keys: [keys.policy],
+      text: `${keys.policy}: the engine says that equal input does not give equal bits, and trainers vote on the bits of their state; use an engine that is deterministic`,
+    });
+  const way = rollout.ranks > 1 ? "shards" : "inline";
+  if (!sampler.transports.includes(way))
+    problems.push({
+      keys: [keys.rollout, "rollout.ranks"],
+      text: `rollout.ranks = ${rollout.ranks}: the sampler would take its weights by ${way}, and it takes them by ${sampler.transports.join(", ") || "nothing"} only; change rollout.ranks or the engine`,
+    });
+  if (sampler.logprobs === "raw" && sampling.temperature !== 1)
+    problems.push({
+      keys: [keys.rollout, "sampling.temperature"],
+      text: `sampling.temperature = ${sampling.temperature}: the sampler gives log-probabilities of before the temperature, so every ratio would be wrong; set it to 1`,
+    });
+  return problems;
+}
+
+function formatProblems(trainer: EngineDescription, sampler: EngineDescription): readonly EngineProblem[] {
+  const difference = formatDifference(trainer, sampler);
+  if (!difference) return [];
+  const { what, trainer: ours, sampler: theirs } = difference;
+  return [
+    {
+      keys: [keys.policy, keys.rollout],
+      text: `${keys.policy} and ${keys.rollout} do not agree on a weight format: ${what} is ${ours} for the trainers and ${theirs} for the samplers; configure both for one model`,
+    },
+  ];
+}

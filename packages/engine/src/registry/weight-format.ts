@@ -1,0 +1,35 @@
+/** Whether a sampler can take what a trainer publishes: the model, its tokenizer and each row of the tensor table. */
+import type { PlacedTensor } from "@muster/tensors";
+import type { EngineDescription } from "./adapter.ts";
+
+/** What two engines must agree on so that weights of the one are weights of the other. */
+export type WeightFormat = Pick<EngineDescription, "modelId" | "vocab" | "tokenizer" | "tensors">;
+
+/** The first thing in which two formats differ. */
+export interface FormatDifference {
+  readonly what: string;
+  readonly trainer: string;
+  readonly sampler: string;
+}
+
+/** Compares what trainers publish with what samplers take. @returns `null` when they are of one format. Pure. */
+export function formatDifference(trainer: WeightFormat, sampler: WeightFormat): FormatDifference | null {
+  for (const what of ["modelId", "vocab", "tokenizer"] as const) {
+    if (trainer[what] !== sampler[what])
+      return { what: names[what], trainer: String(trainer[what]), sampler: String(sampler[what]) };
+  }
+  const rows = Math.max(trainer.tensors.length, sampler.tensors.length);
+  for (let row = 0; row < rows; row++) {
+    const [ours, theirs] = [rowText(trainer.tensors[row]), rowText(sampler.tensors[row])];
+    if (ours !== theirs) return { what: `row ${row + 1} of the tensor table`, trainer: ours, sampler: theirs };
+  }
+  return null;
+}
+
+const names = { modelId: "the model id", vocab: "the vocabulary size", tokenizer: "the tokenizer's digest" } as const;
+
+function rowText(tensor: PlacedTensor | undefined): string {
+  if (!tensor) return "no such row";
+  const { name, dtype, shape, offsetBytes } = tensor;
+  return `${name} ${dtype}[${shape.join(", ")}] at byte ${offsetBytes}`;
+}

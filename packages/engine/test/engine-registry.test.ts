@@ -1,0 +1,168 @@
+import { type JobConfig, z } from "@muster/protocol";
+import { describe, expect, it } from "vitest";
+import { embeddedAdapter, embeddedEngines } from "../src/embedded/index.ts";
+import { type EngineAdapter, EngineRegistry, formatDifference, needsOfTask, taskOf } from "../src/index.ts";
+
+const needs = needsOfTask(taskOf("dates"));
+const shape = { hidden: 64, layers: 2, heads: 4, kv_heads: 4, ffn: 128, tied: true };
+
+/** The part of a job that engines look at. */
+function jobOf(options: Record<string, string | number | boolean> = {}, more: Partial<JobConfig> = {}): JobConfig {
+  const embedded = { adapter: "embedded", options: { ...shape, ...options } };
+  const job = {
+    engine: { policy: embedded, rollout: embedded },
+    rollout: { generate: null, fanOut: 1, ranks: 1 },
+    sampling: { temperature: 1, maxNewTokens: 16 },
+  };
+  return { ...job, ...more } as JobConfig;
+}
+
+/** The embedded engine with other traits, under the name `other`. */
+function withOther(traits: Partial<EngineAdapter>, described: object = {}): EngineRegistry {
+  const describe: EngineAdapter["describe"] = (options, task) => ({
+    ...embeddedAdapter.describe(options, task),
+    ...described,
+  });
+  return new EngineRegistry([
+    ["embedded", embeddedAdapter],
+    ["other", { ...embeddedAdapter, kind: "other", describe, ...traits }],
+  ]);
+}
+
+const sampledByOther = (options = {}): JobConfig["engine"] => ({
+  policy: { adapter: "embedded", options: shape },
+  rollout: { adapter: "other", options: { ...shape, ...options } },
+});
+
+describe("the embedded engine", () => {
+  it("has a key, a default and a sentence for each field of its schema", () => {
+    const { table, keys } = embeddedEngines.tableOf("embedded");
+    expect(table).toBe("model");
+    expect(Object.fromEntries(keys.map((key) => [key.name, key.default]))).toEqual(shape);
+    for (const { says } of keys) expect(says).toMatch(/^[A-Z].*\.$/);
+  });
+
+  it("names in its schema's faults the key and the bound", () => {
+    const { faultsOf } = embeddedEngines.tableOf("embedded");
+    expect(faultsOf(shape)).toEqual([]);
+    expect(faultsOf({ ...shape, heads: 0 })).toEqual([{ name: "heads", fault: expect.stringMatching(/>=1/) }]);
+  });
+
+  it.each<[string, object, number, RegExp]>([
+    ["heads that do not fit", { hidden: 60 }, 1, /model\.heads = 4 must divide model\.hidden = 60: .*; make model/],
+    ["key-value heads that do not fit", { kv_heads: 3 }, 1, /model\.kv_heads = 3 must divide model\.heads = 4: .*; /],
+    ["a width that is no vector", { ffn: 126 }, 1, /four must divide model\.ffn = 126: .*; make/],
+    ["ranks that cannot share the heads", { ffn: 132 }, 3, /rollout\.ranks = 3 must divide model\.kv_heads = 4: .*; /],
+    [
+      "ranks that cannot share the rest",
+      { ffn: 100 },
+      2,
+      /four times rollout\.ranks = 2 must divide model\.ffn = 100: /,
+    ],
+  ])("refuses %s, naming keys, values and a fix", (_, options, ranks, text) => {
+    const job = jobOf({ ...options }, { rollout: { generate: null, fanOut: 1, ranks } });
+    expect(embeddedEngines.problemsOf(job, needs)).toEqual([
+      { keys: expect.any(Array), text: expect.stringMatching(text) },
+    ]);
+  });
+
+  it("opens as what it says it is", async () => {
+    const policy = await embeddedEngines.openPolicy(jobOf(), needs);
+    const rollout = await embeddedEngines.openRollout(jobOf(), needs);
+    expect(policy.info().tensors).toEqual(embeddedEngines.describe("policy", jobOf().engine, needs).tensors);
+    expect(rollout.info()).toMatchObject({ build: embeddedAdapter.build(), vocab: 43, maxContext: 36 });
+    await Promise.all([policy.close(), rollout.close()]);
+  });
+});
+
+describe("engines of a job", () => {
+  it("may be of two kinds when they agree on a weight format", () => {
+    expect(withOther({}).problemsOf(jobOf({}, { engine: sampledByOther() }), needs)).toEqual([]);
+  });
+
+  it("are refused with the first row of the tensor table that differs", () => {
+    const engine = sampledByOther({ ffn: 256 });
+    expect(withOther({}).problemsOf(jobOf({}, { engine }), needs)).toEqual([
+      {
+        keys: ["engine.kind", "engine.rollout"],
+        text: expect.stringMatching(
+          /row 6 of the tensor table is model\.layers\.0\.mlp\.gate_proj\.weight f32\[128, 64\] at byte \d+ for the trainers and .* f32\[256, 64\] at byte \d+ for the samplers; /,
+        ),
+      },
+    ]);
+  });
+
+  it.each<[string, object, Partial<JobConfig>, RegExp]>([
+    [
+      "another tokenizer",
+      { tokenizer: "b" },
+      {},
+      /the tokenizer's digest is characters-\w+ for the trainers and b for/,
+    ],
+    ["another model", { modelId: "m" }, {}, /the model id is llama-l2-d64-v43 for the trainers and m for the samplers/],
+    [
+      "no way for weights",
+      { transports: ["shards"] },
+      {},
+      /rollout\.ranks = 1: .* by inline, .* by shards only; change/,
+    ],
+    [
+      "raw log-probabilities at a temperature",
+      { logprobs: "raw" },
+      { sampling: { temperature: 0.5, maxNewTokens: 16 } },
+      /sampling\.temperature = 0\.5: .*; set it to 1/,
+    ],
+  ])("refuse a sampler with %s", (_, described, more, text) => {
+    const job = jobOf({}, { engine: sampledByOther(), ...more });
+    expect(withOther({}, described).problemsOf(job, needs)).toEqual([
+      { keys: expect.any(Array), text: expect.stringMatching(text) },
+    ]);
+  });
+
+  it("refuse a trainer that does not repeat itself, because votes compare its bits", () => {
+    const other = { adapter: "other", options: shape };
+    const job = jobOf({}, { engine: { policy: other, rollout: other } });
+    expect(withOther({}, { deterministic: false }).problemsOf(job, needs)[0]?.text).toMatch(/does not give equal bits/);
+  });
+
+  it("refuse an engine in a role that it does not have", () => {
+    const registry = withOther({ roles: ["policy"] });
+    expect(registry.problemsOf(jobOf({}, { engine: sampledByOther() }), needs)[0]?.text).toBe(
+      'engine.rollout = "other": other trains only; name an engine that samples in engine.rollout',
+    );
+  });
+
+  it("are closed and refused when they open as something else than they said", async () => {
+    let closed = 0;
+    const openRollout: EngineAdapter["openRollout"] = async (options, opening) => {
+      const engine = await embeddedAdapter.openRollout!(options, opening);
+      const info = { ...engine.info(), vocab: 44 };
+      return Object.assign(engine, { info: () => info, close: async () => void closed++ });
+    };
+    const job = jobOf({}, { engine: sampledByOther() });
+    await expect(withOther({ openRollout }).openRollout(job, needs)).rejects.toThrow(
+      /another vocab than it said: 44, .* 43/,
+    );
+    expect(closed).toBe(1);
+  });
+
+  it("have tables of texts, numbers and booleans with a default and a description, or none", () => {
+    const schema = z.strictObject({ list: z.array(z.string()) });
+    expect(() => withOther({ schema, table: "engine.other" }).tableOf("other")).toThrow(
+      /\[engine\.other\].* list can not be a key/,
+    );
+  });
+});
+
+describe("a weight format", () => {
+  const { tensors } = embeddedAdapter.describe(shape, needs);
+  const format = { modelId: "m", vocab: 43, tokenizer: "t", tensors };
+
+  it("equals itself and nothing with a row more or less", () => {
+    expect(formatDifference(format, { ...format })).toBe(null);
+    expect(formatDifference(format, { ...format, tensors: tensors.slice(0, -1) })).toMatchObject({
+      sampler: "no such row",
+    });
+    expect(formatDifference({ ...format, tensors: [] }, format)).toMatchObject({ trainer: "no such row" });
+  });
+});
