@@ -85,7 +85,7 @@ module.exports = {
     ...layers,
     forbid(
       "doors-only",
-      "Another package is entered through index.ts only; the embedded engine has an entry of its own.",
+      "Another package is entered through index.ts only; the embedded engine and the checks of engines have entries of their own.",
       { path: "^(?:packages/([^/]+)|test|bench)/" },
       {
         path: "^packages/[^/]+/src/",

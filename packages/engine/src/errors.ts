@@ -22,6 +22,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   EngineDiffers: {
     message: "the engine {kind} was opened with another {what} than it said: {found}, and the job has {wanted}",
   },
+  EngineNotCompliant: { message: "the engine does not do what an engine must: {what}" },
   EngineVersionMismatch: {
     message: "the engine holds weight version {version}, not {expected}; update its weights first",
   },

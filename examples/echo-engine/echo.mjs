@@ -1,0 +1,194 @@
+/**
+ * An engine in one file, to copy from. Its model has one weight for each token: how much it likes to say that token again. A response repeats the
+ * prompt, token by token, and ends where the model does not want to go on. "Write your own engine" in the documentation goes through it.
+ */
+
+export const engine = ({ z }) => ({
+  kind: "echo",
+  roles: ["policy", "rollout"],
+  schema: z.strictObject({
+    eagerness: z.number().min(-8).max(8).default(2).describe("Weight of every token before training."),
+  }),
+  build: () => "echo-1",
+  describe: (_options, { vocab, maxContext, tokenizer }) => ({
+    modelId: `echo-v${vocab}`,
+    vocab,
+    maxContext,
+    tokenizer,
+    tensors: [{ name: "echo.weight", dtype: "f32", shape: [vocab], offsetBytes: 0, sizeBytes: 4 * vocab }],
+    modelConfig: { model_type: "echo", vocab_size: vocab },
+    deterministic: true,
+    transports: ["inline"],
+    logprobs: "sampled-dist",
+  }),
+  check: () => [],
+  doctor: async () => [{ state: "ok", name: "echo", detail: "needs nothing", fix: null }],
+  openPolicy: async (options, { needs }) => trainer(options, needs),
+  openRollout: async (_options, { needs }) => sampler(needs),
+});
+
+const infoOf = ({ vocab, maxContext }) => ({
+  kind: "echo",
+  build: "echo-1",
+  modelId: `echo-v${vocab}`,
+  vocab,
+  maxContext,
+  ranks: 1,
+  logprobs: "sampled-dist",
+});
+
+const bytesOf = (floats) => new Uint8Array(floats.buffer, floats.byteOffset, floats.byteLength);
+
+/** Probability that a token is said again. */
+const chanceOf = (weight, temperature) => 1 / (1 + Math.exp(-weight / temperature));
+
+/** A number in [0, 1) that belongs to a seed, a response and a position, whoever draws it. */
+function draw(seed, response, position) {
+  let hash = 0x9e3779b9;
+  for (const part of [seed, Math.floor(seed / 2 ** 32), response, position]) {
+    hash = Math.imul(hash ^ part, 0x85ebca6b);
+    hash ^= hash >>> 13;
+    hash = Math.imul(hash, 0xc2b2ae35);
+    hash ^= hash >>> 16;
+  }
+  return (hash >>> 0) / 2 ** 32;
+}
+
+function sampler(needs) {
+  let weights = new Float32Array(needs.vocab);
+  let version = null;
+  const respond = ({ promptIds, sampling, seed, from = 0 }, index) => {
+    const { temperature, maxNewTokens, stopTokenIds } = sampling;
+    const room = Math.min(maxNewTokens, needs.maxContext - promptIds.length);
+    const [stop] = stopTokenIds;
+    const responseIds = [];
+    const logprobs = [];
+    let finish = "length";
+    while (finish === "length" && responseIds.length < room) {
+      const said = promptIds[responseIds.length];
+      const chance = said === undefined ? 0 : chanceOf(weights[said], Math.max(temperature, 1e-3));
+      const goesOn = temperature === 0 ? chance >= 0.5 : draw(seed, from + index, responseIds.length) < chance;
+      if (!goesOn && stop === undefined) break;
+      responseIds.push(goesOn ? said : stop);
+      logprobs.push(Math.log(goesOn ? chance : 1 - chance));
+      if (!goesOn || said === stop) finish = "stop";
+    }
+    return {
+      responseIds: Int32Array.from(responseIds),
+      logprobs: Float32Array.from(logprobs),
+      finish,
+      versionAtStart: version,
+      versionAtEnd: version,
+    };
+  };
+  return {
+    info: () => infoOf(needs),
+    health: async () => ({ ok: version !== null, state: version === null ? "starting" : "up" }),
+    async generate(requests, signal) {
+      signal.throwIfAborted();
+      return requests.map((request) => Array.from({ length: request.n }, (_, index) => respond(request, index)));
+    },
+    async updateWeights(update) {
+      if (update.via !== "inline") throw new Error(`echo takes its weights inline, not by ${update.via}`);
+      if (update.version === version) return;
+      if (update.bytes !== weights.byteLength)
+        throw new Error(`${update.bytes} bytes of weights are not those of echo`);
+      const arriving = new Float32Array(needs.vocab);
+      await update.copyTo(bytesOf(arriving));
+      weights = arriving;
+      version = update.version;
+    },
+    weightVersion: () => version,
+    // A call of `generate` is over before anything else runs in this process, so there is nothing to end or to hold.
+    abort: async () => {},
+    pause: async () => {},
+    resume: async () => {},
+    close: async () => {},
+  };
+}
+
+function trainer({ eagerness }, needs) {
+  const { vocab } = needs;
+  const info = {
+    ...infoOf(needs),
+    tensors: [{ name: "echo.weight", dtype: "f32", shape: [vocab], offsetBytes: 0, sizeBytes: 4 * vocab }],
+    weightsBytes: 4 * vocab,
+    optimizerBytes: 4 * vocab,
+    gradientElements: vocab,
+  };
+  let live = { weights: new Float32Array(vocab), optimizer: new Float32Array(vocab) };
+  let candidate = null;
+  const sectionsOf = ({ weights, optimizer }) => ({ weights: bytesOf(weights), optimizer: bytesOf(optimizer) });
+  const need = () => {
+    if (!candidate) throw new Error("begin comes first");
+    return candidate;
+  };
+  return {
+    info: () => info,
+    async initialize(source) {
+      if (source.kind !== "seed") throw new Error('echo begins from a seed; set weights.source = "seed"');
+      live = { weights: new Float32Array(vocab).fill(eagerness), optimizer: new Float32Array(vocab) };
+      candidate = null;
+    },
+    state: () => sectionsOf(live),
+    async restore({ weights, optimizer }) {
+      if (weights.bytes !== info.weightsBytes || optimizer.bytes !== info.optimizerBytes)
+        throw new Error(`${weights.bytes} and ${optimizer.bytes} bytes are not a state of echo`);
+      const arriving = { weights: new Float32Array(vocab), optimizer: new Float32Array(vocab) };
+      await weights.copyTo(bytesOf(arriving.weights));
+      await optimizer.copyTo(bytesOf(arriving.optimizer));
+      live = arriving;
+      candidate = null;
+    },
+    begin() {
+      candidate = { weights: live.weights.slice(), optimizer: live.optimizer.slice() };
+    },
+    async accumulate(samples, { normalizer, clipLow, clipHigh, temperature, out, signal }) {
+      signal.throwIfAborted();
+      const { weights } = need();
+      out.fill(0);
+      const stats = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
+      for (const { tokens, promptLength, logprobs, advantage, lossMask } of samples) {
+        for (let i = 0; i < logprobs.length; i++) {
+          if (lossMask?.[i] === 0) continue;
+          const asked = tokens[i];
+          const isEcho = i < promptLength && tokens[promptLength + i] === asked;
+          const chance = i < promptLength ? chanceOf(weights[asked], temperature) : 0;
+          const logRatio = Math.log(isEcho ? chance : 1 - chance) - logprobs[i];
+          const ratio = Math.exp(logRatio);
+          const isClipped = advantage > 0 ? ratio > 1 + clipHigh : ratio < 1 - clipLow;
+          stats.tokens += 1;
+          stats.clipped += isClipped ? 1 : 0;
+          stats.klSum += ratio - 1 - logRatio;
+          stats.lossSum -= Math.min(
+            ratio * advantage,
+            Math.min(Math.max(ratio, 1 - clipLow), 1 + clipHigh) * advantage,
+          );
+          if (!isClipped && i < promptLength)
+            out[asked] -= (advantage * ratio * (isEcho ? 1 - chance : -chance)) / (temperature * normalizer);
+        }
+      }
+      return stats;
+    },
+    async stage(gradient, { lr, beta1, clipNorm }) {
+      const { weights, optimizer } = need();
+      const gradNorm = Math.sqrt(gradient.reduce((sum, value) => sum + value * value, 0));
+      if (!Number.isFinite(gradNorm)) return { gradNorm: 0, finite: false };
+      const scale = clipNorm > 0 && gradNorm > clipNorm ? clipNorm / gradNorm : 1;
+      for (let i = 0; i < vocab; i++) {
+        optimizer[i] = beta1 * optimizer[i] + scale * gradient[i];
+        weights[i] -= lr * optimizer[i];
+      }
+      return { gradNorm, finite: true };
+    },
+    candidate: () => sectionsOf(need()),
+    promote() {
+      live = need();
+      candidate = null;
+    },
+    discard() {
+      candidate = null;
+    },
+    close: async () => {},
+  };
+}

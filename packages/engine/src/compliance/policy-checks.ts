@@ -1,0 +1,127 @@
+/** Checks of trainers: what is live, what is a candidate, and that equal input gives equal bits. */
+import type { AccumulateOptions, OptimizerOptions, PolicyEngine, TrainSample } from "../engine.ts";
+import { inlineState } from "../inline-weights.ts";
+import { type EngineCheck, mustEqual, mustHold, mustRefuse } from "./check.ts";
+
+const seed = { kind: "seed", seed: 7 } as const;
+const optimizer: OptimizerOptions = {
+  lr: 0.01,
+  beta1: 0.9,
+  beta2: 0.99,
+  epsilon: 1e-8,
+  weightDecay: 0,
+  clipNorm: 1,
+};
+
+/** Two responses, one better than the other. */
+const samples: readonly TrainSample[] = [1, -1].map((advantage) => ({
+  tokens: Int32Array.of(1, 2, 3, 1, 2, 0),
+  promptLength: 3,
+  logprobs: Float32Array.of(-0.5, -0.7, -0.9),
+  advantage: advantage * 0.5 + 0.25,
+}));
+
+const accumulating = (out: Float32Array): AccumulateOptions => ({
+  ...{ normalizer: 6, clipLow: 0.9, clipHigh: 9, temperature: 1, out },
+  signal: new AbortController().signal,
+});
+
+/** A copy of the bytes of a state. */
+const copyOf = ({ weights, optimizer: moments }: ReturnType<PolicyEngine["state"]>) => ({
+  weights: Buffer.from(weights).toString("base64"),
+  optimizer: Buffer.from(moments).toString("base64"),
+});
+
+/** A candidate that one gradient made. */
+async function stepped(engine: PolicyEngine): Promise<void> {
+  engine.begin();
+  const gradient = new Float32Array(engine.info().gradientElements);
+  await engine.accumulate(samples, accumulating(gradient));
+  await engine.stage(gradient, optimizer);
+}
+
+/** For adapters with the role `policy`. */
+export const policyChecks: readonly EngineCheck[] = [
+  {
+    says: "trains: opens as what it said, with sections of the sizes that it says",
+    run: async ({ policy, described }) => {
+      const engine = await policy();
+      await engine.initialize(seed);
+      const { weightsBytes, optimizerBytes, tensors } = engine.info();
+      const { weights, optimizer: moments } = engine.state();
+      mustEqual([weights.length, moments.length], [weightsBytes, optimizerBytes], "bytes of the state");
+      mustEqual(tensors, described.tensors, "the tensors");
+      const last = tensors.at(-1);
+      mustEqual((last?.offsetBytes ?? 0) + (last?.sizeBytes ?? 0), weightsBytes, "where the last tensor ends");
+    },
+  },
+  {
+    says: "trains: equal input gives equal bits, of the state and of the candidate",
+    run: async ({ policy }) => {
+      const [one, other] = [await policy(), await policy()];
+      for (const engine of [one, other]) {
+        await engine.initialize(seed);
+        await stepped(engine);
+      }
+      mustEqual(copyOf(one.candidate()), copyOf(other.candidate()), "the candidate of a second engine");
+    },
+  },
+  {
+    says: "trains: a candidate is live after promote, and forgotten after discard; before, live is what it was",
+    run: async ({ policy }) => {
+      const engine = await policy();
+      await engine.initialize(seed);
+      const before = copyOf(engine.state());
+      await stepped(engine);
+      mustEqual(copyOf(engine.state()), before, "the live state beside a candidate");
+      engine.discard();
+      engine.discard();
+      mustEqual(copyOf(engine.state()), before, "the live state after discard");
+      await stepped(engine);
+      const candidate = copyOf(engine.candidate());
+      mustHold(candidate.weights !== before.weights, "a gradient changed no weight");
+      engine.promote();
+      mustEqual(copyOf(engine.state()), candidate, "the live state after promote");
+    },
+  },
+  {
+    says: "trains: a state that is restored elsewhere goes on with the same bits",
+    run: async ({ policy }) => {
+      const [one, other] = [await policy(), await policy()];
+      await one.initialize(seed);
+      await stepped(one);
+      one.promote();
+      const { weights, optimizer: moments } = one.state();
+      await other.restore(inlineState({ weights: weights.slice(), optimizer: moments.slice() }));
+      for (const engine of [one, other]) await stepped(engine);
+      mustEqual(copyOf(other.candidate()), copyOf(one.candidate()), "the candidate after a restore");
+    },
+  },
+  {
+    says: "trains: a state of another size is refused, and the live state stays",
+    run: async ({ policy }) => {
+      const engine = await policy();
+      await engine.initialize(seed);
+      const before = copyOf(engine.state());
+      const wrong = { weights: new Uint8Array(4), optimizer: new Uint8Array(4) };
+      await mustRefuse(() => engine.restore(inlineState(wrong)), "a state of 4 bytes");
+      mustEqual(copyOf(engine.state()), before, "the live state after a refused one");
+    },
+  },
+  {
+    says: "trains: gradients overwrite what was there, and one that is not finite leaves the candidate",
+    run: async ({ policy }) => {
+      const engine = await policy();
+      await engine.initialize(seed);
+      engine.begin();
+      const elements = engine.info().gradientElements;
+      const [clean, dirty] = [new Float32Array(elements), new Float32Array(elements).fill(3)];
+      for (const out of [clean, dirty]) await engine.accumulate(samples, accumulating(out));
+      mustEqual(Buffer.from(dirty.buffer), Buffer.from(clean.buffer), "a gradient into used memory");
+      const before = copyOf(engine.candidate());
+      const { finite } = await engine.stage(new Float32Array(elements).fill(Number.NaN), optimizer);
+      mustEqual(finite, false, "finite of a gradient that is not");
+      mustEqual(copyOf(engine.candidate()), before, "the candidate after a gradient that is not finite");
+    },
+  },
+];
