@@ -75,17 +75,24 @@ describe("a replica that registers", () => {
   it("of another engine build is refused with both builds in the reason; checkpoint actors have none", () => {
     const { state, effects } = applyRegister(working(), register("r5", "x", { engineBuild: "c" }));
     expect(state.members.r5).toBeUndefined();
-    expect(bodiesOf(effects, "replica.refused")[0]?.reason).toMatch(/"c" differs from the job's "b"/);
+    expect(bodiesOf(effects, "replica.refused")[0]?.reason).toMatch(
+      /"c" differs from "b" of the job's other rollout replicas/,
+    );
     expect(
       applyRegister(working(), register("c5", "x", { role: "checkpoint", engineBuild: "" })).state.members.c5,
     ).toBeDefined();
   });
 
-  it("first with an engine sets the build of the job", () => {
-    const empty = working({ members: [], patch: { engineBuild: null } });
-    const first = applyRegister(empty, register("c0", "x", { role: "checkpoint", engineBuild: "" })).state;
-    expect(first.engineBuild).toBeNull();
-    expect(applyRegister(first, register("r0", "y", { engineBuild: "d" })).state.engineBuild).toBe("d");
+  it("first with an engine sets the build of its role, and the other role may have another one", () => {
+    const { samplerBuild: _, ...none } = working({ members: [], patch: { engineBuild: null } });
+    const first = applyRegister(none, register("c0", "x", { role: "checkpoint", engineBuild: "" })).state;
+    expect([first.engineBuild, first.samplerBuild]).toEqual([null, undefined]);
+    const second = applyRegister(first, register("r0", "y", { engineBuild: "d" })).state;
+    expect([second.engineBuild, second.samplerBuild]).toEqual([null, "d"]);
+    const third = applyRegister(second, register("p0", "z", { role: "policy", engineBuild: "e" })).state;
+    expect([third.engineBuild, third.samplerBuild]).toEqual(["e", "d"]);
+    const { effects } = applyRegister(third, register("r1", "w", { engineBuild: "e" }));
+    expect(bodiesOf(effects, "replica.refused")[0]?.reason).toMatch(/"e" differs from "d" of the job's other rollout/);
   });
 
   it("to ask whether it still is a member, and is none, is told to come back, however long ago its end was", () => {

@@ -68,6 +68,7 @@ export function working({
     nowMs: 1_000,
     joins: table.length,
     engineBuild: "b",
+    samplerBuild: "b",
     members: Object.fromEntries(table.map((member) => [member.id, member])),
     weights: { lineage: 0, version, sections: sectionsOf(version) },
     mesh: {

@@ -209,8 +209,10 @@ export interface ControllerState {
   readonly nowMs: AtMs;
   readonly joins: number;
   readonly leasesMade: number;
-  /** Build of the first engine that registered; others are refused. */
+  /** Build of the first trainer's engine that registered; others are refused. */
   readonly engineBuild: string | null;
+  /** The same of the samplers; absent until one registered. */
+  readonly samplerBuild?: string;
   readonly members: Readonly<Record<string, Member>>;
   /** The last incarnations that died or left: none of them comes back, however late its words arrive. */
   readonly gone: readonly string[];

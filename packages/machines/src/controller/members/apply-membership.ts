@@ -82,7 +82,7 @@ export function admit(
   const next: ControllerState = {
     ...state,
     joins: member.joinedSeq,
-    engineBuild: state.engineBuild ?? (body.engineBuild || null),
+    ...withBuild(state, body),
     members: { ...state.members, [member.id]: member },
     waiting: without(state.waiting, member.id),
   };
@@ -102,11 +102,27 @@ export function refusalOf(state: ControllerState, id: string, body: Body<"replic
   const node = state.fleet.replicas[id]?.node ?? null;
   if (node !== null && body.node !== undefined && body.node !== node)
     return `${id} has its place on ${node} now, and this process was started by ${body.node}`;
-  const { engineBuild } = body;
-  const hasEngine = body.role !== "checkpoint" && body.role !== "node";
-  if (hasEngine && state.engineBuild && engineBuild !== state.engineBuild)
-    return `engine build "${engineBuild}" differs from the job's "${state.engineBuild}"; replicas of one job share one build`;
+  const { role, engineBuild } = body;
+  const known = buildOf(state, role);
+  if (known && engineBuild !== known)
+    return `engine build "${engineBuild}" differs from "${known}" of the job's other ${role} replicas; replicas of one role share one build`;
   return null;
+}
+
+/** Build of the engines of a role, as far as one registered; trainers and samplers agree on a weight format and not on a build. */
+function buildOf({ engineBuild, samplerBuild }: ControllerState, role: Member["role"]): string | null {
+  if (role === "policy") return engineBuild;
+  return role === "rollout" ? (samplerBuild ?? null) : null;
+}
+
+/** The build of a role's first engine is that of the role. */
+function withBuild(
+  state: ControllerState,
+  { role, engineBuild }: Body<"replica.register">,
+): Partial<Pick<ControllerState, "engineBuild" | "samplerBuild">> {
+  if (engineBuild === "" || buildOf(state, role) !== null) return {};
+  if (role === "policy") return { engineBuild };
+  return role === "rollout" ? { samplerBuild: engineBuild } : {};
 }
 
 /** A replica wants to leave: no new work; the planners release it when nothing depends on it. Pure. */
