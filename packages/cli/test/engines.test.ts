@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { buildOnce, root } from "./support/muster.ts";
+import { buildOnce, muster, root } from "./support/muster.ts";
 
 const hook = fileURLToPath(new URL("support/log-loads.mjs", import.meta.url));
 const bin = fileURLToPath(new URL("../bin/muster.mjs", import.meta.url));
@@ -41,6 +41,20 @@ describe("engines are loaded when a job needs one:", { timeout: 60_000 }, () => 
     const modules = modulesOf(...args);
     expect(modules.some((url) => url.includes("/cli/dist/program.js"))).toBe(true);
     expect(modules.filter(isOfEngine)).toEqual([]);
+  });
+
+  it("an engine that nobody knows is refused with the known ones", () => {
+    const { code, stderr } = muster(["config", "check", "jobs/dates.toml", "--set", "engine.kind=llam"]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(
+      /engine\.kind = "llam": engine "llam" is not known; known engines are embedded, or the path/,
+    );
+  });
+
+  it("muster doctor asks the engine that it is told", () => {
+    const { stdout } = muster(["doctor", "--json", "--engine", "examples/echo-engine/echo.mjs"]);
+    const { checks } = JSON.parse(stdout) as { readonly checks: readonly object[] };
+    expect(checks).toContainEqual({ state: "ok", name: "echo", detail: "needs nothing", fix: null });
   });
 
   it("muster config check loads the engine of its job", () => {

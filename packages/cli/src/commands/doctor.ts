@@ -3,6 +3,7 @@
 import { resolve } from "node:path";
 import { exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
+import { openEngines } from "../composition/engines.ts";
 import { runsDefault } from "../composition/runs.ts";
 import { checkBroker } from "../doctor/broker.ts";
 import type { Check } from "../doctor/check.ts";
@@ -13,17 +14,26 @@ import { checkPartitions } from "../doctor/partitions.ts";
 import { checkNative } from "../doctor/tools.ts";
 import { cleanLine } from "../report/index.ts";
 
+interface Options {
+  readonly runs: string;
+  readonly engine: string;
+  readonly json?: boolean;
+}
+
 /** Adds the command. */
 export function addDoctorCommand(program: Command): void {
   program
     .command("doctor")
     .description("check what this machine needs to run a job, and say what is missing")
     .option("--runs <folder>", "folder of the runs", runsDefault)
+    .option("--engine <name>", "engine that is checked, too: a name, or the path of a module", "embedded")
     .option("--json", "write one line of JSON: ok, and the checks")
-    .action(async ({ runs, json }: { readonly runs: string; readonly json?: boolean }) => {
+    .action(async ({ runs, json, engine: named }: Options) => {
+      const engine = /[\\/]|\.[cm]?[jt]s$/.test(named) ? resolve(named) : named;
       const checks = [
         ...checkMachine(),
         ...checkNative(),
+        ...(await (await openEngines([engine])).of(engine).doctor()),
         await checkBroker(process.env),
         ...(await checkFolders(resolve(runs))),
         ...(await checkGpu(process.env)),

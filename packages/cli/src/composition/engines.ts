@@ -18,7 +18,7 @@ export async function openEngines(names: readonly string[]): Promise<EngineRegis
     const adapter = isAbsolute(name) ? await loadAdapter(name) : await builtIn[name]?.();
     if (adapter) adapters.push([name, adapter]);
   }
-  return new EngineRegistry(adapters);
+  return new EngineRegistry(adapters, Object.keys(builtIn));
 }
 
 /** Loads a job with the engines that it names. @throws as `loadJob` and {@link openEngines} */

@@ -21,15 +21,21 @@ type TaskNeeds = Omit<ModelNeeds, "tokenizer"> & { readonly tokenizer?: string }
 export class EngineRegistry {
   readonly #adapters: ReadonlyMap<string, EngineAdapter>;
 
-  /** @param adapters - By the name in a job file: of a built-in one, or the absolute path of its module. */
-  constructor(adapters: Iterable<readonly [string, EngineAdapter]>) {
+  readonly #known: readonly string[];
+
+  /**
+   * @param adapters - By the name in a job file: of a built-in one, or the absolute path of its module.
+   * @param known - Names that errors tell, where not all that are known are loaded.
+   */
+  constructor(adapters: Iterable<readonly [string, EngineAdapter]>, known?: readonly string[]) {
     this.#adapters = new Map(adapters);
+    this.#known = known ?? [...this.#adapters.keys()];
   }
 
   /** The adapter of this name. @throws MUSTER_ERR_ENGINE_UNKNOWN naming the known ones */
   of(name: string): EngineAdapter {
     const adapter = this.#adapters.get(name);
-    if (!adapter) throw errors.EngineUnknown({ name, known: [...this.#adapters.keys()].join(", ") });
+    if (!adapter) throw errors.EngineUnknown({ name, known: this.#known.join(", ") });
     return adapter;
   }
 
