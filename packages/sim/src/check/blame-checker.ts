@@ -51,8 +51,8 @@ export class BlameChecker {
 
   /** A decision was journaled. */
   decided({ event, before, after, effects }: Decision): void {
-    const isPeaceful = event.type === "replica.left" || event.type === "replica.draining";
-    if (before.leases !== after.leases && !isPeaceful) this.#countLosses(before, after);
+    const leaver = event.type === "replica.left" || event.type === "replica.draining" ? event.from : null;
+    if (before.leases !== after.leases) this.#countLosses(before, after, leaver);
     if (before.groups !== after.groups) this.#checkGivenUp(before, after, effects);
   }
 
@@ -77,11 +77,11 @@ export class BlameChecker {
     }
   }
 
-  /** Whatever was held and is neither held by the same lease any more nor finished was lost with its holder. */
-  #countLosses(before: ControllerState, after: ControllerState): void {
+  /** Whatever was held and is neither held by the same lease any more nor finished was lost with its holder, unless that one hands it back. */
+  #countLosses(before: ControllerState, after: ControllerState, leaver: string | null): void {
     for (const id in before.leases) {
       const lease = before.leases[id];
-      if (!lease || lease === after.leases[id]) continue;
+      if (!lease || lease === after.leases[id] || lease.holder === leaver) continue;
       const isOver = lease.dueAtMs - after.nowMs <= leaseMargin * after.plan.timing.leaseMs;
       if (!isOver && !this.#isExplained(before, lease.holder)) continue;
       const left = new Set(after.leases[id]?.items);

@@ -135,7 +135,7 @@ export function applyDraining(state: ControllerState, id: string): Change<Contro
 }
 
 /** Half of the time that a node gives itself is for successors, the rest for handing back what is not finished. Pure. */
-export function leaveDueAtMsOf({ nowMs, plan }: Pick<ControllerState, "nowMs" | "plan">): number {
+function leaveDueAtMsOf({ nowMs, plan }: Pick<ControllerState, "nowMs" | "plan">): number {
   return nowMs + plan.timing.drainMs / 2;
 }
 
