@@ -13,6 +13,7 @@ const names = [
   "journal",
   "weights",
   "delta",
+  "event-loop",
   "product",
   "distribution",
   "simulator",

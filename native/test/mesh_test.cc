@@ -1,6 +1,5 @@
 // Meshes of threads: forming, reducing, disagreeing, leaving; and a real death by SIGKILL in a child process.
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,21 +71,6 @@ TEST("a short wait sees what comes at once, and who waits in vain sits out the n
   CHECK(looks() > 0);
   ShortWait never(false);
   CHECK(!never.until([] { return true; }));
-}
-
-TEST("backing memory with pages ends soon after it is not wanted any more") {
-  const Result<Mapping> memory = mapPrivate(size_t{192} << 20);
-  REQUIRE_OK(memory);
-  int looks = 0;
-  prefault(memory.value().data(), memory.value().size(), [&] { return looks++ == 0; });
-  const auto there = [&](size_t at) {
-    unsigned char resident = 0;
-    CHECK(::mincore(memory.value().data() + at, 1, &resident) == 0);
-    return resident != 0;
-  };
-  CHECK(there(0) && !there(memory.value().size() / 2) && looks == 2);
-  prefault(memory.value().data(), memory.value().size());
-  CHECK(there(memory.value().size() / 2) && there(memory.value().size() - 4096));
 }
 
 TEST("the reduction has the same bits for one to four ranks, op after op") {

@@ -50,6 +50,14 @@ Napi::Promise Engine::start(Napi::Env env, Work work) {
   return promise;
 }
 
+void Engine::beside(Napi::Env env, std::function<void()> body) {
+  auto run = [body = std::move(body)]() mutable -> Settle {
+    std::exchange(body, {})();
+    return success([](Napi::Env each) { return each.Undefined(); });
+  };
+  start(env, {std::move(run), std::make_shared<Abort>()});  // no copy: the last one may go here
+}
+
 // To a thread that rests, or else to a new one.
 void Engine::give(Operation& operation) {
   const std::lock_guard lock(mutex_);

@@ -38,6 +38,8 @@ class Engine {
   };
   // The promise always resolves, with a value that says whether the operation succeeded.
   Napi::Promise start(Napi::Env env, Work work);
+  // Runs what nobody waits for, such as letting go of memory. The process stays until it is done; its captures go on its thread.
+  void beside(Napi::Env env, std::function<void()> body);
 
   // Aborts everything and waits for it. After this no native thread touches the environment.
   void shutDown();

@@ -1,5 +1,7 @@
 #include "binding/group_binding.h"
 
+#include <utility>
+
 #include "binding/mesh_binding.h"
 #include "binding/views.h"
 #include "core/group.h"
@@ -103,9 +105,9 @@ class GroupObject {
 
   Napi::Value close(const Napi::CallbackInfo& info) {
     if (!group_) return info.Env().Undefined();
-    group_->close();
+    group_->abort("the mesh was closed");  // the others hear it at once
     views_.detach();
-    group_.reset();
+    Engine::of(info.Env()).beside(info.Env(), [left = std::exchange(group_, nullptr)] { left->close(); });
     return info.Env().Undefined();
   }
 

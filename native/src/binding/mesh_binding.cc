@@ -1,5 +1,7 @@
 #include "binding/mesh_binding.h"
 
+#include <utility>
+
 #include "binding/views.h"
 #include "core/mesh.h"
 #include "core/version_store.h"
@@ -62,9 +64,9 @@ class MeshObject {
 
   Napi::Value close(const Napi::CallbackInfo& info) {
     if (!mesh_) return info.Env().Undefined();
-    mesh_->close();
+    mesh_->abort("the mesh was closed");  // the others hear it at once
     views_.detach();
-    mesh_.reset();
+    Engine::of(info.Env()).beside(info.Env(), [left = std::exchange(mesh_, nullptr)] { left->close(); });
     return info.Env().Undefined();
   }
 

@@ -1,6 +1,7 @@
 #include "binding/version_binding.h"
 
 #include <atomic>
+#include <utility>
 
 #include "core/pull.h"
 #include "core/version_store.h"
@@ -195,7 +196,7 @@ class MappedObject {
       }
       state->buffers.clear();
       state->pulled.sections.clear();
-      state->pulled.hold.reset();
+      Engine::of(info.Env()).beside(info.Env(), [hold = std::exchange(state->pulled.hold, nullptr)] {});
       return info.Env().Undefined();
     }));
     return out;

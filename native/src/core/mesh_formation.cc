@@ -177,6 +177,19 @@ std::vector<uint32_t> MeshOptions::neighboursOf(uint32_t member) const {
   return ranks;
 }
 
+std::vector<ShardPart> MeshOptions::residents() const {
+  const std::vector<uint32_t> here = neighboursOf(rank);
+  const auto index = static_cast<size_t>(std::ranges::find(here, rank) - here.begin());
+  std::vector<ShardPart> parts{{shards, sliceOf(shardElements, index, here.size())}};
+  if (!group.empty()) {
+    parts.push_back({rank, {0, shardElements}});
+    return parts;
+  }
+  const Range slice = sliceOf(shardElements, rank, members.size());
+  for (uint32_t shard = 0; shard < shards; shard++) parts.push_back({shard, slice});
+  return parts;
+}
+
 Status checkOptions(const MeshOptions& options) {
   const auto outOfRange = [](const std::string& what, uint64_t value, uint64_t max) {
     return Status{Code::InvalidArgument,

@@ -39,8 +39,9 @@ struct MeshOptions {
   std::vector<uint32_t> neighboursOf(uint32_t member) const;
   // Under what number the leaders of hosts look for each other: the epoch, or a hash of a group's name and epoch.
   uint64_t meeting() const;
-  // The shards that are backed with memory from the start; empty for all.
-  std::vector<uint32_t> residents() const { return group.empty() ? std::vector<uint32_t>{} : neighboursOf(rank); }
+  // What this rank backs with pages from the start: the ranks of a host share out what is surely used there. Of a gradient mesh that is the result,
+  // and of every shard the slices that are summed here; the rest of a shard is backed by its writer. Of a group it is the result and the inputs.
+  std::vector<ShardPart> residents() const;
   MeshShape shape() const { return {epoch, static_cast<uint32_t>(members.size()), shards, shardElements}; }
 };
 

@@ -1,8 +1,11 @@
 #include "core/mesh_member.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
+#include "core/cores.h"
+#include "core/prefault.h"
 #include "core/version_store.h"
 
 namespace muster {
@@ -63,12 +66,15 @@ MeshMember::Opened MeshMember::follow(const MeshOptions& options, const Patience
 
 // The others are met meanwhile: neither they nor an abort wait for all of the memory. What is not there at the deadline comes when it is used.
 void MeshMember::warm(const MeshOptions& options, const Patience& patience) {
+  std::vector<std::span<uint8_t>> parts;
+  for (const ShardPart& each : options.residents()) parts.push_back(segment_.bytesOf(each));
+  const size_t threads = std::max<size_t>(usableCores() / options.neighboursOf(rank_).size(), 1);
   try {
-    warming_ = std::jthread([this, residents = options.residents(), patience](const std::stop_token& stop) {
-      segment_.prefault(residents, [&] { return !stop.stop_requested() && patience.check().ok(); });
+    warming_ = std::jthread([parts, threads, patience](const std::stop_token& stop) {
+      prefault(parts, threads, [&] { return !stop.stop_requested() && patience.check().ok(); });
     });
   } catch (const std::system_error&) {
-    segment_.prefault(options.residents(), [&] { return patience.check().ok(); });  // no thread to be had
+    prefault(parts, 1, [&] { return patience.check().ok(); });  // no thread to be had
   }
 }
 

@@ -84,14 +84,9 @@ float* MeshSegment::shard(uint32_t index) const {
   return reinterpret_cast<float*>(mapping_.data() + layout.data + index * layout.shardStride);
 }
 
-void MeshSegment::prefault(std::span<const uint32_t> shards, const std::function<bool()>& wanted) const {
-  const Layout layout(shape_);
-  if (shards.empty()) return muster::prefault(mapping_.data(), layout.total, wanted);
-  const auto one = [&](uint32_t index) {
-    muster::prefault(mapping_.data() + layout.data + index * layout.shardStride, layout.shardStride, wanted);
-  };
-  for (const uint32_t each : shards) one(each);
-  one(shape_.shards);
+std::span<uint8_t> MeshSegment::bytesOf(const ShardPart& part) const {
+  auto* const from = reinterpret_cast<uint8_t*>(shard(part.shard) + part.elements.begin);
+  return {from, (part.elements.end - part.elements.begin) * sizeof(float)};
 }
 
 std::atomic<uint32_t>& MeshSegment::bell() const { return header().bell; }

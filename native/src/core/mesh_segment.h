@@ -12,6 +12,7 @@
 #include <span>
 
 #include "core/shared_memory.h"
+#include "cpu/ordered_sum.h"
 
 namespace muster {
 
@@ -36,6 +37,14 @@ struct MeshShape {
   bool operator==(const MeshShape&) const = default;
 };
 
+// Elements of a shard; the result is behind the last one.
+struct ShardPart {
+  uint32_t shard;
+  Range elements;
+
+  bool operator==(const ShardPart&) const = default;
+};
+
 inline constexpr uint32_t kWorldSizeMax = 1024;
 inline constexpr uint32_t kShardsMax = 4096;
 // One shard is one JavaScript view, and views over 4 GiB crash Node 20.
@@ -56,8 +65,8 @@ class MeshSegment {
   float* shard(uint32_t index) const;
   float* result() const { return shard(shape_.shards); }
   std::atomic<uint32_t>& bell() const;
-  // Backs these shards, and the result, with pages now: all shards when none is named. Ends soon after `wanted` says no.
-  void prefault(std::span<const uint32_t> shards, const std::function<bool()>& wanted) const;
+  // The memory of some elements of a shard, or of the result behind the last one.
+  std::span<uint8_t> bytesOf(const ShardPart& part) const;
   // Wakes everybody who waits for a change in the segment.
   void ring() const;
 

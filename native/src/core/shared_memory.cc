@@ -14,12 +14,6 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 namespace muster {
 
@@ -125,37 +119,6 @@ Result<Mapping> mapPrivate(size_t bytes) {
   Result<Mapping> mapping = map(toPages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (mapping.ok()) ::madvise(mapping.value().data(), mapping.value().size(), MADV_HUGEPAGE);
   return mapping;
-}
-
-namespace {
-
-void prefaultPart(uint8_t* data, size_t bytes) {
-  // One small page in each huge one, and then all of them in one: many times faster than all the small ones. MADV_COLLAPSE
-  // (Linux 6.1) does so wherever huge pages are not forbidden, also where nothing else may have them.
-  const auto from = reinterpret_cast<uintptr_t>(data);
-  const size_t before = std::min((kHuge - from % kHuge) % kHuge, bytes);
-  const size_t huge = (bytes - before) / kHuge * kHuge;
-  for (size_t at = 0; at < huge; at += kHuge) ::madvise(data + before + at, pageBytes(), MADV_POPULATE_WRITE);
-  const bool collapsed = huge > 0 && ::madvise(data + before, huge, MADV_COLLAPSE) == 0;
-  if (!collapsed) {
-    ::madvise(data, bytes, MADV_POPULATE_WRITE);
-    return;
-  }
-  if (before > 0) ::madvise(data, before, MADV_POPULATE_WRITE);
-  const size_t done = before + huge;
-  if (bytes > done) ::madvise(data + done, bytes - done, MADV_POPULATE_WRITE);
-}
-
-}  // namespace
-
-void prefault(uint8_t* data, size_t bytes, const std::function<bool()>& wanted) {
-  constexpr size_t kStep = 32 * kHuge;  // between two looks whether it is still wanted
-  for (size_t at = 0; at < bytes && (!wanted || wanted());) {
-    const size_t end = (reinterpret_cast<uintptr_t>(data) + at + kStep) / kStep * kStep - reinterpret_cast<uintptr_t>(data);
-    const size_t part = std::min(end, bytes) - at;
-    prefaultPart(data + at, part);
-    at += part;
-  }
 }
 
 Status probeSharedMemory() {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 
@@ -50,10 +49,6 @@ Result<Mapping> mapSegment(int fd, size_t bytes, Access access);
 
 // Private zero memory with huge pages where the kernel has them: staging for bulk transfers.
 Result<Mapping> mapPrivate(size_t bytes);
-
-// Asks the kernel to back the range with pages now, with huge ones where it can: a page fault costs more than the copy that
-// takes it, and every process that maps a segment would take it again. Best effort; ends soon after `wanted` says no.
-void prefault(uint8_t* data, size_t bytes, const std::function<bool()>& wanted = {});
 
 // Ok when this machine can share memory between processes the way the data plane needs.
 Status probeSharedMemory();

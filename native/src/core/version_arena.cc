@@ -1,8 +1,11 @@
 #include "core/version_arena.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include "core/block_digest.h"
+#include "core/cores.h"
+#include "core/numa.h"
 
 namespace muster {
 
@@ -39,6 +42,7 @@ Progress VersionArena::Lease::await(uint64_t watermark, Milliseconds wait) const
 
 VersionArena::Incoming::~Incoming() {
   if (!slot_) return;
+  warming_ = {};
   {
     const std::lock_guard lock(arena_->mutex_);
     slot_->version.reset();
@@ -58,6 +62,7 @@ void VersionArena::Incoming::advance(uint64_t watermark) {
 }
 
 VersionArena::Lease VersionArena::Incoming::finish() {
+  warming_ = {};
   {
     const std::lock_guard lock(arena_->mutex_);
     slot_->state = Arrival::Whole;
@@ -144,6 +149,7 @@ Result<std::shared_ptr<VersionArena::Slot>> VersionArena::claimSlot() {
     Result<Segment> memory = createSegment("muster-version", slotBytes_, Access::ReadOnly);
     if (!memory.ok()) return memory.status();
     slot->memory = std::move(memory.value());
+    spreadOverNodes(slot->memory.mapping.data(), slot->memory.mapping.size());
   }
   return slot;
 }
@@ -190,7 +196,7 @@ Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vect
     publication.emplace(*this, id, std::move(claimed.value()));
   }
   Slot& slot = publication->slot();
-  warmUp(slot, sections);
+  warmUp(slot, sections, [&] { return !abort.requested(); });
   const auto mayGoOn = [&] { return abort.requested() ? Status{Code::Aborted, "publication aborted", {}} : Status{}; };
   std::vector<CopyPair> pairs;
   for (size_t i = 0; i < inputs.size(); i++)
@@ -223,18 +229,26 @@ Result<VersionArena::Incoming> VersionArena::receive(VersionId id, std::vector<S
     incoming.emplace(Incoming(this, claimed.value(), table));
   }
   changed_.notify_all();
-  warmUp(*incoming->slot_, incoming->sections());
+  // Beside: a holder does not wait for seconds until its first byte is taken.
+  const auto warm = [slot = incoming->slot_.get(), placed = incoming->sections_](const std::stop_token& stop) {
+    warmUp(*slot, placed->all(), [&] { return !stop.stop_requested(); });
+  };
+  try {
+    incoming->warming_ = std::jthread(warm);
+  } catch (const std::system_error&) {
+    // No thread to be had: the pages come as they are touched.
+  }
   return std::move(*incoming);
 }
 
-// Only by the one that writes the slot, without mutex_.
-void VersionArena::warmUp(Slot& slot, const std::vector<Section>& sections) {
+// Only for the one that writes the slot, without mutex_.
+void VersionArena::warmUp(Slot& slot, const std::vector<Section>& sections, const Wanted& wanted) {
   if (sections.empty()) return;
   const uint64_t end = sections.back().offset + sections.back().bytes;
   if (end <= slot.warm) return;
   const size_t whole = std::min((end + kWarmUnit - 1) / kWarmUnit * kWarmUnit, slot.memory.mapping.size());
-  prefault(slot.memory.mapping.data() + slot.warm, whole - slot.warm);
-  slot.warm = whole;
+  const std::span<uint8_t> cold{slot.memory.mapping.data() + slot.warm, whole - slot.warm};
+  if (prefault(std::span(&cold, 1), usableCores(), wanted)) slot.warm = whole;
 }
 
 Result<VersionArena::Lease> VersionArena::lease(VersionId id, Milliseconds wait) {

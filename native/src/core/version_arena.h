@@ -12,8 +12,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "core/patience.h"
+#include "core/prefault.h"
 #include "core/section_table.h"
 #include "core/shared_memory.h"
 #include "core/version.h"
@@ -89,6 +91,7 @@ class VersionArena {
     VersionArena* arena_;
     std::shared_ptr<Slot> slot_;
     Sections sections_;
+    std::jthread warming_;  // backs the slot with pages while the version arrives; nobody else is given the slot before it has ended
   };
 
   VersionArena(size_t slotBytes, size_t slots);
@@ -129,7 +132,7 @@ class VersionArena {
 
   Status layOut(std::vector<Section>& sections) const;
   Result<std::shared_ptr<Slot>> claimSlot();
-  static void warmUp(Slot& slot, const std::vector<Section>& sections);
+  static void warmUp(Slot& slot, const std::vector<Section>& sections, const Wanted& wanted);
   Status awaitArrival(VersionId id, const Abort& abort);
   Result<std::vector<Section>> compare(VersionId id, const std::vector<SectionInput>& inputs,
                                        std::vector<Section> sections) const;

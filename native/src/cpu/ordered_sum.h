@@ -9,6 +9,8 @@ namespace muster {
 struct Range {
   size_t begin;
   size_t end;
+
+  bool operator==(const Range&) const = default;
 };
 
 // The part of `elements` elements that `rank` of `worldSize` sums: contiguous, whole cache lines of 16 floats, together

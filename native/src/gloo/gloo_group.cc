@@ -7,6 +7,8 @@
 #include <system_error>
 #include <thread>
 
+#include "core/cores.h"
+#include "core/prefault.h"
 #include "core/socket.h"
 #include "cpu/stream_copy.h"
 
@@ -69,7 +71,8 @@ Result<std::shared_ptr<GlooGroup>> GlooGroup::open(const std::string& library, M
     Result<Mapping> mapped = mapPrivate(std::max<uint64_t>(capacityBytes, 1));
     if (!mapped.ok()) return mapped.status();
     *each = std::move(mapped.value());
-    prefault(each->data(), each->size());
+    const std::span<uint8_t> all{each->data(), each->size()};
+    if (!prefault(std::span(&all, 1), usableCores(), [&] { return patience.check().ok(); })) return patience.check();
   }
   const std::shared_ptr<GlooGroup> group(new GlooGroup(watch.value(), gloo.value(), memory, capacityBytes));
   if (Status connected = group->connect(patience); !connected.ok()) return connected;

@@ -52,7 +52,7 @@ export interface GradientMesh {
   reduce(options: ReduceOptions): Promise<Float32Array>;
   /** Ends a reduce in progress and leaves; the others see this rank as lost. Works while a reduce is blocked. */
   abort(reason: string): void;
-  /** Leaves, detaches all views and gives the memory back. Harmless twice. */
+  /** Leaves and detaches all views at once. Connections and memory are given back beside, and the process stays until then. Harmless twice. */
   close(): void;
 }
 

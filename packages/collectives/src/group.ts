@@ -101,7 +101,7 @@ export interface CollectiveGroup {
   barrier(options: Pick<CollectiveOptions, "deadlineMs" | "signal">): Promise<void>;
   /** Ends an operation in progress and leaves; the others see this rank as lost. */
   abort(reason: string): void;
-  /** Leaves, detaches all views and gives the memory back. Harmless twice. */
+  /** Leaves and detaches all views at once. Connections and memory are given back beside, and the process stays until then. Harmless twice. */
   close(): void;
 }
 
