@@ -1,5 +1,4 @@
-import { encodeMessage, subjectsOf } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
+import { createEnveloper, encodeMessage, subjectsOf } from "@muster/protocol";
 import type { JobRun } from "@muster/testkit";
 import { connectNats } from "@muster/transport";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import type { JobStatus } from "@muster/actors";
+import type { JobStatus } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRuns, type Runs } from "./support/small-job.ts";

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type JobStatus, replayJournal, statusKey, statusOf } from "@muster/actors";
+import { replayJournal, statusOf } from "@muster/actors";
 import { controllerLogic, planOf } from "@muster/machines";
-import { unpack } from "@muster/protocol";
+import { decodeStatus, type JobStatus, statusKey } from "@muster/protocol";
 import { type JobRun, processesNaming, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { configOf, digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
@@ -48,7 +48,7 @@ test("the stored journal, replayed, passes through what was shown live and ends 
   const { shown, replayed } = await lookIntoStore(run, async (transport) => {
     const stored = await transport.state().get(statusKey);
     return {
-      shown: durable(unpack(stored?.value ?? new Uint8Array()) as JobStatus),
+      shown: durable(decodeStatus(stored?.value ?? new Uint8Array(), "job")),
       replayed: await replayJournal(transport.journal(), planOf(configOf(run)), logic),
     };
   });

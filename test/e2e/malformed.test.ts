@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type AnyMessage, encodeMessage, type Role, subjectsOf } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
+import { type AnyMessage, createEnveloper, encodeMessage, type Role, subjectsOf } from "@muster/protocol";
 import { type JobRun, waitFor } from "@muster/testkit";
 import type { Transport } from "@muster/transport";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -1,6 +1,6 @@
 import { type Logger, noMetrics, randomOf, silentLogger } from "@muster/base";
-import { type AnyMessage, decodeMessage, subjectsOf, toGroupsBegun } from "@muster/protocol";
-import { createEnveloper, createOutbox, systemClock } from "@muster/runtime";
+import { type AnyMessage, createEnveloper, decodeMessage, subjectsOf, toGroupsBegun } from "@muster/protocol";
+import { createOutbox, systemClock } from "@muster/runtime";
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import { afterEach, beforeEach, expect, test } from "vitest";
 

@@ -6,6 +6,7 @@ import { type Controller, startController } from "@muster/actors";
 import { hasCode } from "@muster/base";
 import {
   type Body,
+  createEnveloper,
   decodeMessage,
   encodeMessage,
   type Kind,
@@ -13,7 +14,6 @@ import {
   type Role,
   subjectsOf,
 } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { config, environmentOf } from "./support/controller.ts";

@@ -1,7 +1,13 @@
 import { type ControllerOptions, decodeRecord, replayJournal, startController } from "@muster/actors";
 import { planOf } from "@muster/machines";
-import { type Body, type CauseCount, encodeMessage, type GroupReceipt, subjectsOf } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
+import {
+  type Body,
+  type CauseCount,
+  createEnveloper,
+  encodeMessage,
+  type GroupReceipt,
+  subjectsOf,
+} from "@muster/protocol";
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import type { Transport } from "@muster/transport";
 import { afterEach, beforeEach, expect, test } from "vitest";

@@ -1,6 +1,7 @@
 /** What an actor is given by the process that runs it. The CLI makes the real one, tests make theirs. */
+
 import type { Clock, Logger, Metrics, Random } from "@muster/base";
-import type { Identity } from "@muster/runtime";
+import type { Identity } from "@muster/protocol";
 import type { DisconnectNotice, Subscription, Transport } from "@muster/transport";
 
 /** Heartbeats as an actor sees them. */

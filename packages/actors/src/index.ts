@@ -26,7 +26,7 @@ export { snapshotIdEnd } from "./controller/journal-writer.ts";
 export { type MachineEffect, OpenEndKeeper, type OpenEnds } from "./controller/open-ends.ts";
 export { type StandbyEnd, type StandbyOptions, standBy } from "./controller/standby.ts";
 export { startController } from "./controller/start-controller.ts";
-export { type JobStatus, type MemberStatus, statusKey, statusOf, type Totals } from "./controller/status.ts";
+export { statusOf } from "./controller/status.ts";
 export { type Doors, hostDoors } from "./doors.ts";
 export type { Beats, Environment } from "./environment.ts";
 export type { HostSigns } from "./node/host-signs.ts";

@@ -1,7 +1,7 @@
 /** What a controller owes to those who report to it, also when its broker is slow and when it stood still itself. */
 import type { Clock } from "@muster/base";
-import { type AnyMessage, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
-import { createEnveloper, type ManualClock, manualClock } from "@muster/runtime";
+import { type AnyMessage, createEnveloper, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
+import { type ManualClock, manualClock } from "@muster/runtime";
 import { createMemoryBroker, type MemoryBroker, type Transport } from "@muster/transport";
 import { afterEach, expect, it, vi } from "vitest";
 import { type Controller, startController } from "../src/index.ts";

@@ -1,8 +1,8 @@
-import { unpack } from "@muster/protocol";
+import { decodeStatus, statusKey } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { rulesOfProgram } from "../src/controller/rules.ts";
-import { type Controller, encodeRecord, type JobStatus, statusKey } from "../src/index.ts";
+import { type Controller, encodeRecord } from "../src/index.ts";
 import { digestIn, expectBalanced, heldDigests, plain } from "./support/proofs.ts";
 import { policyRole } from "./support/roles.ts";
 import { digestOfLocalTraining, smallConfig } from "./support/small-config.ts";
@@ -38,7 +38,7 @@ describe("a controller that is told to let go in the middle of a job", () => {
     expect(replicas.flatMap(({ lives }) => lives)).toHaveLength(replicas.length);
   });
 
-  it("is followed by one that says no fact a second time, and whose picture tells of both terms", async () => {
+  it("is followed by one that says no fact a second time, and whose status tells of both terms", async () => {
     job = await openJob();
     const first = await job.startController();
     job.startTeam({ policy: 2, rollout: 1 });
@@ -47,7 +47,7 @@ describe("a controller that is told to let go in the middle of a job", () => {
     await endOf(first);
     const second = await job.startController();
     await endOf(second);
-    const shown = unpack((await job.transport.state().get(statusKey))?.value ?? new Uint8Array()) as JobStatus;
+    const shown = decodeStatus((await job.transport.state().get(statusKey))?.value ?? new Uint8Array(), "job");
     // One commit fell into the second term: the share of productive time is that of both.
     expect(shown).toMatchObject({ term: 2, incidents: { counts: { "controller.changed": 1 }, open: 0 } });
     expect(shown.incidents.ettr).toBeGreaterThan(0);

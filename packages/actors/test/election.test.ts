@@ -1,7 +1,6 @@
 /** The election of a controller in a job of thousands: what it repeats goes out as the broker takes it, and ends nobody. */
 import { emptyIncidentLog, initialControllerState, type Member, planOf } from "@muster/machines";
-import { decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
+import { createEnveloper, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { createMemoryBroker } from "@muster/transport";
 import { describe, expect, it, vi } from "vitest";

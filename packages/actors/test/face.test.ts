@@ -1,11 +1,10 @@
 import { silentLogger } from "@muster/base";
-import { payloadBytesMax, unpack } from "@muster/protocol";
+import { payloadBytesMax, readPlain, statusKey } from "@muster/protocol";
 import { manualClock } from "@muster/runtime";
 import { createMemoryBroker } from "@muster/transport";
 import { describe, expect, it } from "vitest";
 import { readAlive } from "../src/controller/alive.ts";
 import { Face } from "../src/controller/face.ts";
-import { statusKey } from "../src/index.ts";
 
 const identity = { job: "dates", id: "controller", role: "controller", incarnation: "i1" } as const;
 
@@ -21,10 +20,10 @@ function faceOf(draw: () => Uint8Array) {
   return { transport, clock, alarms, face };
 }
 
-describe("a controller whose picture can not be written", () => {
+describe("a controller whose status can not be written", () => {
   const tooLarge = (): Uint8Array => new Uint8Array(payloadBytesMax + 1);
   const notDrawn = (): Uint8Array => {
-    throw new RangeError("no picture");
+    throw new RangeError("no status");
   };
 
   it.each([
@@ -39,7 +38,7 @@ describe("a controller whose picture can not be written", () => {
     expect(await readAlive(transport.state())).toMatchObject({ term: 3, incarnation: "i1", beat: 70, revision: 70 });
     expect(await transport.state().get(statusKey)).toBeNull();
     expect(alarms).toHaveLength(2);
-    expect(alarms[0]).toMatch(/^the picture of the job can not be written, what muster status shows is old: /);
+    expect(alarms[0]).toMatch(/^the status of the job can not be written, what muster status shows is old: /);
   });
 });
 
@@ -47,7 +46,7 @@ describe("a controller", () => {
   it("shows its job beside its sign of life", async () => {
     const { transport, alarms, face } = faceOf(() => Uint8Array.of(1));
     await face.show();
-    expect(unpack((await transport.state().get(statusKey))?.value ?? new Uint8Array())).toBe(1);
+    expect(readPlain((await transport.state().get(statusKey))?.value ?? new Uint8Array())).toBe(1);
     expect((await readAlive(transport.state()))?.beat).toBe(1);
     expect(alarms).toEqual([]);
   });

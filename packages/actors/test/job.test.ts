@@ -1,8 +1,8 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { unpack } from "@muster/protocol";
+import { decodeStatus, statusKey } from "@muster/protocol";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { type Controller, type ControllerEnd, type JobStatus, type ReplicaEnd, statusKey } from "../src/index.ts";
+import type { Controller, ControllerEnd, ReplicaEnd } from "../src/index.ts";
 import { digestIn, expectBalanced, heldDigests, plain } from "./support/proofs.ts";
 import { digestOfLocalTraining } from "./support/small-config.ts";
 import { endOf, endsOf, openJob, type SmallJob } from "./support/small-job.ts";
@@ -70,10 +70,10 @@ describe("a job of two policy replicas, two rollout replicas and a checkpoint ac
     expect(ids.slice(-untold.length)).toEqual(untold.map(({ id }) => id));
   });
 
-  it("leaves a last picture of itself", async () => {
+  it("leaves a last status of itself", async () => {
     const stored = await job.transport.state().get(statusKey);
-    const picture = unpack(stored?.value ?? new Uint8Array()) as JobStatus;
-    expect(picture).toMatchObject({ job: job.config.job, phase: "stopped", step: 3, version: 3, members: [] });
+    const written = decodeStatus(stored?.value ?? new Uint8Array(), "job");
+    expect(written).toMatchObject({ job: job.config.job, phase: "stopped", step: 3, version: 3, members: [] });
   });
 
   it("stays over: a controller that is started again ends as the last one did and writes nothing", async () => {

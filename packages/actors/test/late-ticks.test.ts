@@ -1,6 +1,13 @@
 /** A controller all of whose ticks come late: on a host that is far too busy it sees later, and not never. */
-import { type AnyMessage, type Body, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
-import { createEnveloper, manualClock } from "@muster/runtime";
+import {
+  type AnyMessage,
+  type Body,
+  createEnveloper,
+  decodeMessage,
+  encodeMessage,
+  subjectsOf,
+} from "@muster/protocol";
+import { manualClock } from "@muster/runtime";
 import { createMemoryBroker } from "@muster/transport";
 import { expect, it } from "vitest";
 import { type Environment, startController } from "../src/index.ts";

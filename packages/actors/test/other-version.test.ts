@@ -1,7 +1,7 @@
-/** Processes of another release: they are refused, and both sides say which versions met. */
-import { type AnyMessage, decodeMessage, pack, subjectsOf } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
+/** Processes of another release: those of another major version are refused, and both sides say which versions met; those of a newer minor one work. */
+import { type AnyMessage, createEnveloper, decodeMessage, pack, subjectsOf } from "@muster/protocol";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { newerMinor } from "./support/newer-minor.ts";
 import { policyRole } from "./support/roles.ts";
 import { endsOf, openJob, type SmallJob } from "./support/small-job.ts";
 
@@ -80,4 +80,28 @@ it("a replica that hears a controller of another release ends, and says which ve
     outcome: "refused",
     reason: expect.stringContaining(`the controller sent a ${versions}`),
   });
+});
+
+it("replicas of a newer minor version run in one job with those of this one, and come to the same weights", async () => {
+  const digests: unknown[] = [];
+  const said = { count: 0 };
+  for (const isMixed of [false, true]) {
+    const mixed = await openJob([], ({ id }, transport) =>
+      isMixed && ["policy-1", "rollout-0", "checkpoint-0"].includes(id) ? newerMinor(transport, said) : transport,
+    );
+    try {
+      await mixed.startController();
+      const team = mixed.startTeam({ policy: 2, rollout: 2 });
+      const { body } = await mixed.when("job.ended");
+      expect(body.outcome).toBe("done");
+      digests.push(body.sections);
+      expect(mixed.events("message.refused")).toEqual([]);
+      expect(mixed.events("checkpoint.kept")).not.toEqual([]);
+      expect((await endsOf(team)).map(({ outcome }) => outcome)).not.toContain("refused");
+    } finally {
+      await mixed.close();
+    }
+  }
+  expect(said.count).toBeGreaterThan(20);
+  expect(digests[1]).toEqual(digests[0]);
 });

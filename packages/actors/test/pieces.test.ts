@@ -1,5 +1,12 @@
-import { type BegunGroup, encodeMessage, pack, payloadBytesMax, toGroupsBatch, toGroupsBegun } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
+import {
+  type BegunGroup,
+  createEnveloper,
+  encodeMessage,
+  pack,
+  payloadBytesMax,
+  toGroupsBatch,
+  toGroupsBegun,
+} from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { piecesOfBegun, piecesOfGroups } from "../src/rollout/pieces.ts";
 import { causesOf, receiptOf } from "../src/rollout/receipts.ts";

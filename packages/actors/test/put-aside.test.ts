@@ -1,6 +1,13 @@
 import { controllerLogic } from "@muster/machines";
-import { type AnyMessage, type Body, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
-import { createEnveloper, createMetrics } from "@muster/runtime";
+import {
+  type AnyMessage,
+  type Body,
+  createEnveloper,
+  decodeMessage,
+  encodeMessage,
+  subjectsOf,
+} from "@muster/protocol";
+import { createMetrics } from "@muster/runtime";
 import { createMemoryBroker, type MemoryBroker } from "@muster/transport";
 import { beforeEach, expect, it, vi } from "vitest";
 import { type Controller, type ControllerLogic, decodeRecord, startController } from "../src/index.ts";

@@ -1,5 +1,6 @@
 import {
   type Body,
+  createEnveloper,
   encodeMessage,
   groupIdOf,
   type Kind,
@@ -7,7 +8,6 @@ import {
   type TrajectoryGroup,
   toGroupsBatch,
 } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
 import { createMemoryBroker } from "@muster/transport";
 import { beforeEach, describe, expect, it } from "vitest";
 import { readBatch } from "../src/policy/read-batch.ts";

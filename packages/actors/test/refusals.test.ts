@@ -10,7 +10,7 @@ describe("the desk of refusals", () => {
   const clock = manualClock();
   let told: Body<"message.refused">[];
   let alarms: string[];
-  let refuse: (patch?: { data?: Uint8Array; subject?: string; reason?: RefusalReason }) => void;
+  let refuse: (patch?: { data?: Uint8Array; seq?: number; subject?: string; reason?: RefusalReason }) => void;
   beforeEach(() => {
     told = [];
     alarms = [];
@@ -34,6 +34,16 @@ describe("the desk of refusals", () => {
     expect(told[1]).toEqual({
       ...{ sender: "", subject: "muster.demo.elsewhere", code: "malformed", detail: "why", unsaid: 0 },
     });
+  });
+
+  it("names a command that came as its body alone by its place in the stream, whether it can be read or not", () => {
+    const json = (text: string): Uint8Array => new TextEncoder().encode(text);
+    refuse({ data: json('{"reson":"enough","commandId":"c-2"}'), seq: 41 });
+    refuse({ data: json("{reason: enough}"), seq: 42 });
+    expect(told).toMatchObject([
+      { id: "json.muster.41", said: "job.stop", commandId: "c-2", sender: "operator muster" },
+      { id: "json.muster.42", said: "job.stop", sender: "operator muster" },
+    ]);
   });
 
   it("answers a flood at a bounded rate, says how many had no answer, and raises one alarm a minute", () => {

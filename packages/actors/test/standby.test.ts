@@ -1,10 +1,10 @@
 import { silentLogger } from "@muster/base";
-import { pack } from "@muster/protocol";
+import { pack, statusKey } from "@muster/protocol";
 import { manualClock } from "@muster/runtime";
 import { createMemoryBroker, type Transport } from "@muster/transport";
 import { describe, expect, it } from "vitest";
 import { writeAlive } from "../src/controller/alive.ts";
-import { type StandbyEnd, standBy, statusKey } from "../src/index.ts";
+import { type StandbyEnd, standBy } from "../src/index.ts";
 
 /** Lets what was started come as far as it can without time passing. */
 const settle = async (): Promise<void> => {
@@ -54,7 +54,7 @@ const live = (transport: Transport, beat: number, isOver = false) =>
   writeAlive(transport.state(), { term: 1, incarnation: "i1", beat, isOver });
 
 describe("a standby controller", () => {
-  it("waits while the sign of life changes, though no picture can be drawn", async () => {
+  it("waits while the sign of life changes, though no status can be written", async () => {
     const { transport, ended, pass } = await waiting();
     await draw(transport, "sampling");
     for (let beat = 1; beat <= 20; beat++) {
@@ -73,7 +73,7 @@ describe("a standby controller", () => {
     expect(ended()).toBe("over");
   });
 
-  it("waits while the picture of a controller without a sign changes, and takes over when it does not any more", async () => {
+  it("waits while the status of a controller without a sign changes, and takes over when it does not any more", async () => {
     const { transport, ended, pass } = await waiting();
     for (let second = 0; second < 20; second++) {
       await draw(transport, "sampling");

@@ -1,9 +1,9 @@
 import { type ControllerState, initialControllerState, type Member, planOf } from "@muster/machines";
-import { payloadBytesMax, unpack } from "@muster/protocol";
+import { decodeStatus, payloadBytesMax } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { packStatus } from "../src/controller/status.ts";
+import { writtenStatus } from "../src/controller/status.ts";
 import type { Beat } from "../src/controller/watch-members.ts";
-import { type JobStatus, statusOf } from "../src/index.ts";
+import { statusOf } from "../src/index.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 const fresh = initialControllerState(planOf(smallConfig("never-written")));
@@ -29,7 +29,7 @@ const memberOf = (id: string, role: Member["role"], joinedSeq: number): Member =
   unanswered: 0,
 });
 
-describe("the picture of a job", () => {
+describe("the status of a job", () => {
   it("shows a job that nobody works on yet", () => {
     expect(statusOf("dates", fresh, nobody)).toEqual({
       job: "dates",
@@ -172,11 +172,11 @@ describe("the picture of a job", () => {
         commands: Object.fromEntries(Array.from({ length: 128 }, (_, i) => [`c-${i}`, row])),
       },
     };
-    const picture = packStatus("dates", state, nobody);
-    const shown = unpack(picture) as JobStatus;
+    const written = writtenStatus("dates", state, nobody);
+    const shown = decodeStatus(written, "job");
 
     it("fits into one value, which it would not with a row for each", () => {
-      expect(picture.byteLength).toBeLessThan(payloadBytesMax);
+      expect(written.byteLength).toBeLessThan(payloadBytesMax);
       expect(JSON.stringify(statusOf("dates", state, nobody)).length).toBeGreaterThan(2 * payloadBytesMax);
     });
 

@@ -1,7 +1,7 @@
 import { noMetrics } from "@muster/base";
 import type { DetectorTiming, Watched } from "@muster/machines";
-import type { AnyMessage, Body } from "@muster/protocol";
-import { createEnveloper, createMetrics, type ManualClock, manualClock } from "@muster/runtime";
+import { type AnyMessage, type Body, createEnveloper } from "@muster/protocol";
+import { createMetrics, type ManualClock, manualClock } from "@muster/runtime";
 import { beforeEach, describe, expect, it } from "vitest";
 import { type MemberWatch, watchMembers } from "../src/controller/watch-members.ts";
 

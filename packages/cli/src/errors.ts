@@ -34,10 +34,6 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "MUSTER_NATS_URL is set but {variable} is not; it names the JSON file with the users of that server by role",
   },
-  PictureUnreadable: {
-    message:
-      "the picture of job {job} can not be read: {reason}; is its controller of the same version as this command?",
-  },
   RequestRefused: {
     message: "the controller did not take {kind}: {reason}; does this command have the version of the job?",
   },

@@ -1,13 +1,24 @@
 /**
- * Bytes ⇄ messages. One msgpack dialect (plain maps, no shared structures, so that any reader decodes any writer), limits of size and form before
- * decoding, then the schema of the kind. Whatever does not pass is refused with a reason and changes nothing.
+ * Bytes ⇄ messages. What people and other programs read and say, public events and commands of operators, is JSON; everything else is one msgpack
+ * dialect (plain maps, no shared structures, so that any reader decodes any writer). Every reader takes both. Limits of size and form before decoding,
+ * then the schema of the kind. Whatever does not pass is refused with a reason and changes nothing.
  */
 import { MusterError, messageOf } from "@muster/base";
 import { Packr } from "msgpackr";
 import { z } from "zod";
-import { countSchema, type Envelope, envelopeSchema, payloadBytesMax, protocolVersion } from "./envelope.ts";
+import { type Arrival, envelopeOfBody, idOfArrival } from "./bare-command.ts";
+import {
+  countSchema,
+  type Envelope,
+  envelopeSchema,
+  payloadBytesMax,
+  protocolMinor,
+  protocolVersion,
+} from "./envelope.ts";
 import { errors } from "./errors.ts";
 import { idSchema } from "./ids.ts";
+import { flawOfJson, isJson, readJson, writeJson } from "./json.ts";
+import { commandKinds } from "./messages/fleet.ts";
 import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
 import { flawOfPacked, narrowBounds, type PackedBounds, wideBounds } from "./scan.ts";
 
@@ -40,22 +51,30 @@ export function unpack(data: Uint8Array, limitBytes = payloadBytesMax): unknown 
   }
 }
 
+const commands: ReadonlySet<string> = new Set(commandKinds);
+
+/** True for kinds that are written as JSON: public events, and what operators ask. */
+function isJsonKind(kind: Kind): boolean {
+  return messageTable[kind].direction === "event" || commands.has(kind);
+}
+
 /**
  * Encodes a message. The body is not validated here: what leaves is typed, what arrives is checked.
  *
  * @throws MUSTER_ERR_MESSAGE_TOO_LARGE over {@link payloadBytesMax}.
  */
 export function encodeMessage<K extends Kind>(message: Message<K>): Uint8Array {
-  const data = packr.pack(message);
+  const data = isJsonKind(message.kind) ? writeJson(message) : packr.pack(message);
   if (data.length > payloadBytesMax) throw errors.MessageTooLarge({ bytes: data.length, limitBytes: payloadBytesMax });
   return data;
 }
 
-function unpackMessage(data: Uint8Array, bounds: PackedBounds): unknown {
+/** Reads plain data, JSON or packed, within bounds. @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED */
+export function readPlain(data: Uint8Array, bounds: PackedBounds = wideBounds): unknown {
   if (data.length > payloadBytesMax) throw errors.MessageTooLarge({ bytes: data.length, limitBytes: payloadBytesMax });
-  const flaw = flawOfPacked(data, bounds);
+  const flaw = isJson(data) ? flawOfJson(data, bounds) : flawOfPacked(data, bounds);
   if (flaw !== null) throw errors.MessageMalformed({ reason: flaw });
-  return unpack(data);
+  return isJson(data) ? readJson(data) : unpack(data);
 }
 
 /** What surrounds a message, checked; its body is not. */
@@ -65,10 +84,13 @@ export type SealedMessage = Omit<Envelope, "kind"> & { readonly kind: Kind };
  * Decodes a message and validates what surrounds it. What would be dear to decode is refused before that.
  *
  * @param bounds - Default those of the largest messages.
+ * @param arrival - Where it came: there an operator's command may be its body alone, as JSON.
  * @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED, MUSTER_ERR_MESSAGE_OTHER_VERSION or MUSTER_ERR_MESSAGE_UNKNOWN_KIND.
  */
-export function decodeSealed(data: Uint8Array, bounds = wideBounds): SealedMessage {
-  const envelope = check(envelopeSchema, unpackMessage(data, bounds), "envelope");
+export function decodeSealed(data: Uint8Array, bounds = wideBounds, arrival?: Arrival): SealedMessage {
+  const value = readPlain(data, bounds);
+  const whole = (arrival && isJson(data) ? envelopeOfBody(value, arrival) : null) ?? value;
+  const envelope = check(envelopeSchema, whole, { what: "envelope", minor: minorOf(whole) });
   const { kind } = envelope;
   if (!isKind(kind)) throw errors.MessageUnknownKind({ kind });
   return { ...envelope, kind };
@@ -76,7 +98,8 @@ export function decodeSealed(data: Uint8Array, bounds = wideBounds): SealedMessa
 
 /** Validates the body of a message. @throws MUSTER_ERR_MESSAGE_MALFORMED */
 export function unseal(sealed: SealedMessage): AnyMessage {
-  return { ...sealed, body: check(messageTable[sealed.kind].body, sealed.body, sealed.kind) } as AnyMessage;
+  const { kind, minor = 0 } = sealed;
+  return { ...sealed, body: check(messageTable[kind].body, sealed.body, { what: kind, minor }) } as AnyMessage;
 }
 
 /** Decodes and validates a message: {@link decodeSealed}, then {@link unseal}, with their errors. */
@@ -94,14 +117,20 @@ const peekSchema = z.looseObject({
     .catch(undefined),
 });
 
-/** Which message bytes are that were refused: id and kind of the message and id of the command, as far as they can be read. Never throws. */
-export function peekMessage(data: Uint8Array): {
+/** What can be read of bytes that were refused. */
+export interface Peeked {
   readonly id?: string;
   readonly said?: string;
   readonly commandId?: string;
-} {
+}
+
+/** Which message bytes are that were refused: id and kind of the message and id of the command, as far as they can be read. Never throws. */
+export function peekMessage(data: Uint8Array, arrival?: Arrival): Peeked {
+  const made = arrival && isJson(data) ? idOfArrival(arrival) : null;
   try {
-    const { id, kind: said, body } = peekSchema.parse(unpackMessage(data, narrowBounds));
+    const value = readPlain(data, narrowBounds);
+    const bare = arrival && isJson(data) ? envelopeOfBody(value, arrival) : null;
+    const { id, kind: said, body } = peekSchema.parse(bare ?? value);
     const commandId = body?.commandId;
     return {
       ...(id === undefined ? {} : { id }),
@@ -109,19 +138,45 @@ export function peekMessage(data: Uint8Array): {
       ...(commandId === undefined ? {} : { commandId }),
     };
   } catch (error) {
-    if (error instanceof z.ZodError || isMalformed(error)) return {};
+    if (error instanceof z.ZodError || isMalformed(error)) return made ?? {};
     throw error;
   }
 }
 
-function check<S extends z.ZodType>(schema: S, value: unknown, what: string): z.infer<S> {
-  const result = schema.safeParse(value);
+/** The minor version that a message says it has; 0 when it says none. */
+function minorOf(value: unknown): number {
+  const said: unknown = typeof value === "object" && value !== null ? Reflect.get(value, "minor") : null;
+  return countSchema.safeParse(said).data ?? 0;
+}
+
+/** How much is taken that is not known. */
+interface Leniency {
+  /** What is checked, for the reason. */
+  readonly what: string;
+  /** Minor version of the sender: of a newer one than ours, fields that we do not know are left aside. */
+  readonly minor: number;
+}
+
+function check<S extends z.ZodType>(schema: S, value: unknown, { what, minor }: Leniency): z.infer<S> {
+  let result = schema.safeParse(value);
+  if (!result.success && minor > protocolMinor) result = schema.safeParse(withoutUnknown(value, result.error));
   if (result.success) return result.data;
   const other = what === "envelope" ? anyVersion.safeParse(value) : null;
   if (other?.success && other.data.v !== protocolVersion)
     throw errors.MessageOtherVersion({ found: other.data.v, known: protocolVersion });
   const issue = result.error.issues[0];
   throw errors.MessageMalformed({ reason: `${what}.${issue?.path.join(".") ?? ""}: ${issue?.message ?? "invalid"}` });
+}
+
+/** A copy without the fields that a schema does not know. */
+function withoutUnknown(value: unknown, { issues }: z.ZodError): unknown {
+  const copy: unknown = structuredClone(value);
+  for (const issue of issues) {
+    if (issue.code !== "unrecognized_keys") continue;
+    const at = issue.path.reduce<unknown>((inside, key) => Reflect.get(inside as object, key), copy);
+    for (const key of issue.keys) Reflect.deleteProperty(at as object, key);
+  }
+  return copy;
 }
 
 /** True for errors that say the sender's bytes were wrong, as opposed to a fault of ours. */

@@ -7,6 +7,12 @@ export const countSchema = z.number().int().nonnegative().max(Number.MAX_SAFE_IN
 /** Version of the protocol: processes of two versions do not understand each other. */
 export const protocolVersion = 1;
 
+/**
+ * Minor version: what this build says may have fields that an earlier one does not know, and those leave them aside. Raised by one with the first field
+ * that is added after a release.
+ */
+export const protocolMinor: number = 0;
+
 /** Limit of a message that carries tokens or weights meta; also the broker's `max_payload`. */
 export const payloadBytesMax = 1024 * 1024;
 
@@ -22,6 +28,8 @@ export const storedBytesMax = (payloadBytesMax / 4) * 3;
  */
 export const envelopeSchema = z.strictObject({
   v: z.literal(protocolVersion),
+  /** Minor version of the sender; absent: 0. Readers of an older one leave fields aside that they do not know. */
+  minor: countSchema.optional(),
   /** Unique id of this message; a resend keeps it. */
   id: z.string().min(1).max(128),
   kind: z.string().min(1).max(48),

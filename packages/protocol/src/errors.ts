@@ -11,5 +11,9 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "message of protocol version {found}, this build speaks {known}: run one release of Muster in all processes of a job",
   },
+  StatusUnreadable: {
+    message:
+      "the status of job {job} can not be read: {reason}; is its controller of the same version as this program?",
+  },
   MessageUnknownKind: { message: 'message kind "{kind}" is not known to this version' },
 });

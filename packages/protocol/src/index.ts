@@ -1,5 +1,6 @@
 /** The library of schemas: tables of engines are made with the copy that checks them. */
 export { z } from "zod";
+export type { Arrival } from "./bare-command.ts";
 export { type CheckpointName, formatCheckpointName, parseCheckpointName } from "./checkpoint-name.ts";
 export {
   type AnyMessage,
@@ -8,8 +9,10 @@ export {
   encodeMessage,
   isMalformed,
   type Message,
+  type Peeked,
   pack,
   peekMessage,
+  readPlain,
   type SealedMessage,
   unpack,
   unseal,
@@ -19,9 +22,11 @@ export {
   type Envelope,
   envelopeSchema,
   payloadBytesMax,
+  protocolMinor,
   smallBytesMax,
   storedBytesMax,
 } from "./envelope.ts";
+export { createEnveloper, type Enveloper, type Identity, type StampOptions } from "./enveloper.ts";
 export {
   actionsByKind,
   backoffMaxMs,
@@ -69,6 +74,7 @@ export type { BatchPart, StepStats } from "./messages/step.ts";
 export { clipBody, flawOf } from "./outgoing.ts";
 export { type RefusalReason, refusalReasons } from "./refusal.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";
+export { decodeStatus, encodeStatus, type JobStatus, type MemberStatus, statusKey, statusSchema } from "./status.ts";
 export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
 export {
   type BegunGroup,

@@ -18,10 +18,10 @@ export const wideBounds: PackedBounds = { elementsMax: 400_000, arrayMax: 65_536
 export const narrowBounds: PackedBounds = { elementsMax: 80_000, arrayMax: 2_048 };
 
 /** Deepest nesting; no message has more than seven. */
-const depthMax = 16;
+export const depthMax = 16;
 
 /** Keys of one map; no object of the protocol has half as many. */
-const keysMax = 64;
+export const keysMax = 64;
 
 /** What is wrong with packed bytes, or `null`. What is no whole value may pass: decoding says so. Pure. */
 export function flawOfPacked(data: Uint8Array, { elementsMax, arrayMax }: PackedBounds): string | null {

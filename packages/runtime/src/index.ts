@@ -48,6 +48,5 @@ export {
 export { createMetrics, type MetricsRegistry } from "./observability/metrics.ts";
 export { type MetricsServer, type MetricsServerOptions, startMetricsServer } from "./observability/metrics-server.ts";
 export { openTestHosts, type TestHost, type TestHosts, type TestHostsOptions } from "./test-hosts.ts";
-export { createEnveloper, type Enveloper, type Identity, type StampOptions } from "./wire/enveloper.ts";
 export { createIngress, type Ingress, type IngressOptions, type Refusal } from "./wire/ingress.ts";
 export { createOutbox, type Outbox, type OutboxItem, type OutboxOptions } from "./wire/outbox.ts";

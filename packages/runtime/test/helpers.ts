@@ -1,6 +1,7 @@
 /** What several tests of this package need. */
+
 import type { Logger, Metrics } from "@muster/base";
-import { createEnveloper, type Identity } from "../src/index.ts";
+import { createEnveloper, type Identity } from "@muster/protocol";
 
 /** One log line as a test sees it. */
 export interface Line {

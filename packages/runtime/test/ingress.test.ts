@@ -1,6 +1,7 @@
 import {
   type AnyMessage,
   encodeMessage,
+  type Identity,
   type Kind,
   kindsSaidBy,
   maySay,
@@ -14,7 +15,7 @@ import {
 import { createMemoryBroker, type Delivery } from "@muster/transport";
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
-import { createIngress, type Identity, type Ingress, type IngressOptions, manualClock } from "../src/index.ts";
+import { createIngress, type Ingress, type IngressOptions, manualClock } from "../src/index.ts";
 import { countingMetrics, recordingLogger, speaker, turns } from "./helpers.ts";
 
 const subjects = subjectsOf("dates");
@@ -221,6 +222,55 @@ describe("the ingress", () => {
     way.handleCore(subjects.heartbeat("policy", "policy-0"), large);
     expect(fates).toEqual(["term", "term"]);
     expect([refused("too_large"), refused("malformed"), got]).toEqual([2, 1, []]);
+  });
+
+  describe("an operator's body alone", () => {
+    const shell = subjects.report("operator", "shell", "fleet.scale");
+    const json = (text: string): Uint8Array => new TextEncoder().encode(text);
+    const at = (seq: number, text: string, subject = shell) => {
+      const { delivery, fate } = deliveryOf(subject, json(text));
+      return { delivery: { ...delivery, seq }, fate };
+    };
+
+    test("is taken once for each place in the stream, from whom the subject says", () => {
+      const way = ingress();
+      const deliveries = [at(4, '{"rollout":2}'), at(5, '{"rollout":2}'), at(4, '{"rollout":2}')];
+      for (const { delivery } of deliveries) way.handle(delivery);
+      expect(got.map(({ message }) => [message.id, message.from, message.role, message.body])).toEqual([
+        ["json.shell.4", "shell", "operator", { rollout: 2 }],
+        ["json.shell.5", "shell", "operator", { rollout: 2 }],
+      ]);
+      expect(deliveries.map(({ fate }) => fate)).toEqual([[], [], ["nak 500"]]);
+    });
+
+    test.each([
+      ["of another shape", '{"rollouts":2}', shell, "malformed"],
+      ["that is no JSON", "{rollout: 2}", shell, "malformed"],
+      [
+        "of what an operator may not say",
+        '{"epoch":1}',
+        subjects.report("operator", "shell", "mesh.built"),
+        "wrong_role",
+      ],
+      [
+        "from a replica's subject",
+        '{"rollout":2}',
+        subjects.report("rollout", "rollout-0", "fleet.scale"),
+        "malformed",
+      ],
+      ["in another job's subject", '{"rollout":2}', shell.replace("dates", "other"), "wrong_job"],
+    ])("%s is refused, and the refusal says where it was", (_, text, subject, reason) => {
+      const refusals: unknown[] = [];
+      const { delivery, fate } = at(9, text, subject);
+      ingress({ onRefused: (refusal) => refusals.push(refusal) }).handle(delivery);
+      expect([fate, got, refused(reason)]).toEqual([["term"], [], 1]);
+      expect(refusals).toMatchObject([{ subject, seq: 9, reason }]);
+    });
+
+    test("is refused where nothing was stored", () => {
+      ingress().handleCore(shell, json('{"rollout":2}'));
+      expect([got, refused("malformed")]).toEqual([[], 1]);
+    });
   });
 
   test("refuses a replica that registers as another role", () => {

@@ -10,16 +10,22 @@ import {
   detectorTimingOf,
   type Rules,
 } from "@muster/machines";
-import { encodeMessage, type JobConfig, messageTable, storedBytesMax, subjectsOf } from "@muster/protocol";
+import {
+  createEnveloper,
+  type Enveloper,
+  encodeMessage,
+  type Identity,
+  type JobConfig,
+  messageTable,
+  storedBytesMax,
+  subjectsOf,
+} from "@muster/protocol";
 import {
   type ActorHost,
   createActorHost,
-  createEnveloper,
   createIngress,
   createOutbox,
   type EffectHandlers,
-  type Enveloper,
-  type Identity,
   type Ingress,
   type Outbox,
 } from "@muster/runtime";
@@ -36,7 +42,7 @@ import type { LossOptions, LostCheckpoint } from "./lost-checkpoint.ts";
 import { metersOf } from "./meters.ts";
 import { announcementId, type MachineEffect } from "./open-ends.ts";
 import { refusalDesk } from "./refusals.ts";
-import { packStatus } from "./status.ts";
+import { writtenStatus } from "./status.ts";
 import { StreamWatch, streamsEveryMs } from "./stream-watch.ts";
 import { nobody } from "./version-guard.ts";
 import { Voice } from "./voice.ts";
@@ -150,7 +156,7 @@ export class Reign implements Controller {
     this.#wallOffsetMs = wallMs() - clock.now();
     this.#face = new Face({
       ...{ transport, clock, logger, identity, term: this.#term },
-      draw: () => this.#picture(),
+      draw: () => this.#status(),
       isOver: () => this.#host.snapshot().context.state.stopped,
       alarm: (detail) => this.#alarm("status", detail),
     });
@@ -349,16 +355,12 @@ export class Reign implements Controller {
     this.#watch.observed({ loopLagMs: lateMs, timerLateMs: lateMs, brokerRttMs: clock.now() - startedMs });
   }
 
-  #picture(): Uint8Array {
+  #status(): Uint8Array {
     const { config, environment } = this.#options;
     const { clock, host, pid } = environment;
-    return packStatus(config.job, this.#host.snapshot().context.state, {
-      beats: this.#watch.beats(),
-      nowMs: clock.now(),
-      wallMs: environment.wallMs(),
-      controller: { host, pid },
-      incidents: this.#incidents.summary(),
-      streams: this.#streams.seen(),
+    return writtenStatus(config.job, this.#host.snapshot().context.state, {
+      ...{ beats: this.#watch.beats(), nowMs: clock.now(), wallMs: environment.wallMs() },
+      ...{ controller: { host, pid }, incidents: this.#incidents.summary(), streams: this.#streams.seen() },
     });
   }
 

@@ -1,11 +1,11 @@
-/** What the acting controller shows in the state store: each second that it lives, and the picture of its job. */
+/** What the acting controller shows in the state store: each second that it lives, and the status of its job. */
+
 import { type Clock, type Logger, messageOf } from "@muster/base";
-import type { Identity } from "@muster/runtime";
+import { type Identity, statusKey } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
 import { writeAlive } from "./alive.ts";
-import { statusKey } from "./status.ts";
 
-/** Time between two words on a picture that can not be written. */
+/** Time between two words on a status that can not be written. */
 const sayEveryMs = 60_000;
 
 /** What a face is made from. */
@@ -15,10 +15,10 @@ export interface FaceOptions {
   readonly logger: Logger;
   readonly identity: Identity;
   readonly term: number;
-  /** Draws the picture, packed. */
+  /** Writes the status. */
   readonly draw: () => Uint8Array;
   readonly isOver: () => boolean;
-  /** Tells the operator that the picture can not be written; once a minute at most. */
+  /** Tells the operator that the status can not be written; once a minute at most. */
   readonly alarm: (detail: string) => void;
 }
 
@@ -59,7 +59,7 @@ export class Face {
     const { transport, clock, logger, alarm } = this.#options;
     if (!transport.isConnected() || clock.now() < this.#quietUntilMs) return;
     this.#quietUntilMs = clock.now() + sayEveryMs;
-    logger.warn({ error }, "the picture of the job can not be written");
-    alarm(`the picture of the job can not be written, what muster status shows is old: ${messageOf(error)}`);
+    logger.warn({ error }, "the status of the job can not be written");
+    alarm(`the status of the job can not be written, what muster status shows is old: ${messageOf(error)}`);
   }
 }

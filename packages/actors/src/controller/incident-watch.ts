@@ -1,4 +1,4 @@
-/** The incidents of a job, from the facts that its controllers say: for the picture and the metrics (semantics 6.15). */
+/** The incidents of a job, from the facts that its controllers say: for the status and the metrics (semantics 6.15). */
 import type { Metrics } from "@muster/base";
 import {
   type AnnounceEffect,
@@ -8,24 +8,14 @@ import {
   type Incident,
   type IncidentLog,
 } from "@muster/machines";
+import type { JobStatus } from "@muster/protocol";
 import { factOf } from "./open-ends.ts";
-
-/** What the picture of a job says of its incidents, in all terms. */
-export interface IncidentSummary {
-  /** Incidents by kind. */
-  readonly counts: Readonly<Record<string, number>>;
-  /** Incidents that the job has not recovered from yet. */
-  readonly open: number;
-  readonly tokensWasted: number;
-  /** Share of the time since the first commit that was productive, 0 to 1; `null` before the second commit. */
-  readonly ettr: number | null;
-}
 
 /** Follows what a controller says. */
 export interface IncidentWatch {
   /** `atMs` is wall time. */
   said(fact: Pick<AnnounceEffect, "kind" | "body">, atMs: number): void;
-  summary(): IncidentSummary;
+  summary(): JobStatus["incidents"];
 }
 
 const secondsBuckets = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60];

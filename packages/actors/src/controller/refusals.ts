@@ -48,7 +48,7 @@ export function refusalDesk({ clock, tell, alarm, refuse }: RefusalDeskOptions):
     return share;
   };
 
-  return ({ subject, data, reason, detail }) => {
+  return ({ subject, data, seq, reason, detail }) => {
     if (reason === "other_version") onOtherVersion(subject, detail);
     const nowMs = clock.now();
     const by = senderOfSubject(subject);
@@ -70,7 +70,7 @@ export function refusalDesk({ clock, tell, alarm, refuse }: RefusalDeskOptions):
     }
     const { unsaid } = share;
     share.unsaid = 0;
-    const read = peekMessage(data);
+    const read = peekMessage(data, seq === undefined ? undefined : { subject, seq });
     tell({
       ...read,
       sender,

@@ -3,10 +3,10 @@
  * its revision changes, somebody acts. Being wrong costs a term and nothing else, because the journal has one writer.
  */
 import type { Clock, Logger } from "@muster/base";
-import { unpack } from "@muster/protocol";
+import { readPlain, statusKey } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
+import { z } from "zod";
 import { readAlive } from "./alive.ts";
-import { type JobStatus, statusKey } from "./status.ts";
 
 /** How to wait. */
 export interface StandbyOptions {
@@ -44,21 +44,23 @@ interface Look {
   readonly isOver: boolean;
 }
 
+const phaseSchema = z.looseObject({ phase: z.string() });
+
 /** The present sign of life; `null` when it can not be seen, revision 0 when there is none. */
 async function lookAt(transport: Transport, logger: Logger): Promise<Look | null> {
   try {
-    return (await readAlive(transport.state())) ?? (await lookAtPicture(transport));
+    return (await readAlive(transport.state())) ?? (await lookAtStatus(transport));
   } catch (error) {
     logger.debug({ error }, "the sign of life can not be seen");
     return null;
   }
 }
 
-/** Controllers that write no sign of life draw a picture as often. */
-async function lookAtPicture(transport: Transport): Promise<Look> {
+/** Controllers that write no sign of life write a status as often; of any version, so that only its end is read. */
+async function lookAtStatus(transport: Transport): Promise<Look> {
   const entry = await transport.state().get(statusKey);
   if (!entry) return { revision: 0, isOver: false };
-  return { revision: entry.revision, isOver: (unpack(entry.value) as JobStatus).phase === "stopped" };
+  return { revision: entry.revision, isOver: phaseSchema.parse(readPlain(entry.value)).phase === "stopped" };
 }
 
 function pause(clock: Clock, signal: AbortSignal): Promise<void> {

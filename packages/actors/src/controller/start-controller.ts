@@ -1,5 +1,5 @@
 import { planOf } from "@muster/machines";
-import type { Identity } from "@muster/runtime";
+import type { Identity } from "@muster/protocol";
 import { type Controller, type ControllerOptions, controllerId, Reign } from "./controller.ts";
 import { replayJournal } from "./journal-replay.ts";
 import { lostCheckpoint } from "./lost-checkpoint.ts";

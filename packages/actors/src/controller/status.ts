@@ -1,117 +1,9 @@
-/** What `muster status` shows: a picture of the job, written to the state store once a second. For display only. */
+/** Draws the status of a job from the tables of its controller. */
 import { clipText } from "@muster/base";
 import { type ControllerState, isCordoned, ledgerOf, membersOf, missingOf, phaseOf } from "@muster/machines";
-import { type Ledger, memberRoles, pack, type Section, storedBytesMax } from "@muster/protocol";
-import type { StreamUsage } from "@muster/transport";
-import type { IncidentSummary } from "./incident-watch.ts";
+import { encodeStatus, type JobStatus, memberRoles, storedBytesMax } from "@muster/protocol";
 import type { StreamsSeen } from "./stream-watch.ts";
 import type { Beat } from "./watch-members.ts";
-
-/** Key of the picture in the job's state store. */
-export const statusKey = "status";
-
-/** One member in the picture. */
-export interface MemberStatus {
-  readonly id: string;
-  readonly role: string;
-  /** Ranks that share its model. */
-  readonly ranks: number;
-  readonly incarnation: string;
-  readonly health: string;
-  readonly host: string;
-  readonly pid: number;
-  readonly version: number | null;
-  readonly order: string | null;
-  readonly phase: string | null;
-  readonly beatAgeMs: number | null;
-  readonly loopLagMs: number | null;
-  readonly rssBytes: number | null;
-}
-
-/** Why trajectories were given up, and how many. */
-export interface CauseStatus {
-  readonly name: string;
-  readonly message: string;
-  /** Where it was thrown; `null` when that is not known. */
-  readonly frame: string | null;
-  readonly count: number;
-  /** `<step>.<index>/<sample>` of the first one. */
-  readonly sample: string | null;
-}
-
-/** One managed replica in the picture. */
-export interface FleetReplicaStatus {
-  readonly id: string;
-  readonly role: string;
-  readonly node: string | null;
-  readonly health: string;
-  readonly life: number;
-  readonly deaths: number;
-  readonly cordoned: boolean;
-}
-
-/** One node in the picture; `null` in its capacity is no limit. */
-export interface FleetNodeStatus {
-  readonly id: string;
-  readonly host: string;
-  readonly cordoned: boolean;
-  /** Signs that its host may fail soon. */
-  readonly signs: readonly string[];
-  readonly replicas: number;
-  readonly capacity: Readonly<Record<"policy" | "rollout" | "checkpoint", number | null>>;
-}
-
-/** How many there are, by role and health. */
-export type Totals = Readonly<Record<string, Readonly<Record<string, number>>>>;
-
-/** What should run where, and how it is. */
-export interface FleetStatus {
-  readonly wanted: Readonly<Record<"policy" | "rollout" | "checkpoint", number>>;
-  readonly nodes: readonly FleetNodeStatus[];
-  readonly replicas: readonly FleetReplicaStatus[];
-  /** All managed replicas. */
-  readonly totals: Totals;
-  /** Rows that are left out; those of who is well are left out first. */
-  readonly leftOut: { readonly nodes: number; readonly replicas: number };
-  /** What the job lacks, in words. */
-  readonly missing: readonly string[];
-  /** Commands of operators that are not done yet. */
-  readonly commands: readonly { readonly id: string; readonly kind: string; readonly asked: string }[];
-}
-
-/** The picture of a job. */
-export interface JobStatus {
-  readonly job: string;
-  readonly atMs: number;
-  readonly term: number;
-  /** The process of the controller that drew it. */
-  readonly controller: { readonly host: string; readonly pid: number };
-  readonly phase: string;
-  readonly step: number;
-  readonly steps: number;
-  readonly attempt: number;
-  readonly epoch: number;
-  readonly mesh: readonly string[];
-  readonly lineage: number;
-  readonly version: number | null;
-  readonly sections: readonly Section[];
-  readonly leases: number;
-  /** Results of rollout replicas that were of no use, by why. */
-  readonly dropped: ControllerState["dropped"];
-  readonly ledger: Ledger;
-  /** Root causes of trajectories that were given up, the most frequent first. */
-  readonly causes: readonly CauseStatus[];
-  readonly incidents: IncidentSummary;
-  readonly checkpoint: { readonly step: number; readonly path: string } | null;
-  readonly members: readonly MemberStatus[];
-  /** All members. */
-  readonly totals: Totals;
-  /** Rows of members that are left out; those of who is well are left out first. */
-  readonly membersLeftOut: number;
-  readonly fleet: FleetStatus;
-  /** How full the streams are, by name. */
-  readonly streams: Readonly<Record<string, StreamUsage>>;
-}
 
 /** What is seen beside the tables. */
 export interface StatusView {
@@ -121,7 +13,7 @@ export interface StatusView {
   /** Wall time. */
   readonly wallMs: number;
   readonly controller: JobStatus["controller"];
-  readonly incidents: IncidentSummary;
+  readonly incidents: JobStatus["incidents"];
   readonly streams: StreamsSeen;
   /** Most rows of members, of replicas and of nodes; default all. */
   readonly rowsMax?: number;
@@ -130,22 +22,22 @@ export interface StatusView {
 /** Longest text in a row, in characters. */
 const textMax = 400;
 
-/** Rows of one kind: as many as a picture should have, and ever fewer while it does not fit. */
+/** Rows of one kind: as many as a status should have, and ever fewer while it does not fit. */
 const rowsTried = [512, 128, 32, 0];
 
-/** The picture as it is written: with as many rows as fit into one value of the state store. Pure. */
-export function packStatus(job: string, state: ControllerState, view: StatusView): Uint8Array {
-  const pictures = rowsTried.map((rowsMax) => () => pack(statusOf(job, state, { ...view, rowsMax })));
-  let picture = new Uint8Array(0) as Uint8Array;
-  for (const draw of pictures) {
-    picture = draw();
-    if (picture.byteLength <= storedBytesMax) break;
+/** The status as it is written: with as many rows as fit into one value of the state store. Pure. */
+export function writtenStatus(job: string, state: ControllerState, view: StatusView): Uint8Array {
+  const tries = rowsTried.map((rowsMax) => () => encodeStatus(statusOf(job, state, { ...view, rowsMax })));
+  let written = new Uint8Array(0) as Uint8Array;
+  for (const write of tries) {
+    written = write();
+    if (written.byteLength <= storedBytesMax) break;
   }
-  return picture;
+  return written;
 }
 
-/** The fleet's part of the picture. Pure. */
-function fleetStatusOf(state: ControllerState, rowsMax: number): FleetStatus {
+/** The part of the fleet. Pure. */
+function fleetStatusOf(state: ControllerState, rowsMax: number): JobStatus["fleet"] {
   const { wanted, replicas, nodes, commands } = state.fleet;
   const all = Object.entries(replicas).map(([id, replica]) => ({ id, ...replica }));
   const rows = chosen(all, rowsMax, ({ health }) => health === "HEALTHY");
@@ -181,7 +73,7 @@ function chosen<T>(all: readonly T[], max: number, isWell: (one: T) => boolean):
   return all.filter((one) => kept.has(one));
 }
 
-function totalsOf(all: readonly { readonly role: string; readonly health: string }[]): Totals {
+function totalsOf(all: readonly { readonly role: string; readonly health: string }[]): JobStatus["totals"] {
   const totals: Record<string, Record<string, number>> = {};
   for (const { role, health } of all) {
     totals[role] ??= {};
@@ -191,7 +83,7 @@ function totalsOf(all: readonly { readonly role: string; readonly health: string
   return totals;
 }
 
-/** Draws the picture. Pure. */
+/** The status of a job. Pure. */
 export function statusOf(job: string, state: ControllerState, view: StatusView): JobStatus {
   const { rowsMax = Number.POSITIVE_INFINITY } = view;
   const all = memberRoles.flatMap((role) => membersOf(state, role));

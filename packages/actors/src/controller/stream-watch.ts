@@ -1,4 +1,4 @@
-/** Looks how full the streams are: for metrics and the picture, and for the machine when the groups stream passes a mark. */
+/** Looks how full the streams are: for metrics and the status, and for the machine when the groups stream passes a mark. */
 import type { Logger, Metrics } from "@muster/base";
 import { type Fill, type FilledEvent, fillLevelOf } from "@muster/machines";
 import { type StreamName, type StreamUsage, streamNames, type Transport } from "@muster/transport";

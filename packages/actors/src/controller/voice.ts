@@ -1,8 +1,16 @@
 /** What the acting controller says: orders to members, and public facts. What can not be said is told to the operator, and ends nothing. */
 import { type Logger, messageOf } from "@muster/base";
 import type { AnnounceEffect, CommandEffect } from "@muster/machines";
-import { type AnyMessage, flawOf, isMalformed, type Kind, type Subjects, subjectsOf } from "@muster/protocol";
-import type { Enveloper, Outbox, OutboxItem } from "@muster/runtime";
+import {
+  type AnyMessage,
+  type Enveloper,
+  flawOf,
+  isMalformed,
+  type Kind,
+  type Subjects,
+  subjectsOf,
+} from "@muster/protocol";
+import type { Outbox, OutboxItem } from "@muster/runtime";
 
 /** What a voice is made from. */
 export interface VoiceOptions {

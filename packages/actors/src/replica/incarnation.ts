@@ -15,17 +15,22 @@ import {
   sideBySide,
   type ToldEvent,
 } from "@muster/machines";
-import { type AnyMessage, encodeMessage, jobConfigSchema, subjectsOf } from "@muster/protocol";
+import {
+  type AnyMessage,
+  createEnveloper,
+  encodeMessage,
+  type Identity,
+  jobConfigSchema,
+  subjectsOf,
+} from "@muster/protocol";
 import {
   type ActorHost,
   createActorHost,
-  createEnveloper,
   createIngress,
   createOutbox,
   type EffectHandler,
   type EffectHandlers,
   type HostTools,
-  type Identity,
   type Ingress,
   type Typed,
 } from "@muster/runtime";

@@ -1,8 +1,8 @@
 /** What a role adds to a replica: its machine, and the handlers of that machine's effects. */
 import { type Clock, hasCode, withDeadline } from "@muster/base";
 import type { DropEffect, EndOutcome, Logic, ReportEffect, TimerEffect } from "@muster/machines";
-import type { JobConfig, MemberRole } from "@muster/protocol";
-import type { EffectHandler, EffectHandlers, Enveloper, HostTools, Identity, Outbox, Typed } from "@muster/runtime";
+import type { Enveloper, Identity, JobConfig, MemberRole } from "@muster/protocol";
+import type { EffectHandler, EffectHandlers, HostTools, Outbox, Typed } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
 import type { Beats, Environment } from "../environment.ts";
 import { errors } from "../errors.ts";

@@ -1,7 +1,7 @@
 /** What actors of a test are given: the clock of the process, a broker in memory, heartbeats on the main thread, errors kept. */
 import { type Clock, noMetrics, randomOf, silentLogger } from "@muster/base";
-import { type Body, encodeMessage, subjectsOf } from "@muster/protocol";
-import { createEnveloper, type Identity, systemClock } from "@muster/runtime";
+import { type Body, createEnveloper, encodeMessage, type Identity, subjectsOf } from "@muster/protocol";
+import { systemClock } from "@muster/runtime";
 import type { MemoryBroker, Transport } from "@muster/transport";
 import type { Beats, Environment } from "../../src/index.ts";
 
@@ -21,8 +21,11 @@ export interface TestProcess {
   readonly faults: readonly unknown[];
 }
 
+/** What stands between an actor and the broker. */
+export type Wire = (identity: Identity, transport: Transport) => Transport;
+
 /** Makes processes whose ids and incarnations differ. */
-export function processesOn(broker: MemoryBroker): () => TestProcess {
+export function processesOn(broker: MemoryBroker, wire: Wire = (_, transport) => transport): () => TestProcess {
   let made = 0;
   let born = 0;
   return () => {
@@ -30,7 +33,7 @@ export function processesOn(broker: MemoryBroker): () => TestProcess {
     const lives: string[] = [];
     const faults: unknown[] = [];
     const connect = (identity: Identity): Transport =>
-      broker.connect(`${identity.role}.${identity.id}.${identity.incarnation}`);
+      wire(identity, broker.connect(`${identity.role}.${identity.id}.${identity.incarnation}`));
     const environment: Environment = {
       host,
       pid,

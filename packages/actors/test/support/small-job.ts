@@ -4,6 +4,7 @@ import { planOf, type Rules } from "@muster/machines";
 import {
   type AnyMessage,
   type Body,
+  createEnveloper,
   decodeMessage,
   encodeMessage,
   type JobConfig,
@@ -11,7 +12,6 @@ import {
   type Message,
   subjectsOf,
 } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
 import { makeTempDirectory } from "@muster/testkit";
 import { createMemoryBroker, type Transport } from "@muster/transport";
 import {
@@ -24,7 +24,7 @@ import {
   runReplica,
   startController,
 } from "../../src/index.ts";
-import { clock, host, processesOn, type TestProcess } from "./environment.ts";
+import { clock, host, processesOn, type TestProcess, type Wire } from "./environment.ts";
 import { checkpointRole, policyRole, rolloutRole } from "./roles.ts";
 import { smallConfig } from "./small-config.ts";
 
@@ -69,15 +69,15 @@ export interface SmallJob {
   close(): Promise<void>;
 }
 
-/** Opens a job that nobody works on yet. `set` are settings as `--set` takes them. */
-export async function openJob(set: readonly string[] = []): Promise<SmallJob> {
+/** Opens a job that nobody works on yet. `set` are settings as `--set` takes them; `wire` stands between each actor and the broker. */
+export async function openJob(set: readonly string[] = [], wire?: Wire): Promise<SmallJob> {
   const folder = await makeTempDirectory();
   const config = smallConfig(folder.path, set);
   const { job } = config;
   const broker = createMemoryBroker({ job, clock: hastyClock });
   const transport = broker.connect("operator.test.i0");
   const watch = await watchEvents(transport);
-  const newProcess = processesOn(broker);
+  const newProcess = processesOn(broker, wire);
   const subjects = subjectsOf(job);
   const voiceOf = (role: "operator" | "controller", id: string) =>
     createEnveloper({ job, id, role, incarnation: "i0", wallMs: Date.now });

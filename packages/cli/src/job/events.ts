@@ -4,12 +4,12 @@ import {
   type AnyMessage,
   type Body,
   type CommandKind,
+  createEnveloper,
   decodeMessage,
   encodeMessage,
   messageTable,
   subjectsOf,
 } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
 import type { Subscription } from "@muster/transport";
 import { errors } from "../errors.ts";
 import type { EventMessage } from "../run/event-message.ts";

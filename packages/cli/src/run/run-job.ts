@@ -7,21 +7,15 @@ import type { Clock, Logger } from "@muster/base";
 import {
   type AnyMessage,
   type Body,
+  createEnveloper,
   decodeMessage,
+  type Enveloper,
   encodeMessage,
   type JobConfig,
   messageTable,
   subjectsOf,
 } from "@muster/protocol";
-import {
-  createEnveloper,
-  createLogger,
-  type Enveloper,
-  type ExitCode,
-  exitCodes,
-  type LogLevel,
-  systemClock,
-} from "@muster/runtime";
+import { createLogger, type ExitCode, exitCodes, type LogLevel, systemClock } from "@muster/runtime";
 import { connectNats, type Transport } from "@muster/transport";
 import { writeConnection } from "../composition/connection.ts";
 import { plainTextWarning } from "../composition/plain-text.ts";

@@ -1,6 +1,7 @@
 /** The picture of a job in a few lines. Pure; text from outside is cleaned. */
-import type { MemberStatus, Totals } from "@muster/actors";
+
 import { formatSize } from "@muster/base";
+import type { JobStatus, MemberStatus } from "@muster/protocol";
 import { type Picture, pictureAgeMaxMs } from "../job/picture.ts";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
 import { duration, figure, percent } from "../report/text.ts";
@@ -75,7 +76,7 @@ function fleetOf({ fleet }: Picture): string {
 }
 
 /** Everybody, by role and health. */
-function totalsText(totals: Totals): string {
+function totalsText(totals: JobStatus["totals"]): string {
   const roles = Object.entries(totals).map(([role, counts]) => {
     const each = Object.entries(counts).map(([health, count]) => `${figure(count)} ${health.toLowerCase()}`);
     return `${role} ${each.join(", ")}`;

@@ -1,16 +1,17 @@
 /** A job without actors: a real broker, its folder, and a controller's voice that says what a test wants. */
 import { join } from "node:path";
-import { type JobStatus, statusKey } from "@muster/actors";
 import {
   type AnyMessage,
   type Body,
+  createEnveloper,
   decodeMessage,
   encodeMessage,
+  encodeStatus,
+  type JobStatus,
   type KindOf,
-  pack,
+  statusKey,
   subjectsOf,
 } from "@muster/protocol";
-import { createEnveloper } from "@muster/runtime";
 import { startTestServer } from "@muster/testkit";
 import { writeConnection } from "../../src/composition/connection.ts";
 
@@ -48,7 +49,7 @@ export async function startFakeJob(job: string): Promise<FakeJob> {
       await controller.publish(subjects.event(kind), encodeMessage(message), { msgId: message.id });
     },
     async draw(picture) {
-      await controller.state().put(statusKey, pack(picture));
+      await controller.state().put(statusKey, encodeStatus(picture));
     },
     async hear(request) {
       await controller.consume({

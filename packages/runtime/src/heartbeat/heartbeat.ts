@@ -2,12 +2,13 @@
  * Heartbeats of one actor from a thread of their own (reliability 4.1): the beat says the process lives, the numbers in it say
  * whether its work moves. On the main loop, every long computation would look like a death.
  */
+
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { type Logger, messageOf } from "@muster/base";
+import type { Identity } from "@muster/protocol";
 import { errors } from "../errors.ts";
-import type { Identity } from "../wire/enveloper.ts";
 import { type HeartbeatConnection, type HeartbeatJob, type HeartbeatNotice, stopWord } from "./job.ts";
 import { noVersion, openSharedState } from "./shared-state.ts";
 

@@ -1,6 +1,6 @@
 /** What the main thread and the heartbeat thread tell each other. */
+import type { Identity } from "@muster/protocol";
 import type { Credentials } from "@muster/transport";
-import type { Identity } from "../wire/enveloper.ts";
 
 /** How the thread reaches the broker: its own connection. */
 export interface HeartbeatConnection {

@@ -4,10 +4,9 @@
  */
 import { parentPort, workerData } from "node:worker_threads";
 import { invariant, MusterError, messageOf, mixSeed, randomOf } from "@muster/base";
-import { decodeMessage, encodeMessage, type Kind, type Message, subjectsOf } from "@muster/protocol";
+import { createEnveloper, decodeMessage, encodeMessage, type Kind, type Message, subjectsOf } from "@muster/protocol";
 import { connectNats, type Transport } from "@muster/transport";
 import { jitteredMs } from "../backoff.ts";
-import { createEnveloper } from "../wire/enveloper.ts";
 import { type HeartbeatJob, type HeartbeatNotice, stopWord } from "./job.ts";
 import { openSharedState } from "./shared-state.ts";
 

@@ -29,7 +29,8 @@ export type Verdict =
 
 /** Judges bytes and remembers the highest term. */
 export interface Admission {
-  judge(subject: string, data: Uint8Array): Verdict;
+  /** @param seq Of the stream that stored it; an operator's command may be its body alone there. */
+  judge(subject: string, data: Uint8Array, seq?: number): Verdict;
   /** Highest term that a command carried; 0 before the first. */
   term(): number;
 }
@@ -73,11 +74,12 @@ export function createAdmission({ job, self, expects = () => true }: AdmissionOp
   };
 
   return {
-    judge(subject, data) {
+    judge(subject, data, seq) {
       if (data.length > bytesMaxOf(subject))
         return refused("too_large", `${data.length} bytes; a message of this kind has at most ${smallBytesMax}`);
       try {
-        return judgeMessage(subject, decodeSealed(data, isWide(subject) ? wideBounds : narrowBounds));
+        const arrival = seq === undefined ? undefined : { subject, seq };
+        return judgeMessage(subject, decodeSealed(data, isWide(subject) ? wideBounds : narrowBounds, arrival));
       } catch (error) {
         const reason = refusalOf(error);
         if (!reason) throw error;

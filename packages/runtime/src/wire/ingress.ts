@@ -13,9 +13,13 @@ import { createDedup } from "./dedup.ts";
 export interface Refusal {
   readonly subject: string;
   readonly data: Uint8Array;
+  /** Sequence in the stream that stored them; absent when they were not stored. */
+  readonly seq?: number;
   readonly reason: RefusalReason;
   readonly detail: string;
 }
+
+type Came = Pick<Refusal, "subject" | "data" | "seq">;
 
 /** What an ingress is made from. */
 export interface IngressOptions {
@@ -60,17 +64,19 @@ export function createIngress(options: IngressOptions): Ingress {
   const refuse = createRefusalLog(options);
   const retryMs = options.retryMs ?? 500;
 
-  const admit = (subject: string, data: Uint8Array): Exclude<Verdict, { type: "refused" }> | null => {
-    const verdict = admission.judge(subject, data);
+  const admit = (came: Came): Exclude<Verdict, { type: "refused" }> | null => {
+    const verdict = admission.judge(came.subject, came.data, came.seq);
     if (verdict.type !== "refused") return verdict;
-    refuse(verdict, { subject, data });
-    options.onRefused?.({ subject, data, reason: verdict.reason, detail: verdict.detail });
+    refuse(verdict, came);
+    const { subject, data, seq } = came;
+    const { reason, detail } = verdict;
+    options.onRefused?.({ subject, data, ...(seq === undefined ? {} : { seq }), reason, detail });
     return null;
   };
 
   /** What to tell the broker now; `null` when the host will settle it. */
   const answerTo = (delivery: Delivery): "ack" | "nak" | "term" | null => {
-    const verdict = admit(delivery.subject, delivery.data);
+    const verdict = admit(delivery);
     if (!verdict) return "term";
     if (verdict.type === "stale") return overtaken("term");
     const seen = dedup.look(verdict.message);
@@ -99,7 +105,7 @@ export function createIngress(options: IngressOptions): Ingress {
   };
 
   const handleCore = (subject: string, data: Uint8Array): void => {
-    const verdict = admit(subject, data);
+    const verdict = admit({ subject, data });
     if (verdict?.type === "message") options.accept(verdict.message, () => {}, 0);
   };
 

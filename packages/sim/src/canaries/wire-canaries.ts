@@ -1,6 +1,6 @@
 /** Bugs of what reads and writes messages: dedup, fencing, identity. */
 import { decodeRecord, decodeSnapshot, encodePart, encodeSnapshot, partsOf } from "@muster/actors";
-import { type AnyMessage, type Body, type GroupReceipt, pack, unpack } from "@muster/protocol";
+import { type AnyMessage, type Body, type GroupReceipt, pack, readPlain } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { HeardMessage } from "../net/wire.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -11,7 +11,7 @@ type Draft = { -readonly [K in keyof AnyMessage]: AnyMessage[K] } & { to?: strin
 /** Reads a message, lets a bug change it, and writes it again. Heartbeats, the journal and what is no message pass. */
 function edited(message: HeardMessage, change: (draft: Draft) => void): Uint8Array {
   if (!isReadable(message.data)) return message.data;
-  const draft = unpack(message.data) as Draft;
+  const draft = readPlain(message.data) as Draft;
   change(draft);
   return pack(draft);
 }
@@ -173,7 +173,7 @@ export const wireCanaries: readonly Canary[] = [
             const known = last.get(place);
             if (isReadable(data) || !known) return data;
             count += 1;
-            return pack({ ...(unpack(known) as Draft), id: `again-${count}`, seq: 1_000_000 + count });
+            return pack({ ...(readPlain(known) as Draft), id: `again-${count}`, seq: 1_000_000 + count });
           },
         },
       };
@@ -211,7 +211,7 @@ export const wireCanaries: readonly Canary[] = [
 /** True for bytes that are a message. */
 function isReadable(data: Uint8Array): boolean {
   try {
-    const message: unknown = unpack(data);
+    const message: unknown = readPlain(data);
     return typeof message === "object" && message !== null && "kind" in message;
   } catch {
     return false;

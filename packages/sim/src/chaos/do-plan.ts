@@ -1,8 +1,7 @@
 /** Does the faults of a plan at their times, or each as soon as the job has recovered from the last. */
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
-import { type JobStatus, statusKey } from "@muster/actors";
-import { unpack } from "@muster/protocol";
+import { decodeStatus, statusKey } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
 import type { BrokerProxy } from "./broker-proxy.ts";
 import type { FarHost } from "./far-host.ts";
@@ -124,16 +123,16 @@ function lineOf({ n, kind, id, lastsMs, direction, way }: Injection): string {
 
 const lookEveryMs = 500;
 
-/** Knows the process of the acting controller from the picture that it draws. */
+/** Knows the process of the acting controller from the status that it writes. */
 function followActing(transport: Transport): { readonly pid: () => number | null; readonly stop: () => void } {
   let pid: number | null = null;
   const look = async (): Promise<void> => {
-    // While the broker is away there is no picture; the last one stands.
+    // While the broker is away there is no status; the last one stands.
     const entry = await transport
       .state()
       .get(statusKey)
       .catch(() => null);
-    pid = entry ? ((unpack(entry.value) as JobStatus).controller?.pid ?? pid) : pid;
+    pid = entry ? decodeStatus(entry.value, transport.job).controller.pid : pid;
   };
   const timer = setInterval(() => void look(), lookEveryMs);
   return { pid: () => pid, stop: () => clearInterval(timer) };

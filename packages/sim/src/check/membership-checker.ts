@@ -1,8 +1,7 @@
 /** Who is a member, and whom replicas obey (S3, S6, S7, S8, S14, S35, L3, L6). */
 
 import type { StateSections } from "@muster/engine";
-import type { AnyMessage } from "@muster/protocol";
-import type { Identity } from "@muster/runtime";
+import type { AnyMessage, Identity } from "@muster/protocol";
 import { ownDigest } from "../plane/digest.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";

@@ -1,8 +1,7 @@
 /** Sees everything that happens in a run, decodes it once, and tells the checkers. */
 import type { Controller } from "@muster/actors";
 import type { ControllerState } from "@muster/machines";
-import { type AnyMessage, flawOf, type Ledger, type Section, unpack } from "@muster/protocol";
-import type { Identity } from "@muster/runtime";
+import { type AnyMessage, flawOf, type Identity, type Ledger, readPlain, type Section } from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";
 import type { ClusterObserver } from "../cluster/cluster.ts";
 import { isCut } from "../cluster/last-controller.ts";
@@ -178,7 +177,7 @@ export class Witness implements ClusterObserver {
       this.#journal.stored(message);
       return;
     }
-    const envelope = unpack(data) as Envelope;
+    const envelope = readPlain(data) as Envelope;
     const flaw = flawOf(envelope.kind, envelope.body) ?? unsaidIn(envelope);
     this.#judge.require(flaw === null, "S34", () => `${by.name} says what no receiver takes: ${flaw}`);
     if (stream === "commands") this.#journal.command(envelope, subject.split(".")[3] ?? "", by);
@@ -298,7 +297,7 @@ export class Witness implements ClusterObserver {
 
 function envelopeOf(data: Uint8Array): Envelope | null {
   try {
-    const message: unknown = unpack(data);
+    const message: unknown = readPlain(data);
     return typeof message === "object" && message !== null && "kind" in message ? (message as Envelope) : null;
   } catch {
     return null;

@@ -13,8 +13,7 @@ import {
 } from "@muster/actors";
 import { type Random, randomOf } from "@muster/base";
 import type { ControllerState } from "@muster/machines";
-import { type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
-import type { Identity } from "@muster/runtime";
+import { type Identity, type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { simRules } from "../engine/info.ts";
 import { type Arm, Failpoints } from "../faults/failpoints.ts";
 import { type FaultObserver, Injector } from "../faults/injector.ts";

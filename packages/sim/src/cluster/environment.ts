@@ -1,8 +1,7 @@
 /** The environment of a simulated process: production's interface, virtual time, a link instead of a socket. */
 import type { Beats, Environment } from "@muster/actors";
 import { noMetrics, silentLogger } from "@muster/base";
-import { type Body, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
-import { createEnveloper, type Identity } from "@muster/runtime";
+import { type Body, createEnveloper, decodeMessage, encodeMessage, type Identity, subjectsOf } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
 import type { Network } from "../net/network.ts";
 import type { SimProcess } from "../world/process.ts";

@@ -1,7 +1,7 @@
 /** The voice of supervisor and operator: which processes ended, and what is asked of the fleet, through production's outbox. */
 import { noMetrics, silentLogger } from "@muster/base";
-import { type AnyMessage, subjectsOf } from "@muster/protocol";
-import { createEnveloper, createOutbox, type Enveloper, type Outbox } from "@muster/runtime";
+import { type AnyMessage, createEnveloper, type Enveloper, subjectsOf } from "@muster/protocol";
+import { createOutbox, type Outbox } from "@muster/runtime";
 import type { Command } from "../fleet/command.ts";
 import type { Network } from "../net/network.ts";
 import type { SimProcess } from "../world/process.ts";

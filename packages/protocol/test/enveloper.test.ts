@@ -1,6 +1,5 @@
-import { decodeMessage, encodeMessage } from "@muster/protocol";
 import { expect, test } from "vitest";
-import { createEnveloper } from "../src/index.ts";
+import { createEnveloper, decodeMessage, encodeMessage } from "../src/index.ts";
 
 const identity = { job: "dates", id: "rollout-0", role: "rollout", incarnation: "a1" } as const;
 

@@ -1,5 +1,9 @@
 /** Stamps what leaves an actor: who says it, in which life, as its how-manieth message, under which term and epoch. */
-import { type Body, clipBody, type Kind, type Message, type Role } from "@muster/protocol";
+import type { Message } from "./codec.ts";
+import { protocolMinor, protocolVersion } from "./envelope.ts";
+import type { Role } from "./ids.ts";
+import type { Body, Kind } from "./messages/index.ts";
+import { clipBody } from "./outgoing.ts";
 
 /** One life of one actor in a job. */
 export interface Identity {
@@ -51,7 +55,8 @@ export function createEnveloper(options: Identity & { readonly wallMs: () => num
     stamp(kind, body, { deadlineMs, cause, id } = {}) {
       seq += 1;
       return {
-        v: 1,
+        v: protocolVersion,
+        ...(protocolMinor === 0 ? {} : { minor: protocolMinor }),
         id: id ?? `${identity.incarnation}.${seq}`,
         kind,
         job: identity.job,

@@ -1,0 +1,29 @@
+/** Actors of a newer minor version: whatever they say has fields, in its envelope and in every object of its body, that nobody here knows. */
+import { pack, protocolMinor, readPlain } from "@muster/protocol";
+import type { Transport } from "@muster/transport";
+
+/** The transport of such an actor. `said` counts its messages. */
+export function newerMinor(transport: Transport, said: { count: number }): Transport {
+  const spoken = (data: Uint8Array): Uint8Array => {
+    said.count += 1;
+    const message = readPlain(data) as { readonly body: unknown };
+    const body = grown(message.body);
+    return Uint8Array.from(pack({ ...message, minor: protocolMinor + 1, later: { shape: "new" }, body }));
+  };
+  const own: Partial<Transport> = {
+    publish: (subject, data, options) => transport.publish(subject, spoken(data), options),
+    send: (subject, data) => transport.send(subject, spoken(data)),
+  };
+  return new Proxy(transport, {
+    get(target, name) {
+      const value: unknown = Reflect.get(own, name) ?? Reflect.get(target, name);
+      return typeof value === "function" && !(name in own) ? value.bind(target) : value;
+    },
+  });
+}
+
+function grown(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(grown);
+  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return value;
+  return { ...Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, grown(inner)])), later: [1] };
+}
