@@ -1,6 +1,7 @@
 // The training of a job file in this one process: `node local.mjs <job file> <steps>`. Prints one line of JSON per step.
 
-import { needsOfTask, rewardOf, taskOf } from "@muster/engine";
+import { needsOfTask, taskOf } from "@muster/data";
+import { rewardOf } from "@muster/engine";
 import { embeddedEngines, trainLocally } from "@muster/engine/embedded";
 import { loadJob, systemClock } from "@muster/runtime";
 

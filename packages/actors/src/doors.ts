@@ -17,19 +17,17 @@ import {
   pullVersion,
   type VersionStore,
 } from "@muster/collectives";
+import { needsOfJob, openTask, type Task } from "@muster/data";
 import {
   type EngineDescription,
   type EngineRegistry,
   type GenerateFunction,
   loadGenerate,
   loadReward,
-  type ModelNeeds,
-  needsOfTask,
   type PolicyEngine,
   type Reward,
   type RolloutEngine,
   rewardOf,
-  taskOf,
 } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { makeOwnFolderSync } from "@muster/runtime";
@@ -43,6 +41,8 @@ export interface Doors {
   rolloutEngine(config: JobConfig): Promise<RolloutEngine>;
   /** The model of a job as its trainers have it, and the build that trains it. */
   model(config: JobConfig): Pick<EngineDescription, "tensors" | "modelConfig"> & { readonly build: string };
+  /** The prompts of a job and its tokenizer. */
+  task(config: JobConfig): Promise<Task>;
   /** A built-in reward by name, or that of a module by absolute path. */
   reward(name: string): Promise<Reward>;
   /** The generate function of a module by absolute path. */
@@ -62,9 +62,6 @@ export interface Doors {
   loadCheckpoint(path: string): Promise<LoadedCheckpoint>;
 }
 
-/** What a job's task asks of a model. */
-const needsOf = ({ task }: JobConfig): ModelNeeds => needsOfTask(taskOf(task.name));
-
 /**
  * Engines, the native data plane and the disk of this host.
  *
@@ -74,16 +71,17 @@ export const hostDoors = (engines: EngineRegistry, engineBuild: string): Doors =
   engineBuild,
   policyEngine: async (config) => {
     checkBuild(engines, config.engine.policy.adapter, engineBuild);
-    return await engines.openPolicy(config, needsOf(config));
+    return await engines.openPolicy(config, needsOfJob(config));
   },
   rolloutEngine: async (config) => {
     checkBuild(engines, config.engine.rollout.adapter, engineBuild);
-    return await engines.openRollout(config, needsOf(config));
+    return await engines.openRollout(config, needsOfJob(config));
   },
   model: (config) => ({
-    ...engines.describe("policy", config.engine, needsOf(config)),
+    ...engines.describe("policy", config.engine, needsOfJob(config)),
     build: engines.of(config.engine.policy.adapter).build(),
   }),
+  task: openTask,
   reward: async (name) => (isAbsolute(name) ? await loadReward(name) : rewardOf(name)),
   generate: loadGenerate,
   digest: digestOf,

@@ -3,8 +3,9 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { taskOf } from "@muster/data";
 import { createEmbeddedRolloutEngine, evaluate, loadHfFolder, trainLocally } from "../dist/embedded/index.js";
-import { inlineWeights, rewardOf, taskOf } from "../dist/index.js";
+import { inlineWeights, rewardOf } from "../dist/index.js";
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

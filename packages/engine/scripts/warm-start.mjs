@@ -7,8 +7,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { taskOf } from "@muster/data";
 import { createEmbeddedRolloutEngine, evaluate, saveHfFolder, warmStart } from "../dist/embedded/index.js";
-import { rewardOf, taskOf } from "../dist/index.js";
+import { rewardOf } from "../dist/index.js";
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

@@ -4,6 +4,7 @@
  * An abort of the whole call, and a failure of the engine, are different: they stop everything with an error, without placeholders.
  */
 import { type Clock, every, type Logger, mixSeed, randomOf, silentLogger } from "@muster/base";
+import type { Prompt, Task } from "@muster/data";
 import {
   type BegunGroup,
   type BegunTrajectory,
@@ -19,17 +20,19 @@ import { begunGroupOf, segmentsOf, tokensOf } from "./collect/begun-group.ts";
 import { checkResponse, type Response } from "./collect/check-response.ts";
 import { failureKindOf } from "./collect/failure-kind.ts";
 import { type GenerateFunction, responsesOf } from "./collect/generate-function.ts";
+import { inBatches } from "./collect/in-batches.ts";
 import { placeholderOf } from "./collect/placeholder.ts";
 import { SharedEngine } from "./collect/shared-engine.ts";
 import { TrajectoryScopes } from "./collect/trajectory-scope.ts";
-import type { Generated, GenerateRequest, Prompt, Reward, RolloutEngine, SamplingOptions, Task } from "./engine.ts";
+import type { Generated, GenerateRequest, Reward, RolloutEngine, SamplingOptions } from "./engine.ts";
 import { errors } from "./errors.ts";
 
 /** A prompt and the index of its group within the step. */
 export interface GroupPrompt {
   readonly index: number;
   readonly attempt: number;
-  readonly prompt: Prompt;
+  /** What is asked; why there is nothing to ask where the row of the data makes no prompt. */
+  readonly prompt: Prompt | { readonly fault: unknown };
   /** What an earlier holder drew of it; used by engines that resume. */
   readonly begun?: BegunGroup;
 }
@@ -84,9 +87,6 @@ export interface Save {
 
 /** Failures of one call that are logged one by one; the rest is counted. */
 const loggedMax = 16;
-
-/** Pieces of work that are under way at the same time. */
-const atOnce = 256;
 
 /**
  * Generates and judges groups.
@@ -233,35 +233,39 @@ class Call {
     return isOlder ? begun.responses : undefined;
   }
 
-  /** Responses that the engine draws by itself, all in one call. */
-  #draw(): ReturnType<RolloutEngine["generate"]> {
+  /** Responses that the engine draws by itself, all in one call; none for what can not be asked. */
+  async #draw(): ReturnType<RolloutEngine["generate"]> {
     const { engine, prompts, groupSize, sampling } = this.#options;
-    const requests = prompts.map((entry): GenerateRequest => {
+    const requests = prompts.flatMap((entry): GenerateRequest[] => {
+      if ("fault" in entry.prompt) return [];
       const begun = this.#resumedOf(entry);
-      return {
-        requestId: this.#requestId(entry),
-        promptIds: entry.prompt.ids,
-        n: groupSize,
-        sampling,
-        seed: this.#seedOf(entry),
-        ...(begun ? { begun } : {}),
-      };
+      return [
+        {
+          requestId: this.#requestId(entry),
+          promptIds: entry.prompt.ids,
+          n: groupSize,
+          sampling,
+          seed: this.#seedOf(entry),
+          ...(begun ? { begun } : {}),
+        },
+      ];
     });
-    return engine.generate(requests, this.#ending.signal);
+    const rows = [...(await engine.generate(requests, this.#ending.signal))];
+    return prompts.map(({ prompt }) => ("fault" in prompt ? [] : (rows.shift() ?? [])));
   }
 
   /** The sample's trajectories, or as many placeholders: a group never changes its shape. */
   async #settle(sample: Sample, respond: () => Promise<readonly Response[]>): Promise<readonly Trajectory[]> {
-    const { entry } = sample;
     const info = this.#options.engine.info();
-    const promptLength = entry.prompt.ids.length;
-    const checked = await this.#attempt(sample, async () =>
-      (await respond()).map((response) => checkResponse(response, promptLength, info)),
-    );
+    const { prompt } = sample.entry;
+    const checked = await this.#attempt(sample, async () => {
+      const { ids } = askable(prompt);
+      return (await respond()).map((response) => checkResponse(response, ids.length, info));
+    });
     if ("placeholder" in checked) return Array.from({ length: this.#fanOut }, checked.placeholder);
     const judged = checked.value.map(async (response) => {
       const reward = await this.#attempt(sample, () => this.#judge(sample, response));
-      return "placeholder" in reward ? reward.placeholder() : trajectoryOf(entry.prompt, response, reward.value);
+      return "placeholder" in reward ? reward.placeholder() : trajectoryOf(askable(prompt), response, reward.value);
     });
     return await Promise.all(judged);
   }
@@ -292,11 +296,12 @@ class Call {
     const { task, sampling, version, generateTimeoutMs = 0 } = this.#options;
     const what = `sample ${at} of group ${groupId}`;
     const seed = this.#seedOf(entry);
+    const prompt = askable(entry.prompt);
     return await this.#scopes.run({ what, timeoutMs: generateTimeoutMs }, async (signal) => {
       const requestId = `${this.#requestId(entry)}.${at}`;
       const { handle, oldest } = this.#shared.handleOf({ requestId, seed, sample: at, sampling, signal });
       const answer: unknown = await generate({
-        prompt: { ...entry.prompt, ids: entry.prompt.ids.slice() },
+        prompt: { ...prompt, ids: prompt.ids.slice() },
         groupId,
         sample: at,
         fanOut: this.#fanOut,
@@ -313,7 +318,7 @@ class Call {
   async #judge({ entry, groupId, at }: Sample, { responseIds, finish }: Response): Promise<number> {
     const { reward, task, rewardTimeoutMs } = this.#options;
     const own = responseIds.slice();
-    const input = { prompt: entry.prompt, responseIds: own, responseText: task.decode(own), finish };
+    const input = { prompt: askable(entry.prompt), responseIds: own, responseText: task.decode(own), finish };
     const what = `reward of sample ${at} of group ${groupId}`;
     const value: unknown = reward.isBuiltIn
       ? await reward.score(input, this.#ending.signal)
@@ -366,6 +371,12 @@ function ownResponse(generated: Generated | undefined, resumed: BegunTrajectory 
   };
 }
 
+/** @throws why there is nothing to ask. */
+function askable(prompt: GroupPrompt["prompt"]): Prompt {
+  if ("fault" in prompt) throw prompt.fault;
+  return prompt;
+}
+
 function trajectoryOf(prompt: Prompt, response: Response, reward: number): Trajectory {
   const { responseIds, logprobs, lossMask, finish, segments } = response;
   const tokens = new Int32Array(prompt.ids.length + responseIds.length);
@@ -380,18 +391,4 @@ function trajectoryOf(prompt: Prompt, response: Response, reward: number): Traje
     status: finish === "length" ? "truncated" : "completed",
     segments,
   };
-}
-
-/** Maps with at most {@link atOnce} in flight; waits for all even when one rejects, then rejects with the first. */
-async function inBatches<T, R>(items: readonly T[], run: (item: T, at: number) => Promise<R>): Promise<R[]> {
-  const results: R[] = new Array(items.length);
-  const queue = items.entries();
-  const worker = async (): Promise<void> => {
-    for (const [i, item] of queue) results[i] = await run(item, i);
-  };
-  const workers = Array.from({ length: Math.min(atOnce, items.length) }, worker);
-  const ends = await Promise.allSettled(workers);
-  const failed = ends.find((end) => end.status === "rejected");
-  if (failed) throw failed.reason;
-  return results;
 }

@@ -2,7 +2,7 @@
  * What a replica computes, as interfaces. Two roles, because an inference server cannot train and a trainer may own its
  * collectives. Sections of state are raw bytes, so that whoever moves or stores them needs to know nothing else.
  */
-import type { Random } from "@muster/base";
+import type { Prompt } from "@muster/data";
 import type { PlacedTensor } from "@muster/tensors";
 
 /** What an engine is. Replicas of one mesh must agree on `build`, otherwise their bits differ. */
@@ -248,32 +248,6 @@ export interface PolicyEngine {
   /** Forgets the candidate; harmless when there is none. */
   discard(): void;
   close(): Promise<void>;
-}
-
-/** A question and its only right answer. */
-export interface Prompt {
-  readonly ids: Int32Array;
-  readonly text: string;
-  readonly answer: string;
-}
-
-/** A source of prompts with known answers. */
-export interface Task {
-  readonly name: string;
-  /** One character per token id. */
-  readonly vocabulary: string;
-  readonly eosId: number;
-  /** Context length: prompt and response together. */
-  readonly maxTokens: number;
-  /** Pure function of the key, never a held-out case. */
-  trainPrompt(key: { readonly seed: number; readonly step: number; readonly index: number }): Prompt;
-  /** Held-out case number `index`. */
-  evalPrompt(index: number): Prompt;
-  /** A solved example for the warm start. */
-  supervised(random: Random): { readonly promptIds: Int32Array; readonly answerIds: Int32Array };
-  /** @throws MUSTER_ERR_TASK_TEXT_INVALID for a character outside the vocabulary. */
-  encode(text: string): Int32Array;
-  decode(ids: Int32Array): string;
 }
 
 /** What a reward function is asked to judge. */

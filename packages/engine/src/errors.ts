@@ -26,8 +26,6 @@ export const errors = defineErrors("MUSTER_ERR", {
   EngineVersionMismatch: {
     message: "the engine holds weight version {version}, not {expected}; update its weights first",
   },
-  TaskUnknown: { message: 'task "{name}" is not known; known tasks are {known}' },
-  TaskTextInvalid: { message: 'character "{character}" is not in the vocabulary of task {task}' },
   RewardUnknown: { message: 'reward "{name}" is not known; known rewards are {known}' },
   RewardInvalid: {
     message: 'reward "{name}" returned {value}; it must return a finite number between -{limit} and {limit}',

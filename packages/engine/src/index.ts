@@ -27,7 +27,6 @@ export type {
   OptimizerOptions,
   PolicyEngine,
   PolicyInfo,
-  Prompt,
   RankTensor,
   Reward,
   RewardInput,
@@ -37,7 +36,6 @@ export type {
   ShardStats,
   StateSections,
   StateSource,
-  Task,
   TrainSample,
   WeightUpdate,
 } from "./engine.ts";
@@ -51,8 +49,7 @@ export type {
   EngineOptions,
   EngineProblem,
   EngineRole,
-  ModelNeeds,
 } from "./registry/adapter.ts";
 export { EngineRegistry } from "./registry/engine-registry.ts";
 export { type FormatDifference, formatDifference, type WeightFormat } from "./registry/weight-format.ts";
-export { needsOfTask, rewardOf, taskOf } from "./tasks/registry.ts";
+export { rewardOf } from "./rewards.ts";

@@ -1,4 +1,5 @@
 import type { Logger } from "@muster/base";
+import { taskOf } from "@muster/data";
 import { fromGroupsBatch, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { createEmbeddedRolloutEngine, defaultModelOf } from "../src/embedded/index.ts";
@@ -9,7 +10,6 @@ import {
   inlineWeights,
   type Reward,
   type RolloutEngine,
-  taskOf,
 } from "../src/index.ts";
 import { clock, quiet, weightsOf } from "./rollout-fixture.ts";
 
@@ -37,7 +37,7 @@ async function collect(change: Partial<CollectOptions> & { readonly count?: numb
       prompt: task.trainPrompt({ seed: 1, step: 3, index }),
     })),
     groupSize: 4,
-    sampling: { temperature: 1, maxNewTokens: 6, stopTokenIds: [task.eosId] },
+    sampling: { temperature: 1, maxNewTokens: 6, stopTokenIds: task.stopTokenIds },
     seed: 1,
     step: 3,
     version: 5,

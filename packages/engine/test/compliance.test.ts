@@ -2,10 +2,11 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { needsOfTask, taskOf } from "@muster/data";
 import { describe, expect, it } from "vitest";
 import { type EngineSubject, engineChecks } from "../src/compliance/index.ts";
 import { embeddedAdapter } from "../src/embedded/index.ts";
-import { loadAdapter, needsOfTask, taskOf } from "../src/index.ts";
+import { loadAdapter } from "../src/index.ts";
 
 const echo = await loadAdapter(fileURLToPath(new URL("../../../examples/echo-engine/echo.mjs", import.meta.url)));
 const needs = needsOfTask(taskOf("dates"));

@@ -1,7 +1,8 @@
+import { needsOfTask, taskOf } from "@muster/data";
 import { type JobConfig, z } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { embeddedAdapter, embeddedEngines } from "../src/embedded/index.ts";
-import { type EngineAdapter, EngineRegistry, formatDifference, needsOfTask, taskOf } from "../src/index.ts";
+import { type EngineAdapter, EngineRegistry, formatDifference } from "../src/index.ts";
 
 const needs = needsOfTask(taskOf("dates"));
 const shape = { hidden: 64, layers: 2, heads: 4, kv_heads: 4, ffn: 128, tied: true };

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { taskOf } from "@muster/data";
 import { failureDefaults, fromGroupsBatch, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -18,7 +19,6 @@ import {
   type ModuleResponse,
   type Reward,
   type RolloutEngine,
-  taskOf,
 } from "../src/index.ts";
 import { clock, quiet, weightsOf } from "./rollout-fixture.ts";
 
@@ -46,7 +46,7 @@ function collect(change: Partial<CollectOptions> & { readonly count?: number } =
     task,
     prompts,
     groupSize: 4,
-    sampling: { temperature: 1, maxNewTokens: 6, stopTokenIds: [task.eosId] },
+    sampling: { temperature: 1, maxNewTokens: 6, stopTokenIds: task.stopTokenIds },
     seed: 1,
     step: 3,
     version: 5,

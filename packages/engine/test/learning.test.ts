@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
+import { taskOf } from "@muster/data";
 import { describe, expect, it } from "vitest";
 import { type LocalOptions, trainLocally } from "../src/embedded/index.ts";
-import { rewardOf, taskOf } from "../src/index.ts";
+import { rewardOf } from "../src/index.ts";
 import { clock, quiet } from "./rollout-fixture.ts";
 
 const options: LocalOptions = {

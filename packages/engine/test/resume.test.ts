@@ -1,16 +1,17 @@
 /** Responses that were begun and interrupted go on with the bits of those that never were (semantics 6.5, S17). */
 import type { Clock } from "@muster/base";
+import { taskOf } from "@muster/data";
 import { type BegunGroup, fromGroupsBegun, toGroupsBegun } from "@muster/protocol";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createEmbeddedRolloutEngine, defaultModelOf } from "../src/embedded/index.ts";
-import { type CollectOptions, collectGroups, inlineWeights, type RolloutEngine, taskOf } from "../src/index.ts";
+import { type CollectOptions, collectGroups, inlineWeights, type RolloutEngine } from "../src/index.ts";
 import { quiet, weightsOf } from "./rollout-fixture.ts";
 
 const task = taskOf("dates");
 const model = { ...defaultModelOf(task), hidden: 16, ffn: 16, layers: 1 };
 const clock: Clock = { now: () => performance.now(), after: () => () => {} };
-const sampling = { temperature: 1, maxNewTokens: 12, stopTokenIds: [task.eosId] };
+const sampling = { temperature: 1, maxNewTokens: 12, stopTokenIds: task.stopTokenIds };
 
 let engine: RolloutEngine;
 beforeAll(async () => {

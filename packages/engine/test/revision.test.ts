@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
-import { rewardOf, taskOf } from "@muster/engine";
+import { taskOf } from "@muster/data";
+import { rewardOf } from "@muster/engine";
 import { embeddedBuild, trainLocally } from "@muster/engine/embedded";
 import { expect, it } from "vitest";
 

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
+import { taskOf } from "@muster/data";
 import { describe, expect, it } from "vitest";
 import {
   createEmbeddedRolloutEngine,
@@ -9,7 +10,7 @@ import {
   loadHfFolder,
   warmStart,
 } from "../src/embedded/index.ts";
-import { rewardOf, taskOf } from "../src/index.ts";
+import { rewardOf } from "../src/index.ts";
 import { quiet } from "./rollout-fixture.ts";
 
 const shipped = (name: string): string => fileURLToPath(new URL(`../../../jobs/warm-start/${name}`, import.meta.url));

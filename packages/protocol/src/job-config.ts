@@ -18,6 +18,37 @@ const engineChoiceSchema = z.strictObject({
   options: z.record(z.string().min(1).max(64), z.union([z.string().max(4096), z.number(), z.boolean()])),
 });
 
+/** The task whose prompts are rows of files. */
+export const promptsTask = "prompts";
+
+const path = z.string().min(1).max(4096);
+
+/** Prompts of files, and what was found in them when the job was made: every sampler must find the same. */
+const promptsSchema = z.strictObject({
+  /** Absolute path of a file of rows, or of a folder of them. */
+  train: path,
+  trainSplit: z.string().min(1).max(64),
+  /** `null`: nothing is held out. */
+  heldOut: path.nullable(),
+  heldOutSplit: z.string().min(1).max(64),
+  promptColumn: z.string().min(1).max(256),
+  /** `null`: a reward needs none. */
+  answerColumn: z.string().min(1).max(256).nullable(),
+  /** Absolute path of the tokenizer's folder. */
+  tokenizer: path,
+  /** Whether the tokenizer's chat template is used where it has one. */
+  chat: z.boolean(),
+  /** Longest prompt. */
+  maxTokens: atLeastOne,
+  overlong: z.enum(["refuse", "truncate"]),
+  /** Whether each epoch has an order of its own, from the job's seed. */
+  shuffle: z.boolean(),
+  /** Of all rows and the rules that make prompts of them. */
+  digest: z.string().min(1).max(64),
+  vocab: atLeastOne,
+  tokenizerDigest: z.string().min(1).max(64),
+});
+
 const compiledSchema = z.strictObject({
   job: idSchema,
   seed: countSchema,
@@ -32,6 +63,8 @@ const compiledSchema = z.strictObject({
   minReplicas: z.strictObject({ policy: countSchema, rollout: countSchema }),
   /** `reward` is the name of a built-in one, or the absolute path of a module. */
   task: z.strictObject({ name: z.string().min(1).max(64), reward: z.string().min(1).max(4096) }),
+  /** Where prompts come from that are read and not made; absent in built-in tasks. */
+  prompts: promptsSchema.optional(),
   rollout: z.strictObject({
     /** Absolute path of the module that generates a sample; `null` for the engine's own way. */
     generate: z.string().min(1).max(4096).nullable(),

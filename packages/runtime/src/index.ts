@@ -14,6 +14,7 @@ export {
   type LoadedJob,
   type LoadJobOptions,
   loadJob,
+  promptsNamedIn,
   type Setting,
 } from "./config/load-job.ts";
 export type { Problem } from "./config/problem.ts";

@@ -1,6 +1,7 @@
 /** Evaluation on held-out prompts, greedily. What cannot be judged in time counts as not solved, and holds nobody up. */
 import { type Clock, withDeadline } from "@muster/base";
-import type { Generated, Prompt, Reward, RolloutEngine, Task } from "@muster/engine";
+import type { Prompt, Task } from "@muster/data";
+import type { Generated, Reward, RolloutEngine } from "@muster/engine";
 import type { Chunk, RolloutEvent } from "@muster/machines";
 import type { JobConfig, WorkItem } from "@muster/protocol";
 
@@ -21,8 +22,12 @@ export async function evaluate(
   signal: AbortSignal,
 ): Promise<RolloutEvent> {
   const { engine, task } = evaluator;
-  const prompts = Array.from({ length: item.count }, (_, offset) => task.evalPrompt(item.from + offset));
-  const sampling = { temperature: 0, maxNewTokens: task.maxTokens, stopTokenIds: [task.eosId] };
+  const found = await Promise.allSettled(
+    Array.from({ length: item.count }, async (_, offset) => await task.evalPrompt(item.from + offset)),
+  );
+  // A row that makes no prompt is not solved.
+  const prompts = found.flatMap((each) => (each.status === "fulfilled" ? each.value : []));
+  const sampling = { temperature: 0, maxNewTokens: task.maxTokens, stopTokenIds: task.stopTokenIds };
   const requests = prompts.map((prompt, i) => ({
     requestId: `${chunk.id}.${i}`,
     promptIds: prompt.ids,
@@ -42,7 +47,7 @@ export async function evaluate(
     leaseId: chunk.leaseId,
     version: chunk.version,
     chunk: item.chunk,
-    prompts: prompts.length,
+    prompts: item.count,
     correct: solved,
   };
 }

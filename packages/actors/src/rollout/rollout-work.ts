@@ -1,13 +1,13 @@
 /** The hands of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
 import { hasCode, messageOf } from "@muster/base";
+import type { PromptKey, Task } from "@muster/data";
 import {
   collectGroups,
   failureKindOf,
   type GenerateFunction,
+  type GroupPrompt,
   type Reward,
   type RolloutEngine,
-  type Task,
-  taskOf,
 } from "@muster/engine";
 import { type Chunk, type RolloutEffect, type RolloutEvent, rolloutLogic, type TimerEffect } from "@muster/machines";
 import {
@@ -115,9 +115,10 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
       const reward = await this.#doors.reward(task.reward);
       const generate = rollout.generate === null ? null : await this.#doors.generate(rollout.generate);
+      const prompts = await this.#doors.task(admission.config);
       const engine = await this.#doors.rolloutEngine(admission.config);
       engine.onLost?.(this.#tools.fail);
-      const opened = { ...admission, engine, task: taskOf(task.name), reward, generate };
+      const opened = { ...admission, engine, task: prompts, reward, generate };
       const { clock, logger } = this.#tools.environment;
       const { beats } = this.#tools;
       const isBusy = (): boolean => this.#chunks > 0;
@@ -138,6 +139,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     const opened = await this.#opened.catch(() => null);
     await this.#arrivals.close();
     await opened?.engine.close();
+    await opened?.task.close();
   }
 
   #pull(body: Body<"weights.pull">, tools: Tools): Promise<void> {
@@ -235,6 +237,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     const step = items[0]?.step ?? 0;
     const { seed, batch, sampling, timing, rollout, failure } = config;
     const { save, handOver } = keeperOf(chunk, this.#tools, tools);
+    const prompts = await Promise.all(items.map(({ index }) => promptOf(task, { seed, step, index })));
     const groups = await collectGroups({
       engine,
       reward,
@@ -242,13 +245,12 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       fanOut: rollout.fanOut,
       failure,
       task,
-      prompts: items.map(({ index, attempt }) => {
+      prompts: items.map(({ index, attempt }, i) => {
         const earlier = begun.get(index);
-        const prompt = task.trainPrompt({ seed, step, index });
-        return { index, attempt, prompt, ...(earlier ? { begun: earlier } : {}) };
+        return { index, attempt, prompt: prompts[i] as GroupPrompt["prompt"], ...(earlier ? { begun: earlier } : {}) };
       }),
       groupSize: batch.groupSize,
-      sampling: { ...sampling, stopTokenIds: [task.eosId] },
+      sampling: { ...sampling, stopTokenIds: task.stopTokenIds },
       seed,
       step,
       version: engine.weightVersion() ?? 0,
@@ -282,6 +284,15 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       });
       if (isTaken) tools.sent();
     }
+  }
+}
+
+/** The prompt of a group. A row that makes none is a fault of that group alone. */
+async function promptOf(task: Task, key: PromptKey): Promise<GroupPrompt["prompt"]> {
+  try {
+    return await task.trainPrompt(key);
+  } catch (fault) {
+    return { fault };
   }
 }
 

@@ -2,7 +2,8 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { digestOf } from "@muster/collectives";
-import { needsOfTask, rewardOf, taskOf } from "@muster/engine";
+import { needsOfTask, taskOf } from "@muster/data";
+import { rewardOf } from "@muster/engine";
 import { embeddedEngines as engines, trainLocally } from "@muster/engine/embedded";
 import type { JobConfig } from "@muster/protocol";
 import { loadJob } from "@muster/runtime";

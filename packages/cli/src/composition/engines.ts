@@ -1,7 +1,16 @@
 /** The engines that this program knows. Each is loaded when a job or a replica needs it, never before. */
 import { isAbsolute } from "node:path";
-import { type EngineAdapter, EngineRegistry, loadAdapter, needsOfTask, taskOf } from "@muster/engine";
-import { enginesNamedIn, type LoadedJob, type LoadJobOptions, loadJob } from "@muster/runtime";
+import { needsOfTask, openFileTask, taskOf } from "@muster/data";
+import { type EngineAdapter, EngineRegistry, loadAdapter } from "@muster/engine";
+import { promptsTask } from "@muster/protocol";
+import {
+  enginesNamedIn,
+  type LoadedJob,
+  type LoadJobOptions,
+  loadJob,
+  promptsNamedIn,
+  type TaskShape,
+} from "@muster/runtime";
 
 const builtIn: Readonly<Record<string, () => Promise<EngineAdapter>>> = {
   embedded: async () => (await import("@muster/engine/embedded")).embeddedAdapter,
@@ -24,5 +33,31 @@ export async function openEngines(names: readonly string[]): Promise<EngineRegis
 /** Loads a job with the engines that it names. @throws as `loadJob` and {@link openEngines} */
 export async function loadJobFile(options: Omit<LoadJobOptions, "describeTask" | "engines">): Promise<LoadedJob> {
   const engines = await openEngines(enginesNamedIn(options));
-  return loadJob({ ...options, engines, describeTask: (name) => needsOfTask(taskOf(name)) });
+  const shapeOfFiles = await lookIntoFiles(options);
+  const describeTask = (name: string): TaskShape => (name === promptsTask ? shapeOfFiles() : needsOfTask(taskOf(name)));
+  return loadJob({ ...options, engines, describeTask });
+}
+
+/**
+ * Looks into the files of a job's prompts, all of them: a row that makes no prompt should not be met after days.
+ *
+ * @returns What they are; it throws what is wrong with them where the job is compiled.
+ */
+async function lookIntoFiles(options: Omit<LoadJobOptions, "describeTask" | "engines">): Promise<() => TaskShape> {
+  const named = promptsNamedIn(options);
+  try {
+    const task = named && (await openFileTask(named.files, named.plan));
+    if (!task) return () => ({ vocab: 1, maxContext: Number.MAX_SAFE_INTEGER });
+    try {
+      await task.check();
+    } finally {
+      await task.close();
+    }
+    const { digest, vocab, tokenizerDigest, heldOutRows } = task;
+    return () => ({ ...needsOfTask(task), prompts: { digest, vocab, tokenizerDigest, heldOutRows } });
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
 }

@@ -1,6 +1,7 @@
 /** Generation by a module: what it is given, what it returns, and how its answer becomes responses. */
 import type { Random } from "@muster/base";
-import type { EngineInfo, Generated, Prompt, SamplingOptions, Task } from "../engine.ts";
+import type { Prompt, Task } from "@muster/data";
+import type { EngineInfo, Generated, SamplingOptions } from "../engine.ts";
 import { errors } from "../errors.ts";
 import type { Response } from "./check-response.ts";
 
@@ -32,7 +33,7 @@ export interface GenerateContext {
   /** Responses that are expected. */
   readonly fanOut: number;
   readonly sampling: SamplingOptions;
-  readonly task: Pick<Task, "name" | "vocabulary" | "eosId" | "maxTokens" | "encode" | "decode">;
+  readonly task: Pick<Task, "name" | "vocab" | "stopTokenIds" | "maxTokens" | "encode" | "decode">;
   readonly engine: EngineHandle;
   /** A stream of its own: the same for this sample whoever generates it. */
   readonly random: Random;

@@ -1,8 +1,9 @@
 /** One thing that an engine must do, and what it is tried with. */
 import { isDeepStrictEqual } from "node:util";
+import type { ModelNeeds } from "@muster/data";
 import type { PolicyEngine, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
-import type { EngineAdapter, EngineDescription, EngineOptions, ModelNeeds } from "../registry/adapter.ts";
+import type { EngineAdapter, EngineDescription, EngineOptions } from "../registry/adapter.ts";
 
 /** An adapter under test. */
 export interface EngineSubject {

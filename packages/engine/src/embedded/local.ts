@@ -1,9 +1,10 @@
 /** The whole training loop in one process: the same engines, plan and updates as a cluster, without the cluster. The yardstick for both. */
 import type { Clock } from "@muster/base";
+import type { Task } from "@muster/data";
 import { type LearningRate, learningRateAt } from "../algorithms/grpo.ts";
 import { type Minibatch, planMinibatches } from "../algorithms/plan-minibatches.ts";
 import { collectGroups } from "../collect-group.ts";
-import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine, Task } from "../engine.ts";
+import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { loadHfFolder } from "../hf-folder.ts";
 import { inlineWeights } from "../inline-weights.ts";
@@ -78,15 +79,17 @@ async function trainStep(
     ...options,
     engine: rollout,
     version: step - 1,
-    prompts: Array.from({ length: options.groupsPerStep }, (_, index) => ({
-      index,
-      attempt: 0,
-      prompt: task.trainPrompt({ seed, step, index }),
-    })),
+    prompts: await Promise.all(
+      Array.from({ length: options.groupsPerStep }, async (_, index) => ({
+        index,
+        attempt: 0,
+        prompt: await task.trainPrompt({ seed, step, index }),
+      })),
+    ),
     sampling: {
       temperature: options.temperature,
       maxNewTokens: options.maxNewTokens ?? task.maxTokens,
-      stopTokenIds: [task.eosId],
+      stopTokenIds: task.stopTokenIds,
     },
   });
   const rewards = groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.reward));
@@ -152,8 +155,8 @@ export async function evaluate(
   },
 ): Promise<number> {
   const { task, reward, signal } = options;
-  const sampling = { temperature: options.temperature, maxNewTokens: task.maxTokens, stopTokenIds: [task.eosId] };
-  const prompts = Array.from({ length: options.count }, (_, index) => task.evalPrompt(index));
+  const sampling = { temperature: options.temperature, maxNewTokens: task.maxTokens, stopTokenIds: task.stopTokenIds };
+  const prompts = await Promise.all(Array.from({ length: options.count }, (_, index) => task.evalPrompt(index)));
   const requests = prompts.map(({ ids }, index) => {
     return { requestId: `eval.${index}`, promptIds: ids, n: 1, sampling, seed: index };
   });

@@ -1,13 +1,13 @@
 /** Supervised training from random weights: the model that reinforcement learning starts from. A pure function of task, seed and engine build. */
 import { randomOf } from "@muster/base";
-import type { Task } from "../engine.ts";
+import type { BuiltInTask } from "@muster/data";
 import { breathe, openCore } from "./core.ts";
 import { fillTokens } from "./gradient.ts";
 import type { ModelConfig } from "./model-config.ts";
 
 /** What {@link warmStart} does. */
 export interface WarmStartOptions {
-  readonly task: Task;
+  readonly task: BuiltInTask;
   readonly seed: number;
   /** Updates; the default of the task ships with the jobs. */
   readonly steps?: number;
@@ -32,9 +32,17 @@ const [beta1, beta2, epsilon, clipNorm] = [0.9, 0.95, 1e-8, 1];
 const defaultSteps: Readonly<Record<string, number>> = { dates: 200, addition: 400 };
 
 /** The model that the shipped jobs train: 2 layers, width 64, about 85,000 parameters. */
-export function defaultModelOf(task: Task): ModelConfig {
-  const vocab = task.vocabulary.length;
-  return { vocab, hidden: 64, layers: 2, heads: 4, kvHeads: 4, ffn: 128, maxContext: task.maxTokens, tied: true };
+export function defaultModelOf(task: BuiltInTask): ModelConfig {
+  return {
+    vocab: task.vocab,
+    hidden: 64,
+    layers: 2,
+    heads: 4,
+    kvHeads: 4,
+    ffn: 128,
+    maxContext: task.maxTokens,
+    tied: true,
+  };
 }
 
 /** Trains the default model of a task on its supervised examples. */
@@ -69,7 +77,7 @@ export async function warmStart(options: WarmStartOptions): Promise<WarmStart> {
 async function addSupervisedGradient(
   core: ReturnType<typeof openCore>,
   at: { readonly weights: number; readonly gradient: number },
-  examples: readonly ReturnType<Task["supervised"]>[],
+  examples: readonly ReturnType<BuiltInTask["supervised"]>[],
 ): Promise<number> {
   const total = examples.reduce((sum, example) => sum + example.answerIds.length, 0);
   let loss = 0;

@@ -2,22 +2,13 @@
  * What an engine is to everybody else: how its table of the job file looks, what its model is, how it is opened. Nothing outside of an adapter
  * knows the shape of its model or its arithmetic.
  */
+import type { ModelNeeds } from "@muster/data";
 import type { JobConfig, z } from "@muster/protocol";
 import type { PlacedTensor } from "@muster/tensors";
 import type { PolicyEngine, RolloutEngine } from "../engine.ts";
 
 /** What an engine can be in a job: it trains, or it samples. */
 export type EngineRole = "policy" | "rollout";
-
-/** What a task asks of a model. */
-export interface ModelNeeds {
-  /** Number of token ids. */
-  readonly vocab: number;
-  /** Longest prompt and response together, in tokens. */
-  readonly maxContext: number;
-  /** Digest of the tokenizer that makes the token ids; empty when nobody said one. */
-  readonly tokenizer: string;
-}
 
 /** What an engine says of itself before it is opened, from its options and the needs of the task alone. */
 export interface EngineDescription {

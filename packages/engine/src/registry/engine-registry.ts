@@ -1,15 +1,9 @@
 /** The engines of a program by the names that jobs give them, and what they say of a job: alone, and with each other. */
+import type { ModelNeeds } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
 import type { PolicyEngine, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
-import type {
-  EngineAdapter,
-  EngineDescription,
-  EngineOpening,
-  EngineProblem,
-  EngineRole,
-  ModelNeeds,
-} from "./adapter.ts";
+import type { EngineAdapter, EngineDescription, EngineOpening, EngineProblem, EngineRole } from "./adapter.ts";
 import { checkOpened } from "./check-opened.ts";
 import { type EngineTable, tableOfSchema } from "./engine-table.ts";
 import { formatDifference } from "./weight-format.ts";

@@ -1,5 +1,6 @@
 /** The rows of the table of keys. Each row: how it is written, default, what it is. */
-import type { Field, FieldKind } from "./field.ts";
+import { promptsTask } from "@muster/protocol";
+import type { Field, FieldKind, Scalar } from "./field.ts";
 
 type Row = readonly [kind: FieldKind, fallback: Field["default"], says: string, path?: string];
 
@@ -56,6 +57,27 @@ export const runFields: readonly Field[] = [
     },
     ["name"],
   ),
+  section("prompts", {
+    train: [
+      "optional-path",
+      "",
+      "Training prompts of the task prompts: a .jsonl or .parquet file, or the folder of a Hugging Face dataset.",
+    ],
+    train_split: ["text", "train", "Split of the folder that training prompts come from."],
+    held_out: ["optional-path", "", "Held-out prompts, as prompts.train; empty for no evaluation."],
+    held_out_split: ["text", "test", "Split of the folder that held-out prompts come from."],
+    prompt_column: ["text", "prompt", "Column with the question: text, or a list of messages with role and content."],
+    answer_column: ["optional-text", "answer", "Column with the right answer; empty where a reward needs none."],
+    tokenizer: ["optional-path", "", "Folder of a Hugging Face tokenizer: tokenizer.json and what lies beside it."],
+    chat: ["boolean", true, "Whether the tokenizer's chat template is used where it has one."],
+    max_tokens: ["integer", 1024, "Longest prompt, in tokens."],
+    overlong: ["text", "refuse", "What becomes of a longer prompt: refuse it, or truncate its beginning."],
+    shuffle: [
+      "boolean",
+      true,
+      "Whether each epoch has an order of its own, drawn from job.seed; else the order of the rows.",
+    ],
+  }),
   section("rollout", {
     generate: ["optional-module", "", "Path of a module that generates a sample; empty for the engine's own way."],
     fan_out: ["integer", 1, "Responses that one sample gives; a module that returns another number is at fault."],
@@ -111,11 +133,14 @@ export const engineFields: readonly Field[] = [
   }),
 ].flat();
 
+const hasHeldOut = (read: (key: string) => Scalar): boolean =>
+  read("task.name") !== promptsTask || Boolean(read("prompts.held_out"));
+
 /** What is measured and kept. */
 export const checkpointFields: readonly Field[] = [
   section("evaluation", {
-    every_steps: ["integer", 50, "Steps between evaluations; 0 for none."],
-    prompts: ["integer", 512, "Held-out prompts of an evaluation."],
+    every_steps: ["integer", (read) => (hasHeldOut(read) ? 50 : 0), "Steps between evaluations; 0 for none."],
+    prompts: ["integer", (read) => (hasHeldOut(read) ? 512 : 0), "Held-out prompts of an evaluation."],
   }),
   section("checkpoint", {
     every_steps: ["integer", 50, "Steps between checkpoints; 0 for the last one only."],

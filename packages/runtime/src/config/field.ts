@@ -9,6 +9,7 @@ export type FieldKind =
   | "boolean"
   | "duration"
   | "path"
+  | "optional-path"
   | "module"
   | "optional-module"
   | "source";

@@ -12,6 +12,17 @@ export interface TaskShape {
   readonly maxContext: number;
   /** Digest of the tokenizer; absent where nobody says one. */
   readonly tokenizer?: string;
+  /** What was found in the files of a task that has some. */
+  readonly prompts?: FoundPrompts;
+}
+
+/** Where prompts come from, before anybody has looked into the files. */
+export type PromptFiles = Omit<NonNullable<JobConfig["prompts"]>, keyof Omit<FoundPrompts, "heldOutRows">>;
+
+/** What the files of prompts turned out to be. */
+export interface FoundPrompts extends Pick<NonNullable<JobConfig["prompts"]>, "digest" | "vocab" | "tokenizerDigest"> {
+  /** 0 where nothing is held out. */
+  readonly heldOutRows: number;
 }
 
 /** One key of an engine's own table. */

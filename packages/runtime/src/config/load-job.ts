@@ -3,11 +3,18 @@
  * a faulty value is reported, replaced by its default, and the rest is checked on.
  */
 import { messageOf } from "@muster/base";
-import { type JobConfig, jobConfigSchema } from "@muster/protocol";
+import { type JobConfig, jobConfigSchema, promptsTask } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Field, Scalar } from "./field.ts";
 import { type KeyTable, keyTableOf } from "./fields.ts";
-import { type EngineTable, engineKeys, fieldsOfTable, type JobEngines, type TaskShape } from "./job-engines.ts";
+import {
+  type EngineTable,
+  engineKeys,
+  fieldsOfTable,
+  type JobEngines,
+  type PromptFiles,
+  type TaskShape,
+} from "./job-engines.ts";
 import { type Problem, shown } from "./problem.ts";
 import { brokenRelations } from "./relations.ts";
 import { type Raw, readEnvironment, readFile, readFlags, type Sourced } from "./sources.ts";
@@ -51,6 +58,16 @@ export interface LoadedJob {
 /** Names and absolute paths of the engines that a job names, of trainers and samplers: who loads the job brings them. */
 export function enginesNamedIn(options: Omit<LoadJobOptions, "describeTask" | "engines">): readonly string[] {
   return [...new Set(Object.values(engineNames(options, keyTableOf([]))))];
+}
+
+/** The files that a job's prompts come from, and what else decides over them: who loads the job looks into them. `null` when it names none. */
+export function promptsNamedIn(options: Sources): {
+  readonly files: PromptFiles;
+  readonly plan: { readonly groupsPerStep: number; readonly maxNewTokens: number };
+} | null {
+  const keys = keyTableOf([]);
+  const values = new Map(sourcesOf(options, keys).flatMap((source) => [...source.values]));
+  return new Draft(values, { folder: options.folder ?? process.cwd(), keys }).prompts();
 }
 
 /**
@@ -136,20 +153,31 @@ class Draft {
     const engine = this.#engines(engines);
     const model = this.#model(engines, engine, task);
     const { fields } = this.#keys;
-    const first = jobConfigSchema.safeParse(this.#nested(engine, model));
+    const first = jobConfigSchema.safeParse(this.#nested(engine, model, task));
     for (const issue of first.error?.issues ?? []) {
       const field = fields.find(({ path }) => `${issue.path.join(".")}.`.startsWith(`${path}.`));
       if (field) this.#fault(field, schemaFault(issue));
       else
         this.problems.push({ keys: [], text: `${issue.path.join(".")}: ${issue.message}; the task's shape is wrong` });
     }
-    const config = jobConfigSchema.safeParse(this.#nested(this.#engines(engines), model)).data;
+    const config = jobConfigSchema.safeParse(this.#nested(this.#engines(engines), model, task)).data;
     if (!config) return null;
     const faulty = new Set(this.problems.flatMap(({ keys }) => keys));
     const relations = brokenRelations(config, (key) => this.#raw(key).value);
     this.problems.push(...relations.filter(({ keys }) => !keys.some((key) => faulty.has(key))));
+    this.problems.push(...this.#heldOutProblems(config, task));
     if (!this.#isEngineFaulty()) this.problems.push(...engines.problemsOf(config, task));
     return config;
+  }
+
+  /** `null` unless all is there that says where prompts come from. */
+  prompts(): ReturnType<typeof promptsNamedIn> {
+    const { task, prompts, batch, sampling } = this.#nestedFields() as Partial<JobConfig>;
+    if (task?.name !== promptsTask || !prompts || promptKeys.some((key) => !this.#values.get(key))) return null;
+    return {
+      files: prompts,
+      plan: { groupsPerStep: batch?.groupsPerStep ?? 1, maxNewTokens: sampling?.maxNewTokens ?? 1 },
+    };
   }
 
   settings(): readonly Setting[] {
@@ -192,8 +220,32 @@ class Draft {
 
   #describe(describeTask: (name: string) => TaskShape): TaskShape {
     const harmless = { vocab: 1, maxContext: Number.MAX_SAFE_INTEGER };
-    if (this.problems.some(({ keys }) => keys.includes("task.name"))) return harmless;
-    return this.#ask("task.name", harmless, () => describeTask(String(this.#values.get("task.name"))));
+    const isFaulty = this.#isPromptsFaulty();
+    if (isFaulty || this.problems.some(({ keys }) => keys.includes("task.name"))) return harmless;
+    const name = String(this.#values.get("task.name"));
+    return this.#ask(name === promptsTask ? "prompts.train" : "task.name", harmless, () => describeTask(name));
+  }
+
+  /** The files of prompts belong to the task that reads them, and to no other. */
+  #isPromptsFaulty(): boolean {
+    const isOfFiles = this.#values.get("task.name") === promptsTask;
+    const faulty = promptKeys.filter((key) => Boolean(this.#values.get(key)) !== isOfFiles);
+    for (const key of faulty) {
+      if (this.problems.some(({ keys }) => keys.includes(key))) continue;
+      const text = isOfFiles
+        ? `${key} is missing: task.name = "${promptsTask}" takes its prompts from files; set ${key}`
+        : `${this.#raw(key).source}: ${key} is set, and only task.name = "${promptsTask}" reads it; change task.name, or leave it out`;
+      this.problems.push({ keys: [key], text });
+    }
+    return faulty.length > 0;
+  }
+
+  /** Held-out prompts are asked once each. */
+  #heldOutProblems({ evaluation }: JobConfig, { prompts }: TaskShape): readonly Problem[] {
+    if (!prompts || evaluation.prompts <= prompts.heldOutRows) return [];
+    const { heldOutRows } = prompts;
+    const text = `evaluation.prompts = ${evaluation.prompts}: prompts.held_out has ${heldOutRows} rows; set evaluation.prompts to at most ${heldOutRows}`;
+    return [{ keys: ["evaluation.prompts"], text: `${this.#raw("evaluation.prompts").source}: ${text}` }];
   }
 
   /** What is asked because of a key: what throws is a fault of that key. */
@@ -241,7 +293,7 @@ class Draft {
   }
 
   #isEngineFaulty(): boolean {
-    const tables: readonly string[] = [engineKeys.policy, engineKeys.rollout, "task.name"];
+    const tables: readonly string[] = [engineKeys.policy, engineKeys.rollout, "task.name", ...promptKeys];
     return this.problems.some(({ keys }) => keys.some((key) => tables.includes(key) || this.#isEngineKey(key)));
   }
 
@@ -249,8 +301,15 @@ class Draft {
     return this.#keys.byKey.get(key)?.path.startsWith("options of ") ?? false;
   }
 
-  #nested(engine: JobConfig["engine"], model: JobConfig["model"]): object {
-    const tree: Tree = { model, engine: { policy: { ...engine.policy }, rollout: { ...engine.rollout } } };
+  #nested(engine: JobConfig["engine"], model: JobConfig["model"], { prompts: found }: TaskShape): object {
+    const { prompts, engine: _, ...fields } = this.#nestedFields();
+    if (!found) return { ...fields, model, engine };
+    const { heldOutRows: __, ...findings } = found;
+    return { ...fields, model, engine, prompts: { ...(prompts as PromptFiles), ...findings } };
+  }
+
+  #nestedFields(): Tree {
+    const tree: Tree = {};
     for (const { key, path } of this.#keys.fields) {
       if (this.#isEngineKey(key)) continue;
       const names = path.split(".");
@@ -266,9 +325,12 @@ class Draft {
   }
 }
 
+/** Keys without which there are no prompts of files. */
+const promptKeys = ["prompts.train", "prompts.tokenizer"] as const;
+
 /** Kinds whose value is shown as it was understood: paths are absolute. */
 function isResolved(kind: Field["kind"]): boolean {
-  return kind === "path" || kind === "module" || kind === "optional-module";
+  return kind === "path" || kind === "optional-path" || kind === "module" || kind === "optional-module";
 }
 
 /** The configuration while it is put together. */

@@ -17,6 +17,7 @@ const expected: Readonly<Record<FieldKind, string>> = {
   boolean: "true or false",
   duration: 'a duration, such as "250ms", "5s" or "2m"',
   path: "a path",
+  "optional-path": 'a path, or "" for none',
   module: 'a name, or a path of a module such as "./my-reward.mjs"',
   "optional-module": 'a path of a module such as "./my-generate.mjs", or "" for none',
   source: '"seed", "seed:NUMBER", "folder:PATH" or "checkpoint:PATH"',
@@ -41,6 +42,7 @@ export function parseValue(field: Field, raw: Raw, seed: number): Parsed {
       return parseSource(value, { folder: raw.folder, seed }) ?? fault;
     case "module":
       return typeof value === "string" && value !== "" ? parseModule(value, raw.folder) : fault;
+    case "optional-path":
     case "optional-module":
       if (typeof value !== "string") return fault;
       return value === "" ? { value: null } : existing(resolve(raw.folder, value));

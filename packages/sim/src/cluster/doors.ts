@@ -2,6 +2,7 @@
 import type { Doors } from "@muster/actors";
 import { mixSeed } from "@muster/base";
 import { loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
+import { openTask } from "@muster/data";
 import { loadGenerate } from "@muster/engine";
 import { tokensHash } from "../engine/arithmetic.ts";
 import { shapeOf, simBuild } from "../engine/info.ts";
@@ -47,6 +48,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
           corrupts: behind.corrupts,
         },
       }),
+    task: openTask,
     rolloutEngine: async ({ model: shape }) =>
       new SimRolloutEngine({
         ...given,

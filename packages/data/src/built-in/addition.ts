@@ -1,6 +1,6 @@
 /** Addition of two-digit numbers, least digit of the sum first: `37+85=` → `221$`. A tenth of all pairs is held out of training. */
 import { type Random, randomOf } from "@muster/base";
-import type { Prompt, Task } from "../engine.ts";
+import type { BuiltInTask, Prompt } from "../task.ts";
 import { alphabetOf } from "./alphabet.ts";
 
 const digits = 2;
@@ -25,10 +25,10 @@ function drawPrompt(random: Random, heldOut: boolean): Prompt {
 }
 
 /** The addition task. */
-export const addition: Task = {
+export const addition: BuiltInTask = {
   name: "addition",
   vocabulary,
-  eosId: 0,
+  close: async () => {},
   maxTokens: 3 * digits + 6,
   trainPrompt: ({ seed, step, index }) => drawPrompt(randomOf(seed, step, index), false),
   evalPrompt: (index) => drawPrompt(randomOf(evaluationSeed, index), true),

@@ -3,7 +3,7 @@
  * reinforcement learning has the other four to discover. A tenth of all dates, by hash, is held out of all training.
  */
 import { type Random, randomOf } from "@muster/base";
-import type { Prompt, Task } from "../engine.ts";
+import type { BuiltInTask, Prompt } from "../task.ts";
 import { alphabetOf } from "./alphabet.ts";
 
 /** A calendar date; months and days count from 1. */
@@ -69,10 +69,10 @@ function drawPrompt(random: Random, from: readonly number[], heldOut: boolean): 
 }
 
 /** The date task. */
-export const dates: Task = {
+export const dates: BuiltInTask = {
   name: "dates",
   vocabulary,
-  eosId: 0,
+  close: async () => {},
   maxTokens: 36,
   trainPrompt: ({ seed, step, index }) => drawPrompt(randomOf(seed, step, index), allFormats, false),
   evalPrompt: (index) => drawPrompt(randomOf(evaluationSeed, index), allFormats, true),

@@ -1,16 +1,15 @@
 /** One token per character. Token 0 is `$`, the end of a response. */
+import { createHash } from "node:crypto";
 import { errors } from "../errors.ts";
+import type { Tokenizer } from "../task.ts";
 
-/** Turns text into token ids and back. */
-export interface Alphabet {
-  encode(text: string): Int32Array;
-  decode(ids: Int32Array): string;
-}
-
-/** The alphabet of a vocabulary string. `task` names it in errors. */
-export function alphabetOf(vocabulary: string, task: string): Alphabet {
+/** The tokenizer of a vocabulary string. `task` names it in errors. */
+export function alphabetOf(vocabulary: string, task: string): Tokenizer {
   const ids = new Map([...vocabulary].map((character, id) => [character, id]));
   return {
+    vocab: vocabulary.length,
+    tokenizerDigest: `characters-${createHash("sha256").update(vocabulary).digest("hex").slice(0, 32)}`,
+    stopTokenIds: [0],
     encode: (text) =>
       Int32Array.from(text, (character) => {
         const id = ids.get(character);

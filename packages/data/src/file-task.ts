@@ -1,0 +1,93 @@
+/** A task whose prompts are rows of files. Which row a group gets follows from seed, step and index alone. */
+import { createHash } from "node:crypto";
+import { messageOf } from "@muster/base";
+import { type JobConfig, promptsTask } from "@muster/protocol";
+import { shuffledRow } from "./epoch-order.ts";
+import { errors } from "./errors.ts";
+import { type ChatTokenizer, openTokenizer } from "./hugging-face/tokenizer.ts";
+import { promptOfRow, type RowOptions } from "./row-prompt.ts";
+import { openSplit, type Split } from "./rows/open-rows.ts";
+import type { Prompt, Task } from "./task.ts";
+
+/** Where prompts come from, before anybody has looked into the files. */
+export type PromptFiles = Omit<NonNullable<JobConfig["prompts"]>, "digest" | "vocab" | "tokenizerDigest">;
+
+/** What of a job decides over its prompts, besides the files. */
+export interface PromptPlan {
+  /** Groups of a step. */
+  readonly groupsPerStep: number;
+  /** Longest response, in tokens. */
+  readonly maxNewTokens: number;
+}
+
+/** A task on files, opened. */
+export interface FileTask extends Task {
+  /** Of all rows and how they become prompts: equal for two hosts that have the same. */
+  readonly digest: string;
+  readonly trainRows: number;
+  /** 0 where nothing is held out. */
+  readonly heldOutRows: number;
+  /** Makes every prompt once. @throws MUSTER_ERR_PROMPT_INVALID for the first that makes none */
+  check(): Promise<void>;
+}
+
+/**
+ * Opens the files of a job.
+ *
+ * @throws MUSTER_ERR_PROMPTS_UNREADABLE, MUSTER_ERR_TOKENIZER_INVALID
+ */
+export async function openFileTask(files: PromptFiles, plan: PromptPlan): Promise<FileTask> {
+  const tokenizer = await openTokenizer(files.tokenizer);
+  const train = await openSplit(files.train, files.trainSplit);
+  const heldOut =
+    files.heldOut === null ? null : await openSplit(files.heldOut, files.heldOutSplit).catch(closing(train));
+  const make = promptMaker(tokenizer, { ...files, tokensMax: files.maxTokens });
+  const { encode, encodePlain: _, renderChat: __, ...rest } = tokenizer;
+  return {
+    ...rest,
+    encode,
+    name: promptsTask,
+    maxTokens: files.maxTokens + plan.maxNewTokens,
+    digest: digestOf([train.digest, heldOut?.digest ?? "", tokenizer.tokenizerDigest, JSON.stringify(rulesOf(files))]),
+    trainRows: train.count,
+    heldOutRows: heldOut?.count ?? 0,
+    trainPrompt: ({ seed, step, index }) => {
+      const position = (step - 1) * plan.groupsPerStep + index;
+      const row = files.shuffle ? shuffledRow({ position, rows: train.count, seed }) : position % train.count;
+      return make(train, row);
+    },
+    evalPrompt: async (index) => await make(heldOut ?? train, index % (heldOut ?? train).count),
+    check: async () => {
+      for (const split of [train, ...(heldOut ? [heldOut] : [])])
+        for (let row = 0; row < split.count; row++) await make(split, row);
+    },
+    close: async () => void (await Promise.all([train.close(), heldOut?.close()])),
+  };
+}
+
+function promptMaker(tokenizer: ChatTokenizer, options: RowOptions): (split: Split, index: number) => Promise<Prompt> {
+  return async (split, index) => {
+    const row = await split.row(index);
+    try {
+      return promptOfRow(row, tokenizer, options);
+    } catch (error) {
+      throw errors.PromptInvalid({ ...split.placeOf(index), reason: messageOf(error) }, error);
+    }
+  };
+}
+
+/** What decides how a row becomes a prompt, but for where the files lie. */
+function rulesOf({ train: _, heldOut: __, tokenizer: ___, ...rules }: PromptFiles): object {
+  return rules;
+}
+
+function digestOf(parts: readonly string[]): string {
+  return createHash("sha256").update(parts.join("\n")).digest("hex");
+}
+
+function closing(split: Split): (error: unknown) => Promise<never> {
+  return async (error) => {
+    await split.close();
+    throw error;
+  };
+}

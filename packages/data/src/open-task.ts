@@ -1,0 +1,30 @@
+/** The task of a job, wherever its prompts come from. */
+import type { JobConfig } from "@muster/protocol";
+import { taskOf } from "./built-in/registry.ts";
+import { errors } from "./errors.ts";
+import { openFileTask } from "./file-task.ts";
+import { type ModelNeeds, needsOfTask, type Task } from "./task.ts";
+
+/**
+ * Opens the task of a job as a sampler needs it.
+ *
+ * @throws MUSTER_ERR_TASK_UNKNOWN; MUSTER_ERR_PROMPTS_DIFFER when this host has other files than the job was made with
+ */
+export async function openTask({ task, prompts, batch, sampling }: JobConfig): Promise<Task> {
+  if (!prompts) return taskOf(task.name);
+  const opened = await openFileTask(withoutFindings(prompts), { ...batch, ...sampling });
+  if (opened.digest === prompts.digest) return opened;
+  await opened.close();
+  throw errors.PromptsDiffer({ path: prompts.train, found: opened.digest, wanted: prompts.digest });
+}
+
+/** What a job's task asks of a model; reads no file. Pure. @throws MUSTER_ERR_TASK_UNKNOWN */
+export function needsOfJob({ task, prompts, sampling }: JobConfig): ModelNeeds {
+  if (!prompts) return needsOfTask(taskOf(task.name));
+  const { vocab, tokenizerDigest: tokenizer, maxTokens } = prompts;
+  return { vocab, maxContext: maxTokens + sampling.maxNewTokens, tokenizer };
+}
+
+function withoutFindings({ digest: _, vocab: __, tokenizerDigest: ___, ...files }: NonNullable<JobConfig["prompts"]>) {
+  return files;
+}

@@ -1,0 +1,51 @@
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { startJobRun } from "@muster/testkit";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 30_000 });
+
+let runs: Runs;
+let example: string;
+beforeAll(async () => {
+  runs = await openRuns();
+  example = join(runs.path, "own-prompts");
+  cpSync(fileURLToPath(new URL("../../examples/own-prompts", import.meta.url)), example, { recursive: true });
+});
+afterAll(() => runs.close());
+
+const start = (job: string, ...settings: readonly string[]) =>
+  startJobRun({
+    runs: runs.path,
+    job,
+    file: join(example, "job.toml"),
+    args: ["job.steps=6", "evaluation.every_steps=3", ...settings].flatMap((set) => ["--set", set]),
+  });
+
+test("a job on prompts of files is a function of them: more replicas and the death of a sampler change no weight", async () => {
+  const quiet = await start("quiet");
+  const quietSummary = await quiet.ended();
+  expect(quietSummary).toMatchObject({ steps: 6, ledger: { trained: 6 * 32 * 8, aborted: 0, quarantined: 0 } });
+  const killed = await start("killed", "replicas.policy=2", "replicas.rollout=2");
+  await killed.waitForEvent("step.committed");
+  process.kill(killed.pidOf("rollout-0"), "SIGKILL");
+  const summary = await killed.ended();
+  expectBalanced(summary);
+  expect(summary.weights_hash).toBe(quietSummary.weights_hash);
+});
+
+test("a row that makes no prompt is met before anything runs", async () => {
+  const rows = readFileSync(join(example, "train.jsonl"), "utf8").trimEnd().split("\n");
+  rows[20] = '{"prompt":"is 7 odd ?"}';
+  writeFileSync(join(example, "spoiled.jsonl"), rows.join("\n"));
+  const run = await runs.muster(
+    "run",
+    join(example, "job.toml"),
+    "--set",
+    `prompts.train=${join(example, "spoiled.jsonl")}`,
+  );
+  expect(await run.exited).toMatchObject({ code: 2 });
+  expect(run.lines.join("\n")).toContain('spoiled.jsonl: it has no column "answer" (columns: prompt)');
+});
