@@ -1,6 +1,6 @@
 import { createEnveloper, encodeMessage, subjectsOf } from "@muster/protocol";
 import type { JobRun } from "@muster/testkit";
-import { connectNats } from "@muster/transport";
+import { connectNats, generateKeys } from "@muster/transport";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { brokerOf, connectAs } from "./support/broker.ts";
 import { digestOfLocalTraining, failuresOf, openRuns, type Runs } from "./support/small-job.ts";
@@ -15,11 +15,11 @@ beforeAll(async () => {
 afterAll(() => runs.close());
 
 test.each([
-  { who: "without credentials", user: "", password: "" },
-  { who: "with a wrong password", user: "controller", password: "x".repeat(43) },
-])("a client $who does not get in", async ({ user, password }) => {
+  { who: "without credentials", made: () => ({ user: "", account: "", seed: "" }) },
+  { who: "with the key of another broker", made: () => generateKeys().credentials.controller },
+])("a client $who does not get in", async ({ made }) => {
   const { url } = brokerOf(run);
-  const credentials = { user, password };
+  const credentials = made();
   await expect(
     connectNats({ url, job: run.job, name: "controller.thief.t1", credentials, connectTimeoutMs: 3_000 }),
   ).rejects.toMatchObject({ code: "MUSTER_ERR_BROKER_AUTH" });
@@ -38,6 +38,7 @@ test("a rollout's user can give no command, write no journal, say no event and s
       subjects.event("job.ended"),
       subjects.report("operator", "run", "job.stop"),
       subjects.report("policy", "policy-0", "step.voted"),
+      subjects.report("rollout", "rollout-0", "replica.left"),
     ];
     for (const subject of forbidden)
       await expect(transport.publish(subject, data, { msgId: subject }), subject).rejects.toMatchObject({

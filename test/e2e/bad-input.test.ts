@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { spawnMuster } from "@muster/testkit";
+import { generateKeys } from "@muster/transport";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { jobFile, openRuns, type Runs } from "./support/small-job.ts";
 
@@ -56,7 +57,7 @@ test("a port in use is named", async () => {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };
   const connection = join(runs.path, "connection.json");
-  const rollout = { user: "rollout", password: "p".repeat(43) };
+  const { rollout } = generateKeys().credentials;
   writeFileSync(connection, JSON.stringify({ job: "x", url: "nats://127.0.0.1:1", credentials: { rollout } }), {
     mode: 0o600,
   });

@@ -48,8 +48,8 @@ async function picture(attacker: BrokerRole | null) {
     const info = await ask<StreamInfo>(raw, `$JS.API.STREAM.INFO.${name}`, { subjects_filter: ">" });
     const { last_seq, messages, subjects = {} } = info.state;
     const own = (subject: string): boolean =>
-      subject.startsWith(`muster.test.reports.${attacker}.`) ||
-      (attacker === "rollout" && subject.startsWith("muster.test.groups."));
+      subject.startsWith(`muster.test.reports.${attacker}.${attacker}-attacker.`) ||
+      subject === "muster.test.groups.rollout-attacker";
     const others = Object.entries(subjects).filter(([subject]) => !own(subject));
     const isShared = /-(reports|groups)$/.test(name);
     found.push({
@@ -94,12 +94,13 @@ const places = [
   ...["policy", "rollout", "checkpoint", "node", "operator"].flatMap((role) => [
     `muster.test.reports.${role}.victim.replica.left`,
     `muster.test.hb.${role}.victim`,
+    `muster.test.desk.${role}.victim`,
+    `_INBOX_${role}.victim.x`,
   ]),
   "muster.test.commands.victim.replica.stop",
   "muster.test.groups.victim",
   "muster.test.events.job.ended",
   "muster.test.probe.victim",
-  "muster.test.desk.policy",
   "$KV.muster-test.lease",
   "$SYS.REQ.SERVER.PING",
 ];
@@ -115,16 +116,16 @@ const bodyOf = (subject: string, role: BrokerRole): string => {
   if (subject.includes(".MSG.NEXT.")) return JSON.stringify({ batch: 3, no_wait: true });
   if (/\.(MSG|DIRECT)\.GET\./.test(subject)) return JSON.stringify({ seq: 1 });
   const stream = ["operator", "watcher"].includes(role) ? "events" : "commands";
-  const filter = stream === "commands" ? "muster.test.commands.p0.>" : null;
+  const filter = stream === "commands" ? `muster.test.commands.${role}-attacker.>` : null;
   if (subject.includes(".desk."))
-    return JSON.stringify({ stream, filter, name: `${role}-attacker`, start: "all", ack: null });
+    return JSON.stringify({ stream, filter, name: `${role}-${role}-attacker-x`, start: "all", ack: null });
   return "attack";
 };
 
 /** What a role may ask for, each with a name of its own consumer. */
 const requestsOf = (role: BrokerRole): string[] =>
-  permissionsOf("test", role).publish.flatMap((pattern) => {
-    const literal = pattern.replace(/\.>$/, `.${role}-attacker.x`).replace(/\.\*$/, `.${role}-attacker`);
+  permissionsOf("test", role, `${role}-attacker`).publish.flatMap((pattern) => {
+    const literal = pattern.replace(/\.>$/, ".x").replace(/\.\*$/, `.${role}-${role}-attacker-x`);
     return pattern.startsWith("$JS.ACK") ? [`${pattern.slice(0, -2)}.victim.1.1.1.1.0`] : [literal];
   });
 
@@ -134,7 +135,7 @@ test.each(attackers)(
     await advance(`before-${role}`);
     const attacker = await connectRaw(server, role);
     const desk = bodyOf(".desk.", role);
-    await attacker.request(`muster.test.desk.${role}`, desk, { timeout: 5_000 });
+    await attacker.request(`muster.test.desk.${role}.${role}-attacker`, desk, { timeout: 5_000 });
     const before = await picture(role);
     for (const subject of requestsOf(role)) {
       const body = bodyOf(subject, role);
@@ -161,7 +162,7 @@ test.each(attackers)(
 
 test("a message id that somebody else used first swallows nothing, and one's own is still stored once", async () => {
   const policy = await server.connect("policy.p0.a1");
-  const rollout = await connectRaw(server, "rollout");
+  const rollout = await connectRaw(server, "rollout", "r9");
   const sibling = await server.connect("rollout.r7.a1");
   const traced = rawHeaders({ "Nats-Msg-Id": "p0-a1.7" });
   await rollout.request("muster.test.reports.rollout.r9.mesh.built", "forged", { headers: traced, timeout: 5_000 });
@@ -174,20 +175,28 @@ test("a message id that somebody else used first swallows nothing, and one's own
 });
 
 test("a replica reads no other role's orders through a name that it knows, and no consumer is made where it delivers to", async () => {
-  const rollout = await connectRaw(server, "rollout");
-  const asked = async (question: object): Promise<unknown> => ask(rollout, "muster.test.desk.rollout", question);
-  const own = { stream: "commands", filter: "muster.test.commands.r0.>", name: "rollout-r0", start: "new", ack: null };
-  expect(await asked(own)).toMatchObject({ info: { name: "rollout-r0" } });
+  const rollout = await connectRaw(server, "rollout", "r0");
+  const asked = async (question: object): Promise<unknown> => ask(rollout, "muster.test.desk.rollout.r0", question);
+  const own = {
+    stream: "commands",
+    filter: "muster.test.commands.r0.>",
+    name: "rollout-r0-x",
+    start: "new",
+    ack: null,
+  };
+  expect(await asked(own)).toMatchObject({ info: { name: "rollout-r0-x" } });
   for (const wrong of [
     { stream: "journal" },
     { stream: "reports", filter: "muster.test.reports.>" },
     { stream: "groups" },
     { filter: "muster.test.commands.>" },
+    { filter: "muster.test.commands.r1.>" },
+    { name: "rollout-r1-x" },
     { filter: "muster.test.commands.*.>" },
     { filter: "muster.other.commands.r0.>" },
     { filter: null },
-    { name: "policy-p0" },
-    { name: "rollout-r0.x" },
+    { name: "policy-p0-x" },
+    { name: "rollout-r0-x.y" },
     { start: 0 },
     { start: "last" },
     { ack: { maxPending: 1e9, waitMs: 5_000 } },
@@ -195,10 +204,10 @@ test("a replica reads no other role's orders through a name that it knows, and n
     { ack: "all" },
   ])
     expect(await asked({ ...own, ...wrong }), JSON.stringify(wrong)).toMatchObject({ error: { code: 400 } });
-  expect(await asked({ ...own, deliver_subject: "muster.test.journal", name: "rollout-push" })).toMatchObject({
+  expect(await asked({ ...own, deliver_subject: "muster.test.journal", name: "rollout-r0-push" })).toMatchObject({
     info: { config: expect.not.objectContaining({ deliver_subject: expect.anything() }) },
   });
   await rollout.close();
 });
 
-const inboxOf = (role: BrokerRole): string => `_INBOX_${role}`;
+const inboxOf = (role: BrokerRole): string => `_INBOX_${role}.${role}-attacker`;

@@ -1,6 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import {
   findNatsServer,
   makeTempDirectory,
@@ -10,7 +11,15 @@ import {
   type TestServer,
   waitFor,
 } from "@muster/testkit";
-import { connectNats, prepareJob, type Transport, type TransportStatus, watchDisconnects } from "@muster/transport";
+import {
+  type Credentials,
+  connectNats,
+  credentialsOfReplica,
+  prepareJob,
+  type Transport,
+  type TransportStatus,
+  watchDisconnects,
+} from "@muster/transport";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -24,8 +33,11 @@ describe("the broker's doors", () => {
   });
   afterAll(() => server.close());
 
-  test("a wrong password is refused at once, naming the user and not the password", async () => {
-    const credentials = { user: "rollout", password: "not-the-password" };
+  test.each([
+    ["a key of another server", (other: Credentials) => other.seed],
+    ["no key", () => "not-the-seed-of-any-key"],
+  ])("%s is refused at once, naming the user and not the key", async (_, seedOf) => {
+    const credentials = { ...server.server.credentials.rollout, seed: seedOf(server.server.credentials.policy) };
     const error = await connectNats({
       url: server.url,
       job: "test",
@@ -34,7 +46,7 @@ describe("the broker's doors", () => {
       connectTimeoutMs,
     }).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ code: "MUSTER_ERR_BROKER_AUTH", params: { user: "rollout" } });
-    expect(String(error)).not.toContain(credentials.password);
+    expect(String(error)).not.toContain(credentials.seed);
   });
 
   test("a server that is not there is reported with its address and what to do", async () => {
@@ -209,7 +221,7 @@ describe("the broker's doors", () => {
     );
   });
 
-  test("a killed client is announced with its name, unless that is of another role than its user", async () => {
+  test("a killed client is announced with its name, unless that is of another role or id than its user", async () => {
     const notices: string[] = [];
     const watching = await watchDisconnects({
       url: server.url,
@@ -219,19 +231,25 @@ describe("the broker's doors", () => {
       handle: ({ name }) => notices.push(name),
     });
     /** A client that names itself after an actor, and is killed. */
-    const dieAs = async (role: "rollout" | "watcher", name: string): Promise<void> => {
-      const { user, password } = server.server.credentials[role];
-      const login = JSON.stringify({ user, pass: password, name, verbose: false, pedantic: false });
+    const dieAs = async (role: "rollout" | "watcher", id: string, name: string): Promise<void> => {
+      const { seed, replica } = credentialsOfReplica(server.server.credentials[role], id);
       const script = `
-        const socket = require("node:net").connect(${server.server.port}, "127.0.0.1");
-        socket.write('CONNECT ${login}\\r\\nPING\\r\\n');
-        socket.on("data", (data) => String(data).includes("PONG") && console.log("connected"));`;
-      const client = await spawnActor({ command: process.execPath, args: ["-e", script] });
+        import { connect, jwtAuthenticator } from "@nats-io/transport-node";
+        const authenticator = jwtAuthenticator("${replica?.token}", new TextEncoder().encode("${seed}"));
+        await connect({ servers: "${server.url}", name: "${name}", authenticator });
+        console.log("connected");
+        setInterval(() => {}, 1_000);`;
+      const client = await spawnActor({
+        command: process.execPath,
+        args: ["--input-type=module", "-e", script],
+        cwd: fileURLToPath(new URL("../../packages/testkit/", import.meta.url)),
+      });
       await client.waitForLine("connected");
       await client.kill();
     };
-    await dieAs("watcher", "rollout.r8.a1");
-    await dieAs("rollout", "rollout.r9.a1");
+    await dieAs("watcher", "r8", "rollout.r8.a1");
+    await dieAs("rollout", "r7", "rollout.r8.a1");
+    await dieAs("rollout", "r9", "rollout.r9.a1");
     await waitFor(() => notices.includes("rollout.r9.a1"), { what: "the notice", detail: () => notices });
     expect(notices).toEqual(["rollout.r9.a1"]);
     await watching.close();

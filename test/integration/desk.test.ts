@@ -9,28 +9,27 @@ beforeEach(async () => {
 });
 afterEach(() => server.close());
 
-test("four thousand samplers that come at once all get their orders", { timeout: 120_000 }, async () => {
+test("four thousand readers that come at once all get their orders", { timeout: 120_000 }, async () => {
   const count = 4_000;
   const controller = await server.connect("controller.c0.a1");
-  const samplers = await server.connect("rollout.r0.a1");
+  const readers = await server.connect("rollout.r0.a1");
   const faults: TransportStatus[] = [];
-  samplers.onStatus((status) => void (status.type === "error" && faults.push(status)));
-  const heard = new Set<string>();
+  readers.onStatus((status) => void (status.type === "error" && faults.push(status)));
+  const heard = new Set<number>();
   const join = (i: number) =>
-    samplers.consume({
+    readers.consume({
       stream: "commands",
       consumer: `r${i}-a1`,
-      filter: `muster.test.commands.r${i}.>`,
+      filter: "muster.test.commands.r0.>",
       deliver: "new",
       maxPending: 8,
-      handle: ({ subject, ack }) => {
-        heard.add(subject);
+      handle: ({ ack }) => {
+        heard.add(i);
         ack();
       },
     });
   await Promise.all(Array.from({ length: count }, (_, i) => join(i)));
-  const orders = [0, 1, 999, 3_999].map((i) => `muster.test.commands.r${i}.work.assign`);
-  for (const order of orders) await controller.publish(order, new Uint8Array(1), { msgId: order });
-  await waitFor(() => orders.every((order) => heard.has(order)), { what: "orders to arrive" });
+  await controller.publish("muster.test.commands.r0.work.assign", new Uint8Array(1), { msgId: "order" });
+  await waitFor(() => heard.size === count, { what: "the order to arrive at all", detail: () => heard.size });
   expect(faults).toEqual([]);
 });

@@ -2,7 +2,7 @@ import { silentLogger } from "@muster/base";
 import { type AnyMessage, decodeMessage, type Message, subjectsOf } from "@muster/protocol";
 import { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "@muster/runtime";
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
-import type { Transport } from "@muster/transport";
+import { generateKeys, type Transport } from "@muster/transport";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 
 type Beat = Message<"heartbeat.beat">;
@@ -103,7 +103,7 @@ describe("heartbeats", () => {
     const connected = start();
     await beat("a first beat", () => true);
     const lost = start({
-      connection: { url: "nats://127.0.0.1:9", credentials: { user: "u", password: "p" }, name: "x" },
+      connection: { url: "nats://127.0.0.1:9", credentials: generateKeys().credentials.rollout, name: "rollout.r0.a1" },
     });
     const startedMs = performance.now();
     await Promise.all([connected.stop(), lost.stop()]);

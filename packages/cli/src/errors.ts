@@ -22,7 +22,7 @@ export const errors = defineErrors("MUSTER_ERR", {
       "no credentials for the role {role} in {path}; have whoever runs the job write a file with them ({give} > FILE) and name it with --connection",
   },
   SecretOpen: {
-    message: "{path} holds passwords, and others than its owner can use it (mode {mode}): chmod 600 {path}",
+    message: "{path} holds keys, and others than its owner can use it (mode {mode}): chmod 600 {path}",
   },
   OptionInvalid: { message: "--{option}: {value} {reason}" },
   ArgumentInvalid: { message: '{argument} "{value}" can not be used; {reason}' },

@@ -1,18 +1,21 @@
-/** Who gets which passwords: a file per role, and a command that puts some of them together for another host. */
-import { randomBytes } from "node:crypto";
+/** Who gets which keys: a file per role, and a command that puts some of them together for another host. */
 import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
-import { brokerRoles, type ServerCredentials } from "@muster/transport";
+import { brokerRoles, generateKeys, type ServerCredentials } from "@muster/transport";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { credentialsOf, findConnection, readCredentials, writeConnection } from "../src/composition/connection.ts";
+import {
+  credentialsOf,
+  findConnection,
+  readCredentials,
+  writeConnection,
+  writeOwnConnection,
+} from "../src/composition/connection.ts";
 import { buildOnce, muster } from "./support/muster.ts";
 
 const url = "nats://127.0.0.1:43210";
 const roles = [...brokerRoles, "system"];
-const users = Object.fromEntries(
-  roles.map((role) => [role, { user: role, password: randomBytes(32).toString("base64url") }]),
-) as unknown as ServerCredentials;
+const users = generateKeys().credentials;
 let temp: TempDirectory;
 let run: string;
 
@@ -34,11 +37,11 @@ const write = (name: string, text: string, mode: number): string => {
 };
 
 describe("the folder of a job", () => {
-  it("holds no password in the file that says where the broker is, and those of one role in each other file", () => {
+  it("holds no key in the file that says where the broker is, and those of one role in each other file", () => {
     expect(JSON.parse(readFileSync(join(run, "connection.json"), "utf8"))).toEqual({ job: "team", url });
     for (const role of roles) {
       const text = readFileSync(join(run, "credentials", `${role}.json`), "utf8");
-      const found = roles.filter((each) => text.includes(users[each as keyof ServerCredentials].password));
+      const found = roles.filter((each) => text.includes(users[each as keyof ServerCredentials].seed));
       expect(found).toEqual([role]);
     }
   });
@@ -78,7 +81,28 @@ describe("muster credentials", { timeout: 30_000 }, () => {
     expect(readCredentials(all)).toEqual(users);
   });
 
+  it("writes those of one replica, which hold no key of its role and make no other", () => {
+    const { stdout } = muster(["credentials", "rollout", "--replica", "far-0", ...where()]);
+    const far = write("far-0.json", stdout, 0o600);
+    const { rollout } = findConnection({ runs: temp.path, job: "team", connection: far }, ["rollout"]).credentials;
+    expect(rollout).toMatchObject({ user: "rollout", account: users.rollout.account, replica: { id: "far-0" } });
+    expect(stdout).not.toContain(users.rollout.seed);
+  });
+
+  it("gives what a node starts a file of its own, and of a role that the node has no key of nothing", () => {
+    const found = findConnection({ runs: temp.path, job: "team" }, ["rollout"]);
+    const path = writeOwnConnection(found, "rollout", "rollout-3");
+    expect(path).toBe(join(run, "credentials", "rollout.rollout-3.json"));
+    expect(modeOf(String(path))).toBe(0o600);
+    const own = findConnection({ runs: temp.path, job: "team", connection: String(path) }, ["rollout"]);
+    expect(own.credentials.rollout?.replica?.id).toBe("rollout-3");
+    expect(readFileSync(String(path), "utf8")).not.toContain(users.rollout.seed);
+    expect(writeOwnConnection(found, "policy", "policy-0")).toBeNull();
+  });
+
   it.each([
+    ["one replica of two roles", ["node", "rollout", "--replica", "far-0"], /--replica.* name that role alone/],
+    ["an id that is none", ["rollout", "--replica", "Far 0"], /"Far 0" is not a valid id/],
     ["no role", [], "missing required argument 'role'"],
     ["a role that is none", ["trainer"], /role "trainer" can not be used; roles are controller, policy, .*, and all/],
   ])("refuses %s", (_, names, complaint) => {
@@ -88,7 +112,7 @@ describe("muster credentials", { timeout: 30_000 }, () => {
   });
 });
 
-describe("a file with passwords", () => {
+describe("a file with keys", () => {
   it.each([0o644, 0o604, 0o660, 0o602])("is refused when its mode is %o, with the command that mends it", (mode) => {
     const path = write("open.json", JSON.stringify({ job: "team", url, credentials: {} }), mode);
     const find = () => findConnection({ runs: temp.path, job: "team", connection: path }, ["rollout"]);

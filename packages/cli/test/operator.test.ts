@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
-import type { ServerCredentials } from "@muster/transport";
+import { generateKeys } from "@muster/transport";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { writeConnection } from "../src/composition/connection.ts";
 import { endOf, type FakeJob, pictureOf, startFakeJob } from "./support/fake-job.ts";
@@ -222,8 +222,7 @@ describe("a command that asks for a job nobody answers for", { timeout: timeoutM
     buildOnce();
     directory = await makeTempDirectory();
     const url = `nats://127.0.0.1:${await closedPort()}`;
-    const user = { user: "operator", password: "p".repeat(43) };
-    const credentials = { operator: user } as unknown as ServerCredentials;
+    const { credentials } = generateKeys();
     for (const job of ["over", "lost"]) writeConnection(join(directory.path, job), { job, url, credentials });
     const end = { kind: "job.ended", body: endOf({ outcome: "done", reason: "all steps" }) };
     writeFileSync(join(directory.path, "over/events.jsonl"), `${JSON.stringify(end)}\n`);

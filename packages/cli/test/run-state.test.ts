@@ -1,6 +1,7 @@
 import { appendFileSync, mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
+import { generateKeys } from "@muster/transport";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { describeRun, sayRun } from "../src/job/run-state.ts";
 import { buildOnce, muster } from "./support/muster.ts";
@@ -79,7 +80,7 @@ describe("the folder of a run", () => {
   it.each(["rollout", "node"])("that is over lets no %s join, and says so at once", { timeout: 120_000 }, (role) => {
     buildOnce();
     addEvents(run, committed(5), ended("done"));
-    const credentials = { [role]: { user: role, password: "x".repeat(32) } };
+    const credentials = { [role]: generateKeys().credentials.rollout };
     const text = JSON.stringify({ job: "one", url: "nats://127.0.0.1:1", credentials });
     rmSync(join(run, "connection.json"));
     writeFileSync(join(run, "connection.json"), text, { mode: 0o600 });

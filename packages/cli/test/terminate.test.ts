@@ -5,12 +5,12 @@ import { constants, mkdirSync, openSync, writeFileSync, writeSync } from "node:f
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
+import { generateKeys } from "@muster/transport";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildOnce, root } from "./support/muster.ts";
 
 const timeout = 60_000;
 const endMs = 5_000;
-const roles = ["controller", "policy", "rollout", "checkpoint", "node", "operator", "watcher", "system"];
 
 let folder: TempDirectory;
 const path = (...names: string[]) => join(folder.path, ...names);
@@ -61,8 +61,7 @@ describe("a broker that takes connections and never answers", () => {
     await once(server, "listening");
     const address = server.address();
     const url = `nats://127.0.0.1:${typeof address === "object" ? address?.port : 0}`;
-    const one = { user: "user", password: "p".repeat(40) };
-    const credentials = Object.fromEntries(roles.map((role) => [role, one]));
+    const { credentials } = generateKeys();
     mkdirSync(path(job, "logs"), { recursive: true });
     writeFileSync(path(job, "connection.json"), JSON.stringify({ job, url, credentials }), { mode: 0o600 });
     writeFileSync(path(job, "credentials.json"), JSON.stringify(credentials), { mode: 0o600 });

@@ -1,6 +1,6 @@
 /** Asks the broker for things no {@link Transport} offers, to see that it refuses them. */
-import type { BrokerRole } from "@muster/transport";
-import { connect, headers, type MsgHdrs, type NatsConnection } from "@nats-io/transport-node";
+import { type BrokerRole, credentialsOfReplica } from "@muster/transport";
+import { connect, headers, jwtAuthenticator, type MsgHdrs, type NatsConnection } from "@nats-io/transport-node";
 import type { TestServer } from "./test-server.ts";
 
 const waitMs = 500;
@@ -26,10 +26,11 @@ export async function requestAs(server: TestServer, request: RawRequest): Promis
   }
 }
 
-/** A connection of the client library itself, as the user of a role: for what no {@link Transport} would say. */
-export function connectRaw(server: TestServer, role: BrokerRole): Promise<NatsConnection> {
-  const { user, password, inboxPrefix = "_INBOX" } = server.server.credentials[role];
-  return connect({ servers: server.url, user, pass: password, inboxPrefix, reconnect: false });
+/** A connection of the client library itself, as one process of a role: for what no {@link Transport} would say. */
+export function connectRaw(server: TestServer, role: BrokerRole, id = `${role}-attacker`): Promise<NatsConnection> {
+  const { seed, replica } = credentialsOfReplica(server.server.credentials[role], id);
+  const authenticator = jwtAuthenticator(replica?.token ?? "", new TextEncoder().encode(seed));
+  return connect({ servers: server.url, authenticator, inboxPrefix: `_INBOX_${role}.${id}`, reconnect: false });
 }
 
 /** Headers of a raw message. */

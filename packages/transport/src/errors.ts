@@ -16,6 +16,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   BrokerAuth: {
     message: 'the NATS server at {url} refused user "{user}"; check the credentials that this process was given',
   },
+  CredentialsOther: {
+    message:
+      "these are the credentials of {user} {owner}, and {id} can not connect with them; muster credentials {user} --replica {id} writes its own",
+  },
   BrokerPermission: {
     message: 'the broker does not let this role {operation} "{subject}"; another role owns that subject',
   },
@@ -66,6 +70,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   BrokerStart: { message: "nats-server did not start within {timeoutMs} ms: {reason}" },
   PortInUse: {
     message: "port {port} is in use{holder}; end what uses it, or choose another port, or 0 for a free one",
+  },
+  BrokerOfBefore: {
+    message:
+      "{directory} holds a broker of an earlier version, whose streams this version can not open; end that job with the version that began it, or use another job name",
   },
   BrokerStoreInUse: {
     message: "nats-server {pid} already uses {directory}; stop it, or give this job another directory",

@@ -1,9 +1,10 @@
 export { createMemoryBroker, type MemoryBroker, type MemoryBrokerOptions } from "./memory/broker.ts";
-export { type ConnectOptions, type Credentials, serverVersionMin } from "./nats/connect.ts";
+export { type ConnectOptions, serverVersionMin } from "./nats/connect.ts";
+export { type Credentials, credentialsOfReplica } from "./nats/credentials.ts";
 export { type DisconnectNotice, type WatchDisconnectsOptions, watchDisconnects } from "./nats/disconnects.ts";
 export { controllerConsumer, type PrepareOptions, prepareJob } from "./nats/prepare-job.ts";
 export { connectNats } from "./nats/transport.ts";
-export type { ServerCredentials } from "./server/config.ts";
+export { generateKeys, type ServerCredentials } from "./server/keys.ts";
 export { type LocalServer, type LocalServerOptions, startLocalServer } from "./server/local-server.ts";
 export { type BrokerRole, brokerRoles, type Permissions, permissionsOf } from "./server/roles.ts";
 export type { ServerExit } from "./server/server-process.ts";

@@ -90,9 +90,9 @@ export function streamSubject(job: string, stream: StreamName): string {
   return `muster.${job}.${streamRules[stream].subject}`;
 }
 
-/** Where a role asks for a consumer, which it can not make itself. */
-export function deskSubject(job: string, role: string): string {
-  return `muster.${job}.desk.${role}`;
+/** Where a process asks for a consumer, which it can not make itself. */
+export function deskSubject(job: string, role: string, id: string): string {
+  return `muster.${job}.desk.${role}.${id}`;
 }
 
 /** The name of the bucket of a job's state. */

@@ -15,7 +15,7 @@ import { messageOf } from "@muster/base";
 import { checkId, jobConfigSchema } from "@muster/protocol";
 import type { Command } from "commander";
 import { type ActorOptions, runControllerProcess, runReplicaProcess } from "../composition/actor-process.ts";
-import { connectionRoles, findConnection } from "../composition/connection.ts";
+import { connectionRoles, findConnection, writeOwnConnection } from "../composition/connection.ts";
 import { dataKeyOf } from "../composition/data-key.ts";
 import { openEngines } from "../composition/engines.ts";
 import { errors } from "../errors.ts";
@@ -121,7 +121,10 @@ async function runNode(options: NodeOptions) {
     capacity,
     directory: actor.connection.directory,
     commandOf: (replicaRole, id) => {
-      const where = [...replicaArguments(options, replicaRole, id), "--node", actor.id];
+      const found = findConnection(locationOf(options), [replicaRole]);
+      const connection = writeOwnConnection(found, replicaRole, id) ?? options.connection;
+      const way = { ...options, job: found.job, ...(connection === undefined ? {} : { connection }) };
+      const where = [...replicaArguments(way, replicaRole, id), "--node", actor.id];
       return [process.execPath, musterPath(), ...where];
     },
     env: process.env,
@@ -135,16 +138,17 @@ async function runNode(options: NodeOptions) {
 
 /** Options of a process that joins a job, which must not be over. @throws MUSTER_ERR_JOB_OVER */
 function memberOptions(options: Options, role: string): ActorOptions {
-  const actor = actorOptions(options, checkId("id", options.id ?? randomId(role)), [role]);
+  const id = options.id ?? findConnection(locationOf(options), [role]).credentials[role]?.replica?.id;
+  const actor = actorOptions(options, checkId("id", id ?? randomId(role)), [role]);
   const run = describeRun(actor.connection.directory, actor.connection.job);
   if (overStates.has(run.state)) throw errors.JobOver({ run: sayRun(run) });
   return actor;
 }
 
-/** A replica finds the job as its node did. */
+/** A replica finds the job as its node did, with credentials of its own. */
 function replicaArguments(options: NodeOptions, role: string, id: string): readonly string[] {
-  const { runs, nats, connection } = locationOf(options);
-  const where = { job: findConnection(locationOf(options), []).job, runs, nats, connection };
+  const { job, runs, nats, connection } = locationOf(options);
+  const where = { job, runs, nats, connection };
   const flags = Object.entries(where).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]));
   return [role, "--id", id, ...flags, "--supervised", "--log-level", options.logLevel];
 }

@@ -1,4 +1,6 @@
 /** `muster credentials`: the connection file for another host, with the credentials of some roles and of no others. */
+import { checkId } from "@muster/protocol";
+import { credentialsOfReplica } from "@muster/transport";
 import type { Command } from "commander";
 import { connectionRoles, connectionText, credentialsOf, findConnection } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
@@ -8,16 +10,37 @@ const everyRole = "all";
 
 /** Adds the command. */
 export function addCredentialsCommand(program: Command): void {
-  withLocation(program.command("credentials").description("write a connection file with the passwords of some roles"))
+  withLocation(
+    program
+      .command("credentials")
+      .description("write a connection file with the keys of some roles, or of one replica"),
+  )
     .argument("<role...>", `what the host is to run: ${connectionRoles.join(", ")}, or ${everyRole}`)
-    .action((names: readonly string[], options: LocationOptions) => {
+    .option("--replica <id>", "credentials that fit one process of the role and no other")
+    .action((names: readonly string[], options: Options) => {
       const roles = rolesOf(names);
       const found = findConnection(locationOf(options), roles);
-      const credentials = Object.fromEntries(roles.map((role) => [role, credentialsOf(found, role)]));
+      const id = replicaOf(roles, options.replica);
+      const credentials = Object.fromEntries(
+        roles.map((role) => {
+          const whole = credentialsOf(found, role);
+          return [role, id === null ? whole : credentialsOfReplica(whole, id)];
+        }),
+      );
       if (process.stdout.isTTY)
-        process.stderr.write("muster: these are passwords; keep them in a file that only its owner can read\n");
+        process.stderr.write("muster: these are keys; keep them in a file that only its owner can read\n");
       process.stdout.write(connectionText({ ...found, credentials }));
     });
+}
+
+interface Options extends LocationOptions {
+  readonly replica?: string;
+}
+
+function replicaOf(roles: readonly string[], id: string | undefined): string | null {
+  if (id === undefined) return null;
+  if (roles.length === 1) return checkId("id", id);
+  throw errors.OptionInvalid({ option: "replica", value: id, reason: "is of one role; name that role alone" });
 }
 
 function rolesOf(names: readonly string[]): readonly string[] {

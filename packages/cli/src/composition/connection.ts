@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import { checkId } from "@muster/protocol";
 import { makeOwnFolderSync } from "@muster/runtime";
-import { brokerRoles, type Credentials, type ServerCredentials } from "@muster/transport";
+import { brokerRoles, type Credentials, credentialsOfReplica, type ServerCredentials } from "@muster/transport";
 import { z } from "zod";
 import { errors } from "../errors.ts";
 import { pasted } from "./pasted.ts";
@@ -15,8 +15,9 @@ import { newestName } from "./runs.ts";
 
 const credentialsSchema = z.strictObject({
   user: z.string().min(1),
-  password: z.string().min(32, "must have at least 32 characters"),
-  inboxPrefix: z.string().optional(),
+  account: z.string().regex(/^A[A-Z2-7]{55}$/, "is not the key of an account"),
+  seed: z.string().regex(/^S[AU][A-Z2-7]{56}$/, "is not the seed of a key"),
+  replica: z.strictObject({ id: z.string().min(1), token: z.string().min(1) }).optional(),
 });
 
 const connectionSchema = z.strictObject({
@@ -68,6 +69,26 @@ export function writeConnection(
   writeSecretFile(join(directory, "connection.json"), connectionText(where));
 }
 
+/**
+ * Writes a connection file for one process, with credentials that fit no other: what a node starts needs no more than that.
+ *
+ * @returns Its path; `null` when the credentials of the role are not there, which the process itself then says.
+ */
+export function writeOwnConnection(
+  { directory, ...connection }: JobConnection & { readonly directory: string },
+  role: string,
+  id: string,
+): string | null {
+  const own = connection.credentials[role];
+  if (!own) return null;
+  const folder = join(directory, credentialsFolder);
+  makeOwnFolderSync(folder);
+  const path = join(folder, `${role}.${id}.json`);
+  const credentials = { [role]: credentialsOfReplica(own, id) };
+  writeSecretFile(path, connectionText({ ...connection, credentials }));
+  return path;
+}
+
 /** The text of a connection file. */
 export function connectionText(connection: Partial<JobConnection>): string {
   const { job, url, credentials, engines } = connection;
@@ -103,7 +124,7 @@ export function credentialsOf({ job, credentials, source }: JobConnection, role:
   return own;
 }
 
-/** Reads users by role from a JSON file, or from a connection file; a missing or short password is refused. */
+/** Reads users by role from a JSON file, or from a connection file; what is no key is refused. */
 export function readCredentials(path: string): Readonly<Record<string, Credentials>> {
   const value = readJson(path);
   const isConnection = typeof value === "object" && value !== null && "url" in value;

@@ -5,7 +5,7 @@ import { isIP } from "node:net";
 export function plainTextWarning(url: string): string | null {
   const open = url.split(",").filter((server) => !/^(tls|wss):/.test(server.trim()) && !isHere(server.trim()));
   if (open.length === 0) return null;
-  return `the broker at ${open.join(", ")} is reached without TLS: whoever sits between reads the passwords of this job; use tls:// or a private network`;
+  return `the broker at ${open.join(", ")} is reached without TLS: whoever sits between reads the tokens and orders of this job; use tls:// or a private network`;
 }
 
 function isHere(server: string): boolean {

@@ -1,20 +1,12 @@
 /** Opens connections with the settings that were found to survive cuts, freezes and restarts of the server. */
 import { type Logger, messageOf, silentLogger } from "@muster/base";
-import type { NatsConnection } from "@nats-io/nats-core";
-import { connect } from "@nats-io/transport-node";
+import { jwtAuthenticator, type NatsConnection } from "@nats-io/nats-core";
+import { connect, type NodeConnectionOptions } from "@nats-io/transport-node";
 import { errors } from "../errors.ts";
 import { headersBytesMax, messageBytesMax } from "../streams.ts";
+import { type Credentials, credentialsOfReplica, inboxPrefixOf } from "./credentials.ts";
 import { Link } from "./link.ts";
 import { isAuthFailure } from "./translate.ts";
-
-/** Who a process is to the broker. One user per role: replicas of a role share theirs. */
-export interface Credentials {
-  readonly user: string;
-  /** Generated, 256 bit; never in argv, logs or messages. */
-  readonly password: string;
-  /** Where answers go; the broker lets only this role listen there. */
-  readonly inboxPrefix?: string;
-}
 
 /** How to reach the broker of a job. */
 export interface ConnectOptions {
@@ -37,14 +29,16 @@ const dialTimeoutMs = 2_000;
 
 /** Opens a link. @throws MUSTER_ERR_BROKER_UNREACHABLE, MUSTER_ERR_BROKER_AUTH, MUSTER_ERR_BROKER_TOO_OLD */
 export async function openLink(options: Omit<ConnectOptions, "job">): Promise<Link> {
-  const connection = await dialUntil(options);
+  const [role = "", id = ""] = options.name.split(".");
+  const { replica, seed } = ownCredentials(options, id);
+  const authenticator = jwtAuthenticator(replica.token, new TextEncoder().encode(seed));
+  const connection = await dialUntil(options, { authenticator, inboxPrefix: inboxPrefixOf(role, id) });
   const version = connection.info?.version ?? "unknown";
   if (!isRecent(version)) {
     await connection.close();
     throw errors.BrokerTooOld({ url: options.url, version, minimum: serverVersionMin });
   }
-  const [role = ""] = options.name.split(".");
-  return Link.of(role, connection, options.logger ?? silentLogger);
+  return Link.of([role, id], connection, options.logger ?? silentLogger);
 }
 
 /** Makes sure that the largest message has room, with its headers. @throws MUSTER_ERR_BROKER_PAYLOAD */
@@ -56,12 +50,31 @@ export async function checkPayload(link: Link, url: string): Promise<void> {
   throw errors.BrokerPayload({ url, found, wanted });
 }
 
-async function dialUntil(options: Omit<ConnectOptions, "job">): Promise<NatsConnection> {
+/** Credentials for one id: those of a role make them. @throws MUSTER_ERR_BROKER_AUTH, MUSTER_ERR_CREDENTIALS_OTHER */
+function ownCredentials({ url, credentials }: Omit<ConnectOptions, "job">, id: string): ReplicaCredentials {
+  const { user } = credentials;
+  let own: Credentials;
+  try {
+    own = credentialsOfReplica(credentials, id);
+  } catch (error) {
+    throw errors.BrokerAuth({ url, user }, error);
+  }
+  const { replica } = own;
+  if (replica?.id !== id) throw errors.CredentialsOther({ user, id, owner: replica?.id ?? "nobody" });
+  return { ...own, replica };
+}
+
+type ReplicaCredentials = Credentials & Required<Pick<Credentials, "replica">>;
+
+/** By what the broker knows the client. */
+type Proof = Pick<NodeConnectionOptions, "authenticator" | "inboxPrefix">;
+
+async function dialUntil(options: Omit<ConnectOptions, "job">, proof: Proof): Promise<NatsConnection> {
   const { url, credentials, connectTimeoutMs } = options;
   const deadline = performance.now() + connectTimeoutMs;
   for (;;) {
     try {
-      return await dial(options, Math.min(dialTimeoutMs, Math.max(1, deadline - performance.now())));
+      return await dial(options, proof, Math.min(dialTimeoutMs, Math.max(1, deadline - performance.now())));
     } catch (error) {
       if (isAuthFailure(error)) throw errors.BrokerAuth({ url, user: credentials.user }, error);
       if (performance.now() + retryMs >= deadline) {
@@ -72,14 +85,11 @@ async function dialUntil(options: Omit<ConnectOptions, "job">): Promise<NatsConn
   }
 }
 
-function dial(options: Omit<ConnectOptions, "job">, timeoutMs: number): Promise<NatsConnection> {
-  const { user, password, inboxPrefix } = options.credentials;
+function dial(options: Omit<ConnectOptions, "job">, proof: Proof, timeoutMs: number): Promise<NatsConnection> {
   return connect({
     servers: options.url.split(","),
     name: options.name,
-    user,
-    pass: password,
-    ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
+    ...proof,
     timeout: timeoutMs,
     maxReconnectAttempts: -1,
     reconnectTimeWait: retryMs,

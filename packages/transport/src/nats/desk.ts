@@ -29,20 +29,24 @@ const deskCode = 0;
 
 /** Answers until the link is closed. Every process that does shares the questions with the others. */
 export function serveDesk(link: Link, job: string): void {
-  const rows = new Map(brokerRoles.map((role) => [deskSubject(job, role), new DeskQueue<DeskAnswer>(row)]));
-  link.connection.subscribe(deskSubject(job, "*"), {
+  const rows = new Map<string, DeskQueue<DeskAnswer>>(brokerRoles.map((role) => [role, new DeskQueue(row)]));
+  link.connection.subscribe(deskSubject(job, "*", "*"), {
     queue: "desk",
     callback: (error, message) => {
       if (error) return link.report(translate(error, "the desk"));
-      answer(link, job, message, rows.get(message.subject)).catch((cause: unknown) =>
+      answer(link, job, message, rows).catch((cause: unknown) =>
         link.report(translate(cause, "answering at the desk")),
       );
     },
   });
 }
 
-async function answer(link: Link, job: string, message: Msg, row?: DeskQueue<DeskAnswer>): Promise<void> {
-  const request = readRequest(job, message.subject.split(".").at(-1) ?? "", message.data);
+type Rows = ReadonlyMap<string, DeskQueue<DeskAnswer>>;
+
+async function answer(link: Link, job: string, message: Msg, rows: Rows): Promise<void> {
+  const [role = "", id = ""] = message.subject.split(".").slice(-2);
+  const row = rows.get(role);
+  const request = readRequest({ job, role, id }, message.data);
   const said =
     typeof request === "string" || !row
       ? refusal(refusedStatus, String(request))
@@ -64,8 +68,16 @@ function refusal(code: number, description: string): DeskAnswer {
   return { error: { code, err_code: deskCode, description } };
 }
 
+/** Who asks; the broker has checked role and id. */
+interface Asker {
+  readonly job: string;
+  readonly role: string;
+  readonly id: string;
+}
+
 /** Reads a question of a role. @returns The consumer that it may have, or what is wrong. */
-function readRequest(job: string, role: string, data: Uint8Array): ReaderRequest | string {
+function readRequest(asker: Asker, data: Uint8Array): ReaderRequest | string {
+  const { role, id } = asker;
   if (data.byteLength > questionBytesMax) return `the question has more than ${questionBytesMax} bytes`;
   const asked = parse(data);
   if (!asked) return "the question is no object of JSON";
@@ -73,9 +85,10 @@ function readRequest(job: string, role: string, data: Uint8Array): ReaderRequest
   const readable = brokerRoles.filter((each) => each === role && each !== "controller").flatMap(streamsReadBy);
   const own = readable.find((each) => each === stream);
   if (!own) return `${role} may not read ${String(stream)}`;
-  if (typeof name !== "string" || !isNameOf(role, name)) return `name must be "${role}-", letters, digits, "-" and "_"`;
-  if (own === "commands" ? !isOwnCommands(job, filter) : filter !== null)
-    return own === "commands" ? "filter must be the commands of one id" : "filter must be null";
+  if (typeof name !== "string" || !isNameOf(asker, name))
+    return `name must be "${role}-${id}-", letters, digits, "-" and "_"`;
+  if (own === "commands" ? filter !== commandsOf(asker) : filter !== null)
+    return own === "commands" ? `filter must be "${commandsOf(asker)}"` : "filter must be null";
   if (start !== "new" && start !== "all" && !isWithin(start, Number.MAX_SAFE_INTEGER))
     return "start must be a sequence";
   const pending = readAck(ack);
@@ -92,14 +105,12 @@ function parse(data: Uint8Array): Readonly<Record<string, unknown>> | null {
   }
 }
 
-function isNameOf(role: string, name: string): boolean {
-  return name.startsWith(`${role}-`) && /^[A-Za-z0-9_-]{1,240}$/.test(name);
+function isNameOf({ role, id }: Asker, name: string): boolean {
+  return name.startsWith(`${role}-${id}-`) && /^[A-Za-z0-9_-]{1,240}$/.test(name);
 }
 
-function isOwnCommands(job: string, filter: unknown): boolean {
-  const place = streamSubject(job, "commands").slice(0, -1);
-  if (typeof filter !== "string" || !filter.startsWith(place)) return false;
-  return /^[A-Za-z0-9_-]{1,128}\.>$/.test(filter.slice(place.length));
+function commandsOf({ job, id }: Asker): string {
+  return streamSubject(job, "commands").replace(">", `${id}.>`);
 }
 
 function readAck(ack: unknown): ReaderRequest["ack"] | undefined {

@@ -1,8 +1,10 @@
 /** The broker's own announcements of ended connections: milliseconds after a process is killed, long before a missed heartbeat. */
 import { errors } from "../errors.ts";
 import type { Subscription } from "../transport.ts";
-import { type ConnectOptions, type Credentials, openLink } from "./connect.ts";
+import { type ConnectOptions, openLink } from "./connect.ts";
+import type { Credentials } from "./credentials.ts";
 import type { Link } from "./link.ts";
+import { nameIn } from "./token.ts";
 import { translate } from "./translate.ts";
 
 /** A connection that ended. Evidence, not proof: a client that reconnects looks the same for a moment. */
@@ -15,8 +17,8 @@ export interface DisconnectNotice {
 
 /** {@link ConnectOptions} with the credentials of the system account, and who is told. */
 export interface WatchDisconnectsOptions extends Omit<ConnectOptions, "job" | "name"> {
-  /** The job's users by role. A name is a client's own word, its user is not: who names itself after another role is nobody. */
-  readonly users: Readonly<Record<string, Pick<Credentials, "user">>>;
+  /** The job's accounts by role. A connection's name is a client's own word, its account and user are not: who names itself after another is nobody. */
+  readonly users: Readonly<Record<string, Pick<Credentials, "account">>>;
   readonly handle: (notice: DisconnectNotice) => void;
 }
 
@@ -26,7 +28,7 @@ export interface WatchDisconnectsOptions extends Omit<ConnectOptions, "job" | "n
  * @throws the errors of {@link connectNats}, and MUSTER_ERR_BROKER_PERMISSION when the credentials are not of the system account.
  */
 export async function watchDisconnects(options: WatchDisconnectsOptions): Promise<Subscription> {
-  const link = await openLink({ ...options, name: "watch-disconnects" });
+  const link = await openLink({ ...options, name: "system.disconnects.0" });
   try {
     await listen(link, options);
   } catch (error) {
@@ -51,17 +53,20 @@ async function listen(link: Link, options: WatchDisconnectsOptions): Promise<voi
 function forward(link: Link, text: string, { users, handle }: WatchDisconnectsOptions): void {
   try {
     const notice = parseNotice(text);
-    const [role = ""] = notice?.name.split(".") ?? [];
-    if (notice && users[role]?.user === notice.user) handle(notice);
+    const [role = "", id] = notice?.name.split(".") ?? [];
+    if (notice && users[role]?.account === notice.account && id === notice.user) handle(notice);
   } catch (error) {
     link.report(errors.BrokerFailed({ what: "reading a disconnect notice", reason: String(error) }, error));
   }
 }
 
 /** Reads an announcement. @returns `null` for a client without a name or a user. @throws SyntaxError when it is no JSON. */
-export function parseNotice(text: string): (DisconnectNotice & { readonly user: string }) | null {
+export function parseNotice(
+  text: string,
+): (DisconnectNotice & { readonly account: string; readonly user: string }) | null {
   const event = JSON.parse(text) as { readonly client?: Readonly<Record<string, unknown>>; readonly reason?: unknown };
-  const { name, user } = event.client ?? {};
-  if (typeof name !== "string" || name === "" || typeof user !== "string") return null;
-  return { name, user, reason: typeof event.reason === "string" ? event.reason : "" };
+  const { name, acc: account, jwt } = event.client ?? {};
+  const user = typeof jwt === "string" ? nameIn(jwt) : null;
+  if (typeof name !== "string" || name === "" || typeof user !== "string" || typeof account !== "string") return null;
+  return { name, account, user, reason: typeof event.reason === "string" ? event.reason : "" };
 }

@@ -24,9 +24,13 @@ export interface CallOptions {
   readonly expired?: ErrorFactory;
 }
 
+/** Role and id. */
+type Owner = readonly [role: string, id: string];
+
 export class Link {
-  /** Role of who is connected. */
+  /** Role of who is connected, and its id. */
   readonly role: string;
+  readonly id: string;
   /** 128 random bits that nobody else knows. */
   readonly secret = randomBytes(16).toString("base64url");
   readonly connection: NatsConnection;
@@ -39,8 +43,9 @@ export class Link {
   /** Called at each change of the connection; every wait of this class ends on one. */
   readonly #changes = new Set<() => void>();
 
-  private constructor(role: string, connection: NatsConnection, manager: JetStreamManager, logger: Logger) {
+  private constructor([role, id]: Owner, connection: NatsConnection, manager: JetStreamManager, logger: Logger) {
     this.role = role;
+    this.id = id;
     this.connection = connection;
     this.manager = manager;
     this.js = jetstream(connection, { timeout: attemptTimeoutMs });
@@ -48,9 +53,9 @@ export class Link {
     this.#watch().catch((error: unknown) => this.report(translate(error, "the connection")));
   }
 
-  static async of(role: string, connection: NatsConnection, logger: Logger): Promise<Link> {
+  static async of(owner: Owner, connection: NatsConnection, logger: Logger): Promise<Link> {
     const manager = await jetstreamManager(connection, { checkAPI: false, timeout: attemptTimeoutMs });
-    return new Link(role, connection, manager, logger);
+    return new Link(owner, connection, manager, logger);
   }
 
   get isConnected(): boolean {

@@ -47,7 +47,7 @@ export type DeskAnswer =
  * only its reader and the desk know.
  */
 export function readerName(link: Link, name: string): string {
-  return link.role === "controller" ? name : `${link.role}-${name}-${link.secret}`;
+  return link.role === "controller" ? name : `${link.role}-${link.id}-${name}-${link.secret}`;
 }
 
 /** Makes a consumer, or finds the same one. One attempt. @throws JetStreamApiError */
@@ -56,7 +56,7 @@ export async function makeReader(link: Link, job: string, request: ReaderRequest
   const isReader = brokerRoles.some((role) => role === link.role && streamsReadBy(role).includes(request.stream));
   if (!isReader) throw errors.BrokerPermission({ operation: "read", subject: streamSubject(job, request.stream) });
   const question = JSON.stringify(request);
-  const answer = await link.connection.request(deskSubject(job, link.role), question, { timeout: questionMs });
+  const answer = await link.connection.request(deskSubject(job, link.role, link.id), question, { timeout: questionMs });
   const said = answer.json<DeskAnswer>();
   if ("retryMs" in said) throw new PutOff(said.retryMs);
   if ("error" in said) throw new JetStreamApiError(said.error);

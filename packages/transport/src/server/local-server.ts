@@ -2,8 +2,10 @@
 import { mkdir, rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { hasCode } from "@muster/base";
-import { generateCredentials, renderConfig, type ServerCredentials } from "./config.ts";
+import { errors } from "../errors.ts";
+import { renderConfig } from "./config.ts";
 import { filesOf, readIfThere, type ServerFiles, writeSecret } from "./files.ts";
+import { generateKeys, type ServerCredentials, type ServerKeys } from "./keys.ts";
 import { endLeftover } from "./leftover.ts";
 import { runServer, type ServerExit, type ServerProcess } from "./server-process.ts";
 
@@ -45,18 +47,17 @@ export interface LocalServer {
 }
 
 /** What a directory remembers of its server, in a file only its owner can read. */
-interface SavedServer {
+interface SavedServer extends ServerKeys {
   /** 0 until it is known. */
   readonly port: number;
   readonly ownerPid: number;
-  readonly credentials: ServerCredentials;
 }
 
 /**
- * Starts a server on loopback with one user per role and a store that syncs every write. A server left behind by a process that was
+ * Starts a server on loopback with one account per role and a store that syncs every write. A server left behind by a process that was
  * killed is ended first; one whose owner lives is not touched.
  *
- * @throws MUSTER_ERR_BROKER_BINARY, MUSTER_ERR_PORT_IN_USE, MUSTER_ERR_BROKER_START, MUSTER_ERR_BROKER_STORE_IN_USE
+ * @throws MUSTER_ERR_BROKER_BINARY, MUSTER_ERR_PORT_IN_USE, MUSTER_ERR_BROKER_START, MUSTER_ERR_BROKER_STORE_IN_USE, MUSTER_ERR_BROKER_OF_BEFORE
  */
 export async function startLocalServer(options: LocalServerOptions): Promise<LocalServer> {
   const directory = resolve(options.directory);
@@ -64,15 +65,17 @@ export async function startLocalServer(options: LocalServerOptions): Promise<Loc
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const saved = await load(files);
   if (saved) await endLeftover(files, directory, saved.ownerPid);
-  const credentials = saved?.credentials ?? generateCredentials();
+  if (saved && !saved.operator) throw errors.BrokerOfBefore({ directory });
+  const keys: ServerKeys = saved ?? generateKeys();
+  const { operator, credentials } = keys;
   const save = (port: number): Promise<void> => {
-    const state: SavedServer = { port, ownerPid: process.pid, credentials };
+    const state: SavedServer = { port, ownerPid: process.pid, operator, credentials };
     return writeSecret(files.state, JSON.stringify(state));
   };
   const start = async (port: number): Promise<Started> => {
     await save(port);
     await prepareFiles(files);
-    await writeSecret(files.config, renderConfig({ ...options, port, files, credentials }));
+    await writeSecret(files.config, renderConfig({ ...options, port, files, keys }));
     const running = await runServer(options.binary, files);
     const started = { running, port: Number(new URL(running.ports.url).port), isEnding: false };
     void running.exited.then((exit) => {

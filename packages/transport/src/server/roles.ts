@@ -2,6 +2,7 @@
  * What the broker lets each role say and hear, from which its accounts and their permissions are made. Everything not listed here
  * is refused by the server, whatever a process tries.
  */
+import { inboxPrefixOf } from "../nats/credentials.ts";
 import { brokerStream, deskSubject, type StreamName, stateBucket, streamNames } from "../streams.ts";
 
 /** The users of a job's broker. `watcher` only looks. */
@@ -16,18 +17,10 @@ export interface Permissions {
   readonly subscribe: readonly string[];
 }
 
-/** Where the broker sends answers to a role. One per role, so no role can read another's. */
-export function inboxPrefixOf(role: BrokerRole): string {
-  return `_INBOX_${role}`;
-}
-
-/**
- * The permissions of a role. Replicas of one role share a user, so the broker can not tell them apart: a rollout can send a report
- * in the name of another rollout, which receivers detect by the incarnation, but never a command or a record of the journal.
- */
-export function permissionsOf(job: string, role: BrokerRole): Permissions {
-  const { publish, subscribe } = rulesOf(job)[role];
-  return { publish, subscribe: [`${inboxPrefixOf(role)}.>`, ...subscribe] };
+/** The permissions of one process of a role: it speaks in its own name alone, and nobody else hears the answers to it. */
+export function permissionsOf(job: string, role: BrokerRole, id: string): Permissions {
+  const { publish, subscribe } = rulesOf(job, id)[role];
+  return { publish, subscribe: [`${inboxPrefixOf(role, id)}.>`, ...subscribe] };
 }
 
 /** The streams that a role reads through consumers; only the controller makes them, see `nats/desk.ts`. */
@@ -44,7 +37,7 @@ export interface Import {
 
 /** What a role other than the controller gets from the account that owns the streams. */
 export function importsOf(job: string, role: BrokerRole): readonly Import[] {
-  const { publish, subscribe } = rulesOf(job)[role];
+  const { publish, subscribe } = rulesOf(job, "*")[role];
   const services = [apiInfo, ...publish].map((subject): Import => ({ kind: "service", subject }));
   return [...services, ...subscribe.map((subject): Import => ({ kind: "stream", subject }))];
 }
@@ -52,23 +45,31 @@ export function importsOf(job: string, role: BrokerRole): readonly Import[] {
 /** Who imports it gets the broker's whole API from nowhere else; without it the server answers some of it for the empty account of the role. */
 const apiInfo = "$JS.API.INFO";
 
-function rulesOf(job: string): Readonly<Record<BrokerRole, Permissions>> {
+function rulesOf(job: string, id: string): Readonly<Record<BrokerRole, Permissions>> {
   const root = `muster.${job}`;
   const reading = (role: BrokerRole): string[] => [
-    deskSubject(job, role),
+    deskSubject(job, role, id),
     ...streamsReadBy(role).flatMap((name) => readerApi(job, name)),
   ];
-  const own = (role: BrokerRole): string[] => [`${root}.hb.${role}.>`, `${root}.reports.${role}.>`, ...reading(role)];
+  const own = (role: BrokerRole): string[] => [
+    `${root}.hb.${role}.${id}`,
+    `${root}.reports.${role}.${id}.>`,
+    ...reading(role),
+  ];
   const probes = [`${root}.probe.*`];
   const watch = [`${root}.events.>`, `${root}.hb.>`];
   return {
-    controller: { publish: controllerApi(job), subscribe: [`${root}.hb.>`, deskSubject(job, "*")] },
+    controller: { publish: controllerApi(job), subscribe: [`${root}.hb.>`, deskSubject(job, "*", "*")] },
     policy: { publish: [...own("policy"), ...readApi(brokerStream(job, "groups"))], subscribe: probes },
-    rollout: { publish: [...own("rollout"), `${root}.groups.>`], subscribe: probes },
+    rollout: { publish: [...own("rollout"), `${root}.groups.${id}`], subscribe: probes },
     checkpoint: { publish: own("checkpoint"), subscribe: probes },
     node: { publish: own("node"), subscribe: probes },
     operator: {
-      publish: [`${root}.reports.operator.>`, ...reading("operator"), `$JS.API.STREAM.MSG.GET.KV_${stateBucket(job)}`],
+      publish: [
+        `${root}.reports.operator.${id}.>`,
+        ...reading("operator"),
+        `$JS.API.STREAM.MSG.GET.KV_${stateBucket(job)}`,
+      ],
       subscribe: watch,
     },
     watcher: { publish: reading("watcher"), subscribe: watch },

@@ -1,0 +1,25 @@
+/** The keys of a local server: one that signs its accounts, and for each role one that signs the role's users. */
+import type { Credentials } from "../nats/credentials.ts";
+import { newKey, seedOf } from "../nats/token.ts";
+import { type BrokerRole, brokerRoles } from "./roles.ts";
+
+/** The users of a local server: those of each role, and `system` for {@link watchDisconnects}. */
+export type ServerCredentials = Readonly<Record<BrokerRole | "system", Credentials>>;
+
+/** What a server is made from. */
+export interface ServerKeys {
+  /** Seed of the key that signs the accounts. */
+  readonly operator: string;
+  readonly credentials: ServerCredentials;
+}
+
+/** Makes new ones, 256 random bits each. An account's own key signs nothing, so nobody keeps it. */
+export function generateKeys(): ServerKeys {
+  const credentialsOf = (user: string): Credentials => ({
+    user,
+    account: newKey("account").getPublicKey(),
+    seed: seedOf(newKey("account")),
+  });
+  const users = [...brokerRoles, "system"].map((role) => [role, credentialsOf(role)]);
+  return { operator: seedOf(newKey("operator")), credentials: Object.fromEntries(users) as ServerCredentials };
+}
