@@ -74,11 +74,14 @@ describe("a controller after one that ended before it could speak", () => {
     controller.abort("the test is over");
   });
 
-  it("does not begin its term on a journal that it can not read", async () => {
+  it("does not begin its term on a journal of which it can not read what controllers wrote", async () => {
     job = await openJob();
-    await job.transport.journal().append(Uint8Array.of(193), 0, "r1");
+    const journal = job.transport.journal();
+    await journal.append(Uint8Array.of(193), 0, "r1");
+    const elected = { type: "controller.elected", atMs: 5, term: 1, rules: rulesOfProgram() } as const;
+    await journal.append(encodeRecord(1, [elected], 5, { by: "c1", after: 1 }), 1, "r2");
     await expect(job.startController()).rejects.toMatchObject({ code: "MUSTER_ERR_JOURNAL_MALFORMED" });
-    expect(await job.transport.journal().head()).toBe(1);
+    expect(await journal.head()).toBe(2);
     expect(job.allEvents()).toEqual([]);
   });
 });

@@ -74,9 +74,12 @@ describe("the replay of a journal", () => {
     expect(replayed).toMatchObject({ term: 2, seq: 3, records: 3 });
   });
 
-  it("stops at a record that can not be read", async () => {
-    await write(1, elected(1));
-    await journal.append(Uint8Array.of(193), head, "bad");
+  it("stops at a record that can not be read when a controller built on it", async () => {
+    const by = "c1";
+    head = await journal.append(encodeRecord(1, [elected(1)], 1, { by, after: 0 }), head, "r1");
+    head = await journal.append(Uint8Array.of(193), head, "bad");
+    expect(await replayJournal(journal, plan)).toMatchObject({ term: 1, seq: 2, records: 1 });
+    await journal.append(encodeRecord(1, [joining("checkpoint-0")], 1, { by, after: 2 }), head, "r3");
     await expect(replayJournal(journal, plan)).rejects.toMatchObject({
       code: "MUSTER_ERR_JOURNAL_MALFORMED",
       params: { seq: 2 },

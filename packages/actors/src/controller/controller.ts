@@ -172,6 +172,7 @@ export class Reign implements Controller {
       snapshotRecords: config.limits.snapshotRecords,
       partBytes: options.recordBytes,
       wallOffsetMs: this.#wallOffsetMs,
+      alarm: (detail) => this.#alarm("journal", detail),
     });
     this.#host = createActorHost<ControllerSnapshot, ControllerEvent, MachineEffect>({
       logic: options.logic ?? controllerLogic,

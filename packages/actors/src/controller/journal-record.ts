@@ -17,8 +17,16 @@ export interface SnapshotPart {
   readonly data: Uint8Array;
 }
 
+/** By whom a record is, and on which one it builds: what tells it from a record of somebody who is no controller. */
+export interface RecordLink {
+  /** Incarnation of the controller that wrote it. */
+  readonly by: string;
+  /** Sequence of the controllers' record before it; 0 when it is their first. */
+  readonly after: number;
+}
+
 /** What a record says. */
-export interface JournalRecord {
+export interface JournalRecord extends Partial<RecordLink> {
   readonly term: number;
   /** Wall time at which it was written; only what is shown depends on it. */
   readonly wallMs?: number;
@@ -32,7 +40,12 @@ const eventSchema = z.custom<ControllerEvent>(
   (value) => typeof value === "object" && value !== null && "type" in value && typeof value.type === "string",
 );
 
-const writing = { term: z.number().int().nonnegative(), wallMs: z.number().nonnegative().optional() };
+const writing = {
+  term: z.number().int().nonnegative(),
+  wallMs: z.number().nonnegative().optional(),
+  by: z.string().min(1).max(128).optional(),
+  after: z.number().int().nonnegative().optional(),
+};
 
 const eventsSchema = z.strictObject({ v: z.literal(1), ...writing, events: z.array(eventSchema).max(100_000) });
 
@@ -51,13 +64,18 @@ const partSchema = z.strictObject({
 const versions = [1, 2];
 
 /** Bytes of a record of inputs; `wallMs` is when it is written. */
-export function encodeRecord(term: number, events: readonly ControllerEvent[], wallMs?: number): Uint8Array {
-  return pack({ v: 1, term, ...(wallMs === undefined ? {} : { wallMs }), events });
+export function encodeRecord(
+  term: number,
+  events: readonly ControllerEvent[],
+  wallMs?: number,
+  link?: RecordLink,
+): Uint8Array {
+  return pack({ v: 1, term, ...(wallMs === undefined ? {} : { wallMs }), ...link, events });
 }
 
 /** Bytes of a record that holds a part of a snapshot. */
-export function encodePart(term: number, part: SnapshotPart, wallMs?: number): Uint8Array {
-  return pack({ v: 2, term, ...(wallMs === undefined ? {} : { wallMs }), part });
+export function encodePart(term: number, part: SnapshotPart, wallMs?: number, link?: RecordLink): Uint8Array {
+  return pack({ v: 2, term, ...(wallMs === undefined ? {} : { wallMs }), ...link, part });
 }
 
 /** Reads one record. @throws MUSTER_ERR_JOURNAL_MALFORMED, MUSTER_ERR_JOURNAL_VERSION */
@@ -67,9 +85,22 @@ export function decodeRecord(seq: number, data: Uint8Array): JournalRecord {
   if (!versions.includes(v)) throw errors.JournalVersion({ what: `record ${seq}`, found: v, known: "1 and 2" });
   const parsed = v === 1 ? eventsSchema.safeParse(value) : partSchema.safeParse(value);
   if (!parsed.success) throw errors.JournalMalformed({ seq, reason: parsed.error.issues[0]?.message ?? "invalid" });
-  const { term, wallMs } = parsed.data;
-  const said = "part" in parsed.data ? { events: [], part: parsed.data.part } : { events: parsed.data.events };
-  return { term, ...said, ...(wallMs === undefined ? {} : { wallMs }) };
+  const { v: _, term, wallMs, by, after, ...content } = parsed.data;
+  const said = "part" in content ? { events: [], part: content.part } : { events: content.events };
+  const link = { ...(by === undefined ? {} : { by }), ...(after === undefined ? {} : { after }) };
+  return { term, ...said, ...link, ...(wallMs === undefined ? {} : { wallMs }) };
+}
+
+const linkSchema = z.looseObject({ by: z.string(), after: z.number() });
+
+/** What a record of any version says of its place among the controllers' records; `null` when it says nothing of it. */
+export function linkOf(data: Uint8Array): RecordLink | null {
+  try {
+    const { by, after } = linkSchema.parse(unpack(data));
+    return { by, after };
+  } catch {
+    return null;
+  }
 }
 
 function unpackRecord(seq: number, data: Uint8Array): unknown {

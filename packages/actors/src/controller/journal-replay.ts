@@ -2,9 +2,10 @@
 import { type ControllerPlan, controllerLogic, controllerSnapshotOf, type Rules } from "@muster/machines";
 import type { Journal } from "@muster/transport";
 import { errors } from "../errors.ts";
-import { decodeRecord, type JournalRecord } from "./journal-record.ts";
+import type { JournalRecord } from "./journal-record.ts";
 import { decodeSnapshot, PartCollector } from "./journal-snapshot.ts";
 import { type MachineEffect, OpenEndKeeper, type OpenEnds } from "./open-ends.ts";
+import { RecordChain } from "./record-chain.ts";
 
 /** The mind of a controller. */
 export type ControllerLogic = Pick<typeof controllerLogic, "id" | "init" | "step">;
@@ -16,9 +17,11 @@ export type ControllerSnapshot = ReturnType<typeof controllerLogic.init>["snapsh
 export interface Replayed extends OpenEnds {
   readonly snapshot: ControllerSnapshot;
   readonly term: number;
-  /** Sequence of the last record. */
+  /** Sequence of the last record, of whomever. */
   readonly seq: number;
-  /** Records that were read. */
+  /** Where the next record goes on from, and what was passed over. */
+  readonly chain: RecordChain;
+  /** Records of controllers that were read. */
   readonly records: number;
   /** First record that is still there; 0 when there is none. */
   readonly firstSeq: number;
@@ -37,6 +40,8 @@ const readingsMax = 5;
  * With `rules`, those of this program, only what was decided by the same rules is folded: whoever goes on from it must come to what was acted
  * on. A snapshot is data, whoever wrote it. Without them everything is folded, for who only looks.
  *
+ * What somebody else wrote into the journal counts for nothing.
+ *
  * @throws MUSTER_ERR_JOURNAL_MALFORMED, MUSTER_ERR_JOURNAL_VERSION
  * @throws MUSTER_ERR_JOURNAL_HEADLESS when its beginning is gone and no whole snapshot stands in for it.
  * @throws MUSTER_ERR_JOURNAL_OTHER_RULES when records after the newest whole snapshot, or all, were decided by other rules.
@@ -51,7 +56,8 @@ export async function replayJournal(
     const fold = new Fold(plan, logic, rules);
     for await (const { seq, data } of journal.read(1)) fold.take(seq, data);
     const replayed = fold.get();
-    const head = replayed.records === 0 ? await journal.head() : 0;
+    const isEmpty = replayed.seq === 0;
+    const head = isEmpty ? await journal.head() : 0;
     if (fold.isWhole && head === 0) {
       fold.requireOwnRules();
       return replayed;
@@ -72,6 +78,7 @@ class Fold {
   readonly #parts = new PartCollector();
   #snapshot: ControllerSnapshot;
   #ends = new OpenEndKeeper();
+  readonly #chain = new RecordChain();
   #term = 0;
   #seq = 0;
   #records = 0;
@@ -88,10 +95,11 @@ class Fold {
   }
 
   take(seq: number, data: Uint8Array): void {
-    const record = decodeRecord(seq, data);
     if (seq !== this.#seq + 1) this.isWhole = false;
     this.#firstSeq ||= seq;
     this.#seq = seq;
+    const record = this.#chain.take(seq, data);
+    if (!record) return;
     this.#records += 1;
     this.#term = Math.max(this.#term, record.term);
     if (record.part) this.#restore(seq, record.part);
@@ -139,6 +147,7 @@ class Fold {
       snapshot: this.#snapshot,
       ...this.#ends.get(),
       term: this.#term,
+      chain: this.#chain,
       seq: this.#seq,
       records: this.#records,
       firstSeq: this.#firstSeq,

@@ -2,15 +2,16 @@
  * The journal as the acting controller writes it: a record per batch of inputs, and every so many records a snapshot, after which what came
  * before it is removed.
  */
-import type { Clock, Logger } from "@muster/base";
+import { type Clock, hasCode, type Logger, MusterError } from "@muster/base";
 import type { ControllerEvent, Rules } from "@muster/machines";
 import { storedBytesMax } from "@muster/protocol";
 import type { PersistBatch } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
-import { encodePart, encodeRecord } from "./journal-record.ts";
+import { encodePart, encodeRecord, type SnapshotPart } from "./journal-record.ts";
 import type { ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { encodeSnapshot, partsOf } from "./journal-snapshot.ts";
 import { type MachineEffect, OpenEndKeeper } from "./open-ends.ts";
+import type { RecordChain } from "./record-chain.ts";
 
 /** What a journal is written with. */
 export interface JournalWriterOptions {
@@ -30,6 +31,8 @@ export interface JournalWriterOptions {
   readonly clock: Clock;
   /** From the clock to wall time, which must not jump within a term. */
   readonly wallOffsetMs: number;
+  /** Tells the operator of records that are not a controller's. */
+  readonly alarm: (detail: string) => void;
 }
 
 /** How the ids of the records of a snapshot end, so that whoever looks at the stream tells them from the others. */
@@ -41,14 +44,22 @@ export const snapshotIdEnd = ".snapshot";
  */
 const snapshotBytes = 64 * 1024 ** 2;
 
+/** Times that somebody else may come between two records before the writer gives way. */
+const passesMax = 64;
+
 type Batch = PersistBatch<ControllerSnapshot, ControllerEvent, MachineEffect>;
 
 /** Writes the journal of one term. */
 export class JournalWriter {
   readonly #options: JournalWriterOptions;
   readonly #ends: OpenEndKeeper;
-  /** The last record, of whatever kind. */
+  /** The last record, of whatever kind and whomever. */
   #seq: number;
+  readonly #chain: RecordChain;
+  /** Foreign records of which the operator has heard. */
+  #told = 0;
+  /** Tries in a row between which somebody else wrote. */
+  #passes = 0;
   #recordSeq: number;
   #since: Replayed["since"];
   /** Records before it are covered by a whole snapshot and may still be there; `null` when they have been asked away. */
@@ -63,6 +74,7 @@ export class JournalWriter {
     this.#options = options;
     this.#ends = new OpenEndKeeper(replayed);
     this.#seq = replayed.seq;
+    this.#chain = replayed.chain;
     this.#recordSeq = replayed.seq;
     this.#since = replayed.since;
     const { snapshotSeq, firstSeq } = replayed;
@@ -99,10 +111,11 @@ export class JournalWriter {
   }
 
   async #write({ events, effects, snapshot }: Omit<Batch, "changed">): Promise<void> {
-    const { term, clock, wallOffsetMs, snapshotRecords } = this.#options;
+    const { term, clock, wallOffsetMs, snapshotRecords, incarnation } = this.#options;
     const wallMs = wallOffsetMs + clock.now();
-    const record = encodeRecord(term, events, wallMs);
-    await this.#append(record, "");
+    this.#tell();
+    const record = encodeRecord(term, events, wallMs, this.#chain.link(incarnation));
+    while (!(await this.#append(record, ""))) this.#tell();
     this.#recordSeq = this.#seq;
     this.#ends.recorded({ seq: this.#seq, wallMs }, effects);
     this.#written = { snapshot, wallMs };
@@ -113,13 +126,18 @@ export class JournalWriter {
   }
 
   async #snapshot({ context }: ControllerSnapshot, wallMs: number): Promise<void> {
-    const { term, clock, logger, rules, partBytes = storedBytesMax } = this.#options;
-    const firstSeq = this.#seq + 1;
+    const { clock, logger, rules, partBytes = storedBytesMax } = this.#options;
     const startedMs = clock.now();
     const bytes = encodeSnapshot({ ...context, ...this.#ends.get(), rules });
-    const parts = partsOf(bytes, firstSeq, partBytes);
+    let firstSeq = this.#seq + 1;
+    let parts = partsOf(bytes, firstSeq, partBytes);
     const encodeMs = clock.now() - startedMs;
-    for (const part of parts) await this.#append(encodePart(term, part, wallMs), snapshotIdEnd);
+    // Parts say where they begin: when somebody comes between, they begin anew behind that.
+    while (!(await this.#appendParts(parts, wallMs))) {
+      this.#tell();
+      firstSeq = this.#seq + 1;
+      parts = partsOf(bytes, firstSeq, partBytes);
+    }
     this.#coveredSeq = firstSeq;
     const { records } = this.#since;
     this.#since = { records: 0, bytes: 0 };
@@ -127,9 +145,58 @@ export class JournalWriter {
     logger.info({ seq: firstSeq, ...sizes }, "journal snapshot written");
   }
 
-  async #append(record: Uint8Array, kind: string): Promise<void> {
-    const { transport, incarnation } = this.#options;
-    this.#seq = await transport.journal().append(record, this.#seq, `${incarnation}.${this.#seq + 1}${kind}`);
+  async #appendParts(parts: readonly SnapshotPart[], wallMs: number): Promise<boolean> {
+    const { term, incarnation } = this.#options;
+    for (const part of parts) {
+      const record = encodePart(term, part, wallMs, this.#chain.link(incarnation));
+      if (!(await this.#append(record, snapshotIdEnd))) return false;
+    }
+    return true;
+  }
+
+  /** @returns False when it was not stored, because somebody who is no controller wrote there; the next try comes behind that. */
+  async #append(record: Uint8Array, kind: string): Promise<boolean> {
+    const { transport, incarnation, term } = this.#options;
+    try {
+      this.#seq = await transport.journal().append(record, this.#seq, `${incarnation}.${this.#seq + 1}${kind}`);
+    } catch (error) {
+      if (!hasCode(error, "MUSTER_ERR_FENCED") || ++this.#passes > passesMax || !(await this.#pass())) throw error;
+      return false;
+    }
+    this.#passes = 0;
+    this.#chain.wrote(this.#seq, term, incarnation);
+    return true;
+  }
+
+  /** Reads what came between. @returns True when none of it is a controller's, which is passed over then. */
+  async #pass(): Promise<boolean> {
+    const before = this.#seq;
+    for await (const { seq, data } of this.#options.transport.journal().read(before + 1)) {
+      // Only controllers remove records, and write what goes on from others in a way that this one does not know.
+      if (seq !== this.#seq + 1 || this.#isLinked(seq, data)) return false;
+      this.#seq = seq;
+    }
+    return this.#seq > before;
+  }
+
+  #isLinked(seq: number, data: Uint8Array): boolean {
+    try {
+      return this.#chain.take(seq, data) !== null;
+    } catch (error) {
+      if (error instanceof MusterError) return true;
+      throw error;
+    }
+  }
+
+  /** The operator hears of the first foreign record, the second, the fourth and so on. */
+  #tell(): void {
+    const { count, first } = this.#chain.foreign;
+    const isNews = count > 0 && Math.floor(Math.log2(count)) > Math.floor(Math.log2(this.#told));
+    if (!isNews) return;
+    this.#told = count;
+    const detail = `${count} of the journal's records are no controller's and count for nothing; the first is ${first}`;
+    this.#options.logger.error({ count }, detail);
+    this.#options.alarm(detail);
   }
 
   /**

@@ -15,7 +15,7 @@ import {
 import { clock } from "./environment.ts";
 
 /** What may go wrong with what a writer asks of the broker; default nothing. */
-export type Mishap = (call: "append" | "append.done" | "purge") => void;
+export type Mishap = (call: "append" | "append.done" | "purge") => void | Promise<void>;
 
 /** Who takes the job over. */
 export interface Program {
@@ -33,6 +33,8 @@ export class WrittenJournal {
   readonly inputs: { readonly seq: number; readonly data: Uint8Array }[] = [];
   readonly parts: number[] = [];
   mishap: Mishap = () => {};
+  /** What the operator heard. */
+  readonly alarms: string[] = [];
   /** The live state of the last controller when its last record of inputs was stored. */
   lived: ControllerSnapshot | null = null;
   readonly #plan: ControllerPlan;
@@ -105,20 +107,20 @@ export class WrittenJournal {
     return new JournalWriter({
       transport: {
         purge: async (stream, beforeSeq) => {
-          this.mishap("purge");
+          await this.mishap("purge");
           await transport.purge(stream, beforeSeq);
         },
         journal: () => ({
           ...journal,
           append: async (data, expectedSeq, msgId) => {
-            this.mishap("append");
+            await this.mishap("append");
             const seq = await journal.append(data, expectedSeq, msgId);
             if (decodeRecord(seq, data).part) this.parts.push(seq);
             else {
               this.inputs.push({ seq, data });
               this.lived = this.#stepped;
             }
-            this.mishap("append.done");
+            await this.mishap("append.done");
             return seq;
           },
         }),
@@ -130,6 +132,7 @@ export class WrittenJournal {
       incarnation: `i${++this.#terms}`,
       term: replayed.term + 1,
       wallOffsetMs: 1_700_000_000_000,
+      alarm: (detail) => this.alarms.push(detail),
       ...this.#given,
     });
   }

@@ -25,11 +25,11 @@ function withSnapshots(scenario: Scenario): Scenario {
 
 /** A snapshot without the timers in it, under a digest that is right. */
 function withoutTimers(data: Uint8Array, seq: number): Uint8Array {
-  const { part, term, wallMs } = decodeRecord(seq, data);
+  const { part, term, wallMs, by, after } = decodeRecord(seq, data);
   if (!part) return data;
   const bytes = encodeSnapshot({ ...decodeSnapshot(seq, part.data), timers: [] });
   const [forgetful = part] = partsOf(bytes, part.firstSeq, bytes.byteLength);
-  return encodePart(term, forgetful, wallMs);
+  return encodePart(term, forgetful, wallMs, by !== undefined && after !== undefined ? { by, after } : undefined);
 }
 
 /** A small job with short time-outs. With more members the brake is pulled: they do not all die in one moment. */
