@@ -54,11 +54,11 @@ test("so are commands that a replica gets", async () => {
 });
 
 test("what nobody reads harms nobody, and a report in the name of another life changes nothing", async () => {
-  await pester("rollout", (transport, data, msgId) => transport.publish(subjects.groups("rollout-0"), data, { msgId }));
+  await pester("rollout", (transport, data, msgId) => transport.publish(subjects.groups("test"), data, { msgId }));
   await pester("controller", (transport, data, msgId) =>
     transport.publish(subjects.event("alarm.raised"), data, { msgId }),
   );
-  const transport = await connectAs(run, "rollout");
+  const transport = await connectAs(run, "rollout", "rollout-0");
   await expect(
     transport.publish(subjects.groups("rollout-0"), oversized, { msgId: "oversized" }),
   ).rejects.toMatchObject({

@@ -21,9 +21,9 @@ function read(path: string): JobBroker {
   return JSON.parse(readFileSync(path, "utf8")) as JobBroker;
 }
 
-/** Connects as the user of a role; close it after the test. */
-export function connectAs(run: Pick<JobRun, "directory" | "job">, role: BrokerRole): Promise<Transport> {
+/** Connects as a process of a role; close it after the test. */
+export function connectAs(run: Pick<JobRun, "directory" | "job">, role: BrokerRole, id = "test"): Promise<Transport> {
   const { url, credentials } = brokerOf(run);
-  const name = `${role}.test.t1`;
+  const name = `${role}.${id}.t1`;
   return connectNats({ url, job: run.job, name, credentials: credentials[role], connectTimeoutMs: 5_000 });
 }
