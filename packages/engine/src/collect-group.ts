@@ -23,6 +23,7 @@ import { type GenerateFunction, responsesOf } from "./collect/generate-function.
 import { inBatches } from "./collect/in-batches.ts";
 import { placeholderOf } from "./collect/placeholder.ts";
 import { SharedEngine } from "./collect/shared-engine.ts";
+import { shownValue } from "./collect/shown-value.ts";
 import { TrajectoryScopes } from "./collect/trajectory-scope.ts";
 import type { Generated, GenerateRequest, Reward, RolloutEngine, SamplingOptions } from "./engine.ts";
 import { errors } from "./errors.ts";
@@ -258,9 +259,10 @@ class Call {
   async #settle(sample: Sample, respond: () => Promise<readonly Response[]>): Promise<readonly Trajectory[]> {
     const info = this.#options.engine.info();
     const { prompt } = sample.entry;
+    const from = this.#options.generate ? nameOf(this.#options.generate) : "the engine";
     const checked = await this.#attempt(sample, async () => {
       const { ids } = askable(prompt);
-      return (await respond()).map((response) => checkResponse(response, ids.length, info));
+      return (await respond()).map((response) => checkResponse(response, { from, promptLength: ids.length }, info));
     });
     if ("placeholder" in checked) return Array.from({ length: this.#fanOut }, checked.placeholder);
     const judged = checked.value.map(async (response) => {
@@ -311,7 +313,7 @@ class Call {
         random: randomOf(seed, at, moduleStream),
         signal,
       });
-      return responsesOf(answer, this.#fanOut, oldest() ?? version);
+      return responsesOf(answer, { from: nameOf(generate), fanOut: this.#fanOut }, oldest() ?? version);
     });
   }
 
@@ -324,7 +326,7 @@ class Call {
       ? await reward.score(input, this.#ending.signal)
       : await this.#scopes.run({ what, timeoutMs: rewardTimeoutMs }, (signal) => reward.score(input, signal));
     if (typeof value !== "number" || !(Math.abs(value) <= rewardMax))
-      throw errors.RewardInvalid({ name: reward.name, value: String(value), limit: rewardMax });
+      throw errors.RewardInvalid({ name: reward.name, value: shownValue(value), limit: rewardMax });
     return value;
   }
 
@@ -353,12 +355,16 @@ class Call {
   }
 }
 
+/** A generate function as errors name it: by the user's own file. */
+const nameOf = ({ file }: GenerateFunction): string =>
+  file ? `the generate function of ${file}` : "the generate function";
+
 /** Keeps the random numbers of modules apart from those of the engine. */
 const moduleStream = 0x6d6f64;
 
 /** A response as the engine drew it. @throws MUSTER_ERR_TRAJECTORY_INVALID, MUSTER_ERR_TRAJECTORY_ABORTED */
 function ownResponse(generated: Generated | undefined, resumed: BegunTrajectory | undefined): Response {
-  if (!generated) throw errors.TrajectoryInvalid({ reason: "it is missing" });
+  if (!generated) throw errors.TrajectoryInvalid({ from: "the engine", reason: "it is missing" });
   const { responseIds, logprobs, finish } = generated;
   if (finish === "abort") throw errors.TrajectoryAborted();
   const { length } = responseIds;

@@ -28,15 +28,15 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   RewardUnknown: { message: 'reward "{name}" is not known; known rewards are {known}' },
   RewardInvalid: {
-    message: 'reward "{name}" returned {value}; it must return a finite number between -{limit} and {limit}',
+    message: 'reward "{name}" returned {value}; it must return a number, finite and between -{limit} and {limit}',
   },
-  TrajectoryInvalid: { message: "the engine returned an invalid trajectory: {reason}" },
+  TrajectoryInvalid: { message: "{from} returned an invalid response: {reason}" },
   TrajectoryTimeout: { message: "{what} did not end within {timeoutMs} ms" },
   SampleSettled: { message: "request {requestId}: its sample is settled already; await everything before you return" },
   GenerateShape: {
-    message:
-      "the generate function returned {found}; with rollout.fan_out = {fanOut} it must return that many responses",
+    message: "{from} returned {found}; with rollout.fan_out = {fanOut} it must return {wanted} for each sample",
   },
+  GenerateField: { message: "{from} returned {field} = {value}; it must be {rule}" },
   ModuleUnloadable: { message: "{path} can not be loaded: {reason}" },
   ModuleExport: { message: "{path} exports {found} where a function is wanted; export it as default or as {name}" },
   TrajectoryAborted: { message: "the engine aborted the trajectory", retryable: true },

@@ -2,7 +2,7 @@
 import { pathToFileURL } from "node:url";
 import { messageOf } from "@muster/base";
 import { z } from "@muster/protocol";
-import type { GenerateFunction } from "./collect/generate-function.ts";
+import type { GenerateContext, GenerateFunction } from "./collect/generate-function.ts";
 import type { Reward, RewardInput } from "./engine.ts";
 import { errors } from "./errors.ts";
 import type { EngineAdapter } from "./registry/adapter.ts";
@@ -22,7 +22,9 @@ export async function loadReward(path: string): Promise<Reward> {
 
 /** Loads a generate function from a module: its default export, or its export `generate`. @throws as {@link loadReward} */
 export async function loadGenerate(path: string): Promise<GenerateFunction> {
-  return (await loadFunction(path, "generate")) as GenerateFunction;
+  const generate = (await loadFunction(path, "generate")) as GenerateFunction;
+  // A function of its own: the module's may be frozen, and may be named twice.
+  return Object.assign((context: GenerateContext) => generate(context), { file: path });
 }
 
 /**

@@ -170,14 +170,14 @@ describe("collecting groups", () => {
 
   it.each([
     ["NaN", Number.NaN],
-    ["infinity", Number.POSITIVE_INFINITY],
-    ["beyond all bounds", 1.7e308],
-    ["text", "0.5"],
+    ["Infinity", Number.POSITIVE_INFINITY],
+    ["1.7e+308", 1.7e308],
+    ['the text "0.5"', "0.5"],
     ["nothing", undefined],
-  ])("aborts only the trajectory whose reward is %s", async (_, value) => {
+  ])("aborts only the trajectory whose reward is %s", async (shown, value) => {
     const groups = await collect({ reward: rewardThat({ 5: () => Promise.resolve(value as number) }) });
     expect(aborted(groups)).toEqual([5]);
-    expect(groups[1]!.trajectories[1]!.error!.message).toContain(`returned ${value}`);
+    expect(groups[1]!.trajectories[1]!.error!.message).toContain(`returned ${shown}`);
   });
 
   it("replaces a failed trajectory by a placeholder that teaches nothing", async () => {
@@ -196,11 +196,11 @@ describe("collecting groups", () => {
   });
 
   it.each<[string, (generated: Generated) => Generated | undefined]>([
-    ["0 log-probs", (generated) => ({ ...generated, logprobs: new Float32Array(0) })],
-    ["log-prob NaN", (generated) => ({ ...generated, logprobs: generated.logprobs.with(0, Number.NaN) })],
-    ["log-prob 2", (generated) => ({ ...generated, logprobs: generated.logprobs.with(0, 2) })],
+    ["logprobs has 0 numbers", (generated) => ({ ...generated, logprobs: new Float32Array(0) })],
+    ["logprobs has NaN", (generated) => ({ ...generated, logprobs: generated.logprobs.with(0, Number.NaN) })],
+    ["logprobs has 2;", (generated) => ({ ...generated, logprobs: generated.logprobs.with(0, 2) })],
     ["token 99", (generated) => ({ ...generated, responseIds: generated.responseIds.with(0, 99) })],
-    ["its length is 0", (generated) => ({ ...generated, responseIds: new Int32Array(0) })],
+    ["responseIds is empty", (generated) => ({ ...generated, responseIds: new Int32Array(0) })],
     ["aborted", (generated) => ({ ...generated, finish: "abort" })],
   ])("aborts a trajectory that the engine returned malformed: %s", async (reason, tamper) => {
     const engine = await tampered((generated, sample) => (sample === 1 ? tamper(generated) : generated));

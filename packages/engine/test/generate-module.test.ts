@@ -266,6 +266,7 @@ describe("failures of some samples", () => {
 
 describe("a module of a job", () => {
   let folder: string;
+  let modules = 0;
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), "muster-module-"));
   });
@@ -287,6 +288,36 @@ describe("a module of a job", () => {
     await expect(loadReward(join(folder, "gone.mjs"))).rejects.toThrow(/gone\.mjs can not be loaded/);
     await expect(loadGenerate(write("c.mjs", "export default 7;"))).rejects.toThrow(/exports number/);
     await expect(loadGenerate(write("d.mjs", "throw new Error('broken');"))).rejects.toThrow(/broken/);
+  });
+
+  it.each([
+    ['"0.7"', 'returned the text "0.7"; it must return a number'],
+    ["undefined", "returned nothing (undefined); it must return a number"],
+    ["[1]", "returned a list of 1"],
+    ["({ score: 1 })", "returned a value of type object"],
+    ["1 / 0", "returned Infinity; it must return a number, finite"],
+  ])("whose reward returns %s is named by its file, with the value and its type", async (value, says) => {
+    const path = write(`reward-${modules++}.mjs`, `export default () => ${value};`);
+    const groups = await collect({ reward: await loadReward(path) });
+    expect(errorOf(groups, 0)?.message).toContain(`reward "${path}" ${says}`);
+  });
+
+  it.each([
+    ["7", "returned a response = 7; it must be an object with responseIds and logprobs"],
+    ["[]", "returned a list of 0; with rollout.fan_out = 1 it must return one for each sample"],
+    ["({ responseIds: [1] })", "returned logprobs = nothing (undefined); it must be a list of numbers"],
+    [
+      '({ responseIds: [1, "2"], logprobs: [0, 0] })',
+      'returned responseIds[1] = the text "2"; it must be a list of whole',
+    ],
+    ['({ responseIds: [1], logprobs: [0], finish: "eos" })', 'returned finish = the text "eos"; it must be "stop" or'],
+    ["({ responseIds: [1, 2], logprobs: [0] })", "returned an invalid response: logprobs has 1 numbers for 2 tokens"],
+    ["({ responseIds: [99], logprobs: [0] })", "returned an invalid response: responseIds has token 99, outside of"],
+    ["({ responseIds: [], logprobs: [] })", "returned an invalid response: responseIds is empty"],
+  ])("whose generate function returns %s is named by its file, with field and value", async (value, says) => {
+    const path = write(`generate-${modules++}.mjs`, `export default async () => ${value};`);
+    const groups = await collect({ generate: await loadGenerate(path) });
+    expect(errorOf(groups, 0)?.message).toContain(`the generate function of ${path} ${says}`);
   });
 
   it("in TypeScript needs a Node that reads it, and the error says which", async () => {

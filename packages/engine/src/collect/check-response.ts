@@ -17,20 +17,28 @@ export interface Response {
 /** Log-probs are rounded: one may be a little over 0. */
 const logprobMax = 1e-3;
 
-/** Checks a response to a prompt of `promptLength` tokens. @throws MUSTER_ERR_TRAJECTORY_INVALID naming what is wrong. */
-export function checkResponse(response: Response, promptLength: number, info: EngineInfo): Response {
+/** Where a response comes from, for errors: the engine, or the file of a module. */
+export interface ResponseOrigin {
+  readonly from: string;
+  readonly promptLength: number;
+}
+
+/** Checks a response to a prompt of `promptLength` tokens. @throws MUSTER_ERR_TRAJECTORY_INVALID naming what is wrong, and whose it is. */
+export function checkResponse(response: Response, { from, promptLength }: ResponseOrigin, info: EngineInfo): Response {
   const { responseIds, logprobs, lossMask } = response;
   const reject = (reason: string): never => {
-    throw errors.TrajectoryInvalid({ reason });
+    throw errors.TrajectoryInvalid({ from, reason });
   };
   const { length } = responseIds;
-  if (length < 1) return reject("its length is 0");
+  if (length < 1) return reject("responseIds is empty; a response has at least its end token");
   if (length + promptLength > info.maxContext)
-    return reject(`its length is ${length} after ${promptLength} prompt tokens in a context of ${info.maxContext}`);
-  if (logprobs.length !== length) return reject(`${logprobs.length} log-probs for ${length} tokens`);
-  if (lossMask.length !== length) return reject(`a loss mask of ${lossMask.length} for ${length} tokens`);
+    return reject(
+      `responseIds has ${length} tokens after ${promptLength} prompt tokens in a context of ${info.maxContext}`,
+    );
+  if (logprobs.length !== length) return reject(`logprobs has ${logprobs.length} numbers for ${length} tokens`);
+  if (lossMask.length !== length) return reject(`lossMask has ${lossMask.length} numbers for ${length} tokens`);
   const wild = responseIds.find((id) => id < 0 || id >= info.vocab);
-  if (wild !== undefined) return reject(`token ${wild} is outside the vocabulary of ${info.vocab}`);
+  if (wild !== undefined) return reject(`responseIds has token ${wild}, outside of the vocabulary of ${info.vocab}`);
   const odd = logprobs.find((value) => !Number.isFinite(value) || value > logprobMax);
-  return odd === undefined ? response : reject(`log-prob ${odd}`);
+  return odd === undefined ? response : reject(`logprobs has ${odd}; each must be finite and at most 0`);
 }

@@ -4,6 +4,7 @@ import type { Prompt, Task } from "@muster/data";
 import type { EngineInfo, Generated, SamplingOptions } from "../engine.ts";
 import { errors } from "../errors.ts";
 import type { Response } from "./check-response.ts";
+import { shownValue } from "./shown-value.ts";
 
 /** One turn that a module asks the engine for. */
 export interface TurnRequest {
@@ -57,34 +58,45 @@ export interface ModuleResponse {
  *
  * @returns One response; with a declared fan-out over 1, a list of exactly that many.
  */
-export type GenerateFunction = (context: GenerateContext) => Promise<ModuleResponse | readonly ModuleResponse[]>;
+export type GenerateFunction = ((context: GenerateContext) => Promise<ModuleResponse | readonly ModuleResponse[]>) & {
+  /** The file that it comes from, for errors. */
+  readonly file?: string;
+};
+
+/** Whose answer it is, and how many responses it should have. */
+export interface Declared {
+  /** The module, as errors name it. */
+  readonly from: string;
+  readonly fanOut: number;
+}
 
 /**
  * The responses in a module's answer, copied, so that nobody can write to them later.
  *
- * @throws MUSTER_ERR_GENERATE_SHAPE for another fan-out than the declared one, or an answer that is none.
+ * @throws MUSTER_ERR_GENERATE_SHAPE for another fan-out than the declared one, MUSTER_ERR_GENERATE_FIELD for an answer that is none.
  */
-export function responsesOf(answer: unknown, fanOut: number, version: number): readonly Response[] {
-  if (fanOut === 1) {
-    if (Array.isArray(answer)) throw errors.GenerateShape({ found: `a list of ${answer.length}`, fanOut });
-    return [responseOf(answer, fanOut, version)];
-  }
-  if (!Array.isArray(answer)) throw errors.GenerateShape({ found: describe(answer), fanOut });
-  if (answer.length !== fanOut) throw errors.GenerateShape({ found: `a list of ${answer.length}`, fanOut });
-  return answer.map((part) => responseOf(part, fanOut, version));
+export function responsesOf(answer: unknown, declared: Declared, version: number): readonly Response[] {
+  const { fanOut } = declared;
+  const count = Array.isArray(answer) ? answer.length : 1;
+  if (Array.isArray(answer) !== fanOut > 1 || count !== fanOut)
+    throw errors.GenerateShape({
+      ...declared,
+      found: shownValue(answer),
+      wanted: fanOut > 1 ? `a list of ${fanOut}` : "one",
+    });
+  return [answer].flat().map((part) => responseOf(part, declared, version));
 }
 
-function responseOf(part: unknown, fanOut: number, version: number): Response {
-  if (typeof part !== "object" || part === null || Array.isArray(part))
-    throw errors.GenerateShape({ found: describe(part), fanOut });
+function responseOf(part: unknown, { from }: Declared, version: number): Response {
+  if (typeof part !== "object" || part === null)
+    throw fieldFault(from, "a response", part, "an object with responseIds and logprobs");
   const { responseIds, logprobs, lossMask, finish = "stop" } = part as Partial<Record<string, unknown>>;
-  if (finish !== "stop" && finish !== "length")
-    throw errors.GenerateShape({ found: `finish ${String(finish)}`, fanOut });
-  const ids = Int32Array.from(numbersOf("responseIds", responseIds, fanOut));
-  const mask = lossMask === undefined ? new Uint8Array(ids.length).fill(1) : numbersOf("lossMask", lossMask, fanOut);
+  if (finish !== "stop" && finish !== "length") throw fieldFault(from, "finish", finish, '"stop" or "length"');
+  const ids = Int32Array.from(numbersOf("responseIds", responseIds, from));
+  const mask = lossMask === undefined ? new Uint8Array(ids.length).fill(1) : numbersOf("lossMask", lossMask, from);
   return {
     responseIds: ids,
-    logprobs: Float32Array.from(numbersOf("logprobs", logprobs, fanOut)),
+    logprobs: Float32Array.from(numbersOf("logprobs", logprobs, from)),
     lossMask: Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1)),
     finish,
     // A sample of several turns may span an update: the oldest version is the safe one for staleness.
@@ -93,16 +105,16 @@ function responseOf(part: unknown, fanOut: number, version: number): Response {
 }
 
 /** Whole numbers where ids are wanted: an array would round or wrap silently. */
-function numbersOf(field: string, value: unknown, fanOut: number): readonly number[] {
+function numbersOf(field: "responseIds" | "logprobs" | "lossMask", value: unknown, from: string): readonly number[] {
   const isList = Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
-  if (!isList) throw errors.GenerateShape({ found: `${field} of ${describe(value)}`, fanOut });
+  const rule = field === "logprobs" ? "a list of numbers" : "a list of whole numbers";
+  if (!isList) throw fieldFault(from, field, value, rule);
   const list = Array.from(value as ArrayLike<unknown>);
-  const odd = list.find((item) => typeof item !== "number" || (field !== "logprobs" && !Number.isInteger(item)));
-  if (odd !== undefined) throw errors.GenerateShape({ found: `${field} with ${describe(odd)}`, fanOut });
+  const odd = list.findIndex((item) => typeof item !== "number" || (field !== "logprobs" && !Number.isInteger(item)));
+  if (odd >= 0) throw fieldFault(from, `${field}[${odd}]`, list[odd], rule);
   return list as number[];
 }
 
-function describe(value: unknown): string {
-  if (typeof value === "number" || value === null || value === undefined) return String(value);
-  return Array.isArray(value) ? `a list of ${value.length}` : `a value of type ${typeof value}`;
+function fieldFault(from: string, field: string, value: unknown, rule: string): Error {
+  return errors.GenerateField({ from, field, value: shownValue(value), rule });
 }

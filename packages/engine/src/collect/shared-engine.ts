@@ -109,7 +109,7 @@ export class SharedEngine {
       batch.forEach(({ resolve, reject }, i) => {
         const generated = rows[i]?.[0];
         if (generated) resolve(generated);
-        else reject(errors.TrajectoryInvalid({ reason: "it is missing" }));
+        else reject(errors.TrajectoryInvalid({ from: "the engine", reason: "it is missing" }));
       });
     } catch (error) {
       const isRequest = requestCodes.some((code) => hasCode(error, code));

@@ -164,7 +164,7 @@ export async function evaluate(
   let sum = 0;
   for (const [index, prompt] of prompts.entries()) {
     const generated = rows[index]?.[0];
-    if (!generated) throw errors.TrajectoryInvalid({ reason: "it is missing" });
+    if (!generated) throw errors.TrajectoryInvalid({ from: "the engine", reason: "it is missing" });
     const { responseIds, finish } = generated;
     sum += await reward.score({ prompt, responseIds, responseText: task.decode(responseIds), finish }, signal);
   }
