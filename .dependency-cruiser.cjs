@@ -15,6 +15,7 @@ const mayImport = {
   collectives: ["base", "protocol"],
   checkpoint: ["base", "protocol", "tensors"],
   engine: ["base", "protocol", "tensors", "data"],
+  client: ["base", "protocol", "transport"],
   runtime: ["base", "protocol", "machines", "transport"],
   actors: [
     "base",
@@ -39,6 +40,7 @@ const mayImport = {
     "collectives",
     "checkpoint",
     "engine",
+    "client",
     "runtime",
     "actors",
     "sim",

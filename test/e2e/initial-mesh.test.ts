@@ -12,8 +12,8 @@ describe("a job that wants two policy and two rollout replicas", () => {
 
   test("gathers them, gives the first weights once, builds mesh epoch 1, and only then trains", async () => {
     const run = await runs.start("gather", "--steps", "12", "--set", "init_replicas.rollout=2");
-    const status = await waitFor(() => pictureOf(runs), {
-      what: "a picture in which every replica has a heartbeat",
+    const status = await waitFor(() => shownOf(runs), {
+      what: "a status in which every replica has a heartbeat",
       timeoutMs: 30_000,
     });
     expect(status).toMatchObject({ job: "gather", term: 1, steps: 12, lineage: 0 });
@@ -42,8 +42,8 @@ describe("a job that wants two policy and two rollout replicas", () => {
   });
 });
 
-/** The picture of `muster status`, once every member's heartbeat is in it. */
-async function pictureOf(runs: Runs): Promise<JobStatus | null> {
+/** The status of `muster status`, once every member's heartbeat is in it. */
+async function shownOf(runs: Runs): Promise<JobStatus | null> {
   const process = await runs.muster("status", "--json");
   const { code } = await process.exited;
   if (code !== 0) return null;

@@ -36,12 +36,12 @@ test("a controller that was away finds itself replaced, ends with code 75, and t
 });
 
 test("the stored journal, replayed, passes through what was shown live and ends where the job ended", async () => {
-  const pictures: string[] = [];
+  const statuss: string[] = [];
   const logic = {
     ...controllerLogic,
     step(snapshot, event) {
       const next = controllerLogic.step(snapshot, event);
-      pictures.push(JSON.stringify(durable(pictureOf(next.snapshot))));
+      statuss.push(JSON.stringify(durable(shownOf(next.snapshot))));
       return next;
     },
   } satisfies typeof controllerLogic;
@@ -53,10 +53,10 @@ test("the stored journal, replayed, passes through what was shown live and ends 
     };
   });
 
-  expect(pictures).toContain(JSON.stringify(shown));
+  expect(statuss).toContain(JSON.stringify(shown));
   const end = run.events("job.ended").at(-1);
   expect(replayed.term).toBe(run.events("job.started").at(-1)?.term);
-  expect(pictureOf(replayed.snapshot)).toMatchObject({
+  expect(shownOf(replayed.snapshot)).toMatchObject({
     phase: "stopped",
     step: end?.step,
     lineage: end?.lineage,
@@ -81,7 +81,7 @@ type Snapshot = ReturnType<typeof controllerLogic.init>["snapshot"];
 
 const incidents = { counts: {}, open: 0, tokensWasted: 0, ettr: null };
 
-function pictureOf({ context }: Snapshot): JobStatus {
+function shownOf({ context }: Snapshot): JobStatus {
   return statusOf("replayed", context.state, {
     beats: new Map(),
     nowMs: 0,
@@ -92,7 +92,7 @@ function pictureOf({ context }: Snapshot): JobStatus {
   });
 }
 
-/** The part of a picture that follows from the journal: all but what heartbeats and clocks put in. */
+/** The part of a status that follows from the journal: all but what heartbeats and clocks put in. */
 function durable({ atMs: _, controller: __, incidents: ___, streams: ____, members, ...status }: JobStatus) {
   const rows = members.map(({ id, incarnation, health, version, order }) => ({
     ...{ id, incarnation, health },

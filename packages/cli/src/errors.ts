@@ -34,9 +34,6 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "MUSTER_NATS_URL is set but {variable} is not; it names the JSON file with the users of that server by role",
   },
-  RequestRefused: {
-    message: "the controller did not take {kind}: {reason}; does this command have the version of the job?",
-  },
   AnswerLate: {
     message:
       "{what} within {timeout}; the request is stored and will be done{hint}; wait longer with --timeout, or watch it: {watch}",

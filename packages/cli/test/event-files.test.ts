@@ -1,9 +1,9 @@
 import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { EventMessage } from "@muster/client";
 import { makeTempDirectory } from "@muster/testkit";
 import { expect, it, onTestFinished } from "vitest";
 import { EventFiles } from "../src/run/event-files.ts";
-import type { EventMessage } from "../src/run/event-message.ts";
 import { openRunDirectory, type RunDirectory } from "../src/run/run-directory.ts";
 
 const noon = Date.parse("2026-01-02T12:00:00Z");

@@ -5,7 +5,7 @@ import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit"
 import { generateKeys } from "@muster/transport";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { writeConnection } from "../src/composition/connection.ts";
-import { endOf, type FakeJob, pictureOf, startFakeJob } from "./support/fake-job.ts";
+import { endOf, type FakeJob, startFakeJob, statusOf } from "./support/fake-job.ts";
 import { buildOnce, startMuster } from "./support/muster.ts";
 
 const timeoutMs = 30_000;
@@ -20,13 +20,13 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
   }, 120_000);
   afterAll(() => job.close());
 
-  it("status says that there is no picture before the controller has drawn one", async () => {
-    expect((await run("status")).stdout).toContain("has no picture yet");
+  it("status says that there is no status before the controller has drawn one", async () => {
+    expect((await run("status")).stdout).toContain("has no status yet");
     expect(JSON.parse((await run("status", "--json")).stdout)).toBe(null);
   });
 
   it("status shows step, weights, mesh, ledger and members", async () => {
-    await job.draw(pictureOf("small"));
+    await job.draw(statusOf("small"));
     const { code, stdout } = await run("status");
     expect(code).toBe(0);
     expect(stdout).toContain("3/10 committed");
@@ -35,8 +35,8 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
     expect(stdout).not.toContain("old");
   });
 
-  it("status --json writes the picture and its age on one line", async () => {
-    await job.draw(pictureOf("small"));
+  it("status --json writes the status and its age on one line", async () => {
+    await job.draw(statusOf("small"));
     const { stdout } = await run("status", "--json");
     expect(stdout.trimEnd().split("\n")).toHaveLength(1);
     expect(JSON.parse(stdout)).toMatchObject({
@@ -47,30 +47,30 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
     expect(JSON.parse(stdout).ageMs).toBeLessThan(timeoutMs);
   });
 
-  it("status says how old a picture is that nobody draws any more", async () => {
-    await job.draw(pictureOf("small", { atMs: Date.now() - 65_000 }));
+  it("status says how old a status is that nobody draws any more", async () => {
+    await job.draw(statusOf("small", { atMs: Date.now() - 65_000 }));
     const { code, stdout } = await run("status");
     expect(code).toBe(0);
     expect(stdout).toMatch(/this is 1 min 0\d s old: the controller may be gone/);
   });
 
   it("status --watch ends with the job", async () => {
-    await job.draw(pictureOf("small", { step: 4 }));
+    await job.draw(statusOf("small", { step: 4 }));
     const watching = startMuster(["status", "--watch", ...job.where]);
-    await waitFor(() => watching.stdout().includes("4/10"), { what: "the first picture", timeoutMs });
-    await job.draw(pictureOf("small", { step: 10, phase: "stopped" }));
+    await waitFor(() => watching.stdout().includes("4/10"), { what: "the first status", timeoutMs });
+    await job.draw(statusOf("small", { step: 10, phase: "stopped" }));
     expect((await watching.ended).code).toBe(0);
     expect(watching.stdout()).toContain("10/10");
   });
 
   it("drain asks for one replica and waits until it has left; nobody of that name is a mistake", async () => {
-    await job.draw(pictureOf("small"));
+    await job.draw(statusOf("small"));
     const asked: unknown[] = [];
     await job.hear((message) => {
       asked.push([message.kind, message.role, message.body]);
       if (message.kind === "replica.drain" && message.body.id === left.id) void job.say("member.left", left);
     });
-    const { fleet } = pictureOf("small");
+    const { fleet } = statusOf("small");
     const alone = { ...fleet, replicas: fleet.replicas.slice(0, 1) };
     const first = await run("drain", "rollout-0", "--json");
     expect(JSON.parse(first.stdout)).toEqual({ id: "rollout-0", how: "left", reason: "drained" });
@@ -78,14 +78,14 @@ describe("an operator's command on a running job", { timeout: timeoutMs }, () =>
     const body = { id: "rollout-0", commandId: expect.stringMatching(/^c-/) };
     expect(asked).toEqual([["replica.drain", "operator", body]]);
 
-    await job.draw(pictureOf("small", { members: pictureOf("small").members.slice(0, 1), fleet: alone }));
+    await job.draw(statusOf("small", { members: statusOf("small").members.slice(0, 1), fleet: alone }));
     const second = await run("drain", "rollout-0");
     expect(second).toMatchObject({ code: 2, stderr: "muster: rollout-0 is no member: members are policy-0\n" });
     expect(asked).toHaveLength(1);
   });
 
   it("drain gives up waiting, with the code for trying again, when nobody answers", async () => {
-    await job.draw(pictureOf("small"));
+    await job.draw(statusOf("small"));
     const { code, stderr } = await run("drain", "policy-0", "--timeout", "300ms");
     expect(code).toBe(75);
     expect(stderr).toContain("policy-0 did not leave within 300ms");

@@ -1,6 +1,6 @@
+import type { EventMessage } from "@muster/client";
 import type { Body } from "@muster/protocol";
 import { describe, expect, test } from "vitest";
-import type { EventMessage } from "../src/run/event-message.ts";
 import { createRecorder } from "../src/run/recorder.ts";
 
 const sections = (version: number) => [{ name: "weights" as const, digest: `xxh3b:${version}`, bytes: 4 }];

@@ -1,9 +1,9 @@
+import type { EventMessage } from "@muster/client";
 import { describe, expect, it } from "vitest";
-import type { EventMessage } from "../src/run/event-message.ts";
 import { eventJson, eventLine } from "../src/view/event-line.ts";
 import { statusText } from "../src/view/status-text.ts";
 import { table } from "../src/view/table.ts";
-import { pictureOf } from "./support/fake-job.ts";
+import { statusOf } from "./support/fake-job.ts";
 
 const hostile = "\u001b]0;owned\u0007\u001b[2Jbad\r\nline\u202e";
 
@@ -27,22 +27,22 @@ describe("a table", () => {
 
 describe("the status of a job", () => {
   it("says how many ranks a replica has, where it is more than one", () => {
-    const [policy, rollout] = pictureOf("j").members;
-    const text = statusText({ ...pictureOf("j", { members: [policy!, { ...rollout!, ranks: 2 }] }), ageMs: 0 });
+    const [policy, rollout] = statusOf("j").members;
+    const text = statusText({ ...statusOf("j", { members: [policy!, { ...rollout!, ranks: 2 }] }), ageMs: 0 });
     expect(text).toMatch(/^rollout-0\s+rollout, 2 ranks\s+healthy/m);
     expect(text).toMatch(/^policy-0\s+policy\s+healthy/m);
   });
 
   it("shows the age of a beat as it is now, not as it was drawn", () => {
-    const text = statusText({ ...pictureOf("j"), ageMs: 1_000 });
+    const text = statusText({ ...statusOf("j"), ageMs: 1_000 });
     expect(text).toMatch(/^policy-0 .* 1\.3 s +2 ms +128 MiB$/m);
   });
 
   it("shows a job that has nothing yet", () => {
-    const { fleet } = pictureOf("j");
+    const { fleet } = statusOf("j");
     const nobody = { ...fleet, replicas: [], nodes: [], totals: {} };
     const empty = { version: null, sections: [], mesh: [], epoch: 0, members: [], checkpoint: null, fleet: nobody };
-    const text = statusText({ ...pictureOf("j", empty), ageMs: 0 });
+    const text = statusText({ ...statusOf("j", empty), ageMs: 0 });
     expect(text).toContain("none yet, lineage 0");
     expect(text).toContain("epoch 0, no members");
     expect(text.endsWith("no members")).toBe(true);
@@ -50,8 +50,8 @@ describe("the status of a job", () => {
 
   it("shows what should run where, how it is, and what operators have under way", () => {
     const missing = ["rollout: 0 healthy, at least 1 needed"];
-    const { fleet } = pictureOf("j");
-    const text = statusText({ ...pictureOf("j", { fleet: { ...fleet, missing } }), ageMs: 0 });
+    const { fleet } = statusOf("j");
+    const text = statusText({ ...statusOf("j", { fleet: { ...fleet, missing } }), ageMs: 0 });
     expect(text).toMatch(
       /^fleet +policy 1\/1, rollout 0\/2, checkpoint 0\/0 on node-0 2 cordoned \(GPU 0: 3 errors\)$/m,
     );
@@ -62,7 +62,7 @@ describe("the status of a job", () => {
   });
 
   it("counts everybody and says how many rows it leaves out", () => {
-    const { fleet } = pictureOf("j");
+    const { fleet } = statusOf("j");
     const large = {
       totals: { policy: { healthy: 64 }, rollout: { healthy: 9_920, suspect: 16 } },
       membersLeftOut: 9_998,
@@ -73,7 +73,7 @@ describe("the status of a job", () => {
         leftOut: { nodes: 1_249, replicas: 10_002 },
       },
     };
-    const text = statusText({ ...pictureOf("j", large), ageMs: 0 });
+    const text = statusText({ ...statusOf("j", large), ageMs: 0 });
     expect(text).toMatch(/^members +policy 64 healthy; rollout 9,920 healthy, 16 suspect$/m);
     expect(text).toMatch(/^fleet +policy 64\/64, rollout 9920\/9940, .*, 1,249 more$/m);
     expect(text).toMatch(/^9,998 more members/m);
@@ -82,7 +82,7 @@ describe("the status of a job", () => {
 
   it("shows a ledger that does not balance as such", () => {
     const ledger = { admitted: 5, trained: 1, aborted: 1, quarantined: 1, pending: 1 };
-    expect(statusText({ ...pictureOf("j", { ledger }), ageMs: 0 })).toContain("5 admitted ≠");
+    expect(statusText({ ...statusOf("j", { ledger }), ageMs: 0 })).toContain("5 admitted ≠");
   });
 
   it("says why trajectories were given up, the most frequent root cause first", () => {
@@ -90,21 +90,21 @@ describe("the status of a job", () => {
       { name: "TypeError", message: hostile, frame: "judge (r.mjs:3:9)", count: 12, sample: "3.80/1" },
       { name: "RangeError", message: "no", frame: null, count: 1, sample: null },
     ];
-    const text = statusText({ ...pictureOf("j", { causes }), ageMs: 0 });
+    const text = statusText({ ...statusOf("j", { causes }), ageMs: 0 });
     expect(text).toMatch(/^given up +12 × TypeError: bad line \(at judge \(r\.mjs:3:9\), first 3\.80\/1\)$/m);
     expect(text).toMatch(/^ +1 × RangeError: no$/m);
   });
 
   it("does not call the controller gone when the job is over", () => {
     const old = { ageMs: 3_600_000 };
-    expect(statusText({ ...pictureOf("j"), ...old })).toContain("the controller may be gone");
-    expect(statusText({ ...pictureOf("j", { phase: "stopped" }), ...old })).not.toContain("the controller may be gone");
+    expect(statusText({ ...statusOf("j"), ...old })).toContain("the controller may be gone");
+    expect(statusText({ ...statusOf("j", { phase: "stopped" }), ...old })).not.toContain("the controller may be gone");
   });
 
   it("cleans what replicas say of themselves", () => {
-    const [member] = pictureOf("j").members;
+    const [member] = statusOf("j").members;
     const text = statusText({
-      ...pictureOf("j", { members: [{ ...member!, phase: hostile }], phase: hostile }),
+      ...statusOf("j", { members: [{ ...member!, phase: hostile }], phase: hostile }),
       ageMs: 0,
     });
     // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there

@@ -1,17 +1,15 @@
 /** `muster drain`: asks the controller to release one replica, and waits until it has left. */
 
+import type { EventMessage } from "@muster/client";
 import { checkId } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
-import { ask } from "../job/events.ts";
 import { commandIdOf } from "../job/give-command.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
-import { readPicture } from "../job/picture.ts";
 import { cleanLine } from "../report/index.ts";
-import type { EventMessage } from "../run/event-message.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
 
 interface Options extends LocationOptions {
@@ -47,10 +45,10 @@ async function drain(
   id: string,
   wait: { readonly timeoutMs: number; readonly signal: AbortSignal; readonly options: Options },
 ): Promise<Departure> {
-  const picture = await readPicture(door.transport);
-  // A picture that leaves rows out does not say who is absent: then the controller does.
-  const isWhole = picture !== null && picture.membersLeftOut + picture.fleet.leftOut.replicas === 0;
-  const members = isWhole && [...picture.members, ...picture.fleet.replicas];
+  const status = await door.client.status();
+  // A status that leaves rows out does not say who is absent: then the controller does.
+  const isWhole = status !== null && status.membersLeftOut + status.fleet.leftOut.replicas === 0;
+  const members = isWhole && [...status.members, ...status.fleet.replicas];
   const commandId = commandIdOf(wait.options.commandId);
   // Only the controller knows whether a command of this id was done before.
   if (members && wait.options.commandId === undefined && !members.some((each) => each.id === id))
@@ -60,7 +58,7 @@ async function drain(
     };
   const { timeoutMs, signal, options } = wait;
   const answer = (event: EventMessage): Departure | null => departureOf(event, id, commandId);
-  const departure = await ask(door, {
+  const departure = await door.client.ask({
     kind: "replica.drain",
     body: { id, commandId },
     fromSeq: "new",

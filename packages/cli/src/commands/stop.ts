@@ -1,16 +1,14 @@
 /** `muster stop`: asks the controller to end its job, and waits for the end. */
 
+import { type EventMessage, statusAgeMaxMs } from "@muster/client";
 import type { Body } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
-import { ask } from "../job/events.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
-import { pictureAgeMaxMs, readPicture } from "../job/picture.ts";
 import { cleanLine } from "../report/index.ts";
-import type { EventMessage } from "../run/event-message.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
 
 interface Options extends LocationOptions {
@@ -51,10 +49,10 @@ async function stop(
 ): Promise<ExitCode> {
   const { job } = door;
   const { reason, timeout } = options;
-  const ended = await ask(door, { kind: "job.stop", body: { reason }, fromSeq: 1, answer: endOf, ...wait });
+  const ended = await door.client.ask({ kind: "job.stop", body: { reason }, fromSeq: 1, answer: endOf, ...wait });
   if (!ended) {
-    const picture = await readPicture(door.transport);
-    const isGone = !picture || picture.ageMs > pictureAgeMaxMs;
+    const status = await door.client.status();
+    const isGone = !status || status.ageMs > statusAgeMaxMs;
     throw errors.AnswerLate({
       what: `job ${job} did not end`,
       timeout,

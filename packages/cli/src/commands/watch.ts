@@ -1,11 +1,11 @@
 /** `muster watch`: the public events of a job as they happen. */
+
+import { whenAborted } from "@muster/client";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { pasted } from "../composition/pasted.ts";
-import { followEvents, whenAborted } from "../job/events.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
-import { readPicture } from "../job/picture.ts";
 import { cleanLine } from "../report/index.ts";
 import { eventJson, eventLine } from "../view/event-line.ts";
 import { type LocationOptions, withLocation } from "./common.ts";
@@ -26,12 +26,12 @@ export function addWatchCommand(program: Command): void {
 }
 
 async function watch(door: OperatorDoor, options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const { job, transport } = door;
+  const { job, client } = door;
   let end: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
     end = resolve;
   });
-  const events = await followEvents(door, {
+  const events = await client.follow({
     fromSeq: options.fromStart ? 1 : "new",
     take: (event, seq) => {
       process.stdout.write(`${options.json ? eventJson(event, seq) : eventLine(event)}\n`);
@@ -39,13 +39,12 @@ async function watch(door: OperatorDoor, options: Options, signal: AbortSignal):
     },
     unreadable: (seq, reason) => say(`event ${seq} can not be read: ${reason}`),
   });
-  const stopTelling = transport.onStatus(({ type }) => {
-    if (type === "disconnected") say("the broker is away; the events go on when it is back");
-    if (type === "reconnected") say("the broker is back");
-  });
+  const stopTelling = client.onConnection((isConnected) =>
+    say(isConnected ? "the broker is back" : "the broker is away; the events go on when it is back"),
+  );
   try {
     // An end before the first event that is followed would never be seen.
-    if (!options.fromStart && (await readPicture(transport))?.phase === "stopped") {
+    if (!options.fromStart && (await client.status())?.phase === "stopped") {
       say(`job ${job} has ended; its events: ${pasted("watch", ...door.way, "--from-start")}`);
       return exitCodes.ok;
     }

@@ -1,6 +1,7 @@
 /** Gives a controller a command, and waits for the event that says what became of it. */
 
 import { randomBytes } from "node:crypto";
+import type { CommandEnd } from "@muster/client";
 import { type Body, type CommandKind, checkId } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
@@ -8,8 +9,6 @@ import { durationOf, type LocationOptions, withLocation } from "../commands/comm
 import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
 import { cleanLine } from "../report/index.ts";
-import type { EventMessage } from "../run/event-message.ts";
-import { ask } from "./events.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { withJob } from "./open-job.ts";
 
@@ -20,12 +19,6 @@ export interface CommandOptions extends LocationOptions {
   /** False with `--no-wait`: the command is taken, and that is enough. */
   readonly wait: boolean;
   readonly json?: boolean | string;
-}
-
-/** What became of a command. */
-interface Answer {
-  readonly outcome: Body<"command.done">["outcome"] | "accepted" | "refused";
-  readonly detail: string;
 }
 
 /** Adds the options by which a command is named and waited for. */
@@ -50,15 +43,9 @@ export async function giveCommand<K extends CommandKind>(
   const timeoutMs = durationOf("timeout", options.timeout);
   return await untilInterrupted((signal) =>
     withJob({ ...options, json: options.json !== undefined }, async (door) => {
-      const answer = await ask(door, {
-        kind,
-        body: { ...body, commandId },
-        fromSeq: "new",
-        answer: (event) => answerOf(event, commandId, options.wait),
-        timeoutMs,
-        signal,
-      });
-      if (answer) return show({ commandId, kind, ...answer }, options.json === true);
+      const until = options.wait ? "done" : "accepted";
+      const end = await door.client.command(kind, { ...body, commandId }, { timeoutMs, until, signal });
+      if (end) return show({ commandId, kind, ...end }, options.json === true);
       throw errors.AnswerLate({
         what: `command ${commandId} (${kind}) was not answered`,
         timeout: options.timeout,
@@ -69,14 +56,7 @@ export async function giveCommand<K extends CommandKind>(
   );
 }
 
-function answerOf({ kind, body }: EventMessage, commandId: string, isPatient: boolean): Answer | null {
-  if (!("commandId" in body) || body.commandId !== commandId) return null;
-  if (kind === "command.refused") return { outcome: "refused", detail: body.reason };
-  if (kind === "command.done") return { outcome: body.outcome, detail: body.detail };
-  return kind === "command.accepted" && !isPatient ? { outcome: "accepted", detail: body.detail } : null;
-}
-
-function show(end: { readonly commandId: string; readonly kind: string } & Answer, isJson: boolean): ExitCode {
+function show(end: { readonly commandId: string; readonly kind: string } & CommandEnd, isJson: boolean): ExitCode {
   const { commandId, kind, outcome, detail } = end;
   if (outcome === "refused" && !isJson) process.stderr.write(`muster: ${kind} refused: ${cleanLine(detail)}\n`);
   else {

@@ -1,8 +1,7 @@
 /** The operator's way to a job: found by its folder, entered with the operator's credentials, left again whatever happens. */
-import { randomBytes } from "node:crypto";
 import { hasCode } from "@muster/base";
+import { connectJob, type JobClient } from "@muster/client";
 import type { ExitCode } from "@muster/runtime";
-import { connectNats, type Transport } from "@muster/transport";
 import { type LocationOptions, locationOf } from "../commands/common.ts";
 import { credentialsOf, findConnection, type JobConnection } from "../composition/connection.ts";
 import { wayTo } from "../composition/pasted.ts";
@@ -13,9 +12,7 @@ export interface OperatorDoor {
   readonly job: string;
   /** The options by which another command finds this job. */
   readonly way: readonly string[];
-  readonly transport: Transport;
-  /** This command's life, for the envelopes that it sends. */
-  readonly incarnation: string;
+  readonly client: JobClient;
 }
 
 type Found = JobConnection & { readonly directory: string };
@@ -33,16 +30,15 @@ export async function withJob(
   work: (door: OperatorDoor) => Promise<ExitCode>,
 ): Promise<ExitCode> {
   const connection = findConnection(locationOf(options), ["operator"]);
-  const incarnation = `i${randomBytes(6).toString("hex")}`;
-  const transport = await connect(connection, incarnation);
-  if (!("publish" in transport)) {
-    process.stdout.write(`${options.json ? JSON.stringify(transport) : sayRun(transport)}\n`);
+  const client = await connect(connection);
+  if (!("follow" in client)) {
+    process.stdout.write(`${options.json ? JSON.stringify(client) : sayRun(client)}\n`);
     return 0;
   }
   try {
-    return await work({ job: connection.job, way: wayOf(options, connection.job), transport, incarnation });
+    return await work({ job: connection.job, way: wayOf(options, connection.job), client });
   } finally {
-    await transport.close();
+    await client.close();
   }
 }
 
@@ -52,11 +48,11 @@ function wayOf({ runs, nats, connection }: LocationOptions, job: string): readon
 }
 
 /** The connection, or how the run ended when there is nobody to connect to any more. */
-async function connect(connection: Found, incarnation: string): Promise<Transport | RunState> {
+async function connect(connection: Found): Promise<JobClient | RunState> {
   const { url, job } = connection;
   const credentials = credentialsOf(connection, "operator");
   try {
-    return await connectNats({ url, job, credentials, name: `operator.muster.${incarnation}`, connectTimeoutMs });
+    return await connectJob({ url, job, credentials, connectTimeoutMs });
   } catch (error) {
     // Another server may have the port by now, so a refusal says as little as silence.
     const isAway = hasCode(error, "MUSTER_ERR_BROKER_UNREACHABLE") || hasCode(error, "MUSTER_ERR_BROKER_AUTH");

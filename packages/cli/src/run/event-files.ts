@@ -1,7 +1,7 @@
 /** The public events of a job in the folder of its run: all in `events.jsonl`, commands of operators also in `audit.jsonl`. */
 import { appendFileSync, closeSync, existsSync, openSync, readSync, renameSync } from "node:fs";
 import { join } from "node:path";
-import type { EventMessage } from "./event-message.ts";
+import type { EventMessage } from "@muster/client";
 import type { RunDirectory } from "./run-directory.ts";
 
 /** When an event was said is near the beginning of its line: enough to tell one first event from another. */

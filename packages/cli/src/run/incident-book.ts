@@ -1,4 +1,6 @@
 /** The incidents of one run: those that the events tell, the broker's, and when their causes happened where somebody made them happen. */
+
+import type { EventMessage } from "@muster/client";
 import {
   applyFact,
   emptyIncidentLog,
@@ -8,7 +10,6 @@ import {
   type IncidentLog,
 } from "@muster/machines";
 import type { Incident } from "../report/index.ts";
-import type { EventMessage } from "./event-message.ts";
 
 /** A fault that was done on purpose, at a time of the run. */
 export interface Injection {

@@ -1,6 +1,7 @@
 /** Tells a person what happens in a job: numbers into the progress line, news above it. */
+
+import type { EventMessage } from "@muster/client";
 import { type AliveCounts, cleanLine, type Progress } from "../report/index.ts";
-import type { EventMessage } from "./event-message.ts";
 
 /** One line of news for an event; `null` for events that are only numbers. Outside text is cleaned. */
 export function newsOf({ kind, body }: EventMessage): string | null {

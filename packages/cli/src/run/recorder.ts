@@ -1,4 +1,6 @@
 /** Makes the record of a run from its public events: what the summary and the report show. It believes events, not the controller. */
+
+import type { EventMessage } from "@muster/client";
 import { causeKeyOf } from "@muster/machines";
 import type { Body } from "@muster/protocol";
 import type {
@@ -9,7 +11,6 @@ import type {
   RunSummary,
   StepRecord,
 } from "../report/index.ts";
-import type { EventMessage } from "./event-message.ts";
 import { IncidentBook, type Injection } from "./incident-book.ts";
 import { standingEvaluations, standingOf } from "./standing.ts";
 

@@ -4,15 +4,14 @@ import { rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Clock, Logger } from "@muster/base";
+import { clientOf, type JobClient } from "@muster/client";
 import {
   type AnyMessage,
   type Body,
   createEnveloper,
-  decodeMessage,
   type Enveloper,
   encodeMessage,
   type JobConfig,
-  messageTable,
   subjectsOf,
 } from "@muster/protocol";
 import { createLogger, type ExitCode, exitCodes, type LogLevel, systemClock } from "@muster/runtime";
@@ -20,12 +19,10 @@ import { connectNats, type Transport } from "@muster/transport";
 import { writeConnection } from "../composition/connection.ts";
 import { plainTextWarning } from "../composition/plain-text.ts";
 import { errors } from "../errors.ts";
-import { readPicture } from "../job/picture.ts";
 import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
 import { EventFiles } from "./event-files.ts";
-import type { EventMessage } from "./event-message.ts";
 import { readInjections } from "./injections.ts";
 import { createNarrator } from "./narrator.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
@@ -116,6 +113,7 @@ class Run {
   /** What a controller of this run said of its own end. */
   #lastWords: string | null = null;
   #transport: Transport | null = null;
+  #client: JobClient | null = null;
   #children: Children | null = null;
   #finish: (end: Pick<RunEnd, "outcome" | "reason">) => void = () => {};
 
@@ -190,19 +188,12 @@ class Run {
       logger,
       connectTimeoutMs: 10_000,
     });
+    this.#client = clientOf(this.#transport, { id: "run", incarnation: this.#enveloper.identity.incarnation });
     const narrate = createNarrator(progress, config.steps);
-    const told = new Set<string>();
     const files = new EventFiles(this.#directory);
-    await this.#transport.tail({
-      stream: "events",
+    await this.#client.follow({
       fromSeq: 1,
-      handle: ({ data }) => {
-        const message = decodeMessage(data);
-        if (messageTable[message.kind].direction !== "event") return;
-        const event = message as EventMessage;
-        // A fact that a new controller said again long after the first time is still one fact.
-        if (told.has(event.id)) return;
-        told.add(event.id);
+      take: (event) => {
         const atMs = this.#clock.now() - this.#startedMs;
         files.add(event, atMs);
         this.#recorder.take(event, atMs);
@@ -254,12 +245,11 @@ class Run {
     return { id, args: ["controller", ...args], again };
   }
 
-  /** Process of the controller that drew the last picture; `null` when it can not be seen. */
+  /** Process of the controller that wrote the last status; `null` when it can not be seen. */
   async #actingPid(): Promise<number | null> {
-    const transport = this.#transport;
-    if (!transport) return null;
-    return await readPicture(transport).then(
-      (picture) => picture?.controller.pid ?? null,
+    if (!this.#client) return null;
+    return await this.#client.status().then(
+      (status) => status?.controller.pid ?? null,
       (error: unknown) => {
         this.#options.logger.warn({ error }, "who acts can not be seen");
         return null;

@@ -1,7 +1,8 @@
 /** Public events as lines: for people one sentence, for programs one object. Pure. */
+
+import type { EventMessage } from "@muster/client";
 import { cleanLine } from "../report/index.ts";
 import { compact, duration, figure } from "../report/text.ts";
-import type { EventMessage } from "../run/event-message.ts";
 import { newsOf } from "../run/narrator.ts";
 
 /** Writes an event for a person, with the local time of its sender; text from outside is cleaned. */

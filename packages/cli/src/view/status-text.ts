@@ -1,8 +1,8 @@
-/** The picture of a job in a few lines. Pure; text from outside is cleaned. */
+/** The status of a job in a few lines. Pure; text from outside is cleaned. */
 
 import { formatSize } from "@muster/base";
+import { type SeenStatus, statusAgeMaxMs } from "@muster/client";
 import type { JobStatus, MemberStatus } from "@muster/protocol";
-import { type Picture, pictureAgeMaxMs } from "../job/picture.ts";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
 import { duration, figure, percent } from "../report/text.ts";
 import { type Column, table } from "./table.ts";
@@ -20,39 +20,36 @@ const columns: readonly Column[] = [
   { title: "RSS", right: true },
 ];
 
-/** Root causes in the picture. */
+/** Root causes in the status. */
 const causesShown = 5;
 
-/** Writes the picture: the job, its mesh, ledger and checkpoint, then one line per member. */
-export function statusText(picture: Picture): string {
+/** Writes the status: the job, its mesh, ledger and checkpoint, then one line per member. */
+export function statusText(status: SeenStatus): string {
   const rows: (readonly [string, string])[] = [
-    ["job", `${picture.job}, ${picture.phase}, term ${picture.term}`],
-    ["step", stepOf(picture)],
-    ["weights", weightsOf(picture)],
-    ["mesh", `epoch ${picture.epoch}${picture.mesh.length > 0 ? `: ${picture.mesh.join(", ")}` : ", no members"}`],
-    ["ledger", ledgerEquation(picture.ledger)],
-    [
-      "leases",
-      `${picture.leases} out; dropped ${picture.dropped.duplicate} duplicates, ${picture.dropped.stale} stale`,
-    ],
-    ...picture.causes.slice(0, causesShown).map((cause, i) => [i === 0 ? "given up" : "", causeOf(cause)] as const),
-    ["incidents", incidentsOf(picture)],
-    ...(picture.membersLeftOut > 0 ? [["members", totalsText(picture.totals)] as const] : []),
-    ["fleet", fleetOf(picture)],
-    ...picture.fleet.missing.map((line) => ["missing", line] as const),
-    ...picture.fleet.commands.map(({ id, kind, asked }) => ["doing", `${kind} ${asked} (${id})`] as const),
-    ["streams", streamsOf(picture)],
-    ["checkpoint", picture.checkpoint ? `step ${picture.checkpoint.step} in ${picture.checkpoint.path}` : "none yet"],
+    ["job", `${status.job}, ${status.phase}, term ${status.term}`],
+    ["step", stepOf(status)],
+    ["weights", weightsOf(status)],
+    ["mesh", `epoch ${status.epoch}${status.mesh.length > 0 ? `: ${status.mesh.join(", ")}` : ", no members"}`],
+    ["ledger", ledgerEquation(status.ledger)],
+    ["leases", `${status.leases} out; dropped ${status.dropped.duplicate} duplicates, ${status.dropped.stale} stale`],
+    ...status.causes.slice(0, causesShown).map((cause, i) => [i === 0 ? "given up" : "", causeOf(cause)] as const),
+    ["incidents", incidentsOf(status)],
+    ...(status.membersLeftOut > 0 ? [["members", totalsText(status.totals)] as const] : []),
+    ["fleet", fleetOf(status)],
+    ...status.fleet.missing.map((line) => ["missing", line] as const),
+    ...status.fleet.commands.map(({ id, kind, asked }) => ["doing", `${kind} ${asked} (${id})`] as const),
+    ["streams", streamsOf(status)],
+    ["checkpoint", status.checkpoint ? `step ${status.checkpoint.step} in ${status.checkpoint.path}` : "none yet"],
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
   const facts = rows.map(([name, value]) => `${name.padEnd(width)}  ${cleanLine(value, 200)}`);
-  const cells = [...picture.members.map((member) => cellsOf(member, picture)), ...absentOf(picture)];
+  const cells = [...status.members.map((member) => cellsOf(member, status)), ...absentOf(status)];
   const members = cells.length === 0 ? ["no members"] : table(columns, cells);
-  return [...warningOf(picture), ...facts, "", ...members, ...leftOutOf(picture)].join("\n");
+  return [...warningOf(status), ...facts, "", ...members, ...leftOutOf(status)].join("\n");
 }
 
 /** How full the streams are. */
-function streamsOf({ streams }: Picture): string {
+function streamsOf({ streams }: SeenStatus): string {
   const each = Object.entries(streams).map(([name, { bytes, bytesMax }]) =>
     bytesMax === null
       ? `${name} ${formatSize(bytes)}`
@@ -62,7 +59,7 @@ function streamsOf({ streams }: Picture): string {
 }
 
 /** How many replicas the nodes should run and how many of those are healthy, by role. */
-function fleetOf({ fleet }: Picture): string {
+function fleetOf({ fleet }: SeenStatus): string {
   const roles = (["policy", "rollout", "checkpoint"] as const).map((role) => {
     const healthy = fleet.totals[role]?.HEALTHY ?? 0;
     return `${role} ${healthy}/${fleet.wanted[role]}`;
@@ -85,7 +82,7 @@ function totalsText(totals: JobStatus["totals"]): string {
 }
 
 /** How many rows are missing, so that nobody takes the table for everybody. */
-function leftOutOf({ membersLeftOut, fleet }: Picture): readonly string[] {
+function leftOutOf({ membersLeftOut, fleet }: SeenStatus): readonly string[] {
   const { replicas } = fleet.leftOut;
   const lines = [
     ...(membersLeftOut > 0 ? [`${figure(membersLeftOut)} more members, who is well first, are not in this table`] : []),
@@ -97,7 +94,7 @@ function leftOutOf({ membersLeftOut, fleet }: Picture): readonly string[] {
 }
 
 /** Managed replicas that are no members now: starting, dead, given up. */
-function absentOf({ fleet, members }: Picture): readonly (readonly string[])[] {
+function absentOf({ fleet, members }: SeenStatus): readonly (readonly string[])[] {
   const known = new Set(members.map(({ id }) => id));
   // Who is healthy is a member: its row may be one that is left out.
   const absent = fleet.replicas.filter(({ id, health }) => !known.has(id) && health !== "HEALTHY");
@@ -108,39 +105,39 @@ function absentOf({ fleet, members }: Picture): readonly (readonly string[])[] {
 }
 
 /** Why trajectories were given up, in one line. */
-function causeOf({ count, name, message, frame, sample }: Picture["causes"][number]): string {
+function causeOf({ count, name, message, frame, sample }: SeenStatus["causes"][number]): string {
   const where = [frame === null ? "" : `at ${frame}`, sample === null ? "" : `first ${sample}`].filter(Boolean);
   return `${figure(count)} × ${name}: ${message.slice(0, 80)}${where.length > 0 ? ` (${where.join(", ")})` : ""}`;
 }
 
 /** Those of all terms. */
-function incidentsOf({ incidents: { counts, open, ettr } }: Picture): string {
+function incidentsOf({ incidents: { counts, open, ettr } }: SeenStatus): string {
   const named = Object.entries(counts).flatMap(([kind, count]) => (count > 0 ? `${count} × ${kind}` : []));
   const productive = ettr === null ? "" : `; ${percent(ettr)} of the time productive`;
   return `${named.join(", ") || "none"}${open > 0 ? `, ${open} not over` : ""}${productive}`;
 }
 
-function stepOf({ step, steps, attempt }: Picture): string {
+function stepOf({ step, steps, attempt }: SeenStatus): string {
   return `${figure(step)}/${figure(steps)} committed${attempt > 1 ? `, attempt ${attempt} of the next` : ""}`;
 }
 
-function weightsOf({ version, lineage, sections }: Picture): string {
+function weightsOf({ version, lineage, sections }: SeenStatus): string {
   if (version === null) return `none yet, lineage ${lineage}`;
   const digest = sections.find(({ name }) => name === "weights")?.digest;
   return `version ${version}, lineage ${lineage}${digest ? `, ${digest}` : ""}`;
 }
 
-/** A picture that is not drawn any more must not pass for the present. */
-function warningOf({ ageMs, phase }: Picture): readonly string[] {
-  if (ageMs <= pictureAgeMaxMs || phase === "stopped") return [];
+/** A status that is not written any more must not pass for the present. */
+function warningOf({ ageMs, phase }: SeenStatus): readonly string[] {
+  if (ageMs <= statusAgeMaxMs || phase === "stopped") return [];
   return [
     `! this is ${duration(ageMs)} old: the controller may be gone; see its log, or take the job over with: muster controller`,
     "",
   ];
 }
 
-/** Ages of beats were taken when the picture was drawn. */
-function cellsOf(member: MemberStatus, { ageMs, fleet }: Picture): readonly string[] {
+/** Ages of beats were taken when the status was written. */
+function cellsOf(member: MemberStatus, { ageMs, fleet }: SeenStatus): readonly string[] {
   const { id, role, ranks, version, phase, order, beatAgeMs, loopLagMs, rssBytes } = member;
   const managed = fleet.replicas.find((each) => each.id === id);
   const isCordoned = managed?.cordoned || fleet.nodes.some((node) => node.id === id && node.cordoned);

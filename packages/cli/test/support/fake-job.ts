@@ -21,7 +21,7 @@ export interface FakeJob {
   readonly where: readonly string[];
   readonly runs: string;
   say<K extends KindOf<"event">>(kind: K, body: Body<K>): Promise<void>;
-  draw(picture: JobStatus): Promise<void>;
+  draw(status: JobStatus): Promise<void>;
   /** Calls back for each request of an operator. */
   hear(request: (message: AnyMessage) => void): Promise<void>;
   close(): Promise<void>;
@@ -48,8 +48,8 @@ export async function startFakeJob(job: string): Promise<FakeJob> {
       const message = enveloper.stamp(kind, body) as AnyMessage;
       await controller.publish(subjects.event(kind), encodeMessage(message), { msgId: message.id });
     },
-    async draw(picture) {
-      await controller.state().put(statusKey, encodeStatus(picture));
+    async draw(status) {
+      await controller.state().put(statusKey, encodeStatus(status));
     },
     async hear(request) {
       await controller.consume({
@@ -71,8 +71,8 @@ export async function startFakeJob(job: string): Promise<FakeJob> {
 const managed = { node: "node-0", health: "HEALTHY", life: 1, deaths: 0, cordoned: false };
 const none = { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 };
 
-/** A picture of a small job in the middle of its work. */
-export function pictureOf(job: string, change: Partial<JobStatus> = {}): JobStatus {
+/** A status of a small job in the middle of its work. */
+export function statusOf(job: string, change: Partial<JobStatus> = {}): JobStatus {
   const member = { incarnation: "i1", health: "healthy", host: "here", pid: 7, version: 3, order: null, phase: "idle" };
   const beat = { beatAgeMs: 250, loopLagMs: 2, rssBytes: 128 * 1024 ** 2 };
   return {
