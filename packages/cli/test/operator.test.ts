@@ -181,7 +181,7 @@ describe("a command for the fleet", { timeout: timeoutMs }, () => {
 
   it("that the controller does not understand ends at once, with what it says of the message", async () => {
     const { code, stderr } = await run("scale", "rollout=6");
-    expect(stderr).toMatch(/^muster: the controller did not take fleet.scale: no six; does this command .*\n$/);
+    expect(stderr).toMatch(/^muster: the controller did not take fleet.scale: no six; does this program .*\n$/);
     expect(code).toBe(2);
   });
 

@@ -52,7 +52,7 @@ export interface ConnectJobOptions {
   readonly url: string;
   readonly job: string;
   readonly credentials: Credentials;
-  /** Under which name commands are given; default `muster`. */
+  /** Under which name commands are given; default the one that the credentials are for, `muster` when they fit any. */
   readonly id?: string;
   /** Default 3 s. */
   readonly connectTimeoutMs?: number;
@@ -62,7 +62,7 @@ const idDefault = "muster";
 
 /** Connects to a job. @throws MUSTER_ERR_BROKER_UNREACHABLE, MUSTER_ERR_BROKER_AUTH, MUSTER_ERR_ID_INVALID */
 export async function connectJob(options: ConnectJobOptions): Promise<JobClient> {
-  const { url, job, credentials, id = idDefault, connectTimeoutMs = 3_000 } = options;
+  const { url, job, credentials, id = credentials.replica?.id ?? idDefault, connectTimeoutMs = 3_000 } = options;
   const incarnation = `i${randomBytes(6).toString("hex")}`;
   const name = `operator.${id}.${incarnation}`;
   return clientOf(await connectNats({ url, job, credentials, name, connectTimeoutMs }), { id, incarnation });
