@@ -146,6 +146,23 @@ TEST("survivors shrink the communicator that a lost rank has stopped") {
       true);
 }
 
+TEST("a shrink is over when its child is there, whether it says success or in progress before") {
+  const FakeGpu fake;
+  for (const nccl::Result says : {nccl::kSuccess, nccl::kInProgress}) {
+    fake.set("shrinkSays", says);
+    fake.set("polls", 5);
+    onRanks(2, [](const Rank& rank) {
+      const Abort never;
+      const auto comm = rank.open();
+      REQUIRE_OK(comm);
+      if (rank.options.rank == 1) return;
+      const auto next = comm.value()->shrink({1}, patienceOf(never));
+      REQUIRE_OK(next);
+      CHECK(next.value()->close(patienceOf(never)).ok());
+    });
+  }
+}
+
 TEST("a healthy communicator shrinks when a rank leaves") {
   const FakeGpu fake;
   onRanks(2, [](const Rank& rank) {

@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace muster {
 
@@ -48,7 +50,15 @@ void collect(msghdr& message, UniqueFd& into) {
 }  // namespace
 
 Status Connection::send(const OutgoingFrame& frame, const Patience& patience) {
-  EncodedHeader header = encodeHeader(frame.type, frame.payload, frame.offset);
+  const EncodedHeader plain = encodeHeader(frame.type, frame.payload, frame.offset);
+  std::array<uint8_t, kFrameHeaderBytes + kTagBytes> head;
+  std::span<uint8_t> header(head.data(), kFrameHeaderBytes);
+  std::copy(plain.begin(), plain.end(), head.begin());
+  if (session_) {
+    const FrameTag tag = session_->out.next(plain, isBulk(frame.type) ? ByteView{} : frame.payload);
+    std::copy(tag.begin(), tag.end(), head.begin() + kFrameHeaderBytes);
+    header = head;
+  }
   const size_t total = header.size() + frame.payload.size();
   FdControl control{};
   for (size_t sent = 0; sent < total;) {
@@ -95,13 +105,26 @@ Status Connection::receiveBytes(std::span<uint8_t> into, const Patience& patienc
 }
 
 Result<FrameHeader> Connection::receiveHeader(const Patience& patience) {
-  EncodedHeader bytes;
-  if (Status got = receiveBytes(bytes, patience); !got.ok()) return got;
-  return parseHeader(bytes);
+  if (untold_) return outOfOrder();  // the payload of the last one was not taken
+  Untold frame;
+  if (Status got = receiveBytes(frame.header, patience); !got.ok()) return got;
+  Result<FrameHeader> header = parseHeader(frame.header);
+  if (!header.ok() || !session_) return header;
+  if (Status got = receiveBytes(frame.tag, patience); !got.ok()) return got;
+  if (!isBulk(header.value().type)) untold_ = frame;
+  else if (Status unaltered = checkTag(frame, {}); !unaltered.ok()) return unaltered;
+  return header;
+}
+
+Status Connection::checkTag(const Untold& frame, ByteView payload) {
+  if (equalInConstantTime(session_->in.next(frame.header, payload), frame.tag)) return {};
+  return {Code::Corrupt, "a frame was altered, lost or repeated on its way", {}};
 }
 
 Status Connection::receivePayload(const FrameHeader& header, std::span<uint8_t> into, const Patience& patience) {
   if (Status got = receiveBytes(into, patience); !got.ok()) return got;
+  if (const std::optional<Untold> frame = std::exchange(untold_, std::nullopt))
+    if (Status unaltered = checkTag(*frame, into); !unaltered.ok()) return unaltered;
   return verifyPayload(header, into);
 }
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
-#include "core/frame.h"
+#include "core/session.h"
 #include "core/patience.h"
 #include "core/usage.h"
 
@@ -20,6 +21,12 @@ class Connection {
  public:
   explicit Connection(UniqueFd socket) : socket_(std::move(socket)), count_(socket_ ? 1 : 0) {}
 
+  // From now on frames carry tags, in both directions.
+  void secure(const Session& session) { session_ = session; }
+  // What both ends speak; once it is secure.
+  uint16_t minorVersion() const { return session_ ? session_->minor : 0; }
+
+  // One thread may send while another one receives.
   Status send(const OutgoingFrame& frame, const Patience& patience);
 
   // Receives a header; then receive exactly `length` payload bytes with receivePayload.
@@ -49,8 +56,16 @@ class Connection {
   }
 
  private:
+  // A frame whose header came with a tag that covers its payload, too.
+  struct Untold {
+    EncodedHeader header;
+    FrameTag tag;
+  };
   Status receiveBytes(std::span<uint8_t> into, const Patience& patience);
+  Status checkTag(const Untold& frame, ByteView payload);
 
+  std::optional<Session> session_;
+  std::optional<Untold> untold_;  // of the thread that receives
   UniqueFd socket_;
   ConnectionCount count_;
   UniqueFd passed_;

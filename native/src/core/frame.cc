@@ -9,7 +9,7 @@ namespace muster {
 namespace {
 
 constexpr uint32_t kMagic = 0x5254534d;  // "MSTR"
-constexpr uint16_t kVersion = 3;
+constexpr uint16_t kVersion = 4;
 constexpr size_t kCovered = kFrameHeaderBytes - sizeof(uint64_t);
 
 Status corrupt(const std::string& what) { return {Code::Corrupt, "bad frame: " + what, {}}; }

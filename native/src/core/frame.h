@@ -1,6 +1,6 @@
 // Frames: what crosses a data-plane socket. A fixed header, then `length` bytes of payload.
 //
-//   0 magic u32 | 4 version u16 | 6 type u16 | 8 length u32 | 12 zero u32 | 16 offset u64 | 24 checksum u64
+//   0 magic u32 | 4 major version u16 | 6 type u16 | 8 length u32 | 12 zero u32 | 16 offset u64 | 24 checksum u64
 //
 // All little-endian. The checksum is XXH64 of the payload, seeded with XXH64 of the first 24 header bytes, so it covers
 // the whole frame; in a Data frame the header alone, because block digests cover the payload end to end. `offset` places

@@ -1,11 +1,12 @@
 // Mutual proof that both ends know the key of the job, before anything else is said.
 //
-//   client → Hello {purpose, nonce, job, member, body}
-//   server → Challenge {nonce, HMAC(key, "muster/1 server" ‖ hello ‖ nonce)}
-//   client → Proof {HMAC(key, "muster/1 client" ‖ hello ‖ nonce)}
+//   client → Hello {purpose, minor, nonce, job, member, body}
+//   server → Challenge {nonce, agreed minor, HMAC(key, "muster/2 server" ‖ hello ‖ nonce ‖ agreed)}
+//   client → Proof {HMAC(key, "muster/2 client" ‖ hello ‖ nonce ‖ agreed)}
 //
-// The two labels keep a proof from being played back to its maker; the nonces make every proof fresh. `body` is bound
-// into both proofs: the version asked for, or the place in a mesh.
+// `key` is one of this purpose, made from that of the job, so no proof serves for another purpose. The two labels keep a proof from being played
+// back to its maker; the nonces make every proof fresh, and the session that follows from it. `body` is bound into both proofs: the version asked for, or the
+// place in a mesh. So is the minor version: the lower one of both, and nobody in the middle can make it lower. Who speaks a newer one may say more behind `body`.
 #pragma once
 
 #include "core/connection.h"
@@ -19,12 +20,13 @@ struct Hello {
   std::string job{};
   std::string member{};
   Bytes body{};
+  uint16_t minor = kMinorVersion;  // the newest that its sender speaks
 };
 
-// The client's side. Code::Refused when the server does not know the key.
+// The client's side; the connection is secure afterwards. Code::Refused when the server does not know the key.
 Status greet(Connection& connection, ByteView key, const Hello& hello, const Patience& patience);
 
-// The server's side: an authentic hello. What it asks for, and whether its job is ours, is for the caller to judge.
+// The server's side: an authentic hello, and the connection is secure. What it asks for, and whether its job is ours, is for the caller to judge.
 Result<Hello> welcome(Connection& connection, ByteView key, const Patience& patience);
 
 // What a Hello frame says. Code::Corrupt when it cannot be read.

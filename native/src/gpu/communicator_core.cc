@@ -138,7 +138,8 @@ Status Communicator::Core::shrink(std::vector<int> excluded, nccl::Communicator&
   nccl::Communicator& place = placeForChild();
   const nccl::Result begun =
       library->call().shrink(comm, excluded.data(), static_cast<int>(excluded.size()), &place, &config, flags);
-  Status made = settle(begun, "ncclCommShrink", patience);
+  // Also after a success: the child is not there before the state of its parent has settled.
+  Status made = settle(begun == nccl::kSuccess ? nccl::kInProgress : begun, "ncclCommShrink", patience);
   if (made.ok() && place == nullptr) made = {Code::Io, "ncclCommShrink made no communicator", {}};
   if (spent.ok()) spent = made.ok() ? Status{Code::Closed, "it was shrunk", {}} : made;
   // Not Destroy: it would wait for the ranks that are excluded.

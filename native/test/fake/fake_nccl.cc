@@ -1,5 +1,17 @@
 // NCCL's part. What real NCCL leaves undefined is a violation here: two threads in one communicator, a call while another is in
 // progress, anything after an abort, Finalize or Destroy with work in flight.
+//
+// What it does as NCCL does, and where NCCL 2.30.7 (commit 5067397c) does it:
+//   an id has 128 bytes                                              src/nccl.h.in:40
+//   a config without the magic number is refused                     src/nccl.h.in:61, src/init.cc:2265
+//   a group of communicators that do not block is "in progress"      src/group.cc:826-857
+//   a call while another one is in progress is refused               src/init.cc:422 (ncclCommEnsureReady)
+//   that state, and a pending error, are told by GetAsyncError       src/init.cc:3449
+//   shrink says success, with no child until the state has settled   src/init.cc:3099 (NULL), 3177-3204 (returns `res`), 2515 (the child)
+//   who is excluded may not call shrink                              src/init.cc:3090
+//   a shrink with the abort flag ends what the parent does first     src/init.cc:3183
+//   Finalize needs a communicator that is ready, and only once       src/init.cc:2793-2801
+//   Destroy needs one that is ready; Abort does not                  src/init.cc:2901, 3041
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -58,6 +70,8 @@ struct Comm {
   std::vector<CallPtr> calls{};
   bool shrunkByAbort = false;
   size_t children = 0;
+  Comm** childAt = nullptr;  // where its child is written once its state has settled
+  Comm* child = nullptr;
 };
 
 std::map<std::string, std::shared_ptr<Group>> groups;
@@ -209,7 +223,10 @@ void endWork(Comm& comm) {
   pump(*comm.stream);
 }
 
-int leave(Comm* comm) { return comms.erase(comm), 0; }
+int leave(Comm* comm) {
+  if (comm->childAt != nullptr) comms.erase(comm->child);  // nobody was given it yet
+  return comms.erase(comm), 0;
+}
 
 }  // namespace
 
@@ -245,6 +262,7 @@ EXPORTED int ncclCommGetAsyncError(Comm* comm, int* result) {
   if (!isReady(*comm) || comm->polls-- > 0) return *result = kInProgress, 0;
   comm->polls = 0;
   if (comm->stream != nullptr) comm->stream->blocked = false;
+  if (comm->childAt != nullptr) *std::exchange(comm->childAt, nullptr) = comm->child;
   return 0;
 }
 EXPORTED int ncclCommAbort(Comm* comm) {
@@ -312,9 +330,10 @@ EXPORTED int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** child, 
   key.append("/").append(std::to_string(comm->children++));
   for (const int rank : gone) key.append(",").append(std::to_string(rank));
   const auto lower = std::ranges::count_if(gone, [&](int rank) { return rank < comm->rank; });
-  *child = join(key, comm->group->ranks - gone.size(), comm->rank - static_cast<int>(lower));
-  (*child)->owner = {};
-  return kInProgress;
+  comm->child = join(key, comm->group->ranks - gone.size(), comm->rank - static_cast<int>(lower));
+  comm->child->owner = {};
+  comm->childAt = child;
+  return static_cast<int>(knob("shrinkSays", 0));
 }
 EXPORTED int ncclCommGrow() { return kInvalidUsage; }
 EXPORTED int ncclCommRevoke() { return kInvalidUsage; }
