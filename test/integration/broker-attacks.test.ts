@@ -165,8 +165,8 @@ test("a message id that somebody else used first swallows nothing, and one's own
   const rollout = await connectRaw(server, "rollout", "r9");
   const sibling = await server.connect("rollout.r7.a1");
   const traced = rawHeaders({ "Nats-Msg-Id": "p0-a1.7" });
-  await rollout.request("muster.test.reports.rollout.r9.mesh.built", "forged", { headers: traced, timeout: 5_000 });
-  await sibling.publish("muster.test.reports.rollout.r7.mesh.built", bytes("forged"), { msgId: "p0-a1.7" });
+  await rollout.request("muster.test.reports.rollout.r9.replica.left", "forged", { headers: traced, timeout: 5_000 });
+  await sibling.publish("muster.test.reports.rollout.r7.replica.left", bytes("forged"), { msgId: "p0-a1.7" });
   const vote = () => policy.publish("muster.test.reports.policy.p0.step.voted", bytes("vote"), { msgId: "p0-a1.7" });
   const { seq, duplicate } = await vote();
   expect(duplicate).toBe(false);

@@ -148,12 +148,14 @@ describe("the broker's doors", () => {
     await expect(publish("muster.test.commands.r0.work.assign")).rejects.toMatchObject(refused);
     await expect(publish("muster.test.events.step.done")).rejects.toMatchObject(refused);
     await expect(publish("muster.test.reports.policy.p0.mesh.built")).rejects.toMatchObject(refused);
+    await expect(publish("muster.test.reports.rollout.r1.mesh.built")).rejects.toMatchObject(refused);
+    await expect(publish("muster.test.reports.rollout.r1.anything")).rejects.toMatchObject(refused);
     await expect(rollout.journal().append(bytes("x"), 0, "x")).rejects.toMatchObject(refused);
     await expect(rollout.state().put("lease", bytes("x"))).rejects.toMatchObject(refused);
     await expect(rollout.purge("groups", 10)).rejects.toMatchObject(refused);
     await expect(rollout.subscribe("muster.>", () => {})).rejects.toMatchObject(refused);
     await expect(rollout.tail({ stream: "journal", fromSeq: 1, handle: () => {} })).rejects.toMatchObject(refused);
-    const own = await publish("muster.test.reports.rollout.r1.replica.joined");
+    const own = await publish("muster.test.reports.rollout.r1.replica.left");
     expect(own.seq).toBeGreaterThan(0);
   });
 
@@ -184,7 +186,7 @@ describe("the broker's doors", () => {
     };
     await Promise.all([follow(operator), follow(watcher)]);
     expect(await operator.state().get("directory")).not.toBeNull();
-    await operator.publish("muster.test.reports.operator.o0.job.pause", bytes("x"), { msgId: "pause" });
+    await operator.publish("muster.test.reports.operator.o0.job.stop", bytes("x"), { msgId: "stop" });
     await expect(operator.state().put("directory", bytes("x"))).rejects.toMatchObject(refused);
     const report = watcher.publish("muster.test.reports.operator.w0.job.stop", bytes("x"), { msgId: "stop" });
     await expect(report).rejects.toMatchObject(refused);

@@ -25,6 +25,8 @@ export interface StreamRule {
   readonly consumersMax: number;
   /** Others than the controller write it, who do not trust each other. */
   readonly isShared: boolean;
+  /** Messages of one subject at a time, one more is refused: how far a sender that never stops can put itself before the others. Absent: any number. */
+  readonly perSubjectMax?: number;
 }
 
 const MiB = 1024 ** 2;
@@ -32,7 +34,15 @@ const log = { retention: "log", denyDelete: false, direct: false, isShared: fals
 
 /** The rule of every stream. */
 export const streamRules: Readonly<Record<StreamName, StreamRule>> = {
-  reports: { ...log, subject: "reports.>", retention: "queue", discard: "new", bytesMax: 128 * MiB, isShared: true },
+  reports: {
+    ...log,
+    subject: "reports.>",
+    retention: "queue",
+    discard: "new",
+    bytesMax: 128 * MiB,
+    isShared: true,
+    perSubjectMax: 512,
+  },
   commands: {
     ...log,
     subject: "commands.>",

@@ -23,9 +23,11 @@ test("each place of a job has exactly the publishers it should have", () => {
   expect(publishersOf(subjects.groups("r0"))).toEqual(["rollout"]);
   for (const role of ["policy", "rollout", "checkpoint", "node"] as const) {
     expect(publishersOf(subjects.heartbeat(role, "x"))).toEqual([role]);
-    expect(publishersOf(subjects.report(role, "x", "mesh.built"))).toEqual([role]);
+    expect(publishersOf(subjects.report(role, "x", "replica.left"))).toEqual([role]);
   }
-  expect(publishersOf(subjects.report("operator", "x", "job.pause"))).toEqual(["operator"]);
+  expect(publishersOf(subjects.report("policy", "x", "mesh.built"))).toEqual(["policy"]);
+  expect(publishersOf(subjects.report("rollout", "x", "mesh.built"))).toEqual([]);
+  expect(publishersOf(subjects.report("operator", "x", "job.stop"))).toEqual(["operator"]);
 });
 
 test("no role can delete, update or restore a stream, and only the controller can purge one", () => {
@@ -58,7 +60,7 @@ test("generated keys never repeat, and the configuration holds none of their see
   const config = renderConfig({ job, port: 0, files: filesOf("/x"), keys: first });
   const told = [config, ...accountsOf(job, first).map(({ token }) => textIn(token))].join("\n");
   expect(seeds.filter((seed) => told.includes(seed))).toEqual([]);
-  expect(told).toContain("reports.rollout.{{name()}}.>");
+  expect(told).toContain("reports.rollout.{{name()}}.replica.left");
 });
 
 const textIn = (token: string): string => Buffer.from(token.split(".")[1] ?? "", "base64url").toString();

@@ -36,7 +36,7 @@ export function testConsuming(actors: () => Actors): void {
 
   test("reports published before the controller reads are kept, and go when acknowledged", async () => {
     const { controller, rollout } = actors();
-    const subject = subjects(rollout).report("rollout", "r0", "group.finished");
+    const subject = subjects(rollout).report("rollout", "r0", "groups.completed");
     await publishAll(rollout, subject, ["1", "2"]);
     const inbox = ackingInbox();
     await controller.consume({

@@ -1,5 +1,6 @@
 /** Streams at their limit: who is refused, that nothing is lost, and that it goes on when there is room. */
 import { hasCode } from "@muster/base";
+import { streamRules } from "@muster/transport";
 import { expect, test } from "vitest";
 import type { Actors } from "./actors.ts";
 import { bytes, subjects, text } from "./helpers.ts";
@@ -7,6 +8,8 @@ import { bytes, subjects, text } from "./helpers.ts";
 /** Bytes that the streams of these tests hold. */
 export const fullBytes = 64 * 1024;
 const record = new Uint8Array(8 * 1024);
+const one = new Uint8Array(1);
+const { perSubjectMax = 0 } = streamRules.reports;
 /** More records than fit. */
 const tooMany = 10;
 
@@ -63,6 +66,17 @@ export function testFull(actors: () => Actors): void {
     const subject = subjects(rollout).groups("r0");
     await untilRefused((n) => rollout.publish(subject, record, { msgId: `m${n}` }));
     expect(await rollout.publish(subject, record, { msgId: "m0" })).toEqual({ seq: 1, duplicate: true });
+  });
+
+  test("reports of one kind that nobody takes away are refused at their bound, and others are not kept out by them", async () => {
+    const { rollout, policy } = actors();
+    const place = subjects(rollout);
+    const of = (n: number) => rollout.publish(place.report("rollout", "r0", "replica.left"), one, { msgId: `m${n}` });
+    await Promise.all(Array.from({ length: perSubjectMax }, (_, n) => of(n)));
+    await expect(of(perSubjectMax)).rejects.toMatchObject({ code: "MUSTER_ERR_STREAM_FULL", retryable: true });
+    expect(await of(0)).toMatchObject({ duplicate: true });
+    await rollout.publish(place.report("rollout", "r0", "groups.completed"), one, { msgId: "other kind" });
+    await policy.publish(place.report("policy", "p0", "replica.left"), one, { msgId: "other sender" });
   });
 
   test("a full journal is final, names itself, and keeps every record", async () => {

@@ -48,6 +48,8 @@ export class MemoryStream {
   readonly #entries = new Map<number, Entry>();
   readonly #ids = new Map<string, { readonly seq: number; readonly atMs: number }>();
   readonly #readers = new SubjectIndex<(entry: Entry) => void>();
+  /** Messages of each subject, where the rule bounds them. */
+  readonly #counts = new Map<string, number>();
   #lastSeq = 0;
   #sizeBytes = 0;
 
@@ -80,6 +82,7 @@ export class MemoryStream {
     const entry = { seq: ++this.#lastSeq, subject, data: request.data.slice(), storedAtMs: nowMs };
     this.#entries.set(entry.seq, entry);
     this.#sizeBytes += entry.data.byteLength;
+    this.#count(subject, 1);
     this.#ids.set(msgId, { seq: entry.seq, atMs: nowMs });
     for (const read of this.#readers.matching(subject)) read(entry);
     return { seq: entry.seq, duplicate: false };
@@ -90,6 +93,7 @@ export class MemoryStream {
     if (!entry) return;
     this.#entries.delete(seq);
     this.#sizeBytes -= entry.data.byteLength;
+    this.#count(entry.subject, -1);
   }
 
   purge(beforeSeq: number): void {
@@ -138,9 +142,18 @@ export class MemoryStream {
     }
   }
 
+  #count(subject: string, change: 1 | -1): void {
+    if (this.rule.perSubjectMax === undefined) return;
+    const count = (this.#counts.get(subject) ?? 0) + change;
+    if (count === 0) this.#counts.delete(subject);
+    else this.#counts.set(subject, count);
+  }
+
   #makeRoom(subject: string, bytes: number): void {
     const what = `publishing to ${this.name}`;
     if (bytes > this.#messageMax) throw errors.BrokerRefused({ what, reason: "payload too large", apiCode: 0 });
+    if ((this.#counts.get(subject) ?? 0) >= (this.rule.perSubjectMax ?? Number.POSITIVE_INFINITY))
+      throw streamFull(subject, "maximum messages per subject exceeded");
     if (this.#sizeBytes + bytes <= this.#bytesMax) return;
     if (this.rule.discard === "new") throw streamFull(subject, "maximum bytes exceeded");
     for (const entry of this.#entries.values()) {

@@ -75,6 +75,8 @@ function toStreamConfig(job: string, name: StreamName, replicas: number): Wanted
     retention: rule.retention === "queue" ? RetentionPolicy.Workqueue : RetentionPolicy.Limits,
     discard: rule.discard === "new" ? DiscardPolicy.New : DiscardPolicy.Old,
     max_consumers: rule.consumersMax,
+    max_msgs_per_subject: rule.perSubjectMax ?? -1,
+    discard_new_per_subject: rule.perSubjectMax !== undefined,
     max_age: nanos(rule.ageMaxMs ?? 0),
     deny_delete: rule.denyDelete,
     allow_direct: rule.direct,

@@ -27,7 +27,7 @@ const wrongSequence: readonly number[] = [
 ];
 /** The server's code for a message that its store did not take, for whatever reason. */
 const storeFailedCode = 10077;
-const noRoomReason = /maximum (bytes|messages) exceeded|no space left/i;
+const noRoomReason = /maximum (bytes|messages|messages per subject) exceeded|no space left/i;
 /** The limits of the account, of the server and of its storage are reached. */
 const noRoomCodes: readonly number[] = [10002, 10023, 10047];
 /** The server's status while it has no leader, no room for the moment, or is just starting. */

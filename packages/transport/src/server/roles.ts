@@ -2,6 +2,7 @@
  * What the broker lets each role say and hear, from which its accounts and their permissions are made. Everything not listed here
  * is refused by the server, whatever a process tries.
  */
+import { kindsSaidBy, type Role } from "@muster/protocol";
 import { inboxPrefixOf } from "../nats/credentials.ts";
 import { brokerStream, deskSubject, type StreamName, stateBucket, streamNames } from "../streams.ts";
 
@@ -51,9 +52,12 @@ function rulesOf(job: string, id: string): Readonly<Record<BrokerRole, Permissio
     deskSubject(job, role, id),
     ...streamsReadBy(role).flatMap((name) => readerApi(job, name)),
   ];
-  const own = (role: BrokerRole): string[] => [
+  // One by one, since the stream bounds what waits on each of them.
+  const reports = (role: Role): string[] =>
+    kindsSaidBy(role, "report").map((kind) => `${root}.reports.${role}.${id}.${kind}`);
+  const own = (role: Exclude<BrokerRole, "watcher">): string[] => [
     `${root}.hb.${role}.${id}`,
-    `${root}.reports.${role}.${id}.>`,
+    ...reports(role),
     ...reading(role),
   ];
   const probes = [`${root}.probe.*`];
@@ -65,11 +69,7 @@ function rulesOf(job: string, id: string): Readonly<Record<BrokerRole, Permissio
     checkpoint: { publish: own("checkpoint"), subscribe: probes },
     node: { publish: own("node"), subscribe: probes },
     operator: {
-      publish: [
-        `${root}.reports.operator.${id}.>`,
-        ...reading("operator"),
-        `$JS.API.STREAM.MSG.GET.KV_${stateBucket(job)}`,
-      ],
+      publish: [...reports("operator"), ...reading("operator"), `$JS.API.STREAM.MSG.GET.KV_${stateBucket(job)}`],
       subscribe: watch,
     },
     watcher: { publish: reading("watcher"), subscribe: watch },
