@@ -71,6 +71,7 @@ export {
 export type { Ledger } from "./messages/job.ts";
 export { type CauseCount, type EvidenceKind, evidenceKinds, type Holder, type Section } from "./messages/parts.ts";
 export type { BatchPart, StepStats } from "./messages/step.ts";
+export { tensorNameMax, tensorsMax } from "./messages/weights.ts";
 export { clipBody, flawOf } from "./outgoing.ts";
 export { type RefusalReason, refusalReasons } from "./refusal.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";

@@ -39,6 +39,7 @@ export { leaveMemoryOutOfDumps } from "./lifecycle/core-dumps.ts";
 export { type ExitCode, exitCodes } from "./lifecycle/exit-codes.ts";
 export { installLifecycle, type LifecycleOptions, type ProcessDoor, type StopReason } from "./lifecycle/lifecycle.ts";
 export { runtimeMetrics } from "./metrics.ts";
+export { ErrorFiles } from "./observability/error-files.ts";
 export {
   createLogger,
   type LogDestination,

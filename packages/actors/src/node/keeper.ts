@@ -4,7 +4,7 @@ import { closeSync, fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock, Logger } from "@muster/base";
 import type { ReplicaRole } from "@muster/protocol";
-import { makeFolderSync } from "@muster/runtime";
+import { ErrorFiles, makeFolderSync } from "@muster/runtime";
 import { LastEnd } from "./last-end.ts";
 import { drawMark, endLeftover, markVariable, ProcessNotes, signalGroup } from "./leftovers.ts";
 import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
@@ -60,7 +60,7 @@ interface Held {
   readonly child: ChildProcess;
   readonly life: number;
   /** Where its own words begin in the log of its replica. */
-  readonly log: { readonly path: string; readonly from: number };
+  readonly log: { readonly path: string; from: number };
   isAsked: boolean;
   isKilled: boolean;
 }
@@ -73,11 +73,13 @@ export class Keeper implements KeeperDoor {
   #oomKills = oomKillsOf();
   #isClosed = false;
   readonly #lastEnd = new LastEnd();
+  readonly #errorFiles: ErrorFiles;
 
   constructor(options: KeeperOptions) {
     this.#options = options;
     makeFolderSync(join(options.directory, "logs"));
     this.#notes = new ProcessNotes(options.directory);
+    this.#errorFiles = new ErrorFiles(options);
   }
 
   async clean(): Promise<readonly { readonly id: string; readonly pid: number }[]> {
@@ -102,7 +104,11 @@ export class Keeper implements KeeperDoor {
     const env = { ...this.#options.env, [markVariable]: mark };
     const child = spawn(program, args, { stdio: ["pipe", "ignore", log], detached: true, env });
     closeSync(log);
-    this.#held.set(id, { child, life, log: { path, from }, isAsked: false, isKilled: false });
+    const words = { path, from };
+    this.#held.set(id, { child, life, log: words, isAsked: false, isKilled: false });
+    this.#errorFiles.add(path, (leftBytes) => {
+      words.from = leftBytes;
+    });
     // A child that is gone closes the pipe; its exit says all there is to say.
     child.stdin?.on("error", () => {});
     child.once("error", (error) => {
@@ -155,6 +161,7 @@ export class Keeper implements KeeperDoor {
     const oomKills = oomKillsOf();
     const isKilled = exit.signal === "SIGKILL" || exit.code === 137;
     const isShort = isKilled ? oomKills > this.#oomKills : isHeapFull(exit, held.log);
+    this.#errorFiles.remove(held.log.path);
     const oom = !held.isKilled && isShort;
     this.#oomKills = oomKills;
     this.#lastEnd.oneEnded();

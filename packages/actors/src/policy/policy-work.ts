@@ -22,6 +22,7 @@ import {
 import { deltaOf, type Held, mapSections, sectionsOf } from "../weights.ts";
 import { computeStep } from "./compute-step.ts";
 import { readBatch } from "./read-batch.ts";
+import { weightsMeta } from "./weights-meta.ts";
 
 type Effect = PolicyEffect | TimerEffect<PolicyEvent>;
 type Tools = HostTools<PolicyEvent>;
@@ -148,9 +149,8 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
           } else if (source.kind === "memory") await this.#restore(source, { engine, store, dataKey, config }, signal);
           else await engine.initialize(source);
           const held = await this.#publish({ engine, store }, { lineage, version });
-          const tensors = engine.info().tensors.map((tensor) => ({ ...tensor, shape: [...tensor.shape] }));
-          const digest = this.#doors.digest(new TextEncoder().encode(JSON.stringify(tensors)));
-          return { type: "weights.initialized", ...held, meta: { lineage, tensors, digest } };
+          const meta = weightsMeta(lineage, engine.info().tensors, this.#doors.digest);
+          return { type: "weights.initialized", ...held, meta };
         }),
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error), ...damageOf(error) }),
     );

@@ -7,7 +7,7 @@ import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Clock, Logger } from "@muster/base";
-import { exitCodes } from "@muster/runtime";
+import { ErrorFiles, exitCodes } from "@muster/runtime";
 
 /** How a child ended. */
 export interface ChildExit {
@@ -76,16 +76,20 @@ class Supervision implements Children {
   /** Short lives in a row. */
   readonly #rows = new Map<string, number>();
   readonly #pauses = new Set<() => void>();
+  readonly #errorFiles: ErrorFiles;
   #isReleased = false;
   #wake: () => void = () => {};
 
   constructor(options: SupervisionOptions) {
     this.#options = options;
+    this.#errorFiles = new ErrorFiles(options);
   }
 
   start(spec: ChildSpec): void {
-    const { directory, logger } = this.#options;
-    const log = openSync(join(directory, "logs", `${spec.id}.err`), "a", 0o600);
+    const { logger } = this.#options;
+    const path = this.#errorFile(spec.id);
+    const log = openSync(path, "a", 0o600);
+    this.#errorFiles.add(path);
     const child = spawn(process.execPath, [musterPath(), ...spec.args], { stdio: ["pipe", "ignore", log] });
     closeSync(log);
     this.#running.set(spec.id, child);
@@ -127,8 +131,13 @@ class Supervision implements Children {
     cancelKill();
   }
 
+  #errorFile(id: string): string {
+    return join(this.#options.directory, "logs", `${id}.err`);
+  }
+
   #exited(spec: ChildSpec, exit: ChildExit): void {
     this.#running.delete(spec.id);
+    this.#errorFiles.remove(this.#errorFile(spec.id));
     this.#wake();
     if (this.#isReleased) return;
     this.#options.onExit(exit);

@@ -10,9 +10,15 @@ const dtypeNames = [
   ...(["i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"] as const),
 ] as const;
 
+/** Tensors that one message describes: a mixture of experts may have tens of thousands. */
+export const tensorsMax = 2_000;
+
+/** Longest name of a tensor in a message. */
+export const tensorNameMax = 200;
+
 /** One row of a model's tensor table; offsets are into the `weights` section. */
 const tensorSchema = z.strictObject({
-  name: z.string().min(1).max(200),
+  name: z.string().min(1).max(tensorNameMax),
   dtype: z.enum(dtypeNames),
   shape: z.array(countSchema).max(8),
   offsetBytes: countSchema,
@@ -55,7 +61,10 @@ export const weightsMessages = defineMessages({
     isLarge: true,
     body: z.strictObject({
       lineage: countSchema,
-      tensors: z.array(tensorSchema).min(1).max(2000),
+      /** The first rows of the table; the digest is of all. */
+      tensors: z.array(tensorSchema).min(1).max(tensorsMax),
+      /** Rows that have no room here; absent when all have. */
+      leftOut: countSchema.optional(),
       /** Digest of the table. */
       digest: z.string().max(128),
     }),
