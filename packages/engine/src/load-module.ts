@@ -79,11 +79,20 @@ async function loadFunction(path: string, name: string): Promise<unknown> {
   try {
     loaded = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
   } catch (error) {
-    throw errors.ModuleUnloadable({ path, reason: messageOf(error) }, error);
+    throw errors.ModuleUnloadable({ path: `${path}${lineOf(error, path)}`, reason: messageOf(error) }, error);
   }
   const found = loaded[name] ?? loaded.default;
   if (typeof found !== "function") throw errors.ModuleExport({ path, name, found: typeof found });
   return found;
+}
+
+/** Where in the module an error was thrown, as `:12`, when its stack says so. */
+function lineOf(error: unknown, path: string): string {
+  const stack = error instanceof Error ? (error.stack ?? "") : "";
+  const places = [pathToFileURL(path).href, path];
+  const lines = places.map((place) => stack.split(`${place}:`)[1]?.match(/^\d+/)?.[0]);
+  const line = lines.find((each) => each !== undefined);
+  return line === undefined ? "" : `:${line}`;
 }
 
 /** True when this Node strips types by itself. */

@@ -15,6 +15,7 @@ export {
   type LoadJobOptions,
   loadJob,
   promptsNamedIn,
+  refuseFaults,
   type Setting,
 } from "./config/load-job.ts";
 export type { Problem } from "./config/problem.ts";

@@ -9,8 +9,10 @@ import {
   type LoadJobOptions,
   loadJob,
   promptsNamedIn,
+  refuseFaults,
   type TaskShape,
 } from "@muster/runtime";
+import { brokenModules } from "./modules/check-modules.ts";
 
 const builtIn: Readonly<Record<string, () => Promise<EngineAdapter>>> = {
   embedded: async () => (await import("@muster/engine/embedded")).embeddedAdapter,
@@ -35,7 +37,9 @@ export async function loadJobFile(options: Omit<LoadJobOptions, "describeTask" |
   const engines = await openEngines(enginesNamedIn(options));
   const shapeOfFiles = await lookIntoFiles(options);
   const describeTask = (name: string): TaskShape => (name === promptsTask ? shapeOfFiles() : needsOfTask(taskOf(name)));
-  return loadJob({ ...options, engines, describeTask });
+  const job = loadJob({ ...options, engines, describeTask });
+  refuseFaults(job, await brokenModules(job.config));
+  return job;
 }
 
 /**

@@ -85,12 +85,22 @@ export function loadJob(options: LoadJobOptions): LoadedJob {
   const draft = new Draft(new Map(sources.flatMap(({ values }) => [...values])), { folder, keys });
   const config = draft.compile(describeTask, engines);
   const problems = file.isUnread ? file.problems : [...sources.flatMap((source) => source.problems), ...draft.problems];
-  if (problems.length > 0 || !config) {
-    const faults = `${problems.length} ${problems.length === 1 ? "fault" : "faults"}`;
-    const list = problems.map(({ text }) => `  - ${text}`).join("\n");
-    throw errors.ConfigInvalid({ faults, list });
-  }
+  if (problems.length > 0 || !config) throw configInvalid(problems);
   return { config: deepFreeze(config), settings: draft.settings() };
+}
+
+/** Refuses a job for what was found in what it brings along, by the keys that name it. @throws MUSTER_ERR_CONFIG_INVALID when there is a fault */
+export function refuseFaults({ settings }: LoadedJob, faults: ReadonlyMap<string, string>): void {
+  const problems = settings.flatMap(({ key, source, value }): Problem[] => {
+    const fault = faults.get(key);
+    return fault === undefined ? [] : [{ keys: [key], text: `${source}: ${key} = ${shown(value)}: ${fault}` }];
+  });
+  if (problems.length > 0) throw configInvalid(problems);
+}
+
+function configInvalid(problems: readonly Problem[]): Error {
+  const faults = `${problems.length} ${problems.length === 1 ? "fault" : "faults"}`;
+  return errors.ConfigInvalid({ faults, list: problems.map(({ text }) => `  - ${text}`).join("\n") });
 }
 
 type Sources = Omit<LoadJobOptions, "describeTask" | "engines">;
