@@ -35,7 +35,14 @@ export { causeKeyOf } from "./controller/groups/given-up.ts";
 export { imbalanceOf, ledgerOf } from "./controller/groups/ledger.ts";
 export { fillLevelOf } from "./controller/groups/stream-room.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
-export { type ControllerState, initialControllerState, type Member, membersOf } from "./controller/state.ts";
+export {
+  allMembersOf,
+  type ControllerState,
+  countOf,
+  initialControllerState,
+  type Member,
+  membersOf,
+} from "./controller/state.ts";
 export type { Fill } from "./controller/step/step-state.ts";
 export { FailureDetector } from "./detector/failure-detector.ts";
 export { localHealth, type SelfObservation } from "./detector/local-health.ts";

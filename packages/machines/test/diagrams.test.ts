@@ -5,7 +5,7 @@
 import { readFileSync } from "node:fs";
 import { replicaRoles } from "@muster/protocol";
 import { expect, it } from "vitest";
-import { planners } from "../src/controller/control.ts";
+import { planners } from "../src/controller/reconcile.ts";
 import { Cluster } from "./cluster.ts";
 import { diagramOf, diagramOfChanges, tableOf } from "./diagrams.ts";
 import { allMachines } from "./machines.ts";
@@ -63,5 +63,5 @@ it("the page about the machines shows every machine as it is", async () => {
 it("the page names every planner, in the order in which they run", () => {
   const table = readFileSync(page, "utf8").split("| Planner, in their order |")[1]?.split("\n\n")[0] ?? "";
   const named = [...table.matchAll(/^\| `(\w+)`/gm)].map((match) => match[1]);
-  expect(named).toEqual(planners.map(({ name }) => name));
+  expect(named).toEqual(planners.map(({ plan: { name } }) => name));
 });

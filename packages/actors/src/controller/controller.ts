@@ -5,6 +5,7 @@
 import { every, hasCode, MusterError, messageOf } from "@muster/base";
 import {
   type AnnounceEffect,
+  allMembersOf,
   type ControllerEvent,
   controllerLogic,
   detectorTimingOf,
@@ -322,8 +323,7 @@ export class Reign implements Controller {
   #look(): void {
     const { config, transport } = this.#options;
     if (this.#isOver || !transport.isConnected()) return;
-    const members = Object.values(this.#host.snapshot().context.state.members);
-    const { verdicts, probes, alarm } = this.#watch.look(members);
+    const { verdicts, probes, alarm } = this.#watch.look(allMembersOf(this.#host.snapshot().context.state));
     for (const verdict of verdicts) this.#host.post(verdict, { lane: "control" });
     for (const { id, incarnation, nonce } of probes) {
       const message = { ...this.#enveloper.stamp("replica.probe", { nonce }), to: incarnation };

@@ -1,6 +1,6 @@
 /** The numbers of a job for its metrics page. */
 import type { Metrics } from "@muster/base";
-import { imbalanceOf, ledgerOf } from "@muster/machines";
+import { countOf, imbalanceOf, ledgerOf } from "@muster/machines";
 import { memberRoles } from "@muster/protocol";
 import type { ControllerSnapshot } from "./journal-replay.ts";
 
@@ -24,7 +24,6 @@ export function metersOf(metrics: Metrics): (snapshot: ControllerSnapshot) => vo
     const counts = ledgerOf(state);
     for (const [account, value] of Object.entries(counts)) ledger.set(value, { account });
     imbalance.set(imbalanceOf(counts));
-    const all = Object.values(state.members);
-    for (const role of memberRoles) members.set(all.filter((member) => member.role === role).length, { role });
+    for (const role of memberRoles) members.set(countOf(state, role), { role });
   };
 }

@@ -5,7 +5,7 @@
  */
 
 import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
-import { leasesOf } from "./groups/leases.ts";
+import { leasesOf } from "./groups/lease-table.ts";
 import { rebaseTimes } from "./rebase-times.ts";
 import { arrived, type ControllerState, type Member, meshMembersOf } from "./state.ts";
 import { ranksOf } from "./step/plan-mesh.ts";

@@ -3,94 +3,33 @@
  * planners look at the tables until none of them finds anything to do. Decisions therefore depend on state alone, never on the
  * order in which facts arrived.
  */
-import { invariant } from "@muster/base";
 import { applyElected, repeatedTo } from "./apply-elected.ts";
 import { applySaved, applySaveFailed } from "./checkpoints/apply-checkpoint.ts";
 import { applyRestored } from "./checkpoints/apply-restored.ts";
-import { planCheckpoint } from "./checkpoints/plan-checkpoint.ts";
-import { planRestore } from "./checkpoints/plan-restore.ts";
-import { type Change, type ControllerEffect, type ControllerEvent, command } from "./events.ts";
+import { type Change, type ControllerEvent, command } from "./events.ts";
 import { applyAssigned, applyProcessEnd, applyReady, applyRetired, applyStarted } from "./fleet/apply-node.ts";
 import { applySigns } from "./fleet/apply-signs.ts";
 import { applyCommand, isCommand } from "./fleet/commands.ts";
-import { planHealth } from "./fleet/fleet-health.ts";
-import { planAssign } from "./fleet/plan-assign.ts";
-import { applySignalled, planCommands } from "./fleet/plan-commands.ts";
-import { planDepartures, planNodes, planPlacement, planShortage } from "./fleet/plan-fleet.ts";
-import { planMoves } from "./fleet/plan-moves.ts";
+import { applySignalled } from "./fleet/plan-commands.ts";
 import type { CommandEvent } from "./fleet/take-command.ts";
 import { applyEvaluated } from "./groups/apply-evaluation.ts";
 import { applyCompleted, applyReturned, applySavedGroups } from "./groups/apply-groups.ts";
-import { dispatchGroups, planAdmission, planEvaluation } from "./groups/dispatch-groups.ts";
-import { planCeiling } from "./groups/given-up.ts";
-import { applyHeldGroups, planHeldOutput } from "./groups/held-output.ts";
+import { applyHeldGroups } from "./groups/held-output.ts";
 import { applyFilled } from "./groups/stream-room.ts";
 import { applyDraining, applyExited, applyLeft, applyRegister } from "./members/apply-membership.ts";
 import { applyVerdict } from "./members/apply-verdict.ts";
 import { forgeryOf, refuseForgery } from "./members/forgeries.ts";
-import { planReadmission } from "./members/plan-readmission.ts";
-import { planStragglers } from "./members/plan-stragglers.ts";
-import { planOverdue } from "./orders.ts";
-import { planEnd } from "./plan-end.ts";
-import { planReleases } from "./plan-releases.ts";
-import { planWatchdog } from "./plan-watchdog.ts";
+import { reconcile } from "./reconcile.ts";
 import type { ControllerState } from "./state.ts";
 import { applyBuilt, applyMeshFailed, applyVoted } from "./step/apply-step.ts";
-import { planDivergent } from "./step/divergence.ts";
-import { planLosses } from "./step/lost-attempts.ts";
-import { planJoinWindow, planMesh } from "./step/plan-mesh.ts";
-import { planStepOutcome, planStepRun } from "./step/plan-step.ts";
-import { planSearch } from "./step/search-batch.ts";
 import { applyFailed, applyHeld } from "./weights/apply-weights.ts";
-import { planMemory } from "./weights/plan-memory.ts";
-import { planInitialWeights, planPulls } from "./weights/plan-weights.ts";
-
-type Planner = (state: ControllerState) => Change<ControllerState> | null;
-
-/** In this order: what ends something comes before what starts something. */
-export const planners: readonly Planner[] = [
-  planReadmission,
-  planWatchdog,
-  planOverdue,
-  planHeldOutput,
-  planCeiling,
-  planNodes,
-  planHealth,
-  planStepOutcome,
-  planLosses,
-  planStragglers,
-  planDivergent,
-  planRestore,
-  planInitialWeights,
-  planJoinWindow,
-  planMesh,
-  planPulls,
-  planAdmission,
-  planEvaluation,
-  planSearch,
-  planStepRun,
-  planCheckpoint,
-  planMemory,
-  dispatchGroups,
-  planMoves,
-  planPlacement,
-  planDepartures,
-  planCommands,
-  planAssign,
-  planShortage,
-  planReleases,
-  planEnd,
-];
-
-/** More rounds than any state needs; a planner that never rests is a bug. */
-const roundsMax = 64;
 
 /** One step of the controller. A tick that changes nothing, and needs not be remembered, gives back the same state object. Pure. */
 export function control(state: ControllerState, event: ControllerEvent): Change<ControllerState> {
   if (state.stopped) return { state, effects: [] };
   const clocked = { ...state, nowMs: Math.max(state.nowMs, event.atMs) };
   const applied = event.type === "controller.elected" ? applyElected(state, event) : apply(clocked, event);
-  const planned = reconcile(applied.state);
+  const planned = reconcile(state, applied.state);
   const effects = [...applied.effects, ...planned.effects];
   const isIdleTick = event.type === "controller.tick" && effects.length === 0 && planned.state === clocked;
   return isIdleTick && !isTimeKept(state, event.atMs) ? { state, effects: [] } : { state: planned.state, effects };
@@ -99,23 +38,6 @@ export function control(state: ControllerState, event: ControllerEvent): Change<
 /** While somebody may hang the journal knows the time well enough for a successor to go on with what is left of each wait. */
 function isTimeKept({ progress, nowMs, plan }: ControllerState, atMs: number): boolean {
   return !progress.isShort && atMs - nowMs >= plan.timing.commandMs;
-}
-
-function reconcile(state: ControllerState): Change<ControllerState> {
-  const effects: ControllerEffect[] = [];
-  let current = state;
-  // They are at rest when each of them, one after the other, has looked at the same state.
-  let resting = 0;
-  for (let round = 0; round < roundsMax; round++) {
-    for (const plan of planners) {
-      const change = plan(current);
-      resting = change && change.state !== current ? 0 : resting + 1;
-      if (change) effects.push(...change.effects);
-      current = change?.state ?? current;
-      if (resting === planners.length) return { state: current, effects };
-    }
-  }
-  invariant(false, "the planners do not come to rest");
 }
 
 /** What is said under the name of a member counts only from its role. */

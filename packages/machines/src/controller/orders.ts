@@ -1,10 +1,13 @@
 /** Orders that were not answered in time, and members that are put out because of it. */
 
+import { keptFold } from "../table/fold.ts";
+import { entriesOf } from "../table/table.ts";
 import { type Change, type ControllerEffect, command } from "./events.ts";
 import { releaseLease } from "./groups/leases.ts";
 import { putOut } from "./members/apply-membership.ts";
+import { crowd } from "./members/crowd.ts";
 import type { VersionOrder } from "./order.ts";
-import { type ControllerState, type Member, withMember } from "./state.ts";
+import { type ControllerState, type Lease, type Member, withMember } from "./state.ts";
 
 /** A member that leaves so many orders in a row without an answer hangs, whatever its heartbeat says. */
 const unansweredMax = 3;
@@ -22,8 +25,13 @@ export function evict(state: ControllerState, members: readonly Member[], eviden
 
 /** Sends overdue orders again, or forgets them so that the planners decide anew; puts out who never answers. Pure. */
 export function planOverdue(state: ControllerState): Change<ControllerState> | null {
-  const overdue = Object.values(state.members).filter(({ order }) => order !== null && order.dueAtMs <= state.nowMs);
-  const expired = Object.keys(state.leases).filter((id) => (state.leases[id]?.dueAtMs ?? 0) <= state.nowMs);
+  const { members, leases, nowMs } = state;
+  const overdue = crowd.select(
+    members,
+    ({ dueAtMs }) => dueAtMs <= nowMs,
+    ({ order }) => order !== null && order.dueAtMs <= nowMs,
+  );
+  const expired = earliestDue.of(leases) <= nowMs ? expiredIn(leases, nowMs) : [];
   if (overdue.length === 0 && expired.length === 0) return null;
   const renewed = overdue.reduce<Change<ControllerState>>(
     (change, member) => {
@@ -39,6 +47,16 @@ export function planOverdue(state: ControllerState): Change<ControllerState> | n
     });
     return { state: next.state, effects: [...change.effects, ...next.effects] };
   }, renewed);
+}
+
+const earliestDue = keptFold<Lease, number>({
+  empty: Number.POSITIVE_INFINITY,
+  of: ({ dueAtMs }) => dueAtMs,
+  join: Math.min,
+});
+
+function expiredIn(leases: ControllerState["leases"], nowMs: number): readonly string[] {
+  return entriesOf(leases).flatMap(([id, { dueAtMs }]) => (dueAtMs <= nowMs ? id : []));
 }
 
 function renew(before: ControllerState, member: Member): Change<ControllerState> {

@@ -1,12 +1,16 @@
 /** Letting replicas go that want to leave, as soon as nothing depends on them. */
 import type { Change } from "./events.ts";
+import { leasesOf } from "./groups/lease-table.ts";
+import { crowd } from "./members/crowd.ts";
 import { stopMembers } from "./orders.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf } from "./state.ts";
 import { keepersOf } from "./weights/memory.ts";
 
 /** Lets draining replicas go as soon as nothing depends on them. Pure. */
 export function planReleases(state: ControllerState): Change<ControllerState> | null {
-  const leaving = Object.values(state.members).filter(
+  const leaving = crowd.select(
+    state.members,
+    (those) => those.leaving > 0,
     (member) => member.health === "draining" && member.order?.kind !== "replica.stop" && mayLeave(state, member),
   );
   if (leaving.length === 0) return null;
@@ -16,7 +20,7 @@ export function planReleases(state: ControllerState): Change<ControllerState> | 
 function mayLeave(state: ControllerState, member: Member): boolean {
   if (member.role === "node") return !Object.values(state.fleet.replicas).some(({ node }) => node === member.id);
   if (member.role === "checkpoint") return member.order === null && !isLastHolder(state, member);
-  if (member.role === "rollout") return !Object.values(state.leases).some(({ holder }) => holder === member.id);
+  if (member.role === "rollout") return leasesOf(state, member.id).length === 0;
   if (state.mesh.members.includes(member.id) && state.mesh.state === "ready" && hasSuccessor(state, member))
     return false;
   return !state.weights || hasSuccessor(state, member) || isDurable(state);

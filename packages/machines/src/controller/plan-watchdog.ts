@@ -4,9 +4,11 @@
  * long as somebody is missing, and that time does not count.
  */
 import { listText } from "@muster/base";
+import { valuesOf } from "../table/table.ts";
 import { goBack } from "./checkpoints/plan-restore.ts";
 import { announce, type Change, command } from "./events.ts";
 import { releaseLease } from "./groups/leases.ts";
+import { crowd } from "./members/crowd.ts";
 import { evict } from "./orders.ts";
 import { arrived, type ControllerState, jobStage, type Member, membersOf, meshMembersOf, spentMsOf } from "./state.ts";
 
@@ -38,9 +40,8 @@ export function planWatchdog(state: ControllerState): Change<ControllerState> | 
 
 /** Before the first mesh, and without a policy and a rollout replica that stay, nobody is to blame: the job stays up and waits for them. */
 function isSomebodyMissing(state: ControllerState): boolean {
-  const isThere = (role: "policy" | "rollout"): boolean =>
-    membersOf(state, role).some(({ health }) => health !== "draining");
-  return state.mesh.epoch === 0 || !isThere("policy") || !isThere("rollout");
+  const isTrainerThere = membersOf(state, "policy").some(({ health }) => health !== "draining");
+  return state.mesh.epoch === 0 || !isTrainerThere || crowd.of(state.members).staying === 0;
 }
 
 interface Act extends Change<ControllerState> {
@@ -109,7 +110,7 @@ function holdingUp(state: ControllerState): readonly Member[] {
   if (mesh.state === "building") return inMesh.filter(({ id }) => !mesh.built.includes(id));
   const policies = membersOf(state, "policy").filter(({ order }) => order !== null);
   if (policies.length > 0) return policies;
-  const leases = Object.values(state.leases).sort((a, b) => a.dueAtMs - b.dueAtMs);
+  const leases = [...valuesOf(state.leases)].sort((a, b) => a.dueAtMs - b.dueAtMs);
   const holders = leases.flatMap(({ holder }) => state.members[holder] ?? []);
   return holders.length > 0 ? holders : membersOf(state, "rollout").filter(({ order }) => order !== null);
 }

@@ -3,46 +3,19 @@
  * stays what it was. Times are the acting controller's monotonic milliseconds and are rebased at each election.
  */
 import type { Body, CauseCount, MemberRole, PartialGroup, Section, WorkItem } from "@muster/protocol";
+import { valuesOf, withEntry, withoutEntry } from "../table/table.ts";
 import type { VersionKey } from "../version-key.ts";
 import type { AtMs } from "./at-ms.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
-import type { Order } from "./order.ts";
+import { crowd } from "./members/crowd.ts";
+import type { Member } from "./members/member.ts";
 import type { ControllerPlan } from "./plan.ts";
 import type { Dropped, Fill, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
-import type { Beginning, MemberMemory } from "./weights/memory-state.ts";
+import type { Beginning } from "./weights/memory-state.ts";
 
+export type { Member } from "./members/member.ts";
 export type { Order } from "./order.ts";
 export type { KeptReceipt, LostAttempts, StepRun, Vote } from "./step/step-state.ts";
-
-/** A replica as the controller sees it. Members that died or left are not in the table. */
-export interface Member {
-  readonly id: string;
-  readonly role: MemberRole;
-  readonly incarnation: string;
-  /** Order of arrival; the base of every ranking. */
-  readonly joinedSeq: number;
-  readonly host: string;
-  readonly pid: number;
-  readonly addresses: readonly string[];
-  readonly health: "healthy" | "suspect" | "hung" | "draining";
-  /** When it was found hanging last; a second time soon after puts it out. */
-  readonly hungAtMs: AtMs | null;
-  /** When its last suspicions ended, within an hour: too many make it the last choice as a source of weights. */
-  readonly recoveries: readonly AtMs[];
-  /** The version whose digests it acknowledged. */
-  readonly held: VersionKey | null;
-  readonly order: Order | null;
-  /** Its order before an election, which is given anew and has no more time for that; absent, or `null`, when it is given. */
-  readonly owed?: Order | null;
-  /** No new order before this time: set when one failed. */
-  readonly retryAtMs: AtMs;
-  /** Orders in a row that it let pass without an answer; nobody waits for it while there are any. */
-  readonly unanswered: number;
-  /** Receipts of it that could not be true. */
-  readonly refused?: number;
-  /** Of a checkpoint actor that was asked to keep training state in memory. */
-  readonly memory?: MemberMemory;
-}
 
 /** The policy mesh. `broken`: a collective of this epoch was aborted, so the epoch cannot be used again. */
 export interface Mesh {
@@ -319,22 +292,35 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
   };
 }
 
-type Roll = Readonly<Record<MemberRole, readonly Member[]>>;
+type Roll = Map<MemberRole, readonly Member[]>;
 
 /** The roll of each table that somebody asked about. All planners ask, and a table never changes. */
 const rolls = new WeakMap<ControllerState["members"], Roll>();
 
-/** Members of a role in order of arrival. */
+/** Members of a role in order of arrival. Of samplers there may be thousands: who asks after every input asks the {@link crowd}. */
 export function membersOf({ members }: ControllerState, role: MemberRole): readonly Member[] {
-  const roll = rolls.get(members) ?? rollOf(members);
+  const roll: Roll = rolls.get(members) ?? new Map();
   rolls.set(members, roll);
-  return roll[role];
+  const known = roll.get(role);
+  if (known) return known;
+  const own = crowd.select(
+    members,
+    ({ count }) => count[role] > 0,
+    (member) => member.role === role,
+  );
+  own.sort((a, b) => a.joinedSeq - b.joinedSeq);
+  roll.set(role, own);
+  return own;
 }
 
-function rollOf(members: ControllerState["members"]): Roll {
-  const roll: Record<MemberRole, Member[]> = { policy: [], rollout: [], checkpoint: [], node: [] };
-  for (const member of Object.values(members).sort((a, b) => a.joinedSeq - b.joinedSeq)) roll[member.role].push(member);
-  return roll;
+/** Members of all roles, in the order of their table. */
+export function allMembersOf({ members }: ControllerState): readonly Member[] {
+  return valuesOf(members);
+}
+
+/** How many members a role has. */
+export function countOf({ members }: ControllerState, role: MemberRole): number {
+  return crowd.of(members).count[role];
 }
 
 /** Members of the mesh that live; a new life under an old id is not one of them. */
@@ -349,7 +335,7 @@ export function meshMembersOf(state: ControllerState): readonly Member[] {
 /** The state with one member changed; unchanged when it is not in the table. */
 export function withMember(state: ControllerState, id: string, patch: Partial<Member>): ControllerState {
   const member = state.members[id];
-  return member ? { ...state, members: { ...state.members, [id]: { ...member, ...patch } } } : state;
+  return member ? { ...state, members: withEntry(state.members, id, { ...member, ...patch }) } : state;
 }
 
 /** The state in which the job just moved on: the watchdog begins anew. */
@@ -382,7 +368,4 @@ export function holdsCurrent(state: ControllerState, member: Member): boolean {
 }
 
 /** A record without one key. */
-export function without<V>(record: Readonly<Record<string, V>>, key: string): Readonly<Record<string, V>> {
-  const { [key]: _, ...rest } = record;
-  return rest;
-}
+export const without = withoutEntry;

@@ -2,6 +2,7 @@
 import { listText } from "@muster/base";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
+import { crowd } from "../members/crowd.ts";
 import { type ControllerState, type Member, membersOf, withMember, without } from "../state.ts";
 import { changed } from "./fleet-health.ts";
 import { type FleetReplica, isCordoned, isCounted, withFleet, withReplica } from "./fleet-state.ts";
@@ -183,7 +184,7 @@ export function planShortage(state: ControllerState): Change<ControllerState> | 
 /** Sentences about what the job lacks; none when it has enough. Pure. */
 export function missingOf(state: ControllerState): readonly string[] {
   return (["policy", "rollout"] as const).flatMap((role) => {
-    const healthy = membersOf(state, role).filter(({ health }) => health === "healthy").length;
+    const healthy = crowd.of(state.members).healthy[role];
     const least = state.plan.minReplicas[role];
     if (healthy >= least) return [];
     const nodes = membersOf(state, "node").length;

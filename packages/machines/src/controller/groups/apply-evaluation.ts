@@ -1,5 +1,6 @@
 /** Held-out prompts that were answered. */
 import type { WorkItem } from "@muster/protocol";
+import { valuesOf } from "../../table/table.ts";
 import type { Change, ReportOf } from "../events.ts";
 import { type ControllerState, moved } from "../state.ts";
 import { finishItems } from "./leases.ts";
@@ -8,7 +9,7 @@ import { finishItems } from "./leases.ts";
 export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.completed">): Change<ControllerState> {
   const { leaseId, version, chunk, prompts, correct } = event.body;
   const holder = state.leases[leaseId]?.holder;
-  const known = chunkOf(state, chunk);
+  const known = chunkOf(state, leaseId, chunk);
   if ((holder !== undefined && holder !== event.from) || known?.count !== prompts || correct > prompts) {
     const { dropped } = state;
     return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
@@ -26,10 +27,10 @@ export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.co
   return { state: moved({ ...next, evaluation }), effects: [] };
 }
 
-/** A chunk of held-out prompts that waits or is leased. */
-function chunkOf({ evaluation, leases }: ControllerState, chunk: number) {
-  const leased = Object.values(leases).flatMap(({ items }) => items);
-  return [...(evaluation?.queue ?? []), ...leased].find((item) => item.purpose === "eval" && item.chunk === chunk) as
-    | Extract<WorkItem, { purpose: "eval" }>
-    | undefined;
+/** A chunk of held-out prompts that is on this lease, waits, or is on another one. */
+function chunkOf({ evaluation, leases }: ControllerState, leaseId: string, chunk: number) {
+  const isIt = (item: WorkItem): boolean => item.purpose === "eval" && item.chunk === chunk;
+  const own = leases[leaseId]?.items.find(isIt) ?? evaluation?.queue.find(isIt);
+  const found = own ?? valuesOf(leases).flatMap(({ items }) => items.filter(isIt))[0];
+  return found as Extract<WorkItem, { purpose: "eval" }> | undefined;
 }

@@ -1,11 +1,14 @@
 /** What samplers say of their leases: groups that are finished, stored in part, or handed back. Facts into the tables, nothing decided. */
 import { decideFailure, type FailureKind, type GroupReceipt, type WorkItem } from "@muster/protocol";
+import { withEntry } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "../events.ts";
 import { putOut } from "../members/apply-membership.ts";
 import { noteGroups } from "../members/paces.ts";
 import { type ControllerState, type KeptReceipt, moved, withMember } from "../state.ts";
 import { isKnownCause, noteReceipts } from "./given-up.ts";
+import { withLease } from "./lease-table.ts";
 import { finishItems, keyOf, releasedFacts, requeue, withGroups, withPartials } from "./leases.ts";
+import { isQueued } from "./queue.ts";
 import { noteShortage } from "./shortages.ts";
 import { noteUnasked, refuseReceipts, wasLeased } from "./sound-receipts.ts";
 
@@ -61,11 +64,12 @@ function settleReceipt(state: ControllerState, receipt: KeptReceipt): Controller
     return requeue(next, [again], { holder: "", reason: "stale", failure: null }).state;
   }
   const { sampled } = state;
+  const { queue } = groups;
   const counted = { groups: sampled.groups + 1, tokens: sampled.tokens + receipt.tokens };
   return withGroups({ ...moved(state), sampled: counted }, receipt.step, {
     ...groups,
-    queue: groups.queue.filter(({ index }) => index !== receipt.index),
-    receipts: { ...groups.receipts, [receipt.index]: receipt },
+    queue: isQueued(queue, receipt.index) ? queue.filter(({ index }) => index !== receipt.index) : queue,
+    receipts: withEntry(groups.receipts, `${receipt.index}`, receipt),
   });
 }
 
@@ -105,7 +109,7 @@ export function applySavedGroups(state: ControllerState, event: ReportOf<"groups
   const lease = state.leases[leaseId];
   if (lease?.holder !== event.from) return { state, effects: [] };
   const saved = { ...lease, items: withPartials(lease.items, items, state.purgedSeq) };
-  return { state: { ...state, leases: { ...state.leases, [leaseId]: saved } }, effects: [] };
+  return { state: { ...state, leases: withLease(state.leases, leaseId, saved) }, effects: [] };
 }
 
 /** True when the rule of a failure asks for a new life of the replica, for one of these items at least. */

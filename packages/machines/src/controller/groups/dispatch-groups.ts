@@ -2,17 +2,20 @@
 import type { WorkItem } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, command } from "../events.ts";
 import { isCordoned } from "../fleet/fleet-state.ts";
+import { crowd } from "../members/crowd.ts";
 import { leaseShareOf } from "../members/paces.ts";
 import {
   type ControllerState,
   type Evaluation,
   holdsCurrent,
   type Member,
-  membersOf,
   type QueuedGroup,
   type StepGroups,
 } from "../state.ts";
-import { leasesOf, workIdOf } from "./leases.ts";
+import { idleSamplers, isSuspect } from "./idle-samplers.ts";
+import { leasesOf, type OwnLease, withLeases } from "./lease-table.ts";
+import { workIdOf } from "./leases.ts";
+import { innocentsIn, suspectsIn, withoutTaken } from "./queue.ts";
 import { atOnceOf } from "./shortages.ts";
 
 /** Most chunks of held-out prompts in one lease: what one message may name. */
@@ -85,15 +88,22 @@ function closeEvaluation(state: ControllerState, run: Evaluation): Change<Contro
 export function dispatchGroups(state: ControllerState): Change<ControllerState> | null {
   if (!state.weights || state.ending || !isWorkWaiting(state)) return null;
   const effects: ControllerEffect[] = [];
+  const { weights, plan } = state;
+  const idle = idleSamplers(
+    state,
+    ({ lineage, version }) => lineage === weights.lineage && version + plan.stalenessMax >= weights.version,
+  );
   let next = state;
-  for (let round = 0; round < state.plan.limits.leasesPerRollout; round++) {
-    for (const member of membersOf(next, "rollout")) {
-      if (!hasRoom(next, member, round + 1)) continue;
-      const leased = leaseTo(next, member);
+  for (let round = 0; round < plan.limits.leasesPerRollout; round++) {
+    const made: OwnLease[] = [];
+    for (const member of idle) {
+      const leased = hasRoom(next, member, round + 1) ? leaseTo(next, member) : null;
       if (!leased) continue;
       next = leased.state;
+      made.push(leased.lease);
       effects.push(...leased.effects);
     }
+    if (made.length > 0) next = { ...next, leases: withLeases(next.leases, made) };
   }
   return effects.length > 0 ? { state: next, effects } : null;
 }
@@ -111,18 +121,17 @@ function hasRoom(state: ControllerState, member: Member, limit: number): boolean
   return own.length < limit && !own.some(([, { items }]) => items.some(isSuspect));
 }
 
-/** True for a group that a holder failed over: it is leased alone, to a replica that holds nothing else. */
-function isSuspect(item: WorkItem): boolean {
-  return item.purpose === "train" && item.attempt > 0;
+/** Nobody gets two leases in one round, so the table takes all of a round at once. */
+interface Leased extends Change<ControllerState> {
+  readonly lease: OwnLease;
 }
 
-function leaseTo(state: ControllerState, member: Member): Change<ControllerState> | null {
+function leaseTo(state: ControllerState, member: Member): Leased | null {
   const taken = takeEval(state, member) ?? takeGroups(state, member);
   if (!taken || !member.held) return null;
   const { leasesMade, term } = state;
   const leaseId = `${term}-${leasesMade + 1}`;
   const dueAtMs = state.nowMs + state.plan.timing.leaseMs;
-  const leases = { ...state.leases, [leaseId]: { holder: member.id, items: taken.items, dueAtMs } };
   const { lineage, version } = member.held;
   const body = { leaseId, lineage, version, items: [...taken.items] };
   const { resumed } = taken;
@@ -131,7 +140,8 @@ function leaseTo(state: ControllerState, member: Member): Change<ControllerState
       ? [announce("groups.resumed", { holder: member.id, items: resumed, tokens: savedOf(taken.items) })]
       : [];
   return {
-    state: { ...taken.state, leases, leasesMade: leasesMade + 1 },
+    state: { ...taken.state, leasesMade: leasesMade + 1 },
+    lease: [leaseId, { holder: member.id, items: taken.items, dueAtMs }],
     effects: [command(member, "groups.lease", body), ...fact],
   };
 }
@@ -147,7 +157,7 @@ function takeEval(state: ControllerState, member: Member): Taken | null {
   const run = state.evaluation;
   if (!run || run.queue.length === 0 || member.held?.version !== run.version || !holdsCurrent(state, member))
     return null;
-  const share = Math.ceil(run.queue.length / (2 * Math.max(1, workers(state).length)));
+  const share = Math.ceil(run.queue.length / (2 * Math.max(1, crowd.of(state.members).workers)));
   const size = Math.min(evalLeaseMax, Math.max(1, share));
   const items = run.queue.slice(0, size);
   const resumed = items.filter(({ chunk }) => (run.attempts[chunk] ?? 0) > 0).map(workIdOf);
@@ -168,8 +178,9 @@ function takeGroups(state: ControllerState, member: Member): Taken | null {
 
 /** The first suspect that this replica may have; `null` when it should look for other work. */
 function soloFor(state: ControllerState, member: Member, groups: StepGroups): readonly QueuedGroup[] | null {
-  if (leasesOf(state, member.id).length > 0) return null;
-  const isAlone = !workers(state).some(({ id }) => id !== member.id);
+  if (suspectsIn(groups.queue) === 0 || leasesOf(state, member.id).length > 0) return null;
+  // Who has room is one of them.
+  const isAlone = crowd.of(state.members).workers === 1;
   const found = groups.queue.find(
     ({ attempt, last, dueAtMs = 0 }) => attempt > 0 && dueAtMs <= state.nowMs && (last !== member.id || isAlone),
   );
@@ -179,13 +190,13 @@ function soloFor(state: ControllerState, member: Member, groups: StepGroups): re
 /** A fair share of the groups that nobody failed over; a slow replica gets less. */
 function shareOf(state: ControllerState, member: Member, groups: StepGroups): readonly QueuedGroup[] {
   const { plan } = state;
-  const innocent = groups.queue.filter(({ attempt }) => attempt === 0);
-  const share = Math.ceil(innocent.length / (2 * Math.max(1, workers(state).length)));
+  const innocent = groups.queue.length - suspectsIn(groups.queue);
+  const share = Math.ceil(innocent / (2 * Math.max(1, crowd.of(state.members).workers)));
   const fair = Math.min(plan.limits.leaseGroupsMax, Math.max(share, Math.ceil(plan.limits.chunkGroups / 2)));
   const size = Math.max(1, Math.round(fair * leaseShareOf(state, member)));
   // A holder draws no more in one go than a lease has.
   const most = state.shortages[member.id] ? atOnceOf(state, member.id) : size;
-  return innocent.slice(0, Math.min(size, most));
+  return innocentsIn(groups.queue, Math.min(size, most));
 }
 
 function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): Taken | null {
@@ -195,7 +206,7 @@ function taken(state: ControllerState, step: number, waiting: readonly QueuedGro
     ...{ purpose: "train" as const, step, index, attempt },
     ...(partial ? { partial } : {}),
   }));
-  const rest: StepGroups = { ...groups, queue: groups.queue.filter((group) => !waiting.includes(group)) };
+  const rest: StepGroups = { ...groups, queue: withoutTaken(groups.queue, waiting) };
   const resumed = waiting.filter(({ last }) => last).map(({ index }) => `${step}.${index}`);
   return { state: { ...state, groups: { ...state.groups, [step]: rest } }, items, resumed };
 }
@@ -203,11 +214,6 @@ function taken(state: ControllerState, step: number, waiting: readonly QueuedGro
 /** Tokens that earlier holders drew and saved. Pure. */
 function savedOf(items: readonly WorkItem[]): number {
   return items.reduce((sum, item) => sum + (item.purpose === "train" ? (item.partial?.tokens ?? 0) : 0), 0);
-}
-
-/** Rollout replicas that can work now. */
-function workers(state: ControllerState): readonly Member[] {
-  return membersOf(state, "rollout").filter(({ health, held }) => health === "healthy" && held);
 }
 
 function range(from: number, to: number): number[] {

@@ -4,6 +4,7 @@
  */
 import { announce, type Change, type ControllerEffect, type ReportOf } from "../events.ts";
 import type { ControllerState } from "../state.ts";
+import { withLease } from "./lease-table.ts";
 import { keyOf } from "./leases.ts";
 import { remedyFor, roomOf } from "./stream-room.ts";
 
@@ -17,7 +18,7 @@ export function applyHeldGroups(state: ControllerState, event: ReportOf<"groups.
   const lease = state.leases[leaseId];
   if (lease?.holder !== event.from) return { state, effects: [] };
   const done = [...new Set([...(lease.done ?? []), ...items.map(keyOf)])].slice(0, lease.items.length);
-  const leases = { ...state.leases, [leaseId]: { ...lease, done, dueAtMs: nowMs + plan.timing.leaseMs } };
+  const leases = withLease(state.leases, leaseId, { ...lease, done, dueAtMs: nowMs + plan.timing.leaseMs });
   const untilMs = nowMs + plan.timing.leaseMs * lastsShare;
   const heldBack = { sinceMs: state.heldBack?.sinceMs ?? nowMs, untilMs };
   const next = { ...state, leases, heldBack };

@@ -6,6 +6,8 @@ import { type CauseCount, decideFailure, type FailureKind, type WorkItem } from 
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import type { ControllerState, Lease, QueuedGroup, StepGroups } from "../state.ts";
 import { noteQuarantined } from "./given-up.ts";
+import { leasesOf, withLease, withoutLease } from "./lease-table.ts";
+import { isQueued } from "./queue.ts";
 
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
@@ -64,28 +66,6 @@ function withFormer({ former = {} }: StepGroups, index: number, holder: string):
   return { ...former, [index]: [...others, holder].slice(-formerMax) };
 }
 
-type OwnLeases = ReadonlyMap<string, readonly (readonly [string, Lease])[]>;
-
-/** Leases by holder, of each table that somebody asked about: thousands of members ask, and a table never changes. */
-const byHolder = new WeakMap<ControllerState["leases"], OwnLeases>();
-
-/** The leases of a holder, with their ids. Pure. */
-export function leasesOf({ leases }: ControllerState, holder: string): readonly (readonly [string, Lease])[] {
-  const known = byHolder.get(leases) ?? leasesByHolder(leases);
-  byHolder.set(leases, known);
-  return known.get(holder) ?? [];
-}
-
-function leasesByHolder(leases: ControllerState["leases"]): OwnLeases {
-  const all = new Map<string, (readonly [string, Lease])[]>();
-  for (const entry of Object.entries(leases)) {
-    const own = all.get(entry[1].holder);
-    if (own) own.push(entry);
-    else all.set(entry[1].holder, [entry]);
-  }
-  return all;
-}
-
 /** Public id of a piece of work. Pure. */
 export function workIdOf(item: WorkItem): string {
   return item.purpose === "eval" ? `eval.${item.chunk}` : `${item.step}.${item.index}`;
@@ -99,7 +79,7 @@ export function releaseLease(
 ): Change<ControllerState> {
   const lease = state.leases[leaseId];
   if (!lease) return { state, effects: [] };
-  const { [leaseId]: _, ...leases } = state.leases;
+  const leases = withoutLease(state.leases, leaseId);
   const { computed, open } = split([lease], lease.items);
   const given = { ...why, holder: lease.holder };
   const items = [...computed, ...open];
@@ -123,9 +103,9 @@ function split(
  * Takes all leases of a holder away. Of what it held only the part that it may have been working on when it ended can be to blame. Pure.
  */
 export function releaseHolder(state: ControllerState, why: Return): Change<ControllerState> {
-  const held = Object.entries(state.leases).filter(([, { holder }]) => holder === why.holder);
+  const held = leasesOf(state, why.holder);
   if (held.length === 0) return { state, effects: [] };
-  const leases = Object.fromEntries(Object.entries(state.leases).filter(([, { holder }]) => holder !== why.holder));
+  const leases = held.reduce((left, [id]) => withoutLease(left, id), state.leases);
   const chunks = held.flatMap(([, { items }]) => chunksOfItems(items, state.plan.limits.chunkGroups));
   const started = chunks.slice(0, startedMax).flat();
   const untouched = chunks.slice(startedMax).flat();
@@ -220,17 +200,13 @@ export function finishItems(
   const lease = state.leases[leaseId];
   if (!lease) return state;
   const items = lease.items.filter((item) => !isFinished(item));
-  if (items.length > 0) return { ...state, leases: { ...state.leases, [leaseId]: { ...lease, items } } };
-  const { [leaseId]: _, ...leases } = state.leases;
-  return { ...state, leases };
+  const { leases } = state;
+  const isOver = items.length === 0;
+  return { ...state, leases: isOver ? withoutLease(leases, leaseId) : withLease(leases, leaseId, { ...lease, items }) };
 }
 
 function isPlaced(groups: StepGroups, index: number): boolean {
-  return (
-    groups.receipts[index] !== undefined ||
-    groups.quarantined.includes(index) ||
-    groups.queue.some((waiting) => waiting.index === index)
-  );
+  return groups.receipts[index] !== undefined || groups.quarantined.includes(index) || isQueued(groups.queue, index);
 }
 
 /** A chunk of held-out prompts that keeps ending its holders is given up: it counts for nothing, and the job goes on. */

@@ -1,5 +1,6 @@
 /** The ledger: `admitted = trained + aborted + quarantined + pending`, at every moment (semantics 6.6, S15). */
 import type { GroupReceipt, Ledger } from "@muster/protocol";
+import { sizeOf, valuesOf } from "../../table/table.ts";
 import type { ControllerState, CoveredStep, KeptReceipt, LedgerCounts, StepGroups } from "../state.ts";
 
 /** Counts with what is pending, derived from the tables of groups and not from the other counts. Pure. */
@@ -33,12 +34,12 @@ export function unsettleCovered(counts: LedgerCounts, { completed, aborted }: Co
 
 /** The receipts of a step in order of group index. Pure. */
 export function receiptsOf(groups: StepGroups): readonly KeptReceipt[] {
-  return Object.values(groups.receipts).sort((a, b) => a.index - b.index);
+  return [...valuesOf(groups.receipts)].sort((a, b) => a.index - b.index);
 }
 
 /** True when every group of a step is settled: finished or quarantined. Pure. */
 export function isSettled(groups: StepGroups, groupsPerStep: number): boolean {
-  return Object.keys(groups.receipts).length + groups.quarantined.length === groupsPerStep;
+  return sizeOf(groups.receipts) + groups.quarantined.length === groupsPerStep;
 }
 
 /** Results of groups that were trained, by count. */

@@ -1,5 +1,6 @@
 /** Replicas coming and going (semantics 2 "Register", "Leave"; reliability 4.2 for the verdicts). */
 import type { Body, EvidenceKind, FailureKind, MemberRole } from "@muster/protocol";
+import { withEntry } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect, command, type ReportOf } from "../events.ts";
 import { withFleet } from "../fleet/fleet-state.ts";
 import { releaseHolder } from "../groups/leases.ts";
@@ -83,7 +84,7 @@ export function admit(
     ...state,
     joins: member.joinedSeq,
     ...withBuild(state, body),
-    members: { ...state.members, [member.id]: member },
+    members: withEntry(state.members, member.id, member),
     waiting: without(state.waiting, member.id),
   };
   const effects: ControllerEffect[] = [{ type: "admit", ...admitted(to) }, announce("member.joined", nameOf(member))];

@@ -3,7 +3,9 @@
  * for a group. Only ratios within one step count, so a job that is slow as a whole has no straggler.
  */
 import { medianOf } from "@muster/base";
-import { type ControllerState, type Member, membersOf, meshMembersOf, type Pace, type StepPace } from "../state.ts";
+import { keptFold } from "../../table/fold.ts";
+import { entriesOf, sizeOf, withEntry } from "../../table/table.ts";
+import { type ControllerState, type Member, meshMembersOf, type Pace, type StepPace } from "../state.ts";
 
 /** Steps that are remembered: as many as it takes to put a trainer out. */
 export const paceSteps = 20;
@@ -28,7 +30,7 @@ export function noteGroups(
   const pace = paceOf(state, member);
   const newest = durationMs / groups;
   const msPerGroup = pace.msPerGroup === null ? newest : (1 - smoothing) * pace.msPerGroup + smoothing * newest;
-  return { ...state, paces: { ...state.paces, [id]: { ...pace, msPerGroup } } };
+  return { ...state, paces: withEntry(state.paces, id, { ...pace, msPerGroup }) };
 }
 
 /** Compares the trainers of a step that is committed; who is gone is forgotten. Pure. */
@@ -55,10 +57,43 @@ export function paceOf(state: ControllerState, { id, incarnation }: Member): Pac
 
 /** Share of a fair lease that a sampler gets: as much less as it is slower than the median, and never more. Pure. */
 export function leaseShareOf(state: ControllerState, member: Member): number {
-  const times = membersOf(state, "rollout").flatMap((other) => paceOf(state, other).msPerGroup ?? []);
   const own = paceOf(state, member).msPerGroup;
-  if (own === null || own === 0 || times.length < comparableMin) return 1;
-  return Math.min(1, medianOf(times) / own);
+  if (own === null || own === 0) return 1;
+  if (sizeOf(state.paces) >= manyMin) return Math.min(1, usualMs(state.paces) / own);
+  const times = entriesOf(state.paces).flatMap(([id, { msPerGroup, incarnation }]) => {
+    const other = state.members[id];
+    return other?.role === "rollout" && other.incarnation === incarnation ? (msPerGroup ?? []) : [];
+  });
+  return times.length < comparableMin ? 1 : Math.min(1, medianOf(times) / own);
+}
+
+/** From so many paces on the median is that of a histogram, which one new pace changes in one place. */
+const manyMin = 64;
+
+/** Classes of the histogram for each doubling of the time: the median is right within 5 %. */
+const classesPerDoubling = 8;
+
+type Histogram = readonly (readonly [place: number, count: number])[];
+
+const histogram = keptFold<Pace, Histogram>({
+  empty: [],
+  of: ({ msPerGroup }) =>
+    msPerGroup === null ? [] : [[Math.round(Math.log2(Math.max(msPerGroup, 0.01)) * classesPerDoubling), 1]],
+  join: (a, b) => {
+    const counts = new Map(a);
+    for (const [place, count] of b) counts.set(place, (counts.get(place) ?? 0) + count);
+    return [...counts].sort(([one], [other]) => one - other);
+  },
+});
+
+function usualMs(paces: ControllerState["paces"]): number {
+  const counts = histogram.of(paces);
+  let left = counts.reduce((sum, [, count]) => sum + count, 0) / 2;
+  const [place] = counts.find(([, count]) => {
+    left -= count;
+    return left <= 0;
+  }) ?? [0];
+  return 2 ** (place / classesPerDoubling);
 }
 
 interface Measured {

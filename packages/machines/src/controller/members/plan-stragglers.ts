@@ -2,6 +2,7 @@
  * What is done about slow members (semantics 6.10, reliability B4, L8): a trainer is named first, and only one that
  * has taken at least twice as long as the others for twenty steps is put out, because they wait for it in every step.
  */
+import { keptFold } from "../../table/fold.ts";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import { evict } from "../orders.ts";
 import { type ControllerState, type Member, meshMembersOf, type Pace } from "../state.ts";
@@ -21,15 +22,28 @@ export function planStragglers(state: ControllerState): Change<ControllerState> 
   return { state: out.state, effects: [...reported.effects, ...out.effects] };
 }
 
+/** Late steps of the last ones, and whether they say something new of their member. */
+function wordOn({ steps, isReported }: Pace): {
+  readonly late: number;
+  readonly isSlow: boolean;
+  readonly isNews: boolean;
+} {
+  const late = steps.slice(-reportWindow).filter((step) => step !== "even").length;
+  const isSlow = late >= reportAfter;
+  return { late, isSlow, isNews: isSlow !== isReported && !(isReported && late > 0) };
+}
+
+const isAnyNews = keptFold<Pace, boolean>({ empty: false, of: (pace) => wordOn(pace).isNews, join: (a, b) => a || b });
+
 function report(state: ControllerState): Change<ControllerState> {
+  if (!isAnyNews.of(state.paces)) return { state, effects: [] };
   const effects: ControllerEffect[] = [];
   const changed: Record<string, Pace> = {};
   for (const member of Object.values(state.members)) {
     const pace = state.paces[member.id];
     if (pace?.incarnation !== member.incarnation) continue;
-    const late = pace.steps.slice(-reportWindow).filter((step) => step !== "even").length;
-    const isSlow = late >= reportAfter;
-    if (isSlow === pace.isReported || (pace.isReported && late > 0)) continue;
+    const { late, isSlow, isNews } = wordOn(pace);
+    if (!isNews) continue;
     changed[member.id] = { ...pace, isReported: isSlow };
     const detail = isSlow
       ? `${member.id} was far slower than the other ${member.role} replicas in ${late} of the last ${reportWindow} steps`

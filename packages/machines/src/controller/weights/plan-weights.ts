@@ -1,7 +1,10 @@
 /** Who makes the initial weights, and who pulls the committed ones from whom (semantics 2, 6.3, 6.4). */
 import type { Body, Holder } from "@muster/protocol";
+import { withEntry } from "../../table/table.ts";
+import { isSame, type VersionKey } from "../../version-key.ts";
 import { type Change, type ControllerEffect, command } from "../events.ts";
 import { isFlaky } from "../members/apply-verdict.ts";
+import { crowd } from "../members/crowd.ts";
 import { withVersionOrder } from "../orders.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
 import { keepersOf } from "./memory.ts";
@@ -44,9 +47,7 @@ function beginningOf({ restore, ...state }: ControllerState, first: Member): Bod
 export function planPulls(state: ControllerState): Change<ControllerState> | null {
   const { weights } = state;
   if (!weights || state.ending) return null;
-  const receivers = [...membersOf(state, "policy"), ...membersOf(state, "rollout")].filter(
-    (member) => isFree(state, member) && member.health !== "draining" && !holdsCurrent(state, member),
-  );
+  const receivers = receiversOf(state, weights);
   // With a thousand members nearly every look finds nothing to do: who could supply whom is asked only then.
   if (receivers.length === 0) return null;
   const { lineage, version } = weights;
@@ -57,7 +58,7 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
   const policies = supply.holding.filter(({ role }) => role === "policy");
   const fetching = [...supply.fetching];
   const effects: ControllerEffect[] = [];
-  const ordered: Record<string, Member> = {};
+  let { members } = state;
   for (const member of receivers) {
     const isPolicy = member.role === "policy";
     const sources = isPolicy
@@ -67,10 +68,25 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
     const holders = holdersOf(trustedFirst(sources));
     const sections = isPolicy ? weights.sections : weights.sections.filter(({ name }) => name === "weights");
     effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders }));
-    ordered[member.id] = withVersionOrder(state, member, order);
+    members = withEntry(members, member.id, withVersionOrder(state, member, order));
     if (!isPolicy) fetching.push(member);
   }
-  return effects.length > 0 ? { state: { ...state, members: { ...state.members, ...ordered } }, effects } : null;
+  return effects.length > 0 ? { state: { ...state, members }, effects } : null;
+}
+
+/** Who is free and should hold the committed version and does not: trainers first, then samplers, each in order of arrival. */
+function receiversOf(state: ControllerState, weights: VersionKey): readonly Member[] {
+  const behind = crowd.select(
+    state.members,
+    ({ idleWith }) => idleWith.some((held) => !isSame(held, weights)),
+    (member) =>
+      (member.role === "policy" || member.role === "rollout") &&
+      isFree(state, member) &&
+      member.health !== "draining" &&
+      !holdsCurrent(state, member),
+  );
+  const isTrainer = ({ role }: Member): number => (role === "policy" ? 1 : 0);
+  return behind.sort((a, b) => isTrainer(b) - isTrainer(a) || a.joinedSeq - b.joinedSeq);
 }
 
 const holdersOf = (sources: readonly Member[]): Holder[] =>

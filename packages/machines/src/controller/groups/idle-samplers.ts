@@ -1,0 +1,69 @@
+/**
+ * Samplers that may get another lease. Of ten thousand nearly all have enough to do, and who has not is asked for after every input: so the last answer is
+ * kept, and only those of whom something has changed since are looked at again. The answer follows from the state alone, whichever was asked about before.
+ */
+import type { WorkItem } from "@muster/protocol";
+import { changedKeys } from "../../table/diff.ts";
+import type { Table } from "../../table/table.ts";
+import type { VersionKey } from "../../version-key.ts";
+import type { ControllerState, Member } from "../state.ts";
+import { holdersOf, type OwnLease } from "./lease-table.ts";
+
+/** Samplers that hold one version and have room. */
+interface Idle extends VersionKey {
+  readonly members: Map<string, Member>;
+}
+
+interface Answer {
+  readonly members: ControllerState["members"];
+  readonly holders: Table<readonly OwnLease[]>;
+  readonly limit: number;
+}
+
+const idleByVersion = new Map<string, Idle>();
+const versionOf = new Map<string, string>();
+let last: Answer = { members: {}, holders: {}, limit: 0 };
+
+/** Healthy samplers with fewer than the most leases, in order of arrival, as far as they hold a version that will do. Pure but for what it keeps. */
+export function idleSamplers(state: ControllerState, willDo: (held: VersionKey) => boolean): readonly Member[] {
+  lookAt({ members: state.members, holders: holdersOf(state.leases), limit: state.plan.limits.leasesPerRollout });
+  const found: Member[] = [];
+  for (const idle of idleByVersion.values()) if (willDo(idle)) found.push(...idle.members.values());
+  return found.sort((a, b) => a.joinedSeq - b.joinedSeq);
+}
+
+/** True for a group that a holder failed over: it is leased alone, to a replica that holds nothing else. Pure. */
+export function isSuspect(item: WorkItem): boolean {
+  return item.purpose === "train" && item.attempt > 0;
+}
+
+function lookAt(now: Answer): void {
+  const before = now.limit === last.limit ? last : { ...now, members: {}, holders: {} };
+  if (before !== last) {
+    idleByVersion.clear();
+    versionOf.clear();
+  }
+  for (const id of changedKeys(before.members, now.members)) lookAgain(now, id);
+  for (const id of changedKeys(before.holders, now.holders)) lookAgain(now, id);
+  last = now;
+}
+
+function lookAgain({ members, holders, limit }: Answer, id: string): void {
+  const version = versionOf.get(id);
+  if (version !== undefined) {
+    const idle = idleByVersion.get(version);
+    idle?.members.delete(id);
+    if (idle?.members.size === 0) idleByVersion.delete(version);
+    versionOf.delete(id);
+  }
+  const member = members[id];
+  if (member?.role !== "rollout" || member.health !== "healthy" || !member.held) return;
+  const own = holders[id] ?? [];
+  if (own.length >= limit || own.some(([, { items }]) => items.some(isSuspect))) return;
+  const { lineage, version: number } = member.held;
+  const key = `${lineage}.${number}`;
+  const idle = idleByVersion.get(key) ?? { lineage, version: number, members: new Map() };
+  idle.members.set(id, member);
+  idleByVersion.set(key, idle);
+  versionOf.set(id, key);
+}

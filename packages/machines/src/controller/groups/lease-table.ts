@@ -1,0 +1,67 @@
+/** The table of leases, and who holds which: thousands of samplers are asked for their own after every input. */
+import { entriesOf, type Table, withEntry, withoutEntry } from "../../table/table.ts";
+import type { ControllerState, Lease } from "../state.ts";
+
+type Leases = ControllerState["leases"];
+
+/** A lease with its id. */
+export type OwnLease = readonly [id: string, lease: Lease];
+
+/** Leases by holder. It follows from the table, and from that of the table before. */
+const indices = new WeakMap<Leases, Table<readonly OwnLease[]>>();
+
+/** The leases of a holder, with their ids. Pure. */
+export function leasesOf({ leases }: Pick<ControllerState, "leases">, holder: string): readonly OwnLease[] {
+  return holdersOf(leases)[holder] ?? [];
+}
+
+/** Leases by holder, for who has any. Pure. */
+export function holdersOf(leases: Leases): Table<readonly OwnLease[]> {
+  const known = indices.get(leases) ?? byHolder(leases);
+  indices.set(leases, known);
+  return known;
+}
+
+/** The table with a lease made or changed. Pure. */
+export function withLease(leases: Leases, id: string, lease: Lease): Leases {
+  const { holder } = lease;
+  const index = holdersOf(leases);
+  const own = index[holder] ?? [];
+  const isKnown = leases[id] !== undefined;
+  const next = withEntry(leases, id, lease);
+  const owned: readonly OwnLease[] = isKnown
+    ? own.map((entry) => (entry[0] === id ? [id, lease] : entry))
+    : [...own, [id, lease]];
+  if (!isKnown || leases[id]?.holder === holder) indices.set(next, withEntry(index, holder, owned));
+  return next;
+}
+
+/** From so many on it is cheaper to write the table anew. */
+const manyMin = 64;
+
+/** The table with new leases. Pure. */
+export function withLeases(leases: Leases, made: readonly OwnLease[]): Leases {
+  if (made.length >= manyMin) return Object.fromEntries([...entriesOf(leases), ...made]);
+  return made.reduce((table, [id, lease]) => withLease(table, id, lease), leases);
+}
+
+/** The table without a lease. Pure. */
+export function withoutLease(leases: Leases, id: string): Leases {
+  const lease = leases[id];
+  if (!lease) return leases;
+  const index = holdersOf(leases);
+  const left = (index[lease.holder] ?? []).filter(([other]) => other !== id);
+  const next = withoutEntry(leases, id);
+  indices.set(next, left.length > 0 ? withEntry(index, lease.holder, left) : withoutEntry(index, lease.holder));
+  return next;
+}
+
+function byHolder(leases: Leases): Table<readonly OwnLease[]> {
+  const all = new Map<string, OwnLease[]>();
+  for (const entry of Object.entries(leases)) {
+    const own = all.get(entry[1].holder);
+    if (own) own.push(entry);
+    else all.set(entry[1].holder, [entry]);
+  }
+  return Object.fromEntries(all);
+}

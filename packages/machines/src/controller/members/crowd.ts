@@ -1,0 +1,70 @@
+/** What planners ask about all members after every input: counts, the next deadline, and whether anybody is there of whom there are mostly none. */
+import type { MemberRole } from "@muster/protocol";
+import { keptFold } from "../../table/fold.ts";
+import { isSame, type VersionKey } from "../../version-key.ts";
+import type { Member } from "./member.ts";
+
+/** A number of members, summed up. */
+export interface Crowd {
+  readonly count: Readonly<Record<MemberRole, number>>;
+  readonly healthy: Readonly<Record<MemberRole, number>>;
+  /** Samplers that do not leave. */
+  readonly staying: number;
+  /** Healthy samplers that hold weights. */
+  readonly workers: number;
+  /** When the first unanswered order is due. */
+  readonly dueAtMs: number;
+  /** Who wants to leave and is not told to stop yet. */
+  readonly leaving: number;
+  /** What trainers and samplers without an order hold, and which do not leave: each version once. */
+  readonly idleWith: readonly (VersionKey | null)[];
+}
+
+const nobody: Crowd["count"] = { policy: 0, rollout: 0, checkpoint: 0, node: 0 };
+
+/** All members, or a part of them, summed up. */
+export const crowd = keptFold<Member, Crowd>({
+  empty: {
+    ...{ count: nobody, healthy: nobody, staying: 0, workers: 0 },
+    ...{ dueAtMs: Number.POSITIVE_INFINITY, leaving: 0, idleWith: [] },
+  },
+  of({ role, health, held, order }) {
+    const isSampler = role === "rollout";
+    const isLeaving = health === "draining";
+    const isIdle = order === null && !isLeaving && (isSampler || role === "policy");
+    return {
+      count: { ...nobody, [role]: 1 },
+      healthy: health === "healthy" ? { ...nobody, [role]: 1 } : nobody,
+      staying: isSampler && !isLeaving ? 1 : 0,
+      workers: isSampler && health === "healthy" && held ? 1 : 0,
+      dueAtMs: order?.dueAtMs ?? Number.POSITIVE_INFINITY,
+      leaving: isLeaving && order?.kind !== "replica.stop" ? 1 : 0,
+      idleWith: isIdle ? [held] : [],
+    };
+  },
+  join: (a, b) => ({
+    count: sumOf(a.count, b.count),
+    healthy: sumOf(a.healthy, b.healthy),
+    staying: a.staying + b.staying,
+    workers: a.workers + b.workers,
+    dueAtMs: Math.min(a.dueAtMs, b.dueAtMs),
+    leaving: a.leaving + b.leaving,
+    idleWith: unionOf(a.idleWith, b.idleWith),
+  }),
+});
+
+function sumOf(a: Crowd["count"], b: Crowd["count"]): Crowd["count"] {
+  if (a === nobody) return b;
+  if (b === nobody) return a;
+  return {
+    policy: a.policy + b.policy,
+    rollout: a.rollout + b.rollout,
+    checkpoint: a.checkpoint + b.checkpoint,
+    node: a.node + b.node,
+  };
+}
+
+function unionOf(a: Crowd["idleWith"], b: Crowd["idleWith"]): Crowd["idleWith"] {
+  const fresh = b.filter((key) => !a.some((known) => known === key || isSame(known, key)));
+  return fresh.length > 0 ? [...a, ...fresh] : a;
+}

@@ -1,0 +1,36 @@
+/** A row of the table of members. */
+import type { MemberRole } from "@muster/protocol";
+import type { VersionKey } from "../../version-key.ts";
+import type { AtMs } from "../at-ms.ts";
+import type { Order } from "../order.ts";
+import type { MemberMemory } from "../weights/memory-state.ts";
+
+/** A replica as the controller sees it. Members that died or left are not in the table. */
+export interface Member {
+  readonly id: string;
+  readonly role: MemberRole;
+  readonly incarnation: string;
+  /** Order of arrival; the base of every ranking. */
+  readonly joinedSeq: number;
+  readonly host: string;
+  readonly pid: number;
+  readonly addresses: readonly string[];
+  readonly health: "healthy" | "suspect" | "hung" | "draining";
+  /** When it was found hanging last; a second time soon after puts it out. */
+  readonly hungAtMs: AtMs | null;
+  /** When its last suspicions ended, within an hour: too many make it the last choice as a source of weights. */
+  readonly recoveries: readonly AtMs[];
+  /** The version whose digests it acknowledged. */
+  readonly held: VersionKey | null;
+  readonly order: Order | null;
+  /** Its order before an election, which is given anew and has no more time for that; absent, or `null`, when it is given. */
+  readonly owed?: Order | null;
+  /** No new order before this time: set when one failed. */
+  readonly retryAtMs: AtMs;
+  /** Orders in a row that it let pass without an answer; nobody waits for it while there are any. */
+  readonly unanswered: number;
+  /** Receipts of it that could not be true. */
+  readonly refused?: number;
+  /** Of a checkpoint actor that was asked to keep training state in memory. */
+  readonly memory?: MemberMemory;
+}

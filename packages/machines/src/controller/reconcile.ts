@@ -1,0 +1,144 @@
+/**
+ * The planners, what each of them looks at, and when they rest. A planner that found nothing to do finds nothing again while what it reads is the same, so it
+ * is asked again only when a table that it reads has changed, or when time alone may have something to say. That is all that `reads` and `timed` do: with
+ * them and without them every input leads to the same state and the same orders (`planners.test.ts`).
+ */
+import { invariant } from "@muster/base";
+import { sizeOf } from "../table/table.ts";
+import { planCheckpoint } from "./checkpoints/plan-checkpoint.ts";
+import { planRestore } from "./checkpoints/plan-restore.ts";
+import type { Change, ControllerEffect } from "./events.ts";
+import { planHealth } from "./fleet/fleet-health.ts";
+import { planAssign } from "./fleet/plan-assign.ts";
+import { planCommands } from "./fleet/plan-commands.ts";
+import { planDepartures, planNodes, planPlacement, planShortage } from "./fleet/plan-fleet.ts";
+import { planMoves } from "./fleet/plan-moves.ts";
+import { dispatchGroups, planAdmission, planEvaluation } from "./groups/dispatch-groups.ts";
+import { planCeiling } from "./groups/given-up.ts";
+import { planHeldOutput } from "./groups/held-output.ts";
+import { planReadmission } from "./members/plan-readmission.ts";
+import { planStragglers } from "./members/plan-stragglers.ts";
+import { planOverdue } from "./orders.ts";
+import { planEnd } from "./plan-end.ts";
+import { planReleases } from "./plan-releases.ts";
+import { planWatchdog } from "./plan-watchdog.ts";
+import type { ControllerState } from "./state.ts";
+import { planDivergent } from "./step/divergence.ts";
+import { planLosses } from "./step/lost-attempts.ts";
+import { planJoinWindow, planMesh } from "./step/plan-mesh.ts";
+import { planStepOutcome, planStepRun } from "./step/plan-step.ts";
+import { planSearch } from "./step/search-batch.ts";
+import { planMemory } from "./weights/plan-memory.ts";
+import { planInitialWeights, planPulls } from "./weights/plan-weights.ts";
+
+interface Planner {
+  readonly plan: (state: ControllerState) => Change<ControllerState> | null;
+  /** Tables on which it depends whether there is anything to do; the job's plan never changes. */
+  readonly reads: readonly (keyof ControllerState)[];
+  /** True while that may come with time alone; absent where it never does. */
+  readonly timed?: (state: ControllerState) => boolean;
+}
+
+const always = (): boolean => true;
+const isFleetManaged = ({ fleet }: ControllerState): boolean => sizeOf(fleet.replicas) + sizeOf(fleet.nodes) > 0;
+
+/** In this order: what ends something comes before what starts something. */
+export const planners: readonly Planner[] = [
+  { plan: planReadmission, reads: ["waiting", "evictions", "ending"], timed: (state) => sizeOf(state.waiting) > 0 },
+  {
+    plan: planWatchdog,
+    reads: ["ending", "stopped", "progress", "members", "mesh"],
+    timed: ({ progress }) => !progress.isShort,
+  },
+  { plan: planOverdue, reads: ["members", "leases"], timed: always },
+  { plan: planHeldOutput, reads: ["heldBack"], timed: ({ heldBack }) => (heldBack ?? null) !== null },
+  { plan: planCeiling, reads: ["ending", "givenUp"] },
+  { plan: planNodes, reads: ["fleet", "members"] },
+  { plan: planHealth, reads: ["fleet", "members", "weights", "ending"] },
+  {
+    plan: planStepOutcome,
+    reads: ["step", "mesh", "members", "losses"],
+    timed: ({ step }) => step.state === "running",
+  },
+  { plan: planLosses, reads: ["losses", "step", "ending", "fleet", "members"] },
+  { plan: planStragglers, reads: ["paces", "members", "mesh", "step", "ending"] },
+  { plan: planDivergent, reads: ["divergences", "members", "mesh", "step", "ending"] },
+  { plan: planRestore, reads: ["weights", "step", "members", "restore", "checkpoints", "ending"] },
+  {
+    plan: planInitialWeights,
+    reads: ["weights", "members", "restore", "checkpoints", "ending"],
+    timed: ({ weights }) => weights === null,
+  },
+  { plan: planJoinWindow, reads: ["mesh", "members"] },
+  {
+    plan: planMesh,
+    reads: ["weights", "step", "mesh", "members", "fleet", "ending"],
+    timed: ({ mesh }) => mesh.state !== "ready" || mesh.joinDueAtMs !== null,
+  },
+  { plan: planPulls, reads: ["weights", "members", "ending", "restore"], timed: always },
+  { plan: planAdmission, reads: ["weights", "step", "groups", "ending"] },
+  { plan: planEvaluation, reads: ["evaluation", "evaluatedVersion", "weights", "step", "ending"] },
+  { plan: planSearch, reads: ["losses", "groups", "step", "mesh", "ending"] },
+  { plan: planStepRun, reads: ["groups", "step", "weights", "mesh", "members", "evaluation", "losses", "ending"] },
+  {
+    plan: planCheckpoint,
+    reads: ["checkpoints", "step", "weights", "members", "heldBack", "groupsFill", "ending"],
+    timed: always,
+  },
+  { plan: planMemory, reads: ["step", "weights", "members", "ending"], timed: ({ plan }) => plan.memoryEvery > 0 },
+  {
+    plan: dispatchGroups,
+    reads: ["groups", "evaluation", "weights", "step", "members", "leases", "fleet", "shortages", "ending"],
+    timed: always,
+  },
+  { plan: planMoves, reads: ["fleet", "members", "ending"], timed: isFleetManaged },
+  { plan: planPlacement, reads: ["fleet", "members", "ending"] },
+  { plan: planDepartures, reads: ["fleet", "members", "ending"], timed: isFleetManaged },
+  { plan: planCommands, reads: ["fleet", "members", "term", "ending"] },
+  { plan: planAssign, reads: ["fleet", "members", "ending"], timed: isFleetManaged },
+  { plan: planShortage, reads: ["fleet", "members", "mesh", "ending"], timed: ({ fleet }) => fleet.shortage !== null },
+  { plan: planReleases, reads: ["members", "leases", "weights", "step", "mesh", "fleet", "checkpoints", "ending"] },
+  {
+    plan: planEnd,
+    reads: ["step", "evaluation", "evaluatedVersion", "weights", "checkpoints", "members", "stopped", "ending"],
+    timed: always,
+  },
+];
+
+/** More rounds than any state needs; a planner that never rests is a bug. */
+const roundsMax = 64;
+
+/** States in which every planner rests. */
+const atRest = new WeakSet<ControllerState>();
+
+/**
+ * Lets the planners look at a state, one after the other, until none of them finds anything to do. `before` is the state that the input came to; where its
+ * planners rested, those that read nothing of what changed need not look again.
+ */
+export function reconcile(before: ControllerState, state: ControllerState): Change<ControllerState> {
+  const effects: ControllerEffect[] = [];
+  // For each planner the state that it has last found nothing in.
+  const rested: (ControllerState | null)[] = planners.map(() => (atRest.has(before) ? before : null));
+  let current = state;
+  // They are at rest when each of them, one after the other, has looked at the same state.
+  let resting = 0;
+  for (let look = 0; look < roundsMax * planners.length; look++) {
+    const i = look % planners.length;
+    const planner = planners[i];
+    const change = planner && mayAct(planner, rested[i] ?? null, current) ? planner.plan(current) : null;
+    resting = change && change.state !== current ? 0 : resting + 1;
+    if (change) effects.push(...change.effects);
+    if (resting > 0) rested[i] = current;
+    current = change?.state ?? current;
+    if (resting === planners.length) {
+      atRest.add(current);
+      return { state: current, effects };
+    }
+  }
+  invariant(false, "the planners do not come to rest");
+}
+
+function mayAct({ reads, timed }: Planner, rested: ControllerState | null, state: ControllerState): boolean {
+  if (rested === null || reads.some((table) => rested[table] !== state[table])) return true;
+  return rested.nowMs !== state.nowMs && (timed?.(state) ?? false);
+}

@@ -1,0 +1,148 @@
+/** A large table is a tree behind the face of a record: whatever is done to it, it is what the record would be. */
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { changedKeys } from "../src/table/diff.ts";
+import { keptFold } from "../src/table/fold.ts";
+import { firstOf, restOf } from "../src/table/list.ts";
+import { entriesOf, sizeOf, type Table, treeOf, valuesOf, withEntry, withoutEntry } from "../src/table/table.ts";
+
+type Act = { readonly key: number; readonly value: number; readonly isGone: boolean };
+
+const acts = fc.array(fc.record({ key: fc.nat(300), value: fc.nat(), isGone: fc.boolean() }), {
+  minLength: 1,
+  maxLength: 400,
+  size: "max",
+});
+
+const sum = keptFold<number, { readonly sum: number; readonly max: number }>({
+  empty: { sum: 0, max: -1 },
+  of: (value) => ({ sum: value % 1_000, max: value }),
+  join: (a, b) => ({ sum: a.sum + b.sum, max: Math.max(a.max, b.max) }),
+});
+
+function after(table: Table<number>, { key, value, isGone }: Act, name: (key: number) => string): Table<number> {
+  return isGone ? withoutEntry(table, name(key)) : withEntry(table, name(key), value);
+}
+
+function expectSame(table: Table<number>, record: Table<number>): void {
+  expect(JSON.stringify(table)).toBe(JSON.stringify(record));
+  expect(JSON.stringify({ ...table })).toBe(JSON.stringify(record));
+  expect(Object.entries(table)).toEqual(Object.entries(record));
+  expect(entriesOf(table)).toEqual(Object.entries(record));
+  expect(valuesOf(table)).toEqual(Object.values(record));
+  expect(sizeOf(table)).toBe(Object.keys(record).length);
+  expect(sum.of(table)).toEqual(sum.of({ ...record }));
+  const isLarge = (value: number): boolean => value > 1_000_000;
+  expect(sum.select(table, ({ max }) => max > 1_000_000, isLarge)).toEqual(Object.values(record).filter(isLarge));
+}
+
+describe("what is left of a long list", () => {
+  it("is what a copy would be, and is changed by nobody", () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(5), { maxLength: 40 }), fc.integer({ min: 0, max: 600 }), (counts, length) => {
+        let copy: readonly number[] = Array.from({ length }, (_, i) => i * 3);
+        let list = copy;
+        for (const count of counts) {
+          list = restOf(list, count);
+          copy = copy.slice(count);
+          expect(firstOf(list, 3)).toEqual(copy.slice(0, 3));
+        }
+        expect(list).toEqual(copy);
+        expect(Array.isArray(list)).toBe(true);
+        expect(JSON.stringify(list)).toBe(JSON.stringify(copy));
+        expect([...list]).toEqual(copy);
+        expect(list.filter((n) => n % 2)).toEqual(copy.filter((n) => n % 2));
+        expect(list.slice(1, 4)).toEqual(copy.slice(1, 4));
+        expect(list[list.length]).toBeUndefined();
+        expect(Object.keys(list)).toEqual(Object.keys(copy));
+      }),
+      { numRuns: 60 },
+    );
+    const rest = restOf(
+      Array.from({ length: 500 }, (_, i) => i),
+      10,
+    ) as number[];
+    expect(() => rest.push(1)).toThrow(TypeError);
+  });
+});
+
+describe("what two tables differ in", () => {
+  it("is every key whose value changed, and of two that are kin nothing else", () => {
+    fc.assert(
+      fc.property(acts, acts, (some, others) => {
+        const start = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`r${i}`, i]));
+        const name = (key: number): string => `r${key}`;
+        const grown = some.reduce((table, act) => after(table, act, name), withEntry<number>(start, "r0", 1));
+        const later = others.reduce((table, act) => after(table, act, name), grown);
+        const pairs: readonly (readonly [Table<number>, Table<number>])[] = [
+          [grown, later],
+          [later, grown],
+          [start, later],
+          [{}, later],
+          [later, {}],
+        ];
+        for (const [a, b] of pairs) {
+          const keys = new Set([...Object.keys(a), ...Object.keys(b)]);
+          const expected = [...keys].filter((key) => a[key] !== b[key]).sort();
+          const found = new Set(changedKeys<number>(a, b));
+          expect([...found].filter((key) => a[key] !== b[key]).sort()).toEqual(expected);
+        }
+      }),
+      { numRuns: 40 },
+    );
+  });
+});
+
+describe("a table", () => {
+  for (const [kind, name] of [
+    ["names", (key: number) => `rollout-${key}`],
+    ["numbers", (key: number) => `${key * 7}`],
+    ["both", (key: number) => (key % 2 ? `${key}` : `r${key}`)],
+  ] as const)
+    it(`is what a record with ${kind} for keys would be, and so is every one before it`, () => {
+      fc.assert(
+        fc.property(acts, fc.boolean(), (all, isLarge) => {
+          const start = Object.fromEntries(Array.from({ length: isLarge ? 200 : 0 }, (_, i) => [name(i), i]));
+          const seen: [Table<number>, Table<number>][] = [[start, start]];
+          for (const act of all) {
+            // Every now and then another table comes out of an old one.
+            const from = act.value % 11 === 0 ? act.value % seen.length : seen.length - 1;
+            const [table, record] = seen[from] ?? [start, start];
+            const { [name(act.key)]: _, ...without } = record;
+            const next = act.isGone ? without : { ...record, [name(act.key)]: act.value };
+            seen.push([after(table, act, name), next]);
+          }
+          for (const [table, record] of seen.filter((_, i) => i % 37 === 0 || i === seen.length - 1))
+            expectSame(table, record);
+        }),
+        { numRuns: 40 },
+      );
+    });
+
+  it("is a tree from 64 entries on, and takes no more room for those that have gone", () => {
+    let table: Table<number> = {};
+    for (let i = 0; i < 20_000; i++) {
+      table = withEntry(table, `lease-${i}`, i);
+      if (i >= 100) table = withoutEntry(table, `lease-${i - 100}`);
+    }
+    expect(sizeOf(table)).toBe(100);
+    expect(treeOf(table)?.places?.given).toBeLessThan(2_000);
+    expect(table["lease-19999"]).toBe(19_999);
+    expect(table["lease-1"]).toBeUndefined();
+    expect("lease-19990" in table).toBe(true);
+    expect("lease-1" in table).toBe(false);
+  });
+
+  it("is changed by nobody", () => {
+    const start = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`r${i}`, i]));
+    const table = withEntry(start, "r1", 5) as Record<string, number>;
+    expect(() => {
+      table.r1 = 6;
+    }).toThrow(TypeError);
+    expect(() => Object.defineProperty(table, "r1", { value: 6 })).toThrow(TypeError);
+    expect(() => {
+      delete table.r1;
+    }).toThrow(TypeError);
+    expect(table.r1).toBe(5);
+  });
+});
