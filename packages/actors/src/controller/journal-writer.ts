@@ -7,7 +7,7 @@ import type { ControllerEvent, Rules } from "@muster/machines";
 import { storedBytesMax } from "@muster/protocol";
 import type { PersistBatch } from "@muster/runtime";
 import type { Transport } from "@muster/transport";
-import { encodePart, encodeRecord, type SnapshotPart } from "./journal-record.ts";
+import { decodeRecord, encodePart, encodeRecord, type SnapshotPart } from "./journal-record.ts";
 import type { ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { encodeSnapshot, partsOf } from "./journal-snapshot.ts";
 import { type MachineEffect, OpenEndKeeper } from "./open-ends.ts";
@@ -172,17 +172,25 @@ export class JournalWriter {
   async #pass(): Promise<boolean> {
     const before = this.#seq;
     for await (const { seq, data } of this.#options.transport.journal().read(before + 1)) {
-      // Only controllers remove records, and write what goes on from others in a way that this one does not know.
-      if (seq !== this.#seq + 1 || this.#isLinked(seq, data)) return false;
+      // Only controllers remove records.
+      if (seq !== this.#seq + 1 || this.#isReign(seq, data)) return false;
       this.#seq = seq;
     }
     return this.#seq > before;
   }
 
-  #isLinked(seq: number, data: Uint8Array): boolean {
+  /**
+   * True for a record of who may act now. It need not be the next link: a broker that loses the end of the journal lets another one write over it,
+   * so that this one sees the middle of that reign. Who doubts gives way, and the next one reads all of it.
+   */
+  #isReign(seq: number, data: Uint8Array): boolean {
+    const { term, incarnation } = this.#options;
     try {
-      return this.#chain.take(seq, data) !== null;
+      if (this.#chain.take(seq, data)) return true;
+      const { by, term: said } = decodeRecord(seq, data);
+      return by !== undefined && by !== incarnation && said >= term;
     } catch (error) {
+      if (hasCode(error, "MUSTER_ERR_JOURNAL_MALFORMED") && error.params.seq === seq) return false;
       if (error instanceof MusterError) return true;
       throw error;
     }
