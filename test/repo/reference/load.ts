@@ -2,9 +2,9 @@
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { definedErrors, type ErrorDefinition } from "../../../packages/base/src/index.ts";
-import type { messageTable, subjectTable } from "../../../packages/protocol/src/index.ts";
+import type { envelopeSchema, messageTable, statusSchema, subjectTable } from "../../../packages/protocol/src/index.ts";
 import type { Field } from "../../../packages/runtime/src/index.ts";
-import { packageNames, root, sourcesOf } from "../checks/repository.ts";
+import { packageNames, root, sourcesOf, textOf } from "../checks/repository.ts";
 
 /** Lower layers first: an error belongs to the first package whose modules define it. */
 const layers = [
@@ -30,6 +30,10 @@ export interface ReferenceData {
   readonly errors: readonly PackageErrors[];
   readonly messages: typeof messageTable;
   readonly subjects: typeof subjectTable;
+  readonly envelopeSchema: typeof envelopeSchema;
+  readonly statusSchema: typeof statusSchema;
+  /** Of the release. */
+  readonly version: string;
   /** The keys of a job file. */
   readonly fields: readonly Field[];
 }
@@ -50,7 +54,9 @@ export async function loadReferenceData(): Promise<ReferenceData> {
   const { fields: common, fieldsOfTable } = await import("../../../packages/runtime/src/index.ts");
   const { embeddedEngines } = await import("../../../packages/engine/src/embedded/index.ts");
   const fields = [...common, ...fieldsOfTable(embeddedEngines.tableOf("embedded"))];
-  return { errors, messages: protocol.messageTable, subjects: protocol.subjectTable, fields };
+  const { messageTable: messages, subjectTable: subjects, envelopeSchema, statusSchema } = protocol;
+  const { version } = JSON.parse(textOf("package.json")) as { readonly version: string };
+  return { errors, messages, subjects, envelopeSchema, statusSchema, version, fields };
 }
 
 function filesThatDefineErrors(packageName: string): string[] {

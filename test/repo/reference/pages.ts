@@ -1,4 +1,5 @@
 /** The generated pages of `docs/reference/`, as functions of what the packages export. */
+import { asyncApiOf } from "./asyncapi.ts";
 import type { PackageErrors, ReferenceData } from "./load.ts";
 import { code, page, table } from "./markdown.ts";
 import { type Schema, signatureOf } from "./signature.ts";
@@ -20,6 +21,7 @@ export function referencePages(data: ReferenceData): ReadonlyMap<string, string>
     ["docs/reference/messages.md", messagesPage(data.messages)],
     ["docs/reference/subjects.md", subjectsPage(data.subjects)],
     ["docs/reference/configuration.md", configurationPage(data.fields)],
+    ["docs/reference/asyncapi.json", `${JSON.stringify(asyncApiOf(data), null, 2)}\n`],
   ]);
 }
 
