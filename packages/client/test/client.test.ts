@@ -187,9 +187,13 @@ describe("a client of a real broker", { timeout: 60_000 }, () => {
     await client.close();
   });
 
-  it("is not let in with what was given to somebody else", async () => {
+  it("speaks under the name that its credentials were given to, and under no other", async () => {
+    const { url } = server;
     const credentials = credentialsOfReplica(server.server.credentials.operator, "somebody");
-    await expect(connectJob({ url: server.url, job, credentials })).rejects.toMatchObject({
+    const client = await connectJob({ url, job, credentials });
+    expect(await client.status()).toBeNull();
+    await client.close();
+    await expect(connectJob({ url, job, credentials, id: "another" })).rejects.toMatchObject({
       code: "MUSTER_ERR_CREDENTIALS_OTHER",
     });
   });
