@@ -30,7 +30,7 @@ describe("while a job trains", () => {
   let run: JobRun;
   beforeAll(async () => {
     const small = ["--policy", "1", "--rollout", "1", "--set", "init_replicas.policy=1"];
-    run = await runs.start("fleet", "--steps", "300", "--nodes", "2", ...small);
+    run = await runs.start("fleet", "--steps", "700", "--nodes", "2", ...small);
     await run.waitForEvent("step.committed");
   });
 

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { replayJournal, statusOf } from "@muster/actors";
 import { controllerLogic, planOf } from "@muster/machines";
-import { decodeStatus, type JobStatus, statusKey } from "@muster/protocol";
+import { decodeStatus, encodeStatus, type JobStatus, statusKey } from "@muster/protocol";
 import { type JobRun, processesNaming, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { configOf, digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
@@ -36,12 +36,12 @@ test("a controller that was away finds itself replaced, ends with code 75, and t
 });
 
 test("the stored journal, replayed, passes through what was shown live and ends where the job ended", async () => {
-  const statuss: string[] = [];
+  const statuses: string[] = [];
   const logic = {
     ...controllerLogic,
     step(snapshot, event) {
       const next = controllerLogic.step(snapshot, event);
-      statuss.push(JSON.stringify(durable(shownOf(next.snapshot))));
+      statuses.push(JSON.stringify(durable(asRead(shownOf(next.snapshot)))));
       return next;
     },
   } satisfies typeof controllerLogic;
@@ -53,7 +53,7 @@ test("the stored journal, replayed, passes through what was shown live and ends 
     };
   });
 
-  expect(statuss).toContain(JSON.stringify(shown));
+  expect(statuses).toContain(JSON.stringify(shown));
   const end = run.events("job.ended").at(-1);
   expect(replayed.term).toBe(run.events("job.started").at(-1)?.term);
   expect(shownOf(replayed.snapshot)).toMatchObject({
@@ -90,6 +90,11 @@ function shownOf({ context }: Snapshot): JobStatus {
     incidents,
     streams: {},
   });
+}
+
+/** A status after its way through the store. */
+function asRead(status: JobStatus): JobStatus {
+  return decodeStatus(encodeStatus(status), "job");
 }
 
 /** The part of a status that follows from the journal: all but what heartbeats and clocks put in. */

@@ -16,6 +16,7 @@ import { planMoves } from "./fleet/plan-moves.ts";
 import { dispatchGroups, planAdmission, planEvaluation } from "./groups/dispatch-groups.ts";
 import { planCeiling } from "./groups/given-up.ts";
 import { planHeldOutput } from "./groups/held-output.ts";
+import { planRoom } from "./groups/make-room.ts";
 import { planReadmission } from "./members/plan-readmission.ts";
 import { planStragglers } from "./members/plan-stragglers.ts";
 import { planOverdue } from "./orders.ts";
@@ -52,6 +53,11 @@ export const planners: readonly Planner[] = [
   },
   { plan: planOverdue, reads: ["members", "leases"], timed: always },
   { plan: planHeldOutput, reads: ["heldBack"], timed: ({ heldBack }) => (heldBack ?? null) !== null },
+  {
+    plan: planRoom,
+    reads: ["heldBack", "step", "groups", "checkpoints", "leases", "purgedSeq", "ending"],
+    timed: ({ heldBack }) => (heldBack ?? null) !== null,
+  },
   { plan: planCeiling, reads: ["ending", "givenUp"] },
   { plan: planNodes, reads: ["fleet", "members"] },
   { plan: planHealth, reads: ["fleet", "members", "weights", "ending"] },

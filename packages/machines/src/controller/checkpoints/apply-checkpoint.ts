@@ -2,6 +2,7 @@
 import { decideFailure } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
+import { lowestOpenSeq } from "../groups/open-seq.ts";
 import { answered } from "../orders.ts";
 import { type ControllerState, type Member, withMember } from "../state.ts";
 import { fallbackAfter, noteCopy } from "./fallback.ts";
@@ -38,17 +39,6 @@ export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.s
       ...(purgedSeq > state.purgedSeq ? [{ type: "groups.purge", beforeSeq } as const] : []),
     ],
   };
-}
-
-/** The lowest groups stream sequence that something still points to. */
-function lowestOpenSeq(state: ControllerState): number {
-  const open = Object.values(state.groups).flatMap((groups) => Object.values(groups.receipts));
-  const again = Object.values(state.history).flat();
-  const queued = Object.values(state.groups).flatMap(({ queue }) => queue);
-  const leased = Object.values(state.leases).flatMap(({ items }) => items);
-  const begun = [...queued, ...leased].flatMap((item) => ("partial" in item && item.partial?.streamSeq) || []);
-  const seqs = [...open, ...again].map(({ streamSeq }) => streamSeq);
-  return [...seqs, ...begun].reduce((min, seq) => Math.min(min, seq), Number.MAX_SAFE_INTEGER);
 }
 
 /** A checkpoint failed: the newest version is wanted instead, after the pause of its rule, unless the rule ends the job. Pure. */
