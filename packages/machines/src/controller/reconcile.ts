@@ -55,7 +55,7 @@ export const planners: readonly Planner[] = [
   { plan: planHeldOutput, reads: ["heldBack"], timed: ({ heldBack }) => (heldBack ?? null) !== null },
   {
     plan: planRoom,
-    reads: ["heldBack", "step", "groups", "checkpoints", "leases", "purgedSeq", "ending"],
+    reads: ["heldBack", "step", "groups", "checkpoints", "leases", "purgedSeq", "roomMade", "ending"],
     timed: ({ heldBack }) => (heldBack ?? null) !== null,
   },
   { plan: planCeiling, reads: ["ending", "givenUp"] },

@@ -212,6 +212,8 @@ export interface ControllerState {
   readonly leases: Readonly<Record<string, Lease>>;
   /** Since when, and for how long at least, a full groups stream holds results back; `null`, or absent, when it does not. */
   readonly heldBack?: { readonly sinceMs: AtMs; readonly untilMs: AtMs } | null;
+  /** How often stored results were given up so that a step has room; absent before that. */
+  readonly roomMade?: { readonly step: number; readonly times: number };
   /** How full the groups stream was when it passed a mark last; absent before that. */
   readonly groupsFill?: Fill;
   /** Groups that were finished so far, and their tokens: what a group costs on average. */

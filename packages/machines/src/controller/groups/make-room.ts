@@ -1,0 +1,86 @@
+/**
+ * Room in a full groups stream where no checkpoint makes any. A stream is emptied from its beginning only. After the job went back further than the newest
+ * checkpoint it is full of results of later steps, or of what lies behind the first results of the next one, and that step has no room. Then the oldest
+ * results are given up and sampled again: they cost time, and without them nothing would ever go on.
+ */
+import type { PartialGroup } from "@muster/protocol";
+import { withoutEntry } from "../../table/table.ts";
+import { announce, type Change } from "../events.ts";
+import type { ControllerState, KeptReceipt } from "../state.ts";
+import { withLease } from "./lease-table.ts";
+import { requeue, withGroups } from "./leases.ts";
+import { isSettled, receiptsOf } from "./ledger.ts";
+import { lowestOpenSeq } from "./open-seq.ts";
+
+/** As often results are given up for one step: a stream that has no room then is too small for it, and the watchdog ends the job. */
+const timesMax = 8;
+
+/** Gives up the older half of what is stored for later steps, or, where that is nothing, for the next one. Pure. */
+export function planRoom(state: ControllerState): Change<ControllerState> | null {
+  const { heldBack, step, nowMs, plan, roomMade } = state;
+  if (!heldBack || nowMs - heldBack.sinceMs < plan.timing.commandMs || !isStuck(state)) return null;
+  const times = roomMade?.step === step.step ? roomMade.times : 0;
+  const stored = Object.values(state.groups).flatMap(receiptsOf);
+  const later = stored.filter((receipt) => receipt.step > step.step);
+  const cut = medianSeqOf(later.length > 0 ? later : stored);
+  if (cut === null || times >= timesMax) return null;
+  // What is in front of it goes with it.
+  const given = stored.filter(({ streamSeq }) => streamSeq <= cut);
+  const next = given.reduce(again, withoutBegun(state, cut));
+  const purgedSeq = Math.min(cut + 1, lowestOpenSeq(next));
+  if (purgedSeq <= state.purgedSeq) return null;
+  const detail = `step ${step.step} has no room in the groups stream, and no checkpoint makes any: ${given.length} stored results are given up and sampled again`;
+  return {
+    state: {
+      ...next,
+      purgedSeq,
+      roomMade: { step: step.step, times: times + 1 },
+      heldBack: { ...heldBack, sinceMs: nowMs },
+    },
+    effects: [
+      announce("alarm.raised", { alarm: "groups-full", detail }),
+      { type: "groups.purge", beforeSeq: purgedSeq },
+    ],
+  };
+}
+
+function medianSeqOf(receipts: readonly KeptReceipt[]): number | null {
+  const seqs = receipts.map(({ streamSeq }) => streamSeq).sort((a, b) => a - b);
+  return seqs[Math.floor(seqs.length / 2)] ?? null;
+}
+
+/** True when the next step waits for results, and every committed one is in a checkpoint already. */
+function isStuck({ step, groups, checkpoints, plan, ending }: ControllerState): boolean {
+  const next = groups[step.step];
+  if (ending || step.state !== "sampling" || !next || isSettled(next, plan.groupsPerStep)) return false;
+  return step.step - 1 <= (checkpoints.saved?.step ?? 0);
+}
+
+/** A piece of work of which some is stored. */
+interface Begun {
+  readonly partial?: PartialGroup | undefined;
+}
+
+/** Responses that were begun and are stored up to `cut` are begun anew, should their holder die. */
+function withoutBegun(state: ControllerState, cut: number): ControllerState {
+  const isGone = ({ partial }: Begun): boolean => (partial?.streamSeq ?? cut + 1) <= cut;
+  const anew = <T extends Begun>(item: T): T => {
+    const { partial: _, ...rest } = item;
+    return isGone(item) ? (rest as T) : item;
+  };
+  const leases = Object.entries(state.leases).reduce((table, [id, lease]) => {
+    const items = lease.items.map((item) => (item.purpose === "train" ? anew(item) : item));
+    return items.some((item, i) => item !== lease.items[i]) ? withLease(table, id, { ...lease, items }) : table;
+  }, state.leases);
+  const queued = Object.entries(state.groups).filter(([, { queue }]) => queue.some(isGone));
+  const groups = queued.map(([step, each]) => [step, { ...each, queue: each.queue.map(anew) }] as const);
+  return { ...state, leases, groups: { ...state.groups, ...Object.fromEntries(groups) } };
+}
+
+function again(state: ControllerState, { step, index, attempt }: KeptReceipt): ControllerState {
+  const groups = state.groups[step];
+  if (!groups) return state;
+  const without = withGroups(state, step, { ...groups, receipts: withoutEntry(groups.receipts, `${index}`) });
+  const item = { purpose: "train", step, index, attempt } as const;
+  return requeue(without, [item], { holder: "", reason: "it made room", failure: null }).state;
+}

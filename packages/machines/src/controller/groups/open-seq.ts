@@ -1,0 +1,13 @@
+/** What of the groups stream the tables still point to. */
+import type { ControllerState } from "../state.ts";
+
+/** The lowest sequence of the groups stream that something still points to. Pure. */
+export function lowestOpenSeq(state: ControllerState): number {
+  const open = Object.values(state.groups).flatMap((groups) => Object.values(groups.receipts));
+  const again = Object.values(state.history).flat();
+  const queued = Object.values(state.groups).flatMap(({ queue }) => queue);
+  const leased = Object.values(state.leases).flatMap(({ items }) => items);
+  const begun = [...queued, ...leased].flatMap((item) => ("partial" in item && item.partial?.streamSeq) || []);
+  const seqs = [...open, ...again].map(({ streamSeq }) => streamSeq);
+  return [...seqs, ...begun].reduce((min, seq) => Math.min(min, seq), Number.MAX_SAFE_INTEGER);
+}

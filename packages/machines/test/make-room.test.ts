@@ -1,0 +1,70 @@
+/** A groups stream that no checkpoint empties: stored results are given up for the step that is next. */
+import { describe, expect, it } from "vitest";
+import { planRoom } from "../src/controller/groups/make-room.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { bodiesOf, groupsOf, working } from "./states.ts";
+
+const saved = { step: 3, version: 3, path: "/c", host: "h" };
+const heldBack = { sinceMs: 1_000, untilMs: 100_000 };
+
+/** Step 4 waits for results, every committed step is in a checkpoint, and somebody has waited for room long enough. */
+function stuck(patch: Partial<ControllerState> = {}): ControllerState {
+  const state = working({ members: ["p0", "r0", "c0"] });
+  const groups = { 4: groupsOf(4, 1), 5: groupsOf(5, 4), 6: groupsOf(6, 2) };
+  const checkpoints = { ...state.checkpoints, saved };
+  const nowMs = heldBack.sinceMs + state.plan.timing.commandMs;
+  return { ...state, groups, checkpoints, heldBack, purgedSeq: 400, nowMs, ...patch };
+}
+
+const waiting = (state: ControllerState | undefined, step: number) =>
+  state?.groups[step]?.queue.map(({ index }) => index).sort();
+const settled = (state: ControllerState | undefined, step: number) => Object.keys(state?.groups[step]?.receipts ?? {});
+
+describe("when the next step has no room in the groups stream", () => {
+  it("the older half of what is stored for later steps is sampled again, with what lies in front of it, and the stream is emptied so far", () => {
+    const change = planRoom(stuck());
+    // Step 5 lies at 500 to 503, step 6 at 600 and 601: 503 is the first of the newer half.
+    expect(waiting(change?.state, 5)).toEqual([0, 1, 2, 3]);
+    expect(settled(change?.state, 6)).toEqual(["0", "1"]);
+    expect(settled(change?.state, 4)).toEqual([]);
+    expect(change?.effects).toContainEqual({ type: "groups.purge", beforeSeq: 504 });
+    expect(change?.state.purgedSeq).toBe(504);
+    expect(bodiesOf(change?.effects ?? [], "alarm.raised")[0]?.detail).toMatch(
+      /^step 4 has no room in the groups stream, and no checkpoint makes any: 5 stored results are given up/,
+    );
+  });
+
+  it("its own oldest results make room where there is nothing of later steps", () => {
+    const change = planRoom(stuck({ groups: { 4: groupsOf(4, 3) } }));
+    expect(settled(change?.state, 4)).toEqual(["2"]);
+    expect(change?.state.purgedSeq).toBe(402);
+  });
+
+  it("responses that were begun in front of it are begun anew, and keep nothing in the stream", () => {
+    const item = { purpose: "train" as const, step: 6, index: 3, attempt: 0 };
+    const leases = {
+      "1-1": { holder: "r0", items: [{ ...item, partial: { streamSeq: 450, tokens: 7 } }], dueAtMs: 9_000 },
+    };
+    const queued = { index: 2, attempt: 0, partial: { streamSeq: 451, tokens: 7 } };
+    const groups = { ...stuck().groups, 6: { ...groupsOf(6, 2), queue: [queued] } };
+    const change = planRoom(stuck({ leases, groups }));
+    expect(change?.state.leases["1-1"]?.items).toEqual([item]);
+    expect(change?.state.groups[6]?.queue).toEqual([{ index: 2, attempt: 0 }]);
+    expect(change?.state.purgedSeq).toBe(504);
+  });
+
+  it("nothing is given up while a checkpoint may make room, the step has all it needs, or nobody has waited", () => {
+    const { checkpoints, step, nowMs } = stuck();
+    expect(planRoom(stuck({ checkpoints: { ...checkpoints, saved: { ...saved, step: 2 } } }))).toBeNull();
+    expect(planRoom(stuck({ groups: { ...stuck().groups, 4: groupsOf(4, 4) } }))).toBeNull();
+    expect(planRoom(stuck({ step: { ...step, state: "running" } }))).toBeNull();
+    expect(planRoom(stuck({ nowMs: nowMs - 1 }))).toBeNull();
+    expect(planRoom(stuck({ heldBack: null }))).toBeNull();
+  });
+
+  it("that ends after eight times for one step: the stream is too small for it, and the watchdog says so", () => {
+    expect(planRoom(stuck({ roomMade: { step: 4, times: 7 } }))?.state.roomMade).toEqual({ step: 4, times: 8 });
+    expect(planRoom(stuck({ roomMade: { step: 4, times: 8 } }))).toBeNull();
+    expect(planRoom(stuck({ roomMade: { step: 3, times: 8 } }))?.state.roomMade).toEqual({ step: 4, times: 1 });
+  });
+});
