@@ -3,7 +3,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { JobRun } from "@muster/testkit";
+import { type JobRun, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { openRuns, type Runs } from "./support/small-job.ts";
 
@@ -21,7 +21,7 @@ describe("an operator in Python", { timeout: timeoutMs }, () => {
     runs = await openRuns();
     if (isMissing) return;
     const small = ["--policy", "1", "--rollout", "1", "--set", "init_replicas.policy=1"];
-    run = await runs.start("foreign", "--steps", "400", ...small);
+    run = await runs.start("foreign", "--steps", "100000", ...small);
     await run.waitForEvent("step.committed");
     const given = await runs.muster("credentials", "operator", "--job", run.job, "--replica", "shell");
     await given.exited;
@@ -32,13 +32,17 @@ describe("an operator in Python", { timeout: timeoutMs }, () => {
   afterAll(() => runs.close(), timeoutMs);
 
   /** Runs the program. @returns Exit code, and its output by lines. */
-  const operate = (...args: string[]) =>
+  const operate = (...args: string[]) => operateAnd(() => {}, ...args);
+  const operateAnd = (hear: (said: string) => void, ...args: string[]) =>
     new Promise<{ readonly code: number | null; readonly lines: readonly string[]; readonly said: string }>(
       (resolve) => {
         const child = spawn("python3", [program, ...args], { stdio: ["ignore", "pipe", "pipe"], timeout: 60_000 });
         const parts: string[] = [];
         const faults: string[] = [];
-        child.stdout.on("data", (data: Buffer) => parts.push(data.toString()));
+        child.stdout.on("data", (data: Buffer) => {
+          parts.push(data.toString());
+          hear(parts.join(""));
+        });
         child.stderr.on("data", (data: Buffer) => faults.push(data.toString()));
         child.on("close", (code) => {
           const text = parts.join("").trim();
@@ -97,7 +101,12 @@ describe("an operator in Python", { timeout: timeoutMs }, () => {
   });
 
   test("follows the events to the end, and stops the job", async () => {
-    const watching = operate(file, "watch");
+    let heard = "";
+    const hear = (said: string): void => {
+      heard = said;
+    };
+    const watching = operateAnd(hear, file, "watch");
+    await waitFor(() => heard.includes("step.committed"), { what: "a step that the operator hears of", timeoutMs });
     const { code, lines, said } = await operate(file, "job.stop", '{"reason": "enough"}');
     expect(code, said).toBe(0);
     expect(JSON.parse(lines.at(-1) ?? "").kind).toMatch(/command.done|command.accepted/);
