@@ -1,5 +1,12 @@
 import { type Logger, noMetrics, randomOf, silentLogger } from "@muster/base";
-import { type AnyMessage, createEnveloper, decodeMessage, subjectsOf, toGroupsBegun } from "@muster/protocol";
+import {
+  type AnyMessage,
+  createEnveloper,
+  decodeMessage,
+  subjectsOf,
+  toGroupsBegun,
+  wholePart,
+} from "@muster/protocol";
 import { createOutbox, systemClock } from "@muster/runtime";
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -38,7 +45,9 @@ test("a rollout that meets a full stream waits, and once it is purged everything
     backoff: { firstMs: 10, maxMs: 20 },
   });
   const enveloper = createEnveloper({ job: "test", id: "r0", role: "rollout", incarnation: "a1", wallMs: Date.now });
-  const messages = Array.from({ length: 60 }, () => enveloper.stamp("groups.begun", toGroupsBegun(0, begun)));
+  const messages = Array.from({ length: 60 }, () =>
+    enveloper.stamp("groups.begun", toGroupsBegun(0, begun.map(wholePart))),
+  );
   for (const message of messages) outbox.offer({ subject: subjectsOf("test").groups("r0"), message });
 
   await waitFor(() => said.includes("a full stream holds messages back"), { what: "the word on a full stream" });

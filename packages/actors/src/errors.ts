@@ -36,8 +36,9 @@ export const errors = defineErrors("MUSTER_ERR", {
   WorkStuck: { message: "{what} was told to end and did not within {timeoutMs} ms; only a new process frees it" },
   GroupTooLarge: {
     message:
-      "group {group} takes {bytes} bytes and a message at most {limit}, so it can not be stored: lower batch.group_size, rollout.fan_out or sampling.max_new_tokens",
+      "group {group} takes {bytes} bytes and a group of this job at most {limit}, so it can not be stored: lower batch.group_size, rollout.fan_out or sampling.max_new_tokens",
   },
+  GroupsMalformed: { message: "message {seq} of the groups stream can not be read: {reason}" },
   HandedBack: { message: "unfinished groups are handed back: {reason}" },
   ConfigRefused: { message: "the controller sent a configuration that this version does not accept: {reason}" },
   EngineBuildDiffers: {

@@ -12,11 +12,12 @@ import { createMemoryBroker } from "@muster/transport";
 import { beforeEach, describe, expect, it } from "vitest";
 import { readBatch } from "../src/policy/read-batch.ts";
 import { group, trajectory } from "./support/groups.ts";
+import { smallConfig } from "./support/small-config.ts";
 
 const job = "job";
 const step = 3;
 const groupOf = (index: number, reward = 0): TrajectoryGroup => group(step, index, [trajectory({ reward })]);
-const bounds = { vocab: 64, maxContext: 64 };
+const config = { ...smallConfig("/nowhere"), model: { vocab: 64, maxContext: 64 } };
 const idOf = (index: number): string => groupIdOf(step, index);
 
 describe("reading the batch of a step", () => {
@@ -46,7 +47,7 @@ describe("reading the batch of a step", () => {
       { streamSeq: second, groupIds: [idOf(2)] },
       { streamSeq: first, groupIds: [idOf(0), idOf(1)] },
     ];
-    expect(await readBatch(transport, { step, batch }, bounds)).toEqual({
+    expect(await readBatch(transport, { step, batch }, config)).toEqual({
       groups: [groupOf(2, 0.5), groupOf(0), groupOf(1, 1)],
       unreadable: [],
       cause: "",
@@ -55,12 +56,12 @@ describe("reading the batch of a step", () => {
 
   it("leaves out the groups of a message that the batch does not name", async () => {
     const seq = await storeGroups(groupOf(0), groupOf(1), group(step + 1, 1, [trajectory()]));
-    const { groups } = await readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds: [idOf(1)] }] }, bounds);
+    const { groups } = await readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds: [idOf(1)] }] }, config);
     expect(groups).toEqual([groupOf(1)]);
   });
 
   const reading = (seq: number, groupIds = [idOf(0)]) =>
-    readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds }] }, bounds);
+    readBatch(transport, { step, batch: [{ streamSeq: seq, groupIds }] }, config);
 
   it.each<[string, RegExp, () => Promise<number>]>([
     ["lacks a named group", /step 3: the stored batch lacks 1 of 1 groups/, () => storeGroups(groupOf(5))],
@@ -100,14 +101,14 @@ describe("reading the batch of a step", () => {
       { streamSeq: gone, groupIds: [idOf(0)] },
       { streamSeq: kept, groupIds: [idOf(1)] },
     ];
-    const read = await readBatch(transport, { step, batch }, bounds);
+    const read = await readBatch(transport, { step, batch }, config);
     expect(read).toMatchObject({ groups: [{ groupId: idOf(1) }], unreadable: [batch[0]] });
   });
 
   it("names no more parts than a vote may have", async () => {
     const seqs = await Promise.all(Array.from({ length: 80 }, (_, i) => storeBytes(Uint8Array.of(i))));
     const batch = seqs.map((streamSeq, i) => ({ streamSeq, groupIds: [idOf(i)] }));
-    expect((await readBatch(transport, { step, batch }, bounds)).unreadable).toHaveLength(64);
+    expect((await readBatch(transport, { step, batch }, config)).unreadable).toHaveLength(64);
   });
 
   it("fails when the broker does not answer: that says nothing of the batch", async () => {

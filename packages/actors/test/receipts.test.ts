@@ -4,17 +4,21 @@ import { causesOf, receiptOf } from "../src/rollout/receipts.ts";
 import { abortedBy, group, trajectory } from "./support/groups.ts";
 
 /** A place in the groups stream, and the version of the lease. */
-const at = (version: number) => ({ streamSeq: 1, version });
+const at = (version: number) => ({ place: { streamSeq: 1 }, version });
 
 describe("the receipt of a group", () => {
   it("says where the group lies, and counts trajectories, response tokens and rewards", () => {
     const whole = [trajectory({ length: 3, reward: 1 }), trajectory({ length: 5, reward: 0.5, status: "truncated" })];
-    const receipt = receiptOf({ ...group(4, 2, whole), attempt: 1 }, { streamSeq: 77, version: 9 });
+    const receipt = receiptOf(
+      { ...group(4, 2, whole), attempt: 1 },
+      { place: { streamSeq: 77, firstSeq: 70 }, version: 9 },
+    );
     expect(receipt).toEqual({
       step: 4,
       index: 2,
       attempt: 1,
       streamSeq: 77,
+      firstSeq: 70,
       version: 0,
       completed: 2,
       aborted: 0,

@@ -1,7 +1,7 @@
 /** Responses that were begun and interrupted go on with the bits of those that never were (semantics 6.5, S17). */
 import type { Clock } from "@muster/base";
 import { taskOf } from "@muster/data";
-import { type BegunGroup, fromGroupsBegun, toGroupsBegun } from "@muster/protocol";
+import { type BegunGroup, fromGroupsBegun, toGroupsBegun, wholePart } from "@muster/protocol";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createEmbeddedRolloutEngine, defaultModelOf } from "../src/embedded/index.ts";
@@ -73,7 +73,8 @@ describe("a response that was begun", () => {
 });
 
 /** Begun groups as another replica reads them. */
-const sent = (begun: readonly BegunGroup[]): readonly BegunGroup[] => fromGroupsBegun(toGroupsBegun(0, begun));
+const sent = (begun: readonly BegunGroup[]): readonly BegunGroup[] =>
+  fromGroupsBegun(toGroupsBegun(0, begun.map(wholePart)));
 
 /** Collects until it is asked to hand back at its `turn`-th decision to go on, then goes on elsewhere with what was begun. */
 async function interrupted(at: number) {

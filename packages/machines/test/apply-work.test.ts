@@ -224,6 +224,9 @@ describe("groups.completed", () => {
     const { state } = completed(start({ purgedSeq: 401 }), [receiptOf(4, 0), receiptOf(4, 1)]);
     expect(Object.keys(state.groups[4]?.receipts ?? {})).toEqual(["1"]);
     expect(state.groups[4]?.queue[0]).toEqual({ index: 0, attempt: 0 });
+    const piece = receiptOf(4, 1, { firstSeq: 390 });
+    expect(completed(start({ purgedSeq: 391 }), [piece]).state.groups[4]?.receipts).toEqual({});
+    expect(completed(start({ purgedSeq: 390 }), [piece]).state.groups[4]?.receipts).toHaveProperty("1");
   });
 
   it("tells of aborted trajectories by their cause", () => {
@@ -352,6 +355,8 @@ describe("checkpoint.saved", () => {
       type: "groups.purge",
       beforeSeq: 350,
     });
+    const pieces = { ...groupsOf(6, 0), receipts: { 0: receiptOf(6, 0, { streamSeq: 500, firstSeq: 340 }) } };
+    expect(savedStep(start({ groups: { 6: pieces } }), 4).state.purgedSeq).toBe(340);
     const later = { ...history, 5: [receiptOf(5, 0, { streamSeq: 320 })] };
     expect(savedStep(start({ history: later }), 4).effects.at(-1)).toEqual({ type: "groups.purge", beforeSeq: 320 });
   });

@@ -47,6 +47,8 @@ describe("groups.saved", () => {
     expect(saved(state, "r1")).toBe(state);
     expect(saved(state, "r0", [{ ...train(3), partial }]).leases).toEqual(leases);
     expect(saved(start({ purgedSeq: 41 }), "r0").leases).toEqual(leases);
+    const pieces = { ...train(1), partial: { streamSeq: 40, firstSeq: 30, tokens: 30 } };
+    expect(saved(start({ purgedSeq: 31 }), "r0", [pieces]).leases).toEqual(leases);
   });
 
   it("still counts when the work is handed back without anything newer", () => {
@@ -70,5 +72,10 @@ describe("groups.saved", () => {
     const state = saved(start({ history }), "r0");
     const kept = applySaved(state, reportFrom(state, "p0", { kind: "checkpoint.saved", body }));
     expect(kept.effects).toContainEqual({ type: "groups.purge", beforeSeq: 40 });
+    const long = saved(start({ history }), "r0", [
+      { ...train(1), partial: { streamSeq: 40, firstSeq: 30, tokens: 30 } },
+    ]);
+    const before = applySaved(long, reportFrom(long, "p0", { kind: "checkpoint.saved", body }));
+    expect(before.effects).toContainEqual({ type: "groups.purge", beforeSeq: 30 });
   });
 });

@@ -36,6 +36,8 @@ describe("a receipt", () => {
     ["counts more trajectories than a group has", { completed: 3 }, "completed = 3 and aborted = 0"],
     ["counts fewer", { completed: 1 }, "are not the 2 trajectories"],
     ["points to no message", { streamSeq: 0 }, "streamSeq = 0"],
+    ["begins behind its end", { firstSeq: 402 }, "firstSeq = 402 is not before streamSeq = 400"],
+    ["begins nowhere", { firstSeq: 0 }, "firstSeq = 0 is not before"],
     ["has a reward that is no number", { rewardSum: Number.NaN }, "rewardSum = NaN"],
     ["has a reward beyond all rewards", { rewardSum: 1e308 }, "rewardSum = 1e+308"],
     ["has a reward and no trajectory", { completed: 0, aborted: 2, rewardSum: 1 }, "rewardSum = 1 of 0"],

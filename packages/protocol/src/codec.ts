@@ -20,6 +20,7 @@ import { idSchema } from "./ids.ts";
 import { flawOfJson, isJson, readJson, writeJson } from "./json.ts";
 import { commandKinds } from "./messages/fleet.ts";
 import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
+import { type PiecedKind, piecedBytesMax } from "./pieces.ts";
 import { flawOfPacked, narrowBounds, type PackedBounds, wideBounds } from "./scan.ts";
 
 const packr = new Packr({ useRecords: false, int64AsType: "number", encodeUndefinedAsNil: true, copyBuffers: true });
@@ -35,6 +36,9 @@ export interface Message<K extends Kind = Kind> extends Omit<Envelope, "kind" | 
 
 /** A message of any kind, told apart by `kind`. */
 export type AnyMessage = { [K in Kind]: Message<K> }[Kind];
+
+/** A body that may come in pieces, told apart by `kind`. */
+export type PiecedBody = { [K in PiecedKind]: Pick<Message<K>, "kind" | "body"> }[PiecedKind];
 
 /** Packs plain data with the project's msgpack dialect. */
 export function pack(value: unknown): Uint8Array {
@@ -105,6 +109,14 @@ export function unseal(sealed: SealedMessage): AnyMessage {
 /** Decodes and validates a message: {@link decodeSealed}, then {@link unseal}, with their errors. */
 export function decodeMessage(data: Uint8Array): AnyMessage {
   return unseal(decodeSealed(data));
+}
+
+/** A body that came in pieces, validated. @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED */
+export function readPiecedBody(kind: PiecedKind, data: Uint8Array): PiecedBody {
+  const flaw = flawOfPacked(data, wideBounds);
+  if (flaw !== null) throw errors.MessageMalformed({ reason: flaw });
+  const body = check(messageTable[kind].body, unpack(data, piecedBytesMax), { what: kind, minor: 0 });
+  return { kind, body } as PiecedBody;
 }
 
 /** What of a message says which one it is; each field where it can be read and is what it should be. */

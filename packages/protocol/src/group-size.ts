@@ -1,17 +1,13 @@
 /** How large groups become in the groups stream: what the errors in one may take, and the most that a group of a job can. */
 import { clipText } from "@muster/base";
-import { payloadBytesMax } from "./envelope.ts";
 import type { JobConfig } from "./job-config.ts";
-
-/** Bytes of groups in one message, at most: the rest of it is for its envelope. */
-export const groupsMessageBytesMax = payloadBytesMax - 4 * 1024;
+import { piecedBytesMax } from "./pieces.ts";
 
 /** Bytes that the errors of one group may take together. */
 const errorBytesMax = 256 * 1024;
 
 /**
- * What the wire adds to a group, to a trajectory and to a segment, at most: names of fields, counts, lengths. With so much for a trajectory no group
- * that fits into a message has as many as its schema refuses.
+ * What the wire adds to a group, to a trajectory and to a segment, at most: names of fields, counts, lengths.
  */
 const groupBytes = 256;
 const trajectoryBytes = 256;
@@ -53,4 +49,11 @@ export function groupBytesMax({ batch, rollout, model, sampling, stalenessMax }:
   const segments = Math.min(segmentsMax, stalenessMax + 1, response);
   const tokens = 4 * model.maxContext + 5 * response + segments * segmentBytes;
   return groupBytes + trajectories * (trajectoryBytes + Math.max(tokens, Math.floor(errorBytesMax / trajectories)));
+}
+
+/** Most bytes of what is stored as one body in a job: a group with as many segments as may be, or a message full of smaller ones. Pure. */
+export function bodyBytesMax(config: GroupShape & Pick<JobConfig, "limits">): number {
+  const { batch, rollout, limits } = config;
+  const segments = batch.groupSize * rollout.fanOut * segmentsMax * segmentBytes;
+  return Math.min(piecedBytesMax, Math.max(limits.messageBytes, groupBytesMax(config) + segments));
 }

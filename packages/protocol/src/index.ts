@@ -1,6 +1,16 @@
 /** The library of schemas: tables of engines are made with the copy that checks them. */
 export { z } from "zod";
 export type { Arrival } from "./bare-command.ts";
+export {
+  type BegunGroup,
+  type BegunPart,
+  type BegunTrajectory,
+  fromGroupsBegun,
+  joinBegun,
+  partSince,
+  toGroupsBegun,
+  wholePart,
+} from "./begun.ts";
 export { type CheckpointName, formatCheckpointName, parseCheckpointName } from "./checkpoint-name.ts";
 export {
   type AnyMessage,
@@ -10,8 +20,10 @@ export {
   isMalformed,
   type Message,
   type Peeked,
+  type PiecedBody,
   pack,
   peekMessage,
+  readPiecedBody,
   readPlain,
   type SealedMessage,
   unpack,
@@ -42,7 +54,7 @@ export {
   failureRuleOf,
 } from "./failure.ts";
 export { protocolFolder } from "./folder.ts";
-export { type GroupShape, groupBytesMax, groupsMessageBytesMax } from "./group-size.ts";
+export { bodyBytesMax, type GroupShape, groupBytesMax } from "./group-size.ts";
 export {
   checkId,
   groupIdOf,
@@ -73,15 +85,21 @@ export { type CauseCount, type EvidenceKind, evidenceKinds, type Holder, type Se
 export type { BatchPart, StepStats } from "./messages/step.ts";
 export { tensorNameMax, tensorsMax } from "./messages/weights.ts";
 export { clipBody, flawOf } from "./outgoing.ts";
+export {
+  firstSeqOf,
+  groupsMessageBytesMax,
+  type PiecedKind,
+  piecedBytesMax,
+  piecesMax,
+  placeOf,
+  type StreamPlace,
+} from "./pieces.ts";
 export { type RefusalReason, refusalReasons } from "./refusal.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";
 export { decodeStatus, encodeStatus, type JobStatus, type MemberStatus, statusKey, statusSchema } from "./status.ts";
 export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
 export {
-  type BegunGroup,
-  type BegunTrajectory,
   fromGroupsBatch,
-  fromGroupsBegun,
   groupsBatchBody,
   rewardMax,
   type Segment,
@@ -89,6 +107,5 @@ export {
   type TrajectoryError,
   type TrajectoryGroup,
   toGroupsBatch,
-  toGroupsBegun,
   trajectoryStatuses,
 } from "./trajectory.ts";

@@ -7,6 +7,7 @@ import { countSchema } from "./envelope.ts";
 import { failurePolicySchema } from "./failure.ts";
 import { idSchema } from "./ids.ts";
 import { weightSourceSchema } from "./messages/weights.ts";
+import { groupsMessageBytesMax } from "./pieces.ts";
 
 const positive = z.number().positive();
 const atLeastOne = z.number().int().min(1);
@@ -155,6 +156,10 @@ const compiledSchema = z.strictObject({
     leasesPerRollout: atLeastOne.max(16),
     /** Groups that a rollout replica generates in one go. */
     chunkGroups: atLeastOne.max(1024),
+    /** Bytes of one message of the groups stream; what is larger comes in pieces. */
+    messageBytes: atLeastOne.max(groupsMessageBytesMax).default(512 * 1024),
+    /** Bytes that the groups stream holds. */
+    groupsBytes: atLeastOne.default(2 * 1024 ** 3),
     mailboxMax: atLeastOne,
     outboxMax: atLeastOne,
     /** Records of the journal from one snapshot to the next. */

@@ -59,26 +59,10 @@ export interface TrajectoryGroup {
   readonly trajectories: readonly Trajectory[];
 }
 
-/** One response of a group that was begun and interrupted. */
-export interface BegunTrajectory {
-  readonly responseIds: Int32Array;
-  /** Of each response token; response length. */
-  readonly logprobs: Float32Array;
-  /** How it ended, if it did; `null` when it was interrupted. */
-  readonly finish: "stop" | "length" | null;
-  /** Tile the response; versions never decrease. */
-  readonly segments: readonly Segment[];
-}
-
-/** A group that was begun and interrupted: whoever holds it next goes on with it. */
-export interface BegunGroup {
-  readonly step: number;
-  readonly index: number;
-  readonly responses: readonly BegunTrajectory[];
-}
-
 const bytes = z.instanceof(Uint8Array);
-const segmentSchema = z.strictObject({ version: countSchema, from: countSchema, to: countSchema });
+
+/** Schema of a {@link Segment}. */
+export const segmentSchema = z.strictObject({ version: countSchema, from: countSchema, to: countSchema });
 
 const trajectoryWire = z.strictObject({
   tokens: bytes,
@@ -102,26 +86,10 @@ const groupWire = z.strictObject({
 /** Body of one message in the groups stream: finished groups of one replica. */
 export const groupsBatchBody = z.strictObject({ groups: z.array(groupWire).min(1).max(4096) });
 
-const begunWire = z.strictObject({
-  responseIds: bytes,
-  logprobs: bytes,
-  finish: z.enum(["stop", "length"]).nullable(),
-  segments: z.array(segmentSchema).max(segmentsMax),
-});
-
-/** Body of one message in the groups stream: groups that a replica began and handed back. */
-export const groupsBegunBody = z.strictObject({
-  /** Of the versions in it: those of another lineage are other weights. */
-  lineage: countSchema,
-  groups: z
-    .array(z.strictObject({ step: countSchema, index: countSchema, responses: z.array(begunWire).min(1).max(4096) }))
-    .min(1)
-    .max(4096),
-});
-
 type GroupWire = z.infer<typeof groupWire>;
 
-const copyOf = (view: ArrayBufferView): Uint8Array<ArrayBuffer> =>
+/** The bytes of a typed array in a buffer of their own. */
+export const copyOf = (view: ArrayBufferView): Uint8Array<ArrayBuffer> =>
   Uint8Array.from(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
 
 /** The body that carries these groups; arrays become little-endian bytes, and errors keep what their group has room for. */
@@ -155,44 +123,8 @@ export function fromGroupsBatch(body: z.infer<typeof groupsBatchBody>): readonly
   return groups;
 }
 
-/** The body that carries begun groups. */
-export function toGroupsBegun(lineage: number, groups: readonly BegunGroup[]): z.infer<typeof groupsBegunBody> {
-  return {
-    lineage,
-    groups: groups.map(({ step, index, responses }) => ({
-      step,
-      index,
-      responses: responses.map(({ responseIds, logprobs, finish, segments }) => ({
-        responseIds: copyOf(responseIds),
-        logprobs: copyOf(logprobs),
-        finish,
-        segments: [...segments],
-      })),
-    })),
-  };
-}
-
-/** The begun groups that a body carries; those whose lengths or segments do not agree are left out. */
-export function fromGroupsBegun(body: z.infer<typeof groupsBegunBody>): readonly BegunGroup[] {
-  return body.groups.flatMap(({ step, index, responses }) => {
-    const isSound = responses.every(
-      ({ responseIds, logprobs, segments }) =>
-        responseIds.length % 4 === 0 &&
-        logprobs.length === responseIds.length &&
-        tiledBy(segments) === responseIds.length / 4,
-    );
-    if (!isSound) return [];
-    const read = responses.map((wire) => ({
-      ...wire,
-      responseIds: new Int32Array(copyOf(wire.responseIds).buffer),
-      logprobs: new Float32Array(copyOf(wire.logprobs).buffer),
-    }));
-    return [{ step, index, responses: read }];
-  });
-}
-
 /** How many tokens segments tile from 0 on; -1 when they leave a gap, overlap, or their versions decrease. */
-function tiledBy(segments: readonly Segment[]): number {
+export function tiledBy(segments: readonly Segment[]): number {
   let at = 0;
   let version = 0;
   for (const segment of segments) {

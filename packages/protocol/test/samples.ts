@@ -131,6 +131,8 @@ const samples: { readonly [K in Kind]: Body<K> } = {
       },
     ],
   },
+  "groups.piece": { bytes: Uint8Array.of(129, 166, 103) },
+  "groups.joined": { kind: "groups.batch", pieces: [80, 82], bytes: 6, digest: "0123456789abcdef".repeat(4) },
   "groups.completed": {
     leaseId: "3-17",
     receipts: [

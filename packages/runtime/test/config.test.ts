@@ -323,14 +323,14 @@ describe("the job configuration", () => {
       /limits\.chunk_groups = "33" must not be over limits\.lease_groups = 32/,
     ],
     [
-      "groups that fit into no message",
-      ["batch.group_size=256", "rollout.fan_out=16", "batch.minibatches=1"],
-      /batch\.group_size = "256" with sampling\.max_new_tokens = 16 makes groups of up to 2\.0 MiB, and one must fit into a message of 1020 KiB; lower batch\.group_size to 125, or rollout\.fan_out/,
+      "groups that come in more pieces than can be named",
+      ["batch.group_size=256", "rollout.fan_out=16", "batch.minibatches=1", "limits.message_bytes=100B"],
+      /limits\.message_bytes = "100B" cuts groups of up to 2\.0 MiB with batch\.group_size = "256" into more than 16384 pieces; raise limits\.message_bytes to 1KiB/,
     ],
     [
       "steps that do not fit into the groups stream",
       ["batch.groups_per_step=4096", "batch.group_size=96", "rollout.fan_out=16"],
-      /batch\.groups_per_step = "4096" with batch\.group_size = "96" makes up to 3\.0 GiB in the steps that are sampled at a time \(1\), and the groups stream holds 2\.0 GiB; lower batch\.groups_per_step to 2\d+, or/,
+      /batch\.groups_per_step = "4096" makes up to 3\.0 GiB in the steps that are sampled at a time \(1\), and the groups stream holds limits\.groups_bytes = "2GiB"; raise limits\.groups_bytes to \d+MiB where the broker has that much room, or lower batch\.groups_per_step to 2\d+$/,
     ],
     ["evaluations of nothing", ["evaluation.prompts=0"], /evaluation\.every_steps = 50 asks for evaluations/],
   ])("refuses %s, naming both keys, both values and a fix", (_, set, expected) => {

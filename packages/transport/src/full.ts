@@ -10,7 +10,7 @@ const fixes: Readonly<Record<StreamName | "state", string>> = {
   commands: moreStorage,
   journal: moreStorage,
   groups:
-    "a checkpoint makes room: run a checkpoint actor (replicas.checkpoint) or lower checkpoint.every_steps, or raise max_bytes of that stream on a broker of your own",
+    "a checkpoint makes room: run a checkpoint actor (replicas.checkpoint) or lower checkpoint.every_steps, or raise limits.groups_bytes",
   events: moreStorage,
   state: moreStorage,
 };

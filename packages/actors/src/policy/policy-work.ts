@@ -242,7 +242,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
         this.#inPhase("computing", async ({ engine, config }) => {
           const mesh = this.#mesh;
           if (mesh?.epoch !== epoch) throw errors.ActorNotOpen({ what: `epoch ${epoch}` });
-          const { groups, unreadable, cause } = await readBatch(transport, body, config.model);
+          const { groups, unreadable, cause } = await readBatch(transport, body, config);
           signal.throwIfAborted();
           if (unreadable.length > 0)
             return { type: "step.errored", step, attempt, epoch, cause, missing: [], unreadable: [...unreadable] };

@@ -3,13 +3,17 @@ import { hasCode, messageOf } from "@muster/base";
 import {
   type BatchPart,
   type Body,
-  decodeMessage,
+  bodyBytesMax,
   fromGroupsBatch,
+  isMalformed,
+  type JobConfig,
+  type PiecedBody,
   type Trajectory,
   type TrajectoryGroup,
 } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
 import { errors } from "../errors.ts";
+import { fetchBody } from "../groups/fetch.ts";
 
 /** Parts that a vote may name. */
 const unreadableMax = 64;
@@ -24,16 +28,13 @@ export interface ReadBatch {
   readonly cause: string;
 }
 
-/** What the model takes. */
-export interface TokenBounds {
-  readonly vocab: number;
-  readonly maxContext: number;
-}
+/** Parts that are fetched at a time: what they hold is in memory twice while they are read. */
+const readersMax = 16;
 
 interface Asked {
   readonly step: number;
   readonly part: BatchPart;
-  readonly bounds: TokenBounds;
+  readonly config: JobConfig;
 }
 
 interface ReadPart {
@@ -50,10 +51,17 @@ interface ReadPart {
 export async function readBatch(
   transport: Transport,
   run: Pick<Body<"step.run">, "step" | "batch">,
-  bounds: TokenBounds,
+  config: JobConfig,
 ): Promise<ReadBatch> {
-  const read = (part: BatchPart): Promise<ReadPart> => readPart(transport, { step: run.step, part, bounds });
-  const parts = await Promise.all(run.batch.map(read));
+  const parts: ReadPart[] = [];
+  const waiting = [...run.batch.entries()];
+  const read = async (): Promise<void> => {
+    for (let next = waiting.shift(); next; next = waiting.shift()) {
+      const [at, part] = next;
+      parts[at] = await readPart(transport, { step: run.step, part, config });
+    }
+  };
+  await Promise.all(Array.from({ length: readersMax }, read));
   const bad = parts.flatMap((part) => part.bad ?? []).slice(0, unreadableMax);
   return {
     groups: parts.flatMap(({ groups }) => groups),
@@ -63,23 +71,30 @@ export async function readBatch(
 }
 
 async function readPart(transport: Transport, asked: Asked): Promise<ReadPart> {
-  const { part } = asked;
-  const { streamSeq } = part;
-  const data = await transport.fetch("groups", streamSeq).catch((error: unknown) => {
-    if (hasCode(error, "MUSTER_ERR_MESSAGE_GONE")) return error;
-    throw error;
-  });
-  if (!(data instanceof Uint8Array)) return { groups: [], bad: { part, cause: messageOf(data) } };
+  const { part, config } = asked;
   try {
-    return { groups: namedGroups(data, asked) };
+    const stored = await fetchBody(transport, part.streamSeq, bodyBytesMax(config));
+    return { groups: namedGroups(stored, asked) };
   } catch (error) {
-    return { groups: [], bad: { part, cause: `message ${streamSeq} of the groups stream: ${messageOf(error)}` } };
+    if (!isOfBatch(error)) throw error;
+    return { groups: [], bad: { part, cause: `message ${part.streamSeq} of the groups stream: ${messageOf(error)}` } };
   }
 }
 
-function namedGroups(data: Uint8Array, { step, part, bounds }: Asked): readonly TrajectoryGroup[] {
+/** True for what is wrong with what lies in the stream, or does not any more; false where the stream could not be asked. */
+function isOfBatch(error: unknown): boolean {
+  return isMalformed(error) || badCodes.some((code) => hasCode(error, code));
+}
+
+const badCodes = [
+  "MUSTER_ERR_MESSAGE_GONE",
+  "MUSTER_ERR_GROUPS_MALFORMED",
+  "MUSTER_ERR_BATCH_MALFORMED",
+  "MUSTER_ERR_BATCH_INCOMPLETE",
+] as const;
+
+function namedGroups(message: PiecedBody, { step, part, config }: Asked): readonly TrajectoryGroup[] {
   const { streamSeq, groupIds } = part;
-  const message = decodeMessage(data);
   if (message.kind !== "groups.batch")
     throw errors.BatchMalformed({ step, seq: streamSeq, reason: `kind ${message.kind}` });
   const stored = fromGroupsBatch(message.body);
@@ -93,7 +108,7 @@ function namedGroups(data: Uint8Array, { step, part, bounds }: Asked): readonly 
     throw errors.BatchMalformed({ step, seq: streamSeq, reason: "it has one group more than once" });
   for (const { groupId, trajectories } of groups) {
     for (const trajectory of trajectories) {
-      const reason = numberFlaw(trajectory, bounds);
+      const reason = numberFlaw(trajectory, config.model);
       if (reason !== null) throw errors.BatchMalformed({ step, seq: streamSeq, reason: `group ${groupId}: ${reason}` });
     }
   }
@@ -101,7 +116,7 @@ function namedGroups(data: Uint8Array, { step, part, bounds }: Asked): readonly 
 }
 
 /** What of a trajectory the model can not take, or the loss. */
-function numberFlaw({ tokens, logprobs }: Trajectory, { vocab, maxContext }: TokenBounds): string | null {
+function numberFlaw({ tokens, logprobs }: Trajectory, { vocab, maxContext }: JobConfig["model"]): string | null {
   if (tokens.length > maxContext) return `${tokens.length} tokens, and the context has ${maxContext}`;
   const token = tokens.find((one) => one < 0 || one >= vocab);
   if (token !== undefined) return `token ${token}, and the vocabulary has ${vocab}`;

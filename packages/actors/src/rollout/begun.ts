@@ -1,22 +1,28 @@
-/** Groups that a replica began: how they are stored where finished groups are, and found again by the next holder. */
-import { type Logger, messageOf } from "@muster/base";
+/** Groups that a replica began: they are stored where finished groups are, each time what came since the last time, and found again by the next holder. */
 import type { Chunk, RolloutEvent } from "@muster/machines";
 import {
   type BegunGroup,
-  decodeMessage,
-  fromGroupsBegun,
-  type Segment,
-  subjectsOf,
+  type BegunPart,
+  type BegunTrajectory,
+  bodyBytesMax,
+  firstSeqOf,
+  type JobConfig,
+  partSince,
+  placeOf,
+  type StreamPlace,
   toGroupsBegun,
   type WorkItem,
+  wholePart,
 } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
-import type { Transport } from "@muster/transport";
+import { storeBody } from "../groups/store.ts";
 import type { WorkTools } from "../replica/work.ts";
-import { engineVersionOf, policyVersionOf } from "../weights.ts";
-import { piecesOfBegun } from "./pieces.ts";
+import { policyVersionOf } from "../weights.ts";
+import { bundlesOfBegun } from "./bundles.ts";
+import { withVersions } from "./versions.ts";
 
-type TrainItem = Extract<WorkItem, { purpose: "train" }>;
+/** Messages over which one begun group is spread, at most: then it is stored whole again, so that whoever goes on with it reads no more than these. */
+export const partsMax = 16;
 
 /** The tools of a chunk, with a word for each of its messages that is on its way to the broker, or held back. */
 export type Sending = HostTools<RolloutEvent> & {
@@ -54,19 +60,51 @@ export interface BegunKeeper {
   handOver(begun: readonly BegunGroup[]): void;
 }
 
+/** What is stored of a group by now. */
+interface Saved {
+  readonly place: StreamPlace;
+  readonly responses: readonly BegunTrajectory[];
+  /** Messages over which it is spread. */
+  readonly parts: number;
+}
+
 /** Makes the keeper of a chunk. */
-export function keeperOf(chunk: Chunk, { outbox, enveloper, identity, beats }: WorkTools, tools: Sending): BegunKeeper {
+export function keeperOf(
+  chunk: Chunk,
+  { outbox, enveloper, identity, beats, config }: WorkTools & { readonly config: JobConfig },
+  tools: Sending,
+): BegunKeeper {
   const { id: chunkId, leaseId, lineage } = chunk;
+  const { messageBytes } = config.limits;
+  const bytesMax = bodyBytesMax(config);
+  const stores = { outbox, enveloper, identity, messageBytes };
+  const saved = new Map<string, Saved>();
   /** Messages that the broker has not taken yet. */
   let waiting = 0;
   const store = (all: readonly BegunGroup[], onStored: (items: readonly WorkItem[]) => void): number => {
-    const taken = piecesOfBegun(all.map(forOthers)).filter((begun) =>
-      outbox.offer({
-        subject: subjectsOf(identity.job).groups(identity.id),
-        message: enveloper.stamp("groups.begun", toGroupsBegun(lineage, begun)),
-        onStored: ({ seq }) => onStored(withPartials(chunk.items, begun, seq)),
-        onHeldBack: tools.heldBack,
-      }),
+    const groups = all.map((group) =>
+      withVersions(isReadable(group, bytesMax) ? group : emptied(group), policyVersionOf),
+    );
+    const wholeOf = new Map(groups.map((group) => [keyOf(group), group]));
+    const bundles = bundlesOfBegun(
+      groups.map((group) => partOf(group, saved.get(keyOf(group)))),
+      messageBytes,
+    );
+    const taken = bundles.filter((parts) =>
+      storeBody(
+        stores,
+        { kind: "groups.begun", body: toGroupsBegun(lineage, parts) },
+        {
+          onStored(place) {
+            for (const part of parts) {
+              const { responses } = wholeOf.get(keyOf(part)) as BegunGroup;
+              saved.set(keyOf(part), savedAfter(part, place, { responses, earlier: saved.get(keyOf(part)) }));
+            }
+            onStored(chunk.items.flatMap((item) => withPartial(item, parts, saved)));
+          },
+          onHeldBack: tools.heldBack,
+        },
+      ),
     );
     return taken.length;
   };
@@ -88,64 +126,67 @@ export function keeperOf(chunk: Chunk, { outbox, enveloper, identity, beats }: W
   };
 }
 
-/** A begun group with its versions in the numbers of the policy, not of the engine. Pure. */
-function forOthers(group: BegunGroup): BegunGroup {
-  return withVersions(group, policyVersionOf);
+/** What the wire adds to a response and to a segment, at most. */
+const [responseBytes, segmentBytes] = [256, 40];
+
+/** False for more than whoever goes on with it would read: an engine drew more than it was asked for. Pure. */
+function isReadable({ responses }: BegunGroup, bytesMax: number): boolean {
+  const bytes = responses.map(
+    ({ responseIds, segments }) => responseBytes + 8 * responseIds.length + segmentBytes * segments.length,
+  );
+  return bytes.reduce((sum, one) => sum + one, 0) <= bytesMax;
 }
 
-/** The items that are among what was begun, with where that is stored. Pure. */
-function withPartials(items: readonly WorkItem[], begun: readonly BegunGroup[], streamSeq: number): WorkItem[] {
-  return items.flatMap((item): WorkItem[] => {
-    if (item.purpose === "eval") return [];
-    const group = begun.find(({ step, index }) => step === item.step && index === item.index);
-    if (!group) return [];
-    const tokens = group.responses.reduce((sum, { responseIds }) => sum + responseIds.length, 0);
-    return [{ ...item, partial: { streamSeq, tokens } }];
-  });
+/** The same group, to be generated from its beginning. Pure. */
+function emptied(group: BegunGroup): BegunGroup {
+  const nothing = { responseIds: new Int32Array(0), logprobs: new Float32Array(0), finish: null, segments: [] };
+  return { ...group, responses: group.responses.map(() => nothing) };
 }
 
-/**
- * What earlier holders drew of these items, by group index, in the engine's version numbers. What cannot be read, or comes from
- * another lineage, is left out: then the group is generated from its beginning, with the same result in `sync` mode.
- */
-export async function readBegun(
-  transport: Transport,
-  { items, lineage }: Pick<Chunk, "items" | "lineage">,
-  logger: Logger,
-): Promise<ReadonlyMap<number, BegunGroup>> {
-  const resumed = items.filter((item): item is TrainItem => item.purpose === "train" && item.partial !== undefined);
-  const seqs = [...new Set(resumed.flatMap(({ partial }) => partial?.streamSeq ?? []))];
-  const read = await Promise.all(seqs.map((seq) => readOne(transport, { seq, lineage }, logger)));
-  const isWanted = ({ step, index }: BegunGroup): boolean =>
-    resumed.some((item) => item.step === step && item.index === index);
-  const groups = read.flat().filter(isWanted);
-  return new Map(
-    groups.map((group) => [group.index, withVersions(group, (version) => engineVersionOf({ lineage, version }))]),
+const keyOf = ({ step, index }: Pick<BegunGroup, "step" | "index">): string => `${step}.${index}`;
+
+/** What has to be stored of a group: what is new, where the rest is stored and is still the beginning of it. Pure. */
+function partOf(group: BegunGroup, saved: Saved | undefined): BegunPart {
+  if (!saved || saved.parts >= partsMax || !isBeginning(saved.responses, group.responses)) return wholePart(group);
+  const skipped = saved.responses.map(({ responseIds }) => responseIds.length);
+  return partSince(group, { before: saved.place.streamSeq, skipped });
+}
+
+/** True when these responses go on where those ended, token by token: what failed and was drawn anew need not. Pure. */
+function isBeginning(earlier: readonly BegunTrajectory[], later: readonly BegunTrajectory[]): boolean {
+  return (
+    earlier.length === later.length &&
+    earlier.every(({ responseIds, logprobs }, at) => {
+      const whole = later[at] as BegunTrajectory;
+      return isPrefix(responseIds, whole.responseIds) && isPrefix(logprobs, whole.logprobs);
+    })
   );
 }
 
-async function readOne(
-  transport: Transport,
-  { seq, lineage }: { readonly seq: number; readonly lineage: number },
-  logger: Logger,
-): Promise<readonly BegunGroup[]> {
-  try {
-    const message = decodeMessage(await transport.fetch("groups", seq));
-    const isUsable = message.kind === "groups.begun" && message.body.lineage === lineage;
-    return isUsable ? fromGroupsBegun(message.body) : [];
-  } catch (error) {
-    logger.warn(
-      { seq, reason: messageOf(error) },
-      "what was begun can not be read; it is generated from its beginning",
-    );
-    return [];
-  }
+function isPrefix(head: Int32Array | Float32Array, whole: Int32Array | Float32Array): boolean {
+  const bytes = Buffer.from(whole.buffer, whole.byteOffset, Math.min(head.byteLength, whole.byteLength));
+  return bytes.equals(new Uint8Array(head.buffer, head.byteOffset, head.byteLength));
 }
 
-function withVersions(group: BegunGroup, numberOf: (version: number) => number): BegunGroup {
-  const renumbered = (segment: Segment): Segment => ({ ...segment, version: numberOf(segment.version) });
-  return {
-    ...group,
-    responses: group.responses.map((response) => ({ ...response, segments: response.segments.map(renumbered) })),
-  };
+function savedAfter(
+  { before }: BegunPart,
+  place: StreamPlace,
+  { responses, earlier }: { readonly responses: readonly BegunTrajectory[]; readonly earlier: Saved | undefined },
+): Saved {
+  if (before === null || !earlier) return { place, responses, parts: 1 };
+  const first = Math.min(firstSeqOf(place), firstSeqOf(earlier.place));
+  return { place: placeOf(place.streamSeq, first), responses, parts: earlier.parts + 1 };
+}
+
+/** An item that is among what was stored, with where that is; nothing for others. Pure. */
+function withPartial(
+  item: WorkItem,
+  parts: readonly BegunPart[],
+  saved: ReadonlyMap<string, Saved>,
+): readonly WorkItem[] {
+  if (item.purpose === "eval" || !parts.some(({ step, index }) => step === item.step && index === item.index))
+    return [];
+  const { place, responses } = saved.get(keyOf(item)) as Saved;
+  const tokens = responses.reduce((sum, { responseIds }) => sum + responseIds.length, 0);
+  return [{ ...item, partial: { ...place, tokens } }];
 }

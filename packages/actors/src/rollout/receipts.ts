@@ -1,17 +1,17 @@
 /** What the controller is told of finished groups: counts and sums, never tokens. */
 import { causeKeyOf } from "@muster/machines";
-import type { Body, CauseCount, GroupReceipt, TrajectoryError, TrajectoryGroup } from "@muster/protocol";
+import type { Body, CauseCount, GroupReceipt, StreamPlace, TrajectoryError, TrajectoryGroup } from "@muster/protocol";
 
 /** A trajectory without another one to compare it with has no advantage: it teaches nothing, so it is not counted as trained. */
 const validMin = 2;
 
 /**
- * Receipt of a group that lies in message `streamSeq` of the groups stream. `version` is the one it was leased for: a group of
+ * Receipt of a group that lies at `place` in the groups stream. `version` is the one it was leased for: a group of
  * nothing but aborted trajectories has no other, and must not look older than it is. Pure.
  */
 export function receiptOf(
   group: TrajectoryGroup,
-  { streamSeq, version }: Pick<GroupReceipt, "streamSeq" | "version">,
+  { place, version }: { readonly place: StreamPlace } & Pick<GroupReceipt, "version">,
 ): GroupReceipt {
   const healthy = group.trajectories.filter(({ status }) => status !== "aborted");
   const valid = healthy.length < validMin ? [] : healthy;
@@ -20,7 +20,7 @@ export function receiptOf(
     step: group.step,
     index: group.index,
     attempt: group.attempt,
-    streamSeq,
+    ...place,
     version: versions.length > 0 ? Math.min(...versions) : version,
     completed: valid.length,
     aborted: group.trajectories.length - valid.length,

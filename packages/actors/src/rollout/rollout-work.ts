@@ -12,9 +12,10 @@ import {
 import { type Chunk, type RolloutEffect, type RolloutEvent, rolloutLogic, type TimerEffect } from "@muster/machines";
 import {
   type Body,
+  bodyBytesMax,
   type FailureKind,
   type GroupReceipt,
-  subjectsOf,
+  type JobConfig,
   type TrajectoryGroup,
   toGroupsBatch,
   type WorkItem,
@@ -22,6 +23,7 @@ import {
 import type { HostTools } from "@muster/runtime";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import { storeBody } from "../groups/store.ts";
 import { meteredDoors } from "../metered-doors.ts";
 import {
   type Admission,
@@ -35,10 +37,11 @@ import {
 } from "../replica/work.ts";
 import { engineVersionOf, policyVersionOf } from "../weights.ts";
 import { Arrivals } from "./arrivals.ts";
-import { heldBackTellers, keeperOf, readBegun, type Sending } from "./begun.ts";
+import { heldBackTellers, keeperOf, type Sending } from "./begun.ts";
+import { bundlesOfGroups } from "./bundles.ts";
 import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
-import { piecesOfGroups } from "./pieces.ts";
+import { readBegun } from "./read-begun.ts";
 import { causesOf, receiptOf } from "./receipts.ts";
 
 type Effect = RolloutEffect | TimerEffect<RolloutEvent>;
@@ -194,7 +197,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
           const sending = { ...tools, sent, ...tellers };
           const groups = await this.#collect(opened, chunk, sending, { signal, handBack });
           isComputed = true;
-          this.#store(chunk, groups, { ...sending, startedMs });
+          this.#store(chunk, groups, { ...sending, startedMs, config: opened.config });
         }
         return { type: "groups.generated", chunkId: chunk.id, messages };
       },
@@ -232,11 +235,12 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     tools: Sending,
     { signal, handBack }: { readonly signal: AbortSignal; readonly handBack: AbortSignal },
   ): Promise<readonly TrajectoryGroup[]> {
-    const begun = await readBegun(this.#tools.transport, chunk, tools.logger);
+    const { transport } = this.#tools;
+    const begun = await readBegun(chunk, { transport, logger: tools.logger, bodyBytesMax: bodyBytesMax(config) });
     const items = chunk.items.filter((item): item is TrainItem => item.purpose === "train");
     const step = items[0]?.step ?? 0;
     const { seed, batch, sampling, timing, rollout, failure } = config;
-    const { save, handOver } = keeperOf(chunk, this.#tools, tools);
+    const { save, handOver } = keeperOf(chunk, { ...this.#tools, config }, tools);
     const prompts = await Promise.all(items.map(({ index }) => promptOf(task, { seed, step, index })));
     const groups = await collectGroups({
       engine,
@@ -267,21 +271,29 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   }
 
   /** Stores finished groups; the receipt follows when the broker has them, while the next chunk is already being generated. */
-  #store(chunk: Chunk, all: readonly TrajectoryGroup[], tools: Sending & { readonly startedMs: number }): void {
+  #store(
+    chunk: Chunk,
+    all: readonly TrajectoryGroup[],
+    { config, startedMs, ...tools }: Sending & { readonly startedMs: number; readonly config: JobConfig },
+  ): void {
     const { outbox, enveloper, identity } = this.#tools;
+    const { messageBytes } = config.limits;
+    const stores = { outbox, enveloper, identity, messageBytes };
     const { id: chunkId, leaseId, version } = chunk;
-    for (const groups of piecesOfGroups(all)) {
-      const isTaken = outbox.offer({
-        subject: subjectsOf(identity.job).groups(identity.id),
-        message: enveloper.stamp("groups.batch", toGroupsBatch(groups)),
-        onStored: ({ seq: streamSeq }) => {
-          const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { streamSeq, version }));
-          // A piece took its share of the time of the chunk.
-          const durationMs = ((tools.clock.now() - tools.startedMs) * groups.length) / all.length;
-          tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });
+    for (const groups of bundlesOfGroups(all, { messageBytes, bodyBytesMax: bodyBytesMax(config) })) {
+      const isTaken = storeBody(
+        stores,
+        { kind: "groups.batch", body: toGroupsBatch(groups) },
+        {
+          onStored: (place) => {
+            const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { place, version }));
+            // A bundle took its share of the time of the chunk.
+            const durationMs = ((tools.clock.now() - startedMs) * groups.length) / all.length;
+            tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });
+          },
+          onHeldBack: tools.resultsHeldBack,
         },
-        onHeldBack: tools.resultsHeldBack,
-      });
+      );
       if (isTaken) tools.sent();
     }
   }

@@ -24,6 +24,8 @@ export async function openBroker(options: {
   readonly port: number | null;
   /** Somebody else, e.g. a proxy, leads the actors to that port: it must stay the one of before. */
   readonly isPortKnown: boolean;
+  /** What the groups stream holds. */
+  readonly groupsBytes: number;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -46,7 +48,7 @@ export async function openBroker(options: {
   if (!credentials) throw errors.CredentialsMissing({ role: "controller", path: directory });
   try {
     const controller = { url: broker.url, job, credentials, connectTimeoutMs: 10_000 };
-    await prepareJob(controller);
+    await prepareJob({ ...controller, bytesMax: { groups: options.groupsBytes } });
     // The other roles get their consumers from whoever connects like this: here also while no controller lives.
     const desk = await connectNats({ ...controller, name: `controller.run.${process.pid}`, logger: options.logger });
     const stop = async (): Promise<void> => {
@@ -66,6 +68,7 @@ async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<B
     binary: findNatsServer(options.env),
     directory: join(options.directory, "nats"),
     job: options.job,
+    groupsBytes: options.groupsBytes,
     ...(options.port === null ? {} : { port: options.port }),
     keepsPort: options.port !== null || options.isPortKnown,
     pingMs: Math.min(pingMsMax, Math.floor(options.deadAfterMs / pingsPerDeath)),

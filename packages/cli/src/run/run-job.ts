@@ -140,6 +140,7 @@ class Run {
       job: config.job,
       directory: this.#directory.path,
       deadAfterMs: config.timing.deadAfterMs,
+      groupsBytes: config.limits.groupsBytes,
       port: this.#options.port,
       isPortKnown: this.#options.advertisedUrl !== null,
       env,

@@ -1,13 +1,20 @@
 import { z } from "zod";
+import { groupsBegunBody } from "../begun.ts";
 import { countSchema } from "../envelope.ts";
 import { failureKinds } from "../failure.ts";
-import { groupsBatchBody, groupsBegunBody } from "../trajectory.ts";
+import { groupsBatchBody } from "../trajectory.ts";
 import { defineMessages } from "./define.ts";
 import { causeCountSchema, textSchema, versionFields } from "./parts.ts";
 
-const partialSchema = z.strictObject({
-  /** Sequence in the groups stream. */
+const placeFields = {
+  /** Sequence in the groups stream of the message that has it, or that names its pieces. */
   streamSeq: countSchema,
+  /** Lowest sequence of what belongs to it: pieces, and what was saved before; absent: `streamSeq`. */
+  firstSeq: countSchema.optional(),
+};
+
+const partialSchema = z.strictObject({
+  ...placeFields,
   /** Response tokens. */
   tokens: countSchema,
 });
@@ -34,8 +41,7 @@ const receiptSchema = z.strictObject({
   step: countSchema,
   index: countSchema,
   attempt: countSchema,
-  /** Sequence in the groups stream of the message that carries the group. */
-  streamSeq: countSchema,
+  ...placeFields,
   /** Oldest weight version in it. */
   version: countSchema,
   completed: countSchema,

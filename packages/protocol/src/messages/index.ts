@@ -10,6 +10,7 @@ import { healthMessages } from "./health.ts";
 import { jobMessages } from "./job.ts";
 import { meshMessages } from "./mesh.ts";
 import { nodeMessages } from "./node.ts";
+import { pieceMessages } from "./pieces.ts";
 import { replicaMessages } from "./replica.ts";
 import { stepMessages } from "./step.ts";
 import { weightsMessages } from "./weights.ts";
@@ -27,6 +28,7 @@ export const messageTable = defineMessages({
   ...fleetMessages,
   ...healthMessages,
   ...answerMessages,
+  ...pieceMessages,
 });
 
 /** Name of a message. */

@@ -211,6 +211,18 @@ export const planeFields: readonly Field[] = [
     lease_groups: ["integer", 32, "Groups in one lease.", "limits.leaseGroupsMax"],
     leases_per_rollout: ["integer", 2, "Leases one rollout replica may hold."],
     chunk_groups: ["integer", 16, "Groups a rollout replica generates in one go."],
+    message_bytes: [
+      "size",
+      "512KiB",
+      "Size of a message of the groups stream, at most; what is larger comes in pieces.",
+      "limits.messageBytes",
+    ],
+    groups_bytes: [
+      "size",
+      "2GiB",
+      "What the groups stream holds: finished and begun groups until a checkpoint covers them.",
+      "limits.groupsBytes",
+    ],
     mailbox: ["integer", 10_000, "Inputs that may wait in the controller's mailbox.", "limits.mailboxMax"],
     outbox: ["integer", 10_000, "Messages of the controller that may wait for the broker.", "limits.outboxMax"],
     snapshot_records: ["integer", 10_000, "Records of the journal from one snapshot of the controller to the next."],

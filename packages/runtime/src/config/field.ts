@@ -8,6 +8,7 @@ export type FieldKind =
   | "number"
   | "boolean"
   | "duration"
+  | "size"
   | "path"
   | "optional-path"
   | "module"

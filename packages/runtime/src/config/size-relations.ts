@@ -1,10 +1,7 @@
-/** What fits: a group into a message, the groups that are sampled at a time into their stream. */
+/** What fits: a group into the memory of who reads it, the groups that are sampled at a time into their stream. */
 import { formatSize } from "@muster/base";
-import { groupBytesMax, groupsMessageBytesMax, type JobConfig } from "@muster/protocol";
-import { streamRules } from "@muster/transport";
+import { groupBytesMax, type JobConfig, piecedBytesMax, piecesMax } from "@muster/protocol";
 import type { Relation } from "./relation.ts";
-
-const streamBytesMax = streamRules.groups.bytesMax;
 
 /** A task that is not known has a context without end: then there is nothing to compare. */
 const isKnown = (bytes: number): boolean => Number.isSafeInteger(bytes);
@@ -30,39 +27,52 @@ const withGroups = (config: JobConfig, groupsPerStep: number): JobConfig => ({
 const openSteps = ({ stalenessMax }: JobConfig): number => stalenessMax + 1;
 const openBytes = (config: JobConfig): number => openSteps(config) * config.batch.groupsPerStep * groupBytesMax(config);
 
-function isOfMessage(config: JobConfig): boolean {
+function isReadable(config: JobConfig): boolean {
   const bytes = groupBytesMax(config);
-  return !isKnown(bytes) || bytes <= groupsMessageBytesMax;
+  return !isKnown(bytes) || bytes <= piecedBytesMax;
+}
+
+function isOfPieces(config: JobConfig): boolean {
+  const bytes = Math.min(groupBytesMax(config), piecedBytesMax);
+  return !isKnown(bytes) || bytes <= piecesMax * config.limits.messageBytes;
 }
 
 function isOfStream(config: JobConfig): boolean {
   const bytes = openBytes(config);
-  return !isKnown(bytes) || bytes <= streamBytesMax;
+  return !isKnown(bytes) || bytes <= config.limits.groupsBytes;
 }
 
 /** Sizes that must fit, so that no sampler makes what it cannot store. */
 export const sizeRelations: readonly Relation[] = [
   {
     keys: ["batch.group_size", "sampling.max_new_tokens"],
-    holds: isOfMessage,
+    holds: isReadable,
     rule: (config) =>
-      `{0} with {1} makes groups of up to ${formatSize(groupBytesMax(config))}, and one must fit into a message of ${formatSize(groupsMessageBytesMax)}`,
+      `{0} with {1} makes groups of up to ${formatSize(groupBytesMax(config))}, and whoever reads one holds it in memory: at most ${formatSize(piecedBytesMax)}`,
     fix: (config) => {
-      const size = largestThatFits(config.batch.groupSize, 2, (value) => isOfMessage(withGroupSize(config, value)));
+      const size = largestThatFits(config.batch.groupSize, 2, (value) => isReadable(withGroupSize(config, value)));
       return size === null
         ? "lower rollout.fan_out or sampling.max_new_tokens, or choose a task with shorter prompts"
         : `lower batch.group_size to ${size}, or rollout.fan_out or sampling.max_new_tokens`;
     },
   },
   {
-    keys: ["batch.groups_per_step", "batch.group_size"],
+    keys: ["limits.message_bytes", "batch.group_size"],
+    holds: isOfPieces,
+    rule: (config) =>
+      `{0} cuts groups of up to ${formatSize(groupBytesMax(config))} with {1} into more than ${piecesMax} pieces`,
+    fix: (config) => `raise limits.message_bytes to ${Math.ceil(groupBytesMax(config) / piecesMax / 1024)}KiB`,
+  },
+  {
+    keys: ["batch.groups_per_step", "limits.groups_bytes"],
     holds: isOfStream,
     rule: (config) =>
-      `{0} with {1} makes up to ${formatSize(openBytes(config))} in the steps that are sampled at a time (${openSteps(config)}), and the groups stream holds ${formatSize(streamBytesMax)}`,
+      `{0} makes up to ${formatSize(openBytes(config))} in the steps that are sampled at a time (${openSteps(config)}), and the groups stream holds {1}`,
     fix: (config) => {
       const { groupsPerStep } = config.batch;
       const count = largestThatFits(groupsPerStep, 1, (value) => isOfStream(withGroups(config, value))) ?? 1;
-      return `lower batch.groups_per_step to ${count}, or batch.group_size`;
+      const wanted = Math.ceil(openBytes(config) / 1024 ** 2);
+      return `raise limits.groups_bytes to ${wanted}MiB where the broker has that much room, or lower batch.groups_per_step to ${count}`;
     },
   },
 ];

@@ -1,7 +1,7 @@
 /** From what somebody wrote to what the compiled configuration holds, per kind of field. */
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { messageOf, parseDurationMs } from "@muster/base";
+import { messageOf, parseDurationMs, parseSizeBytes } from "@muster/base";
 import type { Field, FieldKind } from "./field.ts";
 import { shown } from "./problem.ts";
 import type { Raw } from "./sources.ts";
@@ -16,6 +16,7 @@ const expected: Readonly<Record<FieldKind, string>> = {
   number: "a number",
   boolean: "true or false",
   duration: 'a duration, such as "250ms", "5s" or "2m"',
+  size: 'a size, such as "512KiB" or "4GiB"',
   path: "a path",
   "optional-path": 'a path, or "" for none',
   module: 'a name, or a path of a module such as "./my-reward.mjs"',
@@ -35,7 +36,9 @@ export function parseValue(field: Field, raw: Raw, seed: number): Parsed {
     case "boolean":
       return typeof value === "boolean" ? { value } : fault;
     case "duration":
-      return parseDuration(value) ?? fault;
+      return parseUnit(value, parseDurationMs) ?? fault;
+    case "size":
+      return parseUnit(value, parseSizeBytes) ?? fault;
     case "path":
       return typeof value === "string" && value !== "" ? { value: resolve(raw.folder, value) } : fault;
     case "source":
@@ -72,10 +75,10 @@ function existing(path: string): Parsed {
     : { fault: `${path} does not exist; paths in a job file start at the file` };
 }
 
-function parseDuration(value: unknown): Parsed | null {
+function parseUnit(value: unknown, parse: (text: string) => number): Parsed | null {
   if (typeof value !== "string") return null;
   try {
-    return { value: parseDurationMs(value) };
+    return { value: parse(value) };
   } catch (error) {
     return { fault: messageOf(error) };
   }

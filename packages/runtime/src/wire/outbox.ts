@@ -173,8 +173,10 @@ class LaneOutbox implements Outbox {
       queue.shift();
       if (queue.size === 0) this.#lanes.delete(lane);
       this.#meters.stored(this.#options.clock.now() - parcel.offeredMs);
-      this.#count(-1);
+      this.#depth -= 1;
+      // It may offer what follows: until then this is not the last one.
       parcel.onStored?.(ack);
+      this.#count(0);
     }
   }
 

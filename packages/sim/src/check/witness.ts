@@ -25,6 +25,7 @@ import { MembershipChecker } from "./membership-checker.ts";
 import { MemoryChecker } from "./memory-checker.ts";
 import { OrderChecker } from "./order-checker.ts";
 import { ProgressChecker } from "./progress-checker.ts";
+import { SeenPieces } from "./seen-pieces.ts";
 import { TrainingChecker } from "./training-checker.ts";
 import { WeightsChecker } from "./weights-checker.ts";
 
@@ -59,6 +60,7 @@ export class Witness implements ClusterObserver {
   readonly #journal: JournalModel;
   readonly #weights: WeightsChecker;
   readonly #training: TrainingChecker;
+  readonly #pieces = new SeenPieces();
   readonly #members: MembershipChecker;
   readonly #orders: OrderChecker;
   readonly #fleet: FleetChecker;
@@ -285,8 +287,9 @@ export class Witness implements ClusterObserver {
     const line = lineOf(message);
     if (line !== null) this.#judge.note(line);
     this.#orders.told(by, message);
-    if (message.kind === "groups.batch") this.#training.stored(message.body, seq, by);
-    else if (message.kind === "groups.begun") this.#training.begun(message.body, by);
+    const stored = this.#pieces.bodyOf(message, seq);
+    if (stored?.kind === "groups.batch") this.#training.stored(stored.body, seq, by);
+    else if (stored?.kind === "groups.begun") this.#training.begun(stored.body, by);
     else if (message.kind === "weights.held") this.#weights.held(message.body, message.incarnation);
     else if (message.kind === "checkpoint.saved") void this.#checkpoints?.saved(message.body);
     else if (message.kind === "node.ready") this.#fleet.ready(by);

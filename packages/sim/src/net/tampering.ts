@@ -13,6 +13,12 @@ const lies: readonly ((receipt: Receipt) => Partial<Receipt>)[] = [
   ({ streamSeq }) => ({ streamSeq: streamSeq + 1_000_000 }),
 ];
 
+/** True for finished groups, or what names their pieces. */
+function isOfResults(data: Uint8Array): boolean {
+  const message = decodeMessage(data);
+  return (message.kind === "groups.joined" ? message.body.kind : message.kind) === "groups.batch";
+}
+
 /** The tampering of one run. */
 export class Tampering {
   /** So many of the next messages of groups become noise. */
@@ -30,7 +36,7 @@ export class Tampering {
     const kind = kindOfSubject(subject);
     if (kind === "groups.completed" && this.lies > 0) return this.#lie(data);
     // The stream has what is begun of groups, too.
-    if (kind !== "groups.batch" || this.spoils === 0 || decodeMessage(data).kind !== "groups.batch") return data;
+    if (kind !== "groups.batch" || this.spoils === 0 || !isOfResults(data)) return data;
     this.spoils--;
     return Uint8Array.from(data, () => this.#random.below(256));
   }

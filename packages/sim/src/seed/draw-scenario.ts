@@ -192,6 +192,8 @@ function drawConfig(seed: number, random: Random): JobConfig {
       leaseGroupsMax: between(random, 2, 8),
       leasesPerRollout: between(random, 1, 3),
       chunkGroups: between(random, 1, 2),
+      messageBytes: drawMessageBytes(randomOf(seed, 141)),
+      groupsBytes: 2 * 1024 ** 3,
       mailboxMax: 2_000,
       outboxMax: 2_000,
       snapshotRecords: drawSnapshotRecords(randomOf(seed, 109)),
@@ -207,6 +209,11 @@ function drawConfig(seed: number, random: Random): JobConfig {
  */
 function drawSnapshotRecords(random: Random): number {
   return random.next() < 0.2 ? 10_000 : between(random, 15, random.next() < 0.5 ? 25 : 80);
+}
+
+/** In a third of the jobs groups come in pieces, some of them in many. */
+function drawMessageBytes(random: Random): number {
+  return random.next() < 0.33 ? between(random, 60, 900) : 512 * 1024;
 }
 
 /** In most jobs a snapshot takes several records. */

@@ -1,5 +1,5 @@
 /** The configuration of a local nats-server. Loopback only, everybody has a user, default deny. */
-import { headersBytesMax, messageBytesMax } from "../streams.ts";
+import { headersBytesMax, messageBytesMax, streamRules } from "../streams.ts";
 import { accountsOf, operatorToken } from "./accounts.ts";
 import type { ServerFiles } from "./files.ts";
 import type { ServerKeys } from "./keys.ts";
@@ -15,6 +15,8 @@ export interface ServerConfig {
   readonly monitoring?: boolean;
   /** Milliseconds between two pings of a client; the connection of one that misses two ends at the next. Default 2,000. */
   readonly pingMs?: number;
+  /** What the groups stream will hold; the store has room for it beside the other streams. Default that of the table of streams. */
+  readonly groupsBytes?: number;
   readonly files: ServerFiles;
   readonly keys: ServerKeys;
 }
@@ -39,7 +41,7 @@ export function renderConfig(config: ServerConfig): string {
     `ping_interval: "${config.pingMs ?? pingMsDefault}ms"`,
     "ping_max: 2",
     'write_deadline: "2s"',
-    `jetstream { store_dir: ${quote(files.store)}, max_mem: 268435456, max_file: 8589934592, sync_interval: always }`,
+    `jetstream { store_dir: ${quote(files.store)}, max_mem: 268435456, max_file: ${storeBytesOf(config)}, sync_interval: always }`,
     `operator: ${quote(operatorToken(keys))}`,
     `system_account: ${quote(keys.credentials.system.account)}`,
     "resolver: MEMORY",
@@ -49,6 +51,12 @@ export function renderConfig(config: ServerConfig): string {
     "",
   ].join("\n");
 }
+
+/** Room of the store beside the groups stream: more than the other streams of the table have together. */
+const otherStreamsBytes = 6 * 1024 ** 3;
+
+const storeBytesOf = ({ groupsBytes = streamRules.groups.bytesMax }: ServerConfig): number =>
+  otherStreamsBytes + groupsBytes;
 
 /** A string of the configuration language; its escapes are those of JSON for the characters that occur here. */
 function quote(text: string): string {

@@ -24,6 +24,8 @@ export interface LocalServerOptions {
   readonly monitoring?: boolean;
   /** Milliseconds between two pings of a client; a connection that misses two ends at the next. Default 2,000. */
   readonly pingMs?: number;
+  /** What the groups stream will hold. */
+  readonly groupsBytes?: number;
   /** Called when the server ends without having been asked to. */
   readonly onExit?: (exit: ServerExit) => void;
 }

@@ -1,5 +1,5 @@
 /** What samplers say of their leases: groups that are finished, stored in part, or handed back. Facts into the tables, nothing decided. */
-import { decideFailure, type FailureKind, type GroupReceipt, type WorkItem } from "@muster/protocol";
+import { decideFailure, type FailureKind, firstSeqOf, type GroupReceipt, type WorkItem } from "@muster/protocol";
 import { withEntry } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "../events.ts";
 import { putOut } from "../members/apply-membership.ts";
@@ -58,7 +58,7 @@ function settleReceipt(state: ControllerState, receipt: KeptReceipt): Controller
   if (!groups || !isOpen(state, receipt))
     return { ...state, dropped: { ...dropped, duplicate: dropped.duplicate + 1 } };
   const staleness = (state.weights?.version ?? 0) + receipt.step - state.step.step - receipt.version;
-  if (staleness > state.plan.stalenessMax || receipt.streamSeq < state.purgedSeq) {
+  if (staleness > state.plan.stalenessMax || firstSeqOf(receipt) < state.purgedSeq) {
     const again = { purpose: "train", step: receipt.step, index: receipt.index, attempt: receipt.attempt } as const;
     const next = { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } };
     return requeue(next, [again], { holder: "", reason: "stale", failure: null }).state;

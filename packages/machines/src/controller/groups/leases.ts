@@ -2,7 +2,7 @@
  * Leased work going back to the queue: the one place where a group returns from a holder that will not finish it. A group that may be
  * to blame for the end of its holder is a suspect: it is tried again alone and elsewhere, and given up after some attempts (S20).
  */
-import { type CauseCount, decideFailure, type FailureKind, type WorkItem } from "@muster/protocol";
+import { type CauseCount, decideFailure, type FailureKind, firstSeqOf, type WorkItem } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import type { ControllerState, Lease, QueuedGroup, StepGroups } from "../state.ts";
 import { noteQuarantined } from "./given-up.ts";
@@ -181,7 +181,7 @@ export function withPartials(
   return items.map((item) => {
     const partial = partials.get(keyOf(item));
     if (item.purpose === "eval" || !partial) return item;
-    const isNewer = partial.streamSeq > (item.partial?.streamSeq ?? 0) && partial.streamSeq >= purgedSeq;
+    const isNewer = partial.streamSeq > (item.partial?.streamSeq ?? 0) && firstSeqOf(partial) >= purgedSeq;
     return isNewer ? { ...item, partial } : item;
   });
 }

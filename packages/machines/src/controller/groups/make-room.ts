@@ -3,7 +3,7 @@
  * checkpoint it is full of results of later steps, or of what lies behind the first results of the next one, and that step has no room. Then the oldest
  * results are given up and sampled again: they cost time, and without them nothing would ever go on.
  */
-import type { PartialGroup } from "@muster/protocol";
+import { firstSeqOf, type PartialGroup } from "@muster/protocol";
 import { withoutEntry } from "../../table/table.ts";
 import { announce, type Change } from "../events.ts";
 import type { ControllerState, KeptReceipt } from "../state.ts";
@@ -63,7 +63,7 @@ interface Begun {
 
 /** Responses that were begun and are stored up to `cut` are begun anew, should their holder die. */
 function withoutBegun(state: ControllerState, cut: number): ControllerState {
-  const isGone = ({ partial }: Begun): boolean => (partial?.streamSeq ?? cut + 1) <= cut;
+  const isGone = ({ partial }: Begun): boolean => partial !== undefined && firstSeqOf(partial) <= cut;
   const anew = <T extends Begun>(item: T): T => {
     const { partial: _, ...rest } = item;
     return isGone(item) ? (rest as T) : item;

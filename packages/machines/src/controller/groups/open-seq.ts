@@ -1,4 +1,5 @@
 /** What of the groups stream the tables still point to. */
+import { firstSeqOf, type StreamPlace } from "@muster/protocol";
 import type { ControllerState } from "../state.ts";
 
 /** The lowest sequence of the groups stream that something still points to. Pure. */
@@ -7,7 +8,7 @@ export function lowestOpenSeq(state: ControllerState): number {
   const again = Object.values(state.history).flat();
   const queued = Object.values(state.groups).flatMap(({ queue }) => queue);
   const leased = Object.values(state.leases).flatMap(({ items }) => items);
-  const begun = [...queued, ...leased].flatMap((item) => ("partial" in item && item.partial?.streamSeq) || []);
-  const seqs = [...open, ...again].map(({ streamSeq }) => streamSeq);
-  return [...seqs, ...begun].reduce((min, seq) => Math.min(min, seq), Number.MAX_SAFE_INTEGER);
+  const begun = [...queued, ...leased].flatMap((item) => ("partial" in item && item.partial) || []);
+  const places: readonly StreamPlace[] = [...open, ...again, ...begun];
+  return places.reduce((min, place) => Math.min(min, firstSeqOf(place)), Number.MAX_SAFE_INTEGER);
 }

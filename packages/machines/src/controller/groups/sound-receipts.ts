@@ -17,11 +17,12 @@ const namedMax = 8;
 
 /** Why a receipt can not be true; `null` when it may be. Pure. */
 function refusalOf({ plan }: ControllerState, receipt: GroupReceipt): string | null {
-  const { index, streamSeq, completed, aborted, rewardSum, tokens } = receipt;
+  const { index, streamSeq, firstSeq = streamSeq, completed, aborted, rewardSum, tokens } = receipt;
   if (index >= plan.groupsPerStep) return `a step has ${plan.groupsPerStep} groups`;
   if (completed + aborted !== plan.groupSize)
     return `completed = ${completed} and aborted = ${aborted} are not the ${plan.groupSize} trajectories of a group`;
   if (streamSeq < 1) return `streamSeq = ${streamSeq} is no place in the groups stream`;
+  if (firstSeq < 1 || firstSeq > streamSeq) return `firstSeq = ${firstSeq} is not before streamSeq = ${streamSeq}`;
   if (!(Math.abs(rewardSum) <= completed * rewardMax))
     return `rewardSum = ${rewardSum} of ${completed} trajectories; a reward is at most ${rewardMax}`;
   if (tokens > plan.groupSize * (plan.maxContext ?? tokens))
