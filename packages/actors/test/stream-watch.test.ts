@@ -30,15 +30,15 @@ function watched() {
 }
 
 describe("the watch of the streams", () => {
-  it("tells the machine when the groups stream passes a mark, up and down, and nothing in between", async () => {
+  it("tells the machine when the groups stream passes a mark, up and down, takes more above the last one, and nothing in between", async () => {
     const { broker, watch, passed } = watched();
-    for (const count of [7, 8, 8, 9]) {
+    for (const count of [7, 8, 8, 9, 9, 10]) {
       await publish(broker, count);
       await watch.look();
     }
-    await watch.purgeGroups(8);
-    await expect.poll(() => passed).toEqual([80, 90, 20]);
-    expect(watch.seen().groups).toEqual({ bytes: 20, bytesMax: 100 });
+    await watch.purgeGroups(9);
+    await expect.poll(() => passed).toEqual([80, 90, 100, 20]);
+    expect(watch.seen().groups).toEqual({ bytes: 20, bytesMax: 100, lastSeq: 10 });
     expect(Object.keys(watch.seen()).sort()).toEqual(["commands", "events", "groups", "journal", "reports"]);
   });
 

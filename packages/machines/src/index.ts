@@ -33,7 +33,7 @@ export { isCordoned } from "./controller/fleet/fleet-state.ts";
 export { missingOf } from "./controller/fleet/plan-fleet.ts";
 export { causeKeyOf } from "./controller/groups/given-up.ts";
 export { imbalanceOf, ledgerOf } from "./controller/groups/ledger.ts";
-export { fillLevelOf } from "./controller/groups/stream-room.ts";
+export { isFillNews } from "./controller/groups/stream-room.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
 export {
   allMembersOf,

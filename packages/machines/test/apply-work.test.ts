@@ -295,6 +295,16 @@ describe("evals.completed", () => {
     expect(evaluated(once, 0, 2).state.evaluation).toEqual(once.evaluation);
     expect(evaluated(working(), 0).state.evaluation).toBeNull();
   });
+
+  it("counts on leases of its own evaluation only: those of an earlier one may be of another line with the same versions", () => {
+    const chunk = { purpose: "eval" as const, chunk: 1, from: 64, count: 64 };
+    const leases = { "1-1": { holder: "r0", items: [chunk], dueAtMs: 9_000 } };
+    const of = (leasesBefore: number) =>
+      evaluated(working({ patch: { leases, evaluation: { ...evaluation, leasesBefore, queue: [chunk] } } }), 1).state;
+    expect(of(1).evaluation).toMatchObject({ settled: [], prompts: 0, correct: 0, queue: [chunk] });
+    expect(of(1).leases).toEqual({});
+    expect(of(0).evaluation).toMatchObject({ settled: [1], prompts: 64, correct: 9, queue: [] });
+  });
 });
 
 describe("step.voted", () => {

@@ -4,7 +4,7 @@ import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts
 import { control } from "../src/controller/control.ts";
 import { applyHeldGroups, planHeldOutput } from "../src/controller/groups/held-output.ts";
 import { releaseHolder, releaseLease } from "../src/controller/groups/leases.ts";
-import { fillLevelOf } from "../src/controller/groups/stream-room.ts";
+import { fillLevelOf, isFillNews } from "../src/controller/groups/stream-room.ts";
 import { planOverdue } from "../src/controller/orders.ts";
 import { planWatchdog } from "../src/controller/plan-watchdog.ts";
 import type { ControllerState } from "../src/controller/state.ts";
@@ -153,5 +153,23 @@ describe("a groups stream that fills", () => {
     const levels = [0, 74, 75, 89, 90, 100].map((bytes) => fillLevelOf({ bytes, bytesMax: 100 }));
     expect(levels).toEqual([0, 0, 1, 1, 2, 2]);
     expect(fillLevelOf({ bytes: 100, bytesMax: null })).toBe(0);
+  });
+
+  it("is news when it passes a mark, and above the last mark with each message that it takes", () => {
+    const fill = (bytes: number, lastSeq?: number) => ({ bytes, bytesMax: 100, ...(lastSeq ? { lastSeq } : {}) });
+    expect(isFillNews(undefined, fill(74, 7))).toBe(false);
+    expect(isFillNews(undefined, fill(75, 7))).toBe(true);
+    expect(isFillNews(fill(75, 7), fill(89, 8))).toBe(false);
+    expect(isFillNews(fill(90, 7), fill(90, 7))).toBe(false);
+    expect(isFillNews(fill(90, 7), fill(95, 8))).toBe(true);
+    expect(isFillNews(fill(95, 8), fill(80, 8))).toBe(true);
+  });
+
+  it("is remembered with its newest message and when that was seen", () => {
+    const event = { type: "controller.filled", atMs: rare.nowMs + 5, bytes: 80, bytesMax: 100 } as const;
+    expect(control(rare, { ...event, lastSeq: 9 }).state.groupsFill).toEqual({
+      ...{ bytes: 80, bytesMax: 100, lastSeq: 9, atMs: rare.nowMs + 5 },
+    });
+    expect(control(rare, event).state.groupsFill).toEqual({ bytes: 80, bytesMax: 100 });
   });
 });

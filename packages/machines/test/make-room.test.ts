@@ -1,4 +1,4 @@
-/** A groups stream that no checkpoint empties: stored results are given up for the step that is next. */
+/** A groups stream that no checkpoint empties: what nobody needs goes, and stored results are given up for the step that is next. */
 import { describe, expect, it } from "vitest";
 import { planRoom } from "../src/controller/groups/make-room.ts";
 import type { ControllerState } from "../src/controller/state.ts";
@@ -66,5 +66,40 @@ describe("when the next step has no room in the groups stream", () => {
     expect(planRoom(stuck({ roomMade: { step: 4, times: 7 } }))?.state.roomMade).toEqual({ step: 4, times: 8 });
     expect(planRoom(stuck({ roomMade: { step: 4, times: 8 } }))).toBeNull();
     expect(planRoom(stuck({ roomMade: { step: 3, times: 8 } }))?.state.roomMade).toEqual({ step: 4, times: 1 });
+  });
+});
+
+describe("what lies in the groups stream and is needed by nobody", () => {
+  const { nowMs, plan } = stuck();
+  const filled = (patch: Partial<ControllerState["groupsFill"] & object> = {}) => ({
+    ...{ bytes: 100, bytesMax: 100, lastSeq: 490, atMs: nowMs - plan.timing.commandMs },
+    ...patch,
+  });
+
+  it("makes room before anything is given up, as far as the stream was seen and nothing points to it", () => {
+    const seen = planRoom(stuck({ groups: { 4: groupsOf(4, 0), 5: groupsOf(5, 4) }, groupsFill: filled() }));
+    expect(settled(seen?.state, 5)).toHaveLength(4);
+    expect(seen?.state).toMatchObject({ purgedSeq: 491, heldBack: { sinceMs: nowMs } });
+    expect(seen?.state.roomMade).toBeUndefined();
+    expect(seen?.effects).toContainEqual({ type: "groups.purge", beforeSeq: 491 });
+    const all = planRoom(
+      stuck({ groups: { 4: groupsOf(4, 0), 5: groupsOf(5, 4) }, groupsFill: filled({ lastSeq: 600 }) }),
+    );
+    expect(all?.state.purgedSeq).toBe(500);
+  });
+
+  it("goes although a checkpoint is still to come, and when nothing at all is stored that somebody knows", () => {
+    const { checkpoints } = stuck();
+    const behind = { ...checkpoints, saved: { ...saved, step: 2 } };
+    expect(planRoom(stuck({ checkpoints: behind, groups: {}, groupsFill: filled() }))?.state.purgedSeq).toBe(491);
+  });
+
+  it("stays while its reports may be on their way, where history is trained again from it, and when it is gone already", () => {
+    const groups = { 4: groupsOf(4, 0) };
+    const history = { 3: [{ ...groupsOf(3, 1).receipts[0], streamSeq: 400 }] } as unknown as ControllerState["history"];
+    expect(planRoom(stuck({ groups, groupsFill: filled({ atMs: nowMs - plan.timing.commandMs + 1 }) }))).toBeNull();
+    expect(planRoom(stuck({ groups, history, groupsFill: filled() }))).toBeNull();
+    expect(planRoom(stuck({ groups, purgedSeq: 491, groupsFill: filled() }))).toBeNull();
+    expect(planRoom(stuck({ groups, groupsFill: { bytes: 100, bytesMax: 100 } }))).toBeNull();
   });
 });

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { applyElected } from "../src/controller/apply-elected.ts";
 import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
 import { goBack, planRestore } from "../src/controller/checkpoints/plan-restore.ts";
+import { planEvaluation } from "../src/controller/groups/dispatch-groups.ts";
 import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import { planReleases } from "../src/controller/plan-releases.ts";
 import { type ControllerState, initialControllerState, withMember, without } from "../src/controller/state.ts";
@@ -249,6 +250,24 @@ describe("going back because the weights are doubted", () => {
     expect(state.restore.source).toEqual({ kind: "checkpoint", path: "/c/2" });
     expect(state.members.c0?.memory?.held).toBeNull();
     expect(state.members.c1?.memory?.held).toMatchObject({ step: 2 });
+  });
+});
+
+describe("what was evaluated", () => {
+  it("of versions that are left behind does not stand for those of the new line, and the rest does", () => {
+    const back = (evaluatedVersion: number) => goBack(lost({}, { evaluatedVersion }), "so").state.evaluatedVersion;
+    expect([back(7), back(2), back(1), back(-1)]).toEqual([2, 2, 1, -1]);
+    const kept = planRestore(lost({ c0: stateOf(5) }, { evaluatedVersion: 7 }))?.state;
+    expect(kept?.evaluatedVersion).toBe(5);
+  });
+
+  it("is asked of the new line by leases of its own", () => {
+    const evaluated = planWith({ steps: 9, evalPrompts: 100, evalEverySteps: 1 });
+    const state = job({ evaluatedVersion: 6, leasesMade: 41 });
+    expect(planEvaluation({ ...state, plan: evaluated })?.state.evaluation).toMatchObject({
+      version: 7,
+      leasesBefore: 41,
+    });
   });
 });
 

@@ -88,13 +88,27 @@ describe("a receipt", () => {
     expect(Object.keys(report(moved, [receiptOf(4, 0)]).state.groups[4]?.receipts ?? {})).toEqual(["0"]);
   });
 
-  it("that can not be true puts its sender out the third time, and another life of it begins anew", () => {
-    const lie = [receiptOf(4, 3, { aborted: 9 })];
-    const twice = report(report(start(), lie).state, lie);
+  const lie = [receiptOf(4, 3, { aborted: 9 })];
+
+  it("that can not be true puts its sender out with the third lease, and another life of it begins anew", () => {
+    const twice = report(report(start(), lie, "1-1").state, lie, "1-7");
     expect(twice.state.members.r0?.refused).toBe(2);
-    const out = report(twice.state, lie);
+    const out = report(twice.state, lie, "1-8");
     expect(out.state.members.r0).toBeUndefined();
     expect(linesOf(out.effects)).toContain("r0 replica.fenced");
+  });
+
+  it("counts against its sender once per lease: a report comes again when its controller died before it was acknowledged", () => {
+    const [once, ...again] = [1, 2, 3, 4].reduce<ReturnType<typeof report>[]>(
+      (all) => [...all, report(all.at(-1)?.state ?? start(), [...lie, receiptOf(4, 0, { streamSeq: 0 })])],
+      [],
+    );
+    expect(bodiesOf(once?.effects ?? [], "alarm.raised")).toHaveLength(1);
+    expect(again.flatMap(({ effects }) => effects)).toEqual([]);
+    const last = again.at(-1)?.state;
+    expect(last?.members.r0).toMatchObject({ refused: 1, refusedLeases: ["1-1"] });
+    expect(last?.dropped).toMatchObject({ refused: 8 });
+    expect(last?.groups[4]?.queue.map(({ index }) => index)).toEqual([0, 3]);
   });
 });
 

@@ -71,6 +71,8 @@ export interface StreamUsage {
   readonly bytes: number;
   /** What it may hold; `null` when nothing bounds it. */
   readonly bytesMax: number | null;
+  /** Sequence of the newest message that it has taken; 0 before the first. */
+  readonly lastSeq: number;
 }
 
 /** How to follow a stream without acknowledging. */

@@ -1,6 +1,6 @@
 /** Looks how full the streams are: for metrics and the status, and for the machine when the groups stream passes a mark. */
 import type { Logger, Metrics } from "@muster/base";
-import { type Fill, type FilledEvent, fillLevelOf } from "@muster/machines";
+import { type Fill, type FilledEvent, isFillNews } from "@muster/machines";
 import { type StreamName, type StreamUsage, streamNames, type Transport } from "@muster/transport";
 
 /** Between two looks, each of which asks once per stream. */
@@ -16,7 +16,7 @@ export interface StreamWatchOptions {
   readonly metrics: Metrics;
   /** How full the groups stream is as far as the machine knows. */
   readonly known: () => Fill | undefined;
-  /** Tells the machine that a mark is passed. */
+  /** Tells the machine what is news to it. */
   readonly passed: (fill: Omit<FilledEvent, "atMs">) => void;
 }
 
@@ -75,7 +75,6 @@ export class StreamWatch {
     const { known, passed } = this.#options;
     this.#seen = { ...this.#seen, [name]: usage };
     this.#show(name, usage);
-    const level = fillLevelOf(known() ?? { bytes: 0, bytesMax: null });
-    if (name === "groups" && fillLevelOf(usage) !== level) passed({ type: "controller.filled", ...usage });
+    if (name === "groups" && isFillNews(known(), usage)) passed({ type: "controller.filled", ...usage });
   }
 }

@@ -1,6 +1,7 @@
 /** Inputs and effects of the controller. Every input is journaled; `atMs` is the acting controller's monotonic clock. */
 import type { Body, KindOf, Role } from "@muster/protocol";
 import type { Verdict } from "../detector/verdict.ts";
+import type { Fill } from "./step/step-state.ts";
 
 type ReportEvent = {
   [K in KindOf<"report">]: {
@@ -41,14 +42,10 @@ export interface TickEvent {
   readonly atMs: number;
 }
 
-/** The groups stream has passed a mark, up or down; journaled because a checkpoint is decided by it. */
-export interface FilledEvent {
+/** The groups stream has passed a mark, up or down, or took more above the last one; journaled because checkpoints and purges are decided by it. */
+export interface FilledEvent extends Fill {
   readonly type: "controller.filled";
   readonly atMs: number;
-  /** What the stream holds. */
-  readonly bytes: number;
-  /** What it may hold; `null` when nothing bounds it. */
-  readonly bytesMax: number | null;
 }
 
 /** A checkpoint as its manifest has it, found by a controller whose journal is lost. */

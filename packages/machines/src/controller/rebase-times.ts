@@ -27,6 +27,7 @@ const times: Readonly<Record<PathsOfTimes<Omit<ControllerState, "plan">>, "momen
   "step.dueAtMs": "answer",
   "groups.*.queue.*.dueAtMs": "moment",
   "leases.*.dueAtMs": "answer",
+  "groupsFill.atMs": "moment",
   "heldBack.sinceMs": "moment",
   "heldBack.untilMs": "answer",
   "checkpoints.dueAtMs": "answer",

@@ -55,7 +55,10 @@ export const planners: readonly Planner[] = [
   { plan: planHeldOutput, reads: ["heldBack"], timed: ({ heldBack }) => (heldBack ?? null) !== null },
   {
     plan: planRoom,
-    reads: ["heldBack", "step", "groups", "checkpoints", "leases", "purgedSeq", "roomMade", "ending"],
+    reads: [
+      ...(["heldBack", "groupsFill", "step", "groups", "history"] as const),
+      ...(["checkpoints", "leases", "purgedSeq", "roomMade", "ending"] as const),
+    ],
     timed: ({ heldBack }) => (heldBack ?? null) !== null,
   },
   { plan: planCeiling, reads: ["ending", "givenUp"] },

@@ -10,7 +10,7 @@ import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import { crowd } from "./members/crowd.ts";
 import type { Member } from "./members/member.ts";
 import type { ControllerPlan } from "./plan.ts";
-import type { Dropped, Fill, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
+import type { Dropped, FillSeen, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
 import type { Beginning } from "./weights/memory-state.ts";
 
 export type { Member } from "./members/member.ts";
@@ -65,6 +65,8 @@ export interface Lease {
 /** One evaluation of the held-out prompts, in chunks. */
 export interface Evaluation {
   readonly version: number;
+  /** Leases that were made before it: what comes of them is of an earlier one, maybe of another line. Absent in journals of programs that did not note it. */
+  readonly leasesBefore?: number;
   readonly queue: readonly Extract<WorkItem, { purpose: "eval" }>[];
   readonly settled: readonly number[];
   /** How often a holder died or let the lease of a chunk expire; at the limit of groups it is given up. */
@@ -214,8 +216,8 @@ export interface ControllerState {
   readonly heldBack?: { readonly sinceMs: AtMs; readonly untilMs: AtMs } | null;
   /** How often stored results were given up so that a step has room; absent before that. */
   readonly roomMade?: { readonly step: number; readonly times: number };
-  /** How full the groups stream was when it passed a mark last; absent before that. */
-  readonly groupsFill?: Fill;
+  /** How full the groups stream was when it was told last; absent before that. */
+  readonly groupsFill?: FillSeen;
   /** Groups that were finished so far, and their tokens: what a group costs on average. */
   readonly sampled: { readonly groups: number; readonly tokens: number };
   readonly evaluation: Evaluation | null;

@@ -47,11 +47,12 @@ export function testFull(actors: () => Actors): void {
 
   test("a stream says how much it holds and may hold, before it is full and after it was purged", async () => {
     const { controller, rollout } = actors();
-    expect(await controller.usage("groups")).toEqual({ bytes: 0, bytesMax: fullBytes });
+    expect(await controller.usage("groups")).toEqual({ bytes: 0, bytesMax: fullBytes, lastSeq: 0 });
     const { stored } = await untilRefused((n) =>
       rollout.publish(subjects(rollout).groups("r0"), record, { msgId: `m${n}` }),
     );
     const full = await controller.usage("groups");
+    expect(full.lastSeq).toBe(stored);
     expect(full.bytes).toBeGreaterThanOrEqual(stored * record.byteLength);
     expect(full.bytes).toBeLessThanOrEqual(fullBytes);
     expect(full.bytes + record.byteLength).toBeGreaterThan(fullBytes - 1024);

@@ -41,4 +41,13 @@ export function testPublishing(actors: () => Actors): void {
     await expect(policy.fetch("groups", 4)).rejects.toMatchObject({ code: "MUSTER_ERR_MESSAGE_GONE" });
     expect(text(await policy.fetch("groups", 3))).toBe("3");
   });
+
+  test("what comes after a purge beyond the end has the sequence before which all was purged, or a later one", async () => {
+    const { controller, rollout } = actors();
+    const subject = subjects(rollout).groups("r0");
+    await publishAll(rollout, subject, ["1", "2", "3"]);
+    await controller.purge("groups", 8);
+    expect(await rollout.publish(subject, bytes("8"), { msgId: "8" })).toEqual({ seq: 8, duplicate: false });
+    expect(await controller.usage("groups")).toMatchObject({ lastSeq: 8 });
+  });
 }

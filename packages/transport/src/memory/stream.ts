@@ -96,7 +96,9 @@ export class MemoryStream {
     this.#count(entry.subject, -1);
   }
 
+  /** Removes what lies before a sequence; where the stream is not that far, it goes on from there, as a broker's does. */
   purge(beforeSeq: number): void {
+    this.#lastSeq = Math.max(this.#lastSeq, beforeSeq - 1);
     for (const seq of this.#entries.keys()) {
       if (seq >= beforeSeq) return;
       this.remove(seq);
@@ -118,7 +120,7 @@ export class MemoryStream {
   }
 
   usage(): StreamUsage {
-    return { bytes: this.#sizeBytes, bytesMax: this.#bytesMax };
+    return { bytes: this.#sizeBytes, bytesMax: this.#bytesMax, lastSeq: this.#lastSeq };
   }
 
   /** What is stored now, oldest first. */

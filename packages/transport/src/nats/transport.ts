@@ -97,7 +97,7 @@ function guard(link: Link, subject: string, run: () => void): void {
 async function usage(link: Link, job: string, stream: StreamName): Promise<StreamUsage> {
   const name = brokerStream(job, stream);
   const { state, config } = await link.call(`looking at ${name}`, () => link.manager.streams.info(name));
-  return { bytes: state.bytes, bytesMax: config.max_bytes > 0 ? config.max_bytes : null };
+  return { bytes: state.bytes, bytesMax: config.max_bytes > 0 ? config.max_bytes : null, lastSeq: state.last_seq };
 }
 
 async function fetch(link: Link, job: string, stream: StreamName, seq: number): Promise<Uint8Array> {

@@ -39,7 +39,7 @@ export function goBack(state: ControllerState, reason: string, kept: KeptState |
   const detail = `${reason}; going back to step ${step}${kept ? ", kept in memory," : ""} in lineage ${lineage}`;
   return {
     state: {
-      ...rollBack(state, step),
+      ...rollBack(state, { step, version }),
       weights: null,
       restore: { lineage, version, source: sourceOf(state, kept) },
     },
@@ -70,9 +70,9 @@ function withoutOrders(state: ControllerState): ControllerState {
 
 /**
  * Steps after `step` become pending again. Those that no checkpoint covered are sampled already: their receipts wait in the tables. Those that
- * one covered, which is of no use now, are sampled again.
+ * one covered, which is of no use now, are sampled again. Versions that are left behind count as not evaluated: the new line has other ones.
  */
-function rollBack(before: ControllerState, step: number): ControllerState {
+function rollBack(before: ControllerState, { step, version }: Pick<KeptState, "step" | "version">): ControllerState {
   const state = withoutLater(withoutOrders(before), step);
   const again = Object.entries(state.history).filter(([key]) => Number(key) > step);
   const purged = Object.entries(state.fallback.covered).filter(([key]) => Number(key) > step);
@@ -92,6 +92,7 @@ function rollBack(before: ControllerState, step: number): ControllerState {
     step: { ...state.step, step: step + 1, attempt: 1, failures: 0, state: "sampling", votes: {} },
     mesh: { ...state.mesh, state: "broken", dueAtMs: state.nowMs },
     evaluation: null,
+    evaluatedVersion: Math.min(state.evaluatedVersion, version),
     checkpoints: { ...state.checkpoints, wantedStep: null },
   };
 }

@@ -2,7 +2,8 @@
 import type { WorkItem } from "@muster/protocol";
 import { valuesOf } from "../../table/table.ts";
 import type { Change, ReportOf } from "../events.ts";
-import { type ControllerState, moved } from "../state.ts";
+import { type ControllerState, type Evaluation, moved } from "../state.ts";
+import { leaseNumberOf } from "./lease-table.ts";
 import { finishItems } from "./leases.ts";
 
 /** A chunk of held-out prompts was evaluated. Pure. */
@@ -16,7 +17,8 @@ export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.co
   }
   const next = finishItems(state, leaseId, (item) => item.purpose === "eval" && item.chunk === chunk);
   const run = next.evaluation;
-  if (!run || run.version !== version || run.settled.includes(chunk)) return { state: next, effects: [] };
+  if (!run || run.version !== version || run.settled.includes(chunk) || isEarlier(run, leaseId))
+    return { state: next, effects: [] };
   const evaluation = {
     ...run,
     queue: run.queue.filter((item) => item.chunk !== chunk),
@@ -25,6 +27,11 @@ export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.co
     correct: run.correct + correct,
   };
   return { state: moved({ ...next, evaluation }), effects: [] };
+}
+
+/** True when a lease was made before an evaluation was opened. */
+function isEarlier({ leasesBefore = 0 }: Evaluation, leaseId: string): boolean {
+  return !(leaseNumberOf(leaseId) > leasesBefore);
 }
 
 /** A chunk of held-out prompts that is on this lease, waits, or is on another one. */

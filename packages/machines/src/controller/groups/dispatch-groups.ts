@@ -13,7 +13,7 @@ import {
   type StepGroups,
 } from "../state.ts";
 import { idleSamplers, isSuspect } from "./idle-samplers.ts";
-import { leasesOf, type OwnLease, withLeases } from "./lease-table.ts";
+import { leaseIdOf, leasesOf, type OwnLease, withLeases } from "./lease-table.ts";
 import { workIdOf } from "./leases.ts";
 import { innocentsIn, suspectsIn, withoutTaken } from "./queue.ts";
 import { atOnceOf } from "./shortages.ts";
@@ -62,6 +62,7 @@ export function planEvaluation(state: ControllerState): Change<ControllerState> 
   }));
   const opened: Evaluation = {
     version: weights.version,
+    leasesBefore: state.leasesMade,
     queue,
     settled: [],
     attempts: {},
@@ -130,7 +131,7 @@ function leaseTo(state: ControllerState, member: Member): Leased | null {
   const taken = takeEval(state, member) ?? takeGroups(state, member);
   if (!taken || !member.held) return null;
   const { leasesMade, term } = state;
-  const leaseId = `${term}-${leasesMade + 1}`;
+  const leaseId = leaseIdOf(term, leasesMade + 1);
   const dueAtMs = state.nowMs + state.plan.timing.leaseMs;
   const { lineage, version } = member.held;
   const body = { leaseId, lineage, version, items: [...taken.items] };

@@ -7,6 +7,16 @@ type Leases = ControllerState["leases"];
 /** A lease with its id. */
 export type OwnLease = readonly [id: string, lease: Lease];
 
+/** The id of the n-th lease of a job. Pure. */
+export function leaseIdOf(term: number, n: number): string {
+  return `${term}-${n}`;
+}
+
+/** The how-manieth lease of its job one is; `NaN` for what is no id of a lease. Pure. */
+export function leaseNumberOf(leaseId: string): number {
+  return Number(/^\d+-(\d+)$/.exec(leaseId)?.[1]);
+}
+
 /** Leases by holder. It follows from the table, and from that of the table before. */
 const indices = new WeakMap<Leases, Table<readonly OwnLease[]>>();
 

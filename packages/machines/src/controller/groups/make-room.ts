@@ -1,7 +1,8 @@
 /**
- * Room in a full groups stream where no checkpoint makes any. A stream is emptied from its beginning only. After the job went back further than the newest
- * checkpoint it is full of results of later steps, or of what lies behind the first results of the next one, and that step has no room. Then the oldest
- * results are given up and sampled again: they cost time, and without them nothing would ever go on.
+ * Room in a full groups stream where no checkpoint makes any. A stream is emptied from its beginning only, and messages may lie there that nobody needs and
+ * no checkpoint covers: results whose receipts were lost, or of groups that somebody else finished. They go first, because that costs nothing.
+ * After the job went back further than the newest checkpoint the stream is full of results of later steps, or of what lies behind the first results of
+ * the next one, and that step has no room. Then the oldest results are given up and sampled again: they cost time, and without them nothing would go on.
  */
 import { firstSeqOf, type PartialGroup } from "@muster/protocol";
 import { withoutEntry } from "../../table/table.ts";
@@ -15,10 +16,30 @@ import { lowestOpenSeq } from "./open-seq.ts";
 /** As often results are given up for one step: a stream that has no room then is too small for it, and the watchdog ends the job. */
 const timesMax = 8;
 
-/** Gives up the older half of what is stored for later steps, or, where that is nothing, for the next one. Pure. */
+/** Makes room for results that have waited for a while: by what nobody needs, or by what is stored for later. Pure. */
 export function planRoom(state: ControllerState): Change<ControllerState> | null {
-  const { heldBack, step, nowMs, plan, roomMade } = state;
-  if (!heldBack || nowMs - heldBack.sinceMs < plan.timing.commandMs || !isStuck(state)) return null;
+  const { heldBack, nowMs, plan } = state;
+  if (!heldBack || nowMs - heldBack.sinceMs < plan.timing.commandMs) return null;
+  return emptyUnneeded(state) ?? giveUpOldest(state);
+}
+
+/**
+ * Removes what lies in front of everything that the tables point to. What was stored long enough ago is reported by now; where its report is later
+ * than that the group is sampled again. Pure.
+ */
+function emptyUnneeded(state: ControllerState): Change<ControllerState> | null {
+  const { lastSeq = 0, atMs = 0 } = state.groupsFill ?? {};
+  const isOld = state.nowMs - atMs >= state.plan.timing.commandMs;
+  const purgedSeq = Math.min(isOld ? lastSeq + 1 : 0, lowestOpenSeq(state));
+  if (purgedSeq <= state.purgedSeq) return null;
+  const detail = `what is stored before message ${purgedSeq} of the groups stream is needed by nobody and makes room`;
+  return emptied(state, purgedSeq, detail);
+}
+
+/** Gives up the older half of what is stored for later steps, or, where that is nothing, for the next one. */
+function giveUpOldest(state: ControllerState): Change<ControllerState> | null {
+  const { step, roomMade } = state;
+  if (!isStuck(state)) return null;
   const times = roomMade?.step === step.step ? roomMade.times : 0;
   const stored = Object.values(state.groups).flatMap(receiptsOf);
   const later = stored.filter((receipt) => receipt.step > step.step);
@@ -30,13 +51,14 @@ export function planRoom(state: ControllerState): Change<ControllerState> | null
   const purgedSeq = Math.min(cut + 1, lowestOpenSeq(next));
   if (purgedSeq <= state.purgedSeq) return null;
   const detail = `step ${step.step} has no room in the groups stream, and no checkpoint makes any: ${given.length} stored results are given up and sampled again`;
+  return emptied({ ...next, roomMade: { step: step.step, times: times + 1 } }, purgedSeq, detail);
+}
+
+/** The stream is emptied so far, and whoever waits for room waits anew. */
+function emptied(state: ControllerState, purgedSeq: number, detail: string): Change<ControllerState> {
+  const { heldBack = null, nowMs } = state;
   return {
-    state: {
-      ...next,
-      purgedSeq,
-      roomMade: { step: step.step, times: times + 1 },
-      heldBack: { ...heldBack, sinceMs: nowMs },
-    },
+    state: { ...state, purgedSeq, heldBack: heldBack && { ...heldBack, sinceMs: nowMs } },
     effects: [
       announce("alarm.raised", { alarm: "groups-full", detail }),
       { type: "groups.purge", beforeSeq: purgedSeq },

@@ -9,7 +9,7 @@ import type { ControllerState, KeptReceipt } from "../state.ts";
 import { withMember } from "../state.ts";
 import { finishItems, requeue, withGroups } from "./leases.ts";
 
-/** Receipts that could not be true after which their sender is put out: a new life of it may count right. */
+/** Leases with receipts that could not be true after which their sender is put out: a new life of it may count right. */
 const refusedMax = 3;
 
 /** Groups that an alarm names. */
@@ -32,7 +32,8 @@ function refusalOf({ plan }: ControllerState, receipt: GroupReceipt): string | n
 
 /**
  * Takes the receipts that can not be true out of a report. What their sender held of them goes back to the queue without blame; a lease that
- * somebody else holds counts for nothing. Pure.
+ * somebody else holds counts for nothing. That counts against the sender once per lease: a report comes again when its controller died before it
+ * was acknowledged. Pure.
  */
 export function refuseReceipts(
   state: ControllerState,
@@ -55,14 +56,19 @@ export function refuseReceipts(
   const counted = { ...state, dropped: { ...dropped, refused: (dropped.refused ?? 0) + refused.size } };
   const freed = isOthers ? counted : finishItems(counted, leaseId, isOf);
   const queued = requeue(freed, items, { holder: "", reason: "its receipt can not be true", failure: null });
+  const sound = receipts.filter((one) => !refused.has(one));
+  const { from } = event;
+  const known = state.members[from]?.refusedLeases ?? [];
+  if (known.includes(leaseId)) return { ...queued, sound };
+  const noted = withMember(queued.state, from, { refusedLeases: [...known, leaseId] });
   const { receipt, reason } = first;
   const others = refused.size > 1 ? `, and ${refused.size - 1} more` : "";
-  const detail = `${event.from} reports group ${receipt.step}.${receipt.index} in message ${receipt.streamSeq}: ${reason}${others}`;
-  const blamed = blame(queued.state, event.from, detail);
+  const detail = `${from} reports group ${receipt.step}.${receipt.index} in message ${receipt.streamSeq}: ${reason}${others}`;
+  const blamed = blame(noted, from, detail);
   return {
     state: blamed.state,
     effects: [announce("alarm.raised", { alarm: "receipt", detail }), ...queued.effects, ...blamed.effects],
-    sound: receipts.filter((one) => !refused.has(one)),
+    sound,
   };
 }
 

@@ -15,14 +15,23 @@ export function fillLevelOf({ bytes, bytesMax }: Fill): number {
   return bytesMax === null ? 0 : marks.filter((share) => bytes >= share * bytesMax).length;
 }
 
+/** True when what is seen of a stream is news: it passed a mark, or it took more above the last one. Pure. */
+export function isFillNews(known: Fill | undefined, seen: Fill): boolean {
+  const level = fillLevelOf(seen);
+  if (level !== fillLevelOf(known ?? { bytes: 0, bytesMax: null })) return true;
+  return level === marks.length && seen.lastSeq !== known?.lastSeq;
+}
+
 /** True when the groups stream is so full that a checkpoint should make room. Pure. */
 export function isNearlyFull({ groupsFill }: ControllerState): boolean {
   return groupsFill !== undefined && fillLevelOf(groupsFill) > 0;
 }
 
 /** Takes in how full the groups stream is; the operator hears of it where nothing will make room. Pure. */
-export function applyFilled(state: ControllerState, { bytes, bytesMax }: FilledEvent): Change<ControllerState> {
-  const next = { ...state, groupsFill: { bytes, bytesMax } };
+export function applyFilled(state: ControllerState, event: FilledEvent): Change<ControllerState> {
+  const { bytes, bytesMax, lastSeq } = event;
+  const seen = lastSeq === undefined ? {} : { lastSeq, atMs: state.nowMs };
+  const next = { ...state, groupsFill: { bytes, bytesMax, ...seen } };
   const isNew = isNearlyFull(next) && !isNearlyFull(state);
   if (!isNew || state.plan.checkpointReplicas > 0) return { state: next, effects: [] };
   const detail = `the groups stream fills, and then results have to wait; ${roomOf(next)}${remedyFor(next)}`;

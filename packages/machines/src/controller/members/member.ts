@@ -29,8 +29,10 @@ export interface Member {
   readonly retryAtMs: AtMs;
   /** Orders in a row that it let pass without an answer; nobody waits for it while there are any. */
   readonly unanswered: number;
-  /** Receipts of it that could not be true. */
+  /** Leases of which it gave receipts that could not be true, and batches that nobody could read because of it. */
   readonly refused?: number;
+  /** Those leases: a report that comes again counts no second time. */
+  readonly refusedLeases?: readonly string[];
   /** Of a checkpoint actor that was asked to keep training state in memory. */
   readonly memory?: MemberMemory;
 }

@@ -76,4 +76,11 @@ export interface Dropped {
 export interface Fill {
   readonly bytes: number;
   readonly bytesMax: number | null;
+  /** The newest message that it had taken; absent in journals of programs that did not say it. */
+  readonly lastSeq?: number;
+}
+
+/** The same, and when it was seen. */
+export interface FillSeen extends Fill {
+  readonly atMs?: AtMs;
 }
