@@ -1,13 +1,14 @@
 #!/usr/bin/env node
 /**
- * `npm test`: sets up what is missing, then runs every test of the project; the last line is `N passed, N failed`.
+ * `npm test`: sets up what is missing, then runs every test of the project; it ends with a line for each that failed, and
+ * last, `N passed, N failed`.
  * `npm test -- <filter>` runs the matching vitest files only (other vitest flags such as `-t title` work too).
  */
 import { hasNativeTests, runNativeTests } from "./lib/ctest.mjs";
 import { untilInterrupted } from "./lib/interrupt.mjs";
 import { main } from "./lib/main.mjs";
 import { ensureSetup } from "./lib/setup/ensure-setup.mjs";
-import { conclude, sumOf } from "./lib/tally.mjs";
+import { conclude, reasonLine, sumOf } from "./lib/tally.mjs";
 import { clearReports, hasTests, runVitest } from "./lib/vitest.mjs";
 
 /** Vitest projects and where their files are, from the quickest and most basic to the slowest. */
@@ -34,9 +35,14 @@ async function runEverything(options) {
     }
     const tally = await runVitest(name, ["--project", name], options);
     // Files without a single result mean that the project ran nothing: never a success.
-    parts.push(tally.passed + tally.failed === 0 ? { ...tally, failed: 1 } : tally);
+    parts.push(tally.passed + tally.failed === 0 ? { ...tally, ...nothingRan(name) } : tally);
   }
   return sumOf(parts);
+}
+
+/** @param {string} name */
+function nothingRan(name) {
+  return { failed: 1, failures: [reasonLine(name, "no test of it ran")] };
 }
 
 /** @param {string} title */

@@ -40,7 +40,7 @@ async function runStep({ name, command: [script = "", ...args] }, signal) {
   const seconds = ((performance.now() - startedAtMs) / 1000).toFixed(1);
   console.log(`${code === 0 ? "✓" : "✗"} ${name} (${seconds} s)`);
   if (code !== 0) console.log(Buffer.concat(shown).toString("utf8"));
-  return one(code === 0);
+  return one(name, code === 0 ? null : `ended with code ${code}; what it said stands above`);
 }
 
 await main(() =>

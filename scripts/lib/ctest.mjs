@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "./paths.mjs";
 import { runCommand } from "./run-command.mjs";
-import { skipLine } from "./tally.mjs";
+import { reasonLine } from "./tally.mjs";
 
 const script = join(root, "native/test/run.sh");
 
@@ -27,7 +27,7 @@ export async function runNativeTests({ signal, env }) {
 }
 
 /**
- * Reads ctest's closing line, and the lines `skipped <test>: <why>` of tests that did not run.
+ * Reads ctest's closing line, its list of what failed, and the lines `skipped <test>: <why>` of tests that did not run.
  *
  * @param {string} text - What it wrote.
  * @param {number} code - Its exit code; a failure without failed tests counts as one.
@@ -37,7 +37,11 @@ export function tallyOfCtest(text, code) {
   const match = /(\d+) tests? failed out of (\d+)/.exec(text);
   const failed = Number(match?.[1] ?? 0);
   const total = Number(match?.[2] ?? 0);
-  const skipped = [...text.matchAll(/^skipped (\S+): (.+)$/gm)].map(([, what = "", why = ""]) => skipLine(what, why));
+  const skipped = [...text.matchAll(/^skipped (\S+): (.+)$/gm)].map(([, what = "", why = ""]) => reasonLine(what, why));
   const passed = Math.max(0, total - failed - skipped.length);
-  return { passed, failed: failed === 0 && code !== 0 ? 1 : failed, skipped };
+  const failures = [...text.matchAll(/^\s+\d+ - (\S+) \((.+)\)\s*$/gm)].map(([, what = "", why = ""]) =>
+    reasonLine(`native > ${what}`, why),
+  );
+  if (failed > 0 || code === 0) return { passed, failed, failures, skipped };
+  return { passed, failed: 1, failures: [reasonLine("native", `its build or run ended with code ${code}`)], skipped };
 }

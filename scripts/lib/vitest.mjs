@@ -1,10 +1,10 @@
 /** Runs vitest and counts its results from the JSON report, not from its words. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { musterDirectory, root } from "./paths.mjs";
 import { runCommand } from "./run-command.mjs";
 import { skipsVariable } from "./skips-reporter.mjs";
-import { skipLine } from "./tally.mjs";
+import { firstLineOf, reasonLine } from "./tally.mjs";
 
 const resultsDirectory = join(musterDirectory, "test-results");
 
@@ -14,7 +14,15 @@ const skipsReporter = join(root, "scripts/lib/skips-reporter.mjs");
  * @typedef {object} VitestReport - The part of vitest's JSON report that is read here.
  * @property {number} numPassedTests
  * @property {number} numFailedTests
- * @property {{ name: string, status: string, assertionResults: { status: string }[] }[]} testResults
+ * @property {FileReport[]} testResults
+ */
+
+/**
+ * @typedef {object} FileReport
+ * @property {string} name - Its path.
+ * @property {string} status
+ * @property {string} [message] - Why it could not be loaded.
+ * @property {{ status: string, fullName: string, failureMessages?: string[] | null }[]} assertionResults
  */
 
 /** Forgets the reports of earlier runs. */
@@ -49,7 +57,7 @@ export async function runVitest(name, args, { signal, env, isPart = false }) {
     },
   );
   return {
-    ...tallyOf(readReport(report), code),
+    ...tallyOf(readReport(report), code, name),
     skipped: skippedIn(readReport(skips) ?? [], isPart),
   };
 }
@@ -67,27 +75,33 @@ function readReport(path) {
  * @returns {readonly string[]}
  */
 export function skippedIn(skips, isPart) {
-  return skips.filter(({ why }) => why !== null || !isPart).map(({ title, why }) => skipLine(title, why));
+  return skips.filter(({ why }) => why !== null || !isPart).map(({ title, why }) => reasonLine(title, why));
 }
 
 /**
- * Counts a report. A file that could not be loaded counts as one failure, and so do errors outside of tests, which vitest tells
- * by its exit code alone.
+ * Counts a report, and names what failed. A file that could not be loaded counts as one failure, and so do errors outside of tests, which
+ * vitest tells by its exit code alone.
  *
  * @param {VitestReport | null} report - Null when vitest wrote none.
  * @param {number} code - Exit code of vitest.
- * @returns {Pick<import("./tally.mjs").Tally, "passed" | "failed">}
+ * @param {string} name - Of what was run, where no test is to blame.
+ * @returns {Pick<import("./tally.mjs").Tally, "passed" | "failed" | "failures">}
  */
-export function tallyOf(report, code) {
-  const files = report?.testResults ?? [];
-  const unloadable = files.filter(
-    (file) => file.status === "failed" && file.assertionResults.every(({ status }) => status !== "failed"),
+export function tallyOf(report, code, name) {
+  const failures = (report?.testResults ?? []).flatMap(failuresOf);
+  if (failures.length === 0 && code !== 0)
+    failures.push(reasonLine(name, `vitest ended with code ${code}, and no test failed; its output says why`));
+  return { passed: report?.numPassedTests ?? 0, failed: failures.length, failures };
+}
+
+/** One line for each failed test of a file, or for the file. @param {FileReport} file @returns {readonly string[]} */
+function failuresOf({ name, status, message, assertionResults }) {
+  const path = relative(root, name);
+  const failed = assertionResults.filter((each) => each.status === "failed");
+  if (failed.length === 0) return status === "failed" ? [reasonLine(path, firstLineOf(message))] : [];
+  return failed.map(({ fullName, failureMessages }) =>
+    reasonLine(`${path} > ${fullName}`, firstLineOf(failureMessages?.[0])),
   );
-  const failed = (report?.numFailedTests ?? 0) + unloadable.length;
-  return {
-    passed: report?.numPassedTests ?? 0,
-    failed: failed === 0 && code !== 0 ? 1 : failed,
-  };
 }
 
 /** True when a folder holds a test file. @param {string} folder - From the root. @returns {boolean} */

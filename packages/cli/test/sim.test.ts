@@ -45,6 +45,7 @@ describe("muster sim", { timeout: 60_000 }, () => {
     expect(file).toBe(join(out, "kills-1.json"));
     const { why, scenario, ...kept } = JSON.parse(readFileSync(file, "utf8"));
     expect(why).toMatch(/^S4: /);
+    expect(found.stdout).toContain("failed: muster sim > seed 1 of profile kills: S4: ");
     expect(kept).toMatchObject({ bug, hash: expect.stringMatching(/^[0-9a-f]{16}$/) });
     expect(scenario).toMatchObject({ seed: 1, profile: "kills" });
     expect(scenario.faults.length).toBeLessThan(Number(/needs \d+ of (\d+) faults/.exec(found.stdout)?.[1]));

@@ -26,7 +26,7 @@ export function failureText(result: RunResult): string {
 }
 
 /**
- * The sums of many runs; the last line counts seeds.
+ * The sums of many runs; the last lines name the seeds that failed, and count.
  *
  * @param others - What failed besides, to be counted with the seeds.
  */
@@ -46,9 +46,23 @@ export function summaryText(result: RunManyResult, others = 0): string {
     failed.length === 0
       ? "violations      none"
       : `violations      ${failed.length}: seeds ${failed.map(({ scenario }) => scenario.seed).join(", ")}`,
+    ...failed.map(({ scenario, violations: [first] }) =>
+      failedLine(
+        `seed ${scenario.seed} of profile ${profile}`,
+        first ? `${first.invariant}: ${first.detail}` : "it does not say why",
+      ),
+    ),
+    ...(others > 0
+      ? [failedLine(`profile ${profile}`, `never reached ${coverage?.never.slice(0, namedMax).join(", ")}`)]
+      : []),
     "",
     `${seeds - failed.length} passed, ${failed.length + others} failed`,
   ].join("\n");
+}
+
+/** What failed, in one line as continuous integration gathers it. */
+function failedLine(what: string, why: string): string {
+  return `failed: muster sim > ${what}: ${why.replaceAll(/\s+/g, " ")}`;
 }
 
 /** How many pairs of a failpoint and an action happened, and the first of those that never did. */
@@ -85,6 +99,9 @@ export function canariesText(results: readonly CanaryResult[], all: number): str
   return [
     `${seen.length} of ${results.length} deliberate bugs were seen, after ${median} seeds in the median and ${most} at most`,
     ...(left > 0 ? [`skipped: ${left} of ${all} deliberate bugs: only a sample of them was asked for`] : []),
+    ...results
+      .filter(({ caughtBy }) => caughtBy === null)
+      .map(({ name, seeds }) => failedLine(`deliberate bug ${name}`, `not seen in ${seeds} seeds`)),
     "",
     `${seen.length} passed, ${results.length - seen.length} failed`,
   ].join("\n");

@@ -15,6 +15,8 @@ export interface StreamRule {
   /** At the bound: refuse the new message, or drop the oldest. */
   readonly discard: "new" | "old";
   readonly bytesMax: number;
+  /** An operator may have made it with less room: a job goes on when it is full. */
+  readonly mayHoldLess?: boolean;
   /** Age at which messages go; absent: never. */
   readonly ageMaxMs?: number;
   /** Single messages can not be removed; only the head can be purged. */
@@ -52,7 +54,15 @@ export const streamRules: Readonly<Record<StreamName, StreamRule>> = {
     consumersMax: 65_536,
   },
   journal: { ...log, subject: "journal", discard: "new", bytesMax: 1024 * MiB, denyDelete: true },
-  groups: { ...log, subject: "groups.>", discard: "new", bytesMax: 2048 * MiB, direct: true, isShared: true },
+  groups: {
+    ...log,
+    subject: "groups.>",
+    discard: "new",
+    bytesMax: 2048 * MiB,
+    direct: true,
+    isShared: true,
+    mayHoldLess: true,
+  },
   events: {
     ...log,
     subject: "events.>",

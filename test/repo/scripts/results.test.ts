@@ -9,11 +9,14 @@ import { conclude, one, sumOf } from "../../../scripts/lib/tally.mjs";
 import { skippedIn, tallyOf } from "../../../scripts/lib/vitest.mjs";
 import { root } from "../checks/repository.ts";
 
+const failureMessages = ["\u001b[31mAssertionError: expected 1 to be 2\u001b[39m\n    at a.test.ts:3:5"];
 const file = (status: string, ...statuses: string[]) => ({
-  name: "a.test.ts",
+  name: join(root, "packages/a.test.ts"),
   status,
-  assertionResults: statuses.map((each, index) => ({ fullName: `test ${index}`, status: each })),
+  message: "\nSyntaxError: no such thing\n    at a.test.ts",
+  assertionResults: statuses.map((each, index) => ({ fullName: `test ${index}`, status: each, failureMessages })),
 });
+const oneFailed = "packages/a.test.ts > test 2: AssertionError: expected 1 to be 2";
 
 describe("counting vitest's results", () => {
   it("takes passed and failed tests from the report", () => {
@@ -22,7 +25,7 @@ describe("counting vitest's results", () => {
       numFailedTests: 1,
       testResults: [file("failed", "passed", "passed", "failed", "skipped")],
     };
-    expect(tallyOf(report, 1)).toEqual({ passed: 2, failed: 1 });
+    expect(tallyOf(report, 1, "unit")).toEqual({ passed: 2, failed: 1, failures: [oneFailed] });
   });
 
   it("has a line with the reason for each skipped test, and one for a test without a reason where nobody chose among them", () => {
@@ -36,23 +39,27 @@ describe("counting vitest's results", () => {
   });
 
   it("counts a file that could not be loaded as a failure", () => {
-    expect(
-      tallyOf({ numPassedTests: 1, numFailedTests: 0, testResults: [file("passed", "passed"), file("failed")] }, 1)
-        .failed,
-    ).toBe(1);
+    const testResults = [file("passed", "passed"), file("failed")];
+    expect(tallyOf({ numPassedTests: 1, numFailedTests: 0, testResults }, 1, "unit")).toEqual({
+      ...{ passed: 1, failed: 1 },
+      failures: ["packages/a.test.ts: SyntaxError: no such thing"],
+    });
   });
 
   it("counts an error outside of tests, and a run without a report, as a failure", () => {
-    expect(tallyOf({ numPassedTests: 1, numFailedTests: 0, testResults: [file("passed", "passed")] }, 1)).toMatchObject(
-      { passed: 1, failed: 1 },
-    );
-    expect(tallyOf(null, 1)).toMatchObject({ passed: 0, failed: 1 });
+    const report = { numPassedTests: 1, numFailedTests: 0, testResults: [file("passed", "passed")] };
+    const failures = ["unit: vitest ended with code 1, and no test failed; its output says why"];
+    expect(tallyOf(report, 1, "unit")).toEqual({ passed: 1, failed: 1, failures });
+    expect(tallyOf(null, 1, "unit")).toEqual({ passed: 0, failed: 1, failures });
   });
 });
 
 describe("counting ctest's results", () => {
-  it("reads the closing line", () => {
-    expect(tallyOfCtest("…\n60% tests passed, 2 tests failed out of 5\n", 8)).toMatchObject({ passed: 3, failed: 2 });
+  it("reads the closing lines", () => {
+    const failed = "\t  2 - mesh_test (Failed)\n\t  5 - links_test (Timeout)\n";
+    const text = `…\n60% tests passed, 2 tests failed out of 5\n\nThe following tests FAILED:\n${failed}`;
+    const failures = ["native > mesh_test: Failed", "native > links_test: Timeout"];
+    expect(tallyOfCtest(text, 8)).toEqual({ passed: 3, failed: 2, failures, skipped: [] });
     expect(tallyOfCtest("100% tests passed, 0 tests failed out of 5\n", 0)).toMatchObject({ passed: 5, failed: 0 });
   });
 
@@ -60,29 +67,39 @@ describe("counting ctest's results", () => {
     const text =
       "100% tests passed, 0 tests failed out of 5\n\nskipped gloo_test: there was no Gloo when this was built\n";
     const skipped = ["gloo_test: there was no Gloo when this was built"];
-    expect(tallyOfCtest(text, 0)).toEqual({ passed: 4, failed: 0, skipped });
+    expect(tallyOfCtest(text, 0)).toEqual({ passed: 4, failed: 0, failures: [], skipped });
   });
 
   it("counts a build that failed as a failure", () => {
-    expect(tallyOfCtest("error: no such thing", 2)).toMatchObject({ passed: 0, failed: 1 });
+    const failures = ["native: its build or run ended with code 2"];
+    expect(tallyOfCtest("error: no such thing", 2)).toEqual({ passed: 0, failed: 1, failures, skipped: [] });
   });
 });
 
-describe("the last line", () => {
-  const lastLineOf = (parts: Parameters<typeof sumOf>[0]) => {
+describe("the last lines", () => {
+  const linesOf = (parts: Parameters<typeof sumOf>[0]) => {
     const log = vi.spyOn(console, "log").mockImplementation(() => {});
     onTestFinished(() => log.mockRestore());
     const code = conclude(sumOf(parts));
-    return [code, String(log.mock.calls.at(-1)?.[0]).trim()];
+    return { code, lines: log.mock.calls.flatMap(([text]) => String(text).trim().split("\n")) };
   };
 
-  it("sums all parts, and only a run without failures is a success", () => {
-    expect(lastLineOf([one(true), one(true)])).toEqual([0, "2 passed, 0 failed"]);
-    expect(lastLineOf([one(true), one(false)])).toEqual([1, "1 passed, 1 failed"]);
+  it("sum all parts, and only a run without failures is a success", () => {
+    expect(linesOf([one("a", null), one("b", null)])).toEqual({ code: 0, lines: ["2 passed, 0 failed"] });
   });
 
-  it("is a failure when nothing ran", () => {
-    expect(lastLineOf([])).toEqual([1, "0 passed, 0 failed"]);
+  it("name what failed, after what was skipped, and why", () => {
+    const skipped = { passed: 0, failed: 0, failures: [], skipped: ["a chain of hosts: needs root"] };
+    const { code, lines } = linesOf([one("types", "ended with\ncode 2"), one("lint", null), skipped]);
+    expect(code).toBe(1);
+    expect(lines).toEqual([
+      ...["skipped: a chain of hosts: needs root", "1 skipped"],
+      ...["failed: types: ended with code 2", "1 passed, 1 failed"],
+    ]);
+  });
+
+  it("are those of a failure when nothing ran", () => {
+    expect(linesOf([])).toMatchObject({ code: 1 });
   });
 });
 

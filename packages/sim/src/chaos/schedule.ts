@@ -125,8 +125,8 @@ export function drawSchedule(options: ScheduleOptions): readonly ChaosFault[] {
 const stepMs = 700;
 
 /**
- * Draws a series: `count` rounds of one fault of each kind, its replicas hit in turn, partitions in every way. Times count from when the job
- * is steady; silences outlast every time-out. Pure.
+ * Draws a series: `count` rounds of one fault of each kind, its replicas hit in turn, partitions in one way after the other from the one that
+ * the seed names. Times count from when the job is steady; silences outlast every time-out. Pure.
  */
 export function drawSeries(options: ScheduleOptions & { readonly count: number }): readonly ChaosFault[] {
   const drawers = options.kinds.map((wish) => {
@@ -137,7 +137,7 @@ export function drawSeries(options: ScheduleOptions & { readonly count: number }
         ...{ atMs: random.below(stepMs), kind: wish.kind, ...effect },
         target: { ...target, index: round },
         lastsMs: isSilence(wish.kind) ? silenceBeyond(target, options) : lastsMs,
-        ...(way === undefined ? {} : { way: partitionWays[round % partitionWays.length] ?? way }),
+        ...(way === undefined ? {} : { way: partitionWays[(options.seed + round) % partitionWays.length] ?? way }),
       };
     };
   });

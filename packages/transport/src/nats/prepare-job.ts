@@ -45,7 +45,8 @@ export interface PrepareOptions extends Omit<ConnectOptions, "name"> {
  * Creates the streams, the `controller` consumer and the state bucket of a job, or checks those that exist. Harmless to repeat.
  *
  * @throws MUSTER_ERR_BROKER_OPEN when the broker takes connections without credentials: nothing is created then.
- * @throws MUSTER_ERR_STREAM_MISMATCH when an existing stream differs, naming the setting. More room than wanted is no difference.
+ * @throws MUSTER_ERR_STREAM_MISMATCH when an existing stream differs, naming the setting. More room than wanted is no difference, and
+ *   less is none for the groups.
  * @throws the errors of {@link connectNats}
  */
 export async function prepareJob(options: PrepareOptions): Promise<void> {
@@ -56,7 +57,8 @@ export async function prepareJob(options: PrepareOptions): Promise<void> {
     const { bytesMax, replicas = 1 } = options;
     for (const name of streamNames) {
       const config = toStreamConfig(options.job, name, replicas);
-      await ensureStream(link, { ...config, max_bytes: bytesMax?.[name] ?? streamRules[name].bytesMax });
+      const rule = streamRules[name];
+      await ensureStream(link, { ...config, max_bytes: bytesMax?.[name] ?? rule.bytesMax }, rule.mayHoldLess);
     }
     await ensureStream(link, toBucketConfig(options.job, replicas));
     await ensureController(link, options.job);
@@ -105,7 +107,7 @@ function toBucketConfig(job: string, replicas: number): WantedStream {
   };
 }
 
-async function ensureStream(link: Link, wanted: WantedStream): Promise<void> {
+async function ensureStream(link: Link, wanted: WantedStream, mayHoldLess = false): Promise<void> {
   const info = await link.call(`creating stream ${wanted.name}`, async () => {
     try {
       return await link.manager.streams.add({ ...wanted });
@@ -118,6 +120,7 @@ async function ensureStream(link: Link, wanted: WantedStream): Promise<void> {
   for (const [field, value] of Object.entries(wanted)) {
     if (isDeepStrictEqual(found[field] ?? absentValue(value), value)) continue;
     if ((field === "max_bytes" || field === "max_consumers") && isRaised(found[field], value)) continue;
+    if (field === "max_bytes" && mayHoldLess) continue;
     throw errors.StreamMismatch({
       stream: wanted.name,
       field,

@@ -1,0 +1,47 @@
+# Functions of `.ci/run`, which are tested beside the other scripts.
+
+# Installs what tests with several hosts need (iproute2, nftables) where it is missing and can be installed. Where it can not, that is said, those
+# tests are skipped, and the run goes on.
+install_tools() {
+  local missing=()
+  command -v ip >/dev/null || missing+=(iproute2)
+  command -v nft >/dev/null || missing+=(nftables)
+  if ((${#missing[@]} == 0)); then return; fi
+  if (($(id -u) != 0)) || ! command -v apt-get >/dev/null; then
+    echo "not installed: ${missing[*]}, which needs root and apt-get; tests with several hosts are skipped"
+    return
+  fi
+  echo "installing ${missing[*]} for tests with several hosts"
+  if ! { timeout 180 apt-get update --quiet && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install --quiet --yes "${missing[@]}"; }; then
+    echo "not installed: ${missing[*]}, because apt-get failed; tests with several hosts are skipped"
+  fi
+}
+
+passed=0 failed=0 logs=()
+
+# count LOG COMMAND…: runs a command whose last line is "N passed, N failed" and adds its counts; one that ends without it counts as a failure. Its
+# lines "skipped: …" and "failed: …" are gathered, and where it failed without such a line one is added.
+count() {
+  local log=$1 code line p f
+  shift
+  "$@" 2>&1 | tee "$log"
+  code=${PIPESTATUS[0]}
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+  read -r p f < <(sed -E 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/' <<<"${line:-0 passed, 0 failed}")
+  if ((code != 0 && f == 0)); then f=1; fi
+  if ((f > 0)) && ! grep -q '^failed: ' "$log"; then echo "failed: $*: it ended with code $code; $log says why" >>"$log"; fi
+  passed=$((passed + p)) failed=$((failed + f)) logs+=("$log")
+}
+
+# One line for each thing that was skipped, with the reason, and how many they are; one for each that failed; last "N passed, N failed". Succeeds only
+# when nothing failed.
+conclude() {
+  local skipped failures
+  skipped=$(grep -h '^skipped: ' "${logs[@]}")
+  failures=$(grep -h '^failed: ' "${logs[@]}")
+  if [[ -n $skipped ]]; then printf '\n%s\n%s skipped\n' "$skipped" "$(wc -l <<<"$skipped")"; fi
+  if [[ -n $failures ]]; then printf '\n%s\n' "$failures"; fi
+  echo
+  echo "$passed passed, $failed failed"
+  ((failed == 0 && passed > 0))
+}

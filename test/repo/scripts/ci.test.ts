@@ -1,0 +1,85 @@
+/** The functions of `.ci/run`, with programs of the test's own on `PATH`. */
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { root } from "../checks/repository.ts";
+
+const usual = ["timeout", "tee", "grep", "sed", "wc", "cat", "tail", "bash"];
+
+/** Runs lines of bash after the functions. `programs` are all that is on `PATH` besides the usual ones: name and text. */
+function bash(lines: string, programs: Readonly<Record<string, string>> = {}) {
+  const folder = mkdtempSync(join(tmpdir(), "muster-ci-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  for (const name of usual) {
+    const { stdout } = spawnSync("bash", ["-c", `command -v ${name}`], { encoding: "utf8" });
+    symlinkSync(stdout.trim(), join(folder, name));
+  }
+  for (const [name, text] of Object.entries(programs))
+    writeFileSync(join(folder, name), `#!${join(folder, "bash")}\n${text}\n`, { mode: 0o755 });
+  const script = `set -uo pipefail\nsource "${join(root, "scripts/lib/ci.sh")}"\n${lines}`;
+  const { status, stdout, stderr } = spawnSync("bash", ["--norc", "-c", script], {
+    cwd: folder,
+    env: { PATH: folder, CALLS: join(folder, "calls") },
+    encoding: "utf8",
+  });
+  return { status, stderr, lines: stdout.split("\n").filter((line) => line !== ""), folder };
+}
+
+describe("the tools that tests with several hosts need", () => {
+  const recorder = 'echo "$@" >>"$CALLS"';
+  const asRoot = { id: "echo 0" };
+
+  it("are installed where they are missing and that can be done", () => {
+    const { status, lines, folder } = bash("install_tools", { ...asRoot, ip: "", "apt-get": recorder });
+    expect(lines).toEqual(["installing nftables for tests with several hosts"]);
+    expect(status).toBe(0);
+    const calls = readFileSync(join(folder, "calls"), "utf8").trim().split("\n");
+    expect(calls).toEqual(["update --quiet", "install --quiet --yes nftables"]);
+  });
+
+  it("are left alone where they are there", () => {
+    const { status, lines, stderr } = bash("install_tools", { ip: "", nft: "" });
+    expect({ status, lines, stderr }).toEqual({ status: 0, lines: [], stderr: "" });
+  });
+
+  it.each([
+    ["nobody may", { id: "echo 1000", "apt-get": recorder }, "which needs root and apt-get"],
+    ["there is no apt-get", asRoot, "which needs root and apt-get"],
+    ["apt-get fails", { ...asRoot, "apt-get": "exit 100" }, "because apt-get failed"],
+  ])("are said to be missing where %s, and the run goes on", (_, programs, why) => {
+    const { status, lines } = bash("install_tools\necho on", programs);
+    const missing = `not installed: iproute2 nftables, ${why}; tests with several hosts are skipped`;
+    expect(lines.slice(-2)).toEqual([missing, "on"]);
+    expect(status).toBe(0);
+  });
+});
+
+describe("the end of a run", () => {
+  const part = (text: string, code: number) => `cat <<'EOF'\n${text}\nEOF\nexit ${code}`;
+  const closing = (lines: readonly string[], from: string) => lines.slice(lines.indexOf(from) + 1);
+
+  it("names what was skipped and what failed in each part, and sums them", () => {
+    const programs = {
+      good: part("skipped: a: needs root\n3 passed, 0 failed", 0),
+      bad: part("failed: x.test.ts > y: no\n1 passed, 1 failed", 1),
+    };
+    const { status, lines } = bash("count good.log good\ncount bad.log bad\necho end\nconclude", programs);
+    expect(closing(lines, "end")).toEqual([
+      ...["skipped: a: needs root", "1 skipped", "failed: x.test.ts > y: no", "4 passed, 1 failed"],
+    ]);
+    expect(status).toBe(1);
+  });
+
+  it("names a part that ended without a word", () => {
+    const { lines } = bash("count a.log dies now\necho end\nconclude", { dies: "exit 137" });
+    const failed = "failed: dies now: it ended with code 137; a.log says why";
+    expect(closing(lines, "end")).toEqual([failed, "0 passed, 1 failed"]);
+  });
+
+  it("is a success when all passed, and not when nothing ran", () => {
+    expect(bash("count a.log good\nconclude", { good: part("2 passed, 0 failed", 0) }).status).toBe(0);
+    expect(bash("count a.log good\nconclude", { good: part("0 passed, 0 failed", 0) }).status).toBe(1);
+  });
+});
