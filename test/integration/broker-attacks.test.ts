@@ -34,7 +34,6 @@ async function ask<T>(connection: NatsConnection, subject: string, body: object)
 interface StreamInfo {
   readonly config: { readonly name: string };
   readonly state: {
-    readonly consumer_count: number;
     readonly last_seq: number;
     readonly messages: number;
     readonly subjects?: Record<string, number>;
@@ -47,6 +46,7 @@ async function picture(attacker: BrokerRole | null) {
   for (const name of streams) {
     const info = await ask<StreamInfo>(raw, `$JS.API.STREAM.INFO.${name}`, { subjects_filter: ">" });
     const { last_seq, messages, subjects = {} } = info.state;
+    const { consumers } = await ask<{ consumers: string[] }>(raw, `$JS.API.CONSUMER.NAMES.${name}`, {});
     const own = (subject: string): boolean =>
       subject.startsWith(`muster.test.reports.${attacker}.${attacker}-attacker.`) ||
       subject === "muster.test.groups.rollout-attacker";
@@ -55,7 +55,7 @@ async function picture(attacker: BrokerRole | null) {
     found.push({
       config: info.config,
       others,
-      consumers: info.state.consumer_count,
+      consumers: consumers.sort(),
       ...(isShared ? {} : { last_seq, messages }),
     });
   }
@@ -117,6 +117,8 @@ const bodyOf = (subject: string, role: BrokerRole): string => {
   if (/\.(MSG|DIRECT)\.GET\./.test(subject)) return JSON.stringify({ seq: 1 });
   const stream = ["operator", "watcher"].includes(role) ? "events" : "commands";
   const filter = stream === "commands" ? `muster.test.commands.${role}-attacker.>` : null;
+  if (subject.includes(".CONSUMER.CREATE."))
+    return JSON.stringify({ stream_name: subject.split(".")[4], config: { deliver_subject: "muster.test.journal" } });
   if (subject.includes(".desk."))
     return JSON.stringify({ stream, filter, name: `${role}-${role}-attacker-x`, start: "all", ack: null });
   return "attack";
@@ -209,5 +211,54 @@ test("a replica reads no other role's orders through a name that it knows, and n
   });
   await rollout.close();
 });
+
+test.each(["operator", "watcher"] as const)(
+  "%s has consumers deliver to nothing but its own inbox, takes over nobody's, and removes nobody's",
+  async (role) => {
+    const reader = await connectRaw(server, role);
+    const create = (stream: string, config: object) =>
+      ask(reader, `$JS.API.CONSUMER.CREATE.${stream}.stolen`, { stream_name: stream, config });
+    const before = await picture(role);
+    for (const stream of ["muster-test-events", "KV_muster-test"]) {
+      const others = [`_INBOX_${role === "operator" ? "watcher" : "operator"}.x.y`, "_INBOX_controller.c0.y"];
+      const patterns = [
+        ">",
+        `_INBOX_${role}.>`,
+        `_INBOX_${role}.x.*`,
+        `_INBOX_${role}.x`,
+        `_INBOX_${role}..y`,
+        " ",
+        "",
+      ];
+      for (const deliver_subject of [
+        ...everySubject.filter((place) => !place.startsWith(`_INBOX_${role}.`)),
+        ...others,
+      ])
+        expect(await create(stream, { deliver_subject }), deliver_subject).toMatchObject({ error: { code: 400 } });
+      for (const deliver_subject of patterns)
+        expect(await create(stream, { deliver_subject }), deliver_subject).toMatchObject({ error: { code: 400 } });
+      const victim = { durable_name: "victim", ack_policy: "none", mem_storage: true };
+      await ask(raw, `$JS.API.CONSUMER.CREATE.${stream}.victim`, { stream_name: stream, config: victim });
+      for (const asked of [
+        { action: "create" },
+        { action: "update" },
+        { type: "io.nats.jetstream.api.v1.stream_info_response" },
+      ]) {
+        const question = { stream_name: stream, config: { ack_policy: "none" }, ...asked };
+        const taken = await ask(reader, `$JS.API.CONSUMER.CREATE.${stream}.victim`, question);
+        expect(taken, JSON.stringify(asked)).toMatchObject({ error: { code: 400 } });
+      }
+      const removed = await ask(reader, `$JS.API.CONSUMER.DELETE.${stream}.victim`, {});
+      expect(removed).toMatchObject({ error: { code: 404 } });
+      await ask(raw, `$JS.API.CONSUMER.DELETE.${stream}.victim`, {});
+    }
+    for (const wrong of ["", "[]", '{"config":7}', '{"config":{"filter_subjects":7}}', "x".repeat(9_000)])
+      expect(
+        (await reader.request("$JS.API.CONSUMER.CREATE.muster-test-events", wrong, { timeout: 5_000 })).json(),
+      ).toMatchObject({ error: { code: 400 } });
+    expect(await picture(role)).toEqual(before);
+    await reader.close();
+  },
+);
 
 const inboxOf = (role: BrokerRole): string => `_INBOX_${role}.${role}-attacker`;

@@ -190,7 +190,8 @@ describe("the broker's doors", () => {
     await expect(operator.state().put("directory", bytes("x"))).rejects.toMatchObject(refused);
     const report = watcher.publish("muster.test.reports.operator.w0.job.stop", bytes("x"), { msgId: "stop" });
     await expect(report).rejects.toMatchObject(refused);
-    await expect(watcher.state().get("directory")).rejects.toMatchObject(refused);
+    expect((await watcher.state().get("directory"))?.value).toEqual(bytes("d"));
+    await expect(watcher.state().put("directory", bytes("forged"))).rejects.toMatchObject(refused);
   });
 
   test("only the controller can remove records of the journal, and the next one still follows the last", async () => {

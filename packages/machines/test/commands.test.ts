@@ -2,7 +2,7 @@
 import { type ControllerEvent, type ControllerState, control } from "@muster/machines";
 import { describe, expect, it } from "vitest";
 import { initialControllerState } from "../src/controller/state.ts";
-import { bodiesOf, planWith } from "./states.ts";
+import { bodiesOf, planWith, stepping, voteFor } from "./states.ts";
 
 /** A job with a node that runs two rollouts, and an operator. */
 class Desk {
@@ -197,5 +197,38 @@ describe("a signal", () => {
     expect(bodiesOf(desk.hear({ type: "controller.elected", term: 2 }).said, "node.signal")).toHaveLength(1);
     desk.report("n0", "node.signalled", { commandId: "c1", id: "rollout-0", pid: 12, detail: "SIGSTOP sent" });
     expect(desk.done).toMatchObject([{ commandId: "c1", outcome: "done", detail: "SIGSTOP sent" }]);
+  });
+});
+
+describe("the command that ends the job", () => {
+  let state: ControllerState;
+  let said: ReturnType<typeof control>["effects"];
+  const hear = (event: object): void => {
+    ({ state, effects: said } = control(state, { atMs: state.nowMs, ...event } as ControllerEvent));
+  };
+  const stop = (commandId: string): void =>
+    hear({ type: "job.stop", from: "ops", role: "operator", incarnation: "i1", body: { reason: "so", commandId } });
+  const heard = () => said.flatMap((effect) => (effect.type === "announce" ? [effect.kind] : []));
+
+  it("is done when the job has ended, just before that is said, and not when it is taken", () => {
+    state = stepping({}, { members: ["p0", "r0"] });
+    for (const id of ["c1", "c2"]) {
+      stop(id);
+      expect(heard()).toEqual(["command.accepted"]);
+    }
+    const { stats: _, cause: __, missing: ___, ...vote } = voteFor(4, "a");
+    const body = { step: 4, attempt: 1, epoch: 2, ...vote, sections: [...vote.sections] };
+    const incarnation = state.members.p0?.incarnation;
+    hear({ type: "step.voted", from: "p0", role: "policy", incarnation, body });
+    hear({ type: "controller.tick", atMs: state.nowMs + state.plan.timing.checkpointMs });
+    expect(bodiesOf(said, "command.done").map(({ commandId }) => commandId)).toEqual(["c1", "c2"]);
+    expect(heard().slice(-3)).toEqual(["command.done", "command.done", "job.ended"]);
+    for (const [id, detail] of [
+      ["c3", "the job has ended: so"],
+      ["c1", "the job has ended: so"],
+    ] as const) {
+      stop(id);
+      expect(bodiesOf(said, "command.done")).toMatchObject([{ commandId: id, outcome: "done", detail }]);
+    }
   });
 });

@@ -20,6 +20,7 @@ import { idSchema } from "./ids.ts";
 import { flawOfJson, isJson, readJson, writeJson } from "./json.ts";
 import { commandKinds } from "./messages/fleet.ts";
 import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
+import { withoutUnknown } from "./newer.ts";
 import { type PiecedKind, piecedBytesMax } from "./pieces.ts";
 import { flawOfPacked, narrowBounds, type PackedBounds, wideBounds } from "./scan.ts";
 
@@ -169,26 +170,18 @@ interface Leniency {
   readonly minor: number;
 }
 
+/** A schema stops at the first thing that is wrong: of a table where everything is wrong it would write a page about each row. */
+const atFirst: z.core.ParseContextInternal<z.core.$ZodIssue> = { abortEarly: true };
+
 function check<S extends z.ZodType>(schema: S, value: unknown, { what, minor }: Leniency): z.infer<S> {
-  let result = schema.safeParse(value);
-  if (!result.success && minor > protocolMinor) result = schema.safeParse(withoutUnknown(value, result.error));
+  let result = schema.safeParse(value, atFirst);
+  if (!result.success && minor > protocolMinor) result = schema.safeParse(withoutUnknown(schema, value), atFirst);
   if (result.success) return result.data;
   const other = what === "envelope" ? anyVersion.safeParse(value) : null;
   if (other?.success && other.data.v !== protocolVersion)
     throw errors.MessageOtherVersion({ found: other.data.v, known: protocolVersion });
   const issue = result.error.issues[0];
   throw errors.MessageMalformed({ reason: `${what}.${issue?.path.join(".") ?? ""}: ${issue?.message ?? "invalid"}` });
-}
-
-/** A copy without the fields that a schema does not know. */
-function withoutUnknown(value: unknown, { issues }: z.ZodError): unknown {
-  const copy: unknown = structuredClone(value);
-  for (const issue of issues) {
-    if (issue.code !== "unrecognized_keys") continue;
-    const at = issue.path.reduce<unknown>((inside, key) => Reflect.get(inside as object, key), copy);
-    for (const key of issue.keys) Reflect.deleteProperty(at as object, key);
-  }
-  return copy;
 }
 
 /** True for errors that say the sender's bytes were wrong, as opposed to a fault of ours. */

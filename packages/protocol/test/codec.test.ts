@@ -11,7 +11,9 @@ import {
   messageKinds,
   pack,
   payloadBytesMax,
+  type SealedMessage,
   unpack,
+  unseal,
 } from "../src/index.ts";
 import { sampleMessage } from "./samples.ts";
 
@@ -203,6 +205,24 @@ describe("a message of another form", () => {
   it.each(messageKinds)("%s with the body of another form is refused", (kind) => {
     for (const body of [undefined, null, [], "x", { unknown: 1 }])
       expect(codeOf(pack({ ...sampleMessage(kind), body }))).toBe("MUSTER_ERR_MESSAGE_MALFORMED");
+  });
+});
+
+describe("a table in which every row is wrong", () => {
+  const rows = Array.from({ length: 1_000 }, () => null);
+  it.each(messageKinds)("is refused at its first row, in %s", (kind) => {
+    let looks = 0;
+    const table = new Proxy(rows, {
+      get(target, key, receiver) {
+        if (typeof key === "string" && /^\d+$/.test(key)) looks += 1;
+        return Reflect.get(target, key, receiver) as unknown;
+      },
+    });
+    const message = sampleMessage(kind);
+    const tables = Object.entries(message.body).filter(([, value]) => Array.isArray(value));
+    const body = { ...message.body, ...Object.fromEntries(tables.map(([field]) => [field, table])) };
+    if (tables.length > 0) expect(() => unseal({ ...message, body } as SealedMessage)).toThrow(tables[0]?.[0]);
+    expect(looks).toBeLessThanOrEqual(1);
   });
 });
 

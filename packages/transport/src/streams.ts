@@ -115,9 +115,19 @@ export function deskSubject(job: string, role: string, id: string): string {
   return `muster.${job}.desk.${role}.${id}`;
 }
 
+/** Where the broker takes what programs of a role ask of its own API about consumers, which it does not do for them itself. */
+export function readersSubject(job: string, role: string): string {
+  return `muster.${job}.readers.${role}`;
+}
+
 /** The name of the bucket of a job's state. */
 export function stateBucket(job: string): string {
   return `muster-${job}`;
+}
+
+/** The stream below that bucket. */
+export function stateStream(job: string): string {
+  return `KV_${stateBucket(job)}`;
 }
 
 const keyPattern = /^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$/;

@@ -1,5 +1,6 @@
 /** The end of the job: every step committed, evaluated and durable, then everybody let go. */
 import { announce, type Change, type ControllerEffect } from "./events.ts";
+import { finishStops } from "./fleet/plan-commands.ts";
 import { ledgerOf } from "./groups/ledger.ts";
 import { stopMembers } from "./orders.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf } from "./state.ts";
@@ -70,11 +71,13 @@ function isResultOpen(state: ControllerState): boolean {
 function announceEnd(state: ControllerState): Change<ControllerState> {
   const { ending, plan } = state;
   if (!ending) return { state, effects: [] };
+  const asked = finishStops(state, `the job has ended: ${ending.reason}`);
   const replicas = Object.values(state.members).filter(({ role }) => role !== "node");
-  const stopped = stopMembers(state, replicas, ending.reason);
+  const stopped = stopMembers(asked.state, replicas, ending.reason);
   return {
     state: { ...stopped.state, ending: { ...ending, announced: true }, endDueAtMs: state.nowMs + plan.timing.drainMs },
-    effects: [...unsavedAlarm(state), ...endFact(state), ...stopped.effects],
+    // Whoever follows the job hears nothing after its end: what is said of it stands before that.
+    effects: [...unsavedAlarm(state), ...asked.effects, ...endFact(state), ...stopped.effects],
   };
 }
 

@@ -6,6 +6,7 @@ import { brokerRoles, streamsReadBy } from "../server/roles.ts";
 import { deskSubject, streamSubject } from "../streams.ts";
 import { DeskQueue } from "./desk-queue.ts";
 import type { Link } from "./link.ts";
+import { servePrograms } from "./program-desk.ts";
 import { addReader, type DeskAnswer, type ReaderRequest } from "./readers.ts";
 import { isApiError, translate } from "./translate.ts";
 
@@ -30,6 +31,7 @@ const deskCode = 0;
 /** Answers until the link is closed. Every process that does shares the questions with the others. */
 export function serveDesk(link: Link, job: string): void {
   const rows = new Map<string, DeskQueue<DeskAnswer>>(brokerRoles.map((role) => [role, new DeskQueue(row)]));
+  servePrograms(link, job, new Map(brokerRoles.map((role) => [role, new DeskQueue(row)])));
   link.connection.subscribe(deskSubject(job, "*", "*"), {
     queue: "desk",
     callback: (error, message) => {

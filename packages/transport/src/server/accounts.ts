@@ -56,9 +56,10 @@ function claimsOf(job: string, role: BrokerRole | "system", credentials: ServerC
   if (role === "system") return common;
   if (role === "controller") return { ...common, limits: { ...limits, ...storage }, exports: exportsOf(job) };
   const from = credentials.controller.account;
-  const imports = importsOf(job, role).map(({ kind, subject }) => ({
-    name: subject,
+  const imports = importsOf(job, role).map(({ kind, subject, local }) => ({
+    name: local ?? subject,
     subject,
+    ...(local === undefined ? {} : { local_subject: local }),
     account: from,
     type: kind,
   }));

@@ -4,7 +4,15 @@
  */
 import { kindsSaidBy, type Role } from "@muster/protocol";
 import { inboxPrefixOf } from "../nats/credentials.ts";
-import { brokerStream, deskSubject, type StreamName, stateBucket, streamNames } from "../streams.ts";
+import {
+  brokerStream,
+  deskSubject,
+  readersSubject,
+  type StreamName,
+  stateBucket,
+  stateStream,
+  streamNames,
+} from "../streams.ts";
 
 /** The users of a job's broker. `watcher` only looks. */
 export const brokerRoles = ["controller", "policy", "rollout", "checkpoint", "node", "operator", "watcher"] as const;
@@ -34,13 +42,36 @@ export function streamsReadBy(role: BrokerRole): readonly StreamName[] {
 export interface Import {
   readonly kind: "service" | "stream";
   readonly subject: string;
+  /** What it is called in the account that gets it, where that is something else. */
+  readonly local?: string;
 }
 
 /** What a role other than the controller gets from the account that owns the streams. */
 export function importsOf(job: string, role: BrokerRole): readonly Import[] {
   const { publish, subscribe } = rulesOf(job, "*")[role];
-  const services = [apiInfo, ...publish].map((subject): Import => ({ kind: "service", subject }));
-  return [...services, ...subscribe.map((subject): Import => ({ kind: "stream", subject }))];
+  const services = [...new Set([apiInfo, ...publish])].map((subject) => serviceOf(job, role, subject));
+  const heard = isProgram(role) ? [...subscribe, `${inboxPrefixOf(role, ">")}`] : subscribe;
+  return [...services, ...heard.map((subject): Import => ({ kind: "stream", subject }))];
+}
+
+/** The roles that any program may have, with a client library that knows nothing of us. */
+function isProgram(role: BrokerRole): boolean {
+  return role === "operator" || role === "watcher";
+}
+
+/** Streams that programs of a role read with whatever client library they have. */
+export function programStreams(job: string, role: BrokerRole): readonly string[] {
+  return isProgram(role) ? [brokerStream(job, "events"), stateStream(job)] : [];
+}
+
+const consumerApiPrefix = "$JS.API.CONSUMER.";
+
+/** Making and removing consumers goes to the desk under the name that client libraries know: the broker would take their word for where one delivers to. */
+function serviceOf(job: string, role: BrokerRole, subject: string): Import {
+  const isMade = ["CREATE.", "DELETE."].some((verb) => subject.startsWith(consumerApiPrefix + verb));
+  if (!isMade) return { kind: "service", subject };
+  const desk = `${readersSubject(job, role)}.${subject.slice(consumerApiPrefix.length)}`;
+  return { kind: "service", subject: desk, local: subject };
 }
 
 /** Who imports it gets the broker's whole API from nowhere else; without it the server answers some of it for the empty account of the role. */
@@ -50,7 +81,7 @@ function rulesOf(job: string, id: string): Readonly<Record<BrokerRole, Permissio
   const root = `muster.${job}`;
   const reading = (role: BrokerRole): string[] => [
     deskSubject(job, role, id),
-    ...streamsReadBy(role).flatMap((name) => readerApi(job, name)),
+    ...streamsReadBy(role).flatMap((name) => readerApi(brokerStream(job, name))),
   ];
   // One by one, since the stream bounds what waits on each of them.
   const reports = (role: Role): string[] =>
@@ -60,19 +91,23 @@ function rulesOf(job: string, id: string): Readonly<Record<BrokerRole, Permissio
     ...reports(role),
     ...reading(role),
   ];
+  const program = (role: BrokerRole): string[] => [apiInfo, ...programStreams(job, role).flatMap(programApi)];
   const probes = [`${root}.probe.*`];
   const watch = [`${root}.events.>`, `${root}.hb.>`];
   return {
-    controller: { publish: controllerApi(job), subscribe: [`${root}.hb.>`, deskSubject(job, "*", "*")] },
+    controller: {
+      publish: controllerApi(job),
+      subscribe: [`${root}.hb.>`, deskSubject(job, "*", "*"), `${readersSubject(job, "*")}.>`],
+    },
     policy: { publish: [...own("policy"), ...readApi(brokerStream(job, "groups"))], subscribe: probes },
     rollout: { publish: [...own("rollout"), `${root}.groups.${id}`], subscribe: probes },
     checkpoint: { publish: own("checkpoint"), subscribe: probes },
     node: { publish: own("node"), subscribe: probes },
     operator: {
-      publish: [...reports("operator"), ...reading("operator"), `$JS.API.STREAM.MSG.GET.KV_${stateBucket(job)}`],
+      publish: [...reports("operator"), deskSubject(job, "operator", id), ...program("operator")],
       subscribe: watch,
     },
-    watcher: { publish: reading("watcher"), subscribe: watch },
+    watcher: { publish: [deskSubject(job, "watcher", id), ...program("watcher")], subscribe: watch },
   };
 }
 
@@ -82,7 +117,7 @@ function controllerApi(job: string): string[] {
   const bucket = stateBucket(job);
   const streams = streamNames.flatMap((name) => {
     const stream = brokerStream(job, name);
-    return [...createApi(stream), ...readApi(stream), `$JS.API.STREAM.PURGE.${stream}`, ...consumerApi(job, name)];
+    return [...createApi(stream), ...readApi(stream), `$JS.API.STREAM.PURGE.${stream}`, ...consumerApi(stream)];
   });
   return [
     `${root}.hb.controller.>`,
@@ -91,8 +126,9 @@ function controllerApi(job: string): string[] {
     `${root}.journal`,
     `${root}.events.>`,
     `$KV.${bucket}.>`,
-    ...createApi(`KV_${bucket}`),
-    ...readApi(`KV_${bucket}`),
+    ...createApi(stateStream(job)),
+    ...readApi(stateStream(job)),
+    ...consumerApi(stateStream(job)),
     ...streams,
   ];
 }
@@ -106,16 +142,26 @@ function readApi(stream: string): string[] {
 }
 
 /** Making and removing consumers of a stream, and reading through them. */
-function consumerApi(job: string, name: StreamName): string[] {
-  const stream = brokerStream(job, name);
-  const names = `$JS.API.CONSUMER.NAMES.${stream}`;
-  return [names, `$JS.API.CONSUMER.CREATE.${stream}.>`, `$JS.API.CONSUMER.DELETE.${stream}.*`, ...readerApi(job, name)];
+function consumerApi(stream: string): string[] {
+  return [
+    `$JS.API.CONSUMER.NAMES.${stream}`,
+    ...[`$JS.API.CONSUMER.CREATE.${stream}`, `$JS.API.CONSUMER.CREATE.${stream}.>`],
+    ...[`$JS.API.CONSUMER.DELETE.${stream}.*`, ...readerApi(stream)],
+  ];
 }
 
 /** Reading through a consumer that the desk made: its name is a secret of the reader, so a wildcard opens nobody else's. */
-function readerApi(job: string, name: StreamName): string[] {
-  const stream = brokerStream(job, name);
+function readerApi(stream: string): string[] {
   return [`$JS.API.CONSUMER.INFO.${stream}.*`, pullSubject(stream), `$JS.ACK.${stream}.>`];
+}
+
+/** What client libraries ask of a stream that they read. */
+function programApi(stream: string): string[] {
+  return [
+    ...[`$JS.API.STREAM.INFO.${stream}`, `$JS.API.STREAM.MSG.GET.${stream}`, `$JS.FC.${stream}.>`],
+    ...[`$JS.API.CONSUMER.CREATE.${stream}`, `$JS.API.CONSUMER.CREATE.${stream}.>`],
+    ...[`$JS.API.CONSUMER.DELETE.${stream}.*`, ...readerApi(stream)],
+  ];
 }
 
 function pullSubject(stream: string): string {

@@ -8,6 +8,19 @@ import { roomFor } from "./plan-fleet.ts";
 
 type Over = Exclude<CommandAnswer, { outcome: "refused" }>;
 
+/** The job has ended: what asked for that is done. Pure. */
+export function finishStops(state: ControllerState, detail: string): Change<ControllerState> {
+  const effects: ControllerEffect[] = [];
+  let next = state;
+  for (const [id, { kind, answer }] of Object.entries(state.fleet.commands)) {
+    if (kind !== "job.stop" || answer !== null) continue;
+    const finished = finish(next, id, { outcome: "done", detail });
+    next = finished.state;
+    effects.push(...finished.effects);
+  }
+  return { state: next, effects };
+}
+
 /** Goes through the commands under way, the oldest first. Pure. */
 export function planCommands(state: ControllerState): Change<ControllerState> | null {
   const open = Object.entries(state.fleet.commands)
@@ -27,6 +40,7 @@ export function planCommands(state: ControllerState): Change<ControllerState> | 
 function move(state: ControllerState, id: string, row: CommandRow): Change<ControllerState> | null {
   const cancelled = cancellerOf(state, id);
   if (cancelled) return finish(state, id, { outcome: "cancelled", detail: `taken back by ${cancelled}` });
+  if (row.kind === "job.stop") return null;
   if (state.ending && row.kind !== "replica.drain")
     return finish(state, id, { outcome: "superseded", detail: `the job is ending: ${state.ending.reason}` });
   if (row.kind === "replica.kill") return sendSignal(state, id, row);

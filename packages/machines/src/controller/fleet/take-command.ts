@@ -51,14 +51,17 @@ function unknown(state: ControllerState, field: string, value: string): Taken {
   return refusal(state, `${field} = "${value}" is no replica or node of this job; there are: ${shown}`);
 }
 
+/** Done when the job has ended: see `finishStops`. */
 function takeStop(state: ControllerState, reason: string): Taken {
-  if (state.ending) {
-    const detail = `the job is ending already: ${state.ending.reason}`;
+  const { ending } = state;
+  if (ending?.announced) {
+    const detail = `the job has ended: ${ending.reason}`;
     return { state, detail, effects: [], answer: done(detail) };
   }
+  if (ending) return { state, detail: `the job is ending already: ${ending.reason}`, effects: [] };
   const detail = "the job ends after the running step";
   const next = { ...state, ending: { outcome: "stopped", reason, announced: false } as const };
-  return { state: next, detail, effects: [], answer: done(detail) };
+  return { state: next, detail, effects: [] };
 }
 
 function takeScale(state: ControllerState, body: ReportOf<"fleet.scale">["body"]): Taken {
