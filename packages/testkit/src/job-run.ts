@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Body, KindOf } from "@muster/protocol";
 import { type ActorProcess, type ActorProcessOptions, spawnActor } from "./actor-process.ts";
-import { processesNaming } from "./processes.ts";
+import { isProcessOf, type JobActor, processesNaming } from "./processes.ts";
 import { waitFor } from "./wait-for.ts";
 
 const muster = fileURLToPath(new URL("../../cli/bin/muster.mjs", import.meta.url));
@@ -121,12 +121,11 @@ function readEvents(path: string): readonly JobEvent[] {
   });
 }
 
-function pidOf(directory: string, { runs, job, id }: { runs: string; job: string; id: string }): number {
-  const isActor = (args: readonly string[]): boolean =>
-    args.includes(runs) && args.includes(job) && !args.includes("run") && (args.includes(id) || args[2] === id);
+function pidOf(directory: string, actor: JobActor): number {
+  const { id, job, runs } = actor;
   const isServer = (args: readonly string[]): boolean =>
     id === "nats-server" && args[0] !== "sh" && args.includes(join(directory, "nats", "server.conf"));
-  const found = processesNaming(runs).find(({ args }) => isActor(args) || isServer(args));
+  const found = processesNaming(runs).find(({ args }) => isProcessOf(args, actor) || isServer(args));
   if (!found) throw new Error(`no process of ${id} in ${job}`);
   return found.pid;
 }

@@ -16,6 +16,19 @@ export function processesNaming(text: string): readonly ProcessInfo[] {
     .filter(({ pid, args }) => pid !== process.pid && args.some((arg) => arg.includes(text)));
 }
 
+/** An actor of a job. */
+export interface JobActor {
+  readonly runs: string;
+  readonly job: string;
+  readonly id: string;
+}
+
+/** True for the arguments of the process of an actor. A replica that a node runs names its node, too: it is told by `--id` alone. Pure. */
+export function isProcessOf(args: readonly string[], { runs, job, id }: JobActor): boolean {
+  if (!args.includes(runs) || !args.includes(job) || args.includes("run")) return false;
+  return args.includes("--id") ? args[args.indexOf("--id") + 1] === id : args[2] === id;
+}
+
 /** Empty for a process that has ended since it was listed, and for one that only waits to be reaped. */
 function argumentsOf(pid: string): readonly string[] {
   try {
