@@ -103,7 +103,7 @@ describe("the watch over the members", () => {
 
   it("accuses nobody for a silence in which the broker was away", () => {
     clock.advance(60_000);
-    watch.blinded();
+    watch.connection("reconnected");
     expect(typesNow()).toEqual([]);
     clock.advance(4_000);
     expect(typesNow()).toEqual([]);

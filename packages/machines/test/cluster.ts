@@ -229,7 +229,7 @@ export class Cluster {
     for (const { id, incarnation } of members) {
       const replica = this.replicas.get(id);
       const isThere = replica?.incarnation === incarnation && !replica.isFrozen;
-      if (!isThere) this.#detector.disconnected(id, incarnation);
+      if (!isThere) this.#detector.disconnected(id, incarnation, this.nowMs);
     }
     const { verdicts } = this.#detector.look(members, { nowMs: this.nowMs, factor: 1 });
     for (const verdict of verdicts) this.input({ ...verdict, atMs: this.nowMs });

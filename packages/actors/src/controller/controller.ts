@@ -236,9 +236,7 @@ export class Reign implements Controller {
     await this.#open.hold(() => reports.close());
     const heartbeats = await transport.subscribe(subjects.all.heartbeats, ingress.handleCore);
     await this.#open.hold(() => heartbeats.close());
-    await this.#open.hold(
-      transport.onStatus(({ type }) => ["disconnected", "reconnected"].includes(type) && this.#watch.blinded()),
-    );
+    await this.#open.hold(transport.onStatus(({ type }) => this.#watch.connection(type)));
     await this.#open.hold(every(clock, config.timing.tickMs, () => this.#tick()));
     await this.#open.hold(every(clock, statusEveryMs, () => void this.#face.show()));
     await this.#open.hold(every(clock, selfEveryMs, () => void this.#lookAtSelf()));
@@ -323,13 +321,14 @@ export class Reign implements Controller {
   #look(): void {
     const { config, transport } = this.#options;
     if (this.#isOver || !transport.isConnected()) return;
-    const { verdicts, probes, alarm } = this.#watch.look(allMembersOf(this.#host.snapshot().context.state));
+    const { verdicts, probes, alarm, outages } = this.#watch.look(allMembersOf(this.#host.snapshot().context.state));
     for (const verdict of verdicts) this.#host.post(verdict, { lane: "control" });
     for (const { id, incarnation, nonce } of probes) {
       const message = { ...this.#enveloper.stamp("replica.probe", { nonce }), to: incarnation };
       transport.send(subjectsOf(config.job).probe(id), encodeMessage(message));
     }
     if (alarm !== null) this.#alarm("view-suspect", alarm);
+    if (outages !== null) this.#alarm("connection", outages);
   }
 
   #alarm(alarm: string, detail: string): void {

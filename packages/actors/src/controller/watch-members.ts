@@ -10,6 +10,7 @@ import {
   type Watched,
 } from "@muster/machines";
 import type { AnyMessage, Body } from "@muster/protocol";
+import type { TransportStatus } from "@muster/transport";
 import { watchMetersOn } from "./watch-metrics.ts";
 
 /** Latest heartbeat of a member, for display. */
@@ -22,6 +23,8 @@ export interface DueNow {
   readonly probes: readonly Probe[];
   /** Said once when the detector stops to put anybody out; else `null`. */
   readonly alarm: string | null;
+  /** A connection to the broker that ends too often; else `null`. */
+  readonly outages: string | null;
 }
 
 /** The watch over the members of a job. */
@@ -34,8 +37,8 @@ export interface MemberWatch {
   disconnected(name: string): void;
   /** The broker tells of ended connections from now on. */
   hearsDisconnects(): void;
-  /** The broker was away: silence until now proves nothing. */
-  blinded(): void;
+  /** The connection to the broker ended, or is back: silence until then proves nothing. */
+  connection(status: TransportStatus["type"]): void;
   /** This process was away for the last `ms`, which count for nobody's silence. */
   stoodStill(ms: number): void;
   /** How this process itself fared in the last second. */
@@ -102,11 +105,12 @@ class Watch implements MemberWatch {
 
   disconnected(name: string): void {
     const [, id, incarnation] = name.split(".");
-    if (id !== undefined && incarnation !== undefined) this.#detector.disconnected(id, incarnation);
+    if (id !== undefined && incarnation !== undefined) this.#detector.disconnected(id, incarnation, this.#clock.now());
   }
 
-  blinded(): void {
-    this.#detector.blinded(this.#clock.now());
+  connection(status: TransportStatus["type"]): void {
+    if (status === "disconnected") this.#detector.lost(this.#clock.now());
+    if (status === "reconnected") this.#detector.blinded(this.#clock.now());
   }
 
   stoodStill(ms: number): void {
@@ -124,14 +128,14 @@ class Watch implements MemberWatch {
 
   look(members: readonly Watched[]): DueNow {
     const nowMs = this.#clock.now();
-    const { verdicts, probes, alarm } = this.#detector.look(members, { nowMs, factor: this.#health + 1 });
+    const { verdicts, probes, alarm, outages } = this.#detector.look(members, { nowMs, factor: this.#health + 1 });
     for (const verdict of verdicts) this.#count(verdict, nowMs);
     this.#roles = new Map(members.map(({ id, role }) => [id, role]));
     if (this.#beats.size > members.length) {
       const ids = new Set(members.map(({ id }) => id));
       for (const id of this.#beats.keys()) if (!ids.has(id)) this.#beats.delete(id);
     }
-    return { verdicts: verdicts.map((verdict) => ({ ...verdict, atMs: nowMs })), probes, alarm };
+    return { verdicts: verdicts.map((verdict) => ({ ...verdict, atMs: nowMs })), probes, alarm, outages };
   }
 
   beats(): ReadonlyMap<string, Beat> {

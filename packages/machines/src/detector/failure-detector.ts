@@ -6,6 +6,7 @@
 import type { EvidenceKind } from "@muster/protocol";
 import { Brake } from "./brake.ts";
 import { BrokenLinks } from "./broken-links.ts";
+import { Outages } from "./outages.ts";
 import { PhaseTimes } from "./phase-times.ts";
 import { type Moment, Sighting } from "./sighting.ts";
 import type { DetectorTiming } from "./timing.ts";
@@ -24,11 +25,17 @@ export class FailureDetector {
   readonly #brake = new Brake();
   /** Lives whose connection ended before they were watched: who dies as soon as it has joined. */
   readonly #endedEarly = new Set<string>();
+  /** Of the watcher's own connection to the broker. */
+  readonly #outages: Outages;
+  /** Since when the broker is away; `null` when it is there. */
+  #awayMs: number | null = null;
+  #isForgiven = true;
   #nonces = 0;
   #isTold = false;
 
   constructor(timing: DetectorTiming) {
     this.#timing = timing;
+    this.#outages = new Outages(timing.deadAfterMs.policy);
   }
 
   /** A heartbeat arrived. Late or repeated ones count for nothing, and so do those of another life than the one that is watched. */
@@ -46,10 +53,10 @@ export class FailureDetector {
   }
 
   /** The broker saw a connection of this life end. Evidence, not proof: a client that reconnects looks the same for a moment. */
-  disconnected(id: string, incarnation: string): void {
+  disconnected(id: string, incarnation: string, nowMs: number): void {
     const sighting = this.#of(id, incarnation);
-    if (sighting) sighting.isDisconnected = true;
-    else this.#remember(incarnation);
+    if (!sighting) this.#remember(incarnation);
+    else sighting.disconnected(nowMs);
   }
 
   /** A survivor of a failed collective says who was missing. */
@@ -85,8 +92,25 @@ export class FailureDetector {
     for (const sighting of this.#sightings.values()) sighting.skip(ms, nowMs);
   }
 
-  /** The broker was away: silence until now proves nothing, and everybody gets every wait in full. */
+  /** The watcher's connection to the broker ended. Harmless to repeat. */
+  lost(nowMs: number): void {
+    if (this.#awayMs !== null) return;
+    this.#awayMs = nowMs;
+    this.#isForgiven = this.#outages.ended(nowMs);
+  }
+
+  /**
+   * The broker is back: silence until now proves nothing, and everybody gets every wait in full. Where it was away too often lately, its
+   * absence counts for nobody's silence, and no more is forgiven: or who died meanwhile would never be missed.
+   */
   blinded(nowMs: number): void {
+    this.lost(nowMs);
+    const awayMs = nowMs - (this.#awayMs ?? nowMs);
+    this.#awayMs = null;
+    if (!this.#isForgiven) {
+      this.stoodStill(awayMs, nowMs);
+      return;
+    }
     for (const sighting of this.#sightings.values()) sighting.forgive(nowMs);
     this.#links.clear();
     this.#brake.pull(nowMs, this.#timing.deadAfterMs.policy);
@@ -117,9 +141,12 @@ export class FailureDetector {
     const verdicts: Verdict[] = [];
     const probes: Probe[] = [];
     let alarm: string | null = null;
+    let outages = this.#ownOutages(nowMs);
     for (const member of members) {
       const sighting = this.#watch(member, moment);
       if (isWell(sighting, moment)) continue;
+      // One at a time: what is not said now is said at the next look.
+      outages ??= outagesOf(member, sighting, nowMs);
       const verdict = this.#judge(member, sighting, moment);
       if (verdict) verdicts.push(verdict);
       const brakeable = verdict?.type === "verdict.suspect" && verdict.kind !== "engine";
@@ -129,7 +156,13 @@ export class FailureDetector {
     const cut = this.#cutLink(members, moment);
     if (cut) verdicts.push(cut);
     if (this.#sightings.size !== members.length) this.#forget(members);
-    return { verdicts, probes, alarm };
+    return { verdicts, probes, alarm, outages };
+  }
+
+  #ownOutages(nowMs: number): string | null {
+    const outages = this.#outages.word(nowMs);
+    const means = "what is silent meanwhile is put out all the same, so look at the broker and the network";
+    return outages === null ? null : `the controller's connection to the broker ${outages}: ${means}`;
   }
 
   #of(id: string, incarnation: string): Sighting | undefined {
@@ -232,6 +265,11 @@ export class FailureDetector {
       this.#links.forget(id);
     }
   }
+}
+
+function outagesOf({ id }: Watched, { outages }: Sighting, nowMs: number): string | null {
+  const word = outages.word(nowMs);
+  return word === null ? null : `the connection of ${id} to the broker ${word}: look at its host and its network`;
 }
 
 /** Most members most of the time: heard a moment ago, nothing against them, nothing to wait for. */

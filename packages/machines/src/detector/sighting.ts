@@ -1,6 +1,7 @@
 /** What the detector knows of one incarnation, and what follows from it. Times are on the watcher's own monotonic clock. */
 import type { EvidenceKind, MemberRole } from "@muster/protocol";
 import { GapWindow } from "./gap-window.ts";
+import { Outages } from "./outages.ts";
 import type { PhaseTimes } from "./phase-times.ts";
 import { phiOf } from "./phi.ts";
 import type { DetectorTiming } from "./timing.ts";
@@ -31,6 +32,8 @@ export class Sighting {
   heardMs: number;
   /** The broker said that its connection ended, and it was not heard since. */
   isDisconnected = false;
+  /** Of its connection to the broker, where that tells of them. */
+  readonly outages: Outages;
   /** Members that missed it in a collective since it was heard last. */
   readonly reporters = new Set<string>();
   failures = 0;
@@ -57,6 +60,7 @@ export class Sighting {
     this.movedMs = nowMs;
     this.#beatMs = nowMs;
     this.#gaps = new GapWindow(timing.intervalMs);
+    this.outages = new Outages(timing.deadAfterMs.policy);
   }
 
   /** A fresh beat. Bursts after a pause, and the pause itself, say nothing about the usual gap. */
@@ -82,6 +86,12 @@ export class Sighting {
     if (this.hungMs === Number.NEGATIVE_INFINITY) return true;
     const isIdle = phases.limitMs(this.role, this.phase, timing) === null;
     return isIdle && this.loopLagMs < timing.hungMinMs * factor;
+  }
+
+  /** The broker saw its connection end. It has two, whose ends are one outage. */
+  disconnected(nowMs: number): void {
+    if (!this.isDisconnected) this.outages.ended(nowMs);
+    this.isDisconnected = true;
   }
 
   /** It lives: whatever was taken for a sign of its death is void. */

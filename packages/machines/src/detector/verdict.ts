@@ -48,4 +48,6 @@ export interface Look {
   readonly probes: readonly Probe[];
   /** Why nobody is put out now, said once when that begins; `null` otherwise. */
   readonly alarm: string | null;
+  /** A connection to the broker that ends too often, said once in a while; else `null`. */
+  readonly outages: string | null;
 }

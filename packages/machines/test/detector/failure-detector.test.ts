@@ -31,7 +31,7 @@ describe("silence", () => {
   it("is death at the time-out when probes go unanswered and the broker saw the connection end", () => {
     const watcher = new Watcher(["p0", "p1"]);
     watcher.pass(5_000, ["p0", "p1"]);
-    watcher.detector.disconnected("p0", "i1");
+    watcher.detector.disconnected("p0", "i1", watcher.nowMs);
     expect(watcher.look()).toEqual(["p0 suspect disconnect"]);
     expect(watcher.pass(9_800, ["p1"])).toEqual([]);
     watcher.nowMs += 200;
@@ -52,7 +52,7 @@ describe("silence", () => {
   it("waits longer for who stops nobody: rollouts half as long again", () => {
     const watcher = new Watcher(["r0", "p1"]);
     watcher.pass(5_000, ["r0", "p1"]);
-    watcher.detector.disconnected("r0", "i1");
+    watcher.detector.disconnected("r0", "i1", watcher.nowMs);
     watcher.pass(14_800, ["p1"]);
     expect(watcher.said).toEqual(["r0 suspect disconnect"]);
     expect(watcher.pass(400, ["p1"])).toEqual(["r0 dead silence"]);
@@ -112,7 +112,7 @@ describe("the end of a connection", () => {
   it("makes a suspect at once, and one beat takes it back", () => {
     const watcher = new Watcher(["p0"]);
     watcher.pass(3_000, ["p0"]);
-    watcher.detector.disconnected("p0", "i1");
+    watcher.detector.disconnected("p0", "i1", watcher.nowMs);
     expect(watcher.look()).toEqual(["p0 suspect disconnect"]);
     expect(watcher.last.probes).toMatchObject([{ id: "p0", incarnation: "i1" }]);
     watcher.beat("p0");
@@ -121,7 +121,7 @@ describe("the end of a connection", () => {
 
   it("counts also when it comes before the first look at who has just joined", () => {
     const watcher = new Watcher(["p0"]);
-    watcher.detector.disconnected("p1", "i1");
+    watcher.detector.disconnected("p1", "i1", watcher.nowMs);
     watcher.members = [...watcher.members, watchedOf("p1")];
     expect(watcher.look()).toEqual(["p1 suspect disconnect"]);
   });
@@ -131,7 +131,7 @@ describe("the end of a connection", () => {
     const watcher = new Watcher(ids);
     watcher.pass(3_000, ids);
     watcher.members = watcher.members.map((member) => ({ ...member, order: { kind: "replica.stop" } }));
-    for (const id of ids) watcher.detector.disconnected(id, "i1");
+    for (const id of ids) watcher.detector.disconnected(id, "i1", watcher.nowMs);
     watcher.look();
     expect([watcher.said, watcher.alarms]).toEqual([[], []]);
     watcher.members = watcher.members.filter(({ id }) => id === "p0");
@@ -141,7 +141,7 @@ describe("the end of a connection", () => {
 
   it("of another life means nothing", () => {
     const watcher = new Watcher(["p0"]);
-    watcher.detector.disconnected("p0", "i0");
+    watcher.detector.disconnected("p0", "i0", watcher.nowMs);
     expect(watcher.look()).toEqual([]);
   });
 });
@@ -293,7 +293,7 @@ describe("a bad view", () => {
     const watcher = new Watcher(ids);
     watcher.pass(5_000, ids);
     const dead = ["r0", "r1", "r2"];
-    for (const id of dead) watcher.detector.disconnected(id, "i1");
+    for (const id of dead) watcher.detector.disconnected(id, "i1", watcher.nowMs);
     watcher.pass(4_000, ["p0", "p1", "r3"]);
     expect(watcher.alarms).toEqual([expect.stringMatching(/^3 of 6 members fell silent within 10000 ms/)]);
     expect(watcher.detector.isBraked(watcher.nowMs)).toBe(true);
@@ -342,7 +342,7 @@ describe("a bad view", () => {
     watcher.factor = 2;
     expect(watcher.pass(7_800)).toEqual([]);
     expect(watcher.pass(2_200)).toEqual(["p0 suspect silence"]);
-    watcher.detector.disconnected("p0", "i1");
+    watcher.detector.disconnected("p0", "i1", watcher.nowMs);
     expect(watcher.pass(9_800)).toEqual([]);
     expect(watcher.pass(600)).toEqual(["p0 dead silence"]);
   });
@@ -352,7 +352,7 @@ describe("who is no member any more", () => {
   it("is forgotten, with everything that was held against it", () => {
     const watcher = new Watcher(["p0", "p1"]);
     watcher.pass(3_000, ["p0", "p1"]);
-    watcher.detector.disconnected("p1", "i1");
+    watcher.detector.disconnected("p1", "i1", watcher.nowMs);
     watcher.members = [watchedOf("p0")];
     watcher.look();
     watcher.members = [watchedOf("p0"), watchedOf("p1")];

@@ -31,7 +31,8 @@ export class Watcher {
   /** Every verdict as `p0 suspect silence`. */
   readonly said: string[] = [];
   readonly alarms: string[] = [];
-  last: Look = { verdicts: [], probes: [], alarm: null };
+  readonly outages: string[] = [];
+  last: Look = { verdicts: [], probes: [], alarm: null, outages: null };
   #seq = 0;
 
   constructor(ids: readonly string[], patch: Partial<DetectorTiming> = {}, isTold = true) {
@@ -52,6 +53,7 @@ export class Watcher {
     const lines = this.last.verdicts.map(({ type, id, kind }) => `${id} ${type.slice(8)} ${kind}`);
     this.said.push(...lines);
     if (this.last.alarm !== null) this.alarms.push(this.last.alarm);
+    if (this.last.outages !== null) this.outages.push(this.last.outages);
     for (const { id, type } of this.last.verdicts)
       if (type === "verdict.dead") this.members = this.members.filter((member) => member.id !== id);
     return lines;

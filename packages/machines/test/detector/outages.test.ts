@@ -1,0 +1,85 @@
+/** Connections to the broker that end again and again. */
+import { describe, expect, it } from "vitest";
+import { Watcher } from "./watcher.ts";
+
+/** The broker is away for `awayMs` after each `everyMs`, `times` times; `beating` are heard while it is there. */
+function flap(
+  watcher: Watcher,
+  { everyMs, awayMs, times }: { readonly everyMs: number; readonly awayMs: number; readonly times: number },
+  beating: readonly string[],
+): void {
+  for (let i = 0; i < times; i++) {
+    watcher.pass(everyMs - awayMs, beating);
+    watcher.detector.lost(watcher.nowMs);
+    watcher.nowMs += awayMs;
+    watcher.detector.blinded(watcher.nowMs);
+  }
+}
+
+describe("a controller whose connection to the broker ends again and again", () => {
+  it.each([
+    ["every two seconds, for one", 2_000, 1_000],
+    ["every five seconds, for one", 5_000, 1_000],
+    ["every ten seconds, for three", 10_000, 3_000],
+    ["every hundred seconds, for five", 100_000, 5_000],
+  ])("finds the dead all the same: %s", (_, everyMs, awayMs) => {
+    const watcher = new Watcher(["p0", "c0", "r0", "r1"]);
+    watcher.pass(5_000, ["p0", "c0", "r0", "r1"]);
+    const rest = ["p0", "r1"];
+    flap(watcher, { everyMs, awayMs, times: Math.ceil(400_000 / everyMs) }, rest);
+    expect(watcher.members.map(({ id }) => id)).toEqual(rest);
+    expect(watcher.said).toEqual(expect.arrayContaining(["r0 dead silence", "c0 dead silence"]));
+  });
+
+  it("says so, once in a while", () => {
+    const watcher = new Watcher(["p0"]);
+    flap(watcher, { everyMs: 10_000, awayMs: 1_000, times: 3 }, ["p0"]);
+    watcher.pass(1_000, ["p0"]);
+    expect(watcher.outages).toEqual([]);
+    flap(watcher, { everyMs: 10_000, awayMs: 1_000, times: 60 }, ["p0"]);
+    const said = expect.stringMatching(/^the controller's connection to the broker ended \d+ times within 300 s: /);
+    expect(watcher.outages).toEqual([said, said]);
+    expect(watcher.said.filter((line) => line.includes("dead"))).toEqual([]);
+  });
+
+  it("forgives few outages in full", () => {
+    const watcher = new Watcher(["p0", "p1"]);
+    watcher.pass(5_000, ["p0", "p1"]);
+    flap(watcher, { everyMs: 9_000, awayMs: 1_000, times: 3 }, ["p0"]);
+    expect(watcher.said.filter((line) => line.includes("dead"))).toEqual([]);
+    watcher.pass(9_800, ["p0"]);
+    expect(watcher.said.filter((line) => line.includes("dead"))).toEqual([]);
+    expect(watcher.outages).toEqual([]);
+  });
+});
+
+describe("a member whose connection to the broker ends again and again", () => {
+  const drop = (watcher: Watcher, times: number): void => {
+    for (let i = 0; i < times; i++) {
+      watcher.detector.disconnected("r0", "i1", watcher.nowMs);
+      watcher.pass(5_000, ["p0", "r0"]);
+    }
+  };
+
+  it("is named to the operator, once in a while, and lives", () => {
+    const watcher = new Watcher(["p0", "r0"]);
+    watcher.pass(5_000, ["p0", "r0"]);
+    drop(watcher, 3);
+    expect(watcher.outages).toEqual([]);
+    drop(watcher, 100);
+    const said = expect.stringMatching(
+      /^the connection of r0 to the broker ended \d+ times within 300 s: look at its host/,
+    );
+    expect(watcher.outages).toEqual([said, said]);
+    expect(watcher.members.map(({ id }) => id)).toEqual(["p0", "r0"]);
+  });
+
+  it("is not named for ends that are far apart", () => {
+    const watcher = new Watcher(["p0", "r0"]);
+    for (let i = 0; i < 12; i++) {
+      drop(watcher, 1);
+      watcher.pass(100_000, ["p0", "r0"]);
+    }
+    expect(watcher.outages).toEqual([]);
+  });
+});
