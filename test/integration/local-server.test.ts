@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile, stat, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
+import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import {
@@ -12,7 +12,14 @@ import {
   type TempDirectory,
   waitFor,
 } from "@muster/testkit";
-import { type LocalServer, type LocalServerOptions, type ServerExit, startLocalServer } from "@muster/transport";
+import {
+  connectNats,
+  type LocalServer,
+  type LocalServerOptions,
+  type ServerExit,
+  serverVersionMin,
+  startLocalServer,
+} from "@muster/transport";
 import { afterEach, beforeEach, expect, test } from "vitest";
 
 let directory: TempDirectory;
@@ -50,6 +57,41 @@ test("it opens the monitoring endpoint when asked to", async () => {
   const server = await start({ monitoring: true });
   const response = await fetch(`${server.monitoringUrl}/healthz`);
   expect(response.status).toBe(200);
+});
+
+test("the folder of a broker of an earlier version is left as it is, and told what to do about", async () => {
+  const before = JSON.stringify({ port: 4222, ownerPid: 0, credentials: { controller: { user: "c", password: "p" } } });
+  await writeFile(join(directory.path, "server.json"), before);
+  const starting = start();
+  await expect(starting).rejects.toMatchObject({
+    code: "MUSTER_ERR_BROKER_OF_BEFORE",
+    params: { directory: directory.path },
+  });
+  await expect(starting).rejects.toThrow(/use another job name/);
+  expect(await readFile(join(directory.path, "server.json"), "utf8")).toBe(before);
+});
+
+test("a server below the floor of versions is refused at connect, with its version and the one that is needed", async () => {
+  const { credentials } = await start();
+  const info = { server_id: "S", version: "2.10.27", proto: 1, headers: true, max_payload: 1_048_576, nonce: "n" };
+  const old = createServer((socket) => {
+    socket.write(`INFO ${JSON.stringify(info)}\r\n`);
+    socket.on("data", (data) => void (data.includes("PING") && socket.write("PONG\r\n")));
+    socket.on("error", () => socket.destroy());
+  });
+  old.listen(0, "127.0.0.1");
+  await once(old, "listening");
+  const { port } = old.address() as AddressInfo;
+  const connecting = connectNats({
+    ...{ url: `nats://127.0.0.1:${port}`, job: "test", credentials: credentials.rollout },
+    ...{ name: "rollout.r0.a1", connectTimeoutMs: 10_000 },
+  });
+  await expect(connecting).rejects.toMatchObject({
+    code: "MUSTER_ERR_BROKER_TOO_OLD",
+    params: { version: "2.10.27", minimum: serverVersionMin },
+  });
+  expect(serverVersionMin).toBe("2.11.0");
+  old.close();
 });
 
 test("a port in use is named in the error", async () => {

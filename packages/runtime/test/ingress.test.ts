@@ -107,6 +107,19 @@ describe("the ingress", () => {
     expect([got.length, stale("duplicate")]).toEqual([1, 1]);
   });
 
+  test("hands over again what is to be answered again, once the first is settled", () => {
+    const way = ingress({ retryMs: 70, isAnsweredAgain: ({ kind }) => kind === "replica.left" });
+    const first = report();
+    const again = deliveryOf(first.delivery.subject, first.delivery.data);
+    way.handle(first.delivery);
+    way.handle(again.delivery);
+    got[0]?.settle();
+    way.handle(again.delivery);
+    got[1]?.settle();
+    expect(again.fate).toEqual(["nak 70", "ack"]);
+    expect(got.map(({ message }) => message)).toEqual([first.message, first.message]);
+  });
+
   test("takes the same number from another life or another sender", () => {
     const way = ingress();
     for (const who of [{}, { incarnation: "a2" }, { id: "rollout-1" }]) way.handle(report(speaker(who)).delivery);

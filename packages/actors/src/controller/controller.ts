@@ -34,6 +34,7 @@ import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
 import { Face } from "./face.ts";
 import { hearDisconnects } from "./hear-disconnects.ts";
+import { eventOf, isAnsweredAgain } from "./heard-event.ts";
 import { Holdings } from "./holdings.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
 import { type InputGuard, inputGuard } from "./input-guard.ts";
@@ -274,11 +275,7 @@ export class Reign implements Controller {
     const { config, environment } = this.#options;
     const { clock, logger, metrics } = environment;
     return createIngress({
-      job: config.job,
-      self: controllerId,
-      clock,
-      logger,
-      metrics,
+      ...{ job: config.job, self: controllerId, clock, logger, metrics, isAnsweredAgain },
       expects: ({ kind }) => ["report", "heartbeat"].includes(messageTable[kind].direction),
       onRefused: refusalDesk({
         clock,
@@ -293,8 +290,7 @@ export class Reign implements Controller {
           return true;
         }
         this.#watch.reported(message);
-        const { kind: type, from, role, incarnation, body } = message;
-        const event = { type, atMs: clock.now(), from, role, incarnation, body } as ControllerEvent;
+        const event = eventOf(message, clock.now());
         if (this.#guard.isTooLarge(message, event)) {
           settle();
           return true;

@@ -37,6 +37,8 @@ export interface IngressOptions {
   readonly accept: (message: AnyMessage, settle: () => void, redeliveries: number) => boolean;
   /** False for messages that this actor has no use for, e.g. an operator's command from a replica. Default all. */
   readonly expects?: (message: AnyMessage) => boolean;
+  /** True for messages that the machine answers again when they come again; what else was done before is acknowledged. Default none. */
+  readonly isAnsweredAgain?: (message: AnyMessage) => boolean;
   /** Hears of everything that is refused for good. */
   readonly onRefused?: (refusal: Refusal) => void;
   /** How long a delivery without room waits. Default 500 ms. */
@@ -81,7 +83,7 @@ export function createIngress(options: IngressOptions): Ingress {
     if (verdict.type === "stale") return overtaken("term");
     const seen = dedup.look(verdict.message);
     if (seen === "pending") return "nak";
-    if (seen === "done") return overtaken("duplicate");
+    if (seen === "done" && !options.isAnsweredAgain?.(verdict.message)) return overtaken("duplicate");
     const taken = dedup.take(verdict.message);
     const settle = (): void => {
       taken.done();
