@@ -19,6 +19,7 @@ static_assert(offsetof(CUmemAllocationProp, win32HandleMetaData) == offsetof(our
 static_assert(offsetof(CUmemAllocationProp, allocFlags) == offsetof(ours::AllocationProperties, allocFlags));
 static_assert(sizeof(CUmemAccessDesc) == sizeof(ours::AccessDescription));
 static_assert(offsetof(CUmemAccessDesc, flags) == offsetof(ours::AccessDescription, flags));
+static_assert(sizeof(CUuuid) == sizeof(ours::Uuid));
 static_assert(CUDA_SUCCESS == ours::kSuccess && CUDA_ERROR_OUT_OF_MEMORY == ours::kOutOfMemory);
 static_assert(CUDA_ERROR_NO_DEVICE == ours::kNoDevice && CUDA_ERROR_NOT_READY == ours::kNotReady);
 static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == ours::kComputeMajor);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "core/connection.h"
 #include "gpu/communicator.h"
@@ -23,7 +24,9 @@ Patience patience() { return {Deadline::in(Milliseconds(60'000)), &never}; }
 GpuPaths paths() {
   const auto setting = [](const char* name) { const char* text = std::getenv(name); return std::string(text != nullptr ? text : ""); };
   const std::string nccl = setting("MUSTER_NCCL_PATH");
-  return {setting("MUSTER_CUDA_PATH"), {nccl.empty() ? "libnccl.so.2" : nccl}};
+  if (!nccl.empty()) return {setting("MUSTER_CUDA_PATH"), {nccl}};
+  const std::string wheel = setting("MUSTER_NCCL_WHEEL");  // as run.sh found it
+  return {setting("MUSTER_CUDA_PATH"), wheel.empty() ? std::vector<std::string>{"libnccl.so.2"} : std::vector<std::string>{"libnccl.so.2", wheel}};
 }
 
 template <class T>
@@ -134,6 +137,43 @@ void measureNccl(const std::shared_ptr<GpuDevice>& gpu, size_t bytes) {
               library.value()->version(), formMs, allReduce, broadcast);
 }
 
+// Several GPUs, a rank on each: a sum, then the same without the last rank, which leaves by a shrink of the others. NCCL takes one rank for
+// each GPU, so that one GPU shows nothing of this.
+void checkRanks(const std::shared_ptr<const CudaDriver>& driver, size_t bytes) {
+  const auto devices = static_cast<uint32_t>(orDie(driver->devices(), "the devices").size());
+  std::vector<LibraryAttempt> failed;
+  const auto library = NcclLibrary::load(paths().nccl, failed);
+  if (!library.ok() || devices < 2) return void(std::printf(",\"ranks\":null"));
+  const nccl::UniqueId id = orDie(Communicator::newId(*library.value()), "an id");
+  const auto sumOf = [bytes](Communicator& communicator, const std::shared_ptr<GpuDevice>& gpu) {
+    const auto from = orDie(DeviceMemory::create(gpu, bytes), "memory"), to = orDie(DeviceMemory::create(gpu, bytes), "memory");
+    orDie(gpu->copyIn(from->at(), Bytes(bytes, 1), patience()), "the input");
+    const CommunicatorCall call{Collective::AllReduce, from->at(), to->at(), bytes, nccl::DataType::Uint8, nccl::Reduction::Sum, 0, {from, to}};
+    orDie(communicator.run({call}, patience()), "a sum");
+    Bytes sum(bytes);
+    orDie(gpu->copyOut(sum, to->at(), patience()), "the sum");
+    const bool right = sum == Bytes(bytes, static_cast<uint8_t>(communicator.ranks()));
+    if (!right) orDie(Status{Code::Corrupt, "another sum than that of the ranks", {}}, "a sum");
+  };
+  std::atomic<uint32_t> shrunk{0};
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < devices; rank++)
+    ranks.emplace_back([&, rank] {
+      const auto gpu = orDie(GpuDevice::open(driver, static_cast<int>(rank)), "a GPU");
+      const auto communicator = orDie(Communicator::open(library.value(), gpu, {id, devices, rank}, patience()), "a communicator");
+      sumOf(*communicator, gpu);
+      if (rank == devices - 1) return communicator->abort("it leaves");
+      auto next = communicator->shrink({devices - 1}, patience());
+      if (next.status().code == Code::Unsupported) return;  // this NCCL cannot
+      const auto smaller = orDie(std::move(next), "a shrink");
+      sumOf(*smaller, gpu);
+      orDie(smaller->close(patience()), "closing");
+      shrunk++;
+    });
+  for (std::thread& each : ranks) each.join();
+  std::printf(",\"ranks\":{\"gpus\":%u,\"sum\":true,\"afterShrink\":%u}", devices, shrunk.load());
+}
+
 }  // namespace
 
 int main() {
@@ -165,12 +205,15 @@ int main() {
     return 0;
   }
   if (::write(go[1], "x", 1) != 1) return 1;
-  const auto gpu = openFirst();
+  std::vector<LibraryAttempt> failed;
+  const auto driver = orDie(CudaDriver::load(paths().cuda, failed), "the driver");
+  const auto gpu = orDie(GpuDevice::open(driver, 0), "the GPU");
   const Sharing sharing = measureSharing(gpu, sockets[0], maker, bytes);
   std::printf("{\"gpu\":\"%s\",\"driver\":%d,\"bytes\":%zu,\"copyGBps\":%.1f,\"sharedCopyGBps\":%.1f,\"afterDeathGBps\":%.1f,\"readOnly\":%s",
               gpu->properties().name.c_str(), gpu->driver().version(), bytes, sharing.local, sharing.shared, sharing.afterDeath,
               sharing.readOnly ? "true" : "false");
   measureNccl(gpu, bytes);
+  checkRanks(driver, size_t{1} << 20);
   std::printf("}\n");
   std::filesystem::remove_all(folder);
   return 0;

@@ -74,6 +74,22 @@ TEST("another key, another job, another digest and other memory under the same i
   CHECK(takeFrom(gpu, options).code == Code::Refused);
 }
 
+TEST("a version that lies on another GPU is refused by name, and a driver that tells no name refuses nothing") {
+  const FakeGpu fake;
+  const TemporaryFolder folder;
+  const auto gpu = FakeGpu::open();
+  const auto shelf = shelfIn(folder.path());
+  const Floats first(gpu, {1});
+  REQUIRE_OK(shelf->put({{1, 1}, kDigest}, first.memory(), 4));
+  CHECK(takeFrom(FakeGpu::open(), takeOf(shelf->address(), {1, 1})).ok());
+  fake.set("gpu", 7);
+  const Status elsewhere = takeFrom(FakeGpu::open(), takeOf(shelf->address(), {1, 1}));
+  CHECK(elsewhere.code == Code::Refused);
+  CHECK(elsewhere.message.ends_with("on GPU-fa000000-0000-0000-0000-000000000000, not on GPU-fa000000-0000-0000-0000-000000000700"));
+  fake.set("uuid", 801);  // CUDA_ERROR_NOT_SUPPORTED
+  CHECK(takeFrom(FakeGpu::open(), takeOf(shelf->address(), {1, 1})).ok());
+}
+
 TEST("a caller that says nothing does not keep the next one for long") {
   const FakeGpu fake;
   const TemporaryFolder folder;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "check.h"
+#include "core/activity.h"
 #include "core/block_digest.h"
 #include "core/holder.h"
 #include "core/slice_pull.h"
@@ -68,7 +69,7 @@ TEST("a silence is as long as a packet takes that is sent again, on a short way 
   CHECK(silenceOf(Milliseconds(0)) == Milliseconds(220));
   CHECK(silenceOf(Milliseconds(20)) == Milliseconds(260));
   CHECK(silenceOf(Milliseconds(200)) == Milliseconds(820));
-  CHECK(silenceOf(Milliseconds(5'000)) == kStarved);
+  CHECK(silenceOf(Milliseconds(5'000)) == network().starved);
 }
 
 TEST("a version comes from the first of two holders whatever the round trip, and when a packet has to be sent again") {
@@ -145,12 +146,15 @@ TEST("of two holders one that lives and gets nothing more is left, over TCP for 
   const Source source(1'000'000);
   const Abort never;
   Bytes into(source.weights.size());
+  Clock::makeTurnable();
+  std::atomic<int> words{0};
+  const uint64_t calls = activity().accepted;
   const Puppet starved([&](Connection& connection, const PullRequest&) {
     const Patience patience{Deadline::in(Milliseconds(10'000)), &starved.stopping()};
     const Digested digested = copyAndDigest(source.weights, nullptr, [] { return Status{}; }).value();
     const Section section{"weights", 0, source.weights.size(), digested.root, digested.blocks};
     if (!connection.send({FrameType::Grant, encodeSections({section})}, patience).ok()) return;
-    while (connection.send({FrameType::Alive, {}, 1}, patience).ok() && pause(Milliseconds(50), patience).ok()) {}
+    while (connection.send({FrameType::Alive, {}, 1}, patience).ok() && pause(Milliseconds(50), patience).ok()) words++;
   });
   std::optional<Result<SlicesPulled>> sliced;
   std::thread slices([&] { sliced = source.sliced({starved.address(), source.address()}, into); });
@@ -163,12 +167,18 @@ TEST("of two holders one that lives and gets nothing more is left, over TCP for 
   REQUIRE_OK(incoming);
   incoming.value().advance(1 << 18);
   Bytes other(source.weights.size());
-  const auto began = Clock::now();
+  const auto began = Clock::Kernel::now();
+  // Two seconds later, as soon as both wait. Had one not heard its first word yet, it would take them really.
+  std::thread time([&] {
+    while (activity().accepted < calls + 2 || words < 3) std::this_thread::yield();
+    Clock::turn(network().starved);
+  });
   const auto pulled = source.pulled({middle->addresses()[0], source.address()}, other);
   slices.join();
+  time.join();
   REQUIRE_OK(pulled);
   REQUIRE_OK(*sliced);
-  CHECK(Clock::now() - began < Milliseconds(5'000));
+  CHECK(Clock::Kernel::now() - began < Milliseconds(5'000));
   CHECK(into == source.weights && other == source.weights);
   CHECK(pulled.value().from == source.address() && sliced->value().from == source.address());
 }

@@ -25,7 +25,18 @@ if [ "$mode" = fuzz ]; then
   exit 0
 fi
 
+# NCCL of a Python wheel (nvidia-nccl-*), where nobody names one; the linker's own is tried before it.
+nccl_of_wheels() {
+  for root in "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "${HOME:-}/.local" /usr/local /usr; do
+    [ -n "$root" ] || continue
+    for path in "$root"/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2 "$root"/lib/python3*/dist-packages/nvidia/nccl/lib/libnccl.so.2; do
+      [ -e "$path" ] && echo "$path" && return
+    done
+  done
+}
+
 if [ "$mode" = gpu ]; then
+  export MUSTER_NCCL_WHEEL="$(nccl_of_wheels)"
   folder="test/build/plain"
   cmake -S . -B "$folder" -G "Unix Makefiles" -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="" >&2
   cmake --build "$folder" --parallel 2 --target gpu_figures >&2

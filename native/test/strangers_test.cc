@@ -158,7 +158,7 @@ TEST("callers that say nothing keep nobody out who knows the key, however many t
   const Abort never;
   Connection slow(callFrom("127.0.0.3", store));
   std::vector<UniqueFd> silent;
-  for (size_t i = 0; i < GuestList::kHalfOpenMax * 3 / 2; i++) silent.push_back(callFrom(i % 3 == 0 ? "127.0.0.2" : "127.0.0.4", store));
+  for (size_t i = 0; i < kHalfOpenMax * 3 / 2; i++) silent.push_back(callFrom(i % 3 == 0 ? "127.0.0.2" : "127.0.0.4", store));
   CHECK(served.pulled(Address::Kind::Unix).ok());
   CHECK(served.pulled(Address::Kind::Tcp).ok());
   CHECK(greet(slow, keyOf("key"), {Purpose::Pull, "job", "slow", encodeId({1, 1})}, patienceOf(never)).ok());
@@ -167,7 +167,7 @@ TEST("callers that say nothing keep nobody out who knows the key, however many t
   CHECK(slow.receive(FrameType::Grant, patienceOf(never)).ok());
   // Of the silent ones the oldest go; where they came faster than they were accepted, that takes a moment.
   const auto gone = [&] { return std::ranges::count_if(silent, wasPutOut); };
-  const auto tooMany = static_cast<std::ptrdiff_t>(silent.size() - GuestList::kHalfOpenMax);
+  const auto tooMany = static_cast<std::ptrdiff_t>(silent.size() - kHalfOpenMax);
   const Deadline until = Deadline::in(Milliseconds(4'000));
   while (gone() < tooMany && !until.passed()) std::this_thread::yield();
   CHECK(gone() >= tooMany);

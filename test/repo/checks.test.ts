@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { checkChosenTimes, networkTimesOf } from "./checks/chosen-times.ts";
 import { checkDocumentedExports } from "./checks/documented-exports.ts";
 import { listOf } from "./checks/finding.ts";
 import { checkLimits } from "./checks/limits.ts";
@@ -45,6 +46,27 @@ describe("the limits", () => {
   it("report an empty catch, even with a comment in it", () => {
     expect(limitsOf("try { a(); } catch {\n  // never mind\n}")).toEqual([expect.stringContaining("empty catch")]);
     expect(limitsOf("try { a(); } catch { b(); }")).toEqual([]);
+  });
+});
+
+describe("the times of the data plane", () => {
+  const timesOf = (line: string) => listOf(checkChosenTimes("a.cc", line));
+
+  it("report one that is written down elsewhere, and accept names, zeros and what is given", () => {
+    for (const line of [
+      "constexpr Milliseconds kPause{20};",
+      "wait(Milliseconds(1'500));",
+      "std::chrono::microseconds k{5};",
+    ])
+      expect(timesOf(line)).toEqual([expect.stringContaining("a.cc:1 a time of its own")]);
+    for (const line of ["wait(kAgain);", "lease.await(0, Milliseconds(0));", "Milliseconds(timeoutMs)", "// 20 ms"])
+      expect(timesOf(line)).toEqual([]);
+  });
+
+  it("read the defaults of the table", () => {
+    const table =
+      "struct NetworkTimes {\n  Milliseconds alive{50};  // why\n  Milliseconds stall{5'000};\n  Status check() const;\n};\n";
+    expect(networkTimesOf(table)).toEqual({ aliveMs: 50, stallMs: 5000 });
   });
 });
 

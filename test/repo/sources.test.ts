@@ -1,4 +1,6 @@
+import { networkDefaults } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
+import { checkChosenTimes, networkTimesOf, timesTable } from "./checks/chosen-times.ts";
 import { listOf } from "./checks/finding.ts";
 import { checkLimits } from "./checks/limits.ts";
 import { checkPurity } from "./checks/purity.ts";
@@ -39,6 +41,13 @@ describe("the repository", () => {
         ),
     );
     expect(findings).toEqual([]);
+  });
+
+  it("has every time of the data plane in one table, and its defaults in the job file", () => {
+    const sources = repositoryFiles().filter((file) => /^native\/src\/.*\.(cc|h)$/.test(file) && file !== timesTable);
+    expect(sources.length).toBeGreaterThan(50);
+    expect(listOf(sources.flatMap((file) => checkChosenTimes(file, textOf(file))))).toEqual([]);
+    expect(networkTimesOf(textOf(timesTable))).toEqual(networkDefaults);
   });
 
   it("speaks only of itself", () => {

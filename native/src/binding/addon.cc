@@ -1,4 +1,5 @@
 // What the addon offers; packages/collectives/src/native.ts declares the types.
+#include "binding/activity_binding.h"
 #include "binding/gpu_binding.h"
 #include "binding/group_binding.h"
 #include "binding/limit_binding.h"
@@ -43,6 +44,10 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("digest", Napi::Function::New(env, digest));
   exports.Set("capabilities", Napi::Function::New(env, capabilities));
   exports.Set("usage", Napi::Function::New(env, usageNow));
+  exports.Set("activity", Napi::Function::New(env, activityNow));
+  exports.Set("takeEvents", Napi::Function::New(env, takeEvents));
+  exports.Set("hearEvents", Napi::Function::New(env, hearEvents));
+  exports.Set("setNetworkTimes", Napi::Function::New(env, setNetworkTimes));
   exports.Set("openStore", Napi::Function::New(env, openStore));
   exports.Set("pullVersion", Napi::Function::New(env, pullVersion));
   exports.Set("mapVersion", Napi::Function::New(env, mapVersion));

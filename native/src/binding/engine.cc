@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "binding/values.h"
+#include "core/activity.h"
 
 namespace muster::binding {
 
@@ -127,7 +128,24 @@ void Engine::finish(Napi::Env env, uint64_t id) {
   operation->promise.Resolve(operation->settle(env));
 }
 
+void Engine::hear(const Napi::Value& listener) {
+  activity().deafen(this);
+  listener_.Reset();
+  if (!listener.IsFunction()) return;
+  listener_ = Napi::Persistent(listener.As<Napi::Function>());
+  activity().hear(this, [this] {
+    if (told_.exchange(true)) return;
+    // Refused only when the environment is going; then nobody listens.
+    [[maybe_unused]] const napi_status queued = toJs_.NonBlockingCall([this](Napi::Env, Napi::Function) {
+      told_ = false;
+      if (!listener_.IsEmpty()) listener_.Call({});
+    });
+  });
+}
+
 void Engine::shutDown() {
+  activity().deafen(this);
+  listener_.Reset();
   for (const auto& [id, operation] : operations_) operation->work.abort->request();
   {
     const std::lock_guard lock(mutex_);

@@ -5,6 +5,7 @@
 
 #include <napi.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <list>
@@ -41,6 +42,9 @@ class Engine {
   // Runs what nobody waits for, such as letting go of memory. The process stays until it is done; its captures go on its thread.
   void beside(Napi::Env env, std::function<void()> body);
 
+  // Calls `listener` soon after something happened in the data plane of this process, once for all that happened until then; null: nobody.
+  void hear(const Napi::Value& listener);
+
   // Aborts everything and waits for it. After this no native thread touches the environment.
   void shutDown();
 
@@ -65,6 +69,8 @@ class Engine {
   std::unordered_map<uint64_t, std::unique_ptr<Operation>> operations_;  // touched on the JavaScript thread alone
   uint64_t nextId_ = 0;                                                  // likewise
   Workers workers_;                                                      // likewise
+  Napi::FunctionReference listener_;  // likewise
+  std::atomic<bool> told_{false};     // it will be called
   std::mutex mutex_;
   std::vector<Worker*> resting_;  // guarded by mutex_
   bool closing_ = false;          // guarded by mutex_

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/socket.h"
+
 namespace muster {
 
 namespace {
@@ -49,6 +51,14 @@ void collect(msghdr& message, UniqueFd& into) {
 
 }  // namespace
 
+Connection::Connection(UniqueFd socket) : socket_(std::move(socket)), count_(socket_ ? 1 : 0), peer_(&activity().peerOf(socket_.get())) {}
+
+Status Connection::awaitPeer(short events, const Patience& patience) {
+  Status ready = awaitReady(socket_.get(), events, patience);
+  if (ready.code == Code::Unreachable) activity().note(Event::Stall, peerOf(socket_.get()), ready.message);
+  return ready;
+}
+
 Status Connection::send(const OutgoingFrame& frame, const Patience& patience) {
   const EncodedHeader plain = encodeHeader(frame.type, frame.payload, frame.offset);
   std::array<uint8_t, kFrameHeaderBytes + kTagBytes> head;
@@ -73,10 +83,13 @@ Status Connection::send(const OutgoingFrame& frame, const Patience& patience) {
     message.msg_iovlen = count;
     if (sent == 0 && frame.fd >= 0) attach(message, control, frame.fd);
     const ssize_t written = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (written > 0) sent += static_cast<size_t>(written);
+    if (written > 0) {
+      sent += static_cast<size_t>(written);
+      peer_->sent.fetch_add(static_cast<uint64_t>(written), std::memory_order_relaxed);
+    }
     if (written >= 0 || errno == EINTR) continue;
     if (errno != EAGAIN) return lost(errno);
-    if (Status ready = awaitReady(socket_.get(), POLLOUT, patience); !ready.ok()) return ready;
+    if (Status ready = awaitPeer(POLLOUT, patience); !ready.ok()) return ready;
   }
   return {};
 }
@@ -93,13 +106,14 @@ Status Connection::receiveBytes(std::span<uint8_t> into, const Patience& patienc
     const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got > 0) {
       collect(message, passed_);
+      peer_->received.fetch_add(static_cast<uint64_t>(got), std::memory_order_relaxed);
       into = into.subspan(static_cast<size_t>(got));
       continue;
     }
     if (got == 0) return lost(0);
     if (errno == EINTR) continue;
     if (errno != EAGAIN) return lost(errno);
-    if (Status ready = awaitReady(socket_.get(), POLLIN, patience); !ready.ok()) return ready;
+    if (Status ready = awaitPeer(POLLIN, patience); !ready.ok()) return ready;
   }
   return {};
 }

@@ -4,8 +4,9 @@
 #include <functional>
 #include <optional>
 
-#include "core/session.h"
+#include "core/activity.h"
 #include "core/patience.h"
+#include "core/session.h"
 #include "core/usage.h"
 
 namespace muster {
@@ -19,7 +20,7 @@ struct OutgoingFrame {
 
 class Connection {
  public:
-  explicit Connection(UniqueFd socket) : socket_(std::move(socket)), count_(socket_ ? 1 : 0) {}
+  explicit Connection(UniqueFd socket);
 
   // From now on frames carry tags, in both directions.
   void secure(const Session& session) { session_ = session; }
@@ -61,6 +62,7 @@ class Connection {
     EncodedHeader header;
     FrameTag tag;
   };
+  Status awaitPeer(short events, const Patience& patience);
   Status receiveBytes(std::span<uint8_t> into, const Patience& patience);
   Status checkTag(const Untold& frame, ByteView payload);
 
@@ -68,6 +70,7 @@ class Connection {
   std::optional<Untold> untold_;  // of the thread that receives
   UniqueFd socket_;
   ConnectionCount count_;
+  PeerBytes* peer_;
   UniqueFd passed_;
 };
 

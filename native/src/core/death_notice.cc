@@ -2,13 +2,9 @@
 
 #include <cerrno>
 
+#include "core/limits.h"
+
 namespace muster {
-
-namespace {
-
-constexpr Milliseconds kTake{200};  // others only ever hold the mutex for the length of a look
-
-}  // namespace
 
 Status initLifeMutex(pthread_mutex_t& mutex) {
   pthread_mutexattr_t attributes;
@@ -37,10 +33,10 @@ Status LifeLine::hold() {
 }
 
 void LifeLine::run() {
-  const Deadline until = Deadline::in(kTake);
+  const Deadline until = Deadline::in(kTakeLife);
   int taken = EBUSY;
   while ((taken = ::pthread_mutex_trylock(&mutex_)) == EBUSY && !until.passed())
-    std::this_thread::sleep_for(Milliseconds(1));
+    std::this_thread::sleep_for(kTakeAgain);
   // A process that died while looking left it so; nobody has held it for life before.
   if (taken == EOWNERDEAD) taken = ::pthread_mutex_consistent(&mutex_);
   std::unique_lock lock(guard_);

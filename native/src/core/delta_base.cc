@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/block_digest.h"
+#include "core/limits.h"
 
 namespace muster {
 

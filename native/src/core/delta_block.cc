@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/limits.h"
 #include "cpu/changed_elements.h"
 
 namespace muster {

@@ -19,7 +19,6 @@
 namespace muster {
 
 inline constexpr size_t kDeltaHeaderBytes = 16;
-inline constexpr size_t kDeltaBlockMax = size_t{1} << 26;  // longest block that is ever encoded
 
 // Reusable memory of an encoder: one for each thread.
 class DeltaEncoder {

@@ -1,13 +1,8 @@
 #include "core/delta_choice.h"
 
+#include "core/limits.h"
+
 namespace muster {
-
-namespace {
-
-constexpr size_t kHoldersMax = 256;
-constexpr uint64_t kTellingBytes = 1024 * 1024;  // shorter transfers tell of latency, not of rates
-
-}  // namespace
 
 bool DeltaChoice::asks(const std::string& holder, VersionId id) const {
   const uint64_t every = options_.anchorEvery;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/limits.h"
+
 namespace muster {
 
 namespace {

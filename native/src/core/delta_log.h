@@ -14,8 +14,6 @@
 
 namespace muster {
 
-inline constexpr size_t kDeltaStepsMax = 16;  // deltas applied one after another to one block, at most
-
 class DeltaLog {
  public:
   // One block's delta; null where the bytes themselves are shorter.

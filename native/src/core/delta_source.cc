@@ -1,14 +1,9 @@
 #include "core/delta_source.h"
 
 #include "core/block_digest.h"
+#include "core/limits.h"
 
 namespace muster {
-
-namespace {
-
-constexpr size_t kMissesMax = 8;  // then the rest of the section is sent as it is
-
-}  // namespace
 
 void DeltaSource::begin(const Section& target, std::optional<uint64_t> base) {
   target_ = &target;

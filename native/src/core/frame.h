@@ -10,6 +10,7 @@
 #include <array>
 
 #include "core/bytes.h"
+#include "core/limits.h"
 #include "core/status.h"
 
 namespace muster {
@@ -32,11 +33,6 @@ enum class FrameType : uint16_t {
 };
 
 inline constexpr size_t kFrameHeaderBytes = 32;
-inline constexpr uint32_t kWordBytesMax = 4 * 1024;  // of all that is said before both ends have proved the key, and of small news
-inline constexpr uint32_t kNewsBytesMax = 8 * 1024;  // a rank's claims of shards
-inline constexpr uint32_t kRequestBytesMax = 256 * 1024;
-inline constexpr uint32_t kGrantBytesMax = 33 * 1024 * 1024;  // block digests of a terabyte
-inline constexpr uint32_t kChunkBytesMax = 1024 * 1024;
 
 // The longest payload of a type.
 uint32_t budgetOf(FrameType type);

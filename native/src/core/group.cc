@@ -10,7 +10,6 @@ namespace {
 
 using Kind = Operation::Kind;
 
-constexpr size_t kStep = size_t{1} << 18;  // elements between two looks at the abort flag
 
 std::vector<MeshHost> hostsOf(const MeshOptions& options) {
   std::vector<MeshHost> hosts;
@@ -89,9 +88,9 @@ Status Group::contribute(const Operation& operation, const Patience& patience) {
   auto* result = reinterpret_cast<uint8_t*>(segment().result());
   const uint64_t bytes = operation.bytes();
   const auto copy = [&](uint8_t* to, const uint8_t* from, Range range) -> Status {
-    for (size_t begin = range.begin; begin < range.end; begin += kStep) {
+    for (size_t begin = range.begin; begin < range.end; begin += kAbortStep) {
       if (Status still = member_->mayGoOn(patience); !still.ok()) return still;
-      std::memcpy(to + begin, from + begin, std::min(kStep, range.end - begin));
+      std::memcpy(to + begin, from + begin, std::min(kAbortStep, range.end - begin));
     }
     return {};
   };
@@ -109,9 +108,9 @@ Status Group::addUp(const Operation& operation, const Patience& patience) {
   auto* result = reinterpret_cast<uint8_t*>(segment().result());
   float* partials = operation.dtype == DType::F32 ? segment().result() : segment().shard(worldSize());
   const Range slice = sliceOf(operation.count, localIndex_, home().ranks.size());
-  for (size_t begin = slice.begin; begin < slice.end; begin += kStep) {
+  for (size_t begin = slice.begin; begin < slice.end; begin += kAbortStep) {
     if (Status still = member_->mayGoOn(patience); !still.ok()) return still;
-    const Range step{begin, std::min(begin + kStep, slice.end)};
+    const Range step{begin, std::min(begin + kAbortStep, slice.end)};
     if (whole) typedSum(inputs, operation.dtype, step, divisor, result);
     else partialSum(inputs, operation.dtype, step, partials);
   }

@@ -4,6 +4,8 @@
 #include <exception>
 #include <map>
 
+#include "core/activity.h"
+
 namespace muster {
 
 bool Guest::proved() {
@@ -17,7 +19,11 @@ void GuestList::take(UniqueFd socket, Address::Kind kind) {
     makeRoom(kind, from);
     Guest& guest = guests_.emplace_back(kind, std::move(from));
     guest.thread_ = std::thread([this, &guest, connection = Connection(std::move(socket))]() mutable {
-      serve_(guest, std::move(connection));
+      try {
+        serve_(guest, std::move(connection));
+      } catch (const std::exception&) {
+        // Out of memory even for the refusal: the caller sees the connection close.
+      }
       guest.done_.store(true, std::memory_order_release);
     });
   } catch (const std::exception&) {
@@ -43,6 +49,7 @@ void GuestList::makeRoom(Address::Kind kind, const std::string& from) {
   if (oldest == guests_.end()) return;  // it proved the key, or went, just now
   Guest::Stage expected = Guest::Stage::HalfOpen;
   if (!oldest->stage_.compare_exchange_strong(expected, Guest::Stage::PutOut)) return;
+  activity().note(Event::PutOut, oldest->from_.empty() ? "local" : oldest->from_, "it had proved nothing yet, and others wait");
   oldest->leaving_.request();
   oldest->thread_.join();
   guests_.erase(oldest);

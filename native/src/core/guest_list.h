@@ -54,8 +54,6 @@ class GuestList {
   // Puts all out.
   void end();
 
-  static constexpr size_t kHalfOpenMax = 256;  // of one kind
-  static constexpr size_t kHalfOpenOfOneMax = kHalfOpenMax / 2;  // of one address
 
  private:
   void makeRoom(Address::Kind kind, const std::string& from);

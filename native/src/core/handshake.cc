@@ -87,6 +87,16 @@ Status greet(Connection& connection, ByteView key, const Hello& hello, const Pat
   return sent;
 }
 
+Result<Granted> callFor(const Address& address, ByteView key, const Hello& hello, const Patience& patience) {
+  Result<UniqueFd> socket = connectTo(address, patience);
+  if (!socket.ok()) return socket.status();
+  Connection connection(std::move(socket.value()));
+  if (Status greeted = greet(connection, key, hello, patience); !greeted.ok()) return greeted;
+  Result<Bytes> grant = connection.receive(FrameType::Grant, patience, kWordBytesMax);
+  if (!grant.ok()) return grant.status();
+  return Granted{std::move(connection), std::move(grant.value())};
+}
+
 Result<Hello> welcome(Connection& connection, ByteView key, const Patience& patience) {
   const Result<Bytes> greeting = connection.receive(FrameType::Hello, patience);
   if (!greeting.ok()) return greeting.status();

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "core/connection.h"
+#include "core/socket.h"
 
 namespace muster {
 
@@ -25,6 +26,13 @@ struct Hello {
 
 // The client's side; the connection is secure afterwards. Code::Refused when the server does not know the key.
 Status greet(Connection& connection, ByteView key, const Hello& hello, const Patience& patience);
+
+// Calls, greets, and has what is granted at once: its payload has at most kWordBytesMax bytes, a descriptor may come beside it.
+struct Granted {
+  Connection connection;
+  Bytes payload;
+};
+Result<Granted> callFor(const Address& address, ByteView key, const Hello& hello, const Patience& patience);
 
 // The server's side: an authentic hello, and the connection is secure. What it asks for, and whether its job is ours, is for the caller to judge.
 Result<Hello> welcome(Connection& connection, ByteView key, const Patience& patience);

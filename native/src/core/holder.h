@@ -8,16 +8,16 @@
 
 namespace muster {
 
-inline constexpr Milliseconds kStarved{2'000};  // a holder that lives and gets nothing itself for so long is left
-
 // The longest silence that a round trip explains: TCP sends a lost packet again after the round trip and twice that, and never before
 // 200 ms (RFC 6298 with its first measurement, and the minimum of Linux); then it has to come.
 Milliseconds silenceOf(Milliseconds roundTrip);
 
 struct Question {
   const Bytes& key;
-  Hello hello;
-  PullRequest request;
+  const std::string& job;
+  const std::string& member;  // who asks
+  VersionId id;
+  PullRequest request;  // but for its time, which is what the patience leaves
   bool others;  // there are other holders to turn to
 };
 
@@ -31,14 +31,17 @@ class Holder {
   // become more.
   Result<std::vector<Section>> ask(const Question& question, const Patience& patience);
 
+  // Its address.
+  const std::string& name() const { return name_; }
   Connection& connection() { return connection_; }
   // The patience for what it sends next. With `others` to turn to it is short.
   Patience streaming(const Patience& patience, bool others) const;
 
  private:
-  explicit Holder(UniqueFd socket);
+  Holder(UniqueFd socket, std::string name);
   Patience answering(const Patience& patience) const;
 
+  std::string name_;
   Connection connection_;
   Milliseconds roundTrip_{0};
 };
@@ -46,11 +49,13 @@ class Holder {
 // How long the bytes of a stream have not become more.
 class Starvation {
  public:
+  explicit Starvation(std::string peer) : peer_(std::move(peer)) {}
   void fed() { since_ = Clock::now(); }
   // Code::Unreachable when it has lasted too long.
   Status check() const;
 
  private:
+  const std::string peer_;
   Clock::time_point since_ = Clock::now();
 };
 

@@ -8,8 +8,6 @@ namespace muster {
 
 namespace {
 
-constexpr uint64_t kAlignment = 64;
-
 Status checkBlocks(const std::vector<Section>& sections) {
   for (const Section& section : sections) {
     if (section.blocks.size() == BlockDigest::countOf(section.bytes) &&
@@ -17,17 +15,6 @@ Status checkBlocks(const std::vector<Section>& sections) {
     return {Code::Corrupt, "the block digests of section \"" + section.name + "\" do not come to its digest", {}};
   }
   return {};
-}
-
-// Lays the sections out in private memory of the size returned.
-Result<uint64_t> layOut(std::vector<Section>& sections) {
-  uint64_t end = 0;
-  for (Section& section : sections) {
-    section.offset = (end + kAlignment - 1) / kAlignment * kAlignment;
-    if (section.bytes > (uint64_t{1} << 62) - section.offset) return Status{Code::TooLarge, "no memory is that large", {}};
-    end = section.offset + section.bytes;
-  }
-  return std::max<uint64_t>(end, 1);
 }
 
 }  // namespace
@@ -43,9 +30,10 @@ Result<Landing> Landing::open(VersionId id, std::vector<Section> sections, std::
     // Another pull of the same version lands there already: this one needs memory of its own.
     if (incoming.status().code != Code::Conflict) return incoming.status();
   }
-  const Result<uint64_t> bytes = layOut(sections);
+  constexpr uint64_t kRoom = uint64_t{1} << 62;  // what is more is not asked of the kernel
+  const Result<uint64_t> bytes = layOut(sections, kRoom);
   if (!bytes.ok()) return bytes.status();
-  Result<Mapping> memory = mapPrivate(bytes.value());
+  Result<Mapping> memory = mapPrivate(std::max<uint64_t>(bytes.value(), 1));
   if (!memory.ok()) return memory.status();
   return Landing(std::move(sections), nullptr, std::nullopt, std::move(memory.value()));
 }

@@ -7,12 +7,6 @@
 
 namespace muster {
 
-namespace {
-
-constexpr size_t kSumStep = size_t{1} << 18;  // elements between two looks at the abort flag
-
-}  // namespace
-
 Result<std::shared_ptr<Mesh>> Mesh::open(const MeshOptions& options, const Patience& patience) {
   const auto cargo = [](const MeshSegment& segment) { return std::make_unique<ShardCargo>(segment); };
   Result<std::unique_ptr<MeshMember>> member = MeshMember::open(options, cargo, patience);
@@ -72,9 +66,9 @@ Status Mesh::sumSlice(const Patience& patience) {
   std::vector<const float*> shards;
   for (uint32_t index = 0; index < shape.shards; index++) shards.push_back(segment().shard(index));
   const Range slice = sliceOf(shape.shardElements, member_->rank(), shape.worldSize);
-  for (size_t begin = slice.begin; begin < slice.end; begin += kSumStep) {
+  for (size_t begin = slice.begin; begin < slice.end; begin += kAbortStep) {
     if (Status still = member_->mayGoOn(patience); !still.ok()) return still;
-    orderedSum(shards, segment().result(), {begin, std::min(begin + kSumStep, slice.end)});
+    orderedSum(shards, segment().result(), {begin, std::min(begin + kAbortStep, slice.end)});
   }
   return {};
 }

@@ -4,20 +4,12 @@
 #include <exception>
 
 #include "core/futex.h"
+#include "core/socket.h"
 
 namespace muster {
 
-namespace {
-
-constexpr Milliseconds kAlive{50};        // how often a host hears from us that has nothing to hear
-constexpr Milliseconds kStall{5'000};     // a host that takes no byte for so long is lost
-constexpr Milliseconds kFarewell{200};    // for what is announced when the mesh ends
-constexpr Milliseconds kForEver{1'000'000'000};
-
-}  // namespace
-
 Status MeshRoad::send(const OutgoingFrame& frame) const {
-  return connection_.send(frame, {Deadline::in(kStall), &closing_});
+  return connection_.send(frame, {Deadline::in(network().stall), &closing_});
 }
 
 Status MeshRoad::sendPieces(ByteView bytes, uint64_t offset) const {
@@ -56,22 +48,30 @@ void MeshBridge::stop() {
 
 // A host that is not heard any more: its leader counts as dead, unless it said that it leaves; the other ranks, which may
 // well live, as gone.
-void MeshBridge::lose(const Peer& peer) {
+void MeshBridge::lose(const Peer& peer, const std::string& why) {
+  bool lost = false;
   for (const uint32_t rank : peer.host.ranks) {
     const MemberState to = rank == peer.host.leader ? MemberState::Dead : MemberState::Left;
     for (const MemberState from : {MemberState::Absent, MemberState::Joined}) {
       auto expected = static_cast<uint32_t>(from);
-      segment_.member(rank).state.compare_exchange_strong(expected, static_cast<uint32_t>(to));
+      const bool changed = segment_.member(rank).state.compare_exchange_strong(expected, static_cast<uint32_t>(to));
+      lost = lost || (changed && rank == peer.host.leader);
     }
   }
   segment_.ring();
+  if (!lost) return;
+  try {
+    activity().note(Event::HostLost, peerOf(peer.connection.fd()), "the host of " + namesOf({peer.host.leader}) + ": " + why);
+  } catch (const std::exception&) {
+    activity().note(Event::HostLost, "", "out of memory");  // its thread must not end the process
+  }
 }
 
 void MeshBridge::sendLoop(Peer& peer) {
   try {
     sendUntilStopped(peer);
-  } catch (const std::exception&) {
-    lose(peer);  // out of memory for a frame
+  } catch (const std::exception& error) {
+    lose(peer, error.what());  // out of memory for a frame
   }
   {
     const std::lock_guard lock(guard_);
@@ -98,14 +98,14 @@ void MeshBridge::sendUntilStopped(Peer& peer) {
       status = due.status();
       sent = sent || (due.ok() && due.value());
     }
-    if (status.ok() && !sent && Clock::now() - lastSent >= kAlive) {
+    if (status.ok() && !sent && Clock::now() - lastSent >= network().alive) {
       status = road.send({FrameType::Alive});
       sent = true;
     }
-    if (!status.ok()) return lose(peer);
+    if (!status.ok()) return lose(peer, status.message);
     if (sent) lastSent = Clock::now();
     if (last) return;
-    if (!sent) futexWait(segment_.bell(), bell, Deadline::in(kAlive));
+    if (!sent) futexWait(segment_.bell(), bell, Deadline::in(network().alive));
   }
 }
 
@@ -137,12 +137,18 @@ Status MeshBridge::sendNews(const MeshRoad& road, uint32_t rank, uint64_t& sentP
 void MeshBridge::receiveLoop(Peer& peer) {
   // A host says nothing while it still meets others. Whether it comes at all is for the deadline of the mesh to say.
   Patience patience{Deadline::in(kForEver), &closing_};
+  std::string why;
   try {
-    while (receiveOne(peer, patience).ok()) patience.silence = silence_;
-  } catch (const std::exception&) {
-    // Out of memory for a frame: the host is lost to this mesh, which is what the others are told.
+    for (;;) {
+      const Status received = receiveOne(peer, patience);
+      why = received.message;
+      if (!received.ok()) break;
+      patience.silence = silence_;
+    }
+  } catch (const std::exception& error) {
+    why = error.what();  // out of memory for a frame: the host is lost to this mesh, which is what the others are told
   }
-  if (!closing_.requested()) lose(peer);
+  if (!closing_.requested()) lose(peer, why);
 }
 
 Status MeshBridge::receiveOne(Peer& peer, const Patience& patience) {

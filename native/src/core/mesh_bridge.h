@@ -17,11 +17,9 @@ namespace muster {
 
 class MeshBridge {
  public:
-  static constexpr Milliseconds kSilence{1'000};
-
   // `local` are the ranks of this host. Once a host has said something, it is lost when it is silent for `silence`. Segment, watch
   // and cargo must outlive the bridge.
-  MeshBridge(const MeshSegment& segment, MeshWatch& watch, MeshCargo& cargo, std::vector<uint32_t> local, Milliseconds silence = kSilence)
+  MeshBridge(const MeshSegment& segment, MeshWatch& watch, MeshCargo& cargo, std::vector<uint32_t> local, Milliseconds silence = network().hostSilence)
       : segment_(segment), watch_(watch), cargo_(cargo), local_(std::move(local)), silence_(silence) {}
   ~MeshBridge() { stop(); }
   MeshBridge(const MeshBridge&) = delete;
@@ -46,7 +44,7 @@ class MeshBridge {
   void receiveLoop(Peer& peer);
   Status receiveOne(Peer& peer, const Patience& patience);
   Status apply(const Peer& peer, ByteView news);
-  void lose(const Peer& peer);
+  void lose(const Peer& peer, const std::string& why);
 
   const MeshSegment& segment_;
   MeshWatch& watch_;

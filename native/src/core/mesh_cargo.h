@@ -29,8 +29,6 @@ class MeshRoad {
   const Abort& closing_;
 };
 
-inline constexpr size_t kMeshPieceBytes = 256 * 1024;
-
 class MeshCargo {
  public:
   virtual ~MeshCargo() = default;

@@ -8,9 +8,6 @@ namespace muster {
 
 namespace {
 
-constexpr Milliseconds kSlice{20};
-constexpr size_t kCallersMax = 1024;
-
 bool gaveUp(const MeshDoor::Caller& caller) { return hasHungUp(caller.connection.fd()); }
 
 }  // namespace
@@ -51,7 +48,7 @@ Result<MeshDoor::Caller> MeshDoor::take(uint64_t epoch, const Patience& patience
       return first;
     }
     if (Status still = patience.check(); !still.ok()) return still;
-    came_.wait_for(lock, kSlice);
+    came_.wait_for(lock, kLook);
   }
 }
 

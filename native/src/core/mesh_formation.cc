@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/activity.h"
 #include "core/mesh_door.h"
 #include "core/mesh_watch.h"
 #include "core/socket.h"
@@ -13,10 +14,6 @@
 namespace muster {
 
 namespace {
-
-constexpr Milliseconds kRetry{5};
-constexpr Milliseconds kGreeting{1'000};  // one slow caller must not keep the others out
-constexpr Milliseconds kSlice{20};
 
 // The name of a forming mesh. It holds the epoch: builds of different epochs never meet.
 Result<std::string> meetingPoint(const MeshOptions& options) {
@@ -43,17 +40,18 @@ std::vector<uint32_t> absentees(const MeshOptions& options, const std::vector<Un
   return absent;
 }
 
+// What this member says to a leader.
+Hello helloOf(const MeshOptions& options) {
+  return {Purpose::Mesh, options.job, options.members[options.rank], encodeClaim(options, options.rank)};
+}
+
 // One call at the leader of another host. Code::Unreachable when it does not form this mesh yet.
 Result<Connection> callLeader(const MeshOptions& options, const Address& address, const Patience& patience) {
-  Result<UniqueFd> socket = connectTo(address, patience);
-  if (!socket.ok()) return socket.status();
-  Connection connection(std::move(socket.value()));
-  const Hello hello{Purpose::Mesh, options.job, options.members[options.rank], encodeClaim(options, options.rank)};
-  if (Status greeted = greet(connection, options.key, hello, patience); !greeted.ok()) return greeted;
-  const Result<Bytes> grant = connection.receive(FrameType::Grant, patience, 0);
-  if (!grant.ok()) return grant.status();
+  Result<Granted> granted = callFor(address, options.key, helloOf(options), patience);
+  if (!granted.ok()) return granted.status();
+  Connection& connection = granted.value().connection;
   if (Status sent = connection.send({FrameType::Accept}, patience); !sent.ok()) return sent;
-  return connection;
+  return std::move(connection);
 }
 
 // Ok while those that were met are there.
@@ -73,7 +71,8 @@ Result<OtherHost> callUntilThere(const MeshOptions& options, uint32_t leader, co
     const Code code = called.status().code;
     const bool later = code == Code::Unreachable || code == Code::Timeout;
     if (!later) return called.status();
-    if (Status slept = pause(kSlice, patience); slept.code == Code::Timeout)
+    if (code == Code::Timeout) activity().note(Event::Retry, options.places[leader].host, namesOf({leader}) + " did not take the call; it is made again");
+    if (Status slept = pause(kLook, patience); slept.code == Code::Timeout)
       return Status{Code::Timeout, namesOf({leader}) + " did not answer in time (" + called.status().message + ")", {leader}};
     else if (!slept.ok())
       return slept;
@@ -105,7 +104,7 @@ Status Reception::invite(MeshDoor::Caller& caller, const Patience& patience) {
     return Status{Code::Refused, namesOf({rank.value()}) + " is not expected here", {}};
   if (Status sent = caller.connection.send({FrameType::Grant}, patience); !sent.ok()) return sent;
   // Most answer at once. Who does not is looked at again with the next caller.
-  [[maybe_unused]] const Status ready = awaitReady(caller.connection.fd(), POLLIN, patience.within(kSlice));
+  [[maybe_unused]] const Status ready = awaitReady(caller.connection.fd(), POLLIN, patience.within(kLook));
   std::erase_if(invited_, [&](const OtherHost& each) { return each.leader == rank.value(); });
   invited_.push_back({rank.value(), std::move(caller.connection)});
   return {};
@@ -114,7 +113,7 @@ Status Reception::invite(MeshDoor::Caller& caller, const Patience& patience) {
 void Reception::seat(std::vector<OtherHost>& met, const Patience& patience) {
   std::erase_if(invited_, [&](OtherHost& each) {
     if (!awaitReady(each.connection.fd(), POLLIN, patience.within(Milliseconds(0))).ok()) return false;
-    if (!each.connection.receive(FrameType::Accept, patience.within(kGreeting), 0).ok()) return true;  // gave up; it calls again
+    if (!each.connection.receive(FrameType::Accept, patience.within(network().hostSilence), 0).ok()) return true;  // gave up; it calls again
     std::erase(absent_, each.leader);
     met.push_back(std::move(each));
     return true;
@@ -122,10 +121,10 @@ void Reception::seat(std::vector<OtherHost>& met, const Patience& patience) {
 }
 
 Status Reception::serve(std::vector<OtherHost>& met, const Patience& patience) {
-  Result<MeshDoor::Caller> caller = options_.store->door().take(options_.meeting(), patience.within(kSlice));
+  Result<MeshDoor::Caller> caller = options_.store->door().take(options_.meeting(), patience.within(kLook));
   if (caller.ok()) {
-    const Status invited = invite(caller.value(), patience.within(kGreeting));
-    if (!invited.ok()) caller.value().connection.refuse(invited, patience.within(kGreeting));
+    const Status invited = invite(caller.value(), patience.within(network().hostSilence));
+    if (!invited.ok()) caller.value().connection.refuse(invited, patience.within(network().hostSilence));
   } else if (caller.status().code != Code::Timeout) {
     return caller.status();
   }
@@ -223,14 +222,14 @@ Result<std::vector<UniqueFd>> gatherMembers(const MeshOptions& options, const Me
     for (uint32_t rank = 0; rank < members.size(); rank++)
       if (members[rank] && hasHungUp(members[rank].get()))
         return Status{Code::PeerLost, namesOf({rank}) + " left while the mesh was forming", {rank}};
-    const Status ready = awaitReady(listener.value().fd(), POLLIN, patience.within(kSlice));
+    const Status ready = awaitReady(listener.value().fd(), POLLIN, patience.within(kLook));
     if (ready.code == Code::Timeout && !patience.deadline.passed()) continue;
     if (ready.code == Code::Timeout) return Status{Code::Timeout, namesOf(absent) + " did not join in time", absent};
     if (!ready.ok()) return ready;
     Result<UniqueFd> socket = acceptPatiently(listener.value().fd(), Address::Kind::Unix, patience);
     if (!socket.ok()) continue;
     Connection connection(std::move(socket.value()));
-    const Patience greeting = patience.within(kGreeting);
+    const Patience greeting = patience.within(network().hostSilence);
     const Status admitted = admit(connection, options, segment, members, greeting);
     if (!admitted.ok()) connection.refuse(admitted, greeting);
   }
@@ -240,15 +239,12 @@ Result<JoinedSegment> joinSegment(const MeshOptions& options, const Patience& pa
   const Result<std::string> path = meetingPoint(options);
   if (!path.ok()) return path.status();
   const uint32_t leader = options.leaderOf(options.rank);
-  const Hello hello{Purpose::Mesh, options.job, options.members[options.rank], encodeClaim(options, options.rank)};
+  const Hello hello = helloOf(options);
   for (;;) {
     const auto attempt = [&]() -> Result<JoinedSegment> {
-      Result<UniqueFd> socket = connectTo({Address::Kind::Unix, path.value()}, patience);
-      if (!socket.ok()) return socket.status();
-      Connection connection(std::move(socket.value()));
-      if (Status greeted = greet(connection, options.key, hello, patience); !greeted.ok()) return greeted;
-      const Result<Bytes> grant = connection.receive(FrameType::Grant, patience, 0);
-      if (!grant.ok()) return grant.status();
+      Result<Granted> granted = callFor({Address::Kind::Unix, path.value()}, options.key, hello, patience);
+      if (!granted.ok()) return granted.status();
+      Connection& connection = granted.value().connection;
       const UniqueFd memory = connection.takeFd();
       if (!memory) return Status{Code::Corrupt, namesOf({leader}) + " sent no memory", {}};
       Result<MeshSegment> segment = MeshSegment::attach(memory.get(), options.shape());
@@ -262,7 +258,7 @@ Result<JoinedSegment> joinSegment(const MeshOptions& options, const Patience& pa
         return Status{Code::Timeout, namesOf({leader}) + " did not answer in time", {leader}};
       return joined;
     }
-    if (Status slept = pause(kRetry, patience); slept.code == Code::Timeout)
+    if (Status slept = pause(kJoinAgain, patience); slept.code == Code::Timeout)
       return Status{Code::Timeout, namesOf({leader}) + " did not come in time (" + joined.status().message + ")", {leader}};
     else if (!slept.ok())
       return slept;

@@ -31,7 +31,7 @@ struct MeshOptions {
   std::vector<MeshPlace> places{};        // by rank; empty when all members are on one host
   std::shared_ptr<VersionStore> store{};  // lets the leaders of other hosts in; needed when there are several
   std::string group{};                    // name of a group; empty for the gradient mesh
-  Milliseconds call{2'000};               // until a call at the leader of another host is given up, and made again
+  Milliseconds call = network().meshCall;               // until a call at the leader of another host is given up, and made again
 
   // The first rank on the host of a rank.
   uint32_t leaderOf(uint32_t member) const;

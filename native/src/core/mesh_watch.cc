@@ -11,9 +11,6 @@ namespace muster {
 
 namespace {
 
-// Between two looks at the mutexes, the sockets and the abort flags. A look costs a few atomic operations per member.
-constexpr Milliseconds kSlice{5};
-
 MemberState stateOf(const MemberRecord& member) {
   return static_cast<MemberState>(member.state.load(std::memory_order_acquire));
 }
@@ -102,7 +99,7 @@ Status MeshWatch::await(const std::function<bool(const MemberRecord&)>& arrived,
     if (!gone.empty()) return {Code::PeerLost, namesOf(gone) + " left the mesh or died", gone};
     if (patience.deadline.passed())
       return {Code::Timeout, namesOf(waitedFor) + " did not arrive in time", waitedFor};
-    futexWait(segment_.bell(), bell, patience.deadline.earlier(Deadline::in(kSlice)));
+    futexWait(segment_.bell(), bell, patience.deadline.earlier(Deadline::in(kDeathLook)));
   }
 }
 

@@ -9,16 +9,15 @@
 #include <vector>
 
 #include "core/cores.h"
+#include "core/limits.h"
 
 namespace muster {
 
 namespace {
 
-constexpr size_t kThreadsMax = 4;                // a memory bus has enough of them
-constexpr size_t kPerThread = size_t{16} << 20;  // less is done before another thread has begun
 
 size_t threadsFor(size_t bytes) {
-  const size_t wanted = std::clamp<size_t>(bytes / kPerThread, 1, kThreadsMax);
+  const size_t wanted = std::clamp<size_t>(bytes / kBytesPerThread, 1, kBusThreads);
   return wanted == 1 ? 1 : std::min(wanted, usableCores());
 }
 

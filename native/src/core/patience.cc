@@ -38,7 +38,7 @@ Status awaitReady(int fd, short events, const Patience& patience) {
   for (;;) {
     if (patience.abort->requested()) return aborted();
     pollfd watched[2] = {{fd, events, 0}, {patience.abort->fd(), POLLIN, 0}};
-    const int ready = ::poll(watched, 2, until.remainingMs());
+    const int ready = ::poll(watched, 2, Clock::slice(until.remainingMs()));
     if (ready < 0 && errno != EINTR) return ioError("poll", errno);
     if (ready > 0 && watched[0].revents != 0) return {};
     if (ready != 0 || !until.passed()) continue;
@@ -53,7 +53,7 @@ Status pause(Milliseconds delay, const Patience& patience) {
   while (!until.passed()) {
     if (patience.abort->requested()) return aborted();
     pollfd watched{patience.abort->fd(), POLLIN, 0};
-    if (::poll(&watched, 1, until.remainingMs()) < 0 && errno != EINTR) return ioError("poll", errno);
+    if (::poll(&watched, 1, Clock::slice(until.remainingMs())) < 0 && errno != EINTR) return ioError("poll", errno);
   }
   return patience.check();
 }

@@ -8,13 +8,35 @@
 #include <ctime>
 #include <limits>
 
+#include "core/limits.h"
 #include "core/status.h"
 #include "core/unique_fd.h"
 
 namespace muster {
 
-using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC, which futexes and poll use too
-using Milliseconds = std::chrono::milliseconds;
+// CLOCK_MONOTONIC, which futexes and poll use too, and what a test has turned it by.
+class Clock {
+ public:
+  using Kernel = std::chrono::steady_clock;
+  using duration = Kernel::duration;
+  using rep = Kernel::rep;
+  using period = Kernel::period;
+  using time_point = Kernel::time_point;
+  static constexpr bool is_steady = true;
+
+  static time_point now() noexcept { return Kernel::now() + turnedBy(); }
+  static duration turnedBy() noexcept { return duration(turned_.load(std::memory_order_acquire)); }
+
+  // For tests. Waits that begin from now on look at the clock every few milliseconds, so that they notice when it is turned.
+  static void makeTurnable() { turnable_ = true; }
+  static void turn(Milliseconds by) { turned_ += std::chrono::duration_cast<duration>(by).count(); }
+  // Of a poll that would last for `ms`.
+  static int slice(int ms) noexcept { return turnable_.load(std::memory_order_relaxed) ? std::min(ms, 2) : ms; }
+
+ private:
+  static inline std::atomic<rep> turned_{0};
+  static inline std::atomic<bool> turnable_{false};
+};
 
 class Deadline {
  public:
@@ -27,8 +49,9 @@ class Deadline {
     const auto left = std::chrono::ceil<Milliseconds>(at_ - Clock::now()).count();
     return static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
   }
+  // As the kernel counts.
   timespec absolute() const {
-    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(at_.time_since_epoch()).count();
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>((at_ - Clock::turnedBy()).time_since_epoch()).count();
     return {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
   }
 

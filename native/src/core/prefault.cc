@@ -8,6 +8,8 @@
 #include <system_error>
 #include <thread>
 
+#include "core/limits.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -19,14 +21,12 @@ namespace muster {
 
 namespace {
 
-constexpr size_t kHuge = size_t{2} << 20;
-constexpr size_t kPiece = 32 * kHuge;  // of one thread at a time
 
 // The kernel keeps everybody who wants to map something waiting for as long as such a call lasts, the thread of JavaScript too.
 bool populate(uint8_t* data, size_t bytes, const Wanted& wanted) {
-  for (size_t at = 0; at < bytes; at += kHuge) {
+  for (size_t at = 0; at < bytes; at += kHugePage) {
     if (!wanted()) return false;
-    ::madvise(data + at, std::min(kHuge, bytes - at), MADV_POPULATE_WRITE);
+    ::madvise(data + at, std::min(kHugePage, bytes - at), MADV_POPULATE_WRITE);
   }
   return true;
 }
@@ -36,9 +36,9 @@ bool populate(uint8_t* data, size_t bytes, const Wanted& wanted) {
 bool backPiece(std::span<uint8_t> piece, const Wanted& wanted) {
   if (!wanted()) return false;
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t before = std::min((kHuge - reinterpret_cast<uintptr_t>(piece.data()) % kHuge) % kHuge, piece.size());
-  const std::span<uint8_t> huge = piece.subspan(before, (piece.size() - before) / kHuge * kHuge);
-  for (size_t at = 0; at < huge.size(); at += kHuge) ::madvise(huge.data() + at, page, MADV_POPULATE_WRITE);
+  const size_t before = std::min((kHugePage - reinterpret_cast<uintptr_t>(piece.data()) % kHugePage) % kHugePage, piece.size());
+  const std::span<uint8_t> huge = piece.subspan(before, (piece.size() - before) / kHugePage * kHugePage);
+  for (size_t at = 0; at < huge.size(); at += kHugePage) ::madvise(huge.data() + at, page, MADV_POPULATE_WRITE);
   if (huge.empty() || ::madvise(huge.data(), huge.size(), MADV_COLLAPSE) != 0) return populate(piece.data(), piece.size(), wanted);
   const size_t done = before + huge.size();
   return populate(piece.data(), before, wanted) && populate(piece.data() + done, piece.size() - done, wanted);
@@ -70,7 +70,7 @@ bool prefault(std::span<const std::span<uint8_t>> ranges, size_t threads, const 
   std::vector<std::span<uint8_t>> whole;
   for (const std::span<uint8_t>& range : ranges)
     if (!range.empty()) whole.push_back(toPages(range));
-  const std::vector<std::span<uint8_t>> pieces = piecesOf(whole, kPiece);
+  const std::vector<std::span<uint8_t>> pieces = piecesOf(whole, kPrefaultPiece);
   std::atomic<size_t> next{0};
   std::atomic<bool> complete{true};
   const auto take = [&] {
@@ -79,7 +79,7 @@ bool prefault(std::span<const std::span<uint8_t>> ranges, size_t threads, const 
   };
   std::vector<std::thread> helpers;
   try {
-    for (size_t i = 1; i < std::min({threads, kPrefaultThreadsMax, pieces.size()}); i++) helpers.emplace_back(take);
+    for (size_t i = 1; i < std::min({threads, kBusThreads, pieces.size()}); i++) helpers.emplace_back(take);
   } catch (const std::system_error&) {
     // No thread to be had: those that there are do it all.
   }

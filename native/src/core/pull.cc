@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/activity.h"
 #include "core/delta_base.h"
 #include "core/holder.h"
 #include "core/landing.h"
@@ -14,9 +15,6 @@
 namespace muster {
 
 namespace {
-
-constexpr Milliseconds kPause{20};           // before holders that broke off are tried again
-constexpr size_t kReasonsMax = 64;           // remembered for the message of a failure
 
 class Pull {
  public:
@@ -34,7 +32,7 @@ class Pull {
   Result<Pulled> mapShared(Connection connection, const std::vector<Section>& sections, const std::string& holder) const;
   Result<Pulled> receiveStream(Holder& from, const std::vector<Section>& sections, const std::string& holder);
   Status receiveAll(Holder& from);
-  Status receiveDelta(Connection& connection, const FrameHeader& header, const Patience& patience);
+  Status receiveDelta(Holder& from, const FrameHeader& header, const Patience& patience);
   void chooseBase(const Address& holder);
   Status receiveData(Connection& connection, const FrameHeader& header, const Patience& patience);
   Status accept(uint64_t length);
@@ -78,6 +76,7 @@ Result<Pulled> Pull::run() {
     const uint64_t before = verified();
     std::vector<const Address*> brokeOff;
     for (const Address* holder : holders) {
+      if (!failures.empty()) activity().note(again_ ? Event::Retry : Event::FailOver, holder->text(), failures.back().message);
       Result<Pulled> pulled = from(*holder);
       const Status tried = pulled.ok() ? fill(pulled.value()) : pulled.status();
       if (tried.ok()) return pulled;
@@ -91,7 +90,7 @@ Result<Pulled> Pull::run() {
     if (brokeOff.empty() || (pass > 0 && verified() == before)) return verdict(failures);
     holders = std::move(brokeOff);
     again_ = true;
-    if (Status slept = pause(kPause, patience_); !slept.ok()) return slept;
+    if (Status slept = pause(kAgain, patience_); !slept.ok()) return slept;
   }
 }
 
@@ -148,11 +147,10 @@ Result<Pulled> Pull::tryHolder(const Address& holder) {
 }
 
 Result<std::vector<Section>> Pull::request(Holder& holder, bool remote) {
-  PullRequest request{verified(), static_cast<uint32_t>(patience_.deadline.remainingMs()), {}};
+  PullRequest request{verified(), 0, {}};
   for (const WantedSection& wanted : options_.wanted) request.names.push_back(wanted.name);
   if (remote && base_) request.bases = base_->digests();
-  const Hello hello{Purpose::Pull, options_.job, options_.member, encodeId(options_.id)};
-  return holder.ask({options_.key, hello, std::move(request), others()}, patience_);
+  return holder.ask({options_.key, options_.job, options_.member, options_.id, std::move(request), others()}, patience_);
 }
 
 // What is offered must be what was asked for, before a byte of it moves.
@@ -224,7 +222,7 @@ Result<Pulled> Pull::receiveStream(Holder& from, const std::vector<Section>& sec
 
 Status Pull::receiveAll(Holder& from) {
   Connection& connection = from.connection();
-  Starvation starvation;
+  Starvation starvation(from.name());
   for (;;) {
     const Patience patience = from.streaming(patience_, others());
     if (Status still = patience.check(); !still.ok()) return still;
@@ -236,7 +234,7 @@ Status Pull::receiveAll(Holder& from) {
       continue;
     }
     if (header.value().type == FrameType::Delta) {
-      if (Status got = receiveDelta(connection, header.value(), patience); !got.ok()) return got;
+      if (Status got = receiveDelta(from, header.value(), patience); !got.ok()) return got;
       starvation.fed();
       continue;
     }
@@ -271,16 +269,19 @@ Status Pull::accept(uint64_t length) {
 }
 
 // The block is made in the slot of the new version; the base stays as it is. What is not the block announced does not count.
-Status Pull::receiveDelta(Connection& connection, const FrameHeader& header, const Patience& patience) {
+Status Pull::receiveDelta(Holder& from, const FrameHeader& header, const Patience& patience) {
   Bytes payload(header.length);
-  if (Status got = connection.receivePayload(header, payload, patience); !got.ok()) return got;
+  if (Status got = from.connection().receivePayload(header, payload, patience); !got.ok()) return got;
   const std::optional<Landing::Block> block = landing_->nextBlock();
   if (!base_ || !block || header.offset != landing_->received())
     return {Code::Corrupt, "a delta at " + std::to_string(header.offset) + " that does not belong there", {}};
   Status made = base_->rebuild(payload, block->section, block->index, landing_->next(block->bytes));
   if (made.ok()) made = accept(block->bytes);
   mistrusted_ = !made.ok();
-  if (mistrusted_) return made;
+  if (mistrusted_) {
+    activity().note(Event::DeltaLost, from.name(), made.message);
+    return made;
+  }
   wireBytes_ += header.length;
   deltaBlocks_++;
   applied_ = base_->id();

@@ -8,7 +8,7 @@
 
 namespace muster {
 
-inline constexpr uint16_t kMinorVersion = 0;  // the newest that this build speaks; nothing depends on it yet
+inline constexpr uint16_t kMinorVersion = 1;  // the newest that this build speaks: a shelf's grant names the GPU
 inline constexpr size_t kTagBytes = 16;
 
 using FrameTag = std::array<uint8_t, kTagBytes>;

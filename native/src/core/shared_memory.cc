@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/limits.h"
 #include "core/unmapping.h"
 #include "core/usage.h"
 
@@ -21,13 +22,12 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-constexpr size_t kHuge = size_t{2} << 20;
 
 size_t pageBytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
 // Whole pages; whole huge pages from one on, so that the last one can be huge too.
 size_t toPages(size_t bytes) {
-  const size_t unit = bytes >= kHuge ? kHuge : pageBytes();
+  const size_t unit = bytes >= kHugePage ? kHugePage : pageBytes();
   return (bytes + unit - 1) / unit * unit;
 }
 
@@ -36,7 +36,7 @@ void keepOutOfCores(void* at, size_t bytes) { ::madvise(at, bytes, MADV_DONTDUMP
 
 Result<Mapping> map(size_t bytes, int protection, int flags, int fd) {
   const auto refused = [&] { return ioError("cannot map " + std::to_string(bytes) + " bytes", errno); };
-  if (bytes < kHuge) {
+  if (bytes < kHugePage) {
     void* at = ::mmap(nullptr, bytes, protection, flags, fd, 0);
     if (at == MAP_FAILED) return refused();
     keepOutOfCores(at, bytes);
@@ -44,10 +44,10 @@ Result<Mapping> map(size_t bytes, int protection, int flags, int fd) {
   }
   awaitUnmapped();
   // Huge pages only fit at multiples of their size: reserve more address space than needed, and use what fits.
-  void* reserved = ::mmap(nullptr, bytes + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* reserved = ::mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return refused();
-  Mapping whole(static_cast<uint8_t*>(reserved), bytes + kHuge);
-  const size_t skipped = (kHuge - reinterpret_cast<uintptr_t>(reserved) % kHuge) % kHuge;
+  Mapping whole(static_cast<uint8_t*>(reserved), bytes + kHugePage);
+  const size_t skipped = (kHugePage - reinterpret_cast<uintptr_t>(reserved) % kHugePage) % kHugePage;
   uint8_t* const start = whole.data() + skipped;
   if (::mmap(start, bytes, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) return refused();
   keepOutOfCores(start, bytes);

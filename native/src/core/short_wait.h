@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <thread>
 
+#include "core/limits.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -39,9 +41,7 @@ class ShortWait {
   }
 
  private:
-  static constexpr std::chrono::microseconds kMoment{100};  // about as long as it takes to be woken
   static constexpr int kPausesPerLook = 16;
-  static constexpr size_t kPenaltyMax = 128;
 
   static void relax() {
 #if defined(__x86_64__)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/activity.h"
 #include "core/block_digest.h"
 #include "core/holder.h"
 #include "core/shared_memory.h"
@@ -72,6 +73,7 @@ Result<SlicesPulled> SlicePull::run() {
   if (Status planned = plan(); !planned.ok()) return planned;
   Status all{Code::Unreachable, options_.holders.empty() ? "no holder is named" : "", {}};
   for (const Address& holder : options_.holders) {
+    if (!all.message.empty()) activity().note(Event::FailOver, holder.text(), all.message);
     const Status tried = from(holder);
     if (tried.ok()) {
       pulled_.from = holder.text();
@@ -105,10 +107,10 @@ Status SlicePull::from(const Address& holder) {
     Result<Holder> reached = Holder::reach(holder, others(), patience_);
     if (reached.status().code == Code::Timeout) return {Code::Unreachable, "it does not answer", {}};
     if (!reached.ok()) return reached.status();
-    PullRequest request{0, static_cast<uint32_t>(patience_.deadline.remainingMs()), {options_.section.name}};
+    PullRequest request{0, 0, {options_.section.name}};
     request.ranges = ranges;
-    const Hello hello{Purpose::Pull, options_.job, options_.member, encodeId(options_.id)};
-    const Result<std::vector<Section>> sections = reached.value().ask({options_.key, hello, std::move(request), others()}, patience_);
+    const Question question{options_.key, options_.job, options_.member, options_.id, std::move(request), others()};
+    const Result<std::vector<Section>> sections = reached.value().ask(question, patience_);
     if (!sections.ok()) return sections.status();
     if (Status agreed = agree(sections.value()); !agreed.ok()) return agreed;
     if (local) return readMemory(reached.value().connection(), sections.value().front());
@@ -160,7 +162,7 @@ Status SlicePull::readMemory(Connection& connection, const Section& section) {
 }
 
 Status SlicePull::receiveAll(Holder& from, const std::vector<ByteRange>& ranges) {
-  Starvation starvation;
+  Starvation starvation(from.name());
   size_t range = 0;
   uint64_t at = ranges.front().offset;
   for (;;) {

@@ -12,15 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/activity.h"
 #include "core/xxh64.h"
 
 namespace muster {
 
 namespace {
-
-constexpr int kBacklog = 1024;
-constexpr Milliseconds kShort{10};  // until a resource that is short may be there again
-constexpr Milliseconds kBusy{2};    // until a listener that is there may have taken another caller
 
 // A socket address of either family, ready for bind and connect.
 struct Endpoint {
@@ -145,6 +142,7 @@ Result<UniqueFd> acceptFrom(int listener, Address::Kind kind) {
     return nobody ? Status{Code::Unreachable, "nobody waits", {}} : ioError("accept", errno);
   }
   if (kind == Address::Kind::Tcp) withoutDelay(socket.get());
+  activity().accepted++;
   return socket;
 }
 
@@ -159,6 +157,7 @@ std::string peerOf(int socket) {
   Endpoint peer;
   peer.length = sizeof peer.storage;
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.length) != 0) return {};
+  if (peer.storage.ss_family != AF_INET && peer.storage.ss_family != AF_INET6) return {};
   char text[INET6_ADDRSTRLEN]{};
   const bool v4 = peer.storage.ss_family == AF_INET;
   const void* host = v4 ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(&peer.storage)->sin_addr)
@@ -186,6 +185,7 @@ Result<UniqueFd> connectTo(const Address& address, const Patience& patience) {
     if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   }
   if (error != 0) return Status{Code::Unreachable, std::string("cannot connect: ") + std::strerror(error), {}};
+  activity().opened++;
   return socket;
 }
 

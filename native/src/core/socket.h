@@ -55,7 +55,7 @@ Result<UniqueFd> acceptFrom(int listener, Address::Kind kind);
 // The same. When there are no descriptors or memory for it, it waits a moment before it says so, so that who asks again does not spin.
 Result<UniqueFd> acceptPatiently(int listener, Address::Kind kind, const Patience& patience);
 
-// The numeric host at the other end of a TCP connection; empty when it cannot be told.
+// The numeric host at the other end of a TCP connection; empty for another socket, and when it cannot be told.
 std::string peerOf(int socket);
 
 // Connects within the patience. Code::Unreachable when nobody listens there.

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/limits.h"
 #include "core/usage.h"
 
 namespace muster {

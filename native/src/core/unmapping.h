@@ -8,7 +8,6 @@
 namespace muster {
 
 // Whole pages. Smaller mappings than this go at once, and larger ones, too, where no thread is to be had.
-inline constexpr size_t kUnmapLaterBytes = size_t{16} << 20;
 void unmapLater(uint8_t* data, size_t size);
 
 // Until all that was let go of before is given back: so that memory is not taken twice.

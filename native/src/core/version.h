@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/limits.h"
 #include "core/status.h"
 
 namespace muster {
@@ -33,8 +34,20 @@ struct Section {
   std::vector<uint64_t> blocks{};  // one for each BlockDigest::kBlockBytes
 };
 
-inline constexpr size_t kSectionsMax = 1024;  // their names fit into a control frame
-inline constexpr size_t kRangesMax = 8192;  // of one request
+
+// Lays the sections out one behind another. The bytes that they take; Code::TooLarge when that is more than `room`.
+inline Result<uint64_t> layOut(std::vector<Section>& sections, uint64_t room) {
+  uint64_t end = 0;
+  for (Section& section : sections) {
+    section.offset = (end + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
+    if (section.offset > room || section.bytes > room - section.offset) {
+      const std::string need = std::to_string(section.offset) + " + " + std::to_string(section.bytes);
+      return Status{Code::TooLarge, "the sections need " + need + " bytes, there is room for " + std::to_string(room), {}};
+    }
+    end = section.offset + section.bytes;
+  }
+  return end;
+}
 
 // A part of the concatenation of the sections asked for.
 struct ByteRange {

@@ -9,13 +9,6 @@
 
 namespace muster {
 
-namespace {
-
-constexpr size_t kAlignment = 64;
-constexpr size_t kWarmUnit = size_t{2} << 20;  // a huge page
-
-}  // namespace
-
 struct VersionArena::Slot {
   Segment memory;
   uint64_t warm = 0;  // so many bytes have pages
@@ -114,17 +107,7 @@ VersionArena::~VersionArena() = default;
 
 Status VersionArena::layOut(std::vector<Section>& sections) const {
   if (sections.size() > kSectionsMax) return {Code::InvalidArgument, "more than " + std::to_string(kSectionsMax) + " sections", {}};
-  uint64_t end = 0;
-  for (Section& section : sections) {
-    section.offset = (end + kAlignment - 1) / kAlignment * kAlignment;
-    if (section.offset <= slotBytes_ && section.bytes <= slotBytes_ - section.offset) {
-      end = section.offset + section.bytes;
-      continue;
-    }
-    const std::string need = std::to_string(section.offset) + " + " + std::to_string(section.bytes);
-    return {Code::TooLarge, "the sections need " + need + " bytes, a slot has " + std::to_string(slotBytes_), {}};
-  }
-  return {};
+  return muster::layOut(sections, slotBytes_).status();
 }
 
 // Call with mutex_ held. Takes a slot without a version, else the one used longest ago: what failed to arrive, however
@@ -168,11 +151,10 @@ Result<std::vector<Section>> VersionArena::compare(VersionId id, const std::vect
 
 // Until nobody brings this version: what is still arriving may never be whole, and a version that was published is.
 Status VersionArena::awaitArrival(VersionId id, const Abort& abort) {
-  constexpr Milliseconds kSlice{20};
   std::unique_lock lock(mutex_);
   for (const Slot* slot = find(id); slot != nullptr && slot->state == Arrival::Arriving; slot = find(id)) {
     if (abort.requested()) return {Code::Aborted, "publication aborted", {}};
-    changed_.wait_for(lock, kSlice);
+    changed_.wait_for(lock, kLook);
   }
   return {};
 }
@@ -246,7 +228,7 @@ void VersionArena::warmUp(Slot& slot, const std::vector<Section>& sections, cons
   if (sections.empty()) return;
   const uint64_t end = sections.back().offset + sections.back().bytes;
   if (end <= slot.warm) return;
-  const size_t whole = std::min((end + kWarmUnit - 1) / kWarmUnit * kWarmUnit, slot.memory.mapping.size());
+  const size_t whole = std::min((end + kHugePage - 1) / kHugePage * kHugePage, slot.memory.mapping.size());
   const std::span<uint8_t> cold{slot.memory.mapping.data() + slot.warm, whole - slot.warm};
   if (prefault(std::span(&cold, 1), usableCores(), wanted)) slot.warm = whole;
 }

@@ -13,13 +13,6 @@ namespace muster {
 
 namespace {
 
-constexpr Milliseconds kHandshake{5'000};   // a caller that says nothing is dropped
-constexpr Milliseconds kAlive{50};          // how often a waiting reader hears from us
-constexpr Milliseconds kMayCome{250};       // how long a version that is not here yet is waited for
-constexpr uint64_t kStreamBytes = 256 * 1024;  // of one Data frame: small, so that the next hop starts soon
-constexpr Milliseconds kWaitMax{600'000};   // for a version, whatever the reader asks for
-constexpr size_t kReadersMax = 256;
-
 // The sections asked for, in the order asked for.
 Result<std::vector<Section>> choose(const SectionTable& all, const std::vector<std::string>& names) {
   std::vector<Section> chosen;
@@ -80,7 +73,7 @@ VersionServer::~VersionServer() {
 void VersionServer::acceptLoop() {
   while (!closing_.requested()) {
     pollfd watched[3] = {{closing_.fd(), POLLIN, 0}, {local_.fd(), POLLIN, 0}, {remote_ ? remote_->fd.get() : -1, POLLIN, 0}};
-    if (::poll(watched, 3, static_cast<int>(kAlive.count())) < 0) continue;
+    if (::poll(watched, 3, static_cast<int>(network().alive.count())) < 0) continue;
     guests_.reap();
     if (watched[1].revents != 0) acceptOne(local_.fd(), Address::Kind::Unix);
     if (watched[2].revents != 0) acceptOne(remote_->fd.get(), Address::Kind::Tcp);
@@ -90,14 +83,17 @@ void VersionServer::acceptLoop() {
 }
 
 void VersionServer::acceptOne(int listener, Address::Kind kind) {
-  Result<UniqueFd> socket = acceptPatiently(listener, kind, {Deadline::in(kHandshake), &closing_});
+  Result<UniqueFd> socket = acceptPatiently(listener, kind, {Deadline::in(network().handshake), &closing_});
   if (socket.ok()) guests_.take(std::move(socket.value()), kind);
 }
 
 void VersionServer::serve(Guest& guest, Connection connection) {
-  const Patience patience{Deadline::in(kHandshake), &guest.leaving()};
+  const Patience patience{Deadline::in(network().handshake), &guest.leaving()};
   try {
     const Status answered = answer(guest, connection, patience);
+    const std::string from = peerOf(connection.fd());
+    if (answered.code == Code::Refused || answered.code == Code::Corrupt) activity().note(Event::Refused, from, answered.message);
+    if (answered.code == Code::Timeout) activity().note(Event::Stall, from, "a caller took or said nothing for too long");
     const Status told = answered.code == Code::Aborted ? Status{Code::Unreachable, "it serves others now; try another holder", {}} : answered;
     if (!told.ok() && answered.code != Code::Unreachable) connection.refuse(told, patience);
   } catch (const std::exception& error) {
@@ -117,6 +113,7 @@ Status VersionServer::answer(Guest& guest, Connection& connection, const Patienc
   if (!payload.ok()) return payload.status();
   const Seat seat(readers_);
   if (seat.number() > kReadersMax) {
+    activity().note(Event::Refused, peerOf(connection.fd()), "too many readers");
     connection.refuse({Code::Unreachable, "too many readers; try another holder", {}}, patience);
     return {};
   }
@@ -140,7 +137,7 @@ Status VersionServer::answer(Guest& guest, Connection& connection, const Patienc
 Result<VersionArena::Lease> VersionServer::awaitLease(Connection& connection, VersionId id, const Patience& patience) {
   const Deadline giveUp = Deadline::in(kMayCome);
   for (;;) {
-    Result<VersionArena::Lease> lease = arena_.lease(id, kAlive);
+    Result<VersionArena::Lease> lease = arena_.lease(id, network().alive);
     const Code code = lease.status().code;
     const bool mayCome = code == Code::Gone && arena_.mayCome(id) && !giveUp.passed();
     if (code != Code::Timeout && !mayCome) return lease;
@@ -154,7 +151,7 @@ Status VersionServer::awaitWhole(Connection& connection, const VersionArena::Lea
     if (progress.state == Arrival::Ended) return givenUp();
     if (Status still = patience.check(); !still.ok()) return still;
     if (Status sent = connection.send({FrameType::Alive, {}, progress.watermark}, patience); !sent.ok()) return sent;
-    progress = lease.await(UINT64_MAX, kAlive);
+    progress = lease.await(UINT64_MAX, network().alive);
   }
   return {};
 }
@@ -202,7 +199,7 @@ Status VersionServer::sendRange(const Reading& reading, ByteRange range) {
     while (offset < end) {
       const uint64_t there = available(sections, progress);
       if (there <= offset) {
-        progress = lease.await(progress.watermark, kAlive);
+        progress = lease.await(progress.watermark, network().alive);
         if (progress.state == Arrival::Ended) return givenUp();
         if (available(sections, progress) > offset) continue;
         if (Status sent = connection.send({FrameType::Alive, {}, there}, reading.stalling()); !sent.ok()) return sent;

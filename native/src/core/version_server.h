@@ -44,12 +44,10 @@ class VersionServer {
     const PullRequest& request;
     VersionId id;
 
-    Patience stalling() const { return {Deadline::in(kStall), &leaving}; }
+    Patience stalling() const { return {Deadline::in(network().stall), &leaving}; }
   };
   Status stream(const Reading& reading);
   Status sendRange(const Reading& reading, ByteRange range);
-
-  static constexpr Milliseconds kStall{5'000};  // a receiver that takes no byte for so long is dropped
 
   VersionArena& arena_;
   DeltaLog& deltas_;

@@ -18,7 +18,7 @@ struct StoreOptions {
   size_t slotBytes = 0;
   size_t slots = 2;
   DeltaOptions delta{};
-  Milliseconds holdMax{600'000};  // how long a reader of this host may have memory before its slot is left to it for good
+  Milliseconds holdMax = kHoldMax;  // how long a reader of this host may have memory before its slot is left to it for good
 };
 
 class VersionStore {

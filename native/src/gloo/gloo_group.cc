@@ -18,16 +18,6 @@ namespace {
 
 using Kind = Operation::Kind;
 
-// How much longer than we Gloo would wait, should it not be told to end.
-constexpr Milliseconds kBackstop{5'000};
-// How long a call may take to end after it was told to.
-constexpr Milliseconds kGrace{1'000};
-// A connection that broke is a rank that died or left, and the watch knows of it about as soon as Gloo.
-constexpr Milliseconds kSearch{1'000};
-
-// What a rank sent before it left may still be on its way.
-constexpr Milliseconds kLastWords{50};
-
 constexpr uint64_t kWanted = 1, kUnwanted = 2;
 
 std::string hostOf(const MeshOptions& options) {
@@ -213,7 +203,7 @@ Status GlooGroup::message(const Operation& operation, const Patience& patience) 
 
 Status GlooGroup::carry(Call call, const std::string& what, std::optional<uint32_t> peer, const Patience& patience) {
   const auto task = std::make_shared<Task>();
-  const auto timeoutMs = static_cast<uint32_t>(patience.deadline.remainingMs() + kBackstop.count());
+  const auto timeoutMs = static_cast<uint32_t>(patience.deadline.remainingMs() + kGlooBackstop.count());
   try {
     // It owns all that it touches, also when it does not come back.
     std::thread([task, call = std::move(call), gloo = gloo_, memory = memory_, watch = watch_, timeoutMs] {
@@ -239,17 +229,17 @@ Status GlooGroup::carry(Call call, const std::string& what, std::optional<uint32
   const auto over = [&](const MemberRecord& each) { return task->done.load() || (other != nullptr && &each != other); };
   Status watched = member().await(over, patience);
   if (watched.ok()) return task->good ? Status{} : causeOf(task->failure, patience);
-  if (peer && watched.code == Code::PeerLost && task->ended(kLastWords) && task->good) return {};
+  if (peer && watched.code == Code::PeerLost && task->ended(kGlooLastWords) && task->good) return {};
   if (watched.code == Code::Timeout) watched = {Code::Timeout, "gloo did not end " + what + " in time and does not tell who holds it up", {}};
   gloo_->abort(watched.message);
-  if (!task->ended(kGrace)) watched.message += "; its thread does not come back and is left behind";
+  if (!task->ended(kGlooGrace)) watched.message += "; its thread does not come back and is left behind";
   return watched;
 }
 
 // Gloo says that a connection broke; the watch says whose.
 Status GlooGroup::causeOf(const gloo_abi::Failure& failure, const Patience& patience) {
   const Status said = glooFailure(failure);
-  Status cause = member().await([](const MemberRecord&) { return false; }, patience.within(kSearch));
+  Status cause = member().await([](const MemberRecord&) { return false; }, patience.within(kGlooSearch));
   gloo_->abort("it failed");
   if (cause.code == Code::Timeout) return patience.deadline.passed() ? Status{Code::Timeout, said.message, {}} : said;
   cause.message += " (" + said.message + ")";

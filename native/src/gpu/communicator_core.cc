@@ -7,9 +7,6 @@ namespace muster {
 
 namespace {
 
-constexpr std::chrono::microseconds kFirstPause{5};
-constexpr std::chrono::microseconds kLongestPause{500};
-constexpr Milliseconds kQuiet{500};  // how long an aborted kernel may take to see the flag
 
 // Where NCCL writes the child of a shrink. An attempt that is given up may still write, so its place is never taken away.
 nccl::Communicator& placeForChild() {

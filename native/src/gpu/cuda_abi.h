@@ -2,6 +2,7 @@
 // Names and values are those of cuda.h; test/gpu_abi_test.cc compares them with it where it is installed.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,6 +15,7 @@ using MemoryHandle = unsigned long long;  // CUmemGenericAllocationHandle
 using Context = struct ContextOpaque*;
 using Stream = struct StreamOpaque*;
 using Event = struct EventOpaque*;
+using Uuid = std::array<unsigned char, 16>;  // CUuuid
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;

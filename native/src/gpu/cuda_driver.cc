@@ -18,48 +18,42 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::load(const std::string& pa
 
 Status CudaDriver::resolve(const SharedLibrary& library) {
   CudaFunctions& f = functions_;
-  std::vector<std::string> needed;
-  const auto need = [&](const char* name, auto& to) {
-    if (!library.find(name, to)) needed.emplace_back(name);
-  };
-  const auto want = [&](const char* name, auto& to) {
-    if (!library.find(name, to)) missing_.emplace_back(name);
-  };
-  need("cuInit", f.init);
-  need("cuDriverGetVersion", f.driverGetVersion);
-  need("cuGetErrorString", f.getErrorString);
-  need("cuDeviceGetCount", f.deviceGetCount);
-  need("cuDeviceGet", f.deviceGet);
-  need("cuDeviceGetName", f.deviceGetName);
-  need("cuDeviceTotalMem_v2", f.deviceTotalMem);
-  need("cuDeviceGetAttribute", f.deviceGetAttribute);
-  need("cuDevicePrimaryCtxRetain", f.primaryCtxRetain);
-  need("cuDevicePrimaryCtxRelease_v2", f.primaryCtxRelease);
-  need("cuCtxSetCurrent", f.ctxSetCurrent);
-  need("cuMemGetInfo_v2", f.memGetInfo);
-  need("cuMemcpyHtoDAsync_v2", f.memcpyHtoDAsync);
-  need("cuMemcpyDtoHAsync_v2", f.memcpyDtoHAsync);
-  need("cuMemcpyDtoDAsync_v2", f.memcpyDtoDAsync);
-  need("cuStreamCreate", f.streamCreate);
-  need("cuStreamDestroy_v2", f.streamDestroy);
-  need("cuEventCreate", f.eventCreate);
-  need("cuEventRecord", f.eventRecord);
-  need("cuEventQuery", f.eventQuery);
-  need("cuEventDestroy_v2", f.eventDestroy);
-  want("cuMemGetAllocationGranularity", f.memGetAllocationGranularity);
-  want("cuMemCreate", f.memCreate);
-  want("cuMemRelease", f.memRelease);
-  want("cuMemAddressReserve", f.memAddressReserve);
-  want("cuMemAddressFree", f.memAddressFree);
-  want("cuMemMap", f.memMap);
-  want("cuMemUnmap", f.memUnmap);
-  want("cuMemSetAccess", f.memSetAccess);
-  want("cuMemExportToShareableHandle", f.memExportToShareableHandle);
-  want("cuMemImportFromShareableHandle", f.memImportFromShareableHandle);
-  if (needed.empty()) return {};
-  std::string names;
-  for (const std::string& each : needed) names += (names.empty() ? "" : ", ") + each;
-  return {Code::Unsupported, path_ + " has no " + names, {}};
+  Symbols symbols(library);
+  symbols.need("cuInit", f.init);
+  symbols.need("cuDriverGetVersion", f.driverGetVersion);
+  symbols.need("cuGetErrorString", f.getErrorString);
+  symbols.need("cuDeviceGetCount", f.deviceGetCount);
+  symbols.need("cuDeviceGet", f.deviceGet);
+  symbols.need("cuDeviceGetName", f.deviceGetName);
+  symbols.need("cuDeviceTotalMem_v2", f.deviceTotalMem);
+  symbols.need("cuDeviceGetAttribute", f.deviceGetAttribute);
+  // The second version tells apart what one GPU is cut into (MIG); nothing else needs either.
+  if (!library.find("cuDeviceGetUuid_v2", f.deviceGetUuid)) library.find("cuDeviceGetUuid", f.deviceGetUuid);
+  symbols.need("cuDevicePrimaryCtxRetain", f.primaryCtxRetain);
+  symbols.need("cuDevicePrimaryCtxRelease_v2", f.primaryCtxRelease);
+  symbols.need("cuCtxSetCurrent", f.ctxSetCurrent);
+  symbols.need("cuMemGetInfo_v2", f.memGetInfo);
+  symbols.need("cuMemcpyHtoDAsync_v2", f.memcpyHtoDAsync);
+  symbols.need("cuMemcpyDtoHAsync_v2", f.memcpyDtoHAsync);
+  symbols.need("cuMemcpyDtoDAsync_v2", f.memcpyDtoDAsync);
+  symbols.need("cuStreamCreate", f.streamCreate);
+  symbols.need("cuStreamDestroy_v2", f.streamDestroy);
+  symbols.need("cuEventCreate", f.eventCreate);
+  symbols.need("cuEventRecord", f.eventRecord);
+  symbols.need("cuEventQuery", f.eventQuery);
+  symbols.need("cuEventDestroy_v2", f.eventDestroy);
+  symbols.want("cuMemGetAllocationGranularity", f.memGetAllocationGranularity);
+  symbols.want("cuMemCreate", f.memCreate);
+  symbols.want("cuMemRelease", f.memRelease);
+  symbols.want("cuMemAddressReserve", f.memAddressReserve);
+  symbols.want("cuMemAddressFree", f.memAddressFree);
+  symbols.want("cuMemMap", f.memMap);
+  symbols.want("cuMemUnmap", f.memUnmap);
+  symbols.want("cuMemSetAccess", f.memSetAccess);
+  symbols.want("cuMemExportToShareableHandle", f.memExportToShareableHandle);
+  symbols.want("cuMemImportFromShareableHandle", f.memImportFromShareableHandle);
+  missing_ = symbols.missing();
+  return symbols.complete();
 }
 
 Status CudaDriver::check(cuda::Result result, const std::string& what) const {
@@ -87,7 +81,9 @@ Result<std::vector<CudaDevice>> CudaDriver::devices() const {
     };
     if (Status got = check(functions_.deviceGetName(name, sizeof name - 1, device), "cuDeviceGetName"); !got.ok()) return got;
     if (Status got = check(functions_.deviceTotalMem(&bytes, device), "cuDeviceTotalMem"); !got.ok()) return got;
-    found.push_back({index, name, bytes, attribute(cuda::kComputeMajor), attribute(cuda::kComputeMinor),
+    cuda::Uuid uuid{};
+    if (functions_.deviceGetUuid != nullptr && functions_.deviceGetUuid(&uuid, device) != cuda::kSuccess) uuid = {};
+    found.push_back({index, name, bytes, attribute(cuda::kComputeMajor), attribute(cuda::kComputeMinor), uuid,
                      hasVirtualMemory() && attribute(cuda::kVirtualMemory) != 0,
                      hasVirtualMemory() && attribute(cuda::kFileDescriptorHandles) != 0});
   }

@@ -18,6 +18,7 @@ struct CudaFunctions {
   cuda::Result (*deviceGetName)(char* name, int length, cuda::Device);
   cuda::Result (*deviceTotalMem)(size_t* bytes, cuda::Device);
   cuda::Result (*deviceGetAttribute)(int* value, int attribute, cuda::Device);
+  cuda::Result (*deviceGetUuid)(cuda::Uuid*, cuda::Device);  // null in a driver that has none
   cuda::Result (*primaryCtxRetain)(cuda::Context*, cuda::Device);
   cuda::Result (*primaryCtxRelease)(cuda::Device);
   cuda::Result (*ctxSetCurrent)(cuda::Context);
@@ -51,6 +52,7 @@ struct CudaDevice {
   uint64_t memoryBytes;
   int computeMajor;
   int computeMinor;
+  cuda::Uuid uuid;             // zeros where the driver does not tell
   bool virtualMemory;          // memory can be created and mapped in separate steps …
   bool fileDescriptorHandles;  // … and handed to other processes as a file descriptor
 };

@@ -11,8 +11,18 @@ namespace muster {
 
 namespace {
 
-constexpr Milliseconds kCaller{1'000};  // a caller that says nothing for so long is dropped; the others wait for it
-constexpr Milliseconds kTick{100};
+constexpr uint16_t kMinorWithUuid = 1;  // from this minor version on a grant names the GPU
+
+// As nvidia-smi writes it.
+std::string textOf(const cuda::Uuid& uuid) {
+  std::string text = "GPU-";
+  for (size_t i = 0; i < uuid.size(); i++) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += {kDigits[uuid[i] >> 4], kDigits[uuid[i] & 15]};
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -66,12 +76,12 @@ void DeviceShelf::close() {
 void DeviceShelf::serve() {
   while (!closing_.requested()) {
     pollfd watched[2] = {{closing_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
-    if (::poll(watched, 2, static_cast<int>(kTick.count())) <= 0 || watched[1].revents == 0) continue;
-    const Patience patience{Deadline::in(kCaller), &closing_};
+    if (::poll(watched, 2, static_cast<int>(kShelfTick.count())) <= 0 || watched[1].revents == 0) continue;
+    const Patience patience{Deadline::in(kShelfCaller), &closing_};
     Result<UniqueFd> socket = acceptPatiently(listener_.fd(), Address::Kind::Unix, patience);
     if (!socket.ok()) continue;
-    Connection connection(std::move(socket.value()));
     try {
+      Connection connection(std::move(socket.value()));
       const Status answered = answer(connection, patience);
       if (!answered.ok() && answered.code != Code::Unreachable) connection.refuse(answered, patience);
     } catch (const std::exception&) {
@@ -94,6 +104,10 @@ Status DeviceShelf::answer(Connection& connection, const Patience& patience) {
     const auto at = std::ranges::find(versions_, id.value(), &Version::id);
     if (at == versions_.end()) return {Code::Gone, "version " + id.value().text() + " is not here", {}};
     grant = ByteWriter().number(at->bytes).number(static_cast<uint64_t>(at->memory->size())).number(at->digest).bytes();
+    if (connection.minorVersion() >= kMinorWithUuid) {
+      const cuda::Uuid uuid = at->memory->gpu().properties().uuid;
+      grant.insert(grant.end(), uuid.begin(), uuid.end());
+    }
     fd = UniqueFd(::fcntl(at->fd.get(), F_DUPFD_CLOEXEC, 0));  // the version may be taken off while the caller is slow
   }
   if (!fd) return {Code::Unreachable, "out of file descriptors", {}};
@@ -103,21 +117,22 @@ Status DeviceShelf::answer(Connection& connection, const Patience& patience) {
 Result<TakenVersion> takeVersion(std::shared_ptr<GpuDevice> gpu, const TakeOptions& options, const Patience& patience) {
   const Result<Address> holder = parseAddress(options.holder);
   if (!holder.ok()) return holder.status();
-  Result<UniqueFd> socket = connectTo(holder.value(), patience);
-  if (!socket.ok()) return socket.status();
-  Connection connection(std::move(socket.value()));
   const Hello hello{Purpose::Device, options.job, options.member, encodeId(options.wanted.id)};
-  if (Status greeted = greet(connection, options.key, hello, patience); !greeted.ok()) return greeted;
-  const Result<Bytes> grant = connection.receive(FrameType::Grant, patience, kWordBytesMax);
-  if (!grant.ok()) return grant.status();
-  ByteReader in(grant.value());
+  Result<Granted> granted = callFor(holder.value(), options.key, hello, patience);
+  if (!granted.ok()) return granted.status();
+  ByteReader in(granted.value().payload);
   const auto bytes = in.number<uint64_t>();
   const auto size = in.number<uint64_t>();
   const auto digest = in.number<uint64_t>();
-  const UniqueFd fd = connection.takeFd();
+  cuda::Uuid uuid{};
+  if (granted.value().connection.minorVersion() >= kMinorWithUuid) std::ranges::copy(in.raw(uuid.size()), uuid.begin());
+  const UniqueFd fd = granted.value().connection.takeFd();
   if (!in.finished() || bytes > size || !fd) return Status{Code::Corrupt, "a grant that cannot be read", {}};
   if (digest != options.wanted.digest)
     return Status{Code::DigestMismatch, options.holder + " has another digest of version " + options.wanted.id.text(), {}};
+  const cuda::Uuid own = gpu->properties().uuid;
+  if (uuid != cuda::Uuid{} && own != cuda::Uuid{} && uuid != own)
+    return Status{Code::Refused, options.holder + " has version " + options.wanted.id.text() + " on " + textOf(uuid) + ", not on " + textOf(own), {}};
   if (size > gpu->properties().memoryBytes) return Status{Code::Corrupt, "the memory offered is larger than the GPU", {}};
   const auto memory = DeviceMemory::import(std::move(gpu), fd.get(), size);
   if (!memory.ok()) return memory.status();

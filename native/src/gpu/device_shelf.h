@@ -6,7 +6,8 @@
 //
 // Nobody digests device memory here. The digest that the maker names for the version is what readers compare with the one that they were told.
 //
-//   Hello {Purpose::Device, body: {lineage, version}}   Grant = {bytes, size of the memory, digest}, with the file descriptor beside it
+//   Hello {Purpose::Device, body: {lineage, version}}   Grant = {bytes, size of the memory, digest, from minor version 1 on UUID of the
+//   GPU}, with the file descriptor beside it
 #pragma once
 
 #include <list>
@@ -86,7 +87,8 @@ struct TakenVersion {
 };
 
 // Maps a version that is on a shelf of this host. Code::Gone when it is not there, Code::DigestMismatch when it has another digest,
-// Code::Refused for another key or job. Calls the driver.
+// Code::Refused for another key or job, or when
+// it lies on another GPU. Calls the driver.
 Result<TakenVersion> takeVersion(std::shared_ptr<GpuDevice> gpu, const TakeOptions& options, const Patience& patience);
 
 }  // namespace muster

@@ -4,13 +4,6 @@
 
 namespace muster {
 
-namespace {
-
-constexpr std::chrono::microseconds kFirstPause{5};
-constexpr std::chrono::microseconds kLongestPause{500};
-
-}  // namespace
-
 Status awaitEvent(const CudaDriver& driver, cuda::Event event, const Patience& patience, const std::function<Status()>& meanwhile) {
   for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
     const cuda::Result reached = driver.call().eventQuery(event);

@@ -18,39 +18,29 @@ Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::load(const std::vector<s
 
 Status NcclLibrary::resolve(const SharedLibrary& library) {
   NcclFunctions& f = functions_;
-  std::vector<std::string> needed;
-  const auto need = [&](const char* name, auto& to) {
-    if (!library.find(name, to)) needed.emplace_back(name);
-  };
-  const auto want = [&](const char* name) {
-    void (*to)() = nullptr;
-    if (!library.find(name, to)) missing_.emplace_back(name);
-    return to != nullptr;
-  };
-  need("ncclGetVersion", f.getVersion);
-  need("ncclGetUniqueId", f.getUniqueId);
-  need("ncclCommInitRankConfig", f.initRankConfig);
-  need("ncclCommFinalize", f.finalize);
-  need("ncclCommDestroy", f.destroy);
-  need("ncclCommAbort", f.abort);
-  need("ncclCommGetAsyncError", f.getAsyncError);
-  need("ncclGetErrorString", f.getErrorString);
-  need("ncclGetLastError", f.getLastError);
-  need("ncclAllReduce", f.allReduce);
-  need("ncclBroadcast", f.broadcast);
-  need("ncclReduceScatter", f.reduceScatter);
-  need("ncclAllGather", f.allGather);
-  need("ncclSend", f.send);
-  need("ncclRecv", f.receive);
-  need("ncclGroupStart", f.groupStart);
-  need("ncclGroupEnd", f.groupEnd);
-  if (!library.find("ncclCommShrink", f.shrink)) missing_.emplace_back("ncclCommShrink");
-  canGrow_ = want("ncclCommGrow");
-  canRevoke_ = want("ncclCommRevoke");
-  if (needed.empty()) return {};
-  std::string names;
-  for (const std::string& each : needed) names += (names.empty() ? "" : ", ") + each;
-  return {Code::Unsupported, path_ + " has no " + names + "; NCCL 2.14 or newer is needed", {}};
+  Symbols symbols(library);
+  symbols.need("ncclGetVersion", f.getVersion);
+  symbols.need("ncclGetUniqueId", f.getUniqueId);
+  symbols.need("ncclCommInitRankConfig", f.initRankConfig);
+  symbols.need("ncclCommFinalize", f.finalize);
+  symbols.need("ncclCommDestroy", f.destroy);
+  symbols.need("ncclCommAbort", f.abort);
+  symbols.need("ncclCommGetAsyncError", f.getAsyncError);
+  symbols.need("ncclGetErrorString", f.getErrorString);
+  symbols.need("ncclGetLastError", f.getLastError);
+  symbols.need("ncclAllReduce", f.allReduce);
+  symbols.need("ncclBroadcast", f.broadcast);
+  symbols.need("ncclReduceScatter", f.reduceScatter);
+  symbols.need("ncclAllGather", f.allGather);
+  symbols.need("ncclSend", f.send);
+  symbols.need("ncclRecv", f.receive);
+  symbols.need("ncclGroupStart", f.groupStart);
+  symbols.need("ncclGroupEnd", f.groupEnd);
+  symbols.want("ncclCommShrink", f.shrink);
+  canGrow_ = symbols.want("ncclCommGrow");
+  canRevoke_ = symbols.want("ncclCommRevoke");
+  missing_ = symbols.missing();
+  return symbols.complete("; NCCL 2.14 or newer is needed");
 }
 
 std::string NcclLibrary::nameOf(nccl::Result result) const {

@@ -6,13 +6,6 @@
 
 namespace muster {
 
-namespace {
-
-constexpr Milliseconds kSlice{5};  // between two looks at the caller's abort flag
-constexpr size_t kTasksMax = 64;
-
-}  // namespace
-
 Result<std::unique_ptr<OwnerThread>> OwnerThread::start() {
   std::unique_ptr<OwnerThread> owner(new OwnerThread());
   try {
@@ -49,7 +42,7 @@ Status OwnerThread::run(Body body, const Patience& patience) {
   std::unique_lock lock(state_->mutex);
   if (state_->givenUp) return {Code::Closed, "its thread did not come back from an earlier call", {}};
   if (state_->ending) return {Code::Closed, "it was closed", {}};
-  if (state_->tasks.size() >= kTasksMax) return {Code::TooLarge, "more than 64 operations wait already", {}};
+  if (state_->tasks.size() >= kTasksMax) return {Code::TooLarge, "more than " + std::to_string(kTasksMax) + " operations wait already", {}};
   state_->tasks.push_back(task);
   state_->changed.notify_all();
   Status ended;
@@ -58,14 +51,14 @@ Status OwnerThread::run(Body body, const Patience& patience) {
     if (!giveUp) {
       ended = patience.check();
       if (!ended.ok()) {
-        giveUp = Deadline::in(kGrace);
+        giveUp = Deadline::in(kOwnerGrace);
         if (ended.code == Code::Aborted) task->cancelled.request();  // its deadline, the body knows itself
       }
     } else if (giveUp->passed()) {
       state_->givenUp = true;
       return {ended.code, ended.message + "; the call does not come back, its thread is left behind", {}};
     }
-    state_->changed.wait_for(lock, kSlice);
+    state_->changed.wait_for(lock, kOwnerLook);
   }
   return *task->result;
 }
@@ -80,7 +73,7 @@ void OwnerThread::end(Body last) {
   for (const auto& task : state_->tasks) task->cancelled.request();
   if (state_->ending) return;
   state_->ending = true;
-  if (last) state_->tasks.push_back(std::make_shared<Task>(std::move(last), Deadline::in(kGrace)));
+  if (last) state_->tasks.push_back(std::make_shared<Task>(std::move(last), Deadline::in(kOwnerGrace)));
   state_->changed.notify_all();
 }
 

@@ -23,7 +23,7 @@ class OwnerThread {
   OwnerThread(const OwnerThread&) = delete;
   OwnerThread& operator=(const OwnerThread&) = delete;
 
-  // Runs `body` after what was asked for before. The answer of `body`; or, when it has not come back kGrace after the patience ended,
+  // Runs `body` after what was asked for before. The answer of `body`; or, when it has not come back kOwnerGrace after the patience ended,
   // that, and the thread is given up: Code::Closed from then on.
   Status run(Body body, const Patience& patience);
 
@@ -33,7 +33,6 @@ class OwnerThread {
   // Cancels everything, runs `last` when there is one, and lets the thread end. Does not wait. Harmless twice.
   void end(Body last);
 
-  static constexpr Milliseconds kGrace{1'000};
 
  private:
   struct Task {

@@ -38,4 +38,37 @@ class SharedLibrary {
   std::string path_{};
 };
 
+// The functions of a library: those that are needed, and those that some versions lack.
+class Symbols {
+ public:
+  explicit Symbols(const SharedLibrary& library) : library_(library) {}
+
+  template <class Function>
+  void need(const char* name, Function*& to) {
+    if (!library_.find(name, to)) needed_ += (needed_.empty() ? "" : ", ") + std::string(name);
+  }
+  // True when it is there.
+  template <class Function>
+  bool want(const char* name, Function*& to) {
+    if (!library_.find(name, to)) missing_.emplace_back(name);
+    return to != nullptr;
+  }
+  bool want(const char* name) {
+    void (*to)() = nullptr;
+    return want(name, to);
+  }
+
+  // Code::Unsupported with the functions that are needed and not there, and `advice`.
+  Status complete(const std::string& advice = "") const {
+    if (needed_.empty()) return {};
+    return {Code::Unsupported, library_.path() + " has no " + needed_ + advice, {}};
+  }
+  const std::vector<std::string>& missing() const { return missing_; }
+
+ private:
+  const SharedLibrary& library_;
+  std::string needed_;
+  std::vector<std::string> missing_;
+};
+
 }  // namespace muster

@@ -33,7 +33,6 @@ Result<T> awaitStray(std::function<Result<T>()> work, const Patience& patience) 
     std::condition_variable changed;
     std::optional<Result<T>> answer;
   };
-  constexpr Milliseconds kSlice{20};  // between two looks at the abort flag
   const auto shared = std::make_shared<Shared>();
   try {
     std::thread([shared, work = std::move(work)] {
@@ -48,7 +47,7 @@ Result<T> awaitStray(std::function<Result<T>()> work, const Patience& patience) 
   std::unique_lock lock(shared->mutex);
   while (!shared->answer) {
     if (Status still = patience.check(); !still.ok()) return still;
-    shared->changed.wait_for(lock, kSlice);
+    shared->changed.wait_for(lock, kStrayLook);
   }
   return std::move(*shared->answer);
 }

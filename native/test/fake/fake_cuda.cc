@@ -1,4 +1,23 @@
 // The CUDA driver's part; and the fake's own controls.
+//
+// The driver's source is closed: what it does is said by its header. By line of cuda.h of CUDA 12.6 (CUDA_VERSION 12060):
+//   cuInit before anything else, without flags                       4706-4709
+//   the UUID, that of a MIG instance where there are some            4901-4903
+//   a context is counted by Retain and Release                       5603, 5637
+//   a call that needs a context says CUDA_ERROR_INVALID_CONTEXT      2450
+//   a reservation is freed as a whole, with its own address          12275-12276
+//   memory is made in multiples of the granularity                   12303-12304
+//   flags are zero                                                   12257, 12333
+//   memory stays while it is mapped or a handle to it is open, the descriptors for other processes included  12354-12359, 12654-12656
+//   each import is released on its own                               12357-12359
+//   a mapping lies in a reservation, within the memory, in multiples of the granularity, and is not accessible yet  12379-12394
+//   the whole of a mapping is unmapped, and becomes a reservation    12563-12571
+//   access is set for a mapped range                                 12594-12596
+//   a driver may refuse to set an access (readOnlyRefused)           12610-12611
+//   an event that is not reached yet says CUDA_ERROR_NOT_READY       15589, 2640
+// Stricter than the driver, because what we would lose is hard to find: a stream with work on it and an event that is not reached
+// yet may be destroyed there (15330-15333, 15637-15640) and are violations here. Mappings are memfds and mprotect here: what is
+// written to memory that may only be read is a fault here, and whatever the device does there.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -186,6 +205,13 @@ EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int) {
     default: return kInvalidValue;
   }
 }
+EXPORTED int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
+  std::memset(uuid, 0, 16);
+  uuid[0] = 0xfa;
+  uuid[14] = static_cast<unsigned char>(knob("gpu", 0));
+  uuid[15] = static_cast<unsigned char>(device);
+  return static_cast<int>(knob("uuid", 0));
+}
 EXPORTED int cuDevicePrimaryCtxRetain(void** context, int) {
   const Lock lock(state().mutex);
   cuda().contexts++;
@@ -309,8 +335,8 @@ EXPORTED int cuMemAddressFree(uint64_t at, size_t bytes) {
 EXPORTED int cuMemMap(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags) {
   const Lock lock(state().mutex);
   const auto memory = cuda().memory.find(handle);
-  const bool fine = memory != cuda().memory.end() && cuda().reserved.contains(at) && offset == 0 && flags == 0 && bytes == memory->second.bytes;
-  if (!fine) return kInvalidValue;  // the driver refuses a size that is not the handle's, and so may a caller find out
+  const bool fine = memory != cuda().memory.end() && cuda().reserved.contains(at) && offset == 0 && flags == 0 && bytes % kGranularity == 0 && bytes <= memory->second.bytes;
+  if (!fine) return kInvalidValue;  // more than there is: what another process says of its memory may be wrong
   ::mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, memory->second.fd, 0);
   return cuda().mapped[at] = bytes, 0;
 }

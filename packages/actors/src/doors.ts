@@ -6,15 +6,21 @@
 import { isAbsolute } from "node:path";
 import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import {
+  type DataPlaneActivity,
+  type DataPlaneListener,
   type DataPlaneUsage,
+  dataPlaneActivity,
   dataPlaneUsage,
   digestOf,
   type GradientMesh,
+  hearDataPlane,
   mapVersion,
+  type NetworkTimes,
   openGradientMesh,
   openVersionStore,
   pullShards,
   pullVersion,
+  setNetworkTimes,
   type VersionStore,
 } from "@muster/collectives";
 import { needsOfJob, openTask, type Task } from "@muster/data";
@@ -51,6 +57,10 @@ export interface Doors {
   digest(bytes: Uint8Array): string;
   /** What the data plane has in use now. */
   usage(): DataPlaneUsage;
+  /** What the data plane has done so far. */
+  activity(): DataPlaneActivity;
+  /** Sets the times of the data plane, and who hears of what happens in it: a process has one listener. */
+  network(times: NetworkTimes, heard?: DataPlaneListener | null): void;
   /** Bytes of memory that this process can still get, within the limit of its container. */
   availableMemory(): number;
   versionStore(options: Parameters<typeof openVersionStore>[0]): Promise<VersionStore>;
@@ -86,6 +96,11 @@ export const hostDoors = (engines: EngineRegistry, engineBuild: string): Doors =
   generate: loadGenerate,
   digest: digestOf,
   usage: dataPlaneUsage,
+  activity: dataPlaneActivity,
+  network: (times, heard = null) => {
+    setNetworkTimes(times);
+    hearDataPlane(heard);
+  },
   availableMemory: () => process.availableMemory(),
   versionStore: async (options) => {
     makeOwnFolderSync(options.socketDir);

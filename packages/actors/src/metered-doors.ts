@@ -6,6 +6,7 @@ import type { Clock, Metrics } from "@muster/base";
 import type { GradientMesh, PullProgress } from "@muster/collectives";
 import type { Doors } from "./doors.ts";
 import type { Environment } from "./environment.ts";
+import { planeLog, showPlane } from "./plane-meters.ts";
 
 /** What bytes are moved for. */
 type Operation = "publish" | "pull" | "allreduce" | "save" | "load";
@@ -118,6 +119,8 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
     help: "Bytes of memory that the data plane of this process has mapped for versions, gradients and what arrives.",
     read: () => doors.usage().mappedBytes,
   });
+  showPlane(metrics, () => doors.activity());
+  const heard = planeLog(logger, clock);
   const arriving = metrics.gauge({
     name: "dcs_recv_progress_ratio",
     help: "Share of the version that is being pulled over the network that has arrived; 1 when none is.",
@@ -135,6 +138,7 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
   ): Promise<T> => await measure("pull", { bytes: bytesOf, signal }, pull).finally(() => arriving.set(1));
   return {
     ...doors,
+    network: (times) => doors.network(times, heard),
     pull: (options) => pullMeasured(options.signal, () => doors.pull({ ...options, ...watched(options.id) })),
     map: (options) => pullMeasured(options.signal, () => doors.map({ ...options, ...watched(options.id) })),
     gradientMesh: async (options) => {

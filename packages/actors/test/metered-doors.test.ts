@@ -1,4 +1,5 @@
 import { type Clock, silentLogger } from "@muster/base";
+import { networkDefaults } from "@muster/protocol";
 import { createMetrics, manualClock } from "@muster/runtime";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { Doors } from "../src/index.ts";
@@ -88,6 +89,65 @@ describe("what the data plane has in use", () => {
     connections = 5;
     expect(await shown("dcs_active_connections")).toEqual(["dcs_active_connections 5"]);
     expect(await shown("dcs_memory_buffer_usage_bytes")).toEqual(["dcs_memory_buffer_usage_bytes 5000"]);
+  });
+});
+
+describe("what happens in the data plane", () => {
+  const peers = [{ peer: "10.0.0.7", sent: 12, received: 34 }];
+  const events = { retry: 0, "fail-over": 2, stall: 0, refused: 0, "put-out": 0, "host-lost": 1, "delta-lost": 0 };
+
+  it("is on the page, as it is when the page is read", async () => {
+    let opened = 3;
+    const activity: Doors["activity"] = () => ({ opened, accepted: 4, events, peers });
+    meteredDoors({ ...hostDoors, activity }, { metrics, clock, logger: silentLogger });
+    await shown("muster_plane");
+    opened = 5;
+    expect(await shown("muster_plane_connections_total")).toEqual([
+      'muster_plane_connections_total{side="opened"} 5',
+      'muster_plane_connections_total{side="accepted"} 4',
+    ]);
+    expect(await shown('muster_plane_events_total{event="fail-over"}')).toEqual([
+      'muster_plane_events_total{event="fail-over"} 2',
+    ]);
+    expect(await shown("muster_plane_peer_bytes_total")).toEqual([
+      'muster_plane_peer_bytes_total{peer="10.0.0.7",direction="sent"} 12',
+      'muster_plane_peer_bytes_total{peer="10.0.0.7",direction="received"} 34',
+    ]);
+  });
+
+  it("comes into the log at a bounded rate, and a line says how many are missing", () => {
+    let tell: Parameters<Doors["network"]>[1];
+    const lines: { level: string; fields: object; text: string }[] = [];
+    const line = (level: string) => (fields: object, text: string) => void lines.push({ level, fields, text });
+    const doors = meteredDoors(
+      {
+        ...hostDoors,
+        network: (_, heard) => {
+          tell = heard;
+        },
+      },
+      { metrics, clock, logger: { ...silentLogger, info: line("info"), warn: line("warn") } },
+    );
+    doors.network(networkDefaults);
+    const refused = { event: "refused", peer: "10.0.0.8", text: "another key" } as const;
+    tell?.([{ event: "host-lost", peer: "10.0.0.7", text: "silent for 1000 ms" }], 0);
+    tell?.(Array(100).fill(refused), 7);
+    expect(lines.length).toBe(30);
+    expect(lines[0]).toEqual({
+      level: "warn",
+      fields: { event: "host-lost", peer: "10.0.0.7", reason: "silent for 1000 ms" },
+      text: "a host of the mesh is lost",
+    });
+    clock.advance(1_000);
+    tell?.([refused], 0);
+    const { event, peer, text: reason } = refused;
+    const leftOut = 100 - 29;
+    expect(lines.at(-1)).toEqual({
+      level: "info",
+      fields: { event, peer, reason, leftOut },
+      text: "a caller was refused",
+    });
+    expect(lines[1]?.fields).toEqual({ event, peer, reason, leftOut: 7 });
   });
 });
 

@@ -51,9 +51,16 @@ export interface MetricOptions {
   readonly labels?: readonly string[];
 }
 
+/** The value of a metric for one set of labels. */
+export interface Reading {
+  readonly value: number;
+  readonly labels?: Readonly<Record<string, string>>;
+}
+
 /** Creates metrics; passed in, never global. Asking twice for one name gives the same metric. */
 export interface Metrics {
-  counter(options: MetricOptions): Counter;
+  /** `read`, where given, is asked for all values of the counter whenever the metrics are read; then nothing is added by hand. */
+  counter(options: MetricOptions & { readonly read?: () => readonly Reading[] }): Counter;
   /** `read`, where given, is asked for the value of a gauge without labels whenever the metrics are read. */
   gauge(options: MetricOptions & { readonly read?: () => number }): Gauge;
   histogram(options: MetricOptions & { readonly buckets: readonly number[] }): Histogram;

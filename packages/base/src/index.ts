@@ -9,6 +9,7 @@ export {
   type MetricOptions,
   type Metrics,
   noMetrics,
+  type Reading,
   silentLogger,
 } from "./env.ts";
 export {

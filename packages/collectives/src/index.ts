@@ -1,5 +1,16 @@
 /** How weight bytes move: versions are published and pulled; gradients are reduced in shard order. */
 export {
+  type DataPlaneActivity,
+  type DataPlaneEvent,
+  type DataPlaneEventKind,
+  type DataPlaneListener,
+  dataPlaneActivity,
+  hearDataPlane,
+  type NetworkTimes,
+  type PeerBytes,
+  setNetworkTimes,
+} from "./activity.ts";
+export {
   type DataPlaneUsage,
   dataPlaneUsage,
   type GlooCapabilities,

@@ -5,6 +5,7 @@
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { messageOf } from "@muster/base";
+import type { DataPlaneActivity, DataPlaneEvent, NetworkTimes } from "./activity.ts";
 import { errors } from "./errors.ts";
 import { checkBuild } from "./native-build.ts";
 import type { NativeFailure } from "./native-failure.ts";
@@ -182,6 +183,10 @@ export interface NativeModule {
   digest(bytes: Uint8Array): string;
   capabilities(): { sharedMemory: boolean; reason: string | null; version: string };
   usage(): { connections: number; mappedBytes: number };
+  activity(): DataPlaneActivity;
+  takeEvents(): { events: DataPlaneEvent[]; forgotten: number };
+  hearEvents(listener: (() => void) | null): void;
+  setNetworkTimes(times: NetworkTimes): NativeOutcome<undefined>;
   openStore(options: {
     key: Uint8Array;
     job: string;

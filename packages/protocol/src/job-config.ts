@@ -12,6 +12,18 @@ import { groupsMessageBytesMax } from "./pieces.ts";
 const positive = z.number().positive();
 const atLeastOne = z.number().int().min(1);
 
+/** The times of the data plane where nobody says otherwise; the table with their reasons is `native/src/core/limits.h`. */
+export const networkDefaults = {
+  aliveMs: 50,
+  answerMs: 500,
+  connectMs: 1_500,
+  starvedMs: 2_000,
+  stallMs: 5_000,
+  hostSilenceMs: 1_000,
+  meshCallMs: 2_000,
+  handshakeMs: 5_000,
+} as const;
+
 /** Which engine computes in a role, and what its own table says; only the engine reads that. */
 const engineChoiceSchema = z.strictObject({
   /** Name of a built-in one, or the absolute path of a module. */
@@ -166,6 +178,27 @@ const compiledSchema = z.strictObject({
     snapshotRecords: atLeastOne,
   }),
   failure: failurePolicySchema,
+  /** How long the data plane waits for the network. A job that was begun before there was this table has the defaults. */
+  network: z
+    .strictObject({
+      /** How often an end that has nothing to say says that it lives. */
+      aliveMs: positive,
+      /** Shortest silence that loses a holder of weights, besides what the round trip explains. */
+      answerMs: positive,
+      /** Until a call is given up. */
+      connectMs: positive,
+      /** Until a holder that lives and gets nothing itself is left. */
+      starvedMs: positive,
+      /** Until an end that takes no byte is dropped. */
+      stallMs: positive,
+      /** Silence that loses a host of a gradient mesh. */
+      hostSilenceMs: positive,
+      /** Until a call at another host of a forming mesh is made again. */
+      meshCallMs: positive,
+      /** For all that a caller says before its request. */
+      handshakeMs: positive,
+    })
+    .default(networkDefaults),
   data: z.strictObject({
     /** Folder of the data plane's Unix sockets. */
     socketDirectory: z.string().min(1).max(80),

@@ -64,9 +64,6 @@ bool attempt(Failure* failure, const Body& body) {
   return false;
 }
 
-// Gloo waits five times as long for a connection. All ranks have met when they connect, and the caller ends it sooner when it wants to.
-constexpr std::chrono::milliseconds kConnectTimeout{6'000};
-
 constexpr uint64_t kMessageSlot = 1;  // collectives have slots with a prefix in the highest byte
 
 class Place : public gloo::Context {
@@ -74,7 +71,7 @@ class Place : public gloo::Context {
   Place(uint32_t self, uint32_t worldSize, const char* host) : Context(static_cast<int>(self), static_cast<int>(worldSize)) {
     device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(host));
     const auto transport = device_->createContext(rank, size);
-    transport->setTimeout(kConnectTimeout);
+    transport->setTimeout(kGlooConnect);
     transportContext_ = std::make_shared<GuardedTransport>(transport);
     for (int other = 0; other < size; other++)
       if (other != rank) transportContext_->createPair(other)->setLocalRank(0);

@@ -93,6 +93,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   async open(admission: Admission): Promise<void> {
     try {
       const { directory, keep } = admission.config.checkpoint;
+      this.#doors.network(admission.config.network);
       const now = (): Date => new Date(this.#tools.environment.wallMs());
       const store = await this.#doors.checkpointStore({ root: directory, keep, now });
       this.#tools.beats.setPhase("idle");

@@ -94,6 +94,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     try {
       const { config, dataKey } = admission;
       const { job, id } = this.#tools.identity;
+      this.#doors.network(config.network);
       const engine = await this.#doors.policyEngine(config);
       const { weightsBytes, optimizerBytes } = engine.info();
       const store = await this.#doors.versionStore({

@@ -114,7 +114,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
 
   async open(admission: Admission): Promise<void> {
     try {
-      const { task, rollout } = admission.config;
+      const { task, rollout, network } = admission.config;
+      this.#doors.network(network);
       // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
       const reward = await this.#doors.reward(task.reward);
       const generate = rollout.generate === null ? null : await this.#doors.generate(rollout.generate);

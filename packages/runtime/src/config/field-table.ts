@@ -247,4 +247,18 @@ export const planeFields: readonly Field[] = [
       "Versions whose deltas a holder remembers, for readers that are several versions behind.",
     ],
   }),
+  section("network", {
+    alive: ["duration", "50ms", "How often an end of the data plane that has nothing to say says that it lives."],
+    answer: [
+      "duration",
+      "500ms",
+      "Silence after which a holder of weights is left, where the round trip explains no longer one.",
+    ],
+    connect: ["duration", "1500ms", "Time until a call is given up; a lost first packet is sent again after a second."],
+    starved: ["duration", "2s", "Time until a holder that lives and gets no bytes itself is left."],
+    stall: ["duration", "5s", "Time until an end that takes no byte is dropped."],
+    host_silence: ["duration", "1s", "Silence after which a host of a gradient mesh is lost."],
+    mesh_call: ["duration", "2s", "Time until a call at another host of a forming mesh is made again."],
+    handshake: ["duration", "5s", "Time for all that a caller says before its request."],
+  }),
 ].flat();

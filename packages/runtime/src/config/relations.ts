@@ -2,6 +2,7 @@
 import { formatDuration } from "@muster/base";
 import { detectionPatience, detectorTimingOf } from "@muster/machines";
 import { actionsByKind, failureKinds, failureRuleOf, type JobConfig } from "@muster/protocol";
+import { networkRelations } from "./network-relations.ts";
 import { type Problem, shown } from "./problem.ts";
 import type { Relation } from "./relation.ts";
 import { sizeRelations } from "./size-relations.ts";
@@ -189,7 +190,14 @@ export function validateTiming(config: JobConfig): readonly string[] {
 
 /** Checks every relation. @param read - The value of a key as it was written. */
 export function brokenRelations(config: JobConfig, read: (key: string) => unknown): readonly Problem[] {
-  const relations = [...timingRelations, ...healthRelations, ...jobRelations, ...sizeRelations, ...failureRelations];
+  const relations = [
+    ...timingRelations,
+    ...healthRelations,
+    ...jobRelations,
+    ...networkRelations,
+    ...sizeRelations,
+    ...failureRelations,
+  ];
   return broken(relations, config, (key) => shown(read(key)));
 }
 

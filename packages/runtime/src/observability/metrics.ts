@@ -37,7 +37,18 @@ export function createMetrics(options: { readonly process?: boolean } = {}): Met
 
   return {
     counter(metric) {
-      const counter = once(Counter<string>, metric.name, () => new Counter(configOf(metric)));
+      const { read } = metric;
+      const make = (): Counter<string> =>
+        new Counter({
+          ...configOf(metric),
+          ...(read && {
+            collect() {
+              this.reset();
+              for (const { value, labels = {} } of read()) this.inc(labels, value);
+            },
+          }),
+        });
+      const counter = once(Counter<string>, metric.name, make);
       return { add: (value, labels = {}) => counter.inc(labels, value) };
     },
     gauge(metric) {

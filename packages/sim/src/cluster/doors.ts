@@ -30,6 +30,16 @@ export interface Behind {
   readonly corrupts: (process: SimProcess) => boolean;
 }
 
+const noEvents = {
+  retry: 0,
+  "fail-over": 0,
+  stall: 0,
+  refused: 0,
+  "put-out": 0,
+  "host-lost": 0,
+  "delta-lost": 0,
+};
+
 /** Makes the doors of one process. */
 export function doorsOf(process: SimProcess, behind: Behind): Doors {
   const { work, failpoints, versions, meshes, disk, observer } = behind;
@@ -66,6 +76,8 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
     digest: behind.digest,
     availableMemory: () => behind.work.memoryBytes ?? Number.MAX_SAFE_INTEGER,
     usage: () => ({ connections: 0, mappedBytes: 0 }),
+    activity: () => ({ opened: 0, accepted: 0, events: noEvents, peers: [] }),
+    network: () => {},
     versionStore: (options) => versions.openStore(process, options),
     gradientMesh: (options) => meshes.open(process, options),
     pull: (options) => versions.pull(process, options),
