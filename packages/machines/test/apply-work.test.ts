@@ -1,4 +1,5 @@
 /** Facts into the tables: what repeats changes nothing, what is stale is dropped and counted. */
+import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { applySaved, applySaveFailed } from "../src/controller/checkpoints/apply-checkpoint.ts";
 import { applyEvaluated } from "../src/controller/groups/apply-evaluation.ts";
@@ -27,7 +28,7 @@ describe("weights.held", () => {
     state: ControllerState,
     from: string,
     version: number,
-    patch: { lineage?: number; flavour?: string } = {},
+    patch: { lineage?: number; flavour?: string; sections?: Body<"weights.held">["sections"] } = {},
   ) =>
     applyHeld(
       state,
@@ -36,7 +37,7 @@ describe("weights.held", () => {
         body: {
           lineage: patch.lineage ?? 0,
           version,
-          sections: sectionsOf(version, patch.flavour),
+          sections: patch.sections ?? sectionsOf(version, patch.flavour),
           addresses: [`unix:${from}`],
           bytes: 1,
           durationMs: 1,
@@ -61,6 +62,30 @@ describe("weights.held", () => {
       order: { kind: "replica.stop", dueAtMs: 9_000 },
     });
     expect(heldBy(leaving, "r0", 0).state.members.r0?.order?.kind).toBe("replica.stop");
+  });
+
+  it("of a version that is not committed counts for nothing: once it is, nobody would compare its digest", () => {
+    for (const early of [
+      heldBy(working(), "p0", 4, { flavour: "b" }),
+      heldBy(working({ patch: { weights: null } }), "p0", 4),
+    ]) {
+      expect(early.state.members.p0?.held).toEqual({ lineage: 0, version: 3 });
+      expect(early.state.dropped.stale).toBe(1);
+    }
+  });
+
+  it("counts for all that its sender must have: a trainer everything, a sampler the weights, and nobody nothing", () => {
+    const [weights, optimizer] = sectionsOf(3);
+    const without = (from: string, sections: Body<"weights.held">["sections"]) =>
+      heldBy(withMember(working(), from, { held: null }), from, 3, { sections }).state.members[from]?.held;
+    if (!weights || !optimizer) throw new Error("a version has two sections");
+    expect([without("p0", [weights, optimizer]), without("r0", [weights])]).toEqual([
+      { lineage: 0, version: 3 },
+      { lineage: 0, version: 3 },
+    ]);
+    const lies = [without("p0", [weights]), without("r0", [optimizer]), without("r0", []), without("p0", [])];
+    expect(lies).toEqual([null, null, null, null]);
+    expect(without("p0", [weights, optimizer, { ...weights, digest: "x" }])).toBeNull();
   });
 
   it("twice changes nothing the second time", () => {

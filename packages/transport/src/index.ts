@@ -1,4 +1,5 @@
 export { createMemoryBroker, type MemoryBroker, type MemoryBrokerOptions } from "./memory/broker.ts";
+export { matcherOf } from "./memory/subject.ts";
 export { type ConnectOptions, serverVersionMin } from "./nats/connect.ts";
 export { type Credentials, credentialsOfReplica } from "./nats/credentials.ts";
 export { type DisconnectNotice, type WatchDisconnectsOptions, watchDisconnects } from "./nats/disconnects.ts";

@@ -44,6 +44,7 @@ const profiles: readonly Profile[] = [
   "stragglers",
   "liars",
   "perjury",
+  "thieves",
   "crowd",
   "multitude",
 ];

@@ -62,6 +62,6 @@ function settleMsOf(scenario: Scenario): number {
 
 /** When a fault is over; what is noticed by others later, at the end of the safety phase. */
 function healedMs(fault: Fault, safetyMs: number): number {
-  if (!("atMs" in fault) || fault.kind === "lie" || fault.kind === "rot") return safetyMs;
+  if (!("atMs" in fault) || fault.kind === "lie" || fault.kind === "theft" || fault.kind === "rot") return safetyMs;
   return fault.atMs + ("forMs" in fault ? fault.forMs : 0);
 }

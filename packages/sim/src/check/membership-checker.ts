@@ -34,6 +34,8 @@ export class MembershipChecker {
   readonly #judge: Judge;
   /** From when on no fault can explain a silence: a false eviction is judged only then. */
   readonly #strictFromMs: number;
+  /** Lives that no process has: somebody registers with stolen credentials. */
+  readonly #invented = new Set<string>();
   /** Process of each life. */
   readonly #lives = new Map<string, Observed>();
   readonly #present = new Map<Observed, string>();
@@ -55,6 +57,11 @@ export class MembershipChecker {
     this.#judge = judge;
     this.#outages = outages;
     this.#strictFromMs = strictFromMs;
+  }
+
+  /** Somebody speaks as a life that no process has. */
+  invented(incarnation: string): void {
+    if (!this.#lives.has(incarnation)) this.#invented.add(incarnation);
   }
 
   /** A life begins inside a process. */
@@ -117,7 +124,8 @@ export class MembershipChecker {
   /** A decision was journaled. */
   decided({ event, before, after, effects }: Decision, nowMs = 0): void {
     for (const { id, incarnation } of joinedIn(before, after)) {
-      const isNew = this.#lives.has(incarnation) && !this.#removedMs.has(incarnation);
+      const isKnown = this.#lives.has(incarnation) || this.#invented.has(incarnation);
+      const isNew = isKnown && !this.#removedMs.has(incarnation);
       this.#judge.require(isNew, "S8", () => `${id} comes back as ${incarnation}, which was put out`);
     }
     for (const { incarnation } of lostIn(before, after)) this.#removedMs.set(incarnation, nowMs);

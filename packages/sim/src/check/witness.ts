@@ -85,7 +85,7 @@ export class Witness implements ClusterObserver {
     this.#judge = judge;
     this.#weights = new WeightsChecker(judge, config, { count: shapeOf(config.model).count, digest });
     // What a liar says is believed until somebody looks: it must not be trained on.
-    const isHonest = !faults.some(({ kind }) => kind === "lie");
+    const isHonest = !faults.some(({ kind }) => kind === "lie" || kind === "theft");
     const isReadable = !faults.some(({ kind }) => unreadableFaults.includes(kind));
     this.#training = new TrainingChecker(judge, config, { isHonest, isReadable });
     this.#members = new MembershipChecker(judge, explainedUntilMs(scenario), outagesOf(faults));
@@ -253,8 +253,9 @@ export class Witness implements ClusterObserver {
     return this.#isCutNamed;
   }
 
-  lied(id: string, what: string): void {
+  lied(id: string, what: string, incarnation?: string): void {
     this.#judge.note(`${id} lies: ${what}`);
+    if (incarnation !== undefined) this.#members.invented(incarnation);
   }
 
   damaged(path: string): void {

@@ -7,6 +7,7 @@ import { drawArms } from "./draw-arms.ts";
 import type { Fault } from "./fault.ts";
 import { allLies, refutedLies } from "./liar.ts";
 import { faultWeights, type TimedKind, type Weights } from "./profiles.ts";
+import { stolenRoles } from "./thief.ts";
 
 /** In which share of the seeds one more leaves. */
 const leaverShare = 0.2;
@@ -170,6 +171,8 @@ function drawTimed(kind: TimedKind, options: FaultOptions): Fault {
       return { kind, atMs, count: 1 + random.below(8) };
     case "lie":
       return { kind, atMs, about: profile === "perjury" ? allLies : refutedLies };
+    case "theft":
+      return { kind, atMs, role: pick(stolenRoles), count: 1 + random.below(3) };
     case "data-cut":
       return { kind, atMs, forMs, between: [pick(nodes.slice(1)), pick(nodes.slice(1))] };
     case "corruption":

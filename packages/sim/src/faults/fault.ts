@@ -4,6 +4,7 @@ import type { StreamName } from "@muster/transport";
 import type { Command } from "../fleet/command.ts";
 import type { Noise } from "../net/link.ts";
 import type { Arm } from "./failpoints.ts";
+import type { StolenRole } from "./thief.ts";
 
 /** Which node a timed fault hits. */
 export interface Target {
@@ -77,6 +78,8 @@ export type Fault =
   | { readonly kind: "forgery"; readonly atMs: number; readonly count: number }
   /** Replicas say what is not so, under their own names: of what was said last about one of these matters another version. */
   | { readonly kind: "lie"; readonly atMs: number; readonly about: readonly Kind[] }
+  /** Somebody has the credentials of a replica and says whatever the broker lets it. */
+  | { readonly kind: "theft"; readonly atMs: number; readonly role: StolenRole; readonly count: number }
   /** The next messages of finished groups are stored as noise: their receipts point to what nobody can read. */
   | { readonly kind: "spoil"; readonly atMs: number; readonly count: number }
   /** The next receipts say what can not be true, in messages that are sound otherwise. */
@@ -98,5 +101,6 @@ export function nameOf(fault: Fault): string {
   if (fault.kind === "command") return fault.command.kind;
   if (fault.kind === "suffix-loss") return `suffix-loss-${fault.stream}`;
   if (fault.kind === "lie") return fault.about.length > 1 ? "lie" : `lie-${fault.about[0]}`;
+  if (fault.kind === "theft") return `theft-${fault.role}`;
   return fault.kind === "partition" ? `partition-${fault.way}` : fault.kind;
 }

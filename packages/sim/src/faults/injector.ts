@@ -14,6 +14,7 @@ import type { Failpoints } from "./failpoints.ts";
 import { type Fault, nameOf } from "./fault.ts";
 import { Forger } from "./forger.ts";
 import { Liar } from "./liar.ts";
+import { Thief } from "./thief.ts";
 
 /** What faults are done to. */
 export interface Victims {
@@ -37,8 +38,8 @@ export interface Victims {
 /** Who is told of each fault. */
 export interface FaultObserver {
   injected(name: string, process: SimProcess | null): void;
-  /** Somebody lied in the name of a replica. */
-  lied(id: string, what: string): void;
+  /** Somebody lied in the name of a replica, maybe as a life that no process has. */
+  lied(id: string, what: string, incarnation?: string): void;
   /** The broker lost so many messages at the end of a stream. */
   lost(stream: StreamName | "state", messages: number): void;
   /** What lies in this folder is damaged from now on. */
@@ -56,6 +57,7 @@ export class Injector implements PlaneFaults {
   readonly #random: Random;
   readonly #forger: Forger;
   readonly #liar: Liar;
+  readonly #thief: Thief;
   readonly #cuts = new Set<string>();
   readonly #flipping = new Set<string>();
   #corruption = 0;
@@ -70,6 +72,7 @@ export class Injector implements PlaneFaults {
     this.#random = victims.world.random(9);
     this.#forger = new Forger(victims.network, victims.world.random(10));
     this.#liar = new Liar(victims.network, victims.world.random(14));
+    this.#thief = new Thief(victims.network, victims.world.random(15));
   }
 
   /** Arms every fault, and the calm after them. */
@@ -196,6 +199,9 @@ export class Injector implements PlaneFaults {
         if (lie) this.#observer.lied(lie.from, `${lie.kind} with another ${lie.field}`);
         return;
       }
+      case "theft":
+        for (let i = 0; i < fault.count; i++) this.#steal(fault.role);
+        return;
       case "spoil":
         network.tampering.spoils += fault.count;
         return;
@@ -230,6 +236,11 @@ export class Injector implements PlaneFaults {
     this.#observer.damaged(path);
     disk.flipBit(`${path}/model.safetensors`, this.#random);
     if (isFatal) this.#killRole("policy", true);
+  }
+
+  #steal(role: Extract<WideFault, { kind: "theft" }>["role"]): void {
+    const said = this.#thief.say(role);
+    if (said) this.#observer.lied(said.from, `${said.kind} as ${said.as}, with stolen credentials`, said.incarnation);
   }
 
   #killRole(role: string, isSeen: boolean): void {

@@ -124,5 +124,9 @@ export const faultWeights: Readonly<Record<string, Weights>> = {
     ["kill", 1],
   ],
   perjury: [["lie", 1]],
+  thieves: [
+    ["theft", 6],
+    ["kill", 1],
+  ],
   swarm,
 };

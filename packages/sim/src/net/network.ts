@@ -48,6 +48,7 @@ export class Network implements Wire {
   /** While the broker elects a leader it takes nothing and delivers nothing, and connections stay. */
   #isStalled = false;
   readonly #stalled: (() => void)[] = [];
+  readonly #reports = new Map<string, Uint8Array>();
   readonly #recent: { readonly subject: string; readonly data: Uint8Array }[] = [];
 
   constructor(options: NetworkOptions) {
@@ -172,8 +173,14 @@ export class Network implements Wire {
     return this.#recent;
   }
 
+  /** The last report of each kind that each replica has made, by subject. */
+  get reports(): ReadonlyMap<string, Uint8Array> {
+    return this.#reports;
+  }
+
   /** A message was stored. */
   remember(subject: string, data: Uint8Array): void {
+    if (subject.split(".")[2] === "reports") this.#reports.set(subject, data);
     this.#recent.push({ subject, data });
     if (this.#recent.length > 2 * recentMax) this.#recent.splice(0, recentMax);
   }

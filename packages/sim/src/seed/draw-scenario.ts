@@ -22,6 +22,7 @@ export const profiles = [
   "stragglers",
   "liars",
   "perjury",
+  "thieves",
   "crowd",
   "multitude",
 ] as const;

@@ -1,4 +1,5 @@
 /** What replicas say of versions: got, kept, or not to be had. Facts into the tables, nothing decided. */
+import type { Section } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
 import { noteDamage } from "../checkpoints/damaged-checkpoint.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
@@ -8,26 +9,24 @@ import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
 
 /**
  * A replica acknowledged the digests of a version. The first one that was asked for it makes the initial weights. What was overtaken by
- * newer words of the replica, or by a new lineage, is dropped and counted. Pure.
+ * newer words of the replica, or by a new lineage, is dropped and counted, and so is a version that is not committed: once it is, whoever said
+ * that too early would count as a holder of what nobody compared. Pure.
  */
 export function applyHeld(state: ControllerState, event: ReportOf<"weights.held">): Change<ControllerState> {
   const { lineage, version, sections } = event.body;
   const member = state.members[event.from];
   if (!member) return { state, effects: [] };
   if (member.role === "checkpoint") return applyKept(state, event);
+  const isInitial = member.order?.kind === "weights.initialize" && isAnswered(member, event.body);
   const isOvertaken =
     lineage !== state.restore.lineage || (member.held?.lineage === lineage && member.held.version > version);
-  if (isOvertaken) {
+  const isEarly = !isInitial && (state.weights === null || version > state.weights.version);
+  if (isOvertaken || isEarly) {
     const { dropped } = state;
     return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
   }
-  const isInitial = member.order?.kind === "weights.initialize" && isAnswered(member, event.body);
   const weights = isInitial ? { lineage, version, sections } : state.weights;
-  const isAsked = sections.every((section) => {
-    const asked = weights?.sections.find(({ name }) => name === section.name);
-    return asked === undefined || weights?.version !== version || asked.digest === section.digest;
-  });
-  if (!isAsked) {
+  if (weights?.version === version && !isCommitted(weights.sections, sections, member)) {
     const detail = `${member.id} reports version ${version} with a digest that is not the committed one`;
     return {
       state: withMember(state, member.id, { held: null, order: null }),
@@ -42,6 +41,14 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
     }),
     effects: [],
   };
+}
+
+/** True when sections are those of the committed version: a trainer has all of them, a sampler the weights. */
+function isCommitted(committed: readonly Section[], held: readonly Section[], { role }: Member): boolean {
+  const isOne = ({ name, digest }: Section): boolean =>
+    committed.some((section) => section.name === name && section.digest === digest);
+  const needed = role === "policy" ? committed : committed.filter(({ name }) => name === "weights");
+  return held.every(isOne) && needed.every(({ name }) => held.some((section) => section.name === name));
 }
 
 /** A replica could not get a version: it is asked again after a pause, or, when its checkpoint is damaged, for another one. Pure. */
