@@ -11,7 +11,7 @@ import {
 } from "@muster/machines";
 import type { Incident } from "../report/index.ts";
 
-/** A fault that was done on purpose, at a time of the run. */
+/** A fault that was done on purpose. */
 export interface Injection {
   readonly atMs: number;
   /** Id of the process that was hit. */

@@ -11,6 +11,8 @@ export function newsOf({ kind, body }: EventMessage): string | null {
     case "member.left":
       return `- ${body.id} left: ${cleanLine(body.reason)}`;
     case "member.died":
+      // Its next life is here: it has lost nothing but the moment to say so.
+      if (body.by === "replaced") return `- ${body.id} comes back as another process`;
       return `! ${body.id} died: ${cleanLine(body.evidence)}`;
     case "member.suspected":
       return `? ${body.id} is suspected: ${cleanLine(body.evidence)}`;
@@ -49,18 +51,18 @@ export function newsOf({ kind, body }: EventMessage): string | null {
   }
 }
 
-/** Makes the teller of one run. */
-export function createNarrator(progress: Progress, steps: number): (message: EventMessage) => void {
+/** Makes the teller of one run. Numbers are taken from all events, lines are made of those that are news. */
+export function createNarrator(progress: Progress, steps: number): (message: EventMessage, isNews: boolean) => void {
   let alive: AliveCounts = { policy: 0, rollout: 0, checkpoint: 0 };
   let isOver = false;
   progress.update({ steps });
-  return (message) => {
+  return (message, isNews) => {
     const { kind, body } = message;
     // Once the job is over everybody leaves: that is no news.
     if (isOver && kind === "member.left") return;
     isOver = kind === "job.ended" || isOver;
     const news = newsOf(message);
-    if (news) progress.note(news);
+    if (news && isNews) progress.note(news);
     if (kind === "member.joined") alive = counted(alive, body.role, 1);
     else if (kind === "member.left" || kind === "member.died") alive = counted(alive, body.role, -1);
     if (kind === "step.committed")

@@ -106,7 +106,6 @@ class Run {
   readonly #options: LoggedOptions;
   readonly #directory: RunDirectory;
   readonly #clock: Clock = systemClock();
-  readonly #startedMs: number;
   readonly #recorder: Recorder = createRecorder();
   readonly #enveloper: Enveloper;
   readonly #startedWallMs = Date.now();
@@ -120,7 +119,6 @@ class Run {
   constructor(options: LoggedOptions, directory: RunDirectory) {
     this.#options = options;
     this.#directory = directory;
-    this.#startedMs = this.#clock.now();
     const incarnation = `i${randomBytes(6).toString("hex")}`;
     this.#enveloper = createEnveloper({
       job: options.config.job,
@@ -148,7 +146,7 @@ class Run {
       logger: this.#options.logger,
       onMoved: (detail) => this.#options.progress.note(`! ${detail}: start replicas of other terminals again`),
       onRestart: (detail) => {
-        this.#recorder.brokerEnded(detail, this.#clock.now() - this.#startedMs);
+        this.#recorder.brokerEnded(detail, Date.now());
         this.#options.progress.note(`! ${detail}; it is started again`);
       },
       onGivenUp: (detail) => this.#fail(detail),
@@ -194,12 +192,12 @@ class Run {
     const files = new EventFiles(this.#directory);
     await this.#client.follow({
       fromSeq: 1,
-      take: (event) => {
-        const atMs = this.#clock.now() - this.#startedMs;
-        files.add(event, atMs);
-        this.#recorder.take(event, atMs);
-        narrate(event);
-        if (event.kind === "alarm.raised" && event.body.alarm === "controller" && event.sentAtMs >= this.#startedWallMs)
+      take: (event, seq) => {
+        files.add(event, { seq, atMs: this.#recorder.take(event) });
+        // What was said before this process began is no news.
+        const isNews = event.sentAtMs >= this.#startedWallMs;
+        narrate(event, isNews);
+        if (event.kind === "alarm.raised" && event.body.alarm === "controller" && isNews)
           this.#lastWords = event.body.detail;
         if (event.kind === "job.ended") this.#finish(event.body);
       },
@@ -213,7 +211,7 @@ class Run {
       clock: this.#clock,
       logger,
       onExit: (exit) => this.#exited(exit),
-      onGivenUp: (id) => this.#fail(`${id} keeps ending; see ${join(this.#directory.path, "logs", `${id}.log`)}`),
+      onGivenUp: (exit) => this.#fail(`${exit.id} keeps ending${this.#sayingOf(exit)}`),
     });
     this.#children = children;
     const common = [
@@ -259,16 +257,20 @@ class Run {
   }
 
   /** The end of a process is evidence that needs no time-out: the controller hears of it at once. */
-  #exited({ id, pid, code, signal }: ChildExit): void {
-    this.#options.logger.warn({ id, code, signal }, "process ended");
+  #exited(exit: ChildExit): void {
+    const { id, pid, code, signal, words } = exit;
+    this.#options.logger.warn({ id, code, signal, words }, "process ended");
     if (id.startsWith("controller")) {
       if (code === exitCodes.failed || code === exitCodes.badInput)
-        this.#fail(
-          this.#lastWords ?? `the controller ended with code ${code}; see ${join(this.#directory.path, "logs")}`,
-        );
+        this.#fail(this.#lastWords ?? `the controller ended with code ${code}${this.#sayingOf(exit)}`);
       return;
     }
-    this.#reportExit({ id, host: hostname(), pid, code, signal });
+    this.#reportExit({ id, host: hostname(), pid, code, signal, ...(words === undefined ? {} : { words }) });
+  }
+
+  /** What a process said when it ended; where to look when it said nothing. */
+  #sayingOf({ id, words }: ChildExit): string {
+    return words === undefined ? `; see ${join(this.#directory.path, "logs", `${id}.log`)}` : `: ${words}`;
   }
 
   #reportExit(body: Body<"process.exited">): void {
@@ -316,9 +318,8 @@ class Run {
 
   #conclude({ outcome, reason }: Pick<RunEnd, "outcome" | "reason">): RunEnd {
     const { config, configText } = this.#options;
-    const wallMs = this.#clock.now() - this.#startedMs;
-    const injections = readInjections(this.#directory.path, Date.now() - wallMs);
-    const record = this.#recorder.record({ job: config.job, seed: config.seed, wallMs, configText, injections });
+    const injections = readInjections(this.#directory.path);
+    const record = this.#recorder.record({ job: config.job, seed: config.seed, configText, injections });
     this.#directory.write("summary.json", `${JSON.stringify(record.summary, null, 2)}\n`);
     this.#directory.write("metrics.jsonl", record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""));
     this.#directory.write("report.html", htmlReport(record));
