@@ -28,6 +28,11 @@ export class EventFiles {
     this.#directory = directory;
   }
 
+  /** The file that has all of them. */
+  get path(): string {
+    return join(this.#directory.path, "events.jsonl");
+  }
+
   add({ kind, from, term, body, sentAtMs }: EventMessage, { seq, atMs }: EventPlace): void {
     const at = new Date(sentAtMs).toISOString();
     const line = JSON.stringify({ seq, at, from, term, kind, body, at_ms: Math.round(atMs) });

@@ -35,6 +35,11 @@ export class IncidentBook {
     this.#others.push({ kind: "broker.died", at_ms: atMs, subject: "nats-server", detail });
   }
 
+  /** A disk of the job was full. */
+  diskFull(detail: string, atMs: number): void {
+    this.#others.push({ kind: "disk.full", at_ms: atMs, subject: "disk", detail });
+  }
+
   get ettr(): number | null {
     return ettrOf(this.#log);
   }

@@ -11,8 +11,6 @@ export function newsOf({ kind, body }: EventMessage): string | null {
     case "member.left":
       return `- ${body.id} left: ${cleanLine(body.reason)}`;
     case "member.died":
-      // Its next life is here: it has lost nothing but the moment to say so.
-      if (body.by === "replaced") return `- ${body.id} comes back as another process`;
       return `! ${body.id} died: ${cleanLine(body.evidence)}`;
     case "member.suspected":
       return `? ${body.id} is suspected: ${cleanLine(body.evidence)}`;
@@ -55,6 +53,8 @@ export function newsOf({ kind, body }: EventMessage): string | null {
 export function createNarrator(progress: Progress, steps: number): (message: EventMessage, isNews: boolean) => void {
   let alive: AliveCounts = { policy: 0, rollout: 0, checkpoint: 0 };
   let isOver = false;
+  /** A job that was interrupted goes on: nodes and checkpoint actors of before had no time to say that they leave. */
+  let isTakenUp = false;
   progress.update({ steps });
   return (message, isNews) => {
     const { kind, body } = message;
@@ -62,9 +62,12 @@ export function createNarrator(progress: Progress, steps: number): (message: Eve
     if (isOver && kind === "member.left") return;
     isOver = kind === "job.ended" || isOver;
     const news = newsOf(message);
-    if (news && isNews) progress.note(news);
+    if (kind === "job.started") isTakenUp = body.term > 1 && alive.policy + alive.rollout === 0;
+    const isLeftover = isTakenUp && kind === "member.died" && (body.role === "node" || body.role === "checkpoint");
+    if (news && isNews && !isLeftover) progress.note(news);
     if (kind === "member.joined") alive = counted(alive, body.role, 1);
     else if (kind === "member.left" || kind === "member.died") alive = counted(alive, body.role, -1);
+    if (kind === "step.committed") isTakenUp = false;
     if (kind === "step.committed")
       progress.update({
         step: body.step,

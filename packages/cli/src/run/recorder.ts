@@ -21,6 +21,8 @@ export interface Recorder {
   take(message: EventMessage): number;
   /** The broker ended at a wall time; it is started again. */
   brokerEnded(detail: string, wallMs: number): void;
+  /** A disk of the job was full at a wall time. */
+  diskFull(detail: string, wallMs: number): void;
   ended(): Body<"job.ended"> | null;
   record(run: {
     readonly job: string;
@@ -76,6 +78,7 @@ export function createRecorder(): Recorder {
   return {
     take,
     brokerEnded: (detail, wallMs) => book.brokerEnded(detail, clock.at(wallMs)),
+    diskFull: (detail, wallMs) => book.diskFull(detail, clock.at(wallMs)),
     ended: () => ended,
     record({ job, seed, configText, injections }) {
       const doubled = [...trained.values()].filter((count) => count > 1).length;

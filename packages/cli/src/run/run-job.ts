@@ -22,6 +22,7 @@ import { errors } from "../errors.ts";
 import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
+import { DiskWatch } from "./disk-watch.ts";
 import { EventFiles } from "./event-files.ts";
 import { readInjections } from "./injections.ts";
 import { createNarrator } from "./narrator.ts";
@@ -80,12 +81,7 @@ export async function runJob(options: RunOptions): Promise<RunEnd> {
     // Whoever goes on with the run reads both, the second one first.
     directory.write("config.txt", options.configText);
     directory.write("job.json", `${JSON.stringify(config, null, 2)}\n`);
-    const logger = createLogger({
-      level: options.logLevel,
-      destination: { path: join(directory.path, "logs", "run.log") },
-      base: { job: config.job, role: "run" },
-    });
-    return await new Run({ ...options, logger }, directory).run();
+    return await new Run(options, directory).run();
   } finally {
     directory.release();
   }
@@ -98,12 +94,14 @@ function checkSame(config: JobConfig, earlier: JobConfig, resume: string): void 
       throw errors.JobDiffers({ job: config.job, field, resume });
 }
 
-interface LoggedOptions extends RunOptions {
+/** What a run does with its folder besides. */
+interface Tools {
   readonly logger: Logger;
+  readonly disk: DiskWatch;
 }
 
 class Run {
-  readonly #options: LoggedOptions;
+  readonly #options: RunOptions & Tools;
   readonly #directory: RunDirectory;
   readonly #clock: Clock = systemClock();
   readonly #recorder: Recorder = createRecorder();
@@ -116,8 +114,8 @@ class Run {
   #children: Children | null = null;
   #finish: (end: Pick<RunEnd, "outcome" | "reason">) => void = () => {};
 
-  constructor(options: LoggedOptions, directory: RunDirectory) {
-    this.#options = options;
+  constructor(options: RunOptions, directory: RunDirectory) {
+    this.#options = { ...options, ...this.#toolsOf(options, directory) };
     this.#directory = directory;
     const incarnation = `i${randomBytes(6).toString("hex")}`;
     this.#enveloper = createEnveloper({
@@ -127,6 +125,20 @@ class Run {
       incarnation,
       wallMs: Date.now,
     });
+  }
+
+  #toolsOf({ config, logLevel, progress }: RunOptions, { path }: RunDirectory): Tools {
+    const disk = new DiskWatch({
+      folders: [path, config.checkpoint.directory],
+      clock: this.#clock,
+      onFull: (detail) => {
+        this.#recorder.diskFull(detail, Date.now());
+        progress.note(`! ${detail}; the job waits until there is room`);
+      },
+    });
+    const log = join(path, "logs", "run.log");
+    const destination = { path: log, onFailed: (error: Error) => disk.failed(log, error) };
+    return { disk, logger: createLogger({ level: logLevel, destination, base: { job: config.job, role: "run" } }) };
   }
 
   async run(): Promise<RunEnd> {
@@ -170,13 +182,14 @@ class Run {
       await this.#children?.stop(killMs);
       await this.#transport?.close();
       await broker.stop();
+      this.#options.disk.close();
       rmSync(socketDirectoryOf(this.#options.runs, config.job), { recursive: true, force: true });
     }
   }
 
   /** Follows the public events: into the file, the record and the progress line. */
   async #follow(broker: Broker): Promise<void> {
-    const { config, progress, logger } = this.#options;
+    const { config, progress, logger, disk } = this.#options;
     const credentials = broker.credentials.operator;
     if (!credentials) throw errors.CredentialsMissing({ role: "operator", path: this.#directory.path });
     this.#transport = await connectNats({
@@ -193,7 +206,8 @@ class Run {
     await this.#client.follow({
       fromSeq: 1,
       take: (event, seq) => {
-        files.add(event, { seq, atMs: this.#recorder.take(event) });
+        const atMs = this.#recorder.take(event);
+        disk.attempt(files.path, () => files.add(event, { seq, atMs }));
         // What was said before this process began is no news.
         const isNews = event.sentAtMs >= this.#startedWallMs;
         narrate(event, isNews);
@@ -282,7 +296,8 @@ class Run {
   }
 
   #fail(reason: string): void {
-    this.#finish({ outcome: "failed", reason });
+    const { trouble } = this.#options.disk;
+    this.#finish({ outcome: "failed", reason: trouble === null ? reason : `${reason}; ${trouble}` });
   }
 
   async #endOf(over: Promise<Pick<RunEnd, "outcome" | "reason">>): Promise<Pick<RunEnd, "outcome" | "reason">> {
@@ -320,9 +335,13 @@ class Run {
     const { config, configText } = this.#options;
     const injections = readInjections(this.#directory.path);
     const record = this.#recorder.record({ job: config.job, seed: config.seed, configText, injections });
-    this.#directory.write("summary.json", `${JSON.stringify(record.summary, null, 2)}\n`);
-    this.#directory.write("metrics.jsonl", record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""));
-    this.#directory.write("report.html", htmlReport(record));
+    const files = {
+      "summary.json": `${JSON.stringify(record.summary, null, 2)}\n`,
+      "metrics.jsonl": record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""),
+      "report.html": htmlReport(record),
+    };
+    for (const [name, text] of Object.entries(files))
+      this.#options.disk.attempt(join(this.#directory.path, name), () => this.#directory.write(name, text));
     const codes = {
       done: exitCodes.ok,
       stopped: exitCodes.ok,
