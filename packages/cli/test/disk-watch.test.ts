@@ -83,8 +83,8 @@ describe("without a look in between", () => {
     const { told, watch } = setting();
     const onFailed = (error: Error) => watch.failed("run.log", error);
     const logger = createLogger({ level: "info", destination: { path: "/dev/full", onFailed } });
-    logger.info("one");
-    logger.info("two");
+    logger.info({}, "one");
+    logger.info({}, "two");
     expect(told).toEqual([expect.stringContaining("run.log can not be written: ENOSPC")]);
   });
 });
