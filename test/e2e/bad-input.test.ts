@@ -69,6 +69,40 @@ test("a port in use is named", async () => {
   }
 });
 
+test("a run whose metrics port is in use ends with that reason, also when it is quiet", async () => {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  try {
+    const run = await runs.muster("run", jobFile, "--job", "busy-port", "--metrics-port", String(port), "--quiet");
+    const { code } = await run.exited;
+    expect(run.lines.join("\n")).toMatch(
+      new RegExp(`^muster: job busy-port failed: the controller ended with code 2: .*port ${port}.* in use`),
+    );
+    expect(run.lines).toHaveLength(1);
+    expect(code).toBe(1);
+  } finally {
+    server.close();
+  }
+});
+
+test("a module that fails in the samplers alone ends the job with its line, and not with twelve deaths", async () => {
+  // As a key that only some hosts have: the check before the start finds nothing.
+  const reward = join(runs.path, "reward.mjs");
+  writeFileSync(
+    reward,
+    'if (process.argv.includes("rollout"))\n  throw new Error("no key in REWARD_KEY");\nexport default () => 0;\n',
+  );
+  const run = await runs.start("bad-reward", "--set", `task.reward=${reward}`, "--steps", "3");
+  const { code } = await run.process.exited;
+  expect(code).toBe(1);
+  const [ended] = run.events("job.ended");
+  expect(ended).toMatchObject({ outcome: "failed" });
+  expect(ended?.reason).toBe(
+    `no rollout replica ever became ready: 6 starts failed, each with: ${reward}:2 can not be loaded: no key in REWARD_KEY`,
+  );
+}, 60_000);
+
 test("a job that nobody knows is named", () =>
   expectRefused(["status", "--job", "nobody"], 'no job "nobody"', runs.path));
 

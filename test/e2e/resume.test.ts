@@ -3,7 +3,7 @@ import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { replayJournal } from "@muster/actors";
 import { controllerLogic, planOf } from "@muster/machines";
-import { type JobRun, processesNaming, summaryOf } from "@muster/testkit";
+import { type JobRun, type JobSummary, processesNaming, summaryOf } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   configOf,
@@ -33,6 +33,27 @@ function stepForAnotherProgram(run: JobRun): Promise<number> {
   });
 }
 
+/** The times of a job are those of its events, in all of its runs, without the pause between them. */
+function expectTimesOfJob(run: JobRun, summary: JobSummary): void {
+  const read = (name: string) =>
+    readFileSync(join(run.directory, name), "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+  const [first, ...later] = read("events.jsonl");
+  const again = later.findIndex(({ kind }) => kind === "job.started");
+  const pauseMs = Date.parse(later[again].at) - Date.parse(later[again - 1].at);
+  const wallMs = Date.parse(later.at(-1).at) - Date.parse(first.at) - pauseMs;
+  expect(Math.abs(summary.wall_s * 1_000 - wallMs)).toBeLessThan(2);
+  const steps = read("metrics.jsonl");
+  expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: 24 }, (_, i) => i + 1));
+  expect([steps[0].lineage, steps[23].lineage]).toEqual([0, 1]);
+  const tokens = steps.reduce((sum, step) => sum + step.tokens, 0);
+  expect(summary.tokens_per_s).toBeCloseTo(tokens / summary.wall_s, 3);
+  const times = steps.map(({ at_ms }) => at_ms);
+  expect(times).toEqual([...times].sort((a, b) => a - b));
+}
+
 test("Ctrl-C ends a run within five seconds with everything it started, and the command that is printed for it goes on with it", async () => {
   const first = await runs.start("interrupted", ...args);
   await first.waitForEvent("step.committed", ({ step }) => step >= 5);
@@ -53,8 +74,13 @@ test("Ctrl-C ends a run within five seconds with everything it started, and the 
   const status = await runs.muster("status", "--job", "interrupted");
   expect((await status.exited).code).toBe(0);
   const [, printed] = /interrupted at step \d+; go on with: (.*)$/m.exec(status.lines.join("\n")) ?? [];
-  execFileSync("sh", ["-c", `${printed} --quiet`]);
+  const said = execFileSync("sh", ["-c", `${printed} 2>&1`], { encoding: "utf8" });
   const summary = summaryOf(first);
+  // What was said before is no news, and going on is nothing to be alarmed about.
+  expect(said).not.toMatch(/^! .* died|rollback/m);
+  expect(first.events("alarm.raised").map(({ alarm }) => alarm)).not.toContain("rollback");
+  expect(failuresOf(summary)).toEqual([]);
+  expectTimesOfJob(first, summary);
   expect(summary.steps).toBe(24);
   expect(summary.weights_hash).toBe(await digestOfLocalTraining(first));
   expectBalanced(summary);
@@ -63,7 +89,12 @@ test("Ctrl-C ends a run within five seconds with everything it started, and the 
   expect(commits).toEqual(Array.from({ length: 24 }, (_, i) => i + 1));
 });
 
-test("a job that is over is not started again", async () => {
+test("a job that is over is not started again, and its events can still be watched", async () => {
+  const watch = await runs.muster("watch", "--job", "interrupted", "--from-start");
+  expect((await watch.exited).code).toBe(0);
+  expect(watch.lines.join("\n")).toMatch(
+    /term 1 acts[\s\S]*step 24 [\s\S]*done at step 24[\s\S]*is over: done at step 24/,
+  );
   const again = await runs.start("interrupted", ...args);
   const summary = await again.ended();
   expect(summary.steps).toBe(24);

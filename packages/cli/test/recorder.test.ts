@@ -3,6 +3,7 @@ import type { Body } from "@muster/protocol";
 import { describe, expect, test } from "vitest";
 import { createRecorder } from "../src/run/recorder.ts";
 
+const startMs = Date.UTC(2026, 0, 1);
 const sections = (version: number) => [{ name: "weights" as const, digest: `xxh3b:${version}`, bytes: 4 }];
 const ledgerOf = (step: number) => ({ admitted: 8 * step, trained: 8 * step, aborted: 0, quarantined: 0, pending: 0 });
 const said = <K extends EventMessage["kind"]>(kind: K, body: Body<K>) => ({ kind, body }) as unknown as EventMessage;
@@ -50,9 +51,8 @@ const ended = (step: number, lineage: number) =>
 /** The record of a run that heard these events, one a second. */
 function recordOf(events: readonly EventMessage[]) {
   const recorder = createRecorder();
-  for (const [i, event] of events.entries()) recorder.take(event, 1_000 * i);
-  const wallMs = 1_000 * events.length;
-  return recorder.record({ job: "j", seed: 7, wallMs, configText: "", injections: [] });
+  for (const [i, event] of events.entries()) recorder.take({ ...event, sentAtMs: startMs + 1_000 * i });
+  return recorder.record({ job: "j", seed: 7, configText: "", injections: [] });
 }
 
 /** A summary without what depends on when things happened and what went wrong. */
@@ -107,8 +107,8 @@ describe("runs that end with the same weights have the same summary", () => {
   test.each(Object.entries(killed))("%s", (_, events) => {
     expect(resultOf(events)).toEqual(resultOf(quiet));
     const [record, calm] = [recordOf(events), recordOf(quiet)];
-    expect(record.steps.map((step) => ({ ...step, at_ms: 0 }))).toEqual(
-      calm.steps.map((step) => ({ ...step, at_ms: 0 })),
+    expect(record.steps.map((step) => ({ ...step, at_ms: 0, lineage: 0 }))).toEqual(
+      calm.steps.map((step) => ({ ...step, at_ms: 0, lineage: 0 })),
     );
     expect(record.evals).toEqual(calm.evals);
   });
@@ -130,4 +130,59 @@ test("what a job left behind when it was stopped after it went back is not in it
 test("a run that is interrupted is described by the newest commit that stands", () => {
   const result = resultOf([...steps(1, 14, 1), wentBack(8), committed(9, 2), committed(14, 1)]);
   expect(result).toMatchObject({ steps: 9, weight_version: 9, weights_hash: "xxh3b:9", ledger: ledgerOf(9) });
+});
+
+describe("a job that was interrupted and goes on", () => {
+  const came = (incarnation: string) =>
+    said("member.joined", { id: "policy-0", role: "policy", incarnation } as Body<"member.joined">);
+  const went = (incarnation: string) =>
+    said("member.left", { id: "policy-0", role: "policy", incarnation, reason: "SIGTERM" } as Body<"member.left">);
+  const began = (term: number) => said("job.started", { term, steps: 30, seed: 7 } as Body<"job.started">);
+  const whole = [began(1), came("a"), ...steps(1, 30, 1), ended(30, 1)];
+  /** Events one a second, and an hour before the second start. */
+  const told = (events: readonly EventMessage[]) => {
+    const recorder = createRecorder();
+    let atMs = startMs;
+    for (const event of events) {
+      atMs += event.kind === "job.started" && event.body.term > 1 ? 3_600_000 : 1_000;
+      recorder.take({ ...event, sentAtMs: atMs });
+    }
+    return recorder.record({ job: "j", seed: 7, configText: "", injections: [] });
+  };
+  const resumed = [
+    began(1),
+    came("a"),
+    ...steps(1, 14, 1),
+    went("a"),
+    began(2),
+    came("b"),
+    ...steps(15, 30, 2),
+    ended(30, 2),
+  ];
+
+  test("has the time, the speed and the curves of one that was not, whoever reads its events", () => {
+    const [record, quiet] = [told(resumed), told(whole)];
+    // Two joins, a leave and a second start are four more events, of which the first start costs none.
+    expect(record.summary.wall_s).toBe(quiet.summary.wall_s + 2);
+    expect(record.summary.tokens_per_s).toBeCloseTo((quiet.summary.tokens_per_s * 32) / 34, 5);
+    expect(record.steps.map(({ step }) => step)).toEqual(quiet.steps.map(({ step }) => step));
+    const times = record.steps.map(({ at_ms }) => at_ms);
+    expect(times).toEqual([...times].sort((a, b) => a - b));
+    expect(record.summary.incidents).toEqual([]);
+    expect(record.summary.ettr).toBe(1);
+  });
+
+  test("but one whose processes were all killed was broken: its time counts, and its controller has changed", () => {
+    const { summary } = told(resumed.filter(({ kind }) => kind !== "member.left"));
+    expect(summary.wall_s).toBeGreaterThan(3_600);
+    expect(summary.incidents.map(({ kind }) => kind)).toEqual(["controller.changed"]);
+  });
+
+  test("no step is there twice, and each says its lineage", () => {
+    const events = [...steps(1, 14, 1), wentBack(8), ...steps(9, 20, 2), ended(20, 2)];
+    const { steps: found } = told(events);
+    expect(found.map(({ step, lineage }) => [step, lineage])).toEqual(
+      Array.from({ length: 20 }, (_, i) => [i + 1, i < 8 ? 1 : 2]),
+    );
+  });
 });

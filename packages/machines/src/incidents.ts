@@ -52,6 +52,10 @@ export interface IncidentLog {
   readonly lastCommitMs: number | null;
   /** Time since the first commit that was not lost. */
   readonly productiveMs: number;
+  /** Trainers and samplers that are there. A controller that finds none takes up a job that had been interrupted. */
+  readonly workers: number;
+  /** True from there until the first commit: nodes and checkpoint actors of before had no time to say that they leave. */
+  readonly isTakenUp: boolean;
 }
 
 /** Incidents that are remembered one by one. */
@@ -70,19 +74,29 @@ export const emptyIncidentLog: IncidentLog = {
   firstCommitMs: null,
   lastCommitMs: null,
   productiveMs: 0,
+  workers: 0,
+  isTakenUp: false,
 };
 
 /**
  * Takes one event. Recovered is: a rollout replica when the work that it held is leased again or trained (at once when it held none); a
  * policy replica, a failed attempt, a rollback at the next commit; a checkpoint actor or a node when it is a member again; a controller when the
- * next one acts; a silent replica when it is heard again or has left. Pure.
+ * next one acts (none has changed where nobody was there: the job had been interrupted); a silent replica when it is heard again or has left. Pure.
  */
 export function applyFact(log: IncidentLog, fact: IncidentFact): IncidentLog {
   const isSameBreath = fact.kind === "groups.released" || fact.kind === "groups.quarantined";
   return take(isSameBreath || log.telling === null ? log : { ...log, telling: null }, fact);
 }
 
-function take(log: IncidentLog, fact: IncidentFact): IncidentLog {
+/** With the workers counted anew after one came or went. */
+function counted(log: IncidentLog, { kind, body }: IncidentFact): IncidentLog {
+  const coming = kind === "member.joined" ? 1 : kind === "member.left" || kind === "member.died" ? -1 : 0;
+  const isWorker = coming !== 0 && "role" in body && (body.role === "policy" || body.role === "rollout");
+  return isWorker ? { ...log, workers: Math.max(0, log.workers + coming) } : log;
+}
+
+function take(before: IncidentLog, fact: IncidentFact): IncidentLog {
+  const log = counted(before, fact);
   const { kind, body, atMs } = fact;
   switch (kind) {
     case "member.suspected":
@@ -92,7 +106,7 @@ function take(log: IncidentLog, fact: IncidentFact): IncidentLog {
     case "member.left":
       return closed(log, atMs, (one) => isDoubt(one) && one.incarnation === body.incarnation);
     case "member.died":
-      return died(log, body, atMs);
+      return log.isTakenUp && isOverWhenBack({ kind: `${body.role}.died` }) ? log : died(log, body, atMs);
     case "member.joined":
       return closed(log, atMs, (one) => isOverWhenBack(one) && one.target === body.id);
     case "groups.released":
@@ -110,7 +124,8 @@ function take(log: IncidentLog, fact: IncidentFact): IncidentLog {
     case "step.retried":
       return retried(log, body, atMs);
     case "job.started":
-      return body.term > 1 ? changed(log, body.term, atMs) : log;
+      if (body.term <= 1) return log;
+      return log.workers > 0 ? changed(log, body.term, atMs) : { ...log, isTakenUp: true };
     case "alarm.raised":
       return body.alarm === "rollback"
         ? opened(log, { ...unseen(atMs), kind: "rollback", target: "job", evidence: body.detail })
@@ -224,6 +239,7 @@ function committed(log: IncidentLog, atMs: number): IncidentLog {
   return {
     ...log,
     calm: tookMs === null || isDisturbed ? calm : [...calm, tookMs].slice(-calmMax),
+    isTakenUp: false,
     isDisturbed: log.incidents.some(({ recoveredAtMs }) => recoveredAtMs === null),
     firstCommitMs: firstCommitMs ?? atMs,
     lastCommitMs: Math.max(lastCommitMs ?? atMs, atMs),
@@ -241,7 +257,7 @@ function isDoubt({ kind }: Incident): boolean {
   return kind === "member.suspected" || kind === "member.hung";
 }
 
-function isOverWhenBack({ kind }: Incident): boolean {
+function isOverWhenBack({ kind }: Pick<Incident, "kind">): boolean {
   return kind === "checkpoint.died" || kind === "node.died";
 }
 

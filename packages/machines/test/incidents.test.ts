@@ -116,7 +116,25 @@ describe("an incident", () => {
       atMs: term,
     });
     expect(after(started(1)).incidents).toEqual([]);
-    expect(after(started(1), started(2)).incidents).toMatchObject([{ kind: "controller.changed", recoveredAtMs: 2 }]);
+    const joined: IncidentFact = { kind: "member.joined", body: name("policy-0"), atMs: 1 };
+    const two = after(started(1), joined, started(2)).incidents;
+    expect(two).toMatchObject([{ kind: "controller.changed", recoveredAtMs: 2 }]);
+  });
+
+  it("is none that a job was interrupted and goes on: its workers had left, and what did not say so counts as gone in peace", () => {
+    const started = (term: number): IncidentFact => ({
+      kind: "job.started",
+      body: { term, steps: 9, seed: 1 },
+      atMs: term,
+    });
+    const joined = (id: string): IncidentFact => ({ kind: "member.joined", body: name(id), atMs: 1 });
+    const left: IncidentFact = { kind: "member.left", body: { ...name("policy-0"), reason: "SIGTERM" }, atMs: 2 };
+    const before = [started(1), joined("checkpoint-0"), joined("policy-0"), committed(1, 1), left];
+    const again = [started(2), died("checkpoint-0", 5, "a new incarnation"), committed(2, 6)];
+    const log = after(...before, ...again);
+    expect(log.incidents).toEqual([]);
+    expect(ettrOf(log)).toBe(1);
+    expect(applyFact(log, died("checkpoint-0", 7)).incidents).toMatchObject([{ kind: "checkpoint.died" }]);
   });
 
   it("of a silence ends when the silent one has left", () => {

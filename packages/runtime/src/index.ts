@@ -41,6 +41,7 @@ export { type ExitCode, exitCodes } from "./lifecycle/exit-codes.ts";
 export { installLifecycle, type LifecycleOptions, type ProcessDoor, type StopReason } from "./lifecycle/lifecycle.ts";
 export { runtimeMetrics } from "./metrics.ts";
 export { ErrorFiles } from "./observability/error-files.ts";
+export { lastWordsOf, sayLastWords } from "./observability/last-words.ts";
 export {
   createLogger,
   type LogDestination,

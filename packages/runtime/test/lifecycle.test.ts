@@ -104,10 +104,12 @@ describe("the lifecycle of a process", () => {
   });
 
   test.each(["uncaughtException", "unhandledRejection"])("says why and exits with 70 on %s", (event) => {
-    install();
+    const said: string[] = [];
+    install({ say: (reason) => said.push(reason) });
     const error = new Error("nobody caught this", { cause: new Error("root") });
     door.emit(event, error);
     expect(door.exits).toEqual([70]);
+    expect(said).toEqual(["nobody caught this"]);
     expect(recorded.lines).toMatchObject([{ level: "error", fields: { error, what: event } }]);
   });
 

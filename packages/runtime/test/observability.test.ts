@@ -66,7 +66,7 @@ describe("the logger", () => {
     const directory = await mkdtemp(join(tmpdir(), "muster-log-"));
     const path = join(directory, "a.log");
     for (let life = 0; life < 3; life++) {
-      const file = openLogFile(path, 1_000);
+      const file = openLogFile(path, { bytesMax: 1_000 });
       for (let i = 0; i < 20; i++) file.write(`${"l".repeat(90)} ${life} ${i}\n`);
     }
     const [newest, before] = [await readFile(path, "utf8"), await readFile(`${path}.1`, "utf8")];

@@ -27,6 +27,8 @@ export interface JobSummary {
   readonly ledger: Readonly<Record<"admitted" | "trained" | "aborted" | "quarantined" | "pending", number>>;
   readonly lost: number;
   readonly doubled: number;
+  readonly wall_s: number;
+  readonly tokens_per_s: number;
   readonly incidents: readonly { readonly kind: string; readonly subject: string; readonly detail: string }[];
 }
 

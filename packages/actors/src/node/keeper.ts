@@ -4,7 +4,7 @@ import { closeSync, fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock, Logger } from "@muster/base";
 import type { ReplicaRole } from "@muster/protocol";
-import { ErrorFiles, makeFolderSync } from "@muster/runtime";
+import { ErrorFiles, lastWordsOf, makeFolderSync } from "@muster/runtime";
 import { LastEnd } from "./last-end.ts";
 import { drawMark, endLeftover, markVariable, ProcessNotes, signalGroup } from "./leftovers.ts";
 import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
@@ -18,6 +18,8 @@ export interface KeeperExit {
   readonly signal: NodeJS.Signals | null;
   /** The kernel ended it because memory was short, or its heap was full. */
   readonly oom: boolean;
+  /** What it said last, when it ended badly and by itself. */
+  readonly words?: string;
 }
 
 /** What a node gives to its keeper. */
@@ -161,10 +163,11 @@ export class Keeper implements KeeperDoor {
     const oomKills = oomKillsOf();
     const isKilled = exit.signal === "SIGKILL" || exit.code === 137;
     const isShort = isKilled ? oomKills > this.#oomKills : isHeapFull(exit, held.log);
+    const words = held.isAsked || held.isKilled ? {} : lastWordsOf(exit, held.log);
     this.#errorFiles.remove(held.log.path);
     const oom = !held.isKilled && isShort;
     this.#oomKills = oomKills;
     this.#lastEnd.oneEnded();
-    this.#options.onExit({ id, life, pid, ...exit, oom });
+    this.#options.onExit({ id, life, pid, ...exit, oom, ...words });
   }
 }

@@ -9,6 +9,7 @@ import { errors } from "../errors.ts";
 import { commandIdOf } from "../job/give-command.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
+import { sayRun } from "../job/run-state.ts";
 import { cleanLine } from "../report/index.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
 
@@ -35,7 +36,11 @@ export function addDrainCommand(program: Command): void {
       const id = checkId("replica-id", replicaId);
       const timeoutMs = durationOf("timeout", options.timeout);
       process.exitCode = await untilInterrupted((signal) =>
-        withJob(options, async (door) => show(id, await drain(door, id, { timeoutMs, signal, options }), options)),
+        withJob(
+          options,
+          async (door) => show(id, await drain(door, id, { timeoutMs, signal, options }), options),
+          (run) => show(id, { how: "absent", reason: sayRun(run) }, options),
+        ),
       );
     });
 }

@@ -11,7 +11,7 @@ import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
 import { endAnyway } from "../job/last-resort.ts";
 import { whenOutputIsLost } from "../job/output.ts";
-import { createProgress, summaryText, terminalCurve } from "../report/index.ts";
+import { cleanLine, createProgress, summaryText, terminalCurve } from "../report/index.ts";
 import { readStored, socketDirectoryOf } from "../run/run-directory.ts";
 import { type RunEnd, runJob } from "../run/run-job.ts";
 import { jobFileDefault, levelOf, portOf, withLogLevel } from "./common.ts";
@@ -189,6 +189,9 @@ function show({ record, directory, outcome, reason }: RunEnd, options: Options):
     if (outcome !== "done") process.stderr.write(`\n${outcome}: ${reason}\n`);
     process.stderr.write(`\nreport: ${resolve(directory, "report.html")}\n`);
   }
+  // Whoever wants no progress still wants to know why there is no result.
+  else if (outcome === "failed")
+    process.stderr.write(`muster: job ${record.summary.job} failed: ${cleanLine(reason)}\n`);
   if (options.json) process.stdout.write(`${JSON.stringify(record.summary)}\n`);
 }
 

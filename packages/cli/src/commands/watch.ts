@@ -1,12 +1,14 @@
 /** `muster watch`: the public events of a job as they happen. */
 
-import { whenAborted } from "@muster/client";
+import { type EventMessage, whenAborted } from "@muster/client";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { pasted } from "../composition/pasted.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
-import { type OperatorDoor, withJob } from "../job/open-job.ts";
+import { type OperatorDoor, sayOver, withJob } from "../job/open-job.ts";
+import type { RunState } from "../job/run-state.ts";
 import { cleanLine } from "../report/index.ts";
+import { readEvents } from "../run/read-events.ts";
 import { eventJson, eventLine } from "../view/event-line.ts";
 import { type LocationOptions, withLocation } from "./common.ts";
 
@@ -21,7 +23,13 @@ export function addWatchCommand(program: Command): void {
     .option("--from-start", "begin with the first event that is still stored")
     .option("--json", "write one line of JSON per event")
     .action(async (options: Options) => {
-      process.exitCode = await untilInterrupted((signal) => withJob(options, (door) => watch(door, options, signal)));
+      process.exitCode = await untilInterrupted((signal) =>
+        withJob(
+          options,
+          (door) => watch(door, options, signal),
+          (run) => watchOver(run, options),
+        ),
+      );
     });
 }
 
@@ -34,7 +42,7 @@ async function watch(door: OperatorDoor, options: Options, signal: AbortSignal):
   const events = await client.follow({
     fromSeq: options.fromStart ? 1 : "new",
     take: (event, seq) => {
-      process.stdout.write(`${options.json ? eventJson(event, seq) : eventLine(event)}\n`);
+      show(event, seq, options);
       if (event.kind === "job.ended") end();
     },
     unreadable: (seq, reason) => say(`event ${seq} can not be read: ${reason}`),
@@ -54,6 +62,17 @@ async function watch(door: OperatorDoor, options: Options, signal: AbortSignal):
     stopTelling();
     await events.close();
   }
+}
+
+/** A job that is over has its events in the folder of its run. */
+function watchOver(run: RunState, options: Options): ExitCode {
+  if (options.fromStart) for (const { event, seq } of readEvents(run.directory)) show(event, seq, options);
+  if (!options.fromStart || !options.json) return sayOver(run, options.json === true);
+  return exitCodes.ok;
+}
+
+function show(event: EventMessage, seq: number, { json }: Options): void {
+  process.stdout.write(`${json ? eventJson(event, seq) : eventLine(event)}\n`);
 }
 
 function say(line: string): void {

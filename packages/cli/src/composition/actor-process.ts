@@ -21,6 +21,7 @@ import {
   exitCodes,
   installLifecycle,
   type LogLevel,
+  sayLastWords,
   startMetricsServer,
 } from "@muster/runtime";
 import type { JobConnection } from "./connection.ts";
@@ -51,6 +52,7 @@ export async function runReplicaProcess(role: Role, options: ActorOptions): Prom
   const exitCode = replica.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "replica ended");
     if (outcome === "left") return exitCodes.ok;
+    sayLastWords(reason);
     return outcome === "refused" ? exitCodes.badInput : outcome === "fenced" ? exitCodes.temporary : exitCodes.failed;
   });
   const uninstall = installLifecycle({
@@ -60,6 +62,7 @@ export async function runReplicaProcess(role: Role, options: ActorOptions): Prom
     },
     graceMs: options.graceMs,
     logger,
+    say: sayLastWords,
     claimFault: claimTrajectoryFault,
     supervised: options.supervised,
   });
@@ -96,7 +99,10 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
   });
   const exitCode = controller.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "controller ended");
-    if (outcome === "failed") return exitCodes.failed;
+    if (outcome === "failed") {
+      sayLastWords(reason);
+      return exitCodes.failed;
+    }
     return outcome === "fenced" || outcome === "lost" ? exitCodes.temporary : exitCodes.ok;
   });
   const uninstall = installLifecycle({
@@ -106,6 +112,7 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
     },
     graceMs: options.graceMs,
     logger,
+    say: sayLastWords,
     supervised: options.supervised,
   });
   const code = await exitCode;
@@ -139,6 +146,7 @@ async function waitForVacancy(environment: Environment, options: ActorOptions, s
     },
     graceMs: options.graceMs,
     logger,
+    say: sayLastWords,
     supervised: options.supervised,
   });
   const end = await waited;

@@ -1,7 +1,7 @@
 /** The operator's way to a job: found by its folder, entered with the operator's credentials, left again whatever happens. */
 import { hasCode } from "@muster/base";
 import { connectJob, type JobClient } from "@muster/client";
-import type { ExitCode } from "@muster/runtime";
+import { type ExitCode, exitCodes } from "@muster/runtime";
 import { type LocationOptions, locationOf } from "../commands/common.ts";
 import { credentialsOf, findConnection, type JobConnection } from "../composition/connection.ts";
 import { wayTo } from "../composition/pasted.ts";
@@ -20,26 +20,30 @@ type Found = JobConnection & { readonly directory: string };
 const connectTimeoutMs = 3_000;
 
 /**
- * Connects to the job and works there. A job of this host that is over is no fault: it is described on standard output instead,
- * and the command succeeds, since there is nothing left to ask or to stop.
+ * Connects to the job and works there. A job of this host that is over is described on standard output instead, and the command succeeds,
+ * since there is nothing left to ask or to stop; unless `over` does otherwise.
  *
  * @throws MUSTER_ERR_JOB_UNKNOWN, MUSTER_ERR_JOB_NONE, MUSTER_ERR_BROKER_UNREACHABLE, MUSTER_ERR_BROKER_AUTH
  */
 export async function withJob(
   options: LocationOptions & { readonly json?: boolean },
   work: (door: OperatorDoor) => Promise<ExitCode>,
+  over: (run: RunState) => ExitCode = (run) => sayOver(run, options.json === true),
 ): Promise<ExitCode> {
   const connection = findConnection(locationOf(options), ["operator"]);
   const client = await connect(connection);
-  if (!("follow" in client)) {
-    process.stdout.write(`${options.json ? JSON.stringify(client) : sayRun(client)}\n`);
-    return 0;
-  }
+  if (!("follow" in client)) return over(client);
   try {
     return await work({ job: connection.job, way: wayOf(options, connection.job), client });
   } finally {
     await client.close();
   }
+}
+
+/** Says how a job ended. */
+export function sayOver(run: RunState, isJson: boolean): ExitCode {
+  process.stdout.write(`${isJson ? JSON.stringify(run) : sayRun(run)}\n`);
+  return exitCodes.ok;
 }
 
 function wayOf({ runs, nats, connection }: LocationOptions, job: string): readonly string[] {

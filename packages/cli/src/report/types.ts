@@ -46,6 +46,7 @@ export interface RunSummary {
   readonly ettr: number | null;
   /** Tokens that were made for nothing, because somebody died. */
   readonly tokens_wasted: number;
+  /** From the first event of the job to the last one, without the time in which it was interrupted. */
   readonly wall_s: number;
   readonly tokens_per_s: number;
 }
@@ -53,6 +54,8 @@ export interface RunSummary {
 /** One committed step. */
 export interface StepRecord {
   readonly step: number;
+  /** The line of weights in which it stands: a job that went back begins another one. */
+  readonly lineage: number;
   readonly version: number;
   /** Mean reward of its trajectories. */
   readonly reward: number;
@@ -71,7 +74,7 @@ export interface StepRecord {
   /** Share of tokens whose ratio was clipped, 0 to 1. */
   readonly clip_fraction: number;
   readonly grad_norm: number;
-  /** When it was committed, from the start of the run. */
+  /** When it was committed, from the start of the job, without the time in which it was interrupted. */
   readonly at_ms: number;
 }
 

@@ -3,11 +3,11 @@
  * standard input is open, so it ends even when this process is killed.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
+import { closeSync, fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Clock, Logger } from "@muster/base";
-import { ErrorFiles, exitCodes } from "@muster/runtime";
+import { ErrorFiles, exitCodes, lastWordsOf } from "@muster/runtime";
 
 /** How a child ended. */
 export interface ChildExit {
@@ -15,6 +15,8 @@ export interface ChildExit {
   readonly pid: number;
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
+  /** What it said last; absent when that is nothing. */
+  readonly words?: string;
 }
 
 /** What to run. */
@@ -58,7 +60,7 @@ export interface SupervisionOptions {
   /** An exit that the run did not ask for. */
   readonly onExit: (exit: ChildExit) => void;
   /** A process that keeps ending is not started again. */
-  readonly onGivenUp: (id: string) => void;
+  readonly onGivenUp: (exit: ChildExit) => void;
 }
 
 /**
@@ -67,6 +69,12 @@ export interface SupervisionOptions {
  */
 export function superviseChildren(options: SupervisionOptions): Children {
   return new Supervision(options);
+}
+
+/** The file of a process's standard error, and where its own words begin. */
+interface LogPart {
+  readonly path: string;
+  readonly from: number;
 }
 
 class Supervision implements Children {
@@ -89,7 +97,10 @@ class Supervision implements Children {
     const { logger } = this.#options;
     const path = this.#errorFile(spec.id);
     const log = openSync(path, "a", 0o600);
-    this.#errorFiles.add(path);
+    const part = { path, from: fstatSync(log).size };
+    this.#errorFiles.add(path, (leftBytes) => {
+      part.from = leftBytes;
+    });
     const child = spawn(process.execPath, [musterPath(), ...spec.args], { stdio: ["pipe", "ignore", log] });
     closeSync(log);
     this.#running.set(spec.id, child);
@@ -98,9 +109,9 @@ class Supervision implements Children {
     child.stdin?.on("error", () => {});
     child.once("error", (error) => {
       logger.error({ id: spec.id, error }, "process could not be started");
-      if (child.pid === undefined) this.#exited(spec, { id: spec.id, pid: 0, code: null, signal: null });
+      if (child.pid === undefined) this.#exited(spec, part, { id: spec.id, pid: 0, code: null, signal: null });
     });
-    child.once("exit", (code, signal) => this.#exited(spec, { id: spec.id, pid: child.pid ?? 0, code, signal }));
+    child.once("exit", (code, signal) => this.#exited(spec, part, { id: spec.id, pid: child.pid ?? 0, code, signal }));
   }
 
   release(): void {
@@ -135,9 +146,11 @@ class Supervision implements Children {
     return join(this.#options.directory, "logs", `${id}.err`);
   }
 
-  #exited(spec: ChildSpec, exit: ChildExit): void {
+  #exited(spec: ChildSpec, log: LogPart, ended: Omit<ChildExit, "words">): void {
     this.#running.delete(spec.id);
-    this.#errorFiles.remove(this.#errorFile(spec.id));
+    const words = lastWordsOf(ended, log);
+    const exit = { ...ended, ...words };
+    this.#errorFiles.remove(log.path);
     this.#wake();
     if (this.#isReleased) return;
     this.#options.onExit(exit);
@@ -145,16 +158,16 @@ class Supervision implements Children {
     const next = spec.again?.(exit) ?? Promise.resolve(spec.args);
     void next.then((args) => {
       if (exit.code === exitCodes.temporary) this.#startAfter(replacedPauseMs, { ...spec, args });
-      else this.#restart({ ...spec, args });
+      else this.#restart({ ...spec, args }, exit);
     });
   }
 
-  #restart(spec: ChildSpec): void {
+  #restart(spec: ChildSpec, exit: ChildExit): void {
     const { clock, onGivenUp } = this.#options;
     const lifeMs = clock.now() - (this.#startedMs.get(spec.id) ?? 0);
     const row = lifeMs < goodLifeMs ? (this.#rows.get(spec.id) ?? 0) + 1 : 0;
     this.#rows.set(spec.id, row);
-    if (row > restartsMax) onGivenUp(spec.id);
+    if (row > restartsMax) onGivenUp(exit);
     else this.#startAfter(row <= 1 ? 250 : 1_000 * 2 ** (row - 2), spec);
   }
 

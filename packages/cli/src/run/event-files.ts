@@ -9,6 +9,12 @@ const comparedMax = 1024;
 /** Events last: while they lie where they were, a run that was killed in between puts the rest aside, too. */
 const names = ["audit", "events"] as const;
 
+/** Where an event stands in the stream, and when it was said by the time of the job. */
+interface EventPlace {
+  readonly seq: number;
+  readonly atMs: number;
+}
+
 /**
  * Writes the events of a job as the broker has them. When a job goes on, they come from the first one again, and the files are written anew; unless
  * the broker begins with another event, because its store was lost or what it had grew old. Then the earlier files stay, as `events.1.jsonl` and
@@ -22,10 +28,14 @@ export class EventFiles {
     this.#directory = directory;
   }
 
-  /** @param atMs Since the beginning of the run. */
-  add({ kind, body, sentAtMs }: EventMessage, atMs: number): void {
+  /** The file that has all of them. */
+  get path(): string {
+    return join(this.#directory.path, "events.jsonl");
+  }
+
+  add({ kind, from, term, body, sentAtMs }: EventMessage, { seq, atMs }: EventPlace): void {
     const at = new Date(sentAtMs).toISOString();
-    const line = JSON.stringify({ at, kind, body, at_ms: Math.round(atMs) });
+    const line = JSON.stringify({ seq, at, from, term, kind, body, at_ms: Math.round(atMs) });
     if (!this.#begun) this.#begin(line);
     this.#append("events", line);
     if (kind.startsWith("command.")) this.#append("audit", JSON.stringify({ at, kind, body }));

@@ -11,7 +11,7 @@ import {
 } from "@muster/machines";
 import type { Incident } from "../report/index.ts";
 
-/** A fault that was done on purpose, at a time of the run. */
+/** A fault that was done on purpose. */
 export interface Injection {
   readonly atMs: number;
   /** Id of the process that was hit. */
@@ -33,6 +33,11 @@ export class IncidentBook {
   /** The broker ended and is started again; the job goes on with the next commit. */
   brokerEnded(detail: string, atMs: number): void {
     this.#others.push({ kind: "broker.died", at_ms: atMs, subject: "nats-server", detail });
+  }
+
+  /** A disk of the job was full. */
+  diskFull(detail: string, atMs: number): void {
+    this.#others.push({ kind: "disk.full", at_ms: atMs, subject: "disk", detail });
   }
 
   get ettr(): number | null {

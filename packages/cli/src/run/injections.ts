@@ -6,14 +6,14 @@ import type { Injection } from "./incident-book.ts";
 
 const lineSchema = z.object({ done: z.object({ injectedAtMs: z.number(), id: z.string() }) });
 
-/** Reads them, with times from the start of the run; none where nobody did any. Lines that say something else are passed over. */
-export function readInjections(directory: string, startedWallMs: number): readonly Injection[] {
+/** Reads them, at wall times; none where nobody did any. Lines that say something else are passed over. */
+export function readInjections(directory: string): readonly Injection[] {
   const path = join(directory, "chaos.jsonl");
   if (!statSync(path, { throwIfNoEntry: false })) return [];
   return readFileSync(path, "utf8")
     .split("\n")
     .flatMap((line) => {
       const { done } = (line.endsWith("}") ? lineSchema.safeParse(JSON.parse(line)).data : undefined) ?? {};
-      return done ? [{ atMs: done.injectedAtMs - startedWallMs, id: done.id }] : [];
+      return done ? [{ atMs: done.injectedAtMs, id: done.id }] : [];
     });
 }

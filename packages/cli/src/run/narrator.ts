@@ -49,20 +49,25 @@ export function newsOf({ kind, body }: EventMessage): string | null {
   }
 }
 
-/** Makes the teller of one run. */
-export function createNarrator(progress: Progress, steps: number): (message: EventMessage) => void {
+/** Makes the teller of one run. Numbers are taken from all events, lines are made of those that are news. */
+export function createNarrator(progress: Progress, steps: number): (message: EventMessage, isNews: boolean) => void {
   let alive: AliveCounts = { policy: 0, rollout: 0, checkpoint: 0 };
   let isOver = false;
+  /** A job that was interrupted goes on: nodes and checkpoint actors of before had no time to say that they leave. */
+  let isTakenUp = false;
   progress.update({ steps });
-  return (message) => {
+  return (message, isNews) => {
     const { kind, body } = message;
     // Once the job is over everybody leaves: that is no news.
     if (isOver && kind === "member.left") return;
     isOver = kind === "job.ended" || isOver;
     const news = newsOf(message);
-    if (news) progress.note(news);
+    if (kind === "job.started") isTakenUp = body.term > 1 && alive.policy + alive.rollout === 0;
+    const isLeftover = isTakenUp && kind === "member.died" && (body.role === "node" || body.role === "checkpoint");
+    if (news && isNews && !isLeftover) progress.note(news);
     if (kind === "member.joined") alive = counted(alive, body.role, 1);
     else if (kind === "member.left" || kind === "member.died") alive = counted(alive, body.role, -1);
+    if (kind === "step.committed") isTakenUp = false;
     if (kind === "step.committed")
       progress.update({
         step: body.step,

@@ -12,21 +12,23 @@ import type {
   StepRecord,
 } from "../report/index.ts";
 import { IncidentBook, type Injection } from "./incident-book.ts";
+import { JobClock } from "./job-clock.ts";
 import { standingEvaluations, standingOf } from "./standing.ts";
 
 /** Follows the events of one run. */
 export interface Recorder {
-  /** Takes one event that was seen `atMs` after the start. */
-  take(message: EventMessage, atMs: number): void;
-  /** The broker ended; it is started again. */
-  brokerEnded(detail: string, atMs: number): void;
+  /** Takes the next event. @returns Its time in ms since the job's first one. */
+  take(message: EventMessage): number;
+  /** The broker ended at a wall time; it is started again. */
+  brokerEnded(detail: string, wallMs: number): void;
+  /** A disk of the job was full at a wall time. */
+  diskFull(detail: string, wallMs: number): void;
   ended(): Body<"job.ended"> | null;
   record(run: {
     readonly job: string;
     readonly seed: number;
-    readonly wallMs: number;
     readonly configText: string;
-    /** Faults that `muster chaos` did, by the clock of `take`. */
+    /** Faults that `muster chaos` did, at wall times. */
     readonly injections: readonly Injection[];
   }): RunRecord;
 }
@@ -46,10 +48,12 @@ export function createRecorder(): Recorder {
   const causes = new Map<string, CauseRecord>();
   const book = new IncidentBook();
   const trained = new Map<string, number>();
+  const clock = new JobClock();
   let ended: Body<"job.ended"> | null = null;
 
-  const take = (message: EventMessage, atMs: number): void => {
+  const take = (message: EventMessage): number => {
     const { kind, body } = message;
+    const atMs = clock.take(message);
     if (kind === "step.committed") {
       const { lineage, version, sections, ledger } = body;
       commits.push({ lineage, version, sections, ledger, record: stepRecordOf(body, atMs) });
@@ -68,19 +72,23 @@ export function createRecorder(): Recorder {
     }
     if (kind === "groups.aborted") countCause(causes, body);
     book.take(message, atMs);
+    return atMs;
   };
 
   return {
     take,
-    brokerEnded: (detail, atMs) => book.brokerEnded(detail, atMs),
+    brokerEnded: (detail, wallMs) => book.brokerEnded(detail, clock.at(wallMs)),
+    diskFull: (detail, wallMs) => book.diskFull(detail, clock.at(wallMs)),
     ended: () => ended,
-    record({ job, seed, wallMs, configText, injections }) {
+    record({ job, seed, configText, injections }) {
       const doubled = [...trained.values()].filter((count) => count > 1).length;
       const standing = standingOf(commits, ended);
       const final = ended ?? standing.at(-1) ?? null;
       const steps = standing.map(({ record }) => record);
       const evals = standingEvaluations(evaluations, final?.version ?? 0).map(evaluationRecordOf);
-      const summary = summaryOf({ job, seed, wallMs, steps, evals, book, injections, doubled, final });
+      const faults = injections.map(({ atMs, id }) => ({ atMs: clock.at(atMs), id }));
+      const wallMs = clock.nowMs;
+      const summary = summaryOf({ job, seed, wallMs, steps, evals, book, injections: faults, doubled, final });
       const sorted = [...causes.values()].sort((a, b) => b.count - a.count);
       return { summary, steps, evals, members: [...members.values()], causes: sorted, config_text: configText };
     },
@@ -102,6 +110,7 @@ function evaluationRecordOf({ version, correct, prompts }: Body<"eval.finished">
 function stepRecordOf(body: Body<"step.committed">, atMs: number): StepRecord {
   return {
     step: body.step,
+    lineage: body.lineage,
     version: body.version,
     reward: body.reward,
     tokens: body.tokens,

@@ -39,8 +39,13 @@ export function openRunDirectory(runs: string, job: string): RunDirectory {
     earlier,
     write(name, text) {
       const target = join(path, name);
-      writeFileSync(`${target}.new`, text, { mode: 0o600 });
-      renameSync(`${target}.new`, target);
+      try {
+        writeFileSync(`${target}.new`, text, { mode: 0o600 });
+        renameSync(`${target}.new`, target);
+      } catch (error) {
+        if (isSystemError(error)) throw errors.RunDirectory({ directory: path, reason: messageOf(error) }, error);
+        throw error;
+      }
     },
     release: () => rmSync(lock, { force: true }),
   };

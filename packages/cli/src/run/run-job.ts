@@ -22,6 +22,7 @@ import { errors } from "../errors.ts";
 import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
+import { DiskWatch } from "./disk-watch.ts";
 import { EventFiles } from "./event-files.ts";
 import { readInjections } from "./injections.ts";
 import { createNarrator } from "./narrator.ts";
@@ -80,12 +81,7 @@ export async function runJob(options: RunOptions): Promise<RunEnd> {
     // Whoever goes on with the run reads both, the second one first.
     directory.write("config.txt", options.configText);
     directory.write("job.json", `${JSON.stringify(config, null, 2)}\n`);
-    const logger = createLogger({
-      level: options.logLevel,
-      destination: { path: join(directory.path, "logs", "run.log") },
-      base: { job: config.job, role: "run" },
-    });
-    return await new Run({ ...options, logger }, directory).run();
+    return await new Run(options, directory).run();
   } finally {
     directory.release();
   }
@@ -98,15 +94,16 @@ function checkSame(config: JobConfig, earlier: JobConfig, resume: string): void 
       throw errors.JobDiffers({ job: config.job, field, resume });
 }
 
-interface LoggedOptions extends RunOptions {
+/** What a run does with its folder besides. */
+interface Tools {
   readonly logger: Logger;
+  readonly disk: DiskWatch;
 }
 
 class Run {
-  readonly #options: LoggedOptions;
+  readonly #options: RunOptions & Tools;
   readonly #directory: RunDirectory;
   readonly #clock: Clock = systemClock();
-  readonly #startedMs: number;
   readonly #recorder: Recorder = createRecorder();
   readonly #enveloper: Enveloper;
   readonly #startedWallMs = Date.now();
@@ -117,10 +114,9 @@ class Run {
   #children: Children | null = null;
   #finish: (end: Pick<RunEnd, "outcome" | "reason">) => void = () => {};
 
-  constructor(options: LoggedOptions, directory: RunDirectory) {
-    this.#options = options;
+  constructor(options: RunOptions, directory: RunDirectory) {
+    this.#options = { ...options, ...this.#toolsOf(options, directory) };
     this.#directory = directory;
-    this.#startedMs = this.#clock.now();
     const incarnation = `i${randomBytes(6).toString("hex")}`;
     this.#enveloper = createEnveloper({
       job: options.config.job,
@@ -129,6 +125,20 @@ class Run {
       incarnation,
       wallMs: Date.now,
     });
+  }
+
+  #toolsOf({ config, logLevel, progress }: RunOptions, { path }: RunDirectory): Tools {
+    const disk = new DiskWatch({
+      folders: [path, config.checkpoint.directory],
+      clock: this.#clock,
+      onFull: (detail) => {
+        this.#recorder.diskFull(detail, Date.now());
+        progress.note(`! ${detail}; the job waits until there is room`);
+      },
+    });
+    const log = join(path, "logs", "run.log");
+    const destination = { path: log, onFailed: (error: Error) => disk.failed(log, error) };
+    return { disk, logger: createLogger({ level: logLevel, destination, base: { job: config.job, role: "run" } }) };
   }
 
   async run(): Promise<RunEnd> {
@@ -148,7 +158,7 @@ class Run {
       logger: this.#options.logger,
       onMoved: (detail) => this.#options.progress.note(`! ${detail}: start replicas of other terminals again`),
       onRestart: (detail) => {
-        this.#recorder.brokerEnded(detail, this.#clock.now() - this.#startedMs);
+        this.#recorder.brokerEnded(detail, Date.now());
         this.#options.progress.note(`! ${detail}; it is started again`);
       },
       onGivenUp: (detail) => this.#fail(detail),
@@ -172,13 +182,14 @@ class Run {
       await this.#children?.stop(killMs);
       await this.#transport?.close();
       await broker.stop();
+      this.#options.disk.close();
       rmSync(socketDirectoryOf(this.#options.runs, config.job), { recursive: true, force: true });
     }
   }
 
   /** Follows the public events: into the file, the record and the progress line. */
   async #follow(broker: Broker): Promise<void> {
-    const { config, progress, logger } = this.#options;
+    const { config, progress, logger, disk } = this.#options;
     const credentials = broker.credentials.operator;
     if (!credentials) throw errors.CredentialsMissing({ role: "operator", path: this.#directory.path });
     this.#transport = await connectNats({
@@ -194,12 +205,13 @@ class Run {
     const files = new EventFiles(this.#directory);
     await this.#client.follow({
       fromSeq: 1,
-      take: (event) => {
-        const atMs = this.#clock.now() - this.#startedMs;
-        files.add(event, atMs);
-        this.#recorder.take(event, atMs);
-        narrate(event);
-        if (event.kind === "alarm.raised" && event.body.alarm === "controller" && event.sentAtMs >= this.#startedWallMs)
+      take: (event, seq) => {
+        const atMs = this.#recorder.take(event);
+        disk.attempt(files.path, () => files.add(event, { seq, atMs }));
+        // What was said before this process began is no news.
+        const isNews = event.sentAtMs >= this.#startedWallMs;
+        narrate(event, isNews);
+        if (event.kind === "alarm.raised" && event.body.alarm === "controller" && isNews)
           this.#lastWords = event.body.detail;
         if (event.kind === "job.ended") this.#finish(event.body);
       },
@@ -213,7 +225,7 @@ class Run {
       clock: this.#clock,
       logger,
       onExit: (exit) => this.#exited(exit),
-      onGivenUp: (id) => this.#fail(`${id} keeps ending; see ${join(this.#directory.path, "logs", `${id}.log`)}`),
+      onGivenUp: (exit) => this.#fail(`${exit.id} keeps ending${this.#sayingOf(exit)}`),
     });
     this.#children = children;
     const common = [
@@ -259,16 +271,20 @@ class Run {
   }
 
   /** The end of a process is evidence that needs no time-out: the controller hears of it at once. */
-  #exited({ id, pid, code, signal }: ChildExit): void {
-    this.#options.logger.warn({ id, code, signal }, "process ended");
+  #exited(exit: ChildExit): void {
+    const { id, pid, code, signal, words } = exit;
+    this.#options.logger.warn({ id, code, signal, words }, "process ended");
     if (id.startsWith("controller")) {
       if (code === exitCodes.failed || code === exitCodes.badInput)
-        this.#fail(
-          this.#lastWords ?? `the controller ended with code ${code}; see ${join(this.#directory.path, "logs")}`,
-        );
+        this.#fail(this.#lastWords ?? `the controller ended with code ${code}${this.#sayingOf(exit)}`);
       return;
     }
-    this.#reportExit({ id, host: hostname(), pid, code, signal });
+    this.#reportExit({ id, host: hostname(), pid, code, signal, ...(words === undefined ? {} : { words }) });
+  }
+
+  /** What a process said when it ended; where to look when it said nothing. */
+  #sayingOf({ id, words }: ChildExit): string {
+    return words === undefined ? `; see ${join(this.#directory.path, "logs", `${id}.log`)}` : `: ${words}`;
   }
 
   #reportExit(body: Body<"process.exited">): void {
@@ -280,7 +296,8 @@ class Run {
   }
 
   #fail(reason: string): void {
-    this.#finish({ outcome: "failed", reason });
+    const { trouble } = this.#options.disk;
+    this.#finish({ outcome: "failed", reason: trouble === null ? reason : `${reason}; ${trouble}` });
   }
 
   async #endOf(over: Promise<Pick<RunEnd, "outcome" | "reason">>): Promise<Pick<RunEnd, "outcome" | "reason">> {
@@ -316,12 +333,15 @@ class Run {
 
   #conclude({ outcome, reason }: Pick<RunEnd, "outcome" | "reason">): RunEnd {
     const { config, configText } = this.#options;
-    const wallMs = this.#clock.now() - this.#startedMs;
-    const injections = readInjections(this.#directory.path, Date.now() - wallMs);
-    const record = this.#recorder.record({ job: config.job, seed: config.seed, wallMs, configText, injections });
-    this.#directory.write("summary.json", `${JSON.stringify(record.summary, null, 2)}\n`);
-    this.#directory.write("metrics.jsonl", record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""));
-    this.#directory.write("report.html", htmlReport(record));
+    const injections = readInjections(this.#directory.path);
+    const record = this.#recorder.record({ job: config.job, seed: config.seed, configText, injections });
+    const files = {
+      "summary.json": `${JSON.stringify(record.summary, null, 2)}\n`,
+      "metrics.jsonl": record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""),
+      "report.html": htmlReport(record),
+    };
+    for (const [name, text] of Object.entries(files))
+      this.#options.disk.attempt(join(this.#directory.path, name), () => this.#directory.write(name, text));
     const codes = {
       done: exitCodes.ok,
       stopped: exitCodes.ok,

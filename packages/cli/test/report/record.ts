@@ -54,6 +54,7 @@ export function steps(): readonly StepRecord[] {
     atMs += stepMs;
     return {
       step: index + 1,
+      lineage: 0,
       version: index + 1,
       reward: 0.42 + 0.53 * (1 - Math.exp(-index / 70)) + 0.06 * noise,
       tokens: 10_200 + Math.round(900 * random.next()),

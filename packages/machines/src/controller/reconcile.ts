@@ -8,6 +8,7 @@ import { sizeOf } from "../table/table.ts";
 import { planCheckpoint } from "./checkpoints/plan-checkpoint.ts";
 import { planRestore } from "./checkpoints/plan-restore.ts";
 import type { Change, ControllerEffect } from "./events.ts";
+import { planStarts } from "./fleet/failed-starts.ts";
 import { planHealth } from "./fleet/fleet-health.ts";
 import { planAssign } from "./fleet/plan-assign.ts";
 import { planCommands } from "./fleet/plan-commands.ts";
@@ -62,6 +63,7 @@ export const planners: readonly Planner[] = [
     timed: ({ heldBack }) => (heldBack ?? null) !== null,
   },
   { plan: planCeiling, reads: ["ending", "givenUp"] },
+  { plan: planStarts, reads: ["fleet", "members", "checkpoints", "ending"] },
   { plan: planNodes, reads: ["fleet", "members"] },
   { plan: planHealth, reads: ["fleet", "members", "weights", "ending"] },
   {

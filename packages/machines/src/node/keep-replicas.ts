@@ -63,9 +63,10 @@ export function applyStarted(context: NodeContext, id: string, pid: number): Kee
 
 /** A process ended: evidence for the controller, and the next start, or none. Pure. */
 export function applyExit(context: NodeContext, event: Exited): Keeping {
-  const { id, pid, code, signal, oom, life } = event;
+  const { id, pid, code, signal, oom, life, words } = event;
   const { host } = context;
-  const ended = report("process.exited", { id, host, pid, code, signal, life, ...(oom ? { oom } : {}) });
+  const more = { ...(oom ? { oom } : {}), ...(words === undefined ? {} : { words }) };
+  const ended = report("process.exited", { id, host, pid, code, signal, life, ...more });
   const kept = context.kept[id];
   if (!kept || kept.life !== life || (kept.state !== "running" && kept.state !== "ending"))
     return { context, effects: [ended] };
@@ -76,7 +77,8 @@ export function applyExit(context: NodeContext, event: Exited): Keeping {
   if (code === 0 && !isReplaced && life >= kept.least)
     return { context: put(context, id, { ...gone, state: "left" }), effects: calm };
   const deaths = deathsAfter(kept, event);
-  const how = oom ? "it was short of memory" : signal === null ? `code ${code}` : signal;
+  const end = oom ? "it was short of memory" : (signal ?? `code ${code}`);
+  const how = words === undefined ? end : `${end}: ${words}`;
   if (deaths.length > deathsMax) return retire(context, { id, kept: { ...gone, deaths }, how, effects: calm });
   const paused: Kept = { ...gone, deaths, state: "pausing" };
   const due: NodeEvent = { type: "keeper.due", id };

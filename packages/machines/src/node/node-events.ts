@@ -31,6 +31,8 @@ export type NodeEvent =
       readonly code: number | null;
       readonly signal: string | null;
       readonly oom: boolean;
+      /** Its last sentence. */
+      readonly words?: string;
     }
   | { readonly type: "keeper.signalled"; readonly body: Body<"node.signalled"> }
   /** What the node sees on its host, each time that it looks. */

@@ -8,6 +8,9 @@ import { clippedText } from "../texts.ts";
 /** Text for people: a reason, a cause. */
 export const textSchema = clippedText(2000);
 
+/** What a process said last. */
+export const lastWordsSchema = clippedText(1000);
+
 /** What every command of an operator may carry: its id. The same id twice is one command; without one the controller draws it. */
 export const commandFields = { commandId: idSchema.optional() };
 

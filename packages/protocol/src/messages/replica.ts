@@ -2,7 +2,7 @@ import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { idSchema, memberRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
-import { commandFields, textSchema } from "./parts.ts";
+import { commandFields, lastWordsSchema, textSchema } from "./parts.ts";
 
 /** Membership: how a replica comes, is watched, and goes. */
 export const replicaMessages = defineMessages({
@@ -82,6 +82,8 @@ export const replicaMessages = defineMessages({
       life: countSchema.optional(),
       /** The kernel ended it because memory was short. */
       oom: z.boolean().optional(),
+      /** The last sentence of a process that did not end well, as it said it on its standard error. */
+      words: lastWordsSchema.optional(),
     }),
   },
   "heartbeat.beat": {

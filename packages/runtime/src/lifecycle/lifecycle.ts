@@ -31,6 +31,8 @@ export interface LifecycleOptions {
   readonly logger: Logger;
   /** Takes a fault that nobody caught when it is not the process's own. @returns False when it is, and the process ends on it. */
   readonly claimFault?: (error: unknown) => boolean;
+  /** Hears of the fault on which the process ends. */
+  readonly say?: (reason: string) => void;
   /**
    * True for a child of a supervisor that holds its standard input open: SIGINT is left to the supervisor, who gets it too, and
    * the end of standard input means that the supervisor is gone.
@@ -49,6 +51,7 @@ export function installLifecycle(options: LifecycleOptions): () => void {
   const crash = (what: string) => (error: unknown) => {
     if (options.claimFault?.(error)) return;
     logger.error({ error, what, reason: messageOf(error) }, "process ends on a fault that nobody caught");
+    options.say?.(messageOf(error));
     door.exit(exitCodes.brokenInvariant);
   };
   const interrupt = supervised ? () => {} : () => stop("SIGINT");

@@ -5,9 +5,16 @@ import { type DestinationStream, destination } from "pino";
 /** Bytes of the present file and of the one before, each. */
 const fileBytesMax = 32 * 1024 ** 2;
 
-/** Opens a file for lines; they are written before the call returns. */
-export function openLogFile(path: string, bytesMax = fileBytesMax): DestinationStream {
-  const file = destination({ dest: path, sync: true, mkdir: true, mode: 0o600 });
+/** Lines that a full disk does not take wait in memory, up to this; what is more is lost. */
+const heldBytesMax = 1024 ** 2;
+
+/** Opens a file for lines; they are written before the call returns. What can not be written ends nobody: `onFailed` hears of it. */
+export function openLogFile(
+  path: string,
+  { bytesMax = fileBytesMax, onFailed = () => {} }: { bytesMax?: number; onFailed?: (error: Error) => void } = {},
+): DestinationStream {
+  const file = destination({ dest: path, sync: true, mkdir: true, mode: 0o600, maxLength: heldBytesMax });
+  file.on("error", onFailed);
   let bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   return {
     write(line) {

@@ -15,7 +15,8 @@ export type LogLevel = (typeof logLevels)[number];
 export type LogDestination =
   | "stdout"
   | "stderr"
-  | { readonly path: string }
+  /** `onFailed` hears of lines that the disk does not take. */
+  | { readonly path: string; readonly onFailed?: (error: Error) => void }
   | { readonly write: (line: string) => void };
 
 /** What a logger is made from. */
@@ -68,7 +69,7 @@ export function createLogger({
 function streamTo(target: LogDestination): DestinationStream {
   if (target === "stdout") return destination({ dest: 1, sync: true });
   if (target === "stderr") return destination({ dest: 2, sync: true });
-  return "path" in target ? openLogFile(target.path) : target;
+  return "path" in target ? openLogFile(target.path, target) : target;
 }
 
 /** Formats line by line, in this thread: no stream machinery between a dying process and its last words. */

@@ -25,7 +25,9 @@ export function planRestore(state: ControllerState): Change<ControllerState> | n
 function recovered(state: ControllerState, reason: string): Change<ControllerState> | null {
   const recovery = recoveryOf(state);
   if (recovery.kind === "wait") return null;
-  return goBack(state, reason, recovery.kind === "memory" ? recovery.kept : null);
+  const back = goBack(state, reason, recovery.kind === "memory" ? recovery.kept : null);
+  // Where no step runs again, as after an orderly interruption, nobody needs to be called.
+  return back.state.step.step === state.step.step ? { ...back, effects: [] } : back;
 }
 
 /**

@@ -1,6 +1,7 @@
 /** What nodes report: facts into the tables, nothing decided. */
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { type ControllerState, withMember } from "../state.ts";
+import { noteFailedStart } from "./failed-starts.ts";
 import { changed } from "./fleet-health.ts";
 import { withFleet, withReplica } from "./fleet-state.ts";
 import { roomFor } from "./plan-fleet.ts";
@@ -36,12 +37,13 @@ export function applyStarted(state: ControllerState, event: ReportOf<"process.st
  * replica is wanted. Pure.
  */
 export function applyProcessEnd(state: ControllerState, event: ReportOf<"process.exited">): ControllerState {
-  const { id, pid, code, life = 0 } = event.body;
+  const { id, pid, code, life = 0, words } = event.body;
   const replica = state.fleet.replicas[id];
   if (!replica || (replica.node !== event.from && replica.process?.pid !== pid)) return state;
+  const noted = words === undefined || replica.leaving ? state : noteFailedStart(state, replica.role, words);
   const isIt = replica.process === null || replica.process.pid === pid;
   const hasLeft = code === 0;
-  return withReplica(state, id, {
+  return withReplica(noted, id, {
     process: isIt ? null : replica.process,
     ended: Math.max(replica.ended, life),
     deaths: replica.deaths + (hasLeft || replica.leaving ? 0 : 1),

@@ -84,6 +84,8 @@ export interface FleetState {
   readonly shortage: { readonly sinceMs: AtMs; readonly isTold: boolean } | null;
   readonly commands: Readonly<Record<string, CommandRow>>;
   readonly commandsMade: number;
+  /** By role: `ready` once a replica of it was, before that how many starts failed for which reason. Absent before the first of either. */
+  readonly starts?: Readonly<Partial<Record<ReplicaRole, "ready" | Readonly<Record<string, number>>>>>;
 }
 
 const none: Wanted = { policy: 0, rollout: 0, checkpoint: 0 };

@@ -149,12 +149,13 @@ export function applyLeft(state: ControllerState, event: ReportOf<"replica.left"
 
 /** A supervisor saw a process end. It counts only for the very process that registered. Pure. */
 export function applyExited(state: ControllerState, event: ReportOf<"process.exited">): Change<ControllerState> {
-  const { id, host, pid, code, signal, oom = false } = event.body;
+  const { id, host, pid, code, signal, oom = false, words } = event.body;
   const member = state.members[id];
   const freed = applyEnded(state, event.body);
   if (!member || member.pid !== pid || member.host !== host) return unchanged(freed);
   const isShort = oom || code === outOfMemory;
-  const evidence = `process ended with ${signal ?? `code ${code}`}${isShort ? ", short of memory" : ""}`;
+  const how = `process ended with ${signal ?? `code ${code}`}${isShort ? ", short of memory" : ""}`;
+  const evidence = words === undefined ? how : `${how}: ${words}`;
   const failure = isShort ? "oom" : "engine_crash";
   return removeMember(freed, member, { how: "died", evidence, by: "exit", silentMs: 0, failure });
 }

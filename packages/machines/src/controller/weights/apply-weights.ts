@@ -3,6 +3,7 @@ import type { Section } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
 import { noteDamage } from "../checkpoints/damaged-checkpoint.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
+import { noteFailedStart } from "../fleet/failed-starts.ts";
 import { answered } from "../orders.ts";
 import { arrived, type ControllerState, type Member, withMember } from "../state.ts";
 import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
@@ -61,7 +62,9 @@ export function applyFailed(before: ControllerState, event: ReportOf<"weights.fa
   const member = state.members[event.from];
   if (!member || !isAnswered(member, event.body)) return { state, effects };
   const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
-  const next = withMember(state, event.from, { ...answered, retryAtMs });
+  const asked = withMember(state, event.from, { ...answered, retryAtMs });
+  const isFirst = member.order?.kind === "weights.initialize";
+  const next = isFirst ? noteFailedStart(asked, "policy", event.body.cause) : asked;
   const { damage } = event.body;
   return (damage && noteDamage(next, member, damage)) ?? { state: next, effects };
 }

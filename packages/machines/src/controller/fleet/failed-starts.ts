@@ -1,0 +1,56 @@
+/**
+ * Starts that fail: what keeps a role from ever becoming ready, again and again for one reason, will not go away by itself, e.g. a module that throws. The
+ * job ends with that reason. A role that was ready once is waited for: what worked may work again.
+ */
+import { type ReplicaRole, replicaRoles } from "@muster/protocol";
+import type { Change } from "../events.ts";
+import { type ControllerState, membersOf } from "../state.ts";
+import { type FleetState, withFleet } from "./fleet-state.ts";
+
+/** Starts of a role that may fail for one reason. */
+const failuresMax = 6;
+/** Reasons of a role that are told apart. */
+const reasonsMax = 16;
+
+type Starts = NonNullable<FleetState["starts"]>;
+
+/** Notes that a start of a role has failed. Pure. */
+export function noteFailedStart(state: ControllerState, role: ReplicaRole, reason: string): ControllerState {
+  const { starts = {} } = state.fleet;
+  const failures = starts[role] ?? {};
+  if (failures === "ready" || (failures[reason] === undefined && Object.keys(failures).length >= reasonsMax))
+    return state;
+  const noted = { ...failures, [reason]: (failures[reason] ?? 0) + 1 };
+  return withFleet(state, { starts: { ...starts, [role]: noted } });
+}
+
+/** Notes which roles are ready for the first time, and ends the job over one that never will be. Pure. */
+export function planStarts(state: ControllerState): Change<ControllerState> | null {
+  const { starts = {} } = state.fleet;
+  const ready = replicaRoles.filter((role) => starts[role] !== "ready" && isReady(state, role));
+  if (ready.length > 0) {
+    const noted: Starts = { ...starts, ...Object.fromEntries(ready.map((role) => [role, "ready"])) };
+    return { state: withFleet(state, { starts: noted }), effects: [] };
+  }
+  if (state.ending) return null;
+  for (const role of replicaRoles) {
+    const reason = reasonOf(state, role);
+    if (reason !== null)
+      return { state: { ...state, ending: { outcome: "failed", reason, announced: false } }, effects: [] };
+  }
+  return null;
+}
+
+/** A trainer or a sampler is ready once it holds weights, a checkpoint actor once it has made some durable. */
+function isReady(state: ControllerState, role: ReplicaRole): boolean {
+  if (role === "checkpoint") return state.checkpoints.saved !== null;
+  return membersOf(state, role).some(({ held }) => held !== null);
+}
+
+function reasonOf(state: ControllerState, role: ReplicaRole): string | null {
+  const failures = state.fleet.starts?.[role] ?? {};
+  // One that is there may still get on; a trainer that is there and can not make the first weights is what this is about.
+  if (failures === "ready" || (role !== "policy" && membersOf(state, role).length > 0)) return null;
+  const found = Object.entries(failures).find(([, times]) => times >= failuresMax);
+  return found ? `no ${role} replica ever became ready: ${found[1]} starts failed, each with: ${found[0]}` : null;
+}
