@@ -53,3 +53,20 @@ test("75,000 reports of one byte keep nobody else waiting", { timeout: 120_000 }
   expect(tookMs).toBeLessThan(boundMs);
   await attacker.close();
 });
+
+test("1,780 lives of one replica that register at once keep nobody else waiting, and one of them is a member", {
+  timeout: 120_000,
+}, async () => {
+  const attacker = await connectRaw(server, "rollout", "r1");
+  const body = { role: "rollout" as const, host: "h", pid: 7, engineBuild: "b" };
+  for (let life = 0; life < 1_780; life++) {
+    const identity = { job: "test", id: "r1", role: "rollout" as const, incarnation: `a${life}`, wallMs: Date.now };
+    const message = createEnveloper(identity).stamp("replica.register", body) as Message;
+    attacker.publish(subjects.report("rollout", "r1", message.kind), encodeMessage(message));
+  }
+  await attacker.flush();
+  expect(await join("policy-2")).toBeLessThan(boundMs);
+  await attacker.close();
+  const members = Object.values(controller.snapshot().context.state.members);
+  expect(members.filter(({ role }) => role === "rollout").map(({ id }) => id)).toEqual(["r1"]);
+});

@@ -1,11 +1,26 @@
 /** Programs with nothing but the NATS client libraries read a job with the credentials that are handed out, each in the way its library has. */
-import { connectRaw, startTestServer, type TestServer } from "@muster/testkit";
-import type { Transport } from "@muster/transport";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import {
+  connectRaw,
+  makeTempDirectory,
+  startTestServer,
+  type TempDirectory,
+  type TestServer,
+  waitFor,
+} from "@muster/testkit";
+import { credentialsOfReplica, type Transport } from "@muster/transport";
 import { AckPolicy, type JetStreamManager, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { Kvm } from "@nats-io/kv";
+import { connect, credsAuthenticator } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+const page = fileURLToPath(new URL("../../docs/operating/other-programs.md", import.meta.url));
+const example = fileURLToPath(new URL("../../examples/reader/reader.mjs", import.meta.url));
 const stream = "muster-test-events";
 const bucket = "muster-test";
 const kinds = ["job.started", "member.joined", "step.committed"];
@@ -121,6 +136,64 @@ describe.each(["watcher", "operator"] as const)("with the credentials of %s", (r
     expect(seen[1]).toBe(`{"phase":"${role}"}`);
     expect(await keysOf(kv)).toContain("status");
     await expect(kv.put("status", "forged")).rejects.toThrow(/permissions violation/i);
+  });
+});
+
+describe("what the documentation shows", () => {
+  let folder: TempDirectory;
+  beforeAll(async () => {
+    folder = await makeTempDirectory();
+    for (const role of ["watcher", "operator"] as const) {
+      const own = credentialsOfReplica(server.server.credentials[role], "shell");
+      const text = JSON.stringify({ job: "test", url: server.url, credentials: { [role]: own } });
+      writeFileSync(join(folder.path, `${role}.json`), text, { mode: 0o600 });
+    }
+  });
+  afterAll(() => folder.remove());
+
+  /** Runs the example until it has said so many lines. */
+  const read = async (what: string, lines: number): Promise<readonly string[]> => {
+    const child = spawn(process.execPath, [example, join(folder.path, "watcher.json"), what]);
+    let said = "";
+    child.stdout.on("data", (data: Buffer) => {
+      said += data.toString();
+    });
+    child.stderr.on("data", (data: Buffer) => {
+      said += data.toString();
+    });
+    const ended = once(child, "exit");
+    await waitFor(() => said.split("\n").length > lines, {
+      what: `${lines} lines`,
+      timeoutMs: 15_000,
+      detail: () => said,
+    });
+    child.kill();
+    await ended;
+    return said.split("\n").slice(0, lines);
+  };
+
+  test("the example reads the events", async () => {
+    expect(await read("events", kinds.length)).toEqual(kinds);
+  });
+
+  test("the example reads the status", async () => {
+    expect((await read("status", 1))[0]).toMatch(/"phase"/);
+  });
+
+  test("the credentials file opens the events and the commands of its operator", async (context) => {
+    const script = /python3 - <<'END' > shell\.creds\n(.*?)\nEND\n/s.exec(readFileSync(page, "utf8"))?.[1] ?? "";
+    const made = spawnSync("python3", ["-"], { input: script, cwd: folder.path });
+    context.skip(made.error !== undefined, "there is no python3 here");
+    expect(made.stderr.toString()).toBe("");
+    const authenticator = credsAuthenticator(made.stdout);
+    const connection = await connect({ servers: server.url, authenticator, inboxPrefix: "_INBOX_operator.shell" });
+    const subscription = connection.subscribe("muster.test.events.>", { max: 1 });
+    const body = '{"rollout": 2, "commandId": "scale-1"}';
+    const stored = await connection.request("muster.test.reports.operator.shell.fleet.scale", body, { timeout: 5_000 });
+    expect(stored.json()).toMatchObject({ stream: "muster-test-reports" });
+    await say("step.skipped", "creds");
+    for await (const message of subscription) expect(message.string()).toBe("creds");
+    await connection.close();
   });
 });
 
