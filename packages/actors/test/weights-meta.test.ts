@@ -18,6 +18,7 @@ it.each([
   ["as many tensors as a message describes", tableOf(2_000, (i) => `layers.${i}.weight`), 2_000, undefined],
   ["one more", tableOf(2_001, (i) => `layers.${i}.weight`), 2_000, 1],
   ["a mixture of experts", tableOf(36_864, (i) => `model.layers.${i}.experts.${"x".repeat(400)}`), 2_000, 34_864],
+  ["names outside of ASCII", tableOf(2_000, (i) => `层${i}.${"权".repeat(190)}`), 2_000, undefined],
 ])("the table of %s is a message that its receivers take, with a digest of all of it", (_, tensors, told, leftOut) => {
   const meta = weightsMeta(3, tensors, digest);
   expect(meta.tensors).toHaveLength(told);
