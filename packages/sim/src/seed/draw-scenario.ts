@@ -133,6 +133,22 @@ function between(random: Random, from: number, to: number): number {
   return from + random.below(to - from + 1);
 }
 
+/** When somebody counts as hanging, and a job as standing still. */
+const health: JobConfig["health"] = {
+  firstWaitMs: 60_000,
+  intervalMs: 5_000,
+  timeoutMs: 2_000,
+  failureThreshold: 3,
+  phi: 8,
+  missedBeats: 5,
+  probeTimeoutMs: 1_000,
+  hungMinMs: 15_000,
+  hungMaxMs: 30_000,
+  graceMs: 60_000,
+  readmitAfterMs: 1_000,
+  progressMs: 120_000,
+};
+
 function drawConfig(seed: number, random: Random): JobConfig {
   const stalenessMax = random.next() < 0.4 ? 0 : between(random, 1, 3);
   const policy = fewOrMany(random, 5, 8);
@@ -174,20 +190,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
       random.next() < 0.5 ? { everySteps: 0, prompts: 0 } : { everySteps: between(random, 1, 4), prompts: 100 },
     checkpoint: drawCheckpoint(random),
     timing: drawTiming(random),
-    health: {
-      firstWaitMs: 60_000,
-      intervalMs: 5_000,
-      timeoutMs: 2_000,
-      failureThreshold: 3,
-      phi: 8,
-      missedBeats: 5,
-      probeTimeoutMs: 1_000,
-      hungMinMs: 15_000,
-      hungMaxMs: 30_000,
-      graceMs: 60_000,
-      readmitAfterMs: 1_000,
-      progressMs: 120_000,
-    },
+    health,
     limits: {
       stepAttemptsMax: 64,
       leaseGroupsMax: between(random, 2, 8),
