@@ -147,12 +147,13 @@ void checkRanks(const std::shared_ptr<const CudaDriver>& driver, size_t bytes) {
   const nccl::UniqueId id = orDie(Communicator::newId(*library.value()), "an id");
   const auto sumOf = [bytes](Communicator& communicator, const std::shared_ptr<GpuDevice>& gpu) {
     const auto from = orDie(DeviceMemory::create(gpu, bytes), "memory"), to = orDie(DeviceMemory::create(gpu, bytes), "memory");
-    orDie(gpu->copyIn(from->at(), Bytes(bytes, 1), patience()), "the input");
-    const CommunicatorCall call{Collective::AllReduce, from->at(), to->at(), bytes, nccl::DataType::Uint8, nccl::Reduction::Sum, 0, {from, to}};
+    const size_t count = bytes / sizeof(float);
+    std::vector<float> ones(count, 1), sum(count);
+    orDie(gpu->copyIn(from->at(), {reinterpret_cast<const uint8_t*>(ones.data()), bytes}, patience()), "the input");
+    const CommunicatorCall call{Collective::AllReduce, from->at(), to->at(), count, nccl::DataType::Float32, nccl::Reduction::Sum, 0, {from, to}};
     orDie(communicator.run({call}, patience()), "a sum");
-    Bytes sum(bytes);
-    orDie(gpu->copyOut(sum, to->at(), patience()), "the sum");
-    const bool right = sum == Bytes(bytes, static_cast<uint8_t>(communicator.ranks()));
+    orDie(gpu->copyOut({reinterpret_cast<uint8_t*>(sum.data()), bytes}, to->at(), patience()), "the sum");
+    const bool right = sum == std::vector<float>(count, static_cast<float>(communicator.ranks()));
     if (!right) orDie(Status{Code::Corrupt, "another sum than that of the ranks", {}}, "a sum");
   };
   std::atomic<uint32_t> shrunk{0};

@@ -1,15 +1,12 @@
 /** How weight bytes move: versions are published and pulled; gradients are reduced in shard order. */
-export {
-  type DataPlaneActivity,
-  type DataPlaneEvent,
-  type DataPlaneEventKind,
-  type DataPlaneListener,
-  dataPlaneActivity,
-  hearDataPlane,
-  type NetworkTimes,
-  type PeerBytes,
-  setNetworkTimes,
-} from "./activity.ts";
+export { type DataPlaneListener, dataPlaneActivity, hearDataPlane, setNetworkTimes } from "./activity.ts";
+export type {
+  DataPlaneActivity,
+  DataPlaneEvent,
+  DataPlaneEventKind,
+  NetworkTimes,
+  PeerBytes,
+} from "./activity-types.ts";
 export {
   type DataPlaneUsage,
   dataPlaneUsage,

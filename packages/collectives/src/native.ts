@@ -5,7 +5,7 @@
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { messageOf } from "@muster/base";
-import type { DataPlaneActivity, DataPlaneEvent, NetworkTimes } from "./activity.ts";
+import type { DataPlaneActivity, DataPlaneEvent, NetworkTimes } from "./activity-types.ts";
 import { errors } from "./errors.ts";
 import { checkBuild } from "./native-build.ts";
 import type { NativeFailure } from "./native-failure.ts";
