@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { type HeldOutResult, noteHeldOut } from "../src/controller/groups/held-out.ts";
+import { noteHeldOut } from "../src/controller/groups/held-out.ts";
+import type { HeldOutResult } from "../src/controller/groups/held-out-state.ts";
 import { initialControllerState } from "../src/controller/state.ts";
 import { bodiesOf, planWith } from "./states.ts";
 

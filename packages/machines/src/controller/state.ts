@@ -7,7 +7,7 @@ import { valuesOf, withEntry, withoutEntry } from "../table/table.ts";
 import type { VersionKey } from "../version-key.ts";
 import type { AtMs } from "./at-ms.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
-import type { HeldOut } from "./groups/held-out.ts";
+import type { HeldOut } from "./groups/held-out-state.ts";
 import { crowd } from "./members/crowd.ts";
 import type { Member } from "./members/member.ts";
 import type { ControllerPlan } from "./plan.ts";

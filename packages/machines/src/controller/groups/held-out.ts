@@ -1,19 +1,7 @@
 /** What held-out prompts say of the training: a job that gets worse at them than it was is told of, since its rewards may not show it. */
 import { announce, type Change } from "../events.ts";
 import type { ControllerState } from "../state.ts";
-
-/** One evaluation, complete. */
-export interface HeldOutResult {
-  readonly version: number;
-  readonly prompts: number;
-  readonly correct: number;
-}
-
-/** The best evaluation so far, and whether the operator was told that a later one is far below it. */
-export interface HeldOut {
-  readonly best: HeldOutResult;
-  readonly isTold: boolean;
-}
+import type { HeldOut, HeldOutResult } from "./held-out-state.ts";
 
 /** A fall of this share of the prompts is one, when it can not be chance. */
 const fallMin = 0.1;
