@@ -6,7 +6,7 @@ import { noteFailedStart, planStarts } from "../src/controller/fleet/failed-star
 import { initialControllerState } from "../src/controller/state.ts";
 import { bodiesOf, planWith, reportFrom, working } from "./states.ts";
 
-const reason = "/home/me/reward.mjs:3 can not be loaded: no key";
+const reason = "/srv/job/reward.mjs:3 can not be loaded: no key";
 const fresh = (): ControllerState => initialControllerState(planWith());
 const failing = (state: ControllerState, times: number, cause: (i: number) => string = () => reason): ControllerState =>
   Array.from({ length: times }).reduce<ControllerState>(

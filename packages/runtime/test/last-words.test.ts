@@ -18,12 +18,12 @@ const wordsIn = (text: string, exit: { code: number | null; signal: string | nul
 };
 
 const uncaught = `(node:1) Warning: old
-file:///home/me/reward.mjs:3
+file:///srv/job/reward.mjs:3
 throw new TypeError("no key");
 ^
 
 TypeError: no key
-    at file:///home/me/reward.mjs:3:7
+    at file:///srv/job/reward.mjs:3:7
     at ModuleJob.run (node:internal/modules/esm/module_job:325:25)
 
 Node.js v22.0.0

@@ -4,9 +4,11 @@ import { join } from "node:path";
 import { childEnvironment } from "../child-environment.mjs";
 import { musterDirectory } from "../paths.mjs";
 import { runCommand } from "../run-command.mjs";
+import { commandHint, commandLinkStep } from "./command-link.mjs";
 import { withLock } from "./lock.mjs";
 import { findNatsServer } from "./nats-server.mjs";
 import { checkNodeVersion } from "./node-version.mjs";
+import { progressTeller } from "./progress.mjs";
 import { Stamp } from "./stamp.mjs";
 import { setupSteps } from "./steps.mjs";
 
@@ -66,17 +68,24 @@ async function doSteps(steps, { environment, signal, force }) {
       env: environment,
       ...options,
       signal,
-      output: (chunk) => void writeSync(log, chunk),
+      output: (chunk) => {
+        writeSync(log, chunk);
+        tellProgress(chunk);
+      },
     });
   };
+  let tellProgress = progressTeller(say);
   let stepsDone = 0;
   try {
     for (const step of steps.filter((candidate) => isPending(candidate, environment, stamp))) {
       const fingerprint = step.fingerprint?.();
+      tellProgress = progressTeller(say);
       await timed(step.label, () => step.run({ environment, run }));
       if (fingerprint !== undefined) stamp.markDone(step.name, fingerprint);
       stepsDone += 1;
     }
+    const hint = steps.includes(commandLinkStep) && stepsDone > 0 ? commandHint(environment) : null;
+    if (hint !== null) say(`set-up: ${hint}\n`);
     return stepsDone;
   } finally {
     closeSync(log);

@@ -2,6 +2,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../paths.mjs";
+import { commandLinkStep } from "./command-link.mjs";
 import { dependenciesStep } from "./dependencies.mjs";
 import { nativeBuildStep } from "./native-build.mjs";
 import { natsServerStep } from "./nats-server.mjs";
@@ -34,5 +35,5 @@ export function setupSteps(scope) {
   const tools = [packageManagerStep, dependenciesStep];
   if (scope === "tools") return tools;
   const native = existsSync(join(root, "native/CMakeLists.txt")) ? [nativeBuildStep] : [];
-  return [...tools, ...native, natsServerStep, typescriptBuildStep];
+  return [...tools, ...native, natsServerStep, typescriptBuildStep, commandLinkStep];
 }

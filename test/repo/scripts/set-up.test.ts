@@ -1,11 +1,14 @@
+import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
 import { childEnvironment } from "../../../scripts/lib/child-environment.mjs";
+import { commandHint, commandLink, commandLinkStep } from "../../../scripts/lib/setup/command-link.mjs";
 import { checkTools } from "../../../scripts/lib/setup/native-build.mjs";
 import { findNatsServer } from "../../../scripts/lib/setup/nats-server.mjs";
 import { checkNodeVersion } from "../../../scripts/lib/setup/node-version.mjs";
+import { progressTeller } from "../../../scripts/lib/setup/progress.mjs";
 import { packageManagerFix } from "../../../scripts/lib/setup/setup-error.mjs";
 import { fingerprintOf, Stamp } from "../../../scripts/lib/setup/stamp.mjs";
 import { which } from "../../../scripts/lib/setup/which.mjs";
@@ -139,5 +142,42 @@ describe("the advice on a failed package manager", () => {
   it("names the network only when the output does", () => {
     expect(packageManagerFix("npm error code ENOTFOUND", "look above")).toContain("registry cannot be reached");
     expect(packageManagerFix("npm error code EACCES", "look above")).toBe("look above");
+  });
+});
+
+describe("the progress of a build", () => {
+  const told = (...chunks: readonly string[]) => {
+    let said = "";
+    const take = progressTeller((text) => {
+      said += text;
+    });
+    for (const chunk of chunks) take(Buffer.from(chunk));
+    return said;
+  };
+
+  it("is told in steps of ten percent, whatever the compiler says", () => {
+    const lines = Array.from({ length: 101 }, (_, i) => `[${String(i).padStart(3)}%] Building CXX object ${i}.cc.o\n`);
+    expect(told(...lines)).toBe("10 % … 20 % … 30 % … 40 % … 50 % … 60 % … 70 % … 80 % … 90 % … ");
+    expect(told("[ 35%] Building\nwarning: 90% of this is unused\n", "[ 36%] Linking\n")).toBe("35 % … ");
+  });
+
+  it("is seen in a line that comes in two parts, and once", () => {
+    expect(told("[ 4", "2%] Building a.cc\n[ 43%] Building", " b.cc\n")).toBe("42 % … ");
+    expect(told("[100%] Built target\n", "no share here\n")).toBe("");
+  });
+});
+
+describe("the command muster", () => {
+  it("is a link of the checkout, which the hint puts on the path, and where it is there is no hint", async () => {
+    if (!commandLinkStep.isPresent({})) await commandLinkStep.run({} as never);
+    expect(commandLinkStep.isPresent({})).toBe(true);
+    const hint = commandHint({ PATH: `${folder}:/usr/bin:/bin` });
+    expect(hint).toContain('export PATH="');
+    const pasted = `${hint?.slice(hint.indexOf("export"))}; command -v muster`;
+    const found = execFileSync("sh", ["-c", pasted], { encoding: "utf8", env: { PATH: "/usr/bin:/bin" } });
+    expect(found.trim()).toBe(commandLink);
+    expect(commandHint({ PATH: `${join(commandLink, "..")}:/usr/bin` })).toBeNull();
+    write("muster", "another program", 0o755);
+    expect(commandHint({ PATH: `${folder}:${join(commandLink, "..")}` }), "another one comes first").not.toBeNull();
   });
 });

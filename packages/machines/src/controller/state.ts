@@ -7,6 +7,7 @@ import { valuesOf, withEntry, withoutEntry } from "../table/table.ts";
 import type { VersionKey } from "../version-key.ts";
 import type { AtMs } from "./at-ms.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
+import type { HeldOut } from "./groups/held-out-state.ts";
 import { crowd } from "./members/crowd.ts";
 import type { Member } from "./members/member.ts";
 import type { ControllerPlan } from "./plan.ts";
@@ -222,6 +223,8 @@ export interface ControllerState {
   readonly sampled: { readonly groups: number; readonly tokens: number };
   readonly evaluation: Evaluation | null;
   readonly evaluatedVersion: number;
+  /** How good the job was at held-out prompts; absent before the first evaluation. */
+  readonly heldOut?: HeldOut;
   readonly checkpoints: Checkpoints;
   readonly fallback: Fallback;
   readonly ledger: LedgerCounts;

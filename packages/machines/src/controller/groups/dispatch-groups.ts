@@ -12,6 +12,7 @@ import {
   type QueuedGroup,
   type StepGroups,
 } from "../state.ts";
+import { noteHeldOut } from "./held-out.ts";
 import { idleSamplers, isSuspect } from "./idle-samplers.ts";
 import { leaseIdOf, leasesOf, type OwnLease, withLeases } from "./lease-table.ts";
 import { workIdOf } from "./leases.ts";
@@ -76,10 +77,9 @@ export function planEvaluation(state: ControllerState): Change<ControllerState> 
 function closeEvaluation(state: ControllerState, run: Evaluation): Change<ControllerState> | null {
   if (run.settled.length < run.chunks) return null;
   const { version, prompts, correct } = run;
-  return {
-    state: { ...state, evaluation: null, evaluatedVersion: version },
-    effects: [announce("eval.finished", { version, prompts, correct })],
-  };
+  const result = { version, prompts, correct };
+  const noted = noteHeldOut({ ...state, evaluation: null, evaluatedVersion: version }, result);
+  return { state: noted.state, effects: [announce("eval.finished", result), ...noted.effects] };
 }
 
 /**

@@ -1,0 +1,37 @@
+import { describe, expect, it } from "vitest";
+import { noteHeldOut } from "../src/controller/groups/held-out.ts";
+import type { HeldOutResult } from "../src/controller/groups/held-out-state.ts";
+import { initialControllerState } from "../src/controller/state.ts";
+import { bodiesOf, planWith } from "./states.ts";
+
+/** What is said after each of these evaluations of 512 prompts. */
+function alarmsAfter(results: readonly number[], prompts = 512): readonly (readonly string[])[] {
+  let state = initialControllerState(planWith());
+  return results.map((correct, version) => {
+    const change = noteHeldOut(state, { version, prompts, correct } satisfies HeldOutResult);
+    state = change.state;
+    return bodiesOf(change.effects, "alarm.raised").map(({ alarm, detail }) => `${alarm}: ${detail}`);
+  });
+}
+
+describe("held-out prompts", () => {
+  it("that were answered far better before are an alarm with both shares, versions, and what may help", () => {
+    const [first, second] = alarmsAfter([374, 200]);
+    expect(first).toEqual([]);
+    expect(second).toEqual([
+      "held-out: held-out exact match fell from 73.0 % at version 0 to 39.1 % at version 1: a lower optimizer.lr or a longer optimizer.lr_warmup_steps may help",
+    ]);
+  });
+
+  it("are one alarm while it lasts, and another after a recovery, against the best of all", () => {
+    const counts = alarmsAfter([374, 200, 210, 190, 400, 300, 290]).map(({ length }) => length);
+    expect(counts).toEqual([0, 1, 0, 0, 0, 1, 0]);
+  });
+
+  it("are none for what chance does", () => {
+    expect(alarmsAfter([374, 330, 340, 335]).flat()).toEqual([]);
+    // Of eight prompts three less are nothing.
+    expect(alarmsAfter([6, 3, 3], 8).flat()).toEqual([]);
+    expect(alarmsAfter([64, 0], 64).flat()).toHaveLength(1);
+  });
+});
