@@ -7,6 +7,7 @@ import {
   encodeMessage,
   isKind,
   isMalformed,
+  type Kind,
   type Message,
   messageKinds,
   pack,
