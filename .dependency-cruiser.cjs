@@ -158,8 +158,11 @@ module.exports = {
     ),
     forbid(
       "nats-one-place",
-      "Only transport/src/nats and testkit speak to the NATS client.",
-      { path: "^(packages|test|bench)/", pathNot: "^packages/(transport/(src/nats|test)|testkit)/" },
+      "Only transport/src/nats, testkit and the test of stock clients speak to the NATS client.",
+      {
+        path: "^(packages|test|bench)/",
+        pathNot: "^packages/(transport/(src/nats|test)|testkit)/|^test/integration/stock-clients",
+      },
       { path: "(^|/)node_modules/@nats-io/" },
     ),
     forbid(

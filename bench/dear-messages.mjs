@@ -8,8 +8,8 @@ import { decodeMessage, messageKinds, messageTable, payloadBytesMax, peekMessage
 import { createIngress, systemClock } from "@muster/runtime";
 import { hostile } from "./lib/hostile.mjs";
 
-/** The controller has one thread for everybody's reports. A trainer reads only groups that were leased, and legal ones of this size take a third of it. */
-const aims = { controller: 10, trainer: 100 };
+/** The controller has one thread for everybody's reports. A trainer reads only groups that were leased, and legal ones of this size take a quarter of it. */
+const aims = { controller: 10, trainer: 150 };
 /** Below this nothing is looked at twice. */
 const dearMs = 2;
 

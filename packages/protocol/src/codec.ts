@@ -14,6 +14,7 @@ import {
   payloadBytesMax,
   protocolMinor,
   protocolVersion,
+  smallBytesMax,
 } from "./envelope.ts";
 import { errors } from "./errors.ts";
 import { idSchema } from "./ids.ts";
@@ -137,8 +138,13 @@ export interface Peeked {
   readonly commandId?: string;
 }
 
-/** Which message bytes are that were refused: id and kind of the message and id of the command, as far as they can be read. Never throws. */
+/**
+ * Which message bytes are that were refused: id and kind of the message and id of the command, as far as they can be read. Never throws. Of a kind that may
+ * be large a large one is not decoded a second time: nobody who says those waits for an answer by its id.
+ */
 export function peekMessage(data: Uint8Array, arrival?: Arrival): Peeked {
+  const place = arrival?.subject.split(".").slice(5).join(".") ?? "";
+  if (data.length > smallBytesMax && isKind(place) && "isLarge" in messageTable[place]) return { said: place };
   const made = arrival && isJson(data) ? idOfArrival(arrival) : null;
   try {
     const value = readPlain(data, narrowBounds);

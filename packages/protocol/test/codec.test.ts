@@ -7,11 +7,14 @@ import {
   encodeMessage,
   isKind,
   isMalformed,
+  type Kind,
   type Message,
   messageKinds,
   pack,
   payloadBytesMax,
+  peekMessage,
   type SealedMessage,
+  smallBytesMax,
   unpack,
   unseal,
 } from "../src/index.ts";
@@ -223,6 +226,18 @@ describe("a table in which every row is wrong", () => {
     const body = { ...message.body, ...Object.fromEntries(tables.map(([field]) => [field, table])) };
     if (tables.length > 0) expect(() => unseal({ ...message, body } as SealedMessage)).toThrow(tables[0]?.[0]);
     expect(looks).toBeLessThanOrEqual(1);
+  });
+});
+
+describe("a look at what was refused", () => {
+  const at = (kind: Kind) => ({ subject: `muster.demo.reports.rollout.r0.${kind}`, seq: 7 });
+  it("decodes no large message a second time, and says what it was by its place", () => {
+    const large = pack({ ...sampleMessage("groups.saved"), more: "x".repeat(smallBytesMax) });
+    expect(peekMessage(large, at("groups.saved"))).toEqual({ said: "groups.saved" });
+    const { id } = sampleMessage("groups.saved");
+    expect(peekMessage(pack(sampleMessage("groups.saved")), at("groups.saved"))).toEqual({ id, said: "groups.saved" });
+    const other = pack({ ...sampleMessage("job.stop"), more: "x".repeat(smallBytesMax) });
+    expect(peekMessage(other, at("job.stop"))).toMatchObject({ id: sampleMessage("job.stop").id, said: "job.stop" });
   });
 });
 
