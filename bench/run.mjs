@@ -17,6 +17,7 @@ const names = [
   "event-loop",
   "product",
   "distribution",
+  "memory-copies",
   "simulator",
   "chaos-invariance",
   "recovery",

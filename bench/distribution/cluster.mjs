@@ -54,7 +54,8 @@ async function watch({ child, events, steps }) {
   while (child.exitCode === null && child.signalCode === null) {
     const lines = existsSync(events) ? (await readFile(events, "utf8")).split("\n").slice(0, -1) : [];
     const last = lines.filter((line) => line.includes('"step.committed"')).at(-1);
-    const { step = 0, at_ms: atMs, reward, stepMs, computeMs, reduceMs } = last ? JSON.parse(last) : {};
+    const { at_ms: atMs, body = {} } = last ? JSON.parse(last) : {};
+    const { step = 0, reward, stepMs, computeMs, reduceMs } = body;
     if (step > (samples.at(-1)?.step ?? 0))
       samples.push({ step, atMs, reward, stepMs, computeMs, reduceMs, cpuMs: cpuByRole(child.pid ?? 0) });
     if (samples.at(-1)?.step === steps) break;
