@@ -113,7 +113,8 @@ export async function localTraining(
  */
 export function failuresOf({ incidents }: JobSummary): readonly string[] {
   const isFailure = ({ kind, subject }: JobSummary["incidents"][number]) =>
-    kind !== "member.suspected" && (kind !== "alarm.raised" || subject !== "weights");
+    // A job of few groups a step may get worse at held-out prompts: that is no fault of whoever runs it.
+    kind !== "member.suspected" && (kind !== "alarm.raised" || (subject !== "weights" && subject !== "held-out"));
   return incidents.filter(isFailure).map(({ kind, subject, detail }) => `${kind} ${subject}: ${detail}`);
 }
 

@@ -49,7 +49,7 @@ function readLastWords({ path, from }: { readonly path: string; readonly from: n
 }
 
 /** The last sentence in what a process wrote. Pure. */
-export function lastWordsIn(text: string): string | undefined {
+function lastWordsIn(text: string): string | undefined {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   const own = lines.findLast((line) => line.startsWith(mark))?.slice(mark.length);
   const found = own ?? lines.findLast((line) => fault.test(line)) ?? lines.at(-1);
