@@ -35,7 +35,7 @@ function gather(value: unknown, name: string, facts: Map<string, unknown[]>): vo
  *
  * @param name - Of the field that it is for.
  */
-export function draftOf(schema: Schema, facts: Facts, random: Random, name = ""): unknown {
+function draftOf(schema: Schema, facts: Facts, random: Random, name = ""): unknown {
   const { def } = schema as unknown as { readonly def: Plain & { readonly type: string } };
   const pick = <T>(all: readonly T[]): T | undefined => all[random.below(Math.max(1, all.length))];
   const inner = (part: unknown): unknown => draftOf(part as Schema, facts, random, name);
