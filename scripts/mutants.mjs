@@ -40,7 +40,10 @@ function ownTests(file, tests) {
 }
 
 /**
- * Runs tests on a mutant. @param {import("./lib/mutants/mutants-in.mjs").Mutant} mutant @param {string[]} tests
+ * Runs tests on a mutant, or, with `null`, on the sources as they are.
+ *
+ * @param {import("./lib/mutants/mutants-in.mjs").Mutant | null} mutant
+ * @param {string[]} tests
  * @returns {Promise<boolean>} Whether one of them failed, or did not end.
  */
 function isSeenBy(mutant, tests) {
@@ -57,7 +60,8 @@ function isSeenBy(mutant, tests) {
     "dot",
   ];
   return new Promise((done) => {
-    const env = { ...process.env, MUSTER_MUTANT: JSON.stringify({ ...mutant, file: join(root, mutant.file) }) };
+    const changed = mutant && { ...mutant, file: join(root, mutant.file) };
+    const env = { ...process.env, MUSTER_MUTANT: JSON.stringify(changed) };
     const child = spawn("npx", [...args, ...tests], { cwd: root, env, stdio: "ignore", detached: true });
     const timer = setTimeout(() => process.kill(-(child.pid ?? 0), "SIGKILL"), limitMs);
     child.on("exit", (code) => {
@@ -97,6 +101,13 @@ const sample = found
   .sort((a, b) => a.at - b.at)
   .slice(0, Number(values.sample));
 console.log(`${sample.length} of ${found.length} mutants, seed ${values.seed}`);
+for (const tests of new Set(sample.map(({ all }) => all))) {
+  if (!(await isSeenBy(null, tests))) continue;
+  console.error(
+    `without any change a test of ${join(tests[0] ?? "", "..")} fails, so that nothing could be said of a mutant; mend it first`,
+  );
+  process.exit(2);
+}
 const survivors = [];
 for (const { mutant, all } of sample) {
   const own = ownTests(mutant.file, all);

@@ -41,7 +41,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   SimulatorMissing: {
     message:
-      "the simulator is not installed; it is part of the source tree: run this command there, after npm run setup",
+      "the simulator can not be loaded: {reason}; it is part of the source tree: run this command there, after npm run setup",
   },
   OutputLost: { message: "{stream}: {reason}; what was written is not complete, send it where it can be written" },
   BenchMember: { message: "a process of the measurement failed at {call}: {reason}" },

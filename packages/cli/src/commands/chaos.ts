@@ -11,6 +11,7 @@ import { checkId } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { runsDefault } from "../composition/runs.ts";
+import { loadSimulator, type Simulator } from "../composition/simulator.ts";
 import { partitionsMissing } from "../doctor/partitions.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
@@ -18,7 +19,6 @@ import { findNatsServer } from "../run/broker.ts";
 import { newsOf } from "../run/narrator.ts";
 import { collect, jobFileDefault } from "./common.ts";
 
-type Simulator = typeof import("@muster/sim");
 type ChaosOptions = Parameters<Simulator["runWithFaults"]>[0];
 
 interface Options {
@@ -65,7 +65,7 @@ export function addChaosCommand(program: Command): void {
 }
 
 async function chaos(options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const harness = await load();
+  const harness = await loadSimulator();
   const say = (line: string): void => void (options.quiet || process.stderr.write(`${line}\n`));
   const given = optionsOf(harness, options, { say, signal });
   for (const name of [given.job, `${given.job}-quiet`])
@@ -146,14 +146,6 @@ function kindsOf({ chaosKinds, chaosWishOf }: Simulator, text?: string): ChaosOp
     const reason = missing ?? `is no kind of fault; known are ${chaosKinds.join(", ")}, some with a role: kill.policy`;
     throw errors.OptionInvalid({ option: "faults", value: name, reason });
   });
-}
-
-async function load(): Promise<Simulator> {
-  try {
-    return await import("@muster/sim");
-  } catch (error) {
-    throw errors.SimulatorMissing({}, error);
-  }
 }
 
 function countOf(option: string, value: string): number {

@@ -8,10 +8,10 @@ import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import { exitCodes, makeFolderSync } from "@muster/runtime";
 import { type Command, Option } from "commander";
+import { loadSimulator, type Simulator } from "../composition/simulator.ts";
 import { errors } from "../errors.ts";
 import { durationOf } from "./common.ts";
 
-type Simulator = typeof import("@muster/sim");
 type Profile = Parameters<Simulator["drawScenario"]>[1];
 type RunResult = Awaited<ReturnType<Simulator["runScenario"]>>;
 type CanaryResult = Awaited<ReturnType<Simulator["runCanary"]>>;
@@ -74,17 +74,9 @@ export function addSimCommand(program: Command): void {
     .option("--bug <name>", "switch a deliberate bug on, to see that the seeds fail")
     .option("--json", "write one line of JSON; of seeds: nodeHours, faultsInjected, violations, speedUp and more")
     .action(async (options: Options) => {
-      const simulator = await load();
+      const simulator = await loadSimulator();
       process.exitCode = (await runAs(simulator, options)) ? exitCodes.ok : exitCodes.failed;
     });
-}
-
-async function load(): Promise<Simulator> {
-  try {
-    return await import("@muster/sim");
-  } catch (error) {
-    throw errors.SimulatorMissing({}, error);
-  }
 }
 
 async function runAs(simulator: Simulator, options: Options): Promise<boolean> {
