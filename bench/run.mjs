@@ -12,6 +12,7 @@ const names = [
   "controller",
   "codec",
   "journal",
+  "trajectories",
   "weights",
   "delta",
   "event-loop",

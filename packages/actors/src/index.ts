@@ -29,6 +29,8 @@ export { startController } from "./controller/start-controller.ts";
 export { statusOf } from "./controller/status.ts";
 export { type Doors, hostDoors } from "./doors.ts";
 export type { Beats, Environment } from "./environment.ts";
+export { fetchBody } from "./groups/fetch.ts";
+export { type StoreTools, type Storing, storeBody } from "./groups/store.ts";
 export type { HostSigns } from "./node/host-signs.ts";
 export type { KeeperDoor, KeeperExit, KeeperGiven } from "./node/keeper.ts";
 export { LastEnd } from "./node/last-end.ts";
