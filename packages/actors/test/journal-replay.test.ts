@@ -132,8 +132,9 @@ describe("the replay of a journal", () => {
   it("adds up the incidents of all terms, in the wall time of the records", async () => {
     const announce = (kind: string, body: object): object => ({ type: "announce", kind, body });
     const committed = (step: number): object[] => [announce("step.committed", { step, groups: [] })];
+    const joined = announce("member.joined", { id: "policy-0", role: "policy", incarnation: "i1" });
     const said: readonly object[][] = [
-      committed(1),
+      [joined, ...committed(1)],
       committed(2),
       [announce("job.started", { term: 3 })],
       committed(3),
