@@ -7,6 +7,8 @@ import {
   subjectsOf,
   type TrajectoryGroup,
   toGroupsBatch,
+  toGroupsBegun,
+  wholePart,
 } from "@muster/protocol";
 import { createMemoryBroker } from "@muster/transport";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -18,6 +20,12 @@ const job = "job";
 const step = 3;
 const groupOf = (index: number, reward = 0): TrajectoryGroup => group(step, index, [trajectory({ reward })]);
 const config = { ...smallConfig("/nowhere"), model: { vocab: 64, maxContext: 64 } };
+const begun = {
+  responseIds: Int32Array.of(7),
+  logprobs: Float32Array.of(-1),
+  finish: null,
+  segments: [{ version: 0, from: 0, to: 1 }],
+};
 const idOf = (index: number): string => groupIdOf(step, index);
 
 describe("reading the batch of a step", () => {
@@ -66,7 +74,16 @@ describe("reading the batch of a step", () => {
   it.each<[string, RegExp, () => Promise<number>]>([
     ["lacks a named group", /step 3: the stored batch lacks 1 of 1 groups/, () => storeGroups(groupOf(5))],
     ["has a group twice", /one group more than once/, () => storeGroups(groupOf(0), groupOf(0))],
-    ["is of another kind", /message 1 .* is not a batch: kind mesh\.built/, () => store("mesh.built", { epoch: 1 })],
+    [
+      "is of another kind",
+      /^message 1 of the groups stream can not be read: kind mesh\.built$/,
+      () => store("mesh.built", { epoch: 1 }),
+    ],
+    [
+      "has what was begun",
+      /^step 3: message 1 .* is not a batch: kind groups\.begun$/,
+      () => store("groups.begun", toGroupsBegun(0, [wholePart({ step, index: 0, responses: [begun] })])),
+    ],
     [
       "has a group whose arrays disagree",
       /group 3\.0: loss mask of 1 for 2 response tokens/,

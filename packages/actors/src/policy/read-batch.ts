@@ -76,22 +76,14 @@ async function readPart(transport: Transport, asked: Asked): Promise<ReadPart> {
     const stored = await fetchBody(transport, part.streamSeq, bodyBytesMax(config));
     return { groups: namedGroups(stored, asked) };
   } catch (error) {
-    if (!isOfBatch(error)) throw error;
+    if (placed.some((code) => hasCode(error, code))) return { groups: [], bad: { part, cause: messageOf(error) } };
+    if (!isMalformed(error) && !hasCode(error, "MUSTER_ERR_BATCH_INCOMPLETE")) throw error;
     return { groups: [], bad: { part, cause: `message ${part.streamSeq} of the groups stream: ${messageOf(error)}` } };
   }
 }
 
-/** True for what is wrong with what lies in the stream, or does not any more; false where the stream could not be asked. */
-function isOfBatch(error: unknown): boolean {
-  return isMalformed(error) || badCodes.some((code) => hasCode(error, code));
-}
-
-const badCodes = [
-  "MUSTER_ERR_MESSAGE_GONE",
-  "MUSTER_ERR_GROUPS_MALFORMED",
-  "MUSTER_ERR_BATCH_MALFORMED",
-  "MUSTER_ERR_BATCH_INCOMPLETE",
-] as const;
+/** Errors about what lies in the stream, or does not any more, that say themselves which message it is. */
+const placed = ["MUSTER_ERR_MESSAGE_GONE", "MUSTER_ERR_GROUPS_MALFORMED", "MUSTER_ERR_BATCH_MALFORMED"] as const;
 
 function namedGroups(message: PiecedBody, { step, part, config }: Asked): readonly TrajectoryGroup[] {
   const { streamSeq, groupIds } = part;
