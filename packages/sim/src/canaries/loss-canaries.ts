@@ -1,5 +1,5 @@
 /** Bugs about what a broker loses, forgets, or does not take. */
-import type { ControllerEvent, Member } from "@muster/machines";
+import type { ControllerEvent } from "@muster/machines";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { cramped } from "../seed/draw-streams.ts";
@@ -13,23 +13,6 @@ const losing =
   (stream: Stream, everyMs: number) =>
   (scenario: Scenario): readonly Fault[] =>
     repeated(scenario, everyMs, (atMs) => ({ kind: "suffix-loss", atMs, forMs: 1_000, stream, lostMs: 3_000 }));
-
-/** A time that does not come. */
-const never = 2 ** 50;
-
-/** An order that is never overdue. */
-function waitedFor(member: Member): Member {
-  const { order } = member;
-  return order && order.dueAtMs !== never ? { ...member, order: { ...order, dueAtMs: never } } : member;
-}
-
-/** The table with each row changed; the same one where no row is. */
-function withEach<Row>(table: Readonly<Record<string, Row>>, change: (row: Row) => Row): Readonly<Record<string, Row>> {
-  const rows = Object.entries(table).map(([id, row]) => [id, row, change(row)] as const);
-  return rows.every(([, row, next]) => row === next)
-    ? table
-    : Object.fromEntries(rows.map(([id, , next]) => [id, next]));
-}
 
 /** Work in which nothing is wrong, and no checkpoint before the last one unless somebody sees that it is needed. */
 function withoutCheckpoints(scenario: Scenario): Scenario {
@@ -58,30 +41,6 @@ export const lossCanaries: readonly Canary[] = [
         if (event.type !== "step.voted") return event;
         const { unreadable: _, ...body } = event.body;
         return { ...event, body };
-      },
-    },
-  }),
-  mind("lost-orders-waited-for", "an order that did not come is never given again", {
-    profile: "broker",
-    seedsMax: 20,
-    stage: losing("commands", 5_000),
-    line: {
-      keeps(after) {
-        const members = withEach(after.members, waitedFor);
-        return members === after.members ? after : { ...after, members };
-      },
-    },
-  }),
-  mind("lost-results-waited-for", "a lease of which the results are lost never ends", {
-    profile: "broker",
-    seedsMax: 20,
-    stage: losing("reports", 5_000),
-    line: {
-      keeps(after) {
-        const leases = withEach(after.leases, (lease) =>
-          lease.dueAtMs === never ? lease : { ...lease, dueAtMs: never },
-        );
-        return leases === after.leases ? after : { ...after, leases };
       },
     },
   }),

@@ -11,9 +11,12 @@ const trackRecord = readFileSync(new URL("../../../../test/README.md", import.me
 /** Failpoints that the scenarios came to. */
 const reached = new Set<string>();
 
-/** What only rare faults lead to, or jobs on several hosts: refusals, failures, work that is handed back, rollout replicas that serve. */
+/**
+ * What only rare faults lead to, or jobs on several hosts: refusals, failures, work that is handed back, rollout replicas that serve, training state that
+ * nobody has in memory any more.
+ */
 const rare =
-  /(rollout\.store-open|refused|fenced|draining|returned|checkpoint\.failed|mesh\.failed|weights\.failed|step\.skipped|checkpoint-load)$/;
+  /(rollout\.store-open|refused|fenced|draining|returned|checkpoint\.failed|mesh\.failed|weights\.failed|step\.skipped|checkpoint-load|policy\.fs-\w+)$/;
 
 describe("scenarios that once failed", () => {
   it.each(files)("%s holds every invariant now", { timeout: 120_000 }, async (name) => {
