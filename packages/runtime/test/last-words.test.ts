@@ -34,6 +34,11 @@ describe("the last words of a process", () => {
     ["its own last sentence", "hello\nmuster: the port is in use\nbye\n", "the port is in use"],
     ["the fault that nobody caught", uncaught, "TypeError: no key"],
     ["a system error", "Error [ERR_X]: gone\n    at x (y:1:2)\n", "Error [ERR_X]: gone"],
+    [
+      "what the engine of JavaScript says before its frames",
+      "<--- Last few GCs --->\n\nFATAL ERROR: Reached heap limit\n----- Native stack trace -----\n\n 1: 0xb0 node::Abort() [node]\n",
+      "FATAL ERROR: Reached heap limit",
+    ],
     ["a bare line, when there is nothing better", "libcuda.so: no such file\n\n", "libcuda.so: no such file"],
     ["nothing", "\n", undefined],
   ])("are %s", (_, text, words) => expect(wordsIn(text)).toBe(words));

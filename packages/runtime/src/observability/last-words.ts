@@ -5,8 +5,8 @@ import { exitCodes } from "../lifecycle/exit-codes.ts";
 /** Before the sentence with which a process of Muster ends. */
 const mark = "muster: ";
 const bytesMax = 16 * 1024;
-/** `TypeError: x is not a function`, `Error [ERR_X]: …`, `MUSTER_ERR_X: …`. */
-const fault = /^(?:Uncaught )?[\w.]*(?:Error|Exception|MUSTER_ERR_\w+)(?: \[\w+\])?: /;
+/** `TypeError: x is not a function`, `Error [ERR_X]: …`, `MUSTER_ERR_X: …`, and V8's `FATAL ERROR: …`, behind which come frames. */
+const fault = /^(?:(?:Uncaught )?[\w.]*(?:Error|Exception|MUSTER_ERR_\w+)(?: \[\w+\])?|FATAL ERROR): /;
 
 /** Writes the sentence with which a process ends where whoever started it looks for it. */
 export function sayLastWords(sentence: string, stream: { write(text: string): unknown } = process.stderr): void {
