@@ -1,4 +1,5 @@
 /** Bugs of the controller's mind: counts, leases, votes, members. */
+import type { WorkItem } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";
@@ -12,6 +13,9 @@ const pausedTrainers = ({ config }: Scenario): readonly Fault[] =>
     atMs: 8_000,
     forMs: 60_000,
   }));
+
+/** Which group an item is, whatever was saved of it. */
+const workOf = (item: WorkItem): string => (item.purpose === "train" ? `${item.step}.${item.index}` : "");
 
 /** Canaries in the controller's mind. */
 export const mindCanaries: readonly Canary[] = [
@@ -52,20 +56,19 @@ export const mindCanaries: readonly Canary[] = [
       keeps: (after, before) => (before.weights && !after.weights ? { ...after, ledger: before.ledger } : after),
     },
   }),
+  // Whoever comes back under its name frees it: only a holder that stays away shows it.
   mind("lease-kept-by-the-dead", "the lease of a lost member is not released", {
     profile: "kills",
-    seedsMax: 20,
+    seedsMax: 45,
     line: {
       keeps: (after, before) => {
         const lost = Object.entries(before.leases).filter(([, { holder }]) => !after.members[holder]);
         if (lost.length === 0) return after;
         const held = lost.map(([id, lease]) => [id, { ...lease, dueAtMs: Number.MAX_SAFE_INTEGER }] as const);
-        const taken = new Set(
-          lost.flatMap(([, { items }]) => items.map((item) => JSON.stringify({ ...item, attempt: 0 }))),
-        );
+        // Whatever was saved of them goes with them.
+        const taken = new Set(lost.flatMap(([, { items }]) => items.map(workOf)));
         const groups = Object.entries(after.groups).map(([step, group]) => {
-          const isTaken = (index: number): boolean =>
-            taken.has(JSON.stringify({ purpose: "train", step: Number(step), index, attempt: 0 }));
+          const isTaken = (index: number): boolean => taken.has(`${step}.${index}`);
           return [step, { ...group, queue: group.queue.filter(({ index }) => !isTaken(index)) }] as const;
         });
         return {
