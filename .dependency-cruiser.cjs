@@ -29,7 +29,7 @@ const mayImport = {
     "engine",
     "runtime",
   ],
-  // The simulator only from the commands that run it: rule no-dev-in-src.
+  // The simulator only from composition/simulator.ts: rule no-dev-in-src.
   cli: [
     "base",
     "protocol",
@@ -186,7 +186,7 @@ module.exports = {
     forbid(
       "no-dev-in-src",
       "Sources do not import what only development has.",
-      { path: "^packages/[^/]+/src/", pathNot: `^packages/((${development})/|cli/src/commands/(sim|chaos)\\.ts$)` },
+      { path: "^packages/[^/]+/src/", pathNot: `^packages/((${development})/|cli/src/composition/simulator\\.ts$)` },
       { path: [`^packages/(${development})/`, "(^|/)node_modules/(vitest|fast-check)/", "^packages/[^/]+/test/"] },
     ),
   ],
