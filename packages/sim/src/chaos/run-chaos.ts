@@ -54,7 +54,7 @@ export interface ChaosRun {
   readonly directory: string;
 }
 
-/** Steps of the job: more than a run of these minutes can commit, so that time ends it and not the count. */
+/** Steps of the job: more than a run can commit in its minutes and while it recovers, so that we end it and not the count. */
 const stepsPerMinute = 600;
 const firstStepMs = 180_000;
 const steadyMaxMs = 120_000;
@@ -167,7 +167,7 @@ function argsOf(options: ChaosOptions, far: FarHost | null = null): readonly str
     String(count),
   ]);
   const network = far ? [`data.tcp_host=${far.namespace.network}`] : [];
-  const steps = Math.max(10, Math.ceil(minutes * stepsPerMinute));
+  const steps = Math.ceil((minutes + steadyMaxMs / 60_000) * stepsPerMinute);
   return [
     file,
     "--controllers",
