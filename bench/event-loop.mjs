@@ -122,6 +122,7 @@ export async function* run() {
       against: `limit of ${limitMs} ms`,
       ours,
       reference: limitMs,
+      aim: limitMs,
       ratio: ours / limitMs,
       spread: spreadOf(ratios),
     };

@@ -11,6 +11,7 @@ const names = [
   "mailbox",
   "controller",
   "codec",
+  "dear-messages",
   "journal",
   "trajectories",
   "weights",
@@ -64,20 +65,23 @@ if (values.check && slower.length > 0) {
 }
 
 /**
- * A row for other programs. Where the aim is a figure of its own that is what it is held to, else its ratio is, to its baseline.
+ * A row for other programs. It is held to its aim, a figure in its unit (`aim`) or a ratio (`ratioAim`); without one, to what its baseline tolerates.
  *
  * @param {typeof rows[number]} row
  */
-function figureOf({ name, against, ours, unit, ratio, baseline, aim = null }) {
+function figureOf({ name, against, ours, unit, ratio, baseline, aim = null, ratioAim = null }) {
   if (aim !== null || against === "no aim")
     return { name, value: ours, unit, aim, met: aim === null ? null : ours <= aim };
-  const most = baseline === null ? null : baseline * baselines.tolerance;
+  const most = ratioAim ?? (baseline === null ? null : baseline * baselines.tolerance);
   return { name, value: ratio, unit: `× ${against}`, aim: most, met: most === null ? null : ratio <= most };
 }
 
 /** @param {typeof rows[number]} row */
-function lineOf({ name, against, ours, reference, unit, ratio, spread, baseline, note }) {
+function lineOf(row) {
+  const { name, against, ours, reference, unit, ratio, spread, baseline, note } = row;
   const figures = `${ours.toPrecision(3)} ${unit}, ${against} ${reference.toPrecision(3)} ${unit}`;
   const known = baseline === null ? "" : `  (baseline ${baseline})`;
-  return `  ${`× ${ratio.toFixed(2)}`.padStart(9)} ± ${(spread * 100).toFixed(0).padStart(2)} %  ${name}: ${figures}${known}${note ? `\n             ${note}` : ""}`;
+  const hasAim = (row.aim ?? row.ratioAim ?? null) !== null;
+  const missed = hasAim && figureOf(row).met === false ? "  AIM MISSED" : "";
+  return `  ${`× ${ratio.toFixed(2)}`.padStart(9)} ± ${(spread * 100).toFixed(0).padStart(2)} %  ${name}: ${figures}${known}${missed}${note ? `\n             ${note}` : ""}`;
 }
