@@ -1,6 +1,6 @@
 /** What is drawn of a long answer is stored as it comes: each time what is new, and the next holder has all of it. */
 import { silentLogger } from "@muster/base";
-import type { Chunk } from "@muster/machines";
+import type { Chunk, RolloutEvent } from "@muster/machines";
 import { type BegunGroup, createEnveloper, decodeMessage, encodeMessage, type WorkItem } from "@muster/protocol";
 import type { OutboxItem } from "@muster/runtime";
 import { createMemoryBroker, type Transport } from "@muster/transport";
@@ -54,11 +54,11 @@ describe("a long answer that is not finished", () => {
       beats: { progress: () => {} },
       config,
     };
-    const post = (event: { readonly items?: readonly WorkItem[] }): void => {
-      told = event.items ?? [];
+    const post = (event: RolloutEvent): boolean => {
+      told = "items" in event ? event.items : [];
+      return true;
     };
-    const sending = { post, sent: () => {}, heldBack: () => {} };
-    const made = keeperOf(chunk, tools as unknown as Parameters<typeof keeperOf>[1], sending as never);
+    const made = keeperOf(chunk, tools, { post, sent: () => {}, heldBack: () => {} });
     const settle = async (): Promise<void> => {
       for (let one = waiting.shift(); one; one = waiting.shift()) await one;
     };

@@ -15,7 +15,7 @@ import {
   wholePart,
 } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
-import { storeBody } from "../groups/store.ts";
+import { type StoreTools, storeBody } from "../groups/store.ts";
 import type { WorkTools } from "../replica/work.ts";
 import { policyVersionOf } from "../weights.ts";
 import { bundlesOfBegun } from "./bundles.ts";
@@ -68,11 +68,17 @@ interface Saved {
   readonly parts: number;
 }
 
+/** What a keeper works with. */
+export interface KeeperTools extends Omit<StoreTools, "messageBytes"> {
+  readonly beats: Pick<WorkTools["beats"], "progress">;
+  readonly config: JobConfig;
+}
+
 /** Makes the keeper of a chunk. */
 export function keeperOf(
   chunk: Chunk,
-  { outbox, enveloper, identity, beats, config }: WorkTools & { readonly config: JobConfig },
-  tools: Sending,
+  { outbox, enveloper, identity, beats, config }: KeeperTools,
+  tools: Pick<Sending, "post" | "sent" | "heldBack">,
 ): BegunKeeper {
   const { id: chunkId, leaseId, lineage } = chunk;
   const { messageBytes } = config.limits;
