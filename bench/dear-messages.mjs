@@ -74,13 +74,11 @@ export async function* run() {
       name: `the dearest of ${theirs.length} to a ${who}`,
       against: "the aim",
       unit: "ms of CPU",
-      ...{
-        ours: dearest.ms,
-        reference: aim,
-        aim,
-        ratio: dearest.ms / aim,
-        spread: (dearest.ms - next.ms) / dearest.ms,
-      },
+      ours: dearest.ms,
+      reference: aim,
+      aim,
+      ratio: dearest.ms / aim,
+      spread: (dearest.ms - next.ms) / dearest.ms,
       note: `seed ${seed}: ${dearest.kind}, ${dearest.flavour}, ${dearest.bytes} bytes: ${dearest.outcome.slice(0, 90)}`,
     };
   }
