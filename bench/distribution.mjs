@@ -19,7 +19,7 @@ const firstStep = 5;
 const rounds = 2;
 const against = "one process";
 /** The price of distribution. */
-const priceAim = 1.3;
+const priceAim = 1.15;
 
 /** @typedef {{ step: number, atMs: number, cpuMs: Record<string, number>, reward: number }} Point */
 
