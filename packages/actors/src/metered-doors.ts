@@ -155,6 +155,7 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
         latest: () => store.latest(),
         load: (name, signal) => store.load(name, signal),
         pin: (name) => store.pin(name),
+        spare: (version) => store.spare(version),
         sweep: () => store.sweep(),
       };
     },

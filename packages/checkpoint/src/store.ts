@@ -8,7 +8,7 @@ import { fileNames, manifestFile } from "./manifest.ts";
 import { checkName, counterMax, formatName, isLeftover, parseName, stepMax } from "./names.ts";
 import { nodeFs } from "./node-files.ts";
 import { type CheckpointInfo, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
-import { newestFirst, planRetention } from "./retention.ts";
+import { newestFirst, planRetention, type SparedVersion } from "./retention.ts";
 import { serialQueue } from "./serial.ts";
 import { makeTemporary, type Place, pointLatest, removeFolder, removeTree, writeFolder } from "./write.ts";
 
@@ -64,6 +64,8 @@ export interface CheckpointStore {
   load(name: string, signal?: AbortSignal): Promise<LoadedCheckpoint>;
   /** Keeps retention of this store away from a checkpoint and from all newer ones. @returns Ends that; harmless when called twice. */
   pin(name: string): () => void;
+  /** Has retention of this store leave one version more, however old it is; `null` for none. The last call counts. */
+  spare(version: SparedVersion | null): void;
   /** Removes what interrupted saves and removals left behind, once older than the grace. @returns Names of what it removed. */
   sweep(): Promise<readonly string[]>;
 }
@@ -72,6 +74,7 @@ interface StoreState {
   readonly place: Place;
   readonly options: CheckpointStoreOptions;
   readonly pins: Map<symbol, string>;
+  spared: SparedVersion | null;
   /** By folder name: what was last found whole, good as long as the signature is. */
   readonly hashed: Map<string, { readonly signature: string; readonly info: CheckpointInfo }>;
 }
@@ -86,7 +89,7 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
   }
   const fs = options.fs ?? nodeFs;
   const place = { fs, root: await fs.prepareRoot(options.root) };
-  const state: StoreState = { place, options, pins: new Map(), hashed: new Map() };
+  const state: StoreState = { place, options, pins: new Map(), spared: null, hashed: new Map() };
   const inTurn = serialQueue(waitingMax);
   return {
     save: (content, signal) => inTurn(() => save(state, content, signal)),
@@ -94,6 +97,9 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
     latest: async () => (await listVerified(state))[0] ?? null,
     load: async (name, signal) => loadFolder({ ...place, name }, signal),
     pin: (name) => pin(state, name),
+    spare: (version) => {
+      state.spared = version;
+    },
     sweep: () => inTurn(() => sweep(state)),
   };
 }
@@ -230,7 +236,8 @@ async function retain(state: StoreState, saved: string): Promise<readonly string
   const pinned = new Set([...state.pins.values(), saved]);
   const warnings: string[] = [];
   try {
-    const names = planRetention(await listVerified(state), { keep: state.options.keep, pinned });
+    const { spared, options } = state;
+    const names = planRetention(await listVerified(state), { keep: options.keep, pinned, spared });
     for (const name of names) await removeFolder(state.place, name);
   } catch (error) {
     // The new checkpoint is durable whatever happens here; the next save tries again.

@@ -239,6 +239,18 @@ describe("retention", () => {
     expect(await steps()).toEqual([6, 5]);
   });
 
+  it("spares one version more, by itself, as long as it is named", async () => {
+    const store = await open(await emptyDisk(), 2);
+    for (const step of [1, 2]) await store.save(contentOf(step), never);
+    const { step, version } = contentOf(1);
+    store.spare({ step, version });
+    for (const step of [3, 4, 5]) await store.save(contentOf(step), never);
+    expect(await stepsIn(store)).toEqual([5, 4, 1]);
+    store.spare(null);
+    await store.save(contentOf(6), never);
+    expect(await stepsIn(store)).toEqual([6, 5]);
+  });
+
   it("leaves what a late writer is about to report, and what is newer, when another one has gone on meanwhile", async () => {
     const disk = await emptyDisk();
     const [late, other] = [await open(disk, 1), await open(disk, 1)];

@@ -127,6 +127,25 @@ test("what a job left behind when it was stopped after it went back is not in it
   expect(result.reward_last).toBeCloseTo(0.045);
 });
 
+describe("the best checkpoint of a summary", () => {
+  const best = (version: number, lineage: number, correct: number) =>
+    said("checkpoint.best", { step: version, version, lineage, path: `/c/${version}`, prompts: 100, correct });
+  const bestOf = (events: readonly EventMessage[]) => resultOf(events).best_checkpoint;
+
+  test("is the last one that was named, with its share", () => {
+    const events = [...steps(1, 10, 1), best(4, 1, 40), best(8, 1, 80), ended(10, 1)];
+    expect(bestOf(events)).toEqual({ step: 8, path: "/c/8", accuracy: 0.8 });
+    expect(bestOf(quiet)).toBeNull();
+  });
+
+  test("stands as the steps do: what was left behind is not one, and what was before it is again", () => {
+    const before = [...steps(1, 10, 1), best(4, 1, 40), best(8, 1, 80), wentBack(6)];
+    expect(bestOf([...before, committed(7, 2)])).toMatchObject({ step: 4 });
+    expect(bestOf([...before, committed(7, 2), committed(8, 2), best(8, 2, 60)])).toMatchObject({ accuracy: 0.6 });
+    expect(bestOf([...before, ended(6, 2)])).toMatchObject({ step: 4 });
+  });
+});
+
 test("a run that is interrupted is described by the newest commit that stands", () => {
   const result = resultOf([...steps(1, 14, 1), wentBack(8), committed(9, 2), committed(14, 1)]);
   expect(result).toMatchObject({ steps: 9, weight_version: 9, weights_hash: "xxh3b:9", ledger: ledgerOf(9) });

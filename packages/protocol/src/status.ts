@@ -114,6 +114,11 @@ export const statusSchema = z.object({
     ettr: maybe,
   }),
   checkpoint: z.object({ step: z.number(), path: z.string() }).nullable(),
+  /** The best one at held-out prompts; absent where nobody says. */
+  best: z
+    .object({ step: z.number(), path: z.string(), prompts: z.number(), correct: z.number() })
+    .nullable()
+    .optional(),
   members: z.array(memberSchema),
   /** All members. */
   totals,

@@ -228,6 +228,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
     ...{ subject: "muster.demo.reports.operator.muster.job.stop", code: "malformed", detail: text, unsaid: 3 },
   },
   "alarm.raised": { alarm: "digest", detail: text },
+  "checkpoint.best": { step: 12, ...version, path: "runs/12", prompts: 512, correct: 400 },
 };
 
 /** The sample of a kind in its envelope. */

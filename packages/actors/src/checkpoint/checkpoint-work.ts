@@ -172,6 +172,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
         const startedMs = tools.clock.now();
         this.#tools.beats.setPhase("writing");
         this.#pin(store, [...(body.pinned === undefined ? [] : [body.pinned]), ...(body.fallbacks ?? [])]);
+        store.spare(body.best ?? null);
         const kept = await this.#sectionsOf(body, opened, signal);
         const model = this.#doors.model(config);
         const saving = store.save(

@@ -113,6 +113,7 @@ export function statusOf(job: string, state: ControllerState, view: StatusView):
     incidents: view.incidents,
     streams: view.streams,
     checkpoint: state.checkpoints.saved,
+    best: state.heldOut?.checkpoint ?? null,
     fleet: fleetStatusOf(state, rowsMax),
     totals: totalsOf(all),
     membersLeftOut: all.length - members.length,

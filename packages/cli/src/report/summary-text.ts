@@ -20,6 +20,7 @@ export function summaryText(summary: RunSummary): string {
     ],
     ["reward", `${figure(rewardFirst, 3)} → ${figure(rewardLast, 3)}`],
     ["held-out", `${percent(evalFirst)} → ${percent(evalLast)} exact`],
+    ...bestRows(summary),
     ["weights", `version ${summary.weight_version}, ${cleanLine(summary.weights_hash, 80)}`],
     ["ledger", ledgerEquation(summary.ledger)],
     ["", `${figure(summary.lost)} lost, ${figure(summary.doubled)} trained twice`],
@@ -29,6 +30,11 @@ export function summaryText(summary: RunSummary): string {
   const width = Math.max(...rows.map(([name]) => name.length));
   const lines = rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`);
   return [...lines, ...incidentLines(summary, " ".repeat(width + 4))].join("\n");
+}
+
+function bestRows({ best_checkpoint: best }: RunSummary): readonly (readonly [string, string])[] {
+  if (!best) return [];
+  return [["best", `step ${figure(best.step)}, ${percent(best.accuracy)} exact: ${cleanLine(best.path, 200)}`]];
 }
 
 /** Writes the ledger as the equation it must satisfy: `=` when it does, `≠` with the difference when not. */

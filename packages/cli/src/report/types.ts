@@ -34,6 +34,8 @@ export interface RunSummary {
   /** Share of held-out prompts answered exactly, 0 to 1, at the first and at the last evaluation; `null` without one. */
   readonly eval_first: number | null;
   readonly eval_last: number | null;
+  /** The durable checkpoint that is best at held-out prompts, with its share of exact answers, 0 to 1; `null` without one. */
+  readonly best_checkpoint: { readonly step: number; readonly path: string; readonly accuracy: number } | null;
   readonly weight_version: number;
   readonly weights_hash: string;
   readonly ledger: LedgerCounts;

@@ -34,6 +34,8 @@ export function newsOf({ kind, body }: EventMessage): string | null {
       return `  held-out exact match at version ${body.version}: ${(body.correct / Math.max(1, body.prompts)).toFixed(3)}`;
     case "checkpoint.kept":
       return `  checkpoint of step ${body.step} is durable`;
+    case "checkpoint.best":
+      return `  checkpoint of step ${body.step} is the best so far: held-out exact match ${(body.correct / Math.max(1, body.prompts)).toFixed(3)}`;
     case "command.accepted":
       return `> ${body.kind} (${body.commandId}): ${cleanLine(body.detail)}`;
     case "command.done":

@@ -13,7 +13,7 @@ import type {
 } from "../report/index.ts";
 import { IncidentBook, type Injection } from "./incident-book.ts";
 import { JobClock } from "./job-clock.ts";
-import { standingEvaluations, standingOf } from "./standing.ts";
+import { standingBests, standingEvaluations, standingOf } from "./standing.ts";
 
 /** Follows the events of one run. */
 export interface Recorder {
@@ -44,6 +44,7 @@ const edge = 10;
 export function createRecorder(): Recorder {
   const commits: Commit[] = [];
   const evaluations: Body<"eval.finished">[] = [];
+  let bests: readonly Body<"checkpoint.best">[] = [];
   const members = new Map<string, MemberRecord>();
   const causes = new Map<string, CauseRecord>();
   const book = new IncidentBook();
@@ -57,11 +58,13 @@ export function createRecorder(): Recorder {
     if (kind === "step.committed") {
       const { lineage, version, sections, ledger } = body;
       commits.push({ lineage, version, sections, ledger, record: stepRecordOf(body, atMs) });
+      bests = standingBests(bests, body);
       for (const group of body.groups) {
         const key = `${body.lineage}/${group}`;
         trained.set(key, (trained.get(key) ?? 0) + 1);
       }
     } else if (kind === "eval.finished") evaluations.push(body);
+    else if (kind === "checkpoint.best") bests = [...bests, body];
     else if (kind === "job.ended") ended = body;
     else if (kind === "member.joined")
       members.set(body.incarnation, { ...body, joined_ms: atMs, left_ms: null, how: null });
@@ -88,7 +91,8 @@ export function createRecorder(): Recorder {
       const evals = standingEvaluations(evaluations, final?.version ?? 0).map(evaluationRecordOf);
       const faults = injections.map(({ atMs, id }) => ({ atMs: clock.at(atMs), id }));
       const wallMs = clock.nowMs;
-      const summary = summaryOf({ job, seed, wallMs, steps, evals, book, injections: faults, doubled, final });
+      const [best = null] = standingBests(bests, pointAfter(ended)).slice(-1);
+      const summary = summaryOf({ job, seed, wallMs, steps, evals, best, book, injections: faults, doubled, final });
       const sorted = [...causes.values()].sort((a, b) => b.count - a.count);
       return { summary, steps, evals, members: [...members.values()], causes: sorted, config_text: configText };
     },
@@ -105,6 +109,15 @@ function countCause(causes: Map<string, CauseRecord>, body: Body<"groups.aborted
 
 function evaluationRecordOf({ version, correct, prompts }: Body<"eval.finished">): EvaluationRecord {
   return { version, accuracy: correct / Math.max(1, prompts) };
+}
+
+/** Where a job would go on after its end. */
+function pointAfter(ended: Body<"job.ended"> | null): { readonly lineage: number; readonly version: number } {
+  return ended ? { lineage: ended.lineage, version: ended.version + 1 } : { lineage: 0, version: 0 };
+}
+
+function bestRecordOf({ step, path, correct, prompts }: Body<"checkpoint.best">): RunSummary["best_checkpoint"] {
+  return { step, path, accuracy: correct / Math.max(1, prompts) };
 }
 
 function stepRecordOf(body: Body<"step.committed">, atMs: number): StepRecord {
@@ -133,6 +146,7 @@ function summaryOf(run: {
   readonly wallMs: number;
   readonly steps: readonly StepRecord[];
   readonly evals: readonly EvaluationRecord[];
+  readonly best: Body<"checkpoint.best"> | null;
   readonly book: IncidentBook;
   readonly injections: readonly Injection[];
   readonly doubled: number;
@@ -151,6 +165,7 @@ function summaryOf(run: {
     reward_last: meanReward(steps.slice(-edge)),
     eval_first: evals[0]?.accuracy ?? null,
     eval_last: evals.at(-1)?.accuracy ?? null,
+    best_checkpoint: run.best && bestRecordOf(run.best),
     weight_version: final?.version ?? 0,
     weights_hash: final?.sections.find(({ name }) => name === "weights")?.digest ?? "",
     ledger,

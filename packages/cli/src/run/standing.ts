@@ -34,3 +34,8 @@ export function standingEvaluations(
   const byVersion = new Map(heard.map((body) => [body.version, body]));
   return [...byVersion.values()].filter(({ version }) => version <= newest).sort((a, b) => a.version - b.version);
 }
+
+/** Of the checkpoints that were called best those that stand after a commit: another lineage leaves behind what is as new as its commits. */
+export function standingBests<T extends Point>(bests: readonly T[], { lineage, version }: Point): readonly T[] {
+  return bests.filter((best) => best.lineage >= lineage || best.version < version);
+}

@@ -40,12 +40,18 @@ export function statusText(status: SeenStatus): string {
     ...status.fleet.commands.map(({ id, kind, asked }) => ["doing", `${kind} ${asked} (${id})`] as const),
     ["streams", streamsOf(status)],
     ["checkpoint", status.checkpoint ? `step ${status.checkpoint.step} in ${status.checkpoint.path}` : "none yet"],
+    ...(status.best ? [["best", bestOf(status.best)] as const] : []),
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
   const facts = rows.map(([name, value]) => `${name.padEnd(width)}  ${cleanLine(value, 200)}`);
   const cells = [...status.members.map((member) => cellsOf(member, status)), ...absentOf(status)];
   const members = cells.length === 0 ? ["no members"] : table(columns, cells);
   return [...warningOf(status), ...facts, "", ...members, ...leftOutOf(status)].join("\n");
+}
+
+/** The checkpoint that does best at held-out prompts. */
+function bestOf({ step, path, prompts, correct }: NonNullable<JobStatus["best"]>): string {
+  return `step ${step}, held-out ${percent(correct / Math.max(1, prompts))}, in ${path}`;
 }
 
 /** How full the streams are. */

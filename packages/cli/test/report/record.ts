@@ -84,6 +84,7 @@ export function runRecord(changes: Partial<RunRecord> = {}): RunRecord {
       reward_last: 0.938,
       eval_first: 0.541,
       eval_last: 0.9512,
+      best_checkpoint: { step: 200, path: ".muster/checkpoints/dates/00000200-v200", accuracy: 0.9531 },
       weight_version: stepCount,
       weights_hash: "xxh3b:5f0c7a1e93d24b68",
       ledger: { admitted: 256_000, trained: 255_981, aborted: 11, quarantined: 8, pending: 0 },

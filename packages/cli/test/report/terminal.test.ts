@@ -83,6 +83,7 @@ describe("summaryText", () => {
         steps       250 in 48 s, 61.4k tokens/s
         reward      0.431 → 0.938
         held-out    54.1 % → 95.1 % exact
+        best        step 200, 95.3 % exact: .muster/checkpoints/dates/00000200-v200
         weights     version 250, xxh3b:5f0c7a1e93d24b68
         ledger      256,000 admitted = 255,981 trained + 11 aborted + 8 quarantined + 0 pending
                     0 lost, 0 trained twice
@@ -104,7 +105,7 @@ describe("summaryText", () => {
     const text = summaryText(hostile);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: there must be none
     expect(text).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/);
-    expect(text.split("\n")).toHaveLength(10);
+    expect(text.split("\n")).toHaveLength(11);
   });
 
   it("lists a few incidents and counts the rest", () => {

@@ -20,6 +20,8 @@ export const checkpointMessages = defineMessages({
       pinned: z.string().max(4096).optional(),
       /** Folders of what it would restore if that one were damaged: they stay, too. */
       fallbacks: z.array(z.string().max(4096)).max(64).optional(),
+      /** Version whose checkpoint was best at held-out prompts: it stays besides. */
+      best: z.strictObject({ step: countSchema, version: countSchema }).optional(),
       /** The ledger at this version, for the manifest. */
       ledger: z.strictObject({
         admitted: countSchema,

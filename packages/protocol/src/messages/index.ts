@@ -11,6 +11,7 @@ import { jobMessages } from "./job.ts";
 import { meshMessages } from "./mesh.ts";
 import { nodeMessages } from "./node.ts";
 import { pieceMessages } from "./pieces.ts";
+import { progressMessages } from "./progress.ts";
 import { replicaMessages } from "./replica.ts";
 import { stepMessages } from "./step.ts";
 import { weightsMessages } from "./weights.ts";
@@ -29,6 +30,7 @@ export const messageTable = defineMessages({
   ...healthMessages,
   ...answerMessages,
   ...pieceMessages,
+  ...progressMessages,
 });
 
 /** Name of a message. */

@@ -144,7 +144,7 @@ export const checkpointFields: readonly Field[] = [
   }),
   section("checkpoint", {
     every_steps: ["integer", 50, "Steps between checkpoints; 0 for the last one only."],
-    keep: ["integer", 2, "Checkpoints kept."],
+    keep: ["integer", 2, "Newest checkpoints kept; the best one at held-out prompts stays besides."],
     directory: ["path", (read) => `.muster/checkpoints/${read("job.name")}`, "Folder of the job's checkpoints."],
     memory_every: [
       "integer",

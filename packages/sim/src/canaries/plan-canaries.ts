@@ -242,6 +242,17 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
+  mind("best-not-spared", "orders to save do not name the best checkpoint, so that it goes with the old ones", {
+    profile: "quiet",
+    seedsMax: 40,
+    line: {
+      does: (effect) => {
+        if (effect.type !== "command" || effect.kind !== "checkpoint.save") return effect;
+        const { best: _, ...body } = effect.body;
+        return { ...effect, body };
+      },
+    },
+  }),
   mind("checkpoint-never-ordered", "no checkpoint is ever written", {
     profile: "quiet",
     seedsMax: 20,

@@ -13,6 +13,7 @@ export class CheckpointChecker {
   readonly #fs: CheckpointFs;
   readonly #isCommitted: (state: StateSections) => boolean;
   #newest: { readonly path: string; readonly order: number } | null = null;
+  #best: string | null = null;
   readonly #damaged = new Set<string>();
 
   constructor(judge: Judge, fs: CheckpointFs, isCommitted: (state: StateSections) => boolean) {
@@ -38,6 +39,7 @@ export class CheckpointChecker {
 
   /** A decision was journaled: what is called damaged is so, and nothing goes before another host has something newer. */
   decided({ before, after }: Decision): void {
+    this.#best = after.heldOut?.checkpoint?.path ?? null;
     if (before.checkpoints.saved !== after.checkpoints.saved) this.#checkCopies(before, after);
     if (before.fallback.damaged === after.fallback.damaged) return;
     const { path, reason } = after.fallback.damaged.at(-1) ?? { path: "nothing", reason: "" };
@@ -68,6 +70,8 @@ export class CheckpointChecker {
   /** The newest checkpoint must still be there at the end. */
   async verifyAtEnd(): Promise<void> {
     if (this.#newest) await this.#read(this.#newest.path, { invariant: "S26", why: "is the newest at the end" });
+    if (this.#best && !this.#damaged.has(this.#best))
+      await this.#read(this.#best, { invariant: "S26", why: "is the best at held-out prompts" });
   }
 
   /** The newest checkpoint must have survived a loss of power. */

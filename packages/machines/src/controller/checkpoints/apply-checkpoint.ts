@@ -5,6 +5,7 @@ import { announce, type Change, type ReportOf } from "../events.ts";
 import { lowestOpenSeq } from "../groups/open-seq.ts";
 import { answered } from "../orders.ts";
 import { type ControllerState, type Member, withMember } from "../state.ts";
+import { noteBest } from "./best-checkpoint.ts";
 import { fallbackAfter, noteCopy } from "./fallback.ts";
 import { savedFlawOf } from "./saved-checkpoint.ts";
 
@@ -19,7 +20,7 @@ export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.s
   const next = withMember(state, event.from, saveAnswered(state.members[event.from], event.body));
   if (lineage !== state.weights?.lineage) return { state: next, effects: [] };
   const kept = { step, version, path, host: state.members[event.from]?.host ?? "", manifestDigest };
-  if ((state.checkpoints.saved?.step ?? -1) >= step) return { state: noteCopy(next, kept), effects: [] };
+  if ((state.checkpoints.saved?.step ?? -1) >= step) return noteBest({ state: noteCopy(next, kept), effects: [] });
   const covered = Object.entries(state.history).filter(([key]) => Number(key) <= step);
   const history = Object.fromEntries(Object.entries(state.history).filter(([key]) => Number(key) > step));
   const last = covered.flatMap(([, receipts]) => receipts).reduce((max, { streamSeq }) => Math.max(max, streamSeq), 0);
@@ -32,13 +33,13 @@ export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.s
   };
   const beforeSeq = last > 0 ? Math.min(last + 1, lowestOpenSeq({ ...next, history })) : 0;
   const purgedSeq = Math.max(state.purgedSeq, beforeSeq);
-  return {
+  return noteBest({
     state: { ...next, history, checkpoints, fallback: fallbackAfter(state, kept, covered), purgedSeq },
     effects: [
       announce("checkpoint.kept", { step, lineage, version, path, manifestDigest }),
       ...(purgedSeq > state.purgedSeq ? [{ type: "groups.purge", beforeSeq } as const] : []),
     ],
-  };
+  });
 }
 
 /** A checkpoint failed: the newest version is wanted instead, after the pause of its rule, unless the rule ends the job. Pure. */

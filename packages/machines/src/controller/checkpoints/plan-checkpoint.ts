@@ -8,6 +8,7 @@ import { type ControllerState, holdsCurrent, membersOf, withMember } from "../st
 import { keepersOf } from "../weights/memory.ts";
 import { isFree } from "../weights/plan-weights.ts";
 import { rotated } from "../weights/weight-sources.ts";
+import { sparedOf } from "./best-checkpoint.ts";
 import { pinsOf } from "./fallback.ts";
 
 /** Marks the committed version as wanted when a checkpoint is due, and orders it from the checkpoint actors. Pure. */
@@ -54,6 +55,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
     groupsWatermark: 0,
     ledger,
     ...pinsOf(state),
+    ...sparedOf(state),
   };
   const order = {
     kind: "checkpoint.save",

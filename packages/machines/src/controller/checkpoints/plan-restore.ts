@@ -5,6 +5,7 @@ import { unsettleCovered, unsettleTrained } from "../groups/ledger.ts";
 import { type ControllerState, holdsCurrent, membersOf, type StepGroups, withMember } from "../state.ts";
 import { isBeginningLost, recoveryOf, withoutLater } from "../weights/memory.ts";
 import type { KeptState } from "../weights/memory-state.ts";
+import { heldOutUpTo } from "./best-checkpoint.ts";
 import { purgedGroups } from "./fallback.ts";
 
 /**
@@ -95,6 +96,7 @@ function rollBack(before: ControllerState, { step, version }: Pick<KeptState, "s
     mesh: { ...state.mesh, state: "broken", dueAtMs: state.nowMs },
     evaluation: null,
     evaluatedVersion: Math.min(state.evaluatedVersion, version),
+    ...(state.heldOut ? { heldOut: heldOutUpTo(state.heldOut, version) } : {}),
     checkpoints: { ...state.checkpoints, wantedStep: null },
   };
 }

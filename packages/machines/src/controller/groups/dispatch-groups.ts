@@ -1,5 +1,6 @@
 /** Which groups may be sampled now, and who samples them (semantics 2 "Staleness", 6.5). */
 import type { WorkItem } from "@muster/protocol";
+import { noteBest } from "../checkpoints/best-checkpoint.ts";
 import { announce, type Change, type ControllerEffect, command } from "../events.ts";
 import { isCordoned } from "../fleet/fleet-state.ts";
 import { crowd } from "../members/crowd.ts";
@@ -79,7 +80,7 @@ function closeEvaluation(state: ControllerState, run: Evaluation): Change<Contro
   const { version, prompts, correct } = run;
   const result = { version, prompts, correct };
   const noted = noteHeldOut({ ...state, evaluation: null, evaluatedVersion: version }, result);
-  return { state: noted.state, effects: [announce("eval.finished", result), ...noted.effects] };
+  return noteBest({ state: noted.state, effects: [announce("eval.finished", result), ...noted.effects] });
 }
 
 /**

@@ -11,4 +11,13 @@ export interface HeldOutResult {
 export interface HeldOut {
   readonly best: HeldOutResult;
   readonly isTold: boolean;
+  /** The last results, for checkpoints that become durable after them. Absent in journals of programs that did not keep them. */
+  readonly results?: readonly HeldOutResult[];
+  /** The checkpoint with the best result; absent before there is one. */
+  readonly checkpoint?: HeldOutResult & { readonly step: number; readonly path: string };
+}
+
+/** Share of the prompts that were answered right, 0 to 1. Pure. */
+export function shareOf({ correct, prompts }: HeldOutResult): number {
+  return correct / Math.max(1, prompts);
 }

@@ -1,7 +1,8 @@
 /** What held-out prompts say of the training: a job that gets worse at them than it was is told of, since its rewards may not show it. */
+import { withResult } from "../checkpoints/best-checkpoint.ts";
 import { announce, type Change } from "../events.ts";
 import type { ControllerState } from "../state.ts";
-import type { HeldOut, HeldOutResult } from "./held-out-state.ts";
+import { type HeldOut, type HeldOutResult, shareOf } from "./held-out-state.ts";
 
 /** A fall of this share of the prompts is one, when it can not be chance. */
 const fallMin = 0.1;
@@ -13,7 +14,7 @@ export function noteHeldOut(state: ControllerState, result: HeldOutResult): Chan
   const { best = result, isTold = false } = state.heldOut ?? {};
   const fallen = isFarBelow(result, best);
   const better = shareOf(result) >= shareOf(best) ? result : best;
-  const heldOut: HeldOut = { best: better, isTold: fallen };
+  const heldOut: HeldOut = withResult({ ...state.heldOut, best: better, isTold: fallen }, result);
   const detail = `held-out exact match fell from ${shown(best)} at version ${best.version} to ${shown(result)} at version ${result.version}: a lower optimizer.lr or a longer optimizer.lr_warmup_steps may help`;
   const isNews = fallen && !isTold;
   return {
@@ -25,10 +26,6 @@ export function noteHeldOut(state: ControllerState, result: HeldOutResult): Chan
 function isFarBelow(result: HeldOutResult, best: HeldOutResult): boolean {
   const fall = shareOf(best) - shareOf(result);
   return fall >= fallMin && fall > sigmas * Math.sqrt(varianceOf(result) + varianceOf(best));
-}
-
-function shareOf({ correct, prompts }: HeldOutResult): number {
-  return correct / Math.max(1, prompts);
 }
 
 /** Of a share that was counted on so many prompts; none of them right or wrong is not certain of the next one. */
