@@ -43,8 +43,10 @@ const mayImport = {
     "client",
     "runtime",
     "actors",
+    "check",
     "sim",
   ],
+  check: ["base", "protocol", "machines", "checkpoint", "engine", "actors"],
   sim: [
     "base",
     "protocol",
@@ -57,6 +59,7 @@ const mayImport = {
     "engine",
     "runtime",
     "actors",
+    "check",
   ],
   testkit: [
     "base",

@@ -11,7 +11,6 @@ export {
   chaosWishOf,
   drawSchedule,
 } from "./chaos/schedule.ts";
-export type { Violation } from "./check/judge.ts";
 export type { Scenario, WorkModel } from "./cluster/scenario.ts";
 export type { Fault } from "./faults/fault.ts";
 export { points } from "./faults/points.ts";

@@ -12,8 +12,8 @@ export interface Manifest {
 }
 
 const workspaceDependenciesMax = 4;
-/** They compose the others. */
-const composers = new Set(["@muster/actors", "@muster/cli", "@muster/sim", "@muster/testkit"]);
+/** They compose the others, or judge what all of them do. */
+const composers = new Set(["@muster/actors", "@muster/check", "@muster/cli", "@muster/sim", "@muster/testkit"]);
 
 /** Checks the package.json of one package. */
 export function checkManifest(file: string, manifest: Manifest): Finding[] {

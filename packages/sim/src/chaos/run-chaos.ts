@@ -2,8 +2,9 @@
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { JournalAudit } from "@muster/check";
 import { errors } from "../errors.ts";
-import { type Audit, type RunningAudit, startAudit } from "./audit.ts";
+import { type RunningAudit, startAudit } from "./audit.ts";
 import { startBrokerProxy } from "./broker-proxy.ts";
 import { doPlan } from "./do-plan.ts";
 import { type FarHost, openFarHost } from "./far-host.ts";
@@ -50,7 +51,7 @@ export interface ChaosRun {
   /** When the job was asked to stop, wall ms: who is missed later has left. */
   readonly stoppedAtMs: number;
   readonly exitCode: number | null;
-  readonly audit: Audit;
+  readonly audit: JournalAudit;
   readonly directory: string;
 }
 

@@ -1,11 +1,12 @@
 /** Runs one scenario under the eyes of all checkers. */
+import type { Violation } from "@muster/check";
+import { Judge } from "@muster/check/internal";
 import type { JobConfig } from "@muster/protocol";
-import { Judge, type Violation } from "../check/judge.ts";
-import { type JobEnd, Witness } from "../check/witness.ts";
 import type { Bug } from "../cluster/bug.ts";
 import { Cluster } from "../cluster/cluster.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Strike } from "../faults/failpoints.ts";
+import { type JobEnd, Witness } from "../witness/witness.ts";
 import { World } from "../world/world.ts";
 
 /** What a run came to. */

@@ -1,11 +1,10 @@
 /** Groups that are given up, and the losses that there must have been over them. */
+import { BlameChecker, type Decision, Judge } from "@muster/check/internal";
 import type { ControllerState } from "@muster/machines";
 import { expect, it } from "vitest";
-import { BlameChecker } from "../../src/check/blame-checker.ts";
-import type { Decision } from "../../src/check/journal-model.ts";
-import { Judge } from "../../src/check/judge.ts";
 import type { Fault } from "../../src/faults/fault.ts";
 import { shippedConfig } from "../../src/seed/shipped.ts";
+import { isWide } from "../../src/witness/explained.ts";
 import { World } from "../../src/world/world.ts";
 import { modelsOf } from "../support/models.ts";
 
@@ -24,7 +23,7 @@ function stateWith(leases: object, quarantined: readonly number[] = []): Control
 /** What is found when a group is given up after its holder was taken for lost so many times. */
 function foundAfter(losses: number, how: { readonly isDead: boolean; readonly faults?: readonly Fault[] }) {
   const judge = new Judge(new World(1));
-  const checker = new BlameChecker(judge, failure, how.faults ?? []);
+  const checker = new BlameChecker(judge, failure, { isWide: isWide(how.faults ?? []) });
   const holder = modelsOf().process("rollout-1", "rollout");
   checker.identified("i1", holder);
   if (how.isDead) holder.kill();

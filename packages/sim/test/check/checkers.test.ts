@@ -1,11 +1,13 @@
+import {
+  CheckpointChecker,
+  type Decision,
+  Judge,
+  MembershipChecker,
+  OrderChecker,
+  TrainingChecker,
+  WeightsChecker,
+} from "@muster/check/internal";
 import { describe, expect, it } from "vitest";
-import { CheckpointChecker } from "../../src/check/checkpoint-checker.ts";
-import type { Decision } from "../../src/check/journal-model.ts";
-import { Judge } from "../../src/check/judge.ts";
-import { MembershipChecker } from "../../src/check/membership-checker.ts";
-import { OrderChecker } from "../../src/check/order-checker.ts";
-import { TrainingChecker } from "../../src/check/training-checker.ts";
-import { WeightsChecker } from "../../src/check/weights-checker.ts";
 import { Failpoints } from "../../src/faults/failpoints.ts";
 import { SimDisk } from "../../src/plane/sim-disk.ts";
 import { drawScenario } from "../../src/seed/draw-scenario.ts";
@@ -163,7 +165,7 @@ function decide(checker: WeightsChecker, before: unknown, after: unknown): void 
 
 describe("the checkers accuse whoever holds weights", () => {
   const weights = (judge: Judge): WeightsChecker => {
-    const checker = new WeightsChecker(judge, { ...config, weights: { kind: "checkpoint", path: "/c" } }, { count: 1 });
+    const checker = new WeightsChecker(judge);
     decide(checker, null, { lineage: 0, version: 0, sections: sections("a") });
     decide(checker, {}, { lineage: 0, version: 1, sections: sections("b") });
     return checker;

@@ -1,9 +1,7 @@
+import { type Decision, Judge, MembershipChecker } from "@muster/check/internal";
 import { planOf } from "@muster/machines";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import type { Decision } from "../../src/check/journal-model.ts";
-import { Judge } from "../../src/check/judge.ts";
-import { MembershipChecker } from "../../src/check/membership-checker.ts";
 import type { Scenario } from "../../src/cluster/scenario.ts";
 import { drawScenario } from "../../src/seed/draw-scenario.ts";
 import { runScenario } from "../../src/seed/run-scenario.ts";

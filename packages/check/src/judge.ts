@@ -1,6 +1,5 @@
 /** Where checkers put what they find, and what happened just before. */
-import { RunningHash } from "../plane/digest.ts";
-import type { World } from "../world/world.ts";
+import { RunningHash } from "./digest.ts";
 
 /** An invariant that did not hold. Names are those of the README: S1 … S36 for safety, L1 … L8 for liveness. */
 export interface Violation {
@@ -14,11 +13,11 @@ const linesMax = 120;
 /** The log and the verdict of one run. */
 export class Judge {
   readonly violations: Violation[] = [];
-  readonly #world: Pick<World, "nowMs">;
+  readonly #world: { readonly nowMs: number };
   readonly #lines: string[] = [];
   readonly #hash = new RunningHash();
 
-  constructor(world: Pick<World, "nowMs">) {
+  constructor(world: { readonly nowMs: number }) {
     this.#world = world;
   }
 

@@ -4,21 +4,9 @@
  */
 import type { ControllerState } from "@muster/machines";
 import { failureRuleOf, type JobConfig } from "@muster/protocol";
-import type { Fault } from "../faults/fault.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import type { Observed } from "./observed.ts";
-
-/** Faults after which what anybody holds may be late or lost, whoever it is. */
-const wideFaults: readonly Fault["kind"][] = [
-  "noise",
-  "broker-restart",
-  "broker-stall",
-  "suffix-loss",
-  "consumer-expiry",
-  "second-controller",
-  "forgery",
-];
 
 /** How much sooner than the controller a holder may think its lease over, as a share of it. */
 const leaseMargin = 0.05;
@@ -33,10 +21,10 @@ export class BlameChecker {
   readonly #struck = new Set<Observed>();
   readonly #losses = new Map<string, number>();
 
-  constructor(judge: Judge, policy: JobConfig["failure"], faults: readonly Fault[]) {
+  constructor(judge: Judge, policy: JobConfig["failure"], { isWide }: { readonly isWide: boolean }) {
     this.#judge = judge;
     this.#policy = policy;
-    this.#isWide = faults.some(({ kind }) => wideFaults.includes(kind));
+    this.#isWide = isWide;
   }
 
   /** A life begins inside a process. */

@@ -1,22 +1,20 @@
 /** Progress: somebody always acts for the job, and once the faults are over steps are committed and made durable (L1, L3, L4, L7). */
 import { type ControllerState, membersOf } from "@muster/machines";
-import type { Scenario } from "../cluster/scenario.ts";
-import type { SimProcess } from "../world/process.ts";
-import type { World } from "../world/world.ts";
-import { type Allowance, allowanceOf, simpleFaults } from "./allowance.ts";
+import type { Allowance } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import { pauseOf } from "./membership-checker.ts";
+import type { Mortal, Timeline } from "./observed.ts";
 
 /** Watches what has not happened for how long. */
 export class ProgressChecker {
-  readonly #world: World;
+  readonly #world: Timeline;
   readonly #judge: Judge;
   readonly #calmMs: number;
   readonly #allowed: Allowance;
   /** How long nobody acts is judged only where nothing else can explain it. */
   readonly #isSimple: boolean;
-  readonly #controllers = new Set<SimProcess>();
+  readonly #controllers = new Set<Mortal>();
   #leaderlessMs: number | null = null;
   #isJobOver = false;
   #progressMs = 0;
@@ -24,12 +22,16 @@ export class ProgressChecker {
   #pausedUntilMs = 0;
   #longestMs = 0;
 
-  constructor(world: World, judge: Judge, scenario: Scenario) {
+  constructor(
+    world: Timeline,
+    judge: Judge,
+    given: { readonly allowed: Allowance; readonly calmMs: number; readonly isSimple: boolean },
+  ) {
     this.#world = world;
     this.#judge = judge;
-    this.#calmMs = scenario.safetyMs;
-    this.#allowed = allowanceOf(scenario);
-    this.#isSimple = scenario.faults.every(({ kind }) => simpleFaults.includes(kind));
+    this.#calmMs = given.calmMs;
+    this.#allowed = given.allowed;
+    this.#isSimple = given.isSimple;
   }
 
   /** The longest time without progress after the faults. */
@@ -43,7 +45,7 @@ export class ProgressChecker {
   }
 
   /** A process begins. */
-  started(process: SimProcess): void {
+  started(process: Mortal): void {
     if (process.role !== "controller") return;
     // A new one that only comes does not act yet.
     if (!this.#isJobOver) this.#checkSuccession();

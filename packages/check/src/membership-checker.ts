@@ -2,7 +2,7 @@
 
 import type { StateSections } from "@muster/engine";
 import type { AnyMessage, Identity } from "@muster/protocol";
-import { ownDigest } from "../plane/digest.ts";
+import { ownDigest } from "./digest.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import { joinedIn, lostIn } from "./member-changes.ts";

@@ -1,21 +1,10 @@
 /** How much time the promises of liveness leave, by the time-outs and the work of a job. */
+import type { Allowance } from "@muster/check/internal";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 
-/** Virtual times within which something must have happened. */
-export interface Allowance {
-  /** L1: between two things that are got done, once the faults are over. */
-  readonly progressMs: number;
-  /** L2: from the first lease of a group to its result, or until it is given up. */
-  readonly promptMs: number;
-  /** L3: from the end of the faults until everybody who lives is a member. */
-  readonly membershipMs: number;
-  /** L4: from the death of a controller to the first record of the next one. */
-  readonly successionMs: number;
-}
-
 /** Faults that keep no controller from its work but by ending it. */
-export const simpleFaults: readonly Fault["kind"][] = [
+const simpleFaults: readonly Fault["kind"][] = [
   "kill",
   "kill-all",
   "drain",
@@ -24,6 +13,11 @@ export const simpleFaults: readonly Fault["kind"][] = [
   "power-loss",
   "second-controller",
 ];
+
+/** True when no fault keeps a controller from its work but by ending it. Pure. */
+export function areSimple(faults: readonly Fault[]): boolean {
+  return faults.every(({ kind }) => simpleFaults.includes(kind));
+}
 
 /** The floor of L1 (reliability 3). */
 const steadyMs = 60_000;

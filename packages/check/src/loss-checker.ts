@@ -3,15 +3,11 @@
  * mesh; losing a sampler never disturbs a step that has its groups.
  */
 import type { ControllerState } from "@muster/machines";
-import type { Scenario } from "../cluster/scenario.ts";
-import { simpleFaults } from "./allowance.ts";
+import type { JobConfig } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import { changesOf, lostIn } from "./member-changes.ts";
-import type { Observed } from "./observed.ts";
-
-/** Someone whose end can be waited for. */
-type Mortal = Observed & { onDeath(run: () => void): void };
+import type { Mortal } from "./observed.ts";
 
 /** Orders and answers of a mesh that is built without trouble, and the tick that notices. */
 const marginMs = 2_000;
@@ -32,12 +28,16 @@ export class LossChecker {
   #brokenMs: number | null = null;
   #longest = { detectMs: 0, meshMs: 0 };
 
-  constructor(world: { readonly nowMs: number }, judge: Judge, { config, faults, controllers }: Scenario) {
+  constructor(
+    world: { readonly nowMs: number },
+    judge: Judge,
+    { timing, isSimple }: Pick<JobConfig, "timing"> & { readonly isSimple: boolean },
+  ) {
     this.#world = world;
     this.#judge = judge;
-    this.#detectMs = config.timing.deadAfterMs + marginMs;
-    this.#meshMs = config.timing.meshMs + marginMs;
-    this.#isSimple = (controllers ?? 1) === 1 && faults.every(({ kind }) => simpleFaults.includes(kind));
+    this.#detectMs = timing.deadAfterMs + marginMs;
+    this.#meshMs = timing.meshMs + marginMs;
+    this.#isSimple = isSimple;
   }
 
   /** The longest that it took, ms. */

@@ -3,8 +3,8 @@
  * that is due is durable after three times as long as saving may take without a fault (L7).
  */
 import type { ControllerState } from "@muster/machines";
-import type { Scenario } from "../cluster/scenario.ts";
-import { allowanceOf } from "./allowance.ts";
+import type { JobConfig } from "@muster/protocol";
+import type { Allowance } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 
@@ -21,12 +21,16 @@ export class BudgetChecker {
   /** The step that should be durable, and since when somebody could have saved it. */
   #due: { readonly step: number; readonly atMs: number } | null = null;
 
-  constructor(world: { readonly nowMs: number }, judge: Judge, scenario: Scenario) {
-    const { timing, checkpoint } = scenario.config;
-    const { promptMs, membershipMs } = allowanceOf(scenario);
+  constructor(
+    world: { readonly nowMs: number },
+    judge: Judge,
+    given: { readonly config: JobConfig; readonly allowed: Allowance; readonly calmMs: number },
+  ) {
+    const { timing, checkpoint } = given.config;
+    const { promptMs, membershipMs } = given.allowed;
     this.#world = world;
     this.#judge = judge;
-    this.#calmMs = scenario.safetyMs > 0 ? scenario.safetyMs + membershipMs : 0;
+    this.#calmMs = given.calmMs > 0 ? given.calmMs + membershipMs : 0;
     this.#promptMs = promptMs;
     this.#saveMs = 3 * timing.checkpointMs;
     this.#everySteps = checkpoint.everySteps;

@@ -1,4 +1,5 @@
 /** What was sampled and what was trained: nothing twice, nothing stale, nothing aborted, nothing lost (S15 – S19, S21 – S24). */
+import { mixSeed } from "@muster/base";
 import type { TrainSample } from "@muster/engine";
 import type { ControllerState } from "@muster/machines";
 import {
@@ -10,7 +11,6 @@ import {
   type Trajectory,
   type TrajectoryGroup,
 } from "@muster/protocol";
-import { tokensHash } from "../engine/arithmetic.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import type { Observed } from "./observed.ts";
@@ -306,5 +306,5 @@ function keyOf({ streamSeq, step, index }: GroupReceipt): string {
 }
 
 function fingerprint(tokens: Int32Array, logprobs: Float32Array): number {
-  return (tokensHash(tokens) ^ Math.imul(logprobs.length, 0x9e3779b1) ^ Math.floor((logprobs[0] ?? 0) * 1e6)) >>> 0;
+  return (mixSeed(...tokens) ^ Math.imul(logprobs.length, 0x9e3779b1) ^ Math.floor((logprobs[0] ?? 0) * 1e6)) >>> 0;
 }

@@ -1,10 +1,10 @@
 /** Nodes and operators: no orphan lives on, what is wanted runs, a command happens once, joiners come together, and nobody keeps a place that was given away (F1 to F7). */
 import type { ControllerEvent, ControllerState } from "@muster/machines";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
-import type { World } from "../world/world.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import { joinedIn } from "./member-changes.ts";
+import type { Timeline } from "./observed.ts";
 
 /** A process as this checker sees it. */
 export interface Watched {
@@ -24,7 +24,7 @@ type CommandEvent = Extract<ControllerEvent, { body: { commandId?: string | unde
 
 /** The model of nodes, their processes and the operator's commands. */
 export class FleetChecker {
-  readonly #world: Pick<World, "nowMs" | "after">;
+  readonly #world: Timeline;
   readonly #judge: Judge;
   readonly #calmMs: number;
   /** Processes by the name of the node that started them. */
@@ -39,7 +39,7 @@ export class FleetChecker {
   #grownAtMs = Number.NEGATIVE_INFINITY;
   #term = 0;
 
-  constructor(world: Pick<World, "nowMs" | "after">, judge: Judge, calmMs: number) {
+  constructor(world: Timeline, judge: Judge, calmMs: number) {
     this.#world = world;
     this.#judge = judge;
     this.#calmMs = calmMs;

@@ -1,8 +1,7 @@
 /** Which bytes are live where: one digest per version, nothing before its commit, nothing back in time (S9 – S11, S13, S22, S23, S28). */
 import type { StateSections } from "@muster/engine";
-import type { Body, JobConfig } from "@muster/protocol";
-import { initialWeights } from "../engine/arithmetic.ts";
-import { ownDigest, planeDigest } from "../plane/digest.ts";
+import type { Body } from "@muster/protocol";
+import { ownDigest } from "./digest.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import type { Observed } from "./observed.ts";
@@ -23,14 +22,15 @@ export class WeightsChecker {
 
   constructor(
     judge: Judge,
-    config: JobConfig,
-    { count, digest = planeDigest }: { readonly count: number; readonly digest?: (bytes: Uint8Array) => string },
+    /** `start`: what the job begins with, where that is known. */
+    {
+      digest = ownDigest,
+      start,
+    }: { readonly digest?: (bytes: Uint8Array) => string; readonly start?: StateSections } = {},
   ) {
     this.#judge = judge;
     this.#digest = digest;
-    if (config.weights.kind !== "seed") return;
-    const weights = new Uint8Array(initialWeights(count, config.weights.seed).buffer);
-    this.#known.add(this.#stateDigest({ weights, optimizer: new Uint8Array(8 * count + 8) }));
+    if (start) this.#known.add(this.#stateDigest(start));
   }
 
   /** A decision was journaled. */

@@ -1,7 +1,7 @@
 import { encodeRecord } from "@muster/actors";
 import { describe, expect, it } from "vitest";
-import { heldOf, JournalAuditor } from "../../src/chaos/audit.ts";
-import { drawScenario } from "../../src/seed/draw-scenario.ts";
+import { heldOf, JournalAuditor } from "../src/journal-auditor.ts";
+import { shippedConfig } from "./support/config.ts";
 
 type Decision = Parameters<typeof heldOf>[0];
 
@@ -35,7 +35,7 @@ describe("the audit of a journal", () => {
 });
 
 describe("an audit that reads along", () => {
-  const { config } = drawScenario(1, "quiet");
+  const config = shippedConfig();
   const record = (term: number) => encodeRecord(term, [{ type: "controller.elected", atMs: term, term }]);
 
   it("takes each record once, however often it is shown", () => {

@@ -1,33 +1,47 @@
 /** Sees everything that happens in a run, decodes it once, and tells the checkers. */
 import type { Controller } from "@muster/actors";
+import {
+  BlameChecker,
+  BudgetChecker,
+  CheckpointChecker,
+  FleetChecker,
+  JournalModel,
+  type Judge,
+  LossChecker,
+  MembershipChecker,
+  MemoryChecker,
+  OrderChecker,
+  ownDigest,
+  ProgressChecker,
+  SeenPieces,
+  TrainingChecker,
+  WeightsChecker,
+} from "@muster/check/internal";
+import type { StateSections } from "@muster/engine";
 import type { ControllerState } from "@muster/machines";
-import { type AnyMessage, flawOf, type Identity, type Ledger, readPlain, type Section } from "@muster/protocol";
+import {
+  type AnyMessage,
+  flawOf,
+  type Identity,
+  type JobConfig,
+  type Ledger,
+  readPlain,
+  type Section,
+} from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";
 import type { ClusterObserver } from "../cluster/cluster.ts";
 import { isCut } from "../cluster/last-controller.ts";
 import type { Scenario } from "../cluster/scenario.ts";
+import { initialWeights } from "../engine/arithmetic.ts";
 import { shapeOf } from "../engine/info.ts";
 import { kindOfSubject } from "../net/subject-kind.ts";
 import type { HeardMessage, StoredMessage } from "../net/wire.ts";
-import { ownDigest, planeDigest } from "../plane/digest.ts";
+import { planeDigest } from "../plane/digest.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
-import { BlameChecker } from "./blame-checker.ts";
-import { BudgetChecker } from "./budget-checker.ts";
-import { CheckpointChecker } from "./checkpoint-checker.ts";
-import { explainedUntilMs, outagesOf } from "./explained.ts";
-import { FleetChecker } from "./fleet-checker.ts";
-import { JournalModel } from "./journal-model.ts";
-import type { Judge } from "./judge.ts";
-import { LossChecker } from "./loss-checker.ts";
-import { MembershipChecker } from "./membership-checker.ts";
-import { MemoryChecker } from "./memory-checker.ts";
-import { OrderChecker } from "./order-checker.ts";
-import { ProgressChecker } from "./progress-checker.ts";
-import { SeenPieces } from "./seen-pieces.ts";
-import { TrainingChecker } from "./training-checker.ts";
-import { WeightsChecker } from "./weights-checker.ts";
+import { allowanceOf, areSimple } from "./allowance.ts";
+import { explainedUntilMs, isWide, outagesOf } from "./explained.ts";
 
 /** How the job ended, in its own words. */
 export interface JobEnd {
@@ -77,25 +91,30 @@ export class Witness implements ClusterObserver {
   constructor(
     world: World,
     judge: Judge,
-    given: { readonly scenario: Scenario; readonly bug?: Pick<Bug, "logic" | "digest"> | undefined },
+    {
+      scenario,
+      bug: { logic, digest = planeDigest } = {},
+    }: { readonly scenario: Scenario; readonly bug?: Pick<Bug, "logic" | "digest"> | undefined },
   ) {
-    const { scenario, bug: { logic, digest = planeDigest } = {} } = given;
     const { config, faults, work } = scenario;
     this.#overflows = work.overflowRate > 0;
     this.#judge = judge;
-    this.#weights = new WeightsChecker(judge, config, { count: shapeOf(config.model).count, digest });
+    this.#weights = new WeightsChecker(judge, { digest, ...startOf(config) });
     // What a liar says is believed until somebody looks: it must not be trained on.
     const isHonest = !faults.some(({ kind }) => kind === "lie" || kind === "theft");
     const isReadable = !faults.some(({ kind }) => unreadableFaults.includes(kind));
     this.#training = new TrainingChecker(judge, config, { isHonest, isReadable });
     this.#members = new MembershipChecker(judge, explainedUntilMs(scenario), outagesOf(faults));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
-    const isPeace = faults.length === 0 && (scenario.controllers ?? 1) === 1;
+    const isAlone = (scenario.controllers ?? 1) === 1;
+    const isPeace = faults.length === 0 && isAlone;
+    const isSimple = areSimple(faults);
+    const given = { config, allowed: allowanceOf(scenario), calmMs: scenario.safetyMs };
     this.#orders = new OrderChecker(judge, config, isPeace);
-    this.#progress = new ProgressChecker(world, judge, scenario);
-    this.#losses = new LossChecker(world, judge, scenario);
-    this.#budgets = new BudgetChecker(world, judge, scenario);
-    this.#blames = new BlameChecker(judge, config.failure, faults);
+    this.#progress = new ProgressChecker(world, judge, { ...given, isSimple });
+    this.#losses = new LossChecker(world, judge, { timing: config.timing, isSimple: isAlone && isSimple });
+    this.#budgets = new BudgetChecker(world, judge, given);
+    this.#blames = new BlameChecker(judge, config.failure, { isWide: isWide(faults) });
     const memory = new MemoryChecker(judge);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
@@ -297,6 +316,14 @@ export class Witness implements ClusterObserver {
     else if (message.kind === "command.done") this.#fleet.done(message.body.commandId, message.body.outcome);
     else if (message.kind === "job.ended") this.end = message.body;
   }
+}
+
+/** What policy engines hold before anybody trained; unknown where a job begins with a checkpoint. */
+function startOf({ weights: { kind, ...from }, model }: JobConfig): { readonly start?: StateSections } {
+  if (kind !== "seed" || !("seed" in from)) return {};
+  const { count } = shapeOf(model);
+  const weights = new Uint8Array(initialWeights(count, from.seed).buffer);
+  return { start: { weights, optimizer: new Uint8Array(8 * count + 8) } };
 }
 
 function envelopeOf(data: Uint8Array): Envelope | null {

@@ -22,7 +22,6 @@ import {
   planOf,
 } from "@muster/machines";
 import type { AnyMessage, JobConfig } from "@muster/protocol";
-import type { StoredMessage } from "../net/wire.ts";
 import type { Judge } from "./judge.ts";
 import type { Observed } from "./observed.ts";
 
@@ -84,7 +83,7 @@ export class JournalModel {
   }
 
   /** A record was stored. */
-  stored({ seq, data, by }: Pick<StoredMessage, "seq" | "data"> & { readonly by: Observed }): void {
+  stored({ seq, data, by }: { readonly seq: number; readonly data: Uint8Array; readonly by: Observed }): void {
     const judge = this.#judge;
     const { term, events, wallMs, part } = decodeRecord(seq, data);
     judge.require(seq === this.#seq + 1, "S2", () => `record ${seq} follows record ${this.#seq}`);

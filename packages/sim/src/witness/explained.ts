@@ -1,8 +1,8 @@
 /** What faults explain: silences, by whom and until when (L6). */
+import type { Outage } from "@muster/check/internal";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { allowanceOf } from "./allowance.ts";
-import type { Outage } from "./membership-checker.ts";
 
 const loudFaults: readonly string[] = [
   "kill",
@@ -19,6 +19,22 @@ const loudFaults: readonly string[] = [
 ];
 
 const brokerOutages: readonly string[] = ["broker-restart", "broker-stall", "suffix-loss"];
+
+/** Faults after which what anybody holds may be late or lost, whoever it is. */
+const wideFaults: readonly Fault["kind"][] = [
+  "noise",
+  "broker-restart",
+  "broker-stall",
+  "suffix-loss",
+  "consumer-expiry",
+  "second-controller",
+  "forgery",
+];
+
+/** True when any holder's loss may have one of these faults as its cause. */
+export function isWide(faults: readonly Fault[]): boolean {
+  return faults.some(({ kind }) => wideFaults.includes(kind));
+}
 
 /** True for faults that leave no silence of a replica to misread: its end is seen, or it is the controller that stood still. */
 function isLoud(fault: Fault): boolean {

@@ -1,0 +1,17 @@
+/** The second door: the checkers one by one, for the simulator and for tests. */
+export type { Allowance } from "./allowance.ts";
+export { BlameChecker } from "./blame-checker.ts";
+export { BudgetChecker } from "./budget-checker.ts";
+export { CheckpointChecker } from "./checkpoint-checker.ts";
+export { ownDigest } from "./digest.ts";
+export { FleetChecker } from "./fleet-checker.ts";
+export { type Decision, JournalModel } from "./journal-model.ts";
+export { Judge } from "./judge.ts";
+export { LossChecker } from "./loss-checker.ts";
+export { MembershipChecker, type Outage } from "./membership-checker.ts";
+export { MemoryChecker } from "./memory-checker.ts";
+export { OrderChecker } from "./order-checker.ts";
+export { ProgressChecker } from "./progress-checker.ts";
+export { SeenPieces } from "./seen-pieces.ts";
+export { TrainingChecker } from "./training-checker.ts";
+export { WeightsChecker } from "./weights-checker.ts";
