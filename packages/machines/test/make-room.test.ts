@@ -53,6 +53,23 @@ describe("when the next step has no room in the groups stream", () => {
     expect(change?.state.purgedSeq).toBe(504);
   });
 
+  it("what is saved of unfinished responses goes before any result does, where it lies in front of all of them", () => {
+    const item = { purpose: "train" as const, step: 4, index: 3, attempt: 0 };
+    const held = (streamSeq: number): ControllerState["leases"] => ({
+      "1-1": { holder: "r0", items: [{ ...item, partial: { streamSeq, tokens: 7 } }], dueAtMs: 9_000 },
+    });
+    const change = planRoom(stuck({ groups: { 4: groupsOf(4, 0) }, leases: held(450) }));
+    expect(change?.state.leases["1-1"]?.items).toEqual([item]);
+    expect(change?.state.purgedSeq).toBe(451);
+    expect(bodiesOf(change?.effects ?? [], "alarm.raised")[0]?.detail).toMatch(/what is saved of 1 unfinished groups/);
+    const both = planRoom(stuck({ groups: { 4: groupsOf(4, 0), 5: groupsOf(5, 4) }, leases: held(450) }));
+    expect(both?.state.purgedSeq).toBe(451);
+    expect(settled(both?.state, 5)).toHaveLength(4);
+    // Behind a result it makes no room, and what is gone already makes none either.
+    expect(settled(planRoom(stuck({ leases: held(650) }))?.state, 5)).toHaveLength(0);
+    expect(planRoom(stuck({ groups: { 4: groupsOf(4, 0) }, leases: held(450), purgedSeq: 451 }))).toBeNull();
+  });
+
   it("nothing is given up while a checkpoint may make room, the step has all it needs, or nobody has waited", () => {
     const { checkpoints, step, nowMs } = stuck();
     expect(planRoom(stuck({ checkpoints: { ...checkpoints, saved: { ...saved, step: 2 } } }))).toBeNull();

@@ -1,6 +1,7 @@
 /**
  * Room in a full groups stream where no checkpoint makes any. A stream is emptied from its beginning only, and messages may lie there that nobody needs and
  * no checkpoint covers: results whose receipts were lost, or of groups that somebody else finished. They go first, because that costs nothing.
+ * So do saves of unfinished responses that lie in front of every result: without them only a holder's death costs more.
  * After the job went back further than the newest checkpoint the stream is full of results of later steps, or of what lies behind the first results of
  * the next one, and that step has no room. Then the oldest results are given up and sampled again: they cost time, and without them nothing would go on.
  */
@@ -11,7 +12,7 @@ import type { ControllerState, KeptReceipt } from "../state.ts";
 import { withLease } from "./lease-table.ts";
 import { requeue, withGroups } from "./leases.ts";
 import { isSettled, receiptsOf } from "./ledger.ts";
-import { lowestOpenSeq } from "./open-seq.ts";
+import { begunIn, lowestOpenSeq } from "./open-seq.ts";
 
 /** As often results are given up for one step: a stream that has no room then is too small for it, and the watchdog ends the job. */
 const timesMax = 8;
@@ -20,7 +21,7 @@ const timesMax = 8;
 export function planRoom(state: ControllerState): Change<ControllerState> | null {
   const { heldBack, nowMs, plan } = state;
   if (!heldBack || nowMs - heldBack.sinceMs < plan.timing.commandMs) return null;
-  return emptyUnneeded(state) ?? giveUpOldest(state);
+  return emptyUnneeded(state) ?? forgetBegun(state) ?? giveUpOldest(state);
 }
 
 /**
@@ -34,6 +35,18 @@ function emptyUnneeded(state: ControllerState): Change<ControllerState> | null {
   if (purgedSeq <= state.purgedSeq) return null;
   const detail = `what is stored before message ${purgedSeq} of the groups stream is needed by nobody and makes room`;
   return emptied(state, purgedSeq, detail);
+}
+
+/** Removes what is saved of unfinished responses in front of all results. Pure. */
+function forgetBegun(state: ControllerState): Change<ControllerState> | null {
+  if (!isStuck(state)) return null;
+  const beforeSeq = lowestOpenSeq(withoutBegun(state, Number.MAX_SAFE_INTEGER));
+  const saves = begunIn(state).filter(({ streamSeq }) => streamSeq < beforeSeq);
+  const cut = saves.reduce((max, { streamSeq }) => Math.max(max, streamSeq), 0);
+  if (cut < state.purgedSeq) return null;
+  const detail = `step ${state.step.step} has no room in the groups stream, and no checkpoint makes any: what is saved of ${saves.length} unfinished groups makes room; should their holders die they begin anew`;
+  const next = withoutBegun(state, cut);
+  return emptied(next, Math.min(cut + 1, lowestOpenSeq(next)), detail);
 }
 
 /** Gives up the older half of what is stored for later steps, or, where that is nothing, for the next one. */
