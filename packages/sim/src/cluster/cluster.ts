@@ -20,8 +20,8 @@ import { type FaultObserver, Injector } from "../faults/injector.ts";
 import { AilingHosts } from "../fleet/ailing-hosts.ts";
 import type { Command } from "../fleet/command.ts";
 import { type Child, SimKeeper } from "../fleet/sim-keeper.ts";
-import { Network } from "../net/network.ts";
-import type { WireObserver } from "../net/wire.ts";
+import { type AnyNetwork, Network } from "../net/network.ts";
+import type { NetworkOptions, WireObserver } from "../net/wire.ts";
 import { planeDigest } from "../plane/digest.ts";
 import { type MeshObserver, MeshPlane } from "../plane/mesh-plane.ts";
 import { SimDisk } from "../plane/sim-disk.ts";
@@ -65,11 +65,19 @@ const repairsMs = [0, 10_000, 20_000, 30_000, 40_000];
 
 const dataKey = Uint8Array.from({ length: 32 }, (_, i) => i);
 
+/** What a cluster is made of, beside its world and its scenario. */
+export interface ClusterGiven {
+  readonly observer: ClusterObserver;
+  readonly bug?: Bug;
+  /** Default the simulated network. */
+  readonly makeNetwork?: (options: NetworkOptions) => AnyNetwork;
+}
+
 /** The processes of one run. */
 export class Cluster {
   readonly world: World;
   readonly scenario: Scenario;
-  readonly network: Network;
+  readonly network: AnyNetwork;
   readonly disk: SimDisk;
   readonly ailing: AilingHosts;
   readonly failpoints: Failpoints;
@@ -95,7 +103,7 @@ export class Cluster {
   #lives = 0;
   #incarnations = 0;
 
-  constructor(world: World, scenario: Scenario, given: { readonly observer: ClusterObserver; readonly bug?: Bug }) {
+  constructor(world: World, scenario: Scenario, given: ClusterGiven) {
     this.world = world;
     this.ailing = new AilingHosts(world);
     this.scenario = scenario;
@@ -108,7 +116,8 @@ export class Cluster {
     this.#stuck = new StuckProcesses({ world, end, isJobOver, jobState: () => this.#observer.jobState });
     const arms = scenario.faults.flatMap((fault) => (fault.kind === "failpoint" ? [fault] : []));
     this.failpoints = new Failpoints(arms, (arm, process) => this.#strike(arm, process));
-    this.network = new Network({
+    const { makeNetwork = (options: NetworkOptions): AnyNetwork => new Network(options) } = given;
+    this.network = makeNetwork({
       world,
       job: scenario.config.job,
       failpoints: this.failpoints,
