@@ -39,6 +39,8 @@ export class RealBroker {
   /** What is done to the server is done one after the other. */
   #turn: Promise<void> = Promise.resolve();
   #copies = 0;
+  #isAway = false;
+  #isFrozen = false;
 
   private constructor(options: RealBrokerOptions, server: LocalServer, at: { proxy: BrokerProxy; directory: string }) {
     this.#options = options;
@@ -73,34 +75,51 @@ export class RealBroker {
 
   /** Ends the server as SIGKILL does. */
   kill(): void {
-    this.#do(() => this.#server.kill());
+    void this.#do(async () => {
+      this.#isAway = true;
+      await this.#server.kill();
+    });
   }
 
   /** Starts it again, with what it had stored. */
   restart(): void {
-    this.#do(() => this.#server.restart());
+    void this.#do(async () => {
+      await this.#server.restart();
+      this.#isAway = false;
+    });
   }
 
   /** Stops it as SIGSTOP does: connections stay, nothing is stored, answered or delivered. */
   freeze(): void {
-    this.#do(async () => void process.kill(this.#server.pid, "SIGSTOP"));
+    void this.#do(async () => {
+      this.#isFrozen = true;
+      this.#signal("SIGSTOP");
+    });
   }
 
   thaw(): void {
-    this.#do(async () => void process.kill(this.#server.pid, "SIGCONT"));
+    void this.#do(async () => {
+      this.#isFrozen = false;
+      this.#signal("SIGCONT");
+    });
   }
 
-  /** Copies the files of a stream as they are now. @returns Puts them back: what was stored since is lost then. The server has to be away. */
-  keep(stream: StreamName | "state"): () => void {
+  /**
+   * Copies the files of a stream as they are now.
+   *
+   * @returns Puts them back: what was stored since is lost then. The server has to be away.
+   */
+  async keep(stream: StreamName | "state"): Promise<() => void> {
     const copy = join(this.#directory, `copy-${++this.#copies}`);
-    const kept = this.#folderOf(stream).then(async (folder) => {
+    const folder = await this.#folderOf(stream);
+    await this.#do(async () => {
+      // As a crash finds them: nothing is written while they are copied.
+      this.#signal("SIGSTOP");
       await cp(folder, copy, { recursive: true });
-      return folder;
+      if (!this.#isFrozen) this.#signal("SIGCONT");
     });
-    kept.catch(this.#options.onFailed);
     return () =>
-      this.#do(async () => {
-        const folder = await kept;
+      void this.#do(async () => {
         await rm(folder, { recursive: true });
         await cp(copy, folder, { recursive: true });
       });
@@ -122,7 +141,12 @@ export class RealBroker {
     return join(this.#directory, "broker", path);
   }
 
-  #do(work: () => Promise<void>): void {
+  #signal(name: NodeJS.Signals): void {
+    if (!this.#isAway) process.kill(this.#server.pid, name);
+  }
+
+  #do(work: () => Promise<void>): Promise<void> {
     this.#turn = this.#turn.then(work).catch(this.#options.onFailed);
+    return this.#turn;
   }
 }

@@ -176,10 +176,11 @@ export class RealNetwork implements AnyNetwork {
 
   #keep(stream: StreamName | "state"): void {
     const lastSeq = stream === "state" ? 0 : this.#telling.lastOf(stream);
-    void this.#broker.then((broker) => {
-      const putBack = broker.keep(stream);
+    const keeping = this.#broker.then(async (broker) => {
+      const putBack = await broker.keep(stream);
       this.#kept.set(stream, [...(this.#kept.get(stream) ?? []), { lastSeq, putBack }]);
     });
+    keeping.catch(this.#onFailed);
   }
 
   expireConsumers(): void {

@@ -11,7 +11,7 @@ import type { SeedResult } from "../seed/tally.ts";
 import { RealWorld } from "../world/real-world.ts";
 import { RealNetwork } from "./real-network.ts";
 
-/** How much faster work is, and faults come, than in virtual time; time-outs stay, they have to outlast what a real broker does. */
+/** How much faster work is, and faults come, than in virtual time. Time-outs stay: they have to outlast what a real broker does. */
 const hasteDefault = 5;
 
 /** What needs a hand that a real broker has not: to speak for others, or to make consumers expire. */
@@ -20,14 +20,10 @@ const unreal: readonly Fault["kind"][] = ["forgery", "lie", "theft", "spoil", "m
 /** What takes how long depends on the machine; virtual time judges that. */
 const unjudged = ["L4", "L5", "L6", "L8"];
 
-/** Where and how fast. */
-export interface OnBroker {
-  /** Path of the nats-server program. */
-  readonly natsServer: string;
-  readonly haste?: number;
-}
-
-/** The scenario of a seed as it can be run in real time: the same victims at the same points of the job. Pure. */
+/**
+ * The scenario of a seed as it can be run in real time: the same victims at the same points of the job, but for what needs a hand that a real
+ * broker has not. Work is `haste` times as fast, and faults come as much sooner. Pure.
+ */
 export function realScenario(seed: number, profile: Profile, haste = hasteDefault): Scenario {
   const drawn = drawScenario(seed, profile);
   const fast = (ms: number): number => Math.ceil(ms / haste);
@@ -50,8 +46,8 @@ export function realScenario(seed: number, profile: Profile, haste = hasteDefaul
   };
 }
 
-/** Runs a scenario on a broker of its own, and in sync mode the same one without faults in virtual time. */
-export async function runOnBroker(scenario: Scenario, { natsServer }: OnBroker): Promise<SeedResult> {
+/** Runs a scenario on a broker of its own (`natsServer` is the path of the program), and the same one without faults in virtual time. */
+export async function runOnBroker(scenario: Scenario, natsServer: string): Promise<SeedResult> {
   const world = new RealWorld(scenario.seed);
   const losses = scenario.faults.flatMap((fault) =>
     fault.kind === "suffix-loss" ? [{ stream: fault.stream, fromMs: fault.atMs - fault.lostMs }] : [],
@@ -70,7 +66,7 @@ export async function runOnBroker(scenario: Scenario, { natsServer }: OnBroker):
     const quiet = await runScenario({ ...scenario, faults: [], controllers: 1 });
     const violation = violationBeside(scenario, result, quiet);
     const judged = violation && violation.invariant !== "L8" ? { ...result, violations: [violation] } : result;
-    return { result: judged, others: [quiet], isCompared: true, isRepeated: false };
+    return { result: judged, others: [quiet], isCompared: scenario.config.mode === "sync", isRepeated: false };
   } finally {
     await (network as RealNetwork | null)?.close();
   }
