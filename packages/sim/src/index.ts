@@ -14,6 +14,7 @@ export {
 export type { Scenario, WorkModel } from "./cluster/scenario.ts";
 export type { Fault } from "./faults/fault.ts";
 export { points } from "./faults/points.ts";
+export { realScenario, runOnBroker } from "./real/run-on-broker.ts";
 export { canariesText, canaryText, failureText, injectedIn, speedUpOf, summaryText } from "./report.ts";
 export { type Coverage, coverageOf } from "./seed/coverage.ts";
 export { drawScenario, type Profile, profiles } from "./seed/draw-scenario.ts";

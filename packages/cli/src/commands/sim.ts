@@ -10,6 +10,7 @@ import { exitCodes, makeFolderSync } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { loadSimulator, type Simulator } from "../composition/simulator.ts";
 import { errors } from "../errors.ts";
+import { findNatsServer } from "../run/broker.ts";
 import { durationOf } from "./common.ts";
 
 type Profile = Parameters<Simulator["drawScenario"]>[1];
@@ -29,6 +30,7 @@ interface Options {
   readonly bug?: string;
   readonly shrink: boolean;
   readonly requireCoverage?: boolean;
+  readonly realBroker?: boolean;
   readonly json?: boolean;
 }
 
@@ -71,6 +73,11 @@ export function addSimCommand(program: Command): void {
     )
     .option("--canaries", "run deliberate bugs instead; each must be seen")
     .option("--sample <count>", "so many of the deliberate bugs; the seed says which")
+    .addOption(
+      new Option("--real-broker", "run the seeds in real time, with production's transport on a nats-server").conflicts(
+        [...["bug", "canaries", "replay", "requireCoverage"]],
+      ),
+    )
     .option("--bug <name>", "switch a deliberate bug on, to see that the seeds fail")
     .option("--json", "write one line of JSON; of seeds: nodeHours, faultsInjected, violations, speedUp and more")
     .action(async (options: Options) => {
@@ -115,7 +122,7 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
   const makeBug = bugOf(simulator, options.bug ?? null);
   const withBug: Simulator["runSeed"] = (seed, kind, { isRepeated } = { isRepeated: false }) =>
     simulator.runSeed(seed, kind, makeBug ? { isRepeated, makeBug } : { isRepeated });
-  const workers = makeBug ? [] : workersOf(simulator, options);
+  const workers = makeBug || options.realBroker ? [] : workersOf(simulator, options);
   const result = await simulator.runMany({
     profile,
     firstSeed,
@@ -125,6 +132,7 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
     ...(options.requireCoverage ? { isComplete: true } : {}),
     ...(makeBug ? { runners: [withBug] } : {}),
     ...(workers.length > 1 ? { runners: workers.map(({ runSeed }) => runSeed) } : {}),
+    ...(options.realBroker ? { runners: [onBroker(simulator)] } : {}),
     onRun: (run) => {
       if (run.violations.length > 0) say(simulator.failureText(run));
     },
@@ -132,6 +140,12 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
   for (const { close } of workers) await close();
   const failed: unknown[] = [];
   for (const [i, run] of result.failed.entries()) {
+    if (options.realBroker) {
+      // In virtual time it may well hold, so there is nothing to shrink.
+      say(`again: muster sim --real-broker --profile ${profile} --seed ${run.scenario.seed}`);
+      failed.push({ seed: run.scenario.seed, violations: run.violations });
+      continue;
+    }
     const { file, faults } = await keep(simulator, run, { ...options, shrink: options.shrink && i < shrunkMax });
     say(
       `seed ${run.scenario.seed} needs ${faults} of ${run.scenario.faults.length} faults: muster sim --replay ${file}`,
@@ -150,6 +164,12 @@ async function runSeeds(simulator: Simulator, options: Options): Promise<boolean
   }
   if (missed.length > 0) process.stderr.write(`never reached, by failpoint and action:\n${missed.join("\n")}\n`);
   return result.failed.length === 0 && missed.length === 0;
+}
+
+/** Runs a seed in real time, on a nats-server of its own. */
+function onBroker(simulator: Simulator): Simulator["runSeed"] {
+  const natsServer = findNatsServer(process.env);
+  return (seed, profile) => simulator.runOnBroker(simulator.realScenario(seed, profile), natsServer);
 }
 
 /** Writes the scenario of a failure, shrunk to what it needs. */

@@ -27,8 +27,13 @@ const firstLineMax = 64 * 1024;
  *
  * @param upstreamPort - Where the broker listens; asked at every connection, because the broker may start after the proxy.
  * @param address - Where it listens; loopback unless other hosts should reach it.
+ * @param idOf - By what a connection is known here, from its name `<role>.<id>.<incarnation>`; default the id.
  */
-export async function startBrokerProxy(upstreamPort: () => number, address = "127.0.0.1"): Promise<BrokerProxy> {
+export async function startBrokerProxy(
+  upstreamPort: () => number,
+  address = "127.0.0.1",
+  idOf: (name: string) => string = (name) => name.split(".")[1] ?? "",
+): Promise<BrokerProxy> {
   const links = new Set<Link>();
   const cuts = new Map<string, Set<CutDirection>>();
   const refresh = (id: string): void => {
@@ -36,7 +41,10 @@ export async function startBrokerProxy(upstreamPort: () => number, address = "12
   };
   const server = createServer((client) => {
     const upstream = connect({ host: "127.0.0.1", port: upstreamPort() });
-    const link = new Link(client, upstream, (id) => link.obey(cuts.get(id) ?? new Set()));
+    const link = new Link(client, upstream, (name) => {
+      link.id = name === "" ? "" : idOf(name);
+      link.obey(cuts.get(link.id) ?? new Set());
+    });
     links.add(link);
     link.onClose(() => links.delete(link));
   });
@@ -86,7 +94,7 @@ class Link {
   readonly #closers: (() => void)[] = [];
   #head = "";
 
-  constructor(client: Socket, upstream: Socket, onNamed: (id: string) => void) {
+  constructor(client: Socket, upstream: Socket, onNamed: (name: string) => void) {
     this.#client = client;
     this.#upstream = upstream;
     for (const socket of [client, upstream]) {
@@ -121,13 +129,12 @@ class Link {
   }
 
   /** The name is `<role>.<id>.<incarnation>`, as the product names its connections. */
-  #listenForName(chunk: Buffer, onNamed: (id: string) => void): void {
+  #listenForName(chunk: Buffer, onNamed: (name: string) => void): void {
     this.#head += chunk.toString("latin1");
-    const name = /^CONNECT .*?"name":"[a-z]+\.([a-z0-9-]+)\./m.exec(this.#head)?.[1];
+    const name = /^CONNECT .*?"name":"([a-z]+\.[a-z0-9-]+\.[^"]*)"/m.exec(this.#head)?.[1];
     if (name === undefined && this.#head.length < firstLineMax) return;
     this.#head = "";
-    this.id = name ?? "";
-    onNamed(this.id);
+    onNamed(name ?? "");
   }
 }
 

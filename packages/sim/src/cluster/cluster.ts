@@ -1,6 +1,5 @@
 /** A whole job in one thread: processes under a supervisor, on the simulated network, data plane and disk. */
 import {
-  type Controller,
   checkpointRoleOn,
   type KeeperGiven,
   nodeRoleOn,
@@ -12,45 +11,29 @@ import {
   startController,
 } from "@muster/actors";
 import { type Random, randomOf } from "@muster/base";
-import type { ControllerState } from "@muster/machines";
-import { type Identity, type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
+import { type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { simRules } from "../engine/info.ts";
 import { type Arm, Failpoints } from "../faults/failpoints.ts";
-import { type FaultObserver, Injector } from "../faults/injector.ts";
+import { Injector } from "../faults/injector.ts";
 import { AilingHosts } from "../fleet/ailing-hosts.ts";
 import type { Command } from "../fleet/command.ts";
 import { type Child, SimKeeper } from "../fleet/sim-keeper.ts";
-import { Network } from "../net/network.ts";
-import type { WireObserver } from "../net/wire.ts";
+import { type AnyNetwork, Network } from "../net/network.ts";
+import type { NetworkOptions } from "../net/wire.ts";
 import { planeDigest } from "../plane/digest.ts";
-import { type MeshObserver, MeshPlane } from "../plane/mesh-plane.ts";
+import { MeshPlane } from "../plane/mesh-plane.ts";
 import { SimDisk } from "../plane/sim-disk.ts";
 import { VersionPlane } from "../plane/version-plane.ts";
 import { type ProcessOptions, SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import type { Bug } from "./bug.ts";
+import type { ClusterGiven, ClusterObserver } from "./cluster-given.ts";
 import { type Behind, doorsOf } from "./doors.ts";
 import { createEnvironment } from "./environment.ts";
 import { isLast } from "./last-controller.ts";
 import { Operator } from "./operator.ts";
 import { recordMaxOf, type Scenario } from "./scenario.ts";
 import { StuckProcesses } from "./stuck.ts";
-
-/** Who watches a cluster. */
-export interface ClusterObserver extends WireObserver, MeshObserver, FaultObserver {
-  /** The announced end of the job, or `null`. */
-  readonly end: { readonly outcome: string } | null;
-  readonly engines: Behind["observer"];
-  /** What an operator sees of the job: the fold of its journal. */
-  readonly jobState: ControllerState;
-  identified(identity: Identity, process: SimProcess): void;
-  started(process: SimProcess): void;
-  ended(process: SimProcess, how: string): void;
-  /** A node started the process of a replica. */
-  bore(node: SimProcess, child: SimProcess): void;
-  /** A controller acts; `controller.snapshot()` shows its live state. */
-  reigns(process: SimProcess, controller: Controller): void;
-}
 
 /** One place for a process. */
 interface Node {
@@ -69,7 +52,7 @@ const dataKey = Uint8Array.from({ length: 32 }, (_, i) => i);
 export class Cluster {
   readonly world: World;
   readonly scenario: Scenario;
-  readonly network: Network;
+  readonly network: AnyNetwork;
   readonly disk: SimDisk;
   readonly ailing: AilingHosts;
   readonly failpoints: Failpoints;
@@ -95,7 +78,7 @@ export class Cluster {
   #lives = 0;
   #incarnations = 0;
 
-  constructor(world: World, scenario: Scenario, given: { readonly observer: ClusterObserver; readonly bug?: Bug }) {
+  constructor(world: World, scenario: Scenario, given: ClusterGiven) {
     this.world = world;
     this.ailing = new AilingHosts(world);
     this.scenario = scenario;
@@ -108,7 +91,8 @@ export class Cluster {
     this.#stuck = new StuckProcesses({ world, end, isJobOver, jobState: () => this.#observer.jobState });
     const arms = scenario.faults.flatMap((fault) => (fault.kind === "failpoint" ? [fault] : []));
     this.failpoints = new Failpoints(arms, (arm, process) => this.#strike(arm, process));
-    this.network = new Network({
+    const { makeNetwork = (options: NetworkOptions): AnyNetwork => new Network(options) } = given;
+    this.network = makeNetwork({
       world,
       job: scenario.config.job,
       failpoints: this.failpoints,

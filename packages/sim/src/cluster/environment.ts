@@ -3,7 +3,7 @@ import type { Beats, Environment } from "@muster/actors";
 import { noMetrics, silentLogger } from "@muster/base";
 import { type Body, createEnveloper, decodeMessage, encodeMessage, type Identity, subjectsOf } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
-import type { Network } from "../net/network.ts";
+import type { AnyNetwork } from "../net/network.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 
@@ -13,7 +13,7 @@ const epochMs = 1_700_000_000_000;
 /** What an environment is made of. */
 export interface EnvironmentOptions {
   readonly world: World;
-  readonly network: Network;
+  readonly network: AnyNetwork;
   readonly process: SimProcess;
   readonly heartbeatIntervalMs: number;
   readonly newIncarnation: () => string;

@@ -3,7 +3,7 @@ import { noMetrics, silentLogger } from "@muster/base";
 import { type AnyMessage, createEnveloper, type Enveloper, subjectsOf } from "@muster/protocol";
 import { createOutbox, type Outbox } from "@muster/runtime";
 import type { Command } from "../fleet/command.ts";
-import type { Network } from "../net/network.ts";
+import type { AnyNetwork } from "../net/network.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 
@@ -13,7 +13,7 @@ export class Operator {
   readonly #enveloper: Enveloper;
   #outbox: Outbox | null = null;
 
-  constructor(world: World, network: Network, process: SimProcess, job: string) {
+  constructor(world: World, network: AnyNetwork, process: SimProcess, job: string) {
     this.#job = job;
     const identity = { job, id: "operator", role: "operator", incarnation: "operator" } as const;
     this.#enveloper = createEnveloper({ ...identity, wallMs: () => Math.floor(world.nowMs) });

@@ -1,6 +1,6 @@
 /** Publishes what nobody said, past every sender: whoever hears it must refuse it, or know it for what it was (reliability 2, J1 – J3). */
 import type { Random } from "@muster/base";
-import type { Network } from "../net/network.ts";
+import type { AnyNetwork } from "../net/network.ts";
 
 interface Forged {
   readonly subject: string;
@@ -9,11 +9,11 @@ interface Forged {
 
 /** A stranger with access to the broker. */
 export class Forger {
-  readonly #network: Network;
+  readonly #network: AnyNetwork;
   readonly #random: Random;
   #count = 0;
 
-  constructor(network: Network, random: Random) {
+  constructor(network: AnyNetwork, random: Random) {
     this.#network = network;
     this.#random = random;
   }

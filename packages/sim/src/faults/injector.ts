@@ -5,7 +5,7 @@ import type { StreamName } from "@muster/transport";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { AilingHosts } from "../fleet/ailing-hosts.ts";
 import type { Command } from "../fleet/command.ts";
-import type { Network } from "../net/network.ts";
+import type { AnyNetwork } from "../net/network.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
 import type { PlaneFaults } from "../plane/version-plane.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -19,7 +19,7 @@ import { Thief } from "./thief.ts";
 /** What faults are done to. */
 export interface Victims {
   readonly world: World;
-  readonly network: Network;
+  readonly network: AnyNetwork;
   readonly disk: SimDisk;
   readonly failpoints: Failpoints;
   readonly isJobOver: boolean;

@@ -4,7 +4,7 @@
  */
 import type { Random } from "@muster/base";
 import { type AnyMessage, decodeMessage, encodeMessage, type Kind } from "@muster/protocol";
-import type { Network } from "../net/network.ts";
+import type { AnyNetwork } from "../net/network.ts";
 
 type Plain = Record<string, unknown>;
 
@@ -40,11 +40,11 @@ const triesMax = 16;
 
 /** Says what is not so in the names of replicas that live. */
 export class Liar {
-  readonly #network: Network;
+  readonly #network: AnyNetwork;
   readonly #random: Random;
   #count = 0;
 
-  constructor(network: Network, random: Random) {
+  constructor(network: AnyNetwork, random: Random) {
     this.#network = network;
     this.#random = random;
   }

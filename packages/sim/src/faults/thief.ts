@@ -19,7 +19,7 @@ import {
   subjectsOf,
 } from "@muster/protocol";
 import { brokerRoles, matcherOf, permissionsOf } from "@muster/transport";
-import type { Network } from "../net/network.ts";
+import type { AnyNetwork } from "../net/network.ts";
 import { kindOfSubject } from "../net/subject-kind.ts";
 import { drawBody, type Facts, factsOf } from "./draft.ts";
 
@@ -70,11 +70,11 @@ export interface Said {
 
 /** Says what the stolen credentials of one role allow. */
 export class Thief {
-  readonly #network: Network;
+  readonly #network: AnyNetwork;
   readonly #random: Random;
   #count = 0;
 
-  constructor(network: Network, random: Random) {
+  constructor(network: AnyNetwork, random: Random) {
     this.#network = network;
     this.#random = random;
   }

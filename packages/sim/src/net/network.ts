@@ -23,12 +23,39 @@ const noticeLossMs = 10_000;
 /** How long after a cut what was held back may still be on its way. */
 const settleMs = 10_000;
 
+/** How long one try waits for its answer. */
+const answerMs = 1_500;
+
 /** How many stored messages are remembered. */
 const recentMax = 32;
+
+/** What the processes and the faults of a run know of their network. */
+export type AnyNetwork = Pick<
+  Network,
+  | "noise"
+  | "options"
+  | "tampering"
+  | "store"
+  | "recent"
+  | "reports"
+  | "connect"
+  | "watchDisconnects"
+  | "partition"
+  | "disconnect"
+  | "heal"
+  | "isServed"
+  | "stopBroker"
+  | "startBroker"
+  | "lose"
+  | "expireConsumers"
+  | "stall"
+  | "unstall"
+>;
 
 /** The broker and the links. */
 export class Network implements Wire {
   noise: Noise = quietNoise;
+  readonly triesAgainMs = answerMs;
   readonly options: NetworkOptions;
   readonly tampering: Tampering;
   /** The broker's own hand: always connected. */

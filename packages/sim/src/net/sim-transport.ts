@@ -22,9 +22,8 @@ import type { Link } from "./link.ts";
 import { kindOfSubject } from "./subject-kind.ts";
 import type { HeardMessage, Wire } from "./wire.ts";
 
-/** Default deadline of an operation, and how long one try waits for its answer. */
+/** Default deadline of an operation. */
 const timeoutMsDefault = 5_000;
-const answerMs = 1_500;
 
 interface Given {
   readonly network: Wire;
@@ -258,7 +257,7 @@ export class SimTransport implements Transport {
       };
       const attempt = (): void => {
         if (isOver || process.isDead) return;
-        cancels.push(process.after(answerMs, attempt));
+        if (network.triesAgainMs !== null) cancels.push(process.after(network.triesAgainMs, attempt));
         const action = failpoints.hit(process, point);
         if (process.isDead || action?.type === "drop") return;
         if (action?.type === "error") {

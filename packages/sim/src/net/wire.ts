@@ -70,6 +70,8 @@ export interface Wire {
   /** The broker's own hand: always connected. */
   readonly store: Transport;
   readonly tampering: Tampering;
+  /** When a call that nobody has answered is made again; `null` where the transport below does that itself. */
+  readonly triesAgainMs: number | null;
   /** A message was stored. */
   remember(subject: string, data: Uint8Array): void;
   /** True while the broker has no leader. */

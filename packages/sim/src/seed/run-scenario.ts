@@ -4,10 +4,11 @@ import { Judge } from "@muster/check/internal";
 import type { JobConfig } from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";
 import { Cluster } from "../cluster/cluster.ts";
+import type { ClusterGiven } from "../cluster/cluster-given.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Strike } from "../faults/failpoints.ts";
 import { type JobEnd, Witness } from "../witness/witness.ts";
-import { World } from "../world/world.ts";
+import { VirtualWorld, type World } from "../world/world.ts";
 
 /** What a run came to. */
 export interface RunResult {
@@ -32,12 +33,22 @@ export interface RunResult {
   readonly losses: { readonly detectMs: number; readonly meshMs: number };
 }
 
+/** Where a scenario is run. */
+export interface Stage extends Pick<ClusterGiven, "makeNetwork"> {
+  readonly world: World;
+  /** Invariants that can not be judged there. */
+  readonly unjudged?: readonly string[];
+}
+
 /** Runs a scenario to its end. `bug` is a deliberate one, to see that the checkers see it. */
-export async function runScenario(scenario: Scenario, bug?: Bug): Promise<RunResult> {
-  const world = new World(scenario.seed);
-  const judge = new Judge(world);
+export async function runScenario(
+  scenario: Scenario,
+  bug?: Bug,
+  { world, unjudged, ...stage }: Stage = { world: new VirtualWorld(scenario.seed) },
+): Promise<RunResult> {
+  const judge = new Judge(world, unjudged);
   const witness = new Witness(world, judge, { scenario, bug });
-  const cluster = new Cluster(world, scenario, { observer: witness, ...(bug ? { bug } : {}) });
+  const cluster = new Cluster(world, scenario, { observer: witness, ...stage, ...(bug ? { bug } : {}) });
   witness.watchDisk(cluster.disk);
   cluster.start();
   const isOver = (): boolean => cluster.isOver || judge.violations.length > 0;

@@ -65,8 +65,8 @@ function isHopeless({ violations, end }: RunResult): boolean {
   return violations.length === 0 && end?.outcome !== "done";
 }
 
-/** What is wrong with a run beside the quiet one. */
-function violationBeside(scenario: Scenario, result: RunResult, quiet: RunResult): Violation | null {
+/** What is wrong with a run beside the quiet one: its weights and its ledger where those must not depend on faults, and the time that it took. */
+export function violationBeside(scenario: Scenario, result: RunResult, quiet: RunResult): Violation | null {
   const atMs = result.virtualMs;
   const [found, wanted] = [result, quiet].map(({ end }) => endText(end));
   if (isFunctionOfSeed(scenario) && found !== wanted && !isGivenUpMore(result, quiet)) {

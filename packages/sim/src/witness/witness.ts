@@ -29,7 +29,7 @@ import {
   type Section,
 } from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";
-import type { ClusterObserver } from "../cluster/cluster.ts";
+import type { ClusterObserver } from "../cluster/cluster-given.ts";
 import { isCut } from "../cluster/last-controller.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import { initialWeights } from "../engine/arithmetic.ts";

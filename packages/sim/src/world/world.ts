@@ -12,11 +12,28 @@ const turnsAtOnce = 64;
 /** How a run of the loop ended. */
 export type LoopEnd = "over" | "idle" | "limit";
 
-/** The one thread that everything in a simulation shares. */
-export class World {
+/** The one thread that everything in a simulation shares, and its time. */
+export interface World {
+  readonly seed: number;
+  readonly nowMs: number;
+  /** Events run so far. */
+  readonly events: number;
+  /** A stream of random numbers of its own for each purpose, so that one more draw here changes nothing there. */
+  random(...key: readonly number[]): Random;
+  /** Runs something later. @returns Cancels it. */
+  after(delayMs: number, run: () => void): () => void;
+  /**
+   * Runs events until `isOver`, until none is left, or up to `limitMs`.
+   *
+   * @throws What an event throws: nothing in a simulation may fail outside of a simulated process.
+   */
+  run(isOver: () => boolean, limitMs: number): Promise<LoopEnd>;
+}
+
+/** Virtual time. */
+export class VirtualWorld implements World {
   readonly seed: number;
   nowMs = 0;
-  /** Events run so far. */
   events = 0;
   readonly #heap = new EventHeap();
 
@@ -24,21 +41,14 @@ export class World {
     this.seed = seed;
   }
 
-  /** A stream of random numbers of its own for each purpose, so that one more draw here changes nothing there. */
   random(...key: readonly number[]): Random {
     return randomOf(mixSeed(this.seed, ...key));
   }
 
-  /** Runs something later. @returns Cancels it. */
   after(delayMs: number, run: () => void): () => void {
     return this.#heap.push(this.nowMs + Math.max(0, delayMs), run);
   }
 
-  /**
-   * Runs events until `isOver`, until none is left, or up to `limitMs` of virtual time.
-   *
-   * @throws What an event throws: nothing in a simulation may fail outside of a simulated process.
-   */
   run(isOver: () => boolean, limitMs: number): Promise<LoopEnd> {
     return new Promise((resolve, reject) => {
       let left = 0;

@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import type { Fault } from "../../src/faults/fault.ts";
 import { shippedConfig } from "../../src/seed/shipped.ts";
 import { isWide } from "../../src/witness/explained.ts";
-import { World } from "../../src/world/world.ts";
+import { VirtualWorld } from "../../src/world/world.ts";
 import { modelsOf } from "../support/models.ts";
 
 const { failure } = shippedConfig();
@@ -22,7 +22,7 @@ function stateWith(leases: object, quarantined: readonly number[] = []): Control
 
 /** What is found when a group is given up after its holder was taken for lost so many times. */
 function foundAfter(losses: number, how: { readonly isDead: boolean; readonly faults?: readonly Fault[] }) {
-  const judge = new Judge(new World(1));
+  const judge = new Judge(new VirtualWorld(1));
   const checker = new BlameChecker(judge, failure, { isWide: isWide(how.faults ?? []) });
   const holder = modelsOf().process("rollout-1", "rollout");
   checker.identified("i1", holder);

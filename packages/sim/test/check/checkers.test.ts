@@ -11,7 +11,7 @@ import { describe, expect, it } from "vitest";
 import { Failpoints } from "../../src/faults/failpoints.ts";
 import { SimDisk } from "../../src/plane/sim-disk.ts";
 import { drawScenario } from "../../src/seed/draw-scenario.ts";
-import { World } from "../../src/world/world.ts";
+import { VirtualWorld } from "../../src/world/world.ts";
 import { modelsOf } from "../support/models.ts";
 
 const { config } = drawScenario(1, "quiet");
@@ -26,7 +26,7 @@ const bytesOf = (value: number) => ({
 
 /** Invariants that a history breaks. */
 function broken(history: (judge: Judge) => void): readonly string[] {
-  const judge = new Judge(new World(1));
+  const judge = new Judge(new VirtualWorld(1));
   history(judge);
   return judge.violations.map(({ invariant }) => invariant);
 }
@@ -222,7 +222,7 @@ describe("the checkers accuse a job", () => {
   });
 
   it("whose checkpoint was reported and cannot be read (S25), and is gone at the end or after a loss of power (S26, S29)", async () => {
-    const judge = new Judge(new World(1));
+    const judge = new Judge(new VirtualWorld(1));
     const checker = new CheckpointChecker(judge, new SimDisk(new Failpoints([], () => {})).fs, () => true);
     const body = { step: 1, lineage: 0, version: 1, path: "/none", manifestDigest: "0", bytes: 0, durationMs: 0 };
     await checker.saved(body);

@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import type { Scenario } from "../../src/cluster/scenario.ts";
 import { drawScenario } from "../../src/seed/draw-scenario.ts";
 import { runScenario } from "../../src/seed/run-scenario.ts";
-import { World } from "../../src/world/world.ts";
+import { VirtualWorld } from "../../src/world/world.ts";
 import { modelsOf } from "../support/models.ts";
 
 const timeout = 60_000;
@@ -61,7 +61,7 @@ describe("a replica that was put out for long", () => {
         plan,
       }) as Partial<Decision["after"]> as Decision["after"];
     const found = (nowMs: number, mayWait?: boolean): readonly string[] => {
-      const judge = new Judge(new World(1));
+      const judge = new Judge(new VirtualWorld(1));
       const checker = new MembershipChecker(judge, Number.POSITIVE_INFINITY);
       checker.identified({ job: "sim", id: "policy-1", role: "policy", incarnation: "i1" }, one, 0);
       checker.checkAdmitted(stateAt(nowMs), nowMs, mayWait);

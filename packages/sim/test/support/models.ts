@@ -5,7 +5,7 @@ import { Failpoints } from "../../src/faults/failpoints.ts";
 import { Network } from "../../src/net/network.ts";
 import type { StoredMessage } from "../../src/net/wire.ts";
 import { SimProcess } from "../../src/world/process.ts";
-import { World } from "../../src/world/world.ts";
+import { VirtualWorld, type World } from "../../src/world/world.ts";
 
 /** A world with a network, for tests of the models. */
 export interface Models {
@@ -21,7 +21,7 @@ export interface Models {
 
 /** Makes the models; `arms` are failpoints. */
 export function modelsOf(arms: readonly Arm[] = []): Models {
-  const world = new World(1);
+  const world = new VirtualWorld(1);
   const stored: StoredMessage[] = [];
   const failpoints = new Failpoints(arms, ({ action }, process) => {
     if (action.type === "crash") process.kill();

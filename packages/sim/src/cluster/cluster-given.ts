@@ -1,0 +1,35 @@
+/** What a cluster is given beside its world and its scenario: who watches it, and what is not as usual. */
+import type { Controller } from "@muster/actors";
+import type { ControllerState } from "@muster/machines";
+import type { Identity } from "@muster/protocol";
+import type { FaultObserver } from "../faults/injector.ts";
+import type { AnyNetwork } from "../net/network.ts";
+import type { NetworkOptions, WireObserver } from "../net/wire.ts";
+import type { MeshObserver } from "../plane/mesh-plane.ts";
+import type { SimProcess } from "../world/process.ts";
+import type { Bug } from "./bug.ts";
+import type { Behind } from "./doors.ts";
+
+/** Who watches a cluster. */
+export interface ClusterObserver extends WireObserver, MeshObserver, FaultObserver {
+  /** The announced end of the job, or `null`. */
+  readonly end: { readonly outcome: string } | null;
+  readonly engines: Behind["observer"];
+  /** What an operator sees of the job: the fold of its journal. */
+  readonly jobState: ControllerState;
+  identified(identity: Identity, process: SimProcess): void;
+  started(process: SimProcess): void;
+  ended(process: SimProcess, how: string): void;
+  /** A node started the process of a replica. */
+  bore(node: SimProcess, child: SimProcess): void;
+  /** A controller acts; `controller.snapshot()` shows its live state. */
+  reigns(process: SimProcess, controller: Controller): void;
+}
+
+/** What a cluster is made of, beside its world and its scenario. */
+export interface ClusterGiven {
+  readonly observer: ClusterObserver;
+  readonly bug?: Bug;
+  /** Default the simulated network. */
+  readonly makeNetwork?: (options: NetworkOptions) => AnyNetwork;
+}
