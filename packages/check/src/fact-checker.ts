@@ -3,7 +3,7 @@
  * every group trained, given up, or neither, and a ledger that says the same. Needs a few thousand steps of memory, however long the job is.
  */
 import type { AnyMessage, Body, JobConfig, KindOf, Ledger, Section } from "@muster/protocol";
-import type { Verdicts } from "./judge.ts";
+import { Judge, type Verdicts, type Violation } from "./judge.ts";
 
 type EventMessage = Extract<AnyMessage, { kind: KindOf<"event"> }>;
 type FactOf<E> = E extends EventMessage ? Pick<E, "kind" | "body" | "term"> : never;
@@ -293,4 +293,19 @@ function remember(names: Set<string>, name: string): void {
   names.add(name);
   const [oldest] = names;
   if (names.size > namesMax && oldest !== undefined) names.delete(oldest);
+}
+
+/** Judges all public facts of a job, each once and in their order, at the times at which they were heard. */
+export function auditFacts(
+  rules: FactRules,
+  facts: Iterable<PublicFact & { readonly atMs: number }>,
+): readonly Violation[] {
+  const time = { nowMs: 0 };
+  const judge = new Judge(time);
+  const checker = new FactChecker(judge, rules);
+  for (const fact of facts) {
+    time.nowMs = fact.atMs;
+    checker.take(fact);
+  }
+  return judge.violations;
 }

@@ -1,3 +1,4 @@
+export { auditFacts, type PublicFact } from "./fact-checker.ts";
 export {
   type JournalAudit,
   type JournalAuditOptions,
