@@ -24,6 +24,8 @@ export {
 } from "./controller/journal-snapshot.ts";
 export { snapshotIdEnd } from "./controller/journal-writer.ts";
 export { type MachineEffect, OpenEndKeeper, type OpenEnds } from "./controller/open-ends.ts";
+export { type ForeignRecords, RecordChain } from "./controller/record-chain.ts";
+export { rulesOfProgram } from "./controller/rules.ts";
 export { type StandbyEnd, type StandbyOptions, standBy } from "./controller/standby.ts";
 export { startController } from "./controller/start-controller.ts";
 export { statusOf } from "./controller/status.ts";

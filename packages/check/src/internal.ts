@@ -4,6 +4,7 @@ export { BlameChecker } from "./blame-checker.ts";
 export { BudgetChecker } from "./budget-checker.ts";
 export { CheckpointChecker } from "./checkpoint-checker.ts";
 export { ownDigest } from "./digest.ts";
+export { FactChecker, type PublicFact } from "./fact-checker.ts";
 export { FleetChecker } from "./fleet-checker.ts";
 export { type Decision, JournalModel } from "./journal-model.ts";
 export { Judge } from "./judge.ts";

@@ -10,6 +10,7 @@ import {
   type MachineEffect,
   OpenEndKeeper,
   PartCollector,
+  type SnapshotContent,
   type SnapshotPart,
 } from "@muster/actors";
 import {
@@ -17,6 +18,7 @@ import {
   type ControllerEvent,
   type ControllerState,
   controllerLogic,
+  controllerSnapshotOf,
   imbalanceOf,
   ledgerOf,
   planOf,
@@ -33,6 +35,14 @@ export interface Decision {
   readonly effects: readonly ControllerEffect[];
 }
 
+/** A snapshot of the journal. */
+export interface WholeSnapshot {
+  /** Its first record. */
+  readonly firstSeq: number;
+  readonly term: number;
+  readonly content: SnapshotContent;
+}
+
 /** Every so many records the live state is compared with the fold; in a large job, where it is long, once for so many members. */
 const compareEvery = 8;
 const compareMembers = 8;
@@ -45,12 +55,13 @@ export class JournalModel {
   readonly #judge: Judge;
   readonly #logic: ControllerLogic;
   readonly #onDecision: (decision: Decision) => void;
+  readonly #seesOrders: boolean;
   readonly #reigns = new Map<Observed, Controller>();
   readonly #writers = new Map<number, Observed>();
   /** Orders that the journal has led to and that may be sent. */
   readonly #intents = new Set<string>();
   #snapshot: ReturnType<ControllerLogic["init"]>["snapshot"];
-  readonly #ends = new OpenEndKeeper();
+  #ends = new OpenEndKeeper();
   readonly #parts = new PartCollector();
   /** First record of the newest whole snapshot. */
   #snapshotSeq = 0;
@@ -63,11 +74,17 @@ export class JournalModel {
   constructor(
     judge: Judge,
     config: JobConfig,
-    given: { readonly logic: ControllerLogic | undefined; readonly onDecision: (decision: Decision) => void },
+    given: {
+      readonly logic?: ControllerLogic | undefined;
+      readonly onDecision: (decision: Decision) => void;
+      /** Orders are shown, too: what the journal led to is remembered. */
+      readonly seesOrders?: boolean;
+    },
   ) {
     this.#judge = judge;
     this.#logic = given.logic ?? controllerLogic;
     this.#onDecision = given.onDecision;
+    this.#seesOrders = given.seesOrders ?? false;
     const { snapshot, effects } = this.#logic.init(planOf(config));
     this.#snapshot = snapshot;
     this.#ends.begun(effects);
@@ -75,6 +92,21 @@ export class JournalModel {
 
   get state(): ControllerState {
     return this.#snapshot.context.state;
+  }
+
+  /** What came before is not there: the model goes on from a snapshot, which ends with record `seq`. */
+  restore(seq: number, { firstSeq, term, content }: WholeSnapshot): void {
+    this.#snapshot = controllerSnapshotOf(content);
+    this.#ends = new OpenEndKeeper(content);
+    this.#snapshotSeq = firstSeq;
+    this.#seq = seq;
+    this.#term = term;
+    this.#idle = 0;
+  }
+
+  /** A record is of nobody: it counts for nothing but its place. */
+  passed(seq: number): void {
+    this.#seq = seq;
   }
 
   /** A controller acts; its live state can be compared. */
@@ -153,7 +185,7 @@ export class JournalModel {
     const step = this.#logic.step(this.#snapshot, event);
     this.#snapshot = step.snapshot;
     const effects = step.effects as readonly ControllerEffect[];
-    for (const effect of effects) {
+    for (const effect of this.#seesOrders ? effects : []) {
       if (effect.type === "command") this.#intents.add(intentOf(effect));
       if (effect.type === "admit") this.#intents.add(intentOf({ ...effect, kind: "replica.registered", body: null }));
     }

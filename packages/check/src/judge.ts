@@ -8,10 +8,16 @@ export interface Violation {
   readonly atMs: number;
 }
 
+/** Where a checker says what does not hold. */
+export interface Verdicts {
+  /** Says that an invariant does not hold, unless `holds`. */
+  require(holds: boolean, invariant: string, detail: () => string): void;
+}
+
 const linesMax = 120;
 
 /** The log and the verdict of one run. */
-export class Judge {
+export class Judge implements Verdicts {
   readonly violations: Violation[] = [];
   readonly #world: { readonly nowMs: number };
   readonly #unjudged: readonly string[];

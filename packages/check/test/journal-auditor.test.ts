@@ -1,4 +1,5 @@
-import { encodeRecord } from "@muster/actors";
+import { encodePart, encodeRecord, encodeSnapshot, OpenEndKeeper, partsOf } from "@muster/actors";
+import { controllerLogic, planOf } from "@muster/machines";
 import { describe, expect, it } from "vitest";
 import { heldOf, JournalAuditor } from "../src/journal-auditor.ts";
 import { shippedConfig } from "./support/config.ts";
@@ -52,10 +53,39 @@ describe("an audit that reads along", () => {
     expect(auditor.audit()).toMatchObject({ records: 1, violations: [{ invariant: "audit", detail }] });
   });
 
-  it("fails at a record that can not be read", () => {
+  it("passes over a record that is of nobody", () => {
     const auditor = new JournalAuditor(config);
     auditor.take(1, Uint8Array.of(193));
     auditor.take(2, record(2));
+    expect(auditor.audit()).toMatchObject({ records: 1, foreign: { count: 1 }, violations: [] });
+  });
+
+  it("fails at a record that can not be read, and on which a controller built", () => {
+    const auditor = new JournalAuditor(config);
+    auditor.take(1, Uint8Array.of(193));
+    auditor.take(2, encodeRecord(2, [{ type: "controller.elected", atMs: 2, term: 2 }], 0, { by: "i2", after: 1 }));
     expect(auditor.audit()).toMatchObject({ records: 0, violations: [{ invariant: "audit" }] });
+  });
+
+  it("goes on from a snapshot when the beginning is gone, and does not follow what other rules decided", () => {
+    const rules = { digest: "own", build: "1" };
+    const [from, other] = [
+      new JournalAuditor(config, { mayBeginLate: true, rules }),
+      new JournalAuditor(config, { rules }),
+    ];
+    const elected = (term: number, digest: string) =>
+      encodeRecord(term, [{ type: "controller.elected", atMs: term, term, rules: { digest, build: "0" } }]);
+    const { snapshot } = controllerLogic.init(planOf(config));
+    const content = { ...snapshot.context, ...new OpenEndKeeper().get(), rules };
+    const [part] = partsOf(encodeSnapshot(content), 9, 1e6);
+    if (!part) throw new Error("a snapshot has a part");
+    from.take(7, elected(1, "own"));
+    from.take(8, elected(2, "own"));
+    from.take(9, encodePart(2, part));
+    from.take(10, elected(3, "own"));
+    expect(from.audit()).toMatchObject({ records: 4, firstSeq: 7, folded: 1, otherRules: null, violations: [] });
+    other.take(1, elected(1, "own"));
+    other.take(2, elected(2, "others"));
+    expect(other.audit()).toMatchObject({ records: 2, folded: 1, otherRules: { digest: "others" }, violations: [] });
   });
 });

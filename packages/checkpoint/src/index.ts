@@ -11,4 +11,5 @@ export {
   loadCheckpoint,
   openCheckpointStore,
   type SavedCheckpoint,
+  verifyCheckpoint,
 } from "./store.ts";

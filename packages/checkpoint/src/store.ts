@@ -116,6 +116,17 @@ export async function loadCheckpoint(
   return loadFolder({ fs: options.fs ?? nodeFs, root: dirname(path), name: basename(path) }, options.signal);
 }
 
+/**
+ * Reads one checkpoint through by the path of its folder and checks every size and sha-256, in the memory of one piece, with the errors of
+ * {@link loadCheckpoint}.
+ */
+export async function verifyCheckpoint(
+  path: string,
+  options: { readonly signal?: AbortSignal; readonly fs?: CheckpointFs } = {},
+): Promise<CheckpointInfo> {
+  return verifyFolder({ fs: options.fs ?? nodeFs, root: dirname(path), name: basename(path) }, options.signal);
+}
+
 async function save(state: StoreState, content: CheckpointContent, signal: AbortSignal): Promise<SavedCheckpoint> {
   checkNumbers(content);
   planFiles(content);

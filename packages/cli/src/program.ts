@@ -4,6 +4,7 @@ import { Command } from "commander";
 import { addActorCommands } from "./commands/actors.ts";
 import { addBenchCommands } from "./commands/bench.ts";
 import { addChaosCommand } from "./commands/chaos.ts";
+import { addCheckCommand } from "./commands/check.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommands } from "./commands/config.ts";
 import { addCredentialsCommand } from "./commands/credentials.ts";
@@ -28,6 +29,7 @@ export function createProgram(): Command {
   addStatusCommand(program);
   addWatchCommand(program);
   addJobsCommand(program);
+  addCheckCommand(program);
   addStopCommand(program);
   addDrainCommand(program);
   addFleetCommands(program);

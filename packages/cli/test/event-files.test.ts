@@ -41,9 +41,10 @@ it("each event is a line with its time, and what operators asked for is a line o
   const files = new EventFiles(directory);
   files.add(started, at(3.4));
   files.add(drained, at(503.4));
+  const sum = expect.stringMatching(/^[0-9a-f]{16}$/);
   expect(await linesOf(directory, "events.jsonl")).toEqual([
-    { seq: 1, at: "2026-01-02T12:00:00.000Z", kind: "job.started", body: { term: 1 }, at_ms: 3 },
-    { seq: 1, at: "2026-01-02T12:00:00.500Z", kind: "command.accepted", body: drained.body, at_ms: 503 },
+    { seq: 1, at: "2026-01-02T12:00:00.000Z", kind: "job.started", body: { term: 1 }, at_ms: 3, sum },
+    { seq: 1, at: "2026-01-02T12:00:00.500Z", kind: "command.accepted", body: drained.body, at_ms: 503, sum },
   ]);
   expect(await linesOf(directory, "audit.jsonl")).toEqual([
     { at: "2026-01-02T12:00:00.500Z", kind: "command.accepted", body: drained.body },

@@ -1,7 +1,8 @@
 /** Small jobs for tests: seconds instead of minutes, and what training in one process makes of the same job. */
-import { readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { checkRun, openRunFolder } from "@muster/check";
 import { digestOf } from "@muster/collectives";
 import { taskOf } from "@muster/data";
 import { rewardOf } from "@muster/engine";
@@ -35,8 +36,10 @@ export interface Runs {
   start(job: string, ...args: string[]): Promise<JobRun>;
   /** Starts any other command on this folder. */
   muster(command: string, ...args: string[]): Promise<ActorProcess>;
-  /** Fails unless every process that names the folder ends by itself; then removes it. */
+  /** Fails unless every process that names the folder ends by itself and an audit of its runs finds nothing; then removes it. */
   close(): Promise<void>;
+  /** Leaves a run out of the audit: somebody damages it on purpose. */
+  damaged(job: string): void;
 }
 
 /** Opens an empty folder of runs; close it after the test. */
@@ -44,6 +47,7 @@ export async function openRuns(): Promise<Runs> {
   const folder = await makeTempDirectory();
   const { path } = folder;
   const started: ActorProcess[] = [];
+  const damaged = new Set<string>();
   const keep = <P extends ActorProcess>(process: P): P => {
     started.push(process);
     return process;
@@ -55,10 +59,12 @@ export async function openRuns(): Promise<Runs> {
       keep(run.process);
       return run;
     },
+    damaged: (job) => void damaged.add(job),
     muster: async (command, ...args) => keep(await spawnMuster([command, "--runs", path, ...args])),
     async close() {
       try {
         await nothingLeft(path);
+        await expectSound(path, damaged);
       } finally {
         for (const each of started) await each.kill();
         for (const { pid } of processesNaming(path)) process.kill(pid, "SIGKILL");
@@ -66,6 +72,16 @@ export async function openRuns(): Promise<Runs> {
       }
     },
   };
+}
+
+/** Audits the runs of a folder by their files; the journal costs a broker each, so it is left to tests of its own. */
+async function expectSound(path: string, damaged: ReadonlySet<string>): Promise<void> {
+  const isRun = (job: string): boolean => existsSync(join(path, job, "job.json"));
+  const jobs = readdirSync(path).filter((job) => job !== "latest" && isRun(job) && !damaged.has(job));
+  for (const job of jobs) {
+    const { violations } = await checkRun(openRunFolder(join(path, job)), { journal: { missing: "left out" } });
+    expect({ job, violations }).toEqual({ job, violations: [] });
+  }
 }
 
 /** Waits until no process names the folder; five seconds are what orphans may take. */

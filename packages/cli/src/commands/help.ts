@@ -41,6 +41,11 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ],
   ],
   jobs: [["muster jobs", "what ran, and how it ended"]],
+  check: [
+    ["muster check", "the newest run, by its files"],
+    ["muster check dates-20250101-120000 --json > audit.json", "another one, for a script"],
+    ["muster check /mnt/old/runs/dates-1 --no-journal", "a folder that was moved, without nats-server"],
+  ],
   stop: [["muster stop --job dates-1 --reason 'good enough'", "end it after the step that runs"]],
   drain: [["muster drain rollout-1", "have one replica leave; its work goes to the others"]],
   scale: [
@@ -96,7 +101,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
 /** Exit codes and what they mean, for the foot of `muster --help` and the reference. */
 export const exitCodeTexts: readonly (readonly [code: number, says: string])[] = [
   [exitCodes.ok, "done: the job ended well, the actor was released, the question is answered"],
-  [exitCodes.failed, "the job failed, or doctor found something missing"],
+  [exitCodes.failed, "the job failed, doctor found something missing, or check a violation"],
   [exitCodes.badInput, "the command was given something it cannot use"],
   [exitCodes.brokenInvariant, "a fault of Muster itself"],
   [exitCodes.temporary, "not now: the broker is away, an answer is late, another controller took over"],

@@ -77,6 +77,7 @@ function optionKindOf(long: string | undefined, placeholder: string): ValueKind 
 }
 
 function kindOf(placeholder: string): ValueKind {
+  if (placeholder === "run") return "job";
   return placeholder === "folder" || placeholder === "file" ? placeholder : "text";
 }
 

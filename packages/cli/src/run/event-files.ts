@@ -1,6 +1,7 @@
 /** The public events of a job in the folder of its run: all in `events.jsonl`, commands of operators also in `audit.jsonl`. */
 import { appendFileSync, closeSync, existsSync, openSync, readSync, renameSync } from "node:fs";
 import { join } from "node:path";
+import { eventLine } from "@muster/check";
 import type { EventMessage } from "@muster/client";
 import type { RunDirectory } from "./run-directory.ts";
 
@@ -23,6 +24,8 @@ interface EventPlace {
 export class EventFiles {
   readonly #directory: RunDirectory;
   #begun = false;
+  /** Of the last line. */
+  #sum = "";
 
   constructor(directory: RunDirectory) {
     this.#directory = directory;
@@ -35,9 +38,11 @@ export class EventFiles {
 
   add({ kind, from, term, body, sentAtMs }: EventMessage, { seq, atMs }: EventPlace): void {
     const at = new Date(sentAtMs).toISOString();
-    const line = JSON.stringify({ seq, at, from, term, kind, body, at_ms: Math.round(atMs) });
-    if (!this.#begun) this.#begin(line);
-    this.#append("events", line);
+    const line = eventLine({ seq, at, from, term, kind, body, at_ms: Math.round(atMs) }, this.#sum);
+    if (!this.#begun) this.#begin(line.text);
+    // A line that the disk did not take is missing in the sums of all that follow.
+    this.#sum = line.sum;
+    this.#append("events", line.text);
     if (kind.startsWith("command.")) this.#append("audit", JSON.stringify({ at, kind, body }));
   }
 
@@ -61,9 +66,9 @@ export class EventFiles {
   }
 }
 
-/** The first line as far as it is compared, without its time since the beginning of a run, which is another one for each run. */
+/** The first line as far as it is compared: without its time since the beginning of a run, which is another one for each run, and its sum. */
 const untimed = (text: string): string =>
-  (text.split("\n", 1)[0] ?? "").replace(/,"at_ms":-?\d+\}$/, "").slice(0, comparedMax);
+  (text.split("\n", 1)[0] ?? "").replace(/,"at_ms":-?\d+(,"sum":"[0-9a-f]+")?\}$/, "").slice(0, comparedMax);
 
 /** Empty without a file. */
 function beginningOf(path: string): string {

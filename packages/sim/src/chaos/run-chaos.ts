@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { JournalAudit } from "@muster/check";
+import { auditFacts, type JournalAudit } from "@muster/check";
 import { errors } from "../errors.ts";
 import { type RunningAudit, startAudit } from "./audit.ts";
 import { startBrokerProxy } from "./broker-proxy.ts";
@@ -51,7 +51,8 @@ export interface ChaosRun {
   /** When the job was asked to stop, wall ms: who is missed later has left. */
   readonly stoppedAtMs: number;
   readonly exitCode: number | null;
-  readonly audit: JournalAudit;
+  /** Of the journal, and of what the job said in public. */
+  readonly audit: Pick<JournalAudit, "records" | "terms" | "commits" | "violations" | "replicasBitwiseEqual">;
   readonly directory: string;
 }
 
@@ -92,7 +93,8 @@ export async function runWithFaults(options: ChaosOptions): Promise<ChaosRun> {
     const { ears } = run;
     await ears.close();
     say("reading the rest of the journal");
-    const audit = await reading.finish();
+    const journal = await reading.finish();
+    const audit = { ...journal, violations: [...journal.violations, ...auditFacts(run.config, ears.events)] };
     return { plan, injections, events: ears.events, deadAfterMs, steadyMs, stoppedAtMs, exitCode, audit, directory };
   } finally {
     await reading?.close();

@@ -4,6 +4,7 @@ import {
   BlameChecker,
   BudgetChecker,
   CheckpointChecker,
+  FactChecker,
   FleetChecker,
   JournalModel,
   type Judge,
@@ -13,6 +14,7 @@ import {
   OrderChecker,
   ownDigest,
   ProgressChecker,
+  type PublicFact,
   SeenPieces,
   TrainingChecker,
   WeightsChecker,
@@ -72,6 +74,9 @@ export class Witness implements ClusterObserver {
   end: JobEnd | null = null;
   readonly #judge: Judge;
   readonly #journal: JournalModel;
+  readonly #facts: FactChecker;
+  /** Ids of public facts: one that is said again is the same. */
+  readonly #told = new Set<string>();
   readonly #weights: WeightsChecker;
   readonly #training: TrainingChecker;
   readonly #pieces = new SeenPieces();
@@ -115,10 +120,12 @@ export class Witness implements ClusterObserver {
     this.#losses = new LossChecker(world, judge, { timing: config.timing, isSimple: isAlone && isSimple });
     this.#budgets = new BudgetChecker(world, judge, given);
     this.#blames = new BlameChecker(judge, config.failure, { isWide: isWide(faults) });
+    this.#facts = new FactChecker(judge, config);
     const memory = new MemoryChecker(judge);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
       logic,
+      seesOrders: true,
       onDecision: (decision) => {
         this.#weights.decided(decision);
         this.#training.decided(decision);
@@ -202,6 +209,7 @@ export class Witness implements ClusterObserver {
     const flaw = flawOf(envelope.kind, envelope.body) ?? unsaidIn(envelope);
     this.#judge.require(flaw === null, "S34", () => `${by.name} says what no receiver takes: ${flaw}`);
     if (stream === "commands") this.#journal.command(envelope, subject.split(".")[3] ?? "", by);
+    if (stream === "events") this.#fact(envelope);
     this.#said(envelope, seq, by);
   }
 
@@ -260,6 +268,7 @@ export class Witness implements ClusterObserver {
   lost(stream: string, messages: number): void {
     this.#judge.note(`${messages} messages at the end of ${stream} are lost`);
     this.#isCut ||= stream === "journal" && messages > 0;
+    if (stream === "events" && messages > 0) this.#facts.cut();
   }
 
   /** True when the journal has lost its end: then the controller ends, and says so. */
@@ -301,6 +310,12 @@ export class Witness implements ClusterObserver {
     const dueMs = this.#members.checkAdmitted(state, world.nowMs, mayWait);
     if (dueMs > 0) world.after(dueMs, () => this.#checkWhole(world, false));
     else this.#fleet.checkWhole(state);
+  }
+
+  #fact(message: Envelope): void {
+    if (this.#told.has(message.id)) return;
+    this.#told.add(message.id);
+    this.#facts.take(message as PublicFact);
   }
 
   #said(message: Envelope, seq: number, by: SimProcess): void {

@@ -1,0 +1,185 @@
+/** The events of a run: each line as it was written, each event once, and what they say of the job. */
+import { join } from "node:path";
+import { FactChecker, type PublicFact } from "../fact-checker.ts";
+import type { CommitFact } from "./commits.ts";
+import { type ReadLine, readEventLine } from "./event-line.ts";
+import type { Findings } from "./findings.ts";
+import { type FileLine, linesOf, type ReadingOptions } from "./lines.ts";
+import type { RunFolder } from "./run-folder.ts";
+
+/** What is to be done with the events beside what checks them. */
+export interface EventsOptions extends ReadingOptions {
+  readonly findings: Findings;
+  /** Hears of each fact; `isLast` in the file of those that the broker had last. */
+  readonly onFact: (fact: PublicFact, isLast: boolean) => void;
+}
+
+/** What the events come to. */
+export interface EventsResult {
+  readonly events: number;
+  readonly commits: number;
+  /** Controllers that began to act. */
+  readonly terms: number;
+  /** True when nothing is known to lack from the first event on. */
+  readonly isWhole: boolean;
+}
+
+/** Where one file stands. */
+interface FileState {
+  readonly name: string;
+  readonly isFirst: boolean;
+  readonly isLast: boolean;
+  /** Sum of the line before; `null` after one that could not be read. */
+  sum: string | null;
+  /** Last event; 0 before the first. */
+  seq: number;
+  /** Events up to here stand in the file before, too. */
+  knownSeq: number;
+  lines: number;
+}
+
+/** Checks the events of a run. */
+export async function checkEvents(folder: RunFolder, options: EventsOptions): Promise<EventsResult> {
+  const check = new EventsCheck(folder, options);
+  for (const [index, name] of folder.events.entries())
+    await check.file({
+      name,
+      isFirst: index === 0,
+      isLast: index === folder.events.length - 1,
+      sum: "",
+      seq: 0,
+      knownSeq: 0,
+      lines: 0,
+    });
+  check.conclude();
+  const { events, commits, terms, isWhole } = check;
+  return { events, commits, terms, isWhole };
+}
+
+class EventsCheck {
+  events = 0;
+  commits = 0;
+  terms = 0;
+  isWhole = true;
+  readonly #folder: RunFolder;
+  readonly #options: EventsOptions;
+  readonly #facts: FactChecker;
+  /** Last event of the file before. */
+  #lastSeq = 0;
+  /** Places in files without sums where events lack, or were said twice. */
+  #gaps = 0;
+  #unknown = new Map<string, number>();
+
+  constructor(folder: RunFolder, options: EventsOptions) {
+    this.#folder = folder;
+    this.#options = options;
+    this.#facts = new FactChecker(options.findings, folder.config);
+  }
+
+  async file(state: FileState): Promise<void> {
+    for await (const line of linesOf(join(this.#folder.path, state.name), this.#options)) this.#line(state, line);
+    this.#lastSeq = state.seq;
+  }
+
+  conclude(): void {
+    const { findings } = this.#options;
+    if (this.#gaps > 0)
+      findings.skip(
+        "lost lines of events",
+        `lines without sums, of an earlier version of Muster, do not tell them from facts that were said twice: ${this.#gaps} gaps`,
+      );
+    for (const [kind, count] of this.#unknown)
+      findings.skip(`${count} events of kind ${kind}`, "this version of Muster does not know them");
+  }
+
+  #line(state: FileState, line: FileLine): void {
+    const { findings } = this.#options;
+    state.lines = line.number;
+    findings.at({ file: state.name, line: line.number });
+    const read = line.text === null ? "it is longer than any event" : readEventLine(line.text, state.sum ?? "");
+    if (typeof read !== "string") {
+      this.#event(state, read);
+      return;
+    }
+    if (!line.isEnded) {
+      findings.notes.push(`${state.name} ends in the middle of line ${line.number}: its writer was interrupted there`);
+      return;
+    }
+    findings.add("file", `this line is no event: ${read}`);
+    state.sum = null;
+    this.#cut();
+  }
+
+  #event(state: FileState, line: ReadLine): void {
+    const { findings } = this.#options;
+    findings.at({ file: state.name, line: state.lines, seq: line.seq });
+    if (state.seq === 0) this.#begins(state, line.seq);
+    else if (line.seq <= state.seq) {
+      const how = line.seq === state.seq ? "a second time" : `after event ${state.seq}`;
+      findings.add("file", `event ${line.seq} stands here ${how}`);
+      return;
+    }
+    this.#checkOrder(state, line);
+    state.seq = line.seq;
+    state.sum = line.sum;
+    this.#take(state, line);
+  }
+
+  /** The first line of a file. */
+  #begins(state: FileState, seq: number): void {
+    const { findings } = this.#options;
+    // A broker whose store was lost counts anew.
+    state.knownSeq = state.isFirst || seq === 1 ? 0 : this.#lastSeq;
+    if (seq <= state.knownSeq + 1) return;
+    const missing = state.knownSeq + 1 === seq - 1 ? `event ${seq - 1}` : `events ${state.knownSeq + 1} to ${seq - 1}`;
+    findings.skip(missing, `no file has them: the broker did not keep them until ${state.name} was begun`);
+    this.#cut();
+  }
+
+  /** Nothing lacks between this line and the one before, and neither was changed. */
+  #checkOrder(state: FileState, { seq, isInOrder, sum }: ReadLine): void {
+    const { findings } = this.#options;
+    const last = state.seq;
+    const gap = last > 0 && seq > last + 1;
+    if (sum === null) this.#gaps += gap ? 1 : 0;
+    if (isInOrder || sum === null || state.sum === null) return;
+    const first = last + 1;
+    if (gap) {
+      findings.add(
+        "file",
+        `${first === seq - 1 ? `event ${first} is` : `events ${first} to ${seq - 1} are`} missing before this line: it does not follow the one of event ${last}`,
+      );
+      this.#cut();
+    } else
+      findings.add(
+        "file",
+        last > 0
+          ? `this line is not what was written after event ${last}: one of the two was changed`
+          : "this line is not the first one of the file, or was changed",
+      );
+  }
+
+  #take(state: FileState, { fact, kind, seq }: ReadLine): void {
+    const isNew = seq > state.knownSeq;
+    if (isNew) this.events += 1;
+    if (!fact) {
+      this.#unknown.set(kind, (this.#unknown.get(kind) ?? 0) + 1);
+      return;
+    }
+    this.#options.onFact(fact, state.isLast);
+    if (!isNew) return;
+    if (fact.kind === "step.committed") this.commits += 1;
+    if (fact.kind === "job.started") this.terms += 1;
+    this.#facts.take(fact);
+  }
+
+  #cut(): void {
+    this.isWhole = false;
+    this.#facts.cut();
+  }
+}
+
+/** The commit that a fact tells. */
+export function commitOf(fact: PublicFact): CommitFact | null {
+  return fact.kind === "step.committed" ? fact.body : null;
+}

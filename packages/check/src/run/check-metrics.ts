@@ -1,0 +1,193 @@
+/** `metrics.jsonl` and `summary.json` must say what the events say of the steps that stand. */
+import { join } from "node:path";
+import type { Body } from "@muster/protocol";
+import { z } from "zod";
+import type { Standing } from "./commits.ts";
+import { readEventLine } from "./event-line.ts";
+import type { Findings } from "./findings.ts";
+import { linesOf, type ReadingOptions } from "./lines.ts";
+import { type RunFolder, readIfThere } from "./run-folder.ts";
+
+type Commit = Body<"step.committed">;
+
+/** Names of the metrics, and of the same in a commit. */
+const fields = {
+  step: "step",
+  lineage: "lineage",
+  version: "version",
+  reward: "reward",
+  tokens: "tokens",
+  step_ms: "stepMs",
+  compute_ms: "computeMs",
+  reduce_ms: "reduceMs",
+  staleness: "staleness",
+  loss: "loss",
+  approx_kl: "approxKl",
+  entropy: "entropy",
+  clip_fraction: "clipFraction",
+  grad_norm: "gradNorm",
+} as const satisfies Readonly<Record<string, keyof Commit>>;
+
+const metricsSchema = z.record(z.string(), z.number());
+
+const summarySchema = z.object({
+  steps: z.number(),
+  weight_version: z.number(),
+  weights_hash: z.string(),
+  lost: z.number(),
+  doubled: z.number(),
+});
+
+/** What the run printed at its end. */
+export type Summary = z.infer<typeof summarySchema>;
+
+const metricsFile = "metrics.jsonl";
+const summaryFile = "summary.json";
+
+/** What the metrics are compared with. */
+export interface MetricsOptions extends ReadingOptions {
+  readonly findings: Findings;
+  readonly standing: Standing;
+}
+
+/** Reads the summary; `null` when there is none that can be read. */
+export function readSummary({ path }: RunFolder, findings: Findings): Summary | null {
+  const text = readIfThere(join(path, summaryFile));
+  if (text === null) {
+    findings.skip(summaryFile, "there is none: it is written when a run ends");
+    return null;
+  }
+  findings.at({ file: summaryFile });
+  try {
+    return summarySchema.parse(JSON.parse(text));
+  } catch {
+    findings.add("file", "this is no summary of a run");
+    return null;
+  }
+}
+
+/** Compares the lines with the commits of the last file of events. @returns How many lines were compared. */
+export async function checkMetrics(
+  folder: RunFolder,
+  summary: Summary | null,
+  options: MetricsOptions,
+): Promise<number> {
+  const { findings } = options;
+  const events = folder.events.at(-1);
+  if (readIfThere(join(folder.path, metricsFile)) === null || events === undefined) {
+    findings.skip(metricsFile, "there is none: it is written when a run ends");
+    return 0;
+  }
+  const commits = standingCommits(join(folder.path, events), options);
+  let compared = 0;
+  let last = 0;
+  try {
+    for await (const { number, text } of linesOf(join(folder.path, metricsFile), options)) {
+      findings.at({ file: metricsFile, line: number });
+      const found = metricsOf(text);
+      if (!found) {
+        findings.add("file", "this line is no metrics of a step");
+        return compared;
+      }
+      const { value: commit } = await commits.next();
+      if (!commit) {
+        findings.add("S15", `metrics of step ${found.step}, which no event commits`);
+        return compared;
+      }
+      if (found.lineage !== commit.lineage || found.version !== commit.version) {
+        if (isStale(summary, options)) findings.skip(metricsFile, staleBecause);
+        else
+          findings.add(
+            "file",
+            `metrics of version ${found.version} in lineage ${found.lineage}; the next step that stands is ${commit.step}, version ${commit.version} in lineage ${commit.lineage}`,
+          );
+        return compared;
+      }
+      compare(found, commit, findings);
+      compared += 1;
+      last = commit.step;
+    }
+    const { value: next } = await commits.next();
+    if (next) missing(next, last, summary, options);
+    return compared;
+  } finally {
+    await commits.return(undefined);
+  }
+}
+
+const staleBecause = "it is of an earlier end of this run: it is written when a run ends";
+
+/** The run went on after its summary and metrics were written. */
+function isStale(summary: Summary | null, { standing }: MetricsOptions): boolean {
+  return !summary || !standing.isEnded;
+}
+
+function missing(next: Commit, last: number, summary: Summary | null, options: MetricsOptions): void {
+  const { findings } = options;
+  findings.at({ file: metricsFile });
+  if (summary && summary.steps > last)
+    findings.add(
+      "file",
+      `the metrics end with step ${last}, the summary that was written with them with step ${summary.steps}`,
+    );
+  else findings.skip(`metrics from step ${next.step} on`, staleBecause);
+}
+
+function compare(found: Readonly<Record<string, number>>, commit: Commit, findings: Findings): void {
+  for (const [name, key] of Object.entries(fields))
+    findings.require(
+      name === "lineage" && found[name] === undefined ? true : found[name] === commit[key],
+      "file",
+      () => `${name} of step ${commit.step} is ${found[name]} here, and ${String(commit[key])} in the events`,
+    );
+}
+
+function metricsOf(text: string | null): Readonly<Record<string, number>> | null {
+  try {
+    return metricsSchema.safeParse(JSON.parse(text ?? "")).data ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** Commits that stand, in the order of the file, which is that of their versions. */
+async function* standingCommits(
+  path: string,
+  { standing, signal, onBytes }: MetricsOptions,
+): AsyncGenerator<Commit, undefined> {
+  let lastVersion = 0;
+  for await (const { text } of linesOf(path, { signal, onBytes })) {
+    if (!text?.includes('"kind":"step.committed"')) continue;
+    const line = readEventLine(text, "");
+    const fact = typeof line === "string" ? null : line.fact;
+    if (fact?.kind !== "step.committed" || !standing.has(fact.body) || fact.body.version <= lastVersion) continue;
+    lastVersion = fact.body.version;
+    yield fact.body;
+  }
+}
+
+/** What the run printed at its end must be what its last event says. */
+export function checkSummary(summary: Summary, ended: Body<"job.ended">, findings: Findings): void {
+  findings.at({ file: summaryFile });
+  findings.require(summary.lost === 0, "S15", () => `the run itself counted ${summary.lost} trajectories as lost`);
+  findings.require(
+    summary.doubled === 0,
+    "S16",
+    () => `the run itself counted ${summary.doubled} groups as trained twice`,
+  );
+  if (summary.steps !== ended.step && summary.weight_version < ended.version) {
+    findings.skip(summaryFile, staleBecause);
+    return;
+  }
+  findings.require(
+    summary.weight_version === ended.version,
+    "file",
+    () => `weight_version is ${summary.weight_version}, the job ended with version ${ended.version}`,
+  );
+  const digest = ended.sections.find(({ name }) => name === "weights")?.digest ?? "";
+  findings.require(
+    summary.weights_hash === digest,
+    "S10",
+    () => `weights_hash is ${summary.weights_hash}, the job ended with ${digest}`,
+  );
+}

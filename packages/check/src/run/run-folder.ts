@@ -1,0 +1,54 @@
+/** The files of a run, as `muster run` leaves them. */
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { messageOf } from "@muster/base";
+import { type JobConfig, jobConfigSchema } from "@muster/protocol";
+import { errors } from "../errors.ts";
+
+/** A run to look at. */
+export interface RunFolder {
+  readonly path: string;
+  readonly config: JobConfig;
+  /** Files of events, the oldest first; the last one is what the broker still had. */
+  readonly events: readonly string[];
+  /** True while a process runs it. */
+  readonly isRunning: boolean;
+}
+
+/** Opens the folder of a run. @throws MUSTER_ERR_RUN_FOLDER_INVALID */
+export function openRunFolder(path: string): RunFolder {
+  const text = readIfThere(join(path, "job.json"));
+  if (text === null) throw errors.RunFolderInvalid({ path, reason: "it has no job.json" });
+  return { path, config: configOf(path, text), events: eventFilesIn(path), isRunning: isRunning(path) };
+}
+
+/** The text of a small file; `null` when it is not there. */
+export function readIfThere(path: string): string | null {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() ? readFileSync(path, "utf8") : null;
+}
+
+function configOf(path: string, text: string): JobConfig {
+  try {
+    return jobConfigSchema.parse(JSON.parse(text));
+  } catch (error) {
+    const reason = `its job.json can not be read: ${messageOf(error).slice(0, 400)}`;
+    throw errors.RunFolderInvalid({ path, reason }, error);
+  }
+}
+
+function eventFilesIn(path: string): readonly string[] {
+  const numbers = readdirSync(path).flatMap((name) => /^events\.(\d{1,6})\.jsonl$/.exec(name)?.[1] ?? []);
+  const earlier = numbers.map(Number).sort((a, b) => a - b);
+  const names = [...earlier.map((number) => `events.${number}.jsonl`), "events.jsonl"];
+  return names.filter((name) => statSync(join(path, name), { throwIfNoEntry: false }));
+}
+
+function isRunning(path: string): boolean {
+  const pid = Number(readIfThere(join(path, "run.pid")) ?? 0);
+  if (!(pid > 0)) return false;
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return error instanceof Error && "code" in error && error.code === "EPERM";
+  }
+}
