@@ -1,14 +1,15 @@
 /** Bytes of a weight version on their way between engines and the data plane. */
-import type { Clock } from "@muster/base";
-import {
-  type DeltaOptions,
-  type MappedVersion,
-  type PullResult,
-  planReshard,
-  type VersionStore,
-} from "@muster/collectives";
+import { type Clock, invariant } from "@muster/base";
+import { type DeltaOptions, type MappedVersion, planReshard, type VersionStore } from "@muster/collectives";
 import type { RankTensor } from "@muster/engine";
-import type { Body, JobConfig, Section } from "@muster/protocol";
+import {
+  type Body,
+  type JobConfig,
+  type Section,
+  sectionsOfPart,
+  type VersionPart,
+  versionParts,
+} from "@muster/protocol";
 import type { Doors } from "./doors.ts";
 
 /** Buffers for the sections of a version, by name. */
@@ -34,8 +35,22 @@ interface RanksOptions {
 
 type Wanted = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
 
+/** One part of what is wanted: its sections, and where the holders serve them. Pure. */
+export function wantedPart(wanted: Wanted, part: VersionPart): Wanted {
+  const holders = wanted.holders.map(({ id, addresses, training }) => ({
+    id,
+    addresses: part === "training" ? (training ?? addresses) : addresses,
+  }));
+  return { ...wanted, sections: sectionsOfPart(wanted.sections, part), holders };
+}
+
+/** The parts of which something is wanted. Pure. */
+function partsIn({ sections }: Wanted): readonly VersionPart[] {
+  return versionParts.filter((part) => sectionsOfPart(sections, part).length > 0);
+}
+
 /**
- * Pulls the named sections of a version, with the digests that were ordered, into fresh buffers.
+ * Pulls the named sections of a version, part by part, with the digests that were ordered, into fresh buffers.
  *
  * @throws the errors of `pullVersion`; the buffers are then of no use.
  */
@@ -43,10 +58,62 @@ export async function pullSections(
   puller: Puller & Pick<Doors, "pull">,
   wanted: Wanted,
   signal: AbortSignal,
-): Promise<{ readonly bytes: SectionBytes; readonly result: PullResult }> {
-  const bytes = Object.fromEntries(wanted.sections.map((section) => [section.name, new Uint8Array(section.bytes)]));
-  const result = await puller.pull({ ...pullOf(puller, wanted), into: bytes, signal });
-  return { bytes, result };
+): Promise<SectionBytes> {
+  const bytes: Record<string, Uint8Array> = {};
+  for (const part of partsIn(wanted)) {
+    const some = wantedPart(wanted, part);
+    const into = Object.fromEntries(some.sections.map((section) => [section.name, new Uint8Array(section.bytes)]));
+    await puller.pull({ ...pullOf(puller, some), into, signal });
+    Object.assign(bytes, into);
+  }
+  return bytes;
+}
+
+/** Stores that take parts as they come from other hosts, and serve them on. */
+type KeepIn = { readonly [part in VersionPart]?: VersionStore };
+
+/** The parts of a version where they lie, until they are released. */
+export interface MappedParts extends Pick<MappedVersion, "bytes" | "copyTo" | "release"> {
+  /** The bytes by section; made when they are first asked for. */
+  readonly sections: SectionBytes;
+}
+
+/**
+ * Pulls the named sections of a version, part by part, and gives them where they lie.
+ *
+ * @throws the errors of `mapVersion`; nothing is held then.
+ */
+export async function mapParts(
+  puller: Puller & Pick<Doors, "map"> & { readonly keepIn: KeepIn },
+  wanted: Wanted,
+  signal: AbortSignal,
+): Promise<MappedParts> {
+  const mapped: { readonly names: readonly string[]; readonly version: MappedVersion }[] = [];
+  const release = (): void => {
+    for (const { version } of mapped) version.release();
+  };
+  try {
+    for (const part of partsIn(wanted)) {
+      const some = wantedPart(wanted, part);
+      const version = await mapSections({ ...puller, keepIn: puller.keepIn[part] ?? null }, some, signal);
+      mapped.push({ names: some.sections.map(({ name }) => name), version });
+    }
+  } catch (error) {
+    release();
+    throw error;
+  }
+  return {
+    bytes: mapped.reduce((sum, { version }) => sum + version.bytes, 0),
+    get sections() {
+      return Object.assign({}, ...mapped.map(({ version }) => version.sections)) as SectionBytes;
+    },
+    async copyTo(name, into, patience) {
+      const one = mapped.find(({ names }) => names.includes(name));
+      invariant(one, `section ${name} was asked for`);
+      await one.version.copyTo(name, into, patience);
+    },
+    release,
+  };
 }
 
 /**
@@ -77,7 +144,7 @@ export async function pullRanks(
 ): Promise<readonly Uint8Array<ArrayBuffer>[]> {
   const { clock } = puller;
   const { key, job, member, holders, id, deadlineMs } = pullOf(puller, wanted);
-  const sources = wanted.sections.filter(({ name }) => name === "weights").map((section) => ({ holders, section }));
+  const sources = sectionsOfPart(wanted.sections, "serving").map((section) => ({ holders, section }));
   // Policy replicas publish the tensors of the whole model one behind the other.
   const published = { tp: 1, pp: 1, dp: 1, align: 1 };
   const plans = planReshard(tensors, published, { tp: ranks, pp: 1, dp: 1 });

@@ -33,16 +33,27 @@ export interface Memory {
   candidate: string;
   /** Digests by `lineage.version`, newest last. */
   readonly served: Map<string, string>;
+  /** Those of which the `training` part is published, too. */
+  readonly whole: Set<string>;
   isReachable: boolean;
 }
 
+/** A version, and how much of it is published. */
+interface Published {
+  readonly key: string;
+  readonly digest: string;
+  readonly isWhole: boolean;
+}
+
 /** Makes a digest live and serves it. */
-export function serve(memory: Memory, key: string, digest: string): void {
+export function serve(memory: Memory, { key, digest, isWhole }: Published): void {
   memory.live = digest;
   memory.liveKey = key;
   memory.served.delete(key);
   memory.served.set(key, digest);
   for (const old of [...memory.served.keys()].slice(0, -slots)) memory.served.delete(old);
+  if (isWhole) memory.whole.add(key);
+  for (const old of memory.whole) if (!memory.served.has(old)) memory.whole.delete(old);
 }
 
 /** What became of a collective: nothing missing, or the members that did not arrive. */
@@ -71,6 +82,15 @@ export class DataPlane {
   constructor(time: VirtualTime, collectiveMs: number) {
     this.#time = time;
     this.#collectiveMs = collectiveMs;
+  }
+
+  /** The digest of which some holder serves all parts under a key, at the places that were named, or `null`. */
+  findWhole(holders: Body<"weights.pull">["holders"], key: string): string | null {
+    const named = holders.filter(({ addresses, training }) => (training ?? addresses).length > 0);
+    return this.find(
+      named.filter(({ id }) => this.memories.get(id)?.whole.has(key)),
+      key,
+    );
   }
 
   /** The digest that some holder serves under a key, or `null`. */

@@ -145,6 +145,7 @@ describe("the outcome of a step", () => {
       lineage: 0,
       version: 4,
       sections: sectionsOf(4),
+      keep: [],
     });
     expect(bodiesOf(effects, "step.committed")[0]).toMatchObject({
       groups: ["4.0", "4.1", "4.2", "4.3"],

@@ -82,6 +82,7 @@ export class ReplicaHost {
       liveKey: "",
       candidate: "",
       served: new Map(),
+      whole: new Set(),
       isReachable: true,
     };
     options.data.memories.set(options.id, this.memory);
@@ -179,6 +180,7 @@ export class ReplicaHost {
   #work(effect: ReplicaEffect): void {
     if (effect.type === "weights.initialize") this.#initialize(effect.body);
     if (effect.type === "weights.pull") this.#pull(effect.body);
+    if (effect.type === "weights.publish") this.#publish(effect.body);
     if (effect.type === "mesh.open") this.#join(effect.body);
     if (effect.type === "step.compute") this.#compute(effect.body);
     if (effect.type === "step.promote") this.#promote(effect.body);
@@ -187,8 +189,10 @@ export class ReplicaHost {
   }
 
   #heldBody(lineage: number, version: number, digest: string): Body<"weights.held"> {
-    const addresses = this.role === "rollout" ? [] : [`unix:${this.id}`];
-    return { lineage, version, sections: sectionsOf(digest), addresses, bytes: 64, durationMs: 1 };
+    const body = { lineage, version, sections: sectionsOf(digest), bytes: 64, durationMs: 1 };
+    if (this.role === "rollout") return { ...body, addresses: [] };
+    const training = this.memory.whole.has(`${lineage}.${version}`) ? [`unix:${this.id}/training`] : [];
+    return { ...body, addresses: [`unix:${this.id}`], training };
   }
 
   #initialize({ lineage, version, source }: Body<"weights.initialize">): void {
@@ -198,7 +202,7 @@ export class ReplicaHost {
         this.hear({ type: "weights.errored", lineage, version, cause: "no holder" });
         return;
       }
-      serve(this.memory, `${lineage}.${version}`, digest);
+      serve(this.memory, { key: `${lineage}.${version}`, digest, isWhole: true });
       const meta = { lineage, tensors: [], digest: "t" };
       this.hear({ type: "weights.initialized", ...this.#heldBody(lineage, version, digest), meta });
     });
@@ -207,20 +211,34 @@ export class ReplicaHost {
   #beginning(source: Body<"weights.initialize">["source"]): string | null {
     if (source.kind === "checkpoint") return source.path;
     if (source.kind !== "memory") return digestOf(`seed ${this.#options.plan.seed}`);
-    return this.#options.data.find(source.holders, `${source.lineage}.${source.version}`);
+    return this.#options.data.findWhole(source.holders, `${source.lineage}.${source.version}`);
   }
 
   #pull({ lineage, version, sections, holders }: Body<"weights.pull">): void {
     this.#cancelPull();
     if (this.#options.data.arePullsStuck) return;
     this.#cancelPull = this.#later(10 + this.#options.random.next() * 10, () => {
-      const digest = this.#options.data.find(holders, `${lineage}.${version}`);
+      const { data } = this.#options;
+      const key = `${lineage}.${version}`;
+      const digest = this.role === "rollout" ? data.find(holders, key) : data.findWhole(holders, key);
       if (digest === null || `w-${digest}` !== sections[0]?.digest) {
         this.hear({ type: "weights.errored", lineage, version, cause: "no holder" });
         return;
       }
-      serve(this.memory, `${lineage}.${version}`, digest);
+      serve(this.memory, { key, digest, isWhole: this.role === "checkpoint" });
       this.hear({ type: "weights.pulled", ...this.#heldBody(lineage, version, digest), sections });
+    });
+  }
+
+  #publish({ lineage, version }: Body<"weights.publish">): void {
+    this.#later(5, () => {
+      const key = `${lineage}.${version}`;
+      if (this.memory.liveKey !== key) {
+        this.hear({ type: "weights.unpublished", lineage, version, cause: "other weights are live" });
+        return;
+      }
+      serve(this.memory, { key, digest: this.memory.live, isWhole: true });
+      this.hear({ type: "weights.published", ...this.#heldBody(lineage, version, this.memory.live) });
     });
   }
 
@@ -263,10 +281,10 @@ export class ReplicaHost {
     });
   }
 
-  #promote({ lineage, version }: Body<"step.apply">): void {
+  #promote({ lineage, version, keep }: Body<"step.apply">): void {
     const digest = this.memory.candidate;
     this.#later(5, () => {
-      serve(this.memory, `${lineage}.${version}`, digest);
+      serve(this.memory, { key: `${lineage}.${version}`, digest, isWhole: keep?.includes("training") ?? true });
       this.hear({ type: "step.promoted", ...this.#heldBody(lineage, version, digest) });
     });
   }
@@ -310,7 +328,7 @@ export class ReplicaHost {
   #write({ step, lineage, version, sections, holders }: Body<"checkpoint.save">): void {
     this.#later(60, () => {
       const path = sections[0]?.digest.slice(2) ?? "";
-      const found = this.#options.data.find(holders, `${lineage}.${version}`);
+      const found = this.#options.data.findWhole(holders, `${lineage}.${version}`);
       if (found !== path) {
         this.hear({ type: "checkpoint.errored", step, lineage, cause: "no holder" });
         return;

@@ -81,7 +81,17 @@ export {
   messageTable,
 } from "./messages/index.ts";
 export type { Ledger } from "./messages/job.ts";
-export { type CauseCount, type EvidenceKind, evidenceKinds, type Holder, type Section } from "./messages/parts.ts";
+export {
+  type CauseCount,
+  type EvidenceKind,
+  evidenceKinds,
+  type Holder,
+  partOf,
+  type Section,
+  sectionsOfPart,
+  type VersionPart,
+  versionParts,
+} from "./messages/parts.ts";
 export type { BatchPart, StepStats } from "./messages/step.ts";
 export { tensorNameMax, tensorsMax } from "./messages/weights.ts";
 export { clipBody, flawOf } from "./outgoing.ts";

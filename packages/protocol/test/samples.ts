@@ -66,6 +66,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
     digest: "xxh64b:0123",
   },
   "weights.pull": { ...version, sections, holders },
+  "weights.publish": { ...version, parts: ["training"] },
   "weights.held": { ...version, sections, addresses: ["unix:/run/policy-1.sock"], bytes: 12288, durationMs: 3.5 },
   "weights.failed": { ...version, cause: text },
   "mesh.build": {

@@ -157,7 +157,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const kept = await this.#memory.find(body, opened, signal);
     if (kept) return kept;
     const { job, id } = this.#tools.identity;
-    const { bytes } = await pullSections({ pull: this.#doors.pull, job, member: id, dataKey, config }, body, signal);
+    const bytes = await pullSections({ pull: this.#doors.pull, job, member: id, dataKey, config }, body, signal);
     return { bytes, release: () => {} };
   }
 

@@ -1,10 +1,10 @@
 /** Training state that a checkpoint actor keeps in memory: the newest version that it was asked for, and the one before until that is whole. */
-import type { VersionStore } from "@muster/collectives";
-import type { Body, Section } from "@muster/protocol";
+import { type Body, type Section, versionParts } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import { PartStores } from "../part-stores.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
-import { deltaOf, type Held, mapSections, sectionsOf } from "../weights.ts";
+import { deltaOf, type Held, mapParts } from "../weights.ts";
 
 /** The newest version, and the one that takes its place. */
 const slots = 2;
@@ -25,7 +25,7 @@ export class StateMemory {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
   /** Opened with the first version, which says how large versions are. */
-  #store: VersionStore | null = null;
+  #stores: PartStores | null = null;
 
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
@@ -41,15 +41,19 @@ export class StateMemory {
     const { clock } = this.#tools.environment;
     const startedMs = clock.now();
     const { lineage, version } = body;
-    this.#store ??= await this.#open(body.sections, admission);
-    const store = this.#store;
-    const mapped = await mapSections(this.#puller(admission, store), body, signal);
+    this.#stores ??= await this.#open(body.sections, admission);
+    const stores = this.#stores;
+    // Only the part that comes last goes to its store as it arrives: a version that half arrived must not take the place of a whole one there.
+    const keepIn = { training: stores.of("training") };
+    const mapped = await mapParts({ ...this.#puller(admission), keepIn }, body, signal);
     try {
       signal.throwIfAborted();
       // What lies in the memory of a holder on this host goes with that holder.
-      const sections = store.holds(body) ? body.sections : sectionsOf(await store.publish(body, mapped.sections));
+      const parts = versionParts.filter((part) => !stores.of(part).holds(body));
+      const taken = parts.length > 0 ? await stores.publish(body, mapped.sections, parts) : [];
+      const sections = body.sections.map((section) => taken.find(({ name }) => name === section.name) ?? section);
       const durationMs = clock.now() - startedMs;
-      return { lineage, version, sections, addresses: [...store.addresses], bytes: mapped.bytes, durationMs };
+      return { lineage, version, sections, ...stores.addressesOf(body), bytes: mapped.bytes, durationMs };
     } finally {
       mapped.release();
     }
@@ -57,35 +61,36 @@ export class StateMemory {
 
   /** The sections of a version that is kept; `null` when it is not, or not any more. */
   async find(body: Body<"checkpoint.save">, admission: Admission, signal: AbortSignal): Promise<KeptSections | null> {
-    const store = this.#store;
-    if (!store?.holds(body)) return null;
-    const mapped = await mapSections(this.#puller(admission, store), body, signal);
+    const stores = this.#stores;
+    if (!stores?.holdsWhole(body)) return null;
+    const keepIn = { serving: stores.of("serving"), training: stores.of("training") };
+    const mapped = await mapParts({ ...this.#puller(admission), keepIn }, body, signal);
     return { bytes: mapped.sections, release: () => mapped.release() };
   }
 
   /** Forgets everything. */
   async close(): Promise<void> {
-    await this.#store?.close();
+    await this.#stores?.close();
   }
 
-  #puller({ dataKey, config }: Admission, keepIn: VersionStore): Parameters<typeof mapSections>[0] {
+  #puller({ dataKey, config }: Admission): Omit<Parameters<typeof mapParts>[0], "keepIn"> {
     const { job, id } = this.#tools.identity;
-    return { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
+    return { map: this.#doors.map, job, member: id, dataKey, config };
   }
 
-  async #open(sections: readonly Section[], { dataKey, config }: Admission): Promise<VersionStore> {
+  async #open(sections: readonly Section[], { dataKey, config }: Admission): Promise<PartStores> {
     const { job, id } = this.#tools.identity;
-    const slotBytes = sections.reduce((sum, { bytes }) => sum + bytes + 64, 0);
+    const versionBytes = sections.reduce((sum, { bytes }) => sum + bytes, 0);
     const available = this.#doors.availableMemory();
-    if (slots * slotBytes > shareMax * available)
+    if (slots * versionBytes > shareMax * available)
       throw errors.MemoryTooSmall({
-        wanted: megabytes(slots * slotBytes),
+        wanted: megabytes(slots * versionBytes),
         share: `${100 * shareMax} %`,
         available: megabytes(available),
       });
     const { tcpHost, socketDirectory: socketDir } = config.data;
-    return await this.#doors.versionStore({
-      ...{ key: dataKey, job, member: id, socketDir, slotBytes, slots },
+    return await PartStores.open(this.#doors, sections, {
+      ...{ key: dataKey, job, member: id, socketDir, slots },
       // An address, other than a network, is that of the policy replicas' host.
       tcpHost: tcpHost?.includes("/") ? tcpHost : null,
       delta: { ...deltaOf(config), keep: 0 },

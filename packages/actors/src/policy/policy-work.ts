@@ -1,14 +1,15 @@
 /** The hands of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
 import { basename } from "node:path";
 import { hasCode, MusterError, messageOf, withDeadline } from "@muster/base";
-import type { GradientMesh, MeshPlace, VersionStore } from "@muster/collectives";
+import type { GradientMesh, MeshPlace } from "@muster/collectives";
 import { inlineState, type PolicyEngine, type SectionSource } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
 import type { Body, Section } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
-import { meteredDoors, type TransferMeters, transferMetersOn } from "../metered-doors.ts";
+import { meteredDoors } from "../metered-doors.ts";
+import { PartStores } from "../part-stores.ts";
 import {
   type Admission,
   defineRole,
@@ -19,8 +20,9 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
-import { deltaOf, type Held, mapSections, sectionsOf } from "../weights.ts";
+import { deltaOf, mapParts } from "../weights.ts";
 import { computeStep } from "./compute-step.ts";
+import { Publications } from "./publications.ts";
 import { readBatch } from "./read-batch.ts";
 import { weightsMeta } from "./weights-meta.ts";
 
@@ -46,13 +48,13 @@ export const policyRoleOn = (doors: Doors): Role =>
 
 interface Opened extends Admission {
   readonly engine: PolicyEngine;
-  readonly store: VersionStore;
+  readonly stores: PartStores;
 }
 
 class PolicyWork implements Work<Effect, PolicyEvent> {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
-  readonly #meters: TransferMeters;
+  readonly #publications: Publications;
   readonly #opened: Promise<Opened>;
   #resolveOpened: (opened: Opened) => void = () => {};
   #rejectOpened: (error: unknown) => void = () => {};
@@ -68,7 +70,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
     this.#doors = meteredDoors(doors, tools.environment);
-    this.#meters = transferMetersOn(tools.environment.metrics, tools.environment.clock);
+    this.#publications = new Publications(tools.environment);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;
       this.#rejectOpened = reject;
@@ -79,6 +81,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   readonly handlers: RoleHandlers<PolicyEffect, PolicyEvent> = {
     "weights.initialize": (effect, tools) => this.#initialize(effect, tools),
     "weights.pull": (effect, tools) => this.#pull(effect, tools),
+    "weights.publish": (effect, tools) => this.#publishLater(effect, tools),
     "weights.abort": ({ reason }) => {
       this.#pullAbort.abort(new Error(reason));
       this.#pullAbort = new AbortController();
@@ -97,18 +100,21 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
       this.#doors.network(config.network);
       const engine = await this.#doors.policyEngine(config);
       const { weightsBytes, optimizerBytes } = engine.info();
-      const store = await this.#doors.versionStore({
+      const sizes = [
+        { name: "weights", bytes: weightsBytes },
+        { name: "optimizer", bytes: optimizerBytes },
+      ] as const;
+      const stores = await PartStores.open(this.#doors, sizes, {
         key: dataKey,
         job,
         member: id,
         socketDir: config.data.socketDirectory,
         tcpHost: config.data.tcpHost,
-        slotBytes: weightsBytes + optimizerBytes + 256,
         slots: config.data.slots,
         delta: deltaOf(config),
       });
       this.#tools.beats.setPhase("idle");
-      this.#resolveOpened({ ...admission, engine, store });
+      this.#resolveOpened({ ...admission, engine, stores });
     } catch (error) {
       this.#rejectOpened(error);
       throw error;
@@ -122,7 +128,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     await this.#engineWork.catch(() => {});
     this.#mesh?.close();
     const opened = await this.#opened.catch(() => null);
-    await opened?.store.close();
+    await opened?.stores.close();
     await opened?.engine.close();
   }
 
@@ -132,7 +138,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("initializing", async ({ engine, store, dataKey, config }) => {
+        this.#inPhase("initializing", async ({ engine, stores, dataKey, config }) => {
           if (source.kind === "checkpoint") {
             const path = checkpointPathOf(source.path, config);
             // A disk that does not answer holds up nobody else: another replica is asked.
@@ -147,9 +153,9 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             const section = (name: string): Uint8Array =>
               checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
             await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));
-          } else if (source.kind === "memory") await this.#restore(source, { engine, store, dataKey, config }, signal);
+          } else if (source.kind === "memory") await this.#restore(source, { engine, dataKey, config }, signal);
           else await engine.initialize(source);
-          const held = await this.#publish({ engine, store }, { lineage, version });
+          const held = await this.#publications.first({ engine, stores }, { lineage, version });
           const meta = weightsMeta(lineage, engine.info().tensors, this.#doors.digest);
           return { type: "weights.initialized", ...held, meta };
         }),
@@ -163,9 +169,9 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("pulling", async ({ engine, store, dataKey, config }) => {
-          await this.#restore(body, { engine, store, dataKey, config }, signal);
-          return { type: "weights.pulled", ...(await this.#publish({ engine, store }, { lineage, version })) };
+        this.#inPhase("pulling", async ({ engine, stores, dataKey, config }) => {
+          await this.#restore(body, { engine, dataKey, config }, signal);
+          return { type: "weights.pulled", ...(await this.#publications.pulled({ engine, stores }, body)) };
         }),
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
     );
@@ -174,13 +180,13 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   /** Pulls a version into the engine. */
   async #restore(
     wanted: Body<"weights.pull">,
-    { engine, dataKey, config }: Opened,
+    { engine, dataKey, config }: Pick<Opened, "engine" | "dataKey" | "config">,
     signal: AbortSignal,
   ): Promise<void> {
     const { job, id } = this.#tools.identity;
     const { map } = this.#doors;
     signal.throwIfAborted();
-    const mapped = await mapSections({ map, keepIn: null, job, member: id, dataKey, config }, wanted, signal);
+    const mapped = await mapParts({ map, keepIn: {}, job, member: id, dataKey, config }, wanted, signal);
     try {
       const patience = { deadlineMs: config.timing.pullMs, signal };
       const source = (name: string): SectionSource => ({
@@ -201,7 +207,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("meshing", async ({ engine, store, dataKey, config }) => {
+        this.#inPhase("meshing", async ({ engine, stores, dataKey, config }) => {
           signal.throwIfAborted();
           this.#mesh?.close();
           this.#mesh = null;
@@ -215,7 +221,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             rank: members.findIndex((member) => member.id === id && member.incarnation === incarnation),
             members: members.map((member) => member.id),
             ...placesOf(members),
-            store,
+            store: stores.of("serving"),
             socketDir: config.data.socketDirectory,
             shards: config.batch.microShards,
             shardElements: engine.info().gradientElements,
@@ -278,31 +284,24 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
 
   /** A candidate that is not what was committed must never serve: that is a broken invariant, and the process ends. */
   #promote({ body }: EffectOf<"step.promote">, tools: Tools): Promise<void> {
-    const { lineage, version } = body;
-    return this.#inPhase("promoting", async ({ engine, store }) => {
-      engine.promote();
-      const held = await this.#publish({ engine, store }, { lineage, version });
-      for (const { name, digest } of body.sections) {
-        const found = held.sections.find((section) => section.name === name)?.digest ?? "none";
-        if (found !== digest) throw errors.PromotedDiffers({ version, section: name, found, wanted: digest });
-      }
+    return this.#inPhase("promoting", async (opened) => {
+      opened.engine.promote();
+      const held = await this.#publications.promoted(opened, body);
       tools.post({ type: "step.promoted", ...held });
     });
   }
 
-  async #publish(
-    { engine, store }: Pick<Opened, "engine" | "store">,
-    id: { readonly lineage: number; readonly version: number },
-  ): Promise<Held> {
-    const { clock, logger } = this.#tools.environment;
-    const startedMs = clock.now();
-    const { weights, optimizer } = engine.state();
-    const bytes = weights.length + optimizer.length;
-    const publish = () => store.publish(id, { weights, optimizer });
-    const sections = sectionsOf(await this.#meters.measure("publish", { bytes: () => bytes }, publish));
-    const durationMs = clock.now() - startedMs;
-    logger.info({ ...id, bytes, durationMs }, "weights published");
-    return { ...id, sections, addresses: [...store.addresses], bytes, durationMs };
+  /** The engine may have another version when it is its turn. */
+  #publishLater({ body }: EffectOf<"weights.publish">, tools: Tools): Promise<void> {
+    const { lineage, version } = body;
+    return this.#inTurn(async (opened) => {
+      try {
+        tools.post({ type: "weights.published", ...(await this.#publications.later(opened, body)) });
+      } catch (error) {
+        if (hasCode(error, "MUSTER_ERR_PROMOTED_DIFFERS") || tools.signal.aborted) throw error;
+        tools.post({ type: "weights.unpublished", lineage, version, cause: messageOf(error) });
+      }
+    });
   }
 
   #inPhase<T>(phase: (typeof phases)[number], work: (opened: Opened) => Promise<T>): Promise<T> {

@@ -9,7 +9,7 @@ interface Due {
 
 /** An order about one version of the weights. */
 export interface VersionOrder extends Due, VersionKey {
-  readonly kind: "weights.initialize" | "weights.pull" | "step.apply" | "checkpoint.save";
+  readonly kind: "weights.initialize" | "weights.pull" | "weights.publish" | "step.apply" | "checkpoint.save";
 }
 
 /** An order that a member has not answered yet. */

@@ -31,6 +31,7 @@ import { planJoinWindow, planMesh } from "./step/plan-mesh.ts";
 import { planStepOutcome, planStepRun } from "./step/plan-step.ts";
 import { planSearch } from "./step/search-batch.ts";
 import { planMemory } from "./weights/plan-memory.ts";
+import { planPublish } from "./weights/plan-publish.ts";
 import { planInitialWeights, planPulls } from "./weights/plan-weights.ts";
 
 interface Planner {
@@ -87,6 +88,7 @@ export const planners: readonly Planner[] = [
     timed: ({ mesh }) => mesh.state !== "ready" || mesh.joinDueAtMs !== null,
   },
   { plan: planPulls, reads: ["weights", "members", "ending", "restore"], timed: always },
+  { plan: planPublish, reads: ["weights", "step", "members", "checkpoints", "ending"], timed: always },
   { plan: planAdmission, reads: ["weights", "step", "groups", "ending"] },
   { plan: planEvaluation, reads: ["evaluation", "evaluatedVersion", "weights", "step", "ending"] },
   { plan: planSearch, reads: ["losses", "groups", "step", "mesh", "ending"] },

@@ -19,6 +19,8 @@ export type PolicyEffect =
   | { readonly type: "weights.initialize"; readonly body: Body<"weights.initialize"> }
   /** Pull, verify, swap; answers `weights.pulled` or `weights.errored`. */
   | { readonly type: "weights.pull"; readonly body: Body<"weights.pull"> }
+  /** Publish a part of the live version; answers `weights.published` or `weights.unpublished`. */
+  | { readonly type: "weights.publish"; readonly body: Body<"weights.publish"> }
   /** Give the running pull up; its result would be late. */
   | { readonly type: "weights.abort"; readonly reason: string }
   /** Leave the old communicator and join this epoch's; answers `mesh.joined` or `mesh.errored`. */
@@ -33,11 +35,14 @@ export type PolicyEffect =
 
 /** What a policy replica hears. */
 export type PolicyEvent =
-  | CommandEvent<"weights.initialize" | "weights.pull" | "mesh.build" | "step.run" | "step.apply" | "step.discard">
+  | CommandEvent<"weights.initialize" | "weights.pull" | "weights.publish">
+  | CommandEvent<"mesh.build" | "step.run" | "step.apply" | "step.discard">
   | RegisteredEvent
   | ({ readonly type: "weights.initialized"; readonly meta: Body<"weights.meta"> } & Held)
   | ({ readonly type: "weights.pulled" } & Held)
   | ({ readonly type: "weights.errored" } & Body<"weights.failed">)
+  | ({ readonly type: "weights.published" } & Held)
+  | ({ readonly type: "weights.unpublished" } & Pick<Body<"weights.failed">, "lineage" | "version" | "cause">)
   | { readonly type: "mesh.joined"; readonly epoch: number }
   | {
       readonly type: "mesh.errored";

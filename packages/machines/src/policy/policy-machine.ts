@@ -61,6 +61,27 @@ const machine = policySetup.createMachine({
       olderInitialize,
       { target: ".initializing", actions: "want" },
     ],
+    // The engine publishes when it is its turn, so what a replica does goes on meanwhile.
+    "weights.publish": [
+      {
+        guard: "isHeld",
+        actions: { type: effectAction, params: ({ event }) => ({ type: "weights.publish", body: event.body }) },
+      },
+      { actions: drop("weights.publish", "other weights") },
+    ],
+    "weights.published": [
+      {
+        guard: "isStillHeld",
+        actions: [assign(({ event: { type: _, ...held } }) => ({ held })), sayHeld],
+      },
+      { actions: drop("weights.published", "late") },
+    ],
+    "weights.unpublished": {
+      actions: {
+        type: effectAction,
+        params: ({ event: { type: _, ...failure } }) => report("weights.failed", failure),
+      },
+    },
     "weights.initialized": { actions: drop("weights.initialized", "late") },
     "weights.pulled": { actions: drop("weights.pulled", "late") },
     "weights.errored": { actions: drop("weights.errored", "late") },

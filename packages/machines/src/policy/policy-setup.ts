@@ -3,7 +3,7 @@ import type { Body } from "@muster/protocol";
 import { assign, setup } from "xstate";
 import { effectAction } from "../from-xstate.ts";
 import { report } from "../replica-events.ts";
-import { isOlder } from "../version-key.ts";
+import { isOlder, isSame } from "../version-key.ts";
 import type { AttemptKey, PolicyContext, PolicyEffect, PolicyEvent, PolicyInput } from "./policy-events.ts";
 
 const sameAttempt = (a: AttemptKey | null, b: AttemptKey): boolean =>
@@ -122,9 +122,12 @@ export const policySetup = setup({
       event.lineage === context.run.lineage &&
       event.version === context.run.version + 1,
     isHeld: ({ context, event }) =>
-      (event.type === "step.apply" || event.type === "weights.pull" || event.type === "weights.initialize") &&
-      event.body.lineage === context.held?.lineage &&
-      event.body.version === context.held.version,
+      (event.type === "step.apply" ||
+        event.type === "weights.pull" ||
+        event.type === "weights.publish" ||
+        event.type === "weights.initialize") &&
+      isSame(event.body, context.held),
+    isStillHeld: ({ context, event }) => event.type === "weights.published" && isSame(event, context.held),
     isOlder: ({ context, event }) =>
       (event.type === "weights.pull" || event.type === "weights.initialize") &&
       isOlder(event.body, [context.held, context.wanted]),

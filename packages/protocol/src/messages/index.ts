@@ -14,6 +14,7 @@ import { pieceMessages } from "./pieces.ts";
 import { progressMessages } from "./progress.ts";
 import { replicaMessages } from "./replica.ts";
 import { stepMessages } from "./step.ts";
+import { versionPartMessages } from "./version-parts.ts";
 import { weightsMessages } from "./weights.ts";
 
 /** Every message of the protocol by kind. */
@@ -31,6 +32,7 @@ export const messageTable = defineMessages({
   ...answerMessages,
   ...pieceMessages,
   ...progressMessages,
+  ...versionPartMessages,
 });
 
 /** Name of a message. */

@@ -35,7 +35,13 @@ export type EvidenceKind = (typeof evidenceKinds)[number];
 /** Addresses of a data-plane holder, in its order of preference. */
 export const addressesSchema = z.array(z.string().min(1).max(256)).max(8);
 
-/** One contiguous part of a weight version: its name, size and digest. */
+/** Parts of a weight version: `serving` is what samplers need, `training` what only a trainer that joins and a checkpoint need besides. */
+export const versionParts = ["serving", "training"] as const;
+
+/** One of the {@link versionParts}. */
+export type VersionPart = (typeof versionParts)[number];
+
+/** One contiguous piece of a part of a weight version: its name, size and digest. */
 export const sectionSchema = z.strictObject({
   name: z.enum(["weights", "optimizer"]),
   bytes: countSchema,
@@ -45,8 +51,23 @@ export const sectionSchema = z.strictObject({
 /** Name of a weight version: lineage, version. A version is told apart from bytes by its sections' digests. */
 export const versionFields = { lineage: countSchema, version: countSchema };
 
+/**
+ * Where the `training` part of a version can be pulled: empty when it is not published; absent when it is where the rest is, as it was with
+ * programs that published all of a version together.
+ */
+export const trainingAddressesSchema = addressesSchema.optional();
+
 /** A replica that holds a version, and where to pull it. */
-export const holderSchema = z.strictObject({ id: idSchema, addresses: addressesSchema });
+export const holderSchema = z.strictObject({
+  id: idSchema,
+  addresses: addressesSchema,
+  training: trainingAddressesSchema,
+});
+
+/**
+ * What is published of a version besides `serving`. Absent in orders of programs that published all of a version together, and then means that.
+ */
+export const keepSchema = z.array(z.literal("training")).max(1).optional();
 
 /** A root cause of aborted trajectories and how often it came: equal are those of one class and top frame of the stack. */
 export const causeCountSchema = z.strictObject({
@@ -69,6 +90,16 @@ export type CauseCount = z.infer<typeof causeCountSchema>;
 
 /** Size and digest of one section. */
 export type Section = z.infer<typeof sectionSchema>;
+
+/** The part of a version that a section belongs to. Pure. */
+export function partOf({ name }: Pick<Section, "name">): VersionPart {
+  return name === "weights" ? "serving" : "training";
+}
+
+/** The sections of one part of a version. Pure. */
+export function sectionsOfPart<S extends Pick<Section, "name">>(sections: readonly S[], part: VersionPart): S[] {
+  return sections.filter((section) => partOf(section) === part);
+}
 
 /** A replica that holds a version. */
 export type Holder = z.infer<typeof holderSchema>;

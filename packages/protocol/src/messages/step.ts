@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { defineMessages } from "./define.ts";
-import { sectionSchema, textSchema, versionFields } from "./parts.ts";
+import { keepSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
 
 const attemptFields = { step: countSchema, attempt: countSchema, epoch: countSchema };
 
@@ -65,7 +65,12 @@ export const stepMessages = defineMessages({
     direction: "command",
     from: ["controller"],
     says: "The step is committed in the journal: the candidate with these digests becomes the live version.",
-    body: z.strictObject({ ...attemptFields, ...versionFields, sections: z.array(sectionSchema).min(1).max(4) }),
+    body: z.strictObject({
+      ...attemptFields,
+      ...versionFields,
+      sections: z.array(sectionSchema).min(1).max(4),
+      keep: keepSchema,
+    }),
   },
   "step.discard": {
     direction: "command",

@@ -2,7 +2,14 @@ import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { replicaRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
-import { addressesSchema, holderSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
+import {
+  addressesSchema,
+  holderSchema,
+  sectionSchema,
+  textSchema,
+  trainingAddressesSchema,
+  versionFields,
+} from "./parts.ts";
 
 /** Element types by the names that `@muster/tensors` gives them: what it knows and this lacks does not compile where the table is sent. */
 const dtypeNames = [
@@ -84,6 +91,7 @@ export const weightsMessages = defineMessages({
       sections,
       /** Where others can pull it; empty when this replica does not serve it. */
       addresses: addressesSchema,
+      training: trainingAddressesSchema,
       bytes: countSchema,
       durationMs: z.number().nonnegative(),
     }),
@@ -91,7 +99,7 @@ export const weightsMessages = defineMessages({
   "weights.failed": {
     direction: "report",
     from: replicaRoles,
-    says: "A replica could not initialise or pull a version.",
+    says: "A replica could not initialise, pull or publish a version.",
     body: z.strictObject({
       ...versionFields,
       cause: textSchema,

@@ -49,6 +49,7 @@ const orders = [
   "replica.registered",
   "weights.initialize",
   "weights.pull",
+  "weights.publish",
   "mesh.build",
   "groups.lease",
   "step.run",
@@ -102,7 +103,18 @@ const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "checkpoin
     ...wire(
       "policy",
       [...replica.said, "weights.held", "weights.failed", "weights.meta", "mesh.built", "mesh.failed", "step.voted"],
-      [...replica.heard, "weights.initialize", "weights.pull", "mesh.build", "step.run", "step.apply", "step.discard"],
+      [
+        ...replica.heard,
+        ...[
+          "weights.initialize",
+          "weights.pull",
+          "weights.publish",
+          "mesh.build",
+          "step.run",
+          "step.apply",
+          "step.discard",
+        ],
+      ],
     ),
     "policy.before-fetch",
     "policy.initialize",

@@ -1,4 +1,4 @@
-/** Where weight versions lie and how they are pulled: real bytes, simulated links. */
+/** Where the parts of weight versions lie and how they are pulled: real bytes, simulated links. */
 import { invariant } from "@muster/base";
 import type { MappedVersion, mapVersion, PullResult, pullVersion, VersionStore } from "@muster/collectives";
 import { errors } from "../errors.ts";
@@ -44,6 +44,7 @@ export class VersionPlane {
   readonly #faults: PlaneFaults;
   readonly #digest: (bytes: Uint8Array) => string;
   readonly #skipsDigest: boolean;
+  #opened = 0;
 
   constructor(
     failpoints: Failpoints,
@@ -58,7 +59,9 @@ export class VersionPlane {
   /** Opens the store of a process; it is gone when the process is. */
   async openStore(process: SimProcess, { slots = 2 }: StoreOptions): Promise<VersionStore> {
     await this.#failpoints.pass(process, `${process.role}.store-open`);
-    const address = `sim:${process.name}`;
+    // A process has a store for each part of its versions: what is not published in one of them can not be pulled from there.
+    this.#opened += 1;
+    const address = `sim:${process.name}/${this.#opened}`;
     const versions = new Map<string, Readonly<Record<string, Uint8Array>>>();
     this.#holdings.set(address, { process, versions, arriving: new Set(), slots });
     process.onDeath(() => this.#holdings.delete(address));
@@ -127,7 +130,7 @@ export class VersionPlane {
         bytes,
         durationMs: 0,
         via: "memory",
-        from: `sim:${process.name}`,
+        from: options.keepIn?.addresses[0] ?? "",
         wireBytes: 0,
         base: null,
       } as const;
@@ -171,7 +174,8 @@ export class VersionPlane {
       const bytes = found[name];
       const target = into[name];
       invariant(target, `a pull has a target for section ${name}`);
-      if (!bytes || bytes.length !== target.length) return `${address} holds a section ${name} of another size`;
+      if (!bytes) return `${address} has no section ${name} of version ${id.version}`;
+      if (bytes.length !== target.length) return `${address} holds a section ${name} of another size`;
       const half = bytes.length >> 1;
       target.set(bytes.subarray(0, half));
       await process.sleep(copyMs / 2, signal);

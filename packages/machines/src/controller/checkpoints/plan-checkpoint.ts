@@ -4,8 +4,9 @@ import { type Change, command } from "../events.ts";
 import { ledgerOf } from "../groups/ledger.ts";
 import { isNearlyFull } from "../groups/stream-room.ts";
 import { withVersionOrder } from "../orders.ts";
-import { type ControllerState, holdsCurrent, membersOf, withMember } from "../state.ts";
+import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
 import { keepersOf } from "../weights/memory.ts";
+import { trainersServing, wholeHolders } from "../weights/parts.ts";
 import { isFree } from "../weights/plan-weights.ts";
 import { rotated } from "../weights/weight-sources.ts";
 import { sparedOf } from "./best-checkpoint.ts";
@@ -16,16 +17,30 @@ export function planCheckpoint(state: ControllerState): Change<ControllerState> 
   const { plan, weights, checkpoints, step } = state;
   if (!weights || plan.checkpointReplicas === 0) return null;
   const committed = step.step - 1;
-  const isDue =
-    committed > 0 &&
-    (checkpoints.saved?.step ?? 0) < committed &&
-    (checkpoints.wantedStep ?? 0) < committed &&
-    isCheckpointDue(state, committed);
-  if (isDue) {
+  if (isSaveDue(state)) {
     const dueAtMs = state.nowMs + plan.timing.checkpointMs;
     return { state: { ...state, checkpoints: { ...checkpoints, wantedStep: committed, dueAtMs } }, effects: [] };
   }
   return checkpoints.wantedStep === committed ? orderCheckpoint(state, committed) : null;
+}
+
+/** True when the committed version should be made durable, and is not marked as wanted yet. Pure. */
+export function isSaveDue(state: ControllerState): boolean {
+  const { plan, checkpoints, step } = state;
+  const committed = step.step - 1;
+  const isOpen = committed > (checkpoints.saved?.step ?? 0) && committed > (checkpoints.wantedStep ?? 0);
+  return plan.checkpointReplicas > 0 && isOpen && (isCheckpointDue(state, committed) || isOvertaken(state));
+}
+
+/** A checkpoint is wanted, the job has gone on, and nobody writes it: what could not be had of that version is had of this one. */
+function isOvertaken(state: ControllerState): boolean {
+  const isWritten = membersOf(state, "checkpoint").some(({ order }) => order?.kind === "checkpoint.save");
+  return state.checkpoints.wantedStep !== null && !isWritten;
+}
+
+/** True when a checkpoint actor can be told to write now. Pure. */
+export function isFreeSaver(state: ControllerState, member: Member): boolean {
+  return isFree(state, member) && member.health === "healthy";
 }
 
 function isCheckpointDue(state: ControllerState, committed: number): boolean {
@@ -38,13 +53,8 @@ function isCheckpointDue(state: ControllerState, committed: number): boolean {
 
 function orderCheckpoint(state: ControllerState, step: number): Change<ControllerState> | null {
   const { weights, plan } = state;
-  const trainers = membersOf(state, "policy").filter(
-    (member) => holdsCurrent(state, member) && member.addresses.length > 0,
-  );
-  const holders = [...trainers, ...keepersOf(state, weights)];
-  const savers = membersOf(state, "checkpoint").filter(
-    (member) => isFree(state, member) && member.health === "healthy",
-  );
+  const holders = [...trainersServing(state), ...keepersOf(state, weights)];
+  const savers = membersOf(state, "checkpoint").filter((member) => isFreeSaver(state, member));
   if (!weights || holders.length === 0 || savers.length === 0) return null;
   const { pending: _, ...ledger } = ledgerOf(state);
   const body = {
@@ -69,8 +79,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
       const others = rotated(holders, member);
       // Who is the only one that holds it has it from itself.
       const sources = others.length > 0 ? others : holders;
-      const named = sources.map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
-      return command(member, "checkpoint.save", { ...body, holders: named });
+      return command(member, "checkpoint.save", { ...body, holders: wholeHolders(sources) });
     }),
   };
 }

@@ -15,6 +15,8 @@ export interface Member {
   readonly host: string;
   readonly pid: number;
   readonly addresses: readonly string[];
+  /** Where the `training` part of what it holds can be pulled: empty where it was not kept; absent, or `null`, where that is `addresses`. */
+  readonly training?: readonly string[] | null;
   readonly health: "healthy" | "suspect" | "hung" | "draining";
   /** When it was found hanging last; a second time soon after puts it out. */
   readonly hungAtMs: AtMs | null;

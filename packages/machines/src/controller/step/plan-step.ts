@@ -21,6 +21,7 @@ import {
   withMember,
   without,
 } from "../state.ts";
+import { keepOf } from "../weights/plan-publish.ts";
 import { noteDivergence } from "./divergence.ts";
 import { forgetLosses, noteLoss } from "./lost-attempts.ts";
 import { batchReceiptsOf, isTrial, trialSurvived } from "./search-batch.ts";
@@ -111,20 +112,20 @@ function commit(
   const sections = [...(step.votes[agreeing[0]?.id ?? ""]?.sections ?? [])];
   const receipts = groups ? receiptsOf(groups) : [];
   const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
-  const applied = { ...attempt, lineage, version, sections };
   const dueAtMs = state.nowMs + state.plan.timing.commandMs;
   const order = { kind: "step.apply", lineage, version, dueAtMs } as const;
   const ordered = agreeing.reduce((next, member) => withMember(next, member.id, { order }), state);
   const cleared = divergent.reduce((next, member) => withMember(next, member.id, { held: null }), ordered);
-  const next: ControllerState = {
+  const committed: ControllerState = {
     ...advance(noteDivergence(noteStep(cleared), step.step, divergent)),
     weights: { lineage, version, sections },
-    applied,
     history: { ...state.history, [step.step]: receipts },
     ledger: settleTrained(state.ledger, receipts),
     nonFiniteInRow: 0,
     wentBackAt: isBeyondDoubt(state) ? null : state.wentBackAt,
   };
+  const applied = { ...attempt, lineage, version, sections, keep: keepOf(committed) };
+  const next: ControllerState = { ...committed, applied };
   const effects: ControllerEffect[] = [
     ...agreeing.map((member) => command(member, "step.apply", applied)),
     ...divergent.map((member) =>

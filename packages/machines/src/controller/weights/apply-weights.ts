@@ -1,11 +1,12 @@
 /** What replicas say of versions: got, kept, or not to be had. Facts into the tables, nothing decided. */
-import type { Section } from "@muster/protocol";
+import { type Body, type Section, sectionsOfPart } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
 import { noteDamage } from "../checkpoints/damaged-checkpoint.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { noteFailedStart } from "../fleet/failed-starts.ts";
 import { answered } from "../orders.ts";
 import { arrived, type ControllerState, type Member, withMember } from "../state.ts";
+import { addressesIn } from "./parts.ts";
 import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
 
 /**
@@ -37,18 +38,24 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
   return {
     state: withMember(arrived({ ...state, weights }), member.id, {
       held: { lineage, version },
-      addresses: event.body.addresses,
-      ...(isAnswered(member, event.body) ? answered : {}),
+      ...addressesIn(event.body, member),
+      ...(isAnsweredBy(member, event.body) ? answered : {}),
     }),
     effects: [],
   };
+}
+
+/** Who is to publish a part has done so once it says where that part is. */
+function isAnsweredBy(member: Member, body: Body<"weights.held">): boolean {
+  const isPart = member.order?.kind === "weights.publish";
+  return isAnswered(member, body) && !(isPart && (body.training ?? body.addresses).length === 0);
 }
 
 /** True when sections are those of the committed version: a trainer has all of them, a sampler the weights. */
 function isCommitted(committed: readonly Section[], held: readonly Section[], { role }: Member): boolean {
   const isOne = ({ name, digest }: Section): boolean =>
     committed.some((section) => section.name === name && section.digest === digest);
-  const needed = role === "policy" ? committed : committed.filter(({ name }) => name === "weights");
+  const needed = role === "policy" ? committed : sectionsOfPart(committed, "serving");
   return held.every(isOne) && needed.every(({ name }) => held.some((section) => section.name === name));
 }
 
@@ -57,7 +64,9 @@ export function applyFailed(before: ControllerState, event: ReportOf<"weights.fa
   const { role } = before.members[event.from] ?? {};
   if (role === "checkpoint") return applyNotKept(before, event);
   const state = role === "policy" ? noteMiss(before, event.body) : before;
-  const detail = `${event.from} could not get version ${event.body.version}: ${event.body.cause}`;
+  const isPart = before.members[event.from]?.order?.kind === "weights.publish";
+  const tried = isPart ? "publish the training part of" : "get";
+  const detail = `${event.from} could not ${tried} version ${event.body.version}: ${event.body.cause}`;
   const effects = [announce("alarm.raised", { alarm: "weights", detail })];
   const member = state.members[event.from];
   if (!member || !isAnswered(member, event.body)) return { state, effects };

@@ -8,6 +8,8 @@ import { isSame } from "../../version-key.ts";
 import { announce, type Change, type ControllerEffect, command, type ReportOf } from "../events.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
 import { keepersOf, memoryOf, withMemory } from "./memory.ts";
+import type { KeptState } from "./memory-state.ts";
+import { addressesIn, trainersServing, wholeHolders } from "./parts.ts";
 import { rotated } from "./weight-sources.ts";
 
 /** Time until who has no room is asked again. */
@@ -26,12 +28,10 @@ export function planMemory(state: ControllerState): Change<ControllerState> | nu
   const late = membersOf(state, "checkpoint").filter((member) => isLate(state, member));
   if (late.length > 0) return { state: late.reduce(withFailure, state), effects: [] };
   const committed = step.step - 1;
-  const newest = committed - (committed % plan.memoryEvery);
-  const behind = membersOf(state, "checkpoint").filter((member) => isAskable(state, member, newest));
-  if (committed === 0 || behind.length === 0) return null;
-  const holders = membersOf(state, "policy").filter(
-    (member) => holdsCurrent(state, member) && member.addresses.length > 0 && member.health !== "suspect",
-  );
+  const behind = membersOf(state, "checkpoint").filter((member) => isAskable(state, member));
+  if (behind.length === 0) return null;
+  const trainers = trainersServing(state).filter(({ health }) => health !== "suspect");
+  const holders = [...trainers, ...keepersOf(state, weights)];
   if (holders.length === 0) return null;
   const { lineage, version, sections } = weights;
   const asked = {
@@ -45,7 +45,7 @@ export function planMemory(state: ControllerState): Change<ControllerState> | nu
   let next = state;
   for (const member of behind) {
     next = withMemory(next, member.id, { asked });
-    const sources = rotated(holders, member).map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
+    const sources = wholeHolders(rotated(holders, member));
     effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders: sources }));
   }
   return { state: next, effects };
@@ -56,10 +56,28 @@ function isLate({ nowMs }: ControllerState, member: Member): boolean {
   return asked !== null && asked.dueAtMs <= nowMs;
 }
 
-function isAskable({ nowMs, weights }: ControllerState, member: Member, newest: number): boolean {
+/** True when a checkpoint actor is to take the committed version into memory now. Pure. */
+export function isAskable(state: ControllerState, member: Member): boolean {
   const { held, asked, retryAtMs } = memoryOf(member);
-  const isBehind = (held?.step ?? -1) < newest || (held !== null && held.lineage !== weights?.lineage);
-  return member.health === "healthy" && asked === null && retryAtMs <= nowMs && isBehind && !isSame(held, weights);
+  const isIdle = member.health === "healthy" && asked === null && retryAtMs <= state.nowMs;
+  return isIdle && isOlder(state, held) && !isSame(held, state.weights);
+}
+
+/** True when a checkpoint actor will take the committed version into memory, now or once it has what it takes at present. Pure. */
+export function isMemoryBehind(state: ControllerState, member: Member): boolean {
+  const { held, asked, retryAtMs, isTooLarge } = memoryOf(member);
+  if (member.order?.kind === "replica.stop" || member.health === "draining") return false;
+  return !(isTooLarge && retryAtMs > state.nowMs) && isOlder(state, asked ?? held);
+}
+
+/** True when kept state is older than the newest that memory should have. */
+function isOlder({ weights, plan, step, ending }: ControllerState, kept: KeptState | null): boolean {
+  const committed = step.step - 1;
+  if (ending || plan.memoryEvery === 0 || committed === 0) return false;
+  return (
+    (kept?.step ?? -1) < committed - (committed % plan.memoryEvery) ||
+    (kept !== null && kept.lineage !== weights?.lineage)
+  );
 }
 
 /** A checkpoint actor has what it was asked for, with the digests. What it was not asked for, or not any more, counts for nothing. Pure. */
@@ -77,7 +95,8 @@ export function applyKept(state: ControllerState, { from, body }: ReportOf<"weig
   }
   const { dueAtMs: _, ...held } = asked;
   const memory = { held, asked: null, failures: 0, isTooLarge: false, misses: 0 };
-  return { state: withMemory(withMember(state, from, { addresses: body.addresses }), from, memory), effects: [] };
+  const serving = addressesIn(body, state.members[from] ?? {});
+  return { state: withMemory(withMember(state, from, serving), from, memory), effects: [] };
 }
 
 /** A checkpoint actor could not take what it was asked for. It is said once in a row, and not of what newer versions have overtaken. Pure. */

@@ -1,5 +1,5 @@
 /** Who makes the initial weights, and who pulls the committed ones from whom (semantics 2, 6.3, 6.4). */
-import type { Body, Holder } from "@muster/protocol";
+import { type Body, sectionsOfPart } from "@muster/protocol";
 import { withEntry } from "../../table/table.ts";
 import { isSame, type VersionKey } from "../../version-key.ts";
 import { type Change, type ControllerEffect, command } from "../events.ts";
@@ -8,6 +8,7 @@ import { crowd } from "../members/crowd.ts";
 import { withVersionOrder } from "../orders.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
 import { keepersOf } from "./memory.ts";
+import { servesTraining, servingHolders, wholeHolders } from "./parts.ts";
 import { holdersMax, rotated, sourcesFor, supplyOf } from "./weight-sources.ts";
 
 /**
@@ -37,12 +38,13 @@ function beginningOf({ restore, ...state }: ControllerState, first: Member): Bod
   const { step: _, sections, ...memory } = source;
   const keepers = rotated(keepersOf({ restore, ...state }, source), first);
   if (keepers.length === 0) return null;
-  return { lineage, version, source: { ...memory, sections: [...sections], holders: holdersOf(keepers) } };
+  return { lineage, version, source: { ...memory, sections: [...sections], holders: wholeHolders(keepers) } };
 }
 
 /**
- * Sends every free replica that does not hold the committed version to its sources. Policy replicas need the optimizer state too, so they
- * pull from policy replicas, and from the memory of checkpoint actors. That is for others as well when nobody else has the version. Pure.
+ * Sends every free replica that does not hold the committed version to its sources. Policy replicas need the `training` part too, so they
+ * pull from those that keep it: policy replicas, and the memory of checkpoint actors. That is for others as well when nobody else has the
+ * version. Pure.
  */
 export function planPulls(state: ControllerState): Change<ControllerState> | null {
   const { weights } = state;
@@ -55,7 +57,7 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
   const kept = keepersOf(state, weights);
   const known = supplyOf(state);
   const supply = known.holding.length > 0 ? known : { ...known, holding: kept };
-  const policies = supply.holding.filter(({ role }) => role === "policy");
+  const policies = supply.holding.filter((member) => member.role === "policy" && servesTraining(member));
   const fetching = [...supply.fetching];
   const effects: ControllerEffect[] = [];
   let { members } = state;
@@ -65,8 +67,9 @@ export function planPulls(state: ControllerState): Change<ControllerState> | nul
       ? [...rotated(policies, member), ...rotated(kept, member)].slice(0, holdersMax)
       : sourcesFor(member, { ...supply, fetching });
     if (sources === null || supply.holding.length === 0 || sources.length === 0) continue;
-    const holders = holdersOf(trustedFirst(sources));
-    const sections = isPolicy ? weights.sections : weights.sections.filter(({ name }) => name === "weights");
+    const trusted = trustedFirst(sources);
+    const holders = isPolicy ? wholeHolders(trusted) : servingHolders(trusted);
+    const sections = isPolicy ? weights.sections : sectionsOfPart(weights.sections, "serving");
     effects.push(command(member, "weights.pull", { lineage, version, sections: [...sections], holders }));
     members = withEntry(members, member.id, withVersionOrder(state, member, order));
     if (!isPolicy) fetching.push(member);
@@ -88,9 +91,6 @@ function receiversOf(state: ControllerState, weights: VersionKey): readonly Memb
   const isTrainer = ({ role }: Member): number => (role === "policy" ? 1 : 0);
   return behind.sort((a, b) => isTrainer(b) - isTrainer(a) || a.joinedSeq - b.joinedSeq);
 }
-
-const holdersOf = (sources: readonly Member[]): Holder[] =>
-  sources.map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
 
 /** Whoever may be gone is the last choice. Stable. */
 function trustedFirst(sources: readonly Member[]): readonly Member[] {

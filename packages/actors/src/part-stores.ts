@@ -1,0 +1,81 @@
+/**
+ * The version stores of one replica: one for each part of a version, so that a part is published, kept and given up by itself. What was left out of a
+ * version can be published later, and costs no memory until then.
+ */
+import type { VersionStore } from "@muster/collectives";
+import { partOf, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
+import type { Doors } from "./doors.ts";
+import { type SectionBytes, sectionsOf } from "./weights.ts";
+
+type StoreOptions = Parameters<Doors["versionStore"]>[0];
+type VersionId = Parameters<VersionStore["publish"]>[0];
+
+/** Room that sections take besides their bytes: each begins at a multiple of 64. */
+const alignmentBytes = 64;
+
+/** Parts of versions, offered to others. */
+export class PartStores {
+  readonly #stores: Readonly<Record<VersionPart, VersionStore>>;
+
+  private constructor(stores: Readonly<Record<VersionPart, VersionStore>>) {
+    this.#stores = stores;
+  }
+
+  /**
+   * Opens the stores for versions with sections of these sizes.
+   *
+   * @throws what the door to version stores throws; nothing is open then.
+   */
+  static async open(
+    doors: Pick<Doors, "versionStore">,
+    sections: readonly Pick<Section, "name" | "bytes">[],
+    options: Omit<StoreOptions, "slotBytes">,
+  ): Promise<PartStores> {
+    const open = async (part: VersionPart): Promise<VersionStore> => {
+      const slotBytes = sectionsOfPart(sections, part).reduce((sum, { bytes }) => sum + bytes + alignmentBytes, 0);
+      return await doors.versionStore({ ...options, slotBytes: Math.max(alignmentBytes, slotBytes) });
+    };
+    const serving = await open("serving");
+    try {
+      return new PartStores({ serving, training: await open("training") });
+    } catch (error) {
+      await serving.close();
+      throw error;
+    }
+  }
+
+  /** The store of one part. */
+  of(part: VersionPart): VersionStore {
+    return this.#stores[part];
+  }
+
+  /** Where a version can be pulled: `serving` always, `training` while it is here. */
+  addressesOf(id: VersionId): { readonly addresses: string[]; readonly training: string[] } {
+    const { serving, training } = this.#stores;
+    return { addresses: [...serving.addresses], training: training.holds(id) ? [...training.addresses] : [] };
+  }
+
+  /** True when every part of a version can be pulled from here. */
+  holdsWhole(id: VersionId): boolean {
+    return versionParts.every((part) => this.#stores[part].holds(id));
+  }
+
+  /** Publishes those of the sections that belong to the parts. @returns Their sizes and digests. @throws what `VersionStore.publish` throws. */
+  async publish(id: VersionId, sections: SectionBytes, parts: readonly VersionPart[]): Promise<Section[]> {
+    const published: Section[] = [];
+    for (const part of parts) {
+      const own = Object.entries(sections).filter(([name]) => partOf({ name: sectionName(name) }) === part);
+      published.push(...sectionsOf(await this.#stores[part].publish(id, Object.fromEntries(own))));
+    }
+    return published;
+  }
+
+  /** Stops serving. Harmless twice. */
+  async close(): Promise<void> {
+    await Promise.all(versionParts.map((part) => this.#stores[part].close()));
+  }
+}
+
+function sectionName(name: string): Section["name"] {
+  return name === "optimizer" ? "optimizer" : "weights";
+}

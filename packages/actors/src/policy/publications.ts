@@ -1,0 +1,101 @@
+/** What a policy replica serves of its live state: the parts that somebody reads, under the digests that are committed. */
+import type { PolicyEngine } from "@muster/engine";
+import { type Body, partOf, type Section, type VersionPart, versionParts } from "@muster/protocol";
+import type { Environment } from "../environment.ts";
+import { errors } from "../errors.ts";
+import { type TransferMeters, transferMetersOn } from "../metered-doors.ts";
+import type { PartStores } from "../part-stores.ts";
+import type { Held } from "../weights.ts";
+
+type VersionId = Pick<Held, "lineage" | "version">;
+
+/** Whose state is published, and where. */
+interface Publisher {
+  readonly engine: Pick<PolicyEngine, "state">;
+  readonly stores: PartStores;
+}
+
+/** A version as it was ordered: its name and digests, and which parts of it are published. */
+interface Ordered extends VersionId {
+  readonly sections: readonly Section[];
+  readonly parts: readonly VersionPart[];
+}
+
+const sectionNames = ["weights", "optimizer"] as const;
+
+/** Publishes parts of the live state of one engine. */
+export class Publications {
+  readonly #environment: Pick<Environment, "clock" | "logger" | "metrics">;
+  readonly #meters: TransferMeters;
+  /** The version that is the live state, once it is published. */
+  #live: Omit<Ordered, "parts"> | null = null;
+
+  constructor(environment: Pick<Environment, "clock" | "logger" | "metrics">) {
+    this.#environment = environment;
+    this.#meters = transferMetersOn(environment.metrics, environment.clock);
+  }
+
+  /** Publishes the first version of a line: whole, because nobody knows its digests, and because whoever waits for it needs all of it. */
+  async first(publisher: Publisher, id: VersionId): Promise<Held> {
+    this.#live = null;
+    return await this.#publish(publisher, { ...id, sections: [], parts: versionParts });
+  }
+
+  /** Publishes `serving` of what was pulled; the rest is as it was verified on its way. */
+  async pulled(publisher: Publisher, { lineage, version, sections }: Omit<Ordered, "parts">): Promise<Held> {
+    this.#live = null;
+    return await this.#publish(publisher, { lineage, version, sections, parts: ["serving"] });
+  }
+
+  /** Publishes what was committed: `serving`, and what the order says besides; everything, where it says nothing. @throws MUSTER_ERR_PROMOTED_DIFFERS */
+  async promoted(
+    publisher: Publisher,
+    { lineage, version, sections, keep }: Pick<Body<"step.apply">, "lineage" | "version" | "sections" | "keep">,
+  ): Promise<Held> {
+    this.#live = null;
+    const parts: readonly VersionPart[] = keep ? ["serving", ...keep] : versionParts;
+    return await this.#committed(publisher, { lineage, version, sections, parts });
+  }
+
+  async #committed(publisher: Publisher, ordered: Ordered): Promise<Held> {
+    const held = await this.#publish(publisher, ordered);
+    for (const { name, digest: wanted } of ordered.sections) {
+      const found = held.sections.find((section) => section.name === name)?.digest ?? "none";
+      if (found !== wanted) throw errors.PromotedDiffers({ version: ordered.version, section: name, found, wanted });
+    }
+    return held;
+  }
+
+  /**
+   * Publishes what was left out of the live version, should that be the one that is meant.
+   *
+   * @throws MUSTER_ERR_VERSION_NOT_HELD, MUSTER_ERR_PROMOTED_DIFFERS
+   */
+  async later(publisher: Publisher, { lineage, version, parts }: Body<"weights.publish">): Promise<Held> {
+    const live = this.#live;
+    if (live?.lineage !== lineage || live.version !== version) {
+      const held = live === null ? "none" : `${live.version} of lineage ${live.lineage}`;
+      throw errors.VersionNotHeld({ wanted: version, lineage, held });
+    }
+    return await this.#committed(publisher, { ...live, parts });
+  }
+
+  /** What is not published has the digests that are known of it. */
+  async #publish({ engine, stores }: Publisher, { lineage, version, sections: known, parts }: Ordered): Promise<Held> {
+    const { clock, logger } = this.#environment;
+    const id = { lineage, version };
+    const startedMs = clock.now();
+    const { weights, optimizer } = engine.state();
+    const state = { weights, optimizer };
+    const names = sectionNames.filter((name) => parts.includes(partOf({ name })));
+    const bytes = names.reduce((sum, name) => sum + state[name].length, 0);
+    const publish = () => stores.publish(id, state, parts);
+    const published = await this.#meters.measure("publish", { bytes: () => bytes }, publish);
+    const sections =
+      known.length === 0 ? published : known.map((one) => published.find(({ name }) => name === one.name) ?? one);
+    this.#live = { ...id, sections };
+    const durationMs = clock.now() - startedMs;
+    logger.info({ ...id, parts, bytes, durationMs }, "weights published");
+    return { ...id, sections, ...stores.addressesOf(id), bytes, durationMs };
+  }
+}
