@@ -40,6 +40,9 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   GroupsMalformed: { message: "message {seq} of the groups stream can not be read: {reason}" },
   HandedBack: { message: "unfinished groups are handed back: {reason}" },
+  EngineStatsInvalid: {
+    message: "the engine's accumulate() returned {field} = {value}; it must be {rule}",
+  },
   ConfigRefused: { message: "the controller sent a configuration that this version does not accept: {reason}" },
   EngineBuildDiffers: {
     message:

@@ -61,8 +61,8 @@ export interface Reading {
 export interface Metrics {
   /** `read`, where given, is asked for all values of the counter whenever the metrics are read; then nothing is added by hand. */
   counter(options: MetricOptions & { readonly read?: () => readonly Reading[] }): Counter;
-  /** `read`, where given, is asked for the value of a gauge without labels whenever the metrics are read. */
-  gauge(options: MetricOptions & { readonly read?: () => number }): Gauge;
+  /** `read`, where given, is asked for the value of a gauge without labels, or for all its values, whenever the metrics are read. */
+  gauge(options: MetricOptions & { readonly read?: () => number | readonly Reading[] }): Gauge;
   histogram(options: MetricOptions & { readonly buckets: readonly number[] }): Histogram;
 }
 

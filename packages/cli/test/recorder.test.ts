@@ -48,11 +48,13 @@ const ended = (step: number, lineage: number) =>
     ledger: ledgerOf(step),
   });
 
+const status = { state: "running", reason: "", steps: 30, written_at: "" } as const;
+
 /** The record of a run that heard these events, one a second. */
 function recordOf(events: readonly EventMessage[]) {
   const recorder = createRecorder();
   for (const [i, event] of events.entries()) recorder.take({ ...event, sentAtMs: startMs + 1_000 * i });
-  return recorder.record({ job: "j", seed: 7, configText: "", injections: [] });
+  return recorder.record({ job: "j", seed: 7, configText: "", status, injections: [] });
 }
 
 /** A summary without what depends on when things happened and what went wrong. */
@@ -107,8 +109,9 @@ describe("runs that end with the same weights have the same summary", () => {
   test.each(Object.entries(killed))("%s", (_, events) => {
     expect(resultOf(events)).toEqual(resultOf(quiet));
     const [record, calm] = [recordOf(events), recordOf(quiet)];
-    expect(record.steps.map((step) => ({ ...step, at_ms: 0, lineage: 0 }))).toEqual(
-      calm.steps.map((step) => ({ ...step, at_ms: 0, lineage: 0 })),
+    const timeless = { at_ms: 0, lineage: 0, tokens_per_s: 0 };
+    expect(record.steps.map((step) => ({ ...step, ...timeless }))).toEqual(
+      calm.steps.map((step) => ({ ...step, ...timeless })),
     );
     expect(record.evals).toEqual(calm.evals);
   });
@@ -166,7 +169,7 @@ describe("a job that was interrupted and goes on", () => {
       atMs += event.kind === "job.started" && event.body.term > 1 ? 3_600_000 : 1_000;
       recorder.take({ ...event, sentAtMs: atMs });
     }
-    return recorder.record({ job: "j", seed: 7, configText: "", injections: [] });
+    return recorder.record({ job: "j", seed: 7, configText: "", status, injections: [] });
   };
   const resumed = [
     began(1),

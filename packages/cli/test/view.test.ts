@@ -118,9 +118,38 @@ describe("an event", () => {
     ({ kind, body, from: "controller", term: 1, sentAtMs: 0 }) as unknown as EventMessage;
 
   it("is a line with the time of its sender, for every kind", () => {
-    const committed = { step: 7, version: 7, reward: 0.5, tokens: 1234, stepMs: 1500, staleness: 0 };
-    expect(eventLine(event("step.committed", committed))).toMatch(
-      /^\d\d:\d\d:\d\d {4}step 7 {2}version 7 {2}reward 0\.500 {2}1\.23k tokens {2}1\.5 s {2}staleness 0$/,
+    const committed = {
+      ...{ step: 7, version: 7, reward: 0.5, tokens: 1234, stepMs: 1500, staleness: 0 },
+      ...{ loss: -0.0123, approxKl: 0.00031, clipFraction: 0.012, entropy: 1.234, gradNorm: 0.52 },
+    };
+    const figures =
+      "step 7  version 7  reward 0.500  1.23k tokens  1.5 s  staleness 0\n" +
+      "            loss -0.0123  kl 0.00031  clipped 1.2 %  entropy 1.23  gradient 0.52";
+    const line = eventLine(event("step.committed", committed));
+    expect(line).toMatch(/^\d\d:\d\d:\d\d {4}step 7/);
+    expect(line.slice(12)).toBe(figures);
+    const counted = {
+      ...{
+        lr: 0.001,
+        rewardSpread: 0.25,
+        rewardLeast: 0,
+        rewardMost: 1,
+        evenGroups: 0.5,
+        lengthMean: 10.25,
+        lengthMax: 16,
+      },
+      ...{ truncated: 0.03, trainTokensPerS: 61_440, sampleTokensPerS: 12_300 },
+      held: [
+        { id: hostile, version: null },
+        { id: "policy-0", version: 6 },
+        { id: "rollout-0", version: 6 },
+      ],
+    };
+    expect(eventLine(event("step.committed", { ...committed, ...counted })).slice(12)).toBe(
+      `${figures}  lr 0.001\n` +
+        "            reward ±0.25 (0 to 1)  without advantage 50.0 %  length 10.3, at most 16  truncated 3.0 %" +
+        "  trainers 61.4k tok/s  samplers 12.3k tok/s\n" +
+        "            held by no version: bad line; v6: policy-0, rollout-0",
     );
     expect(eventLine(event("job.ended", { outcome: "done", step: 9, version: 9, reason: hostile }))).toContain(
       "done at step 9, version 9: bad line",

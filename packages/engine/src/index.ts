@@ -1,3 +1,4 @@
+export { batchFiguresOf } from "./algorithms/batch-figures.ts";
 export {
   advantagesOf,
   type LearningRate,

@@ -92,7 +92,7 @@ export {
   type VersionPart,
   versionParts,
 } from "./messages/parts.ts";
-export type { BatchPart, StepStats } from "./messages/step.ts";
+export { type BatchFigures, type BatchPart, figureMax, type StepStats } from "./messages/step.ts";
 export { tensorNameMax, tensorsMax } from "./messages/weights.ts";
 export { clipBody, flawOf } from "./outgoing.ts";
 export {
@@ -107,6 +107,14 @@ export {
 export { type RefusalReason, refusalReasons } from "./refusal.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";
 export { decodeStatus, encodeStatus, type JobStatus, type MemberStatus, statusKey, statusSchema } from "./status.ts";
+export {
+  type FigureName,
+  figureMetricOf,
+  figureNameOf,
+  figuresOf,
+  type StepFigure,
+  stepFigures,
+} from "./step-figures.ts";
 export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
 export {
   fromGroupsBatch,

@@ -16,4 +16,5 @@ export { connectRaw, type RawOutcome, type RawRequest, rawHeaders, requestAs } f
 export { secondHostMissing } from "./second-host.ts";
 export { makeTempDirectory, type TempDirectory } from "./temp-directory.ts";
 export { startTestServer, type TestServer, type TestServerOptions } from "./test-server.ts";
+export { type EventFile, type EventScalar, readEventFile } from "./tfevents.ts";
 export { type WaitOptions, waitFor } from "./wait-for.ts";

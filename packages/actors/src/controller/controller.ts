@@ -33,6 +33,7 @@ import {
 import { controllerConsumer, type Transport } from "@muster/transport";
 import type { Environment } from "../environment.ts";
 import { Face } from "./face.ts";
+import { figureMetersOn } from "./figure-meters.ts";
 import { hearDisconnects } from "./hear-disconnects.ts";
 import { eventOf, isAnsweredAgain } from "./heard-event.ts";
 import { Holdings } from "./holdings.ts";
@@ -115,6 +116,7 @@ export class Reign implements Controller {
   /** From the clock of this process to wall time, which must not jump within a term. */
   readonly #wallOffsetMs: number;
   readonly #meters: (snapshot: ControllerSnapshot) => void;
+  readonly #figures: ReturnType<typeof figureMetersOn>;
   readonly #open: Holdings;
   readonly #guard: InputGuard;
   readonly #journal: JournalWriter;
@@ -154,6 +156,7 @@ export class Reign implements Controller {
     this.#voice = new Voice({ job: config.job, enveloper: this.#enveloper, outbox: this.#outbox, logger, alarm });
     this.#watch = watchMembers(clock, detectorTimingOf(config), metrics);
     this.#meters = metersOf(metrics);
+    this.#figures = figureMetersOn(metrics);
     this.#incidents = watchIncidents(metrics, replayed.incidents);
     this.#wallOffsetMs = wallMs() - clock.now();
     this.#face = new Face({
@@ -260,6 +263,7 @@ export class Reign implements Controller {
       command: (effect) => this.#voice.command(effect),
       announce: (effect) => {
         this.#incidents.said(effect, this.#wallOffsetMs + environment.clock.now());
+        this.#figures(effect);
         this.#voice.announce(effect, announcementId(this.#journal.recordSeq, this.#announced++));
       },
       admit: ({ to, incarnation }) => {

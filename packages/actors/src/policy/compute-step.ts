@@ -5,8 +5,16 @@
 
 import type { Clock } from "@muster/base";
 import type { GradientMesh } from "@muster/collectives";
-import { learningRateAt, type Minibatch, type PolicyEngine, planMinibatches, type ShardStats } from "@muster/engine";
-import type { JobConfig, StepStats, TrajectoryGroup } from "@muster/protocol";
+import {
+  batchFiguresOf,
+  learningRateAt,
+  type Minibatch,
+  type PolicyEngine,
+  planMinibatches,
+  type ShardStats,
+} from "@muster/engine";
+import { figureMax, type JobConfig, type StepStats, type TrajectoryGroup } from "@muster/protocol";
+import { errors } from "../errors.ts";
 
 /** What a step is computed with. */
 export interface ComputeOptions {
@@ -48,15 +56,32 @@ export async function computeStep(
   const stats: StepStats = {
     tokens: sum((total) => total.tokens),
     clipped: sum((total) => total.clipped),
-    klSum: sum((total) => total.klSum),
-    entropySum: sum((total) => total.entropySum),
-    lossSum: sum((total) => total.lossSum),
-    gradNorm: totals.at(-1)?.gradNorm ?? 0,
-    computeMs: clock.now() - startedMs - reduceMs,
+    klSum: sayable(sum((total) => total.klSum)),
+    entropySum: sayable(sum((total) => total.entropySum)),
+    lossSum: sayable(sum((total) => total.lossSum)),
+    gradNorm: sayable(totals.at(-1)?.gradNorm ?? 0),
+    computeMs: Math.max(0, clock.now() - startedMs - reduceMs),
     reduceMs,
+    batch: { ...batchFiguresOf(groups), lr: learningRateOf(step, config) },
   };
   return { finite, stats };
 }
+
+function learningRateOf(step: number, { optimizer, steps }: JobConfig): number {
+  const { lr, lrWarmupSteps: warmupSteps, lrFinalRatio: finalRatio } = optimizer;
+  return learningRateAt(step, { lr, warmupSteps, finalRatio, steps });
+}
+
+/** Figures go into votes as multiples of this: sums of them are exact, so they do not depend on who computed which part. */
+const grain = 2 ** -26;
+
+/** A figure as it can be said; one that is no number is as large as can be. */
+function sayable(figure: number): number {
+  if (Number.isNaN(figure)) return figureMax;
+  return Math.max(-figureMax, Math.min(figureMax, figure));
+}
+
+const onGrid = (figure: number): number => sayable(Math.round(figure / grain) * grain);
 
 async function runMinibatch(
   minibatch: Minibatch,
@@ -82,19 +107,29 @@ async function runMinibatch(
   const startedMs = clock.now();
   const gradient = await mesh.reduce({ op: options.nextOp(), written, deadlineMs: config.timing.collectiveMs, signal });
   const reduceMs = clock.now() - startedMs;
-  const { lrWarmupSteps: warmupSteps, lrFinalRatio: finalRatio, ...optimizer } = config.optimizer;
-  const lr = learningRateAt(step, { lr: optimizer.lr, warmupSteps, finalRatio, steps: config.steps });
-  const staged = await engine.stage(gradient, { ...optimizer, lr });
+  const { lrWarmupSteps: _, lrFinalRatio: __, ...optimizer } = config.optimizer;
+  const staged = await engine.stage(gradient, { ...optimizer, lr: learningRateOf(step, config) });
   return { finite: staged.finite, totals: { ...mine, gradNorm: staged.gradNorm, reduceMs } };
 }
 
+/** What an engine counts goes to the controller, where it must be true. @throws MUSTER_ERR_ENGINE_STATS_INVALID */
+function checkCounts({ tokens, clipped }: ShardStats): void {
+  const require = (holds: boolean, field: string, value: number, rule: string): void => {
+    if (!holds) throw errors.EngineStatsInvalid({ field, value: String(value), rule });
+  };
+  require(Number.isSafeInteger(tokens) && tokens >= 0, "tokens", tokens, "a whole number, 0 or more");
+  const isPart = Number.isSafeInteger(clipped) && clipped >= 0 && clipped <= tokens;
+  require(isPart, "clipped", clipped, `a whole number from 0 to tokens = ${tokens}`);
+}
+
 function addStats(totals: Totals, stats: ShardStats): Totals {
+  checkCounts(stats);
   return {
     ...totals,
     tokens: totals.tokens + stats.tokens,
     clipped: totals.clipped + stats.clipped,
-    klSum: totals.klSum + stats.klSum,
-    entropySum: totals.entropySum + stats.entropySum,
-    lossSum: totals.lossSum + stats.lossSum,
+    klSum: totals.klSum + onGrid(stats.klSum),
+    entropySum: totals.entropySum + onGrid(stats.entropySum),
+    lossSum: totals.lossSum + onGrid(stats.lossSum),
   };
 }

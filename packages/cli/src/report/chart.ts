@@ -36,9 +36,11 @@ interface Plot {
   readonly bottom: number;
 }
 
-const margin = { left: 46, right: 14, top: 10, bottom: 30 };
+const margin = { left: 52, right: 14, top: 20, bottom: 30 };
 const pointsMax = 600;
 const marksMax = 200;
+/** Width of a place in the picture that can be pointed at; a page has many pictures. */
+const placeWidth = 9;
 
 /** Draws a chart; a sentence instead when there is nothing to draw. */
 export function chart(options: ChartOptions): Markup {
@@ -48,7 +50,54 @@ export function chart(options: ChartOptions): Markup {
   const plot = plotOf(all, options);
   const { width, height, title, description, xLabel, marks = [] } = options;
   return html`<svg viewBox="0 0 ${width} ${height}" role="img"><title>${title}</title><desc>${description}</desc>
-${gridOf(plot, xLabel)}${marks.slice(0, marksMax).map((mark) => markOf(plot, mark))}${series.map((one) => seriesOf(plot, one))}</svg>`;
+${gridOf(plot, xLabel)}${marks.slice(0, marksMax).map((mark) => markOf(plot, mark))}${series.map((one) => seriesOf(plot, one))}${placesOf(plot, series, xLabel)}</svg>`;
+}
+
+/**
+ * What is read off where somebody points: without a script, so each place has its line and its words, and they show while it is pointed at. Their
+ * number does not grow with the curve.
+ */
+function placesOf(plot: Plot, series: readonly Series[], xLabel: string): Markup {
+  const longest = series.reduce(
+    (most, one) => (one.points.length > most.length ? one.points : most),
+    series[0]?.points ?? [],
+  );
+  const count = Math.max(1, Math.floor((plot.right - margin.left) / placeWidth));
+  const places = thinned(longest, count);
+  const read = series.map(({ name, points }) => ({
+    name,
+    points: points.length > count ? thinned(points, count) : points,
+  }));
+  const edgeOf = (i: number): number => {
+    const [before, after] = [places[i - 1], places[i]];
+    if (!before) return margin.left;
+    return after ? (plot.x(before.x) + plot.x(after.x)) / 2 : plot.right;
+  };
+  const marks = places.map(({ x }, i) => {
+    const [from, to, at] = [edgeOf(i), edgeOf(i + 1), px(plot.x(x))];
+    const values = read.flatMap(({ name, points }) => {
+      const nearest = nearestTo(points, x);
+      const isHere = nearest && plot.x(nearest.x) >= from - 0.01 && plot.x(nearest.x) <= to + 0.01;
+      return isHere ? `${name} ${compact(nearest.y)}` : [];
+    });
+    const words = `${xLabel} ${figure(Math.round(x))}: ${values.join(", ")}`;
+    return html`<g class="at"><rect class="hit" x="${px(from)}" y="0" width="${px(Math.max(1, to - from))}" height="${plot.bottom}"/><line x1="${at}" x2="${at}" y1="${margin.top}" y2="${plot.bottom}"/><text x="${plot.right}" y="11" text-anchor="end">${words}</text></g>`;
+  });
+  return html`<g class="places">${marks}</g>`;
+}
+
+/** The point that is nearest by x; points are in its order. */
+function nearestTo(points: readonly CurvePoint[], x: number): CurvePoint | undefined {
+  let low = 0;
+  let high = points.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((points[middle]?.x ?? 0) < x) low = middle + 1;
+    else high = middle;
+  }
+  const [before, after] = [points[low - 1], points[low]];
+  if (!before || !after) return after;
+  return x - before.x < after.x - x ? before : after;
 }
 
 function plotOf(all: readonly CurvePoint[], options: ChartOptions): Plot {
@@ -62,8 +111,9 @@ function plotOf(all: readonly CurvePoint[], options: ChartOptions): Plot {
   const bottom = options.height - margin.bottom;
   const span = xHigh - xLow || 1;
   // The curve uses the whole width, so the axis ends where the data does, not at the next round number.
-  const ticks = scaleOf(xLow, xHigh, options.width > 600 ? 10 : 5).ticks.filter(
-    (tick) => tick >= xLow && tick <= xHigh,
+  // There is no half of a step.
+  const ticks = scaleOf(xLow, xHigh, Math.min(xHigh - xLow, options.width > 600 ? 10 : 5)).ticks.filter(
+    (tick) => tick >= xLow && tick <= xHigh && Number.isInteger(tick),
   );
   return {
     x: (value) => margin.left + ((value - xLow) / span) * (right - margin.left),
@@ -78,7 +128,8 @@ function plotOf(all: readonly CurvePoint[], options: ChartOptions): Plot {
 function gridOf(plot: Plot, xLabel: string): Markup {
   const { bottom, right, x, xScale, y, yScale } = plot;
   const rows = yScale.ticks.map((tick) => {
-    const label = Math.abs(tick) >= 10_000 ? compact(tick) : figure(tick, yScale.digits);
+    const isTiny = yScale.digits > 5 && Math.max(Math.abs(yScale.low), Math.abs(yScale.high)) < 1e-3;
+    const label = Math.abs(tick) >= 10_000 || isTiny ? compact(tick) : figure(tick, yScale.digits);
     return html`<line class="${tick === yScale.low ? "axis" : "grid"}" x1="${margin.left}" x2="${right}" y1="${px(y(tick))}" y2="${px(y(tick))}"/><text x="${margin.left - 8}" y="${px(y(tick) + 3.5)}" text-anchor="end">${label}</text>`;
   });
   const columns = xScale.ticks

@@ -1,42 +1,71 @@
 /**
- * The report of a run: one HTML file that needs nothing else, no script, no network. All text goes through the template of markup.ts, so
+ * The report of a run: one HTML file that needs nothing else, no script, no network. While the run goes on, the page loads itself anew. All text goes through the template of markup.ts, so
  * nothing that a replica or a prompt is called can become part of the page. Pure.
  */
-import { chart, type Series } from "./chart.ts";
+import { chart } from "./chart.ts";
 import { html, type Markup } from "./markup.ts";
-import { type CurvePoint, runningMean } from "./scale.ts";
+import { samplesSection } from "./samples-section.ts";
+import { runningMean } from "./scale.ts";
+import { pointsOf, stepSections } from "./step-charts.ts";
 import { reportStyle } from "./style.ts";
-import { cleanBlock, cleanLine, compact, duration, figure, meanOf, percent } from "./text.ts";
+import { cleanBlock, cleanLine, compact, duration, figure, percent } from "./text.ts";
 import { timeline } from "./timeline.ts";
-import type { CauseRecord, Incident, RunRecord, RunSummary, StepRecord } from "./types.ts";
+import type { CauseRecord, Incident, RunRecord, RunStatus, RunSummary, StepRecord } from "./types.ts";
 
 const incidentsMax = 300;
 const causesMax = 50;
+/** Seconds after which the page of a run that goes on is loaded anew. */
+const refreshS = 5;
+
+const stateNames: Readonly<Record<RunStatus["state"], string>> = {
+  running: "Running",
+  done: "Done",
+  stopped: "Stopped",
+  failed: "Failed",
+  interrupted: "Interrupted",
+  unknown: "Not known how it stands",
+};
+
+/** How the run stands and why, before anything else. */
+function statusLine({ state, reason, steps, written_at: at }: RunStatus, summary: RunSummary): Markup {
+  const of = steps === null ? "" : ` of ${figure(steps)}`;
+  const where = `${state === "running" ? "step" : "at step"} ${figure(summary.steps)}${of}`;
+  const why = state === "running" ? `as of ${timeText(at)}` : cleanLine(reason, 2000);
+  return html`<p class="status ${state}" role="status"><strong>${stateNames[state]}</strong> <span>${where}</span>${why === "" ? null : html`<span class="why">${why}</span>`}</p>`;
+}
+
+/** A time for people, to the second, in UTC. */
+function timeText(iso: string): string {
+  return `${iso.slice(0, 19).replace("T", " ")} UTC`;
+}
 
 /** Writes the report of a run as an HTML document. Text from outside is cleaned and escaped; numbers that are none show as `–`. */
 export function htmlReport(run: RunRecord): string {
-  const { summary } = run;
+  const { summary, status } = run;
+  const refresh = status.state === "running" ? html`<meta http-equiv="refresh" content="${refreshS}">` : null;
   const page = html`<html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
 <meta name="referrer" content="no-referrer">
-<title>Muster: ${cleanLine(summary.job, 80)}</title>
+${refresh}<title>${status.state === "done" ? "" : `${status.state}: `}${cleanLine(summary.job, 80)} · Muster</title>
 <style>${reportStyle}</style>
 </head>
 <body>
+${statusLine(status, summary)}
 ${headOf(summary)}
 <main>
 ${rewardSection(run)}
 <div class="pair">${stepSections(run.steps)}</div>
+${samplesSection(run.samples)}
 ${timelineSection(run)}
 ${ledgerSection(summary)}
 ${causeSection(run.causes)}
 ${incidentSection(summary.incidents)}
 <section><div class="head"><h2>Configuration</h2></div><div class="config">${configBlocks(run.config_text)}</div></section>
 </main>
-<footer>Muster run report. Times count from the start of the run.</footer>
+<footer>Muster run report. Times count from the start of the run. Written ${cleanLine(timeText(status.written_at), 40)}.</footer>
 </body>
 </html>`;
   return `<!doctype html>\n${page.source}\n`;
@@ -50,7 +79,7 @@ function headOf(summary: RunSummary): Markup {
 ${tile("Reward", figure(rewardLast, 3), `from ${figure(rewardFirst, 3)}`)}
 ${tile("Held-out exact match", percent(evalLast), `from ${percent(evalFirst)}`)}
 ${tile("Steps", figure(summary.steps), `in ${duration(summary.wall_s * 1000)}`)}
-${tile("Tokens per second", compact(summary.tokens_per_s), "mean of the run")}
+${tile("Tokens per second", compact(summary.tokens_per_s), "of the job's time, all steps")}
 ${tile("Lost, trained twice", `${figure(summary.lost)}, ${figure(summary.doubled)}`, `of ${figure(summary.ledger.admitted)} trajectories`, !isWhole)}
 ${tile("Incidents", figure(summary.incidents.length), `${recoveryOf(summary.incidents)}; ETTR ${percent(summary.ettr)}`)}
 </dl>`;
@@ -92,61 +121,18 @@ function rewardSection({ evals, steps, summary }: RunRecord): Markup {
   return html`<section><div class="head"><h2>Reward</h2><div class="key"><span><i></i>step</span><span><i class="c1"></i>mean of 10 steps</span><span><i class="dot c2"></i>held-out exact match</span>${marks.length > 0 ? html`<span><i class="m"></i>incident</span>` : null}</div></div><div class="scroll">${plot}</div></section>`;
 }
 
-/** Small charts of everything that is measured once a step. */
-function stepSections(steps: readonly StepRecord[]): readonly Markup[] {
-  const line = (color: Series["color"], name: string, of: (step: StepRecord) => number): Series => ({
-    ...{ kind: "line", color, name },
-    points: pointsOf(steps, of),
-  });
-  const area = (color: Series["color"], name: string, of: (step: StepRecord) => number): Series => ({
-    ...line(color, name, of),
-    kind: "area",
-  });
-  const speed = (step: StepRecord): number => (step.tokens / step.step_ms) * 1000;
-  return [
-    stepSection("Throughput", "tokens per second of each step", [line("c1", "tokens per second", speed)], [0, 0]),
-    stepSection("Step time, ms", "milliseconds", [
-      area("faint", "waiting and rest", (step) => step.step_ms),
-      area("c3", "reduce", (step) => step.compute_ms + step.reduce_ms),
-      area("c1", "compute", (step) => step.compute_ms),
-    ]),
-    stepSection(
-      "Staleness",
-      "versions between sampling and training",
-      [line("c4", "staleness", (step) => step.staleness)],
-      [0, 4],
-    ),
-    stepSection("Loss", "clipped surrogate, negated, per token", [line("c1", "loss", (step) => step.loss)]),
-    stepSection("Approximate KL", "nats per token", [line("c4", "KL", (step) => step.approx_kl)], [0, 0]),
-    stepSection("Entropy", "nats per token", [line("c2", "entropy", (step) => step.entropy)]),
-    stepSection("Clipped tokens", "share of tokens", [line("c3", "clipped", (step) => step.clip_fraction)], [0, 0.01]),
-    stepSection("Gradient norm", "before clipping", [line("c1", "gradient norm", (step) => step.grad_norm)], [0, 0]),
-  ];
-}
-
-function stepSection(
-  title: string,
-  unit: string,
-  series: readonly Series[],
-  include?: readonly [number, number],
-): Markup {
-  const last = series.map((one) => `${one.name} ${figure(meanOf(one.points.slice(-10).map((point) => point.y)), 3)}`);
-  const description = `${title}, ${unit}; mean of the last ten steps: ${last.join(", ")}.`;
-  const plot = chart({
-    title,
-    description,
-    width: 500,
-    height: 170,
-    series,
-    xLabel: "step",
-    ...(include ? { include } : {}),
-  });
-  const key = series.map((one) => html`<span><i class="${one.color}"></i>${one.name}</span>`).reverse();
-  return html`<section><div class="head"><h2>${title}</h2>${series.length > 1 ? html`<div class="key">${key}</div>` : html`<p class="sub">${unit}</p>`}</div>${plot}</section>`;
-}
-
 function timelineSection(run: RunRecord): Markup {
-  return html`<section><div class="head"><h2>Replicas</h2><div class="key"><span><i class="c1"></i>policy</span><span><i class="c2"></i>rollout</span><span><i class="c3"></i>checkpoint</span><span class="bad">×</span>died<span><i class="m"></i>incident</span></div></div><div class="scroll">${timeline(run)}</div></section>`;
+  return html`<section><div class="head"><h2>Replicas</h2><div class="key"><span><i class="c1"></i>policy</span><span><i class="c2"></i>rollout</span><span><i class="c3"></i>checkpoint</span><span class="bad">×</span>died<span><i class="m"></i>incident</span></div></div><div class="scroll">${timeline(run)}</div>${heldOf(run.steps.at(-1))}</section>`;
+}
+
+/** Which version each replica had at the last commit. */
+function heldOf(step: StepRecord | undefined): Markup | null {
+  const held = Object.entries(step?.held ?? {});
+  if (!step || held.length === 0) return null;
+  const each = held.map(
+    ([id, version]) => html`<span><b>${cleanLine(id, 60)}</b> ${version === null ? "–" : figure(version)}</span>`,
+  );
+  return html`<p class="sub held">Versions held when version ${figure(step.version)} was committed: ${each}</p>`;
 }
 
 /** The ledger as a table that reads as its equation. */
@@ -182,7 +168,7 @@ function incidentSection(incidents: readonly Incident[]): Markup {
     .slice(0, incidentsMax)
     .map(
       (incident) =>
-        html`<tr><td class="n">${duration(incident.at_ms)}</td><td>${cleanLine(incident.kind, 60)}</td><td class="d">${cleanLine(incident.subject, 80)}</td><td class="d">${cleanLine(incident.detail)}</td><td class="n">${timeOf(incident.detect_ms)}</td><td class="n">${timeOf(incident.recover_ms)}</td></tr>`,
+        html`<tr><td class="n">${duration(incident.at_ms)}</td><td>${cleanLine(incident.kind, 60)}</td><td class="d">${cleanLine(incident.subject, 80)}</td><td class="d">${cleanLine(incident.detail)}</td><td class="n">${detectionOf(incident)}</td><td class="n">${timeOf(incident.recover_ms)}</td></tr>`,
     );
   const more = incidents.length - rows.length;
   const table = html`<div class="scroll"><table><thead><tr><th scope="col" class="n">At</th><th scope="col">Kind</th><th scope="col">Subject</th><th scope="col">Detail</th><th scope="col" class="n">Detected after</th><th scope="col" class="n">Recovered after</th></tr></thead><tbody>${rows}</tbody></table></div>`;
@@ -206,6 +192,7 @@ function timeOf(ms: number | undefined): string {
   return ms === undefined ? "–" : duration(ms);
 }
 
-function pointsOf(steps: readonly StepRecord[], of: (step: StepRecord) => number): readonly CurvePoint[] {
-  return steps.map((step) => ({ x: step.step, y: of(step) }));
+/** Nothing had to be silent for it to be noticed. */
+function detectionOf({ detect_ms: ms }: Incident): string {
+  return ms !== undefined && ms <= 0 ? "at once" : timeOf(ms);
 }

@@ -14,6 +14,8 @@ export type {
   Incident,
   MemberRecord,
   RunRecord,
+  RunStatus,
   RunSummary,
+  SampleRecord,
   StepRecord,
 } from "./types.ts";

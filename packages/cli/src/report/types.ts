@@ -18,6 +18,7 @@ export interface Incident {
   /** Whom it happened to. */
   readonly subject: string;
   readonly detail: string;
+  /** From when it happened, where that is known, else for how long its subject had been silent, until it was noticed. */
   readonly detect_ms?: number;
   readonly recover_ms?: number;
 }
@@ -53,31 +54,49 @@ export interface RunSummary {
   readonly tokens_per_s: number;
 }
 
-/** One committed step. */
+/** One committed step: a line of `metrics.jsonl`. Figures of a later version of Muster are `null` in what an earlier one left. */
 export interface StepRecord {
   readonly step: number;
   /** The line of weights in which it stands: a job that went back begins another one. */
   readonly lineage: number;
   readonly version: number;
-  /** Mean reward of its trajectories. */
+  /** Mean reward of its trajectories, the standard deviation of all of them, and their range. */
   readonly reward: number;
-  readonly tokens: number;
-  readonly step_ms: number;
-  readonly compute_ms: number;
-  readonly reduce_ms: number;
-  /** Versions between sampling and training. */
-  readonly staleness: number;
+  readonly reward_spread: number | null;
+  readonly reward_least: number | null;
+  readonly reward_most: number | null;
+  /** Share of groups whose members have no advantage over each other, 0 to 1. */
+  readonly even_groups: number | null;
   /** Clipped surrogate, negated, per response token. */
   readonly loss: number;
   /** KL of the policy that sampled and the one that trains, per response token: the estimator r − 1 − log r. */
   readonly approx_kl: number;
-  /** Nats per response token. */
-  readonly entropy: number;
   /** Share of tokens whose ratio was clipped, 0 to 1. */
   readonly clip_fraction: number;
+  /** Nats per response token. */
+  readonly entropy: number;
   readonly grad_norm: number;
+  readonly lr: number | null;
+  /** Versions between sampling and training. */
+  readonly staleness: number;
+  /** Response tokens of a trajectory. */
+  readonly length_mean: number | null;
+  readonly length_max: number | null;
+  /** Share of responses that ended because there was no room for more, 0 to 1. */
+  readonly truncated: number | null;
+  readonly tokens: number;
+  /** Tokens per second of each role while it works. */
+  readonly train_tokens_per_s: number | null;
+  readonly sample_tokens_per_s: number | null;
+  /** Tokens per second by the clock of the job, since the commit before: what the headline is the mean of. */
+  readonly tokens_per_s: number;
+  readonly step_ms: number;
+  readonly compute_ms: number;
+  readonly reduce_ms: number;
   /** When it was committed, from the start of the job, without the time in which it was interrupted. */
   readonly at_ms: number;
+  /** Version that each trainer and sampler held when it was committed; `null` of steps long past, and where nobody said it. */
+  readonly held: Readonly<Record<string, number | null>> | null;
 }
 
 /** One evaluation of the held-out prompts. */
@@ -111,13 +130,52 @@ export interface CauseRecord {
   readonly count: number;
 }
 
+/** One response that was trained: a line of `samples.jsonl`. Texts are clipped, and otherwise as they were. */
+export interface SampleRecord {
+  readonly step: number;
+  /** The line of weights in which it was trained. */
+  readonly lineage: number;
+  /** `<step>.<index>` of its group, and its place in there. */
+  readonly group: string;
+  readonly sample: number;
+  /** Oldest version of the weights that drew it. */
+  readonly version: number;
+  /** Who drew it. */
+  readonly replica: string;
+  readonly prompt: string;
+  /** The right answer, where the task says one. */
+  readonly answer: string | null;
+  readonly completion: string;
+  /** Response tokens. */
+  readonly tokens: number;
+  readonly status: "completed" | "truncated" | "aborted";
+  /** `null` of an aborted one. */
+  readonly reward: number | null;
+  /** Why it was aborted. */
+  readonly error: string | null;
+}
+
+/** How a run stands. */
+export interface RunStatus {
+  readonly state: "running" | "done" | "stopped" | "failed" | "interrupted" | "unknown";
+  /** Why it ended; empty while it runs. */
+  readonly reason: string;
+  /** Steps that the job is to commit; `null` where nobody said it. */
+  readonly steps: number | null;
+  /** When the record was made, ISO 8601. */
+  readonly written_at: string;
+}
+
 /** Everything that the report of a run shows. */
 export interface RunRecord {
+  readonly status: RunStatus;
   readonly summary: RunSummary;
   readonly steps: readonly StepRecord[];
   readonly evals: readonly EvaluationRecord[];
   readonly members: readonly MemberRecord[];
   readonly causes: readonly CauseRecord[];
+  /** Responses of the first step that has any, and of the newest ones. */
+  readonly samples: readonly SampleRecord[];
   /** The configuration as text, e.g. TOML; without secrets. */
   readonly config_text: string;
 }

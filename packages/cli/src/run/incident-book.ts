@@ -63,14 +63,14 @@ export class IncidentBook {
 }
 
 function incidentOf(found: Found, cause: Injection | null): Incident {
-  const { kind, target: subject, evidence: detail, detectedAtMs, recoveredAtMs } = found;
+  const { kind, target: subject, evidence: detail, detectedAtMs, recoveredAtMs, silentMs } = found;
   const at_ms = cause?.atMs ?? detectedAtMs;
   return {
     kind,
     at_ms,
     subject,
     detail,
-    ...(cause ? { detect_ms: detectedAtMs - cause.atMs } : {}),
+    detect_ms: cause ? detectedAtMs - cause.atMs : silentMs,
     ...(recoveredAtMs === null ? {} : { recover_ms: recoveredAtMs - at_ms }),
   };
 }

@@ -8,12 +8,14 @@ import type {
   EvaluationRecord,
   MemberRecord,
   RunRecord,
+  RunStatus,
   RunSummary,
   StepRecord,
 } from "../report/index.ts";
 import { IncidentBook, type Injection } from "./incident-book.ts";
 import { JobClock } from "./job-clock.ts";
 import { standingBests, standingEvaluations, standingOf } from "./standing.ts";
+import { stepRecordOf, withSpeeds } from "./step-record.ts";
 
 /** Follows the events of one run. */
 export interface Recorder {
@@ -28,6 +30,7 @@ export interface Recorder {
     readonly job: string;
     readonly seed: number;
     readonly configText: string;
+    readonly status: RunStatus;
     /** Faults that `muster chaos` did, at wall times. */
     readonly injections: readonly Injection[];
   }): RunRecord;
@@ -35,10 +38,13 @@ export interface Recorder {
 
 /** A commit: what it did, and the job as it was then. */
 interface Commit extends Pick<Body<"step.committed">, "lineage" | "version" | "sections" | "ledger"> {
-  readonly record: StepRecord;
+  record: Omit<StepRecord, "tokens_per_s">;
 }
 
 const edge = 10;
+
+/** Commits whose replicas' versions are remembered. */
+const heldMax = 5_000;
 
 /** Starts an empty record. */
 export function createRecorder(): Recorder {
@@ -59,6 +65,8 @@ export function createRecorder(): Recorder {
       const { lineage, version, sections, ledger } = body;
       commits.push({ lineage, version, sections, ledger, record: stepRecordOf(body, atMs) });
       bests = standingBests(bests, body);
+      const old = commits.at(-1 - heldMax);
+      if (old) old.record = { ...old.record, held: null };
       for (const group of body.groups) {
         const key = `${body.lineage}/${group}`;
         trained.set(key, (trained.get(key) ?? 0) + 1);
@@ -83,18 +91,27 @@ export function createRecorder(): Recorder {
     brokerEnded: (detail, wallMs) => book.brokerEnded(detail, clock.at(wallMs)),
     diskFull: (detail, wallMs) => book.diskFull(detail, clock.at(wallMs)),
     ended: () => ended,
-    record({ job, seed, configText, injections }) {
+    record({ job, seed, configText, status, injections }) {
       const doubled = [...trained.values()].filter((count) => count > 1).length;
       const standing = standingOf(commits, ended);
       const final = ended ?? standing.at(-1) ?? null;
-      const steps = standing.map(({ record }) => record);
+      const steps = withSpeeds(standing.map(({ record }) => record));
       const evals = standingEvaluations(evaluations, final?.version ?? 0).map(evaluationRecordOf);
       const faults = injections.map(({ atMs, id }) => ({ atMs: clock.at(atMs), id }));
       const wallMs = clock.nowMs;
       const [best = null] = standingBests(bests, pointAfter(ended)).slice(-1);
       const summary = summaryOf({ job, seed, wallMs, steps, evals, best, book, injections: faults, doubled, final });
       const sorted = [...causes.values()].sort((a, b) => b.count - a.count);
-      return { summary, steps, evals, members: [...members.values()], causes: sorted, config_text: configText };
+      return {
+        status,
+        summary,
+        steps,
+        evals,
+        members: [...members.values()],
+        causes: sorted,
+        samples: [],
+        config_text: configText,
+      };
     },
   };
 }
@@ -118,26 +135,6 @@ function pointAfter(ended: Body<"job.ended"> | null): { readonly lineage: number
 
 function bestRecordOf({ step, path, correct, prompts }: Body<"checkpoint.best">): RunSummary["best_checkpoint"] {
   return { step, path, accuracy: correct / Math.max(1, prompts) };
-}
-
-function stepRecordOf(body: Body<"step.committed">, atMs: number): StepRecord {
-  return {
-    step: body.step,
-    lineage: body.lineage,
-    version: body.version,
-    reward: body.reward,
-    tokens: body.tokens,
-    step_ms: body.stepMs,
-    compute_ms: body.computeMs,
-    reduce_ms: body.reduceMs,
-    staleness: body.staleness,
-    loss: body.loss,
-    approx_kl: body.approxKl,
-    entropy: body.entropy,
-    clip_fraction: body.clipFraction,
-    grad_norm: body.gradNorm,
-    at_ms: atMs,
-  };
 }
 
 function summaryOf(run: {

@@ -19,12 +19,14 @@ import { connectNats, type Transport } from "@muster/transport";
 import { writeConnection } from "../composition/connection.ts";
 import { plainTextWarning } from "../composition/plain-text.ts";
 import { errors } from "../errors.ts";
-import { htmlReport, type Progress, type RunRecord } from "../report/index.ts";
+import type { Progress, RunRecord, RunStatus } from "../report/index.ts";
+import { TensorBoardFiles } from "../tensorboard/tensorboard-files.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
 import { DiskWatch } from "./disk-watch.ts";
 import { EventFiles } from "./event-files.ts";
 import { readInjections } from "./injections.ts";
+import { LiveFiles } from "./live-files.ts";
 import { createNarrator } from "./narrator.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
 import { openFolders, openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
@@ -112,6 +114,7 @@ class Run {
   #transport: Transport | null = null;
   #client: JobClient | null = null;
   #children: Children | null = null;
+  #live: LiveFiles | null = null;
   #finish: (end: Pick<RunEnd, "outcome" | "reason">) => void = () => {};
 
   constructor(options: RunOptions, directory: RunDirectory) {
@@ -179,6 +182,7 @@ class Run {
       const end = await this.#endOf(over);
       return this.#conclude(end);
     } finally {
+      this.#live?.close();
       await this.#children?.stop(killMs);
       await this.#transport?.close();
       await broker.stop();
@@ -203,11 +207,21 @@ class Run {
     this.#client = clientOf(this.#transport, { id: "run", incarnation: this.#enveloper.identity.incarnation });
     const narrate = createNarrator(progress, config.steps);
     const files = new EventFiles(this.#directory);
+    const board = new TensorBoardFiles({
+      directory: this.#directory.path,
+      attempt: (path, write) => disk.attempt(path, write),
+    });
+    this.#live = new LiveFiles({
+      ...{ directory: this.#directory, disk, clock: this.#clock },
+      record: () => this.#record({ state: "running", reason: "" }),
+    });
     await this.#client.follow({
       fromSeq: 1,
       take: (event, seq) => {
         const atMs = this.#recorder.take(event);
         disk.attempt(files.path, () => files.add(event, { seq, atMs }));
+        board.take(event);
+        this.#live?.changed();
         // What was said before this process began is no news.
         const isNews = event.sentAtMs >= this.#startedWallMs;
         narrate(event, isNews);
@@ -332,16 +346,8 @@ class Run {
   }
 
   #conclude({ outcome, reason }: Pick<RunEnd, "outcome" | "reason">): RunEnd {
-    const { config, configText } = this.#options;
-    const injections = readInjections(this.#directory.path);
-    const record = this.#recorder.record({ job: config.job, seed: config.seed, configText, injections });
-    const files = {
-      "summary.json": `${JSON.stringify(record.summary, null, 2)}\n`,
-      "metrics.jsonl": record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""),
-      "report.html": htmlReport(record),
-    };
-    for (const [name, text] of Object.entries(files))
-      this.#options.disk.attempt(join(this.#directory.path, name), () => this.#directory.write(name, text));
+    const record = this.#record({ state: outcome, reason });
+    this.#live?.end(record);
     const codes = {
       done: exitCodes.ok,
       stopped: exitCodes.ok,
@@ -349,5 +355,12 @@ class Run {
       interrupted: exitCodes.interrupted,
     };
     return { exitCode: codes[outcome], outcome, reason, directory: this.#directory.path, record };
+  }
+
+  #record({ state, reason }: Pick<RunStatus, "state" | "reason">): RunRecord {
+    const { config, configText } = this.#options;
+    const injections = readInjections(this.#directory.path);
+    const status = { state, reason, steps: config.steps, written_at: new Date().toISOString() };
+    return this.#recorder.record({ job: config.job, seed: config.seed, configText, status, injections });
   }
 }

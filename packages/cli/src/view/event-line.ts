@@ -4,6 +4,7 @@ import type { EventMessage } from "@muster/client";
 import { cleanLine } from "../report/index.ts";
 import { compact, duration, figure } from "../report/text.ts";
 import { newsOf } from "../run/narrator.ts";
+import { figuresText } from "./figures-text.ts";
 
 /** Writes an event for a person, with the local time of its sender; text from outside is cleaned. */
 export function eventLine(event: EventMessage): string {
@@ -19,7 +20,7 @@ function sentenceOf({ kind, body }: EventMessage): string {
     case "job.ended":
       return `  ${body.outcome} at step ${body.step}, version ${body.version}: ${cleanLine(body.reason)}`;
     case "step.committed":
-      return `  step ${body.step}  version ${body.version}  reward ${figure(body.reward, 3)}  ${compact(body.tokens)} tokens  ${duration(body.stepMs)}  staleness ${body.staleness}`;
+      return `  step ${body.step}  version ${body.version}  reward ${figure(body.reward, 3)}  ${compact(body.tokens)} tokens  ${duration(body.stepMs)}  staleness ${body.staleness}${figuresText(body)}`;
     default:
       return `  ${kind}`;
   }

@@ -1,6 +1,6 @@
 /** A run as it might have been: a learning curve, three deaths, one late joiner. A function of its seed. */
 import { randomOf } from "@muster/base";
-import type { Incident, MemberRecord, RunRecord, StepRecord } from "../../src/report/index.ts";
+import type { Incident, MemberRecord, RunRecord, SampleRecord, StepRecord } from "../../src/report/index.ts";
 
 const stepCount = 250;
 
@@ -44,6 +44,7 @@ const members: readonly MemberRecord[] = [
 
 export function steps(): readonly StepRecord[] {
   const random = randomOf(9);
+  const more = randomOf(10);
   let atMs = 1_200;
   return Array.from({ length: stepCount }, (_, index): StepRecord => {
     const noise = random.next() + random.next() - 1;
@@ -67,15 +68,51 @@ export function steps(): readonly StepRecord[] {
       entropy: 0.62 * Math.exp(-index / 90) + 0.08 + 0.02 * noise,
       clip_fraction: 0.02 * random.next() * Math.exp(-index / 200),
       grad_norm: 0.5 + 0.8 * Math.exp(-index / 60) + 0.15 * random.next(),
+      lr: index < 5 ? (index + 1) * 2e-4 : 1e-3 * (1 - (0.9 * index) / stepCount),
+      reward_spread: 0.3 * Math.exp(-index / 150) + 0.02 * more.next(),
+      reward_least: 0,
+      reward_most: 1,
+      even_groups: 0.1 + 0.6 * (1 - Math.exp(-index / 70)),
+      length_mean: 10 + 0.3 * noise,
+      length_max: 11 + Math.round(2 * more.next()),
+      truncated: 0.05 * Math.exp(-index / 40),
+      train_tokens_per_s: 100_000 + 4_000 * more.next(),
+      sample_tokens_per_s: 80_000 + 9_000 * more.next(),
+      tokens_per_s: (10_600 / stepMs) * 1000,
+      held: { "policy-1": index, "policy-2": index, "rollout-1": index, "rollout-2": Math.max(0, index - 1) },
       at_ms: atMs,
     };
   });
+}
+
+function samples(): readonly SampleRecord[] {
+  return [1, 248, 249, 250].flatMap((step) =>
+    [0, 1].map((sample): SampleRecord => {
+      const isAborted = step === 249 && sample === 1;
+      return {
+        ...{ step, lineage: 0, group: `${step}.0`, sample, version: step - 1, replica: "rollout-1" },
+        prompt: `What is the ${step}th day of the year 2024, as YYYY-MM-DD?`,
+        answer: "2024-09-06",
+        completion: isAborted ? "" : `2024-09-0${6 - sample}`,
+        tokens: isAborted ? 0 : 11,
+        status: isAborted ? "aborted" : "completed",
+        reward: isAborted ? null : 1 - sample,
+        error: isAborted ? "TypeError: can not read the answer" : null,
+      };
+    }),
+  );
 }
 
 export function runRecord(changes: Partial<RunRecord> = {}): RunRecord {
   const all = steps();
   const wall = (all.at(-1)?.at_ms ?? 0) / 1000 + 0.8;
   return {
+    status: {
+      state: "done",
+      reason: "all steps are committed",
+      steps: stepCount,
+      written_at: "2026-01-01T00:00:41.000Z",
+    },
     summary: {
       job: "dates",
       seed: 7,
@@ -103,6 +140,7 @@ export function runRecord(changes: Partial<RunRecord> = {}): RunRecord {
     })),
     members,
     causes: [],
+    samples: samples(),
     config_text:
       '[job]\nname = "dates"\nseed = 7\nsteps = 250\nmode = "sync"\n\n[replicas]\npolicy = 2\nrollout = 2\ncheckpoint = 1\n\n[batch]\ngroups_per_step = 128\ngroup_size = 8\nminibatches = 2\n',
     ...changes,

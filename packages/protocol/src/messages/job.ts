@@ -17,6 +17,38 @@ const ledgerSchema = z.strictObject({
 /** Counts of trajectories; `admitted = trained + aborted + quarantined + pending`, always (semantics 6.6). */
 export type Ledger = z.infer<typeof ledgerSchema>;
 
+/** Members whose versions a commit names: those that are furthest behind. */
+const namedMax = 64;
+
+const shareSchema = z.number().min(0).max(1);
+const speedSchema = z.number().nonnegative();
+
+/**
+ * Figures of a commit that a trainer counted over the whole batch, or that follow from the tables at that moment. Each is absent where nobody
+ * could say it: in journals of programs that did not, and where what a trainer says does not fit the receipts.
+ */
+const moreFigures = {
+  lr: z.number().nonnegative().optional(),
+  /** Response tokens of a trajectory, and the share of those that ended because there was no room for more. */
+  lengthMean: z.number().nonnegative().optional(),
+  lengthMax: countSchema.optional(),
+  truncated: shareSchema.optional(),
+  /** Standard deviation of all rewards of the step, and the ends of their range. */
+  rewardSpread: z.number().nonnegative().optional(),
+  rewardLeast: z.number().optional(),
+  rewardMost: z.number().optional(),
+  /** Share of groups whose members have no advantage over each other. */
+  evenGroups: shareSchema.optional(),
+  /** How fast all trainers and all samplers together are while they work. */
+  trainTokensPerS: speedSchema.optional(),
+  sampleTokensPerS: speedSchema.optional(),
+  /** What trainers and samplers held when the step was committed, who is furthest behind first; `null` when it was of another lineage, or nothing. */
+  held: z
+    .array(z.strictObject({ id: idSchema, version: countSchema.nullable() }))
+    .max(namedMax)
+    .optional(),
+};
+
 /** Ids of work: `<step>.<index>` of a group, `eval.<chunk>` of held-out prompts. */
 const workIdsSchema = z.array(z.string().max(64)).max(1024);
 
@@ -109,6 +141,7 @@ export const jobMessages = defineMessages({
       /** Clipped surrogate, negated, and KL(sampled ‖ trained), each per response token. */
       loss: z.number(),
       approxKl: z.number(),
+      ...moreFigures,
     }),
   },
   "step.skipped": {

@@ -13,18 +13,58 @@ const batchPartSchema = z.strictObject({
 /** A message of the groups stream, and which of its groups are meant. */
 export type BatchPart = z.infer<typeof batchPartSchema>;
 
-const statsSchema = z.strictObject({
-  /** Response tokens of the micro-shards that this replica computed, and sums over them. */
-  tokens: countSchema,
-  clipped: countSchema,
-  klSum: z.number(),
-  entropySum: z.number(),
-  lossSum: z.number(),
-  /** Norm of the last reduced gradient; equal on all members. */
-  gradNorm: z.number(),
-  computeMs: z.number().nonnegative(),
-  reduceMs: z.number().nonnegative(),
-});
+/** Largest figure of a step: what is beyond it says no more than that it is. */
+export const figureMax = 1e15;
+
+const figureSchema = z.number().min(-figureMax).max(figureMax);
+const amountSchema = z.number().nonnegative().max(figureMax);
+
+/** Of the whole batch, so equal on all members: whoever read the same groups says the same. */
+const batchFiguresSchema = z
+  .strictObject({
+    groups: countSchema,
+    /** Groups whose members have no advantage over each other: they teach nothing. */
+    evenGroups: countSchema,
+    /** Trajectories with a reward that counts, and of those the ones that ended because there was no room for more. */
+    trajectories: countSchema,
+    truncated: countSchema,
+    /** Response tokens of the longest one. */
+    longest: countSchema,
+    /** Sum of (reward − mean)², and the ends of their range; 0 without any. */
+    rewardSquares: z
+      .number()
+      .nonnegative()
+      .max(figureMax ** 2),
+    rewardLeast: figureSchema,
+    rewardMost: figureSchema,
+    /** Learning rate of the step. */
+    lr: amountSchema,
+  })
+  .refine(
+    ({ groups, evenGroups, trajectories, truncated, rewardLeast, rewardMost }) =>
+      evenGroups <= groups && truncated <= trajectories && rewardLeast <= rewardMost,
+    "a part is larger than its whole",
+  );
+
+/** What a batch was, as a trainer counted it. */
+export type BatchFigures = z.infer<typeof batchFiguresSchema>;
+
+const statsSchema = z
+  .strictObject({
+    /** Response tokens of the micro-shards that this replica computed, and sums over them. */
+    tokens: countSchema,
+    clipped: countSchema,
+    klSum: figureSchema,
+    entropySum: figureSchema,
+    lossSum: figureSchema,
+    /** Norm of the last reduced gradient; equal on all members. */
+    gradNorm: figureSchema,
+    computeMs: z.number().nonnegative(),
+    reduceMs: z.number().nonnegative(),
+    /** Absent in journals of programs that did not count it. */
+    batch: batchFiguresSchema.optional(),
+  })
+  .refine(({ clipped, tokens }) => clipped <= tokens, "more tokens are clipped than there are");
 
 /** What a member reports of its share of a step. */
 export type StepStats = z.infer<typeof statsSchema>;

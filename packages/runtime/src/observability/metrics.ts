@@ -1,5 +1,5 @@
 /** The process's metrics: prom-client behind the Metrics interface, in a registry of its own. */
-import type { MetricOptions, Metrics } from "@muster/base";
+import type { MetricOptions, Metrics, Reading } from "@muster/base";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Metric, Registry } from "prom-client";
 import { errors } from "../errors.ts";
 
@@ -9,6 +9,14 @@ export interface MetricsRegistry extends Metrics {
   render(): Promise<string>;
   /** MIME type of {@link MetricsRegistry.render}. */
   readonly contentType: string;
+}
+
+/** Gives a gauge these values and no others. */
+function setAll(gauge: Gauge<string>, values: readonly Reading[], hasLabels: boolean): void {
+  gauge.reset();
+  // After a reset a gauge without labels stands at 0, which nobody has read.
+  if (!hasLabels) gauge.remove();
+  for (const { value, labels = {} } of values) gauge.set(labels, value);
 }
 
 /**
@@ -58,7 +66,9 @@ export function createMetrics(options: { readonly process?: boolean } = {}): Met
           ...configOf(metric),
           ...(read && {
             collect() {
-              this.set(read());
+              const values = read();
+              if (typeof values === "number") this.set(values);
+              else setAll(this, values, (metric.labels ?? []).length > 0);
             },
           }),
         });

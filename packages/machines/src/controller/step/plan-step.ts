@@ -1,12 +1,12 @@
 /** One training step: when it may run, and how the votes end it (semantics 6.1 and 6.2). */
 import { listText } from "@muster/base";
-import { type Body, decideFailure, type GroupReceipt, type Section, type StepStats } from "@muster/protocol";
+import { type Body, decideFailure, type GroupReceipt } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
 import { isLastLeaving } from "../checkpoints/plan-checkpoint.ts";
 import { goBack } from "../checkpoints/plan-restore.ts";
 import { announce, type Change, type ControllerEffect, command } from "../events.ts";
 import { requeue, withGroups } from "../groups/leases.ts";
-import { isSettled, ledgerOf, receiptsOf, settleTrained } from "../groups/ledger.ts";
+import { isSettled, receiptsOf, settleTrained } from "../groups/ledger.ts";
 import { sampleUnreadable } from "../groups/sound-receipts.ts";
 import { noteStep } from "../members/paces.ts";
 import { evict } from "../orders.ts";
@@ -22,6 +22,7 @@ import {
   without,
 } from "../state.ts";
 import { keepOf } from "../weights/plan-publish.ts";
+import { committedBody } from "./committed.ts";
 import { noteDivergence } from "./divergence.ts";
 import { forgetLosses, noteLoss } from "./lost-attempts.ts";
 import { batchReceiptsOf, isTrial, trialSurvived } from "./search-batch.ts";
@@ -137,7 +138,7 @@ function commit(
         detail: `${member.id} computed other weights in step ${step.step}`,
       }),
     ),
-    announce("step.committed", committedBody(state, next, { receipts, sections, version })),
+    announce("step.committed", committedBody(state, next, { receipts, agreeing })),
   ];
   return { state: next, effects };
 }
@@ -145,44 +146,6 @@ function commit(
 /** A commit beyond the step at which the job went back ends the doubt about its weights. */
 function isBeyondDoubt({ wentBackAt, step }: ControllerState): boolean {
   return wentBackAt === null || step.step > wentBackAt;
-}
-
-function committedBody(
-  before: ControllerState,
-  after: ControllerState,
-  result: { readonly receipts: readonly GroupReceipt[]; readonly sections: Section[]; readonly version: number },
-): Body<"step.committed"> {
-  const { receipts, sections, version } = result;
-  const stats = Object.values(before.step.votes).flatMap(({ stats: own }) => own ?? []);
-  const sum = (of: (stats: StepStats) => number): number => stats.reduce((total, own) => total + of(own), 0);
-  const trained = Math.max(
-    1,
-    sum(({ tokens }) => tokens),
-  );
-  const completed = receipts.reduce((total, receipt) => total + receipt.completed, 0);
-  const oldest = receipts.reduce((min, receipt) => Math.min(min, receipt.version), version);
-  return {
-    step: before.step.step,
-    attempt: before.step.attempt,
-    epoch: before.mesh.epoch,
-    lineage: after.weights?.lineage ?? 0,
-    version,
-    sections,
-    reward: receipts.reduce((total, receipt) => total + receipt.rewardSum, 0) / Math.max(1, completed),
-    tokens: receipts.reduce((total, receipt) => total + receipt.tokens, 0),
-    staleness: Math.max(0, version - 1 - oldest),
-    groups: receipts.map(({ step, index }) => `${step}.${index}`),
-    ledger: ledgerOf(after),
-    members: stats.length,
-    stepMs: before.nowMs - before.step.startedAtMs,
-    computeMs: Math.max(0, ...stats.map(({ computeMs }) => computeMs)),
-    reduceMs: Math.max(0, ...stats.map(({ reduceMs }) => reduceMs)),
-    gradNorm: stats[0]?.gradNorm ?? 0,
-    clipFraction: sum(({ clipped }) => clipped) / trained,
-    entropy: sum(({ entropySum }) => entropySum) / trained,
-    loss: sum(({ lossSum }) => lossSum) / trained,
-    approxKl: sum(({ klSum }) => klSum) / trained,
-  };
 }
 
 /** What nobody can read is sampled again. Only when that helps again and again not does it count as a failure of the step. */

@@ -1,0 +1,32 @@
+/** The figures of the last committed step on the metrics page: those that its event has, to the last bit. */
+import type { Metrics } from "@muster/base";
+import type { AnnounceEffect } from "@muster/machines";
+import { type Body, figureMetricOf, stepFigures } from "@muster/protocol";
+
+/** Makes the gauges; nothing is on the page before the first commit of this term. @returns Takes what the controller says. */
+export function figureMetersOn(metrics: Metrics): (fact: Pick<AnnounceEffect, "kind" | "body">) => void {
+  let last: Body<"step.committed"> | null = null;
+  for (const { field, says } of stepFigures)
+    metrics.gauge({
+      name: figureMetricOf(field),
+      help: says,
+      read: () => {
+        const value = last?.[field];
+        return value === undefined ? [] : [{ value }];
+      },
+    });
+  metrics.gauge({
+    name: "muster_train_step",
+    help: "The step that the figures of training are of.",
+    read: () => (last ? [{ value: last.step }] : []),
+  });
+  metrics.gauge({
+    name: "muster_replica_version",
+    help: "Version that a trainer or sampler held at the last commit, of the 64 that are furthest behind; -1 for none of its lineage.",
+    labels: ["replica"],
+    read: () => (last?.held ?? []).map(({ id, version }) => ({ value: version ?? -1, labels: { replica: id } })),
+  });
+  return ({ kind, body }) => {
+    if (kind === "step.committed") last = body as Body<"step.committed">;
+  };
+}

@@ -1,0 +1,143 @@
+/** Small charts of everything that is measured once a step: what is learnt, what is answered, how fast. Pure. */
+import { chart, type Series } from "./chart.ts";
+import { html, type Markup } from "./markup.ts";
+import type { CurvePoint } from "./scale.ts";
+import { compact, meanOf } from "./text.ts";
+import type { StepRecord } from "./types.ts";
+
+type Read = (step: StepRecord) => number | null;
+
+/** A figure by step; steps of which nobody said it are left out. */
+export function pointsOf(steps: readonly StepRecord[], of: Read): readonly CurvePoint[] {
+  return steps.map((step) => ({ x: step.step, y: of(step) ?? Number.NaN }));
+}
+
+interface Line {
+  readonly color: Series["color"];
+  readonly name: string;
+  readonly of: Read;
+  readonly kind?: Series["kind"];
+}
+
+interface Section {
+  readonly title: string;
+  readonly unit: string;
+  readonly lines: readonly Line[];
+  readonly include?: readonly [number, number];
+}
+
+const sections: readonly Section[] = [
+  {
+    title: "Loss",
+    unit: "clipped surrogate, negated, per token",
+    lines: [{ color: "c1", name: "loss", of: (step) => step.loss }],
+  },
+  {
+    title: "Approximate KL",
+    unit: "nats per token",
+    lines: [{ color: "c4", name: "KL", of: (step) => step.approx_kl }],
+    include: [0, 0],
+  },
+  {
+    title: "Clipped tokens",
+    unit: "share of tokens",
+    lines: [{ color: "c3", name: "clipped", of: (step) => step.clip_fraction }],
+    include: [0, 0.01],
+  },
+  {
+    title: "Entropy",
+    unit: "nats per token",
+    lines: [{ color: "c2", name: "entropy", of: (step) => step.entropy }],
+  },
+  {
+    title: "Gradient norm",
+    unit: "before clipping",
+    lines: [{ color: "c1", name: "gradient norm", of: (step) => step.grad_norm }],
+    include: [0, 0],
+  },
+  {
+    title: "Learning rate",
+    unit: "of each step",
+    lines: [{ color: "c3", name: "learning rate", of: (step) => step.lr }],
+    include: [0, 0],
+  },
+  {
+    title: "Reward spread",
+    unit: "standard deviation in a step",
+    lines: [{ color: "c1", name: "spread", of: (step) => step.reward_spread }],
+    include: [0, 0],
+  },
+  {
+    title: "Groups without advantage",
+    unit: "share of groups that teach nothing",
+    lines: [{ color: "c4", name: "without advantage", of: (step) => step.even_groups }],
+    include: [0, 1],
+  },
+  {
+    title: "Response length",
+    unit: "tokens",
+    lines: [
+      { color: "faint", name: "longest", of: (step) => step.length_max },
+      { color: "c2", name: "mean", of: (step) => step.length_mean },
+    ],
+    include: [0, 0],
+  },
+  {
+    title: "Truncated responses",
+    unit: "share of responses",
+    lines: [{ color: "c3", name: "truncated", of: (step) => step.truncated }],
+    include: [0, 0.01],
+  },
+  {
+    title: "Throughput",
+    unit: "tokens per second",
+    lines: [
+      { color: "faint", name: "samplers, while they work", of: (step) => step.sample_tokens_per_s },
+      { color: "c4", name: "trainers, while they work", of: (step) => step.train_tokens_per_s },
+      { color: "c1", name: "the job", of: (step) => step.tokens_per_s },
+    ],
+    include: [0, 0],
+  },
+  {
+    title: "Step time, ms",
+    unit: "milliseconds",
+    lines: [
+      { color: "faint", name: "waiting and rest", of: (step) => step.step_ms, kind: "area" },
+      { color: "c3", name: "reduce", of: (step) => step.compute_ms + step.reduce_ms, kind: "area" },
+      { color: "c1", name: "compute", of: (step) => step.compute_ms, kind: "area" },
+    ],
+  },
+  {
+    title: "Staleness",
+    unit: "versions between sampling and training",
+    lines: [{ color: "c4", name: "staleness", of: (step) => step.staleness }],
+    include: [0, 4],
+  },
+];
+
+/** Draws them all. */
+export function stepSections(steps: readonly StepRecord[]): readonly Markup[] {
+  return sections.map((section) => sectionOf(section, steps));
+}
+
+function sectionOf({ title, unit, lines, include }: Section, steps: readonly StepRecord[]): Markup {
+  const series = lines.map(
+    ({ color, name, kind = "line", of }): Series => ({ color, name, kind, points: pointsOf(steps, of) }),
+  );
+  const last = series.map(({ name, points }) => {
+    const mean = meanOf(points.slice(-10).map((point) => point.y));
+    return `${name} ${mean === null ? "–" : compact(mean)}`;
+  });
+  const plot = chart({
+    title,
+    description: `${title}, ${unit}; mean of the last ten steps: ${last.join(", ")}.`,
+    width: 500,
+    height: 180,
+    series,
+    xLabel: "step",
+    ...(include ? { include } : {}),
+  });
+  const key = series.map((one) => html`<span><i class="${one.color}"></i>${one.name}</span>`).reverse();
+  const about = series.length > 1 ? html`<div class="key">${key}</div>` : html`<p class="sub">${unit}</p>`;
+  return html`<section><div class="head"><h2>${title}</h2>${about}</div>${plot}</section>`;
+}

@@ -1,0 +1,23 @@
+/** A commit as a line of `metrics.jsonl` has it. Pure. */
+import { type Body, figureNameOf, stepFigures } from "@muster/protocol";
+import type { StepRecord } from "../report/index.ts";
+
+/** The record of a step that was committed at `atMs`, without what follows from the step before. */
+export function stepRecordOf(body: Body<"step.committed">, atMs: number): Omit<StepRecord, "tokens_per_s"> {
+  const { step, lineage, version, held } = body;
+  const figures = stepFigures.map(({ field }) => [figureNameOf(field), body[field] ?? null]);
+  return {
+    ...{ step, lineage, version },
+    ...(Object.fromEntries(figures) as Omit<StepRecord, "step" | "lineage" | "version" | "tokens_per_s">),
+    at_ms: atMs,
+    held: held ? Object.fromEntries(held.map(({ id, version: own }) => [id, own])) : null,
+  };
+}
+
+/** Steps that stand, each with its speed since the one before by the clock of the job. */
+export function withSpeeds(steps: readonly Omit<StepRecord, "tokens_per_s">[]): readonly StepRecord[] {
+  return steps.map((step, i) => {
+    const spentMs = step.at_ms - (steps[i - 1]?.at_ms ?? 0);
+    return { ...step, tokens_per_s: (step.tokens / Math.max(1, spentMs)) * 1000 };
+  });
+}

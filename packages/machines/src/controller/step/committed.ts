@@ -1,0 +1,110 @@
+/**
+ * The public fact of a commit, with the figures of its step. Sums and counts come from the votes of the attempt that is committed, and from its receipts;
+ * they are divided here and nowhere else.
+ */
+import type { BatchFigures, Body, GroupReceipt, StepStats } from "@muster/protocol";
+import { countsOf, ledgerOf } from "../groups/ledger.ts";
+import { paceOf } from "../members/paces.ts";
+import { type ControllerState, type Member, membersOf } from "../state.ts";
+
+type Committed = Body<"step.committed">;
+
+/** Members whose versions are named. */
+const namedMax = 64;
+
+/** What is committed: its groups, and who computed the weights that won. */
+export interface CommitResult {
+  readonly receipts: readonly GroupReceipt[];
+  readonly agreeing: readonly Member[];
+}
+
+/** What the commit of the step that runs in `before`, and is over in `after`, says. Pure. */
+export function committedBody(before: ControllerState, after: ControllerState, result: CommitResult): Committed {
+  const { receipts, agreeing } = result;
+  const { lineage, version, sections } = after.weights ?? { lineage: 0, version: 0, sections: [] };
+  const stats = Object.values(before.step.votes).flatMap(({ stats: own }) => own ?? []);
+  const winners = agreeing.flatMap(({ id }) => before.step.votes[id]?.stats ?? []);
+  const sum = (of: (stats: StepStats) => number): number => stats.reduce((total, own) => total + of(own), 0);
+  const trained = Math.max(
+    1,
+    sum(({ tokens }) => tokens),
+  );
+  const { completed } = countsOf(receipts);
+  const tokens = receipts.reduce((total, receipt) => total + receipt.tokens, 0);
+  const oldest = receipts.reduce((min, receipt) => Math.min(min, receipt.version), version);
+  const times = {
+    computeMs: Math.max(0, ...stats.map(({ computeMs }) => computeMs)),
+    reduceMs: Math.max(0, ...stats.map(({ reduceMs }) => reduceMs)),
+  };
+  return {
+    step: before.step.step,
+    attempt: before.step.attempt,
+    epoch: before.mesh.epoch,
+    lineage,
+    version,
+    sections: [...sections],
+    reward: receipts.reduce((total, receipt) => total + receipt.rewardSum, 0) / Math.max(1, completed),
+    tokens,
+    staleness: Math.max(0, version - 1 - oldest),
+    groups: receipts.map(({ step, index }) => `${step}.${index}`),
+    ledger: ledgerOf(after),
+    members: stats.length,
+    stepMs: before.nowMs - before.step.startedAtMs,
+    ...times,
+    gradNorm: winners[0]?.gradNorm ?? 0,
+    clipFraction: sum(({ clipped }) => clipped) / trained,
+    entropy: sum(({ entropySum }) => entropySum) / trained,
+    loss: sum(({ lossSum }) => lossSum) / trained,
+    approxKl: sum(({ klSum }) => klSum) / trained,
+    ...batchFieldsOf(receipts, winners),
+    ...speedsOf(before, { tokens, groups: receipts.length, ...times }),
+    held: heldIn(before, lineage),
+  };
+}
+
+/** What a trainer counted over the whole batch, where that fits the receipts: all read the same groups, so one of them is enough. */
+function batchFieldsOf(receipts: readonly GroupReceipt[], winners: readonly StepStats[]): Partial<Committed> {
+  const { completed } = countsOf(receipts);
+  const tokens = receipts.reduce((total, receipt) => total + receipt.tokens, 0);
+  const fits = ({ groups, trajectories, longest }: BatchFigures): boolean =>
+    groups === receipts.length && trajectories === completed && longest <= tokens;
+  const batch = winners.flatMap(({ batch: own }) => own ?? []).find(fits);
+  if (!batch) return {};
+  const divisor = Math.max(1, completed);
+  return {
+    lr: batch.lr,
+    lengthMean: tokens / divisor,
+    lengthMax: batch.longest,
+    truncated: batch.truncated / divisor,
+    rewardSpread: Math.sqrt(batch.rewardSquares / divisor),
+    rewardLeast: batch.rewardLeast,
+    rewardMost: batch.rewardMost,
+    evenGroups: batch.evenGroups / Math.max(1, batch.groups),
+  };
+}
+
+/** How fast each role is while it works: trainers by this step, samplers by what they usually need for a group. */
+function speedsOf(
+  state: ControllerState,
+  step: Pick<Committed, "tokens" | "computeMs" | "reduceMs"> & { readonly groups: number },
+): Partial<Committed> {
+  const busyMs = step.computeMs + step.reduceMs;
+  const groupsPerMs = membersOf(state, "rollout").reduce((total, member) => {
+    const ms = paceOf(state, member).msPerGroup ?? 0;
+    return total + (ms > 0 ? 1 / ms : 0);
+  }, 0);
+  const tokensPerGroup = step.tokens / Math.max(1, step.groups);
+  return {
+    ...(busyMs > 0 ? { trainTokensPerS: (step.tokens / busyMs) * 1000 } : {}),
+    ...(groupsPerMs > 0 ? { sampleTokensPerS: groupsPerMs * tokensPerGroup * 1000 } : {}),
+  };
+}
+
+/** What trainers and samplers hold, who is furthest behind first. */
+function heldIn(state: ControllerState, lineage: number): NonNullable<Committed["held"]> {
+  const members = [...membersOf(state, "policy"), ...membersOf(state, "rollout")];
+  return members
+    .map(({ id, held }) => ({ id, version: held?.lineage === lineage ? held.version : null }))
+    .sort((a, b) => (a.version ?? -1) - (b.version ?? -1) || (a.id < b.id ? -1 : 1))
+    .slice(0, namedMax);
+}

@@ -1,0 +1,81 @@
+/** What a commit says of its step: sums of the votes of the attempt that is committed, divided once, and nothing that does not fit. */
+import type { BatchFigures, StepStats } from "@muster/protocol";
+import { describe, expect, it } from "vitest";
+import { planStepOutcome } from "../src/controller/step/plan-step.ts";
+import { bodiesOf, memberOf, planWith, stepping, voteFor } from "./states.ts";
+
+const batch: BatchFigures = {
+  ...{ groups: 4, evenGroups: 1, trajectories: 8, truncated: 2, longest: 4 },
+  ...{ rewardSquares: 2, rewardLeast: -1, rewardMost: 1, lr: 0.001 },
+};
+const stats = (patch: Partial<StepStats> = {}): StepStats => ({
+  ...{ tokens: 10, clipped: 1, klSum: 0.5, entropySum: 8, lossSum: -1, gradNorm: 0.25, computeMs: 30, reduceMs: 10 },
+  batch,
+  ...patch,
+});
+const vote = (own: StepStats | null, flavour = "a") => voteFor(4, flavour, { stats: own });
+
+const committedOf = (state: ReturnType<typeof stepping>) =>
+  bodiesOf(planStepOutcome(state)?.effects ?? [], "step.committed")[0];
+
+describe("a commit", () => {
+  it("adds up what its members computed, and divides it once", () => {
+    const other = stats({ tokens: 30, clipped: 5, klSum: 1.5, entropySum: 12, lossSum: 3, computeMs: 50, reduceMs: 5 });
+    expect(committedOf(stepping({ p0: vote(stats()), p1: vote(other) }))).toMatchObject({
+      ...{ clipFraction: 6 / 40, approxKl: 2 / 40, entropy: 20 / 40, loss: 2 / 40, gradNorm: 0.25 },
+      ...{ computeMs: 50, reduceMs: 10, members: 2, tokens: 20, reward: 0.5 },
+      ...{ lr: 0.001, lengthMean: 20 / 8, lengthMax: 4, truncated: 0.25, evenGroups: 0.25 },
+      ...{ rewardSpread: 0.5, rewardLeast: -1, rewardMost: 1, trainTokensPerS: (20 / 60) * 1000 },
+    });
+  });
+
+  it("says the figures of a batch only as the winners counted it, where that fits the receipts", () => {
+    const wrong = { ...batch, trajectories: 9 };
+    const loser = vote(stats({ batch: { ...batch, lr: 7 }, gradNorm: 9 }), "b");
+    const members = ["p0", "p1", "p2", "r0"];
+    const fits = committedOf(stepping({ p0: loser, p1: vote(stats()), p2: vote(stats()) }, { members }));
+    expect(fits).toMatchObject({ lr: 0.001, gradNorm: 0.25 });
+    const alone = committedOf(stepping({ p0: vote(stats({ batch: wrong })), p1: vote(stats()) }));
+    expect(alone).toMatchObject({ lr: 0.001, lengthMax: 4 });
+    const nobody = committedOf(stepping({ p0: vote(stats({ batch: wrong })), p1: vote(stats({ batch: wrong })) }));
+    expect(nobody).toMatchObject({ loss: -0.1 });
+    expect(nobody).not.toHaveProperty("lr");
+    expect(nobody).not.toHaveProperty("truncated");
+  });
+
+  it("names what each replica held, who is furthest behind first, and no more than 64 of them", () => {
+    const held = (version: number) => ({ held: { lineage: 0, version } });
+    const members = Object.fromEntries(
+      ["p0", "p1"]
+        .map((id, i) => [id, memberOf(id, i + 1, held(3))] as const)
+        .concat(
+          Array.from({ length: 100 }, (_, i) => [
+            `r${i}`,
+            memberOf(`r${i}`, i + 3, i === 7 ? { held: { lineage: 1, version: 9 } } : held(i === 9 ? 1 : 3)),
+          ]),
+        ),
+    );
+    const state = stepping({ p0: vote(stats()), p1: vote(stats()) }, { patch: { members } });
+    const body = committedOf({ ...state, ledger: { admitted: 8, trained: 0, aborted: 0, quarantined: 0 } });
+    expect(body?.held).toHaveLength(64);
+    expect(body?.held?.slice(0, 3)).toEqual([
+      { id: "r7", version: null },
+      { id: "r9", version: 1 },
+      { id: "p0", version: 3 },
+    ]);
+  });
+
+  it("says how fast all samplers together are, by what they usually need", () => {
+    const pace = (id: string, msPerGroup: number) => ({
+      incarnation: memberOf(id, 3).incarnation,
+      msPerGroup,
+      steps: [],
+      isReported: false,
+    });
+    const state = stepping({ p0: vote(stats()), p1: vote(stats()) }, { plan: planWith() });
+    const paces = { r0: pace("r0", 100), gone: pace("gone", 1) };
+    // One group in 100 ms, of 5 tokens each.
+    expect(committedOf({ ...state, paces })?.sampleTokensPerS).toBeCloseTo(50, 9);
+    expect(committedOf(state)).not.toHaveProperty("sampleTokensPerS");
+  });
+});
