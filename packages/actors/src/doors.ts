@@ -3,7 +3,6 @@
  * and with them runs these very hands.
  */
 
-import { isAbsolute } from "node:path";
 import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import {
   type DataPlaneActivity,
@@ -29,11 +28,10 @@ import {
   type EngineRegistry,
   type GenerateFunction,
   loadGenerate,
-  loadReward,
+  openReward,
   type PolicyEngine,
   type Reward,
   type RolloutEngine,
-  rewardOf,
 } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { makeOwnFolderSync } from "@muster/runtime";
@@ -49,7 +47,7 @@ export interface Doors {
   model(config: JobConfig): Pick<EngineDescription, "tensors" | "modelConfig"> & { readonly build: string };
   /** The prompts of a job and its tokenizer. */
   task(config: JobConfig): Promise<Task>;
-  /** A built-in reward by name, or that of a module by absolute path. */
+  /** The reward of a job: built in, a module, a program or a service. */
   reward(name: string): Promise<Reward>;
   /** The generate function of a module by absolute path. */
   generate(path: string): Promise<GenerateFunction>;
@@ -92,7 +90,7 @@ export const hostDoors = (engines: EngineRegistry, engineBuild: string): Doors =
     build: engines.of(config.engine.policy.adapter).build(),
   }),
   task: openTask,
-  reward: async (name) => (isAbsolute(name) ? await loadReward(name) : rewardOf(name)),
+  reward: openReward,
   generate: loadGenerate,
   digest: digestOf,
   usage: dataPlaneUsage,

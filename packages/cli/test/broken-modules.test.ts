@@ -37,6 +37,32 @@ describe("what a job brings along is tried before anything starts:", { timeout: 
     expect(stderr.trim().split("\n")).toHaveLength(2);
   });
 
+  it.each([
+    ["that is not executable", 0o644, "#!/bin/sh\n", "is no program that can be started: chmod +x "],
+    [
+      "that ends at once",
+      0o755,
+      "#!/bin/sh\necho no torch here >&2\nexit 3\n",
+      "exit code 3 before anything was asked; it said: no torch here",
+    ],
+    ["whose interpreter is not there", 0o755, "#!/nowhere/at/all\n", "can not be started: spawn "],
+  ])("a program %s is refused as a reward in one sentence", (_, mode, text, says) => {
+    const path = join(directory.path, `program-${modules++}.py`);
+    writeFileSync(path, text, { mode });
+    const { code, stderr } = muster(["config", "check", "jobs/dates.toml", "--set", `task.reward=${path}`]);
+    expect(code).toBe(2);
+    expect(stderr).toContain(`task.reward = "${path}": `);
+    expect(stderr).toContain(says);
+    expect(stderr.trim().split("\n")).toHaveLength(2);
+  });
+
+  it("an address with a password in it is refused, and one of another kind is", () => {
+    const told = (reward: string) =>
+      muster(["config", "check", "jobs/dates.toml", "--set", `task.reward=${reward}`]).stderr;
+    expect(told("http://me:secret@127.0.0.1/r")).toContain("must not hold a name or password");
+    expect(told("https:")).toContain("is no http address");
+  });
+
   it("a generate function is held to the same, and what a sound module prints is not in the way", () => {
     expect(check("rollout.generate", "export default 7;").stderr).toContain(
       "exports number where a function is wanted",

@@ -265,4 +265,6 @@ export interface Reward {
   readonly isBuiltIn?: true;
   /** @returns A number between −`rewardMax` and `rewardMax` of `@muster/protocol`, which are a thousand million. */
   score(input: RewardInput, signal: AbortSignal): Promise<number>;
+  /** Ends what it has running, for good. */
+  close?(): Promise<void>;
 }

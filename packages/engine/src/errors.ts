@@ -30,6 +30,12 @@ export const errors = defineErrors("MUSTER_ERR", {
   RewardInvalid: {
     message: 'reward "{name}" returned {value}; it must return a number, finite and between -{limit} and {limit}',
   },
+  RewardAnswer: {
+    message: 'reward "{name}" answered {answer}; it must answer with JSON such as {"reward": 0.5} or {"error": "why"}',
+  },
+  RewardFailed: { message: 'reward "{name}" failed: {reason}' },
+  RewardUnreachable: { message: 'reward "{name}" can not be asked now: {reason}', retryable: true },
+  RewardProgramEnded: { message: "the program of the reward, {path}, ended with {reason}" },
   TrajectoryInvalid: { message: "{from} returned an invalid response: {reason}" },
   TrajectoryTimeout: { message: "{what} did not end within {timeoutMs} ms" },
   SampleSettled: { message: "request {requestId}: its sample is settled already; await everything before you return" },

@@ -144,6 +144,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     await this.#arrivals.close();
     await opened?.engine.close();
     await opened?.task.close();
+    await opened?.reward.close?.();
   }
 
   #pull(body: Body<"weights.pull">, tools: Tools): Promise<void> {

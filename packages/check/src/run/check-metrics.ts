@@ -28,7 +28,10 @@ const fields = {
   grad_norm: "gradNorm",
 } as const satisfies Readonly<Record<string, keyof Commit>>;
 
-const metricsSchema = z.record(z.string(), z.number());
+/** The figures that are compared are numbers; a line may say more. */
+const metricsSchema = z.looseObject(
+  Object.fromEntries(Object.keys(fields).map((name) => [name, z.number().optional()])),
+);
 
 const summarySchema = z.object({
   steps: z.number(),
@@ -133,7 +136,7 @@ function missing(next: Commit, last: number, summary: Summary | null, options: M
   else findings.skip(`metrics from step ${next.step} on`, staleBecause);
 }
 
-function compare(found: Readonly<Record<string, number>>, commit: Commit, findings: Findings): void {
+function compare(found: Readonly<Record<string, unknown>>, commit: Commit, findings: Findings): void {
   for (const [name, key] of Object.entries(fields))
     findings.require(
       name === "lineage" && found[name] === undefined ? true : found[name] === commit[key],
@@ -142,7 +145,7 @@ function compare(found: Readonly<Record<string, number>>, commit: Commit, findin
     );
 }
 
-function metricsOf(text: string | null): Readonly<Record<string, number>> | null {
+function metricsOf(text: string | null): Readonly<Record<string, unknown>> | null {
   try {
     return metricsSchema.safeParse(JSON.parse(text ?? "")).data ?? null;
   } catch {

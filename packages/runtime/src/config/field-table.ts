@@ -53,7 +53,11 @@ export const runFields: readonly Field[] = [
     "task",
     {
       name: ["text", "task", "Task that prompts come from."],
-      reward: ["module", "exact-match", "Reward that scores a response: exact-match, or the path of a module."],
+      reward: [
+        "reward",
+        "exact-match",
+        "Reward that scores a response: exact-match, the path of a module or of a program, or the http address of a service.",
+      ],
     },
     ["name"],
   ),

@@ -1,6 +1,6 @@
 /** What is said of one key of a job file: where it lands, how it is written, its default, and what it is. */
 
-/** How a value is written outside; `source` is a weight source, `module` a name or a path; `optional-…` is absent when empty. */
+/** How a value is written outside; `source` is a weight source, `module` a name or a path; `reward` that, a program or an address; `optional-…` is absent when empty. */
 export type FieldKind =
   | "text"
   | "optional-text"
@@ -12,6 +12,7 @@ export type FieldKind =
   | "path"
   | "optional-path"
   | "module"
+  | "reward"
   | "optional-module"
   | "source";
 

@@ -340,7 +340,9 @@ const promptKeys = ["prompts.train", "prompts.tokenizer"] as const;
 
 /** Kinds whose value is shown as it was understood: paths are absolute. */
 function isResolved(kind: Field["kind"]): boolean {
-  return kind === "path" || kind === "optional-path" || kind === "module" || kind === "optional-module";
+  return (
+    kind === "path" || kind === "optional-path" || kind === "module" || kind === "reward" || kind === "optional-module"
+  );
 }
 
 /** The configuration while it is put together. */

@@ -1,5 +1,5 @@
 /** From what somebody wrote to what the compiled configuration holds, per kind of field. */
-import { existsSync } from "node:fs";
+import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { messageOf, parseDurationMs, parseSizeBytes } from "@muster/base";
 import type { Field, FieldKind } from "./field.ts";
@@ -20,6 +20,8 @@ const expected: Readonly<Record<FieldKind, string>> = {
   path: "a path",
   "optional-path": 'a path, or "" for none',
   module: 'a name, or a path of a module such as "./my-reward.mjs"',
+  reward:
+    'a name, a path of a module or program such as "./reward.mjs" or "./reward.py", or an address such as "http://127.0.0.1:8000/reward"',
   "optional-module": 'a path of a module such as "./my-generate.mjs", or "" for none',
   source: '"seed", "seed:NUMBER", "folder:PATH" or "checkpoint:PATH"',
 };
@@ -45,6 +47,8 @@ export function parseValue(field: Field, raw: Raw, seed: number): Parsed {
       return parseSource(value, { folder: raw.folder, seed }) ?? fault;
     case "module":
       return typeof value === "string" && value !== "" ? parseModule(value, raw.folder) : fault;
+    case "reward":
+      return typeof value === "string" && value !== "" ? parseReward(value, raw.folder) : fault;
     case "optional-path":
     case "optional-module":
       if (typeof value !== "string") return fault;
@@ -68,11 +72,43 @@ function parseModule(value: string, folder: string): Parsed {
   return /[\\/]|\.[cm]?[jt]s$/.test(value) ? existing(resolve(folder, value)) : { value };
 }
 
+/** A module is imported, another file is a program that is started, and an address is that of a service. */
+function parseReward(value: string, folder: string): Parsed {
+  if (/^https?:/i.test(value)) return parseAddress(value);
+  if (!/[\\/.]/.test(value) || /\.[cm]?[jt]s$/.test(value)) return parseModule(value, folder);
+  const found = existing(resolve(folder, value));
+  return "value" in found ? executable(String(found.value)) : found;
+}
+
+function parseAddress(value: string): Parsed {
+  const url = URL.parse(value);
+  if (!url || !/^https?:$/.test(url.protocol)) return { fault: "is no http address" };
+  const hasSecret = url.username !== "" || url.password !== "";
+  return hasSecret ? { fault: "must not hold a name or password: everybody in the job sees it" } : { value: url.href };
+}
+
+/** A program is started without a shell, so it says by itself what runs it. */
+function executable(path: string): Parsed {
+  if (isExecutableFile(path)) return { value: path };
+  const fix = `chmod +x ${path}, and begin it with what runs it, such as #!/usr/bin/env python3`;
+  return { fault: `${path} is no program that can be started: ${fix}` };
+}
+
 /** The path of a file that is there: a module that is missing should not be noticed by a replica first. */
 function existing(path: string): Parsed {
   return existsSync(path)
     ? { value: path }
     : { fault: `${path} does not exist; paths in a job file start at the file` };
+}
+
+function isExecutableFile(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    // Whatever keeps it from being started, the fix is the same.
+    return false;
+  }
 }
 
 function parseUnit(value: unknown, parse: (text: string) => number): Parsed | null {

@@ -1,10 +1,11 @@
 /** Whether the modules and the weights that a job brings along can be loaded: asked before anything starts, so that no replica dies of it for ever. */
 import { fork } from "node:child_process";
-import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
 import { messageOf } from "@muster/base";
+import { isModulePath, isProgramPath } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { openModelFolder } from "@muster/tensors";
+import { programFault } from "./program-fault.ts";
 
 /** Time to import a module. */
 const importMs = 20_000;
@@ -15,7 +16,7 @@ const importMegabytes = 1_024;
 /** Faults of what a job brings along, by the key that names it. */
 export async function brokenModules({ task, rollout, weights }: JobConfig): Promise<ReadonlyMap<string, string>> {
   const checks: Readonly<Record<string, Promise<string | null>>> = {
-    "task.reward": isAbsolute(task.reward) ? importFault(task.reward, "reward") : Promise.resolve(null),
+    "task.reward": rewardFault(task.reward),
     "rollout.generate": rollout.generate === null ? Promise.resolve(null) : importFault(rollout.generate, "generate"),
     "weights.source": weights.kind === "folder" ? folderFault(weights.path) : Promise.resolve(null),
   };
@@ -25,6 +26,11 @@ export async function brokenModules({ task, rollout, weights }: JobConfig): Prom
     if (fault !== null) faults.set(key, fault);
   }
   return faults;
+}
+
+async function rewardFault(reward: string): Promise<string | null> {
+  if (isProgramPath(reward)) return await programFault(reward);
+  return isModulePath(reward) ? await importFault(reward, "reward") : null;
 }
 
 /** Why a module can not be imported, or has not what a job needs of it; `null` when it can. */

@@ -1,6 +1,6 @@
 /** Rewards by name. */
-import type { Reward } from "./engine.ts";
-import { errors } from "./errors.ts";
+import type { Reward } from "../engine.ts";
+import { errors } from "../errors.ts";
 
 const exactMatch: Reward = {
   name: "exact-match",
