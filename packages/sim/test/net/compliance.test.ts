@@ -3,7 +3,7 @@ import { describeTransport } from "@muster/testkit";
 import { Failpoints } from "../../src/faults/failpoints.ts";
 import { Network } from "../../src/net/network.ts";
 import { SimProcess } from "../../src/world/process.ts";
-import { World } from "../../src/world/world.ts";
+import { VirtualWorld, type World } from "../../src/world/world.ts";
 
 /** The suite waits in real time, so the world's time goes with it. */
 function passTime(world: World): () => Promise<void> {
@@ -24,7 +24,7 @@ function passTime(world: World): () => Promise<void> {
 }
 
 describeTransport("simulated", async ({ bytesMax = {} }) => {
-  const world = new World(1);
+  const world = new VirtualWorld(1);
   const observer = { stored: () => {}, accepted: () => {} };
   const network = new Network({ world, job: "test", failpoints: new Failpoints([], () => {}), observer, bytesMax });
   const close = passTime(world);
