@@ -39,6 +39,7 @@ async function stopped(job: string): Promise<JobRun> {
 
 test("a stopped run whose newest checkpoint has rotted goes on from the one before it, says so, and ends with the same weights", async () => {
   const first = await stopped("rotten");
+  runs.damaged("rotten");
   const [older, newest = ""] = checkpointsOf(first);
   rot(first, newest);
   const second = await runs.start("rotten", ...args);
@@ -55,6 +56,7 @@ test("a stopped run whose newest checkpoint has rotted goes on from the one befo
 });
 
 test("a stopped run whose checkpoints are all damaged ends at once, and names each of them", async () => {
+  runs.damaged("all-rotten");
   const first = await stopped("all-rotten");
   const names = checkpointsOf(first);
   for (const name of names) rot(first, name);

@@ -49,7 +49,7 @@ export class FactChecker {
   #epoch = 0;
   /** The job has said that it goes back: the next step may be any that was there. */
   #mayGoBack = false;
-  /** The store was lost: lineages are counted from the checkpoint's. */
+  /** The store was lost: terms and epochs begin anew, and lineages after the checkpoint's. */
   #isReset = false;
 
   /** @param isWhole - The facts begin with the job's first one. */
@@ -121,7 +121,10 @@ export class FactChecker {
 
   #alarmed(alarm: string): void {
     if (alarm === "rollback" || alarm === "store-lost") this.#mayGoBack = true;
-    if (alarm === "store-lost") this.#isReset = true;
+    if (alarm !== "store-lost") return;
+    this.#isReset = true;
+    this.#term = 0;
+    this.#epoch = 0;
   }
 
   #committed(body: Body<"step.committed">): void {

@@ -1,6 +1,6 @@
 /** `metrics.jsonl` and `summary.json` must say what the events say of the steps that stand. */
 import { join } from "node:path";
-import type { Body } from "@muster/protocol";
+import { type Body, figureNameOf, stepFigures } from "@muster/protocol";
 import { z } from "zod";
 import type { Standing } from "./commits.ts";
 import { readEventLine } from "./event-line.ts";
@@ -10,28 +10,15 @@ import { type RunFolder, readIfThere } from "./run-folder.ts";
 
 type Commit = Body<"step.committed">;
 
-/** Names of the metrics, and of the same in a commit. */
-const fields = {
-  step: "step",
-  lineage: "lineage",
-  version: "version",
-  reward: "reward",
-  tokens: "tokens",
-  step_ms: "stepMs",
-  compute_ms: "computeMs",
-  reduce_ms: "reduceMs",
-  staleness: "staleness",
-  loss: "loss",
-  approx_kl: "approxKl",
-  entropy: "entropy",
-  clip_fraction: "clipFraction",
-  grad_norm: "gradNorm",
-} as const satisfies Readonly<Record<string, keyof Commit>>;
+/** What of a line is of the commit alone; the rest is of the clock of the run, and of who held what. */
+const fields: readonly (readonly [name: string, key: keyof Commit])[] = [
+  ...(["step", "lineage", "version"] as const).map((key) => [key, key] as const),
+  ...stepFigures.map(({ field }) => [figureNameOf(field), field] as const),
+];
 
-/** The figures that are compared are numbers; a line may say more. */
-const metricsSchema = z.looseObject(
-  Object.fromEntries(Object.keys(fields).map((name) => [name, z.number().optional()])),
-);
+const metricsSchema = z.looseObject({ step: z.number(), lineage: z.number(), version: z.number() });
+
+type Metrics = Readonly<z.infer<typeof metricsSchema>>;
 
 const summarySchema = z.object({
   steps: z.number(),
@@ -57,7 +44,7 @@ export interface MetricsOptions extends ReadingOptions {
 export function readSummary({ path }: RunFolder, findings: Findings): Summary | null {
   const text = readIfThere(join(path, summaryFile));
   if (text === null) {
-    findings.skip(summaryFile, "there is none: it is written when a run ends");
+    findings.skip(summaryFile, "there is none: nothing was committed, or it was removed");
     return null;
   }
   findings.at({ file: summaryFile });
@@ -78,7 +65,7 @@ export async function checkMetrics(
   const { findings } = options;
   const events = folder.events.at(-1);
   if (readIfThere(join(folder.path, metricsFile)) === null || events === undefined) {
-    findings.skip(metricsFile, "there is none: it is written when a run ends");
+    findings.skip(metricsFile, "there is none: nothing was committed, or it was removed");
     return 0;
   }
   const commits = standingCommits(join(folder.path, events), options);
@@ -118,9 +105,10 @@ export async function checkMetrics(
   }
 }
 
-const staleBecause = "it is of an earlier end of this run: it is written when a run ends";
+const staleBecause =
+  "it was written before: a run writes it every few seconds and at its end, and this one was killed in between";
 
-/** The run went on after its summary and metrics were written. */
+/** The run may have gone on after its summary and metrics were written. */
 function isStale(summary: Summary | null, { standing }: MetricsOptions): boolean {
   return !summary || !standing.isEnded;
 }
@@ -128,7 +116,7 @@ function isStale(summary: Summary | null, { standing }: MetricsOptions): boolean
 function missing(next: Commit, last: number, summary: Summary | null, options: MetricsOptions): void {
   const { findings } = options;
   findings.at({ file: metricsFile });
-  if (summary && summary.steps > last)
+  if (summary && options.standing.isEnded && summary.steps > last)
     findings.add(
       "file",
       `the metrics end with step ${last}, the summary that was written with them with step ${summary.steps}`,
@@ -136,16 +124,20 @@ function missing(next: Commit, last: number, summary: Summary | null, options: M
   else findings.skip(`metrics from step ${next.step} on`, staleBecause);
 }
 
-function compare(found: Readonly<Record<string, unknown>>, commit: Commit, findings: Findings): void {
-  for (const [name, key] of Object.entries(fields))
+function compare(found: Metrics, commit: Commit, findings: Findings): void {
+  for (const [name, key] of fields) {
+    const told = commit[key] ?? null;
+    // What an earlier version of Muster wrote has fewer figures.
+    if (!(name in found)) continue;
     findings.require(
-      name === "lineage" && found[name] === undefined ? true : found[name] === commit[key],
+      found[name] === told,
       "file",
-      () => `${name} of step ${commit.step} is ${found[name]} here, and ${String(commit[key])} in the events`,
+      () => `${name} of step ${commit.step} is ${String(found[name])} here, and ${String(told)} in the events`,
     );
+  }
 }
 
-function metricsOf(text: string | null): Readonly<Record<string, unknown>> | null {
+function metricsOf(text: string | null): Metrics | null {
   try {
     return metricsSchema.safeParse(JSON.parse(text ?? "")).data ?? null;
   } catch {

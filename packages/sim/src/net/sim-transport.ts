@@ -3,7 +3,7 @@
  * client it tries again with the same id until its deadline, so an answer that was lost leaves nobody wiser, only later.
  */
 import { snapshotIdEnd } from "@muster/actors";
-import { MusterError } from "@muster/base";
+import { MusterError, messageOf } from "@muster/base";
 import type {
   ConsumeOptions,
   Delivery,
@@ -91,7 +91,9 @@ export class SimTransport implements Transport {
     const { inner, link, process } = this.#given;
     let isOpen = true;
     const subscription = await inner.subscribe(pattern, (subject, data) =>
-      link.down(() => process.enter(() => isOpen && !this.#isClosed && handle(subject, data))),
+      link.down(() =>
+        process.enter(() => isOpen && !this.#isClosed && this.#try(subject, () => handle(subject, data))),
+      ),
     );
     return {
       close: async () => {
@@ -176,14 +178,23 @@ export class SimTransport implements Transport {
     };
   }
 
-  async *#read(fromSeq: number): AsyncIterable<{ readonly seq: number; readonly data: Uint8Array }> {
+  /** Page by page: what is removed meanwhile is not read any more. */
+  async *#read(fromSeq: number): AsyncIterable<JournalEntry> {
     const { network, process } = this.#given;
-    const all = async () => {
-      const records: { readonly seq: number; readonly data: Uint8Array }[] = [];
-      for await (const record of network.store.journal().read(fromSeq)) records.push(record);
-      return network.options.bug?.readsShort ? records.slice(0, -1) : records;
-    };
-    yield* await this.#call(`${process.role}.before-replay`, all, { code: "MUSTER_ERR_BROKER_TIMEOUT" });
+    const journal = network.store.journal();
+    const isShort = network.options.bug?.readsShort ?? false;
+    const code = "MUSTER_ERR_BROKER_TIMEOUT";
+    let head: number | null = null;
+    for (let next = fromSeq; head === null || next <= head; ) {
+      const from = next;
+      const page = async (): Promise<readonly JournalEntry[]> => {
+        head ??= await journal.head();
+        return await pageOf(journal, from, head);
+      };
+      const records = await this.#call(head === null ? `${process.role}.before-replay` : null, page, { code });
+      next = (records.at(-1)?.seq ?? Number.MAX_SAFE_INTEGER) + 1;
+      yield* isShort && next > (head ?? 0) ? records.slice(0, -1) : records;
+    }
   }
 
   state(): StateStore {
@@ -232,11 +243,11 @@ export class SimTransport implements Transport {
     for (const listener of [...this.#listeners]) listener(status);
   }
 
-  /** Asks the broker for something, again and again until it answers or the time is over. */
-  #call<T>(point: string, work: () => Promise<T>, options: CallOptions): Promise<T> {
+  /** Asks the broker for something, again and again until it answers or the time is over; `point` is the failpoint before each try. */
+  #call<T>(point: string | null, work: () => Promise<T>, options: CallOptions): Promise<T> {
     const { process, link, network } = this.#given;
     const { failpoints } = network.options;
-    if (this.#isClosed) return Promise.reject(faultOf("MUSTER_ERR_TRANSPORT_CLOSED", point));
+    if (this.#isClosed) return Promise.reject(faultOf("MUSTER_ERR_TRANSPORT_CLOSED", point ?? "reading on"));
     return new Promise((resolve, reject) => {
       let isOver = false;
       const cancels: (() => void)[] = [];
@@ -258,7 +269,7 @@ export class SimTransport implements Transport {
       const attempt = (): void => {
         if (isOver || process.isDead) return;
         if (network.triesAgainMs !== null) cancels.push(process.after(network.triesAgainMs, attempt));
-        const action = failpoints.hit(process, point);
+        const action = point === null ? null : failpoints.hit(process, point);
         if (process.isDead || action?.type === "drop") return;
         if (action?.type === "error") {
           fail(faultOf("MUSTER_ERR_BROKER_FAILED", `injected at ${point}`));
@@ -273,7 +284,9 @@ export class SimTransport implements Transport {
         }, action?.delayMs);
       };
       this.#pending.add(fail);
-      cancels.push(process.after(options.timeoutMs ?? timeoutMsDefault, () => fail(faultOf(options.code, point))));
+      cancels.push(
+        process.after(options.timeoutMs ?? timeoutMsDefault, () => fail(faultOf(options.code, point ?? "reading on"))),
+      );
       attempt();
     });
   }
@@ -311,15 +324,50 @@ export class SimTransport implements Transport {
       if (process.isDead || held?.type === "drop" || link.suffers("answerLoss")) return;
       link.up(say, held?.delayMs);
     };
-    options.handle({
-      ...delivery,
-      data,
-      ack: answer("before-ack", () => delivery.ack()),
-      nak: (delayMs) => answer("before-nak", () => delivery.nak(delayMs))(),
-      term: answer("before-term", () => delivery.term()),
-    });
-    if (!isAnswered) observer.accepted(message);
+    const nak = (delayMs?: number): void => answer("before-nak", () => delivery.nak(delayMs))();
+    const isHandled = this.#try(subject, () =>
+      options.handle({
+        ...delivery,
+        data,
+        ack: answer("before-ack", () => delivery.ack()),
+        nak,
+        term: answer("before-term", () => delivery.term()),
+      }),
+    );
+    if (!isHandled) nak();
+    else if (!isAnswered) observer.accepted(message);
   }
+
+  /** A handler that fails is reported, as by every transport. @returns False when it failed. */
+  #try(subject: string, handle: () => void): boolean {
+    try {
+      handle();
+      return true;
+    } catch (cause) {
+      const error = faultOf("MUSTER_ERR_DELIVERY_HANDLER_FAILED", `${subject}: ${messageOf(cause)}`);
+      for (const listener of [...this.#listeners]) listener({ type: "error", error });
+      this.#given.network.options.observer.failed?.(cause);
+      return false;
+    }
+  }
+}
+
+/** A record as it is read. */
+interface JournalEntry {
+  readonly seq: number;
+  readonly data: Uint8Array;
+}
+
+/** Records that one answer of the broker holds. */
+const pageRecords = 256;
+
+async function pageOf(journal: Journal, fromSeq: number, headSeq: number): Promise<readonly JournalEntry[]> {
+  const records: JournalEntry[] = [];
+  for await (const record of journal.read(fromSeq)) {
+    if (record.seq > headSeq || records.length === pageRecords) break;
+    records.push(record);
+  }
+  return records;
 }
 
 /** An error of the transport as its callers know it. */

@@ -29,6 +29,8 @@ export interface WireObserver {
   purged?(purge: { readonly stream: StreamName; readonly beforeSeq: number; readonly by: SimProcess }): void;
   /** A process took a message in and did not refuse it at once. */
   accepted(message: HeardMessage): void;
+  /** A handler of a process threw: production reports that, and a simulation has found something. */
+  failed?(error: unknown): void;
 }
 
 /** Changes bytes on the wire, for canary bugs. */

@@ -218,6 +218,10 @@ export class Witness implements ClusterObserver {
     if (stream === "journal") this.#journal.purged(beforeSeq);
   }
 
+  failed(error: unknown): void {
+    throw error;
+  }
+
   accepted({ subject, data, by }: HeardMessage): void {
     const message = envelopeOf(data);
     this.#judge.require(message !== null, "S34", () => `${by.name} took in what is no message, on ${subject}`);
