@@ -9,6 +9,19 @@ import { type JobEvent, type JobRun, readEventFile, waitFor } from "@muster/test
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRuns, type Runs } from "./support/small-job.ts";
 
+interface SampleLine {
+  readonly step: number;
+  readonly group: string;
+  readonly sample: number;
+  readonly replica: string;
+  readonly prompt: string;
+  readonly answer: string | null;
+  readonly completion: string;
+  readonly reward: number | null;
+  readonly status: string;
+  readonly tokens: number;
+}
+
 type Committed = JobEvent<"step.committed">;
 
 const steps = 30;
@@ -53,6 +66,50 @@ const lines = () =>
     .split("\n")
     .map((line) => JSON.parse(line) as Record<string, number | null | object>);
 const shown = (value: number): string => String(Number(value.toPrecision(3)));
+
+const samplesOf = (of: JobRun) =>
+  readFileSync(join(of.directory, "samples.jsonl"), "utf8")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as SampleLine)
+    .sort((a, b) => a.step - b.step || a.sample - b.sample);
+
+describe("the samples of a step", () => {
+  test("are the first responses to its first prompt, and what they were rewarded with", () => {
+    const samples = samplesOf(run);
+    expect(samples.map(({ group, sample }) => [group, sample])).toEqual(
+      commits().flatMap(({ step }) => [0, 1].map((sample) => [`${step}.0`, sample])),
+    );
+    // The last token of a response ends it, and has a character, too.
+    for (const { prompt, answer, completion, reward, status, tokens } of samples) {
+      expect(prompt).not.toBe("");
+      expect(tokens).toBeGreaterThan(0);
+      if (status === "completed") expect([completion, reward === 1]).toEqual([completion, completion.slice(0, -1) === answer]);
+    }
+    const report = read("report.html");
+    expect(report).toContain(`step ${steps}, group ${steps}.0, response 0`);
+    expect(report).toContain("step 1, group 1.0, response 0");
+  });
+
+  test("are shown by muster samples, and the report is made anew by muster report", async () => {
+    const [of7, newest, none, report] = await Promise.all([
+      runs.muster("samples", "--job", "seen", "--step", "7", "--json"),
+      runs.muster("samples", "--job", "seen", "--limit", "1", "--follow"),
+      runs.muster("samples", "--job", "seen", "--step", "99"),
+      runs.muster("report", "seen", "--out", join(runs.path, "again.html")),
+    ]);
+    await Promise.all([of7, newest, none, report].map((each) => each?.exited));
+    const json = (of7?.lines ?? []).map((line) => JSON.parse(line) as SampleLine);
+    expect(json).toEqual(samplesOf(run).filter(({ step }) => step === 7));
+    const last = samplesOf(run).at(-1) as SampleLine;
+    const text = newest?.lines.join("\n") ?? "";
+    expect(text).toContain(`step ${steps}  group ${steps}.0  response 1`);
+    expect(text).toContain(`prompt    ${last.prompt}`);
+    expect(none?.lines.join("\n")).toContain("no samples of step 99 of job seen");
+    const timeless = (page: string): string => page.replaceAll(/Written [^<]*/g, "");
+    expect(timeless(readFileSync(join(runs.path, "again.html"), "utf8"))).toBe(timeless(read("report.html")));
+  });
+});
 
 describe("the figures of a step", () => {
   test("are all there, and mean what they say", () => {
@@ -157,5 +214,7 @@ describe("the figures of a step", () => {
     const figures = (of: JobRun) =>
       commits(of).map((body) => stepFigures.flatMap(({ field }) => (timed.has(field) ? [] : [[field, body[field]]])));
     expect(figures(other)).toEqual(figures(run));
+    const samples = (of: JobRun) => samplesOf(of).map(({ replica, ...sample }) => sample);
+    expect(samples(other)).toEqual(samples(run));
   }, 60_000);
 });

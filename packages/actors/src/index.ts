@@ -1,6 +1,6 @@
 export { newestCheckpointName, newestVerifiedCheckpoint } from "@muster/checkpoint";
 export { checkpointRoleOn } from "./checkpoint/checkpoint-work.ts";
-export type { Controller, ControllerEnd, ControllerOptions } from "./controller/controller.ts";
+export type { Controller, ControllerEnd, ControllerOptions } from "./controller/controller-options.ts";
 export {
   decodeRecord,
   encodePart,

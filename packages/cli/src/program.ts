@@ -13,7 +13,9 @@ import { addDrainCommand } from "./commands/drain.ts";
 import { addFleetCommands } from "./commands/fleet.ts";
 import { addHelp } from "./commands/help.ts";
 import { addJobsCommand } from "./commands/jobs.ts";
+import { addReportCommand } from "./commands/report.ts";
 import { addRunCommand } from "./commands/run.ts";
+import { addSamplesCommand } from "./commands/samples.ts";
 import { addSimCommand } from "./commands/sim.ts";
 import { addStatusCommand } from "./commands/status.ts";
 import { addStopCommand } from "./commands/stop.ts";
@@ -28,6 +30,8 @@ export function createProgram(): Command {
   addRunCommand(program);
   addStatusCommand(program);
   addWatchCommand(program);
+  addSamplesCommand(program);
+  addReportCommand(program);
   addJobsCommand(program);
   addCheckCommand(program);
   addStopCommand(program);

@@ -54,7 +54,7 @@ const status = { state: "running", reason: "", steps: 30, written_at: "" } as co
 function recordOf(events: readonly EventMessage[]) {
   const recorder = createRecorder();
   for (const [i, event] of events.entries()) recorder.take({ ...event, sentAtMs: startMs + 1_000 * i });
-  return recorder.record({ job: "j", seed: 7, configText: "", status, injections: [] });
+  return recorder.record({ job: "j", seed: 7, configText: "", status, samples: [], injections: [] });
 }
 
 /** A summary without what depends on when things happened and what went wrong. */
@@ -169,7 +169,7 @@ describe("a job that was interrupted and goes on", () => {
       atMs += event.kind === "job.started" && event.body.term > 1 ? 3_600_000 : 1_000;
       recorder.take({ ...event, sentAtMs: atMs });
     }
-    return recorder.record({ job: "j", seed: 7, configText: "", status, injections: [] });
+    return recorder.record({ job: "j", seed: 7, configText: "", status, samples: [], injections: [] });
   };
   const resumed = [
     began(1),

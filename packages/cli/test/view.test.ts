@@ -155,6 +155,13 @@ describe("an event", () => {
       "done at step 9, version 9: bad line",
     );
     expect(eventLine(event("member.joined", { id: "rollout-3" }))).toContain("+ rollout-3 joined");
+    const responses = [
+      { reward: 1, text: hostile },
+      { reward: null, text: "", error: "TypeError: no" },
+    ];
+    expect(eventLine(event("samples.shown", { step: 3, index: 0, replica: "rollout-1", responses }))).toContain(
+      "samples of group 3.0 from rollout-1: bad line (1.000);  (TypeError: no)",
+    );
   });
 
   it("is one object for programs, whose kind is that of the event and not one in its body", () => {

@@ -66,7 +66,14 @@ export {
   replicaRoles,
   roles,
 } from "./ids.ts";
-export { type JobConfig, jobConfigSchema, networkDefaults, promptsTask } from "./job-config.ts";
+export {
+  type JobConfig,
+  jobConfigSchema,
+  networkDefaults,
+  promptsTask,
+  samplesDefaults,
+  samplesMax,
+} from "./job-config.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
 export { type CommandKind, commandKinds, fleetHealths, killSignals } from "./messages/fleet.ts";
 export type { GroupReceipt, PartialGroup, WorkItem } from "./messages/groups.ts";

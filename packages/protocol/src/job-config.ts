@@ -24,6 +24,12 @@ export const networkDefaults = {
   handshakeMs: 5_000,
 } as const;
 
+/** What of a step is shown to people where nobody says otherwise. */
+export const samplesDefaults = { groups: 1, responses: 2, textChars: 1_000 } as const;
+
+/** Most groups of a step, responses of a group and characters of a text that may be shown: what is shown goes through the controller. */
+export const samplesMax = { groups: 16, responses: 8, textChars: 4_000 } as const;
+
 /** Which engine computes in a role, and what its own table says; only the engine reads that. */
 const engineChoiceSchema = z.strictObject({
   /** Name of a built-in one, or the absolute path of a module. */
@@ -199,6 +205,14 @@ const compiledSchema = z.strictObject({
       handshakeMs: positive,
     })
     .default(networkDefaults),
+  /** Responses of each step that people can read. */
+  samples: z
+    .strictObject({
+      groups: z.number().int().min(0).max(samplesMax.groups),
+      responses: z.number().int().min(1).max(samplesMax.responses),
+      textChars: z.number().int().min(16).max(samplesMax.textChars),
+    })
+    .default(samplesDefaults),
   data: z.strictObject({
     /** Folder of the data plane's Unix sockets. */
     socketDirectory: z.string().min(1).max(80),

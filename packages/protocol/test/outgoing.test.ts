@@ -5,7 +5,20 @@ import { sampleMessage } from "./samples.ts";
 const messages = messageKinds.map(sampleMessage);
 
 const long = "数据😀".repeat(5_000);
-const texts = new Set(["reason", "cause", "detail", "evidence", "message", "stack", "frame", "asked"]);
+const texts = new Set([
+  "reason",
+  "cause",
+  "detail",
+  "evidence",
+  "message",
+  "stack",
+  "frame",
+  "asked",
+  "prompt",
+  "answer",
+  "text",
+  "error",
+]);
 
 type Path = readonly (string | number)[];
 

@@ -24,6 +24,16 @@ const cause = {
 };
 const text = "the reason, in words – ünïcode";
 
+const drawn = {
+  ...{ step: 13, index: 4, attempt: 0, streamSeq: 88, lineage: 1, version: 12 },
+  prompt: text,
+  answer: "4",
+  responses: [
+    { sample: 0, status: "completed" as const, tokens: 2, reward: 0.5, text },
+    { sample: 1, status: "aborted" as const, tokens: 0, reward: null, text: "", error: "RangeError: no" },
+  ],
+};
+
 /** A body of every kind. */
 const samples: { readonly [K in Kind]: Body<K> } = {
   "replica.register": { role: "policy", host: "host-a", pid: 4711, engineBuild: "wasm-1", node: "node-1", again: true },
@@ -228,6 +238,8 @@ const samples: { readonly [K in Kind]: Body<K> } = {
     ...{ id: "i-9.4", said: "job.stop", commandId: "c-8", sender: "operator muster" },
     ...{ subject: "muster.demo.reports.operator.muster.job.stop", code: "malformed", detail: text, unsaid: 3 },
   },
+  "samples.drawn": { ...drawn },
+  "samples.shown": { ...drawn, replica: "rollout-1" },
   "alarm.raised": { alarm: "digest", detail: text },
   "checkpoint.best": { step: 12, ...version, path: "runs/12", prompts: 512, correct: 400 },
 };

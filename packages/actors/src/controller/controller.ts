@@ -16,7 +16,6 @@ import {
   type Enveloper,
   encodeMessage,
   type Identity,
-  type JobConfig,
   messageTable,
   storedBytesMax,
   subjectsOf,
@@ -31,7 +30,7 @@ import {
   type Outbox,
 } from "@muster/runtime";
 import { controllerConsumer, type Transport } from "@muster/transport";
-import type { Environment } from "../environment.ts";
+import type { Controller, ControllerEnd, ControllerOptions } from "./controller-options.ts";
 import { Face } from "./face.ts";
 import { figureMetersOn } from "./figure-meters.ts";
 import { hearDisconnects } from "./hear-disconnects.ts";
@@ -39,50 +38,18 @@ import { eventOf, isAnsweredAgain } from "./heard-event.ts";
 import { Holdings } from "./holdings.ts";
 import { type IncidentWatch, watchIncidents } from "./incident-watch.ts";
 import { type InputGuard, inputGuard } from "./input-guard.ts";
-import type { ControllerLogic, ControllerSnapshot, Replayed } from "./journal-replay.ts";
+import type { ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { JournalWriter } from "./journal-writer.ts";
-import type { LossOptions, LostCheckpoint } from "./lost-checkpoint.ts";
+import type { LostCheckpoint } from "./lost-checkpoint.ts";
 import { metersOf } from "./meters.ts";
 import { announcementId, type MachineEffect } from "./open-ends.ts";
+import { PassedSamples } from "./passed-samples.ts";
 import { refusalDesk } from "./refusals.ts";
 import { writtenStatus } from "./status.ts";
 import { StreamWatch, streamsEveryMs } from "./stream-watch.ts";
 import { nobody } from "./version-guard.ts";
 import { Voice } from "./voice.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
-
-/** How a controller ended. */
-export interface ControllerEnd {
-  /**
-   * `fenced`: another controller acts for the job; `aborted`: asked to go without ending the job; `lost`: it does not know what became of
-   * its last word (it stood still, or the broker did), so the next one reads the journal.
-   */
-  readonly outcome: "done" | "stopped" | "failed" | "fenced" | "aborted" | "lost";
-  readonly reason: string;
-}
-
-/** A running controller. */
-export interface Controller {
-  /** Lets go of the job without ending it: replicas go on, and the next controller takes over. */
-  abort(reason: string): void;
-  /** The machine's present state. */
-  snapshot(): ControllerSnapshot;
-  readonly ended: Promise<ControllerEnd>;
-}
-
-/** Which job to control. */
-export interface ControllerOptions extends LossOptions {
-  readonly config: JobConfig;
-  /** 32 bytes that members of the data plane prove to know; never journaled. */
-  readonly dataKey: Uint8Array;
-  readonly environment: Environment;
-  /** The mind that decides, for tests of what watches it; default the controller's machine. */
-  readonly logic?: ControllerLogic;
-  /** By which rules the journal is folded; default those of this program's own modules. */
-  readonly rules?: Rules;
-  /** Most bytes of one record of the journal, for tests of what takes several; default 768 KiB. */
-  readonly recordBytes?: number;
-}
 
 /** Id of every controller: there is one seat. */
 export const controllerId = "controller";
@@ -117,6 +84,7 @@ export class Reign implements Controller {
   readonly #wallOffsetMs: number;
   readonly #meters: (snapshot: ControllerSnapshot) => void;
   readonly #figures: ReturnType<typeof figureMetersOn>;
+  readonly #samples: PassedSamples;
   readonly #open: Holdings;
   readonly #guard: InputGuard;
   readonly #journal: JournalWriter;
@@ -157,6 +125,11 @@ export class Reign implements Controller {
     this.#watch = watchMembers(clock, detectorTimingOf(config), metrics);
     this.#meters = metersOf(metrics);
     this.#figures = figureMetersOn(metrics);
+    this.#samples = new PassedSamples({
+      config,
+      nextStep: () => this.#host.snapshot().context.state.step.step,
+      say: (fact) => this.#say(fact),
+    });
     this.#incidents = watchIncidents(metrics, replayed.incidents);
     this.#wallOffsetMs = wallMs() - clock.now();
     this.#face = new Face({
@@ -294,6 +267,10 @@ export class Reign implements Controller {
           return true;
         }
         this.#watch.reported(message);
+        if (this.#samples.take(message)) {
+          settle();
+          return true;
+        }
         const event = eventOf(message, clock.now());
         if (this.#guard.isTooLarge(message, event)) {
           settle();

@@ -1,6 +1,7 @@
 import { planOf } from "@muster/machines";
 import type { Identity } from "@muster/protocol";
-import { type Controller, type ControllerOptions, controllerId, Reign } from "./controller.ts";
+import { controllerId, Reign } from "./controller.ts";
+import type { Controller, ControllerOptions } from "./controller-options.ts";
 import { replayJournal } from "./journal-replay.ts";
 import { lostCheckpoint } from "./lost-checkpoint.ts";
 import { rulesOfProgram } from "./rules.ts";

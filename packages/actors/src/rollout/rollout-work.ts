@@ -15,7 +15,7 @@ import {
   bodyBytesMax,
   type FailureKind,
   type GroupReceipt,
-  type JobConfig,
+  subjectsOf,
   type TrajectoryGroup,
   toGroupsBatch,
   type WorkItem,
@@ -43,6 +43,7 @@ import { watchEngine } from "./engine-health.ts";
 import { evaluate } from "./evaluate.ts";
 import { readBegun } from "./read-begun.ts";
 import { causesOf, receiptOf } from "./receipts.ts";
+import { isShown, type SamplePlace, sampleOf } from "./samples.ts";
 
 type Effect = RolloutEffect | TimerEffect<RolloutEvent>;
 type Tools = HostTools<RolloutEvent>;
@@ -199,7 +200,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
           const sending = { ...tools, sent, ...tellers };
           const groups = await this.#collect(opened, chunk, sending, { signal, handBack });
           isComputed = true;
-          this.#store(chunk, groups, { ...sending, startedMs, config: opened.config });
+          this.#store(chunk, groups, { ...sending, startedMs, opened });
         }
         return { type: "groups.generated", chunkId: chunk.id, messages };
       },
@@ -276,12 +277,13 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   #store(
     chunk: Chunk,
     all: readonly TrajectoryGroup[],
-    { config, startedMs, ...tools }: Sending & { readonly startedMs: number; readonly config: JobConfig },
+    { opened, startedMs, ...tools }: Sending & { readonly startedMs: number; readonly opened: Opened },
   ): void {
+    const { config } = opened;
     const { outbox, enveloper, identity } = this.#tools;
     const { messageBytes } = config.limits;
     const stores = { outbox, enveloper, identity, messageBytes };
-    const { id: chunkId, leaseId, version } = chunk;
+    const { id: chunkId, leaseId, lineage, version } = chunk;
     for (const groups of bundlesOfGroups(all, { messageBytes, bodyBytesMax: bodyBytesMax(config) })) {
       const isTaken = storeBody(
         stores,
@@ -292,11 +294,28 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
             // A bundle took its share of the time of the chunk.
             const durationMs = ((tools.clock.now() - startedMs) * groups.length) / all.length;
             tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });
+            void this.#show(groups, { place, lineage, version }, opened);
           },
           onHeldBack: tools.resultsHeldBack,
         },
       );
       if (isTaken) tools.sent();
+    }
+  }
+
+  /** Shows people what was drawn. Training never waits for it, and goes on without it. */
+  async #show(groups: readonly TrajectoryGroup[], at: SamplePlace, { task, config }: Opened): Promise<void> {
+    const { outbox, enveloper, identity, environment } = this.#tools;
+    const subject = subjectsOf(identity.job).report("rollout", identity.id, "samples.drawn");
+    for (const group of groups) {
+      if (!isShown(group, config) || outbox.room() !== null) continue;
+      try {
+        const prompt = await promptOf(task, { seed: config.seed, step: group.step, index: group.index });
+        const body = sampleOf(group, "fault" in prompt ? null : prompt, at, { task, config });
+        outbox.offer({ subject, message: enveloper.stamp("samples.drawn", body) });
+      } catch (error) {
+        environment.logger.warn({ groupId: group.groupId, error }, "a sample can not be shown");
+      }
     }
   }
 }

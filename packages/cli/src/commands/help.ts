@@ -32,6 +32,15 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster watch", "what happens from now on"],
     ["muster watch --from-start --json > events.jsonl", "all events, for a script"],
   ],
+  samples: [
+    ["muster samples", "the newest ten responses, with prompts and rewards"],
+    ["muster samples --step 12 --json", "those of one step, for a script"],
+    ["muster samples --follow", "and those that come, until the job ends"],
+  ],
+  report: [
+    ["muster report", "of the newest run; prints where it is"],
+    ["muster report dates-1 --out dates.html", "of another one, to another place"],
+  ],
   credentials: [
     ["muster credentials node rollout > far.json", "for a host that runs samplers, and nothing else"],
     ["muster credentials rollout --replica far-0 > far-0.json", "for one sampler, which can speak as no other"],

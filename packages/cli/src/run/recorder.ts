@@ -10,6 +10,7 @@ import type {
   RunRecord,
   RunStatus,
   RunSummary,
+  SampleRecord,
   StepRecord,
 } from "../report/index.ts";
 import { IncidentBook, type Injection } from "./incident-book.ts";
@@ -31,6 +32,7 @@ export interface Recorder {
     readonly seed: number;
     readonly configText: string;
     readonly status: RunStatus;
+    readonly samples: readonly SampleRecord[];
     /** Faults that `muster chaos` did, at wall times. */
     readonly injections: readonly Injection[];
   }): RunRecord;
@@ -91,7 +93,7 @@ export function createRecorder(): Recorder {
     brokerEnded: (detail, wallMs) => book.brokerEnded(detail, clock.at(wallMs)),
     diskFull: (detail, wallMs) => book.diskFull(detail, clock.at(wallMs)),
     ended: () => ended,
-    record({ job, seed, configText, status, injections }) {
+    record({ job, seed, configText, status, samples, injections }) {
       const doubled = [...trained.values()].filter((count) => count > 1).length;
       const standing = standingOf(commits, ended);
       const final = ended ?? standing.at(-1) ?? null;
@@ -109,7 +111,7 @@ export function createRecorder(): Recorder {
         evals,
         members: [...members.values()],
         causes: sorted,
-        samples: [],
+        samples,
         config_text: configText,
       };
     },

@@ -20,7 +20,7 @@ import { writeConnection } from "../composition/connection.ts";
 import { plainTextWarning } from "../composition/plain-text.ts";
 import { errors } from "../errors.ts";
 import type { Progress, RunRecord, RunStatus } from "../report/index.ts";
-import { TensorBoardFiles } from "../tensorboard/tensorboard-files.ts";
+import { TensorBoardFiles, type TensorBoardOptions } from "../tensorboard/tensorboard-files.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
 import { DiskWatch } from "./disk-watch.ts";
@@ -30,6 +30,7 @@ import { LiveFiles } from "./live-files.ts";
 import { createNarrator } from "./narrator.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
 import { openFolders, openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
+import { SampleFile } from "./sample-file.ts";
 
 /** What a run is made from. */
 export interface RunOptions {
@@ -107,6 +108,7 @@ class Run {
   readonly #directory: RunDirectory;
   readonly #clock: Clock = systemClock();
   readonly #recorder: Recorder = createRecorder();
+  readonly #samples: SampleFile;
   readonly #enveloper: Enveloper;
   readonly #startedWallMs = Date.now();
   /** What a controller of this run said of its own end. */
@@ -120,6 +122,7 @@ class Run {
   constructor(options: RunOptions, directory: RunDirectory) {
     this.#options = { ...options, ...this.#toolsOf(options, directory) };
     this.#directory = directory;
+    this.#samples = new SampleFile(this.#writing());
     const incarnation = `i${randomBytes(6).toString("hex")}`;
     this.#enveloper = createEnveloper({
       job: options.config.job,
@@ -207,10 +210,7 @@ class Run {
     this.#client = clientOf(this.#transport, { id: "run", incarnation: this.#enveloper.identity.incarnation });
     const narrate = createNarrator(progress, config.steps);
     const files = new EventFiles(this.#directory);
-    const board = new TensorBoardFiles({
-      directory: this.#directory.path,
-      attempt: (path, write) => disk.attempt(path, write),
-    });
+    const board = new TensorBoardFiles(this.#writing());
     this.#live = new LiveFiles({
       ...{ directory: this.#directory, disk, clock: this.#clock },
       record: () => this.#record({ state: "running", reason: "" }),
@@ -221,6 +221,7 @@ class Run {
         const atMs = this.#recorder.take(event);
         disk.attempt(files.path, () => files.add(event, { seq, atMs }));
         board.take(event);
+        this.#samples.take(event);
         this.#live?.changed();
         // What was said before this process began is no news.
         const isNews = event.sentAtMs >= this.#startedWallMs;
@@ -357,10 +358,17 @@ class Run {
     return { exitCode: codes[outcome], outcome, reason, directory: this.#directory.path, record };
   }
 
+  /** What files that grow are written with. */
+  #writing(): TensorBoardOptions {
+    const { disk } = this.#options;
+    return { directory: this.#directory.path, attempt: (path, write) => disk.attempt(path, write) };
+  }
+
   #record({ state, reason }: Pick<RunStatus, "state" | "reason">): RunRecord {
     const { config, configText } = this.#options;
     const injections = readInjections(this.#directory.path);
     const status = { state, reason, steps: config.steps, written_at: new Date().toISOString() };
-    return this.#recorder.record({ job: config.job, seed: config.seed, configText, status, injections });
+    const samples = this.#samples.samples;
+    return this.#recorder.record({ job: config.job, seed: config.seed, configText, status, samples, injections });
   }
 }

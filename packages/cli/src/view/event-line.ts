@@ -1,6 +1,7 @@
 /** Public events as lines: for people one sentence, for programs one object. Pure. */
 
 import type { EventMessage } from "@muster/client";
+import type { Body } from "@muster/protocol";
 import { cleanLine } from "../report/index.ts";
 import { compact, duration, figure } from "../report/text.ts";
 import { newsOf } from "../run/narrator.ts";
@@ -21,9 +22,15 @@ function sentenceOf({ kind, body }: EventMessage): string {
       return `  ${body.outcome} at step ${body.step}, version ${body.version}: ${cleanLine(body.reason)}`;
     case "step.committed":
       return `  step ${body.step}  version ${body.version}  reward ${figure(body.reward, 3)}  ${compact(body.tokens)} tokens  ${duration(body.stepMs)}  staleness ${body.staleness}${figuresText(body)}`;
+    case "samples.shown":
+      return `  samples of group ${body.step}.${body.index} from ${cleanLine(body.replica, 60)}: ${body.responses.map(responseText).join("; ")}`;
     default:
       return `  ${kind}`;
   }
+}
+
+function responseText({ reward, text, error }: Body<"samples.shown">["responses"][number]): string {
+  return `${cleanLine(text, 40)} (${reward === null ? cleanLine(error ?? "no reward", 60) : figure(reward, 3)})`;
 }
 
 /** Writes an event for a program: its place in the stream, who said it when, and the body, which may have a kind of its own. */

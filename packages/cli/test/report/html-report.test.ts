@@ -35,6 +35,12 @@ function hostileRecord(text: string): RunRecord {
       incidents: [{ kind: text, at_ms: 1000, subject: text, detail: text }],
     },
     members: [{ id: text, role: text, incarnation: text, joined_ms: 0, left_ms: 5, how: "died" }],
+    samples: record.samples.map((sample) => ({
+      ...sample,
+      ...{ group: text, replica: text, prompt: text, answer: text, completion: text, error: text },
+    })),
+    steps: record.steps.map((step) => ({ ...step, held: { [text]: 1 } })),
+    status: { ...record.status, state: "failed", reason: text },
     config_text: text,
   };
 }
@@ -113,7 +119,7 @@ describe("htmlReport", () => {
   it("bounds long names, so that one replica cannot fill the page", () => {
     const quiet = htmlReport(hostileRecord("quiet")).length;
     const { config_text: _, ...long } = hostileRecord("n".repeat(1_000_000));
-    expect(htmlReport({ ...long, config_text: "" }).length).toBeLessThan(quiet + 5_000);
+    expect(htmlReport({ ...long, config_text: "" }).length).toBeLessThan(quiet + 30_000);
   });
 
   it("thins a long run and counts what it does not draw", () => {
@@ -161,6 +167,60 @@ describe("htmlReport", () => {
       entropy: Number.POSITIVE_INFINITY,
     }));
     expect(htmlReport({ ...runRecord(), steps: broken })).not.toMatch(/NaN|Infinity|undefined/);
+  });
+
+  it.each([
+    ["running", "Running step 250 of 250 as of 2026-01-01 00:00:41 UTC"],
+    ["failed", "Failed at step 250 of 250 policy-0 keeps ending"],
+    ["interrupted", "Interrupted at step 250 of 250 policy-0 keeps ending"],
+  ] as const)("says first that a run is %s, and why", (state, first) => {
+    const { status } = runRecord();
+    const page = htmlReport(runRecord({ status: { ...status, state, reason: "policy-0 keeps ending" } }));
+    const body = page
+      .slice(page.indexOf("<body>"))
+      .replace(/<[^>]+>/g, " ")
+      .replace(/\s+/g, " ")
+      .trim();
+    expect(body.startsWith(first)).toBe(true);
+    // Only a run that goes on has something new to show.
+    expect(page.includes('http-equiv="refresh"')).toBe(state === "running");
+  });
+
+  it.each([1, 2, 3, 30, 50_000])(
+    "is right and small for %d steps: whole steps on the axis, one place to point at each",
+    (count) => {
+      const record = runRecord();
+      const all = Array.from({ length: count }, (_, i) => ({ ...record.steps[i % 250]!, step: i + 1, at_ms: i * 100 }));
+      const page = htmlReport({ ...record, steps: all });
+      expect(page.length).toBeLessThan(400_000);
+      expect(page).not.toMatch(/NaN|undefined/);
+      const loss = page.slice(page.indexOf("<title>Loss</title>"), page.indexOf("<title>Approximate KL</title>"));
+      const labels = [...loss.matchAll(/text-anchor="middle">([^<]+)</g)].map((match) => match[1]);
+      expect(new Set(labels).size).toBe(labels.length);
+      const places = loss.match(/class="hit"/g)?.length ?? 0;
+      expect(places).toBe(Math.min(count, 48));
+      if (count <= 48) expect(loss).toContain(`step ${count}: loss `);
+    },
+  );
+
+  it("says after how long every incident was noticed", () => {
+    const { summary } = runRecord();
+    const incidents = [{ kind: "policy.died", at_ms: 5, subject: "policy-1", detail: "exit", detect_ms: 0 }];
+    const page = htmlReport(runRecord({ summary: { ...summary, incidents } }));
+    expect(page).toContain('<td class="n">at once</td>');
+  });
+
+  it("shows the newest responses and the first one, with rewards and errors", () => {
+    const page = htmlReport(runRecord());
+    for (const part of [
+      "2024-09-05",
+      "no reward",
+      "can not read the answer",
+      "answer: 2024-09-06",
+      "step 1, group 1.0",
+    ])
+      expect(page).toContain(part);
+    expect(htmlReport(runRecord({ samples: [] }))).not.toContain("<h2>Samples");
   });
 
   it("shouts when the ledger does not add up or something was lost", () => {

@@ -3,8 +3,11 @@ import type { Body, KindOf, Role } from "@muster/protocol";
 import type { Verdict } from "../detector/verdict.ts";
 import type { Fill } from "./step/step-state.ts";
 
+/** Reports that are passed on, and decide nothing: no machine hears them. */
+type PassedOn = "samples.drawn";
+
 type ReportEvent = {
-  [K in KindOf<"report">]: {
+  [K in Exclude<KindOf<"report">, PassedOn>]: {
     readonly type: K;
     readonly atMs: number;
     readonly from: string;
@@ -12,7 +15,7 @@ type ReportEvent = {
     readonly incarnation: string;
     readonly body: Body<K>;
   };
-}[KindOf<"report">];
+}[Exclude<KindOf<"report">, PassedOn>];
 
 /** What the failure detector found of one incarnation. */
 export interface VerdictEvent extends Verdict {

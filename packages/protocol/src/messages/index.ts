@@ -13,6 +13,7 @@ import { nodeMessages } from "./node.ts";
 import { pieceMessages } from "./pieces.ts";
 import { progressMessages } from "./progress.ts";
 import { replicaMessages } from "./replica.ts";
+import { sampleMessages } from "./samples.ts";
 import { stepMessages } from "./step.ts";
 import { versionPartMessages } from "./version-parts.ts";
 import { weightsMessages } from "./weights.ts";
@@ -33,6 +34,7 @@ export const messageTable = defineMessages({
   ...pieceMessages,
   ...progressMessages,
   ...versionPartMessages,
+  ...sampleMessages,
 });
 
 /** Name of a message. */

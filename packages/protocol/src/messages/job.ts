@@ -2,6 +2,7 @@ import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { failureKinds } from "../failure.ts";
 import { idSchema } from "../ids.ts";
+import { samplesMax } from "../job-config.ts";
 import { defineMessages } from "./define.ts";
 import { evidenceFields, memberFields } from "./health.ts";
 import { causeCountSchema, commandFields, sectionSchema, textSchema, versionFields } from "./parts.ts";
@@ -142,6 +143,11 @@ export const jobMessages = defineMessages({
       loss: z.number(),
       approxKl: z.number(),
       ...moreFigures,
+      /** Where groups of it that may be shown lie in the groups stream, by index. */
+      places: z
+        .array(z.strictObject({ index: countSchema, streamSeq: countSchema }))
+        .max(samplesMax.groups)
+        .optional(),
     }),
   },
   "step.skipped": {

@@ -146,6 +146,11 @@ export const checkpointFields: readonly Field[] = [
     every_steps: ["integer", (read) => (hasHeldOut(read) ? 50 : 0), "Steps between evaluations; 0 for none."],
     prompts: ["integer", (read) => (hasHeldOut(read) ? 512 : 0), "Held-out prompts of an evaluation."],
   }),
+  section("samples", {
+    groups: ["integer", 1, "Groups of each step whose responses are shown: those of the first prompts; 0 for none."],
+    responses: ["integer", 2, "Responses of such a group that are shown."],
+    text_chars: ["integer", 1000, "Characters of a prompt or response that are shown."],
+  }),
   section("checkpoint", {
     every_steps: ["integer", 50, "Steps between checkpoints; 0 for the last one only."],
     keep: ["integer", 2, "Newest checkpoints kept; the best one at held-out prompts stays besides."],

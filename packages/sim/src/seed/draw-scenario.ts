@@ -1,7 +1,7 @@
 /** Draws a scenario from a seed: the shape of the cluster, its time-outs, its work, and what goes wrong (swarm testing). */
 import type { Random } from "@muster/base";
 import { mixSeed, randomOf } from "@muster/base";
-import { type JobConfig, networkDefaults } from "@muster/protocol";
+import { type JobConfig, networkDefaults, samplesDefaults } from "@muster/protocol";
 import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
 import { drawFleet } from "../fleet/command.ts";
@@ -204,6 +204,8 @@ function drawConfig(seed: number, random: Random): JobConfig {
     },
     failure: drawFailure(randomOf(seed, 115), stalenessMax === 0 ? 256 : between(random, 3, 6)),
     network: networkDefaults,
+    // Nobody reads them there, and nothing is decided by them.
+    samples: { ...samplesDefaults, groups: 0 },
     data: dataOf(between(random, 2, 4)),
   };
 }

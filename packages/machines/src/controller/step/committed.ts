@@ -2,7 +2,7 @@
  * The public fact of a commit, with the figures of its step. Sums and counts come from the votes of the attempt that is committed, and from its receipts;
  * they are divided here and nowhere else.
  */
-import type { BatchFigures, Body, GroupReceipt, StepStats } from "@muster/protocol";
+import { type BatchFigures, type Body, type GroupReceipt, type StepStats, samplesMax } from "@muster/protocol";
 import { countsOf, ledgerOf } from "../groups/ledger.ts";
 import { paceOf } from "../members/paces.ts";
 import { type ControllerState, type Member, membersOf } from "../state.ts";
@@ -59,6 +59,7 @@ export function committedBody(before: ControllerState, after: ControllerState, r
     ...batchFieldsOf(receipts, winners),
     ...speedsOf(before, { tokens, groups: receipts.length, ...times }),
     held: heldIn(before, lineage),
+    places: placesOf(receipts),
   };
 }
 
@@ -98,6 +99,13 @@ function speedsOf(
     ...(busyMs > 0 ? { trainTokensPerS: (step.tokens / busyMs) * 1000 } : {}),
     ...(groupsPerMs > 0 ? { sampleTokensPerS: groupsPerMs * tokensPerGroup * 1000 } : {}),
   };
+}
+
+/** Where the groups lie that may be shown. */
+function placesOf(receipts: readonly GroupReceipt[]): NonNullable<Committed["places"]> {
+  return receipts
+    .filter(({ index }) => index < samplesMax.groups)
+    .map(({ index, streamSeq }) => ({ index, streamSeq }));
 }
 
 /** What trainers and samplers hold, who is furthest behind first. */
