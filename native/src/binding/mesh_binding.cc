@@ -33,12 +33,15 @@ class MeshObject {
 
  private:
   Napi::Value shard(const Napi::CallbackInfo& info) {
-    return view(info.Env(), mesh_->shard(info[0].As<Napi::Number>().Uint32Value()));
+    return view(info, 1, mesh_->shard(info[0].As<Napi::Number>().Uint32Value()));
   }
-  Napi::Value result(const Napi::CallbackInfo& info) { return view(info.Env(), mesh_->result()); }
+  Napi::Value result(const Napi::CallbackInfo& info) { return view(info, 0, mesh_->result()); }
 
-  // Called once per shard and for the result; JavaScript keeps the view.
-  Napi::Value view(Napi::Env env, std::span<float> memory) {
+  // Of the elements that the arguments from number `first` on name: the first and how many. Called once for each; JavaScript keeps the view.
+  Napi::Value view(const Napi::CallbackInfo& info, size_t first, std::span<float> whole) {
+    const Napi::Env env = info.Env();
+    const auto argument = [&](size_t i) { return static_cast<size_t>(info[i].As<Napi::Number>().Int64Value()); };
+    const std::span<float> memory = whole.subspan(argument(first), argument(first + 1));
     const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(memory.data()), memory.size_bytes());
     const Napi::ArrayBuffer buffer = views_.make(env, bytes, mesh_);
     return Napi::Float32Array::New(env, memory.size(), buffer, 0);

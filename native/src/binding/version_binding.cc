@@ -11,7 +11,13 @@ namespace muster::binding {
 
 namespace {
 
-// An open store as JavaScript sees it: {addresses, publish, holds, versions, close}; `store` is the handle for pulls into it.
+// A version that was mapped; empty once it was released.
+struct MappedState {
+  Pulled pulled;
+};
+using Mapped = std::shared_ptr<MappedState>;
+
+// An open store as JavaScript sees it: {addresses, publish, keep, holds, versions, close}; `store` is the handle for pulls into it.
 class StoreObject {
  public:
   static Napi::Value make(Napi::Env env, std::shared_ptr<VersionStore> store) {
@@ -25,6 +31,7 @@ class StoreObject {
       out.Set(name, Napi::Function::New(env, [store, body](const Napi::CallbackInfo& info) { return body(*store, store, info); }, name));
     };
     method("publish", publish);
+    method("keep", keep);
     method("holds", [](VersionStore& s, const auto&, const Napi::CallbackInfo& info) -> Napi::Value {
       return Napi::Boolean::New(info.Env(), s.holds(versionOf(info[0].As<Napi::Object>())));
     });
@@ -41,18 +48,46 @@ class StoreObject {
     Engine::Work work{{}, Cancellation::of(options, "cancellation")};
     const auto list = options.Get("sections").As<Napi::Array>();  // made for this call; it holds all views
     work.keep.push_back(keepAlive(list));
-    const std::vector<std::span<uint8_t>> views = memoriesOf(list);
-    std::vector<std::string> names = namesOf(options, "names", views.size());
+    const std::vector<std::span<uint8_t>> pieces = memoriesOf(list);
+    const auto counts = options.Get("pieces").As<Napi::Uint32Array>();
+    std::vector<std::string> names = namesOf(options, "names", counts.ElementLength());
     std::vector<SectionInput> inputs;
-    for (size_t i = 0; i < views.size(); i++) inputs.push_back({std::move(names[i]), views[i]});
-    work.run = [store, id = versionOf(options), inputs = std::move(inputs), abort = work.abort]() -> Settle {
+    auto piece = pieces.begin();
+    for (size_t i = 0; i < names.size(); i++) {
+      inputs.emplace_back(std::move(names[i]), std::vector<ByteView>(piece, piece + counts[i]));
+      piece += counts[i];
+    }
+    return start(info.Env(), std::move(work), {store, versionOf(options), std::move(inputs), nullptr});
+  }
+
+  // {mapped, names, lineage, version, cancellation}
+  static Napi::Value keep(VersionStore&, const Store& store, const Napi::CallbackInfo& info) {
+    const auto options = info[0].As<Napi::Object>();
+    const auto& mapped = *options.Get("mapped").As<Napi::External<Mapped>>().Data();
+    std::vector<std::string> names = namesOf(options, "names", mapped->pulled.sections.size());
+    std::vector<SectionInput> inputs;
+    for (size_t i = 0; i < names.size(); i++) inputs.emplace_back(std::move(names[i]), mapped->pulled.sections[i]);
+    Engine::Work work{{}, Cancellation::of(options, "cancellation")};
+    return start(info.Env(), std::move(work), {store, versionOf(options), std::move(inputs), mapped->pulled.hold});
+  }
+
+  struct Publication {
+    Store store;
+    VersionId id;
+    std::vector<SectionInput> inputs;
+    std::shared_ptr<const void> hold;  // of memory that is no buffer of JavaScript
+  };
+
+  static Napi::Value start(Napi::Env env, Engine::Work work, Publication publication) {
+    work.run = [publication = std::move(publication), abort = work.abort]() -> Settle {
+      const auto& [store, id, inputs, hold] = publication;
       const Result<std::vector<Section>> published = store->publish(id, inputs, *abort);
       if (!published.ok()) return failure(published.status());
       std::string digests;
       for (const Section& section : published.value()) digests += toHex(section.digest);
-      return success([digests](Napi::Env env) { return Napi::String::New(env, digests); });
+      return success([digests](Napi::Env each) { return Napi::String::New(each, digests); });
     };
-    return Engine::of(info.Env()).start(info.Env(), std::move(work));
+    return Engine::of(env).start(env, std::move(work));
   }
 
   static Napi::Value versions(VersionStore& store, const Store&, const Napi::CallbackInfo& info) {
@@ -171,30 +206,17 @@ Napi::Object describe(Napi::Env env, const Pulled& pulled) {
   return out;
 }
 
-// A mapped version as JavaScript sees it: {bytes, via, from, views, copyTo, release}. views() gives external ArrayBuffers, each
-// of which keeps the memory; release() detaches them all and gives it back at once, or when the last copy has ended. They are
-// not made before they are asked for: V8 takes what they span for memory of its own, and begins to collect garbage.
+// A mapped version as JavaScript sees it: {bytes, via, from, mapped, copyTo, release}; `mapped` is the handle for stores that keep it. It gives no
+// views: V8 takes what they span for memory of its own, and collects all garbage at once on the thread of JavaScript.
 class MappedObject {
  public:
   static Napi::Value make(Napi::Env env, Pulled pulled) {
     Napi::Object out = describe(env, pulled);
-    const auto state = std::make_shared<State>(State{std::move(pulled), {}});
-    out.Set("views", Napi::Function::New(env, [state](const Napi::CallbackInfo& info) -> Napi::Value {
-      Napi::Array views = Napi::Array::New(info.Env());
-      for (const ByteView bytes : state->pulled.sections) {
-        const Napi::ArrayBuffer buffer = bufferOf(info.Env(), bytes, state->pulled.hold);
-        state->buffers.push_back(Napi::Weak(buffer.As<Napi::Object>()));
-        views.Set(views.Length(), Napi::Uint8Array::New(info.Env(), bytes.size(), buffer, 0));
-      }
-      return views;
-    }));
+    const auto state = std::make_shared<MappedState>(std::move(pulled));
+    const auto forget = [](Napi::Env, Mapped* owner) { delete owner; };
+    out.Set("mapped", Napi::External<Mapped>::New(env, new Mapped(state), forget));
     out.Set("copyTo", Napi::Function::New(env, [state](const Napi::CallbackInfo& info) { return copyTo(state->pulled, info); }));
     out.Set("release", Napi::Function::New(env, [state](const Napi::CallbackInfo& info) {
-      for (Napi::ObjectReference& each : state->buffers) {
-        const Napi::Object value = each.Value();
-        if (!value.IsEmpty()) value.As<Napi::ArrayBuffer>().Detach();
-      }
-      state->buffers.clear();
       state->pulled.sections.clear();
       Engine::of(info.Env()).beside(info.Env(), [hold = std::exchange(state->pulled.hold, nullptr)] {});
       return info.Env().Undefined();
@@ -203,33 +225,21 @@ class MappedObject {
   }
 
  private:
-  using Hold = std::shared_ptr<const void>;
-  struct State {
-    Pulled pulled;
-    std::vector<Napi::ObjectReference> buffers;
-  };
-
-  // {section, into, timeoutMs, cancellation}: the number of a section, and memory of its size
+  // {section, from, into, timeoutMs, cancellation}: the number of a section, and memory for its bytes from there on
   static Napi::Value copyTo(const Pulled& pulled, const Napi::CallbackInfo& info) {
     const auto options = info[0].As<Napi::Object>();
     Engine::Work work{{}, Cancellation::of(options, "cancellation")};
     const Napi::Value into = options.Get("into");
     work.keep.push_back(keepAlive(into));
-    work.run = [from = pulled.sections.at(numberOf(options, "section")), hold = pulled.hold, target = memoryOf(into),
+    const std::span<uint8_t> target = memoryOf(into);
+    const ByteView from = pulled.sections.at(numberOf(options, "section")).subspan(numberOf(options, "from"), target.size());
+    work.run = [from, target, hold = pulled.hold,
                 patience = Patience{Deadline::in(Milliseconds(numberOf(options, "timeoutMs"))), work.abort.get()}]() -> Settle {
       const Status copied = copyPieces(std::span(&from, 1), std::span(&target, 1), patience);
       if (!copied.ok()) return failure(copied);
       return success([](Napi::Env env) { return env.Undefined(); });
     };
     return Engine::of(info.Env()).start(info.Env(), std::move(work));
-  }
-
-  static Napi::ArrayBuffer bufferOf(Napi::Env env, ByteView bytes, const Hold& hold) {
-    if (bytes.empty()) return Napi::ArrayBuffer::New(env, 0);
-    // JavaScript has no read-only buffers: the caller promises not to write.
-    void* data = const_cast<uint8_t*>(bytes.data());
-    const auto forget = [](Napi::Env, void*, Hold* owner) { delete owner; };
-    return Napi::ArrayBuffer::New(env, data, bytes.size(), forget, new Hold(hold));
   }
 };
 

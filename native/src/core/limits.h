@@ -61,6 +61,9 @@ inline constexpr Milliseconds kShort{10};  // until descriptors or memory may be
 inline constexpr Milliseconds kBusy{2};    // until a listener that is there may have taken another caller
 
 // Meshes and groups.
+inline constexpr uint32_t kWorldSizeMax = 1024;   // ranks: each is looked at by all others
+inline constexpr uint32_t kShardsMax = 4096;      // of a mesh: the claims of one rank fit into its news
+inline constexpr uint64_t kShardElementsMax = uint64_t{1} << 40;  // four terabytes: all shards together can still be counted in 64 bits
 inline constexpr Milliseconds kJoinAgain{5};      // before a leader of this host is looked for again: it comes within moments, and a look is cheap
 inline constexpr Milliseconds kLook{20};          // between two looks at what nobody tells of: abort flags, callers who hung up
 inline constexpr Milliseconds kDeathLook{5};      // between two looks at mutexes and sockets of other ranks: a few atomic operations for each
@@ -81,6 +84,7 @@ inline constexpr uint64_t kTellingBytes = 1024 * 1024;     // shorter transfers 
 
 // Threads and pages.
 inline constexpr size_t kBusThreads = 4;                       // for copying and backing: a memory bus has enough of them
+inline constexpr int kCrewNiceness = 10;                       // of threads that copy and back: a tenth of a core beside a busy event loop, and what it leaves
 inline constexpr size_t kBytesPerThread = size_t{16} << 20;    // less is done before another thread has begun
 inline constexpr size_t kUnmapLaterBytes = size_t{16} << 20;   // that take long enough (about a millisecond) to go on a thread
 inline constexpr size_t kHugePage = size_t{2} << 20;           // of x86-64 and of arm64 with 4 KiB pages

@@ -45,11 +45,6 @@ struct ShardPart {
   bool operator==(const ShardPart&) const = default;
 };
 
-inline constexpr uint32_t kWorldSizeMax = 1024;
-inline constexpr uint32_t kShardsMax = 4096;
-// One shard is one JavaScript view, and views over 4 GiB crash Node 20.
-inline constexpr uint64_t kShardElementsMax = (uint64_t{1} << 30) - 1;
-
 class MeshSegment {
  public:
   static Result<MeshSegment> create(const MeshShape& shape);

@@ -4,17 +4,15 @@
 #include <atomic>
 #include <mutex>
 #include <numeric>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "core/cores.h"
+#include "core/crew.h"
 #include "core/limits.h"
 
 namespace muster {
 
 namespace {
-
 
 size_t threadsFor(size_t bytes) {
   const size_t wanted = std::clamp<size_t>(bytes / kBytesPerThread, 1, kBusThreads);
@@ -67,14 +65,9 @@ class Blocks {
 Status forEachBlock(const std::vector<size_t>& pieces, const BlockWork& work, const MayGoOn& mayGoOn) {
   Blocks blocks(pieces, work, mayGoOn);
   const size_t total = std::accumulate(pieces.begin(), pieces.end(), size_t{0});
-  std::vector<std::thread> helpers;
-  try {
-    for (size_t i = 1; i < threadsFor(total); i++) helpers.emplace_back([&blocks] { blocks.take(); });
-  } catch (const std::system_error&) {
-    // No thread to be had: those that there are do it all.
-  }
-  blocks.take();
-  for (std::thread& helper : helpers) helper.join();
+  const size_t threads = threadsFor(total);
+  if (threads == 1) blocks.take();
+  else onCrew(threads, [&blocks] { blocks.take(); });
   return blocks.stopped();
 }
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
-#include <thread>
 
+#include "core/cores.h"
+#include "core/crew.h"
 #include "core/limits.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -20,7 +20,6 @@
 namespace muster {
 
 namespace {
-
 
 // The kernel keeps everybody who wants to map something waiting for as long as such a call lasts, the thread of JavaScript too.
 bool populate(uint8_t* data, size_t bytes, const Wanted& wanted) {
@@ -73,18 +72,12 @@ bool prefault(std::span<const std::span<uint8_t>> ranges, size_t threads, const 
   const std::vector<std::span<uint8_t>> pieces = piecesOf(whole, kPrefaultPiece);
   std::atomic<size_t> next{0};
   std::atomic<bool> complete{true};
-  const auto take = [&] {
+  // The kernel clears a huge page in one go, and whoever wakes meanwhile waits for it: one core stays free for them.
+  const size_t cores = std::max<size_t>(usableCores(), 2) - 1;
+  onCrew(std::min({threads, cores, kBusThreads, pieces.size()}), [&] {
     for (size_t at = next++; at < pieces.size() && complete; at = next++)
       if (!backPiece(pieces[at], wanted)) complete = false;
-  };
-  std::vector<std::thread> helpers;
-  try {
-    for (size_t i = 1; i < std::min({threads, kBusThreads, pieces.size()}); i++) helpers.emplace_back(take);
-  } catch (const std::system_error&) {
-    // No thread to be had: those that there are do it all.
-  }
-  take();
-  for (std::thread& helper : helpers) helper.join();
+  });
   return complete;
 }
 

@@ -12,8 +12,8 @@ namespace muster {
 // Still wanted? Asked by several threads, every few milliseconds.
 using Wanted = std::function<bool()>;
 
-// Backs the ranges with pages, with huge ones where the kernel has them, on up to `threads` threads and no more than pays off. True when all of
-// it has pages; false when it was not wanted any more.
+// Backs the ranges with pages, with huge ones where the kernel has them, on up to `threads` threads, but fewer than there are cores and no more
+// than pays off. True when all of it has pages; false when it was not wanted any more.
 bool prefault(std::span<const std::span<uint8_t>> ranges, size_t threads, const Wanted& wanted);
 
 // How prefault shares its work out: pieces that end at multiples of `step` bytes in memory.

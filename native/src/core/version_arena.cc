@@ -19,6 +19,40 @@ struct VersionArena::Slot {
   bool abandoned = false;
 };
 
+uint64_t SectionInput::bytes() const {
+  uint64_t sum = 0;
+  for (const ByteView& piece : pieces) sum += piece.size();
+  return sum;
+}
+
+namespace {
+
+// Copies sections to `into` by their offsets, or to nowhere, and digests them on the way: what Section::digest and blocks become.
+Result<std::vector<Digested>> storeSections(const std::vector<SectionInput>& inputs, const std::vector<Section>& sections, uint8_t* into,
+                                            const MayGoOn& mayGoOn) {
+  std::vector<CopyPair> pairs;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    uint64_t at = sections[i].offset;
+    for (const ByteView& piece : inputs[i].pieces) {
+      pairs.push_back({piece, into == nullptr ? nullptr : into + at});
+      at += piece.size();
+    }
+  }
+  Result<std::vector<Digested>> parts = copyAndDigestAll(pairs, mayGoOn);
+  if (!parts.ok()) return parts.status();
+  std::vector<Digested> all;
+  auto part = parts.value().begin();
+  for (const SectionInput& input : inputs) {
+    Digested whole;
+    for (size_t i = 0; i < input.pieces.size(); i++, part++) whole.blocks.insert(whole.blocks.end(), part->blocks.begin(), part->blocks.end());
+    whole.root = BlockDigest::rootOf(whole.blocks, input.bytes());
+    all.push_back(std::move(whole));
+  }
+  return all;
+}
+
+}  // namespace
+
 VersionArena::Lease::~Lease() {
   if (slot_) arena_->release(*slot_, abandoned_);
 }
@@ -139,7 +173,9 @@ Result<std::shared_ptr<VersionArena::Slot>> VersionArena::claimSlot() {
 
 Result<std::vector<Section>> VersionArena::compare(VersionId id, const std::vector<SectionInput>& inputs,
                                                    std::vector<Section> sections) const {
-  for (size_t i = 0; i < inputs.size(); i++) sections[i].digest = digestOf(inputs[i].bytes);
+  Result<std::vector<Digested>> digested = storeSections(inputs, sections, nullptr, [] { return Status{}; });
+  if (!digested.ok()) return digested.status();
+  for (size_t i = 0; i < inputs.size(); i++) sections[i].digest = digested.value()[i].root;
   const std::lock_guard lock(mutex_);
   const Slot* slot = find(id);
   const auto same = [](const Section& a, const Section& b) { return a.name == b.name && a.digest == b.digest; };
@@ -164,7 +200,7 @@ Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vect
   if (Status waited = awaitArrival(id, abort); !waited.ok()) return waited;
   const std::lock_guard one(publishing_);
   std::vector<Section> sections;
-  for (const SectionInput& input : inputs) sections.push_back({input.name, 0, input.bytes.size(), 0});
+  for (const SectionInput& input : inputs) sections.push_back({input.name, 0, input.bytes(), 0});
   if (Status fits = layOut(sections); !fits.ok()) return fits;
   std::optional<Publication> publication;
   {
@@ -180,10 +216,7 @@ Result<std::vector<Section>> VersionArena::publish(VersionId id, const std::vect
   Slot& slot = publication->slot();
   warmUp(slot, sections, [&] { return !abort.requested(); });
   const auto mayGoOn = [&] { return abort.requested() ? Status{Code::Aborted, "publication aborted", {}} : Status{}; };
-  std::vector<CopyPair> pairs;
-  for (size_t i = 0; i < inputs.size(); i++)
-    pairs.push_back({inputs[i].bytes, slot.memory.mapping.data() + sections[i].offset});
-  Result<std::vector<Digested>> digested = copyAndDigestAll(pairs, mayGoOn);
+  Result<std::vector<Digested>> digested = storeSections(inputs, sections, slot.memory.mapping.data(), mayGoOn);
   if (!digested.ok()) return digested.status();
   for (size_t i = 0; i < sections.size(); i++) {
     sections[i].digest = digested.value()[i].root;

@@ -12,7 +12,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/patience.h"
 #include "core/prefault.h"
@@ -22,9 +25,15 @@
 
 namespace muster {
 
+// A section in one piece or several, one behind the other; each but the last is a whole number of blocks (kBlockBytes).
 struct SectionInput {
+  SectionInput(std::string named, ByteView bytes) : name(std::move(named)), pieces{bytes} {}
+  SectionInput(std::string named, std::vector<ByteView> parts) : name(std::move(named)), pieces(std::move(parts)) {}
+
+  uint64_t bytes() const;
+
   std::string name;
-  ByteView bytes;
+  std::vector<ByteView> pieces;
 };
 
 // How far a version has come. Ended: it will not get further.

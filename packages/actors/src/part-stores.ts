@@ -5,7 +5,7 @@
 import type { VersionStore } from "@muster/collectives";
 import { partOf, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
 import type { Doors } from "./doors.ts";
-import { type SectionBytes, sectionsOf } from "./weights.ts";
+import { type MappedParts, type SectionBytes, sectionsOf } from "./weights.ts";
 
 type StoreOptions = Parameters<Doors["versionStore"]>[0];
 type VersionId = Parameters<VersionStore["publish"]>[0];
@@ -68,6 +68,20 @@ export class PartStores {
       published.push(...sectionsOf(await this.#stores[part].publish(id, Object.fromEntries(own))));
     }
     return published;
+  }
+
+  /** Publishes those of the parts that were mapped, as copies of their own. @returns Their sizes and digests. @throws what `VersionStore.keep` throws. */
+  async keep(
+    id: VersionId,
+    { versions }: Pick<MappedParts, "versions">,
+    parts: readonly VersionPart[],
+  ): Promise<Section[]> {
+    const kept: Section[] = [];
+    for (const part of parts) {
+      const mapped = versions[part];
+      if (mapped) kept.push(...sectionsOf(await this.#stores[part].keep(id, mapped)));
+    }
+    return kept;
   }
 
   /** Stops serving. Harmless twice. */

@@ -74,8 +74,7 @@ type KeepIn = { readonly [part in VersionPart]?: VersionStore };
 
 /** The parts of a version where they lie, until they are released. */
 export interface MappedParts extends Pick<MappedVersion, "bytes" | "copyTo" | "release"> {
-  /** The bytes by section; made when they are first asked for. */
-  readonly sections: SectionBytes;
+  readonly versions: { readonly [part in VersionPart]?: MappedVersion };
 }
 
 /**
@@ -88,7 +87,8 @@ export async function mapParts(
   wanted: Wanted,
   signal: AbortSignal,
 ): Promise<MappedParts> {
-  const mapped: { readonly names: readonly string[]; readonly version: MappedVersion }[] = [];
+  const mapped: { readonly part: VersionPart; readonly names: readonly string[]; readonly version: MappedVersion }[] =
+    [];
   const release = (): void => {
     for (const { version } of mapped) version.release();
   };
@@ -96,7 +96,7 @@ export async function mapParts(
     for (const part of partsIn(wanted)) {
       const some = wantedPart(wanted, part);
       const version = await mapSections({ ...puller, keepIn: puller.keepIn[part] ?? null }, some, signal);
-      mapped.push({ names: some.sections.map(({ name }) => name), version });
+      mapped.push({ part, names: some.sections.map(({ name }) => name), version });
     }
   } catch (error) {
     release();
@@ -104,9 +104,7 @@ export async function mapParts(
   }
   return {
     bytes: mapped.reduce((sum, { version }) => sum + version.bytes, 0),
-    get sections() {
-      return Object.assign({}, ...mapped.map(({ version }) => version.sections)) as SectionBytes;
-    },
+    versions: Object.fromEntries(mapped.map(({ part, version }) => [part, version])),
     async copyTo(name, into, patience) {
       const one = mapped.find(({ names }) => names.includes(name));
       invariant(one, `section ${name} was asked for`);

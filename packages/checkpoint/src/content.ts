@@ -11,7 +11,19 @@ export interface CheckpointSection {
   /** The data plane's digest of `bytes`; recorded as it is, never computed here. */
   readonly digest: string;
   /** Little endian. Belongs to the caller, who leaves it unchanged until the save has ended. */
+  readonly bytes: Uint8Array | ByteSource;
+}
+
+/** A section that was read back, whole. */
+export interface LoadedSection extends CheckpointSection {
   readonly bytes: Uint8Array;
+}
+
+/** Bytes that are no buffer of JavaScript: they are read piece by piece, and may be more than a buffer can hold. */
+export interface ByteSource {
+  readonly length: number;
+  /** Fills `into` with the bytes from `from` on. */
+  copyTo(into: Uint8Array, from: number): Promise<void>;
 }
 
 /** Everything that is saved of one weight version. */
@@ -37,7 +49,7 @@ export interface CheckpointContent {
 /** One file to write: its parts follow each other. */
 export interface PlannedFile {
   readonly name: (typeof fileNames)[number];
-  readonly parts: readonly Uint8Array[];
+  readonly parts: readonly (Uint8Array | ByteSource)[];
 }
 
 /** Name of the one tensor in `optimizer.safetensors`. */

@@ -1,4 +1,4 @@
-export type { CheckpointContent, CheckpointSection } from "./content.ts";
+export type { ByteSource, CheckpointContent, CheckpointSection, LoadedSection } from "./content.ts";
 export type { CheckpointFs, PathStat, ReadableFile, WritableFile } from "./files.ts";
 export type { CheckpointManifest } from "./manifest.ts";
 export { newestCheckpointName } from "./newest-name.ts";

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { MusterError, messageOf } from "@muster/base";
 import { decodeSafetensors, type PlacedTensor, type SafetensorsFile } from "@muster/tensors";
-import { type CheckpointSection, optimizerTensor } from "./content.ts";
+import { type LoadedSection, optimizerTensor } from "./content.ts";
 import { errors } from "./errors.ts";
 import { type CheckpointFs, type ReadableFile, systemCode } from "./files.ts";
 import { type CheckpointManifest, decodeManifest, manifestBytesMax, manifestFile, sha256Of } from "./manifest.ts";
@@ -30,7 +30,7 @@ export interface LoadedCheckpoint {
   /** In order of their bytes. */
   readonly tensors: readonly PlacedTensor[];
   /** As saved. The bytes are the caller's now; they start at a multiple of 8. */
-  readonly sections: readonly CheckpointSection[];
+  readonly sections: readonly LoadedSection[];
 }
 
 /** Where a checkpoint folder is. `root` has no links, `name` is checked before it is used. */
@@ -183,7 +183,7 @@ async function fill(name: string, file: ReadableFile, target: Uint8Array, positi
 
 function assemble(info: CheckpointInfo, contentOf: (name: FileEntry["name"]) => Uint8Array): LoadedCheckpoint {
   const weights = decodeSafetensors(contentOf("model.safetensors"));
-  const sections = info.sections.map(({ name, digest, bytes }): CheckpointSection => {
+  const sections = info.sections.map(({ name, digest, bytes }): LoadedSection => {
     const file = name === "weights" ? weights : optimizerFile(info.name, contentOf("optimizer.safetensors"));
     if (file.data.length !== bytes)
       throw corrupt(info.name, `section ${name} has ${file.data.length} bytes, not ${bytes}`);

@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { type CheckpointContent, orderedSections, type PlannedFile, planFiles } from "./content.ts";
+import { type ByteSource, type CheckpointContent, orderedSections, type PlannedFile, planFiles } from "./content.ts";
 import { errors } from "./errors.ts";
 import { type CheckpointFs, systemCode } from "./files.ts";
 import { type CheckpointManifest, encodeManifest, manifestFile } from "./manifest.ts";
@@ -124,14 +124,13 @@ async function writeManifest(fs: CheckpointFs, folder: string, bytes: Uint8Array
 async function writeWhole(
   fs: CheckpointFs,
   path: string,
-  parts: readonly Uint8Array[],
+  parts: PlannedFile["parts"],
   onChunk: (chunk: Uint8Array) => void = () => {},
 ): Promise<void> {
   const file = await fs.create(path);
   try {
     for (const part of parts) {
-      for (let at = 0; at < part.length; at += chunkBytes) {
-        const chunk = part.subarray(at, at + chunkBytes);
+      for await (const chunk of chunksOf(part)) {
         onChunk(chunk);
         await file.write(chunk);
       }
@@ -139,6 +138,20 @@ async function writeWhole(
     await file.sync();
   } finally {
     await file.close();
+  }
+}
+
+/** Each chunk is valid until the next one is asked for. */
+async function* chunksOf(part: Uint8Array | ByteSource): AsyncGenerator<Uint8Array> {
+  if (part instanceof Uint8Array) {
+    for (let at = 0; at < part.length; at += chunkBytes) yield part.subarray(at, at + chunkBytes);
+    return;
+  }
+  const buffer = new Uint8Array(Math.min(chunkBytes, part.length));
+  for (let at = 0; at < part.length; at += chunkBytes) {
+    const chunk = buffer.subarray(0, part.length - at);
+    await part.copyTo(chunk, at);
+    yield chunk;
   }
 }
 

@@ -33,7 +33,10 @@ export function expectedOf(content: CheckpointContent): object {
     ...{ job, lineage, step, version, term, ledger, groupsWatermark, engineBuild },
     modelConfig: content.modelConfig,
     tensors: [...content.tensors].sort((a, b) => a.offsetBytes - b.offsetBytes),
-    sections: content.sections.map(({ name, digest, bytes }) => ({ name, digest, bytes: [...bytes] })),
+    sections: content.sections.map(({ name, digest, bytes }) => {
+      if (!(bytes instanceof Uint8Array)) throw new Error(`section ${name} is a source`);
+      return { name, digest, bytes: [...bytes] };
+    }),
   };
 }
 

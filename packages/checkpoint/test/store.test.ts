@@ -48,6 +48,46 @@ describe("save and load", () => {
     expect([...disk.files().keys()].some((path) => path.endsWith("optimizer.safetensors"))).toBe(false);
   });
 
+  it("reads a section piece by piece from a source, and gives the checkpoint that its bytes give", async () => {
+    const bytes = new Uint8Array(9 * 1024 * 1024 + 4).map((_, index) => index % 251);
+    const tensor = {
+      name: "w",
+      dtype: "f32",
+      shape: [bytes.length / 4],
+      offsetBytes: 0,
+      sizeBytes: bytes.length,
+    } as const;
+    const saved = async (section: CheckpointContent["sections"][number]["bytes"]) => {
+      const disk = await emptyDisk();
+      const store = await open(disk);
+      const sections = [{ name: "weights", digest: "d", bytes: section }] as const;
+      const { manifestDigest } = await store.save(contentOf(1, { sections, tensors: [tensor] }), never);
+      return manifestDigest;
+    };
+    const reads: number[] = [];
+    const copyTo = async (into: Uint8Array, from: number) => {
+      reads.push(into.length);
+      into.set(bytes.subarray(from, from + into.length));
+    };
+    expect(await saved({ length: bytes.length, copyTo })).toBe(await saved(bytes));
+    expect(reads).toEqual([4 * 1024 * 1024, 4 * 1024 * 1024, 1024 * 1024 + 4]);
+  });
+
+  it("leaves nothing behind when a source fails in the middle", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    const length = 5 * 1024 * 1024;
+    const copyTo = async (_into: Uint8Array, from: number) => {
+      if (from > 0) throw new Error("the holder is gone");
+    };
+    const content = contentOf(1, {
+      sections: [{ name: "weights", digest: "d", bytes: { length, copyTo } }],
+      tensors: [{ name: "w", dtype: "u8", shape: [length], offsetBytes: 0, sizeBytes: length }],
+    });
+    await expect(store.save(content, never)).rejects.toThrow("the holder is gone");
+    expect([...disk.files().keys()]).toEqual([]);
+  });
+
   it("reads by path what a save reported", async () => {
     const disk = await emptyDisk();
     const { path } = await (await open(disk)).save(contentOf(5), never);

@@ -7,14 +7,17 @@ import { errorOf, errors } from "./errors.ts";
 import { type MembershipOptions, membershipOf } from "./membership.ts";
 import { cancellable, type NativeMesh, native } from "./native.ts";
 
-/** Views over 4 GiB crash Node 20, and one shard is one view. */
-const shardElementsMax = 2 ** 30 - 1;
+/** As the data plane; a view has at most `viewElementsMax`. */
+const shardElementsMax = 2 ** 40;
+
+/** Views over 4 GiB crash Node 20. */
+const viewElementsMax = 2 ** 30 - 1;
 
 /** Who forms a mesh, where, and of which size. All members must give the same values but for `rank`. */
 export interface GradientMeshOptions extends MembershipOptions {
   /** Number of micro-shards, 1 … 4096: a constant of the job, not of the world size. */
   readonly shards: number;
-  /** Floats per shard, 1 … 2^30 − 1. */
+  /** Floats per shard, 1 … 2^40. From 2^30 on, shards and sums are seen through windows. */
   readonly shardElements: number;
 }
 
@@ -27,6 +30,14 @@ export interface ReduceOptions {
   /** Longest time in milliseconds until all members have come, summed and gone. */
   readonly deadlineMs: number;
   readonly signal: AbortSignal;
+  /** What is wanted of the sum; all of it when this is left out. */
+  readonly window?: ShardWindow;
+}
+
+/** Some elements of a shard or of a sum, at most 2^30 − 1. */
+export interface ShardWindow {
+  readonly from: number;
+  readonly elements: number;
 }
 
 /** One member's place in a mesh. After a failed operation the mesh is spent: close it and form the next epoch. */
@@ -35,10 +46,12 @@ export interface GradientMesh {
   readonly rank: number;
   readonly worldSize: number;
   /**
-   * The shared memory of one micro-shard: float32, `shardElements` long, the same view at each call. The rank that computes the shard
+   * The shared memory of one micro-shard, or of a window of it: float32, the same view at each call. The rank that computes the shard
    * writes it, between two reduces. Reduces leave it as it is. Detached (length 0) by `close()`.
+   *
+   * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a window that is not in the shard, or is too large.
    */
-  shard(index: number): Float32Array;
+  shard(index: number, window?: ShardWindow): Float32Array;
   /**
    * Adds all shards: `((s0 + s1) + s2) + …` in float32, so the bits depend neither on the number of ranks nor on who wrote what.
    *
@@ -82,20 +95,22 @@ class OpenGradientMesh implements GradientMesh {
   readonly worldSize: number;
   readonly #mesh: NativeMesh;
   readonly #shards: number;
-  readonly #views = new Map<number | "result", Float32Array>();
+  readonly #shardElements: number;
+  readonly #views = new Map<string, Float32Array>();
   #closed = false;
 
   constructor(mesh: NativeMesh, options: GradientMeshOptions) {
     this.#mesh = mesh;
     this.#shards = options.shards;
+    this.#shardElements = options.shardElements;
     this.epoch = options.epoch;
     this.rank = options.rank;
     this.worldSize = options.members.length;
   }
 
-  shard(index: number): Float32Array {
+  shard(index: number, window?: ShardWindow): Float32Array {
     checkWhole("shard", index, { min: 0, max: this.#shards - 1 });
-    return this.#view(index, () => this.#mesh.shard(index));
+    return this.#view(index, window, (from, elements) => this.#mesh.shard(index, from, elements));
   }
 
   async reduce(options: ReduceOptions): Promise<Float32Array> {
@@ -103,12 +118,13 @@ class OpenGradientMesh implements GradientMesh {
     checkWhole("op", options.op, { min: 0, max: Number.MAX_SAFE_INTEGER });
     for (const index of options.written) checkWhole("written", index, { min: 0, max: this.#shards - 1 });
     const timeoutMs = checkTimeout("deadlineMs", options.deadlineMs);
-    const { op, written } = options;
+    const { op, written, window } = options;
+    this.#check(window);
     const reduced = await cancellable(options.signal, (cancellation) =>
       this.#mesh.reduce({ op, written, timeoutMs, cancellation }),
     );
     if (!reduced.ok) throw errorOf("mesh", reduced, { epoch: this.epoch, timeoutMs });
-    return this.#view("result", () => this.#mesh.result());
+    return this.#view("result", window, (from, elements) => this.#mesh.result(from, elements));
   }
 
   abort(reason: string): void {
@@ -122,11 +138,23 @@ class OpenGradientMesh implements GradientMesh {
     this.#views.clear();
   }
 
-  #view(key: number | "result", make: () => Float32Array): Float32Array {
+  #view(
+    of: number | "result",
+    window: ShardWindow | undefined,
+    make: (from: number, elements: number) => Float32Array,
+  ): Float32Array {
     this.#checkOpen();
-    const view = this.#views.get(key) ?? make();
+    const { from, elements } = this.#check(window);
+    const key = `${of} ${from} ${elements}`;
+    const view = this.#views.get(key) ?? make(from, elements);
     this.#views.set(key, view);
     return view;
+  }
+
+  #check({ from, elements }: ShardWindow = { from: 0, elements: this.#shardElements }): ShardWindow {
+    checkWhole("window.from", from, { min: 0, max: this.#shardElements - 1 });
+    checkWhole("window.elements", elements, { min: 1, max: Math.min(viewElementsMax, this.#shardElements - from) });
+    return { from, elements };
   }
 
   #checkOpen(): void {

@@ -39,6 +39,7 @@ export {
   type GradientMeshOptions,
   openGradientMesh,
   type ReduceOptions,
+  type ShardWindow,
 } from "./gradient-mesh.ts";
 export {
   type AllReduceOptions,
@@ -62,6 +63,7 @@ export {
 export type { MembershipOptions, MeshPlace } from "./membership.ts";
 export type { ProgressOptions, PullProgress } from "./pull-progress.ts";
 export {
+  type CopyOptions,
   type MapOptions,
   type MappedVersion,
   mapVersion,
@@ -78,6 +80,7 @@ export {
   type DeltaOptions,
   deltaDefaults,
   openVersionStore,
+  type SectionBytes,
   type SectionInfo,
   type VersionId,
   type VersionStore,

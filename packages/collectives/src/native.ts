@@ -35,17 +35,26 @@ export interface NativeStore {
   /** Handle for `keepIn`. */
   readonly store: object;
   readonly addresses: readonly string[];
-  /** `names` joined by NUL; the list of `sections` is not changed while it runs. Gives the digests, 16 hexadecimal digits each, one behind the other. */
-  publish(options: {
-    lineage: number;
-    version: number;
-    names: string;
-    sections: readonly Uint8Array[];
-    cancellation: NativeCancellation;
-  }): Promise<NativeOutcome<string>>;
+  /**
+   * `names` joined by NUL; `sections` has the pieces of all sections, which is not changed while it runs, and `pieces` how many each has. Gives
+   * the digests, 16 hexadecimal digits each, one behind the other.
+   */
+  publish(
+    options: NativePublication & { readonly sections: readonly Uint8Array[]; readonly pieces: Uint32Array },
+  ): Promise<NativeOutcome<string>>;
+  /** As `publish`, with the sections of a `NativeMapped.mapped` that was not released. */
+  keep(options: NativePublication & { readonly mapped: object }): Promise<NativeOutcome<string>>;
   holds(id: { lineage: number; version: number }): boolean;
   versions(): { lineage: number; version: number }[];
   close(): Promise<NativeOutcome<undefined>>;
+}
+
+/** What is published. */
+export interface NativePublication {
+  readonly lineage: number;
+  readonly version: number;
+  readonly names: string;
+  readonly cancellation: NativeCancellation;
 }
 
 /** What is pulled, and from whom. `keepIn` is a `NativeStore.store`. */
@@ -83,12 +92,14 @@ export interface NativeSlice {
   readonly count: number;
 }
 
-/** A version where it lies. `views` makes new ones at each call, in the order wanted; `release` detaches them. */
+/** A version where it lies. */
 export interface NativeMapped extends NativePulled {
-  views(): readonly Uint8Array[];
-  /** Copies a section, by its number in the order wanted, into memory of its size. Not after `release`. */
+  /** Handle for `keep`. */
+  readonly mapped: object;
+  /** Copies the bytes of a section, by its number in the order wanted, from one on; as many as `into` has and not more than there are. Not after `release`. */
   copyTo(options: {
     readonly section: number;
+    readonly from: number;
     readonly into: Uint8Array;
     readonly timeoutMs: number;
     readonly cancellation: NativeCancellation;
@@ -96,10 +107,10 @@ export interface NativeMapped extends NativePulled {
   release(): void;
 }
 
-/** An open mesh. `shard` and `result` make a new view at each call: ask once, and only before `close`. */
+/** An open mesh. `shard` and `result` make a new view of some elements at each call: ask once, and only before `close`. */
 export interface NativeMesh {
-  shard(index: number): Float32Array;
-  result(): Float32Array;
+  shard(index: number, from: number, elements: number): Float32Array;
+  result(from: number, elements: number): Float32Array;
   reduce(options: {
     op: number;
     written: readonly number[];

@@ -2,13 +2,10 @@
 import { checkKey, checkName, checkTimeout, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
 import { cancellable, type NativeCancellation, type NativePull, native } from "./native.ts";
-import { nativeStoreOf } from "./open-stores.ts";
+import { nativeStoreOf, rememberMapped } from "./open-stores.ts";
 import { type ProgressOptions, withProgress } from "./pull-progress.ts";
 import { tableOf } from "./section-table.ts";
 import { checkVersionId, type SectionInfo, type VersionId, type VersionStore, versionText } from "./version-store.ts";
-
-/** Views over 4 GiB crash Node 20, and one mapped section is one view. */
-const mappedBytesMax = 2 ** 32 - 1;
 
 /** What to pull, and from whom. */
 export interface MapOptions extends ProgressOptions {
@@ -52,22 +49,24 @@ export interface PullResult {
   readonly base: VersionId | null;
 }
 
+/** How a section of a mapped version is copied. */
+export interface CopyOptions extends Pick<MapOptions, "deadlineMs" | "signal"> {
+  /** First byte of the section; all of it when this is left out. */
+  readonly from?: number;
+}
+
 /** A version where it lies: in the memory of a holder on this host, in `keepIn`, or in private memory. */
 export interface MappedVersion extends PullResult {
   /**
-   * The bytes by section name. Read-only by contract: writing crashes the process, or changes what others pull. Made when they are first
-   * asked for: V8 counts what they span as its own memory, and answers more than 64 MiB with a garbage collection. Empty after `release`.
-   */
-  readonly sections: Readonly<Record<string, Uint8Array>>;
-  /**
-   * Copies a section into memory of exactly its size, on threads of the data plane and without a view: V8 learns nothing of these bytes.
-   * After an error the content of `into` is of no use.
+   * Copies a section into memory of exactly its size, on threads of the data plane and without a view: V8 learns nothing of these bytes. With
+   * `from`, only as many bytes as `into` has, from this one on: so a section may be larger than what JavaScript can hold. After an error the
+   * content of `into` is of no use.
    *
    * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a section that was not asked for, for memory of another size, and after `release`;
    *   MUSTER_ERR_PULL_TIMEOUT, MUSTER_ERR_PULL_ABORTED
    */
-  copyTo(section: string, into: Uint8Array, options: Pick<MapOptions, "deadlineMs" | "signal">): Promise<void>;
-  /** Detaches the sections (length 0) and gives their memory back. Harmless twice. Without it the garbage collector does, at some time. */
+  copyTo(section: string, into: Uint8Array, options: CopyOptions): Promise<void>;
+  /** Gives the memory back. Harmless twice. Without it the garbage collector does, at some time. */
   release(): void;
 }
 
@@ -95,48 +94,43 @@ export async function pullVersion(options: PullOptions): Promise<PullResult> {
 }
 
 /**
- * Pulls a version as `pullVersion` does, and gives its bytes where they are. From a holder on this host nothing is copied, and nothing is
+ * Pulls a version as `pullVersion` does, and keeps its bytes where they are. From a holder on this host nothing is copied, and nothing is
  * digested again: the holder digested each byte as it stored it, in memory that nobody can change.
  *
- * @throws As `pullVersion`; MUSTER_ERR_NATIVE_OPTION_INVALID for a section of 4 GiB or more.
+ * @throws As `pullVersion`.
  */
 export async function mapVersion(options: MapOptions): Promise<MappedVersion> {
-  for (const { name, bytes } of options.sections)
-    checkWhole(`sections.${name}.bytes`, bytes, { min: 0, max: mappedBytesMax });
   const startedAtMs = performance.now();
   const { timeoutMs, call } = nativePullOf(options);
   const mapped = await cancellable(options.signal, (cancellation) =>
     withProgress(options, (progress) => native().mapVersion({ ...call(cancellation), progress })),
   );
   if (!mapped.ok) throw errorOf("pull", mapped, { id: versionText(options.id), timeoutMs });
-  const { views, copyTo, release, ...result } = mapped.value;
-  const durationMs = performance.now() - startedAtMs;
-  const names = options.sections.map(({ name }) => name);
-  let sections: MappedVersion["sections"] | undefined;
+  const { mapped: handle, copyTo, release, ...result } = mapped.value;
+  const { id, sections } = options;
   let isReleased = false;
-  return {
+  const version: MappedVersion = {
     ...result,
-    durationMs,
-    get sections() {
-      if (!sections) {
-        const made = views();
-        sections = Object.fromEntries(names.map((name, i) => [name, made[i] ?? new Uint8Array()]));
-      }
-      return sections;
-    },
-    async copyTo(name, into, { deadlineMs, signal }) {
+    durationMs: performance.now() - startedAtMs,
+    async copyTo(name, into, { from, deadlineMs, signal }) {
       if (isReleased) throw errors.NativeOptionInvalid({ field: "version", value: "released", fix: "copy it before" });
-      const section = names.indexOf(name);
-      checkTarget(name, options.sections[section]?.bytes, into);
+      const section = sections.findIndex((each) => each.name === name);
+      const bytes = sections[section]?.bytes;
+      if (from === undefined || bytes === undefined) checkTarget(name, bytes, into);
+      else checkWhole("from", from, { min: 0, max: bytes - into.byteLength });
       const timeoutMs = checkTimeout("deadlineMs", deadlineMs);
-      const copied = await cancellable(signal, (cancellation) => copyTo({ section, into, timeoutMs, cancellation }));
-      if (!copied.ok) throw errorOf("pull", copied, { id: versionText(options.id), timeoutMs });
+      const copied = await cancellable(signal, (cancellation) =>
+        copyTo({ section, from: from ?? 0, into, timeoutMs, cancellation }),
+      );
+      if (!copied.ok) throw errorOf("pull", copied, { id: versionText(id), timeoutMs });
     },
     release() {
       isReleased = true;
       release();
     },
   };
+  rememberMapped(version, () => (isReleased ? null : { handle, sections }));
+  return version;
 }
 
 function nativePullOf(options: MapOptions): {

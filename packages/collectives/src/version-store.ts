@@ -2,8 +2,16 @@
 import { checkKey, checkName, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
 import { localAddressOf } from "./local-address.ts";
-import { cancellable, type NativeStore, native } from "./native.ts";
-import { rememberStore } from "./open-stores.ts";
+import {
+  cancellable,
+  type NativeCancellation,
+  type NativeOutcome,
+  type NativePublication,
+  type NativeStore,
+  native,
+} from "./native.ts";
+import { nativeMappedOf, rememberStore } from "./open-stores.ts";
+import type { MappedVersion } from "./pull-version.ts";
 import { joinNames, splitDigests } from "./section-table.ts";
 
 /** Name of a weight version: one line of weights between rollbacks, and the counter of updates in it. Whole numbers ≥ 0. */
@@ -19,6 +27,12 @@ export interface SectionInfo {
   /** See `digestOf`. */
   readonly digest: string;
 }
+
+/** A section in one buffer, or in pieces that follow each other. */
+export type SectionBytes = Uint8Array | readonly Uint8Array[];
+
+/** Blocks of this size are digested one by one, so pieces end where blocks do. */
+const blockBytes = 256 * 1024;
 
 /** Where a version store lives and how much it holds. */
 export interface VersionStoreOptions {
@@ -64,15 +78,24 @@ export interface VersionStore {
   /**
    * Copies the sections, digests them and makes the version visible, in the place of the oldest one. Takes no notice of readers: one that
    * still reads the oldest version keeps its memory. The bytes must neither change nor be transferred until the promise settles.
-   * Publishing the same version with the same bytes again does nothing.
+   * Publishing the same version with the same bytes again does nothing. A section may come in pieces, one behind the other; each but the last is
+   * a multiple of 256 KiB. So it may be larger than what JavaScript can hold in one buffer.
    *
    * @returns The sections in the order given.
    * @throws MUSTER_ERR_VERSION_CONFLICT for other bytes under an id that is here.
    * @throws MUSTER_ERR_VERSION_TOO_LARGE when they do not fit into a slot.
-   * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a section name that is empty, longer than 1024 bytes, or has NUL in it.
+   * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a section name that is empty, longer than 1024 bytes, or has NUL in it, and for a piece of
+   *   another length.
    * @throws MUSTER_ERR_VERSION_STORE_CLOSED
    */
-  publish(id: VersionId, sections: Readonly<Record<string, Uint8Array>>): Promise<readonly SectionInfo[]>;
+  publish(id: VersionId, sections: Readonly<Record<string, SectionBytes>>): Promise<readonly SectionInfo[]>;
+  /**
+   * Publishes what was mapped, as a copy of its own: what lies in the memory of a holder on this host goes with that holder. It may be released at
+   * once.
+   *
+   * @throws As `publish`; MUSTER_ERR_NATIVE_OPTION_INVALID for a version that was released.
+   */
+  keep(id: VersionId, mapped: MappedVersion): Promise<readonly SectionInfo[]>;
   /** True while the version can be pulled from here. */
   holds(id: VersionId): boolean;
   /** What can be pulled from here, oldest publication first. */
@@ -124,18 +147,36 @@ class OpenVersionStore implements VersionStore {
     rememberStore(this, store.store);
   }
 
-  async publish(id: VersionId, sections: Readonly<Record<string, Uint8Array>>): Promise<readonly SectionInfo[]> {
-    checkVersionId(id);
-    const names = Object.keys(sections);
-    for (const name of names) checkName("section", name);
-    const views = Object.values(sections);
-    const call = { lineage: id.lineage, version: id.version, names: joinNames(names), sections: views };
-    const published = await cancellable(this.#closing.signal, (cancellation) =>
-      this.#store.publish({ ...call, cancellation }),
+  async publish(id: VersionId, sections: Readonly<Record<string, SectionBytes>>): Promise<readonly SectionInfo[]> {
+    const given = Object.entries(sections).map(([name, bytes]) => ({ name, pieces: piecesOf(name, bytes) }));
+    const pieces = Uint32Array.from(given, (each) => each.pieces.length);
+    const views = given.flatMap((each) => each.pieces);
+    const described = given.map(({ name, pieces }) => ({
+      name,
+      bytes: pieces.reduce((sum, p) => sum + p.byteLength, 0),
+    }));
+    return await this.#publish(id, described, (call) => this.#store.publish({ ...call, sections: views, pieces }));
+  }
+
+  async keep(id: VersionId, mapped: MappedVersion): Promise<readonly SectionInfo[]> {
+    const { handle, sections } = nativeMappedOf(mapped);
+    return await this.#publish(id, sections, (call) => this.#store.keep({ ...call, mapped: handle }));
+  }
+
+  async #publish(
+    { lineage, version }: VersionId,
+    sections: readonly { readonly name: string; readonly bytes: number }[],
+    start: (call: NativePublication) => Promise<NativeOutcome<string>>,
+  ): Promise<readonly SectionInfo[]> {
+    checkVersionId({ lineage, version });
+    for (const { name } of sections) checkName("section", name);
+    const names = joinNames(sections.map(({ name }) => name));
+    const published = await cancellable(this.#closing.signal, (cancellation: NativeCancellation) =>
+      start({ lineage, version, names, cancellation }),
     );
     if (published.ok) {
       const digests = splitDigests(published.value);
-      return names.map((name, i) => ({ name, bytes: views[i]?.byteLength ?? 0, digest: digests[i] ?? "" }));
+      return sections.map(({ name, bytes }, i) => ({ name, bytes, digest: digests[i] ?? "" }));
     }
     if (published.code === "ABORTED") throw errors.VersionStoreClosed();
     throw errorOf("publish", published, {});
@@ -154,4 +195,15 @@ class OpenVersionStore implements VersionStore {
     this.#closing.abort();
     await this.#store.close();
   }
+}
+
+function piecesOf(section: string, bytes: SectionBytes): readonly Uint8Array[] {
+  if (bytes instanceof Uint8Array) return [bytes];
+  const wrong = bytes.slice(0, -1).find((piece) => piece.byteLength % blockBytes !== 0);
+  if (wrong === undefined) return bytes;
+  throw errors.NativeOptionInvalid({
+    field: `sections.${section}`,
+    value: `a piece of ${wrong.byteLength} bytes`,
+    fix: `give pieces of a multiple of ${blockBytes} bytes, but for the last`,
+  });
 }

@@ -182,9 +182,34 @@ describe("a mesh's memory", () => {
     await until("the file descriptors of 500 epochs to go", () => openFds() <= before + 2);
   }, 30_000);
 
-  it("is refused above what one view can hold, before anything is made", async () => {
-    const huge = openGradientMesh({ ...meshOf(folder.path, 0, 1), shardElements: 2 ** 30 });
-    await expect(huge).rejects.toThrow("shardElements is 1073741824; give a whole number from 1 to 1073741823");
+  it("is refused above what can be counted, before anything is made", async () => {
+    const huge = openGradientMesh({ ...meshOf(folder.path, 0, 1), shardElements: 2 ** 40 + 1 });
+    await expect(huge).rejects.toThrow("shardElements is 1099511627777; give a whole number from 1 to 1099511627776");
+  });
+
+  it("is seen through windows, of shards and of the sum", async () => {
+    const mesh = await openGradientMesh({ ...meshOf(folder.path, 0, 1), shards: 2, shardElements: 1000 });
+    meshes.push(mesh);
+    for (const index of [0, 1]) mesh.shard(index).fill(index + 1);
+    mesh.shard(1, { from: 900, elements: 100 }).fill(7);
+    expect(mesh.shard(1, { from: 900, elements: 100 })).toBe(mesh.shard(1, { from: 900, elements: 100 }));
+    const reducing = { written: [0, 1], deadlineMs: 5000, signal: never };
+    const sum = await mesh.reduce({ op: 1, ...reducing, window: { from: 890, elements: 20 } });
+    expect([...sum]).toEqual([...Array(10).fill(3), ...Array(10).fill(8)]);
+    for (const [from, elements, field] of [
+      [-1, 1, "from"],
+      [1000, 1, "from"],
+      [0, 0, "elements"],
+      [999, 2, "elements"],
+    ] as const) {
+      expect(() => mesh.shard(0, { from, elements })).toThrow(`window.${field} is`);
+      await expect(mesh.reduce({ op: 2, ...reducing, window: { from, elements } })).rejects.toThrow(
+        `window.${field} is`,
+      );
+    }
+    expect((await mesh.reduce({ op: 2, ...reducing })).length).toBe(1000);
+    mesh.close();
+    expect(sum).toHaveLength(0);
   });
 
   it("cannot be reached after close", async () => {

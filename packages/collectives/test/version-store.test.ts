@@ -2,6 +2,7 @@ import { hasCode } from "@muster/base";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   digestOf,
+  type MappedVersion,
   mapVersion,
   openVersionStore,
   pullVersion,
@@ -187,32 +188,61 @@ describe("mapping a version", () => {
     return mapVersion({ ...options, ...(keepIn ? { keepIn } : {}) });
   };
 
-  it("gives the bytes where they lie until they are released, by memory and by tcp", async () => {
+  const contentOf = async (mapped: MappedVersion, section: string, bytes: number) => {
+    const into = new Uint8Array(bytes);
+    await mapped.copyTo(section, into, patience());
+    return into;
+  };
+
+  it("keeps the bytes where they lie until they are released, by memory and by tcp", async () => {
     const store = await open();
     const published = { weights: bytesOf(3 * MiB + 1, 1), none: bytesOf(0, 0) };
     const sections = await store.publish(id, published);
     for (const [place, via] of ["memory", "tcp"].entries()) {
       const mapped = await mapOf(store, sections, place);
       expect(mapped).toMatchObject({ via, bytes: 3 * MiB + 1, from: store.addresses[place] });
-      expect(Buffer.compare(mapped.sections.weights!, published.weights)).toBe(0);
-      expect(mapped.sections.none).toHaveLength(0);
-      const view = mapped.sections.weights!;
+      expect(Buffer.compare(await contentOf(mapped, "weights", 3 * MiB + 1), published.weights)).toBe(0);
+      expect(await contentOf(mapped, "none", 0)).toHaveLength(0);
       mapped.release();
       mapped.release();
-      expect(view).toHaveLength(0);
     }
   });
 
-  it("makes its views once, when they are asked for, and none after the release", async () => {
+  it("copies windows of a section, up to its last byte and not beyond", async () => {
     const store = await open();
-    const sections = await store.publish(id, { weights: bytesOf(MiB, 1) });
-    const [looked, unseen] = [await mapOf(store, sections, 0), await mapOf(store, sections, 0)];
-    expect(looked.sections.weights).toHaveLength(MiB);
-    expect(looked.sections).toBe(looked.sections);
-    unseen.release();
-    expect(unseen.sections.weights).toHaveLength(0);
-    looked.release();
-    expect(looked.sections.weights).toHaveLength(0);
+    const weights = bytesOf(MiB + 7, 1);
+    const mapped = await mapOf(store, await store.publish(id, { weights }), 0);
+    for (const [from, length] of [
+      [0, 5],
+      [MiB, 7],
+      [MiB + 7, 0],
+      [12_345, 300_000],
+    ] as const) {
+      const into = new Uint8Array(length);
+      await mapped.copyTo("weights", into, { ...patience(), from });
+      expect(Buffer.compare(into, weights.subarray(from, from + length))).toBe(0);
+    }
+    const beyond = mapped.copyTo("weights", new Uint8Array(8), { ...patience(), from: MiB });
+    await expect(beyond).rejects.toThrow(`from is ${MiB}; give a whole number from 0 to ${MiB - 1}`);
+    await expect(mapped.copyTo("weights", new Uint8Array(8), { ...patience(), from: -1 })).rejects.toThrow(
+      "from is -1",
+    );
+  });
+
+  it("gives a store a copy of its own, which stays when holder and mapping are gone", async () => {
+    const [store, own] = [await open(), await open({ member: "own" })];
+    const published = { weights: bytesOf(3 * MiB + 1, 1), none: bytesOf(0, 0) };
+    const sections = await store.publish(id, published);
+    const mapped = await mapOf(store, sections, 0);
+    const keeping = own.keep(id, mapped);
+    mapped.release();
+    expect(await keeping).toEqual(sections);
+    await store.close();
+    const options = pullOf(id, sections, [own.addresses[0]!]);
+    expect((await pullVersion(options)).from).toBe(own.addresses[0]);
+    expect(Buffer.compare(options.into.weights!, published.weights)).toBe(0);
+    await expect(own.keep(id, mapped)).rejects.toThrow("mapped is released");
+    await expect(own.keep(id, { ...mapped })).rejects.toThrow("mapped is not a mapped version");
   });
 
   it("copies a section into memory of the caller, and goes on when the version is released meanwhile", async () => {
@@ -250,7 +280,7 @@ describe("mapping a version", () => {
     const mapped = await mapOf(store, await store.publish(id, { weights }), 0);
     for (let version = 50; version < 56; version++)
       await store.publish({ lineage: 3, version }, { weights: bytesOf(MiB, version) });
-    expect(Buffer.compare(mapped.sections.weights!, weights)).toBe(0);
+    expect(Buffer.compare(await contentOf(mapped, "weights", MiB), weights)).toBe(0);
     mapped.release();
   });
 
@@ -267,12 +297,35 @@ describe("mapping a version", () => {
     expect(await mapOf(store, sections, 1, keepIn)).toMatchObject({ via: "memory", from: keepIn.addresses[0] });
   });
 
-  it("refuses what is no open store, and sections too large for a view", async () => {
+  it("refuses what is no open store", async () => {
     const store = await open();
     const sections = await store.publish(id, { weights: bytesOf(10, 1) });
     await expect(mapOf(store, sections, 0, { ...store })).rejects.toThrow("keepIn is not an open store");
-    const huge = [{ ...sections[0]!, bytes: 2 ** 32 }];
-    await expect(mapOf(store, huge, 0)).rejects.toThrow("sections.weights.bytes is 4294967296");
+  });
+});
+
+describe("a section in pieces", () => {
+  it("is the same as in one, whatever the number of its pieces", async () => {
+    const store = await open();
+    const weights = bytesOf(3 * MiB + 5, 1);
+    const cuts = [0, MiB / 4, MiB, MiB, 3 * MiB, weights.length];
+    const pieces = cuts.slice(1).map((end, i) => weights.subarray(cuts[i], end));
+    const sections = await store.publish(id, { bias: bytesOf(9, 2), weights: pieces, none: [] });
+    expect(sections.map(({ bytes }) => bytes)).toEqual([9, weights.length, 0]);
+    expect(sections.map(({ digest }) => digest)).toEqual([bytesOf(9, 2), weights, bytesOf(0, 0)].map(digestOf));
+    expect(await store.publish(id, { bias: bytesOf(9, 2), weights, none: bytesOf(0, 0) })).toEqual(sections);
+    const options = pullOf(id, sections, [store.addresses[0]!]);
+    await pullVersion(options);
+    expect(Buffer.compare(options.into.weights!, weights)).toBe(0);
+  });
+
+  it("has pieces that end where blocks do, but for the last", async () => {
+    const store = await open();
+    const publishing = store.publish(id, { weights: [bytesOf(MiB + 1, 1), bytesOf(1, 1)] });
+    await expect(publishing).rejects.toThrow(
+      "sections.weights is a piece of 1048577 bytes; give pieces of a multiple of 262144 bytes",
+    );
+    expect(store.holds(id)).toBe(false);
   });
 });
 

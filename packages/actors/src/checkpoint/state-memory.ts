@@ -1,4 +1,5 @@
 /** Training state that a checkpoint actor keeps in memory: the newest version that it was asked for, and the one before until that is whole. */
+import type { CheckpointSection } from "@muster/checkpoint";
 import { type Body, type Section, versionParts } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
@@ -16,7 +17,7 @@ const megabytes = (bytes: number): string => `${Math.ceil(bytes / 1e6)} MB`;
 
 /** The sections of a version where they lie, until they are released. */
 export interface KeptSections {
-  readonly bytes: Readonly<Record<string, Uint8Array>>;
+  readonly bytes: Readonly<Record<string, CheckpointSection["bytes"]>>;
   release(): void;
 }
 
@@ -50,7 +51,7 @@ export class StateMemory {
       signal.throwIfAborted();
       // What lies in the memory of a holder on this host goes with that holder.
       const parts = versionParts.filter((part) => !stores.of(part).holds(body));
-      const taken = parts.length > 0 ? await stores.publish(body, mapped.sections, parts) : [];
+      const taken = await stores.keep(body, mapped, parts);
       const sections = body.sections.map((section) => taken.find(({ name }) => name === section.name) ?? section);
       const durationMs = clock.now() - startedMs;
       return { lineage, version, sections, ...stores.addressesOf(body), bytes: mapped.bytes, durationMs };
@@ -65,7 +66,12 @@ export class StateMemory {
     if (!stores?.holdsWhole(body)) return null;
     const keepIn = { serving: stores.of("serving"), training: stores.of("training") };
     const mapped = await mapParts({ ...this.#puller(admission), keepIn }, body, signal);
-    return { bytes: mapped.sections, release: () => mapped.release() };
+    const patience = { deadlineMs: admission.config.timing.pullMs, signal };
+    const bytes = body.sections.map(({ name, bytes: length }) => {
+      const copyTo = (into: Uint8Array, from: number) => mapped.copyTo(name, into, { ...patience, from });
+      return [name, { length, copyTo }] as const;
+    });
+    return { bytes: Object.fromEntries(bytes), release: () => mapped.release() };
   }
 
   /** Forgets everything. */

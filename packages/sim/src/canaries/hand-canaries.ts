@@ -242,7 +242,7 @@ export const handCanaries: readonly Canary[] = [
         pull: async () => ({ bytes: 0, durationMs: 0, via: "tcp", from: "nobody", wireBytes: 0, base: null }),
         map: async () => ({
           ...{ bytes: 0, durationMs: 0, via: "tcp", from: "nobody", wireBytes: 0, base: null },
-          ...{ sections: {}, copyTo: async () => {}, release: () => {} },
+          ...{ copyTo: async () => {}, release: () => {} },
         }),
       }),
     }),

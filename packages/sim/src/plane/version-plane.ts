@@ -1,6 +1,13 @@
 /** Where the parts of weight versions lie and how they are pulled: real bytes, simulated links. */
 import { invariant } from "@muster/base";
-import type { MappedVersion, mapVersion, PullResult, pullVersion, VersionStore } from "@muster/collectives";
+import type {
+  MappedVersion,
+  mapVersion,
+  PullResult,
+  pullVersion,
+  SectionBytes,
+  VersionStore,
+} from "@muster/collectives";
 import { errors } from "../errors.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -32,6 +39,11 @@ export interface PlaneFaults {
   corrupts(): boolean;
 }
 
+/** A section in one piece, as a copy. */
+function wholeOf(bytes: SectionBytes): Uint8Array {
+  return bytes instanceof Uint8Array ? bytes.slice() : new Uint8Array(Buffer.concat(bytes));
+}
+
 /** What canary bugs do to the data plane. */
 export interface PlaneBug {
   readonly skipsDigest?: boolean;
@@ -40,6 +52,7 @@ export interface PlaneBug {
 /** The version stores of a simulation. */
 export class VersionPlane {
   readonly #holdings = new Map<string, Holding>();
+  readonly #mapped = new WeakMap<MappedVersion, Readonly<Record<string, Uint8Array>>>();
   readonly #failpoints: Failpoints;
   readonly #faults: PlaneFaults;
   readonly #digest: (bytes: Uint8Array) => string;
@@ -65,10 +78,11 @@ export class VersionPlane {
     const versions = new Map<string, Readonly<Record<string, Uint8Array>>>();
     this.#holdings.set(address, { process, versions, arriving: new Set(), slots });
     process.onDeath(() => this.#holdings.delete(address));
-    return {
+    const store: VersionStore = {
       addresses: [address],
+      keep: (id, mapped) => store.publish(id, this.#mapped.get(mapped) ?? {}),
       publish: async (id, sections) => {
-        const copies = Object.fromEntries(Object.entries(sections).map(([name, bytes]) => [name, bytes.slice()]));
+        const copies = Object.fromEntries(Object.entries(sections).map(([name, bytes]) => [name, wholeOf(bytes)]));
         await this.#failpoints.pass(process, `${process.role}.store-publish`);
         await process.sleep(copyMs);
         versions.set(keyOf(id), copies);
@@ -90,6 +104,7 @@ export class VersionPlane {
         this.#holdings.delete(address);
       },
     };
+    return store;
   }
 
   /** Pulls a version from the first holder that gives it whole. */
@@ -121,7 +136,13 @@ export class VersionPlane {
     const sections = Object.fromEntries(options.sections.map(({ name, bytes }) => [name, new Uint8Array(bytes)]));
     const own = this.#holdings.get(options.keepIn?.addresses[0] ?? "");
     const key = keyOf(options.id);
-    const copyTo = async (name: string, into: Uint8Array): Promise<void> => into.set(sections[name] ?? []);
+    const mappedOf = (result: PullResult): MappedVersion => {
+      const copyTo: MappedVersion["copyTo"] = async (name, into, { from = 0 }) =>
+        into.set(sections[name]?.subarray(from, from + into.length) ?? []);
+      const mapped = { ...result, copyTo, release: () => {} };
+      this.#mapped.set(mapped, sections);
+      return mapped;
+    };
     const kept = own?.versions.get(key);
     if (kept) {
       for (const { name } of options.sections) sections[name]?.set(kept[name] ?? []);
@@ -134,7 +155,7 @@ export class VersionPlane {
         wireBytes: 0,
         base: null,
       } as const;
-      return { ...result, sections, copyTo, release: () => {} };
+      return mappedOf(result);
     }
     own?.arriving.add(key);
     try {
@@ -146,7 +167,7 @@ export class VersionPlane {
         );
         trim(own.versions, own.slots);
       }
-      return { ...result, sections, copyTo, release: () => {} };
+      return mappedOf(result);
     } finally {
       own?.arriving.delete(key);
     }

@@ -55,9 +55,10 @@ serveCalls({
   /** Maps a version, and reads its last byte. */
   async look({ bytes, ...wanted }: Wanted) {
     const mapped = await mapVersion(optionsOf(wanted));
-    const last = mapped.sections.weights?.[bytes - 1];
-    mapped.release();
-    return last;
+    const last = new Uint8Array(1);
+    const patience = { deadlineMs, signal: new AbortController().signal };
+    await mapped.copyTo("weights", last, { ...patience, from: bytes - 1 }).finally(() => mapped.release());
+    return last[0];
   },
 });
 
