@@ -8,6 +8,7 @@ import type {
   ConsumeOptions,
   Delivery,
   Journal,
+  JournalEntry,
   PublishAck,
   StateStore,
   StreamName,
@@ -152,14 +153,16 @@ export class SimTransport implements Transport {
     return {
       head: () =>
         this.#call(`${process.role}.before-head`, () => journal.head(), { code: "MUSTER_ERR_BROKER_TIMEOUT" }),
-      append: (data, expectedSeq, msgId) => {
+      append: (data, expectedSeq, msgId, expectedId) => {
         const isPart = msgId.endsWith(snapshotIdEnd);
         const what = isPart ? "snapshot" : "journal";
         const copy = bug?.writing?.(data, expectedSeq + 1) ?? data.slice();
         const work = async (): Promise<number> => {
           const before = await journal.head();
           if (isPart && bug?.purgesEarly) await this.purge("journal", expectedSeq + 1);
-          const seq = await journal.append(copy, bug?.ignoresFence ? before : expectedSeq, msgId);
+          const seq = await (bug?.ignoresFence
+            ? journal.append(copy, before, msgId)
+            : journal.append(copy, expectedSeq, msgId, expectedId));
           if (seq > before)
             observer.stored({ stream: "journal", seq, subject: `muster.${this.job}.journal`, data: copy, by: process });
           return seq;
@@ -176,10 +179,10 @@ export class SimTransport implements Transport {
     };
   }
 
-  async *#read(fromSeq: number): AsyncIterable<{ readonly seq: number; readonly data: Uint8Array }> {
+  async *#read(fromSeq: number): AsyncIterable<JournalEntry> {
     const { network, process } = this.#given;
     const all = async () => {
-      const records: { readonly seq: number; readonly data: Uint8Array }[] = [];
+      const records: JournalEntry[] = [];
       for await (const record of network.store.journal().read(fromSeq)) records.push(record);
       return network.options.bug?.readsShort ? records.slice(0, -1) : records;
     };
