@@ -8,6 +8,7 @@ import type {
   ConsumeOptions,
   Delivery,
   Journal,
+  JournalEntry,
   PublishAck,
   StateStore,
   StreamName,
@@ -350,12 +351,6 @@ export class SimTransport implements Transport {
       return false;
     }
   }
-}
-
-/** A record as it is read. */
-interface JournalEntry {
-  readonly seq: number;
-  readonly data: Uint8Array;
 }
 
 /** Records that one answer of the broker holds. */
