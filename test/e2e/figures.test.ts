@@ -84,7 +84,8 @@ describe("the samples of a step", () => {
     for (const { prompt, answer, completion, reward, status, tokens } of samples) {
       expect(prompt).not.toBe("");
       expect(tokens).toBeGreaterThan(0);
-      if (status === "completed") expect([completion, reward === 1]).toEqual([completion, completion.slice(0, -1) === answer]);
+      if (status === "completed")
+        expect([completion, reward === 1]).toEqual([completion, completion.slice(0, -1) === answer]);
     }
     const report = read("report.html");
     expect(report).toContain(`step ${steps}, group ${steps}.0, response 0`);
@@ -144,23 +145,17 @@ describe("the figures of a step", () => {
 
   test("are those of the report, at each step that is pointed at", () => {
     const report = read("report.html");
-    const names: readonly [FigureName, string][] = [
-      ...([
-        ["loss", "loss"],
-        ["approxKl", "KL"],
-        ["clipFraction", "clipped"],
-        ["entropy", "entropy"],
-      ] as const),
-      ...([
-        ["gradNorm", "gradient norm"],
-        ["lr", "learning rate"],
-        ["rewardSpread", "spread"],
-      ] as const),
-      ...([
-        ["evenGroups", "without advantage"],
-        ["truncated", "truncated"],
-        ["staleness", "staleness"],
-      ] as const),
+    const names: readonly (readonly [FigureName, string])[] = [
+      ["loss", "loss"],
+      ["approxKl", "KL"],
+      ["clipFraction", "clipped"],
+      ["entropy", "entropy"],
+      ["gradNorm", "gradient norm"],
+      ["lr", "learning rate"],
+      ["rewardSpread", "spread"],
+      ["evenGroups", "without advantage"],
+      ["truncated", "truncated"],
+      ["staleness", "staleness"],
     ];
     for (const body of commits())
       for (const [field, name] of names)

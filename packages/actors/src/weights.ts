@@ -36,7 +36,7 @@ interface RanksOptions {
 type Wanted = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
 
 /** One part of what is wanted: its sections, and where the holders serve them. Pure. */
-export function wantedPart(wanted: Wanted, part: VersionPart): Wanted {
+function wantedPart(wanted: Wanted, part: VersionPart): Wanted {
   const holders = wanted.holders.map(({ id, addresses, training }) => ({
     id,
     addresses: part === "training" ? (training ?? addresses) : addresses,

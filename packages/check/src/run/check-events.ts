@@ -1,7 +1,6 @@
 /** The events of a run: each line as it was written, each event once, and what they say of the job. */
 import { join } from "node:path";
 import { FactChecker, type PublicFact } from "../fact-checker.ts";
-import type { CommitFact } from "./commits.ts";
 import { type ReadLine, readEventLine } from "./event-line.ts";
 import type { Findings } from "./findings.ts";
 import { type FileLine, linesOf, type ReadingOptions } from "./lines.ts";
@@ -177,9 +176,4 @@ class EventsCheck {
     this.isWhole = false;
     this.#facts.cut();
   }
-}
-
-/** The commit that a fact tells. */
-export function commitOf(fact: PublicFact): CommitFact | null {
-  return fact.kind === "step.committed" ? fact.body : null;
 }

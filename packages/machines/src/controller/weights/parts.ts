@@ -3,7 +3,7 @@ import type { Body, Holder } from "@muster/protocol";
 import { type ControllerState, holdsCurrent, type Member, membersOf } from "../state.ts";
 
 /** Where others can pull the `training` part of what a member holds; empty where it was not kept. Pure. */
-export function trainingAddressesOf({ addresses, training }: Member): readonly string[] {
+function trainingAddressesOf({ addresses, training }: Member): readonly string[] {
   return training ?? addresses;
 }
 
