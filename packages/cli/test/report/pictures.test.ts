@@ -51,7 +51,7 @@ const fileOf = (name: string, text: string): string => {
 const failed = (): RunRecord => {
   const record = runRecord();
   const reason =
-    "policy-0 keeps ending: TypeError: reward is not a function (/home/somebody/jobs/rewards/my-reward.mjs:3); see runs/dates/logs/policy-0.err";
+    "policy-0 keeps ending: TypeError: reward is not a function (rewards/my-reward.mjs:3); see runs/dates/logs/policy-0.err";
   const steps = record.steps.slice(0, 2);
   return {
     ...record,
