@@ -16,6 +16,7 @@ import {
   type Enveloper,
   encodeMessage,
   type Identity,
+  type JobConfig,
   messageTable,
   storedBytesMax,
   subjectsOf,
@@ -125,11 +126,7 @@ export class Reign implements Controller {
     this.#watch = watchMembers(clock, detectorTimingOf(config), metrics);
     this.#meters = metersOf(metrics);
     this.#figures = figureMetersOn(metrics);
-    this.#samples = new PassedSamples({
-      config,
-      nextStep: () => this.#host.snapshot().context.state.step.step,
-      say: (fact) => this.#say(fact),
-    });
+    this.#samples = this.#passedSamples(config);
     this.#incidents = watchIncidents(metrics, replayed.incidents);
     this.#wallOffsetMs = wallMs() - clock.now();
     this.#face = new Face({
@@ -228,6 +225,11 @@ export class Reign implements Controller {
 
   snapshot(): ControllerSnapshot {
     return this.#host.snapshot();
+  }
+
+  #passedSamples(config: JobConfig): PassedSamples {
+    const nextStep = (): number => this.#host.snapshot().context.state.step.step;
+    return new PassedSamples({ config, nextStep, say: (fact) => this.#say(fact) });
   }
 
   #handlers(): EffectHandlers<MachineEffect, ControllerEvent> {

@@ -133,9 +133,14 @@ function gridOf(plot: Plot, xLabel: string): Markup {
     return html`<line class="${tick === yScale.low ? "axis" : "grid"}" x1="${margin.left}" x2="${right}" y1="${px(y(tick))}" y2="${px(y(tick))}"/><text x="${margin.left - 8}" y="${px(y(tick) + 3.5)}" text-anchor="end">${label}</text>`;
   });
   const columns = xScale.ticks
-    .filter((tick) => x(tick) < right - 40 || xLabel === "")
+    .filter((tick) => x(tick) < right - 64 || xLabel === "")
     .map((tick) => html`<text x="${px(x(tick))}" y="${bottom + 17}" text-anchor="middle">${figure(tick)}</text>`);
-  return html`<g>${rows}${columns}<text x="${right}" y="${bottom + 17}" text-anchor="end">${xLabel}</text></g>`;
+  return html`<g>${rows}${columns}<text x="${right}" y="${bottom + 17}" text-anchor="end">${endOf(xLabel, xScale.high)}</text></g>`;
+}
+
+/** What the axis counts, and how far. */
+function endOf(label: string, high: number): string {
+  return label === "" ? "" : `${label} ${figure(Math.round(high))}`;
 }
 
 function seriesOf(plot: Plot, { color, kind, name, points }: Series): Markup {

@@ -92,9 +92,9 @@ const sections: readonly Section[] = [
     title: "Throughput",
     unit: "tokens per second",
     lines: [
-      { color: "faint", name: "samplers, while they work", of: (step) => step.sample_tokens_per_s },
-      { color: "c4", name: "trainers, while they work", of: (step) => step.train_tokens_per_s },
-      { color: "c1", name: "the job", of: (step) => step.tokens_per_s },
+      { color: "faint", name: "samplers at work", of: (step) => step.sample_tokens_per_s },
+      { color: "c4", name: "trainers at work", of: (step) => step.train_tokens_per_s },
+      { color: "c1", name: "job", of: (step) => step.tokens_per_s },
     ],
     include: [0, 0],
   },
@@ -102,8 +102,8 @@ const sections: readonly Section[] = [
     title: "Step time, ms",
     unit: "milliseconds",
     lines: [
-      { color: "faint", name: "waiting and rest", of: (step) => step.step_ms, kind: "area" },
-      { color: "c3", name: "reduce", of: (step) => step.compute_ms + step.reduce_ms, kind: "area" },
+      { color: "faint", name: "step", of: (step) => step.step_ms, kind: "area" },
+      { color: "c3", name: "compute and reduce", of: (step) => step.compute_ms + step.reduce_ms, kind: "area" },
       { color: "c1", name: "compute", of: (step) => step.compute_ms, kind: "area" },
     ],
   },

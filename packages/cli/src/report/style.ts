@@ -25,8 +25,8 @@ code,pre,.mono{font-family:ui-monospace,"SF Mono","JetBrains Mono",Menlo,Consola
 .bad{color:var(--bad)}
 section{margin-top:40px}
 .pair{display:grid;grid-template-columns:minmax(0,1fr) minmax(0,1fr);column-gap:40px}
-.head{display:flex;justify-content:space-between;align-items:baseline;gap:16px;flex-wrap:wrap;margin-bottom:8px}
-.key{display:flex;gap:16px;color:var(--soft);font-size:12px;flex-wrap:wrap}
+.head{display:flex;justify-content:space-between;align-items:baseline;gap:4px 16px;flex-wrap:wrap;margin-bottom:8px}
+.key{display:flex;gap:4px 16px;color:var(--soft);font-size:12px;flex-wrap:wrap}
 .key i{display:inline-block;width:14px;height:3px;border-radius:2px;margin-right:6px;vertical-align:middle;background:var(--faint)}
 .key i.dot{width:8px;height:8px;border-radius:50%;border-width:2px;border-style:solid}
 .key .c1{background:var(--c1);border-color:var(--c1)}.key .c2{background:var(--c2);border-color:var(--c2)}.key .c3{background:var(--c3);border-color:var(--c3)}.key .c4{background:var(--c4);border-color:var(--c4)}.key .m{background:var(--bad)}
@@ -70,7 +70,8 @@ article pre{padding:4px 0 0;white-space:pre-wrap;overflow-wrap:anywhere}article 
 .config{columns:2;column-gap:40px;border-top:1px solid var(--rule);border-bottom:1px solid var(--rule);padding-bottom:14px}
 pre{margin:0;padding-top:14px;overflow-x:auto;line-height:1.55;break-inside:avoid}
 footer{margin-top:48px;color:var(--soft);font-size:12px}
-@media screen and (max-width:760px){body{padding:28px 20px}.figures{grid-template-columns:repeat(2,1fr)}.pair,.samples{grid-template-columns:minmax(0,1fr)}.config{columns:1}svg[viewBox^="0 0 500"] text{font-size:14px}.at text{font-size:13px}}
+@media screen and (max-width:900px){body{padding:28px 20px}td.d{min-width:180px}.figures{grid-template-columns:repeat(2,1fr)}.pair,.samples{grid-template-columns:minmax(0,1fr)}.config{columns:1}}
+@media screen and (max-width:560px){svg[viewBox^="0 0 500"] text{font-size:14px}svg[viewBox^="0 0 500"] .at text{font-size:13px}}
 @media print{.places{display:none}}
 @media print{:root{color-scheme:light;--bg:#fff;--ink:#15181e;--soft:#5b6472;--rule:#d5d9df;--grid:#eef0f3;--c1:#2457c5;--c2:#0b8073;--c3:#a3660a;--c4:#7a46b8;--faint:#b4bcc8;--bad:#c0272d}body{max-width:none;padding:0;font-size:11px}section,tr,svg{break-inside:avoid}*{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 @page{margin:16mm}

@@ -69,10 +69,11 @@ export class LiveFiles {
   /** @returns How many bytes that were. */
   #write(record: RunRecord): number {
     const { directory, disk } = this.#options;
+    // The summary last: what it counts is in the others.
     const files = {
-      "summary.json": `${JSON.stringify(record.summary, null, 2)}\n`,
       "metrics.jsonl": record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""),
       "report.html": htmlReport(record),
+      "summary.json": `${JSON.stringify(record.summary, null, 2)}\n`,
     };
     for (const [name, text] of Object.entries(files))
       disk.attempt(join(directory.path, name), () => directory.write(name, text));
