@@ -53,11 +53,7 @@ export type {
 } from "./registry/adapter.ts";
 export { EngineRegistry } from "./registry/engine-registry.ts";
 export { type FormatDifference, formatDifference, type WeightFormat } from "./registry/weight-format.ts";
-<<<<<<< HEAD
 export { rewardOf } from "./rewards/built-in.ts";
 export { isHttpReward } from "./rewards/http-reward.ts";
 export { isModulePath, isProgramPath, openReward } from "./rewards/open-reward.ts";
-=======
-export { rewardOf } from "./rewards.ts";
 export { sketchOf } from "./sketch.ts";
->>>>>>> 1ab7ad1 (machines, protocol: trainers agree on their state, on the weights, or follow the first rank; drift is measured)
