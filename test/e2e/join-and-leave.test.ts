@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { subjectsOf } from "@muster/protocol";
 import { type JobRun, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -10,7 +12,9 @@ describe("replicas of other processes", () => {
   beforeAll(async () => {
     runs = await openRuns();
     const one = ["--policy", "1", "--rollout", "1", "--set", "init_replicas.policy=1"];
-    run = await runs.start("open", "--steps", "60", ...one);
+    // Memory and frequent checkpoints would read every version: without them `training` is published for the guest and the last checkpoint.
+    const rare = ["--set", "checkpoint.memory_every=0", "--set", "checkpoint.every_steps=0"];
+    run = await runs.start("open", "--steps", "60", ...one, ...rare);
     await run.waitForEvent("job.started");
   });
   afterAll(() => runs.close());
@@ -44,6 +48,19 @@ describe("replicas of other processes", () => {
     await run.waitForEvent("mesh.changed", ({ epoch }) => epoch === 3);
     const meshes = run.events("mesh.changed").map(({ members }) => members);
     expect(meshes).toEqual([["policy-0"], ["policy-0", "guest-policy"], ["policy-0"]]);
+  });
+
+  test("what only a trainer reads was published for the guest and the last checkpoint alone", async () => {
+    await run.ended();
+    const log = readFileSync(join(run.directory, "logs", "policy-0.log"), "utf8");
+    const lines = log.split("\n").filter((line) => line.includes("weights published"));
+    const published = lines.map((line) => JSON.parse(line) as { readonly version: number; readonly parts: string[] });
+    const versions = published.filter(({ parts }) => parts.includes("training")).map(({ version }) => version);
+    const said = `of ${published.length} publications those of ${versions.join(", ")}`;
+    expect(published.length, said).toBeGreaterThanOrEqual(61);
+    expect([versions.at(0), versions.at(-1)], said).toEqual([0, 60]);
+    expect(versions.length, said).toBeGreaterThanOrEqual(3);
+    expect(versions.length, said).toBeLessThanOrEqual(8);
   });
 
   test("neither is a failure: nobody died, no step started again, nothing is lost", async () => {

@@ -56,3 +56,4 @@ export { type FormatDifference, formatDifference, type WeightFormat } from "./re
 export { rewardOf } from "./rewards/built-in.ts";
 export { isHttpReward } from "./rewards/http-reward.ts";
 export { isModulePath, isProgramPath, openReward } from "./rewards/open-reward.ts";
+export { sketchOf } from "./sketch.ts";

@@ -123,7 +123,19 @@ describe("engines of a job", () => {
   it("refuse a trainer that does not repeat itself, because votes compare its bits", () => {
     const other = { adapter: "other", options: shape };
     const job = jobOf({}, { engine: { policy: other, rollout: other } });
-    expect(withOther({}, { deterministic: false }).problemsOf(job, needs)[0]?.text).toMatch(/does not give equal bits/);
+    const registry = withOther({}, { deterministic: false });
+    expect(registry.problemsOf(job, needs)).toEqual([
+      {
+        keys: ["engine.kind", "job.agreement"],
+        text: expect.stringMatching(
+          /job\.agreement = "state": .* does not give equal bits; set job\.agreement = "leader"/,
+        ),
+      },
+    ]);
+    const levels = (["weights", "leader"] as const).map((agreement) =>
+      registry.problemsOf({ ...job, agreement }, needs),
+    );
+    expect(levels).toEqual([[], []]);
   });
 
   it("refuse an engine in a role that it does not have", () => {

@@ -99,7 +99,7 @@ export {
   type VersionPart,
   versionParts,
 } from "./messages/parts.ts";
-export { type BatchFigures, type BatchPart, figureMax, type StepStats } from "./messages/step.ts";
+export { type BatchFigures, type BatchPart, figureMax, type StepStats, sketchLength } from "./messages/step.ts";
 export { tensorNameMax, tensorsMax } from "./messages/weights.ts";
 export { clipBody, flawOf } from "./outgoing.ts";
 export {

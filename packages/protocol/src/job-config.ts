@@ -68,6 +68,12 @@ const promptsSchema = z.strictObject({
   tokenizerDigest: z.string().min(1).max(64),
 });
 
+/**
+ * What trainers must agree on: the digests of their whole state, those of the weights that samplers get, or nothing, so that the first rank's result
+ * counts. Whoever has other bytes than those that are committed pulls them, at every level.
+ */
+export const agreementLevels = ["state", "weights", "leader"] as const;
+
 const compiledSchema = z.strictObject({
   job: idSchema,
   seed: countSchema,
@@ -76,6 +82,8 @@ const compiledSchema = z.strictObject({
   /** `sync` is staleness 0: the run is a function of seed, config and engine build. */
   mode: z.enum(["sync", "async"]),
   stalenessMax: countSchema,
+  /** What trainers must agree on before a step is committed; absent: `state`. */
+  agreement: z.enum(agreementLevels).optional(),
   replicas: z.strictObject({ policy: countSchema, rollout: countSchema, checkpoint: countSchema }),
   initReplicas: z.strictObject({ policy: atLeastOne, rollout: atLeastOne }),
   /** Healthy replicas below which the job says what is missing. */

@@ -2,7 +2,7 @@
 import { basename } from "node:path";
 import { hasCode, MusterError, messageOf, withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace } from "@muster/collectives";
-import { inlineState, type PolicyEngine, type SectionSource } from "@muster/engine";
+import { inlineState, type PolicyEngine, type SectionSource, sketchOf } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
 import type { Body, Section } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
@@ -269,7 +269,9 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             { name: "weights", bytes: weights.length, digest: this.#doors.digest(weights) },
             { name: "optimizer", bytes: optimizer.length, digest: this.#doors.digest(optimizer) },
           ];
-          return { type: "step.computed", step, attempt, epoch, finite, sections, stats };
+          const mayDrift = config.agreement !== undefined && config.agreement !== "state";
+          const sketch = mayDrift ? { sketch: sketchOf(weights, engine.info().tensors) } : {};
+          return { type: "step.computed", step, attempt, epoch, finite, sections, stats, ...sketch };
         }),
       (error) => ({
         type: "step.errored",

@@ -133,13 +133,13 @@ function modelProblems(trainer: EngineDescription, task: TaskNeeds): readonly En
 function traitProblems(
   trainer: EngineDescription,
   sampler: EngineDescription,
-  { rollout, sampling }: JobConfig,
+  { rollout, sampling, agreement = "state" }: JobConfig,
 ): readonly EngineProblem[] {
   const problems: EngineProblem[] = [];
-  if (!trainer.deterministic)
+  if (!trainer.deterministic && agreement === "state")
     problems.push({
-      keys: [keys.policy],
-      text: `${keys.policy}: the engine says that equal input does not give equal bits, and trainers vote on the bits of their state; use an engine that is deterministic`,
+      keys: [keys.policy, "job.agreement"],
+      text: `job.agreement = "state": trainers vote on the bits of their state, and the engine of ${keys.policy} says that equal input does not give equal bits; set job.agreement = "leader", or "weights" where it repeats what samplers get, or use an engine that is deterministic`,
     });
   const way = rollout.ranks > 1 ? "shards" : "inline";
   if (!sampler.transports.includes(way))

@@ -6,6 +6,8 @@ export interface ControllerPlan {
   readonly seed: number;
   readonly steps: number;
   readonly stalenessMax: number;
+  /** What trainers must agree on. Absent in journals of programs that knew `state` only. */
+  readonly agreement?: JobConfig["agreement"];
   readonly initReplicas: JobConfig["initReplicas"];
   readonly checkpointReplicas: number;
   /** Replicas that nodes run, until an operator says otherwise. */
@@ -60,6 +62,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     seed: config.seed,
     steps: config.steps,
     stalenessMax: config.stalenessMax,
+    ...(config.agreement ? { agreement: config.agreement } : {}),
     initReplicas: config.initReplicas,
     checkpointReplicas: config.replicas.checkpoint,
     replicas: config.replicas,

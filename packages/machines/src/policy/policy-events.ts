@@ -51,7 +51,8 @@ export type PolicyEvent =
       readonly missing: readonly string[];
     }
   | ({ readonly type: "step.computed" } & AttemptKey &
-      Required<Pick<Body<"step.voted">, "finite" | "sections" | "stats">>)
+      Required<Pick<Body<"step.voted">, "finite" | "sections" | "stats">> &
+      Pick<Body<"step.voted">, "sketch">)
   | ({
       readonly type: "step.errored";
       readonly cause: string;

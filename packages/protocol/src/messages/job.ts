@@ -29,6 +29,10 @@ const speedSchema = z.number().nonnegative();
  * could say it: in journals of programs that did not, and where what a trainer says does not fit the receipts.
  */
 const moreFigures = {
+  /** Trainers that computed other bytes than the first rank, which the job's level of agreement allows. */
+  drifted: countSchema.optional(),
+  /** Largest distance of their weights from those of the first rank, as a share of these weights' norm; about. */
+  drift: z.number().nonnegative().optional(),
   lr: z.number().nonnegative().optional(),
   /** Response tokens of a trajectory, and the share of those that ended because there was no room for more. */
   lengthMean: z.number().nonnegative().optional(),

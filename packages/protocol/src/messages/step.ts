@@ -3,6 +3,9 @@ import { countSchema } from "../envelope.ts";
 import { defineMessages } from "./define.ts";
 import { keepSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
 
+/** Numbers in a sketch of weights. */
+export const sketchLength = 16;
+
 const attemptFields = { step: countSchema, attempt: countSchema, epoch: countSchema };
 
 const batchPartSchema = z.strictObject({
@@ -97,6 +100,8 @@ export const stepMessages = defineMessages({
       cause: textSchema.optional(),
       /** Members that did not arrive in a failed collective. */
       missing: z.array(z.string().max(48)).max(1024).optional(),
+      /** Of the candidate's weights, where trainers may drift: sums of all weights with signs of their own, by which distances are told. */
+      sketch: z.array(z.number()).length(sketchLength).optional(),
       /** Groups of the batch that can not be read from the groups stream; the first ones when there are more. */
       unreadable: z.array(batchPartSchema).max(64).optional(),
     }),

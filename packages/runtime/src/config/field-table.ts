@@ -33,6 +33,12 @@ export const runFields: readonly Field[] = [
         "Oldest weights that may still be trained on, in versions; 0 in sync, 1 or more in async.",
         "stalenessMax",
       ],
+      agreement: [
+        "text",
+        "state",
+        "What trainers must agree on before a step is committed: state, weights, or leader for engines that do not repeat their bits.",
+        "agreement",
+      ],
     },
     ["name"],
   ),

@@ -24,6 +24,8 @@ export interface Member {
   readonly recoveries: readonly AtMs[];
   /** The version whose digests it acknowledged. */
   readonly held: VersionKey | null;
+  /** It computed other bytes than the first rank, which the job's level of agreement allows, and pulls those: until then it keeps its place in the mesh. */
+  readonly isFollowing?: boolean;
   readonly order: Order | null;
   /** Its order before an election, which is given anew and has no more time for that; absent, or `null`, when it is given. */
   readonly owed?: Order | null;

@@ -30,7 +30,7 @@ export function applyMeshFailed(state: ControllerState, event: ReportOf<"mesh.fa
 
 /** A member's vote on the running attempt; votes on others change nothing. Pure. */
 export function applyVoted(state: ControllerState, event: ReportOf<"step.voted">): Change<ControllerState> {
-  const { step, attempt, epoch, vote, finite, sections, stats, cause, missing, unreadable } = event.body;
+  const { step, attempt, epoch, vote, finite, sections, stats, cause, missing, unreadable, sketch } = event.body;
   const run = state.step;
   const isCurrent =
     run.state === "running" && run.step === step && run.attempt === attempt && epoch === state.mesh.epoch;
@@ -41,6 +41,7 @@ export function applyVoted(state: ControllerState, event: ReportOf<"step.voted">
     [event.from]: {
       ...{ vote, finite, sections, stats: stats ?? null, cause: cause ?? "", missing: missing ?? [] },
       ...(unreadable ? { unreadable } : {}),
+      ...(sketch ? { sketch } : {}),
     },
   };
   return { state: { ...state, step: { ...run, votes } }, effects: [] };

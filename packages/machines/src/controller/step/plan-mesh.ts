@@ -120,10 +120,11 @@ function withoutSuspects({ mesh }: ControllerState, eligible: readonly Member[])
   return trusted.length > 0 ? trusted : eligible;
 }
 
-/** A member keeps its place while its `step.apply` is on the way; a joiner must hold the state first. */
+/** A member keeps its place while its `step.apply` is on the way, and while it pulls what it drifted from; a joiner must hold the state first. */
 function isEligible(state: ControllerState, member: Member): boolean {
   if (member.health === "draining" || member.health === "hung") return false;
-  return holdsCurrent(state, member) || (state.mesh.members.includes(member.id) && member.order?.kind === "step.apply");
+  const isNear = member.order?.kind === "step.apply" || member.isFollowing === true;
+  return holdsCurrent(state, member) || (state.mesh.members.includes(member.id) && isNear);
 }
 
 function isGathered(state: ControllerState, eligible: number): boolean {

@@ -22,6 +22,7 @@ import {
   without,
 } from "../state.ts";
 import { keepOf } from "../weights/plan-publish.ts";
+import { driftAlarms, driftOf, type Verdicts, verdictsOf } from "./agreement.ts";
 import { committedBody } from "./committed.ts";
 import { noteDivergence } from "./divergence.ts";
 import { forgetLosses, noteLoss } from "./lost-attempts.ts";
@@ -81,31 +82,19 @@ export function planStepOutcome(state: ControllerState): Change<ControllerState>
 }
 
 /**
- * The candidate that a majority computed is committed; whoever has another one must pull (F3). The dead who voted are counted: a survivor does
- * not outvote two who agreed. When all who agreed are dead, nobody has their candidate any more, and the batch runs again.
+ * The candidate that a majority computed is committed; whoever has another one must pull (F3). When all who agreed are dead, nobody has their
+ * candidate any more, and the batch runs again.
  */
 function decideDigest(state: ControllerState, survivors: readonly Member[]): Change<ControllerState> {
-  const keyOf = (member: Member): string => digestKey(state.step.votes[member.id]?.sections ?? []);
-  const voted = Object.values(state.step.votes).filter(({ vote }) => vote === "commit");
-  const counts = new Map<string, number>();
-  for (const { sections } of voted) counts.set(digestKey(sections), (counts.get(digestKey(sections)) ?? 0) + 1);
-  const [winner, votes] = [...counts].reduce((best, entry) => (entry[1] > best[1] ? entry : best));
-  if (votes * 2 <= voted.length)
+  const verdicts = verdictsOf(state, survivors);
+  if (!verdicts)
     return retry(state, "policy replicas computed different weights and no majority agrees", "disagreement");
-  const agreeing = survivors.filter((member) => keyOf(member) === winner);
-  if (agreeing.length === 0) return retry(state, "those who computed the same weights are lost", "loss");
-  return commit(
-    state,
-    agreeing,
-    survivors.filter((member) => keyOf(member) !== winner),
-  );
+  if (verdicts.same.length === 0) return retry(state, "those who computed the same weights are lost", "loss");
+  return commit(state, verdicts);
 }
 
-function commit(
-  state: ControllerState,
-  agreeing: readonly Member[],
-  divergent: readonly Member[],
-): Change<ControllerState> {
+function commit(state: ControllerState, verdicts: Verdicts): Change<ControllerState> {
+  const { same: agreeing, drifted, divergent } = verdicts;
   const { step, mesh } = state;
   const groups = state.groups[step.step];
   const lineage = state.weights?.lineage ?? 0;
@@ -116,7 +105,9 @@ function commit(
   const dueAtMs = state.nowMs + state.plan.timing.commandMs;
   const order = { kind: "step.apply", lineage, version, dueAtMs } as const;
   const ordered = agreeing.reduce((next, member) => withMember(next, member.id, { order }), state);
-  const cleared = divergent.reduce((next, member) => withMember(next, member.id, { held: null }), ordered);
+  const behind = divergent.reduce((next, member) => withMember(next, member.id, { held: null }), ordered);
+  const cleared = drifted.reduce((next, { id }) => withMember(next, id, { held: null, isFollowing: true }), behind);
+  const drift = driftOf(state, verdicts);
   const committed: ControllerState = {
     ...advance(noteDivergence(noteStep(cleared), step.step, divergent)),
     weights: { lineage, version, sections },
@@ -132,13 +123,21 @@ function commit(
     ...divergent.map((member) =>
       command(member, "step.discard", { ...attempt, reason: "the majority computed other weights" }),
     ),
+    ...drifted.map((member) =>
+      command(member, "step.discard", { ...attempt, reason: "the first rank's weights count" }),
+    ),
     ...divergent.map((member) =>
       announce("alarm.raised", {
         alarm: "divergence",
         detail: `${member.id} computed other weights in step ${step.step}`,
       }),
     ),
-    announce("step.committed", committedBody(state, next, { receipts, agreeing })),
+    ...driftAlarms(state, drift),
+    announce("step.committed", {
+      ...committedBody(state, next, { receipts, agreeing }),
+      ...(drifted.length > 0 ? { drifted: drifted.length } : {}),
+      ...(drift === null ? {} : { drift }),
+    }),
   ];
   return { state: next, effects };
 }
@@ -289,8 +288,4 @@ function retryLate(state: ControllerState, survivors: readonly Member[]): Change
   const evicted = evict(state, missing, `no vote on step ${state.step.step} in time`);
   const retried = retry(evicted.state, `no vote in time from ${listText(missing.map(({ id }) => id))}`, "loss");
   return { state: retried.state, effects: [...evicted.effects, ...retried.effects] };
-}
-
-function digestKey(sections: Vote["sections"]): string {
-  return sections.map(({ name, digest }) => `${name}=${digest}`).join(" ");
 }

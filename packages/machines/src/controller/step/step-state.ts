@@ -11,6 +11,8 @@ export interface Vote {
   readonly cause: string;
   /** Members that it missed in a collective. */
   readonly missing: readonly string[];
+  /** Of its candidate's weights; only where trainers may drift. */
+  readonly sketch?: readonly number[];
   /** Groups of the batch that it could not read. */
   readonly unreadable?: BatchPart[];
 }

@@ -39,6 +39,7 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
     state: withMember(arrived({ ...state, weights }), member.id, {
       held: { lineage, version },
       ...addressesIn(event.body, member),
+      ...(member.isFollowing ? { isFollowing: false } : {}),
       ...(isAnsweredBy(member, event.body) ? answered : {}),
     }),
     effects: [],
@@ -71,7 +72,11 @@ export function applyFailed(before: ControllerState, event: ReportOf<"weights.fa
   const member = state.members[event.from];
   if (!member || !isAnswered(member, event.body)) return { state, effects };
   const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
-  const asked = withMember(state, event.from, { ...answered, retryAtMs });
+  const asked = withMember(state, event.from, {
+    ...answered,
+    retryAtMs,
+    ...(member.isFollowing ? { isFollowing: false } : {}),
+  });
   const isFirst = member.order?.kind === "weights.initialize";
   const next = isFirst ? noteFailedStart(asked, "policy", event.body.cause) : asked;
   const { damage } = event.body;
