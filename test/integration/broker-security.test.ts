@@ -264,7 +264,7 @@ describe("the broker's doors", () => {
       url: server.url,
       credentials,
       connectTimeoutMs,
-      users: {},
+      users: server.server.credentials,
       handle: () => {},
     });
     await expect(watching).rejects.toMatchObject(refused);

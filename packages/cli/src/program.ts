@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { Command } from "commander";
 import { addActorCommands } from "./commands/actors.ts";
 import { addBenchCommands } from "./commands/bench.ts";
+import { addBrokerCommand } from "./commands/broker.ts";
 import { addChaosCommand } from "./commands/chaos.ts";
 import { addCheckCommand } from "./commands/check.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
@@ -40,6 +41,7 @@ export function createProgram(): Command {
   addActorCommands(program);
   addConfigCommands(program);
   addCredentialsCommand(program);
+  addBrokerCommand(program);
   addDoctorCommand(program);
   addSimCommand(program);
   addChaosCommand(program);

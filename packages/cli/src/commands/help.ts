@@ -75,6 +75,10 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster config print my.toml --set batch.group_size=16", "what a run with this flag would use"],
   ],
   "config check": [["muster config check my.toml", "all faults at once; exit code 2 when there are any"]],
+  broker: [
+    ["muster broker --job dates-1 --job sums-1", "one broker, two jobs; it says how each of them is run"],
+    ["muster broker --job dates-1 --job sums-1 --job sums-2", "one job more: those of before keep store and keys"],
+  ],
   config: [["muster config check my.toml", "all faults of a job file at once"]],
   doctor: [["muster doctor", "what is missing on this machine, and how to get it"]],
   sim: [

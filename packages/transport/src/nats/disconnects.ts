@@ -22,8 +22,13 @@ export interface WatchDisconnectsOptions extends Omit<ConnectOptions, "job" | "n
   readonly handle: (notice: DisconnectNotice) => void;
 }
 
+/** Where the server announces the ended connections of an account. */
+export function disconnectSubject(account: string): string {
+  return `$SYS.ACCOUNT.${account}.DISCONNECT`;
+}
+
 /**
- * Watches for ended connections of every account of the server. Notices may be missed while this connection is down.
+ * Watches for ended connections of the accounts of the given users. Notices may be missed while this connection is down.
  *
  * @throws the errors of {@link connectNats}, and MUSTER_ERR_BROKER_PERMISSION when the credentials are not of the system account.
  */
@@ -40,12 +45,15 @@ export async function watchDisconnects(options: WatchDisconnectsOptions): Promis
 
 async function listen(link: Link, options: WatchDisconnectsOptions): Promise<void> {
   let refusal: Error | null = null;
-  link.connection.subscribe("$SYS.ACCOUNT.*.DISCONNECT", {
-    callback: (error, message) => {
-      if (error) refusal = error;
-      else forward(link, message.string(), options);
-    },
-  });
+  // The system's own connections are nobody's of a job.
+  const users = Object.entries(options.users).filter(([role]) => role !== "system");
+  for (const account of new Set(users.map(([, user]) => user.account)))
+    link.connection.subscribe(disconnectSubject(account), {
+      callback: (error, message) => {
+        if (error) refusal = error;
+        else forward(link, message.string(), options);
+      },
+    });
   await link.call("watching disconnects", () => link.connection.flush());
   if (refusal) throw translate(refusal, "watching disconnects");
 }

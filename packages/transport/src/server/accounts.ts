@@ -3,6 +3,7 @@
  * is an account of its own that sees of it what it imports: a server does not check the reply subject of a message, so within one
  * account an answer can be led into any place. A role's key signs users whose name, their id, stands in their permissions.
  */
+import { disconnectSubject } from "../nats/disconnects.ts";
 import { keyOfSeed, signToken } from "../nats/token.ts";
 import type { ServerCredentials, ServerKeys } from "./keys.ts";
 import { answersOften, type BrokerRole, brokerRoles, type Import, importsOf, permissionsOf } from "./roles.ts";
@@ -38,22 +39,36 @@ export function operatorToken({ operator }: ServerKeys): string {
   return signToken(key, key.getPublicKey(), "muster", { type: "operator", version: 2 });
 }
 
-/** Every account of a job's broker. */
-export function accountsOf(job: string, { operator, credentials }: ServerKeys): readonly Account[] {
+/** Every account of a broker: those of its job, those of the other jobs that it has, and the server's own. */
+export function accountsOf(job: string, { operator, credentials, others = {} }: ServerKeys): readonly Account[] {
   const signer = keyOfSeed(operator);
-  return ([...brokerRoles, "system"] as const).map((role) => {
-    const { account } = credentials[role];
-    const name = role === "controller" ? "JOB" : role === "system" ? "SYS" : role.toUpperCase();
-    const claims = { ...claimsOf(job, role, credentials), type: "account", version: 2, default_permissions: {} };
+  const jobs = Object.entries({ ...others, [job]: credentials });
+  const accountOf = (name: string, account: string, own: object): Account => {
+    const claims = { limits, type: "account", version: 2, default_permissions: {}, ...own };
     return { name, key: account, token: signToken(signer, account, name, claims) };
-  });
+  };
+  const owned = jobs.flatMap(([name, users]) =>
+    brokerRoles.map((role) =>
+      accountOf(role === "controller" ? "JOB" : role.toUpperCase(), users[role].account, claimsOf(name, role, users)),
+    ),
+  );
+  const keys = jobs.map(([, users]) => signingKey("system", users, hearsEndsOf(users)));
+  return [...owned, accountOf("SYS", credentials.system.account, { signing_keys: keys })];
 }
 
-function claimsOf(job: string, role: BrokerRole | "system", credentials: ServerCredentials): object {
-  const template = { ...permissionsIn(job, role), ...user };
+function signingKey(role: BrokerRole | "system", credentials: ServerCredentials, permissions: object): object {
   const key = keyOfSeed(credentials[role].seed).getPublicKey();
-  const common = { limits, signing_keys: [{ kind: "user_scope", key, role, template }] };
-  if (role === "system") return common;
+  return { kind: "user_scope", key, role, template: { ...permissions, ...user } };
+}
+
+/** Who hears of ended connections hears of those of its own job. */
+function hearsEndsOf(credentials: ServerCredentials): object {
+  const subjects = brokerRoles.map((role) => disconnectSubject(credentials[role].account));
+  return { pub: { deny: [">"] }, sub: { allow: subjects } };
+}
+
+function claimsOf(job: string, role: BrokerRole, credentials: ServerCredentials): object {
+  const common = { signing_keys: [signingKey(role, credentials, permissionsIn(job, role))] };
   if (role === "controller") return { ...common, limits: { ...limits, ...storage }, exports: exportsOf(job) };
   const from = credentials.controller.account;
   const imports = importsOf(job, role).map(({ kind, subject, local }) => ({
@@ -66,8 +81,7 @@ function claimsOf(job: string, role: BrokerRole | "system", credentials: ServerC
   return { ...common, imports };
 }
 
-function permissionsIn(job: string, role: BrokerRole | "system"): object {
-  if (role === "system") return { pub: { deny: [">"] }, sub: { allow: ["$SYS.ACCOUNT.*.DISCONNECT"] } };
+function permissionsIn(job: string, role: BrokerRole): object {
   const { publish, subscribe } = permissionsOf(job, role, idOfUser);
   const own = { pub: { allow: publish }, sub: { allow: subscribe } };
   return role === "controller" ? { ...own, resp: answers } : own;

@@ -55,8 +55,9 @@ export function renderConfig(config: ServerConfig): string {
 /** Room of the store beside the groups stream: more than the other streams of the table have together. */
 const otherStreamsBytes = 6 * 1024 ** 3;
 
-const storeBytesOf = ({ groupsBytes = streamRules.groups.bytesMax }: ServerConfig): number =>
-  otherStreamsBytes + groupsBytes;
+/** For each job that the server has. */
+const storeBytesOf = ({ groupsBytes = streamRules.groups.bytesMax, keys }: ServerConfig): number =>
+  (1 + Object.keys(keys.others ?? {}).length) * (otherStreamsBytes + groupsBytes);
 
 /** A string of the configuration language; its escapes are those of JSON for the characters that occur here. */
 function quote(text: string): string {

@@ -11,6 +11,8 @@ export interface ServerKeys {
   /** Seed of the key that signs the accounts. */
   readonly operator: string;
   readonly credentials: ServerCredentials;
+  /** Users of the other jobs that the server has, by job. The account of `system` is the server's only one; its keys are not. */
+  readonly others?: Readonly<Record<string, ServerCredentials>>;
 }
 
 /** Makes new ones, 256 random bits each. An account's own key signs nothing, so nobody keeps it. */
@@ -22,4 +24,14 @@ export function generateKeys(): ServerKeys {
   });
   const users = [...brokerRoles, "system"].map((role) => [role, credentialsOf(role)]);
   return { operator: seedOf(newKey("operator")), credentials: Object.fromEntries(users) as ServerCredentials };
+}
+
+/** The keys of a server with users for these other jobs, too; those that it has already stay, and nobody's go. */
+export function withJobs(keys: ServerKeys, jobs: readonly string[]): ServerKeys {
+  const { account } = keys.credentials.system;
+  const added = jobs.map((job) => {
+    const { credentials } = generateKeys();
+    return [job, { ...credentials, system: { ...credentials.system, account } }] as const;
+  });
+  return { ...keys, others: { ...Object.fromEntries(added), ...keys.others } };
 }

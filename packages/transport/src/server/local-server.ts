@@ -5,7 +5,7 @@ import { hasCode } from "@muster/base";
 import { errors } from "../errors.ts";
 import { renderConfig } from "./config.ts";
 import { filesOf, readIfThere, type ServerFiles, writeSecret } from "./files.ts";
-import { generateKeys, type ServerCredentials, type ServerKeys } from "./keys.ts";
+import { generateKeys, type ServerCredentials, type ServerKeys, withJobs } from "./keys.ts";
 import { endLeftover } from "./leftover.ts";
 import { runServer, type ServerExit, type ServerProcess } from "./server-process.ts";
 
@@ -16,6 +16,8 @@ export interface LocalServerOptions {
   /** Made when missing, with mode 0700. A directory used before keeps its store, its credentials and its port. */
   readonly directory: string;
   readonly job: string;
+  /** More jobs that the server has users for; those of before stay, too. */
+  readonly otherJobs?: readonly string[];
   /** Default: the port used before in this directory, another one when somebody has taken that meanwhile, else any free one. */
   readonly port?: number;
   /** Others know the port that was used before: the server is refused when it is taken. */
@@ -40,6 +42,8 @@ export interface LocalServer {
   readonly monitoringUrl: string | null;
   readonly pid: number;
   readonly credentials: ServerCredentials;
+  /** Users of the other jobs, by job. */
+  readonly others: Readonly<Record<string, ServerCredentials>>;
   /** Ends it: SIGTERM, after three seconds SIGKILL. Harmless when it has ended. */
   stop(): Promise<void>;
   /** Ends it at once, as a crash would; for tests of what survives that. */
@@ -68,10 +72,10 @@ export async function startLocalServer(options: LocalServerOptions): Promise<Loc
   const saved = await load(files);
   if (saved) await endLeftover(files, directory, saved.ownerPid);
   if (saved && !saved.operator) throw errors.BrokerOfBefore({ directory });
-  const keys: ServerKeys = saved ?? generateKeys();
-  const { operator, credentials } = keys;
+  const keys = withJobs(saved ?? generateKeys(), options.otherJobs ?? []);
+  const { operator, credentials, others = {} } = keys;
   const save = (port: number): Promise<void> => {
-    const state: SavedServer = { port, ownerPid: process.pid, operator, credentials };
+    const state: SavedServer = { port, ownerPid: process.pid, operator, credentials, others };
     return writeSecret(files.state, JSON.stringify(state));
   };
   const start = async (port: number): Promise<Started> => {
@@ -88,11 +92,11 @@ export async function startLocalServer(options: LocalServerOptions): Promise<Loc
   };
   const { port = saved?.port ?? 0, keepsPort = options.port !== undefined } = options;
   try {
-    return serverOf(await start(port), { credentials, start, moved: null });
+    return serverOf(await start(port), { credentials, others, start, moved: null });
   } catch (error) {
     if (keepsPort || !hasCode(error, "MUSTER_ERR_PORT_IN_USE")) throw error;
     const moved = `port ${port} is in use${error.params.holder}`;
-    return serverOf(await start(0), { credentials, start, moved });
+    return serverOf(await start(0), { credentials, others, start, moved });
   }
 }
 
@@ -113,9 +117,10 @@ function serverOf(
   first: Started,
   {
     credentials,
+    others,
     start,
     moved,
-  }: Pick<LocalServer, "credentials" | "moved"> & { readonly start: (port: number) => Promise<Started> },
+  }: Pick<LocalServer, "credentials" | "others" | "moved"> & { readonly start: (port: number) => Promise<Started> },
 ): LocalServer {
   let current = first;
   const end = (how: "stop" | "kill"): Promise<void> => {
@@ -124,6 +129,7 @@ function serverOf(
   };
   return {
     credentials,
+    others,
     moved,
     port: first.port,
     url: first.running.ports.url,
