@@ -15,6 +15,7 @@ const names = [
   "journal",
   "trajectories",
   "weights",
+  "versions",
   "delta",
   "event-loop",
   "product",
@@ -24,8 +25,8 @@ const names = [
   "chaos-invariance",
   "recovery",
 ];
-/** Only when it is named: it takes minutes, and needs the machine for itself. */
-const long = ["recovery"];
+/** Only when they are named: they take minutes or 14 GiB, and need the machine for themselves. */
+const long = ["recovery", "versions"];
 const baselinesPath = new URL("baselines.json", import.meta.url);
 const usage = `usage: npm run bench -- [${names.join("|")}]… [--json] [--check] [--write]`;
 

@@ -30,6 +30,7 @@ static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == ours::kPinned && CU_MEM_LOCATION_
 static_assert(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR == ours::kFileDescriptor);
 static_assert(CU_MEM_ALLOC_GRANULARITY_MINIMUM == ours::kGranularityMinimum);
 static_assert(CU_MEM_ACCESS_FLAGS_PROT_READ == ours::kRead && CU_MEM_ACCESS_FLAGS_PROT_READWRITE == ours::kReadWrite);
+static_assert(CU_MEMHOSTREGISTER_PORTABLE == ours::kHostPortable && CU_MEMHOSTREGISTER_READ_ONLY == ours::kHostReadOnly);
 static_assert(CU_STREAM_NON_BLOCKING == ours::kStreamNonBlocking && CU_EVENT_DISABLE_TIMING == ours::kEventDisableTiming);
 
 TEST("our declarations are those of cuda.h") { CHECK(CUDA_VERSION >= 11020); }

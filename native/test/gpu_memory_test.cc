@@ -5,6 +5,9 @@
 #include <sys/wait.h>
 
 #include "core/connection.h"
+#include "core/limits.h"
+#include "core/shared_memory.h"
+#include "gpu/direct_copy.h"
 #include "gpu_support.h"
 
 using namespace muster;
@@ -96,4 +99,51 @@ TEST("a copy ends at its deadline and with an abort while the device is busy") {
   // The fake has copied by the time it is asked: only a wait that has not begun can be seen to end.
   const Status copied = gpu->copy(to.at(), from.at(), sizeof(float), patienceOf(abort));
   CHECK(copied.ok() || copied.code == Code::Aborted);
+}
+
+TEST("a section goes to the device from the pages where it lies, locked piece by piece, and read by nobody else") {
+  const FakeGpu fake;
+  const Abort never;
+  const auto gpu = FakeGpu::open();
+  // As a version's memory: the section begins anywhere in it, and the mapping is read-only.
+  constexpr size_t kBytes = kLockedBytes + 300'001, kBegin = 64;
+  auto segment = createSegment("version", kBegin + kBytes, Access::ReadOnly);
+  REQUIRE_OK(segment);
+  for (size_t i = 0; i < kBytes; i++) segment.value().mapping.data()[kBegin + i] = static_cast<uint8_t>(i * 31 % 251);
+  const auto mapped = mapSegment(segment.value().fd.get(), kBegin + kBytes, Access::ReadOnly);
+  REQUIRE_OK(mapped);
+  const ByteView section{mapped.value().data() + kBegin, kBytes};
+  const auto memory = DeviceMemory::create(gpu, kBytes);
+  REQUIRE_OK(memory);
+  for (const long refused : {0, 1}) {
+    fake.set("lockRefused", refused);
+    const long before = fake.lockedBytes();
+    Bytes back(kBytes);
+    REQUIRE_OK(copyDirect(*gpu, memory.value()->at(), section, nullptr, never));
+    REQUIRE_OK(gpu->copyOut(back, memory.value()->at(), patienceOf(never)));
+    CHECK(std::equal(back.begin(), back.end(), section.begin(), section.end()));
+    const long locked = fake.lockedBytes() - before;
+    CHECK(refused != 0 ? locked == 0 : locked > static_cast<long>(kBytes) - 4 * 4096);
+  }
+  Abort abort;
+  abort.request();
+  CHECK(copyDirect(*gpu, memory.value()->at(), section, nullptr, abort).code == Code::Aborted);
+}
+
+TEST("a copy on a stream of the caller comes behind what is there, and a wait that ends does not end the copy") {
+  const FakeGpu fake;
+  const Abort never;
+  const auto gpu = FakeGpu::open();
+  const Floats first(gpu, {0}), second(gpu, {0});
+  const float value = 7;
+  const ByteView bytes{reinterpret_cast<const uint8_t*>(&value), sizeof value};
+  const cuda::Stream stream = fake.heldStream(*gpu);
+  const Status waited = gpu->copyIn(first.at(), bytes, {Deadline::in(Milliseconds(20)), &never}, stream);
+  CHECK(waited.code == Code::Timeout);
+  CHECK((first.read() == std::vector<float>{0}));  // on the device's own stream, which nothing holds up
+  fake.set("streamHeld", 0);
+  REQUIRE_OK(gpu->copyIn(second.at(), bytes, patienceOf(never), stream));
+  CHECK((first.read() == std::vector<float>{7}));
+  CHECK((second.read() == std::vector<float>{7}));
+  CHECK(gpu->driver().call().streamDestroy(stream) == cuda::kSuccess);
 }

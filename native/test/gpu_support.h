@@ -36,6 +36,16 @@ class FakeGpu {
   void set(const char* knob, long value) const {
     reinterpret_cast<void (*)(const char*, long)>(::dlsym(handle_, "fakeGpuSet"))(knob, value);
   }
+  long lockedBytes() const { return reinterpret_cast<long (*)()>(::dlsym(handle_, "fakeGpuLockedBytes"))(); }
+  // A stream of somebody else, which is busy as long as the knob `streamHeld` is set.
+  cuda::Stream heldStream(const GpuDevice& gpu) const {
+    cuda::Stream stream = nullptr;
+    CHECK(gpu.bind().ok());
+    CHECK(gpu.driver().call().streamCreate(&stream, cuda::kStreamNonBlocking) == cuda::kSuccess);
+    set("streamHeld", 1);
+    reinterpret_cast<void (*)(cuda::Stream)>(::dlsym(handle_, "fakeGpuHold"))(stream);
+    return stream;
+  }
   std::string violations() const { return textOf("fakeGpuViolations"); }
 
   static std::shared_ptr<GpuDevice> open(int index = 0) {
@@ -53,7 +63,7 @@ class FakeGpu {
   // Every knob as it is by itself.
   void calm() const {
     for (const char* knob : {"cuInit", "cuInitBlocks", "initBlocks", "abortBlocks", "shrinkBlocks", "shrinkResult", "asyncError",
-                             "launchResult", "collectivesHang", "readOnlyRefused"})
+                             "launchResult", "collectivesHang", "readOnlyRefused", "lockRefused", "streamHeld"})
       set(knob, 0);
     set("devices", 1);
     set("fileDescriptors", 1);

@@ -3,19 +3,13 @@
 #include <atomic>
 #include <utility>
 
-#include "core/pull.h"
+#include "binding/mapped_version.h"
 #include "core/version_store.h"
 #include "core/xxh64.h"
 
 namespace muster::binding {
 
 namespace {
-
-// A version that was mapped; empty once it was released.
-struct MappedState {
-  Pulled pulled;
-};
-using Mapped = std::shared_ptr<MappedState>;
 
 // An open store as JavaScript sees it: {addresses, publish, keep, holds, versions, close}; `store` is the handle for pulls into it.
 class StoreObject {
@@ -63,7 +57,7 @@ class StoreObject {
   // {mapped, names, lineage, version, cancellation}
   static Napi::Value keep(VersionStore&, const Store& store, const Napi::CallbackInfo& info) {
     const auto options = info[0].As<Napi::Object>();
-    const auto& mapped = *options.Get("mapped").As<Napi::External<Mapped>>().Data();
+    const Mapped& mapped = mappedBehind(options.Get("mapped"));
     std::vector<std::string> names = namesOf(options, "names", mapped->pulled.sections.size());
     std::vector<SectionInput> inputs;
     for (size_t i = 0; i < names.size(); i++) inputs.emplace_back(std::move(names[i]), mapped->pulled.sections[i]);

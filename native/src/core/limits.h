@@ -95,6 +95,7 @@ inline constexpr size_t kAbortStep = size_t{1} << 18;          // elements summe
 inline constexpr Milliseconds kStrayLook{20};    // between two looks at the abort flag
 inline constexpr Milliseconds kOwnerLook{5};     // the same, where operations are short
 inline constexpr Milliseconds kOwnerGrace{1'000};  // behind a deadline, for the owner's thread to come back
+inline constexpr size_t kLockedBytes = size_t{64} << 20;  // of host memory, locked at a time for a device: the rest of the host needs pages that move
 inline constexpr size_t kTasksMax = 64;          // that wait for one communicator
 inline constexpr Milliseconds kQuiet{500};       // for an aborted kernel to see the flag
 inline constexpr std::chrono::microseconds kFirstPause{5}, kLongestPause{500};  // between two questions to a driver, doubled from the first on

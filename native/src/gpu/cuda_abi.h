@@ -34,6 +34,9 @@ inline constexpr int kGranularityMinimum = 0;
 inline constexpr int kRead = 1;  // CU_MEM_ACCESS_FLAGS_PROT_READ
 inline constexpr int kReadWrite = 3;
 
+inline constexpr unsigned kHostPortable = 1;  // CU_MEMHOSTREGISTER_*
+inline constexpr unsigned kHostReadOnly = 8;
+
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
 

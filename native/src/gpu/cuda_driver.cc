@@ -5,20 +5,17 @@ namespace muster {
 Result<std::shared_ptr<const CudaDriver>> CudaDriver::load(const std::string& path, std::vector<LibraryAttempt>& failed) {
   // The file without a number belongs to the toolkit and may be a stub: it is no place to look.
   const std::vector<std::string> paths = path.empty() ? std::vector<std::string>{"libcuda.so.1"} : std::vector{path};
-  const Result<SharedLibrary> library = SharedLibrary::open(paths, failed);
-  if (!library.ok()) return library.status();
-  std::shared_ptr<CudaDriver> driver(new CudaDriver());
-  driver->path_ = library.value().path();
-  if (Status resolved = driver->resolve(library.value()); !resolved.ok()) return resolved;
+  const Result<std::shared_ptr<CudaDriver>> loaded = loadFrom(paths, failed);
+  if (!loaded.ok()) return loaded.status();
+  const std::shared_ptr<CudaDriver>& driver = loaded.value();
   const CudaFunctions& call = driver->call();
   if (Status begun = driver->check(call.init(0), "cuInit"); !begun.ok()) return Status{Code::Unsupported, begun.message, {}};
   if (Status known = driver->check(call.driverGetVersion(&driver->version_), "cuDriverGetVersion"); !known.ok()) return known;
   return std::shared_ptr<const CudaDriver>(driver);
 }
 
-Status CudaDriver::resolve(const SharedLibrary& library) {
+Status CudaDriver::resolve(Symbols& symbols) {
   CudaFunctions& f = functions_;
-  Symbols symbols(library);
   symbols.need("cuInit", f.init);
   symbols.need("cuDriverGetVersion", f.driverGetVersion);
   symbols.need("cuGetErrorString", f.getErrorString);
@@ -28,7 +25,10 @@ Status CudaDriver::resolve(const SharedLibrary& library) {
   symbols.need("cuDeviceTotalMem_v2", f.deviceTotalMem);
   symbols.need("cuDeviceGetAttribute", f.deviceGetAttribute);
   // The second version tells apart what one GPU is cut into (MIG); nothing else needs either.
-  if (!library.find("cuDeviceGetUuid_v2", f.deviceGetUuid)) library.find("cuDeviceGetUuid", f.deviceGetUuid);
+  if (!symbols.find("cuDeviceGetUuid_v2", f.deviceGetUuid)) symbols.find("cuDeviceGetUuid", f.deviceGetUuid);
+  // Without them the driver copies through a buffer of its own.
+  if (!symbols.find("cuMemHostRegister_v2", f.memHostRegister) || !symbols.find("cuMemHostUnregister", f.memHostUnregister))
+    f.memHostRegister = nullptr;
   symbols.need("cuDevicePrimaryCtxRetain", f.primaryCtxRetain);
   symbols.need("cuDevicePrimaryCtxRelease_v2", f.primaryCtxRelease);
   symbols.need("cuCtxSetCurrent", f.ctxSetCurrent);
@@ -52,7 +52,6 @@ Status CudaDriver::resolve(const SharedLibrary& library) {
   symbols.want("cuMemSetAccess", f.memSetAccess);
   symbols.want("cuMemExportToShareableHandle", f.memExportToShareableHandle);
   symbols.want("cuMemImportFromShareableHandle", f.memImportFromShareableHandle);
-  missing_ = symbols.missing();
   return symbols.complete();
 }
 

@@ -25,6 +25,8 @@ struct CudaFunctions {
   cuda::Result (*memGetInfo)(size_t* free, size_t* total);
   cuda::Result (*memcpyHtoDAsync)(cuda::DevicePointer, const void*, size_t, cuda::Stream);
   cuda::Result (*memcpyDtoHAsync)(void*, cuda::DevicePointer, size_t, cuda::Stream);
+  cuda::Result (*memHostRegister)(void*, size_t, unsigned);  // both or none
+  cuda::Result (*memHostUnregister)(void*);
   cuda::Result (*memcpyDtoDAsync)(cuda::DevicePointer, cuda::DevicePointer, size_t, cuda::Stream);
   cuda::Result (*streamCreate)(cuda::Stream*, unsigned flags);
   cuda::Result (*streamDestroy)(cuda::Stream);
@@ -57,7 +59,7 @@ struct CudaDevice {
   bool fileDescriptorHandles;  // … and handed to other processes as a file descriptor
 };
 
-class CudaDriver {
+class CudaDriver : public LoadedLibrary<CudaDriver> {
  public:
   // Loads and initialises the driver. `path` is where the user says it is, or empty for the usual places.
   // Code::Unsupported when there is none, a function is missing that nothing works without, or it finds no device.
@@ -65,10 +67,8 @@ class CudaDriver {
   static Result<std::shared_ptr<const CudaDriver>> load(const std::string& path, std::vector<LibraryAttempt>& failed);
 
   const CudaFunctions& call() const { return functions_; }
-  const std::string& path() const { return path_; }
   int version() const { return version_; }  // 1000 × major + 10 × minor
-  const std::vector<std::string>& missing() const { return missing_; }
-  bool hasVirtualMemory() const { return missing_.empty(); }
+  bool hasVirtualMemory() const { return missing().empty(); }
 
   Result<std::vector<CudaDevice>> devices() const;
 
@@ -76,13 +76,12 @@ class CudaDriver {
   Status check(cuda::Result result, const std::string& what) const;
 
  private:
+  friend class LoadedLibrary<CudaDriver>;
   CudaDriver() = default;
-  Status resolve(const SharedLibrary& library);
+  Status resolve(Symbols& symbols);
 
   CudaFunctions functions_{};
-  std::string path_;
   int version_ = 0;
-  std::vector<std::string> missing_;
 };
 
 }  // namespace muster

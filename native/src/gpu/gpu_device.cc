@@ -52,24 +52,25 @@ Result<GpuDevice::Memory> GpuDevice::memory() const {
 }
 
 template <class Enqueue>
-Status GpuDevice::run(const char* what, const Patience& patience, Enqueue enqueue) {
+Status GpuDevice::run(const char* what, const Patience& patience, cuda::Stream given, Enqueue enqueue) {
   if (Status bound = bind(); !bound.ok()) return bound;
   const std::lock_guard one(copying_);
-  if (Status queued = driver_->check(enqueue(), what); !queued.ok()) return queued;
-  if (Status marked = driver_->check(driver_->call().eventRecord(copied_, stream_), "cuEventRecord"); !marked.ok()) return marked;
+  const cuda::Stream stream = given != nullptr ? given : stream_;
+  if (Status queued = driver_->check(enqueue(stream), what); !queued.ok()) return queued;
+  if (Status marked = driver_->check(driver_->call().eventRecord(copied_, stream), "cuEventRecord"); !marked.ok()) return marked;
   return awaitEvent(*driver_, copied_, patience, [] { return Status{}; });
 }
 
-Status GpuDevice::copyIn(cuda::DevicePointer to, ByteView from, const Patience& patience) {
-  return run("cuMemcpyHtoDAsync", patience, [&] { return driver_->call().memcpyHtoDAsync(to, from.data(), from.size(), stream_); });
+Status GpuDevice::copyIn(cuda::DevicePointer to, ByteView from, const Patience& patience, cuda::Stream stream) {
+  return run("cuMemcpyHtoDAsync", patience, stream, [&](cuda::Stream on) { return driver_->call().memcpyHtoDAsync(to, from.data(), from.size(), on); });
 }
 
-Status GpuDevice::copyOut(std::span<uint8_t> to, cuda::DevicePointer from, const Patience& patience) {
-  return run("cuMemcpyDtoHAsync", patience, [&] { return driver_->call().memcpyDtoHAsync(to.data(), from, to.size(), stream_); });
+Status GpuDevice::copyOut(std::span<uint8_t> to, cuda::DevicePointer from, const Patience& patience, cuda::Stream stream) {
+  return run("cuMemcpyDtoHAsync", patience, stream, [&](cuda::Stream on) { return driver_->call().memcpyDtoHAsync(to.data(), from, to.size(), on); });
 }
 
-Status GpuDevice::copy(cuda::DevicePointer to, cuda::DevicePointer from, size_t bytes, const Patience& patience) {
-  return run("cuMemcpyDtoDAsync", patience, [&] { return driver_->call().memcpyDtoDAsync(to, from, bytes, stream_); });
+Status GpuDevice::copy(cuda::DevicePointer to, cuda::DevicePointer from, size_t bytes, const Patience& patience, cuda::Stream stream) {
+  return run("cuMemcpyDtoDAsync", patience, stream, [&](cuda::Stream on) { return driver_->call().memcpyDtoDAsync(to, from, bytes, on); });
 }
 
 }  // namespace muster

@@ -33,15 +33,16 @@ class GpuDevice {
   Result<Memory> memory() const;
 
   // Copies that are done when they return Ok. After a failed wait the device may still be reading or writing: the memory must stay.
-  Status copyIn(cuda::DevicePointer to, ByteView from, const Patience& patience);
-  Status copyOut(std::span<uint8_t> to, cuda::DevicePointer from, const Patience& patience);
-  Status copy(cuda::DevicePointer to, cuda::DevicePointer from, size_t bytes, const Patience& patience);
+  // On a stream of the caller they come behind what it has queued there; null: the device's own.
+  Status copyIn(cuda::DevicePointer to, ByteView from, const Patience& patience, cuda::Stream stream = nullptr);
+  Status copyOut(std::span<uint8_t> to, cuda::DevicePointer from, const Patience& patience, cuda::Stream stream = nullptr);
+  Status copy(cuda::DevicePointer to, cuda::DevicePointer from, size_t bytes, const Patience& patience, cuda::Stream stream = nullptr);
 
  private:
   GpuDevice(std::shared_ptr<const CudaDriver> driver, CudaDevice properties)
       : driver_(std::move(driver)), properties_(std::move(properties)) {}
   template <class Enqueue>
-  Status run(const char* what, const Patience& patience, Enqueue enqueue);
+  Status run(const char* what, const Patience& patience, cuda::Stream stream, Enqueue enqueue);
 
   std::shared_ptr<const CudaDriver> driver_;
   const CudaDevice properties_;

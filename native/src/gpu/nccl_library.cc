@@ -4,21 +4,18 @@ namespace muster {
 
 Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::load(const std::vector<std::string>& paths,
                                                              std::vector<LibraryAttempt>& failed) {
-  const Result<SharedLibrary> library = SharedLibrary::open(paths, failed);
-  if (!library.ok()) return library.status();
-  std::shared_ptr<NcclLibrary> loaded(new NcclLibrary());
-  loaded->path_ = library.value().path();
-  if (Status resolved = loaded->resolve(library.value()); !resolved.ok()) return resolved;
+  const Result<std::shared_ptr<NcclLibrary>> opened = loadFrom(paths, failed);
+  if (!opened.ok()) return opened.status();
+  const std::shared_ptr<NcclLibrary>& loaded = opened.value();
   if (const nccl::Result got = loaded->functions_.getVersion(&loaded->version_); got != nccl::kSuccess)
-    return Status{Code::Unsupported, loaded->path_ + " does not tell its version: " + loaded->nameOf(got), {}};
+    return Status{Code::Unsupported, loaded->path() + " does not tell its version: " + loaded->nameOf(got), {}};
   if (loaded->version_ < nccl::kVersionMin)
-    return Status{Code::Unsupported, loaded->path_ + " is NCCL " + std::to_string(loaded->version_) + ", 2.14 is needed", {}};
+    return Status{Code::Unsupported, loaded->path() + " is NCCL " + std::to_string(loaded->version_) + ", 2.14 is needed", {}};
   return std::shared_ptr<const NcclLibrary>(loaded);
 }
 
-Status NcclLibrary::resolve(const SharedLibrary& library) {
+Status NcclLibrary::resolve(Symbols& symbols) {
   NcclFunctions& f = functions_;
-  Symbols symbols(library);
   symbols.need("ncclGetVersion", f.getVersion);
   symbols.need("ncclGetUniqueId", f.getUniqueId);
   symbols.need("ncclCommInitRankConfig", f.initRankConfig);
@@ -39,7 +36,6 @@ Status NcclLibrary::resolve(const SharedLibrary& library) {
   symbols.want("ncclCommShrink", f.shrink);
   canGrow_ = symbols.want("ncclCommGrow");
   canRevoke_ = symbols.want("ncclCommRevoke");
-  missing_ = symbols.missing();
   return symbols.complete("; NCCL 2.14 or newer is needed");
 }
 

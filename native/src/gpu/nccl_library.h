@@ -32,34 +32,31 @@ struct NcclFunctions {
   nccl::Result (*shrink)(nccl::Communicator, int* excluded, int count, nccl::Communicator*, nccl::Config*, int flags);
 };
 
-class NcclLibrary {
+class NcclLibrary : public LoadedLibrary<NcclLibrary> {
  public:
   // Loads NCCL from the first of `paths` that opens. Code::Unsupported when none does, or it is older than 2.14.
   static Result<std::shared_ptr<const NcclLibrary>> load(const std::vector<std::string>& paths, std::vector<LibraryAttempt>& failed);
 
   const NcclFunctions& call() const { return functions_; }
-  const std::string& path() const { return path_; }
   int version() const { return version_; }  // 10000 × major + 100 × minor + patch
   bool canShrink() const { return functions_.shrink != nullptr; }
   bool canGrow() const { return canGrow_; }      // 2.29; reported, not used
   bool canRevoke() const { return canRevoke_; }  // 2.28; reported, not used
   // 2.30 lets several ranks share a GPU, when NCCL_MULTI_RANK_GPU_ENABLE=1 is set. It added no symbol.
   bool severalRanksPerGpu() const { return version_ >= 23000; }
-  const std::vector<std::string>& missing() const { return missing_; }
 
   // The name of a result in words.
   std::string nameOf(nccl::Result result) const;
 
  private:
+  friend class LoadedLibrary<NcclLibrary>;
   NcclLibrary() = default;
-  Status resolve(const SharedLibrary& library);
+  Status resolve(Symbols& symbols);
 
   NcclFunctions functions_{};
-  std::string path_;
   int version_ = 0;
   bool canGrow_ = false;
   bool canRevoke_ = false;
-  std::vector<std::string> missing_;
 };
 
 }  // namespace muster

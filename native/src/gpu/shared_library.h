@@ -1,6 +1,7 @@
 // Libraries that may or may not be on this host, opened at run time.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,11 @@ class Symbols {
     void (*to)() = nullptr;
     return want(name, to);
   }
+  // Nothing is missing where it is not there.
+  template <class Function>
+  bool find(const char* name, Function*& to) const {
+    return library_.find(name, to);
+  }
 
   // Code::Unsupported with the functions that are needed and not there, and `advice`.
   Status complete(const std::string& advice = "") const {
@@ -68,6 +74,33 @@ class Symbols {
  private:
   const SharedLibrary& library_;
   std::string needed_;
+  std::vector<std::string> missing_;
+};
+
+// A library with the functions that are called in it. `Self` resolves them: Status resolve(Symbols&).
+template <class Self>
+class LoadedLibrary {
+ public:
+  const std::string& path() const { return path_; }
+  // Functions that this version lacks.
+  const std::vector<std::string>& missing() const { return missing_; }
+
+ protected:
+  // From the first of `paths` that opens.
+  static Result<std::shared_ptr<Self>> loadFrom(const std::vector<std::string>& paths, std::vector<LibraryAttempt>& failed) {
+    const Result<SharedLibrary> library = SharedLibrary::open(paths, failed);
+    if (!library.ok()) return library.status();
+    std::shared_ptr<Self> loaded(new Self());
+    loaded->path_ = library.value().path();
+    Symbols symbols(library.value());
+    const Status resolved = loaded->resolve(symbols);
+    loaded->missing_ = symbols.missing();
+    if (!resolved.ok()) return resolved;
+    return loaded;
+  }
+
+ private:
+  std::string path_;
   std::vector<std::string> missing_;
 };
 

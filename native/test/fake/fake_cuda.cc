@@ -15,6 +15,10 @@
 //   access is set for a mapped range                                 12594-12596
 //   a driver may refuse to set an access (readOnlyRefused)           12610-12611
 //   an event that is not reached yet says CUDA_ERROR_NOT_READY       15589, 2640
+// And of CUDA 13.0 (CUDA_VERSION 13000):
+//   host memory is locked for all contexts, read-only where its mapping is, and a device may not support that (lockRefused)  9473-9491
+//   memory that is locked already is refused                         2908-2912
+//   memory is unlocked by the address that it was locked by          9546-9549, 2914-2918
 // Stricter than the driver, because what we would lose is hard to find: a stream with work on it and an event that is not reached
 // yet may be destroyed there (15330-15333, 15637-15640) and are violations here. Mappings are memfds and mprotect here: what is
 // written to memory that may only be read is a fault here, and whatever the device does there.
@@ -42,6 +46,9 @@ constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;
 constexpr int kNoContext = 201;
 constexpr int kNotReady = 600;
+constexpr int kAlreadyRegistered = 712;
+constexpr int kNotRegistered = 713;
+constexpr int kNotSupported = 801;
 
 struct Event {
   bool recorded = false;
@@ -62,6 +69,9 @@ struct Cuda {
   std::map<uint64_t, Memory> memory;
   std::map<uint64_t, size_t> reserved;
   std::map<uint64_t, size_t> mapped;
+  std::map<uintptr_t, size_t> locked;           // host memory by its address
+  std::multimap<uintptr_t, size_t> reading;     // what copies that are queued will read
+  size_t lockedBytes = 0;                       // that were read from locked memory
   uint64_t nextHandle = 1;
 };
 
@@ -84,7 +94,15 @@ int queueCopy(void* to, const void* from, size_t bytes, Stream* stream) {
   if (const int bad = need(hasContext(), "a copy without a context", kNoContext); bad != 0) return bad;
   if (const int bad = need(cuda().streams.contains(stream), "a copy on an unknown stream"); bad != 0) return bad;
   if (stream->blocked) violation("a copy was queued while an NCCL call was in progress on its stream");
-  stream->work.push_back({[=] { std::memcpy(to, from, bytes); }, [] { return true; }});
+  const auto at = reinterpret_cast<uintptr_t>(from);
+  const auto reading = cuda().reading.emplace(at, bytes);
+  for (const auto& [begin, size] : cuda().locked)
+    if (begin < at + bytes && at < begin + size) cuda().lockedBytes += std::min(begin + size, at + bytes) - std::max(begin, at);
+  stream->work.push_back({[=] {
+                            std::memcpy(to, from, bytes);
+                            cuda().reading.erase(reading);
+                          },
+                          [] { return true; }});
   pump(*stream);
   return 0;
 }
@@ -169,7 +187,19 @@ EXPORTED const char* fakeGpuLeaks() {
   count("memory handles", cuda().memory.size());
   count("reserved ranges", cuda().reserved.size());
   count("mapped ranges", cuda().mapped.size());
+  count("locked ranges", cuda().locked.size());
   return text.c_str();
+}
+
+// How many bytes were copied from locked memory.
+EXPORTED long fakeGpuLockedBytes() {
+  const Lock lock(state().mutex);
+  return static_cast<long>(cuda().lockedBytes);
+}
+// Keeps a stream busy as long as the knob `streamHeld` is set.
+EXPORTED void fakeGpuHold(Stream* stream) {
+  const Lock lock(state().mutex);
+  stream->work.push_back({{}, [] { return knob("streamHeld", 0) == 0; }});
 }
 
 EXPORTED int cuInit(unsigned flags) {
@@ -232,6 +262,25 @@ EXPORTED int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t byte
 }
 EXPORTED int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes, Stream* stream) {
   return queueCopy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes, stream);
+}
+
+EXPORTED int cuMemHostRegister_v2(void* host, size_t bytes, unsigned flags) {
+  const Lock lock(state().mutex);
+  if (const int bad = need(hasContext(), "memory was locked without a context", kNoContext); bad != 0) return bad;
+  const auto at = reinterpret_cast<uintptr_t>(host);
+  if (const int bad = need(at % 4096 == 0 && bytes % 4096 == 0 && bytes > 0 && flags == 9, "other than whole pages were locked"); bad != 0) return bad;
+  if (knob("lockRefused", 0) != 0) return kNotSupported;
+  for (const auto& [begin, size] : cuda().locked)
+    if (begin < at + bytes && at < begin + size) return violation("memory was locked twice"), kAlreadyRegistered;
+  return cuda().locked[at] = bytes, 0;
+}
+EXPORTED int cuMemHostUnregister(void* host) {
+  const Lock lock(state().mutex);
+  const auto found = cuda().locked.find(reinterpret_cast<uintptr_t>(host));
+  if (const int bad = need(found != cuda().locked.end(), "memory was unlocked that was not locked", kNotRegistered); bad != 0) return bad;
+  for (const auto& [at, size] : cuda().reading)
+    if (at < found->first + found->second && found->first < at + size) violation("memory was unlocked while a copy that reads it was queued");
+  return cuda().locked.erase(found), 0;
 }
 
 EXPORTED int cuStreamCreate(Stream** stream, unsigned flags) {

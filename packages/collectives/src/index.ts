@@ -16,7 +16,7 @@ export {
   nativeCapabilities,
 } from "./capabilities.ts";
 export { digestOf } from "./digest.ts";
-export type { GpuBuffer } from "./gpu/buffer.ts";
+export type { GpuBuffer, MappedBytes } from "./gpu/buffer.ts";
 export {
   type GpuCapabilities,
   type GpuDevice,
@@ -34,6 +34,7 @@ export type {
 export { type CommunicatorOptions, type Gpu, type GpuWait, openGpu } from "./gpu/device.ts";
 export { type GpuLibraries, gpuLibrariesOf } from "./gpu/libraries.ts";
 export type { GpuShelf, GpuShelfOptions, ShelvedVersion, TakeVersionOptions } from "./gpu/shelf.ts";
+export type { GpuCopyWait } from "./gpu/wait.ts";
 export {
   type GradientMesh,
   type GradientMeshOptions,

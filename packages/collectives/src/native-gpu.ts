@@ -35,12 +35,22 @@ export interface NativeWait {
   readonly cancellation: NativeCancellation;
 }
 
+/** A copy to or from device memory. `stream` is a CUstream of the caller; `null`: the device's own. */
+export interface NativeGpuCopy extends NativeWait {
+  readonly offset: number;
+  readonly stream: bigint | null;
+}
+
 /** Device memory. `memory` is its handle; what crosses is checked on this side. */
 export interface NativeGpuMemory {
   readonly memory: object;
   readonly bytes: number;
-  write(options: NativeWait & { bytes: Uint8Array; offset: number }): Promise<NativeOutcome<undefined>>;
-  read(options: NativeWait & { bytes: Uint8Array; offset: number }): Promise<NativeOutcome<undefined>>;
+  write(options: NativeGpuCopy & { bytes: Uint8Array }): Promise<NativeOutcome<undefined>>;
+  /** `mapped` is a `NativeMapped.mapped` that was not released; `section` its number in the order wanted. */
+  writeFrom(
+    options: NativeGpuCopy & { mapped: object; section: number; from: number; bytes: number },
+  ): Promise<NativeOutcome<undefined>>;
+  read(options: NativeGpuCopy & { bytes: Uint8Array }): Promise<NativeOutcome<undefined>>;
   close(): void;
 }
 

@@ -1,7 +1,19 @@
 /** Memory of a GPU. */
+import { checkWhole } from "../check.ts";
+import { errors } from "../errors.ts";
 import type { NativeGpuMemory } from "../native-gpu.ts";
+import { nativeMappedOf } from "../open-stores.ts";
+import type { MappedVersion } from "../pull-version.ts";
 import { operandOf, rememberBuffer, targetOf } from "./buffers.ts";
-import { type GpuWait, gpuCall } from "./wait.ts";
+import { type GpuCopyWait, gpuCall } from "./wait.ts";
+
+/** Bytes of a section of a mapped version. */
+export interface MappedBytes {
+  readonly version: MappedVersion;
+  readonly section: string;
+  readonly from: number;
+  readonly bytes: number;
+}
 
 /** Memory of a GPU. Closed, or forgotten, it is given back once nothing uses it. */
 export interface GpuBuffer {
@@ -11,9 +23,14 @@ export interface GpuBuffer {
    *
    * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a version on a shelf; MUSTER_ERR_GPU_TIMEOUT, MUSTER_ERR_GPU_ABORTED, MUSTER_ERR_GPU_FAILED
    */
-  write(source: Uint8Array, offset: number, wait: GpuWait): Promise<void>;
+  write(source: Uint8Array, offset: number, wait: GpuCopyWait): Promise<void>;
+  /**
+   * Copies bytes of a mapped version to `offset` from where they lie, without a buffer in between: the driver locks their pages, 64 MiB at a time, where it
+   * can. The version may be released at once; its memory stays until the device has read it. Throws as `write`.
+   */
+  writeFrom(source: MappedBytes, offset: number, wait: GpuCopyWait): Promise<void>;
   /** Copies from `offset` to `target`, which is written only when all bytes are there. Throws as `write`. */
-  read(target: Uint8Array, offset: number, wait: GpuWait): Promise<void>;
+  read(target: Uint8Array, offset: number, wait: GpuCopyWait): Promise<void>;
   /** Lets go of it. Harmless twice. */
   close(): void;
 }
@@ -29,17 +46,31 @@ export class OpenBuffer implements GpuBuffer {
     rememberBuffer(this, { memory: memory.memory, bytes: memory.bytes, writable });
   }
 
-  async write(source: Uint8Array, offset: number, wait: GpuWait): Promise<void> {
+  async write(source: Uint8Array, offset: number, wait: GpuCopyWait): Promise<void> {
     const { offset: at } = targetOf("source", this, offset, source.byteLength);
     await gpuCall("writing device memory", wait, (native) =>
-      this.#memory.write({ bytes: source, offset: at, ...native }),
+      this.#memory.write({ bytes: source, offset: at, stream: streamOf(wait), ...native }),
     );
   }
 
-  async read(target: Uint8Array, offset: number, wait: GpuWait): Promise<void> {
+  async writeFrom({ version, section, from, bytes }: MappedBytes, offset: number, wait: GpuCopyWait): Promise<void> {
+    const { handle: mapped, sections } = nativeMappedOf(version);
+    const index = sections.findIndex(({ name }) => name === section);
+    const fix = "name a section that was asked for";
+    if (index < 0) throw errors.NativeOptionInvalid({ field: "source.section", value: section, fix });
+    const all = sections[index]?.bytes ?? 0;
+    checkWhole("source.bytes", bytes, { min: 0, max: all });
+    checkWhole("source.from", from, { min: 0, max: all - bytes });
+    const { offset: at } = targetOf("source", this, offset, bytes);
+    await gpuCall("writing device memory", wait, (native) =>
+      this.#memory.writeFrom({ mapped, section: index, from, bytes, offset: at, stream: streamOf(wait), ...native }),
+    );
+  }
+
+  async read(target: Uint8Array, offset: number, wait: GpuCopyWait): Promise<void> {
     const { offset: at } = operandOf("target", this, offset, target.byteLength);
     await gpuCall("reading device memory", wait, (native) =>
-      this.#memory.read({ bytes: target, offset: at, ...native }),
+      this.#memory.read({ bytes: target, offset: at, stream: streamOf(wait), ...native }),
     );
   }
 
@@ -47,4 +78,14 @@ export class OpenBuffer implements GpuBuffer {
     rememberBuffer(this, { memory: {}, bytes: 0, writable: false });
     this.#memory.close();
   }
+}
+
+function streamOf({ stream }: GpuCopyWait): bigint | null {
+  if (stream === undefined) return null;
+  if (stream > 0n && stream < 2n ** 64n) return stream;
+  throw errors.NativeOptionInvalid({
+    field: "stream",
+    value: stream.toString(),
+    fix: "give the address of a CUstream",
+  });
 }

@@ -11,6 +11,15 @@ export interface GpuWait {
   readonly signal: AbortSignal;
 }
 
+/** How long a copy may take, and behind what it comes. */
+export interface GpuCopyWait extends GpuWait {
+  /**
+   * Address of a CUstream of this process's primary context, as engines tell it: the copy comes behind what is queued there. It lives until the copy has
+   * ended, also one that was given up. The device's own stream when it is left out.
+   */
+  readonly stream?: bigint;
+}
+
 /** What a call is about, for its errors. */
 interface GpuCallName {
   readonly kind: "gpu" | "shelf" | "take";
