@@ -2,7 +2,7 @@
 import type { Clock } from "@muster/base";
 import { type AnyMessage, createEnveloper, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
 import { type ManualClock, manualClock } from "@muster/runtime";
-import { createMemoryBroker, type MemoryBroker, type Transport } from "@muster/transport";
+import { createMemoryBroker, type Journal, type MemoryBroker, type Transport } from "@muster/transport";
 import { afterEach, expect, it, vi } from "vitest";
 import { type Controller, startController } from "../src/index.ts";
 import { clock, processesOn } from "./support/environment.ts";
@@ -43,8 +43,8 @@ function stalled(transport: Transport): Transport {
   let appends = 0;
   const slow = {
     ...journal,
-    append: (data: Uint8Array, expectedSeq: number, msgId: string) =>
-      ++appends === 1 ? journal.append(data, expectedSeq, msgId) : new Promise<never>(() => {}),
+    append: (...given: Parameters<Journal["append"]>) =>
+      ++appends === 1 ? journal.append(...given) : new Promise<never>(() => {}),
   };
   return new Proxy(transport, {
     get(target, name) {

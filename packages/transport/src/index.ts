@@ -14,6 +14,7 @@ export type {
   ConsumeOptions,
   Delivery,
   Journal,
+  JournalEntry,
   PublishAck,
   StateStore,
   StreamUsage,

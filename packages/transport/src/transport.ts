@@ -127,7 +127,15 @@ export interface Transport {
   close(): Promise<void>;
 }
 
-/** The controller's log: one writer at a time, by compare-and-set on the last sequence. */
+/** One record of the journal. */
+export interface JournalEntry {
+  readonly seq: number;
+  readonly data: Uint8Array;
+  /** The `msgId` under which it was appended; empty when it was stored without one. */
+  readonly msgId: string;
+}
+
+/** The controller's log: one writer at a time, by compare-and-set on the last record. */
 export interface Journal {
   /** Sequence of the last record; 0 when empty. */
   head(): Promise<number>;
@@ -135,15 +143,17 @@ export interface Journal {
    * Appends one record if the last one is `expectedSeq`. Calling again with the same `msgId` and `expectedSeq` is harmless:
    * the record is recognised by its id, so an answer that was lost is not taken for a defeat.
    *
+   * With `expectedId` the last record must have that id, too: a broker that lost the end of the journal gives its sequences again.
+   *
    * @returns Sequence of the record, `expectedSeq + 1`.
-   * @throws MUSTER_ERR_FENCED when somebody else wrote that record; MUSTER_ERR_JOURNAL_CUT when the broker lost records before it.
+   * @throws MUSTER_ERR_FENCED when somebody else wrote that record, or the one before it; MUSTER_ERR_JOURNAL_CUT when the broker lost records before it.
    * @throws MUSTER_ERR_JOURNAL_FULL when there is no room for the record: whoever could make some would have to write first, so
    *   that this is the end of the job.
    * @throws MUSTER_ERR_PUBLISH_UNKNOWN when nothing was confirmed in 5 s.
    */
-  append(data: Uint8Array, expectedSeq: number, msgId: string): Promise<number>;
+  append(data: Uint8Array, expectedSeq: number, msgId: string, expectedId?: string): Promise<number>;
   /** Reads from `fromSeq` (later when purged) to the head as of the call, then ends. @throws MUSTER_ERR_BROKER_TIMEOUT */
-  read(fromSeq: number): AsyncIterable<{ readonly seq: number; readonly data: Uint8Array }>;
+  read(fromSeq: number): AsyncIterable<JournalEntry>;
 }
 
 /** A few small values with revisions: the controller's lease, the directory. Reads see the last confirmed write. */

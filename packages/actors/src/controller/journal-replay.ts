@@ -1,6 +1,6 @@
 /** The journal as a new controller reads it: the newest whole snapshot, and the records after it through the controller's machine. */
 import { type ControllerPlan, controllerLogic, controllerSnapshotOf, type Rules } from "@muster/machines";
-import type { Journal } from "@muster/transport";
+import type { Journal, JournalEntry } from "@muster/transport";
 import { errors } from "../errors.ts";
 import type { JournalRecord } from "./journal-record.ts";
 import { decodeSnapshot, PartCollector } from "./journal-snapshot.ts";
@@ -19,6 +19,8 @@ export interface Replayed extends OpenEnds {
   readonly term: number;
   /** Sequence of the last record, of whomever. */
   readonly seq: number;
+  /** Its id; empty when it has none. */
+  readonly lastId: string;
   /** Where the next record goes on from, and what was passed over. */
   readonly chain: RecordChain;
   /** Records of controllers that were read. */
@@ -54,7 +56,7 @@ export async function replayJournal(
 ): Promise<Replayed> {
   for (let reading = 1; ; reading++) {
     const fold = new Fold(plan, logic, rules);
-    for await (const { seq, data } of journal.read(1)) fold.take(seq, data);
+    for await (const entry of journal.read(1)) fold.take(entry);
     const replayed = fold.get();
     const isEmpty = replayed.seq === 0;
     const head = isEmpty ? await journal.head() : 0;
@@ -81,6 +83,7 @@ class Fold {
   readonly #chain = new RecordChain();
   #term = 0;
   #seq = 0;
+  #lastId = "";
   #records = 0;
   #firstSeq = 0;
   #snapshotSeq: number | null = null;
@@ -94,10 +97,11 @@ class Fold {
     this.#ends.begun(effects);
   }
 
-  take(seq: number, data: Uint8Array): void {
+  take({ seq, data, msgId }: JournalEntry): void {
     if (seq !== this.#seq + 1) this.isWhole = false;
     this.#firstSeq ||= seq;
     this.#seq = seq;
+    this.#lastId = msgId;
     const record = this.#chain.take(seq, data);
     if (!record) return;
     this.#records += 1;
@@ -149,6 +153,7 @@ class Fold {
       term: this.#term,
       chain: this.#chain,
       seq: this.#seq,
+      lastId: this.#lastId,
       records: this.#records,
       firstSeq: this.#firstSeq,
       snapshotSeq: this.#snapshotSeq,

@@ -55,6 +55,8 @@ export class JournalWriter {
   readonly #ends: OpenEndKeeper;
   /** The last record, of whatever kind and whomever. */
   #seq: number;
+  /** Its id; empty when it has none. */
+  #lastId: string;
   readonly #chain: RecordChain;
   /** Foreign records of which the operator has heard. */
   #told = 0;
@@ -74,6 +76,7 @@ export class JournalWriter {
     this.#options = options;
     this.#ends = new OpenEndKeeper(replayed);
     this.#seq = replayed.seq;
+    this.#lastId = replayed.lastId;
     this.#chain = replayed.chain;
     this.#recordSeq = replayed.seq;
     this.#since = replayed.since;
@@ -157,13 +160,16 @@ export class JournalWriter {
   /** @returns False when it was not stored, because somebody who is no controller wrote there; the next try comes behind that. */
   async #append(record: Uint8Array, kind: string): Promise<boolean> {
     const { transport, incarnation, term } = this.#options;
+    const id = `${incarnation}.${this.#seq + 1}${kind}`;
+    const lastId = this.#lastId === "" ? undefined : this.#lastId;
     try {
-      this.#seq = await transport.journal().append(record, this.#seq, `${incarnation}.${this.#seq + 1}${kind}`);
+      this.#seq = await transport.journal().append(record, this.#seq, id, lastId);
     } catch (error) {
       if (!hasCode(error, "MUSTER_ERR_FENCED") || ++this.#passes > passesMax || !(await this.#pass())) throw error;
       return false;
     }
     this.#passes = 0;
+    this.#lastId = id;
     this.#chain.wrote(this.#seq, term, incarnation);
     return true;
   }
@@ -171,10 +177,18 @@ export class JournalWriter {
   /** Reads what came between. @returns True when none of it is a controller's, which is passed over then. */
   async #pass(): Promise<boolean> {
     const before = this.#seq;
-    for await (const { seq, data } of this.#options.transport.journal().read(before + 1)) {
+    let isOwn = before === 0;
+    for await (const { seq, data, msgId } of this.#options.transport.journal().read(Math.max(1, before))) {
+      if (seq === before) {
+        // The broker lost the end of the journal, and others have written over it.
+        if (msgId !== this.#lastId) return false;
+        isOwn = true;
+        continue;
+      }
       // Only controllers remove records.
-      if (seq !== this.#seq + 1 || this.#isReign(seq, data)) return false;
+      if (!isOwn || seq !== this.#seq + 1 || this.#isReign(seq, data)) return false;
       this.#seq = seq;
+      this.#lastId = msgId;
     }
     return this.#seq > before;
   }

@@ -51,6 +51,8 @@ export interface SmallJob {
   readonly directory: string;
   /** A connection that belongs to nobody of the job. */
   readonly transport: Transport;
+  /** The broker loses what the journal stored in the last `forMs` of its time, ten times ours. @returns How many records. */
+  loseJournal(forMs: number): number;
   startController(rules?: Rules): Promise<Controller>;
   startReplica(role: Role, id: string): TestReplica;
   /** Starts policy replicas `policy-0` …, rollout replicas `rollout-0` … and `checkpoint-0`. */
@@ -103,6 +105,7 @@ export async function openJob(set: readonly string[] = [], wire?: Wire): Promise
     config,
     directory: folder.path,
     transport,
+    loseJournal: (forMs) => broker.lose("journal", forMs),
     ...watch,
     async startController(rules) {
       const given = { config, dataKey, environment: newProcess().environment };

@@ -112,9 +112,9 @@ export class WrittenJournal {
         },
         journal: () => ({
           ...journal,
-          append: async (data, expectedSeq, msgId) => {
+          append: async (data, expectedSeq, msgId, expectedId) => {
             await this.mishap("append");
-            const seq = await journal.append(data, expectedSeq, msgId);
+            const seq = await journal.append(data, expectedSeq, msgId, expectedId);
             if (decodeRecord(seq, data).part) this.parts.push(seq);
             else {
               this.inputs.push({ seq, data });

@@ -8,6 +8,7 @@ import type {
   ConsumeOptions,
   Delivery,
   Journal,
+  JournalEntry,
   PublishAck,
   StateStore,
   StreamName,
@@ -154,14 +155,16 @@ export class SimTransport implements Transport {
     return {
       head: () =>
         this.#call(`${process.role}.before-head`, () => journal.head(), { code: "MUSTER_ERR_BROKER_TIMEOUT" }),
-      append: (data, expectedSeq, msgId) => {
+      append: (data, expectedSeq, msgId, expectedId) => {
         const isPart = msgId.endsWith(snapshotIdEnd);
         const what = isPart ? "snapshot" : "journal";
         const copy = bug?.writing?.(data, expectedSeq + 1) ?? data.slice();
         const work = async (): Promise<number> => {
           const before = await journal.head();
           if (isPart && bug?.purgesEarly) await this.purge("journal", expectedSeq + 1);
-          const seq = await journal.append(copy, bug?.ignoresFence ? before : expectedSeq, msgId);
+          const seq = await (bug?.ignoresFence
+            ? journal.append(copy, before, msgId)
+            : journal.append(copy, expectedSeq, msgId, expectedId));
           if (seq > before)
             observer.stored({ stream: "journal", seq, subject: `muster.${this.job}.journal`, data: copy, by: process });
           return seq;
@@ -353,11 +356,6 @@ export class SimTransport implements Transport {
 }
 
 /** A record as it is read. */
-interface JournalEntry {
-  readonly seq: number;
-  readonly data: Uint8Array;
-}
-
 /** Records that one answer of the broker holds. */
 const pageRecords = 256;
 

@@ -76,17 +76,17 @@ export class Telling {
     const record = (seq: number, data: Uint8Array): void => this.#recorded(seq, data);
     return {
       head: () => inner.head(),
-      append: async (data, expectedSeq, msgId) => {
-        const seq = await inner.append(data, expectedSeq, msgId);
+      append: async (data, expectedSeq, msgId, expectedId) => {
+        const seq = await inner.append(data, expectedSeq, msgId, expectedId);
         if (seq === this.#record + 1) this.#recorded(seq, data, process);
         else await catchUp(seq);
         return seq;
       },
       async *read(fromSeq) {
-        for await (const { seq, data } of inner.read(fromSeq)) {
-          await catchUp(seq - 1);
-          record(seq, data);
-          yield { seq, data };
+        for await (const entry of inner.read(fromSeq)) {
+          await catchUp(entry.seq - 1);
+          record(entry.seq, entry.data);
+          yield entry;
         }
       },
     };

@@ -34,6 +34,20 @@ export function testJournal(actors: () => Actors): void {
     expect(await collect(actors().controller.journal(), 1)).toEqual(["1:kept"]);
   });
 
+  test("an append behind a record that is not the one its writer knows is fenced, though the sequence is that one's", async () => {
+    const journal = actors().controller.journal();
+    await journal.append(bytes("r1"), 0, "t1/0");
+    await journal.append(bytes("r2"), 1, "t1/1", "t1/0");
+    // Of a writer whose second record was lost, and written anew by another one.
+    const error = { code: "MUSTER_ERR_FENCED", params: { seq: 2 } };
+    await expect(journal.append(bytes("zombie"), 2, "t0/2", "t0/1")).rejects.toMatchObject(error);
+    await journal.append(bytes("r3"), 2, "t1/2", "t1/1");
+    expect(await journal.append(bytes("r3"), 2, "t1/2", "t1/1")).toBe(3);
+    const read: string[] = [];
+    for await (const { seq, msgId } of journal.read(2)) read.push(`${seq}:${msgId}`);
+    expect(read).toEqual(["2:t1/1", "3:t1/2"]);
+  });
+
   test("an append that is repeated because its answer was lost gives the same sequence", async () => {
     const journal = actors().controller.journal();
     expect(await journal.append(bytes("a"), 0, "t1/0")).toBe(1);

@@ -18,6 +18,7 @@ export interface Entry {
   readonly seq: number;
   readonly subject: string;
   readonly data: Uint8Array;
+  readonly msgId: string;
   readonly storedAtMs: number;
 }
 
@@ -28,6 +29,8 @@ export interface AppendRequest {
   readonly msgId: string;
   /** Store only if this is the last sequence. */
   readonly expectedSeq?: number;
+  /** Store only if the last message has this id. */
+  readonly expectedId?: string | undefined;
 }
 
 /** Bounds of a stream, where they are not what the table of streams says. */
@@ -51,6 +54,7 @@ export class MemoryStream {
   /** Messages of each subject, where the rule bounds them. */
   readonly #counts = new Map<string, number>();
   #lastSeq = 0;
+  #lastId = "";
   #sizeBytes = 0;
 
   constructor(job: string, name: StreamName, options: StreamOptions) {
@@ -70,17 +74,19 @@ export class MemoryStream {
     return this.#entries.get(seq) ?? null;
   }
 
-  /** @returns `null` when `expectedSeq` is not the last sequence. @throws MUSTER_ERR_STREAM_FULL, MUSTER_ERR_JOURNAL_FULL */
+  /** @returns `null` when the last message is not the one that is expected. @throws MUSTER_ERR_STREAM_FULL, MUSTER_ERR_JOURNAL_FULL */
   append(request: AppendRequest): PublishAck | null {
-    const { subject, msgId, expectedSeq } = request;
+    const { subject, msgId, expectedSeq, expectedId } = request;
     const nowMs = this.#clock.now();
     this.#forget(nowMs);
     const known = this.#ids.get(msgId);
     if (known) return { seq: known.seq, duplicate: true };
     if (expectedSeq !== undefined && expectedSeq !== this.#lastSeq) return null;
+    if (expectedId !== undefined && expectedId !== this.#lastId) return null;
     this.#makeRoom(subject, request.data.byteLength);
-    const entry = { seq: ++this.#lastSeq, subject, data: request.data.slice(), storedAtMs: nowMs };
+    const entry = { seq: ++this.#lastSeq, subject, data: request.data.slice(), msgId, storedAtMs: nowMs };
     this.#entries.set(entry.seq, entry);
+    this.#lastId = msgId;
     this.#sizeBytes += entry.data.byteLength;
     this.#count(subject, 1);
     this.#ids.set(msgId, { seq: entry.seq, atMs: nowMs });
@@ -115,6 +121,7 @@ export class MemoryStream {
     const lost = [...this.#entries.values()].filter(({ storedAtMs }) => storedAtMs >= fromMs);
     this.#lastSeq = (lost[0]?.seq ?? this.#lastSeq + 1) - 1;
     for (const { seq } of lost) this.remove(seq);
+    if (lost.length > 0) this.#lastId = this.#entries.get(this.#lastSeq)?.msgId ?? "";
     for (const [id, { seq }] of this.#ids) if (seq > this.#lastSeq) this.#ids.delete(id);
     return { lastSeq: this.#lastSeq, lost: lost.length };
   }

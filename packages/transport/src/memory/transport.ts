@@ -116,13 +116,13 @@ export class MemoryTransport implements Transport {
         await connection.ready("reading the head of the journal");
         return stream.lastSeq;
       },
-      async append(data, expectedSeq, msgId) {
+      async append(data, expectedSeq, msgId, expectedId) {
         await connection.ready("appending to the journal", undefined, errors.PublishUnknown);
         const subject = streamSubject(hub.job, "journal");
-        const ack = stream.append({ subject, data, msgId, expectedSeq });
+        const ack = stream.append({ subject, data, msgId, expectedSeq, expectedId });
         const last = stream.lastSeq;
         if (ack === null && last < expectedSeq) throw errors.JournalCut({ last, acknowledged: expectedSeq });
-        if (ack === null) throw errors.Fenced({ seq: expectedSeq + 1 });
+        if (ack === null) throw errors.Fenced({ seq: Math.min(last, expectedSeq + 1) });
         return ack.seq;
       },
       async *read(fromSeq) {
@@ -130,7 +130,7 @@ export class MemoryTransport implements Transport {
         const last = stream.lastSeq;
         for (let seq = Math.max(1, fromSeq); seq <= last; seq++) {
           const entry = stream.get(seq);
-          if (entry) yield { seq, data: entry.data };
+          if (entry) yield { seq, data: entry.data, msgId: entry.msgId };
         }
       },
     };

@@ -7,7 +7,7 @@ import { brokerStream, streamSubject } from "../streams.ts";
 import type { Journal } from "../transport.ts";
 import type { Link } from "./link.ts";
 import { store } from "./store.ts";
-import { isWrongSequence, NoAnswer } from "./translate.ts";
+import { isWrongId, isWrongSequence, NoAnswer } from "./translate.ts";
 
 const readBatch = 256;
 const readWaitMs = 2_000;
@@ -21,25 +21,31 @@ export function openJournal(link: Link, job: string): Journal {
     return info.state.last_seq;
   };
 
-  /** A record refused by compare-and-set may still be ours: stored by an attempt whose answer was lost. */
   const isOurs = async (seq: number, msgId: string): Promise<boolean> => {
     const record = await link.call("reading back the journal", () => link.manager.streams.getMessage(stream, { seq }));
     return record?.header.get("Nats-Msg-Id") === msgId;
   };
 
+  const append: Journal["append"] = async (data, expectedSeq, msgId, expectedId) => {
+    const lastId = expectedId === undefined ? {} : { lastMsgID: expectedId };
+    try {
+      return (await store(link, { subject, data, msgId, expect: { lastSequence: expectedSeq, ...lastId } })).seq;
+    } catch (error) {
+      if (!isWrongSequence(error) && !isWrongId(error)) throw error;
+      const last = await head();
+      if (last < expectedSeq) throw errors.JournalCut({ last, acknowledged: expectedSeq }, error);
+      // What is refused may still be ours: stored by an attempt whose answer was lost.
+      if (await isOurs(expectedSeq + 1, msgId)) return expectedSeq + 1;
+      // A server that was started knows the id of a last message only while it would know it again. Nobody writes over it without ending that server.
+      const isForgotten = isWrongId(error) && expectedId !== undefined && (await isOurs(expectedSeq, expectedId));
+      if (isForgotten) return await append(data, expectedSeq, msgId);
+      throw errors.Fenced({ seq: Math.min(last, expectedSeq + 1) }, error);
+    }
+  };
+
   return {
     head,
-    async append(data, expectedSeq, msgId) {
-      try {
-        return (await store(link, { subject, data, msgId, expect: { lastSequence: expectedSeq } })).seq;
-      } catch (error) {
-        if (!isWrongSequence(error)) throw error;
-        const last = await head();
-        if (last < expectedSeq) throw errors.JournalCut({ last, acknowledged: expectedSeq }, error);
-        if (await isOurs(expectedSeq + 1, msgId)) return expectedSeq + 1;
-        throw errors.Fenced({ seq: expectedSeq + 1 }, error);
-      }
-    },
+    append,
     async *read(fromSeq) {
       const last = await head();
       for (let next = fromSeq; next <= last; ) {
@@ -47,7 +53,7 @@ export function openJournal(link: Link, job: string): Journal {
         if (batch.length === 0) return;
         for (const record of batch) {
           if (record.seq > last) return;
-          yield { seq: record.seq, data: record.data };
+          yield { seq: record.seq, data: record.data, msgId: record.headers?.get("Nats-Msg-Id") ?? "" };
           next = record.seq + 1;
         }
       }

@@ -15,8 +15,10 @@ export interface StoreRequest {
   readonly subject: string;
   readonly data: Uint8Array;
   readonly msgId: string;
-  /** Store only if this is the last sequence, of the stream or of the subject. */
-  readonly expect?: { readonly lastSequence: number } | { readonly lastSubjectSequence: number };
+  /** Store only if this is the last message, of the stream or of the subject. */
+  readonly expect?:
+    | { readonly lastSequence: number; readonly lastMsgID?: string }
+    | { readonly lastSubjectSequence: number };
   /** Marks a key of the state as removed. */
   readonly isRemoval?: boolean;
   readonly timeoutMs?: number;

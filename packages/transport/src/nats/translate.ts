@@ -25,6 +25,8 @@ const wrongSequence: readonly number[] = [
   JetStreamApiCodes.StreamWrongLastSequence,
   JetStreamApiCodes.StreamWrongLastSequenceUnknown,
 ];
+/** The server's code for a last message that has another id. */
+const wrongIdCode = 10070;
 /** The server's code for a message that its store did not take, for whatever reason. */
 const storeFailedCode = 10077;
 const noRoomReason = /maximum (bytes|messages|messages per subject) exceeded|no space left/i;
@@ -82,6 +84,11 @@ export function isFull(error: unknown): error is JetStreamApiError {
 /** True when `error` says that a compare-and-set lost. */
 export function isWrongSequence(error: unknown): boolean {
   return error instanceof MusterError && wrongSequence.includes(Number(error.params.apiCode));
+}
+
+/** True when `error` says that the last message is not the one that was expected to be. */
+export function isWrongId(error: unknown): boolean {
+  return error instanceof MusterError && error.params.apiCode === wrongIdCode;
 }
 
 /** True when the user or password was refused. */
