@@ -195,3 +195,26 @@ describe("an outage of the broker", () => {
     expect(written.filter((name) => name === "a")).toHaveLength(wins[0]);
   });
 });
+
+test("a server that was away for longer than it remembers ids takes the next record of who wrote the last one, and of nobody else", async () => {
+  const server = await startTestServer({ prepare: false });
+  try {
+    const raw = await connectRaw(server, "controller");
+    const stream = "muster-test-journal";
+    // It remembers ids for a moment only; it is away for longer.
+    const config = { name: stream, subjects: ["muster.test.journal"], storage: "file", duplicate_window: 100_000_000 };
+    const made = await raw.request(`$JS.API.STREAM.CREATE.${stream}`, JSON.stringify(config));
+    expect(made.json()).not.toHaveProperty("error");
+    await raw.close();
+    const journal = (await server.connect("controller.c0.a1")).journal();
+    await journal.append(bytes("j1"), 0, "a1.1");
+    await journal.append(bytes("j2"), 1, "a1.2", "a1.1");
+    await server.server.restart();
+    await expect(journal.append(bytes("zombie"), 2, "a0.3", "a0.2")).rejects.toMatchObject({
+      ...{ code: "MUSTER_ERR_FENCED", params: { seq: 2 } },
+    });
+    expect(await journal.append(bytes("j3"), 2, "a1.3", "a1.2")).toBe(3);
+  } finally {
+    await server.close();
+  }
+});

@@ -36,7 +36,7 @@ export function openJournal(link: Link, job: string): Journal {
       if (last < expectedSeq) throw errors.JournalCut({ last, acknowledged: expectedSeq }, error);
       // What is refused may still be ours: stored by an attempt whose answer was lost.
       if (await isOurs(expectedSeq + 1, msgId)) return expectedSeq + 1;
-      // A server that was started knows the id of a last message only while it would know it again. Nobody writes over it without ending that server.
+      // A server that was started may know the id of its last message only while it would know a repeated one.
       const isForgotten = isWrongId(error) && expectedId !== undefined && (await isOurs(expectedSeq, expectedId));
       if (isForgotten) return await append(data, expectedSeq, msgId);
       throw errors.Fenced({ seq: Math.min(last, expectedSeq + 1) }, error);
