@@ -355,7 +355,6 @@ export class SimTransport implements Transport {
   }
 }
 
-/** A record as it is read. */
 /** Records that one answer of the broker holds. */
 const pageRecords = 256;
 
