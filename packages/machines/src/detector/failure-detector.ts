@@ -142,19 +142,21 @@ export class FailureDetector {
     const probes: Probe[] = [];
     let alarm: string | null = null;
     let outages = this.#ownOutages(nowMs);
+    let flapper: Watched | null = null;
     for (const member of members) {
       const sighting = this.#watch(member, moment);
       if (isWell(sighting, moment)) continue;
       // One at a time: what is not said now is said at the next look.
       outages ??= outagesOf(member, sighting, nowMs);
+      if (sighting.outages.isEndless(nowMs)) flapper ??= member;
       const verdict = this.#judge(member, sighting, moment);
       if (verdict) verdicts.push(verdict);
       const brakeable = verdict?.type === "verdict.suspect" && verdict.kind !== "engine";
       if (brakeable) alarm = this.#suspected(member, members.length, nowMs) ?? alarm;
       if (sighting.standing !== "well" || sighting.isDisconnected) this.#ask(member, { sighting, moment, probes });
     }
-    const cut = this.#cutLink(members, moment);
-    if (cut) verdicts.push(cut);
+    for (const other of [this.#cutLink(members, moment), this.#cutFlapper(flapper, members, moment)])
+      if (other) verdicts.push(other);
     if (this.#sightings.size !== members.length) this.#forget(members);
     return { verdicts, probes, alarm, outages };
   }
@@ -254,6 +256,21 @@ export class FailureDetector {
     const evidence = "lives, and its data path to other members stays broken";
     const { id, incarnation } = member;
     return { type: "verdict.dead", id, incarnation, kind: "peers", evidence, silentMs: 0 };
+  }
+
+  /**
+   * Puts out a member whose connection ends again and again while others of its role stay connected. Where it is not the only one, the cause is not
+   * on its side: an outage of the broker, or of a network between, hits many.
+   */
+  #cutFlapper(flapper: Watched | null, members: readonly Watched[], { nowMs }: Moment): Verdict | null {
+    if (!flapper || this.#brake.isOn(nowMs) || this.#outages.isMany(nowMs)) return null;
+    const { id, incarnation, role } = flapper;
+    const others = members.filter((member) => member.id !== id);
+    const troubled = others.filter((other) => this.#sightings.get(other.id)?.outages.isMany(nowMs));
+    if (2 * troubled.length >= others.length || !others.some((other) => other.role === role)) return null;
+    const word = this.#sightings.get(id)?.outages.text(nowMs) ?? "";
+    const evidence = `its connection to the broker ${word}, while others stay connected: look at its host and its network`;
+    return { type: "verdict.dead", id, incarnation, kind: "disconnect", evidence, silentMs: 0 };
   }
 
   #forget(members: readonly Watched[]): void {

@@ -11,6 +11,8 @@ const forgivenMax = 3;
  */
 const windowTimeouts = 30;
 const rememberedMax = 64;
+/** As many within a window are no bad luck: whoever has them is of less use than nobody in its place. */
+const endlessMin = 10;
 
 /** Counts them. */
 export class Outages {
@@ -28,11 +30,29 @@ export class Outages {
     return this.#endsMs.length <= forgivenMax;
   }
 
+  /** True when it ended more often than is forgiven. */
+  isMany(nowMs: number): boolean {
+    return this.#within(nowMs) > forgivenMax;
+  }
+
+  /** True when it ends again and again. */
+  isEndless(nowMs: number): boolean {
+    return this.#within(nowMs) >= endlessMin;
+  }
+
+  /** How often it ended, in words. */
+  text(nowMs: number): string {
+    return `ended ${this.#within(nowMs)} times within ${Math.round(this.#windowMs / 1_000)} s`;
+  }
+
   /** How often it ended, in words, when that is too often and was not said within a window. */
   word(nowMs: number): string | null {
-    const ends = this.#endsMs.filter((atMs) => nowMs - atMs < this.#windowMs).length;
-    if (ends <= forgivenMax || nowMs - this.#saidMs < this.#windowMs) return null;
+    if (!this.isMany(nowMs) || nowMs - this.#saidMs < this.#windowMs) return null;
     this.#saidMs = nowMs;
-    return `ended ${ends} times within ${Math.round(this.#windowMs / 1_000)} s`;
+    return this.text(nowMs);
+  }
+
+  #within(nowMs: number): number {
+    return this.#endsMs.filter((atMs) => nowMs - atMs < this.#windowMs).length;
   }
 }

@@ -54,32 +54,66 @@ describe("a controller whose connection to the broker ends again and again", () 
 });
 
 describe("a member whose connection to the broker ends again and again", () => {
-  const drop = (watcher: Watcher, times: number): void => {
+  const drop = (watcher: Watcher, times: number, ids: readonly string[] = ["r0"]): void => {
     for (let i = 0; i < times; i++) {
-      watcher.detector.disconnected("r0", "i1", watcher.nowMs);
-      watcher.pass(5_000, ["p0", "r0"]);
+      for (const id of ids) watcher.detector.disconnected(id, "i1", watcher.nowMs);
+      watcher.pass(
+        5_000,
+        watcher.members.map(({ id }) => id),
+      );
     }
   };
+  const dead = (watcher: Watcher) => watcher.said.filter((line) => line.includes("dead"));
 
-  it("is named to the operator, once in a while, and lives", () => {
-    const watcher = new Watcher(["p0", "r0"]);
-    watcher.pass(5_000, ["p0", "r0"]);
+  it("is named to the operator, and put out at the tenth time", () => {
+    const watcher = new Watcher(["p0", "r0", "r1"]);
+    watcher.pass(5_000, ["p0", "r0", "r1"]);
     drop(watcher, 3);
     expect(watcher.outages).toEqual([]);
-    drop(watcher, 100);
-    const said = expect.stringMatching(
-      /^the connection of r0 to the broker ended \d+ times within 300 s: look at its host/,
+    drop(watcher, 6);
+    expect(watcher.outages).toEqual([
+      expect.stringMatching(/^the connection of r0 to the broker ended \d+ times within 300 s: look at its host/),
+    ]);
+    expect(dead(watcher)).toEqual([]);
+    watcher.detector.disconnected("r0", "i1", watcher.nowMs);
+    expect(watcher.look()).toEqual(expect.arrayContaining(["r0 dead disconnect"]));
+    expect(watcher.last.verdicts.at(-1)?.evidence).toBe(
+      "its connection to the broker ended 10 times within 300 s, while others stay connected: look at its host and its network",
     );
-    expect(watcher.outages).toEqual([said, said]);
-    expect(watcher.members.map(({ id }) => id)).toEqual(["p0", "r0"]);
+    expect(watcher.members.map(({ id }) => id)).toEqual(["p0", "r1"]);
   });
 
-  it("is not named for ends that are far apart", () => {
+  it("is named once in a while, and lives, where nobody else has its role", () => {
     const watcher = new Watcher(["p0", "r0"]);
+    watcher.pass(5_000, ["p0", "r0"]);
+    drop(watcher, 103);
+    const said = expect.stringMatching(/^the connection of r0 to the broker ended \d+ times within 300 s: look at its/);
+    expect(watcher.outages).toEqual([said, said]);
+    expect(dead(watcher)).toEqual([]);
+  });
+
+  it("lives where the connections of half of the others end as well, or that of the controller: that is an outage", () => {
+    const ids = ["p0", "p1", "r0", "r1", "r2"];
+    const many = new Watcher(ids);
+    many.pass(5_000, ids);
+    drop(many, 60, ["r0", "r1", "p0"]);
+    expect(dead(many)).toEqual([]);
+    const own = new Watcher(ids);
+    own.pass(5_000, ids);
+    for (let i = 0; i < 60; i++) {
+      flap(own, { everyMs: 3_000, awayMs: 1_000, times: 1 }, ids);
+      drop(own, 1);
+    }
+    expect(dead(own)).toEqual([]);
+  });
+
+  it("is not named for ends that are far apart, and not put out", () => {
+    const watcher = new Watcher(["p0", "r0", "r1"]);
     for (let i = 0; i < 12; i++) {
       drop(watcher, 1);
-      watcher.pass(100_000, ["p0", "r0"]);
+      watcher.pass(100_000, ["p0", "r0", "r1"]);
     }
     expect(watcher.outages).toEqual([]);
+    expect(dead(watcher)).toEqual([]);
   });
 });

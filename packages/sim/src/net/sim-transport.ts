@@ -155,14 +155,16 @@ export class SimTransport implements Transport {
     return {
       head: () =>
         this.#call(`${process.role}.before-head`, () => journal.head(), { code: "MUSTER_ERR_BROKER_TIMEOUT" }),
-      append: (data, expectedSeq, msgId) => {
+      append: (data, expectedSeq, msgId, expectedId) => {
         const isPart = msgId.endsWith(snapshotIdEnd);
         const what = isPart ? "snapshot" : "journal";
         const copy = bug?.writing?.(data, expectedSeq + 1) ?? data.slice();
         const work = async (): Promise<number> => {
           const before = await journal.head();
           if (isPart && bug?.purgesEarly) await this.purge("journal", expectedSeq + 1);
-          const seq = await journal.append(copy, bug?.ignoresFence ? before : expectedSeq, msgId);
+          const seq = await (bug?.ignoresFence
+            ? journal.append(copy, before, msgId)
+            : journal.append(copy, expectedSeq, msgId, expectedId));
           if (seq > before)
             observer.stored({ stream: "journal", seq, subject: `muster.${this.job}.journal`, data: copy, by: process });
           return seq;
