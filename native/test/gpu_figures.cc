@@ -10,8 +10,10 @@
 #include <thread>
 
 #include "core/connection.h"
+#include "core/shared_memory.h"
 #include "gpu/communicator.h"
 #include "gpu/device_shelf.h"
+#include "gpu/direct_copy.h"
 #include "gpu/gpu_report.h"
 
 using namespace muster;
@@ -109,6 +111,34 @@ Sharing measureSharing(const std::shared_ptr<GpuDevice>& gpu, int socket, pid_t 
   out.afterDeath = copy(*theirs);
   checkBytes(*gpu, *own, bytes, "the bytes of the dead maker");
   return out;
+}
+
+// From the read-only memory of a version to the device: from its pages, through a buffer as JavaScript's bytes go, and on a stream of ours.
+void measureFromVersion(const std::shared_ptr<GpuDevice>& gpu, size_t bytes) {
+  auto segment = orDie(createSegment("figures", bytes, Access::ReadOnly), "shared memory");
+  const Bytes content = pattern(bytes);
+  std::copy(content.begin(), content.end(), segment.mapping.data());
+  const Mapping mapped = orDie(mapSegment(segment.fd.get(), bytes, Access::ReadOnly), "its mapping");
+  const ByteView section{mapped.data(), bytes};
+  const auto memory = orDie(DeviceMemory::create(gpu, bytes), "memory");
+  orDie(gpu->bind(), "the context");
+  const bool locked = LockedPages(*gpu, section).areLocked();
+  const double staged = gigabytesPerSecond(bytes, [&] {
+    const Bytes buffer(section.begin(), section.end());
+    orDie(gpu->copyIn(memory->at(), buffer, patience()), "a staged copy");
+  });
+  const auto direct = [&](cuda::Stream stream, const char* what) {
+    const double best = gigabytesPerSecond(bytes, [&] { orDie(copyDirect(*gpu, memory->at(), section, stream, never), what); });
+    checkBytes(*gpu, *memory, bytes, what);
+    return best;
+  };
+  const double own = direct(nullptr, "a direct copy");
+  cuda::Stream stream = nullptr;
+  orDie(gpu->driver().check(gpu->driver().call().streamCreate(&stream, cuda::kStreamNonBlocking), "cuStreamCreate"), "a stream");
+  const double callers = direct(stream, "a direct copy on a stream of the caller");
+  orDie(gpu->driver().check(gpu->driver().call().streamDestroy(stream), "cuStreamDestroy"), "a stream");
+  std::printf(",\"pagesLocked\":%s,\"stagedGBps\":%.1f,\"directGBps\":%.1f,\"callersStreamGBps\":%.1f", locked ? "true" : "false", staged, own,
+              callers);
 }
 
 void measureNccl(const std::shared_ptr<GpuDevice>& gpu, size_t bytes) {
@@ -213,6 +243,7 @@ int main() {
   std::printf("{\"gpu\":\"%s\",\"driver\":%d,\"bytes\":%zu,\"copyGBps\":%.1f,\"sharedCopyGBps\":%.1f,\"afterDeathGBps\":%.1f,\"readOnly\":%s",
               gpu->properties().name.c_str(), gpu->driver().version(), bytes, sharing.local, sharing.shared, sharing.afterDeath,
               sharing.readOnly ? "true" : "false");
+  measureFromVersion(gpu, bytes);
   measureNccl(gpu, bytes);
   checkRanks(driver, size_t{1} << 20);
   std::printf("}\n");

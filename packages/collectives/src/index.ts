@@ -61,17 +61,10 @@ export {
   measureCopies,
   measureFanOut,
 } from "./host-limit.ts";
+export type { CopyOptions, MappedVersion, PullResult, VersionId } from "./mapped-version.ts";
 export type { MembershipOptions, MeshPlace } from "./membership.ts";
 export type { ProgressOptions, PullProgress } from "./pull-progress.ts";
-export {
-  type CopyOptions,
-  type MapOptions,
-  type MappedVersion,
-  mapVersion,
-  type PullOptions,
-  type PullResult,
-  pullVersion,
-} from "./pull-version.ts";
+export { type MapOptions, mapVersion, type PullOptions, pullVersion } from "./pull-version.ts";
 export { allReduceTensors, type ReducedTensor } from "./reduce-tensors.ts";
 export { type ModelTensor, type ParallelLayout, ranksOf, type Shard, shardsOf } from "./reshard/layout.ts";
 export { planReshard, type RankPlan, type Slice } from "./reshard/plan.ts";
@@ -83,7 +76,6 @@ export {
   openVersionStore,
   type SectionBytes,
   type SectionInfo,
-  type VersionId,
   type VersionStore,
   type VersionStoreOptions,
 } from "./version-store.ts";

@@ -1,11 +1,12 @@
 /** Pulling a weight version from whoever holds it. */
 import { checkKey, checkName, checkTimeout, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
+import type { MappedVersion, PullResult, VersionId } from "./mapped-version.ts";
 import { cancellable, type NativeCancellation, type NativePull, native } from "./native.ts";
 import { nativeStoreOf, rememberMapped } from "./open-stores.ts";
 import { type ProgressOptions, withProgress } from "./pull-progress.ts";
 import { tableOf } from "./section-table.ts";
-import { checkVersionId, type SectionInfo, type VersionId, type VersionStore, versionText } from "./version-store.ts";
+import { checkVersionId, type SectionInfo, type VersionStore, versionText } from "./version-store.ts";
 
 /** What to pull, and from whom. */
 export interface MapOptions extends ProgressOptions {
@@ -33,41 +34,6 @@ export interface MapOptions extends ProgressOptions {
 export interface PullOptions extends MapOptions {
   /** Target by section name, of exactly the section's size. Must not be transferred until the promise settles. */
   readonly into: Readonly<Record<string, Uint8Array>>;
-}
-
-/** How a pull went. */
-export interface PullResult {
-  readonly bytes: number;
-  readonly durationMs: number;
-  /** `memory`: mapped from a holder on this host; `tcp`: streamed. */
-  readonly via: "memory" | "tcp";
-  /** Address of the holder; of the last one, when a stream changed holders on its way. */
-  readonly from: string;
-  /** Bytes of the version that crossed a network: 0 by memory, fewer than `bytes` when some came as deltas. */
-  readonly wireBytes: number;
-  /** The version that deltas were applied to; `null` when it came whole. */
-  readonly base: VersionId | null;
-}
-
-/** How a section of a mapped version is copied. */
-export interface CopyOptions extends Pick<MapOptions, "deadlineMs" | "signal"> {
-  /** First byte of the section; all of it when this is left out. */
-  readonly from?: number;
-}
-
-/** A version where it lies: in the memory of a holder on this host, in `keepIn`, or in private memory. */
-export interface MappedVersion extends PullResult {
-  /**
-   * Copies a section into memory of exactly its size, on threads of the data plane and without a view: V8 learns nothing of these bytes. With
-   * `from`, only as many bytes as `into` has, from this one on: so a section may be larger than what JavaScript can hold. After an error the
-   * content of `into` is of no use.
-   *
-   * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a section that was not asked for, for memory of another size, and after `release`;
-   *   MUSTER_ERR_PULL_TIMEOUT, MUSTER_ERR_PULL_ABORTED
-   */
-  copyTo(section: string, into: Uint8Array, options: CopyOptions): Promise<void>;
-  /** Gives the memory back. Harmless twice. Without it the garbage collector does, at some time. */
-  release(): void;
 }
 
 /**

@@ -2,6 +2,7 @@
 import { checkKey, checkName, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
 import { localAddressOf } from "./local-address.ts";
+import type { MappedVersion, VersionId } from "./mapped-version.ts";
 import {
   cancellable,
   type NativeCancellation,
@@ -11,14 +12,7 @@ import {
   native,
 } from "./native.ts";
 import { nativeMappedOf, rememberStore } from "./open-stores.ts";
-import type { MappedVersion } from "./pull-version.ts";
 import { joinNames, splitDigests } from "./section-table.ts";
-
-/** Name of a weight version: one line of weights between rollbacks, and the counter of updates in it. Whole numbers ≥ 0. */
-export interface VersionId {
-  readonly lineage: number;
-  readonly version: number;
-}
 
 /** One section of a version, e.g. `weights` or `optimizer`: its size and the digest that names its content. */
 export interface SectionInfo {

@@ -1,9 +1,9 @@
 /** Memory of a GPU. */
 import { checkWhole } from "../check.ts";
 import { errors } from "../errors.ts";
+import type { MappedVersion } from "../mapped-version.ts";
 import type { NativeGpuMemory } from "../native-gpu.ts";
 import { nativeMappedOf } from "../open-stores.ts";
-import type { MappedVersion } from "../pull-version.ts";
 import { operandOf, rememberBuffer, targetOf } from "./buffers.ts";
 import { type GpuCopyWait, gpuCall } from "./wait.ts";
 

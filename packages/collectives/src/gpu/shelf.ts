@@ -1,9 +1,11 @@
 /** Versions in device memory for other processes of the host: the twin of the version store on one GPU. */
+
 import { checkKey, checkName, checkWhole } from "../check.ts";
 import { hexOf } from "../digest.ts";
 import { errorOf } from "../errors.ts";
+import type { VersionId } from "../mapped-version.ts";
 import type { NativeGpu, NativeGpuShelf, NativeShelvedId } from "../native-gpu.ts";
-import { checkVersionId, type VersionId, versionText } from "../version-store.ts";
+import { checkVersionId, versionText } from "../version-store.ts";
 import { type GpuBuffer, OpenBuffer } from "./buffer.ts";
 import { operandOf, protectBuffer } from "./buffers.ts";
 import { type GpuWait, gpuCall } from "./wait.ts";

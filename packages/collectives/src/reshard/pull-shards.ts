@@ -1,9 +1,11 @@
 /** Pulling one rank's section of a model from ranks that have it cut another way. */
+
 import { checkKey, checkName, checkTimeout } from "../check.ts";
 import { hexOf } from "../digest.ts";
 import { errorOf, errors } from "../errors.ts";
+import type { VersionId } from "../mapped-version.ts";
 import { cancellable, native } from "../native.ts";
-import { checkVersionId, type SectionInfo, type VersionId } from "../version-store.ts";
+import { checkVersionId, type SectionInfo } from "../version-store.ts";
 import type { RankPlan, Slice } from "./plan.ts";
 
 /** Where the section of one source rank can be had. */
