@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { replayJournal } from "@muster/actors";
 import { controllerLogic, planOf } from "@muster/machines";
-import { type JobRun, type JobSummary, processesNaming, summaryOf } from "@muster/testkit";
+import { type JobRun, type JobSummary, processesNaming, readEventFile, summaryOf } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   configOf,
@@ -52,6 +52,18 @@ function expectTimesOfJob(run: JobRun, summary: JobSummary): void {
   expect(summary.tokens_per_s).toBeCloseTo(tokens / summary.wall_s, 3);
   const times = steps.map(({ at_ms }) => at_ms);
   expect(times).toEqual([...times].sort((a, b) => a - b));
+  const [board, ...more] = readdirSync(join(run.directory, "tensorboard"));
+  expect(more).toEqual([]);
+  const { scalars } = readEventFile(readFileSync(join(run.directory, "tensorboard", board ?? "")));
+  const rewards = scalars.filter(({ tag }) => tag === "reward/reward");
+  expect(rewards.map(({ step, value }) => [step, value])).toEqual(
+    steps.map(({ step, reward }) => [step, Math.fround(reward)]),
+  );
+  // One that is lost with whoever was killed is missing; none is there twice, or of a step that does not stand.
+  const samples = read("samples.jsonl").map(({ group, sample }) => `${group}/${sample}`);
+  expect(new Set(samples).size).toBe(samples.length);
+  expect(samples).toEqual(expect.arrayContaining(["1.0/0", "24.0/1"]));
+  for (const { step, lineage } of read("samples.jsonl")) expect(steps[step - 1].lineage).toBe(lineage);
 }
 
 test("Ctrl-C ends a run within five seconds with everything it started, and the command that is printed for it goes on with it", async () => {

@@ -192,7 +192,7 @@ function timeOf(ms: number | undefined): string {
   return ms === undefined ? "–" : duration(ms);
 }
 
-/** Nothing had to be silent for it to be noticed. */
+/** What nobody had to be silent for was noticed as it happened. */
 function detectionOf({ detect_ms: ms }: Incident): string {
-  return ms !== undefined && ms <= 0 ? "at once" : timeOf(ms);
+  return ms === undefined || ms <= 0 ? "at once" : timeOf(ms);
 }

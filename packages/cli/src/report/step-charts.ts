@@ -115,8 +115,9 @@ const sections: readonly Section[] = [
   },
 ];
 
-/** Draws them all. */
+/** Draws them all; a sentence instead of many empty ones before the first step. */
 export function stepSections(steps: readonly StepRecord[]): readonly Markup[] {
+  if (steps.length === 0) return [html`<section><p class="none">No step is committed yet.</p></section>`];
   return sections.map((section) => sectionOf(section, steps));
 }
 

@@ -55,7 +55,7 @@ table{width:100%;border-collapse:collapse;font-size:13px}
 th,td{padding:7px 16px 7px 0;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
 th{color:var(--soft);font-size:12px;font-weight:500;white-space:nowrap}
 td.n,th.n{text-align:right;white-space:nowrap}
-td.d{overflow-wrap:anywhere}
+td.d{overflow-wrap:anywhere;min-width:96px}
 td:last-child,th:last-child{padding-right:0}
 .held span{display:inline-block;margin-right:14px}.held b{font-weight:500;color:var(--ink)}
 .samples{display:grid;grid-template-columns:1fr 1fr;column-gap:40px}
