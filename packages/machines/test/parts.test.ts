@@ -37,9 +37,9 @@ describe("what the order that makes a commit live keeps", () => {
     ["nothing that nobody will read", job(), []],
     ["what a trainer that waits will read", join(job(), "p2"), ["training"]],
     [
-      "what a trainer that pulls an older version will read",
+      "nothing for a trainer that still pulls an older version: it is asked for when that is there",
       withMember(join(job(), "p2"), "p2", { order: { kind: "weights.pull", ...held, dueAtMs: 9_000 } }),
-      ["training"],
+      [],
     ],
     ["nothing for one that leaves", withMember(join(job(), "p2"), "p2", { health: "draining" }), []],
     [

@@ -61,9 +61,10 @@ function isWaitedFor(state: ControllerState): boolean {
   );
 }
 
-/** A policy replica that needs all of the committed version from somebody else. */
+/**
+ * A policy replica that needs all of the committed version from somebody else. One that still pulls an older version, maybe because its engine is
+ * not open yet, is none: it would have every version published until it answers, and then the next step waits for it.
+ */
 function isJoiner(state: ControllerState, member: Member): boolean {
-  const { order, health } = member;
-  if (state.ending || health === "draining" || holdsCurrent(state, member)) return false;
-  return order === null || order.kind === "weights.pull";
+  return !state.ending && member.health !== "draining" && member.order === null && !holdsCurrent(state, member);
 }
