@@ -1,11 +1,3 @@
-export { auditFacts, type PublicFact } from "./fact-checker.ts";
-export {
-  type JournalAudit,
-  type JournalAuditOptions,
-  JournalAuditor,
-  type JournalCoverage,
-} from "./journal-auditor.ts";
-export type { Violation } from "./judge.ts";
 export { type CheckRunOptions, checkRun, type JournalBytes, type RunAudit } from "./run/check-run.ts";
 export { type EventFields, type EventLine, eventLine } from "./run/event-line.ts";
 export type { Finding, Unchecked } from "./run/findings.ts";

@@ -13,6 +13,6 @@ export class SeenPieces {
     const { kind, pieces } = message.body;
     const seen = pieces.flatMap((piece) => this.#pieces.get(piece) ?? []);
     for (const piece of pieces) this.#pieces.delete(piece);
-    return seen.length === pieces.length ? readPiecedBody(kind, Buffer.concat(seen)) : null;
+    return seen.length === pieces.length ? readPiecedBody(kind, Buffer.concat(seen), message.minor) : null;
   }
 }

@@ -113,11 +113,16 @@ export function decodeMessage(data: Uint8Array): AnyMessage {
   return unseal(decodeSealed(data));
 }
 
-/** A body that came in pieces, validated. @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED */
-export function readPiecedBody(kind: PiecedKind, data: Uint8Array): PiecedBody {
+/**
+ * A body that came in pieces, validated.
+ *
+ * @param minor - Minor version of the message that names the pieces.
+ * @throws MUSTER_ERR_MESSAGE_TOO_LARGE, MUSTER_ERR_MESSAGE_MALFORMED
+ */
+export function readPiecedBody(kind: PiecedKind, data: Uint8Array, minor = 0): PiecedBody {
   const flaw = flawOfPacked(data, wideBounds);
   if (flaw !== null) throw errors.MessageMalformed({ reason: flaw });
-  const body = check(messageTable[kind].body, unpack(data, piecedBytesMax), { what: kind, minor: 0 });
+  const body = check(messageTable[kind].body, unpack(data, piecedBytesMax), { what: kind, minor });
   return { kind, body } as PiecedBody;
 }
 

@@ -16,6 +16,7 @@ import {
   pack,
   peekMessage,
   protocolMinor,
+  readPiecedBody,
   readPlain,
   smallBytesMax,
   unseal,
@@ -221,6 +222,16 @@ describe("what a newer minor version says", () => {
     ["packed", (value) => Uint8Array.from(pack(value))],
     ["JSON", writeJson],
   ];
+
+  it.each(["groups.batch", "groups.begun"] as const)(
+    "is read without them in a body of %s that came in pieces",
+    (kind) => {
+      const { body } = sampleMessage(kind);
+      const packed = Uint8Array.from(pack(grown(body)));
+      expect(readPiecedBody(kind, packed, newer.minor)).toEqual({ kind, body });
+      expect(errorOf(() => readPiecedBody(kind, packed)).message).toContain("later");
+    },
+  );
 
   describe.each(encoders)("as %s", (_, encode) => {
     it.each(messageKinds)("is read without the fields of %s that are not known here", (kind) => {

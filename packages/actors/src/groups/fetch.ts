@@ -42,7 +42,7 @@ export async function fetchBody(
   }
   if (at !== bytes || hash.digest("hex") !== digest)
     throw errors.GroupsMalformed({ seq, reason: "its pieces are not what it says of them" });
-  return readPiecedBody(kind, packed);
+  return readPiecedBody(kind, packed, message.minor);
 }
 
 async function fetchPiece(transport: Pick<Transport, "fetch">, piece: number, seq: number): Promise<Uint8Array> {

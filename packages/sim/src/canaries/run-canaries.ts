@@ -1,6 +1,6 @@
 /** Lets every canary sing: for each deliberate bug, the seeds that the checkers needed to see it. */
 
-import type { Violation } from "@muster/check";
+import type { Violation } from "@muster/check/internal";
 import type { Scenario } from "../cluster/scenario.ts";
 import { drawScenario } from "../seed/draw-scenario.ts";
 import { runScenario } from "../seed/run-scenario.ts";

@@ -4,7 +4,7 @@
  * snapshots that are what the records before them come to.
  */
 import { join } from "node:path";
-import { type JournalAudit, JournalAuditor } from "@muster/check";
+import { type JournalAudit, JournalAuditor } from "@muster/check/internal";
 import type { JobConfig } from "@muster/protocol";
 import { connectNats, startLocalServer, type Transport } from "@muster/transport";
 import { brokerPortOf, userOf } from "./follow.ts";

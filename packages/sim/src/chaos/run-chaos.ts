@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { auditFacts, type JournalAudit } from "@muster/check";
+import { auditFacts, type JournalAudit } from "@muster/check/internal";
 import { errors } from "../errors.ts";
 import { type RunningAudit, startAudit } from "./audit.ts";
 import { startBrokerProxy } from "./broker-proxy.ts";

@@ -1,6 +1,5 @@
 /** Runs one scenario under the eyes of all checkers. */
-import type { Violation } from "@muster/check";
-import { Judge } from "@muster/check/internal";
+import { Judge, type Violation } from "@muster/check/internal";
 import type { JobConfig } from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";
 import { Cluster } from "../cluster/cluster.ts";

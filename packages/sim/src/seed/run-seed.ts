@@ -1,6 +1,6 @@
 /** Runs one seed, and in sync mode also the quiet run that it must equal. */
 
-import type { Violation } from "@muster/check";
+import type { Violation } from "@muster/check/internal";
 import type { Bug } from "../cluster/bug.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import { drawScenario, type Profile } from "./draw-scenario.ts";
