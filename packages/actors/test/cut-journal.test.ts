@@ -25,7 +25,7 @@ class Standing {
   expectedSeq: number | null = null;
   /** Reports that it acknowledged after it had stood still. */
   acknowledged = 0;
-  #state: "before" | "standing" | "after" = "before";
+  #state: "running" | "standing at the next record" | "standing" | "after" = "running";
   readonly #mayAppend: (expectedSeq: number) => boolean;
 
   /** `mayAppend` holds records of this controller back, as a slow network does. */
@@ -33,8 +33,9 @@ class Standing {
     this.#mayAppend = mayAppend;
   }
 
+  /** Stands still as soon as it has a record on its way. */
   stop(): void {
-    this.#state = "standing";
+    this.#state = "standing at the next record";
   }
 
   go(): void {
@@ -45,7 +46,10 @@ class Standing {
   wire(transport: Transport): Transport {
     const journal = transport.journal();
     const append: Journal["append"] = async (data, expectedSeq, ...ids) => {
-      if (this.#state === "standing") this.expectedSeq ??= expectedSeq;
+      if (this.#state === "standing at the next record") {
+        this.#state = "standing";
+        this.expectedSeq = expectedSeq;
+      }
       await this.#running();
       await waitFor(() => this.#mayAppend(expectedSeq), { what: "leave to append", timeoutMs: 30_000 });
       return await journal.append(data, expectedSeq, ...ids);

@@ -51,6 +51,7 @@ describe("the status of a job", () => {
       dropped: { duplicate: 0, stale: 0 },
       ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 },
       causes: [],
+      best: null,
       checkpoint: null,
       fleet: {
         wanted: { policy: 2, rollout: 2, checkpoint: 1 },
