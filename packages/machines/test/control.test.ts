@@ -96,7 +96,7 @@ describe("the controller's mind", () => {
       const start = stepping({}, { members: ["p0", "p1", "p2", "r0"] });
       return order.reduce((state, index) => {
         const [id, flavour] = votes[index] ?? ["p0", "a"];
-        const { stats: _, cause: __, missing: ___, ...vote } = voteFor(4, flavour);
+        const { stats: _, cause: __, missing: ___, sketch: ____, ...vote } = voteFor(4, flavour);
         const body = { step: 4, attempt: 1, epoch: 2, ...vote, sections: [...vote.sections] };
         return control(state, reportFrom(start, id, { kind: "step.voted", body })).state;
       }, start);

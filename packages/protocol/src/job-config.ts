@@ -72,7 +72,7 @@ const promptsSchema = z.strictObject({
  * What trainers must agree on: the digests of their whole state, those of the weights that samplers get, or nothing, so that the first rank's result
  * counts. Whoever has other bytes than those that are committed pulls them, at every level.
  */
-export const agreementLevels = ["state", "weights", "leader"] as const;
+const agreementLevels = ["state", "weights", "leader"] as const;
 
 const compiledSchema = z.strictObject({
   job: idSchema,
