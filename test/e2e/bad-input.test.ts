@@ -47,6 +47,7 @@ test("a folder of runs that can not be written is named", async () => {
 });
 
 test("a job whose files are corrupt is not resumed", async () => {
+  runs.damaged("corrupt");
   mkdirSync(join(runs.path, "corrupt"));
   writeFileSync(join(runs.path, "corrupt", "job.json"), '{"job": "corr');
   await expectRefused(["run", jobFile, "--job", "corrupt"], join(runs.path, "corrupt", "job.json"));
