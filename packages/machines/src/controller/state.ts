@@ -11,7 +11,7 @@ import type { HeldOut } from "./groups/held-out-state.ts";
 import { crowd } from "./members/crowd.ts";
 import type { Member } from "./members/member.ts";
 import type { ControllerPlan } from "./plan.ts";
-import type { Dropped, FillSeen, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
+import type { Dropped, FailedEpoch, FillSeen, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
 import type { Beginning } from "./weights/memory-state.ts";
 
 export type { Member } from "./members/member.ts";
@@ -29,6 +29,10 @@ export interface Mesh {
   readonly dueAtMs: AtMs;
   /** Until then joiners are gathered for the next epoch; `null` while nobody waits. */
   readonly joinDueAtMs: AtMs | null;
+  /** What is said of an epoch that failed; absent while nobody says anything. */
+  readonly failed?: FailedEpoch;
+  /** By id: epochs in a row in which most of the others missed a member. Absent while there are none. */
+  readonly absences?: Readonly<Record<string, number>>;
 }
 
 /** A group that waits for a lease. */

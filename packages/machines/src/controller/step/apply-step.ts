@@ -1,6 +1,7 @@
 /** What trainers say of their mesh and of the running attempt. Facts into the tables, nothing decided. */
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { type ControllerState, meshMembersOf } from "../state.ts";
+import { withMissed, withoutAbsences } from "./absences.ts";
 
 /** A member joined the communicator of the epoch. Pure. */
 export function applyBuilt(state: ControllerState, event: ReportOf<"mesh.built">): Change<ControllerState> {
@@ -10,7 +11,7 @@ export function applyBuilt(state: ControllerState, event: ReportOf<"mesh.built">
   const built = [...mesh.built, event.from];
   if (built.length < mesh.members.length) return { state: { ...state, mesh: { ...mesh, built } }, effects: [] };
   return {
-    state: { ...state, mesh: { ...mesh, built, state: "ready" } },
+    state: { ...state, mesh: { ...withoutAbsences(mesh), built, state: "ready" } },
     effects: [announce("mesh.changed", { epoch: mesh.epoch, members: [...mesh.members] })],
   };
 }
@@ -22,7 +23,7 @@ export function applyMeshFailed(state: ControllerState, event: ReportOf<"mesh.fa
   return {
     state: {
       ...state,
-      mesh: { ...state.mesh, state: "broken", dueAtMs: state.nowMs + state.plan.timing.commandMs / 5 },
+      mesh: { ...withMissed(state, event), state: "broken", dueAtMs: state.nowMs + state.plan.timing.commandMs / 5 },
     },
     effects: [announce("alarm.raised", { alarm: "mesh", detail })],
   };

@@ -5,6 +5,7 @@ import { isCordoned } from "../fleet/fleet-state.ts";
 import { isFlaky } from "../members/apply-verdict.ts";
 import { evict } from "../orders.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf } from "../state.ts";
+import { countAbsences } from "./absences.ts";
 
 /** Ranks of a mesh: members that were in the previous one keep their order, joiners follow by arrival. Pure. */
 export function rankMembers(previous: readonly string[], eligible: readonly Member[]): readonly Member[] {
@@ -28,6 +29,8 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   const { mesh, plan } = state;
   if (!state.weights || state.ending || state.step.state === "running") return null;
   if (mesh.state === "broken" && state.nowMs < mesh.dueAtMs) return null;
+  const counted = countAbsences(state);
+  if (counted) return counted;
   const holders = membersOf(state, "policy").filter((member) => isEligible(state, member));
   const eligible = firstRanks(state, withoutCordoned(state, withoutSuspects(state, holders)));
   if (mesh.epoch === 0 && !isGathered(state, eligible.length)) return null;
@@ -49,6 +52,7 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
       built: [],
       dueAtMs: state.nowMs + plan.timing.meshMs,
       joinDueAtMs: null,
+      ...(mesh.absences ? { absences: mesh.absences } : {}),
     },
   };
   const ranks = ranksOf(ranked);

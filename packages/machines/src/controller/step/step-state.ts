@@ -86,3 +86,10 @@ export interface Fill {
 export interface FillSeen extends Fill {
   readonly atMs?: AtMs;
 }
+
+/** What those say of an epoch who could not join it. */
+export interface FailedEpoch {
+  readonly reporters: readonly string[];
+  /** How many of them missed a member, by id. */
+  readonly missed: Readonly<Record<string, number>>;
+}
