@@ -123,7 +123,7 @@ export class TrainingChecker {
 
   /** A decision was journaled. */
   decided({ before, after, event, effects }: Decision): void {
-    if (before.restore.lineage !== after.restore.lineage) this.#rollBack(before, after);
+    if (before.restore.lineage !== after.restore.lineage) this.#rollBack(after);
     for (const effect of effects)
       if (effect.type === "command" && effect.kind === "step.run") this.#batch = namesOf(effect.body.batch);
     if (event.type === "step.voted") {
@@ -274,9 +274,9 @@ export class TrainingChecker {
   }
 
   /** The job goes back to the newest checkpoint, and no further; what was trained since is pending again. */
-  #rollBack(before: ControllerState, after: ControllerState): void {
-    const isDamaged = before.fallback.damaged !== after.fallback.damaged;
-    const saved = (isDamaged ? after : before).checkpoints.saved?.step ?? 0;
+  #rollBack(after: ControllerState): void {
+    // One record may tell of a checkpoint that became durable, or is damaged, before the job went back; a later one is of the line that it left.
+    const saved = after.checkpoints.saved?.step ?? 0;
     // Whether it was kept is known to the checker of memory.
     const isKept = after.restore.source.kind === "memory" && after.step.step > saved;
     const kept = isKept ? after.step.step - 1 : saved;
