@@ -75,8 +75,8 @@ export class Witness implements ClusterObserver {
   readonly #judge: Judge;
   readonly #journal: JournalModel;
   readonly #facts: FactChecker;
-  /** The last step whose commit was told. */
-  #lastTold = 0;
+  /** The newest public fact that was told: who told it, and of which record it is. */
+  #lastTold = { term: 0, record: 0 };
   /** Ids of public facts: one that is said again is the same. */
   readonly #told = new Set<string>();
   readonly #weights: WeightsChecker;
@@ -321,10 +321,13 @@ export class Witness implements ClusterObserver {
   #fact(message: Envelope): void {
     if (this.#told.has(message.id)) return;
     this.#told.add(message.id);
-    // Of 25 controllers that died in a row one told of no commit (seed 1394): what is missing is not judged here until that is understood.
-    if (message.kind === "step.committed" && (message.body as { step: number }).step > this.#lastTold + 1)
-      this.#facts.cut();
-    if (message.kind === "step.committed") this.#lastTold = (message.body as { step: number }).step;
+    const record = Number(/^e(\d+)\./.exec(message.id)?.[1] ?? this.#lastTold.record);
+    // A new controller says again what the last 64 records tell: when more of them lie between, nobody tells what the first of those decided.
+    if (message.term > this.#lastTold.term && record > this.#lastTold.record + 1) this.#facts.cut();
+    this.#lastTold = {
+      term: Math.max(message.term, this.#lastTold.term),
+      record: Math.max(record, this.#lastTold.record),
+    };
     this.#facts.take(message as PublicFact);
   }
 
