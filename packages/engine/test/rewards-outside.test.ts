@@ -91,6 +91,16 @@ describe("a reward that a program computes", () => {
     expect(two).toEqual(one);
   });
 
+  it("that can not be started says why, the second time, too", async () => {
+    const reward = await openReward(join("/", "nowhere", "at-all.py"));
+    opened.push(reward);
+    for (let time = 0; time < 2; time++) {
+      expect((await failure(reward.score(asked("a"), signal))).message).toMatch(/ended with spawn .* ENOENT$/);
+      // The system tells its end once more, some turns of the event loop later.
+      for (let turn = 0; turn < 50; turn++) await new Promise(setImmediate);
+    }
+  });
+
   it.each([
     ["prints what is no answer", `console.log("loading…");`, /no JSON: loading…$/],
     ["forgets the id", "say({ reward: 1 });", /without the id of its question: \{"reward":1\}$/],

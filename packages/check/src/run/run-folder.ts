@@ -43,7 +43,8 @@ function eventFilesIn(path: string): readonly string[] {
   return names.filter((name) => statSync(join(path, name), { throwIfNoEntry: false }));
 }
 
-function isRunning(path: string): boolean {
+/** True while a process runs the job in this folder. */
+export function isRunning(path: string): boolean {
   const pid = Number(readIfThere(join(path, "run.pid")) ?? 0);
   if (!(pid > 0)) return false;
   try {

@@ -2,6 +2,7 @@
 import { closeSync, fstatSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { messageOf } from "@muster/base";
+import { isRunning } from "@muster/check";
 import { z } from "zod";
 import { pasted, wayTo } from "../composition/pasted.ts";
 import { cleanLine } from "../report/index.ts";
@@ -87,17 +88,6 @@ function lastEvents(directory: string): Partial<RunState> {
 /** A line that was cut, by the window or by a crash, is no line. */
 function parseLine(line: string): unknown {
   return line.startsWith("{") && line.endsWith("}") ? JSON.parse(line) : null;
-}
-
-function isRunning(directory: string): boolean {
-  const path = join(directory, "run.pid");
-  const pid = statSync(path, { throwIfNoEntry: false }) ? Number(readFileSync(path, "utf8")) : 0;
-  if (!(pid > 0)) return false;
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
 }
 
 function readJson(path: string): unknown {

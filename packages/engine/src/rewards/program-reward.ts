@@ -84,6 +84,7 @@ class Run {
   readonly #open = new Map<number, Question>();
   readonly #over: Promise<void>;
   #newestAnswered = 0;
+  #isOver = false;
   #line = "";
   #lastWords = "";
 
@@ -99,6 +100,9 @@ class Run {
     this.#child.stdin.on("error", () => {});
     this.#over = new Promise((resolve) => {
       const end = (reason: string): void => {
+        // One that can not be started ends twice, and the second end has no reason.
+        if (this.#isOver) return;
+        this.#isOver = true;
         const said = this.#lastWords.trim();
         const error = errors.RewardProgramEnded({ path, reason: said === "" ? reason : `${reason}; it said: ${said}` });
         onEnd(error);
