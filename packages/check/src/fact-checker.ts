@@ -43,6 +43,10 @@ export class FactChecker {
   readonly #steps = new Map<number, Settled>();
   /** Groups that were given up: `<step>.<index>`. */
   readonly #givenUp = new Set<string>();
+  /** Facts are missing, and no step was committed since. */
+  #isUnsure: boolean;
+  /** Groups of earlier steps may have been given up by facts that are missing. */
+  #firstSure = 0;
   /** Lives that are over. */
   readonly #gone = new Set<string>();
   #term = 0;
@@ -57,6 +61,7 @@ export class FactChecker {
     this.#verdicts = verdicts;
     this.#rules = rules;
     this.#head = isWhole ? { step: 0, lineage: 0, version: null, sections: null } : null;
+    this.#isUnsure = !isWhole;
     if (isWhole) this.#steps.set(0, { version: null, settled: 0 });
   }
 
@@ -69,7 +74,7 @@ export class FactChecker {
   cut(): void {
     this.#head = null;
     this.#steps.clear();
-    this.#givenUp.clear();
+    this.#isUnsure = true;
   }
 
   /** Takes the next fact. */
@@ -191,7 +196,9 @@ export class FactChecker {
       );
       seen.add(group);
     }
-    if (!this.#head) return;
+    if (this.#isUnsure) this.#firstSure = step + this.#rules.stalenessMax + 1;
+    this.#isUnsure = false;
+    if (!this.#head || step < this.#firstSure) return;
     const wanted = Array.from({ length: groupsPerStep }, (_, index) => `${step}.${index}`);
     const lost = wanted.filter((group) => !seen.has(group) && !this.#givenUp.has(group));
     this.#require(

@@ -1,7 +1,7 @@
 /** Histories of public facts, and what is wrong with them. */
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { auditFacts, type PublicFact } from "../src/fact-checker.ts";
+import { auditFacts, FactChecker, type PublicFact } from "../src/fact-checker.ts";
 
 const rules = { seed: 7, stalenessMax: 1, batch: { groupsPerStep: 2, groupSize: 4, microShards: 1, minibatches: 1 } };
 const sections = (digest: string) => [{ name: "weights" as const, bytes: 4, digest }];
@@ -155,5 +155,30 @@ describe("public facts that do not:", () => {
     ["L2", "an end with work left", [commit(1), ended(1, { ledger: ledgerOf(1, 2) })]],
   ])("%s: %s", (rule, _, facts) => {
     expect(broken(...facts)).toEqual([rule]);
+  });
+});
+
+describe("where facts are missing", () => {
+  /** What is violated by facts that lack some in their middle, or, where nothing is before, at their beginning. */
+  function brokenBetween(before: readonly PublicFact[], after: readonly PublicFact[]): readonly string[] {
+    const found: string[] = [];
+    const verdicts = { require: (holds: boolean, rule: string) => void (holds || found.push(rule)) };
+    const checker = new FactChecker(verdicts, rules, before.length > 0);
+    for (const fact of before) checker.take(fact);
+    if (before.length > 0) checker.cut();
+    for (const fact of after) checker.take(fact);
+    return found;
+  }
+  const lack = (step: number, trained: number): PublicFact =>
+    commit(step, { groups: [`${step}.0`], ledger: { ...ledgerOf(step), trained, quarantined: step * 8 - trained } });
+
+  it.each([[[commit(1)]], [[]]])("groups that they may have given up are not asked for, later ones are", (before) => {
+    // A job samples one step ahead here, so that in the gap groups of steps 2, 3 and 4 could be given up.
+    expect(brokenBetween(before, [commit(3), lack(4, 28)])).toEqual([]);
+    expect(brokenBetween(before, [commit(3), commit(4), lack(5, 36)])).toEqual(["S15"]);
+  });
+
+  it("what was said before them holds", () => {
+    expect(brokenBetween([commit(1), givenUp("5.1")], [commit(3), commit(4), lack(5, 36)])).toEqual([]);
   });
 });
