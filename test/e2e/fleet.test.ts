@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type JobRun, waitFor } from "@muster/testkit";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { digestOfLocalTraining, expectBalanced, nothingLeft, openRuns, type Runs } from "./support/small-job.ts";
 
 let runs: Runs;
@@ -124,9 +124,15 @@ describe("while a job trains", () => {
   });
 });
 
+/** Ends a run that would train for long with its test, also when that fails, so that the next one finds the machine free. */
+function endWithTest(run: JobRun): void {
+  onTestFinished(async () => void (await run.process.kill()));
+}
+
 test("three policy and twenty rollout replicas that come within the window for joins are one epoch", async () => {
   const small = ["--policy", "1", "--rollout", "1", "--set", "init_replicas.policy=1"];
   const run = await runs.start("crowd", "--steps", "100000", "--set", "timing.join=20s", ...small);
+  endWithTest(run);
   await run.waitForEvent("step.committed");
   const { code, said } = await give(run, "scale", "policy=4", "rollout=21", "--timeout", "120s");
   expect(code, said).toBe(0);
@@ -142,6 +148,7 @@ test("three policy and twenty rollout replicas that come within the window for j
 
 test("a drained node keeps each replica until another one is healthy elsewhere; steps go on, and nobody dies", async () => {
   const run = await runs.start("move", "--steps", "100000", "--nodes", "2");
+  endWithTest(run);
   await run.waitForEvent("step.committed");
   // Whichever node came first has everything.
   const [from, to] = nodeOf(run, "policy-0") === "node-0" ? ["node-0", "node-1"] : ["node-1", "node-0"];
@@ -168,6 +175,7 @@ test("a drained node keeps each replica until another one is healthy elsewhere; 
 
 test("a replica that keeps ending is given up, and another one takes its place on another node", async () => {
   const run = await runs.start("loop", "--steps", "100000", "--nodes", "2", "--rollout", "2");
+  endWithTest(run);
   await run.waitForEvent("step.committed");
   const seen = new Set<number>();
   const next = () => {

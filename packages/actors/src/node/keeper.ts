@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { setImmediate as turnOfTheLoop } from "node:timers/promises";
 import type { Clock, Logger } from "@muster/base";
 import type { ReplicaRole } from "@muster/protocol";
 import { ErrorFiles, lastWordsOf, makeFolderSync } from "@muster/runtime";
@@ -72,6 +73,9 @@ export class Keeper implements KeeperDoor {
   readonly #options: KeeperOptions;
   readonly #notes: ProcessNotes;
   readonly #held = new Map<string, Held>();
+  /** Lives that wait for their turn to start. */
+  readonly #due = new Map<string, number>();
+  #turns: Promise<void> = Promise.resolve();
   #oomKills = oomKillsOf();
   #isClosed = false;
   readonly #lastEnd = new LastEnd();
@@ -93,10 +97,25 @@ export class Keeper implements KeeperDoor {
     return own.map(({ id, pid }) => ({ id, pid }));
   }
 
-  async start(id: string, role: ReplicaRole, life: number): Promise<void> {
+  /** One process at a time, and the loop turns between two: on a busy host a start blocks it for long, and a node owes answers and heartbeats. */
+  start(id: string, role: ReplicaRole, life: number): Promise<void> {
+    this.#due.set(id, life);
+    const started = this.#turns.then(() => turnOfTheLoop()).then(() => this.#startDue(id, role, life));
+    // Whoever asked hears of a failure; the next start is not held up by it.
+    this.#turns = started.catch(() => {});
+    return started;
+  }
+
+  async #startDue(id: string, role: ReplicaRole, life: number): Promise<void> {
     const earlier = this.#notes.of(id);
-    if (earlier && !this.#held.has(id)) await endLeftover(earlier, this.#options);
-    if (this.#isClosed) return;
+    if (earlier && !this.#held.has(id) && this.#due.get(id) === life) await endLeftover(earlier, this.#options);
+    // It may have been told to end before it began.
+    if (this.#isClosed || this.#due.get(id) !== life) return;
+    this.#due.delete(id);
+    this.#spawn(id, role, life);
+  }
+
+  #spawn(id: string, role: ReplicaRole, life: number): void {
     const { directory, node, commandOf, logger, onStarted } = this.#options;
     const [program = "", ...args] = commandOf(role, id);
     const path = join(directory, "logs", `${id}.err`);
@@ -124,6 +143,9 @@ export class Keeper implements KeeperDoor {
   }
 
   end(id: string, how: "term" | "kill"): void {
+    const due = this.#due.get(id);
+    if (this.#due.delete(id) && due !== undefined)
+      this.#options.onExit({ id, life: due, pid: 0, code: null, signal: null, oom: false });
     const held = this.#held.get(id);
     if (held?.child.pid === undefined) return;
     if (how === "kill") {
@@ -143,12 +165,14 @@ export class Keeper implements KeeperDoor {
 
   async close(): Promise<void> {
     this.#isClosed = true;
+    this.#due.clear();
     for (const id of this.#held.keys()) this.end(id, "term");
     await this.#lastEnd.wait(this.#options.clock, this.#held, () => this.killNow());
   }
 
   killNow(): void {
     this.#isClosed = true;
+    this.#due.clear();
     for (const id of this.#held.keys()) this.end(id, "kill");
   }
 

@@ -1,0 +1,72 @@
+/** Real processes: those of a node start one after another, and what the node owes meanwhile goes out between two starts. */
+import { silentLogger } from "@muster/base";
+import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { Keeper, type KeeperExit } from "../src/node/keeper.ts";
+import { clock } from "./support/environment.ts";
+
+let directory: TempDirectory;
+let keeper: Keeper;
+let started: string[];
+let exits: KeeperExit[];
+beforeEach(async () => {
+  directory = await makeTempDirectory();
+  started = [];
+  exits = [];
+  keeper = new Keeper({
+    ...{ node: "node-0", clock, logger: silentLogger, directory: directory.path, env: process.env },
+    commandOf: () => ["cat"],
+    onStarted: ({ id, life }) => void started.push(`${id} ${life}`),
+    onExit: (exit) => void exits.push(exit),
+  });
+});
+afterEach(async () => {
+  await keeper.close();
+  await directory.remove();
+});
+
+const ids = ["rollout-0", "rollout-1", "rollout-2", "rollout-3"];
+
+it("lets the loop turn before each start, so that an answer or a heartbeat does not wait for all of them", async () => {
+  const seen: number[] = [];
+  const starts = ids.map((id) => keeper.start(id, "rollout", 1));
+  const turn = (): void => {
+    seen.push(started.length);
+    if (started.length < ids.length) setImmediate(turn);
+  };
+  turn();
+  await Promise.all(starts);
+  expect(started).toEqual(ids.map((id) => `${id} 1`));
+  expect(seen).toEqual(expect.arrayContaining([0, 1, 2, 3]));
+});
+
+it("starts nothing that is told to end before its turn, and says that it ended", async () => {
+  const starts = ids.map((id) => keeper.start(id, "rollout", 1));
+  keeper.end("rollout-2", "term");
+  await Promise.all(starts);
+  expect(started).toEqual(["rollout-0 1", "rollout-1 1", "rollout-3 1"]);
+  expect(exits).toEqual([{ id: "rollout-2", life: 1, pid: 0, code: null, signal: null, oom: false }]);
+  await keeper.start("rollout-2", "rollout", 2);
+  expect(started.at(-1)).toBe("rollout-2 2");
+});
+
+it("starts the others when one can not be started", async () => {
+  await keeper.close();
+  keeper = new Keeper({
+    ...{ node: "node-0", clock, logger: silentLogger, directory: directory.path, env: process.env },
+    commandOf: (_, id) => (id === "rollout-0" ? ["/no/such/program"] : ["cat"]),
+    onStarted: ({ id, life }) => void started.push(`${id} ${life}`),
+    onExit: (exit) => void exits.push(exit),
+  });
+  await Promise.all(ids.map((id) => keeper.start(id, "rollout", 1)));
+  expect(started).toEqual(["rollout-1 1", "rollout-2 1", "rollout-3 1"]);
+  await waitFor(() => exits.length > 0, { what: "the end of what could not start" });
+  expect(exits[0]).toMatchObject({ id: "rollout-0", life: 1, pid: 0 });
+});
+
+it("starts nothing any more once it is closed", async () => {
+  const starts = ids.map((id) => keeper.start(id, "rollout", 1));
+  await keeper.close();
+  await Promise.all(starts);
+  expect(started).toEqual([]);
+});
