@@ -47,6 +47,7 @@ const profiles: readonly Profile[] = [
   "liars",
   "perjury",
   "thieves",
+  "drift",
   "crowd",
   "multitude",
 ];

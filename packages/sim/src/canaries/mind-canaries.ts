@@ -242,4 +242,20 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
+  mind("drifted-counted-as-holder", "a trainer whose weights drifted counts as holding those that were committed", {
+    profile: "drift",
+    seedsMax: 20,
+    line: {
+      keeps: (after, before, event) => {
+        const { weights } = after;
+        if (!weights || !isCommit(after, before) || event.type === "weights.held") return after;
+        const { lineage, version } = weights;
+        const drifted = Object.values(after.members).filter(
+          ({ id, held, isFollowing }) => isFollowing && held === null && before.members[id]?.held,
+        );
+        const holders = drifted.map((member) => [member.id, { ...member, held: { lineage, version } }]);
+        return { ...after, members: { ...after.members, ...Object.fromEntries(holders) } };
+      },
+    },
+  }),
 ];

@@ -4,7 +4,7 @@ import { mixSeed } from "@muster/base";
 import { loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import { openTask } from "@muster/data";
 import { loadGenerate } from "@muster/engine";
-import { tokensHash } from "../engine/arithmetic.ts";
+import { hashOf, tokensHash } from "../engine/arithmetic.ts";
 import { shapeOf, simBuild } from "../engine/info.ts";
 import { type PolicyEngineObserver, SimPolicyEngine } from "../engine/sim-policy-engine.ts";
 import { simReward } from "../engine/sim-reward.ts";
@@ -47,7 +47,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
   const given = { process, failpoints, observer };
   return {
     engineBuild: simBuild,
-    policyEngine: async ({ model: shape }) =>
+    policyEngine: async ({ model: shape, agreement }) =>
       new SimPolicyEngine({
         ...given,
         shape,
@@ -56,6 +56,9 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
           overflows: ({ tokens }) => shareOf(tokensHash(tokens), 1) < work.overflowRate,
           ends: ({ tokens }) => shareOf(tokensHash(tokens), 5) < (work.trainerKillerRate ?? 0),
           corrupts: behind.corrupts,
+          drifts: ({ pid }, weights) =>
+            shareOf(mixSeed(pid, hashOf(new Uint8Array(weights.buffer))), 6) < (work.driftRate ?? 0),
+          drifting: agreement === "weights" ? "optimizer" : "all",
         },
       }),
     task: openTask,

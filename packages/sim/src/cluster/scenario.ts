@@ -23,6 +23,8 @@ export interface WorkModel {
   readonly hangerRate?: number;
   /** Share of samples that end the process of whoever trains on them; none when it is left out. */
   readonly trainerKillerRate?: number;
+  /** Share of the candidates in which a trainer has other bits than the others, by its own arithmetic; none when it is left out. */
+  readonly driftRate?: number;
   /** Memory that checkpoint actors find available; more than enough when it is left out. */
   readonly memoryBytes?: number;
 }

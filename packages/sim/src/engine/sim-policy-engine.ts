@@ -41,6 +41,10 @@ export interface PolicyEngineModel {
   ends(sample: TrainSample): boolean;
   /** True when this process silently has wrong bits now, after the last sum that all share. */
   corrupts(process: SimProcess): boolean;
+  /** True when the arithmetic of this process ends with other bits than that of the others for this candidate. */
+  drifts(process: SimProcess, weights: Float32Array): boolean;
+  /** What may drift: all, or only what no sampler sees. */
+  readonly drifting: "all" | "optimizer";
 }
 
 interface Slot {
@@ -59,6 +63,8 @@ export class SimPolicyEngine implements PolicyEngine {
   readonly #info: PolicyInfo;
   #live: Slot;
   #candidate: Slot | null = null;
+  /** This candidate has its last bits. */
+  #isRounded = false;
 
   constructor(given: {
     readonly process: SimProcess;
@@ -117,6 +123,7 @@ export class SimPolicyEngine implements PolicyEngine {
     this.#failpoints.hit(this.#process, "policy.begin");
     this.#observer.begun(this.#process, this.state());
     this.#candidate = { weights: this.#live.weights.slice(), optimizer: this.#live.optimizer.slice() };
+    this.#isRounded = false;
   }
 
   async accumulate(samples: readonly TrainSample[], { out, signal }: AccumulateOptions): Promise<ShardStats> {
@@ -154,6 +161,8 @@ export class SimPolicyEngine implements PolicyEngine {
   candidate(): StateSections {
     const candidate = this.#need("candidate");
     const { pid } = this.#process;
+    if (!this.#isRounded && this.#model.drifts(this.#process, candidate.weights)) this.#drift(candidate, pid);
+    this.#isRounded = true;
     if (this.#model.corrupts(this.#process)) candidate.weights[pid % candidate.weights.length] = pid;
     return sectionsOf(candidate);
   }
@@ -175,6 +184,13 @@ export class SimPolicyEngine implements PolicyEngine {
 
   async close(): Promise<void> {
     this.#candidate = null;
+  }
+
+  /** As another order of the same sums would: the last bits of each number differ. */
+  #drift({ weights, optimizer }: Slot, pid: number): void {
+    const off = 1 + 2 ** -20 * (1 + (pid % 7));
+    optimizer[0] = (optimizer[0] ?? 0) + off;
+    if (this.#model.drifting === "all") for (let i = 0; i < weights.length; i++) weights[i] = (weights[i] ?? 0) * off;
   }
 
   #need(operation: string): Slot {

@@ -38,7 +38,7 @@ export interface FaultOptions {
 export function drawFaults(options: FaultOptions): readonly Fault[] {
   const { seed, profile, random, safetyMs, fleet } = options;
   const kinds = faultWeights[profile] ?? [];
-  const isSwarm = profile === "swarm" || profile === "fleet";
+  const isSwarm = kinds === faultWeights.swarm || profile === "fleet";
   const chosen = isSwarm ? shuffled(kinds, random).slice(0, 1 + random.below(5)) : kinds;
   const perMinute = 0.5 + 6 * random.next() * random.next();
   const isCrowd = crowdSizes[profile] !== undefined;

@@ -128,5 +128,6 @@ export const faultWeights: Readonly<Record<string, Weights>> = {
     ["theft", 6],
     ["kill", 1],
   ],
+  drift: swarm,
   swarm,
 };

@@ -6,6 +6,7 @@ import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
 import { drawFleet } from "../fleet/command.ts";
 import { crowdOf, crowdSizes } from "./draw-crowd.ts";
+import { withDrift } from "./draw-drift.ts";
 import { withDrawnStreams } from "./draw-streams.ts";
 import { shippedConfig } from "./shipped.ts";
 
@@ -23,6 +24,7 @@ export const profiles = [
   "liars",
   "perjury",
   "thieves",
+  "drift",
   "crowd",
   "multitude",
 ] as const;
@@ -73,7 +75,8 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
     ...(controllers > 1 ? { controllers } : {}),
     ...(fleet ? { fleet } : {}),
   };
-  return withDrawnStreams(scenario, randomOf(seed, 139));
+  const streamed = withDrawnStreams(scenario, randomOf(seed, 139));
+  return profile === "drift" ? withDrift(streamed, randomOf(seed, 151)) : streamed;
 }
 
 /** What a profile wants of every job. */

@@ -94,8 +94,8 @@ function slownessOf({ faults, controllers, work }: Scenario): number | null {
 }
 
 /** True when the result of the job must not depend on what goes wrong. */
-function isFunctionOfSeed({ config, faults, controllers }: Scenario): boolean {
-  return config.mode === "sync" && (faults.length > 0 || (controllers ?? 1) > 1);
+function isFunctionOfSeed({ config, work, faults, controllers }: Scenario): boolean {
+  return config.mode === "sync" && !work.driftRate && (faults.length > 0 || (controllers ?? 1) > 1);
 }
 
 function endText(end: RunResult["end"]): string {
