@@ -13,12 +13,11 @@ import { mutantsIn } from "./lib/mutants/mutants-in.mjs";
 
 const root = resolve(import.meta.dirname ?? ".", "..");
 
-/** What is changed, and the tests that must see it. */
+/** What is changed, and the tests that must see it. Of the checkers the simulator's deliberate bugs show that they see: too slow for a mutant each. */
 const areas = [
   { source: "packages/machines/src", tests: ["packages/machines/test"] },
   { source: "packages/checkpoint/src", tests: ["packages/checkpoint/test"] },
   { source: "packages/actors/src/controller", tests: ["packages/actors/test"] },
-  { source: "packages/check/src", tests: ["packages/check/test", "packages/sim/test/check"] },
 ];
 
 /** Longest run of all tests. */
