@@ -5,7 +5,7 @@ import { type ManualClock, manualClock } from "@muster/runtime";
 import { createMemoryBroker, type Journal, type MemoryBroker, type Transport } from "@muster/transport";
 import { afterEach, expect, it, vi } from "vitest";
 import { type Controller, startController } from "../src/index.ts";
-import { clock, processesOn } from "./support/environment.ts";
+import { clock, processesOn, type Wire } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 const dataKey = new Uint8Array(32);
@@ -36,6 +36,17 @@ function voiceOn(broker: MemoryBroker, job: string, id = "rollout-0") {
   };
 }
 
+/** A transport with something else in place of one of its methods. */
+function changed(transport: Transport, method: keyof Transport, instead: unknown): Transport {
+  return new Proxy(transport, {
+    get(target, name) {
+      if (name === method) return instead;
+      const value = Reflect.get(target, name) as unknown;
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
 /** A transport whose journal takes one record and then answers no more. */
 function stalled(transport: Transport): Transport {
   const journal = transport.journal();
@@ -45,13 +56,7 @@ function stalled(transport: Transport): Transport {
     append: (...given: Parameters<Journal["append"]>) =>
       ++appends === 1 ? journal.append(...given) : new Promise<never>(() => {}),
   };
-  return new Proxy(transport, {
-    get(target, name) {
-      if (name === "journal") return () => slow;
-      const value = Reflect.get(target, name) as unknown;
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
+  return changed(transport, "journal", () => slow);
 }
 
 it("a report is not acknowledged before it is in the journal: of a controller that ends meanwhile the next one gets it", async () => {
@@ -76,7 +81,7 @@ it("a report is not acknowledged before it is in the journal: of a controller th
 });
 
 /** A controller by a clock of its own, and replicas that are nothing but their voices. */
-async function watched(job: string, ids: readonly string[]) {
+async function watched(job: string, ids: readonly string[], wire: Wire = (_, transport) => transport) {
   const config = smallConfig(job);
   const time = manualClock();
   const away = { ms: 0 };
@@ -87,7 +92,7 @@ async function watched(job: string, ids: readonly string[]) {
   await broker
     .connect("watcher.w.w1")
     .tail({ stream: "events", fromSeq: 1, handle: ({ data }) => events.push(decodeMessage(data)) });
-  const { environment } = processesOn(broker)();
+  const { environment } = processesOn(broker, wire)();
   const controller = await startController({ config, dataKey, environment: { ...environment, clock: own } });
   controllers.push(controller);
   const voices = ids.map((id) => voiceOn(broker, config.job, id));
@@ -128,4 +133,15 @@ it("a controller whose members all fall silent at once says that its view is bad
     },
   ]);
   expect(Object.keys(controller.snapshot().context.state.members)).toEqual(ids);
+});
+
+it("a controller asks again and again how long its broker takes, one question at a time", async () => {
+  const answers: (() => void)[] = [];
+  const flush = () => new Promise<void>((answer) => answers.push(answer));
+  const { pass } = await watched("asks", ["rollout-0"], (_, transport) => changed(transport, "flush", flush));
+  await pass(20_000, true);
+  expect(answers).toHaveLength(1);
+  answers[0]?.();
+  await pass(20_000, true);
+  expect(answers).toHaveLength(2);
 });

@@ -68,7 +68,7 @@ function changed(node, tree) {
     return node.operand.getText(tree);
   if (node.kind === ts.SyntaxKind.TrueKeyword) return "false";
   if (node.kind === ts.SyntaxKind.FalseKeyword) return "true";
-  if (ts.isNumericLiteral(node) && isOfScale(node.parent)) return null;
+  if (ts.isNumericLiteral(node) && (isOfScale(node.parent) || isNothingYet(node.parent))) return null;
   // From ten on a number is a size that somebody chose, and one more would be as right: ten times as many is as good as no bound.
   if (ts.isNumericLiteral(node))
     return Number(node.text) < 10 ? `(${node.getText(tree)} + 1)` : `(${node.getText(tree)} * 10)`;
@@ -80,6 +80,11 @@ function changed(node, tree) {
 /** Buckets of a histogram and the like: where its steps are is nobody's decision. @param {ts.Node} list */
 function isOfScale(list) {
   return ts.isArrayLiteralExpression(list) && list.elements.length >= 5 && list.elements.every(ts.isNumericLiteral);
+}
+
+/** What a variable is before it has a value: below zero, however far. @param {ts.Node} node */
+function isNothingYet(node) {
+  return ts.isPrefixUnaryExpression(node) && ts.isVariableDeclaration(node.parent);
 }
 
 /** @param {string} text */
