@@ -4,22 +4,29 @@
  * again, and looks whether a unit test sees it. A mutant that survives is printed with its place; the last line is `N passed, N failed`.
  */
 import { spawn } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { basename, join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { placeAround } from "./lib/mutants/marks.mjs";
 import { mutantsIn } from "./lib/mutants/mutants-in.mjs";
 
 const root = resolve(import.meta.dirname ?? ".", "..");
 
-/** What is changed, and the tests that must see it: those of the module first, then the others, the quicker before the slower. */
+/** What is changed, and the tests that must see it. Of the checkers the simulator's deliberate bugs show that they see: too slow for a mutant each. */
 const areas = [
   { source: "packages/machines/src", tests: ["packages/machines/test"] },
   { source: "packages/checkpoint/src", tests: ["packages/checkpoint/test"] },
   { source: "packages/actors/src/controller", tests: ["packages/actors/test"] },
 ];
 
-/** A mutant that runs for ever is seen, too. */
-const limitMs = 300_000;
+/** Longest run of all tests. */
+const limitMs = 600_000;
+/** A mutant that runs for ever is seen, too: so much for the start, and so many times what its tests take by themselves. */
+const startMs = 30_000;
+const patience = 4;
+
+/** A test file, the time that it takes, and the places of modules that it enters. @typedef {{ test: string, ms: number, entered: Set<string> }} Reach */
 
 /** @param {string} folder @returns {string[]} */
 function filesUnder(folder) {
@@ -29,46 +36,56 @@ function filesUnder(folder) {
     .sort();
 }
 
-/** The tests of a module: those that are named after it, and those that import it. @param {string} file @param {string[]} tests */
-function ownTests(file, tests) {
+/** Whether a test is named after a module, or imports it. @param {string} test @param {string} file */
+function isOwn(test, file) {
   const name = basename(file);
-  return tests.filter(
-    (test) =>
-      basename(test) === name.replace(".ts", ".test.ts") ||
-      readFileSync(join(root, test), "utf8").includes(`/${name}"`),
+  return (
+    basename(test) === name.replace(".ts", ".test.ts") || readFileSync(join(root, test), "utf8").includes(`/${name}"`)
   );
 }
 
+/** What comes by the place of a mutant: the tests of the module first, then the quicker before the slower. @param {import("./lib/mutants/mutants-in.mjs").Mutant} mutant @param {readonly Reach[]} reaches */
+function reachesOf(mutant, reaches) {
+  const place = placeAround(mutant.file, readFileSync(join(root, mutant.file), "utf8"), mutant.start);
+  return reaches
+    .filter(({ entered }) => entered.has(place))
+    .map((reach) => ({ ...reach, rank: isOwn(reach.test, mutant.file) ? 0 : 1 }))
+    .sort((a, b) => a.rank - b.rank || a.ms - b.ms);
+}
+
 /**
- * Runs tests on a mutant, or, with `null`, on the sources as they are.
- *
- * @param {import("./lib/mutants/mutants-in.mjs").Mutant | null} mutant
  * @param {string[]} tests
- * @returns {Promise<boolean>} Whether one of them failed, or did not end.
+ * @param {NodeJS.ProcessEnv} env
+ * @param {number} withinMs
+ * @returns {Promise<boolean>} Whether one of the tests failed, or did not end.
  */
-function isSeenBy(mutant, tests) {
-  const args = [
-    "vitest",
-    "run",
-    "--config",
-    "scripts/lib/mutants/vitest.config.mjs",
-    "--project",
-    "unit",
-    "--bail",
-    "1",
-    "--reporter",
-    "dot",
-  ];
+function failsAny(tests, env, withinMs) {
+  const config = ["--config", "scripts/lib/mutants/vitest.config.mjs"];
+  const args = ["vitest", "run", ...config, "--project", "unit", "--bail", "1", "--reporter", "dot", ...tests];
   return new Promise((done) => {
-    const changed = mutant && { ...mutant, file: join(root, mutant.file) };
-    const env = { ...process.env, MUSTER_MUTANT: JSON.stringify(changed) };
-    const child = spawn("npx", [...args, ...tests], { cwd: root, env, stdio: "ignore", detached: true });
-    const timer = setTimeout(() => process.kill(-(child.pid ?? 0), "SIGKILL"), limitMs);
+    const options = { cwd: root, env: { ...process.env, ...env }, detached: true };
+    const child = spawn("npx", args, { ...options, stdio: "ignore" });
+    const timer = setTimeout(() => process.kill(-(child.pid ?? 0), "SIGKILL"), withinMs);
     child.on("exit", (code) => {
       clearTimeout(timer);
       done(code !== 0);
     });
   });
+}
+
+/** What each test file enters; `null` where one fails without any change. @param {string[]} sources @param {string[]} tests @returns {Promise<Reach[] | null>} */
+async function reachOf(sources, tests) {
+  const folder = mkdtempSync(join(tmpdir(), "muster-mutants-"));
+  try {
+    const env = { MUSTER_MUTANTS_MARKED: JSON.stringify(sources), MUSTER_MUTANTS_ENTERED: folder };
+    if (await failsAny(tests, env, limitMs)) return null;
+    return readdirSync(folder).map((name) => {
+      const { test, ms, entered } = JSON.parse(readFileSync(join(folder, name), "utf8"));
+      return { test: relative(root, test), ms, entered: new Set(entered) };
+    });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 }
 
 /** Numbers in [0, 1) that a seed gives. @param {number} seed */
@@ -89,31 +106,38 @@ const { values } = parseArgs({
     only: { type: "string", default: "" },
   },
 });
-const found = areas.flatMap(({ source, tests }) => {
-  const all = tests.flatMap(filesUnder).filter((path) => path.endsWith(".test.ts"));
-  return filesUnder(source)
+const found = areas.flatMap((area) =>
+  filesUnder(area.source)
     .filter((file) => file.includes(values.only))
-    .flatMap((file) => mutantsIn(file, readFileSync(join(root, file), "utf8")).map((mutant) => ({ mutant, all })));
-});
+    .flatMap((file) => mutantsIn(file, readFileSync(join(root, file), "utf8")).map((mutant) => ({ mutant, area }))),
+);
 const next = drawsOf(Number(values.seed));
 const sample = found
   .map((entry) => ({ ...entry, at: next() }))
   .sort((a, b) => a.at - b.at)
   .slice(0, Number(values.sample));
 console.log(`${sample.length} of ${found.length} mutants, seed ${values.seed}`);
-for (const tests of new Set(sample.map(({ all }) => all))) {
-  if (!(await isSeenBy(null, tests))) continue;
+const touched = [...new Set(sample.map(({ area }) => area))];
+const reaches = await reachOf(
+  touched.map(({ source }) => source),
+  [...new Set(touched.flatMap(({ tests }) => tests))],
+);
+if (reaches === null) {
   console.error(
-    `without any change a test of ${join(tests[0] ?? "", "..")} fails, so that nothing could be said of a mutant; mend it first`,
+    "without any change a test fails, so that nothing could be said of a mutant; mend it first: npx vitest run --project unit " +
+      touched.flatMap(({ tests }) => tests).join(" "),
   );
   process.exit(2);
 }
 const survivors = [];
-for (const { mutant, all } of sample) {
-  const own = ownTests(mutant.file, all);
-  const others = all.filter((test) => !own.includes(test));
-  const isSeen = (own.length > 0 && (await isSeenBy(mutant, own))) || (await isSeenBy(mutant, others));
-  console.log(`${isSeen ? "seen    " : "SURVIVED"} ${relative(".", mutant.file)}:${mutant.line} ${mutant.what}`);
+for (const { mutant, area } of sample) {
+  const near = reaches.filter(({ test }) => area.tests.some((folder) => test.startsWith(`${folder}/`)));
+  const met = reachesOf(mutant, near);
+  const tests = met.map(({ test }) => test);
+  const withinMs = startMs + patience * met.reduce((sum, { ms }) => sum + ms, 0);
+  const env = { MUSTER_MUTANT: JSON.stringify(mutant), MUSTER_MUTANTS_ORDER: JSON.stringify(tests) };
+  const isSeen = tests.length > 0 && (await failsAny(tests, env, withinMs));
+  console.log(`${isSeen ? "seen    " : "SURVIVED"} ${mutant.file}:${mutant.line} ${mutant.what}`);
   if (!isSeen) survivors.push(mutant);
 }
 console.log(`\n${sample.length - survivors.length} passed, ${survivors.length} failed`);

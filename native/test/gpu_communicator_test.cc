@@ -1,5 +1,6 @@
 // NCCL communicators of threads over the fake: what they compute, and that no failure makes them call NCCL wrongly. Each test ends
 // with the fake's verdict: nothing called out of order or from a second thread, nothing left over.
+#include <array>
 #include <functional>
 #include <thread>
 
@@ -216,6 +217,52 @@ TEST("an abort from another thread ends a blocked collective with its reason") {
     other.join();
     CHECK(ended.code == Code::Aborted || ended.code == Code::Closed);  // the abort may come before the collective
     CHECK(ended.message == "the epoch is over");
+  });
+}
+
+TEST("a collective begins when what is queued on the caller's stream is done") {
+  const FakeGpu fake;
+  onRanks(1, [&](const Rank& rank) {
+    const Abort never;
+    const auto comm = rank.open();
+    REQUIRE_OK(comm);
+    const Floats own(rank.gpu, {0, 0}), sum(rank.gpu, {0, 0});
+    const std::array<float, 2> values{1, 2};
+    const cuda::Stream stream = fake.heldStream(*rank.gpu);
+    // What the caller computes: it is in the stream behind what holds it up.
+    CHECK(rank.gpu->driver().call().memcpyHtoDAsync(own.at(), values.data(), sizeof values, stream) == cuda::kSuccess);
+    const long before = fake.queuedOn(stream);
+    std::thread other([&] {
+      const Patience soon = patienceOf(never, 5'000);
+      while (fake.queuedOn(stream) == before && soon.check().ok()) std::this_thread::yield();
+      CHECK(fake.queuedOn(stream) > before);
+      fake.set("streamHeld", 0);
+    });
+    REQUIRE_OK(comm.value()->run({sumOf(own, sum)}, patienceOf(never), stream));
+    other.join();
+    CHECK((sum.read() == std::vector<float>{1, 2}));
+    CHECK(comm.value()->close(patienceOf(never)).ok());
+    CHECK(rank.gpu->driver().call().streamDestroy(stream) == cuda::kSuccess);
+  });
+}
+
+TEST("a stream of the caller that does not end costs the deadline, and no abort waits for it") {
+  const FakeGpu fake;
+  onRanks(1, [&](const Rank& rank) {
+    const Abort never;
+    const auto comm = rank.open();
+    REQUIRE_OK(comm);
+    const Floats own(rank.gpu, {1, 2});
+    const cuda::Stream stream = fake.heldStream(*rank.gpu);
+    const Status waited = comm.value()->run({sumOf(own, own)}, patienceOf(never, 20), stream);
+    CHECK(waited.code == Code::Timeout);
+    CHECK(waited.message.find("the caller's stream has not come so far") != std::string::npos);
+    CHECK(comm.value()->run({sumOf(own, own)}, patienceOf(never)).code == Code::Closed);
+    fake.set("streamHeld", 0);
+    const std::array<float, 2> values{3, 4};  // behind all that is in the stream
+    const ByteView bytes{reinterpret_cast<const uint8_t*>(values.data()), sizeof values};
+    REQUIRE_OK(rank.gpu->copyIn(own.at(), bytes, patienceOf(never), stream));
+    CHECK(rank.gpu->driver().call().streamDestroy(stream) == cuda::kSuccess);
   });
 }
 

@@ -37,6 +37,8 @@ class FakeGpu {
     reinterpret_cast<void (*)(const char*, long)>(::dlsym(handle_, "fakeGpuSet"))(knob, value);
   }
   long lockedBytes() const { return reinterpret_cast<long (*)()>(::dlsym(handle_, "fakeGpuLockedBytes"))(); }
+  // How much is in a stream that is not done yet.
+  long queuedOn(cuda::Stream stream) const { return reinterpret_cast<long (*)(cuda::Stream)>(::dlsym(handle_, "fakeGpuQueued"))(stream); }
   // A stream of somebody else, which is busy as long as the knob `streamHeld` is set.
   cuda::Stream heldStream(const GpuDevice& gpu) const {
     cuda::Stream stream = nullptr;

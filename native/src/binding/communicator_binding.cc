@@ -69,8 +69,9 @@ class CommunicatorObject {
   static Napi::Value run(const std::shared_ptr<Communicator>& communicator, const Napi::CallbackInfo& info) {
     const auto from = info[0].As<Napi::Object>();
     Engine::Work work{{}, Cancellation::of(from, "cancellation")};
-    work.run = [communicator, calls = callsOf(from.Get("calls").As<Napi::Array>()), patience = gpuPatienceOf(from, work)]() -> Settle {
-      return settled(calls.ok() ? communicator->run(calls.value(), patience) : calls.status());
+    work.run = [communicator, calls = callsOf(from.Get("calls").As<Napi::Array>()), stream = streamOf(from),
+                patience = gpuPatienceOf(from, work)]() -> Settle {
+      return settled(calls.ok() ? communicator->run(calls.value(), patience, stream) : calls.status());
     };
     return Engine::of(info.Env()).start(info.Env(), std::move(work));
   }

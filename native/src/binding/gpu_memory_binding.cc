@@ -10,16 +10,15 @@ Patience gpuPatienceOf(const Napi::Object& from, const Engine::Work& work) {
   return {Deadline::in(Milliseconds(numberOf(from, "timeoutMs"))), work.abort.get()};
 }
 
-namespace {
-
-using Handle = Napi::External<std::shared_ptr<DeviceMemoryRef>>;
-
-// `stream`: the address of a CUstream of the caller, or null.
 cuda::Stream streamOf(const Napi::Object& from) {
   if (from.Get("stream").IsNull()) return nullptr;
   bool exact = false;
   return reinterpret_cast<cuda::Stream>(from.Get("stream").As<Napi::BigInt>().Uint64Value(&exact));
 }
+
+namespace {
+
+using Handle = Napi::External<std::shared_ptr<DeviceMemoryRef>>;
 
 // Device memory as JavaScript sees it: {memory, bytes, write, writeFrom, read, close}. `memory` is the handle for calls.
 class MemoryObject {

@@ -17,4 +17,7 @@ DeviceMemoryRef memoryBehind(const Napi::Value& handle);
 // {timeoutMs}, and the abort of the work.
 Patience gpuPatienceOf(const Napi::Object& from, const Engine::Work& work);
 
+// {stream}: the address of a CUstream of the caller, or null.
+cuda::Stream streamOf(const Napi::Object& from);
+
 }  // namespace muster::binding

@@ -37,9 +37,10 @@ Status Communicator::valid(const std::vector<CommunicatorCall>& calls) const {
   return {};
 }
 
-Status Communicator::run(std::vector<CommunicatorCall> calls, const Patience& patience) {
+Status Communicator::run(std::vector<CommunicatorCall> calls, const Patience& patience, cuda::Stream behind) {
   if (Status fine = valid(calls); !fine.ok()) return fine;
-  return explained(owner_->run([core = core_, calls = std::move(calls)](const Patience& p) { return core->run(calls, p); }, patience));
+  const auto runOnce = [core = core_, calls = std::move(calls), behind](const Patience& p) { return core->run(calls, behind, p); };
+  return explained(owner_->run(runOnce, patience));
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::shrink(const std::vector<uint32_t>& excluded, const Patience& patience) {

@@ -45,10 +45,10 @@ class Communicator {
   uint32_t ranks() const { return ranks_; }
   uint32_t rank() const { return rank_; }
 
-  // Runs the calls as one group and returns when the device has done them. A failure spends the communicator; without keepForShrink
-  // the device has then stopped, and the buffers are quiet.
+  // Runs the calls as one group and returns when the device has done them. They come behind what the caller has queued on `behind` until now;
+  // null: behind nothing. A failure spends the communicator; without keepForShrink the device has then stopped, and the buffers are quiet.
   // Code::PeerLost when NCCL says so; a dead peer is often not noticed by NCCL at all, and costs the deadline.
-  Status run(std::vector<CommunicatorCall> calls, const Patience& patience);
+  Status run(std::vector<CommunicatorCall> calls, const Patience& patience, cuda::Stream behind = nullptr);
 
   // A communicator without the ranks `excluded`, which do not call. All others call with the same list. Code::Unsupported when this
   // NCCL cannot; after any failure make a new communicator with a fresh id, on all ranks. This one is spent either way.

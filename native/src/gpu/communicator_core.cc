@@ -7,7 +7,6 @@ namespace muster {
 
 namespace {
 
-
 // Where NCCL writes the child of a shrink. An attempt that is given up may still write, so its place is never taken away.
 nccl::Communicator& placeForChild() {
   static std::mutex mutex;
@@ -93,12 +92,24 @@ Status Communicator::Core::launch(const std::vector<CommunicatorCall>& calls) {
   return bad(ended) ? failed(ended, "ncclGroupEnd") : Status{};
 }
 
-Status Communicator::Core::run(const std::vector<CommunicatorCall>& calls, const Patience& patience) {
+// NCCL orders what it launches behind the stream it is given, and an Abort waits for all of that: nobody could end a collective whose caller
+// queued something that does not end. So the caller's work is awaited first, and the communicator's own stream is the only one that NCCL sees.
+Status Communicator::Core::awaitWorkOn(cuda::Stream theirs, const Patience& patience) const {
+  const CudaDriver& driver = gpu->driver();
+  if (Status queued = driver.check(driver.call().eventRecord(done, theirs), "cuEventRecord on the caller's stream"); !queued.ok()) return queued;
+  Status reached = awaitEvent(driver, done, patience, [&] { return asyncError("before the launch"); });
+  if (reached.code == Code::Timeout) reached.message += ": the caller's stream has not come so far";
+  return reached;
+}
+
+Status Communicator::Core::run(const std::vector<CommunicatorCall>& calls, cuda::Stream behind, const Patience& patience) {
   if (!spent.ok()) return {Code::Closed, "the communicator is spent: " + spent.message, {}};
   const CudaDriver& driver = gpu->driver();
   const auto perform = [&]() -> Status {
     // An aborted rank that launched would make the others wait for its part.
     if (Status still = patience.check(); !still.ok()) return still;
+    if (behind != nullptr)
+      if (Status reached = awaitWorkOn(behind, patience); !reached.ok()) return reached;
     if (Status launched = launch(calls); !launched.ok()) return launched;
     if (Status accepted = settle(nccl::kInProgress, "the launch", patience); !accepted.ok()) return accepted;
     if (Status queued = driver.check(driver.call().eventRecord(done, stream), "cuEventRecord"); !queued.ok()) return queued;

@@ -17,7 +17,7 @@ struct Communicator::Core {
 
   // Context, stream and event for the owner thread; then the communicator, unless there is one already, until it is ready.
   Status begin(const CommunicatorOptions* options, const Patience& patience);
-  Status run(const std::vector<CommunicatorCall>& calls, const Patience& patience);
+  Status run(const std::vector<CommunicatorCall>& calls, cuda::Stream behind, const Patience& patience);
   Status shrink(std::vector<int> excluded, nccl::Communicator& child, const Patience& patience);
   Status finish(const Patience& patience);
   // Stops the device and gives up the communicator, in the one way that is allowed at any time.
@@ -25,6 +25,7 @@ struct Communicator::Core {
   void release();
 
  private:
+  Status awaitWorkOn(cuda::Stream theirs, const Patience& patience) const;
   Status launch(const std::vector<CommunicatorCall>& calls);
   nccl::Result call(const CommunicatorCall& call) const;
   Status settle(nccl::Result result, const char* what, const Patience& patience);

@@ -196,6 +196,11 @@ EXPORTED long fakeGpuLockedBytes() {
   const Lock lock(state().mutex);
   return static_cast<long>(cuda().lockedBytes);
 }
+// How much is in a stream that is not done yet.
+EXPORTED long fakeGpuQueued(Stream* stream) {
+  const Lock lock(state().mutex);
+  return static_cast<long>(stream->work.size());
+}
 // Keeps a stream busy as long as the knob `streamHeld` is set.
 EXPORTED void fakeGpuHold(Stream* stream) {
   const Lock lock(state().mutex);
@@ -303,7 +308,11 @@ EXPORTED int cuEventRecord(Event* event, Stream* stream) {
   const Lock lock(state().mutex);
   if (stream->blocked) violation("an event was recorded while an NCCL call was in progress on its stream");
   *event = {true, false, stream};
-  stream->work.push_back({[event] { event->reached = true; }, [] { return true; }});
+  // One that was destroyed meanwhile is reached unheard.
+  const auto reach = [event] {
+    if (cuda().events.contains(event)) event->reached = true;
+  };
+  stream->work.push_back({reach, [] { return true; }});
   return pump(*stream), 0;
 }
 EXPORTED int cuEventQuery(Event* event) {

@@ -9,6 +9,8 @@
 //   that state, and a pending error, are told by GetAsyncError       src/init.cc:3449
 //   shrink says success, with no child until the state has settled   src/init.cc:3099 (NULL), 3177-3204 (returns `res`), 2515 (the child)
 //   who is excluded may not call shrink                              src/init.cc:3090
+//   calls return when they are queued on the caller's stream         src/nccl.h.in:437
+//   a launch comes behind that stream, and Abort waits for launches  src/enqueue.cc:1886, 1915; src/init.cc:2744
 //   a shrink with the abort flag ends what the parent does first     src/init.cc:3183
 //   Finalize needs a communicator that is ready, and only once       src/init.cc:2793-2801
 //   Destroy needs one that is ready; Abort does not                  src/init.cc:2901, 3041
@@ -221,6 +223,7 @@ void endWork(Comm& comm) {
   if (comm.stream == nullptr) return;
   comm.stream->blocked = false;
   pump(*comm.stream);
+  if (!comm.stream->work.empty()) violation("an abort that would wait for what is queued before a launch");
 }
 
 int leave(Comm* comm) {

@@ -34,7 +34,7 @@ export type {
 export { type CommunicatorOptions, type Gpu, type GpuWait, openGpu } from "./gpu/device.ts";
 export { type GpuLibraries, gpuLibrariesOf } from "./gpu/libraries.ts";
 export type { GpuShelf, GpuShelfOptions, ShelvedVersion, TakeVersionOptions } from "./gpu/shelf.ts";
-export type { GpuCopyWait } from "./gpu/wait.ts";
+export type { GpuStreamWait } from "./gpu/wait.ts";
 export {
   type GradientMesh,
   type GradientMeshOptions,

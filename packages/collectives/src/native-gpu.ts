@@ -35,10 +35,14 @@ export interface NativeWait {
   readonly cancellation: NativeCancellation;
 }
 
-/** A copy to or from device memory. `stream` is a CUstream of the caller; `null`: the device's own. */
-export interface NativeGpuCopy extends NativeWait {
-  readonly offset: number;
+/** What comes behind the work on a stream: the address of a CUstream of the caller; `null`: behind nothing. */
+interface NativeStreamWait extends NativeWait {
   readonly stream: bigint | null;
+}
+
+/** A copy to or from device memory. */
+export interface NativeGpuCopy extends NativeStreamWait {
+  readonly offset: number;
 }
 
 /** Device memory. `memory` is its handle; what crosses is checked on this side. */
@@ -97,7 +101,7 @@ export interface NativeGpuCall {
 export interface NativeCommunicator {
   readonly ranks: number;
   readonly rank: number;
-  run(options: NativeWait & { calls: readonly NativeGpuCall[] }): Promise<NativeOutcome<undefined>>;
+  run(options: NativeStreamWait & { calls: readonly NativeGpuCall[] }): Promise<NativeOutcome<undefined>>;
   shrink(options: NativeWait & { excluded: readonly number[] }): Promise<NativeOutcome<NativeCommunicator>>;
   abort(reason: string): void;
   close(options: NativeWait): Promise<NativeOutcome<undefined>>;

@@ -99,7 +99,7 @@ describe("collectives on device memory", () => {
     second?.abort("excluded");
   });
 
-  it("refuse places outside of a buffer, closed buffers and what is none", async () => {
+  it("refuse places outside of a buffer, closed buffers and what is none, and a stream that is no address", async () => {
     const [alone] = await communicators(1);
     const buffer = await floatsOf(1, 2);
     const invalid = { code: "MUSTER_ERR_NATIVE_OPTION_INVALID" };
@@ -108,6 +108,7 @@ describe("collectives on device memory", () => {
     await expect(sum({ buffer }, 3)).rejects.toMatchObject(invalid);
     await expect(sum({ buffer, offset: 4 })).rejects.toMatchObject(invalid);
     await expect(sum({ buffer: {} })).rejects.toMatchObject(invalid);
+    await expect(alone?.run([], { ...wait, stream: 2n ** 64n })).rejects.toThrow("stream is 18446744073709551616");
     await expect(buffer.read(new Uint8Array(4), 8, wait)).rejects.toMatchObject(invalid);
     buffer.close();
     buffer.close();

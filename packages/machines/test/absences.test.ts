@@ -82,6 +82,7 @@ describe("nobody is put out", () => {
       ["p0", "p1", "p2"],
       { p0: ["p2", "p2", "p1"], p1: [], p2: [] },
     ],
+    ["by one voice of three that misses one only", ["p0", "p1", "p2"], { p0: ["p2"], p1: [], p2: [] }],
     [
       "when the members fall into two halves",
       ["p0", "p1", "p2", "p3"],

@@ -103,6 +103,13 @@ describe("a checkpoint that is damaged when it is to be restored", () => {
     });
   });
 
+  it("is remembered with the newest sixteen", () => {
+    const before = Array.from({ length: 16 }, (_, i) => ({ path: `/c/${i - 20}`, reason: "" }));
+    const { fallback } = lost();
+    const { state } = fails(lost(undefined, { fallback: { ...fallback, damaged: before } }), corrupt);
+    expect(state.fallback.damaged).toEqual([...before.slice(1), { path: "/c/6", reason: corrupt.reason }]);
+  });
+
   it("is asked of others when it is only not there for a replica of another host, or could not be read now", () => {
     for (const { state } of [fails(lost(), { kind: "gone", reason: "" }, "elsewhere"), fails(lost(), undefined)]) {
       expect(state.restore).toMatchObject({ lineage: 1, version: 6 });

@@ -96,6 +96,7 @@ describe("a node", () => {
     const last = node.exit("r0", 6, { atMs: 9_000, code: 137, oom: true });
     expect(shown(last)).toEqual(["process.exited", "timer.cancel late-r0", "process.retired"]);
     expect(last.at(-1)?.body).toMatchObject({ deaths: 6, reason: expect.stringContaining("short of memory") });
+    expect(last.at(-1)?.body).toMatchObject({ reason: expect.stringContaining("it ended 6 times in 10 minutes") });
     expect(node.hear({ type: "keeper.due", id: "r0" })).toEqual([expect.objectContaining({ type: "drop" })]);
   });
 

@@ -216,6 +216,24 @@ describe("a policy replica", () => {
     expect(typesOf(fresh)).toEqual(["weights.abort", "weights.initialize"]);
   });
 
+  it("takes what arrives only for what it asked for: that version of that lineage", () => {
+    const replica = new Replica(policyLogic, { timing });
+    const body = { lineage: 1, version: 5, sections: [], holders: [] };
+    replica.hear({ type: "weights.pull", body });
+    const pulled = (lineage: number, version: number): object => ({
+      ...{ type: "weights.pulled", lineage, version, sections: [], addresses: [], bytes: 1, durationMs: 1 },
+    });
+    for (const [lineage, version] of [
+      [0, 5],
+      [1, 4],
+    ] as const) {
+      expect(replica.hear(pulled(lineage, version))).toMatchObject([{ type: "drop", reason: "late" }]);
+      const errored = { type: "weights.errored", lineage, version, cause: "late", damage: null };
+      expect(replica.hear(errored)).toMatchObject([{ type: "drop", reason: "late" }]);
+    }
+    expect(replica.hear(pulled(1, 5))).toMatchObject([{ kind: "weights.held", body: { lineage: 1, version: 5 } }]);
+  });
+
   it("that voted goes back with the others: nobody decides on the attempt any more", () => {
     const replica = voted();
     const again = { type: "weights.initialize", body: { lineage: 1, version: 0, source: { kind: "seed", seed: 1 } } };

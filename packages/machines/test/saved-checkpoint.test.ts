@@ -26,7 +26,11 @@ describe("a checkpoint that is reported durable", () => {
   });
 
   it.each([
-    ["elsewhere", { path: "/tmp/step-00000003-v3-t1" }, "is no checkpoint in /checkpoints"],
+    [
+      "elsewhere",
+      { path: "/tmp/step-00000003-v3-t1" },
+      'path = "/tmp/step-00000003-v3-t1" is no checkpoint in /checkpoints',
+    ],
     ["below another folder", { path: `${root}/x/step-00000003-v3-t1` }, "is no checkpoint"],
     ["above its folder", { path: `${root}/../step-00000003-v3-t1` }, "is no checkpoint"],
     ["under another name", { path: `${root}/newest` }, "is no checkpoint"],

@@ -19,6 +19,14 @@ const operators = new Map([
   [ts.SyntaxKind.AsteriskToken, "/"],
 ]);
 
+/** Between times one millisecond more or less is nobody's decision: the comparison is turned round there. @type {ReadonlyMap<ts.SyntaxKind, string>} */
+const ofTimes = new Map([
+  [ts.SyntaxKind.LessThanToken, ">="],
+  [ts.SyntaxKind.LessThanEqualsToken, ">"],
+  [ts.SyntaxKind.GreaterThanToken, "<="],
+  [ts.SyntaxKind.GreaterThanEqualsToken, "<"],
+]);
+
 /** @param {string} file @param {string} source @returns {Mutant[]} */
 export function mutantsIn(file, source) {
   const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
@@ -51,16 +59,32 @@ export function mutantsIn(file, source) {
 
 /** What stands in place of a node, or of its operator or condition; `null` where nothing is changed. @param {ts.Node} node @param {ts.SourceFile} tree */
 function changed(node, tree) {
-  if (ts.isBinaryExpression(node)) return operators.get(node.operatorToken.kind) ?? null;
+  if (ts.isBinaryExpression(node)) {
+    const isOfTimes = /Ms\b/.test(node.getText(tree)) && ofTimes.get(node.operatorToken.kind);
+    return isOfTimes || (operators.get(node.operatorToken.kind) ?? null);
+  }
   if (ts.isIfStatement(node)) return `!(${node.expression.getText(tree)})`;
   if (ts.isPrefixUnaryExpression(node) && node.operator === ts.SyntaxKind.ExclamationToken)
     return node.operand.getText(tree);
   if (node.kind === ts.SyntaxKind.TrueKeyword) return "false";
   if (node.kind === ts.SyntaxKind.FalseKeyword) return "true";
-  if (ts.isNumericLiteral(node)) return `(${node.getText(tree)} + 1)`;
+  if (ts.isNumericLiteral(node) && (isOfScale(node.parent) || isNothingYet(node.parent))) return null;
+  // From ten on a number is a size that somebody chose, and one more would be as right: ten times as many is as good as no bound.
+  if (ts.isNumericLiteral(node))
+    return Number(node.text) < 10 ? `(${node.getText(tree)} + 1)` : `(${node.getText(tree)} * 10)`;
   const isCall =
     ts.isExpressionStatement(node) && (ts.isCallExpression(node.expression) || ts.isAwaitExpression(node.expression));
   return isCall && !node.getText(tree).startsWith("super(") ? "" : null;
+}
+
+/** Buckets of a histogram and the like: where its steps are is nobody's decision. @param {ts.Node} list */
+function isOfScale(list) {
+  return ts.isArrayLiteralExpression(list) && list.elements.length >= 5 && list.elements.every(ts.isNumericLiteral);
+}
+
+/** What a variable is before it has a value: below zero, however far. @param {ts.Node} node */
+function isNothingYet(node) {
+  return ts.isPrefixUnaryExpression(node) && ts.isVariableDeclaration(node.parent);
 }
 
 /** @param {string} text */

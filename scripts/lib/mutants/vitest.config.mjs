@@ -1,23 +1,50 @@
-/** The tests of the project on one mutant, which the environment names: the sources stay as they are. */
-import { resolve } from "node:path";
+/** The tests of the project on one mutant, or on marked sources, as the environment says: the sources stay as they are. */
+import { relative, resolve } from "node:path";
 import { mergeConfig } from "vitest/config";
+import { BaseSequencer } from "vitest/node";
 import config from "../../../vitest.config.ts";
+import { marked } from "./marks.mjs";
 
-/** @type {import("./mutants-in.mjs").Mutant} */
+const root = resolve(import.meta.dirname, "../../..");
+
+/** @type {import("./mutants-in.mjs").Mutant | null} */
 const mutant = JSON.parse(process.env.MUSTER_MUTANT ?? "null");
+/** Folders whose modules are marked. @type {string[]} */
+const areas = JSON.parse(process.env.MUSTER_MUTANTS_MARKED ?? "[]");
+/** Test files in the order in which they run. @type {string[]} */
+const order = JSON.parse(process.env.MUSTER_MUTANTS_ORDER ?? "[]");
 
-// biome-ignore lint/style/noDefaultExport: vitest reads a configuration so
-export default mergeConfig(config, {
-  root: resolve(import.meta.dirname, "../../.."),
+class InOrder extends BaseSequencer {
+  /** @param {import("vitest/node").TestSpecification[]} files @override */
+  async sort(files) {
+    /** @param {import("vitest/node").TestSpecification} file */
+    const placeOf = ({ moduleId }) => order.indexOf(relative(root, moduleId));
+    return [...files].sort((a, b) => placeOf(a) - placeOf(b));
+  }
+}
+
+const project = {
   plugins: [
     {
       name: "mutant",
-      enforce: "pre",
+      enforce: /** @type {const} */ ("pre"),
       /** @param {string} code @param {string} id */
       transform(code, id) {
-        if (!mutant || id.split("?")[0] !== mutant.file) return null;
+        const file = relative(root, id.split("?")[0] ?? "");
+        if (areas.some((area) => file.startsWith(`${area}/`))) return { code: marked(file, code), map: null };
+        if (file !== mutant?.file) return null;
         return { code: code.slice(0, mutant.start) + mutant.text + code.slice(mutant.end), map: null };
       },
     },
   ],
+};
+
+// biome-ignore lint/style/noDefaultExport: vitest reads a configuration so
+export default mergeConfig(config, {
+  root,
+  ...project,
+  test: {
+    sequence: { sequencer: InOrder },
+    setupFiles: areas.length > 0 ? [resolve(import.meta.dirname, "note-entered.mjs")] : [],
+  },
 });

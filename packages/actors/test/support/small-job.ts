@@ -1,5 +1,7 @@
 /** A whole job in this process: controllers and replicas as tests ask for them, on one broker in memory. */
+
 import { type Clock, withDeadline } from "@muster/base";
+import { dataPlaneActivity } from "@muster/collectives";
 import { planOf, type Rules } from "@muster/machines";
 import {
   type AnyMessage,
@@ -73,6 +75,7 @@ export interface SmallJob {
 
 /** Opens a job that nobody works on yet. `set` are settings as `--set` takes them; `wire` stands between each actor and the broker. */
 export async function openJob(set: readonly string[] = [], wire?: Wire): Promise<SmallJob> {
+  dataPlaneActivity(); // an addon that is missing or stale is named here, and not by jobs that do not end
   const folder = await makeTempDirectory();
   const config = smallConfig(folder.path, set);
   const { job } = config;

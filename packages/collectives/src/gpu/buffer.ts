@@ -5,7 +5,7 @@ import type { MappedVersion } from "../mapped-version.ts";
 import type { NativeGpuMemory } from "../native-gpu.ts";
 import { nativeMappedOf } from "../open-stores.ts";
 import { operandOf, rememberBuffer, targetOf } from "./buffers.ts";
-import { type GpuCopyWait, gpuCall } from "./wait.ts";
+import { type GpuStreamWait, gpuCall, streamOf } from "./wait.ts";
 
 /** Bytes of a section of a mapped version. */
 export interface MappedBytes {
@@ -23,14 +23,14 @@ export interface GpuBuffer {
    *
    * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a version on a shelf; MUSTER_ERR_GPU_TIMEOUT, MUSTER_ERR_GPU_ABORTED, MUSTER_ERR_GPU_FAILED
    */
-  write(source: Uint8Array, offset: number, wait: GpuCopyWait): Promise<void>;
+  write(source: Uint8Array, offset: number, wait: GpuStreamWait): Promise<void>;
   /**
    * Copies bytes of a mapped version to `offset` from where they lie, without a buffer in between: the driver locks their pages, 64 MiB at a time, where it
    * can. The version may be released at once; its memory stays until the device has read it. Throws as `write`.
    */
-  writeFrom(source: MappedBytes, offset: number, wait: GpuCopyWait): Promise<void>;
+  writeFrom(source: MappedBytes, offset: number, wait: GpuStreamWait): Promise<void>;
   /** Copies from `offset` to `target`, which is written only when all bytes are there. Throws as `write`. */
-  read(target: Uint8Array, offset: number, wait: GpuCopyWait): Promise<void>;
+  read(target: Uint8Array, offset: number, wait: GpuStreamWait): Promise<void>;
   /** Lets go of it. Harmless twice. */
   close(): void;
 }
@@ -46,14 +46,14 @@ export class OpenBuffer implements GpuBuffer {
     rememberBuffer(this, { memory: memory.memory, bytes: memory.bytes, writable });
   }
 
-  async write(source: Uint8Array, offset: number, wait: GpuCopyWait): Promise<void> {
+  async write(source: Uint8Array, offset: number, wait: GpuStreamWait): Promise<void> {
     const { offset: at } = targetOf("source", this, offset, source.byteLength);
     await gpuCall("writing device memory", wait, (native) =>
       this.#memory.write({ bytes: source, offset: at, stream: streamOf(wait), ...native }),
     );
   }
 
-  async writeFrom({ version, section, from, bytes }: MappedBytes, offset: number, wait: GpuCopyWait): Promise<void> {
+  async writeFrom({ version, section, from, bytes }: MappedBytes, offset: number, wait: GpuStreamWait): Promise<void> {
     const { handle: mapped, sections } = nativeMappedOf(version);
     const index = sections.findIndex(({ name }) => name === section);
     const fix = "name a section that was asked for";
@@ -67,7 +67,7 @@ export class OpenBuffer implements GpuBuffer {
     );
   }
 
-  async read(target: Uint8Array, offset: number, wait: GpuCopyWait): Promise<void> {
+  async read(target: Uint8Array, offset: number, wait: GpuStreamWait): Promise<void> {
     const { offset: at } = operandOf("target", this, offset, target.byteLength);
     await gpuCall("reading device memory", wait, (native) =>
       this.#memory.read({ bytes: target, offset: at, stream: streamOf(wait), ...native }),
@@ -78,14 +78,4 @@ export class OpenBuffer implements GpuBuffer {
     rememberBuffer(this, { memory: {}, bytes: 0, writable: false });
     this.#memory.close();
   }
-}
-
-function streamOf({ stream }: GpuCopyWait): bigint | null {
-  if (stream === undefined) return null;
-  if (stream > 0n && stream < 2n ** 64n) return stream;
-  throw errors.NativeOptionInvalid({
-    field: "stream",
-    value: stream.toString(),
-    fix: "give the address of a CUstream",
-  });
 }

@@ -2,7 +2,7 @@
 import { checkWhole } from "../check.ts";
 import type { NativeCommunicator, NativeGpuCall } from "../native-gpu.ts";
 import { operandOf, targetOf } from "./buffers.ts";
-import { type GpuWait, gpuCall } from "./wait.ts";
+import { type GpuStreamWait, type GpuWait, gpuCall, streamOf } from "./wait.ts";
 
 /** Element types: NCCL's number and the size in bytes. */
 const dataTypes = {
@@ -58,14 +58,15 @@ export interface GpuCommunicator {
   readonly rank: number;
   /**
    * Runs operations as one group and resolves when the GPU has done them. All ranks run the same groups in the same order; a send and its
-   * receive may be in one group.
+   * receive may be in one group. With `stream` they begin when the GPU has done what is queued there; what the caller queues later may use the result
+   * once this has resolved.
    *
    * The sum's order is NCCL's, so unlike `GradientMesh.reduce` its bits may depend on the number of ranks.
    *
    * @throws MUSTER_ERR_GPU_TIMEOUT when a rank does not come. A dead rank often looks like this: NCCL notices few deaths by itself.
    * @throws MUSTER_ERR_GPU_PEER_LOST, MUSTER_ERR_GPU_ABORTED, MUSTER_ERR_GPU_SPENT, MUSTER_ERR_GPU_FAILED, MUSTER_ERR_NATIVE_OPTION_INVALID
    */
-  run(operations: readonly GpuOperation[], wait: GpuWait): Promise<void>;
+  run(operations: readonly GpuOperation[], wait: GpuStreamWait): Promise<void>;
   /**
    * A communicator without the ranks `excluded`, which do not call; all others do. This one is spent. When it fails on any rank, all form a
    * new one with a fresh id: that always works.
@@ -91,9 +92,10 @@ export class OpenCommunicator implements GpuCommunicator {
     this.rank = communicator.rank;
   }
 
-  async run(operations: readonly GpuOperation[], wait: GpuWait): Promise<void> {
+  async run(operations: readonly GpuOperation[], wait: GpuStreamWait): Promise<void> {
     const calls = operations.map((operation) => callOf(operation, this.ranks));
-    await gpuCall("a collective", wait, (native) => this.#native.run({ calls, ...native }));
+    const stream = streamOf(wait);
+    await gpuCall("a collective", wait, (native) => this.#native.run({ calls, stream, ...native }));
   }
 
   async shrink(excluded: readonly number[], wait: GpuWait): Promise<GpuCommunicator> {

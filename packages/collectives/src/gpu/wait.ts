@@ -1,6 +1,6 @@
 /** Running a native GPU call within a deadline. */
 import { checkTimeout } from "../check.ts";
-import { errorOf } from "../errors.ts";
+import { errorOf, errors } from "../errors.ts";
 import { cancellable, type NativeOutcome } from "../native.ts";
 import type { NativeWait } from "../native-gpu.ts";
 
@@ -11,11 +11,11 @@ export interface GpuWait {
   readonly signal: AbortSignal;
 }
 
-/** How long a copy may take, and behind what it comes. */
-export interface GpuCopyWait extends GpuWait {
+/** How long a copy or a collective may take, and behind what it comes. */
+export interface GpuStreamWait extends GpuWait {
   /**
-   * Address of a CUstream of this process's primary context, as engines tell it: the copy comes behind what is queued there. It lives until the copy has
-   * ended, also one that was given up. The device's own stream when it is left out.
+   * Address of a CUstream of this process's primary context, as engines tell it: what is called comes behind what is queued there. The stream lives until
+   * that has ended, also when it was given up. Behind nothing when it is left out.
    */
   readonly stream?: bigint;
 }
@@ -40,4 +40,15 @@ export async function gpuCall<T>(
   const outcome = await cancellable(wait.signal, (cancellation) => run({ timeoutMs, cancellation }));
   if (!outcome.ok) throw errorOf(kind, outcome, { ...context, timeoutMs });
   return outcome.value;
+}
+
+/** The stream in the addon's terms. @throws MUSTER_ERR_NATIVE_OPTION_INVALID for what is no address */
+export function streamOf({ stream }: GpuStreamWait): bigint | null {
+  if (stream === undefined) return null;
+  if (stream > 0n && stream < 2n ** 64n) return stream;
+  throw errors.NativeOptionInvalid({
+    field: "stream",
+    value: stream.toString(),
+    fix: "give the address of a CUstream",
+  });
 }
