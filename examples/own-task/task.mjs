@@ -11,7 +11,7 @@ function draw(random, heldOut) {
 }
 
 /** @type {import("./muster.d.ts").TaskModule} */
-export default {
+export const task = {
   vocabulary: "$0123456789,=",
   maxPromptTokens: 4,
   trainPrompt: ({ random }) => draw(random, false),

@@ -95,8 +95,8 @@ export interface TaskTokenizer {
 }
 
 /**
- * A task of one's own: the default export of the module that `task.name` is the path of. It has either `vocabulary` or `tokenizer`. All samplers load
- * it, so its file and what it reads must be on every host that has one, at the same path.
+ * A task of one's own: what the module that `task.name` is the path of exports as `task` or as default. It has either `vocabulary` or `tokenizer`. All
+ * samplers load it, so its file and what it reads must be on every host that has one, at the same path.
  */
 export interface TaskModule {
   /** One character for each token id, 2 to 4,096 different ones; the first ends a response and occurs nowhere else. */

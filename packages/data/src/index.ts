@@ -2,7 +2,7 @@ export { taskOf } from "./built-in/registry.ts";
 export { type FileTask, openFileTask, type PromptFiles } from "./file-task.ts";
 export { importModule, moduleUnloadable } from "./import-module.ts";
 export { type ModulePlan, type ModuleTask, openModuleTask } from "./module-task.ts";
-export { needsOfJob, openTask } from "./open-task.ts";
+export { checkModuleDigest, needsOfJob, openTask } from "./open-task.ts";
 export {
   type BuiltInTask,
   type ModelNeeds,

@@ -48,19 +48,22 @@ type Failed = (reason: string, cause?: unknown) => Error;
 type Row = Readonly<Record<string, unknown>>;
 
 async function answerOf(call: ModuleCall, failed: Failed): Promise<unknown> {
-  const late = AbortSignal.timeout(promptMs);
-  let onLate = (): void => {};
+  const late = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
   const expired = new Promise<never>((_, reject) => {
-    onLate = () => reject(failed(`did not end within ${promptMs} ms`));
-    late.addEventListener("abort", onLate, { once: true });
+    timer = setTimeout(() => {
+      const error = failed(`did not end within ${promptMs} ms`);
+      late.abort(error);
+      reject(error);
+    }, promptMs);
   });
   try {
-    return await Promise.race([Promise.resolve().then(() => call.run(late)), expired]);
+    return await Promise.race([Promise.resolve().then(() => call.run(late.signal)), expired]);
   } catch (error) {
     if (hasCode(error, "MUSTER_ERR_TASK_PROMPT_FAILED")) throw error;
     throw failed(`threw: ${messageOf(error)}`, error);
   } finally {
-    late.removeEventListener("abort", onLate);
+    clearTimeout(timer);
   }
 }
 

@@ -7,7 +7,7 @@ import { importModule } from "./import-module.ts";
 import { type ModuleCall, modulePrompts } from "./module-prompts.ts";
 import { tokenizerOfModule } from "./module-tokenizer.ts";
 import type { PromptKey, Task } from "./task.ts";
-import { type CheckedTaskModule, checkTaskModule } from "./task-module.ts";
+import { type CheckedTaskModule, checkTaskModule, lineOfField, type ModuleSource } from "./task-module.ts";
 
 /** What of a job decides over the prompts of a module. */
 export interface ModulePlan {
@@ -63,10 +63,11 @@ export async function openModuleTask(path: string, plan: ModulePlan): Promise<Mo
     trainPrompt,
     evalPrompt: (index) => make(evalCall(module, index)),
     check: async (evalPrompts) => {
-      const calls = keysOf(plan, checkedMax).map((key) => () => trainCall(module, key, plan));
-      if (module.evalPrompt)
-        calls.push(...Array.from({ length: evalPrompts }, (_, index) => () => evalCall(module, index)));
-      await askTwice(calls, make, path);
+      const trainCalls = keysOf(plan, checkedMax).map((key) => () => trainCall(module, key, plan));
+      await askTwice(trainCalls, make, { path, source });
+      if (!module.evalPrompt) return;
+      const evalCalls = Array.from({ length: evalPrompts }, (_, index) => () => evalCall(module, index));
+      await askTwice(evalCalls, make, { path, source });
     },
     close: async () => {},
   };
@@ -103,7 +104,7 @@ function evalCall(module: CheckedTaskModule, index: number): ModuleCall {
 async function askTwice(
   calls: readonly (() => ModuleCall)[],
   make: (call: ModuleCall) => Promise<Prompt>,
-  path: string,
+  { path, source }: ModuleSource,
 ): Promise<void> {
   const made: string[] = [];
   for (const call of calls) made.push(textOf(await make(call())));
@@ -112,7 +113,7 @@ async function askTwice(
     if (textOf(await make(again)) === made[at]) continue;
     const key = again.name === "trainPrompt" ? "seed, step, index and position" : "index";
     throw errors.TaskPromptFailed({
-      path,
+      path: `${path}${lineOfField(source, again.name)}`,
       call: `${again.name} ${again.what}`,
       reason: `returned another prompt when it was asked again; it must depend on ${key} alone: draw from the key's random, not from Math.random, and keep no count`,
     });

@@ -16,14 +16,19 @@ export async function openTask({ seed, task, taskModule, prompts, batch, samplin
   if (taskModule) {
     const path = task.name;
     const opened = await openModuleTask(path, { seed, ...batch, ...sampling });
-    if (opened.digest === taskModule.digest) return opened;
-    throw errors.TaskModuleDiffers({ path, found: opened.digest, wanted: taskModule.digest });
+    checkModuleDigest(path, opened.digest, taskModule.digest);
+    return opened;
   }
   if (!prompts) return taskOf(task.name);
   const opened = await openFileTask(withoutFindings(prompts), { ...batch, ...sampling });
   if (opened.digest === prompts.digest) return opened;
   await opened.close();
   throw errors.PromptsDiffer({ path: prompts.train, found: opened.digest, wanted: prompts.digest });
+}
+
+/** Holds the module that was found against the one that the job was made with. Pure. @throws MUSTER_ERR_TASK_MODULE_DIFFERS */
+export function checkModuleDigest(path: string, found: string, wanted: string): void {
+  if (found !== wanted) throw errors.TaskModuleDiffers({ path, found, wanted });
 }
 
 /** What a job's task asks of a model; reads no file. Pure. @throws MUSTER_ERR_TASK_UNKNOWN */

@@ -36,16 +36,16 @@ const rules: Readonly<Record<keyof TaskModule, Rule>> = {
   reward: optional("a function", isFunction),
 };
 
-/** The task of a module: its default export. Pure. @throws MUSTER_ERR_TASK_MODULE_INVALID */
+/** The task of a module: its export `task`, or its default export. Pure. @throws MUSTER_ERR_TASK_MODULE_INVALID */
 export function checkTaskModule(
   exported: Readonly<Record<string, unknown>>,
   { path, source }: ModuleSource,
 ): CheckedTaskModule {
-  const task = exported.default;
+  const task = exported.task ?? exported.default;
   if (typeof task !== "object" || task === null)
     throw errors.TaskModuleInvalid({
       path,
-      field: "its default export",
+      field: "its export task",
       value: shownValue(task),
       rule: "an object with maxPromptTokens, trainPrompt, and vocabulary or tokenizer",
     });

@@ -8,7 +8,7 @@ import { errors } from "./errors.ts";
 import type { EngineAdapter } from "./registry/adapter.ts";
 
 /**
- * Loads a reward from a module: its export `reward`, its default export, or the `reward` of the task that its default export is.
+ * Loads a reward from a module: its export `reward`, the `reward` of its task, or its default export.
  *
  * @throws MUSTER_ERR_MODULE_UNLOADABLE, MUSTER_ERR_MODULE_EXPORT
  */
@@ -68,12 +68,12 @@ const adapterSchema = z
 
 async function loadFunction(path: string, name: string): Promise<unknown> {
   const loaded = await importModule(path);
-  const found = loaded[name] ?? methodOf(loaded.default, name) ?? loaded.default;
+  const found = loaded[name] ?? methodOf(loaded.task ?? loaded.default, name) ?? loaded.default;
   if (typeof found !== "function") throw errors.ModuleExport({ path, name, found: typeof found });
   return found;
 }
 
-/** Of a module whose default export has what is wanted among other things. */
+/** Of a module that exports a task, which has what is wanted among other things. */
 function methodOf(exported: unknown, name: string): unknown {
   if (typeof exported !== "object" || exported === null) return undefined;
   const found = (exported as Readonly<Record<string, unknown>>)[name];

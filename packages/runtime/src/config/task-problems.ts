@@ -23,13 +23,11 @@ export function taskProblems(
     );
   }
   if (taskModule && evaluation.prompts > 0 && !taskModule.hasEvalPrompt)
-    problems.push(
-      evalFault(`${task.name} has no evalPrompt; give its default export one, or set evaluation.prompts = 0`),
-    );
+    problems.push(evalFault(`${task.name} has no evalPrompt; give its task one, or set evaluation.prompts = 0`));
   if (taskModule && task.reward === task.name && !taskModule.hasReward)
     problems.push({
       keys: ["task.reward"],
-      text: `task.reward is missing: ${task.name} has no reward; give its default export one, or set task.reward`,
+      text: `task.reward is missing: ${task.name} has no reward; give its task one, or set task.reward`,
     });
   return problems;
 }
