@@ -1,4 +1,25 @@
 export { Allowance } from "./allowance.ts";
+export type {
+  ChatMessage,
+  EngineHandle,
+  EngineInfo,
+  EvalPromptKey,
+  GenerateContext,
+  Generated,
+  GenerateModule,
+  GenerateTask,
+  ModuleResponse,
+  Prompt,
+  Random,
+  RewardFunction,
+  RewardInput,
+  SamplingOptions,
+  TaskModule,
+  TaskPrompt,
+  TaskTokenizer,
+  TrainPromptKey,
+  TurnRequest,
+} from "./contract.ts";
 export { withDeadline } from "./deadline.ts";
 export {
   type Clock,
@@ -26,6 +47,7 @@ export { every } from "./every.ts";
 export { baseFolder } from "./folder.ts";
 export { invariant } from "./invariant.ts";
 export { medianOf } from "./median.ts";
-export { mixSeed, type Random, randomOf, shuffled } from "./random.ts";
+export { mixSeed, randomOf, shuffled } from "./random.ts";
+export { shownValue } from "./shown-value.ts";
 export { clipText, listText } from "./text.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

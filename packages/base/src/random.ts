@@ -2,14 +2,7 @@
  * Seeded random streams. A stream is a pure function of its key, so that a trajectory's randomness does not depend on who computes it.
  * Generator: mulberry32, seeded through the murmur3 finaliser. Only 32-bit integer arithmetic, so it is exact on every JavaScript engine.
  */
-
-/** Numbers in [0, 1) with 32 bits of resolution, and whole numbers below a bound. */
-export interface Random {
-  /** Uniform in [0, 1). */
-  next(): number;
-  /** Uniform whole number in [0, bound); `bound` ≥ 1. */
-  below(bound: number): number;
-}
+import type { Random } from "./contract.ts";
 
 /** Mixes numbers into one 32-bit seed (murmur3 finaliser after each part). Parts are taken as 32-bit integers. */
 export function mixSeed(...parts: readonly number[]): number {

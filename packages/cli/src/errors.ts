@@ -2,6 +2,7 @@ import { defineErrors } from "@muster/base";
 
 /** Errors of the command line; all of them are the user's to mend. */
 export const errors = defineErrors("MUSTER_ERR", {
+  TaskModuleFault: { message: "{fault}" },
   JobUnknown: {
     message: 'no job "{job}" in {directory}; start one with: {start}, or name its folder with --runs and --job',
   },

@@ -20,6 +20,7 @@ import { addSamplesCommand } from "./commands/samples.ts";
 import { addSimCommand } from "./commands/sim.ts";
 import { addStatusCommand } from "./commands/status.ts";
 import { addStopCommand } from "./commands/stop.ts";
+import { addTypesCommand } from "./commands/types.ts";
 import { addWatchCommand } from "./commands/watch.ts";
 
 /** Makes the program. It throws commander's errors instead of ending the process. */
@@ -40,6 +41,7 @@ export function createProgram(): Command {
   addFleetCommands(program);
   addActorCommands(program);
   addConfigCommands(program);
+  addTypesCommand(program);
   addCredentialsCommand(program);
   addBrokerCommand(program);
   addDoctorCommand(program);

@@ -1,13 +1,13 @@
 /** A task whose prompts are rows of files. Which row a group gets follows from seed, step and index alone. */
 import { createHash } from "node:crypto";
-import { messageOf } from "@muster/base";
+import { messageOf, type Prompt } from "@muster/base";
 import { type JobConfig, promptsTask } from "@muster/protocol";
 import { shuffledRow } from "./epoch-order.ts";
 import { errors } from "./errors.ts";
 import { type ChatTokenizer, openTokenizer } from "./hugging-face/tokenizer.ts";
 import { promptOfRow, type RowOptions } from "./row-prompt.ts";
 import { openSplit, type Split } from "./rows/open-rows.ts";
-import type { Prompt, Task } from "./task.ts";
+import type { Task } from "./task.ts";
 
 /** Where prompts come from, before anybody has looked into the files. */
 export type PromptFiles = Omit<NonNullable<JobConfig["prompts"]>, "digest" | "vocab" | "tokenizerDigest">;

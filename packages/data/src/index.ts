@@ -1,11 +1,12 @@
 export { taskOf } from "./built-in/registry.ts";
 export { type FileTask, openFileTask, type PromptFiles } from "./file-task.ts";
-export { needsOfJob, openTask } from "./open-task.ts";
+export { importModule, moduleUnloadable } from "./import-module.ts";
+export { type ModulePlan, type ModuleTask, openModuleTask } from "./module-task.ts";
+export { checkModuleDigest, needsOfJob, openTask } from "./open-task.ts";
 export {
   type BuiltInTask,
   type ModelNeeds,
   needsOfTask,
-  type Prompt,
   type PromptKey,
   type PromptSource,
   type Task,

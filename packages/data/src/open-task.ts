@@ -3,14 +3,22 @@ import type { JobConfig } from "@muster/protocol";
 import { taskOf } from "./built-in/registry.ts";
 import { errors } from "./errors.ts";
 import { openFileTask } from "./file-task.ts";
+import { openModuleTask } from "./module-task.ts";
 import { type ModelNeeds, needsOfTask, type Task } from "./task.ts";
 
 /**
  * Opens the task of a job as a sampler needs it.
  *
- * @throws MUSTER_ERR_TASK_UNKNOWN; MUSTER_ERR_PROMPTS_DIFFER when this host has other files than the job was made with
+ * @throws MUSTER_ERR_TASK_UNKNOWN; MUSTER_ERR_PROMPTS_DIFFER when this host has other files than the job was made with,
+ * MUSTER_ERR_TASK_MODULE_DIFFERS when it has another module, and as `openModuleTask`
  */
-export async function openTask({ task, prompts, batch, sampling }: JobConfig): Promise<Task> {
+export async function openTask({ seed, task, taskModule, prompts, batch, sampling }: JobConfig): Promise<Task> {
+  if (taskModule) {
+    const path = task.name;
+    const opened = await openModuleTask(path, { seed, ...batch, ...sampling });
+    checkModuleDigest(path, opened.digest, taskModule.digest);
+    return opened;
+  }
   if (!prompts) return taskOf(task.name);
   const opened = await openFileTask(withoutFindings(prompts), { ...batch, ...sampling });
   if (opened.digest === prompts.digest) return opened;
@@ -18,10 +26,16 @@ export async function openTask({ task, prompts, batch, sampling }: JobConfig): P
   throw errors.PromptsDiffer({ path: prompts.train, found: opened.digest, wanted: prompts.digest });
 }
 
+/** Holds the module that was found against the one that the job was made with. Pure. @throws MUSTER_ERR_TASK_MODULE_DIFFERS */
+export function checkModuleDigest(path: string, found: string, wanted: string): void {
+  if (found !== wanted) throw errors.TaskModuleDiffers({ path, found, wanted });
+}
+
 /** What a job's task asks of a model; reads no file. Pure. @throws MUSTER_ERR_TASK_UNKNOWN */
-export function needsOfJob({ task, prompts, sampling }: JobConfig): ModelNeeds {
-  if (!prompts) return needsOfTask(taskOf(task.name));
-  const { vocab, tokenizerDigest: tokenizer, maxTokens } = prompts;
+export function needsOfJob({ task, taskModule, prompts, sampling }: JobConfig): ModelNeeds {
+  const found = taskModule ?? prompts;
+  if (!found) return needsOfTask(taskOf(task.name));
+  const { vocab, tokenizerDigest: tokenizer, maxTokens } = found;
   return { vocab, maxContext: maxTokens + sampling.maxNewTokens, tokenizer };
 }
 

@@ -1,9 +1,8 @@
 /** From a row of data to a prompt: a question as text or as a conversation, and its answer. */
-import { messageOf } from "@muster/base";
+import { type ChatMessage, messageOf, type Prompt } from "@muster/base";
 import { z } from "@muster/protocol";
-import type { ChatMessage, ChatTokenizer } from "./hugging-face/tokenizer.ts";
+import type { ChatTokenizer } from "./hugging-face/tokenizer.ts";
 import type { Row } from "./rows/rows.ts";
-import type { Prompt } from "./task.ts";
 
 /** How rows become prompts. */
 export interface RowOptions {

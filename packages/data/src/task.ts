@@ -1,16 +1,5 @@
 /** What a job asks, as interfaces: where prompts come from, and how text becomes tokens. */
-import type { Random } from "@muster/base";
-
-/** A question and its right answer. */
-export interface Prompt {
-  readonly ids: Int32Array;
-  /** The question as the model reads it. */
-  readonly text: string;
-  /** Empty where nobody says one. */
-  readonly answer: string;
-  /** The row of the file that it comes from, for rewards that need more than the answer; absent in built-in tasks. */
-  readonly row?: Readonly<Record<string, unknown>>;
-}
+import type { Prompt, Random } from "@muster/base";
 
 /** Which training prompt: group `index` of a step, counted from 0. */
 export interface PromptKey {

@@ -3,8 +3,10 @@
  * behind or returns nonsense, or a malformed response, becomes a placeholder with the original error; its siblings go on (semantics 3).
  * An abort of the whole call, and a failure of the engine, are different: they stop everything with an error, without placeholders.
  */
-import { type Clock, every, type Logger, mixSeed, randomOf, silentLogger } from "@muster/base";
-import type { Prompt, Task } from "@muster/data";
+
+import type { Prompt } from "@muster/base";
+import { type Clock, every, type Logger, mixSeed, randomOf, shownValue, silentLogger } from "@muster/base";
+import type { Task } from "@muster/data";
 import {
   type BegunGroup,
   type BegunTrajectory,
@@ -23,7 +25,6 @@ import { type GenerateFunction, responsesOf } from "./collect/generate-function.
 import { inBatches } from "./collect/in-batches.ts";
 import { placeholderOf } from "./collect/placeholder.ts";
 import { SharedEngine } from "./collect/shared-engine.ts";
-import { shownValue } from "./collect/shown-value.ts";
 import { TrajectoryScopes } from "./collect/trajectory-scope.ts";
 import type { Generated, GenerateRequest, Reward, RolloutEngine, SamplingOptions } from "./engine.ts";
 import { errors } from "./errors.ts";

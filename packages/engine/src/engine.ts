@@ -2,27 +2,10 @@
  * What a replica computes, as interfaces. Two roles, because an inference server cannot train and a trainer may own its
  * collectives. Sections of state are raw bytes, so that whoever moves or stores them needs to know nothing else.
  */
-import type { Prompt } from "@muster/data";
+import type { EngineInfo, Generated, RewardInput, SamplingOptions } from "@muster/base";
 import type { PlacedTensor } from "@muster/tensors";
 
-/** What an engine is. Replicas of one mesh must agree on `build`, otherwise their bits differ. */
-export interface EngineInfo {
-  /** Family, e.g. `embedded`. */
-  readonly kind: string;
-  /** Exact build: two engines of one build compute the same bits. */
-  readonly build: string;
-  readonly modelId: string;
-  /** Number of token ids. */
-  readonly vocab: number;
-  /** Longest sequence in tokens, prompt and response together. */
-  readonly maxContext: number;
-  /** Processes or devices inside this engine. */
-  readonly ranks: number;
-  /** `sampled-dist`: log-probs of the distribution a token was drawn from; `raw`: before temperature and truncation. */
-  readonly logprobs: "sampled-dist" | "raw";
-  /** It goes on with responses that were begun, with the bits of one that was never interrupted. */
-  readonly resumes?: true;
-}
+export type { EngineInfo, Generated, RewardInput, SamplingOptions } from "@muster/base";
 
 /** A tensor as a planner of slices knows it. */
 export interface RankTensor {
@@ -32,18 +15,6 @@ export interface RankTensor {
   /** 0: cut by rows, which are outputs of a product or token ids. `null`: every rank has the whole tensor. */
   readonly partition: 0 | null;
   readonly layer: number | "first" | "last";
-}
-
-/** How to draw tokens. */
-export interface SamplingOptions {
-  /** Divides the logits, ≥ 0; 0 takes the likeliest token. */
-  readonly temperature: number;
-  /** Longest response in tokens, ≥ 1. It also ends where the context ends. */
-  readonly maxNewTokens: number;
-  /** Tokens that end a response; the token itself belongs to the response. */
-  readonly stopTokenIds: readonly number[];
-  readonly topP?: number;
-  readonly topK?: number;
 }
 
 /** One prompt and how many responses are wanted. Response `i` is drawn from the random stream (`seed`, `from + i`). */
@@ -67,18 +38,6 @@ export interface BegunResponse {
   readonly logprobs: Float32Array;
   /** How it ended, if it did; `null` when it goes on. */
   readonly finish: "stop" | "length" | null;
-}
-
-/** One response. */
-export interface Generated {
-  readonly responseIds: Int32Array;
-  /** Of each response token; response length. */
-  readonly logprobs: Float32Array;
-  /** `abort` is a normal outcome: the tokens so far are returned. */
-  readonly finish: "stop" | "length" | "abort";
-  readonly versionAtStart: number;
-  /** Differs from `versionAtStart` only when weights were updated during a `keep` pause. */
-  readonly versionAtEnd: number;
 }
 
 /** State of an engine as its health check sees it. */
@@ -248,14 +207,6 @@ export interface PolicyEngine {
   /** Forgets the candidate; harmless when there is none. */
   discard(): void;
   close(): Promise<void>;
-}
-
-/** What a reward function is asked to judge. */
-export interface RewardInput {
-  readonly prompt: Prompt;
-  readonly responseIds: Int32Array;
-  readonly responseText: string;
-  readonly finish: string;
 }
 
 /** Judges one response. May be slow, may fail: it is isolated per trajectory. */

@@ -43,7 +43,6 @@ export const errors = defineErrors("MUSTER_ERR", {
     message: "{from} returned {found}; with rollout.fan_out = {fanOut} it must return {wanted} for each sample",
   },
   GenerateField: { message: "{from} returned {field} = {value}; it must be {rule}" },
-  ModuleUnloadable: { message: "{path} can not be loaded: {reason}" },
   ModuleExport: { message: "{path} exports {found} where a function is wanted; export it as default or as {name}" },
   TrajectoryAborted: { message: "the engine aborted the trajectory", retryable: true },
   HfFolderUnsupported: { message: "{path}: {field} is {value}; the embedded engine needs {rule}" },

@@ -8,13 +8,7 @@ export {
 } from "./algorithms/grpo.ts";
 export { type Minibatch, type PlanOptions, planMinibatches } from "./algorithms/plan-minibatches.ts";
 export { failureKindOf } from "./collect/failure-kind.ts";
-export type {
-  EngineHandle,
-  GenerateContext,
-  GenerateFunction,
-  ModuleResponse,
-  TurnRequest,
-} from "./collect/generate-function.ts";
+export type { GenerateFunction } from "./collect/generate-function.ts";
 export { placeholderOf } from "./collect/placeholder.ts";
 export { claimTrajectoryFault } from "./collect/trajectory-scope.ts";
 export { type CollectOptions, collectGroups, type GroupPrompt, type HandBack } from "./collect-group.ts";
@@ -41,7 +35,7 @@ export type {
   WeightUpdate,
 } from "./engine.ts";
 export { inlineState, inlineWeights } from "./inline-weights.ts";
-export { loadAdapter, loadGenerate, loadReward, type RewardFunction } from "./load-module.ts";
+export { loadAdapter, loadGenerate, loadReward } from "./load-module.ts";
 export type {
   EngineAdapter,
   EngineDescription,

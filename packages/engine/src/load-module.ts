@@ -1,17 +1,14 @@
 /** Rewards, generate functions and engines that a job brings along: modules of its own, loaded into the process that needs them. */
-import { pathToFileURL } from "node:url";
-import { messageOf } from "@muster/base";
+import type { GenerateContext, RewardFunction } from "@muster/base";
+import { importModule, moduleUnloadable } from "@muster/data";
 import { z } from "@muster/protocol";
-import type { GenerateContext, GenerateFunction } from "./collect/generate-function.ts";
-import type { Reward, RewardInput } from "./engine.ts";
+import type { GenerateFunction } from "./collect/generate-function.ts";
+import type { Reward } from "./engine.ts";
 import { errors } from "./errors.ts";
 import type { EngineAdapter } from "./registry/adapter.ts";
 
-/** Judges one response: what the module of a reward exports. */
-export type RewardFunction = (input: RewardInput, signal: AbortSignal) => number | Promise<number>;
-
 /**
- * Loads a reward from a module: its default export, or its export `reward`.
+ * Loads a reward from a module: its export `reward`, the `reward` of its task, or its default export.
  *
  * @throws MUSTER_ERR_MODULE_UNLOADABLE, MUSTER_ERR_MODULE_EXPORT
  */
@@ -39,7 +36,7 @@ export async function loadAdapter(path: string): Promise<EngineAdapter> {
   try {
     made = await make({ z });
   } catch (error) {
-    throw errors.ModuleUnloadable({ path, reason: messageOf(error) }, error);
+    throw moduleUnloadable(path, error);
   }
   const { error } = adapterSchema.safeParse(made);
   const [issue] = error?.issues ?? [];
@@ -70,32 +67,15 @@ const adapterSchema = z
   });
 
 async function loadFunction(path: string, name: string): Promise<unknown> {
-  if (/\.[cm]?ts$/.test(path) && !readsTypeScript())
-    throw errors.ModuleUnloadable({
-      path,
-      reason: `Node ${process.versions.node} does not read TypeScript; use Node 22.18 or newer, or a .mjs file`,
-    });
-  let loaded: Readonly<Record<string, unknown>>;
-  try {
-    loaded = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
-  } catch (error) {
-    throw errors.ModuleUnloadable({ path: `${path}${lineOf(error, path)}`, reason: messageOf(error) }, error);
-  }
-  const found = loaded[name] ?? loaded.default;
+  const loaded = await importModule(path);
+  const found = loaded[name] ?? methodOf(loaded.task ?? loaded.default, name) ?? loaded.default;
   if (typeof found !== "function") throw errors.ModuleExport({ path, name, found: typeof found });
   return found;
 }
 
-/** Where in the module an error was thrown, as `:12`, when its stack says so. */
-function lineOf(error: unknown, path: string): string {
-  const stack = error instanceof Error ? (error.stack ?? "") : "";
-  const places = [pathToFileURL(path).href, path];
-  const lines = places.map((place) => stack.split(`${place}:`)[1]?.match(/^\d+/)?.[0]);
-  const line = lines.find((each) => each !== undefined);
-  return line === undefined ? "" : `:${line}`;
-}
-
-/** True when this Node strips types by itself. */
-function readsTypeScript(): boolean {
-  return Boolean((process.features as { readonly typescript?: unknown }).typescript);
+/** Of a module that exports a task, which has what is wanted among other things. */
+function methodOf(exported: unknown, name: string): unknown {
+  if (typeof exported !== "object" || exported === null) return undefined;
+  const found = (exported as Readonly<Record<string, unknown>>)[name];
+  return typeof found === "function" ? found.bind(exported) : undefined;
 }

@@ -11,12 +11,10 @@ import {
   type CollectOptions,
   claimTrajectoryFault,
   collectGroups,
-  type GenerateContext,
   type GenerateFunction,
   inlineWeights,
   loadGenerate,
   loadReward,
-  type ModuleResponse,
   type Reward,
   type RolloutEngine,
 } from "../src/index.ts";

@@ -68,6 +68,16 @@ const promptsSchema = z.strictObject({
   tokenizerDigest: z.string().min(1).max(64),
 });
 
+/** What was found in the module of a task when the job was made: every sampler must find the same. */
+const taskModuleSchema = z.strictObject({
+  /** Of its file, its tokenizer and its first prompts. */
+  digest: z.string().min(1).max(64),
+  vocab: atLeastOne,
+  tokenizerDigest: z.string().min(1).max(64),
+  /** Longest prompt. */
+  maxTokens: atLeastOne,
+});
+
 /**
  * What trainers must agree on: the digests of their whole state, those of the weights that samplers get, or nothing, so that the first rank's result
  * counts. Whoever has other bytes than those that are committed pulls them, at every level.
@@ -88,8 +98,10 @@ const compiledSchema = z.strictObject({
   initReplicas: z.strictObject({ policy: atLeastOne, rollout: atLeastOne }),
   /** Healthy replicas below which the job says what is missing. */
   minReplicas: z.strictObject({ policy: countSchema, rollout: countSchema }),
-  /** `reward` is the name of a built-in one, or the absolute path of a module. */
-  task: z.strictObject({ name: z.string().min(1).max(64), reward: z.string().min(1).max(4096) }),
+  /** Each is the name of a built-in one, or the absolute path of a module; a reward also that of a program, or an address. */
+  task: z.strictObject({ name: path, reward: path }),
+  /** There where the task is a module. */
+  taskModule: taskModuleSchema.optional(),
   /** Where prompts come from that are read and not made; absent in built-in tasks. */
   prompts: promptsSchema.optional(),
   rollout: z.strictObject({

@@ -4,6 +4,7 @@ export { envNameOf, fields } from "./config/fields.ts";
 export {
   type EngineKey,
   type EngineTable,
+  type FoundTaskModule,
   fieldsOfTable,
   type JobEngines,
   type TaskShape,
@@ -14,6 +15,8 @@ export {
   type LoadedJob,
   type LoadJobOptions,
   loadJob,
+  type NamedPlan,
+  type NamedPrompts,
   promptsNamedIn,
   refuseFaults,
   type Setting,

@@ -159,7 +159,7 @@ describe("the job configuration", () => {
     [
       "an array for a text",
       minimal.replace('[task]\nname = "dates"', '[task]\nname = ["dates"]'),
-      /task\.name = \["dates"\]: must be text/,
+      /task\.name = \["dates"\]: must be a name, or a path of a module/,
     ],
     [
       "a weight source of no kind",

@@ -1,6 +1,8 @@
 /** What a sampler shows people of its groups: a bounded few of each step, chosen by their prompts and never by who was quick. */
+
+import type { Prompt } from "@muster/base";
 import { clipText } from "@muster/base";
-import type { Prompt, Task } from "@muster/data";
+import type { Task } from "@muster/data";
 import type { Body, JobConfig, StreamPlace, TrajectoryGroup } from "@muster/protocol";
 
 type Shown = Body<"samples.drawn">;

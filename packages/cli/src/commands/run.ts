@@ -6,6 +6,7 @@ import { checkId, type JobConfig } from "@muster/protocol";
 import { explainConfig, type LoadedJob, systemClock } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { loadJobFile } from "../composition/engines.ts";
+import { checkStoredTask } from "../composition/modules/try-task.ts";
 import { pasted, wayTo } from "../composition/pasted.ts";
 import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
@@ -82,7 +83,7 @@ export function addRunCommand(program: Command): void {
 }
 
 async function run(file: string | undefined, options: Options) {
-  const { config, configText } = storedOf(file, options) ?? (await readOf(file ?? jobFileDefault, options));
+  const { config, configText } = (await storedOf(file, options)) ?? (await readOf(file ?? jobFileDefault, options));
   const name = config.job;
   const runs = resolve(options.runs);
   const isTTY = process.stderr.isTTY === true;
@@ -137,10 +138,12 @@ interface Chosen {
 }
 
 /** The configuration with which an earlier process began this run, when nothing else was asked for. */
-function storedOf(file: string | undefined, options: Options): Chosen | null {
+async function storedOf(file: string | undefined, options: Options): Promise<Chosen | null> {
   if (options.job === undefined || file !== undefined || options.set.length > 0) return null;
   if (Object.keys(flagsOf(options)).length > 0) return null;
-  return readStored(join(resolve(options.runs), checkId("job", options.job)));
+  const stored = readStored(join(resolve(options.runs), checkId("job", options.job)));
+  if (stored) await checkStoredTask(stored.config);
+  return stored;
 }
 
 async function readOf(file: string, options: Options): Promise<Chosen> {

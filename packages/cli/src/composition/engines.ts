@@ -8,11 +8,13 @@ import {
   type LoadedJob,
   type LoadJobOptions,
   loadJob,
+  type NamedPrompts,
   promptsNamedIn,
   refuseFaults,
   type TaskShape,
 } from "@muster/runtime";
 import { brokenModules } from "./modules/check-modules.ts";
+import { tryTaskModule } from "./modules/try-task.ts";
 
 const builtIn: Readonly<Record<string, () => Promise<EngineAdapter>>> = {
   embedded: async () => (await import("@muster/engine/embedded")).embeddedAdapter,
@@ -35,33 +37,46 @@ export async function openEngines(names: readonly string[]): Promise<EngineRegis
 /** Loads a job with the engines that it names. @throws as `loadJob` and {@link openEngines} */
 export async function loadJobFile(options: Omit<LoadJobOptions, "describeTask" | "engines">): Promise<LoadedJob> {
   const engines = await openEngines(enginesNamedIn(options));
-  const shapeOfFiles = await lookIntoFiles(options);
-  const describeTask = (name: string): TaskShape => (name === promptsTask ? shapeOfFiles() : needsOfTask(taskOf(name)));
+  const named = promptsNamedIn(options);
+  const shapeOfOwn = await lookInto(named);
+  const describeTask = (name: string): TaskShape =>
+    named && (name === promptsTask || isAbsolute(name)) ? shapeOfOwn() : needsOfTask(taskOf(name));
   const job = loadJob({ ...options, engines, describeTask });
   refuseFaults(job, await brokenModules(job.config));
   return job;
 }
 
 /**
- * Looks into the files of a job's prompts, all of them: a row that makes no prompt should not be met after days.
+ * Looks into where a job's prompts come from: a row or a module that makes no prompt should not be met after days.
  *
- * @returns What they are; it throws what is wrong with them where the job is compiled.
+ * @returns What was found; it throws what is wrong with it where the job is compiled.
  */
-async function lookIntoFiles(options: Omit<LoadJobOptions, "describeTask" | "engines">): Promise<() => TaskShape> {
-  const named = promptsNamedIn(options);
+async function lookInto(named: NamedPrompts | null): Promise<() => TaskShape> {
   try {
-    const task = named && (await openFileTask(named.files, named.plan));
-    if (!task) return () => ({ vocab: 1, maxContext: Number.MAX_SAFE_INTEGER });
-    try {
-      await task.check();
-    } finally {
-      await task.close();
-    }
-    const { digest, vocab, tokenizerDigest, heldOutRows } = task;
-    return () => ({ ...needsOfTask(task), prompts: { digest, vocab, tokenizerDigest, heldOutRows } });
+    const shape = named && ("module" in named ? await shapeOfModule(named) : await shapeOfFiles(named));
+    return () => shape ?? { vocab: 1, maxContext: Number.MAX_SAFE_INTEGER };
   } catch (error) {
     return () => {
       throw error;
     };
   }
+}
+
+/** Reads all rows of the files. */
+async function shapeOfFiles({ files, plan }: Extract<NamedPrompts, { files: unknown }>): Promise<TaskShape> {
+  const task = await openFileTask(files, plan);
+  try {
+    await task.check();
+  } finally {
+    await task.close();
+  }
+  const { digest, vocab, tokenizerDigest, heldOutRows } = task;
+  return { ...needsOfTask(task), prompts: { digest, vocab, tokenizerDigest, heldOutRows } };
+}
+
+/** Tries the module in a process of its own. */
+async function shapeOfModule({ module, plan }: Extract<NamedPrompts, { module: unknown }>): Promise<TaskShape> {
+  const taskModule = await tryTaskModule(module, plan);
+  const { vocab, tokenizerDigest: tokenizer, maxTokens } = taskModule;
+  return { vocab, maxContext: maxTokens + plan.maxNewTokens, tokenizer, taskModule };
 }

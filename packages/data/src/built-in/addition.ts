@@ -1,6 +1,6 @@
 /** Addition of two-digit numbers, least digit of the sum first: `37+85=` → `221$`. A tenth of all pairs is held out of training. */
-import { type Random, randomOf } from "@muster/base";
-import type { BuiltInTask, Prompt } from "../task.ts";
+import { type Prompt, type Random, randomOf } from "@muster/base";
+import type { BuiltInTask } from "../task.ts";
 import { alphabetOf } from "./alphabet.ts";
 
 const digits = 2;

@@ -5,9 +5,10 @@ import type { Tokenizer } from "../task.ts";
 
 /** The tokenizer of a vocabulary string. `task` names it in errors. */
 export function alphabetOf(vocabulary: string, task: string): Tokenizer {
-  const ids = new Map([...vocabulary].map((character, id) => [character, id]));
+  const characters = [...vocabulary];
+  const ids = new Map(characters.map((character, id) => [character, id]));
   return {
-    vocab: vocabulary.length,
+    vocab: characters.length,
     tokenizerDigest: `characters-${createHash("sha256").update(vocabulary).digest("hex").slice(0, 32)}`,
     stopTokenIds: [0],
     encode: (text) =>
@@ -16,6 +17,6 @@ export function alphabetOf(vocabulary: string, task: string): Tokenizer {
         if (id === undefined) throw errors.TaskTextInvalid({ character, task });
         return id;
       }),
-    decode: (tokens) => Array.from(tokens, (id) => vocabulary[id] ?? "�").join(""),
+    decode: (tokens) => Array.from(tokens, (id) => characters[id] ?? "�").join(""),
   };
 }

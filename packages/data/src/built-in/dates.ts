@@ -2,8 +2,8 @@
  * Date normalisation: `march 3rd, 1987=` → `1987-03-03$`, in eight human formats. The warm start sees four of them, so
  * reinforcement learning has the other four to discover. A tenth of all dates, by hash, is held out of all training.
  */
-import { type Random, randomOf } from "@muster/base";
-import type { BuiltInTask, Prompt } from "../task.ts";
+import { type Prompt, type Random, randomOf } from "@muster/base";
+import type { BuiltInTask } from "../task.ts";
 import { alphabetOf } from "./alphabet.ts";
 
 /** A calendar date; months and days count from 1. */

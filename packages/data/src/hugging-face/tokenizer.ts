@@ -2,16 +2,10 @@
 
 import { Template } from "@huggingface/jinja";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
-import { messageOf } from "@muster/base";
+import { type ChatMessage, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import type { Tokenizer } from "../task.ts";
 import { readTokenizerFiles, type TokenizerFiles } from "./tokenizer-files.ts";
-
-/** One turn of a conversation. */
-export interface ChatMessage {
-  readonly role: string;
-  readonly content: string;
-}
 
 /** A tokenizer, and how it writes conversations. */
 export interface ChatTokenizer extends Tokenizer {

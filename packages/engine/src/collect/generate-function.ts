@@ -1,64 +1,10 @@
 /** Generation by a module: what it is given, what it returns, and how its answer becomes responses. */
-import type { Random } from "@muster/base";
-import type { Prompt, Task } from "@muster/data";
-import type { EngineInfo, Generated, SamplingOptions } from "../engine.ts";
+import { type GenerateModule, shownValue } from "@muster/base";
 import { errors } from "../errors.ts";
 import type { Response } from "./check-response.ts";
-import { shownValue } from "./shown-value.ts";
 
-/** One turn that a module asks the engine for. */
-export interface TurnRequest {
-  /** Everything the engine reads before it draws: prompt, earlier turns, what the environment said. */
-  readonly promptIds: ArrayLike<number>;
-  /** Over those of the job. */
-  readonly sampling?: Partial<SamplingOptions>;
-}
-
-/** The engine as a module sees it. It is of no use once the sample is settled. */
-export interface EngineHandle {
-  info(): EngineInfo;
-  /**
-   * Draws one response. Turn 0 of a sample draws from the very stream that the engine would use by itself, so a module that asks
-   * for one turn changes nothing.
-   */
-  generate(turn: TurnRequest): Promise<Generated>;
-}
-
-/** What a generate function is called with, once for each sample of a group. */
-export interface GenerateContext {
-  readonly prompt: Prompt;
-  /** `<step>.<index>`. */
-  readonly groupId: string;
-  /** Place in the group, from 0. */
-  readonly sample: number;
-  /** Responses that are expected. */
-  readonly fanOut: number;
-  readonly sampling: SamplingOptions;
-  readonly task: Pick<Task, "name" | "vocab" | "stopTokenIds" | "maxTokens" | "encode" | "decode">;
-  readonly engine: EngineHandle;
-  /** A stream of its own: the same for this sample whoever generates it. */
-  readonly random: Random;
-  /** Aborted when the sample is settled: by its answer, its failure, its deadline or the end of the whole call. */
-  readonly signal: AbortSignal;
-}
-
-/** One response as a module returns it. */
-export interface ModuleResponse {
-  readonly responseIds: ArrayLike<number>;
-  /** Of each response token; of tokens that the model did not draw, 0. */
-  readonly logprobs: ArrayLike<number>;
-  /** 0 for tokens that the model did not draw. Default: 1 everywhere. */
-  readonly lossMask?: ArrayLike<number>;
-  /** Default `stop`. */
-  readonly finish?: "stop" | "length";
-}
-
-/**
- * Generates one sample.
- *
- * @returns One response; with a declared fan-out over 1, a list of exactly that many.
- */
-export type GenerateFunction = ((context: GenerateContext) => Promise<ModuleResponse | readonly ModuleResponse[]>) & {
+/** Generates one sample, and knows where it comes from. */
+export type GenerateFunction = GenerateModule & {
   /** The file that it comes from, for errors. */
   readonly file?: string;
 };

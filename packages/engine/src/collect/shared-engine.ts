@@ -2,10 +2,11 @@
  * The engine shared by samples that generate by themselves. Turns that are asked for at about the same time go to the engine in one
  * call, because an engine is much faster at many responses than at one. A failure of the engine is nobody's sample's: it is marked.
  */
+
+import type { EngineHandle, TurnRequest } from "@muster/base";
 import { hasCode, mixSeed } from "@muster/base";
 import type { Generated, GenerateRequest, RolloutEngine, SamplingOptions } from "../engine.ts";
 import { errors } from "../errors.ts";
-import type { EngineHandle, TurnRequest } from "./generate-function.ts";
 
 /** Which sample asks. */
 export interface SampleKey {

@@ -1,6 +1,7 @@
 /** The rows of the table of keys. Each row: how it is written, default, what it is. */
 import { promptsTask } from "@muster/protocol";
 import type { Field, FieldKind, Scalar } from "./field.ts";
+import { isPathOfModule } from "./values.ts";
 
 type Row = readonly [kind: FieldKind, fallback: Field["default"], says: string, path?: string];
 
@@ -58,11 +59,15 @@ export const runFields: readonly Field[] = [
   section(
     "task",
     {
-      name: ["text", "task", "Task that prompts come from."],
+      name: [
+        "module",
+        "task",
+        "Task that prompts come from: dates, addition, prompts (of files, see below), or the path of a module.",
+      ],
       reward: [
         "reward",
-        "exact-match",
-        "Reward that scores a response: exact-match, the path of a module or of a program, or the http address of a service.",
+        (read) => (isPathOfModule(read("task.name")) ? read("task.name") : "exact-match"),
+        "Reward that scores a response: exact-match, the path of a module or of a program, or the http address of a service; default exact-match, or that of the task's module.",
       ],
     },
     ["name"],
@@ -143,8 +148,9 @@ export const engineFields: readonly Field[] = [
   }),
 ].flat();
 
+/** Nothing is held out of the prompts of files unless somebody says so, and of a module's nobody knows yet. */
 const hasHeldOut = (read: (key: string) => Scalar): boolean =>
-  read("task.name") !== promptsTask || Boolean(read("prompts.held_out"));
+  read("task.name") === promptsTask ? Boolean(read("prompts.held_out")) : !isPathOfModule(read("task.name"));
 
 /** What is measured and kept. */
 export const checkpointFields: readonly Field[] = [

@@ -14,6 +14,14 @@ export interface TaskShape {
   readonly tokenizer?: string;
   /** What was found in the files of a task that has some. */
   readonly prompts?: FoundPrompts;
+  /** What was found in the module of a task that is one. */
+  readonly taskModule?: FoundTaskModule;
+}
+
+/** What the module of a task turned out to be. */
+export interface FoundTaskModule extends NonNullable<JobConfig["taskModule"]> {
+  readonly hasEvalPrompt: boolean;
+  readonly hasReward: boolean;
 }
 
 /** Where prompts come from, before anybody has looked into the files. */

@@ -18,7 +18,8 @@ import {
 import { type Problem, shown } from "./problem.ts";
 import { brokenRelations } from "./relations.ts";
 import { type Raw, readEnvironment, readFile, readFlags, type Sourced } from "./sources.ts";
-import { parseValue } from "./values.ts";
+import { taskProblems } from "./task-problems.ts";
+import { isPathOfModule, parseValue } from "./values.ts";
 
 /** Where a job's configuration comes from; later sources win. */
 export interface LoadJobOptions {
@@ -60,11 +61,24 @@ export function enginesNamedIn(options: Omit<LoadJobOptions, "describeTask" | "e
   return [...new Set(Object.values(engineNames(options, keyTableOf([]))))];
 }
 
-/** The files that a job's prompts come from, and what else decides over them: who loads the job looks into them. `null` when it names none. */
-export function promptsNamedIn(options: Sources): {
-  readonly files: PromptFiles;
-  readonly plan: { readonly groupsPerStep: number; readonly maxNewTokens: number };
-} | null {
+/** What else of a job decides over its prompts. */
+export interface NamedPlan {
+  readonly seed: number;
+  readonly groupsPerStep: number;
+  readonly maxNewTokens: number;
+  /** Held-out prompts of an evaluation. */
+  readonly evalPrompts: number;
+}
+
+/** Where a job's prompts come from that are not built in: who loads the job looks into that. */
+export type NamedPrompts = { readonly plan: NamedPlan } & (
+  | { readonly files: PromptFiles }
+  /** Absolute path of the task's module. */
+  | { readonly module: string }
+);
+
+/** The files or the module that a job's prompts come from. `null` when it names none. */
+export function promptsNamedIn(options: Sources): NamedPrompts | null {
   const keys = keyTableOf([]);
   const values = new Map(sourcesOf(options, keys).flatMap((source) => [...source.values]));
   return new Draft(values, { folder: options.folder ?? process.cwd(), keys }).prompts();
@@ -175,19 +189,23 @@ class Draft {
     const faulty = new Set(this.problems.flatMap(({ keys }) => keys));
     const relations = brokenRelations(config, (key) => this.#raw(key).value);
     this.problems.push(...relations.filter(({ keys }) => !keys.some((key) => faulty.has(key))));
-    this.problems.push(...this.#heldOutProblems(config, task));
+    this.problems.push(...taskProblems(config, task, (key) => this.#raw(key).source));
     if (!this.#isEngineFaulty()) this.problems.push(...engines.problemsOf(config, task));
     return config;
   }
 
   /** `null` unless all is there that says where prompts come from. */
-  prompts(): ReturnType<typeof promptsNamedIn> {
-    const { task, prompts, batch, sampling } = this.#nestedFields() as Partial<JobConfig>;
-    if (task?.name !== promptsTask || !prompts || promptKeys.some((key) => !this.#values.get(key))) return null;
-    return {
-      files: prompts,
-      plan: { groupsPerStep: batch?.groupsPerStep ?? 1, maxNewTokens: sampling?.maxNewTokens ?? 1 },
+  prompts(): NamedPrompts | null {
+    const { task, prompts, seed, batch, sampling, evaluation } = this.#nestedFields() as Partial<JobConfig>;
+    const plan = {
+      seed: seed ?? 0,
+      groupsPerStep: batch?.groupsPerStep ?? 1,
+      maxNewTokens: sampling?.maxNewTokens ?? 1,
+      evalPrompts: evaluation?.prompts ?? 0,
     };
+    if (task && isPathOfModule(task.name)) return { module: task.name, plan };
+    const isWhole = promptKeys.every((key) => this.#values.get(key));
+    return task?.name === promptsTask && prompts && isWhole ? { files: prompts, plan } : null;
   }
 
   settings(): readonly Setting[] {
@@ -250,14 +268,6 @@ class Draft {
     return faulty.length > 0;
   }
 
-  /** Held-out prompts are asked once each. */
-  #heldOutProblems({ evaluation }: JobConfig, { prompts }: TaskShape): readonly Problem[] {
-    if (!prompts || evaluation.prompts <= prompts.heldOutRows) return [];
-    const { heldOutRows } = prompts;
-    const text = `evaluation.prompts = ${evaluation.prompts}: prompts.held_out has ${heldOutRows} rows; set evaluation.prompts to at most ${heldOutRows}`;
-    return [{ keys: ["evaluation.prompts"], text: `${this.#raw("evaluation.prompts").source}: ${text}` }];
-  }
-
   /** What is asked because of a key: what throws is a fault of that key. */
   #ask<T>(key: string, harmless: T, ask: () => T): T {
     try {
@@ -311,8 +321,12 @@ class Draft {
     return this.#keys.byKey.get(key)?.path.startsWith("options of ") ?? false;
   }
 
-  #nested(engine: JobConfig["engine"], model: JobConfig["model"], { prompts: found }: TaskShape): object {
+  #nested(engine: JobConfig["engine"], model: JobConfig["model"], { prompts: found, taskModule }: TaskShape): object {
     const { prompts, engine: _, ...fields } = this.#nestedFields();
+    if (taskModule) {
+      const { hasEvalPrompt: ___, hasReward: ____, ...kept } = taskModule;
+      return { ...fields, model, engine, taskModule: kept };
+    }
     if (!found) return { ...fields, model, engine };
     const { heldOutRows: __, ...findings } = found;
     return { ...fields, model, engine, prompts: { ...(prompts as PromptFiles), ...findings } };

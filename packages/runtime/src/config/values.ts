@@ -67,9 +67,13 @@ function untextual(kind: FieldKind, text: string): unknown {
   return text;
 }
 
-/** A path is told from a name by its slash or its ending; names of built-in things have neither. */
+/** A path is told from a name by its slash or its ending; names of built-in things have neither. Pure. */
+export function isPathOfModule(value: unknown): boolean {
+  return typeof value === "string" && /[\\/]|\.[cm]?[jt]s$/.test(value);
+}
+
 function parseModule(value: string, folder: string): Parsed {
-  return /[\\/]|\.[cm]?[jt]s$/.test(value) ? existing(resolve(folder, value)) : { value };
+  return isPathOfModule(value) ? existing(resolve(folder, value)) : { value };
 }
 
 /** A module is imported, another file is a program that is started, and an address is that of a service. */

@@ -1,5 +1,5 @@
 /** What a module returned, as an error says it: with its type, since `0.7` and `"0.7"` look alike. */
-import { clipText } from "@muster/base";
+import { clipText } from "./text.ts";
 
 /** Longest text that is quoted. */
 const textMax = 60;

@@ -1,0 +1,23 @@
+/** `muster types`: the declarations of what a job's own modules are given and return. */
+import { readFileSync } from "node:fs";
+import type { Command } from "commander";
+
+/** Adds the command. */
+export function addTypesCommand(program: Command): void {
+  program
+    .command("types")
+    .description("print TypeScript declarations for modules of a job: tasks, rewards, generate functions")
+    .addHelpText(
+      "after",
+      '\nWrite them beside your module (muster types > muster.d.ts), then: import type { TaskModule } from "./muster.d.ts"',
+    )
+    .action(() => {
+      process.stdout.write(contractText());
+    });
+}
+
+/** One file without imports, as the compiler wrote it. */
+function contractText(): string {
+  const declarations = new URL("./contract.d.ts", import.meta.resolve("@muster/base"));
+  return `${readFileSync(declarations, "utf8").replace(/\n\/\/# sourceMappingURL=.*\s*$/, "")}\n`;
+}

@@ -1,0 +1,55 @@
+/** A task in a module of one's own: its job is a function of the module, whoever dies and whenever it goes on, and of no other module. */
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { startJobRun } from "@muster/testkit";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 30_000 });
+
+let runs: Runs;
+let example: string;
+beforeAll(async () => {
+  runs = await openRuns();
+  example = join(runs.path, "own-task");
+  cpSync(fileURLToPath(new URL("../../examples/own-task", import.meta.url)), example, { recursive: true });
+});
+afterAll(() => runs.close());
+
+const start = (job: string, ...settings: readonly string[]) =>
+  startJobRun({
+    runs: runs.path,
+    job,
+    file: join(example, "job.toml"),
+    args: ["job.steps=6", "evaluation.every_steps=3", "checkpoint.every_steps=2", ...settings].flatMap((set) => [
+      "--set",
+      set,
+    ]),
+  });
+
+test("a job of a task module is a function of it, also when a sampler is killed and when it is interrupted and goes on", async () => {
+  const quiet = await (await start("quiet")).ended();
+  expect(quiet).toMatchObject({ steps: 6, ledger: { trained: 6 * 64 * 8, aborted: 0, quarantined: 0 } });
+  const run = await start("resumed");
+  await run.waitForEvent("step.committed");
+  process.kill(run.pidOf("rollout-0"), "SIGKILL");
+  await run.waitForEvent("checkpoint.durable");
+  process.kill(-run.process.pid, "SIGINT");
+  await run.process.exited;
+  const summary = await (await start("resumed")).ended();
+  expectBalanced(summary);
+  expect(summary.weights_hash).toBe(quiet.weights_hash);
+});
+
+test("a job does not go on with another module than it began with, and says so", async () => {
+  const run = await start("changed");
+  await run.waitForEvent("checkpoint.durable");
+  process.kill(-run.process.pid, "SIGINT");
+  await run.process.exited;
+  const path = join(example, "task.mjs");
+  writeFileSync(path, readFileSync(path, "utf8").replace("Math.max", "Math.min"));
+  const again = await runs.muster("run", "--job", "changed");
+  expect((await again.exited).code).toBe(2);
+  expect(again.lines.join("\n")).toContain(`${path} is not what it was when the job was made`);
+});
