@@ -34,7 +34,7 @@ test("a job of a task module is a function of it, also when a sampler is killed 
   const run = await start("resumed");
   await run.waitForEvent("step.committed");
   process.kill(run.pidOf("rollout-0"), "SIGKILL");
-  await run.waitForEvent("checkpoint.durable");
+  await run.waitForEvent("step.committed", ({ step }) => Number(step) >= 2);
   process.kill(-run.process.pid, "SIGINT");
   await run.process.exited;
   const summary = await (await start("resumed")).ended();
@@ -44,7 +44,7 @@ test("a job of a task module is a function of it, also when a sampler is killed 
 
 test("a job does not go on with another module than it began with, and says so", async () => {
   const run = await start("changed");
-  await run.waitForEvent("checkpoint.durable");
+  await run.waitForEvent("step.committed", ({ step }) => Number(step) >= 2);
   process.kill(-run.process.pid, "SIGINT");
   await run.process.exited;
   const path = join(example, "task.mjs");
