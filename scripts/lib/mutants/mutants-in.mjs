@@ -82,9 +82,14 @@ function isOfScale(list) {
   return ts.isArrayLiteralExpression(list) && list.elements.length >= 5 && list.elements.every(ts.isNumericLiteral);
 }
 
-/** What a variable is before it has a value: below zero, however far. @param {ts.Node} node */
+/** What stands for no value yet, in a variable or beside a comparison: below zero, however far. @param {ts.Node} node */
 function isNothingYet(node) {
-  return ts.isPrefixUnaryExpression(node) && ts.isVariableDeclaration(node.parent);
+  if (!ts.isPrefixUnaryExpression(node)) return false;
+  const { parent } = node;
+  if (!ts.isBinaryExpression(parent) || parent.operatorToken.kind !== ts.SyntaxKind.QuestionQuestionToken)
+    return ts.isVariableDeclaration(parent);
+  const around = ts.isParenthesizedExpression(parent.parent) ? parent.parent.parent : parent.parent;
+  return ts.isBinaryExpression(around) && turned.has(around.operatorToken.kind);
 }
 
 /** @param {string} text */
