@@ -61,10 +61,11 @@ function reachesOf(mutant, reaches) {
  */
 function failsAny(tests, env, withinMs) {
   const config = ["--config", "scripts/lib/mutants/vitest.config.mjs"];
-  const args = ["vitest", "run", ...config, "--project", "unit", "--bail", "1", "--reporter", "dot", ...tests];
+  const vitest = join(root, "node_modules/vitest/vitest.mjs");
+  const args = [vitest, "run", ...config, "--project", "unit", "--bail", "1", "--reporter", "dot", ...tests];
   return new Promise((done) => {
     const options = { cwd: root, env: { ...process.env, ...env }, detached: true };
-    const child = spawn("npx", args, { ...options, stdio: "ignore" });
+    const child = spawn(process.execPath, args, { ...options, stdio: "ignore" });
     const timer = setTimeout(() => process.kill(-(child.pid ?? 0), "SIGKILL"), withinMs);
     child.on("exit", (code) => {
       clearTimeout(timer);

@@ -145,3 +145,19 @@ it("a controller asks again and again how long its broker takes, one question at
   await pass(20_000, true);
   expect(answers).toHaveLength(2);
 });
+
+it("a controller that is told to go waits three seconds for a broker that takes nothing, and not as long as the end of a job may take", async () => {
+  const never = () => new Promise<never>(() => {});
+  const wire: Wire = (_, transport) => changed(transport, "publish", never);
+  const { timing, controller, pass } = await watched("told-to-go", ["rollout-0"], wire);
+  expect(timing.drainMs).toBeGreaterThan(4_000);
+  let end: unknown = null;
+  void controller.ended.then((how) => {
+    end = how;
+  });
+  controller.abort("maintenance");
+  await pass(2_000, true);
+  expect(end).toBeNull();
+  await pass(2_000, true);
+  expect(end).toEqual({ outcome: "aborted", reason: "maintenance" });
+});

@@ -156,3 +156,32 @@ describe("the watch over the members", () => {
     expect(text).toMatch(/muster_detector_phi /);
   });
 });
+
+it("shows on the page the longest lag of a loop, how ill it is itself, and whether its view is bad", async () => {
+  const clock = manualClock();
+  const metrics = createMetrics();
+  const watch = watchMembers(clock, timing, metrics);
+  const names = ["rollout-0", "rollout-1"] as const;
+  const members = names.map((id) => ({ ...member, id }));
+  const voices = names.map((id) =>
+    createEnveloper({ job: "job", id, role: "rollout", incarnation: "i1", wallMs: () => 0 }),
+  );
+  const shown = async (): Promise<Record<string, number>> => {
+    const lines = (await metrics.render())
+      .split("\n")
+      .flatMap((line) => /^muster_detector_(\w+) (.+)$/.exec(line) ?? []);
+    return Object.fromEntries(
+      Array.from({ length: lines.length / 3 }, (_, i) => [lines[3 * i + 1], Number(lines[3 * i + 2])]),
+    );
+  };
+  const well = { loopLagMs: 0, timerLateMs: 0, brokerRttMs: 0 };
+  watch.look(members);
+  for (const [i, voice] of voices.entries()) watch.heard(voice.stamp("heartbeat.beat", { ...rest, loopLagMs: 70 - i }));
+  watch.observed(well);
+  expect(await shown()).toMatchObject({ loop_lag_ms: 70, local_health: 0, view_suspect: 0 });
+  watch.connection("disconnected");
+  clock.advance(4_000);
+  watch.connection("reconnected");
+  watch.observed({ ...well, timerLateMs: 4_000 });
+  expect(await shown()).toMatchObject({ local_health: 1, view_suspect: 1 });
+});

@@ -138,6 +138,9 @@ describe("save and load", () => {
     ["a job name that is a path", { job: "../x" }, /manifest job/],
     ["a negative count", { groupsWatermark: -1 }, /manifest groupsWatermark/],
     ["no weights", { sections: [] }, /sections must be one of weights/],
+    ["weights twice", { sections: [0, 0].flatMap((at) => contentOf(1).sections[at] ?? []) }, /must be one of weights/],
+    ["an optimizer without weights", { sections: contentOf(1).sections.slice(1) }, /must be one of weights/],
+    ["two optimizers", { sections: [0, 1, 1].flatMap((at) => contentOf(1).sections[at] ?? []) }, /one of optimizer/],
     [
       "tensors that do not tile the weights",
       { tensors: contentOf(1).tensors.slice(0, 1) },

@@ -67,7 +67,8 @@ describe("a replica that registers", () => {
 
   it("tells the life that it retires, which may be the one that lives when the words of a dead one came late", () => {
     const { effects } = applyRegister(working(), register("r0", "dead before it was heard"));
-    expect(bodiesOf(effects, "member.died")[0]?.evidence).toBe("a new incarnation registered: process 7 of h");
+    const evidence = "a new incarnation registered: process 7 of h";
+    expect(bodiesOf(effects, "member.died")).toMatchObject([{ evidence, by: "replaced", silentMs: 0 }]);
     const told = { kind: "replica.fenced", to: "r0", incarnation: "r0-i3" };
     expect(effects).toContainEqual(expect.objectContaining(told));
   });
@@ -134,7 +135,9 @@ describe("the end of a process", () => {
   it("is evidence that needs no time-out", () => {
     const { state, effects } = applyExited(working(), exited());
     expect(state.members.r0).toBeUndefined();
-    expect(bodiesOf(effects, "member.died")[0]?.evidence).toBe("process ended with SIGKILL");
+    expect(bodiesOf(effects, "member.died")).toMatchObject([
+      { evidence: "process ended with SIGKILL", by: "exit", silentMs: 0 },
+    ]);
   });
 
   it.each([{ pid: 4 }, { host: "g" }, { id: "r9" }])(

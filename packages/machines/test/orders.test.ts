@@ -54,7 +54,9 @@ describe("an order without an answer", () => {
     (last) => {
       const change = planOverdue(owing(last, 2));
       expect(linesOf(change?.effects ?? [])).toEqual(["! member.died", "p0 replica.fenced"]);
-      expect(bodiesOf(change?.effects ?? [], "member.died")[0]?.evidence).toContain(`${last.kind} unanswered 3 times`);
+      const evidence = expect.stringContaining(`${last.kind} unanswered 3 times`);
+      const died = { id: "p0", by: "deadline", silentMs: 0, evidence };
+      expect(bodiesOf(change?.effects ?? [], "member.died")).toMatchObject([died]);
       expect(change?.state.members.p0).toBeUndefined();
     },
   );

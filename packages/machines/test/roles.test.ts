@@ -131,6 +131,15 @@ describe("a rollout replica", () => {
     ]);
   });
 
+  it("says why in as many characters as a report may have, however much the engine says", () => {
+    const replica = start();
+    replica.hear(lease(0));
+    const { chunk } = eventOf("rollout", "groups.errored") as { chunk: object };
+    const cause = "no room ".repeat(1_000);
+    const [returned] = replica.hear({ type: "groups.errored", chunk, cause, failure: null, messages: 0 });
+    expect(returned).toMatchObject({ kind: "groups.returned", body: { reason: cause.slice(0, 2_000) } });
+  });
+
   it("hands back what it has not finished when a lease is nearly over, and goes on with the next lease", () => {
     const replica = start();
     expect(replica.hear(lease(0))).toContainEqual({ type: "groups.generate", chunk: expect.anything() });

@@ -19,8 +19,8 @@ const operators = new Map([
   [ts.SyntaxKind.AsteriskToken, "/"],
 ]);
 
-/** Between times one millisecond more or less is nobody's decision: the comparison is turned round there. @type {ReadonlyMap<ts.SyntaxKind, string>} */
-const ofTimes = new Map([
+/** Between times, and beside a size that somebody chose, one more or less is nobody's decision: the comparison is turned round there. @type {ReadonlyMap<ts.SyntaxKind, string>} */
+const turned = new Map([
   [ts.SyntaxKind.LessThanToken, ">="],
   [ts.SyntaxKind.LessThanEqualsToken, ">"],
   [ts.SyntaxKind.GreaterThanToken, "<="],
@@ -60,8 +60,8 @@ export function mutantsIn(file, source) {
 /** What stands in place of a node, or of its operator or condition; `null` where nothing is changed. @param {ts.Node} node @param {ts.SourceFile} tree */
 function changed(node, tree) {
   if (ts.isBinaryExpression(node)) {
-    const isOfTimes = /Ms\b/.test(node.getText(tree)) && ofTimes.get(node.operatorToken.kind);
-    return isOfTimes || (operators.get(node.operatorToken.kind) ?? null);
+    const isCoarse = /Ms\b|\b\d[\d_]+\b/.test(node.getText(tree));
+    return (isCoarse && turned.get(node.operatorToken.kind)) || (operators.get(node.operatorToken.kind) ?? null);
   }
   if (ts.isIfStatement(node)) return `!(${node.expression.getText(tree)})`;
   if (ts.isPrefixUnaryExpression(node) && node.operator === ts.SyntaxKind.ExclamationToken)
@@ -82,9 +82,14 @@ function isOfScale(list) {
   return ts.isArrayLiteralExpression(list) && list.elements.length >= 5 && list.elements.every(ts.isNumericLiteral);
 }
 
-/** What a variable is before it has a value: below zero, however far. @param {ts.Node} node */
+/** What stands for no value yet, in a variable or beside a comparison: below zero, however far. @param {ts.Node} node */
 function isNothingYet(node) {
-  return ts.isPrefixUnaryExpression(node) && ts.isVariableDeclaration(node.parent);
+  if (!ts.isPrefixUnaryExpression(node)) return false;
+  const { parent } = node;
+  if (!ts.isBinaryExpression(parent) || parent.operatorToken.kind !== ts.SyntaxKind.QuestionQuestionToken)
+    return ts.isVariableDeclaration(parent);
+  const around = ts.isParenthesizedExpression(parent.parent) ? parent.parent.parent : parent.parent;
+  return ts.isBinaryExpression(around) && turned.has(around.operatorToken.kind);
 }
 
 /** @param {string} text */

@@ -213,6 +213,22 @@ describe("members that miss each other", () => {
     expect(watcher.pass(1_000, ["p0", "p1", "p2"])).toContain("p1 dead peers");
   });
 
+  it("say nothing against the next life of one that left meanwhile", () => {
+    const all = ["p0", "p1", "p2"];
+    const watcher = new Watcher(all);
+    const complain = (): void => {
+      watcher.pass(1_000, all);
+      for (const id of ["p0", "p2"]) watcher.detector.blamed(id, ["p1"], watcher.nowMs);
+    };
+    for (let i = 0; i < 5; i++) complain();
+    const { members } = watcher;
+    watcher.members = members.filter(({ id }) => id !== "p1");
+    watcher.look();
+    watcher.members = members;
+    complain();
+    expect(watcher.pass(1_000, all)).not.toContain("p1 dead peers");
+  });
+
   it("for a moment only cost nobody anything", () => {
     const watcher = new Watcher(["p0", "p1"]);
     watcher.pass(1_000, ["p0", "p1"]);
