@@ -5,6 +5,7 @@ export {
   type JobRun,
   type JobRunOptions,
   type JobSummary,
+  pidOfActor,
   spawnMuster,
   startJobRun,
   summaryOf,
@@ -12,6 +13,7 @@ export {
 export { type MemoryLimit, memoryLimitMissing, openMemoryLimit } from "./memory-limit.ts";
 export { findNatsServer } from "./nats-binary.ts";
 export { type ProcessInfo, processesNaming } from "./processes.ts";
+export { type OnTerminal, ptyMissing, startOnTerminal, type WindowSize, windowOf } from "./pty.ts";
 export { connectRaw, type RawOutcome, type RawRequest, rawHeaders, requestAs } from "./raw-client.ts";
 export { secondHostMissing } from "./second-host.ts";
 export { makeTempDirectory, type TempDirectory } from "./temp-directory.ts";

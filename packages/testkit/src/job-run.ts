@@ -99,7 +99,7 @@ export async function startJobRun({ runs, job, file, args = [] }: JobRunOptions)
       if (found === "ended") throw new Error(`${job} ended without the event ${kind}: ${JSON.stringify(detail())}`);
       return found;
     },
-    pidOf: (id) => pidOf(directory, { runs, job, id }),
+    pidOf: (id) => pidOfActor({ runs, job, id }),
     async ended(code = 0) {
       const { code: seen, signal } = await run.exited;
       if (seen !== code) throw new Error(`${job} ended with ${signal ?? seen}: ${run.lines.slice(-10).join("\n")}`);
@@ -123,8 +123,10 @@ function readEvents(path: string): readonly JobEvent[] {
   });
 }
 
-function pidOf(directory: string, actor: JobActor): number {
+/** Process id of an actor of a running job, or of `nats-server`. @throws Error when it is not there. */
+export function pidOfActor(actor: JobActor): number {
   const { id, job, runs } = actor;
+  const directory = join(runs, job);
   const isServer = (args: readonly string[]): boolean =>
     id === "nats-server" && args[0] !== "sh" && args.includes(join(directory, "nats", "server.conf"));
   const found = processesNaming(runs).find(({ args }) => isProcessOf(args, actor) || isServer(args));

@@ -8,7 +8,7 @@ import { commandHint, commandLinkStep } from "./command-link.mjs";
 import { withLock } from "./lock.mjs";
 import { findNatsServer } from "./nats-server.mjs";
 import { checkNodeVersion } from "./node-version.mjs";
-import { progressTeller } from "./progress.mjs";
+import { StepLine } from "./progress.mjs";
 import { Stamp } from "./stamp.mjs";
 import { setupSteps } from "./steps.mjs";
 
@@ -70,17 +70,18 @@ async function doSteps(steps, { environment, signal, force }) {
       signal,
       output: (chunk) => {
         writeSync(log, chunk);
-        tellProgress(chunk);
+        line?.take(chunk);
       },
     });
   };
-  let tellProgress = progressTeller(say);
+  /** @type {StepLine | null} */
+  let line = null;
   let stepsDone = 0;
   try {
     for (const step of steps.filter((candidate) => isPending(candidate, environment, stamp))) {
       const fingerprint = step.fingerprint?.();
-      tellProgress = progressTeller(say);
-      await timed(step.label, () => step.run({ environment, run }));
+      line = lineOf(step.label);
+      await timed(line, () => step.run({ environment, run }));
       if (fingerprint !== undefined) stamp.markDone(step.name, fingerprint);
       stepsDone += 1;
     }
@@ -92,17 +93,22 @@ async function doSteps(steps, { environment, signal, force }) {
   }
 }
 
-/** One line: what is done, then how long it took. @param {string} label @param {() => Promise<void>} work */
-async function timed(label, work) {
+/** @param {string} label */
+function lineOf(label) {
+  const isTerminal = process.stderr.isTTY === true && process.env.TERM !== "dumb";
+  return new StepLine({ say, label: `set-up: ${label}`, isTerminal, now: () => performance.now() });
+}
+
+/** One line: what is done, how far it is, then how long it took. @param {StepLine} line @param {() => Promise<void>} work */
+async function timed(line, work) {
   const startedAtMs = performance.now();
-  say(`set-up: ${label} … `);
   try {
     await work();
   } catch (error) {
-    say("failed\n");
+    line.end("failed");
     throw error;
   }
-  say(`${((performance.now() - startedAtMs) / 1000).toFixed(1)} s\n`);
+  line.end(`${((performance.now() - startedAtMs) / 1000).toFixed(1)} s`);
 }
 
 /** @param {string} text */

@@ -1,27 +1,27 @@
-/** The native data plane: a Node-API addon built by cmake-js into `native/build/Release`. */
+/** The native data plane: a Node-API addon in `native/build/Release`, built by cmake-js or built before by somebody. */
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../paths.mjs";
+import { nativeFingerprint, prebuiltVariable, takePrebuilt } from "./prebuilt.mjs";
 import { SetupError } from "./setup-error.mjs";
-import { fingerprintOf } from "./stamp.mjs";
 import { which } from "./which.mjs";
 
 const native = join(root, "native");
 const output = join(native, "build/Release");
-const platform = `${process.platform}-${process.arch}`;
 
 /** @type {import("./steps.mjs").Step} */
 export const nativeBuildStep = {
   name: "nativeBuild",
   label: "native data plane (C++)",
-  fingerprint: () =>
-    fingerprintOf(root, ["native/CMakeLists.txt", "native/package.json", "native/src", "pnpm-lock.yaml"], platform),
+  fingerprint: nativeFingerprint,
   isPresent: () => existsSync(output) && readdirSync(output).some((name) => name.endsWith(".node")),
   run: build,
 };
 
 /** @param {import("./steps.mjs").StepContext} context */
 async function build({ run, environment }) {
+  const prebuilt = environment[prebuiltVariable];
+  if (prebuilt) return await takePrebuilt(prebuilt, output);
   checkTools(environment);
   const script = join(native, "node_modules/cmake-js/bin/cmake-js");
   const { code, tail } = await run(process.execPath, [script, "compile"], { cwd: native, env: environment });

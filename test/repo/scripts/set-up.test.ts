@@ -1,14 +1,28 @@
 import { execFileSync } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
 import { childEnvironment } from "../../../scripts/lib/child-environment.mjs";
+import { root } from "../../../scripts/lib/paths.mjs";
 import { commandHint, commandLink, commandLinkStep } from "../../../scripts/lib/setup/command-link.mjs";
 import { checkTools } from "../../../scripts/lib/setup/native-build.mjs";
 import { findNatsServer } from "../../../scripts/lib/setup/nats-server.mjs";
 import { checkNodeVersion } from "../../../scripts/lib/setup/node-version.mjs";
-import { progressTeller } from "../../../scripts/lib/setup/progress.mjs";
+import { addonName, manifestName, takePrebuilt, writePrebuilt } from "../../../scripts/lib/setup/prebuilt.mjs";
+import { StepLine } from "../../../scripts/lib/setup/progress.mjs";
 import { packageManagerFix } from "../../../scripts/lib/setup/setup-error.mjs";
 import { fingerprintOf, Stamp } from "../../../scripts/lib/setup/stamp.mjs";
 import { which } from "../../../scripts/lib/setup/which.mjs";
@@ -146,24 +160,127 @@ describe("the advice on a failed package manager", () => {
 });
 
 describe("the progress of a build", () => {
-  const told = (...chunks: readonly string[]) => {
+  function line(isTerminal = false) {
     let said = "";
-    const take = progressTeller((text) => {
+    let nowMs = 0;
+    const say = (text: string) => {
       said += text;
-    });
-    for (const chunk of chunks) take(Buffer.from(chunk));
-    return said;
-  };
+    };
+    const step = new StepLine({ say, label: "C++", isTerminal, now: () => nowMs });
+    return {
+      step,
+      said: () => said,
+      take(...chunks: readonly string[]) {
+        for (const chunk of chunks) step.take(Buffer.from(chunk));
+      },
+      pass(ms: number) {
+        nowMs += ms;
+        step.tick();
+      },
+    };
+  }
 
-  it("is told in steps of ten percent, whatever the compiler says", () => {
-    const lines = Array.from({ length: 101 }, (_, i) => `[${String(i).padStart(3)}%] Building CXX object ${i}.cc.o\n`);
-    expect(told(...lines)).toBe("10 % … 20 % … 30 % … 40 % … 50 % … 60 % … 70 % … 80 % … 90 % … ");
-    expect(told("[ 35%] Building\nwarning: 90% of this is unused\n", "[ 36%] Linking\n")).toBe("35 % … ");
+  it("is told in files and seconds with Ninja, in steps of ten percent, and as a share with make", () => {
+    const ninja = line();
+    for (let i = 1; i <= 40; i++) {
+      ninja.pass(500);
+      ninja.take(`[${i}/40] Building CXX object ${i}.cc.o\n`);
+    }
+    ninja.step.end("20.0 s");
+    expect(ninja.said()).toMatch(
+      /^C\+\+ … 4 of 40 files, 2 s … 8 of 40 files, 4 s … .*36 of 40 files, 18 s … 20\.0 s\n$/,
+    );
+    const make = line();
+    make.take("[ 35%] Building\nwarning: 90% of this is unused\n", "[ 36%] Linking\n");
+    expect(make.said()).toBe("C++ … 35 %, 0 s … ");
+    make.step.end("");
+  });
+
+  it("is told after twenty seconds also when the compiler says nothing", () => {
+    const quiet = line();
+    quiet.pass(19_000);
+    expect(quiet.said()).toBe("C++ … ");
+    quiet.pass(1_000);
+    quiet.take("[1/40] Building a.cc\n");
+    quiet.pass(20_000);
+    expect(quiet.said()).toBe("C++ … 20 s … 1 of 40 files, 40 s … ");
+    quiet.step.end("");
   });
 
   it("is seen in a line that comes in two parts, and once", () => {
-    expect(told("[ 4", "2%] Building a.cc\n[ 43%] Building", " b.cc\n")).toBe("42 % … ");
-    expect(told("[100%] Built target\n", "no share here\n")).toBe("");
+    const parts = line();
+    parts.take("[ 4", "2%] Building a.cc\n[ 43%] Building", " b.cc\n", "[100%] Built target\n", "no share here\n");
+    expect(parts.said()).toBe("C++ … 42 %, 0 s … ");
+    parts.step.end("");
+  });
+
+  it("is drawn in its place each second on a terminal", () => {
+    const shown = line(true);
+    shown.take("[3/40] Building a.cc\n");
+    shown.pass(1_000);
+    shown.step.end("1.0 s");
+    expect(shown.said()).toBe("C++ … \rC++ … 3 of 40 files, 1 s\u001b[K\rC++ … 1.0 s\u001b[K\n");
+  });
+});
+
+describe("a prebuilt addon", () => {
+  const addon = join(root, "native/build/Release", addonName);
+  const given = () => join(folder, "given");
+  const output = () => join(folder, "output");
+  const change = (fields: object) => {
+    const path = join(given(), manifestName);
+    writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), ...fields }));
+  };
+  const refused = (why: string) =>
+    expect(takePrebuilt(given(), output())).rejects.toThrow(
+      expect.objectContaining({
+        message: expect.stringContaining(why),
+        fix: expect.stringContaining("npm run prebuild:native"),
+      }),
+    );
+  beforeEach(() => writePrebuilt(addon, given()));
+
+  it("is taken from a folder, and from an archive at an address", async () => {
+    await takePrebuilt(given(), output());
+    expect(readFileSync(join(output(), addonName)).equals(readFileSync(addon))).toBe(true);
+
+    const archive = join(folder, "archive.tar.gz");
+    execFileSync("tar", ["-czf", archive, "-C", given(), addonName, manifestName]);
+    const server = createServer((_, response) => void response.end(readFileSync(archive)));
+    await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+    const { port } = server.address() as AddressInfo;
+    rmSync(output(), { recursive: true });
+    await takePrebuilt(`http://127.0.0.1:${port}/a.tar.gz`, output());
+    server.close();
+    expect(readdirSync(output())).toEqual([addonName]);
+  });
+
+  it.each([
+    ["sources", "0123"],
+    ["arch", "other"],
+    ["platform", "other"],
+    ["libc", "musl"],
+    ["napi", 7],
+  ])("of another %s is refused by name", async (field, value) => {
+    change({ [field]: value });
+    await refused(`its ${field} is ${value}, and here it is`);
+    expect(existsSync(output())).toBe(false);
+  });
+
+  it("that was damaged, that does not load, or that is not there is refused, and what stands stays", async () => {
+    writeFileSync(join(given(), addonName), "something else");
+    await refused("its digest is");
+    change({ sha256: createHash("sha256").update("something else").digest("hex") });
+    mkdirSync(output());
+    writeFileSync(join(output(), addonName), "what stands");
+    await refused("it does not load: Error: ");
+    expect(readdirSync(output())).toEqual([addonName]);
+    expect(readFileSync(join(output(), addonName), "utf8")).toBe("what stands");
+    writeFileSync(join(given(), manifestName), "[");
+    await refused("prebuilt.json is not what");
+    rmSync(given(), { recursive: true });
+    await refused("it is not there");
+    await expect(takePrebuilt("http://127.0.0.1:1/x.tar.gz", output())).rejects.toThrow("it can not be fetched");
   });
 });
 

@@ -36,6 +36,7 @@ interface Options extends LocationOptions {
   readonly id?: string;
   readonly logLevel: string;
   readonly metricsPort?: string;
+  readonly json?: boolean;
   readonly supervised?: boolean;
   readonly grace: string;
   readonly node?: string;
@@ -94,6 +95,7 @@ function actorCommand(program: Command, name: string, says: string): Command {
   return withLogLevel(withLocation(program.command(name).description(says)))
     .option("--metrics-port <port>", "serve /metrics and /healthz on 127.0.0.1; 0 for any free port")
     .option("--grace <duration>", "how long leaving may take before the process ends anyway", "30s")
+    .option("--json", "log lines of JSON on standard error, on a terminal too")
     .option("--supervised", "started by a supervisor that holds standard input open");
 }
 
@@ -172,7 +174,7 @@ function actorOptions(options: Options, id: string, roles: readonly string[]): A
     id,
     ...(options.node === undefined ? {} : { node: checkId("node", options.node) }),
     logLevel: levelOf(options.logLevel),
-    logToFile: options.supervised === true,
+    logTo: options.supervised === true ? "file" : options.json === true ? "stderr" : "people",
     metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),
     supervised: options.supervised === true,
     graceMs: durationOf("grace", options.grace),

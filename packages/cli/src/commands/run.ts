@@ -15,6 +15,8 @@ import { whenOutputIsLost } from "../job/output.ts";
 import { cleanLine, createProgress, summaryText, terminalCurve } from "../report/index.ts";
 import { readStored, socketDirectoryOf } from "../run/run-directory.ts";
 import { type RunEnd, runJob } from "../run/run-job.ts";
+import { type Terminal, terminalOf } from "../terminal/terminal.ts";
+import { wrappedText } from "../terminal/wrap.ts";
 import { jobFileDefault, levelOf, portOf, withLogLevel } from "./common.ts";
 
 interface Options {
@@ -86,13 +88,11 @@ async function run(file: string | undefined, options: Options) {
   const { config, configText } = (await storedOf(file, options)) ?? (await readOf(file ?? jobFileDefault, options));
   const name = config.job;
   const runs = resolve(options.runs);
-  const isTTY = process.stderr.isTTY === true;
-  const stream = options.quiet ? { write: () => true } : process.stderr;
+  const terminal = terminalOf(process.stderr, process.env);
   const progress = createProgress({
-    stream,
-    isTTY,
+    terminal: options.quiet ? { ...terminal, write: () => {} } : terminal,
     clock: systemClock(),
-    columns: () => process.stderr.columns ?? 100,
+    wallMs: Date.now,
   });
   const interrupt = interruptSignal(options.supervised === true);
   if (!options.quiet)
@@ -117,7 +117,7 @@ async function run(file: string | undefined, options: Options) {
       interrupted: interrupt.signal,
     });
     progress.end();
-    show(end, options);
+    show(end, options, terminal);
     return end.exitCode;
   } finally {
     progress.end();
@@ -183,12 +183,15 @@ function configOf(job: LoadedJob, name: string, runs: string): JobConfig {
 }
 
 /** The curve and the table for people, one line of JSON for programs. */
-function show({ record, directory, outcome, reason }: RunEnd, options: Options): void {
+function show({ record, directory, outcome, reason }: RunEnd, options: Options, terminal: Terminal): void {
   if (!options.quiet) {
+    const width = terminal.isLive ? Math.max(40, terminal.columns() - 1) : Number.POSITIVE_INFINITY;
     const points = record.steps.map(({ step, reward }) => ({ x: step, y: reward }));
     if (points.length > 1)
-      process.stderr.write(`\n${terminalCurve(points, { width: 72, height: 14, label: "mean reward by step" })}\n`);
-    process.stderr.write(`\n${summaryText(record.summary)}\n`);
+      process.stderr.write(
+        `\n${terminalCurve(points, { width: Math.min(72, width), height: 14, label: "mean reward by step" })}\n`,
+      );
+    process.stderr.write(`\n${wrappedText(summaryText(record.summary), width)}\n`);
     if (outcome !== "done") process.stderr.write(`\n${outcome}: ${reason}\n`);
     process.stderr.write(`\nreport: ${resolve(directory, "report.html")}\n`);
   }

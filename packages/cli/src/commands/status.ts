@@ -1,10 +1,15 @@
 /** `muster status`: what the controller says of its job at this moment. */
 import { setTimeout as pause } from "node:timers/promises";
+import { hasCode, MusterError } from "@muster/base";
 import type { SeenStatus } from "@muster/client";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
+import { describeRun, type RunState, sayRun } from "../job/run-state.ts";
+import { duration } from "../report/text.ts";
+import { Screen } from "../terminal/screen.ts";
+import { terminalOf } from "../terminal/terminal.ts";
 import { statusText } from "../view/status-text.ts";
 import { type LocationOptions, withLocation } from "./common.ts";
 
@@ -15,7 +20,12 @@ interface Options extends LocationOptions {
 
 /** The controller writes it as often. */
 const redrawMs = 1_000;
-const clearScreen = "\u001b[H\u001b[2J\u001b[3J";
+/** A broker that is away for so long while nothing says that the job is over does not come back by itself. */
+const awayMs = 60_000;
+const endMs = 5_000;
+const stepMs = 100;
+
+const overStates: ReadonlySet<RunState["state"]> = new Set(["done", "stopped", "failed", "interrupted"]);
 
 /** Adds the command. */
 export function addStatusCommand(program: Command): void {
@@ -34,18 +44,73 @@ async function showOnce(door: OperatorDoor, options: Options): Promise<ExitCode>
   return exitCodes.ok;
 }
 
+/** Shows the status until the job is over, and says how it ended: also when the broker ends with it. */
 async function watch(door: OperatorDoor, options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const clear = process.stdout.isTTY && !options.json ? clearScreen : "";
-  for (;;) {
-    const status = await door.client.status();
-    process.stdout.write(`${clear}${textOf(door.job, status, options)}\n${options.json || clear ? "" : "\n"}`);
-    if (status?.phase === "stopped") return exitCodes.ok;
-    await pause(redrawMs, null, { signal });
+  const terminal = terminalOf(process.stdout, process.env);
+  const screen = terminal.isLive && !options.json ? new Screen(terminal) : null;
+  const show = (text: (columns: number) => string): void => {
+    if (screen) screen.show(text);
+    else process.stdout.write(`${text(Number.POSITIVE_INFINITY)}\n${options.json ? "" : "\n"}`);
+  };
+  let last: SeenStatus | null = null;
+  let silentMs = 0;
+  try {
+    for (;;) {
+      const startedMs = performance.now();
+      const seen = await statusOrFault(door);
+      if ("fault" in seen) {
+        silentMs += performance.now() - startedMs + redrawMs;
+        const run = describeRun(door.directory, door.job);
+        if (overStates.has(run.state)) return sayEnd(run, options);
+        if (silentMs > awayMs) throw seen.fault;
+        if (!options.json) show(() => awayText(door.job, last, silentMs));
+      } else {
+        silentMs = 0;
+        last = seen.status;
+        show((columns) => textOf(door.job, seen.status, options, columns));
+        if (seen.status?.phase === "stopped") return sayEnd(await ended(door, signal), options);
+      }
+      await pause(redrawMs, null, { signal });
+    }
+  } finally {
+    screen?.close();
   }
 }
 
-function textOf(job: string, status: SeenStatus | null, { json }: Options): string {
+/** The job is over; its folder says how within a moment. */
+async function ended({ directory, job }: OperatorDoor, signal: AbortSignal): Promise<RunState> {
+  for (let waitedMs = 0; waitedMs < endMs; waitedMs += stepMs) {
+    const run = describeRun(directory, job);
+    if (overStates.has(run.state)) return run;
+    await pause(stepMs, null, { signal });
+  }
+  return describeRun(directory, job);
+}
+
+function sayEnd(run: RunState, { json }: Options): ExitCode {
+  if (json) return exitCodes.ok;
+  process.stdout.write(`${overStates.has(run.state) ? sayRun(run) : `job ${run.job} is over`}\n`);
+  return exitCodes.ok;
+}
+
+async function statusOrFault({
+  client,
+}: OperatorDoor): Promise<{ status: SeenStatus | null } | { fault: MusterError }> {
+  try {
+    return { status: await client.status() };
+  } catch (fault) {
+    if (fault instanceof MusterError && !hasCode(fault, "MUSTER_ERR_STATUS_UNREADABLE")) return { fault };
+    throw fault;
+  }
+}
+
+function awayText(job: string, last: SeenStatus | null, silentMs: number): string {
+  const step = last === null ? "" : `; last seen at step ${last.step} of ${last.steps}`;
+  return `the broker of job ${job} has not answered for ${duration(silentMs)}${step}`;
+}
+
+function textOf(job: string, status: SeenStatus | null, { json }: Options, columns?: number): string {
   if (json) return JSON.stringify(status);
-  if (status) return statusText(status);
+  if (status) return statusText(status, columns);
   return `job ${job} has no status yet: its controller has not started, or still replays the journal`;
 }

@@ -9,6 +9,7 @@ import { type OperatorDoor, sayOver, withJob } from "../job/open-job.ts";
 import type { RunState } from "../job/run-state.ts";
 import { cleanLine } from "../report/index.ts";
 import { readEvents } from "../run/read-events.ts";
+import { terminalOf } from "../terminal/terminal.ts";
 import { eventJson, eventLine } from "../view/event-line.ts";
 import { type LocationOptions, withLocation } from "./common.ts";
 
@@ -72,7 +73,8 @@ function watchOver(run: RunState, options: Options): ExitCode {
 }
 
 function show(event: EventMessage, seq: number, { json }: Options): void {
-  process.stdout.write(`${json ? eventJson(event, seq) : eventLine(event)}\n`);
+  const { hasColour } = terminalOf(process.stdout, process.env);
+  process.stdout.write(`${json ? eventJson(event, seq) : eventLine(event, hasColour)}\n`);
 }
 
 function say(line: string): void {

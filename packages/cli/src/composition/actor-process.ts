@@ -23,7 +23,10 @@ import {
   type LogLevel,
   sayLastWords,
   startMetricsServer,
+  systemClock,
 } from "@muster/runtime";
+import { ReplicaView } from "../terminal/replica-view.ts";
+import { terminalOf } from "../terminal/terminal.ts";
 import type { JobConnection } from "./connection.ts";
 import { createEnvironment } from "./environment.ts";
 
@@ -34,8 +37,8 @@ export interface ActorOptions {
   /** Node that started this process. */
   readonly node?: string;
   readonly logLevel: LogLevel;
-  /** Log to `<job>/logs/<id>.log` instead of standard error. */
-  readonly logToFile: boolean;
+  /** `file`: to `<job>/logs/<id>.log`. `people`: there, and for a person on standard error, where that is a terminal; else as `stderr`. */
+  readonly logTo: "file" | "people" | "stderr";
   readonly metricsPort: number | null;
   /** A child of `muster run`: standard input is held open by the parent, SIGINT is the parent's. */
   readonly supervised: boolean;
@@ -45,14 +48,14 @@ export interface ActorOptions {
 
 /** Runs a replica until it leaves. @returns The exit code of the process. */
 export async function runReplicaProcess(role: Role, options: ActorOptions): Promise<ExitCode> {
-  const { logger, metrics, close } = await open(options, role.role);
+  const { logger, metrics, say, close } = await open(options, role.role);
   const { connection, node } = options;
   const environment = createEnvironment({ connection, node, logger, metrics });
   const replica: Replica = runReplica(role, { job: options.connection.job, id: options.id, environment });
   const exitCode = replica.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "replica ended");
     if (outcome === "left") return exitCodes.ok;
-    sayLastWords(reason);
+    say(reason);
     return outcome === "refused" ? exitCodes.badInput : outcome === "fenced" ? exitCodes.temporary : exitCodes.failed;
   });
   const uninstall = installLifecycle({
@@ -62,7 +65,7 @@ export async function runReplicaProcess(role: Role, options: ActorOptions): Prom
     },
     graceMs: options.graceMs,
     logger,
-    say: sayLastWords,
+    say,
     claimFault: claimTrajectoryFault,
     supervised: options.supervised,
   });
@@ -84,7 +87,7 @@ export interface ControllerProcessOptions extends ActorOptions {
 /** Runs the controller until the job ends. @returns The exit code of the process. */
 export async function runControllerProcess(options: ControllerProcessOptions): Promise<ExitCode> {
   const { config, dataKey, standbyMs, isStoreLost } = options;
-  const { logger, metrics, close } = await open(options, "controller");
+  const { logger, metrics, say, close } = await open(options, "controller");
   const environment = createEnvironment({ connection: options.connection, logger, metrics });
   if (standbyMs !== null && (await waitForVacancy(environment, options, standbyMs)) !== "vacant") {
     await close();
@@ -100,7 +103,7 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
   const exitCode = controller.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "controller ended");
     if (outcome === "failed") {
-      sayLastWords(reason);
+      say(reason);
       return exitCodes.failed;
     }
     return outcome === "fenced" || outcome === "lost" ? exitCodes.temporary : exitCodes.ok;
@@ -112,7 +115,7 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
     },
     graceMs: options.graceMs,
     logger,
-    say: sayLastWords,
+    say,
     supervised: options.supervised,
   });
   const code = await exitCode;
@@ -157,16 +160,41 @@ async function waitForVacancy(environment: Environment, options: ActorOptions, s
 }
 
 async function open(options: ActorOptions, role: string) {
-  const { connection, id, logLevel, logToFile, metricsPort } = options;
-  const logger: Logger = createLogger({
-    level: logLevel,
-    destination: logToFile ? { path: join(connection.directory, "logs", `${id}.log`) } : "stderr",
-    base: { job: connection.job, role, replica: id },
-    pretty: !logToFile && process.stderr.isTTY === true,
-  });
+  const { metricsPort } = options;
+  const { logger, end } = openLog(options, role);
   const metrics = createMetrics();
   const server =
     metricsPort === null ? null : await startMetricsServer({ host: "127.0.0.1", port: metricsPort, metrics });
   if (server) logger.info({ port: server.port }, "metrics are served");
-  return { logger, metrics, close: async () => server?.close() };
+  const say = (sentence: string): void => {
+    end();
+    sayLastWords(sentence);
+  };
+  return {
+    ...{ logger, metrics, say },
+    async close() {
+      end();
+      await server?.close();
+    },
+  };
+}
+
+/** The log of a process: its file, lines of JSON on standard error, or, for a person at a terminal, the file and a few lines. */
+function openLog(options: ActorOptions, role: string): { readonly logger: Logger; readonly end: () => void } {
+  const { connection, id, logLevel: level, logTo } = options;
+  const base = { job: connection.job, role, replica: id };
+  const path = join(connection.directory, "logs", `${id}.log`);
+  const terminal = terminalOf(process.stderr, process.env);
+  if (logTo === "file") return { logger: createLogger({ level, destination: { path }, base }), end: () => {} };
+  const isForPeople = logTo === "people" && terminal.isLive;
+  // A controller has no work of its own to show: its log is what it says.
+  if (!isForPeople || role === "controller")
+    return { logger: createLogger({ level, destination: "stderr", base, pretty: isForPeople }), end: () => {} };
+  const view = new ReplicaView({ terminal, clock: systemClock(), wallMs: Date.now, id, role });
+  view.say(`  ${id} joins job ${connection.job}; Ctrl-C and it hands back its work and leaves; log: ${path}`);
+  const onLine = (line: string): void => view.take(line);
+  const end = (): void => view.end();
+  // A process that ends at once gives the cursor back all the same.
+  process.on("exit", end);
+  return { logger: createLogger({ level, destination: { path, onLine }, base }), end };
 }

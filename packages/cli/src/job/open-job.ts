@@ -10,6 +10,8 @@ import { describeRun, type RunState, sayRun } from "./run-state.ts";
 /** A running job, as an operator sees it. */
 export interface OperatorDoor {
   readonly job: string;
+  /** Folder of the run on this host; of a job of another host there is none. */
+  readonly directory: string;
   /** The options by which another command finds this job. */
   readonly way: readonly string[];
   readonly client: JobClient;
@@ -34,7 +36,8 @@ export async function withJob(
   const client = await connect(connection);
   if (!("follow" in client)) return over(client);
   try {
-    return await work({ job: connection.job, way: wayOf(options, connection.job), client });
+    const { job, directory } = connection;
+    return await work({ job, directory, way: wayOf(options, connection.job), client });
   } finally {
     await client.close();
   }

@@ -1,19 +1,20 @@
 /**
- * The live line of a run. On a terminal it is redrawn in place, at most five times a second; anywhere else a line is printed for each
+ * The live line of a run. On a terminal it is redrawn in place; anywhere else a line is printed for each
  * tenth of the run and after 15 s without one. It writes to the stream it is given and to nothing else.
  */
 import { type Clock, formatDuration } from "@muster/base";
-import { cleanLine, compact, figure, meanOf } from "./text.ts";
+import { LiveLine, type Row } from "../terminal/live-line.ts";
+import { painted, paintedNews } from "../terminal/paint.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { cleanLine, clockTime, compact, figure, meanOf, shorten } from "./text.ts";
 
 /** Options of a progress line. */
 export interface ProgressOptions {
-  /** Where it writes, e.g. `process.stderr`. */
-  readonly stream: { write(text: string): unknown };
-  /** True when the stream is a terminal that obeys cursor sequences. */
-  readonly isTTY: boolean;
+  /** Where it writes, e.g. standard error. */
+  readonly terminal: Terminal;
   readonly clock: Clock;
-  /** Width of the terminal, asked at each redraw when it is a function. */
-  readonly columns: number | (() => number);
+  /** The time of day, for notes. */
+  readonly wallMs: () => number;
 }
 
 /** Replicas alive, by role. */
@@ -35,19 +36,23 @@ export interface ProgressUpdate {
   readonly tokens?: number;
   readonly weightVersion?: number;
   readonly alive?: AliveCounts;
+  /** What is being recovered from, in a few words that are clean; `null` for nothing. */
+  readonly trouble?: string | null;
 }
 
 /** A progress line. */
 export interface Progress {
   update(change: ProgressUpdate): void;
-  /** Prints a line above the progress line: a join, a leave, an incident. Cleaned and cut to one line. */
-  note(line: string): void;
+  /** Prints a line with its time above the progress line: a join, a leave, an incident. Cleaned and cut to one line. Default time: now. */
+  note(line: string, atMs?: number): void;
   /** Draws the last state, ends the line and gives the cursor back. Harmless when called twice; later calls do nothing. */
   end(): void;
 }
 
-const redrawMs = 200;
 const quietMs = 15_000;
+const barMin = 12;
+const barMax = 40;
+const troubleMax = 32;
 const rewardsShown = 10;
 /** Committed steps over which speed is measured. */
 const speedWindow = 20;
@@ -57,6 +62,7 @@ interface State {
   step: number;
   weightVersion: number;
   alive: AliveCounts | null;
+  trouble: string | null;
   rewards: readonly number[];
   /** When the last steps were committed, with their tokens. The first one only opens the window. */
   marks: readonly { readonly atMs: number; readonly step: number; readonly tokens: number }[];
@@ -64,48 +70,28 @@ interface State {
 
 /** Starts a progress line. Nothing is written before the first update. */
 export function createProgress(options: ProgressOptions): Progress {
-  return options.isTTY ? terminalProgress(options) : plainProgress(options);
+  return options.terminal.isLive ? terminalProgress(options) : plainProgress(options);
 }
 
-function terminalProgress({ stream, clock, columns }: ProgressOptions): Progress {
+function terminalProgress({ terminal, clock, wallMs }: ProgressOptions): Progress {
   const state = initialState(clock);
-  let isOpen = false;
+  const line = new LiveLine({ terminal, clock, row: (width) => progressRow(state, width, terminal.hasColour) });
   let hasEnded = false;
-  let drawnAtMs = Number.NEGATIVE_INFINITY;
-  let cancel: (() => void) | null = null;
-  const draw = (): void => {
-    cancel?.();
-    cancel = null;
-    drawnAtMs = clock.now();
-    // One column stays free: a full line would wrap.
-    const width = Math.max(20, (typeof columns === "function" ? columns() : columns) - 1);
-    stream.write(`${isOpen ? "" : "\u001b[?25l"}\r${progressLine(state, width)}\u001b[K`);
-    isOpen = true;
-  };
   return {
     update(change) {
       if (hasEnded) return;
       applyUpdate(state, change, clock.now());
-      const waitMs = drawnAtMs + redrawMs - clock.now();
-      if (waitMs <= 0) draw();
-      else cancel ??= clock.after(waitMs, draw);
+      line.changed();
     },
-    note(line) {
-      if (hasEnded) return;
-      stream.write(`${isOpen ? "\r\u001b[K" : ""}${cleanLine(line)}\n`);
-      if (isOpen) draw();
-    },
+    note: (text, atMs = wallMs()) => line.note(newsLine(text), `${clockTime(atMs)}  `),
     end() {
-      if (hasEnded) return;
-      if (isOpen) draw();
       hasEnded = true;
-      cancel?.();
-      if (isOpen) stream.write("\n\u001b[?25h");
+      line.end();
     },
   };
 }
 
-function plainProgress({ stream, clock }: ProgressOptions): Progress {
+function plainProgress({ terminal, clock, wallMs }: ProgressOptions): Progress {
   const state = initialState(clock);
   let hasEnded = false;
   let printed = "";
@@ -115,7 +101,7 @@ function plainProgress({ stream, clock }: ProgressOptions): Progress {
     cancel?.();
     cancel = clock.after(quietMs, print);
     printed = plainLine(state);
-    stream.write(`${printed}\n`);
+    terminal.write(`${printed}\n`);
   };
   return {
     update(change) {
@@ -126,27 +112,29 @@ function plainProgress({ stream, clock }: ProgressOptions): Progress {
       else cancel ??= clock.after(quietMs, print);
       tenth = Math.max(tenth, reached);
     },
-    note(line) {
-      if (!hasEnded) stream.write(`${cleanLine(line)}\n`);
+    note(line, atMs = wallMs()) {
+      const { hasColour } = terminal;
+      if (!hasEnded) terminal.write(`${clockTime(atMs)}  ${paintedNews(newsLine(line), hasColour)}\n`);
     },
     end() {
       if (hasEnded) return;
       hasEnded = true;
       cancel?.();
-      if (cancel && plainLine(state) !== printed) stream.write(`${plainLine(state)}\n`);
+      if (cancel && plainLine(state) !== printed) terminal.write(`${plainLine(state)}\n`);
     },
   };
 }
 
 function initialState(clock: Clock): State {
   const marks = [{ atMs: clock.now(), step: 0, tokens: 0 }];
-  return { steps: 0, step: 0, weightVersion: 0, alive: null, rewards: [], marks };
+  return { steps: 0, step: 0, weightVersion: 0, alive: null, trouble: null, rewards: [], marks };
 }
 
 function applyUpdate(state: State, change: ProgressUpdate, atMs: number): void {
   state.steps = change.steps ?? state.steps;
   state.weightVersion = change.weightVersion ?? state.weightVersion;
   state.alive = change.alive ?? state.alive;
+  if (change.trouble !== undefined) state.trouble = change.trouble;
   if (change.reward !== undefined) state.rewards = [...state.rewards, change.reward].slice(-rewardsShown);
   if (change.step === undefined) return;
   // A run that goes on from a checkpoint starts at its first report, not at zero.
@@ -182,22 +170,31 @@ function partsOf(state: State): readonly string[] {
 }
 
 function plainLine(state: State): string {
-  return partsOf(state).join("  ");
+  return [...partsOf(state), ...(state.trouble === null ? [] : [state.trouble])].join("  ");
 }
 
-/** Fits the parts into `width`: the least important ones go first, what remains is the bar. */
-function progressLine(state: State, width: number): string {
-  const barMin = 12;
+/** Fits the parts into `width`: the least important ones go first, what remains is the bar, or what is wrong now. */
+function progressRow(state: State, width: number, hasColour: boolean): Row {
   const [head = "", ...rest] = partsOf(state);
+  const { trouble } = state;
   let kept = rest;
   const sizeOf = (parts: readonly string[]): number => [head, ...parts].join("  ").length + 2;
-  while (kept.length > 0 && sizeOf(kept) + barMin > width) kept = kept.slice(0, -1);
-  const room = Math.min(40, width - sizeOf(kept));
-  const parts = room >= barMin ? [head, bar(state, room), ...kept] : [head, ...kept];
-  return parts.join("  ").slice(0, width);
+  const middleMin = trouble === null ? barMin : Math.min(trouble.length, troubleMax);
+  while (kept.length > 0 && sizeOf(kept) + middleMin > width) kept = kept.slice(0, -1);
+  const room = Math.min(barMax, width - sizeOf(kept));
+  const middle = trouble === null ? bar(state, room) : shorten(trouble, Math.max(room, barMin));
+  const before = room >= barMin ? `${head}  ${middle}` : head;
+  const plain = [before, ...kept].join("  ").slice(0, width);
+  const isShown = trouble !== null && room >= barMin && plain.includes(middle);
+  return { plain, painted: isShown ? plain.replace(middle, painted(middle, "red", hasColour)) : plain };
 }
 
 function bar({ step, steps }: State, width: number): string {
-  const done = steps > 0 ? Math.min(width, Math.floor((step / steps) * width)) : 0;
-  return "━".repeat(done) + "─".repeat(width - done);
+  const done = steps > 0 ? Math.max(0, Math.min(width, Math.floor((step / steps) * width))) : 0;
+  return "━".repeat(done) + "─".repeat(Math.max(0, width - done));
+}
+
+/** A line of news without what a terminal would obey; the blanks in the place of its sign stay. */
+function newsLine(text: string): string {
+  return `${/^ */.exec(text)?.[0] ?? ""}${cleanLine(text)}`;
 }

@@ -88,3 +88,8 @@ export function meanOf(values: readonly number[]): number | null {
   const finite = values.filter(Number.isFinite);
   return finite.length === 0 ? null : finite.reduce((sum, value) => sum + value, 0) / finite.length;
 }
+
+/** The time of day here, `13:41:02`. */
+export function clockTime(wallMs: number): string {
+  return new Date(wallMs).toTimeString().slice(0, 8);
+}

@@ -2,6 +2,7 @@
 
 import type { EventMessage } from "@muster/client";
 import { type AliveCounts, cleanLine, type Progress } from "../report/index.ts";
+import { Recoveries } from "./recoveries.ts";
 
 /** One line of news for an event; `null` for events that are only numbers. Outside text is cleaned. */
 export function newsOf({ kind, body }: EventMessage): string | null {
@@ -51,34 +52,54 @@ export function newsOf({ kind, body }: EventMessage): string | null {
   }
 }
 
-/** Makes the teller of one run. Numbers are taken from all events, lines are made of those that are news. */
-export function createNarrator(progress: Progress, steps: number): (message: EventMessage, isNews: boolean) => void {
+/** The teller of one run. */
+export interface Narrator {
+  /** Takes an event; what was said before this run began is no news. */
+  take(message: EventMessage, isNews: boolean): void;
+  /** Says which recoveries are not over. */
+  end(): void;
+}
+
+/** Makes the teller of one run. Numbers are taken from all events, lines are made of those that are news, one for each recovery. */
+export function createNarrator(progress: Progress, steps: number): Narrator {
+  const recoveries = new Recoveries();
   let alive: AliveCounts = { policy: 0, rollout: 0, checkpoint: 0 };
   let isOver = false;
+  let lastMs = 0;
   /** A job that was interrupted goes on: nodes and checkpoint actors of before had no time to say that they leave. */
   let isTakenUp = false;
   progress.update({ steps });
-  return (message, isNews) => {
-    const { kind, body } = message;
-    // Once the job is over everybody leaves: that is no news.
-    if (isOver && kind === "member.left") return;
-    isOver = kind === "job.ended" || isOver;
-    const news = newsOf(message);
+  const tell = (message: EventMessage): void => {
+    const { kind, body, sentAtMs } = message;
     if (kind === "job.started") isTakenUp = body.term > 1 && alive.policy + alive.rollout === 0;
     const isLeftover = isTakenUp && kind === "member.died" && (body.role === "node" || body.role === "checkpoint");
-    if (news && isNews && !isLeftover) progress.note(news);
-    if (kind === "member.joined") alive = counted(alive, body.role, 1);
-    else if (kind === "member.left" || kind === "member.died") alive = counted(alive, body.role, -1);
-    if (kind === "step.committed") isTakenUp = false;
-    if (kind === "step.committed")
-      progress.update({
-        step: body.step,
-        reward: body.reward,
-        tokens: body.tokens,
-        weightVersion: body.version,
-        alive,
-      });
-    else progress.update({ alive });
+    const { isPart, lines } = recoveries.take(message);
+    for (const line of lines) progress.note(line, sentAtMs);
+    const news = isPart || isLeftover ? null : newsOf(message);
+    if (kind === "job.started" && body.term > 1 && !isTakenUp)
+      progress.note(`! another controller acts: term ${body.term} begins`, sentAtMs);
+    if (news !== null) progress.note(news, sentAtMs);
+  };
+  return {
+    take(message, isNews) {
+      const { kind, body } = message;
+      lastMs = message.sentAtMs;
+      // Once the job is over everybody leaves: that is no news.
+      if (isOver && kind === "member.left") return;
+      isOver = kind === "job.ended" || isOver;
+      if (isNews) tell(message);
+      if (kind === "member.joined") alive = counted(alive, body.role, 1);
+      else if (kind === "member.left" || kind === "member.died") alive = counted(alive, body.role, -1);
+      const trouble = recoveries.open;
+      if (kind === "step.committed") {
+        isTakenUp = false;
+        const { step, reward, tokens, version: weightVersion } = body;
+        progress.update({ step, reward, tokens, weightVersion, alive, trouble });
+      } else progress.update({ alive, trouble });
+    },
+    end() {
+      for (const line of recoveries.end(lastMs)) progress.note(line);
+    },
   };
 }
 

@@ -27,7 +27,7 @@ import { DiskWatch } from "./disk-watch.ts";
 import { EventFiles } from "./event-files.ts";
 import { readInjections } from "./injections.ts";
 import { LiveFiles } from "./live-files.ts";
-import { createNarrator } from "./narrator.ts";
+import { createNarrator, type Narrator } from "./narrator.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
 import { openFolders, openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
 import { SampleFile } from "./sample-file.ts";
@@ -117,6 +117,7 @@ class Run {
   #client: JobClient | null = null;
   #children: Children | null = null;
   #live: LiveFiles | null = null;
+  #narrator: Narrator | null = null;
   #finish: (end: Pick<RunEnd, "outcome" | "reason">) => void = () => {};
 
   constructor(options: RunOptions, directory: RunDirectory) {
@@ -208,7 +209,8 @@ class Run {
       connectTimeoutMs: 10_000,
     });
     this.#client = clientOf(this.#transport, { id: "run", incarnation: this.#enveloper.identity.incarnation });
-    const narrate = createNarrator(progress, config.steps);
+    const narrator = createNarrator(progress, config.steps);
+    this.#narrator = narrator;
     const files = new EventFiles(this.#directory);
     const board = new TensorBoardFiles(this.#writing());
     this.#live = new LiveFiles({
@@ -225,7 +227,7 @@ class Run {
         this.#live?.changed();
         // What was said before this process began is no news.
         const isNews = event.sentAtMs >= this.#startedWallMs;
-        narrate(event, isNews);
+        narrator.take(event, isNews);
         if (event.kind === "alarm.raised" && event.body.alarm === "controller" && isNews)
           this.#lastWords = event.body.detail;
         if (event.kind === "job.ended") this.#finish(event.body);
@@ -349,6 +351,7 @@ class Run {
   #conclude({ outcome, reason }: Pick<RunEnd, "outcome" | "reason">): RunEnd {
     const record = this.#record({ state: outcome, reason });
     this.#live?.end(record);
+    this.#narrator?.end();
     const codes = {
       done: exitCodes.ok,
       stopped: exitCodes.ok,

@@ -3,14 +3,14 @@
 import type { EventMessage } from "@muster/client";
 import type { Body } from "@muster/protocol";
 import { cleanLine } from "../report/index.ts";
-import { compact, duration, figure } from "../report/text.ts";
+import { clockTime, compact, duration, figure } from "../report/text.ts";
 import { newsOf } from "../run/narrator.ts";
+import { paintedNews } from "../terminal/paint.ts";
 import { figuresText } from "./figures-text.ts";
 
 /** Writes an event for a person, with the local time of its sender; text from outside is cleaned. */
-export function eventLine(event: EventMessage): string {
-  const time = new Date(event.sentAtMs).toTimeString().slice(0, 8);
-  return `${time}  ${newsOf(event) ?? sentenceOf(event)}`;
+export function eventLine(event: EventMessage, hasColour = false): string {
+  return `${clockTime(event.sentAtMs)}  ${paintedNews(newsOf(event) ?? sentenceOf(event), hasColour)}`;
 }
 
 /** Events that are only numbers beside a progress line. */

@@ -5,26 +5,27 @@ import { type SeenStatus, statusAgeMaxMs } from "@muster/client";
 import type { JobStatus, MemberStatus } from "@muster/protocol";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
 import { duration, figure, percent } from "../report/text.ts";
+import { wrapped } from "../terminal/wrap.ts";
 import { type Column, table } from "./table.ts";
 
 const columns: readonly Column[] = [
   { title: "MEMBER" },
   { title: "ROLE" },
   { title: "HEALTH" },
-  { title: "NODE" },
+  { title: "NODE", spare: 2 },
   { title: "VERSION", right: true },
   { title: "PHASE" },
-  { title: "ORDER" },
-  { title: "BEAT", right: true },
-  { title: "LAG", right: true },
-  { title: "RSS", right: true },
+  { title: "ORDER", spare: 3 },
+  { title: "BEAT", right: true, spare: 1 },
+  { title: "LAG", right: true, spare: 5 },
+  { title: "RSS", right: true, spare: 4 },
 ];
 
 /** Root causes in the status. */
 const causesShown = 5;
 
-/** Writes the status: the job, its mesh, ledger and checkpoint, then one line per member. */
-export function statusText(status: SeenStatus): string {
+/** Writes the status: the job, its mesh, ledger and checkpoint, then one line per member; within a width where one is given. */
+export function statusText(status: SeenStatus, columnsMax = Number.POSITIVE_INFINITY): string {
   const rows: (readonly [string, string])[] = [
     ["job", `${status.job}, ${status.phase}, term ${status.term}`],
     ["step", stepOf(status)],
@@ -43,9 +44,9 @@ export function statusText(status: SeenStatus): string {
     ...(status.best ? [["best", bestOf(status.best)] as const] : []),
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
-  const facts = rows.map(([name, value]) => `${name.padEnd(width)}  ${cleanLine(value, 200)}`);
+  const facts = rows.flatMap(([name, value]) => wrapped(`${name.padEnd(width)}  ${cleanLine(value, 200)}`, columnsMax));
   const cells = [...status.members.map((member) => cellsOf(member, status)), ...absentOf(status)];
-  const members = cells.length === 0 ? ["no members"] : table(columns, cells);
+  const members = cells.length === 0 ? ["no members"] : table(columns, cells, columnsMax);
   return [...warningOf(status), ...facts, "", ...members, ...leftOutOf(status)].join("\n");
 }
 

@@ -1,6 +1,7 @@
 import type { Clock } from "@muster/base";
 import { describe, expect, it } from "vitest";
 import { createProgress, type Progress } from "../../src/report/index.ts";
+import type { Terminal } from "../../src/terminal/terminal.ts";
 
 /** A clock that moves when told. */
 class ManualClock implements Clock {
@@ -40,14 +41,31 @@ interface Rig {
   readonly clock: ManualClock;
   readonly progress: Progress;
   readonly writes: string[];
+  resize(): void;
 }
 
-function rig(isTTY: boolean, columns: number | (() => number) = 120): Rig {
+function rig(isLive: boolean, columns: number | (() => number) = 120, hasColour = false): Rig {
   const clock = new ManualClock();
   const writes: string[] = [];
-  const stream = { write: (text: string) => writes.push(text) };
-  return { clock, writes, progress: createProgress({ stream, isTTY, clock, columns }) };
+  let resized = (): void => {};
+  const terminal: Terminal = {
+    isLive,
+    hasColour,
+    columns: typeof columns === "function" ? columns : () => columns,
+    rows: () => 24,
+    write: (text) => void writes.push(text),
+    onResize(listener) {
+      resized = listener;
+      return () => {
+        resized = () => {};
+      };
+    },
+  };
+  const progress = createProgress({ terminal, clock, wallMs: () => noonMs });
+  return { clock, writes, progress, resize: () => resized() };
 }
+
+const noonMs = new Date(2026, 0, 1, 12, 0, 7).getTime();
 
 const alive = { policy: 2, rollout: 3, checkpoint: 1 };
 
@@ -63,9 +81,9 @@ function commit({ clock, progress }: Rig, range: { from: number; to: number; ste
 function screenOf(writes: readonly string[]): readonly string[] {
   const lines = [""];
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the sequences it reads
-  for (const token of writes.join("").match(/\u001b\[\?25[lh]|\u001b\[K|\r|\n|[^\u001b\r\n]+/g) ?? []) {
+  for (const token of writes.join("").match(/\u001b\[\?25[lh]|\u001b\[\d*[AJK]|\r|\n|[^\u001b\r\n]+/g) ?? []) {
     if (token === "\n") lines.push("");
-    else if (token === "\u001b[K" || token === "\r" || token.startsWith("\u001b[?")) continue;
+    else if (token === "\r" || token.startsWith("\u001b")) continue;
     else lines[lines.length - 1] = token;
   }
   return lines;
@@ -108,7 +126,10 @@ describe("progress on a terminal", () => {
     bench.progress.note("controller started");
     commit(bench, { from: 1, to: 1, stepMs: 200 });
     bench.progress.note("rollout-2 \u001b[2Jdied\nat once");
-    expect(screenOf(bench.writes).slice(0, 2)).toEqual(["controller started", "rollout-2 died at once"]);
+    expect(screenOf(bench.writes).slice(0, 2)).toEqual([
+      "12:00:07  controller started",
+      "12:00:07  rollout-2 died at once",
+    ]);
     expect(screenOf(bench.writes)[2]).toMatch(/^step {3}1\/250/);
   });
 
@@ -126,6 +147,46 @@ describe("progress on a terminal", () => {
     expect(text).toContain("step   5/250");
     expect(text).not.toContain("late");
     expect(bench.clock.pending).toBe(0);
+  });
+
+  it("is drawn anew when the window changes, over the rows into which a narrower one has broken it", () => {
+    let columns = 120;
+    const bench = rig(true, () => columns);
+    commit(bench, { from: 1, to: 30, stepMs: 200 });
+    columns = 50;
+    bench.resize();
+    const [line = ""] = screenOf(bench.writes.slice(-1));
+    // 118 characters are three rows of 50: two up, and everything below goes.
+    expect(bench.writes.at(-1)?.startsWith("\r\u001b[2A\u001b[J")).toBe(true);
+    expect(line).toMatch(/^step {2}30\/250/);
+    expect(line.length).toBeLessThan(50);
+    bench.progress.end();
+    const count = bench.writes.length;
+    bench.resize();
+    expect(bench.writes).toHaveLength(count);
+  });
+
+  it("breaks long news between words, below where the first row begins, and paints it by its sign", () => {
+    const bench = rig(true, 60, true);
+    bench.progress.note("! policy-1 died: process ended with SIGKILL; training went on after 1.2 s; back after 2 s");
+    bench.progress.note("  checkpoint of step 4 is durable");
+    expect(bench.writes.join("").split("\n")).toEqual([
+      "12:00:07  \u001b[31m! policy-1 died: process ended with SIGKILL;",
+      "            training went on after 1.2 s; back after 2 s\u001b[0m",
+      "12:00:07    checkpoint of step 4 is durable",
+      "",
+    ]);
+  });
+
+  it("shows what is being recovered from in the place of the bar, at 80 columns too", () => {
+    const bench = rig(true, 80);
+    commit(bench, { from: 1, to: 30, stepMs: 200 });
+    bench.progress.update({ trouble: "! policy-1 died" });
+    bench.clock.advance(1000);
+    expect(screenOf(bench.writes)[0]).toMatch(/^step {2}30\/250 {2}! policy-1 died {2}reward 0\.102 {2}44 s left/);
+    bench.progress.update({ trouble: null });
+    bench.clock.advance(1000);
+    expect(screenOf(bench.writes)[0]).toContain("━");
   });
 
   it("writes nothing at all when nothing happened", () => {
@@ -168,6 +229,6 @@ describe("progress elsewhere", () => {
   it("prints notes as lines of their own", () => {
     const bench = rig(false);
     bench.progress.note("policy-1 \u001b[31mjoined");
-    expect(bench.writes).toEqual(["policy-1 joined\n"]);
+    expect(bench.writes).toEqual(["12:00:07  policy-1 joined\n"]);
   });
 });

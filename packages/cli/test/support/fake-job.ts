@@ -24,6 +24,8 @@ export interface FakeJob {
   draw(status: JobStatus): Promise<void>;
   /** Calls back for each request of an operator. */
   hear(request: (message: AnyMessage) => void): Promise<void>;
+  /** The broker ends; the folder of the job stays. */
+  stopBroker(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -64,6 +66,7 @@ export async function startFakeJob(job: string): Promise<FakeJob> {
         },
       });
     },
+    stopBroker: () => server.server.stop(),
     close: () => server.close(),
   };
 }

@@ -15,8 +15,12 @@ export type LogLevel = (typeof logLevels)[number];
 export type LogDestination =
   | "stdout"
   | "stderr"
-  /** `onFailed` hears of lines that the disk does not take. */
-  | { readonly path: string; readonly onFailed?: (error: Error) => void }
+  /** `onFailed` hears of lines that the disk does not take, `onLine` of each line. */
+  | {
+      readonly path: string;
+      readonly onFailed?: (error: Error) => void;
+      readonly onLine?: (line: string) => void;
+    }
   | { readonly write: (line: string) => void };
 
 /** What a logger is made from. */
@@ -69,7 +73,16 @@ export function createLogger({
 function streamTo(target: LogDestination): DestinationStream {
   if (target === "stdout") return destination({ dest: 1, sync: true });
   if (target === "stderr") return destination({ dest: 2, sync: true });
-  return "path" in target ? openLogFile(target.path, target) : target;
+  if (!("path" in target)) return target;
+  const file = openLogFile(target.path, target);
+  const { onLine } = target;
+  if (!onLine) return file;
+  return {
+    write(line) {
+      file.write(line);
+      onLine(line);
+    },
+  };
 }
 
 /** Formats line by line, in this thread: no stream machinery between a dying process and its last words. */
