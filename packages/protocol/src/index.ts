@@ -29,6 +29,7 @@ export {
   unpack,
   unseal,
 } from "./codec.ts";
+export { deviceSchema, devicesMax, devicesSchema, doubledOf, isUniqueName } from "./devices.ts";
 export {
   countSchema,
   type Envelope,

@@ -3,6 +3,7 @@
  * its environment and flags are the business of the runtime; here is only what all actors agree on.
  */
 import { z } from "zod";
+import { devicesMax } from "./devices.ts";
 import { countSchema } from "./envelope.ts";
 import { failurePolicySchema } from "./failure.ts";
 import { idSchema } from "./ids.ts";
@@ -11,6 +12,7 @@ import { groupsMessageBytesMax } from "./pieces.ts";
 
 const positive = z.number().positive();
 const atLeastOne = z.number().int().min(1);
+const rankDevices = z.number().int().min(0).max(devicesMax);
 
 /** The times of the data plane where nobody says otherwise; the table with their reasons is `native/src/core/limits.h`. */
 export const networkDefaults = {
@@ -112,6 +114,8 @@ const compiledSchema = z.strictObject({
     /** Ranks of a rollout replica: threads that share its model by tensor parallelism. */
     ranks: atLeastOne.max(64),
   }),
+  /** Devices of each rank of a replica, by role; absent: none. */
+  devices: z.strictObject({ policy: rankDevices, rollout: rankDevices, checkpoint: rankDevices }).optional(),
   weights: weightSourceSchema,
   /** What all need to know of the model; its engine says it. */
   model: z.strictObject({ vocab: atLeastOne, maxContext: atLeastOne }),

@@ -53,6 +53,8 @@ const fleetNodeSchema = z.object({
   replicas: z.number(),
   /** `null` is no limit. */
   capacity: z.object({ policy: maybe, rollout: maybe, checkpoint: maybe }),
+  /** Devices that it gives to replicas. */
+  devices: z.array(z.string()).default([]),
 });
 
 const fleetReplicaSchema = z.object({
@@ -63,6 +65,8 @@ const fleetReplicaSchema = z.object({
   life: z.number(),
   deaths: z.number(),
   cordoned: z.boolean(),
+  /** Devices that are its own. */
+  devices: z.array(z.string()).default([]),
 });
 
 /** What should run where, and how it is. */

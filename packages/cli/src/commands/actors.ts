@@ -5,6 +5,7 @@ import { join } from "node:path";
 import {
   checkpointRoleOn,
   type Doors,
+  findDevices,
   hostDoors,
   nodeRole,
   policyRoleOn,
@@ -23,6 +24,7 @@ import { describeRun, sayRun } from "../job/run-state.ts";
 import { musterPath } from "../run/children.ts";
 import {
   capacityOf,
+  devicesOf,
   durationOf,
   type LocationOptions,
   levelOf,
@@ -49,6 +51,7 @@ interface ControllerOptions extends Options {
 
 interface NodeOptions extends Options {
   readonly capacity?: string;
+  readonly devices?: string;
 }
 
 /** A role of replicas, and whose engine its processes load. */
@@ -77,6 +80,10 @@ export function addActorCommands(program: Command): void {
   actorCommand(program, "node", "run the replicas that the controller assigns to this host")
     .option("--id <id>", "name of the node (default: node-<random>)")
     .option("--capacity <counts>", "most replicas by role, e.g. policy=2,rollout=4 (default: as many as are asked)")
+    .option(
+      "--devices <ids>",
+      "devices to give to replicas, e.g. 0,1,2,3 or 0-3, or none (default: the GPUs that are found)",
+    )
     .action(async (options: NodeOptions) => {
       process.exitCode = await runNode(options);
     });
@@ -113,12 +120,14 @@ const leaveMs = 5_000;
 async function runNode(options: NodeOptions) {
   const actor = memberOptions(options, "node");
   const capacity = capacityOf(options.capacity);
+  const devices = devicesOf(options.devices) ?? (await findDevices({ env: process.env }));
   let killNow = (): void => {};
   // Whatever way this process ends by itself, its replicas end with it; when it is killed, their standard input closes.
   process.on("exit", () => killNow());
   const role = nodeRole({
     host: hostname(),
     capacity,
+    devices,
     directory: actor.connection.directory,
     commandOf: (replicaRole, id) => {
       const found = findConnection(locationOf(options), [replicaRole]);

@@ -20,6 +20,8 @@ const columns: readonly Column[] = [
   { title: "RSS", right: true },
 ];
 
+type FleetReplica = JobStatus["fleet"]["replicas"][number];
+
 /** Root causes in the status. */
 const causesShown = 5;
 
@@ -104,10 +106,16 @@ function absentOf({ fleet, members }: SeenStatus): readonly (readonly string[])[
   const known = new Set(members.map(({ id }) => id));
   // Who is healthy is a member: its row may be one that is left out.
   const absent = fleet.replicas.filter(({ id, health }) => !known.has(id) && health !== "HEALTHY");
-  return absent.map(({ id, role, health, node, deaths }) => {
+  return absent.map(({ id, role, health, node, devices, deaths }) => {
     const detail = deaths > 0 ? `${deaths} deaths` : "–";
-    return [id, role, health.toLowerCase(), node ?? "–", "–", detail, "–", "–", "–", "–"];
+    return [id, role, health.toLowerCase(), placeOf({ node, devices }), "–", detail, "–", "–", "–", "–"];
   });
+}
+
+/** The node of a replica, and the devices that it has there. */
+function placeOf(managed?: Pick<FleetReplica, "node" | "devices">): string {
+  const { node = null, devices = [] } = managed ?? {};
+  return `${node ?? "–"}${devices.length > 0 ? `: ${devices.join(",")}` : ""}`;
 }
 
 /** Why trajectories were given up, in one line. */
@@ -151,7 +159,7 @@ function cellsOf(member: MemberStatus, { ageMs, fleet }: SeenStatus): readonly s
     id,
     ranks > 1 ? `${role}, ${ranks} ranks` : role,
     `${managed?.health.toLowerCase() ?? member.health}${isCordoned ? ", cordoned" : ""}`,
-    managed?.node ?? "–",
+    placeOf(managed),
     version === null ? "–" : `${version}`,
     phase ?? "–",
     order ?? "–",

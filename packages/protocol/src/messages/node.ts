@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { devicesSchema } from "../devices.ts";
 import { countSchema } from "../envelope.ts";
 import { idSchema, replicaRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
@@ -34,6 +35,8 @@ export const nodeMessages = defineMessages({
             role: z.enum(replicaRoles),
             /** Lowest life that may run: a process of an earlier one is ended at once. */
             life: countSchema,
+            /** Devices that the process gets and no other one has; absent in jobs that give none to any role. */
+            devices: devicesSchema.optional(),
           }),
         )
         .max(4096),

@@ -102,6 +102,11 @@ export const runFields: readonly Field[] = [
       "Ranks of a rollout replica: threads or processes that share its model; whether an engine takes it, it says itself.",
     ],
   }),
+  section("devices", {
+    policy: ["integer", 0, "GPUs of a policy replica that no other process gets; 0 for none of its own."],
+    rollout: ["integer", 0, "GPUs of each rank of a rollout replica that no other process gets."],
+    checkpoint: ["integer", 0, "GPUs of a checkpoint actor that no other process gets."],
+  }),
   section("weights", {
     source: ["source", "seed", "Initial weights: seed, seed:NUMBER, folder:PATH or checkpoint:PATH.", "weights"],
   }),

@@ -17,7 +17,32 @@ export type Command =
 /** The nodes of a job. */
 export interface FleetShape {
   /** What each node has room for; its place in the list is its number, from 1. */
-  readonly nodes: readonly { readonly host: string; readonly capacity: Body<"node.ready">["capacity"] }[];
+  readonly nodes: readonly NodeShape[];
+}
+
+/** A node of a job: what it has room for, and the devices that it gives away. */
+export interface NodeShape {
+  readonly host: string;
+  readonly capacity: Body<"node.ready">["capacity"];
+  readonly devices?: readonly string[];
+}
+
+/**
+ * Draws devices of replicas and nodes. The first node, which has room for everything, has enough for the most that an operator asks for and for no
+ * successor besides, the others have a few. Pure.
+ */
+export function drawDevices(
+  random: Random,
+  { config, fleet }: { readonly config: JobConfig; readonly fleet: FleetShape },
+): { readonly config: JobConfig; readonly fleet: FleetShape } {
+  const devices = { policy: random.below(2), rollout: 1 + random.below(2), checkpoint: 0 };
+  const most = config.batch.microShards * devices.policy + (config.replicas.rollout + 3) * devices.rollout;
+  let named = 0;
+  const nodes = fleet.nodes.map((node, i) => {
+    const count = i === 0 ? most : random.below(4);
+    return { ...node, devices: Array.from({ length: count }, () => `${named++}`) };
+  });
+  return { config: { ...config, devices }, fleet: { nodes } };
 }
 
 /** Draws nodes: one of them always has room for everything. Pure. */

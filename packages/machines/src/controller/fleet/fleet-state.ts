@@ -12,6 +12,8 @@ export interface FleetReplica {
   readonly seq: number;
   /** The node that should run it; `null` while no node has room. */
   readonly node: string | null;
+  /** Devices of its node that are its own. Absent without a node, and in jobs that give none to any role. */
+  readonly devices?: readonly string[];
   readonly health: FleetHealth;
   /** Lowest life that may run: raised to have its node end the process and start another. */
   readonly life: number;
