@@ -55,7 +55,7 @@ async function holders(...ids: readonly string[]): Promise<Readonly<Record<strin
 }
 
 test("each process has devices of its own through deaths and scaling; who finds none waits, with a reason that the operator reads", async () => {
-  const asked = ["devices.policy=1", "devices.rollout=2", "timing.dead_after=4s", "timing.suspect_after=2s"];
+  const asked = ["devices.policy=1", "devices.rollout=2", "timing.heartbeat_interval=500ms", "timing.dead_after=4s"];
   const set = asked.flatMap((one) => ["--set", one]);
   const run = await runs.start("devices", "--steps", "100000", "--rollout", "2", "--devices", "0-3,7-9", ...set);
   await run.waitForEvent("step.committed");

@@ -9,6 +9,7 @@ import { failurePolicySchema } from "./failure.ts";
 import { idSchema } from "./ids.ts";
 import { weightSourceSchema } from "./messages/weights.ts";
 import { groupsMessageBytesMax } from "./pieces.ts";
+import { perRole } from "./role-table.ts";
 
 const positive = z.number().positive();
 const atLeastOne = z.number().int().min(1);
@@ -96,7 +97,7 @@ const compiledSchema = z.strictObject({
   stalenessMax: countSchema,
   /** What trainers must agree on before a step is committed; absent: `state`. */
   agreement: z.enum(agreementLevels).optional(),
-  replicas: z.strictObject({ policy: countSchema, rollout: countSchema, checkpoint: countSchema }),
+  replicas: z.strictObject(perRole(() => countSchema)),
   initReplicas: z.strictObject({ policy: atLeastOne, rollout: atLeastOne }),
   /** Healthy replicas below which the job says what is missing. */
   minReplicas: z.strictObject({ policy: countSchema, rollout: countSchema }),
@@ -115,7 +116,7 @@ const compiledSchema = z.strictObject({
     ranks: atLeastOne.max(64),
   }),
   /** Devices of each rank of a replica, by role; absent: none. */
-  devices: z.strictObject({ policy: rankDevices, rollout: rankDevices, checkpoint: rankDevices }).optional(),
+  devices: z.strictObject(perRole(() => rankDevices)).optional(),
   weights: weightSourceSchema,
   /** What all need to know of the model; its engine says it. */
   model: z.strictObject({ vocab: atLeastOne, maxContext: atLeastOne }),

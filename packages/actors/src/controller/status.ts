@@ -1,7 +1,7 @@
 /** Draws the status of a job from the tables of its controller. */
 import { clipText } from "@muster/base";
 import { type ControllerState, isCordoned, ledgerOf, membersOf, missingOf, phaseOf } from "@muster/machines";
-import { encodeStatus, type JobStatus, memberRoles, storedBytesMax } from "@muster/protocol";
+import { encodeStatus, type JobStatus, memberRoles, storedBytesMax, traitsOf } from "@muster/protocol";
 import type { StreamsSeen } from "./stream-watch.ts";
 import type { Beat } from "./watch-members.ts";
 
@@ -123,7 +123,7 @@ export function statusOf(job: string, state: ControllerState, view: StatusView):
       return {
         id,
         role,
-        ranks: role === "rollout" ? state.plan.rolloutRanks : 1,
+        ranks: traitsOf(role).hasRanks ? state.plan.rolloutRanks : 1,
         incarnation,
         health,
         host,

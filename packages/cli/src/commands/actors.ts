@@ -13,7 +13,7 @@ import {
   rolloutRoleOn,
 } from "@muster/actors";
 import { messageOf } from "@muster/base";
-import { checkId, jobConfigSchema } from "@muster/protocol";
+import { checkId, jobConfigSchema, type ReplicaRole } from "@muster/protocol";
 import type { Command } from "commander";
 import { type ActorOptions, runControllerProcess, runReplicaProcess } from "../composition/actor-process.ts";
 import { connectionRoles, findConnection, writeOwnConnection } from "../composition/connection.ts";
@@ -61,7 +61,7 @@ interface ReplicaKind {
   readonly says: string;
 }
 
-const replicas: Readonly<Record<string, ReplicaKind>> = {
+const replicas: Readonly<Record<ReplicaRole, ReplicaKind>> = {
   policy: { roleOn: policyRoleOn, engine: "policy", says: "start a policy replica (trainer) and join a job" },
   rollout: { roleOn: rolloutRoleOn, engine: "rollout", says: "start a rollout replica (sampler) and join a job" },
   // It computes nothing; what the trainers' engine says of the model goes into each checkpoint.
@@ -118,9 +118,10 @@ const overStates: ReadonlySet<string> = new Set(["done", "stopped", "failed"]);
 const leaveMs = 5_000;
 
 async function runNode(options: NodeOptions) {
-  const actor = memberOptions(options, "node");
   const capacity = capacityOf(options.capacity);
-  const devices = devicesOf(options.devices) ?? (await findDevices({ env: process.env }));
+  const named = devicesOf(options.devices);
+  const actor = memberOptions(options, "node");
+  const devices = named ?? (await findDevices({ env: process.env }));
   let killNow = (): void => {};
   // Whatever way this process ends by itself, its replicas end with it; when it is killed, their standard input closes.
   process.on("exit", () => killNow());

@@ -1,7 +1,7 @@
 /** Options that several commands share, and how their faults end. */
 import { resolve } from "node:path";
 import { hasCode, MusterError, messageOf, parseDurationMs } from "@muster/base";
-import { deviceSchema, devicesMax, doubledOf, type ReplicaRole, replicaRoles } from "@muster/protocol";
+import { deviceSchema, devicesMax, doubledOf, perRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { type ExitCode, exitCodes, type LogLevel, logLevels } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { runsDefault } from "../composition/runs.ts";
@@ -76,10 +76,9 @@ export function portOf(option: string, value: string): number {
 
 /** Most replicas by role, as `--capacity` gives them; `null` for no limit. @throws MUSTER_ERR_OPTION_INVALID */
 export function capacityOf(value: string | undefined): Readonly<Record<ReplicaRole, number | null>> {
-  const none = { policy: null, rollout: null, checkpoint: null };
-  if (value === undefined) return none;
+  if (value === undefined) return perRole(() => null);
   // Who names some roles means that there is no room for the others.
-  return { policy: 0, rollout: 0, checkpoint: 0, ...countsOf("capacity", value.split(",")) };
+  return { ...perRole(() => 0), ...countsOf("capacity", value.split(",")) };
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { formatSize } from "@muster/base";
 import { type SeenStatus, statusAgeMaxMs } from "@muster/client";
-import type { JobStatus, MemberStatus } from "@muster/protocol";
+import { type JobStatus, type MemberStatus, replicaRoles } from "@muster/protocol";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
 import { duration, figure, percent } from "../report/text.ts";
 import { type Column, table } from "./table.ts";
@@ -68,7 +68,7 @@ function streamsOf({ streams }: SeenStatus): string {
 
 /** How many replicas the nodes should run and how many of those are healthy, by role. */
 function fleetOf({ fleet }: SeenStatus): string {
-  const roles = (["policy", "rollout", "checkpoint"] as const).map((role) => {
+  const roles = replicaRoles.map((role) => {
     const healthy = fleet.totals[role]?.HEALTHY ?? 0;
     return `${role} ${healthy}/${fleet.wanted[role]}`;
   });

@@ -1,5 +1,5 @@
 /** What the controller decides by: the part of the job configuration that its decisions depend on. */
-import type { JobConfig, ReplicaRole } from "@muster/protocol";
+import { type JobConfig, perRole, type ReplicaRole, traitsOf } from "@muster/protocol";
 
 /** Everything a decision may depend on besides the state. */
 export interface ControllerPlan {
@@ -93,5 +93,5 @@ export function planOf(config: JobConfig): ControllerPlan {
 /** What each replica gets: as much for each of its ranks. */
 function devicesOf({ devices, rollout }: JobConfig): Pick<ControllerPlan, "devices"> {
   if (!devices || Object.values(devices).every((count) => count === 0)) return {};
-  return { devices: { ...devices, rollout: devices.rollout * rollout.ranks } };
+  return { devices: perRole((role) => devices[role] * (traitsOf(role).hasRanks ? rollout.ranks : 1)) };
 }

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { devicesSchema } from "../devices.ts";
 import { countSchema } from "../envelope.ts";
-import { idSchema, replicaRoles } from "../ids.ts";
+import { idSchema } from "../ids.ts";
+import { perRole, replicaRoles } from "../role-table.ts";
 import { defineMessages } from "./define.ts";
 import { textSchema } from "./parts.ts";
 
@@ -9,7 +10,7 @@ import { textSchema } from "./parts.ts";
 const roomSchema = countSchema.nullable();
 
 /** What a node has room for, by role. */
-const capacitySchema = z.strictObject({ policy: roomSchema, rollout: roomSchema, checkpoint: roomSchema });
+const capacitySchema = z.strictObject(perRole(() => roomSchema));
 
 /** What a sign of a failure to come is about: GPUs, memory, temperature, a processor that is not there. */
 const hostSignKinds = ["gpu", "memory", "memory-errors", "heat", "stall"] as const;

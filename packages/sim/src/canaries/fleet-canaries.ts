@@ -1,6 +1,7 @@
 /** Bugs of nodes, and of the controller's mind about them: orphans, placement, commands, joins. */
 import type { Role } from "@muster/actors";
 import type { ControllerState, NodeContext } from "@muster/machines";
+import { perRole } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";
@@ -138,9 +139,9 @@ const scaledUnheard = ({ config, safetyMs }: Scenario): readonly Fault[] => {
 /** One node, with devices for as many samplers as are asked for. */
 const oneNodeWithDevices = (scenario: Scenario): Scenario => {
   const { config } = scenario;
-  const devices = { policy: 0, rollout: 1, checkpoint: 0 };
+  const devices = { ...perRole(() => 0), rollout: 1 };
   const named = Array.from({ length: config.replicas.rollout + 2 }, (_, i) => `${i}`);
-  const capacity = { policy: null, rollout: null, checkpoint: null };
+  const capacity = perRole(() => null);
   return {
     ...scenario,
     config: { ...config, devices },

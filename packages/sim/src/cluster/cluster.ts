@@ -12,7 +12,7 @@ import {
   startController,
 } from "@muster/actors";
 import { type Random, randomOf } from "@muster/base";
-import { type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
+import { type MemberRole, perRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { simRules } from "../engine/info.ts";
 import { type Arm, Failpoints } from "../faults/failpoints.ts";
 import { Injector } from "../faults/injector.ts";
@@ -211,7 +211,7 @@ export class Cluster {
     const { host, node } = process;
     const notes = this.#notes.get(host) ?? new Map<string, Child>();
     this.#notes.set(host, notes);
-    const { capacity = { policy: null, rollout: null, checkpoint: null }, devices = [] } = this.#shapeOf(node) ?? {};
+    const { capacity = perRole(() => null), devices = [] } = this.#shapeOf(node) ?? {};
     const options = { process, notes, failpoints: this.failpoints, bug: this.#bug.keeper ?? {} };
     const spawn = (order: StartOrder): Child => this.#startChild(order, process);
     const keeper = (given: KeeperGiven) => {

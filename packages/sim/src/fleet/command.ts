@@ -1,6 +1,6 @@
 /** What the operator of a simulated fleet asks for, as plain data. */
 import type { Random } from "@muster/base";
-import type { Body, JobConfig } from "@muster/protocol";
+import { type Body, type JobConfig, perRole } from "@muster/protocol";
 
 type Without<T> = Omit<T, "commandId">;
 
@@ -35,7 +35,7 @@ export function drawDevices(
   random: Random,
   { config, fleet }: { readonly config: JobConfig; readonly fleet: FleetShape },
 ): { readonly config: JobConfig; readonly fleet: FleetShape } {
-  const devices = { policy: random.below(2), rollout: 1 + random.below(2), checkpoint: 0 };
+  const devices = { ...perRole(() => 0), policy: random.below(2), rollout: 1 + random.below(2) };
   const most = config.batch.microShards * devices.policy + (config.replicas.rollout + 3) * devices.rollout;
   let named = 0;
   const nodes = fleet.nodes.map((node, i) => {
@@ -52,7 +52,7 @@ export function drawFleet(random: Random, { replicas }: JobConfig): FleetShape {
   const nodes = Array.from({ length: count }, (_, i) => {
     const isSmall = i > 0 && random.next() < 0.4;
     const rollout = isSmall ? 1 + random.below(replicas.rollout) : null;
-    return { host: `host-${i % hosts}`, capacity: { policy: null, rollout, checkpoint: null } };
+    return { host: `host-${i % hosts}`, capacity: { ...perRole(() => null), rollout } };
   });
   return { nodes };
 }

@@ -1,7 +1,7 @@
 /** Draws a scenario from a seed: the shape of the cluster, its time-outs, its work, and what goes wrong (swarm testing). */
 import type { Random } from "@muster/base";
 import { mixSeed, randomOf } from "@muster/base";
-import { type JobConfig, networkDefaults, samplesDefaults } from "@muster/protocol";
+import { type JobConfig, networkDefaults, perRole, samplesDefaults } from "@muster/protocol";
 import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
 import { drawDevices, drawFleet, type FleetShape } from "../fleet/command.ts";
@@ -170,7 +170,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
     steps: between(random, 4, 12),
     mode: stalenessMax === 0 ? "sync" : "async",
     stalenessMax,
-    replicas: { policy, rollout, checkpoint: between(random, 0, 3) },
+    replicas: { ...perRole(() => 0), policy, rollout, checkpoint: between(random, 0, 3) },
     initReplicas: { policy: between(random, 1, policy), rollout: between(random, 1, rollout) },
     minReplicas: { policy: 1, rollout: 1 },
     task: { name: "addition", reward: "sim" },

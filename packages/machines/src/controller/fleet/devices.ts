@@ -3,7 +3,7 @@
  * node waits with the start of a process until whoever had the devices before has ended.
  */
 import { listText } from "@muster/base";
-import { doubledOf, isUniqueName, type ReplicaRole } from "@muster/protocol";
+import { doubledOf, isUniqueName, type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
 import { type ControllerState, membersOf } from "../state.ts";
 import { type FleetReplica, isCounted, withReplica } from "./fleet-state.ts";
 
@@ -72,14 +72,14 @@ export function deviceClash(
 export function deviceShortages(state: ControllerState): readonly string[] {
   const { fleet, plan } = state;
   if (!plan.devices || state.ending || Object.keys(fleet.nodes).length === 0) return [];
-  return (Object.keys(plan.devices) as ReplicaRole[]).flatMap((role) => {
+  return replicaRoles.flatMap((role) => {
     const needed = devicesNeeded(state, role);
     const own = Object.values(fleet.replicas).filter((each) => each.role === role && !each.leaving);
     const absent = Math.max(0, fleet.wanted[role] - own.filter(isCounted).length);
     const waiting = absent + own.filter(({ node, health }) => node === null && health !== "RETIRED").length;
     const nodes = Object.keys(fleet.nodes).filter((id) => !fleet.cordoned.includes(id));
     if (needed === 0 || waiting === 0 || nodes.some((id) => freeDevices(state, id).length >= needed)) return [];
-    const ranks = role === "rollout" ? plan.rolloutRanks : 1;
+    const ranks = traitsOf(role).hasRanks ? plan.rolloutRanks : 1;
     const asked = `devices.${role} = ${needed / ranks}${ranks > 1 ? `, rollout.ranks = ${ranks}` : ""}`;
     const each = nodes.map((id) => `${id} ${freeDevices(state, id).length} of ${devicesOf(state, id).length}`);
     const have = each.length === 0 ? "every node is cordoned" : `free: ${listText(each)}`;

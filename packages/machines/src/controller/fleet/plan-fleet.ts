@@ -1,6 +1,6 @@
 /** Which replicas run on which node: wanted − present is placed, surplus drains, who lost its node goes elsewhere (semantics 2, 6.16). */
 import { listText } from "@muster/base";
-import { type ReplicaRole, replicaRoles } from "@muster/protocol";
+import { type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import { crowd } from "../members/crowd.ts";
 import { type ControllerState, type Member, membersOf, withMember, without } from "../state.ts";
@@ -109,7 +109,7 @@ export function roomFor(state: ControllerState, role: ReplicaRole): string | nul
   const nodes = membersOf(state, "node").filter(
     (member) => fleet.nodes[member.id] && member.health === "healthy" && !isCordoned(state, member.id),
   );
-  const host = role === "rollout" ? null : anchorOf(state, nodes);
+  const host = traitsOf(role).sharesHost ? anchorOf(state, nodes) : null;
   const usable = nodes.filter(({ id, host: own }) => {
     const same = on(id).filter((replica) => replica.role === role);
     const limit = fleet.nodes[id]?.capacity[role] ?? Number.POSITIVE_INFINITY;
@@ -124,7 +124,7 @@ export function roomFor(state: ControllerState, role: ReplicaRole): string | nul
 /** The host that has to be shared, as long as a node of it can take replicas. */
 function anchorOf(state: ControllerState, nodes: readonly Member[]): string | null {
   const hosts = Object.values(state.fleet.replicas)
-    .filter(({ role }) => role !== "rollout")
+    .filter(({ role }) => traitsOf(role).sharesHost)
     .map(({ node }) => state.members[node ?? ""]?.host);
   return hosts.find((host) => nodes.some((node) => node.host === host)) ?? null;
 }
@@ -137,7 +137,7 @@ export function planDepartures(state: ControllerState): Change<ControllerState> 
     if (!isOff(state, replica)) continue;
     const member = state.members[id];
     if (member) {
-      const isNeeded = replica.role === "checkpoint" && !replica.leaving && hasWorkers(state);
+      const isNeeded = traitsOf(replica.role).leavesLast && !replica.leaving && hasWorkers(state);
       if (member.health !== "draining" && !isNeeded) next = withMember(next, id, { health: "draining" });
     } else if (!replica.process) {
       if (!replica.leaving) next = unplaced(next, id);
@@ -170,7 +170,7 @@ export function isPressed(state: ControllerState, { node }: FleetReplica): boole
 }
 
 function hasWorkers(state: ControllerState): boolean {
-  return membersOf(state, "policy").length > 0 || membersOf(state, "rollout").length > 0;
+  return replicaRoles.some((role) => !traitsOf(role).leavesLast && membersOf(state, role).length > 0);
 }
 
 /** Says what is missing when too few replicas were healthy for as long as a death takes to notice. The job stays up. Pure. */
