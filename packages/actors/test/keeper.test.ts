@@ -3,6 +3,7 @@ import { silentLogger } from "@muster/base";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { Keeper, type KeeperExit } from "../src/node/keeper.ts";
+import { membersOf } from "../src/node/proc.ts";
 import { clock } from "./support/environment.ts";
 
 let directory: TempDirectory;
@@ -25,11 +26,12 @@ afterEach(async () => {
   await directory.remove();
 });
 
+const orderOf = (id: string, life: number) => ({ id, role: "rollout" as const, life, devices: null });
 const ids = ["rollout-0", "rollout-1", "rollout-2", "rollout-3"];
 
 it("lets the loop turn before each start, so that an answer or a heartbeat does not wait for all of them", async () => {
   const seen: number[] = [];
-  const starts = ids.map((id) => keeper.start(id, "rollout", 1));
+  const starts = ids.map((id) => keeper.start(orderOf(id, 1)));
   const turn = (): void => {
     seen.push(started.length);
     if (started.length < ids.length) setImmediate(turn);
@@ -41,12 +43,12 @@ it("lets the loop turn before each start, so that an answer or a heartbeat does 
 });
 
 it("starts nothing that is told to end before its turn, and says that it ended", async () => {
-  const starts = ids.map((id) => keeper.start(id, "rollout", 1));
+  const starts = ids.map((id) => keeper.start(orderOf(id, 1)));
   keeper.end("rollout-2", "term");
   await Promise.all(starts);
   expect(started).toEqual(["rollout-0 1", "rollout-1 1", "rollout-3 1"]);
   expect(exits).toEqual([{ id: "rollout-2", life: 1, pid: 0, code: null, signal: null, oom: false }]);
-  await keeper.start("rollout-2", "rollout", 2);
+  await keeper.start(orderOf("rollout-2", 2));
   expect(started.at(-1)).toBe("rollout-2 2");
 });
 
@@ -58,15 +60,33 @@ it("starts the others when one can not be started", async () => {
     onStarted: ({ id, life }) => void started.push(`${id} ${life}`),
     onExit: (exit) => void exits.push(exit),
   });
-  await Promise.all(ids.map((id) => keeper.start(id, "rollout", 1)));
+  await Promise.all(ids.map((id) => keeper.start(orderOf(id, 1))));
   expect(started).toEqual(["rollout-1 1", "rollout-2 1", "rollout-3 1"]);
   await waitFor(() => exits.length > 0, { what: "the end of what could not start" });
   expect(exits[0]).toMatchObject({ id: "rollout-0", life: 1, pid: 0 });
 });
 
 it("starts nothing any more once it is closed", async () => {
-  const starts = ids.map((id) => keeper.start(id, "rollout", 1));
+  const starts = ids.map((id) => keeper.start(orderOf(id, 1)));
   await keeper.close();
   await Promise.all(starts);
   expect(started).toEqual([]);
+});
+
+it("says that a process has ended when its children have, too: until then they have its devices", async () => {
+  await keeper.close();
+  const left: number[] = [];
+  keeper = new Keeper({
+    ...{ node: "node-0", clock, logger: silentLogger, directory: directory.path, env: process.env },
+    commandOf: () => ["sh", "-c", "sleep 600 & sleep 600 & echo $MUSTER_DEVICES $CUDA_VISIBLE_DEVICES >&2; exit 3"],
+    onStarted: () => {},
+    onExit: (exit) => {
+      left.push(...membersOf(exit.pid));
+      exits.push(exit);
+    },
+  });
+  await keeper.start({ ...orderOf("rollout-0", 1), devices: ["2", "5"] });
+  await waitFor(() => exits.length > 0, { what: "the end of a process and its children" });
+  expect(exits).toMatchObject([{ id: "rollout-0", code: 3, words: expect.stringContaining("2,5 2,5") }]);
+  expect(left).toEqual([]);
 });

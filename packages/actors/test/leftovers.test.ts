@@ -30,7 +30,7 @@ async function replica(environment: NodeJS.ProcessEnv, mark: string) {
   shells.push(shell);
   const { pid = 0 } = shell;
   await once(shell.stdout, "data");
-  notes.write({ id: "rollout-0", node: "node-0", pid, mark });
+  notes.write({ id: "rollout-0", node: "node-0", pid, mark, devices: ["0", "1"] });
   const note = notes.of("rollout-0");
   if (note === null) throw new Error("the shell was not written down");
   const end = async (): Promise<void> => {
@@ -85,5 +85,20 @@ describe("what an earlier life left", () => {
     const members = membersOf(pid);
     expect(await endOf({ ...note, startTicks: note.startTicks - 1 })).toEqual([]);
     expect(membersOf(pid)).toEqual(members);
+  });
+});
+
+describe("the processes in the way of a new one", () => {
+  it("are the earlier one of its replica, and whoever has one of its devices", () => {
+    const note = { node: "node-0", pid: process.pid, mark: drawMark() };
+    notes.write({ ...note, id: "rollout-0", devices: ["0", "1"] });
+    notes.write({ ...note, id: "rollout-1", devices: ["2"], node: "node-1" });
+    notes.write({ ...note, id: "policy-0", devices: [] });
+    const inTheWay = (id: string, ...devices: readonly string[]) =>
+      notes.inTheWayOf(id, devices).map((each) => each.id);
+    expect(inTheWay("rollout-0")).toEqual(["rollout-0"]);
+    expect(inTheWay("rollout-7")).toEqual([]);
+    expect(inTheWay("policy-0", "2", "3").toSorted()).toEqual(["policy-0", "rollout-1"]);
+    expect(inTheWay("rollout-7", "1", "2").toSorted()).toEqual(["rollout-0", "rollout-1"]);
   });
 });

@@ -232,11 +232,19 @@ function healthyOf({ replicas }: Fleet, role: ReplicaRole): number {
 }
 
 /** Nodes that can take one more of a role. */
-function placesFor({ fleet, members }: ControllerState, role: ReplicaRole): readonly string[] {
+function placesFor({ fleet, members, plan }: ControllerState, role: ReplicaRole): readonly string[] {
   return Object.keys(fleet.nodes).filter((id) => {
     const own = Object.values(fleet.replicas).filter((each) => each.node === id && each.role === role);
     const limit = fleet.nodes[id]?.capacity[role] ?? Number.POSITIVE_INFINITY;
     const isBad = fleet.cordoned.includes(id) || own.some(({ health }) => health === "RETIRED");
-    return members[id]?.health === "healthy" && !isBad && own.length < limit;
+    const needed = plan.devices?.[role] ?? 0;
+    return members[id]?.health === "healthy" && !isBad && own.length < limit && freeOn(fleet, members, id) >= needed;
   });
+}
+
+/** Devices of a node that nobody has. */
+function freeOn(fleet: Fleet, members: ControllerState["members"], node: string): number {
+  const own = Object.values(fleet.replicas).filter((each) => each.node === node && each.health !== "RETIRED");
+  const taken = own.reduce((sum, { devices = [] }) => sum + devices.length, 0);
+  return (members[node]?.devices?.length ?? 0) - taken;
 }

@@ -3,6 +3,7 @@ export type { Allowance } from "./allowance.ts";
 export { BlameChecker } from "./blame-checker.ts";
 export { BudgetChecker } from "./budget-checker.ts";
 export { CheckpointChecker } from "./checkpoint-checker.ts";
+export { DeviceChecker } from "./device-checker.ts";
 export { ownDigest } from "./digest.ts";
 export { auditFacts, FactChecker, type PublicFact } from "./fact-checker.ts";
 export { FleetChecker } from "./fleet-checker.ts";

@@ -13,6 +13,12 @@ interface Said {
   readonly delayMs?: number;
 }
 
+interface Assigned {
+  readonly id: string;
+  readonly life: number;
+  readonly devices?: readonly string[];
+}
+
 /** A node that is ready, and what it says. */
 class Node {
   #snapshot = nodeLogic.init({ host: "h", capacity, graceMs: 50 }).snapshot;
@@ -27,8 +33,11 @@ class Node {
     return effects as readonly Said[];
   }
 
-  assign(revision: number, ...replicas: readonly { readonly id: string; readonly life: number }[]): readonly Said[] {
-    const body = { revision, replicas: replicas.map((replica) => ({ ...replica, role: "rollout" as const })) };
+  assign(revision: number, ...replicas: readonly Assigned[]): readonly Said[] {
+    const each = replicas.map(({ devices, ...replica }) => {
+      return { ...replica, role: "rollout" as const, ...(devices ? { devices: [...devices] } : {}) };
+    });
+    const body = { revision, replicas: each };
     return this.hear({ type: "node.assign", body });
   }
 
@@ -179,5 +188,54 @@ describe("signs of a failure to come", () => {
     expect(see(["gpu", "2 errors"], ["heat", "99 °C"])).toHaveLength(1);
     expect(see(["heat", "99 °C"], ["gpu", "2 errors"])).toEqual([]);
     expect(see()).toMatchObject([{ kind: "node.signs", body: { signs: [] } }]);
+  });
+});
+
+describe("a node with devices", () => {
+  const r0 = { id: "r0", life: 1, devices: ["0", "1"] };
+  const r1 = { id: "r1", life: 1, devices: ["1", "2"] };
+
+  it("starts a process on a device only when the one that had it has ended, however long that takes", () => {
+    const node = new Node();
+    expect(node.assign(1, r0)).toContainEqual(
+      expect.objectContaining({ type: "keeper.start", id: "r0", devices: ["0", "1"] }),
+    );
+    expect(shown(node.assign(2, r1))).toEqual(["node.assigned", "keeper.end r0", "timer.start late-r0 50 ms"]);
+    expect(node.kept.r1).toMatchObject({ state: "waiting", life: 0 });
+    expect(shown(node.hear({ type: "keeper.late", id: "r0" }))).toEqual(["keeper.end r0"]);
+    expect(shown(node.exit("r0", 1))).toEqual(["process.exited", "timer.cancel late-r0", "keeper.start r1"]);
+    expect(node.kept.r1).toMatchObject({ state: "running", life: 1, held: ["1", "2"] });
+  });
+
+  it("lets one that waits go without a word, and starts at once what needs no device of others", () => {
+    const node = new Node();
+    node.assign(1, r0);
+    expect(shown(node.assign(2, r1, { id: "r2", life: 1, devices: [] }))).toContain("keeper.start r2");
+    node.assign(3);
+    expect(node.kept.r1).toBeUndefined();
+    expect(shown(node.exit("r0", 1))).toEqual(["process.exited", "timer.cancel late-r0"]);
+  });
+
+  it("ends a process on other devices than it should have, and starts it on those", () => {
+    const node = new Node();
+    node.assign(1, r0, { ...r1, devices: ["2"] });
+    expect(shown(node.assign(2, { ...r0, devices: ["2"] }, { ...r1, devices: ["0"] }))).toEqual([
+      "node.assigned",
+      "keeper.end r0",
+      "keeper.end r1",
+    ]);
+    node.exit("r0", 1);
+    node.hear({ type: "keeper.due", id: "r0" });
+    expect(node.kept.r0).toMatchObject({ state: "waiting" });
+    expect(shown(node.exit("r1", 1))).toContain("keeper.start r0");
+    expect(shown(node.hear({ type: "keeper.due", id: "r1" }))).toEqual(["keeper.start r1"]);
+    expect([node.kept.r0?.held, node.kept.r1?.held]).toEqual([["2"], ["0"]]);
+  });
+
+  it("keeps the devices of a process through its restarts", () => {
+    const node = new Node();
+    node.assign(1, r0);
+    node.exit("r0", 1);
+    expect(node.hear({ type: "keeper.due", id: "r0" })).toMatchObject([{ type: "keeper.start", devices: ["0", "1"] }]);
   });
 });

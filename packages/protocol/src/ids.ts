@@ -1,18 +1,13 @@
 /** Ids are subject tokens: they are checked once, when made, so that no subject can be forged out of a name. */
 import { z } from "zod";
 import { errors } from "./errors.ts";
+import { replicaRoles } from "./role-table.ts";
 
 /** Who an actor is: what it computes, and what the broker lets it say. */
-export const roles = ["controller", "policy", "rollout", "checkpoint", "node", "operator"] as const;
+export const roles = ["controller", ...replicaRoles, "node", "operator"] as const;
 
 /** One of the {@link roles}. */
 export type Role = (typeof roles)[number];
-
-/** The roles of replicas, in the order in which tables show them. */
-export const replicaRoles = ["policy", "rollout", "checkpoint"] as const;
-
-/** A role that computes or keeps weights. */
-export type ReplicaRole = (typeof replicaRoles)[number];
 
 /** The roles of members: replicas, and the nodes that run them. */
 export const memberRoles = [...replicaRoles, "node"] as const;

@@ -29,6 +29,7 @@ export {
   unpack,
   unseal,
 } from "./codec.ts";
+export { deviceSchema, devicesMax, devicesSchema, doubledOf, isUniqueName } from "./devices.ts";
 export {
   countSchema,
   type Envelope,
@@ -61,9 +62,7 @@ export {
   idSchema,
   type MemberRole,
   memberRoles,
-  type ReplicaRole,
   type Role,
-  replicaRoles,
   roles,
 } from "./ids.ts";
 export {
@@ -112,6 +111,7 @@ export {
   type StreamPlace,
 } from "./pieces.ts";
 export { type RefusalReason, refusalReasons } from "./refusal.ts";
+export { perRole, type ReplicaRole, type RoleTraits, replicaRoles, roleTable, traitsOf } from "./role-table.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";
 export { decodeStatus, encodeStatus, type JobStatus, type MemberStatus, statusKey, statusSchema } from "./status.ts";
 export {

@@ -3,14 +3,17 @@
  * its environment and flags are the business of the runtime; here is only what all actors agree on.
  */
 import { z } from "zod";
+import { devicesMax } from "./devices.ts";
 import { countSchema } from "./envelope.ts";
 import { failurePolicySchema } from "./failure.ts";
 import { idSchema } from "./ids.ts";
 import { weightSourceSchema } from "./messages/weights.ts";
 import { groupsMessageBytesMax } from "./pieces.ts";
+import { perRole } from "./role-table.ts";
 
 const positive = z.number().positive();
 const atLeastOne = z.number().int().min(1);
+const rankDevices = z.number().int().min(0).max(devicesMax);
 
 /** The times of the data plane where nobody says otherwise; the table with their reasons is `native/src/core/limits.h`. */
 export const networkDefaults = {
@@ -94,7 +97,7 @@ const compiledSchema = z.strictObject({
   stalenessMax: countSchema,
   /** What trainers must agree on before a step is committed; absent: `state`. */
   agreement: z.enum(agreementLevels).optional(),
-  replicas: z.strictObject({ policy: countSchema, rollout: countSchema, checkpoint: countSchema }),
+  replicas: z.strictObject(perRole(() => countSchema)),
   initReplicas: z.strictObject({ policy: atLeastOne, rollout: atLeastOne }),
   /** Healthy replicas below which the job says what is missing. */
   minReplicas: z.strictObject({ policy: countSchema, rollout: countSchema }),
@@ -112,6 +115,8 @@ const compiledSchema = z.strictObject({
     /** Ranks of a rollout replica: threads that share its model by tensor parallelism. */
     ranks: atLeastOne.max(64),
   }),
+  /** Devices of each rank of a replica, by role; absent: none. */
+  devices: z.strictObject(perRole(() => rankDevices)).optional(),
   weights: weightSourceSchema,
   /** What all need to know of the model; its engine says it. */
   model: z.strictObject({ vocab: atLeastOne, maxContext: atLeastOne }),

@@ -8,6 +8,7 @@ import { readPlain } from "./codec.ts";
 import { countSchema } from "./envelope.ts";
 import { errors } from "./errors.ts";
 import { writeJson } from "./json.ts";
+import { perRole } from "./role-table.ts";
 
 /** Key of the status in the job's state store. */
 export const statusKey = "status";
@@ -52,7 +53,9 @@ const fleetNodeSchema = z.object({
   signs: z.array(z.string()),
   replicas: z.number(),
   /** `null` is no limit. */
-  capacity: z.object({ policy: maybe, rollout: maybe, checkpoint: maybe }),
+  capacity: z.object(perRole(() => maybe)),
+  /** Devices that it gives to replicas. */
+  devices: z.array(z.string()).default([]),
 });
 
 const fleetReplicaSchema = z.object({
@@ -63,11 +66,13 @@ const fleetReplicaSchema = z.object({
   life: z.number(),
   deaths: z.number(),
   cordoned: z.boolean(),
+  /** Devices that are its own. */
+  devices: z.array(z.string()).default([]),
 });
 
 /** What should run where, and how it is. */
 const fleetSchema = z.object({
-  wanted: z.object({ policy: z.number(), rollout: z.number(), checkpoint: z.number() }),
+  wanted: z.object(perRole(() => z.number())),
   nodes: z.array(fleetNodeSchema),
   replicas: z.array(fleetReplicaSchema),
   /** All managed replicas. */

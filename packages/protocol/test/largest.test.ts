@@ -40,6 +40,13 @@ const sized: { readonly [K in Kind]?: Body<K> } = {
     leftOut: 34_864,
     digest: "d".repeat(128),
   },
+  // 4,096 replicas, and 256 devices that have one holder each.
+  "node.assign": {
+    revision: longest,
+    replicas: many(4_096, (i) => {
+      return { id: id(i), role: "checkpoint", life: longest, devices: i < 256 ? ["GPU-".padEnd(64, "f")] : [] };
+    }),
+  },
   // 1,024 trainers, on several hosts.
   "mesh.build": {
     epoch: longest,

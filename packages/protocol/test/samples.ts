@@ -36,7 +36,15 @@ const drawn = {
 
 /** A body of every kind. */
 const samples: { readonly [K in Kind]: Body<K> } = {
-  "replica.register": { role: "policy", host: "host-a", pid: 4711, engineBuild: "wasm-1", node: "node-1", again: true },
+  "replica.register": {
+    role: "policy",
+    host: "host-a",
+    pid: 4711,
+    engineBuild: "wasm-1",
+    node: "node-1",
+    again: true,
+    devices: ["0", "GPU-8932f937"],
+  },
   "replica.registered": { dataKey: Uint8Array.from({ length: 32 }, (_, i) => i * 7), config: '{"job":"demo"}' },
   "replica.refused": { reason: text },
   "replica.fenced": { reason: text },
@@ -46,7 +54,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "replica.drain": { id: "policy-0" },
   "process.exited": { id: "policy-0", host: "host-a", pid: 4711, code: null, signal: "SIGKILL" },
   "node.ready": { capacity: { policy: 2, rollout: 4, checkpoint: null } },
-  "node.assign": { revision: 7, replicas: [{ id: "rollout-1", role: "rollout", life: 3 }] },
+  "node.assign": { revision: 7, replicas: [{ id: "rollout-1", role: "rollout", life: 3, devices: ["1"] }] },
   "node.assigned": { revision: 7 },
   "node.signal": { commandId: "c-7", id: "rollout-1", signal: "SIGSTOP" },
   "node.signalled": { commandId: "c-7", id: "rollout-1", pid: 4711, detail: text },

@@ -25,6 +25,8 @@ const sample = [
   ["commands-forgotten", "F4"],
   ["cordon-ignored", "F5"],
   ["moved-without-successor", "F3"],
+  ["devices-not-awaited", "F8"],
+  ["device-given-twice", "F8"],
   ["pause-without-end", "L3"],
   ["memory-not-used", "S24"],
 ] as const;

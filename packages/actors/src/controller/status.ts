@@ -1,7 +1,7 @@
 /** Draws the status of a job from the tables of its controller. */
 import { clipText } from "@muster/base";
 import { type ControllerState, isCordoned, ledgerOf, membersOf, missingOf, phaseOf } from "@muster/machines";
-import { encodeStatus, type JobStatus, memberRoles, storedBytesMax } from "@muster/protocol";
+import { encodeStatus, type JobStatus, memberRoles, storedBytesMax, traitsOf } from "@muster/protocol";
 import type { StreamsSeen } from "./stream-watch.ts";
 import type { Beat } from "./watch-members.ts";
 
@@ -44,19 +44,19 @@ function fleetStatusOf(state: ControllerState, rowsMax: number): JobStatus["flee
   const open = Object.entries(commands).filter(([, { answer }]) => answer === null);
   const load = new Map<string | null, number>();
   for (const { node } of all) load.set(node, (load.get(node) ?? 0) + 1);
-  const present = membersOf(state, "node").flatMap(({ id, host }) => {
+  const present = membersOf(state, "node").flatMap(({ id, host, devices = [] }) => {
     const node = nodes[id];
-    return node ? [{ id, host, cordoned: isCordoned(state, id), node }] : [];
+    return node ? [{ id, host, cordoned: isCordoned(state, id), node, devices: [...devices] }] : [];
   });
   const shown = chosen(present, rowsMax, ({ cordoned, node }) => !cordoned && node.signs.length === 0);
   return {
     wanted,
-    nodes: shown.map(({ id, host, cordoned, node }) => {
+    nodes: shown.map(({ id, host, cordoned, node, devices }) => {
       const signs = node.signs.map(({ detail }) => clipText(detail, textMax));
-      return { id, host, cordoned, signs, replicas: load.get(id) ?? 0, capacity: node.capacity };
+      return { id, host, cordoned, signs, replicas: load.get(id) ?? 0, capacity: node.capacity, devices };
     }),
-    replicas: rows.map(({ id, role, node, health, life, deaths }) => {
-      return { id, role, node, health, life, deaths, cordoned: isCordoned(state, id) };
+    replicas: rows.map(({ id, role, node, health, life, deaths, devices = [] }) => {
+      return { id, role, node, health, life, deaths, cordoned: isCordoned(state, id), devices: [...devices] };
     }),
     totals: totalsOf(all),
     leftOut: { nodes: present.length - shown.length, replicas: all.length - rows.length },
@@ -123,7 +123,7 @@ export function statusOf(job: string, state: ControllerState, view: StatusView):
       return {
         id,
         role,
-        ranks: role === "rollout" ? state.plan.rolloutRanks : 1,
+        ranks: traitsOf(role).hasRanks ? state.plan.rolloutRanks : 1,
         incarnation,
         health,
         host,

@@ -4,11 +4,14 @@ import { closeSync, fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as turnOfTheLoop } from "node:timers/promises";
 import type { Clock, Logger } from "@muster/base";
+import type { NodeEffect } from "@muster/machines";
 import type { ReplicaRole } from "@muster/protocol";
 import { ErrorFiles, lastWordsOf, makeFolderSync } from "@muster/runtime";
+import { environmentOf } from "./devices.ts";
 import { LastEnd } from "./last-end.ts";
 import { drawMark, endLeftover, markVariable, ProcessNotes, signalGroup } from "./leftovers.ts";
 import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
+import { membersOf } from "./proc.ts";
 
 /** How a process ended. */
 export interface KeeperExit {
@@ -43,12 +46,15 @@ export interface KeeperOptions extends KeeperGiven {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
+/** Which process to start. */
+export type StartOrder = Omit<Extract<NodeEffect, { type: "keeper.start" }>, "type">;
+
 /** Starts and ends the processes of one node: the host's, or those of a simulation. */
 export interface KeeperDoor {
   /** Ends what an earlier life of this node left. @returns The processes that are gone now. */
   clean(): Promise<readonly { readonly id: string; readonly pid: number }[]>;
-  /** Starts a replica. Another process of it on this host, whoever started it, is ended first. */
-  start(id: string, role: ReplicaRole, life: number): Promise<void>;
+  /** Starts a replica. Another process of it on this host, and whoever still has one of its devices there, is ended first, whoever started it. */
+  start(order: StartOrder): Promise<void>;
   /** Asks a replica to leave, or ends its whole group. Harmless when it is gone. */
   end(id: string, how: "term" | "kill"): void;
   /** Sends a signal. @returns What became of it, in words. */
@@ -67,6 +73,10 @@ interface Held {
   isAsked: boolean;
   isKilled: boolean;
 }
+
+/** Time that the children of a process that has ended may take to end, too. */
+const groupEndMs = 5_000;
+const groupPollMs = 10;
 
 /** Starts and ends the processes of one node. */
 export class Keeper implements KeeperDoor {
@@ -98,31 +108,34 @@ export class Keeper implements KeeperDoor {
   }
 
   /** One process at a time, and the loop turns between two: on a busy host a start blocks it for long, and a node owes answers and heartbeats. */
-  start(id: string, role: ReplicaRole, life: number): Promise<void> {
-    this.#due.set(id, life);
-    const started = this.#turns.then(() => turnOfTheLoop()).then(() => this.#startDue(id, role, life));
+  start(order: StartOrder): Promise<void> {
+    this.#due.set(order.id, order.life);
+    const started = this.#turns.then(() => turnOfTheLoop()).then(() => this.#startDue(order));
     // Whoever asked hears of a failure; the next start is not held up by it.
     this.#turns = started.catch(() => {});
     return started;
   }
 
-  async #startDue(id: string, role: ReplicaRole, life: number): Promise<void> {
-    const earlier = this.#notes.of(id);
-    if (earlier && !this.#held.has(id) && this.#due.get(id) === life) await endLeftover(earlier, this.#options);
+  async #startDue(order: StartOrder): Promise<void> {
+    const { id, life, devices } = order;
+    const isDue = (): boolean => !this.#isClosed && this.#due.get(id) === life;
+    if (isDue())
+      for (const earlier of this.#notes.inTheWayOf(id, devices ?? []))
+        if (!this.#held.has(earlier.id)) await endLeftover(earlier, this.#options);
     // It may have been told to end before it began.
-    if (this.#isClosed || this.#due.get(id) !== life) return;
+    if (!isDue()) return;
     this.#due.delete(id);
-    this.#spawn(id, role, life);
+    this.#spawn(order);
   }
 
-  #spawn(id: string, role: ReplicaRole, life: number): void {
+  #spawn({ id, role, life, devices }: StartOrder): void {
     const { directory, node, commandOf, logger, onStarted } = this.#options;
     const [program = "", ...args] = commandOf(role, id);
     const path = join(directory, "logs", `${id}.err`);
     const log = openSync(path, "a", 0o600);
     const from = fstatSync(log).size;
     const mark = drawMark();
-    const env = { ...this.#options.env, [markVariable]: mark };
+    const env = { ...environmentOf(this.#options.env, devices), [markVariable]: mark };
     const child = spawn(program, args, { stdio: ["pipe", "ignore", log], detached: true, env });
     closeSync(log);
     const words = { path, from };
@@ -136,9 +149,11 @@ export class Keeper implements KeeperDoor {
       logger.error({ id, error }, "process could not be started");
       if (child.pid === undefined) this.#exited(id, life, { code: null, signal: null });
     });
-    child.once("exit", (code, signal) => this.#exited(id, life, { code, signal }));
+    child.once("exit", (code, signal) =>
+      this.#whenGone(child.pid ?? 0, () => this.#exited(id, life, { code, signal })),
+    );
     if (child.pid === undefined) return;
-    this.#notes.write({ id, node, pid: child.pid, mark });
+    this.#notes.write({ id, node, pid: child.pid, mark, devices: devices ?? [] });
     onStarted({ id, life, pid: child.pid });
   }
 
@@ -176,13 +191,26 @@ export class Keeper implements KeeperDoor {
     for (const id of this.#held.keys()) this.end(id, "kill");
   }
 
+  /** Children of a replica go with it; what they held, the memory of a GPU for one, is free when they have gone. */
+  #whenGone(pid: number, then: () => void): void {
+    if (pid > 0) signalGroup(pid, "SIGKILL");
+    const { clock, logger } = this.#options;
+    const lateMs = clock.now() + groupEndMs;
+    const look = (): void => {
+      const left = pid > 0 ? membersOf(pid) : [];
+      if (left.length > 0 && clock.now() < lateMs) return void clock.after(groupPollMs, look);
+      if (left.length > 0)
+        logger.warn({ group: pid, members: left }, "processes of a replica that has ended do not end");
+      then();
+    };
+    look();
+  }
+
   #exited(id: string, life: number, exit: Pick<KeeperExit, "code" | "signal">): void {
     const held = this.#held.get(id);
     if (held?.life !== life) return;
     this.#held.delete(id);
     const pid = held.child.pid ?? 0;
-    // Children of the replica go with it.
-    if (pid > 0) signalGroup(pid, "SIGKILL");
     this.#notes.erase(id, pid);
     const oomKills = oomKillsOf();
     const isKilled = exit.signal === "SIGKILL" || exit.code === 137;

@@ -23,6 +23,8 @@ export interface ProcessNote {
   readonly startTicks: number;
   /** Value of {@link markVariable} in its environment: no other life has it. */
   readonly mark: string;
+  /** Devices that it was given. */
+  readonly devices: readonly string[];
 }
 
 /** What ending a leftover needs. */
@@ -37,6 +39,7 @@ const noteSchema = z.strictObject({
   pid: z.number().int().positive(),
   startTicks: z.number().int(),
   mark: z.string().min(1),
+  devices: z.array(z.string()).default([]),
 });
 
 const pollMs = 10;
@@ -77,8 +80,18 @@ export class ProcessNotes {
 
   /** Notes of the processes that a node started. */
   by(node: string): readonly ProcessNote[] {
+    return this.#all().filter((note) => note.node === node);
+  }
+
+  /** Notes of processes that must have ended before a replica starts: its own, and those of whoever had one of its devices. */
+  inTheWayOf(id: string, devices: readonly string[]): readonly ProcessNote[] {
+    if (devices.length === 0) return [this.of(id) ?? []].flat();
+    return this.#all().filter((note) => note.id === id || note.devices.some((device) => devices.includes(device)));
+  }
+
+  #all(): readonly ProcessNote[] {
     const ids = readdirSync(this.#folder).flatMap((name) => (name.endsWith(".json") ? [name.slice(0, -5)] : []));
-    return ids.flatMap((id) => this.of(id) ?? []).filter((note) => note.node === node);
+    return ids.flatMap((id) => this.of(id) ?? []);
   }
 
   #path(id: string): string {

@@ -13,6 +13,8 @@ type Effect = NodeEffect | TimerEffect<NodeEvent>;
 interface NodeBasics {
   readonly host: string;
   readonly capacity: Body<"node.ready">["capacity"];
+  /** Devices that it gives to its replicas, each to one at a time. */
+  readonly devices: readonly string[];
   /** How long a process that was asked to leave may take, in ms. */
   readonly graceMs: number;
 }
@@ -42,9 +44,9 @@ const signsEveryMs = 10_000;
 
 /** The role of a node: its replicas are processes of this host. */
 export function nodeRole(options: NodeRoleOptions): Role {
-  const { host, capacity, graceMs, directory, commandOf, env, onKeeper } = options;
+  const { host, capacity, devices, graceMs, directory, commandOf, env, onKeeper } = options;
   return nodeRoleOn({
-    ...{ host, capacity, graceMs },
+    ...{ host, capacity, devices, graceMs },
     keeper: (given) => {
       const keeper = new Keeper({ directory, commandOf, env, ...given });
       onKeeper(keeper);
@@ -56,10 +58,11 @@ export function nodeRole(options: NodeRoleOptions): Role {
 
 /** The role of a node that starts and ends its replicas through `keeper`. */
 export function nodeRoleOn(options: NodeRoleOnOptions): Role {
-  const { host, capacity, graceMs } = options;
+  const { host, capacity, devices, graceMs } = options;
   return defineRole({
     role: "node",
     build: "",
+    devices,
     phases: ["idle"],
     logic: nodeLogic,
     input: { host, capacity, graceMs },
@@ -97,9 +100,9 @@ class NodeWork implements Work<Effect, NodeEvent> {
       this.#hear(tools);
       tools.post({ type: "keeper.cleaned", ended: await this.#keeper.clean() });
     },
-    "keeper.start": ({ id, role, life }, tools) => {
+    "keeper.start": ({ type: _, ...order }, tools) => {
       this.#hear(tools);
-      return this.#keeper.start(id, role, life);
+      return this.#keeper.start(order);
     },
     "keeper.end": ({ id, how }) => this.#keeper.end(id, how),
     "keeper.signal": ({ body, pid }, tools) => {

@@ -113,7 +113,8 @@ export class Incarnation {
     const { outboxMax, mailboxMax } = limits;
     this.#role = role;
     const { host, pid, node } = environment;
-    this.#membership = { role: role.role, host, pid, build: role.build, node, timing: joining };
+    const offered = role.devices ? { devices: role.devices } : {};
+    this.#membership = { role: role.role, host, pid, build: role.build, node, timing: joining, ...offered };
     this.#subscriptions = given.subscriptions;
     this.#lease = new SelfLease(clock, () => this.#askAgain());
     this.#unwatch = transport.onStatus(({ type }) => {

@@ -60,6 +60,8 @@ export interface TypedRole<Input, Event extends Typed, Snapshot, Effect extends 
   readonly role: MemberRole;
   /** Build of its engine; empty for roles without one. */
   readonly build: string;
+  /** Devices that it gives to others; absent for whoever has none to give. */
+  readonly devices?: readonly string[];
   /** Names of what its heartbeat may say that it is doing; the first is that of its start, `loading`. */
   readonly phases: readonly string[];
   readonly logic: Logic<Input, Event, Snapshot, Effect>;
@@ -72,6 +74,8 @@ export interface TypedRole<Input, Event extends Typed, Snapshot, Effect extends 
 export interface Role {
   readonly role: MemberRole;
   readonly build: string;
+  /** Devices that it gives to others; absent for whoever has none to give. */
+  readonly devices?: readonly string[];
   readonly phases: readonly string[];
   readonly logic: Logic<unknown, Typed, unknown, Typed>;
   readonly input: unknown;

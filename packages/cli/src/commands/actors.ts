@@ -5,6 +5,7 @@ import { join } from "node:path";
 import {
   checkpointRoleOn,
   type Doors,
+  findDevices,
   hostDoors,
   nodeRole,
   policyRoleOn,
@@ -12,7 +13,7 @@ import {
   rolloutRoleOn,
 } from "@muster/actors";
 import { messageOf } from "@muster/base";
-import { checkId, jobConfigSchema } from "@muster/protocol";
+import { checkId, jobConfigSchema, type ReplicaRole } from "@muster/protocol";
 import type { Command } from "commander";
 import { type ActorOptions, runControllerProcess, runReplicaProcess } from "../composition/actor-process.ts";
 import { connectionRoles, findConnection, writeOwnConnection } from "../composition/connection.ts";
@@ -23,6 +24,7 @@ import { describeRun, sayRun } from "../job/run-state.ts";
 import { musterPath } from "../run/children.ts";
 import {
   capacityOf,
+  devicesOf,
   durationOf,
   type LocationOptions,
   levelOf,
@@ -50,6 +52,7 @@ interface ControllerOptions extends Options {
 
 interface NodeOptions extends Options {
   readonly capacity?: string;
+  readonly devices?: string;
 }
 
 /** A role of replicas, and whose engine its processes load. */
@@ -59,7 +62,7 @@ interface ReplicaKind {
   readonly says: string;
 }
 
-const replicas: Readonly<Record<string, ReplicaKind>> = {
+const replicas: Readonly<Record<ReplicaRole, ReplicaKind>> = {
   policy: { roleOn: policyRoleOn, engine: "policy", says: "start a policy replica (trainer) and join a job" },
   rollout: { roleOn: rolloutRoleOn, engine: "rollout", says: "start a rollout replica (sampler) and join a job" },
   // It computes nothing; what the trainers' engine says of the model goes into each checkpoint.
@@ -78,6 +81,10 @@ export function addActorCommands(program: Command): void {
   actorCommand(program, "node", "run the replicas that the controller assigns to this host")
     .option("--id <id>", "name of the node (default: node-<random>)")
     .option("--capacity <counts>", "most replicas by role, e.g. policy=2,rollout=4 (default: as many as are asked)")
+    .option(
+      "--devices <ids>",
+      "devices to give to replicas, e.g. 0,1,2,3 or 0-3, or none (default: the GPUs that are found)",
+    )
     .action(async (options: NodeOptions) => {
       process.exitCode = await runNode(options);
     });
@@ -113,14 +120,17 @@ const overStates: ReadonlySet<string> = new Set(["done", "stopped", "failed"]);
 const leaveMs = 5_000;
 
 async function runNode(options: NodeOptions) {
-  const actor = memberOptions(options, "node");
   const capacity = capacityOf(options.capacity);
+  const named = devicesOf(options.devices);
+  const actor = memberOptions(options, "node");
+  const devices = named ?? (await findDevices({ env: process.env }));
   let killNow = (): void => {};
   // Whatever way this process ends by itself, its replicas end with it; when it is killed, their standard input closes.
   process.on("exit", () => killNow());
   const role = nodeRole({
     host: hostname(),
     capacity,
+    devices,
     directory: actor.connection.directory,
     commandOf: (replicaRole, id) => {
       const found = findConnection(locationOf(options), [replicaRole]);

@@ -1,7 +1,7 @@
 /** Options that several commands share, and how their faults end. */
 import { resolve } from "node:path";
 import { hasCode, MusterError, messageOf, parseDurationMs } from "@muster/base";
-import { type ReplicaRole, replicaRoles } from "@muster/protocol";
+import { deviceSchema, devicesMax, doubledOf, perRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { type ExitCode, exitCodes, type LogLevel, logLevels } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { runsDefault } from "../composition/runs.ts";
@@ -76,10 +76,36 @@ export function portOf(option: string, value: string): number {
 
 /** Most replicas by role, as `--capacity` gives them; `null` for no limit. @throws MUSTER_ERR_OPTION_INVALID */
 export function capacityOf(value: string | undefined): Readonly<Record<ReplicaRole, number | null>> {
-  const none = { policy: null, rollout: null, checkpoint: null };
-  if (value === undefined) return none;
+  if (value === undefined) return perRole(() => null);
   // Who names some roles means that there is no room for the others.
-  return { policy: 0, rollout: 0, checkpoint: 0, ...countsOf("capacity", value.split(",")) };
+  return { ...perRole(() => 0), ...countsOf("capacity", value.split(",")) };
+}
+
+/**
+ * Devices, as `--devices` gives them: numbers, ranges of them, names, or `none`; `null` where nothing is said.
+ * @throws MUSTER_ERR_OPTION_INVALID
+ */
+export function devicesOf(value: string | undefined): readonly string[] | null {
+  if (value === undefined) return null;
+  if (value === "none") return [];
+  const fault = (reason: string) => errors.OptionInvalid({ option: "devices", value: value || '""', reason });
+  const devices = value.split(",").flatMap((part) => rangeOf(part) ?? part);
+  const odd = devices.find((device) => !deviceSchema.safeParse(device).success);
+  if (odd !== undefined)
+    throw fault(
+      `has "${odd}", which is no device; use numbers such as 0,1,2,3 or 0-3, names such as GPU-8932f937, or none`,
+    );
+  const twice = doubledOf(devices);
+  if (twice !== null) throw fault(`names device ${twice} twice; name each device once`);
+  if (devices.length > devicesMax) throw fault(`names ${devices.length} devices; a node has at most ${devicesMax}`);
+  return devices;
+}
+
+/** The numbers of a range such as `0-3`; `null` for anything else. */
+function rangeOf(part: string): readonly string[] | null {
+  const [, first, last] = /^(\d{1,4})-(\d{1,4})$/.exec(part) ?? [];
+  if (first === undefined || last === undefined || Number(first) > Number(last)) return null;
+  return Array.from({ length: Number(last) - Number(first) + 1 }, (_, i) => `${Number(first) + i}`);
 }
 
 /** Counts by role, from texts like `rollout=4`. @throws MUSTER_ERR_OPTION_INVALID */

@@ -21,6 +21,10 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   node: [
     ["muster node --job dates-1", "one more node of this host: it runs what the controller assigns to it"],
     ["muster node --id node-b --capacity rollout=4", "room for four rollout replicas and nothing else"],
+    [
+      "muster node --devices 0-3",
+      "give these four GPUs to replicas, each to one at a time (docs/operating/devices.md)",
+    ],
   ],
   controller: [["muster controller --job dates-1", "take over a job whose controller is lost"]],
   status: [

@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { findDevices } from "@muster/actors";
 import { checkId, type JobConfig } from "@muster/protocol";
 import { explainConfig, type LoadedJob, systemClock } from "@muster/runtime";
 import { type Command, Option } from "commander";
@@ -17,7 +18,7 @@ import { readStored, socketDirectoryOf } from "../run/run-directory.ts";
 import { type RunEnd, runJob } from "../run/run-job.ts";
 import { type Terminal, terminalOf } from "../terminal/terminal.ts";
 import { wrappedText } from "../terminal/wrap.ts";
-import { jobFileDefault, levelOf, portOf, withLogLevel } from "./common.ts";
+import { devicesOf, jobFileDefault, levelOf, portOf, withLogLevel } from "./common.ts";
 
 interface Options {
   readonly job?: string;
@@ -28,6 +29,7 @@ interface Options {
   readonly rollout?: string;
   readonly checkpoint?: string;
   readonly nodes: string;
+  readonly devices?: string;
   readonly mode?: string;
   readonly set: readonly string[];
   readonly metricsPort?: string;
@@ -58,6 +60,10 @@ export function addRunCommand(program: Command): void {
     .option("--rollout <n>", "rollout replicas")
     .option("--checkpoint <n>", "checkpoint actors")
     .option("--nodes <n>", "nodes that run the replicas, 1 to 64", "1")
+    .option(
+      "--devices <ids>",
+      "GPUs for the replicas, e.g. 0-3, or none; shared out among the nodes (default: all that are found)",
+    )
     .addOption(new Option("--mode <mode>", "sync: staleness 0; async: bounded staleness").choices(["sync", "async"]))
     .option(
       "--set <key=value>",
@@ -104,7 +110,7 @@ async function run(file: string | undefined, options: Options) {
       config,
       configText,
       runs,
-      nodes: nodesOf(options.nodes),
+      nodes: await nodeDevicesOf(config, options),
       env: process.env,
       logLevel: levelOf(options.logLevel),
       metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),
@@ -129,6 +135,16 @@ function nodesOf(value: string): number {
   const nodes = Number(value);
   if (Number.isInteger(nodes) && nodes >= 1 && nodes <= nodesMax) return nodes;
   throw errors.OptionInvalid({ option: "nodes", value, reason: `is not a number of nodes; use 1 to ${nodesMax}` });
+}
+
+/** The devices of each node: those of this host, shared out in turn, where the job gives devices to anybody. */
+async function nodeDevicesOf({ devices }: JobConfig, options: Options): Promise<readonly (readonly string[])[]> {
+  const nodes = nodesOf(options.nodes);
+  const given = devicesOf(options.devices);
+  const isUsed = Object.values(devices ?? {}).some((count) => count > 0);
+  const all = given ?? (isUsed ? await findDevices({ env: process.env }) : []);
+  const share = (of: number): number => Math.ceil((of * all.length) / nodes);
+  return Array.from({ length: nodes }, (_, i) => all.slice(share(i), share(i + 1)));
 }
 
 /** What a run is made from: its configuration, and the text that is kept of it. */
@@ -156,9 +172,10 @@ async function readOf(file: string, options: Options): Promise<Chosen> {
 }
 
 /** What is not in the configuration of a job and must be said again. */
-function hostOptions({ nodes, controllers, metricsPort }: Options): readonly string[] {
+function hostOptions({ nodes, devices, controllers, metricsPort }: Options): readonly string[] {
   const more = {
     "--nodes": nodes === "1" ? undefined : nodes,
+    "--devices": devices,
     "--controllers": controllers === "1" ? undefined : controllers,
   };
   const all = { ...more, "--metrics-port": metricsPort };

@@ -39,8 +39,8 @@ export interface RunOptions {
   readonly runs: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly logLevel: LogLevel;
-  /** Nodes that run the replicas, all of them on this host. */
-  readonly nodes: number;
+  /** Devices of each node that runs replicas, all of them on this host. */
+  readonly nodes: readonly (readonly string[])[];
   /** Where the controller serves its metrics; `null` for nowhere. */
   readonly metricsPort: number | null;
   /** One acts, the others stand by. */
@@ -261,8 +261,10 @@ class Run {
       const id = `controller-${i}`;
       children.start(this.#controllerSpec(id, [...common, "--id", id, "--standby"]));
     }
-    for (let i = 0; i < this.#options.nodes; i++)
-      children.start({ id: `node-${i}`, args: ["node", "--id", `node-${i}`, ...common] });
+    for (const [i, devices] of this.#options.nodes.entries()) {
+      const named = devices.length === 0 ? "none" : devices.join(",");
+      children.start({ id: `node-${i}`, args: ["node", "--id", `node-${i}`, "--devices", named, ...common] });
+    }
   }
 
   /** The one that acted comes back at once and acts again; any other stands by, or two would put each other out for ever. */

@@ -2,7 +2,7 @@
 
 import { formatSize } from "@muster/base";
 import { type SeenStatus, statusAgeMaxMs } from "@muster/client";
-import type { JobStatus, MemberStatus } from "@muster/protocol";
+import { type JobStatus, type MemberStatus, replicaRoles } from "@muster/protocol";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
 import { duration, figure, percent } from "../report/text.ts";
 import { wrapped } from "../terminal/wrap.ts";
@@ -20,6 +20,8 @@ const columns: readonly Column[] = [
   { title: "LAG", right: true, spare: 5 },
   { title: "RSS", right: true, spare: 4 },
 ];
+
+type FleetReplica = JobStatus["fleet"]["replicas"][number];
 
 /** Root causes in the status. */
 const causesShown = 5;
@@ -67,7 +69,7 @@ function streamsOf({ streams }: SeenStatus): string {
 
 /** How many replicas the nodes should run and how many of those are healthy, by role. */
 function fleetOf({ fleet }: SeenStatus): string {
-  const roles = (["policy", "rollout", "checkpoint"] as const).map((role) => {
+  const roles = replicaRoles.map((role) => {
     const healthy = fleet.totals[role]?.HEALTHY ?? 0;
     return `${role} ${healthy}/${fleet.wanted[role]}`;
   });
@@ -105,10 +107,16 @@ function absentOf({ fleet, members }: SeenStatus): readonly (readonly string[])[
   const known = new Set(members.map(({ id }) => id));
   // Who is healthy is a member: its row may be one that is left out.
   const absent = fleet.replicas.filter(({ id, health }) => !known.has(id) && health !== "HEALTHY");
-  return absent.map(({ id, role, health, node, deaths }) => {
+  return absent.map(({ id, role, health, node, devices, deaths }) => {
     const detail = deaths > 0 ? `${deaths} deaths` : "–";
-    return [id, role, health.toLowerCase(), node ?? "–", "–", detail, "–", "–", "–", "–"];
+    return [id, role, health.toLowerCase(), placeOf({ node, devices }), "–", detail, "–", "–", "–", "–"];
   });
+}
+
+/** The node of a replica, and the devices that it has there. */
+function placeOf(managed?: Pick<FleetReplica, "node" | "devices">): string {
+  const { node = null, devices = [] } = managed ?? {};
+  return `${node ?? "–"}${devices.length > 0 ? `: ${devices.join(",")}` : ""}`;
 }
 
 /** Why trajectories were given up, in one line. */
@@ -152,7 +160,7 @@ function cellsOf(member: MemberStatus, { ageMs, fleet }: SeenStatus): readonly s
     id,
     ranks > 1 ? `${role}, ${ranks} ranks` : role,
     `${managed?.health.toLowerCase() ?? member.health}${isCordoned ? ", cordoned" : ""}`,
-    managed?.node ?? "–",
+    placeOf(managed),
     version === null ? "–" : `${version}`,
     phase ?? "–",
     order ?? "–",

@@ -20,7 +20,7 @@ export function planReleases(state: ControllerState): Change<ControllerState> | 
 function mayLeave(state: ControllerState, member: Member): boolean {
   if (member.role === "node") return !Object.values(state.fleet.replicas).some(({ node }) => node === member.id);
   if (member.role === "checkpoint") return member.order === null && !isLastHolder(state, member);
-  if (member.role === "rollout") return leasesOf(state, member.id).length === 0;
+  if (member.role !== "policy") return leasesOf(state, member.id).length === 0;
   if (state.mesh.members.includes(member.id) && state.mesh.state === "ready" && hasSuccessor(state, member))
     return false;
   return !state.weights || hasSuccessor(state, member) || isDurable(state);

@@ -1,5 +1,5 @@
 /** What the controller decides by: the part of the job configuration that its decisions depend on. */
-import type { JobConfig } from "@muster/protocol";
+import { type JobConfig, perRole, type ReplicaRole, traitsOf } from "@muster/protocol";
 
 /** Everything a decision may depend on besides the state. */
 export interface ControllerPlan {
@@ -34,6 +34,8 @@ export interface ControllerPlan {
   readonly rolloutsServe: boolean;
   /** Ranks of a rollout replica. */
   readonly rolloutRanks: number;
+  /** Devices of a replica by role; absent in jobs that give none to any. */
+  readonly devices?: Readonly<Record<ReplicaRole, number>>;
   readonly timing: Pick<
     JobConfig["timing"],
     | "gatherMs"
@@ -79,10 +81,17 @@ export function planOf(config: JobConfig): ControllerPlan {
     checkpointDirectory: config.checkpoint.directory,
     memoryEvery: config.checkpoint.memoryEvery,
     rolloutRanks: config.rollout.ranks,
+    ...devicesOf(config),
     rolloutsServe: config.data.tcpHost?.includes("/") ?? false,
     timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, joinMs, deadAfterMs },
     health: { readmitAfterMs, progressMs },
     failure: config.failure,
     limits: { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups },
   };
+}
+
+/** What each replica gets: as much for each of its ranks. */
+function devicesOf({ devices, rollout }: JobConfig): Pick<ControllerPlan, "devices"> {
+  if (!devices || Object.values(devices).every((count) => count === 0)) return {};
+  return { devices: perRole((role) => devices[role] * (traitsOf(role).hasRanks ? rollout.ranks : 1)) };
 }

@@ -1,5 +1,5 @@
 /** What the failure detector waits for, and how long (reliability 4.3). */
-import type { JobConfig, MemberRole } from "@muster/protocol";
+import { type JobConfig, type MemberRole, perRole, traitsOf } from "@muster/protocol";
 
 /** Waits and thresholds of the failure detector; every time is multiplied by the local health. */
 export interface DetectorTiming {
@@ -25,7 +25,10 @@ export interface DetectorTiming {
 }
 
 /** Multiples of `timing.dead_after`: rollouts and checkpoint actors stop nobody by their silence, so they get longer than policy replicas. */
-export const detectionPatience = { policy: 1, rollout: 1.5, checkpoint: 3, node: 1.5 } as const;
+export const detectionPatience: Readonly<Record<MemberRole, number>> = {
+  ...perRole((role) => traitsOf(role).patience),
+  node: traitsOf("node").patience,
+};
 
 /** Takes the waits of the detector out of a job configuration. Pure. */
 export function detectorTimingOf({ timing, health }: Pick<JobConfig, "timing" | "health">): DetectorTiming {
@@ -35,9 +38,7 @@ export function detectorTimingOf({ timing, health }: Pick<JobConfig, "timing" | 
     phiMax: health.phi,
     missedMax: health.missedBeats,
     deadAfterMs: {
-      policy: timing.deadAfterMs * detectionPatience.policy,
-      rollout: timing.deadAfterMs * detectionPatience.rollout,
-      checkpoint: timing.deadAfterMs * detectionPatience.checkpoint,
+      ...perRole((role) => timing.deadAfterMs * detectionPatience[role]),
       node: timing.deadAfterMs * detectionPatience.node,
     },
     probes: 3,

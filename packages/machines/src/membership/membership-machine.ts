@@ -39,6 +39,8 @@ export interface MembershipInput {
   readonly build: string;
   /** Node that started its process; `null` when none did. */
   readonly node: string | null;
+  /** Devices that it gives to replicas; absent where it has none. */
+  readonly devices?: readonly string[];
   readonly timing: {
     readonly registerMs: number;
     readonly gatherMs: number;
@@ -52,8 +54,10 @@ interface Context extends MembershipInput {
 }
 
 /** What a replica says of itself when it asks to be admitted. Pure. */
-export function registrationOf({ role, host, pid, build, node }: MembershipInput): Body<"replica.register"> {
-  return { role, host, pid, engineBuild: build, ...(node === null ? {} : { node }) };
+export function registrationOf(input: MembershipInput): Body<"replica.register"> {
+  const { role, host, pid, build, node, devices = [] } = input;
+  const given = devices.length === 0 ? {} : { devices: [...devices] };
+  return { role, host, pid, engineBuild: build, ...(node === null ? {} : { node }), ...given };
 }
 
 const end = (outcome: EndOutcome, reason: string): MembershipEffect => ({ type: "process.end", outcome, reason });

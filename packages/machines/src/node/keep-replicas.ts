@@ -42,7 +42,9 @@ export function applyAssign(context: NodeContext, body: Body<"node.assign">): Ke
   const dropped = Object.keys(context.kept)
     .filter((id) => !wanted.has(id))
     .reduce<Keeping>((done, id) => also(done, release(done.context, id)), { context, effects: [] });
-  const kept = [...wanted.values()].reduce<Keeping>((done, one) => also(done, want(done.context, one)), dropped);
+  const kept = startFreed(
+    [...wanted.values()].reduce<Keeping>((done, one) => also(done, want(done.context, one)), dropped),
+  );
   return {
     context: { ...kept.context, revision },
     effects: [report("node.assigned", { revision }), ...kept.effects],
@@ -68,8 +70,13 @@ export function applyExit(context: NodeContext, event: Exited): Keeping {
   const more = { ...(oom ? { oom } : {}), ...(words === undefined ? {} : { words }) };
   const ended = report("process.exited", { id, host, pid, code, signal, life, ...more });
   const kept = context.kept[id];
-  if (!kept || kept.life !== life || (kept.state !== "running" && kept.state !== "ending"))
-    return { context, effects: [ended] };
+  if (!kept || kept.life !== life || !hasProcess(kept)) return { context, effects: [ended] };
+  return startFreed(ownExit(context, event, ended));
+}
+
+function ownExit(context: NodeContext, event: Exited, ended: NodeEffect): Keeping {
+  const { id, code, signal, oom, life, words } = event;
+  const kept = context.kept[id] as Kept;
   const calm: Effects = [ended, { type: "timer.cancel", id: `late-${id}` }];
   if (!kept.isWanted) return { context: drop(context, id), effects: calm };
   const gone: Kept = { ...kept, pid: null, endedAtMs: event.atMs };
@@ -167,7 +174,7 @@ function release(context: NodeContext, id: string): Keeping {
 }
 
 function want(context: NodeContext, wanted: Body<"node.assign">["replicas"][number]): Keeping {
-  const { id, role, life: least } = wanted;
+  const { id, role, life: least, devices = null } = wanted;
   const kept = context.kept[id];
   if (!kept) {
     const fresh = {
@@ -176,28 +183,52 @@ function want(context: NodeContext, wanted: Body<"node.assign">["replicas"][numb
       least,
       life: least - 1,
       state: "left",
+      devices,
+      held: null,
       pid: null,
       deaths: [],
       endedAtMs: null,
     } as const;
     return start(context, id, fresh);
   }
-  const next: Kept = { ...kept, isWanted: true, least };
-  if (kept.life >= least || kept.state === "pausing") return { context: put(context, id, next), effects: [] };
+  const next: Kept = { ...kept, isWanted: true, least, devices };
+  const isOnOthers = kept.state === "running" && String(kept.held) !== String(devices);
+  const isFine = (kept.life >= least && !isOnOthers) || kept.state === "pausing" || kept.state === "waiting";
+  if (isFine) return { context: put(context, id, next), effects: [] };
   if (kept.state === "left") return start(context, id, next);
   if (kept.state === "retired") return start(context, id, { ...next, deaths: [] });
-  // A life that the controller has put out can not be trusted to leave by itself.
+  // A life that the controller has put out can not be trusted to leave by itself, and one on devices of others may not go on.
   const ended = put(context, id, { ...next, state: "ending" });
   return { context: ended, effects: [{ type: "keeper.end", id, how: "kill" }] };
 }
 
+/** Starts a replica, or has it wait for its devices: the controller gives no device twice, but only its node knows when a process has ended. */
 function start(context: NodeContext, id: string, kept: Kept): Keeping {
+  if (isTaken(context, id, kept.devices ?? []))
+    return { context: put(context, id, { ...kept, state: "waiting", pid: null }), effects: [] };
   const life = Math.max(kept.least, kept.life + 1);
-  const { role } = kept;
+  const { role, devices } = kept;
   return {
-    context: put(context, id, { ...kept, life, state: "running", pid: null }),
-    effects: [{ type: "keeper.start", id, role, life }],
+    context: put(context, id, { ...kept, life, state: "running", held: devices, pid: null }),
+    effects: [{ type: "keeper.start", id, role, life, devices }],
   };
+}
+
+/** Starts whoever waited for devices that nobody has any more. */
+function startFreed(keeping: Keeping): Keeping {
+  const waiting = Object.entries(keeping.context.kept).filter(([, { state }]) => state === "waiting");
+  return waiting.reduce((done, [id, kept]) => also(done, start(done.context, id, kept)), keeping);
+}
+
+/** Whether another process of this node has one of these devices. */
+function isTaken(context: NodeContext, id: string, devices: readonly string[]): boolean {
+  if (devices.length === 0) return false;
+  const others = Object.entries(context.kept).filter(([other, each]) => other !== id && hasProcess(each));
+  return others.some(([, { held }]) => held?.some((device) => devices.includes(device)));
+}
+
+function hasProcess({ state }: Kept): boolean {
+  return state === "running" || state === "ending";
 }
 
 function retire(

@@ -9,7 +9,14 @@ export type NodeEffect =
   /** End what an earlier life left; answers `keeper.cleaned`. */
   | { readonly type: "keeper.clean" }
   /** Start a process; answers `keeper.started`, later `keeper.exited`. */
-  | { readonly type: "keeper.start"; readonly id: string; readonly role: ReplicaRole; readonly life: number }
+  | {
+      readonly type: "keeper.start";
+      readonly id: string;
+      readonly role: ReplicaRole;
+      readonly life: number;
+      /** Devices that it sees and no other one; `null`: all that its node sees. */
+      readonly devices: readonly string[] | null;
+    }
   /** End the process group of a replica: `term` asks it to leave, `kill` ends it at once. */
   | { readonly type: "keeper.end"; readonly id: string; readonly how: "term" | "kill" }
   /** Send a signal for a command; answers `keeper.signalled`. */
@@ -59,8 +66,12 @@ export interface Kept {
   readonly least: number;
   /** The life that was started last. */
   readonly life: number;
-  /** `left`: ended by itself; a higher life must be asked for. `retired`: given up. */
-  readonly state: "running" | "ending" | "pausing" | "left" | "retired";
+  /** `waiting`: another process has its devices still. `left`: ended by itself; a higher life must be asked for. `retired`: given up. */
+  readonly state: "running" | "ending" | "pausing" | "waiting" | "left" | "retired";
+  /** Devices that its next process gets; `null`: whatever its node sees. */
+  readonly devices: readonly string[] | null;
+  /** Devices of the process that was started last. */
+  readonly held: readonly string[] | null;
   readonly pid: number | null;
   /** Times of the deaths that count. */
   readonly deaths: readonly number[];

@@ -1,4 +1,5 @@
 /** A node: runs the replicas that the controller assigned to its host, and says at once what became of them. */
+import { perRole } from "@muster/protocol";
 import { enqueueActions, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
 import type { TimerEffect } from "../logic.ts";
@@ -102,6 +103,6 @@ export const nodeMachine = machine;
 /** A node as a pure core. */
 export const nodeLogic = logicOf<typeof machine, NodeEffect>(machine, {
   host: "",
-  capacity: { policy: null, rollout: null, checkpoint: null },
+  capacity: perRole(() => null),
   graceMs: 1,
 });

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
-import { idSchema, replicaRoles } from "../ids.ts";
+import { idSchema } from "../ids.ts";
+import { perRole, replicaRoles } from "../role-table.ts";
 import { defineMessages } from "./define.ts";
 import { commandFields, textSchema } from "./parts.ts";
 
@@ -49,7 +50,7 @@ export const fleetMessages = defineMessages({
     direction: "report",
     from: ["operator"],
     says: "An operator sets how many replicas of a role the nodes run.",
-    body: z.strictObject({ policy: wanted, rollout: wanted, checkpoint: wanted, ...commandFields }),
+    body: z.strictObject({ ...perRole(() => wanted), ...commandFields }),
   },
   "fleet.cordon": {
     direction: "report",

@@ -1,6 +1,8 @@
 import { z } from "zod";
+import { devicesSchema } from "../devices.ts";
 import { countSchema } from "../envelope.ts";
-import { idSchema, replicaRoles } from "../ids.ts";
+import { idSchema } from "../ids.ts";
+import { perRole, replicaRoles } from "../role-table.ts";
 import { defineMessages } from "./define.ts";
 import { textSchema } from "./parts.ts";
 
@@ -8,7 +10,7 @@ import { textSchema } from "./parts.ts";
 const roomSchema = countSchema.nullable();
 
 /** What a node has room for, by role. */
-const capacitySchema = z.strictObject({ policy: roomSchema, rollout: roomSchema, checkpoint: roomSchema });
+const capacitySchema = z.strictObject(perRole(() => roomSchema));
 
 /** What a sign of a failure to come is about: GPUs, memory, temperature, a processor that is not there. */
 const hostSignKinds = ["gpu", "memory", "memory-errors", "heat", "stall"] as const;
@@ -34,6 +36,8 @@ export const nodeMessages = defineMessages({
             role: z.enum(replicaRoles),
             /** Lowest life that may run: a process of an earlier one is ended at once. */
             life: countSchema,
+            /** Devices that the process gets and no other one has; absent in jobs that give none to any role. */
+            devices: devicesSchema.optional(),
           }),
         )
         .max(4096),

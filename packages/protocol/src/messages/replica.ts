@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { devicesSchema } from "../devices.ts";
 import { countSchema } from "../envelope.ts";
 import { idSchema, memberRoles } from "../ids.ts";
 import { defineMessages } from "./define.ts";
@@ -18,6 +19,8 @@ export const replicaMessages = defineMessages({
       engineBuild: z.string().max(128),
       /** Node that started its process; absent when nobody supervises it, or somebody else does. */
       node: idSchema.optional(),
+      /** Devices that a node gives to its replicas; absent for replicas, and where there are none. */
+      devices: devicesSchema.optional(),
       /** This incarnation was a member, and asks whether it still is. */
       again: z.boolean().optional(),
     }),

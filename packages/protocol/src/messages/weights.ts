@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
-import { replicaRoles } from "../ids.ts";
+import { replicaRoles } from "../role-table.ts";
 import { defineMessages } from "./define.ts";
 import {
   addressesSchema,

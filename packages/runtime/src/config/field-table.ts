@@ -1,11 +1,16 @@
 /** The rows of the table of keys. Each row: how it is written, default, what it is. */
-import { promptsTask } from "@muster/protocol";
+import { perRole, promptsTask, type ReplicaRole, traitsOf } from "@muster/protocol";
 import type { Field, FieldKind, Scalar } from "./field.ts";
 import { isPathOfModule } from "./values.ts";
 
 type Row = readonly [kind: FieldKind, fallback: Field["default"], says: string, path?: string];
 
 const camel = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+const titled = (role: ReplicaRole): string => {
+  const { title } = traitsOf(role);
+  return `${title.charAt(0).toUpperCase()}${title.slice(1)}`;
+};
 
 /** Rows of one section; a key lands at `<section>.<key>` in camel case, durations with `Ms`, unless the row says where. */
 export function section(name: string, rows: Readonly<Record<string, Row>>, required: readonly string[] = []): Field[] {
@@ -43,11 +48,10 @@ export const runFields: readonly Field[] = [
     },
     ["name"],
   ),
-  section("replicas", {
-    policy: ["integer", 1, "Policy replicas that the nodes run, until muster scale says otherwise."],
-    rollout: ["integer", 1, "Rollout replicas that the nodes run, until muster scale says otherwise."],
-    checkpoint: ["integer", 1, "Checkpoint actors that the nodes run, until muster scale says otherwise."],
-  }),
+  section(
+    "replicas",
+    perRole<Row>((role) => ["integer", 1, `${titled(role)}s that the nodes run, until muster scale says otherwise.`]),
+  ),
   section("init_replicas", {
     policy: ["integer", 1, "Policy replicas that must be there before training starts."],
     rollout: ["integer", 1, "Rollout replicas that must be there before sampling starts."],
@@ -102,6 +106,17 @@ export const runFields: readonly Field[] = [
       "Ranks of a rollout replica: threads or processes that share its model; whether an engine takes it, it says itself.",
     ],
   }),
+  section(
+    "devices",
+    perRole<Row>((role) => {
+      const { title, hasRanks } = traitsOf(role);
+      return [
+        "integer",
+        0,
+        `GPUs of ${hasRanks ? "each rank of " : ""}a ${title} that no other process gets; 0 for none.`,
+      ];
+    }),
+  ),
   section("weights", {
     source: ["source", "seed", "Initial weights: seed, seed:NUMBER, folder:PATH or checkpoint:PATH.", "weights"],
   }),

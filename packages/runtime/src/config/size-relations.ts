@@ -1,6 +1,6 @@
-/** What fits: a group into the memory of who reads it, the groups that are sampled at a time into their stream. */
+/** What fits: devices of one node into one replica, a group into the memory of who reads it, the groups that are sampled at a time into their stream. */
 import { formatSize } from "@muster/base";
-import { groupBytesMax, type JobConfig, piecedBytesMax, piecesMax } from "@muster/protocol";
+import { devicesMax, groupBytesMax, type JobConfig, piecedBytesMax, piecesMax } from "@muster/protocol";
 import type { Relation } from "./relation.ts";
 
 /** A task that is not known has a context without end: then there is nothing to compare. */
@@ -44,6 +44,12 @@ function isOfStream(config: JobConfig): boolean {
 
 /** Sizes that must fit, so that no sampler makes what it cannot store. */
 export const sizeRelations: readonly Relation[] = [
+  {
+    keys: ["devices.rollout", "rollout.ranks"],
+    holds: ({ devices, rollout }) => (devices?.rollout ?? 0) * rollout.ranks <= devicesMax,
+    rule: `{0} times {1} must not be over ${devicesMax}: a replica gets its devices from one node, and none has more`,
+    fix: "lower devices.rollout or rollout.ranks",
+  },
   {
     keys: ["batch.group_size", "sampling.max_new_tokens"],
     holds: isReadable,

@@ -1,5 +1,7 @@
 /** Bugs of nodes, and of the controller's mind about them: orphans, placement, commands, joins. */
-import type { ControllerState } from "@muster/machines";
+import type { Role } from "@muster/actors";
+import type { ControllerState, NodeContext } from "@muster/machines";
+import { perRole } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";
@@ -119,8 +121,80 @@ const joinersInTurn = ({ config }: Scenario): readonly Fault[] =>
     })),
   );
 
+/** Samplers are asked for, taken back and asked for while the node can not say what it has started. */
+const scaledUnheard = ({ config, safetyMs }: Scenario): readonly Fault[] => {
+  const { rollout } = config.replicas;
+  return Array.from({ length: Math.floor(safetyMs / 30_000) }, (_, i) => 20_000 + 30_000 * i).flatMap((atMs) => [
+    { kind: "partition" as const, atMs, forMs: 0.6 * config.timing.deadAfterMs, node: "node-1", way: "up" as const },
+    ...[rollout + 2, rollout, rollout + 2].map((count, j) => ({
+      kind: "command" as const,
+      atMs: atMs + 100 + 150 * j,
+      id: `unheard-${atMs}-${j}`,
+      command: { kind: "fleet.scale" as const, body: { rollout: count } },
+      againMs: [],
+    })),
+  ]);
+};
+
+/** One node, with devices for as many samplers as are asked for. */
+const oneNodeWithDevices = (scenario: Scenario): Scenario => {
+  const { config } = scenario;
+  const devices = { ...perRole(() => 0), rollout: 1 };
+  const named = Array.from({ length: config.replicas.rollout + 2 }, (_, i) => `${i}`);
+  const capacity = perRole(() => null);
+  return {
+    ...scenario,
+    config: { ...config, devices },
+    fleet: { nodes: [{ host: "host-0", capacity, devices: named }] },
+  };
+};
+
+type NodeSnapshot = { readonly context: NodeContext };
+
+/** A node that has nobody wait: for its machine, no process has devices. */
+function impatient(role: Role): Role {
+  const step: Role["logic"]["step"] = (snapshot, event) => {
+    const { context } = snapshot as NodeSnapshot;
+    const kept = Object.entries(context.kept).map(([id, row]) => [
+      id,
+      row.state === "ending" ? { ...row, held: null } : row,
+    ]);
+    const blind = { ...(snapshot as NodeSnapshot), context: { ...context, kept: Object.fromEntries(kept) } };
+    return role.logic.step(blind, event);
+  };
+  return { ...role, logic: { ...role.logic, step } };
+}
+
+/** The canaries of devices. */
+const deviceCanaries: readonly Canary[] = [
+  {
+    name: "devices-not-awaited",
+    says: "a node starts a process on devices that another one of its own still has",
+    profile: "fleet",
+    seedsMax: 30,
+    shape: oneNodeWithDevices,
+    stage: scaledUnheard,
+    make: () => ({ role: (role) => (role.role === "node" ? impatient(role) : role) }),
+  },
+  mind("device-given-twice", "a replica gets the devices of whoever was placed on its node before it", {
+    profile: "fleet",
+    seedsMax: 30,
+    shape: oneNodeWithDevices,
+    line: {
+      keeps: (after, before) => {
+        const rows = Object.entries(after.fleet.replicas);
+        const fresh = rows.filter(([id, row]) => row.node !== null && before.fleet.replicas[id]?.node !== row.node);
+        if (fresh.length === 0) return after;
+        const replicas = rows.map(([id, row]) => [id, row.devices?.length ? { ...row, devices: ["0"] } : row]);
+        return withFleet(after, { replicas: Object.fromEntries(replicas) });
+      },
+    },
+  }),
+];
+
 /** Canaries of the fleet. */
 export const fleetCanaries: readonly Canary[] = [
+  ...deviceCanaries,
   {
     name: "orphans-live-on",
     says: "a replica does not notice that its node is gone",

@@ -1,6 +1,6 @@
 /** Bugs of what reads and writes messages: dedup, fencing, identity. */
 import { decodeRecord, decodeSnapshot, encodePart, encodeSnapshot, partsOf } from "@muster/actors";
-import { type AnyMessage, type Body, type GroupReceipt, pack, readPlain } from "@muster/protocol";
+import { type AnyMessage, type Body, type GroupReceipt, pack, perRole, readPlain } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { HeardMessage } from "../net/wire.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -35,7 +35,7 @@ function withoutTimers(data: Uint8Array, seq: number): Uint8Array {
 /** A small job with short time-outs. With more members the brake is pulled: they do not all die in one moment. */
 function small(scenario: Scenario): Scenario {
   const { config } = scenario;
-  const replicas = { policy: 1, rollout: 1, checkpoint: 0 };
+  const replicas = { ...perRole(() => 0), policy: 1, rollout: 1 };
   const health = { ...config.health, probeTimeoutMs: 400 };
   const timing = { ...config.timing, heartbeatIntervalMs: 250, suspectAfterMs: 500, deadAfterMs: 1_500 };
   return { ...scenario, config: { ...config, replicas, initReplicas: { policy: 1, rollout: 1 }, health, timing } };

@@ -21,7 +21,7 @@ export interface ClusterObserver extends WireObserver, MeshObserver, FaultObserv
   started(process: SimProcess): void;
   ended(process: SimProcess, how: string): void;
   /** A node started the process of a replica. */
-  bore(node: SimProcess, child: SimProcess): void;
+  bore(node: SimProcess, child: SimProcess, devices: readonly string[]): void;
   /** A controller acts; `controller.snapshot()` shows its live state. */
   reigns(process: SimProcess, controller: Controller): void;
 }

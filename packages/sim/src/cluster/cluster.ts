@@ -8,10 +8,11 @@ import {
   type Role,
   rolloutRoleOn,
   runReplica,
+  type StartOrder,
   startController,
 } from "@muster/actors";
 import { type Random, randomOf } from "@muster/base";
-import { type MemberRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
+import { type MemberRole, perRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { simRules } from "../engine/info.ts";
 import { type Arm, Failpoints } from "../faults/failpoints.ts";
 import { Injector } from "../faults/injector.ts";
@@ -210,24 +211,31 @@ export class Cluster {
     const { host, node } = process;
     const notes = this.#notes.get(host) ?? new Map<string, Child>();
     this.#notes.set(host, notes);
-    const { capacity = { policy: null, rollout: null, checkpoint: null } } = this.#shapeOf(node) ?? {};
+    const { capacity = perRole(() => null), devices = [] } = this.#shapeOf(node) ?? {};
     const options = { process, notes, failpoints: this.failpoints, bug: this.#bug.keeper ?? {} };
-    const spawn = (id: string, role: ReplicaRole): Child => this.#startChild(id, role, process);
+    const spawn = (order: StartOrder): Child => this.#startChild(order, process);
     const keeper = (given: KeeperGiven) => {
       const made = new SimKeeper(given, { ...options, spawn });
       process.onEnd(() => made.killNow());
       return made;
     };
-    return nodeRoleOn({ host, capacity, graceMs: 5_000, keeper, signs: () => this.ailing.signsOf(node) });
+    return nodeRoleOn({ host, capacity, devices, graceMs: 5_000, keeper, signs: () => this.ailing.signsOf(node) });
   }
 
   /** A node starts the process of a replica; it takes a moment until that one speaks. */
-  #startChild(id: string, role: ReplicaRole, parent: SimProcess): Child {
+  #startChild({ id, role, devices }: StartOrder, parent: SimProcess): Child {
     const { host, node } = parent;
     const process = this.#spawn(id, role, { host, parent: node });
-    this.#observer.bore(parent, process);
+    this.#observer.bore(parent, process, devices ?? []);
     let replica: Replica | null = null;
-    const child: Child = { id, node, process, code: null, stop: (reason) => replica?.stop(reason) };
+    const child: Child = {
+      id,
+      node,
+      process,
+      devices: devices ?? [],
+      code: null,
+      stop: (reason) => replica?.stop(reason),
+    };
     this.#children.set(id, child);
     this.#livingChildren.add(process);
     process.onDeath(() => this.#livingChildren.delete(process));

@@ -1,6 +1,6 @@
 /** What the operator of a simulated fleet asks for, as plain data. */
 import type { Random } from "@muster/base";
-import type { Body, JobConfig } from "@muster/protocol";
+import { type Body, type JobConfig, perRole } from "@muster/protocol";
 
 type Without<T> = Omit<T, "commandId">;
 
@@ -17,7 +17,32 @@ export type Command =
 /** The nodes of a job. */
 export interface FleetShape {
   /** What each node has room for; its place in the list is its number, from 1. */
-  readonly nodes: readonly { readonly host: string; readonly capacity: Body<"node.ready">["capacity"] }[];
+  readonly nodes: readonly NodeShape[];
+}
+
+/** A node of a job: what it has room for, and the devices that it gives away. */
+export interface NodeShape {
+  readonly host: string;
+  readonly capacity: Body<"node.ready">["capacity"];
+  readonly devices?: readonly string[];
+}
+
+/**
+ * Draws devices of replicas and nodes. The first node, which has room for everything, has enough for the most that an operator asks for and for no
+ * successor besides, the others have a few. Pure.
+ */
+export function drawDevices(
+  random: Random,
+  { config, fleet }: { readonly config: JobConfig; readonly fleet: FleetShape },
+): { readonly config: JobConfig; readonly fleet: FleetShape } {
+  const devices = { ...perRole(() => 0), policy: random.below(2), rollout: 1 + random.below(2) };
+  const most = config.batch.microShards * devices.policy + (config.replicas.rollout + 3) * devices.rollout;
+  let named = 0;
+  const nodes = fleet.nodes.map((node, i) => {
+    const count = i === 0 ? most : random.below(4);
+    return { ...node, devices: Array.from({ length: count }, () => `${named++}`) };
+  });
+  return { config: { ...config, devices }, fleet: { nodes } };
 }
 
 /** Draws nodes: one of them always has room for everything. Pure. */
@@ -27,7 +52,7 @@ export function drawFleet(random: Random, { replicas }: JobConfig): FleetShape {
   const nodes = Array.from({ length: count }, (_, i) => {
     const isSmall = i > 0 && random.next() < 0.4;
     const rollout = isSmall ? 1 + random.below(replicas.rollout) : null;
-    return { host: `host-${i % hosts}`, capacity: { policy: null, rollout, checkpoint: null } };
+    return { host: `host-${i % hosts}`, capacity: { ...perRole(() => null), rollout } };
   });
   return { nodes };
 }

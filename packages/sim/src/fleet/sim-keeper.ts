@@ -2,8 +2,7 @@
  * The keeper of a simulated node: the promises of the real one ({@link KeeperDoor}) over simulated processes. Children hold on to their
  * node by their standard input: when the node is gone they have a second to leave, but for those that stand still.
  */
-import { type KeeperDoor, type KeeperGiven, LastEnd } from "@muster/actors";
-import type { ReplicaRole } from "@muster/protocol";
+import { type KeeperDoor, type KeeperGiven, LastEnd, type StartOrder } from "@muster/actors";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
 
@@ -13,6 +12,8 @@ export interface Child {
   /** Node that started it. */
   readonly node: string;
   readonly process: SimProcess;
+  /** Devices that it was given. */
+  readonly devices: readonly string[];
   /** Exit code once it has come to its own end; `null` as long as it has not, and when it was killed. */
   code: number | null;
   /** Asks it to leave, as SIGTERM does. */
@@ -36,7 +37,7 @@ export interface SimKeeperOptions {
   readonly failpoints: Failpoints;
   readonly bug: KeeperBug;
   /** Starts the process of a replica on this host. */
-  readonly spawn: (id: string, role: ReplicaRole) => Child;
+  readonly spawn: (order: StartOrder) => Child;
 }
 
 interface Held {
@@ -71,15 +72,18 @@ export class SimKeeper implements KeeperDoor {
     return own.map(({ id, process: { pid } }) => ({ id, pid }));
   }
 
-  async start(id: string, role: ReplicaRole, life: number): Promise<void> {
+  async start(order: StartOrder): Promise<void> {
+    const { id, life } = order;
     const { failpoints, process, notes, spawn } = this.#options;
     await failpoints.pass(process, "node.keeper-start");
     // Killed in the turn in which it began to start: the dead start nobody.
     if (process.isDead) return;
-    const earlier = notes.get(id);
-    if (earlier && !this.#held.has(id)) earlier.process.kill();
+    for (const earlier of notes.values()) {
+      const isInTheWay = earlier.id === id || earlier.devices.some((device) => order.devices?.includes(device));
+      if (isInTheWay && !this.#held.has(earlier.id)) earlier.process.kill();
+    }
     if (this.#isClosed) return;
-    const child = spawn(id, role);
+    const child = spawn(order);
     this.#held.set(id, { child, life });
     notes.set(id, child);
     child.process.onDeath(() => process.after(2, () => this.#exited(id, life)));

@@ -19,7 +19,7 @@ export function crowdOf(drawn: JobConfig, members: number, random: Random): JobC
     ...drawn,
     ...{ limits, timing, health, failure },
     steps: 2,
-    replicas: { policy, rollout: members - policy - checkpoint, checkpoint },
+    replicas: { ...drawn.replicas, policy, rollout: members - policy - checkpoint, checkpoint },
     initReplicas: { policy: Math.ceil(policy / 2), rollout: Math.ceil(members / 4) },
     model: { ...drawn.model, maxContext: 128 },
     sampling: { ...drawn.sampling, maxNewTokens: 64 },

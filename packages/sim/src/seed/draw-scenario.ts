@@ -1,10 +1,10 @@
 /** Draws a scenario from a seed: the shape of the cluster, its time-outs, its work, and what goes wrong (swarm testing). */
 import type { Random } from "@muster/base";
 import { mixSeed, randomOf } from "@muster/base";
-import { type JobConfig, networkDefaults, samplesDefaults } from "@muster/protocol";
+import { type JobConfig, networkDefaults, perRole, samplesDefaults } from "@muster/protocol";
 import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
-import { drawFleet } from "../fleet/command.ts";
+import { drawDevices, drawFleet, type FleetShape } from "../fleet/command.ts";
 import { crowdOf, crowdSizes } from "./draw-crowd.ts";
 import { withDrift } from "./draw-drift.ts";
 import { withDrawnStreams } from "./draw-streams.ts";
@@ -55,10 +55,10 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
   const work = crowdSizes[profile] ? soundWork(usual) : usual;
   const hanging = (work.hangerRate ?? 0) > 0 ? withHangs(drawn) : drawn;
   const stored = shapedFor(profile, hanging, randomOf(seed, 113));
-  const config = { ...stored, checkpoint: { ...stored.checkpoint, memoryEvery: drawMemory(randomOf(seed, 129)) } };
+  const plain = { ...stored, checkpoint: { ...stored.checkpoint, memoryEvery: drawMemory(randomOf(seed, 129)) } };
+  const { config, fleet } = profile === "fleet" ? fleetOf(seed, plain) : { config: plain, fleet: undefined };
   const spanMs = spanOf(config, work);
   const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
-  const fleet = profile === "fleet" ? drawFleet(randomOf(seed, 107), config) : undefined;
   const faults =
     profile === "quiet" ? [] : drawFaults({ seed, profile, config, fleet, safetyMs, random: randomOf(seed, 103) });
   const limitMs = safetyMs + 8 * spanMs + graceOf(config) + hangsOf(config, work);
@@ -77,6 +77,13 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
   };
   const streamed = withDrawnStreams(scenario, randomOf(seed, 139));
   return profile === "drift" ? withDrift(streamed, randomOf(seed, 151)) : streamed;
+}
+
+/** Nodes, in half of the jobs with devices. */
+function fleetOf(seed: number, config: JobConfig): { readonly config: JobConfig; readonly fleet: FleetShape } {
+  const drawn = { config, fleet: drawFleet(randomOf(seed, 107), config) };
+  const random = randomOf(seed, 143);
+  return random.next() < 0.5 ? drawDevices(random, drawn) : drawn;
 }
 
 /** What a profile wants of every job. */
@@ -163,7 +170,7 @@ function drawConfig(seed: number, random: Random): JobConfig {
     steps: between(random, 4, 12),
     mode: stalenessMax === 0 ? "sync" : "async",
     stalenessMax,
-    replicas: { policy, rollout, checkpoint: between(random, 0, 3) },
+    replicas: { ...perRole(() => 0), policy, rollout, checkpoint: between(random, 0, 3) },
     initReplicas: { policy: between(random, 1, policy), rollout: between(random, 1, rollout) },
     minReplicas: { policy: 1, rollout: 1 },
     task: { name: "addition", reward: "sim" },

@@ -4,6 +4,7 @@ import {
   BlameChecker,
   BudgetChecker,
   CheckpointChecker,
+  DeviceChecker,
   FactChecker,
   FleetChecker,
   JournalModel,
@@ -85,6 +86,7 @@ export class Witness implements ClusterObserver {
   readonly #members: MembershipChecker;
   readonly #orders: OrderChecker;
   readonly #fleet: FleetChecker;
+  readonly #devices: DeviceChecker;
   readonly #progress: ProgressChecker;
   readonly #losses: LossChecker;
   readonly #budgets: BudgetChecker;
@@ -113,6 +115,7 @@ export class Witness implements ClusterObserver {
     this.#training = new TrainingChecker(judge, config, { isHonest, isReadable });
     this.#members = new MembershipChecker(judge, explainedUntilMs(scenario), outagesOf(faults));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
+    this.#devices = new DeviceChecker(judge);
     const isAlone = (scenario.controllers ?? 1) === 1;
     const isPeace = faults.length === 0 && isAlone;
     const isSimple = areSimple(faults);
@@ -135,6 +138,7 @@ export class Witness implements ClusterObserver {
         this.#members.decided(decision, world.nowMs);
         this.#orders.decided(decision);
         this.#fleet.decided(decision);
+        this.#devices.decided(decision.before, decision.after);
         this.#progress.decided(decision);
         this.#losses.decided(decision);
         this.#budgets.decided(decision);
@@ -256,8 +260,9 @@ export class Witness implements ClusterObserver {
     this.#isCutNamed ||= process.role === "controller" && isCut(how);
   }
 
-  bore(node: SimProcess, child: SimProcess): void {
+  bore(node: SimProcess, child: SimProcess, devices: readonly string[]): void {
     this.#fleet.bore(node, child);
+    this.#devices.bore(child, devices);
   }
 
   reigns(process: SimProcess, controller: Controller): void {

@@ -16,9 +16,9 @@ it("a node that is killed in the turn in which it begins to start a process star
     return { own, keeper: new SimKeeper(given, { process: own, notes: new Map(), failpoints, bug: {}, spawn }) };
   };
   const [dead, living] = [keeperOf("node-1"), keeperOf("node-2")];
-  void dead.keeper.start("policy-1", "policy", 1);
+  void dead.keeper.start({ id: "policy-1", role: "policy", life: 1, devices: null });
   dead.own.kill();
-  void living.keeper.start("policy-2", "policy", 1);
+  void living.keeper.start({ id: "policy-2", role: "policy", life: 1, devices: null });
   await runFor(100);
   expect(spawned).toEqual(["policy-2"]);
 });

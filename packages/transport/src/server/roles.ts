@@ -2,7 +2,7 @@
  * What the broker lets each role say and hear, from which its accounts and their permissions are made. Everything not listed here
  * is refused by the server, whatever a process tries.
  */
-import { kindsSaidBy, type Role } from "@muster/protocol";
+import { kindsSaidBy, perRole, type Role, roles, traitsOf } from "@muster/protocol";
 import { inboxPrefixOf } from "../nats/credentials.ts";
 import {
   brokerStream,
@@ -15,7 +15,7 @@ import {
 } from "../streams.ts";
 
 /** The users of a job's broker. `watcher` only looks. */
-export const brokerRoles = ["controller", "policy", "rollout", "checkpoint", "node", "operator", "watcher"] as const;
+export const brokerRoles = [...roles, "watcher"] as const;
 
 /** One of the {@link brokerRoles}. */
 export type BrokerRole = (typeof brokerRoles)[number];
@@ -99,9 +99,12 @@ function rulesOf(job: string, id: string): Readonly<Record<BrokerRole, Permissio
       publish: controllerApi(job),
       subscribe: [`${root}.hb.>`, deskSubject(job, "*", "*"), `${readersSubject(job, "*")}.>`],
     },
-    policy: { publish: [...own("policy"), ...readApi(brokerStream(job, "groups"))], subscribe: probes },
-    rollout: { publish: [...own("rollout"), `${root}.groups.${id}`], subscribe: probes },
-    checkpoint: { publish: own("checkpoint"), subscribe: probes },
+    ...perRole((role) => {
+      const { readsGroups, drawsGroups } = traitsOf(role);
+      const reading = readsGroups ? readApi(brokerStream(job, "groups")) : [];
+      const drawing = drawsGroups ? [`${root}.groups.${id}`] : [];
+      return { publish: [...own(role), ...reading, ...drawing], subscribe: probes };
+    }),
     node: { publish: own("node"), subscribe: probes },
     operator: {
       publish: [...reports("operator"), deskSubject(job, "operator", id), ...program("operator")],

@@ -2,7 +2,7 @@
  * Starts that fail: what keeps a role from ever becoming ready, again and again for one reason, will not go away by itself, e.g. a module that throws. The
  * job ends with that reason. A role that was ready once is waited for: what worked may work again.
  */
-import { type ReplicaRole, replicaRoles } from "@muster/protocol";
+import { type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
 import type { Change } from "../events.ts";
 import { type ControllerState, membersOf } from "../state.ts";
 import { type FleetState, withFleet } from "./fleet-state.ts";
@@ -41,10 +41,10 @@ export function planStarts(state: ControllerState): Change<ControllerState> | nu
   return null;
 }
 
-/** A trainer or a sampler is ready once it holds weights, a checkpoint actor once it has made some durable. */
+/** Who holds weights is ready once it does, a checkpoint actor once it has made some durable, anybody else once it is there. */
 function isReady(state: ControllerState, role: ReplicaRole): boolean {
   if (role === "checkpoint") return state.checkpoints.saved !== null;
-  return membersOf(state, role).some(({ held }) => held !== null);
+  return membersOf(state, role).some(({ held }) => held !== null || !traitsOf(role).holdsWeights);
 }
 
 function reasonOf(state: ControllerState, role: ReplicaRole): string | null {

@@ -2,6 +2,7 @@
  * Health of managed replicas, exactly as semantics 1 DO: `STARTING → HEALTHY ⇄ SUSPECT → DEAD → RESTARTING → STALE → HEALTHY`, and
  * `RETIRED`. It follows from the members and from what they acknowledged, never from a probe alone.
  */
+import { traitsOf } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import { type ControllerState, holdsCurrent, type Member } from "../state.ts";
 import { type FleetHealth, type FleetReplica, withReplica } from "./fleet-state.ts";
@@ -91,7 +92,7 @@ function factsOf(state: ControllerState, replica: FleetReplica, member: Member |
     wasMember: replica.member !== null,
     isMember: member !== undefined,
     isSameLife: member !== undefined && member.incarnation === replica.member?.incarnation,
-    isHolding: member !== undefined && (replica.role === "checkpoint" || holdsCurrent(state, member)),
+    isHolding: member !== undefined && (!traitsOf(replica.role).holdsWeights || holdsCurrent(state, member)),
     isSuspect: member?.health === "suspect",
     // Whoever goes because the job is over is not a death, and nobody starts it again.
     isLeaving: replica.leaving || state.ending?.announced === true,

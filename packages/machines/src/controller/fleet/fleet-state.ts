@@ -1,5 +1,5 @@
 /** The fleet: what should run where, and how it is. Plain JSON, part of the controller's state (semantics 1 DO, 6.16). */
-import type { Body, fleetHealths, ReplicaRole } from "@muster/protocol";
+import { type Body, type fleetHealths, perRole, type ReplicaRole } from "@muster/protocol";
 import type { AtMs } from "../at-ms.ts";
 
 /** Health of a managed replica. */
@@ -12,6 +12,8 @@ export interface FleetReplica {
   readonly seq: number;
   /** The node that should run it; `null` while no node has room. */
   readonly node: string | null;
+  /** Devices of its node that are its own. Absent without a node, and in jobs that give none to any role. */
+  readonly devices?: readonly string[];
   readonly health: FleetHealth;
   /** Lowest life that may run: raised to have its node end the process and start another. */
   readonly life: number;
@@ -88,7 +90,7 @@ export interface FleetState {
   readonly starts?: Readonly<Partial<Record<ReplicaRole, "ready" | Readonly<Record<string, number>>>>>;
 }
 
-const none: Wanted = { policy: 0, rollout: 0, checkpoint: 0 };
+const none: Wanted = perRole(() => 0);
 
 /** A fleet before the first node. Pure. */
 export function initialFleet(wanted: Wanted): FleetState {

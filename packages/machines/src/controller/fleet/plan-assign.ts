@@ -37,5 +37,5 @@ function assignmentOf(state: ControllerState, node: Member): Body<"node.assign">
       const isGone = (isOff(state, replica) || state.ending?.announced === true) && !state.members[id];
       return replica.node === node.id && replica.health !== "RETIRED" && !isGone;
     })
-    .map(([id, { role, life }]) => ({ id, role, life }));
+    .map(([id, { role, life, devices }]) => ({ id, role, life, ...(devices ? { devices: [...devices] } : {}) }));
 }

@@ -3,6 +3,7 @@ import { replicaRoles } from "@muster/protocol";
 import { type Change, type ControllerEffect, command, type ReportOf } from "../events.ts";
 import type { ControllerState } from "../state.ts";
 import { finish } from "./commands.ts";
+import { placedOn } from "./devices.ts";
 import { type CommandAnswer, type CommandRow, isCounted, withFleet, withReplica } from "./fleet-state.ts";
 import { roomFor } from "./plan-fleet.ts";
 
@@ -91,7 +92,7 @@ function replaceNext(state: ControllerState, { target, replacement }: CommandRow
   if (fresh.health === "HEALTHY") return withReplica(state, target, { leaving: true });
   if (fresh.node !== null || fresh.health === "RETIRED") return state;
   const node = roomFor(state, fresh.role);
-  return node === null ? state : withReplica(state, replacement, { node });
+  return node === null ? state : placedOn(state, replacement, node);
 }
 
 /** Once in a term: what a former controller ordered may never have left, and nodes know a command by its id. */

@@ -1,9 +1,10 @@
 /** Which replicas run on which node: wanted − present is placed, surplus drains, who lost its node goes elsewhere (semantics 2, 6.16). */
 import { listText } from "@muster/base";
-import { type ReplicaRole, replicaRoles } from "@muster/protocol";
+import { type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import { crowd } from "../members/crowd.ts";
 import { type ControllerState, type Member, membersOf, withMember, without } from "../state.ts";
+import { deviceShortages, devicesFor, hasDevices, placedOn, unplaced } from "./devices.ts";
 import { changed } from "./fleet-health.ts";
 import { type FleetReplica, isCordoned, isCounted, withFleet, withReplica } from "./fleet-state.ts";
 
@@ -14,12 +15,14 @@ export function planNodes(state: ControllerState): Change<ControllerState> | nul
   );
   if (lost.length === 0) return null;
   const next = lost.reduce((current, [id]) => {
-    const unplaced = Object.keys(current.fleet.replicas).reduce(
+    const homeless = Object.keys(current.fleet.replicas).reduce(
       (fleet, replica) =>
-        fleet.fleet.replicas[replica]?.node === id ? withReplica(fleet, replica, { node: null, process: null }) : fleet,
+        fleet.fleet.replicas[replica]?.node === id
+          ? withReplica(unplaced(fleet, replica), replica, { process: null })
+          : fleet,
       current,
     );
-    return withFleet(unplaced, { nodes: without(unplaced.fleet.nodes, id) });
+    return withFleet(homeless, { nodes: without(homeless.fleet.nodes, id) });
   }, state);
   return { state: next, effects: [] };
 }
@@ -43,7 +46,7 @@ function place(state: ControllerState, id: string): ControllerState {
   const replica = state.fleet.replicas[id];
   if (!replica || replica.node !== null || replica.leaving || replica.health === "RETIRED") return state;
   const node = roomFor(state, replica.role);
-  return node ? withReplica(state, id, { node, life: replica.life + 1 }) : state;
+  return node ? withReplica(placedOn(state, id, node), id, { life: replica.life + 1 }) : state;
 }
 
 function scale(state: ControllerState, role: ReplicaRole): ControllerState {
@@ -77,6 +80,7 @@ export function makeReplica(
     role,
     seq,
     node,
+    ...devicesFor(state, node, role),
     health: "STARTING",
     life: 1,
     process: null,
@@ -105,12 +109,13 @@ export function roomFor(state: ControllerState, role: ReplicaRole): string | nul
   const nodes = membersOf(state, "node").filter(
     (member) => fleet.nodes[member.id] && member.health === "healthy" && !isCordoned(state, member.id),
   );
-  const host = role === "rollout" ? null : anchorOf(state, nodes);
+  const host = traitsOf(role).sharesHost ? anchorOf(state, nodes) : null;
   const usable = nodes.filter(({ id, host: own }) => {
     const same = on(id).filter((replica) => replica.role === role);
     const limit = fleet.nodes[id]?.capacity[role] ?? Number.POSITIVE_INFINITY;
     const isBad = same.some(({ health }) => health === "RETIRED");
-    return !isBad && same.length < limit && on(id).length < nodeReplicasMax && (host === null || host === own);
+    const isFull = same.length >= limit || on(id).length >= nodeReplicasMax || !hasDevices(state, id, role);
+    return !isBad && !isFull && (host === null || host === own);
   });
   const load = (member: Member): number => on(member.id).length;
   return usable.sort((a, b) => load(a) - load(b) || a.joinedSeq - b.joinedSeq)[0]?.id ?? null;
@@ -119,7 +124,7 @@ export function roomFor(state: ControllerState, role: ReplicaRole): string | nul
 /** The host that has to be shared, as long as a node of it can take replicas. */
 function anchorOf(state: ControllerState, nodes: readonly Member[]): string | null {
   const hosts = Object.values(state.fleet.replicas)
-    .filter(({ role }) => role !== "rollout")
+    .filter(({ role }) => traitsOf(role).sharesHost)
     .map(({ node }) => state.members[node ?? ""]?.host);
   return hosts.find((host) => nodes.some((node) => node.host === host)) ?? null;
 }
@@ -132,10 +137,10 @@ export function planDepartures(state: ControllerState): Change<ControllerState> 
     if (!isOff(state, replica)) continue;
     const member = state.members[id];
     if (member) {
-      const isNeeded = replica.role === "checkpoint" && !replica.leaving && hasWorkers(state);
+      const isNeeded = traitsOf(replica.role).leavesLast && !replica.leaving && hasWorkers(state);
       if (member.health !== "draining" && !isNeeded) next = withMember(next, id, { health: "draining" });
     } else if (!replica.process) {
-      if (!replica.leaving) next = withReplica(next, id, { node: null });
+      if (!replica.leaving) next = unplaced(next, id);
       else {
         next = withFleet(next, {
           replicas: without(next.fleet.replicas, id),
@@ -165,13 +170,14 @@ export function isPressed(state: ControllerState, { node }: FleetReplica): boole
 }
 
 function hasWorkers(state: ControllerState): boolean {
-  return membersOf(state, "policy").length > 0 || membersOf(state, "rollout").length > 0;
+  return replicaRoles.some((role) => !traitsOf(role).leavesLast && membersOf(state, role).length > 0);
 }
 
 /** Says what is missing when too few replicas were healthy for as long as a death takes to notice. The job stays up. Pure. */
 export function planShortage(state: ControllerState): Change<ControllerState> | null {
   const { shortage } = state.fleet;
-  const missing = state.mesh.epoch === 0 || state.ending ? [] : missingOf(state);
+  // Before the first mesh too little is there to be short of; devices can be short from the start.
+  const missing = state.ending ? [] : state.mesh.epoch === 0 ? deviceShortages(state) : missingOf(state);
   if (missing.length === 0) return shortage ? { state: withFleet(state, { shortage: null }), effects: [] } : null;
   if (!shortage) return { state: withFleet(state, { shortage: { sinceMs: state.nowMs, isTold: false } }), effects: [] };
   if (shortage.isTold || state.nowMs < shortage.sinceMs + state.plan.timing.deadAfterMs) return null;
@@ -183,7 +189,7 @@ export function planShortage(state: ControllerState): Change<ControllerState> | 
 
 /** Sentences about what the job lacks; none when it has enough. Pure. */
 export function missingOf(state: ControllerState): readonly string[] {
-  return (["policy", "rollout"] as const).flatMap((role) => {
+  const lacking = (["policy", "rollout"] as const).flatMap((role) => {
     const healthy = crowd.of(state.members).healthy[role];
     const least = state.plan.minReplicas[role];
     if (healthy >= least) return [];
@@ -197,4 +203,5 @@ export function missingOf(state: ControllerState): readonly string[] {
     ].filter((part) => part !== "");
     return [`${role}: ${healthy} healthy, at least ${least} needed${why.length > 0 ? ` (${why.join("; ")})` : ""}`];
   });
+  return [...lacking, ...deviceShortages(state)];
 }

@@ -2,6 +2,7 @@
  * What runs on a node that leaves is replaced first, where there is room elsewhere: the old one goes once the new one is healthy. Where
  * there is none it goes at once, and comes back when there is.
  */
+import { traitsOf } from "@muster/protocol";
 import type { Change, ControllerEffect } from "../events.ts";
 import type { ControllerState } from "../state.ts";
 import { changed } from "./fleet-health.ts";
@@ -33,7 +34,7 @@ function succeed(state: ControllerState, id: string, replica: FleetReplica): Con
   if (node === null) return state;
   const hostOf = (of: string | null): string | undefined => state.members[of ?? ""]?.host;
   // Trainers and checkpoint actors of one job reach each other on one host, or over the network that the job names.
-  if (role !== "rollout" && hostOf(node) !== hostOf(replica.node) && !state.plan.rolloutsServe) return state;
+  if (traitsOf(role).sharesHost && hostOf(node) !== hostOf(replica.node) && !state.plan.rolloutsServe) return state;
   const made = makeReplica(state, role, node);
   return withReplica(made.state, id, { replacedBy: made.id });
 }

@@ -2,6 +2,7 @@
 import type { Body, EvidenceKind, FailureKind, MemberRole } from "@muster/protocol";
 import { withEntry } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect, command, type ReportOf } from "../events.ts";
+import { deviceClash } from "../fleet/devices.ts";
 import { withFleet } from "../fleet/fleet-state.ts";
 import { releaseHolder } from "../groups/leases.ts";
 import { noteShortage } from "../groups/shortages.ts";
@@ -72,6 +73,7 @@ export function admit(
     host: body.host,
     pid: body.pid,
     addresses: [],
+    ...(body.devices ? { devices: body.devices } : {}),
     health: "healthy",
     hungAtMs: null,
     recoveries: [],
@@ -104,6 +106,8 @@ export function refusalOf(state: ControllerState, id: string, body: Body<"replic
   if (node !== null && body.node !== undefined && body.node !== node)
     return `${id} has its place on ${node} now, and this process was started by ${body.node}`;
   const { role, engineBuild } = body;
+  const clash = role === "node" ? deviceClash(state, id, body) : null;
+  if (clash !== null) return clash;
   const known = buildOf(state, role);
   if (known && engineBuild !== known)
     return `engine build "${engineBuild}" differs from "${known}" of the job's other ${role} replicas; replicas of one role share one build`;

@@ -1,5 +1,5 @@
 /** What planners ask about all members after every input: counts, the next deadline, and whether anybody is there of whom there are mostly none. */
-import type { MemberRole } from "@muster/protocol";
+import { type MemberRole, memberRoles, perRole, traitsOf } from "@muster/protocol";
 import { keptFold } from "../../table/fold.ts";
 import { isSame, type VersionKey } from "../../version-key.ts";
 import type { Member } from "./member.ts";
@@ -16,11 +16,11 @@ export interface Crowd {
   readonly dueAtMs: number;
   /** Who wants to leave and is not told to stop yet. */
   readonly leaving: number;
-  /** What trainers and samplers without an order hold, and which do not leave: each version once. */
+  /** What those without an order hold of whom each should hold weights, and which do not leave: each version once. */
   readonly idleWith: readonly (VersionKey | null)[];
 }
 
-const nobody: Crowd["count"] = { policy: 0, rollout: 0, checkpoint: 0, node: 0 };
+const nobody: Crowd["count"] = { ...perRole(() => 0), node: 0 };
 
 /** All members, or a part of them, summed up. */
 export const crowd = keptFold<Member, Crowd>({
@@ -31,7 +31,7 @@ export const crowd = keptFold<Member, Crowd>({
   of({ role, health, held, order }) {
     const isSampler = role === "rollout";
     const isLeaving = health === "draining";
-    const isIdle = order === null && !isLeaving && (isSampler || role === "policy");
+    const isIdle = order === null && !isLeaving && traitsOf(role).holdsWeights;
     return {
       count: { ...nobody, [role]: 1 },
       healthy: health === "healthy" ? { ...nobody, [role]: 1 } : nobody,
@@ -56,12 +56,9 @@ export const crowd = keptFold<Member, Crowd>({
 function sumOf(a: Crowd["count"], b: Crowd["count"]): Crowd["count"] {
   if (a === nobody) return b;
   if (b === nobody) return a;
-  return {
-    policy: a.policy + b.policy,
-    rollout: a.rollout + b.rollout,
-    checkpoint: a.checkpoint + b.checkpoint,
-    node: a.node + b.node,
-  };
+  const sum = { ...a };
+  for (const role of memberRoles) sum[role] += b[role];
+  return sum;
 }
 
 function unionOf(a: Crowd["idleWith"], b: Crowd["idleWith"]): Crowd["idleWith"] {

@@ -15,6 +15,8 @@ export interface Member {
   readonly host: string;
   readonly pid: number;
   readonly addresses: readonly string[];
+  /** Devices that a node gives to replicas; absent where it has none. */
+  readonly devices?: readonly string[];
   /** Where the `training` part of what it holds can be pulled: empty where it was not kept; absent, or `null`, where that is `addresses`. */
   readonly training?: readonly string[] | null;
   readonly health: "healthy" | "suspect" | "hung" | "draining";

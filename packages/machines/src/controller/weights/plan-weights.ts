@@ -1,5 +1,5 @@
 /** Who makes the initial weights, and who pulls the committed ones from whom (semantics 2, 6.3, 6.4). */
-import { type Body, sectionsOfPart } from "@muster/protocol";
+import { type Body, sectionsOfPart, traitsOf } from "@muster/protocol";
 import { withEntry } from "../../table/table.ts";
 import { isSame, type VersionKey } from "../../version-key.ts";
 import { type Change, type ControllerEffect, command } from "../events.ts";
@@ -83,7 +83,7 @@ function receiversOf(state: ControllerState, weights: VersionKey): readonly Memb
     state.members,
     ({ idleWith }) => idleWith.some((held) => !isSame(held, weights)),
     (member) =>
-      (member.role === "policy" || member.role === "rollout") &&
+      traitsOf(member.role).holdsWeights &&
       isFree(state, member) &&
       member.health !== "draining" &&
       !holdsCurrent(state, member),
