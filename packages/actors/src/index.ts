@@ -33,7 +33,7 @@ export { type Doors, hostDoors } from "./doors.ts";
 export type { Beats, Environment } from "./environment.ts";
 export { fetchBody } from "./groups/fetch.ts";
 export { type StoreTools, type Storing, storeBody } from "./groups/store.ts";
-export { devicesVariable, findDevices } from "./node/devices.ts";
+export { findDevices } from "./node/devices.ts";
 export type { HostSigns } from "./node/host-signs.ts";
 export type { KeeperDoor, KeeperExit, KeeperGiven, StartOrder } from "./node/keeper.ts";
 export { LastEnd } from "./node/last-end.ts";

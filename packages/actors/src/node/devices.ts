@@ -9,7 +9,7 @@ import { isMissing } from "./proc.ts";
 const visible = "CUDA_VISIBLE_DEVICES";
 
 /** The variable in which Muster tells a process the same. */
-export const devicesVariable = "MUSTER_DEVICES";
+const devicesVariable = "MUSTER_DEVICES";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

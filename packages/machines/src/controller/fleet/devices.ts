@@ -8,12 +8,12 @@ import { type ControllerState, membersOf } from "../state.ts";
 import { type FleetReplica, isCounted, withReplica } from "./fleet-state.ts";
 
 /** Devices that a replica of a role needs. Pure. */
-export function devicesNeeded({ plan }: Pick<ControllerState, "plan">, role: ReplicaRole): number {
+function devicesNeeded({ plan }: Pick<ControllerState, "plan">, role: ReplicaRole): number {
   return plan.devices?.[role] ?? 0;
 }
 
 /** Devices of a node that no replica has, in the node's order. Whoever was given up has no process, and no devices. Pure. */
-export function freeDevices({ fleet, members }: ControllerState, node: string): readonly string[] {
+function freeDevices({ fleet, members }: ControllerState, node: string): readonly string[] {
   const taken = new Set(
     Object.values(fleet.replicas).flatMap((replica) =>
       replica.node === node && replica.health !== "RETIRED" ? (replica.devices ?? []) : [],
