@@ -1,3 +1,4 @@
+import type { StartOrder } from "@muster/actors";
 import { silentLogger } from "@muster/base";
 import { expect, it } from "vitest";
 import { type Child, SimKeeper } from "../../src/fleet/sim-keeper.ts";
@@ -8,9 +9,9 @@ it("a node that is killed in the turn in which it begins to start a process star
   const spawned: string[] = [];
   const keeperOf = (node: string) => {
     const own = process(node, "node");
-    const spawn = (id: string): Child => {
+    const spawn = ({ id }: StartOrder): Child => {
       spawned.push(id);
-      return { id, node, process: process(id, "policy"), code: null, stop() {} };
+      return { id, node, process: process(id, "policy"), devices: [], code: null, stop() {} };
     };
     const given = { node, clock: own.clock, logger: silentLogger, onStarted() {}, onExit() {} };
     return { own, keeper: new SimKeeper(given, { process: own, notes: new Map(), failpoints, bug: {}, spawn }) };
