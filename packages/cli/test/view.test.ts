@@ -57,8 +57,8 @@ describe("the status of a job", () => {
     );
     expect(text).toMatch(/^missing +rollout: 0 healthy, at least 1 needed$/m);
     expect(text).toMatch(/^doing +fleet\.scale \{"rollout":2\} \(c-1\)$/m);
-    expect(text).toMatch(/^policy-0 +policy +healthy +node-0 /m);
-    expect(text).toMatch(/^rollout-1 +rollout +restarting +node-0 .*2 deaths/m);
+    expect(text).toMatch(/^policy-0 +policy +healthy +node-0: 0 /m);
+    expect(text).toMatch(/^rollout-1 +rollout +restarting +node-0: 1,2 .*2 deaths/m);
   });
 
   it("counts everybody and says how many rows it leaves out", () => {

@@ -105,11 +105,12 @@ export function statusOf(job: string, change: Partial<JobStatus> = {}): JobStatu
         {
           ...{ id: "node-0", host: "here", cordoned: true, signs: ["GPU 0: 3 errors"], replicas: 2 },
           capacity: { policy: 1, rollout: null, checkpoint: null },
+          devices: ["0", "1", "2"],
         },
       ],
       replicas: [
-        { ...managed, id: "policy-0", role: "policy" },
-        { ...managed, id: "rollout-1", role: "rollout", health: "RESTARTING", life: 3, deaths: 2 },
+        { ...managed, id: "policy-0", role: "policy", devices: ["0"] },
+        { ...managed, id: "rollout-1", role: "rollout", health: "RESTARTING", life: 3, deaths: 2, devices: ["1", "2"] },
       ],
       totals: { policy: { HEALTHY: 1 }, rollout: { RESTARTING: 1 } },
       leftOut: { nodes: 0, replicas: 0 },
