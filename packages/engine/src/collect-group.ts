@@ -4,8 +4,7 @@
  * An abort of the whole call, and a failure of the engine, are different: they stop everything with an error, without placeholders.
  */
 
-import type { Prompt } from "@muster/base";
-import { type Clock, every, type Logger, mixSeed, randomOf, shownValue, silentLogger } from "@muster/base";
+import { type Clock, every, type Logger, mixSeed, type Prompt, randomOf, shownValue, silentLogger } from "@muster/base";
 import type { Task } from "@muster/data";
 import {
   type BegunGroup,

@@ -30,7 +30,7 @@ export interface Paste {
 }
 
 /** A document, as it is pasted. */
-export interface PastedDocument {
+interface PastedDocument {
   readonly pastes: readonly Paste[];
   /** Blocks with commands that are not run, each with its place and the reason. */
   readonly leftOut: readonly { readonly place: string; readonly reason: string }[];

@@ -1,7 +1,6 @@
 /** Evaluation on held-out prompts, greedily. What cannot be judged in time counts as not solved, and holds nobody up. */
 
-import type { Prompt } from "@muster/base";
-import { type Clock, withDeadline } from "@muster/base";
+import { type Clock, type Prompt, withDeadline } from "@muster/base";
 import type { Task } from "@muster/data";
 import type { Generated, Reward, RolloutEngine } from "@muster/engine";
 import type { Chunk, RolloutEvent } from "@muster/machines";

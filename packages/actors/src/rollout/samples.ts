@@ -1,7 +1,6 @@
 /** What a sampler shows people of its groups: a bounded few of each step, chosen by their prompts and never by who was quick. */
 
-import type { Prompt } from "@muster/base";
-import { clipText } from "@muster/base";
+import { clipText, type Prompt } from "@muster/base";
 import type { Task } from "@muster/data";
 import type { Body, JobConfig, StreamPlace, TrajectoryGroup } from "@muster/protocol";
 

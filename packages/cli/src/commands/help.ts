@@ -108,6 +108,9 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster bench weights --hosts 8", "256 MiB down a chain of eight hosts, as root"],
     ["muster bench weights --no-peers --json > weights.json", "only ours and the limit, for a script"],
   ],
+  types: [
+    ["muster types > muster.d.ts", 'beside a module, which says: import type { TaskModule } from "./muster.d.ts"'],
+  ],
   completion: [
     ["source <(muster completion bash)", "bash; put it into ~/.bashrc to keep it"],
     ["source <(muster completion zsh)", "zsh; after compinit"],

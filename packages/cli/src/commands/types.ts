@@ -7,10 +7,6 @@ export function addTypesCommand(program: Command): void {
   program
     .command("types")
     .description("print TypeScript declarations for modules of a job: tasks, rewards, generate functions")
-    .addHelpText(
-      "after",
-      '\nWrite them beside your module (muster types > muster.d.ts), then: import type { TaskModule } from "./muster.d.ts"',
-    )
     .action(() => {
       process.stdout.write(contractText());
     });

@@ -3,8 +3,7 @@
  * call, because an engine is much faster at many responses than at one. A failure of the engine is nobody's sample's: it is marked.
  */
 
-import type { EngineHandle, TurnRequest } from "@muster/base";
-import { hasCode, mixSeed } from "@muster/base";
+import { type EngineHandle, hasCode, mixSeed, type TurnRequest } from "@muster/base";
 import type { Generated, GenerateRequest, RolloutEngine, SamplingOptions } from "../engine.ts";
 import { errors } from "../errors.ts";
 

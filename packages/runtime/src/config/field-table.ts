@@ -1,7 +1,6 @@
 /** The rows of the table of keys. Each row: how it is written, default, what it is. */
 import { perRole, promptsTask, type ReplicaRole, traitsOf } from "@muster/protocol";
-import type { Field, FieldKind, Scalar } from "./field.ts";
-import { isPathOfModule } from "./values.ts";
+import { type Field, type FieldKind, isPathOfModule, type Scalar } from "./field.ts";
 
 type Row = readonly [kind: FieldKind, fallback: Field["default"], says: string, path?: string];
 

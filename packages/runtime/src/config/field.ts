@@ -33,3 +33,8 @@ export interface Field {
   /** One sentence for the reference. */
   readonly says: string;
 }
+
+/** A path is told from a name by its slash or its ending; names of built-in things have neither. Pure. */
+export function isPathOfModule(value: unknown): boolean {
+  return typeof value === "string" && /[\\/]|\.[cm]?[jt]s$/.test(value);
+}

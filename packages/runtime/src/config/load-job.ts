@@ -5,7 +5,7 @@
 import { messageOf } from "@muster/base";
 import { type JobConfig, jobConfigSchema, promptsTask } from "@muster/protocol";
 import { errors } from "../errors.ts";
-import type { Field, Scalar } from "./field.ts";
+import { type Field, isPathOfModule, type Scalar } from "./field.ts";
 import { type KeyTable, keyTableOf } from "./fields.ts";
 import {
   type EngineTable,
@@ -19,7 +19,7 @@ import { type Problem, shown } from "./problem.ts";
 import { brokenRelations } from "./relations.ts";
 import { type Raw, readEnvironment, readFile, readFlags, type Sourced } from "./sources.ts";
 import { taskProblems } from "./task-problems.ts";
-import { isPathOfModule, parseValue } from "./values.ts";
+import { parseValue } from "./values.ts";
 
 /** Where a job's configuration comes from; later sources win. */
 export interface LoadJobOptions {

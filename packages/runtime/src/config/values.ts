@@ -2,7 +2,7 @@
 import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { messageOf, parseDurationMs, parseSizeBytes } from "@muster/base";
-import type { Field, FieldKind } from "./field.ts";
+import { type Field, type FieldKind, isPathOfModule } from "./field.ts";
 import { shown } from "./problem.ts";
 import type { Raw } from "./sources.ts";
 
@@ -65,11 +65,6 @@ function untextual(kind: FieldKind, text: string): unknown {
   if ((kind === "integer" || kind === "number") && /^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(text)) return Number(text);
   if (kind === "boolean" && (text === "true" || text === "false")) return text === "true";
   return text;
-}
-
-/** A path is told from a name by its slash or its ending; names of built-in things have neither. Pure. */
-export function isPathOfModule(value: unknown): boolean {
-  return typeof value === "string" && /[\\/]|\.[cm]?[jt]s$/.test(value);
 }
 
 function parseModule(value: string, folder: string): Parsed {

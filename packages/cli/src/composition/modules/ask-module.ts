@@ -10,7 +10,7 @@ const answerMs = 20_000;
 const megabytes = 1_024;
 
 /** What is asked of a module: whether it has a reward or a generate function, or what it is as a task. */
-export type ModuleUse = "reward" | "generate" | "task";
+type ModuleUse = "reward" | "generate" | "task";
 
 /** What was found, or what is wrong. */
 export type ModuleAnswer = { readonly found: unknown } | { readonly fault: string };
