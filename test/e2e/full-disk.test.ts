@@ -69,7 +69,7 @@ test("a full disk is named in one sentence, loses nothing, and the job goes on w
   await reach(first, 3);
 
   let makeRoom = fill(runs);
-  const sentence = /! the disk of \S+ is full: .* left; the job waits until there is room/;
+  const sentence = /! the disk of \S+ is full: .* left; make room and the job goes on; nothing is lost/;
   await first.waitForLine(sentence, 20_000);
   makeRoom();
   await reach(first, Math.min(steps - 9, stepOf(first) + 6));
