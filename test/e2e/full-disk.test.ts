@@ -29,12 +29,24 @@ beforeAll(async () => {
     : null;
   if (!disk) await folder.remove();
 });
-afterAll(() => disk?.close());
 
-const small = ["batch.groups_per_step=16", "evaluation.prompts=64", "checkpoint.every_steps=4"];
+const small = [
+  ...["batch.groups_per_step=16", "evaluation.prompts=64", "checkpoint.every_steps=4"],
+  // Results that the full disk did not take are asked for again when their lease is over.
+  ...["timing.lease=8s", "health.hung_min=5s", "health.hung_max=7s"],
+  ...["timing.heartbeat_interval=400ms", "timing.suspect_after=2s", "timing.dead_after=5s"],
+];
 
-function start(runs: string, ...args: readonly string[]): Promise<ActorProcess> {
-  return spawnMuster(["run", ...args, "--runs", runs, "--job", job]);
+const started: ActorProcess[] = [];
+afterAll(async () => {
+  for (const each of started) await each.kill();
+  await disk?.close();
+});
+
+async function start(runs: string, ...args: readonly string[]): Promise<ActorProcess> {
+  const run = await spawnMuster(["run", "--runs", runs, ...args]);
+  started.push(run);
+  return run;
 }
 
 /** Writes until nothing more fits. @returns Makes room again. */
@@ -60,7 +72,7 @@ test("a full disk is named in one sentence, loses nothing, and the job goes on w
   const { path: runs } = disk;
   const directory = join(runs, job);
   const settings = small.flatMap((set) => ["--set", set]);
-  const first = await start(runs, jobFile, "--steps", String(steps), ...settings);
+  const first = await start(runs, "--job", job, jobFile, "--steps", String(steps), ...settings);
   const tail = (of: ActorProcess) => () => of.lines.slice(-12);
   const stepOf = (of: ActorProcess): number =>
     Math.max(0, ...of.lines.flatMap((line) => Number(/^step +(\d+)\//.exec(line)?.[1] ?? 0)));
@@ -87,7 +99,7 @@ test("a full disk is named in one sentence, loses nothing, and the job goes on w
   await nothingLeft(runs);
 
   makeRoom();
-  const second = await start(runs);
+  const second = await start(runs, "--job", job);
   expect((await second.exited).code, tail(second)().join("\n")).toBe(0);
   await nothingLeft(runs);
   const summary = summaryOf({ directory });
@@ -100,7 +112,7 @@ test("a job that begins on a full disk is refused, or fails, with the disk in it
   if (!disk) return skip("no right to mount a file system: no disk is filled");
   const { path: runs } = disk;
   const makeRoom = fill(runs);
-  const run = await spawnMuster(["run", jobFile, "--runs", runs, "--job", "late", "--steps", "3", "--quiet"]);
+  const run = await start(runs, jobFile, "--job", "late", "--steps", "3", "--quiet");
   const { code } = await run.exited;
   makeRoom();
   expect(code).toBeGreaterThan(0);

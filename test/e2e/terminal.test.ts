@@ -29,9 +29,10 @@ test("a kill is one line with its time, a sampler by hand says what it does, and
     process.kill(pidOfActor({ runs: runs.path, job, id: "rollout-1" }), "SIGKILL");
     const line = await until("the recovery", () => shown().find((each) => each.includes("! rollout-1 died:")));
     expect(line).toMatch(/^\d\d:\d\d:\d\d {2}! rollout-1 died: process ended with SIGKILL/);
-    const after = shown().slice(shown().indexOf(line as string));
-    expect(after.filter((each) => /rollout-1 |go to others|go on at/.test(each))).toHaveLength(1);
-
+    const isOfIt = (each: string): boolean =>
+      /^\d\d:\d\d:\d\d .*(rollout-1 |go to others|go on at|left|joined)/.test(each);
+    const rowsOf = (text: readonly string[]) => text.slice(text.indexOf(line as string)).filter(isOfIt);
+    expect(rowsOf(shown())).toEqual([line]);
     const samples = await runs.muster("samples", "--follow", "--json", "--job", job);
     const steps = (): ReadonlySet<number> => new Set(samples.lines.map((each) => JSON.parse(each).step));
     const known = await until("samples of the steps so far", () => steps().size > 0 && Math.max(...steps()));
