@@ -140,7 +140,7 @@ class Run {
       clock: this.#clock,
       onFull: (detail) => {
         this.#recorder.diskFull(detail, Date.now());
-        progress.note(`! ${detail}; make room and the job goes on; nothing is lost`);
+        progress.note(`! ${detail}; the job waits until there is room`);
       },
     });
     const log = join(path, "logs", "run.log");
