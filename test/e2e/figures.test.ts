@@ -2,6 +2,7 @@
  * What people who train look at is one set of figures: the events of a run, `metrics.jsonl`, the metrics page, the report, `muster watch` and the file for
  * TensorBoard say the same of each step; and they are the same whoever computed, and whoever died.
  */
+import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type FigureName, figureMetricOf, figureNameOf, stepFigures } from "@muster/protocol";
@@ -29,6 +30,14 @@ let runs: Runs;
 let run: JobRun;
 /** The metrics page at some step, as a scraper read it. */
 let page = "";
+
+/** Prints the scalars of a folder as the reader of TensorBoard has them: tag to pairs of step and value. */
+const readByTensorBoard = `
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0}).Reload()
+print(json.dumps({tag: [[one.step, one.value] for one in events.Scalars(tag)] for tag in events.Tags()["scalars"]}))
+`;
 
 const read = (name: string): string => readFileSync(join(run.directory, name), "utf8");
 
@@ -198,6 +207,19 @@ describe("the figures of a step", () => {
         );
         expect([field, found.map(({ value }) => value)]).toEqual([field, [Math.fround(body[field]!)]]);
       }
+  });
+
+  test("are read from that file by TensorBoard itself", ({ skip }) => {
+    const folder = join(run.directory, "tensorboard");
+    const { status, stdout, stderr } = spawnSync("python3", ["-c", readByTensorBoard, folder], { encoding: "utf8" });
+    if (stderr.includes("No module named 'tensorboard'") || status === null)
+      return skip("no python3 with tensorboard: its own reader does not read the file");
+    expect({ status, stderr: status === 0 ? "" : stderr }).toEqual({ status: 0, stderr: "" });
+    const read = JSON.parse(stdout) as Record<string, readonly (readonly [number, number])[]>;
+    for (const { field, family } of stepFigures) {
+      const tag = `${family}/${figureNameOf(field)}`;
+      expect([tag, read[tag]]).toEqual([tag, commits().map((body) => [body.step, Math.fround(body[field]!)])]);
+    }
   });
 
   test("are the same, to the last bit, when others compute and some of them die", async () => {

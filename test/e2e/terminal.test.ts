@@ -1,4 +1,4 @@
-/** What people see of a job on real terminals of 80 × 24: `muster run` while a sampler is killed, and a sampler that was started by hand. */
+/** What people see of a job on real terminals of 80 × 24: `muster run` while a sampler is killed, its samples as they come, and a sampler that was started by hand. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pidOfActor, ptyMissing, startOnTerminal, waitFor, windowOf } from "@muster/testkit";
@@ -29,8 +29,14 @@ test("a kill is one line with its time, a sampler by hand says what it does, and
     process.kill(pidOfActor({ runs: runs.path, job, id: "rollout-1" }), "SIGKILL");
     const line = await until("the recovery", () => shown().find((each) => each.includes("! rollout-1 died:")));
     expect(line).toMatch(/^\d\d:\d\d:\d\d {2}! rollout-1 died: process ended with SIGKILL/);
-    const after = shown().slice(shown().indexOf(line as string));
-    expect(after.filter((each) => /rollout-1 |go to others|go on at/.test(each))).toHaveLength(1);
+    const isOfIt = (each: string): boolean =>
+      /^\d\d:\d\d:\d\d .*(rollout-1 |go to others|go on at|left|joined)/.test(each);
+    const rowsOf = (text: readonly string[]) => text.slice(text.indexOf(line as string)).filter(isOfIt);
+    expect(rowsOf(shown())).toEqual([line]);
+    const samples = await runs.muster("samples", "--follow", "--json", "--job", job);
+    const steps = (): ReadonlySet<number> => new Set(samples.lines.map((each) => JSON.parse(each).step));
+    const known = await until("samples of the steps so far", () => steps().size > 0 && Math.max(...steps()));
+    await until("samples of later steps as they are committed", () => Math.max(...steps()) > (known as number) + 2);
 
     const sampler = startOnTerminal(["rollout", "--id", "by-hand", ...where], size);
     await until("work by hand", () => /by-hand .* v\d+ .*[1-9]\d* groups/.test(shown(sampler).at(-1) ?? ""));
@@ -44,13 +50,20 @@ test("a kill is one line with its time, a sampler by hand says what it does, and
 
     run.type("\u0003");
     expect(await run.ended).toBe(130);
+    // It ends with the run, having told each sample once.
+    expect((await samples.exited).code).toBe(0);
+    const told = samples.lines.map((each) => JSON.parse(each)).map(({ group, sample }) => `${group}/${sample}`);
+    expect(new Set(told).size).toBe(told.length);
+
     const rows = run.output().split(/[\r\n]+/);
     expect(rows.some((row) => row.startsWith("  ledger  "))).toBe(true);
     // What is to be pasted stays in one piece.
     const isWhole = (row: string): boolean => /report: |join it with|go on with|\/\S{30}/.test(row);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: sequences take no room
-    const widths = rows.filter((row) => !isWhole(row)).map((row) => row.replaceAll(/\u001b\[[?\d]*\w/g, "").length);
-    expect(Math.max(...widths)).toBeLessThan(size.columns);
+    const shownRows = rows.map((row) => row.replaceAll(/\u001b\[[?\d]*\w/g, ""));
+    // The terminal itself writes what is typed.
+    const plain = shownRows.map((row) => row.replace("^C", ""));
+    expect(plain.filter((row) => row.length >= size.columns && !isWhole(row))).toEqual([]);
     expect(run.output()).not.toContain("\u001b[31m");
   } finally {
     run.kill();

@@ -41,7 +41,7 @@ const inputs = ["native/CMakeLists.txt", "native/package.json", "native/src", "p
 export const nativeFingerprint = () => fingerprintOf(root, inputs, `${process.platform}-${process.arch}`);
 
 /** The stamp of an addon that is built here. @returns {AddonStamp} */
-export function stampHere() {
+function stampHere() {
   const manifest = JSON.parse(readFileSync(join(root, "native/package.json"), "utf8"));
   const header = /** @type {{ header: { glibcVersionRuntime?: string } }} */ (process.report.getReport()).header;
   return {
@@ -92,7 +92,7 @@ export async function takePrebuilt(from, output) {
 }
 
 /** What is wrong with an addon in a folder. @param {string} folder @returns {string | null} */
-export function flawOf(folder) {
+function flawOf(folder) {
   const paths = [addonName, manifestName].map((name) => join(folder, name));
   const missing = paths.find((path) => !existsSync(path));
   if (missing !== undefined) return `there is no ${missing}`;
