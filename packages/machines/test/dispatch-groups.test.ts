@@ -151,6 +151,19 @@ describe("an evaluation", () => {
     ]);
   });
 
+  it("is leased by half of each sampler's share, so that leases shrink towards its end", () => {
+    const large = planWith({ evalPrompts: 64 * 32, evalEverySteps: 2, steps: 7 });
+    const patch = { evaluatedVersion: 3, groups: {} };
+    const open = planEvaluation(working({ plan: large, version: 4, members: ["p0", "r0", "r1"], patch }));
+    let state = open?.state as ControllerState;
+    const sizes: number[] = [];
+    for (let change = dispatchGroups(state); change; change = dispatchGroups(state)) {
+      sizes.push(...bodiesOf(change.effects, "groups.lease").map(({ items }) => items.length));
+      state = { ...change.state, leases: {} };
+    }
+    expect(sizes).toEqual([8, 6, 5, 4, 3, 2, 1, 1, 1, 1]);
+  });
+
   it("goes before groups, to replicas that hold exactly its version", () => {
     const evaluation = opened(4) as NonNullable<ControllerState["evaluation"]>;
     const state = working({ plan, version: 4, patch: { evaluation, groups: { 5: groupsOf(5, 0) } } });

@@ -74,7 +74,11 @@ function extended(recent: GivenUp["recent"], { completed, givenUp }: Noted, wind
     : [...recent, added];
   let from = 0;
   let size = parts.reduce((sum, part) => sum + part.trajectories, 0);
-  while (size - (parts[from]?.trajectories ?? 0) >= window) size -= parts[from++]?.trajectories ?? 0;
+  for (const { trajectories } of parts) {
+    if (size - trajectories < window) break;
+    size -= trajectories;
+    from += 1;
+  }
   return parts.slice(from);
 }
 

@@ -1,0 +1,44 @@
+/** The sums over all members say what looking at each of them says. */
+import { memberRoles } from "@muster/protocol";
+import { expect, it } from "vitest";
+import { crowd } from "../src/controller/members/crowd.ts";
+import type { Member } from "../src/controller/members/member.ts";
+import { memberOf } from "./states.ts";
+
+const held = { lineage: 0, version: 3 };
+const pull = { kind: "weights.pull", lineage: 0, version: 4, dueAtMs: 700 } as unknown as Member["order"];
+const stop = { kind: "replica.stop", dueAtMs: 900 } as unknown as Member["order"];
+
+/** One member of each role, health, weights and order. */
+const all: readonly Member[] = memberRoles.flatMap((role) =>
+  (["healthy", "suspect", "draining"] as const).flatMap((health) =>
+    [held, null].flatMap((has) =>
+      [null, pull, stop].map((order) => memberOf("m", 1, { role, health, held: has, order })),
+    ),
+  ),
+);
+const crowdOf = (members: readonly Member[]) =>
+  crowd.of(Object.fromEntries(members.map((member, i) => [`m${i}`, member])));
+
+it.each([
+  ["each alone", all.map((member) => [member])],
+  ["all together", [all]],
+  ["nobody", [[]]],
+] as const)("%s", (_, parts) => {
+  for (const members of parts) {
+    const sum = crowdOf(members);
+    const many = (isIt: (member: Member) => boolean): number => members.filter(isIt).length;
+    for (const role of memberRoles) {
+      expect(sum.count[role]).toBe(many((one) => one.role === role));
+      expect(sum.healthy[role]).toBe(many((one) => one.role === role && one.health === "healthy"));
+    }
+    expect(sum.staying).toBe(many(({ role, health }) => role === "rollout" && health !== "draining"));
+    expect(sum.workers).toBe(many((one) => one.role === "rollout" && one.health === "healthy" && one.held !== null));
+    expect(sum.leaving).toBe(many(({ health, order }) => health === "draining" && order?.kind !== "replica.stop"));
+    expect(sum.dueAtMs).toBe(Math.min(...members.map(({ order }) => order?.dueAtMs ?? Number.POSITIVE_INFINITY)));
+    const idle = members.filter(
+      ({ role, health, order }) => order === null && health !== "draining" && (role === "policy" || role === "rollout"),
+    );
+    expect(new Set(sum.idleWith)).toEqual(new Set(idle.map((one) => one.held)));
+  }
+});
