@@ -12,6 +12,7 @@ import type { ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { encodeSnapshot, partsOf } from "./journal-snapshot.ts";
 import { type MachineEffect, OpenEndKeeper } from "./open-ends.ts";
 import type { RecordChain } from "./record-chain.ts";
+import type { ToldMark } from "./told-mark.ts";
 
 /** What a journal is written with. */
 export interface JournalWriterOptions {
@@ -31,6 +32,8 @@ export interface JournalWriterOptions {
   readonly clock: Clock;
   /** From the clock to wall time, which must not jump within a term. */
   readonly wallOffsetMs: number;
+  /** How far the public facts of its records are told. */
+  readonly told: Pick<ToldMark, "upTo">;
   /** Tells the operator of records that are not a controller's. */
   readonly alarm: (detail: string) => void;
 }
@@ -117,10 +120,11 @@ export class JournalWriter {
     const { term, clock, wallOffsetMs, snapshotRecords, incarnation } = this.#options;
     const wallMs = wallOffsetMs + clock.now();
     this.#tell();
-    const record = encodeRecord(term, events, wallMs, this.#chain.link(incarnation));
+    const told = this.#options.told.upTo(this.#recordSeq);
+    const record = encodeRecord(term, events, wallMs, { ...this.#chain.link(incarnation), told });
     while (!(await this.#append(record, ""))) this.#tell();
     this.#recordSeq = this.#seq;
-    this.#ends.recorded({ seq: this.#seq, wallMs }, effects);
+    this.#ends.recorded({ seq: this.#seq, wallMs, told }, effects);
     this.#written = { snapshot, wallMs };
     this.#since = { records: this.#since.records + 1, bytes: this.#since.bytes + record.byteLength };
     const isDue = this.#since.records >= snapshotRecords || this.#since.bytes >= snapshotBytes;
