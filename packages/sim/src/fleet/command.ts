@@ -35,7 +35,10 @@ export function drawDevices(
   random: Random,
   { config, fleet }: { readonly config: JobConfig; readonly fleet: FleetShape },
 ): { readonly config: JobConfig; readonly fleet: FleetShape } {
-  const devices = { ...perRole(() => 0), policy: random.below(2), rollout: 1 + random.below(2) };
+  // Trainers stay on the host where the first of them is, and the smallest may be that: then the others wait, as the operator is told.
+  const isOneHost = new Set(fleet.nodes.map(({ host }) => host)).size === 1;
+  const [policy, rollout] = [random.below(2), 1 + random.below(2)];
+  const devices = { ...perRole(() => 0), policy: isOneHost ? policy : 0, rollout };
   const most = config.batch.microShards * devices.policy + (config.replicas.rollout + 3) * devices.rollout;
   let named = 0;
   const nodes = fleet.nodes.map((node, i) => {
