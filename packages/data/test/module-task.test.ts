@@ -85,7 +85,7 @@ describe("a task of a module", () => {
       batch: { groupsPerStep: 8 },
       sampling: { maxNewTokens: 3 },
     } as unknown as Parameters<typeof openTask>[0];
-    expect((await openTask(config)).digest).toBe(digest);
+    expect(await openTask(config)).toMatchObject({ digest });
     const other = { ...config, taskModule: { digest: "other", vocab, tokenizerDigest, maxTokens: 4 } };
     await expect(openTask(other)).rejects.toThrow(
       `${path} is not what it was when the job was made: its digest is ${digest}, and the job has other`,

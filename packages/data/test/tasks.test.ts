@@ -1,6 +1,6 @@
-import { randomOf } from "@muster/base";
+import { type Prompt, randomOf } from "@muster/base";
 import { describe, expect, it } from "vitest";
-import { type BuiltInTask, type Prompt, taskOf } from "../src/index.ts";
+import { type BuiltInTask, taskOf } from "../src/index.ts";
 
 const names = ["dates", "addition"];
 const examples = 2000;

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { GenerateContext, ModuleResponse } from "@muster/base";
 import { taskOf } from "@muster/data";
 import { failureDefaults, fromGroupsBatch, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import fc from "fast-check";

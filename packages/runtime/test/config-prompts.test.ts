@@ -33,7 +33,10 @@ describe("a job with prompts of files", () => {
       plan: { groupsPerStep: 128, maxNewTokens: 16 },
     });
     const { heldOutRows: _, ...findings } = found;
-    expect(loadJob(options(own)).config.prompts).toEqual({ ...named?.files, ...findings });
+    expect(loadJob(options(own)).config.prompts).toEqual({
+      ...(named && "files" in named ? named.files : {}),
+      ...findings,
+    });
   });
 
   test("evaluates only when something is held out", () => {
