@@ -3,6 +3,7 @@ import { control } from "../src/controller/control.ts";
 import type { ReportOf } from "../src/controller/events.ts";
 import { makeReplica } from "../src/controller/fleet/plan-fleet.ts";
 import { applyExited, applyLeft, applyRegister, putOut } from "../src/controller/members/apply-membership.ts";
+import { planReadmission } from "../src/controller/members/plan-readmission.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, linesOf, reportFrom, working } from "./states.ts";
 
@@ -20,6 +21,88 @@ const leases = {
 };
 const leased = (): ControllerState =>
   working({ patch: { leases, groups: { 4: { queue: [], receipts: {}, quarantined: [] } } } });
+
+describe("a replica without a node that ends and starts again and again", () => {
+  const at = (state: ControllerState, seconds: number): ControllerState => ({ ...state, nowMs: seconds * 1_000 });
+  /** Its next process registers. */
+  const starts = (state: ControllerState, life: number) =>
+    applyRegister(state, register("r0", `l${life}`, { pid: life }));
+  /** So many starts, one a second, each in the place of the one before. */
+  const afterStarts = (count: number, state = working()): ReturnType<typeof starts> =>
+    Array.from({ length: count }, (_, i) => i + 1).reduce((last, life) => starts(at(last.state, life), life), {
+      state,
+      effects: [],
+    } as ReturnType<typeof starts>);
+
+  it("comes back at once five times, and then waits, for longer each time, and the operator hears why", () => {
+    const fifth = afterStarts(5);
+    expect(fifth.state.members.r0?.incarnation).toBe("l5");
+    const sixth = starts(at(fifth.state, 6), 6);
+    expect(sixth.state.members.r0).toBeUndefined();
+    expect(sixth.state.waiting.r0).toMatchObject({ incarnation: "l6" });
+    const [alarm] = bodiesOf(sixth.effects, "alarm.raised");
+    expect(alarm).toMatchObject({ alarm: "flapping" });
+    expect(alarm?.detail).toContain("r0 ended and started again more than 5 times within ten minutes");
+    expect(alarm?.detail).toContain("it is back as process 6 of h and is admitted in");
+    const pauseOf = (state: ControllerState): number => (state.evictions.r0?.untilMs ?? 0) - state.nowMs;
+    const first = pauseOf(sixth.state);
+    // It ends while it waits, and is back: it waits for the same moment, and nothing is said again.
+    const again = starts(at(sixth.state, 6.05), 7);
+    expect(again.state.evictions).toEqual(sixth.state.evictions);
+    expect(linesOf(again.effects)).toEqual([]);
+    const back = planReadmission(at(again.state, 6 + first / 1_000));
+    expect(back?.state.members.r0?.incarnation).toBe("l7");
+    const next = starts(at(back?.state ?? again.state, 7 + first / 1_000), 8);
+    expect(pauseOf(next.state)).toBe(2 * first);
+  });
+
+  it("counts the lives that leave by themselves, too", () => {
+    let state = working();
+    for (let life = 1; life <= 6; life++) {
+      state = starts(at(state, life), life).state;
+      const { incarnation = "" } = state.members.r0 ?? {};
+      const left = { type: "replica.left" as const, atMs: 0, from: "r0", role: "rollout" as const, incarnation };
+      if (life < 6) state = applyLeft(at(state, life + 0.5), { ...left, body: { reason: "the engine failed" } }).state;
+    }
+    expect(state.members.r0).toBeUndefined();
+    expect(state.waiting.r0?.incarnation).toBe("l6");
+  });
+
+  it("is trusted again when it has run for ten minutes", () => {
+    const fifth = afterStarts(5);
+    expect(starts(at(fifth.state, 700), 6).state.members.r0?.incarnation).toBe("l6");
+  });
+
+  it("does not count where a supervisor of the job sees the ends, before the next life or after it", () => {
+    let state = working();
+    for (let life = 1; life <= 20; life++) {
+      state = starts(at(state, life), life).state;
+      const ended = {
+        type: "process.exited" as const,
+        atMs: 0,
+        from: "s",
+        role: "supervisor" as const,
+        incarnation: "s1",
+      };
+      state = applyExited(state, {
+        ...ended,
+        body: { id: "r0", host: "h", pid: life - 1, code: 1, signal: null },
+      }).state;
+    }
+    expect(state.members.r0?.incarnation).toBe("l20");
+  });
+
+  it("does not count where a node runs it, nor lives of one process", () => {
+    const { state: made, id } = makeReplica(working(), "rollout", "n0");
+    const { [id]: replica, ...others } = made.fleet.replicas;
+    const replicas = { ...others, ...(replica ? { r0: replica } : {}) };
+    const placed = { ...made, fleet: { ...made.fleet, replicas } };
+    expect(afterStarts(20, placed).state.members.r0?.incarnation).toBe("l20");
+    let state = working();
+    for (let life = 1; life <= 20; life++) state = applyRegister(at(state, life), register("r0", `l${life}`)).state;
+    expect(state.members.r0?.incarnation).toBe("l20");
+  });
+});
 
 describe("a replica that registers", () => {
   it("is admitted, last in the order of arrival, with nothing in its hands", () => {

@@ -20,6 +20,7 @@ const times: Readonly<Record<PathsOfTimes<Omit<ControllerState, "plan">>, "momen
   "members.*.memory.retryAtMs": "moment",
   "evictions.*.times.*": "moment",
   "evictions.*.untilMs": "moment",
+  "restarts.*.times.*": "moment",
   "progress.atMs": "moment",
   "mesh.dueAtMs": "answer",
   "mesh.joinDueAtMs": "moment",

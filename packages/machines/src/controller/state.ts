@@ -145,6 +145,14 @@ export interface Eviction {
   readonly pid: number;
 }
 
+/** Ends of a replica's lives that nobody saw. */
+export interface Restarts {
+  readonly times: readonly AtMs[];
+  /** The process that ended last; 0 when its end was seen after all. */
+  readonly host: string;
+  readonly pid: number;
+}
+
 /** A registration that waits until its replica may come back. */
 export interface Waiting {
   readonly incarnation: string;
@@ -199,6 +207,8 @@ export interface ControllerState {
   /** By replica id; the last ones only. */
   readonly evictions: Readonly<Record<string, Eviction>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
+  /** By id of a replica without a node; the last ones only, absent before the first. */
+  readonly restarts?: Readonly<Record<string, Restarts>>;
   readonly progress: Progress;
   /** Where weights come from when there are none: the job's source at first, memory or a checkpoint after every holder was lost. */
   readonly restore: VersionKey & { readonly source: Beginning };

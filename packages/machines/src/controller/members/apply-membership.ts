@@ -9,6 +9,7 @@ import { noteShortage } from "../groups/shortages.ts";
 import { type ControllerState, type Member, withMember, without } from "../state.ts";
 import { noteLostTrainer } from "../step/lost-attempts.ts";
 import { applyEnded, keepWaiting, mustWait, withEviction } from "./evictions.ts";
+import { forgetSeenEnd, holdRestarts, noteUnseenEnd } from "./restarts.ts";
 
 /** Incarnations remembered after their end. */
 const goneMax = 256;
@@ -45,17 +46,22 @@ export function applyRegister(state: ControllerState, event: ReportOf<"replica.r
   const refusal = refusalOf(state, to.id, event.body);
   if (refusal) return { state, effects: [command(to, "replica.refused", { reason: refusal })] };
   const cleared = known ? retire(state, known, event.body) : unchanged(state);
-  const next = mustWait(cleared.state, to.id)
-    ? keepWaiting(cleared.state, to, event.body)
-    : admit(cleared.state, to, event.body);
-  return { state: next.state, effects: [...cleared.effects, ...next.effects] };
+  const held = holdRestarts(cleared.state, to, event.body);
+  const next = mustWait(held.state, to.id)
+    ? keepWaiting(held.state, to, event.body)
+    : admit(held.state, to, event.body);
+  // Why it waits is said once.
+  const said = held.effects.length > 0 ? held.effects : next.effects;
+  return { state: next.state, effects: [...cleared.effects, ...said] };
 }
 
 function retire(state: ControllerState, known: Member, by: Body<"replica.register">): Change<ControllerState> {
   const evidence = `a new incarnation registered: process ${by.pid} of ${by.host}`;
   const removed = removeMember(state, known, { how: "died", evidence, by: "replaced", silentMs: 0 });
+  // One process that lives on as another life did not end.
+  const isSame = by.pid === known.pid && by.host === known.host;
   return {
-    state: removed.state,
+    state: isSame ? removed.state : noteUnseenEnd(removed.state, known),
     effects: [...removed.effects, command(known, "replica.fenced", { reason: evidence })],
   };
 }
@@ -148,14 +154,15 @@ function leaveDueAtMsOf({ nowMs, plan }: Pick<ControllerState, "nowMs" | "plan">
 export function applyLeft(state: ControllerState, event: ReportOf<"replica.left">): Change<ControllerState> {
   const member = state.members[event.from];
   if (member?.incarnation !== event.incarnation) return unchanged(state);
-  return removeMember(state, member, { how: "left", evidence: event.body.reason });
+  const removed = removeMember(state, member, { how: "left", evidence: event.body.reason });
+  return { state: noteUnseenEnd(removed.state, member), effects: removed.effects };
 }
 
 /** A supervisor saw a process end. It counts only for the very process that registered. Pure. */
 export function applyExited(state: ControllerState, event: ReportOf<"process.exited">): Change<ControllerState> {
   const { id, host, pid, code, signal, oom = false, words } = event.body;
   const member = state.members[id];
-  const freed = applyEnded(state, event.body);
+  const freed = applyEnded(forgetSeenEnd(state, event.body), event.body);
   if (!member || member.pid !== pid || member.host !== host) return unchanged(freed);
   const isShort = oom || code === outOfMemory;
   const how = `process ended with ${signal ?? `code ${code}`}${isShort ? ", short of memory" : ""}`;

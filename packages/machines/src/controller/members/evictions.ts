@@ -13,7 +13,10 @@ const idsMax = 256;
 const timesMax = 16;
 
 /** Remembers that a member was put out. Pure. */
-export function withEviction(state: ControllerState, { id, host, pid }: Member): ControllerState {
+export function withEviction(
+  state: ControllerState,
+  { id, host, pid }: Pick<Member, "id" | "host" | "pid">,
+): ControllerState {
   const { nowMs, plan } = state;
   const earlier = (state.evictions[id]?.times ?? []).filter((atMs) => nowMs - atMs < hourMs);
   const times = [...earlier, nowMs].slice(-timesMax);
@@ -37,9 +40,11 @@ export function keepWaiting(
   if (state.waiting[id]?.incarnation === incarnation) return { state, effects: [] };
   const { times, untilMs } = state.evictions[id] ?? { times: [], untilMs: state.nowMs };
   const detail = `${id} was put out ${times.length} times within an hour; it is admitted in ${Math.round(untilMs - state.nowMs)} ms`;
+  // Who ends while it waits, and comes again, waits for the same end.
+  const isNews = times.length > 1 && state.waiting[id] === undefined;
   return {
     state: { ...state, waiting: { ...state.waiting, [id]: { incarnation, body } } },
-    effects: times.length > 1 ? [announce("alarm.raised", { alarm: "flapping", detail })] : [],
+    effects: isNews ? [announce("alarm.raised", { alarm: "flapping", detail })] : [],
   };
 }
 
