@@ -23,7 +23,7 @@ export {
   snapshotVersion,
 } from "./controller/journal-snapshot.ts";
 export { snapshotIdEnd } from "./controller/journal-writer.ts";
-export { type MachineEffect, OpenEndKeeper, type OpenEnds } from "./controller/open-ends.ts";
+export { type Announcement, type MachineEffect, OpenEndKeeper, type OpenEnds } from "./controller/open-ends.ts";
 export { type ForeignRecords, RecordChain } from "./controller/record-chain.ts";
 export { rulesOfProgram } from "./controller/rules.ts";
 export { type StandbyEnd, type StandbyOptions, standBy } from "./controller/standby.ts";

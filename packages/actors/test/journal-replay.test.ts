@@ -23,6 +23,7 @@ describe("a record of the journal", () => {
     const events = [elected(2), joining("checkpoint-0")];
     expect(decodeRecord(9, encodeRecord(2, events))).toEqual({ term: 2, events });
     expect(decodeRecord(9, encodeRecord(2, events, 1_234.5))).toEqual({ term: 2, events, wallMs: 1_234.5 });
+    expect(decodeRecord(9, encodeRecord(2, events, 1, { told: 7 }))).toEqual({ term: 2, events, wallMs: 1, told: 7 });
   });
 
   it.each([
@@ -153,7 +154,25 @@ describe("the replay of a journal", () => {
     expect(ettrOf(incidents)).toBeCloseTo(3 / 12);
   });
 
-  it("tells the public facts of the last 64 records only", async () => {
+  it("tells the public facts behind the mark of the last record, and those of the last 64 records in any case", async () => {
+    const write = async (term: number, told: number): Promise<void> => {
+      head = await journal.append(encodeRecord(term, [elected(term)], 1, { told }), head, `r${head + 1}`);
+    };
+    const first = async (): Promise<string | undefined> => (await replayJournal(journal, plan)).untold[0]?.id;
+    for (let term = 1; term <= 200; term++) await write(term, 0);
+    expect((await replayJournal(journal, plan)).untold.map(({ id }) => id)).toEqual(
+      Array.from({ length: 200 }, (_, i) => `e${i + 1}.0`),
+    );
+    await write(201, 90);
+    expect(await first()).toBe("e91.0");
+    // A new controller says again what was told already: until it has, the mark is lower.
+    await write(202, 20);
+    expect(await first()).toBe("e91.0");
+    await write(203, 202);
+    expect(await first()).toBe("e140.0");
+  });
+
+  it("tells the public facts of the last 64 records only where no record has a mark", async () => {
     for (let term = 1; term <= 70; term++) await write(term, elected(term));
     const { untold } = await replayJournal(journal, plan);
     expect(untold.map(({ id }) => id)).toEqual(Array.from({ length: 64 }, (_, i) => `e${i + 7}.0`));

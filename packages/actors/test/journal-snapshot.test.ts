@@ -75,8 +75,10 @@ describe("a journal with snapshots", () => {
         fc.array(batches, { minLength: 1, maxLength: 3 }),
         fc.integer({ min: 1, max: 12 }),
         fc.constantFrom(200, 1_500, 100_000),
-        async (reigns, snapshotRecords, partBytes) => {
+        fc.constantFrom(1, 2, Number.POSITIVE_INFINITY),
+        async (reigns, snapshotRecords, partBytes, toldAfter) => {
           const journal = new WrittenJournal(plan, { snapshotRecords, partBytes });
+          journal.toldUpTo = (seq) => Math.floor(seq / toldAfter);
           for (const reign of reigns) await journal.reign(reign);
           snapshots += journal.parts.length;
           await expectSame(journal);

@@ -16,5 +16,6 @@ export { MemoryChecker } from "./memory-checker.ts";
 export { OrderChecker } from "./order-checker.ts";
 export { ProgressChecker } from "./progress-checker.ts";
 export { SeenPieces } from "./seen-pieces.ts";
+export { ToldChecker } from "./told-checker.ts";
 export { TrainingChecker } from "./training-checker.ts";
 export { WeightsChecker } from "./weights-checker.ts";

@@ -3,6 +3,7 @@
  * decided asks this model, never a live controller.
  */
 import {
+  type Announcement,
   type Controller,
   type ControllerLogic,
   decodeRecord,
@@ -55,6 +56,7 @@ export class JournalModel {
   readonly #judge: Judge;
   readonly #logic: ControllerLogic;
   readonly #onDecision: (decision: Decision) => void;
+  readonly #onFacts: (facts: readonly Announcement[]) => void;
   readonly #seesOrders: boolean;
   readonly #reigns = new Map<Observed, Controller>();
   readonly #writers = new Map<number, Observed>();
@@ -77,6 +79,8 @@ export class JournalModel {
     given: {
       readonly logic?: ControllerLogic | undefined;
       readonly onDecision: (decision: Decision) => void;
+      /** Hears of the public facts of each record. */
+      readonly onFacts?: (facts: readonly Announcement[]) => void;
       /** Orders are shown, too: what the journal led to is remembered. */
       readonly seesOrders?: boolean;
     },
@@ -84,6 +88,7 @@ export class JournalModel {
     this.#judge = judge;
     this.#logic = given.logic ?? controllerLogic;
     this.#onDecision = given.onDecision;
+    this.#onFacts = given.onFacts ?? (() => {});
     this.#seesOrders = given.seesOrders ?? false;
     const { snapshot, effects } = this.#logic.init(planOf(config));
     this.#snapshot = snapshot;
@@ -117,7 +122,7 @@ export class JournalModel {
   /** A record was stored. */
   stored({ seq, data, by }: { readonly seq: number; readonly data: Uint8Array; readonly by: Observed }): void {
     const judge = this.#judge;
-    const { term, events, wallMs, part } = decodeRecord(seq, data);
+    const { term, events, wallMs, told, part } = decodeRecord(seq, data);
     judge.require(seq === this.#seq + 1, "S2", () => `record ${seq} follows record ${this.#seq}`);
     judge.require(term >= this.#term, "S2", () => `record ${seq} of term ${term} follows term ${this.#term}`);
     this.#claim(term, by, `record ${seq}`);
@@ -129,7 +134,7 @@ export class JournalModel {
     }
     const since = this.state.nowMs;
     const ledTo = events.map((event) => this.#apply(event));
-    this.#ends.recorded({ seq, wallMs }, ledTo.flat());
+    this.#onFacts(this.#ends.recorded({ seq, wallMs, told }, ledTo.flat()));
     const cameTo = events.map(({ type }, i) => (ledTo[i] ?? []).length > 0 || type !== "controller.tick");
     // While somebody may hang the time itself is kept now and then.
     const { progress, nowMs, plan } = this.state;

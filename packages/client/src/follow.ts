@@ -16,8 +16,8 @@ export interface FollowOptions {
   readonly unreadable?: (seq: number, reason: string) => void;
 }
 
-/** Far more than a new controller says again. */
-const idsRemembered = 10_000;
+/** More than a new controller says again: what the outbox of the one before holds (10,000 messages), and what its last records led to. */
+const idsRemembered = 65_536;
 
 /** Follows the events until closed, across outages of the broker. */
 export async function follow(transport: Pick<Transport, "tail">, options: FollowOptions): Promise<Subscription> {

@@ -48,6 +48,7 @@ import { PassedSamples } from "./passed-samples.ts";
 import { refusalDesk } from "./refusals.ts";
 import { writtenStatus } from "./status.ts";
 import { StreamWatch, streamsEveryMs } from "./stream-watch.ts";
+import { ToldMark } from "./told-mark.ts";
 import { nobody } from "./version-guard.ts";
 import { Voice } from "./voice.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
@@ -89,6 +90,7 @@ export class Reign implements Controller {
   readonly #open: Holdings;
   readonly #guard: InputGuard;
   readonly #journal: JournalWriter;
+  readonly #told = new ToldMark();
   readonly #streams: StreamWatch;
   #tickedMs: number;
   /** Longest delay of a tick since the last look at this process itself. */
@@ -146,6 +148,7 @@ export class Reign implements Controller {
       term: this.#term,
       snapshotRecords: config.limits.snapshotRecords,
       partBytes: options.recordBytes,
+      toldUpTo: (seq) => this.#told.upTo(seq),
       wallOffsetMs: this.#wallOffsetMs,
       alarm: (detail) => this.#alarm("journal", detail),
     });
@@ -176,9 +179,10 @@ export class Reign implements Controller {
   async open(): Promise<void> {
     const { environment, replayed, lost, rules } = this.#options;
     const { stopped, ending } = replayed.snapshot.context.state;
-    for (const { effect, id } of replayed.untold) {
-      await this.#outbox.room();
-      this.#voice.announce(effect, id);
+    // All of it before the first record, which says how far it is told; no more of it at a time than the outbox holds.
+    for (const { effect, id, seq } of replayed.untold) {
+      for (let room = this.#outbox.room(); room; room = this.#outbox.room()) await room;
+      this.#voice.announce(effect, id, this.#told.says(seq));
     }
     if (stopped && ending) return this.#resolveEnd({ outcome: ending.outcome, reason: ending.reason });
     const { clock } = environment;
@@ -239,7 +243,8 @@ export class Reign implements Controller {
       announce: (effect) => {
         this.#incidents.said(effect, this.#wallOffsetMs + environment.clock.now());
         this.#figures(effect);
-        this.#voice.announce(effect, announcementId(this.#journal.recordSeq, this.#announced++));
+        const { recordSeq } = this.#journal;
+        this.#voice.announce(effect, announcementId(recordSeq, this.#announced++), this.#told.says(recordSeq));
       },
       admit: ({ to, incarnation }) => {
         const body = { dataKey: Uint8Array.from(dataKey), config: JSON.stringify(config) };

@@ -25,8 +25,14 @@ export interface RecordLink {
   readonly after: number;
 }
 
+/** What the writer of a record says beside its inputs. */
+export interface RecordHead extends Partial<RecordLink> {
+  /** Public facts of all records up to this one are told. */
+  readonly told?: number;
+}
+
 /** What a record says. */
-export interface JournalRecord extends Partial<RecordLink> {
+export interface JournalRecord extends RecordHead {
   readonly term: number;
   /** Wall time at which it was written; only what is shown depends on it. */
   readonly wallMs?: number;
@@ -47,7 +53,12 @@ const writing = {
   after: z.number().int().nonnegative().optional(),
 };
 
-const eventsSchema = z.strictObject({ v: z.literal(1), ...writing, events: z.array(eventSchema).max(100_000) });
+const eventsSchema = z.strictObject({
+  v: z.literal(1),
+  ...writing,
+  told: z.number().int().nonnegative().optional(),
+  events: z.array(eventSchema).max(100_000),
+});
 
 const partSchema = z.strictObject({
   v: z.literal(2),
@@ -68,9 +79,9 @@ export function encodeRecord(
   term: number,
   events: readonly ControllerEvent[],
   wallMs?: number,
-  link?: RecordLink,
+  head?: RecordHead,
 ): Uint8Array {
-  return pack({ v: 1, term, ...(wallMs === undefined ? {} : { wallMs }), ...link, events });
+  return pack({ v: 1, term, ...(wallMs === undefined ? {} : { wallMs }), ...head, events });
 }
 
 /** Bytes of a record that holds a part of a snapshot. */
@@ -86,9 +97,16 @@ export function decodeRecord(seq: number, data: Uint8Array): JournalRecord {
   const parsed = v === 1 ? eventsSchema.safeParse(value) : partSchema.safeParse(value);
   if (!parsed.success) throw errors.JournalMalformed({ seq, reason: parsed.error.issues[0]?.message ?? "invalid" });
   const { v: _, term, wallMs, by, after, ...content } = parsed.data;
-  const said = "part" in content ? { events: [], part: content.part } : { events: content.events };
+  const said = "part" in content ? { events: [], part: content.part } : inputsOf(content);
   const link = { ...(by === undefined ? {} : { by }), ...(after === undefined ? {} : { after }) };
   return { term, ...said, ...link, ...(wallMs === undefined ? {} : { wallMs }) };
+}
+
+function inputsOf({
+  events,
+  told,
+}: Pick<z.infer<typeof eventsSchema>, "events" | "told">): Pick<JournalRecord, "events" | "told"> {
+  return { events, ...(told === undefined ? {} : { told }) };
 }
 
 const linkSchema = z.looseObject({ by: z.string(), after: z.number() });

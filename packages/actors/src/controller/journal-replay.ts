@@ -123,7 +123,7 @@ class Fold {
     this.isWhole = true;
   }
 
-  #step(seq: number, { events, wallMs }: JournalRecord, bytes: number): void {
+  #step(seq: number, { events, wallMs, told }: JournalRecord, bytes: number): void {
     this.#since = { records: this.#since.records + 1, bytes: this.#since.bytes + bytes };
     const elected = events.find(({ type }) => type === "controller.elected");
     if (elected?.type === "controller.elected") this.#rules = elected.rules;
@@ -135,7 +135,7 @@ class Fold {
       this.#snapshot = step.snapshot;
       effects.push(...step.effects);
     }
-    this.#ends.recorded({ seq, wallMs }, effects);
+    this.#ends.recorded({ seq, wallMs, told }, effects);
   }
 
   requireOwnRules(): void {

@@ -31,6 +31,8 @@ export interface JournalWriterOptions {
   readonly clock: Clock;
   /** From the clock to wall time, which must not jump within a term. */
   readonly wallOffsetMs: number;
+  /** How far the public facts of all records up to `seq`, the last one of inputs, are told. */
+  readonly toldUpTo: (seq: number) => number;
   /** Tells the operator of records that are not a controller's. */
   readonly alarm: (detail: string) => void;
 }
@@ -114,13 +116,14 @@ export class JournalWriter {
   }
 
   async #write({ events, effects, snapshot }: Omit<Batch, "changed">): Promise<void> {
-    const { term, clock, wallOffsetMs, snapshotRecords, incarnation } = this.#options;
+    const { term, clock, wallOffsetMs, snapshotRecords, incarnation, toldUpTo } = this.#options;
     const wallMs = wallOffsetMs + clock.now();
     this.#tell();
-    const record = encodeRecord(term, events, wallMs, this.#chain.link(incarnation));
+    const told = toldUpTo(this.#recordSeq);
+    const record = encodeRecord(term, events, wallMs, { ...this.#chain.link(incarnation), told });
     while (!(await this.#append(record, ""))) this.#tell();
     this.#recordSeq = this.#seq;
-    this.#ends.recorded({ seq: this.#seq, wallMs }, effects);
+    this.#ends.recorded({ seq: this.#seq, wallMs, told }, effects);
     this.#written = { snapshot, wallMs };
     this.#since = { records: this.#since.records + 1, bytes: this.#since.bytes + record.byteLength };
     const isDue = this.#since.records >= snapshotRecords || this.#since.bytes >= snapshotBytes;

@@ -31,7 +31,7 @@ export type MachineEffect = ControllerEffect | TimerEffect<ControllerEvent>;
 export interface OpenEnds {
   /** Timers that were running, to be started anew. */
   readonly timers: readonly RunningTimer[];
-  /** Public facts of the last records: the controller may have ended before it could say them. */
+  /** Public facts, in order, that may not have been said: those behind the mark of the last record, and of the last records in any case. */
   readonly untold: readonly Announcement[];
   /** The incidents of all terms so far, in wall time. */
   readonly incidents: IncidentLog;
@@ -40,7 +40,7 @@ export interface OpenEnds {
 /** Nothing is open. */
 const noOpenEnds: OpenEnds = { timers: [], untold: [], incidents: emptyIncidentLog };
 
-/** Records whose public facts a new controller says again. */
+/** Records whose public facts a new controller says again although their writer has said them: the broker may have lost the end of the events. */
 const retoldRecords = 64;
 
 /** Keeps the open ends from record to record. */
@@ -63,14 +63,16 @@ export class OpenEndKeeper {
     }
   }
 
-  /** A record of inputs led to `effects`. */
-  recorded({ seq, wallMs }: RecordPlace, effects: readonly MachineEffect[]): void {
+  /** A record of inputs led to `effects`. @returns Its public facts. */
+  recorded({ seq, wallMs, told = seq }: RecordPlace, effects: readonly MachineEffect[]): readonly Announcement[] {
     this.begun(effects);
     const facts = effects.filter((effect) => effect.type === "announce");
-    const told = facts.map((effect, index) => ({ seq, id: announcementId(seq, index), effect }));
-    this.#untold = [...this.#untold, ...told].filter((fact) => fact.seq > seq - retoldRecords);
-    if (wallMs === undefined) return;
-    for (const fact of facts) this.#incidents = applyFact(this.#incidents, factOf(fact, wallMs));
+    const news = facts.map((effect, index) => ({ seq, id: announcementId(seq, index), effect }));
+    const done = Math.min(told, seq - retoldRecords);
+    this.#untold = [...this.#untold.filter((fact) => fact.seq > done), ...news];
+    if (wallMs !== undefined)
+      for (const fact of facts) this.#incidents = applyFact(this.#incidents, factOf(fact, wallMs));
+    return news;
   }
 
   get(): OpenEnds {
@@ -78,10 +80,12 @@ export class OpenEndKeeper {
   }
 }
 
-/** Where a record lies, and when it was written. */
+/** Where a record lies, when it was written, and what its writer knew then. */
 export interface RecordPlace {
   readonly seq: number;
   readonly wallMs?: number | undefined;
+  /** Public facts up to this record were told; absent in records of before it was said, whose writers said the last ones alone again. */
+  readonly told?: number | undefined;
 }
 
 /** Id of the `index`-th public fact of a record. */

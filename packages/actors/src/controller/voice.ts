@@ -43,27 +43,34 @@ export class Voice {
     if (this.#options.outbox.room() === null) this.command(effect);
   }
 
-  /** A fact has one id whoever says it, so one that is said again after a failover is stored once. */
-  announce({ kind, body }: AnnounceEffect, id: string): void {
+  /**
+   * A fact has one id whoever says it, so one that is said again after a failover is stored once. `told` is called when it is stored, or when no
+   * receiver would ever take it.
+   */
+  announce({ kind, body }: AnnounceEffect, id: string, told?: () => void): void {
     const { enveloper } = this.#options;
     if (kind === "mesh.changed") enveloper.setEpoch(body.epoch);
     const message = enveloper.stamp(kind, body as never, { id }) as AnyMessage;
-    this.#say({ subject: this.#subjects.event(kind), message, lane: "events" });
+    const item = { subject: this.#subjects.event(kind), message, lane: "events" };
+    if (!this.#say(told ? { ...item, onStored: told } : item)) told?.();
   }
 
-  #say(item: OutboxItem): void {
+  /** @returns False for what no receiver would take. */
+  #say(item: OutboxItem): boolean {
     const { kind, body } = item.message;
     const flaw = flawOf(kind, body);
     if (flaw !== null) {
       this.#refuse(item, flaw);
-      return;
+      return false;
     }
     try {
       this.#options.outbox.offer(item);
     } catch (error) {
       if (!isMalformed(error)) throw error;
       this.#refuse(item, messageOf(error));
+      return false;
     }
+    return true;
   }
 
   #refuse({ subject, message: { kind } }: OutboxItem, reason: string): void {

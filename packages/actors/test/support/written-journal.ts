@@ -33,6 +33,8 @@ export class WrittenJournal {
   readonly inputs: { readonly seq: number; readonly data: Uint8Array }[] = [];
   readonly parts: number[] = [];
   mishap: Mishap = () => {};
+  /** Up to which record the broker has the public facts. */
+  toldUpTo: (seq: number) => number = (seq) => seq;
   /** What the operator heard. */
   readonly alarms: string[] = [];
   /** The live state of the last controller when its last record of inputs was stored. */
@@ -88,7 +90,7 @@ export class WrittenJournal {
         snapshot = step.snapshot;
         return step.effects;
       });
-      ends.recorded({ seq, wallMs: record.wallMs }, steps.flat());
+      ends.recorded({ seq, wallMs: record.wallMs, told: record.told }, steps.flat());
       term = record.term;
     }
     return { snapshot, term, ...ends.get() };
@@ -132,6 +134,7 @@ export class WrittenJournal {
       incarnation: `i${++this.#terms}`,
       term: replayed.term + 1,
       wallOffsetMs: 1_700_000_000_000,
+      toldUpTo: (seq) => this.toldUpTo(seq),
       alarm: (detail) => this.alarms.push(detail),
       ...this.#given,
     });

@@ -85,7 +85,8 @@ export async function checkRun(folder: RunFolder, options: CheckRunOptions): Pro
   if (folder.events.length === 0)
     findings.skip("events", "there is no events.jsonl: the job's controller was started by hand, or never began");
   findings.at({ file: folder.events.at(-1) ?? "events.jsonl" });
-  for (const step of journal.commits?.untold(lastVersion) ?? [])
+  // The end of a job is told after everything else.
+  for (const step of journal.commits?.untold(ended ? Number.POSITIVE_INFINITY : lastVersion) ?? [])
     findings.add("S15", `the journal commits step ${step}, and no event tells of it`);
   const summary = readSummary(folder, findings);
   const metrics = await checkMetrics(folder, summary, { findings, standing, signal, onBytes: progress });

@@ -111,8 +111,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     const effects = await this.#stepAndPersist(batch);
     if (this.#end) return;
     for (const effect of effects) {
-      const room = this.#options.room?.() ?? null;
-      if (room !== null) await this.#until(room);
+      for (let room = this.#blocked(); room; room = this.#blocked()) await this.#until(room);
       this.#execute(effect);
     }
     if (this.#end) return;
@@ -121,7 +120,12 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     if (isFinal(this.#snapshot)) this.#finish("done");
   }
 
-  /** Waits for room on the way out, or for the end of this host. */
+  /** Until when there is no room on the way out; whoever comes first takes what there is then. */
+  #blocked(): Promise<void> | null {
+    return this.#end ? null : (this.#options.room?.() ?? null);
+  }
+
+  /** Waits for `room`, or for the end of this host. */
   async #until(room: Promise<void>): Promise<void> {
     const { signal } = this.#abort;
     let stop = (): void => {};

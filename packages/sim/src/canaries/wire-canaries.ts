@@ -1,7 +1,8 @@
 /** Bugs of what reads and writes messages: dedup, fencing, identity. */
-import { decodeRecord, decodeSnapshot, encodePart, encodeSnapshot, partsOf } from "@muster/actors";
+import { decodeRecord, decodeSnapshot, encodePart, encodeRecord, encodeSnapshot, partsOf } from "@muster/actors";
 import { type AnyMessage, type Body, type GroupReceipt, pack, perRole, readPlain } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
+import type { Fault } from "../faults/fault.ts";
 import type { HeardMessage } from "../net/wire.ts";
 import type { SimProcess } from "../world/process.ts";
 import { type Canary, repeated } from "./canary.ts";
@@ -17,9 +18,9 @@ function edited(message: HeardMessage, change: (draft: Draft) => void): Uint8Arr
 }
 
 /** The job with snapshots, each in one record. */
-function withSnapshots(scenario: Scenario): Scenario {
+function withSnapshots(scenario: Scenario, snapshotRecords = 10): Scenario {
   const { config } = scenario;
-  const limits = { ...config.limits, snapshotRecords: 10 };
+  const limits = { ...config.limits, snapshotRecords };
   return { ...scenario, config: { ...config, limits }, recordBytes: 768 * 1024 };
 }
 
@@ -31,6 +32,27 @@ function withoutTimers(data: Uint8Array, seq: number): Uint8Array {
   const [forgetful = part] = partsOf(bytes, part.firstSeq, bytes.byteLength);
   return encodePart(term, forgetful, wallMs, by !== undefined && after !== undefined ? { by, after } : undefined);
 }
+
+/** A record that says that everything before it is told. */
+function allTold(data: Uint8Array, seq: number): Uint8Array {
+  const { part, term, wallMs, by, after, events } = decodeRecord(seq, data);
+  if (part || by === undefined || after === undefined) return data;
+  return encodeRecord(term, events, wallMs, { by, after, told: seq - 1 });
+}
+
+/** The first words of controllers wait on their way, and two controllers in a row end before anybody heard anything of them. */
+const mutedControllers: readonly Fault[] = [
+  ...Array.from(
+    { length: 40 },
+    (_, i): Fault => ({
+      kind: "failpoint",
+      point: "controller.before-publish.job.started",
+      nth: i + 1,
+      action: { type: "delay", delayMs: 60_000 },
+    }),
+  ),
+  ...[20_000, 40_000].map((atMs): Fault => ({ kind: "kill", atMs, node: "controller", isSeen: true })),
+];
 
 /** A small job with short time-outs. With more members the brake is pulled: they do not all die in one moment. */
 function small(scenario: Scenario): Scenario {
@@ -96,7 +118,7 @@ export const wireCanaries: readonly Canary[] = [
     says: "what a snapshot covers is removed before its last part is stored",
     profile: "quiet",
     seedsMax: 5,
-    shape: withSnapshots,
+    shape: (scenario) => withSnapshots(scenario),
     make: () => ({ wire: { purgesEarly: true } }),
   },
   {
@@ -104,8 +126,18 @@ export const wireCanaries: readonly Canary[] = [
     says: "a snapshot does not hold the timers that run",
     profile: "quiet",
     seedsMax: 5,
-    shape: withSnapshots,
+    shape: (scenario) => withSnapshots(scenario),
     make: () => ({ wire: { writing: withoutTimers } }),
+  },
+  {
+    name: "told-before-stored",
+    says: "a record says that all facts of those before it are told, whether or not the broker has them",
+    profile: "quiet",
+    seedsMax: 10,
+    // Without a snapshot, in which the writer would contradict its own records.
+    shape: (scenario) => ({ ...withSnapshots(scenario, 10_000), safetyMs: scenario.limitMs / 2 }),
+    stage: () => mutedControllers,
+    make: () => ({ wire: { writing: allTold } }),
   },
   {
     name: "receipt-counts-wrong",

@@ -17,6 +17,7 @@ import {
   ProgressChecker,
   type PublicFact,
   SeenPieces,
+  ToldChecker,
   TrainingChecker,
   WeightsChecker,
 } from "@muster/check/internal";
@@ -76,8 +77,7 @@ export class Witness implements ClusterObserver {
   readonly #judge: Judge;
   readonly #journal: JournalModel;
   readonly #facts: FactChecker;
-  /** The newest public fact that was told: who told it, and of which record it is. */
-  #lastTold = { term: 0, record: 0 };
+  readonly #tellings: ToldChecker;
   /** Ids of public facts: one that is said again is the same. */
   readonly #told = new Set<string>();
   readonly #weights: WeightsChecker;
@@ -126,11 +126,13 @@ export class Witness implements ClusterObserver {
     this.#budgets = new BudgetChecker(world, judge, given);
     this.#blames = new BlameChecker(judge, config.failure, { isWide: isWide(faults) });
     this.#facts = new FactChecker(judge, config);
+    this.#tellings = new ToldChecker(judge);
     const memory = new MemoryChecker(judge);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
       logic,
       seesOrders: true,
+      onFacts: (facts) => this.#tellings.recorded(facts),
       onDecision: (decision) => {
         this.#weights.decided(decision);
         this.#training.decided(decision);
@@ -326,13 +328,8 @@ export class Witness implements ClusterObserver {
   #fact(message: Envelope): void {
     if (this.#told.has(message.id)) return;
     this.#told.add(message.id);
-    const record = Number(/^e(\d+)\./.exec(message.id)?.[1] ?? this.#lastTold.record);
-    // A new controller says again what the last 64 records tell: when more of them lie between, nobody tells what the first of those decided.
-    if (message.term > this.#lastTold.term && record > this.#lastTold.record + 1) this.#facts.cut();
-    this.#lastTold = {
-      term: Math.max(message.term, this.#lastTold.term),
-      record: Math.max(record, this.#lastTold.record),
-    };
+    // What a controller says of itself comes from no record. A journal that lost its end gives its sequences, and so the ids, again.
+    if (/^e\d+\./.test(message.id) && !this.#isCut) this.#tellings.told(message.id);
     this.#facts.take(message as PublicFact);
   }
 
