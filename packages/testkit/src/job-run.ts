@@ -59,6 +59,8 @@ export interface JobRunOptions {
   readonly job: string;
   /** Arguments after `muster run <file>`. */
   readonly args?: readonly string[];
+  /** Added to the environment of the test. */
+  readonly env?: ActorProcessOptions["env"];
   readonly file: string;
 }
 
@@ -71,9 +73,10 @@ export function spawnMuster(
 }
 
 /** Starts `muster run`. The packages must be built. */
-export async function startJobRun({ runs, job, file, args = [] }: JobRunOptions): Promise<JobRun> {
+export async function startJobRun({ runs, job, file, args = [], env }: JobRunOptions): Promise<JobRun> {
   const directory = join(runs, job);
-  const run = await spawnMuster(["run", file, "--runs", runs, "--job", job, "--json", "--quiet", ...args]);
+  const command = ["run", file, "--runs", runs, "--job", job, "--json", "--quiet", ...args];
+  const run = await spawnMuster(command, env ? { env } : {});
   const over = new AbortController();
   void run.exited.then((exit) => over.abort(exit));
   const events = <K extends KindOf<"event">>(...kinds: K[]): readonly JobEvent<K>[] =>
