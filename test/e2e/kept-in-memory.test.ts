@@ -47,7 +47,7 @@ test("where there is no room for two versions the checkpoint actor says so once,
     "--rollout",
     "1",
     "--steps",
-    "12",
+    "8",
     ...["init_replicas.policy=1", ...small].flatMap(set),
   ];
   const run = await startJobRun({ runs: runs.path, job: "short", file: jobFile, args, env: noRoom });

@@ -143,12 +143,11 @@ export class Reign implements Controller {
       passed: (fill) => this.#host.post({ ...fill, atMs: clock.now() }, { lane: "control" }),
     });
     this.#journal = new JournalWriter({
-      ...{ transport, logger, clock, rules, replayed },
+      ...{ transport, logger, clock, rules, replayed, told: this.#told },
       incarnation: identity.incarnation,
       term: this.#term,
       snapshotRecords: config.limits.snapshotRecords,
       partBytes: options.recordBytes,
-      toldUpTo: (seq) => this.#told.upTo(seq),
       wallOffsetMs: this.#wallOffsetMs,
       alarm: (detail) => this.#alarm("journal", detail),
     });

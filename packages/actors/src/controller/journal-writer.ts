@@ -12,6 +12,7 @@ import type { ControllerSnapshot, Replayed } from "./journal-replay.ts";
 import { encodeSnapshot, partsOf } from "./journal-snapshot.ts";
 import { type MachineEffect, OpenEndKeeper } from "./open-ends.ts";
 import type { RecordChain } from "./record-chain.ts";
+import type { ToldMark } from "./told-mark.ts";
 
 /** What a journal is written with. */
 export interface JournalWriterOptions {
@@ -31,8 +32,8 @@ export interface JournalWriterOptions {
   readonly clock: Clock;
   /** From the clock to wall time, which must not jump within a term. */
   readonly wallOffsetMs: number;
-  /** How far the public facts of all records up to `seq`, the last one of inputs, are told. */
-  readonly toldUpTo: (seq: number) => number;
+  /** How far the public facts of its records are told. */
+  readonly told: Pick<ToldMark, "upTo">;
   /** Tells the operator of records that are not a controller's. */
   readonly alarm: (detail: string) => void;
 }
@@ -116,10 +117,10 @@ export class JournalWriter {
   }
 
   async #write({ events, effects, snapshot }: Omit<Batch, "changed">): Promise<void> {
-    const { term, clock, wallOffsetMs, snapshotRecords, incarnation, toldUpTo } = this.#options;
+    const { term, clock, wallOffsetMs, snapshotRecords, incarnation } = this.#options;
     const wallMs = wallOffsetMs + clock.now();
     this.#tell();
-    const told = toldUpTo(this.#recordSeq);
+    const told = this.#options.told.upTo(this.#recordSeq);
     const record = encodeRecord(term, events, wallMs, { ...this.#chain.link(incarnation), told });
     while (!(await this.#append(record, ""))) this.#tell();
     this.#recordSeq = this.#seq;

@@ -134,7 +134,7 @@ export class WrittenJournal {
       incarnation: `i${++this.#terms}`,
       term: replayed.term + 1,
       wallOffsetMs: 1_700_000_000_000,
-      toldUpTo: (seq) => this.toldUpTo(seq),
+      told: { upTo: (seq) => this.toldUpTo(seq) },
       alarm: (detail) => this.alarms.push(detail),
       ...this.#given,
     });
