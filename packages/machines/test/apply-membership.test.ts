@@ -81,7 +81,7 @@ describe("a replica without a node that ends and starts again and again", () => 
         type: "process.exited" as const,
         atMs: 0,
         from: "s",
-        role: "supervisor" as const,
+        role: "node" as const,
         incarnation: "s1",
       };
       state = applyExited(state, {
