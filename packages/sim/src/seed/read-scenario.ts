@@ -30,7 +30,10 @@ export function readScenario(text: string): ScenarioFile {
     throw invalid(`seed ${String(seed)} is not a whole number`);
   if (typeof profile !== "string" || !isProfile(profile)) throw invalid(`profile ${String(profile)} is not known`);
   const drawn = drawScenario(seed, profile);
-  const config = jobConfigSchema.safeParse(merged(drawn.config, given.config ?? {}));
+  const { devices, ...rest } = drawn.config;
+  // Nodes of a file that names no devices have none to give.
+  const base = isPlain(given.config) && "devices" in given.config ? { ...rest, devices } : rest;
+  const config = jobConfigSchema.safeParse(merged(base, given.config ?? {}));
   if (!config.success) throw invalid(config.error.issues[0]?.message ?? "its job is not valid");
   const bug = typeof file.bug === "string" ? file.bug : null;
   return { why: file.why, bug, scenario: { ...drawn, ...given, config: config.data } };
