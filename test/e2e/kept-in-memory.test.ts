@@ -1,4 +1,7 @@
-/** A job with one policy replica, few checkpoints on disk, and training state in the memory of its checkpoint actor. */
+/**
+ * A job with one policy replica, few checkpoints on disk, and training state in the memory of its checkpoint actor. About 25 s: the replica is killed again
+ * and again, and each time one has to come back.
+ */
 import { startJobRun } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { digestOfLocalTraining, expectBalanced, jobFile, openRuns, type Runs } from "./support/small-job.ts";

@@ -1,7 +1,7 @@
 /**
  * What somebody does who has just come: README and guides from top to bottom, each command pasted, each stated outcome looked for.
  *
- * It takes longer than other files, about 40 s on two cores, since it trains what the documents train: one job of each. What can not be run here says
+ * It takes longer than other files, about 25 s on two cores, since it trains what the documents train: one job of each. What can not be run here says
  * so in a comment of the document, and is counted and printed.
  */
 import { readdirSync, readFileSync, symlinkSync } from "node:fs";
