@@ -1,7 +1,7 @@
 /** Two jobs at once on one broker: each comes to the weights of its quiet run, and nobody of the one reaches the other. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type ActorProcess, type JobRun, spawnMuster, waitFor } from "@muster/testkit";
+import { type ActorProcess, type JobRun, processesNaming, spawnMuster, waitFor } from "@muster/testkit";
 import { connectNats, type ServerCredentials } from "@muster/transport";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { digestOfLocalTraining, expectBalanced, failuresOf, openRuns, type Runs } from "./support/small-job.ts";
@@ -38,6 +38,8 @@ function usersOf(job: string): ServerCredentials {
   return JSON.parse(readFileSync(broker.users[job] ?? "", "utf8"));
 }
 
+const isServer = ({ args }: { readonly args: readonly string[] }): boolean => args[0]?.endsWith("nats-server") ?? false;
+
 /** Starts a job on the broker; the environment is the command's own. */
 async function start(job: string, seed: number): Promise<JobRun> {
   vi.stubEnv("MUSTER_NATS_URL", broker.url);
@@ -45,11 +47,13 @@ async function start(job: string, seed: number): Promise<JobRun> {
   return await runs.start(job, "--steps", "6", "--seed", String(seed), ...small);
 }
 
-test("two jobs at once come to the weights of their quiet runs, and are listed beside each other", async () => {
+test("two jobs at once come to the weights of their quiet runs, though their broker is killed, and are listed beside each other", async () => {
   const [left, right] = [await start("left", 1), await start("right", 2)];
   await Promise.all([left, right].map((run) => run.waitForEvent("step.committed", undefined, 60_000)));
   // Replicas have the same names in both: the death of the one is nobody's of the other.
   process.kill(left.pidOf("rollout-0"), "SIGKILL");
+  for (const { pid } of processesNaming(join(runs.path, "broker")).filter(isServer)) process.kill(pid, "SIGKILL");
+  await server.waitForLine("nats-server ended with SIGKILL; it is started again");
   const listed = await runs.muster("jobs", "--json");
   await listed.exited;
   const states: readonly { readonly job: string }[] = JSON.parse(listed.lines.at(-1) ?? "[]");

@@ -1,13 +1,15 @@
 /** `muster broker`: one nats-server on loopback for several jobs, each with users of its own. */
 import { rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { silentLogger } from "@muster/base";
 import { checkId } from "@muster/protocol";
-import { type ExitCode, exitCodes, makeOwnFolderSync } from "@muster/runtime";
+import { type ExitCode, exitCodes, makeOwnFolderSync, systemClock } from "@muster/runtime";
 import { type ServerCredentials, startLocalServer } from "@muster/transport";
 import type { Command } from "commander";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { findNatsServer } from "../run/broker.ts";
+import { ServerKeeper } from "../run/server-keeper.ts";
 import { collect, portOf } from "./common.ts";
 
 interface Options {
@@ -48,14 +50,21 @@ async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
   const ended = new Promise<string>((done) => {
     end = done;
   });
+  const home = join(directory, "nats");
+  const keeper = new ServerKeeper({
+    ...{ directory: home, clock: systemClock(), logger: silentLogger },
+    onRestart: (detail) => process.stderr.write(`muster: ${detail}; it is started again\n`),
+    onGivenUp: end,
+  });
   const server = await startLocalServer({
     binary: findNatsServer(process.env),
-    directory: join(directory, "nats"),
+    directory: home,
     job: ownJob,
     otherJobs,
     ...(options.port === undefined ? {} : { port: portOf("port", options.port) }),
-    onExit: ({ code, signal: by }) => end(`nats-server ended with ${by ?? `code ${code}`}`),
+    onExit: ({ code, signal: by }) => keeper.ended(`nats-server ended with ${by ?? `code ${code}`}`),
   });
+  keeper.keep(server);
   try {
     const files = Object.entries(server.others).map(
       ([job, users]) => [job, writeUsers(directory, job, users)] as const,
@@ -69,6 +78,7 @@ async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
     process.stderr.write(`muster: ${how}\n`);
     return exitCodes.failed;
   } finally {
+    await keeper.stop();
     await server.stop();
   }
 }

@@ -1,4 +1,4 @@
-/** Commands that go on until they are told to stop: the first Ctrl-C ends them cleanly, within four seconds, the second at once. So does lost output. */
+/** Commands that go on until they are told to stop: the first Ctrl-C ends them cleanly, within five seconds, the second at once. So does lost output. */
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import { endAnyway } from "./last-resort.ts";
 import { whenOutputIsLost } from "./output.ts";

@@ -4,9 +4,9 @@
  */
 
 /** How long a command may take to end once it is told to. */
-const endMs = 4_000;
+const endMs = 4_500;
 
-/** Ends the process by the signal when it is still there after four seconds. It keeps no process alive. */
+/** Ends the process by the signal when it is still there after four and a half seconds. It keeps no process alive. */
 export function endAnyway(name: NodeJS.Signals): void {
   setTimeout(() => {
     process.stderr.write(`muster: did not end within ${endMs / 1000} s of ${name}; ended anyway\n`);

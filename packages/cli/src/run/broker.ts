@@ -2,10 +2,11 @@
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Clock, type Logger, messageOf } from "@muster/base";
-import { type Credentials, connectNats, type LocalServer, prepareJob, startLocalServer } from "@muster/transport";
+import type { Clock, Logger } from "@muster/base";
+import { type Credentials, connectNats, prepareJob, startLocalServer } from "@muster/transport";
 import { readCredentials } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
+import { ServerKeeper } from "./server-keeper.ts";
 
 /** A broker that a run can use. */
 export interface Broker {
@@ -63,10 +64,11 @@ export async function openBroker(options: {
 }
 
 async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<Broker> {
-  const keeper = new ServerKeeper(options);
+  const directory = join(options.directory, "nats");
+  const keeper = new ServerKeeper({ ...options, directory });
   const server = await startLocalServer({
     binary: findNatsServer(options.env),
-    directory: join(options.directory, "nats"),
+    directory,
     job: options.job,
     groupsBytes: options.groupsBytes,
     ...(options.port === null ? {} : { port: options.port }),
@@ -74,7 +76,7 @@ async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<B
     pingMs: Math.min(pingMsMax, Math.floor(options.deadAfterMs / pingsPerDeath)),
     onExit: ({ code, signal }) => void keeper.ended(`nats-server ended with ${signal ?? `code ${code}`}`),
   });
-  keeper.server = server;
+  keeper.keep(server);
   if (server.moved !== null) options.onMoved(`${server.moved}; the broker listens on ${server.port} now`);
   return {
     url: server.url,
@@ -89,68 +91,6 @@ async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<B
 const pingMsMax = 2_000;
 /** The connection of a frozen client ends after three of them, so that its end is known before the time-out. */
 const pingsPerDeath = 5;
-
-/** A server that lived so long was well; its end is a new misfortune and not one more of a row. */
-const goodLifeMs = 10_000;
-const rowMax = 5;
-
-/**
- * Keeps the local server running. Everything acknowledged is in its store, and every connection comes back by itself, so the end of the
- * server is an outage and not the end of the job.
- */
-class ServerKeeper {
-  server: LocalServer | null = null;
-  readonly #options: Pick<Parameters<typeof openBroker>[0], "clock" | "logger" | "onRestart" | "onGivenUp">;
-  #startedMs: number;
-  #row = 0;
-  #isStopped = false;
-  #work: Promise<void> = Promise.resolve();
-
-  constructor(options: Parameters<typeof openBroker>[0]) {
-    this.#options = options;
-    this.#startedMs = options.clock.now();
-  }
-
-  ended(detail: string): void {
-    const { clock, logger, onGivenUp, onRestart } = this.#options;
-    this.#row = clock.now() - this.#startedMs < goodLifeMs ? this.#row + 1 : 0;
-    logger.warn({ detail, row: this.#row }, "the broker ended");
-    if (this.#isStopped) return;
-    if (this.#row > rowMax) {
-      onGivenUp(`${detail} ${this.#row} times in a row`);
-      return;
-    }
-    onRestart(detail);
-    this.#work = this.#restart();
-  }
-
-  /** No server is started from now on. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    await this.#work;
-  }
-
-  async #restart(): Promise<void> {
-    const { clock, logger, onGivenUp } = this.#options;
-    for (let tries = 0; !this.#isStopped; tries++) {
-      // The first try is at once; a port that is not free yet needs a moment.
-      if (tries > 0) await new Promise<void>((resolve) => clock.after(100 * 2 ** tries, resolve));
-      if (this.#isStopped) return;
-      this.#startedMs = clock.now();
-      try {
-        await this.server?.restart();
-        logger.info({}, "the broker runs again");
-        return;
-      } catch (error) {
-        logger.error({ error }, "the broker could not be started again");
-        if (tries >= rowMax) {
-          onGivenUp(`nats-server could not be started again: ${messageOf(error)}`);
-          return;
-        }
-      }
-    }
-  }
-}
 
 function externalBroker(url: string, env: Readonly<Record<string, string | undefined>>): Broker {
   const path = env.MUSTER_NATS_CREDENTIALS;

@@ -11,6 +11,9 @@ export interface DiskWatchOptions {
   readonly onFull: (detail: string) => void;
 }
 
+/** How much room a disk has: none to go on with, enough, or too little to call it over. */
+export type Room = "none" | "little" | "enough";
+
 const lookEveryMs = 1_000;
 /** With less room than this no checkpoint is written and no broker goes on. */
 const fullBytes = 4 * 1024 ** 2;
@@ -73,6 +76,13 @@ export class DiskWatch {
     this.#full.set(path, detail);
     this.#options.onFull(detail);
   }
+}
+
+/** Room on the disk of a folder; enough where that can not be known. */
+export function roomIn(folder: string): Room {
+  const left = bytesLeft(folder) ?? Number.POSITIVE_INFINITY;
+  if (left < fullBytes) return "none";
+  return left > roomyBytes ? "enough" : "little";
 }
 
 /** Bytes that this user may still write; `null` where that can not be known. */

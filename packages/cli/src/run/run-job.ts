@@ -68,8 +68,8 @@ export interface RunEnd {
 }
 
 /** Time for leaving after Ctrl-C: the step that runs, and a checkpoint of it. */
-const leaveMs = 3_000;
-const killMs = 1_000;
+const leaveMs = 2_500;
+const killMs = 300;
 const endMs = 10_000;
 const farewellMs = 500;
 const reportMs = 3_000;
@@ -140,7 +140,7 @@ class Run {
       clock: this.#clock,
       onFull: (detail) => {
         this.#recorder.diskFull(detail, Date.now());
-        progress.note(`! ${detail}; the job waits until there is room`);
+        progress.note(`! ${detail}; make room and the job goes on; nothing is lost`);
       },
     });
     const log = join(path, "logs", "run.log");

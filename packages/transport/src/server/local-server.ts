@@ -8,6 +8,7 @@ import { filesOf, readIfThere, type ServerFiles, writeSecret } from "./files.ts"
 import { generateKeys, type ServerCredentials, type ServerKeys, withJobs } from "./keys.ts";
 import { endLeftover } from "./leftover.ts";
 import { runServer, type ServerExit, type ServerProcess } from "./server-process.ts";
+import { storeTroubleIn } from "./store-trouble.ts";
 
 /** How to start a server. */
 export interface LocalServerOptions {
@@ -50,6 +51,8 @@ export interface LocalServer {
   kill(): Promise<void>;
   /** Stops it when it runs, and starts it on the same port and store. */
   restart(): Promise<void>;
+  /** Why its store takes nothing more until it is started again, in its own words; `null` while it does. */
+  storeTrouble(): Promise<string | null>;
 }
 
 /** What a directory remembers of its server, in a file only its owner can read. */
@@ -92,11 +95,11 @@ export async function startLocalServer(options: LocalServerOptions): Promise<Loc
   };
   const { port = saved?.port ?? 0, keepsPort = options.port !== undefined } = options;
   try {
-    return serverOf(await start(port), { credentials, others, start, moved: null });
+    return serverOf(await start(port), { credentials, others, files, start, moved: null });
   } catch (error) {
     if (keepsPort || !hasCode(error, "MUSTER_ERR_PORT_IN_USE")) throw error;
     const moved = `port ${port} is in use${error.params.holder}`;
-    return serverOf(await start(0), { credentials, others, start, moved });
+    return serverOf(await start(0), { credentials, others, files, start, moved });
   }
 }
 
@@ -118,9 +121,13 @@ function serverOf(
   {
     credentials,
     others,
+    files,
     start,
     moved,
-  }: Pick<LocalServer, "credentials" | "others" | "moved"> & { readonly start: (port: number) => Promise<Started> },
+  }: Pick<LocalServer, "credentials" | "others" | "moved"> & {
+    readonly files: ServerFiles;
+    readonly start: (port: number) => Promise<Started>;
+  },
 ): LocalServer {
   let current = first;
   const end = (how: "stop" | "kill"): Promise<void> => {
@@ -141,6 +148,7 @@ function serverOf(
     },
     stop: () => end("stop"),
     kill: () => end("kill"),
+    storeTrouble: () => storeTroubleIn(files.log),
     async restart() {
       await end("stop");
       current = await start(first.port);
