@@ -2,7 +2,7 @@
  * What has a time of its own where the job as a whole has one: once the faults are over a prompt ends within its attempts (L2), and a checkpoint
  * that is due is durable after three times as long as saving may take without a fault (L7).
  */
-import type { ControllerState } from "@muster/machines";
+import { type ControllerState, countOf } from "@muster/machines";
 import type { JobConfig } from "@muster/protocol";
 import type { Allowance } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";
@@ -55,9 +55,10 @@ export class BudgetChecker {
   }
 
   /** While nobody samples no time counts: L1 watches that. */
-  #checkPrompts({ groups, weights, ending, members }: ControllerState): void {
+  #checkPrompts(state: ControllerState): void {
+    const { groups, weights, ending } = state;
     const { nowMs } = this.#world;
-    const isSampled = Object.values(members).some(({ role }) => role === "rollout");
+    const isSampled = countOf(state, "rollout") > 0;
     for (const [key, begun] of this.#begun) {
       const { step, index } = begun;
       const { receipts, quarantined } = groups[step] ?? {};
@@ -88,12 +89,12 @@ export class BudgetChecker {
   }
 
   /** The last step that should be durable and is not, as long as there is somebody who holds it and somebody who could write it. */
-  #dueStep({ step, weights, checkpoints, members, ending }: ControllerState): number | null {
+  #dueStep(state: ControllerState): number | null {
+    const { step, weights, checkpoints, ending } = state;
     if (this.#everySteps === 0 || !weights || ending) return null;
     const committed = step.step - 1;
     const due = committed - (committed % this.#everySteps);
-    const roles = Object.values(members).map(({ role }) => role);
-    const isPossible = roles.includes("policy") && roles.includes("checkpoint");
+    const isPossible = countOf(state, "policy") > 0 && countOf(state, "checkpoint") > 0;
     return isPossible && due > (checkpoints.saved?.step ?? 0) ? due : null;
   }
 }

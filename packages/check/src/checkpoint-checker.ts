@@ -2,7 +2,7 @@
 import { messageOf } from "@muster/base";
 import { type CheckpointFs, loadCheckpoint } from "@muster/checkpoint";
 import type { StateSections } from "@muster/engine";
-import type { ControllerState } from "@muster/machines";
+import { type ControllerState, membersOf } from "@muster/machines";
 import type { Body } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
@@ -48,7 +48,7 @@ export class CheckpointChecker {
 
   /** While checkpoint actors are on several hosts, what is given up has something newer on two of them. */
   #checkCopies(before: ControllerState, after: ControllerState): void {
-    const savers = Object.values(after.members).filter(({ role }) => role === "checkpoint");
+    const savers = membersOf(after, "checkpoint");
     if (hostsOf(savers) < 2 || before.fallback.damaged !== after.fallback.damaged) return;
     const kept = keptIn(after);
     const given = keptIn(before).filter(

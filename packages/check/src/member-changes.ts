@@ -1,5 +1,5 @@
 /** Which members a decision changed: found once for all checkers, since in a large job most of them stay as they are. */
-import type { ControllerState } from "@muster/machines";
+import { type ControllerState, changedKeys } from "@muster/machines";
 
 type Members = ControllerState["members"];
 type Member = Members[string];
@@ -18,11 +18,8 @@ let last: { readonly before: Members; readonly after: Members; readonly changes:
 export function changesOf(before: ControllerState, after: ControllerState): readonly MemberChange[] {
   if (before.members === after.members) return [];
   if (last?.before === before.members && last.after === after.members) return last.changes;
-  const changes: MemberChange[] = [];
-  for (const id in after.members)
-    if (before.members[id] !== after.members[id]) changes.push({ id, was: before.members[id], now: after.members[id] });
-  for (const id in before.members)
-    if (!after.members[id]) changes.push({ id, was: before.members[id], now: undefined });
+  const ids = [...new Set(changedKeys(before.members, after.members))];
+  const changes = ids.map((id) => ({ id, was: before.members[id], now: after.members[id] }));
   last = { before: before.members, after: after.members, changes };
   return changes;
 }

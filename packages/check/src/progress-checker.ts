@@ -1,5 +1,5 @@
 /** Progress: somebody always acts for the job, and once the faults are over steps are committed and made durable (L1, L3, L4, L7). */
-import { type ControllerState, membersOf } from "@muster/machines";
+import { type ControllerState, countOf } from "@muster/machines";
 import type { Allowance } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
@@ -126,7 +126,7 @@ export class ProgressChecker {
 
 /** How long the job has nobody to train or nobody to sample because they flapped (reliability 4.2); 0 when it has both. Pure. */
 function pauseOfAll(state: ControllerState): number {
-  if (membersOf(state, "policy").length > 0 && membersOf(state, "rollout").length > 0) return 0;
+  if (countOf(state, "policy") > 0 && countOf(state, "rollout") > 0) return 0;
   const lives = Object.entries(state.waiting).map(([id, { incarnation }]) => ({ id, incarnation }));
   return Math.max(0, ...lives.map((life) => pauseOf(state, life)));
 }

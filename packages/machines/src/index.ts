@@ -97,3 +97,4 @@ export {
 } from "./rollout/rollout-events.ts";
 export { chunksOf, rolloutLogic, rolloutMachine } from "./rollout/rollout-machine.ts";
 export { type Pair, sideBySide } from "./side-by-side.ts";
+export { changedKeys } from "./table/diff.ts";

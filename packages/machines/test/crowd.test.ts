@@ -7,13 +7,15 @@ import { memberOf } from "./states.ts";
 
 const held = { lineage: 0, version: 3 };
 const pull = { kind: "weights.pull", lineage: 0, version: 4, dueAtMs: 700 } as unknown as Member["order"];
+const begin = { kind: "weights.initialize", lineage: 0, version: 0, dueAtMs: 800 } as unknown as Member["order"];
+const apply = { kind: "step.apply", lineage: 0, version: 4, dueAtMs: 850 } as unknown as Member["order"];
 const stop = { kind: "replica.stop", dueAtMs: 900 } as unknown as Member["order"];
 
 /** One member of each role, health, weights and order. */
 const all: readonly Member[] = memberRoles.flatMap((role) =>
   (["healthy", "suspect", "draining"] as const).flatMap((health) =>
     [held, null].flatMap((has) =>
-      [null, pull, stop].map((order) => memberOf("m", 1, { role, health, held: has, order })),
+      [null, pull, begin, apply, stop].map((order) => memberOf("m", 1, { role, health, held: has, order })),
     ),
   ),
 );
@@ -31,9 +33,12 @@ it.each([
     for (const role of memberRoles) {
       expect(sum.count[role]).toBe(many((one) => one.role === role));
       expect(sum.healthy[role]).toBe(many((one) => one.role === role && one.health === "healthy"));
+      expect(sum.staying[role]).toBe(many((one) => one.role === role && one.health !== "draining"));
+      expect(sum.holding[role]).toBe(many((one) => one.role === role && one.held !== null));
     }
-    expect(sum.staying).toBe(many(({ role, health }) => role === "rollout" && health !== "draining"));
     expect(sum.workers).toBe(many((one) => one.role === "rollout" && one.health === "healthy" && one.held !== null));
+    expect(sum.beginning).toBe(many(({ order }) => order?.kind === "weights.initialize"));
+    expect(sum.applying).toBe(many(({ order }) => order?.kind === "step.apply"));
     expect(sum.leaving).toBe(many(({ health, order }) => health === "draining" && order?.kind !== "replica.stop"));
     expect(sum.dueAtMs).toBe(Math.min(...members.map(({ order }) => order?.dueAtMs ?? Number.POSITIVE_INFINITY)));
     const idle = members.filter(

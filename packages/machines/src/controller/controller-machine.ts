@@ -6,8 +6,9 @@ import { assign, enqueueActions, type SnapshotFrom, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
 import { control } from "./control.ts";
 import { announce, type ControllerEffect, type ControllerEvent } from "./events.ts";
+import { crowd } from "./members/crowd.ts";
 import type { ControllerPlan } from "./plan.ts";
-import { type ControllerState, initialControllerState, membersOf } from "./state.ts";
+import { type ControllerState, countOf, initialControllerState } from "./state.ts";
 
 /** What the job is doing, derived from the tables. */
 export const controllerPhases = [
@@ -30,11 +31,11 @@ export function phaseOf(state: ControllerState): ControllerPhase {
   if (state.stopped) return "stopped";
   if (state.ending) return "ending";
   if (!state.weights)
-    return state.restore.lineage > 0 ? "restoring" : membersOf(state, "policy").length > 0 ? "seeding" : "gathering";
+    return state.restore.lineage > 0 ? "restoring" : countOf(state, "policy") > 0 ? "seeding" : "gathering";
   if (state.mesh.epoch === 0) return "gathering";
   if (state.mesh.state !== "ready") return "rebuilding";
   if (state.step.state === "running") return "stepping";
-  return membersOf(state, "policy").some(({ order }) => order?.kind === "step.apply") ? "publishing" : "sampling";
+  return crowd.of(state.members).applying > 0 ? "publishing" : "sampling";
 }
 
 /** What the machine remembers: its tables, and the phase that they are in. */

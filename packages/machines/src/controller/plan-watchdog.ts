@@ -40,8 +40,8 @@ export function planWatchdog(state: ControllerState): Change<ControllerState> | 
 
 /** Before the first mesh, and without a policy and a rollout replica that stay, nobody is to blame: the job stays up and waits for them. */
 function isSomebodyMissing(state: ControllerState): boolean {
-  const isTrainerThere = membersOf(state, "policy").some(({ health }) => health !== "draining");
-  return state.mesh.epoch === 0 || !isTrainerThere || crowd.of(state.members).staying === 0;
+  const { staying } = crowd.of(state.members);
+  return state.mesh.epoch === 0 || staying.policy === 0 || staying.rollout === 0;
 }
 
 interface Act extends Change<ControllerState> {

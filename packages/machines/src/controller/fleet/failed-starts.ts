@@ -4,7 +4,8 @@
  */
 import { type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
 import type { Change } from "../events.ts";
-import { type ControllerState, membersOf } from "../state.ts";
+import { crowd } from "../members/crowd.ts";
+import { type ControllerState, countOf } from "../state.ts";
 import { type FleetState, withFleet } from "./fleet-state.ts";
 
 /** Starts of a role that may fail for one reason. */
@@ -44,13 +45,14 @@ export function planStarts(state: ControllerState): Change<ControllerState> | nu
 /** Who holds weights is ready once it does, a checkpoint actor once it has made some durable, anybody else once it is there. */
 function isReady(state: ControllerState, role: ReplicaRole): boolean {
   if (role === "checkpoint") return state.checkpoints.saved !== null;
-  return membersOf(state, role).some(({ held }) => held !== null || !traitsOf(role).holdsWeights);
+  const { count, holding } = crowd.of(state.members);
+  return (traitsOf(role).holdsWeights ? holding : count)[role] > 0;
 }
 
 function reasonOf(state: ControllerState, role: ReplicaRole): string | null {
   const failures = state.fleet.starts?.[role] ?? {};
   // One that is there may still get on; a trainer that is there and can not make the first weights is what this is about.
-  if (failures === "ready" || (role !== "policy" && membersOf(state, role).length > 0)) return null;
+  if (failures === "ready" || (role !== "policy" && countOf(state, role) > 0)) return null;
   const found = Object.entries(failures).find(([, times]) => times >= failuresMax);
   return found ? `no ${role} replica ever became ready: ${found[1]} starts failed, each with: ${found[0]}` : null;
 }

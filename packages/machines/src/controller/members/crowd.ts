@@ -8,10 +8,15 @@ import type { Member } from "./member.ts";
 export interface Crowd {
   readonly count: Readonly<Record<MemberRole, number>>;
   readonly healthy: Readonly<Record<MemberRole, number>>;
-  /** Samplers that do not leave. */
-  readonly staying: number;
+  /** Those that do not leave. */
+  readonly staying: Readonly<Record<MemberRole, number>>;
+  /** Those that hold weights. */
+  readonly holding: Readonly<Record<MemberRole, number>>;
   /** Healthy samplers that hold weights. */
   readonly workers: number;
+  /** Who makes the initial weights, and who makes a candidate live. */
+  readonly beginning: number;
+  readonly applying: number;
   /** When the first unanswered order is due. */
   readonly dueAtMs: number;
   /** Who wants to leave and is not told to stop yet. */
@@ -25,18 +30,21 @@ const nobody: Crowd["count"] = { ...perRole(() => 0), node: 0 };
 /** All members, or a part of them, summed up. */
 export const crowd = keptFold<Member, Crowd>({
   empty: {
-    ...{ count: nobody, healthy: nobody, staying: 0, workers: 0 },
+    ...{ count: nobody, healthy: nobody, staying: nobody, holding: nobody, workers: 0, beginning: 0, applying: 0 },
     ...{ dueAtMs: Number.POSITIVE_INFINITY, leaving: 0, idleWith: [] },
   },
   of({ role, health, held, order }) {
-    const isSampler = role === "rollout";
     const isLeaving = health === "draining";
     const isIdle = order === null && !isLeaving && traitsOf(role).holdsWeights;
+    const one = { ...nobody, [role]: 1 };
     return {
-      count: { ...nobody, [role]: 1 },
-      healthy: health === "healthy" ? { ...nobody, [role]: 1 } : nobody,
-      staying: isSampler && !isLeaving ? 1 : 0,
-      workers: isSampler && health === "healthy" && held ? 1 : 0,
+      count: one,
+      healthy: health === "healthy" ? one : nobody,
+      staying: isLeaving ? nobody : one,
+      holding: held ? one : nobody,
+      workers: role === "rollout" && health === "healthy" && held ? 1 : 0,
+      beginning: order?.kind === "weights.initialize" ? 1 : 0,
+      applying: order?.kind === "step.apply" ? 1 : 0,
       dueAtMs: order?.dueAtMs ?? Number.POSITIVE_INFINITY,
       leaving: isLeaving && order?.kind !== "replica.stop" ? 1 : 0,
       idleWith: isIdle ? [held] : [],
@@ -45,8 +53,11 @@ export const crowd = keptFold<Member, Crowd>({
   join: (a, b) => ({
     count: sumOf(a.count, b.count),
     healthy: sumOf(a.healthy, b.healthy),
-    staying: a.staying + b.staying,
+    staying: sumOf(a.staying, b.staying),
+    holding: sumOf(a.holding, b.holding),
     workers: a.workers + b.workers,
+    beginning: a.beginning + b.beginning,
+    applying: a.applying + b.applying,
     dueAtMs: Math.min(a.dueAtMs, b.dueAtMs),
     leaving: a.leaving + b.leaving,
     idleWith: unionOf(a.idleWith, b.idleWith),

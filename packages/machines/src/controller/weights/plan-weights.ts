@@ -16,10 +16,8 @@ import { holdersMax, rotated, sourcesFor, supplyOf } from "./weight-sources.ts";
  * if there is one. Pure.
  */
 export function planInitialWeights(state: ControllerState): Change<ControllerState> | null {
-  if (state.weights || state.ending) return null;
-  const policies = membersOf(state, "policy");
-  if (policies.some(({ order }) => order?.kind === "weights.initialize")) return null;
-  const free = policies.filter((member) => isFree(state, member));
+  if (state.weights || state.ending || crowd.of(state.members).beginning > 0) return null;
+  const free = membersOf(state, "policy").filter((member) => isFree(state, member));
   const healthy = free.filter(({ health }) => health === "healthy");
   const first = healthy.find(({ host }) => host === state.checkpoints.saved?.host) ?? healthy[0] ?? free[0];
   if (!first) return null;
