@@ -13,7 +13,7 @@ afterAll(() => runs.close());
 
 test("a sampler that the kernel ends for want of memory is told as such; its groups go to another, and no bit of the weights changes", async (context) => {
   context.skip(missing !== null, missing ?? "");
-  const run = await runs.start("short", "--steps", "40", "--set", "replicas.rollout=2");
+  const run = await runs.start("short", "--steps", "150", "--set", "replicas.rollout=2");
   const { id, incarnation } = await run.waitForEvent("member.joined", (event) => event.id === "rollout-1");
   await run.waitForEvent("step.committed");
   // Less than it holds already: the next pages that it touches are too many.
