@@ -1,6 +1,7 @@
 /**
- * Whether a server's store still takes what it is given. After one write that failed, nats-server refuses whatever a stream is given until it starts anew,
- * also when there is room again ("Critical write error", seen with 2.15.1); others turn JetStream off ("out of File resources", nats-io/nats-server issue 7654).
+ * Whether a server's store still takes what it is given. After one write that failed, nats-server refuses whatever a stream is given until it starts
+ * anew, also when there is room again ("Critical write error", seen with 2.15.1); others turn JetStream off ("out of File resources", nats-io/nats-server
+ * issue 7654).
  */
 import { open } from "node:fs/promises";
 
