@@ -74,6 +74,19 @@ it("starts it again when its store takes nothing more, although nobody saw the d
   ]);
 });
 
+it("is over at once when it is stopped while the disk is full", async ({ skip }) => {
+  const given = await keeping();
+  if (!given) return skip("no right to mount a file system");
+  const { server, keeper, fill, pass } = given;
+  await pass(20);
+  fill();
+  keeper.ended("nats-server ended with code 1");
+  await pass(60);
+  // Nothing turns the clock on meanwhile.
+  await keeper.stop();
+  expect(server.starts).toBe(0);
+});
+
 it("waits with the start of one that ended on a full disk, for as long as it is full", async ({ skip }) => {
   const given = await keeping();
   if (!given) return skip("no right to mount a file system");

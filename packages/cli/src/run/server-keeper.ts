@@ -34,6 +34,7 @@ export class ServerKeeper {
   #isStarting = false;
   #wasFull = false;
   #stopLooking = (): void => {};
+  #endPause = (): void => {};
   #work: Promise<void> = Promise.resolve();
 
   constructor(options: ServerKeeperOptions) {
@@ -44,7 +45,7 @@ export class ServerKeeper {
   /** Keeps this server from now on. */
   keep(server: Pick<LocalServer, "restart" | "storeTrouble">): void {
     this.#server = server;
-    this.#stopLooking = every(this.#options.clock, lookEveryMs, () => void this.#look(server));
+    this.#stopLooking = every(this.#options.clock, lookEveryMs, () => void this.#look());
   }
 
   /** The server ended, or is of no more use; it is started again. */
@@ -65,26 +66,38 @@ export class ServerKeeper {
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#stopLooking();
+    this.#endPause();
     await this.#work;
   }
 
-  async #look(server: Pick<LocalServer, "storeTrouble">): Promise<void> {
+  async #look(): Promise<void> {
     const room = roomIn(this.#options.directory);
     if (room === "none") this.#wasFull = true;
     if (room !== "enough" || this.#isStarting) return;
-    const trouble = await this.#troubleOf(server);
+    const trouble = await this.#trouble();
     if ((trouble === null && !this.#wasFull) || this.#isStarting || this.#isStopped) return;
     this.#wasFull = false;
     this.ended(`nats-server takes nothing more: ${trouble ?? "its disk was full"}`);
   }
 
-  async #troubleOf(server: Pick<LocalServer, "storeTrouble">): Promise<string | null> {
+  async #trouble(): Promise<string | null> {
     try {
-      return await server.storeTrouble();
+      return (await this.#server?.storeTrouble()) ?? null;
     } catch (error) {
       this.#options.logger.warn({ error }, "the broker's log could not be read");
       return null;
     }
+  }
+
+  /** Waits, unless nothing is kept any more. */
+  async #pause(ms: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const cancel = this.#options.clock.after(ms, resolve);
+      this.#endPause = () => {
+        cancel();
+        resolve();
+      };
+    });
   }
 
   async #restart(): Promise<void> {
@@ -92,9 +105,8 @@ export class ServerKeeper {
     this.#isStarting = true;
     for (let tries = 0; !this.#isStopped; tries++) {
       // The first try is at once; a port that is not free yet needs a moment, and a full disk somebody who makes room.
-      if (tries > 0) await new Promise<void>((resolve) => clock.after(100 * 2 ** tries, resolve));
-      while (!this.#isStopped && roomIn(directory) === "none")
-        await new Promise<void>((resolve) => clock.after(lookEveryMs, resolve));
+      if (tries > 0) await this.#pause(100 * 2 ** tries);
+      while (!this.#isStopped && roomIn(directory) === "none") await this.#pause(lookEveryMs);
       if (this.#isStopped) return;
       this.#startedMs = clock.now();
       try {
