@@ -1,28 +1,21 @@
-import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { startJobRun } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { copyExample, type Example } from "./support/example-job.ts";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 30_000 });
 
 let runs: Runs;
-let example: string;
+let example: Example;
 beforeAll(async () => {
   runs = await openRuns();
-  example = join(runs.path, "own-prompts");
-  cpSync(fileURLToPath(new URL("../../examples/own-prompts", import.meta.url)), example, { recursive: true });
+  example = copyExample(runs, "own-prompts");
 });
 afterAll(() => runs.close());
 
 const start = (job: string, ...settings: readonly string[]) =>
-  startJobRun({
-    runs: runs.path,
-    job,
-    file: join(example, "job.toml"),
-    args: ["job.steps=6", "evaluation.every_steps=3", ...settings].flatMap((set) => ["--set", set]),
-  });
+  example.start(job, "job.steps=6", "evaluation.every_steps=3", ...settings);
 
 test("a job on prompts of files is a function of them: more replicas and the death of a sampler change no weight", async () => {
   const quiet = await start("quiet");
@@ -37,14 +30,14 @@ test("a job on prompts of files is a function of them: more replicas and the dea
 });
 
 test("a row that makes no prompt is met before anything runs", async () => {
-  const rows = readFileSync(join(example, "train.jsonl"), "utf8").trimEnd().split("\n");
+  const rows = readFileSync(join(example.folder, "train.jsonl"), "utf8").trimEnd().split("\n");
   rows[20] = '{"prompt":"is 7 odd ?"}';
-  writeFileSync(join(example, "spoiled.jsonl"), rows.join("\n"));
+  writeFileSync(join(example.folder, "spoiled.jsonl"), rows.join("\n"));
   const run = await runs.muster(
     "run",
-    join(example, "job.toml"),
+    join(example.folder, "job.toml"),
     "--set",
-    `prompts.train=${join(example, "spoiled.jsonl")}`,
+    `prompts.train=${join(example.folder, "spoiled.jsonl")}`,
   );
   expect(await run.exited).toMatchObject({ code: 2 });
   expect(run.lines.join("\n")).toContain('spoiled.jsonl: it has no column "answer" (columns: prompt)');

@@ -1,25 +1,24 @@
 /** Rewards outside of the sampler: a program, also in Python, and a service judge as a module does, whoever is killed. */
 import { spawnSync } from "node:child_process";
-import { chmodSync, cpSync, writeFileSync } from "node:fs";
+import { chmodSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { startJobRun } from "@muster/testkit";
+import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { copyExample, type Example } from "./support/example-job.ts";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
 let runs: Runs;
-let example: string;
+let example: Example;
 let quietHash: string;
 const services: Server[] = [];
 beforeAll(async () => {
   runs = await openRuns();
-  example = join(runs.path, "own-prompts");
-  cpSync(fileURLToPath(new URL("../../examples/own-prompts", import.meta.url)), example, { recursive: true });
-  quietHash = (await (await start("module", join(example, "reward.mjs"))).ended()).weights_hash;
+  example = copyExample(runs, "own-prompts");
+  quietHash = (await (await start("module", join(example.folder, "reward.mjs"))).ended()).weights_hash;
 });
 afterAll(async () => {
   for (const service of services) service.close().closeAllConnections();
@@ -27,12 +26,7 @@ afterAll(async () => {
 });
 
 const start = (job: string, reward: string) =>
-  startJobRun({
-    runs: runs.path,
-    job,
-    file: join(example, "job.toml"),
-    args: ["job.steps=4", "evaluation.every_steps=2", `task.reward=${reward}`].flatMap((set) => ["--set", set]),
-  });
+  example.start(job, "job.steps=4", "evaluation.every_steps=2", `task.reward=${reward}`);
 
 async function judgesAsTheModule(job: string, reward: string): Promise<void> {
   const run = await start(job, reward);
@@ -45,8 +39,8 @@ async function judgesAsTheModule(job: string, reward: string): Promise<void> {
 }
 
 test("a program judges as the module does, also when its sampler is killed", async () => {
-  const path = join(example, "reward.run");
-  const module = JSON.stringify(pathToFileURL(join(example, "reward.mjs")).href);
+  const path = join(example.folder, "reward.run");
+  const module = JSON.stringify(pathToFileURL(join(example.folder, "reward.mjs")).href);
   writeFileSync(
     path,
     `#!${process.execPath}
@@ -63,11 +57,11 @@ import(${module}).then(({ reward }) =>
 
 test("so does the program of the example in Python", async (context) => {
   context.skip(spawnSync("python3", ["--version"]).status !== 0, "python3 is not installed");
-  await judgesAsTheModule("python", join(example, "reward.py"));
+  await judgesAsTheModule("python", join(example.folder, "reward.py"));
 });
 
 test("so does a service", async () => {
-  const { reward } = await import(pathToFileURL(join(example, "reward.mjs")).href);
+  const { reward } = await import(pathToFileURL(join(example.folder, "reward.mjs")).href);
   const service = createServer(async (request, response) => {
     const input = JSON.parse(Buffer.concat(await request.toArray()).toString());
     response.end(JSON.stringify({ reward: reward(input) }));

@@ -1,32 +1,22 @@
 /** A task in a module of one's own: its job is a function of the module, whoever dies and whenever it goes on, and of no other module. */
-import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { startJobRun } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { copyExample, type Example } from "./support/example-job.ts";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 30_000 });
 
 let runs: Runs;
-let example: string;
+let example: Example;
 beforeAll(async () => {
   runs = await openRuns();
-  example = join(runs.path, "own-task");
-  cpSync(fileURLToPath(new URL("../../examples/own-task", import.meta.url)), example, { recursive: true });
+  example = copyExample(runs, "own-task");
 });
 afterAll(() => runs.close());
 
 const start = (job: string, ...settings: readonly string[]) =>
-  startJobRun({
-    runs: runs.path,
-    job,
-    file: join(example, "job.toml"),
-    args: ["job.steps=5", "evaluation.every_steps=5", "checkpoint.every_steps=2", ...settings].flatMap((set) => [
-      "--set",
-      set,
-    ]),
-  });
+  example.start(job, "job.steps=5", "evaluation.every_steps=5", "checkpoint.every_steps=2", ...settings);
 
 test("a job of a task module is a function of it: a sampler is killed, the run is interrupted, refuses another module, and goes on to the same weights", async () => {
   const quiet = await (await start("quiet")).ended();
@@ -38,7 +28,7 @@ test("a job of a task module is a function of it: a sampler is killed, the run i
   process.kill(-run.process.pid, "SIGINT");
   await run.ended(130);
 
-  const path = join(example, "task.mjs");
+  const path = join(example.folder, "task.mjs");
   const text = readFileSync(path, "utf8");
   writeFileSync(path, text.replace("Math.max", "Math.min"));
   const refused = await runs.muster("run", "--job", "resumed");

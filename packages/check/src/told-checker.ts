@@ -2,15 +2,11 @@
 import type { Announcement } from "@muster/actors";
 import type { Verdicts } from "./judge.ts";
 
-/** Facts that are remembered after they were told: more than a new controller tells again. */
-const toldMax = 65_536;
-
 /** Compares the facts of the journal with what is told. */
 export class ToldChecker {
   readonly #judge: Verdicts;
   /** Facts of the journal that nobody has told, in order: what kind each is by its id. */
   readonly #wanted = new Map<string, string>();
-  readonly #told = new Set<string>();
 
   constructor(judge: Verdicts) {
     this.#judge = judge;
@@ -18,13 +14,11 @@ export class ToldChecker {
 
   /** A record was stored that leads to these facts. */
   recorded(facts: readonly Announcement[]): void {
-    for (const { id, effect } of facts) if (!this.#told.has(id)) this.#wanted.set(id, effect.kind);
+    for (const { id, effect } of facts) this.#wanted.set(id, effect.kind);
   }
 
-  /** A fact of a record was told. */
+  /** A fact of a record was told for the first time. */
   told(id: string): void {
-    if (this.#told.has(id)) return;
-    this.#remember(id);
     const isRecorded = this.#wanted.has(id);
     this.#judge.require(isRecorded, "S4", () => `event ${id} was told before the journal led to it`);
     if (!isRecorded) return;
@@ -33,11 +27,5 @@ export class ToldChecker {
       if (before === id) return;
       this.#judge.require(false, "S37", () => `event ${id} is told, and nobody has told ${kind} before it (${before})`);
     }
-  }
-
-  #remember(id: string): void {
-    this.#told.add(id);
-    const [oldest] = this.#told;
-    if (this.#told.size > toldMax && oldest !== undefined) this.#told.delete(oldest);
   }
 }

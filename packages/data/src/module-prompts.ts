@@ -1,10 +1,10 @@
 /** Prompts that a task's module makes: each call has a time, and each answer is looked at, copied and turned into tokens. */
-import { hasCode, messageOf, type Prompt, shownValue, type TaskPrompt } from "@muster/base";
+import { hasCode, messageOf, type Prompt, shownValue, type TaskModule, type TaskPrompt } from "@muster/base";
 import { errors } from "./errors.ts";
 import type { ChatTokenizer } from "./hugging-face/tokenizer.ts";
 import { lineOf } from "./import-module.ts";
 import { promptOfRow } from "./row-prompt.ts";
-import { type CheckedTaskModule, lineOfField, type ModuleSource } from "./task-module.ts";
+import { lineOfField, type ModuleSource } from "./task-module.ts";
 
 /** One call of a module. */
 export interface ModuleCall {
@@ -22,7 +22,7 @@ const rowCharactersMax = 4 * 2 ** 20;
 
 /** How the calls of a module become prompts. @returns It throws MUSTER_ERR_TASK_PROMPT_FAILED, naming file, line, call and what is wrong */
 export function modulePrompts(
-  module: CheckedTaskModule,
+  module: TaskModule,
   { path, source, tokenizer }: ModuleSource & { readonly tokenizer: ChatTokenizer },
 ): (call: ModuleCall) => Promise<Prompt> {
   const tools = { vocab: tokenizer.vocab, encode: tokenizer.encode, decode: tokenizer.decode };
@@ -101,7 +101,7 @@ function plainPrompt(row: Row, tokenizer: ChatTokenizer): Prompt {
   });
 }
 
-function fitted(prompt: Prompt, { maxPromptTokens }: CheckedTaskModule, failed: Failed): Prompt {
+function fitted(prompt: Prompt, { maxPromptTokens }: TaskModule, failed: Failed): Prompt {
   const { length } = prompt.ids;
   if (length <= maxPromptTokens) return prompt;
   throw failed(`returned a prompt of ${length} tokens, more than maxPromptTokens = ${maxPromptTokens}`);

@@ -1,13 +1,14 @@
 /** A task whose prompts a module of the job makes. Which prompt a group gets follows from seed, step and index alone; that is tried when it opens. */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { type Prompt, randomOf } from "@muster/base";
+import type { Prompt, TaskModule } from "@muster/base";
 import { errors } from "./errors.ts";
 import { importModule } from "./import-module.ts";
 import { type ModuleCall, modulePrompts } from "./module-prompts.ts";
 import { tokenizerOfModule } from "./module-tokenizer.ts";
+import { evalStream, trainStream } from "./prompt-streams.ts";
 import type { PromptKey, Task } from "./task.ts";
-import { type CheckedTaskModule, checkTaskModule, lineOfField, type ModuleSource } from "./task-module.ts";
+import { checkTaskModule, lineOfField, type ModuleSource } from "./task-module.ts";
 
 /** What of a job decides over the prompts of a module. */
 export interface ModulePlan {
@@ -33,9 +34,6 @@ const probes = 32;
 
 /** Most training prompts that a check asks for. */
 const checkedMax = 256;
-
-/** The stream of held-out prompts is the same in every job. */
-const evaluationSeed = 999;
 
 /**
  * Opens the module of a task.
@@ -82,21 +80,21 @@ function keysOf({ seed, groupsPerStep }: ModulePlan, most: number): readonly Pro
   }));
 }
 
-function trainCall(module: CheckedTaskModule, key: PromptKey, { groupsPerStep }: ModulePlan): ModuleCall {
+function trainCall(module: TaskModule, key: PromptKey, { groupsPerStep }: ModulePlan): ModuleCall {
   const { seed, step, index } = key;
   const position = (step - 1) * groupsPerStep + index;
   return {
     name: "trainPrompt",
     what: `of step ${step}, index ${index}`,
-    run: (signal) => module.trainPrompt({ seed, step, index, position, random: randomOf(seed, step, index), signal }),
+    run: (signal) => module.trainPrompt({ seed, step, index, position, random: trainStream(key), signal }),
   };
 }
 
-function evalCall(module: CheckedTaskModule, index: number): ModuleCall {
+function evalCall(module: TaskModule, index: number): ModuleCall {
   return {
     name: "evalPrompt",
     what: `of index ${index}`,
-    run: (signal) => module.evalPrompt?.({ index, random: randomOf(evaluationSeed, index), signal }),
+    run: (signal) => module.evalPrompt?.({ index, random: evalStream(index), signal }),
   };
 }
 

@@ -1,11 +1,11 @@
 /** The tokenizer of a module's task: its characters, or the folder that it names. */
 import { dirname, resolve } from "node:path";
+import type { TaskModule } from "@muster/base";
 import { alphabetOf } from "./built-in/alphabet.ts";
 import { type ChatTokenizer, openTokenizer } from "./hugging-face/tokenizer.ts";
-import type { CheckedTaskModule } from "./task-module.ts";
 
 /** Opens it. @throws MUSTER_ERR_TOKENIZER_INVALID */
-export async function tokenizerOfModule(module: CheckedTaskModule, path: string): Promise<ChatTokenizer> {
+export async function tokenizerOfModule(module: TaskModule, path: string): Promise<ChatTokenizer> {
   if (module.tokenizer !== undefined) return await openTokenizer(resolve(dirname(path), module.tokenizer));
   const characters = alphabetOf(module.vocabulary ?? "", path);
   return {

@@ -2,9 +2,6 @@
 import { shownValue, type TaskModule } from "@muster/base";
 import { errors } from "./errors.ts";
 
-/** A task's module whose fields have been looked at. */
-export type CheckedTaskModule = TaskModule;
-
 /** Where a module's text lies. */
 export interface ModuleSource {
   readonly path: string;
@@ -40,7 +37,7 @@ const rules: Readonly<Record<keyof TaskModule, Rule>> = {
 export function checkTaskModule(
   exported: Readonly<Record<string, unknown>>,
   { path, source }: ModuleSource,
-): CheckedTaskModule {
+): TaskModule {
   const task = exported.task ?? exported.default;
   if (typeof task !== "object" || task === null)
     throw errors.TaskModuleInvalid({
@@ -64,7 +61,7 @@ export function checkTaskModule(
       given.vocabulary === undefined ? "left out, as tokenizer is" : "there beside tokenizer",
       "the only one of the two that is there",
     );
-  return task as CheckedTaskModule;
+  return task as TaskModule;
 }
 
 function isVocabulary(value: unknown): boolean {

@@ -1,7 +1,7 @@
 /** Ids are subject tokens: they are checked once, when made, so that no subject can be forged out of a name. */
 import { z } from "zod";
 import { errors } from "./errors.ts";
-import { replicaRoles } from "./role-table.ts";
+import { perRole, replicaRoles } from "./role-table.ts";
 
 /** Who an actor is: what it computes, and what the broker lets it say. */
 export const roles = ["controller", ...replicaRoles, "node", "operator"] as const;
@@ -14,6 +14,11 @@ export const memberRoles = [...replicaRoles, "node"] as const;
 
 /** A role that joins a job and is watched by the controller. */
 export type MemberRole = (typeof memberRoles)[number];
+
+/** A value for each role of members. Pure. */
+export function perMemberRole<T>(make: (role: MemberRole) => T): { readonly [R in MemberRole]: T } {
+  return { ...perRole(make), node: make("node") };
+}
 
 const idPattern = /^[a-z0-9][a-z0-9-]{0,47}$/;
 

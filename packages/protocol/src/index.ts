@@ -62,6 +62,7 @@ export {
   idSchema,
   type MemberRole,
   memberRoles,
+  perMemberRole,
   type Role,
   roles,
 } from "./ids.ts";

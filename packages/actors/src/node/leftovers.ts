@@ -85,7 +85,8 @@ export class ProcessNotes {
 
   /** Notes of processes that must have ended before a replica starts: its own, and those of whoever had one of its devices. */
   inTheWayOf(id: string, devices: readonly string[]): readonly ProcessNote[] {
-    if (devices.length === 0) return [this.of(id) ?? []].flat();
+    const own = this.of(id);
+    if (devices.length === 0) return own ? [own] : [];
     return this.#all().filter((note) => note.id === id || note.devices.some((device) => devices.includes(device)));
   }
 

@@ -1,11 +1,11 @@
 /** Addition of two-digit numbers, least digit of the sum first: `37+85=` → `221$`. A tenth of all pairs is held out of training. */
-import { type Prompt, type Random, randomOf } from "@muster/base";
+import type { Prompt, Random } from "@muster/base";
+import { evalStream, trainStream } from "../prompt-streams.ts";
 import type { BuiltInTask } from "../task.ts";
 import { alphabetOf } from "./alphabet.ts";
 
 const digits = 2;
 const bound = 10 ** digits;
-const evaluationSeed = 999;
 const vocabulary = "$0123456789+=";
 const alphabet = alphabetOf(vocabulary, "addition");
 
@@ -30,8 +30,8 @@ export const addition: BuiltInTask = {
   vocabulary,
   close: async () => {},
   maxTokens: 3 * digits + 6,
-  trainPrompt: ({ seed, step, index }) => drawPrompt(randomOf(seed, step, index), false),
-  evalPrompt: (index) => drawPrompt(randomOf(evaluationSeed, index), true),
+  trainPrompt: (key) => drawPrompt(trainStream(key), false),
+  evalPrompt: (index) => drawPrompt(evalStream(index), true),
   supervised: (random) => {
     const prompt = drawPrompt(random, false);
     return { promptIds: prompt.ids, answerIds: alphabet.encode(`${prompt.answer}$`) };

@@ -2,7 +2,8 @@
  * Date normalisation: `march 3rd, 1987=` → `1987-03-03$`, in eight human formats. The warm start sees four of them, so
  * reinforcement learning has the other four to discover. A tenth of all dates, by hash, is held out of all training.
  */
-import { type Prompt, type Random, randomOf } from "@muster/base";
+import type { Prompt, Random } from "@muster/base";
+import { evalStream, trainStream } from "../prompt-streams.ts";
 import type { BuiltInTask } from "../task.ts";
 import { alphabetOf } from "./alphabet.ts";
 
@@ -42,7 +43,6 @@ const formats: readonly ((date: CalendarDate) => string)[] = [
 /** Formats of the warm start. Every separator occurs in one of them: a character never seen stays unlearnable. */
 const supervisedFormats = [0, 2, 4, 6];
 const allFormats = [0, 1, 2, 3, 4, 5, 6, 7];
-const evaluationSeed = 999;
 
 const vocabulary = "$abcdefghijklmnopqrstuvwxyz0123456789 ,./-=";
 const alphabet = alphabetOf(vocabulary, "dates");
@@ -74,8 +74,8 @@ export const dates: BuiltInTask = {
   vocabulary,
   close: async () => {},
   maxTokens: 36,
-  trainPrompt: ({ seed, step, index }) => drawPrompt(randomOf(seed, step, index), allFormats, false),
-  evalPrompt: (index) => drawPrompt(randomOf(evaluationSeed, index), allFormats, true),
+  trainPrompt: (key) => drawPrompt(trainStream(key), allFormats, false),
+  evalPrompt: (index) => drawPrompt(evalStream(index), allFormats, true),
   supervised: (random) => {
     const prompt = drawPrompt(random, supervisedFormats, false);
     return { promptIds: prompt.ids, answerIds: alphabet.encode(`${prompt.answer}$`) };

@@ -3,7 +3,7 @@ import type { Change } from "./events.ts";
 import { leasesOf } from "./groups/lease-table.ts";
 import { crowd } from "./members/crowd.ts";
 import { stopMembers } from "./orders.ts";
-import { type ControllerState, holdsCurrent, type Member, membersOf } from "./state.ts";
+import { type ControllerState, countOf, holdsCurrent, type Member, membersOf } from "./state.ts";
 import { keepersOf } from "./weights/memory.ts";
 
 /** Lets draining replicas go as soon as nothing depends on them. Pure. */
@@ -42,5 +42,5 @@ function isLastHolder(state: ControllerState, member: Member): boolean {
 function isDurable(state: ControllerState): boolean {
   const { saved } = state.checkpoints;
   const isSaved = saved !== null && saved.version === state.weights?.version;
-  return state.step.state === "sampling" && (isSaved || membersOf(state, "checkpoint").length === 0);
+  return state.step.state === "sampling" && (isSaved || countOf(state, "checkpoint") === 0);
 }

@@ -1,5 +1,5 @@
 /** What the failure detector waits for, and how long (reliability 4.3). */
-import { type JobConfig, type MemberRole, perRole, traitsOf } from "@muster/protocol";
+import { type JobConfig, type MemberRole, perMemberRole, traitsOf } from "@muster/protocol";
 
 /** Waits and thresholds of the failure detector; every time is multiplied by the local health. */
 export interface DetectorTiming {
@@ -25,10 +25,7 @@ export interface DetectorTiming {
 }
 
 /** Multiples of `timing.dead_after`: rollouts and checkpoint actors stop nobody by their silence, so they get longer than policy replicas. */
-export const detectionPatience: Readonly<Record<MemberRole, number>> = {
-  ...perRole((role) => traitsOf(role).patience),
-  node: traitsOf("node").patience,
-};
+export const detectionPatience = perMemberRole((role) => traitsOf(role).patience);
 
 /** Takes the waits of the detector out of a job configuration. Pure. */
 export function detectorTimingOf({ timing, health }: Pick<JobConfig, "timing" | "health">): DetectorTiming {
@@ -37,10 +34,7 @@ export function detectorTimingOf({ timing, health }: Pick<JobConfig, "timing" | 
     pauseMs: timing.suspectAfterMs,
     phiMax: health.phi,
     missedMax: health.missedBeats,
-    deadAfterMs: {
-      ...perRole((role) => timing.deadAfterMs * detectionPatience[role]),
-      node: timing.deadAfterMs * detectionPatience.node,
-    },
+    deadAfterMs: perMemberRole((role) => timing.deadAfterMs * detectionPatience[role]),
     probes: 3,
     probeTimeoutMs: health.probeTimeoutMs,
     hungMinMs: health.hungMinMs,

@@ -3,7 +3,7 @@ import { listText } from "@muster/base";
 import { type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import { crowd } from "../members/crowd.ts";
-import { type ControllerState, type Member, membersOf, withMember, without } from "../state.ts";
+import { type ControllerState, countOf, type Member, membersOf, withMember, without } from "../state.ts";
 import { deviceShortages, devicesFor, hasDevices, placedOn, unplaced } from "./devices.ts";
 import { changed } from "./fleet-health.ts";
 import { type FleetReplica, isCordoned, isCounted, withFleet, withReplica } from "./fleet-state.ts";
@@ -170,7 +170,7 @@ export function isPressed(state: ControllerState, { node }: FleetReplica): boole
 }
 
 function hasWorkers(state: ControllerState): boolean {
-  return replicaRoles.some((role) => !traitsOf(role).leavesLast && membersOf(state, role).length > 0);
+  return replicaRoles.some((role) => !traitsOf(role).leavesLast && countOf(state, role) > 0);
 }
 
 /** Says what is missing when too few replicas were healthy for as long as a death takes to notice. The job stays up. Pure. */
@@ -193,7 +193,7 @@ export function missingOf(state: ControllerState): readonly string[] {
     const healthy = crowd.of(state.members).healthy[role];
     const least = state.plan.minReplicas[role];
     if (healthy >= least) return [];
-    const nodes = membersOf(state, "node").length;
+    const nodes = countOf(state, "node");
     const retired = Object.entries(state.fleet.replicas).filter(
       ([, each]) => each.role === role && each.health === "RETIRED",
     );

@@ -1,5 +1,5 @@
 /** What planners ask about all members after every input: counts, the next deadline, and whether anybody is there of whom there are mostly none. */
-import { type MemberRole, memberRoles, perRole, traitsOf } from "@muster/protocol";
+import { type MemberRole, memberRoles, perMemberRole, traitsOf } from "@muster/protocol";
 import { keptFold } from "../../table/fold.ts";
 import { isSame, type VersionKey } from "../../version-key.ts";
 import type { Member } from "./member.ts";
@@ -25,7 +25,7 @@ export interface Crowd {
   readonly idleWith: readonly (VersionKey | null)[];
 }
 
-const nobody: Crowd["count"] = { ...perRole(() => 0), node: 0 };
+const nobody: Crowd["count"] = perMemberRole(() => 0);
 
 /** All members, or a part of them, summed up. */
 export const crowd = keptFold<Member, Crowd>({

@@ -4,7 +4,7 @@
  * help the job ends and says so, before its replicas are used up. The counts outlive a rollback, because the death of the only trainer is one.
  */
 import type { Change } from "../events.ts";
-import { type ControllerState, type LostAttempts, type Member, membersOf } from "../state.ts";
+import { type ControllerState, countOf, type LostAttempts, type Member } from "../state.ts";
 
 /** Lost attempts that weigh as much as one that failed: trainers die of other causes, too, and one flaky host must not end a job. */
 const lossesPerFailure = 4;
@@ -54,7 +54,7 @@ export function planLosses(state: ControllerState): Change<ControllerState> | nu
 function areAllRetired(state: ControllerState): boolean {
   const trainers = Object.values(state.fleet.replicas).filter(({ role }) => role === "policy");
   const isOver = trainers.length > 0 && trainers.every(({ health }) => health === "RETIRED");
-  return isOver && membersOf(state, "policy").length === 0;
+  return isOver && countOf(state, "policy") === 0;
 }
 
 /** What is known of lost attempts at the present step. Pure. */

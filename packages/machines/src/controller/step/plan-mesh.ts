@@ -4,7 +4,7 @@ import { type Change, command } from "../events.ts";
 import { isCordoned } from "../fleet/fleet-state.ts";
 import { isFlaky } from "../members/apply-verdict.ts";
 import { evict } from "../orders.ts";
-import { type ControllerState, holdsCurrent, type Member, membersOf } from "../state.ts";
+import { type ControllerState, countOf, holdsCurrent, type Member, membersOf } from "../state.ts";
 import { countAbsences } from "./absences.ts";
 
 /** Ranks of a mesh: members that were in the previous one keep their order, joiners follow by arrival. Pure. */
@@ -133,5 +133,5 @@ function isEligible(state: ControllerState, member: Member): boolean {
 
 function isGathered(state: ControllerState, eligible: number): boolean {
   const { initReplicas } = state.plan;
-  return eligible >= initReplicas.policy && membersOf(state, "rollout").length >= initReplicas.rollout;
+  return eligible >= initReplicas.policy && countOf(state, "rollout") >= initReplicas.rollout;
 }
