@@ -1,13 +1,11 @@
 #!/usr/bin/env node
 /** `npm run prebuild:native`: the native addon of this checkout as an archive, for machines of the same kind that should not compile it. */
-import { spawnSync } from "node:child_process";
 import { join, resolve } from "node:path";
 import { untilInterrupted } from "./lib/interrupt.mjs";
 import { main, UsageError } from "./lib/main.mjs";
 import { musterDirectory, root, shortPath } from "./lib/paths.mjs";
 import { ensureSetup } from "./lib/setup/ensure-setup.mjs";
-import { addonName, manifestName, prebuiltVariable, writePrebuilt } from "./lib/setup/prebuilt.mjs";
-import { SetupError } from "./lib/setup/setup-error.mjs";
+import { addonName, packPrebuilt, prebuiltVariable } from "./lib/setup/prebuilt.mjs";
 
 const usage = "usage: npm run prebuild:native [-- <folder>]     default folder: .muster/prebuilt";
 
@@ -16,10 +14,7 @@ await main(async () => {
   if (given?.startsWith("-") || more.length > 0) throw new UsageError(usage);
   const folder = given === undefined ? join(musterDirectory, "prebuilt") : resolve(process.env.INIT_CWD ?? ".", given);
   await untilInterrupted((signal) => ensureSetup({ signal }));
-  writePrebuilt(join(root, "native/build/Release", addonName), folder);
-  const archive = join(folder, `muster-native-${process.platform}-${process.arch}.tar.gz`);
-  const { status, stderr } = spawnSync("tar", ["-czf", archive, "-C", folder, addonName, manifestName]);
-  if (status !== 0) throw new SetupError(`${archive} could not be written`, { fix: "see above", tail: String(stderr) });
+  const archive = packPrebuilt(join(root, "native/build/Release", addonName), folder);
   console.log(`${shortPath(archive)}; elsewhere: ${prebuiltVariable}=<folder, archive or its address> npm run setup`);
   return 0;
 });

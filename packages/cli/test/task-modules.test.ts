@@ -1,4 +1,9 @@
-/** A task of a module is tried before anything starts, and its contract is typed for files that lie anywhere. */
+/**
+ * A task of a module is tried before anything starts, and its contract is typed for files that lie anywhere.
+ *
+ * The file takes about 20 s: each faulty task is one run of `muster config check`, as a user types it, which imports the module in a child process of its
+ * own; one of them has to pass its deadline of five seconds, and the typed contract takes one run of the TypeScript compiler.
+ */
 import { spawnSync } from "node:child_process";
 import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -65,6 +70,26 @@ it.each([
   expect(stderr).toMatch(/job\.toml:\d+: task\.name = "\.\/task\.mjs": /);
   expect(stderr).toMatch(says);
   expect(stderr.trim().split("\n")).toHaveLength(2);
+});
+
+it("a task in TypeScript is taken where Node strips types, and elsewhere refused with what to do", () => {
+  const typed = readFileSync(join(example, "task.mjs"), "utf8").replace(
+    "(a, b) => (a + 3 * b)",
+    "(a: number, b: number) => (a + 3 * b)",
+  );
+  writeFileSync(join(directory.path, "task.ts"), typed);
+  const job = readFileSync(join(example, "job.toml"), "utf8").replace("./task.mjs", "./task.ts");
+  writeFileSync(join(directory.path, "typed.toml"), job);
+  const { code, stdout, stderr } = muster(["config", "check", join(directory.path, "typed.toml")]);
+  if ((process.features as { readonly typescript?: unknown }).typescript) {
+    expect(code, stderr).toBe(0);
+    expect(stdout).toMatch(/typed\.toml is sound: .*task\.ts/);
+  } else {
+    expect(code).toBe(2);
+    expect(stderr).toMatch(
+      /typed\.toml:\d+: task\.name = "\.\/task\.ts": .* Node \S+ does not read TypeScript; use Node 22\.18 or newer, or a \.mjs file/,
+    );
+  }
 });
 
 it("a task that lacks what the job asks of it is refused by the keys that ask", () => {

@@ -44,6 +44,6 @@ export function checkTools(environment) {
   if (missing.length === 0) return;
   const packages = missing.map(({ debian }) => debian).join(" ");
   throw new SetupError(`the native data plane needs ${missing.map(({ what }) => what).join(", ")}, not found on PATH`, {
-    fix: `on Debian or Ubuntu: sudo apt-get install -y ${packages}; elsewhere install ${packages} with the system's package manager; then run it again`,
+    fix: `on Debian or Ubuntu: sudo apt-get install -y ${packages}; elsewhere install ${packages} with the system's package manager; then run it again. Or set ${prebuiltVariable} to an addon that \`npm run prebuild:native\` packed on another machine`,
   });
 }

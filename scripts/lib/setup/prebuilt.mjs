@@ -62,6 +62,22 @@ export function writePrebuilt(addon, folder) {
 }
 
 /**
+ * Writes an addon with its manifest, and an archive of both.
+ *
+ * @param {string} addon
+ * @param {string} folder
+ * @returns {string} The path of the archive.
+ * @throws {SetupError} when `tar` fails.
+ */
+export function packPrebuilt(addon, folder) {
+  writePrebuilt(addon, folder);
+  const archive = join(folder, `muster-native-${process.platform}-${process.arch}.tar.gz`);
+  const { status, stderr, error } = spawnSync("tar", ["-czf", archive, "-C", folder, addonName, manifestName]);
+  if (status === 0) return archive;
+  throw new SetupError(`${archive} could not be written`, { fix: "see above", tail: error?.message ?? String(stderr) });
+}
+
+/**
  * Puts a prebuilt addon in its place.
  *
  * @param {string} from - What {@link prebuiltVariable} says.

@@ -18,10 +18,16 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { childEnvironment } from "../../../scripts/lib/child-environment.mjs";
 import { root } from "../../../scripts/lib/paths.mjs";
 import { commandHint, commandLink, commandLinkStep } from "../../../scripts/lib/setup/command-link.mjs";
-import { checkTools } from "../../../scripts/lib/setup/native-build.mjs";
+import { checkTools, nativeBuildStep } from "../../../scripts/lib/setup/native-build.mjs";
 import { findNatsServer } from "../../../scripts/lib/setup/nats-server.mjs";
 import { checkNodeVersion } from "../../../scripts/lib/setup/node-version.mjs";
-import { addonName, manifestName, takePrebuilt, writePrebuilt } from "../../../scripts/lib/setup/prebuilt.mjs";
+import {
+  addonName,
+  manifestName,
+  packPrebuilt,
+  takePrebuilt,
+  writePrebuilt,
+} from "../../../scripts/lib/setup/prebuilt.mjs";
 import { StepLine } from "../../../scripts/lib/setup/progress.mjs";
 import { packageManagerFix } from "../../../scripts/lib/setup/setup-error.mjs";
 import { fingerprintOf, Stamp } from "../../../scripts/lib/setup/stamp.mjs";
@@ -244,8 +250,7 @@ describe("a prebuilt addon", () => {
     await takePrebuilt(given(), output());
     expect(readFileSync(join(output(), addonName)).equals(readFileSync(addon))).toBe(true);
 
-    const archive = join(folder, "archive.tar.gz");
-    execFileSync("tar", ["-czf", archive, "-C", given(), addonName, manifestName]);
+    const archive = packPrebuilt(addon, join(folder, "packed"));
     const server = createServer((_, response) => void response.end(readFileSync(archive)));
     await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
     const { port } = server.address() as AddressInfo;
@@ -253,6 +258,14 @@ describe("a prebuilt addon", () => {
     await takePrebuilt(`http://127.0.0.1:${port}/a.tar.gz`, output());
     server.close();
     expect(readdirSync(output())).toEqual([addonName]);
+  });
+
+  it("is looked at before the build tools, so a machine without a compiler needs none", async () => {
+    const environment = { PATH: join(folder, "empty"), MUSTER_PREBUILT: join(folder, "nowhere") };
+    await expect(nativeBuildStep.run({ environment } as never)).rejects.toThrow("nowhere is refused: it is not there");
+    await expect(nativeBuildStep.run({ environment: { PATH: environment.PATH } } as never)).rejects.toThrow(
+      expect.objectContaining({ fix: expect.stringContaining("MUSTER_PREBUILT") }),
+    );
   });
 
   it.each([

@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { messageOf } from "@muster/base";
 import { type GlooCapabilities, glooCapabilities, nativeCapabilities } from "@muster/collectives";
-import { type Check, missing, ok, warn } from "./check.ts";
+import { type Check, missing, ok } from "./check.ts";
 
 const tools = [
   { name: "compiler", programs: ["c++", "g++", "clang++"], install: "apt install g++" },
@@ -12,13 +12,16 @@ const tools = [
 
 const versionTimeoutMs = 5_000;
 
-/** Checks the addon, and the tools that build it: without the addon they are needed, with it they are only good to have. */
+/** Checks the addon, and the tools that build it, which a machine with an addon does not need. */
 export function checkNative(): readonly Check[] {
   const addon = checkAddon();
-  const report = addon.state === "missing" ? missing : warn;
   const builders = tools.map(({ name, programs, install }) => {
     const version = programs.map(versionLineOf).find((line) => line !== null);
-    return version ? ok(name, version) : report(name, `none of ${programs.join(", ")} was found`, install);
+    if (version) return ok(name, version);
+    const absent = `none of ${programs.join(", ")} was found`;
+    return addon.state === "missing"
+      ? missing(name, absent, install)
+      : ok(name, `${absent}; only building the data plane needs one, and it is there`);
   });
   return [addon, ...(addon.state === "missing" ? [] : [glooCheck(glooCapabilities())]), ...builders];
 }
