@@ -129,7 +129,7 @@ it("a controller whose members all fall silent at once says that its view is bad
   expect(alarms()).toEqual([
     {
       alarm: "view-suspect",
-      detail: expect.stringMatching(/^3 of 3 members fell silent within \d+ ms; nobody is put out/),
+      detail: expect.stringMatching(/^3 of 3 members fell silent within \d+ ms; no member is evicted/),
     },
   ]);
   expect(Object.keys(controller.snapshot().context.state.members)).toEqual(ids);

@@ -126,7 +126,7 @@ export class MembershipChecker {
     for (const { id, incarnation } of joinedIn(before, after)) {
       const isKnown = this.#lives.has(incarnation) || this.#invented.has(incarnation);
       const isNew = isKnown && !this.#removedMs.has(incarnation);
-      this.#judge.require(isNew, "S8", () => `${id} comes back as ${incarnation}, which was put out`);
+      this.#judge.require(isNew, "S8", () => `${id} comes back as ${incarnation}, which was evicted`);
     }
     for (const { incarnation } of lostIn(before, after)) this.#removedMs.set(incarnation, nowMs);
     if ("incarnation" in event && "from" in event) this.#checkSpeaker(event, before, after);
@@ -248,7 +248,7 @@ export class MembershipChecker {
     this.#judge.require(
       outage === undefined || isHit,
       "L6",
-      () => `${id} is put out for ${Math.round(silentMs)} ms of silence, the broker was away until ${outage?.toMs} ms`,
+      () => `${id} is evicted for ${Math.round(silentMs)} ms of silence, the broker was away until ${outage?.toMs} ms`,
     );
   }
 
@@ -257,7 +257,7 @@ export class MembershipChecker {
     for (const { id, incarnation } of lostIn(before, after)) {
       const process = this.#lives.get(incarnation);
       const isGone = !process || process.isDead || process.isStuck || this.#present.get(process) !== incarnation;
-      this.#judge.require(isGone, "L6", () => `${id} is put out on ${cause}, it is alive`);
+      this.#judge.require(isGone, "L6", () => `${id} is evicted on ${cause}, it is alive`);
     }
   }
 }

@@ -27,7 +27,7 @@ export function watchMetersOn(metrics: Metrics): WatchMeters {
   });
   const isViewSuspect = metrics.gauge({
     name: "muster_detector_view_suspect",
-    help: "1 while nobody is put out because the view is or was bad.",
+    help: "1 while no member is evicted because the view is or was bad.",
   });
   const suspects = metrics.counter({
     name: "muster_detector_suspect_total",
@@ -37,12 +37,12 @@ export function watchMetersOn(metrics: Metrics): WatchMeters {
   const hangs = metrics.counter({ name: "muster_detector_hung_total", help: "Members found hanging." });
   const evictions = metrics.counter({
     name: "muster_detector_evict_total",
-    help: "Members put out by a verdict, by kind of evidence.",
+    help: "Members evicted by a verdict, by kind of evidence.",
     labels: ["reason"],
   });
   const falseEvictions = metrics.counter({
     name: "muster_detector_evict_false_total",
-    help: "Lives that were put out and beat again within ten minutes; those that had been paused or cut off count too.",
+    help: "Incarnations that were evicted and sent a heartbeat again within ten minutes, including those that had been paused or cut off.",
   });
   const kindOf = (kind: string): string => ((evidenceKinds as readonly string[]).includes(kind) ? kind : "silence");
   return {

@@ -36,7 +36,7 @@ const meanings: Readonly<Record<string, string>> = {
   S2: "a controller went on after another had taken over, or the order of what was written was changed",
   S4: "what was done does not follow from the journal: a record or a snapshot was changed",
   S6: "trainers of an old mesh went on",
-  S8: "a replica that was put out came back as if nothing had happened",
+  S8: "an evicted replica came back as if nothing had happened",
   S9: "a replica went back to older weights",
   S10: "the same version has different weights in two places: one of them is not what was trained",
   S15: "trajectories are lost, or the ledger does not say what became of them",

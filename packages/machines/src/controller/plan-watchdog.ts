@@ -57,7 +57,7 @@ function actOf(state: ControllerState, stage: number): Act {
   if (stage === 2) {
     const [first] = blamed;
     const out = first ? evict(state, [first], "holds the job up") : { state, effects: [] };
-    return { ...out, says: first ? `${first.id} is put out` : "nobody is to blame" };
+    return { ...out, says: first ? `${first.id} is evicted` : "no member is to blame" };
   }
   if (stage === 3) return { ...rebuilt(state), says: "leases, orders and the mesh begin anew" };
   const awaited = state.heldBack ? "room in the groups stream" : names;

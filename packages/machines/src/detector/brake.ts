@@ -35,7 +35,7 @@ export class Brake {
     const wasOn = this.isOn(nowMs);
     this.#untilMs = Math.max(this.#untilMs, nowMs + deadAfterMs);
     if (wasOn) return null;
-    return `${this.#fresh.length} of ${members} members fell silent within ${deadAfterMs} ms; nobody is put out for ${deadAfterMs} ms`;
+    return `${this.#fresh.length} of ${members} members fell silent within ${deadAfterMs} ms; no member is evicted for ${deadAfterMs} ms`;
   }
 
   /** A member is heard again, or gone. */

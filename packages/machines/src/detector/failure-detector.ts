@@ -163,7 +163,7 @@ export class FailureDetector {
 
   #ownOutages(nowMs: number): string | null {
     const outages = this.#outages.word(nowMs);
-    const means = "what is silent meanwhile is put out all the same, so look at the broker and the network";
+    const means = "silent members are evicted all the same, so look at the broker and the network";
     return outages === null ? null : `the controller's connection to the broker ${outages}: ${means}`;
   }
 

@@ -139,7 +139,7 @@ const machine = setup({
     },
     fenced: {
       type: "final",
-      description: "Was put out; comes back as a new incarnation.",
+      description: "Was evicted; comes back as a new incarnation.",
       entry: { type: effectAction, params: ({ context }) => end("fenced", context.reason) },
     },
     failed: {

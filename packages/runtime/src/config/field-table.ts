@@ -219,7 +219,11 @@ export const healthFields: readonly Field[] = section("health", {
   first_wait: ["duration", "300s", "Grace of an engine that is still starting before its failed health checks count."],
   interval: ["duration", "10s", "Time between health checks of a rollout's engine; each generates a token."],
   timeout: ["duration", "5s", "Time for one health check of an engine."],
-  failure_threshold: ["integer", 3, "Failed health checks in a row after which a rollout is put out and starts anew."],
+  failure_threshold: [
+    "integer",
+    3,
+    "Failed health checks in a row after which a rollout replica is evicted and starts again.",
+  ],
   phi: ["number", 8, "Level of suspicion at which a silent replica is suspected."],
   missed_beats: ["integer", 5, "Heartbeats missed in a row that make a replica suspect whatever the level."],
   probe_timeout: ["duration", "1s", "Time for a suspected replica to answer a probe; three are sent."],

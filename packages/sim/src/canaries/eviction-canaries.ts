@@ -15,7 +15,7 @@ const lastVoterOut: WrongLine = {
 
 /** Canaries about members that nothing speaks against. */
 export const evictionCanaries: readonly Canary[] = [
-  mind("last-voter-put-out", "the member whose vote is the last to come is put out", {
+  mind("last-voter-put-out", "the member whose vote is the last to arrive is evicted", {
     profile: "quiet",
     seedsMax: 30,
     line: lastVoterOut,

@@ -199,7 +199,7 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("fence-not-said", "who was put out is not told", {
+  mind("fence-not-said", "an evicted member is not told", {
     profile: "swarm",
     seedsMax: 60,
     stage: pausedTrainers,
@@ -213,7 +213,7 @@ export const mindCanaries: readonly Canary[] = [
         isCommit(after, before) ? { ...after, history: { ...after.history, [before.step.step]: [] } } : after,
     },
   }),
-  mind("evicted-on-suspicion", "a member that is quiet for a moment is put out", {
+  mind("evicted-on-suspicion", "a member that is quiet for a moment is evicted", {
     profile: "kills",
     seedsMax: 30,
     line: {

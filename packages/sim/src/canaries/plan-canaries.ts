@@ -339,7 +339,7 @@ export const planCanaries: readonly Canary[] = [
           : after,
     },
   }),
-  mind("gone-not-remembered", "who was put out is admitted when its registration comes again", {
+  mind("gone-not-remembered", "an evicted member is admitted when its registration is repeated", {
     profile: "kills",
     seedsMax: 60,
     stage: (scenario) => [

@@ -39,7 +39,7 @@ export function keepWaiting(
 ): Change<ControllerState> {
   if (state.waiting[id]?.incarnation === incarnation) return { state, effects: [] };
   const { times, untilMs } = state.evictions[id] ?? { times: [], untilMs: state.nowMs };
-  const detail = `${id} was put out ${times.length} times within an hour; it is admitted in ${Math.round(untilMs - state.nowMs)} ms`;
+  const detail = `${id} was evicted ${times.length} times within an hour; it is admitted in ${Math.round(untilMs - state.nowMs)} ms`;
   // Who ends while it waits, and comes again, waits for the same end.
   const isNews = times.length > 1 && state.waiting[id] === undefined;
   return {
