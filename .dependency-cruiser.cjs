@@ -16,6 +16,7 @@ const mayImport = {
   checkpoint: ["base", "protocol", "tensors"],
   engine: ["base", "protocol", "tensors", "data"],
   client: ["base", "protocol", "transport"],
+  gateway: ["base"],
   runtime: ["base", "protocol", "machines", "transport"],
   actors: [
     "base",
@@ -41,6 +42,7 @@ const mayImport = {
     "checkpoint",
     "engine",
     "client",
+    "gateway",
     "runtime",
     "actors",
     "check",

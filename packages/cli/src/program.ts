@@ -12,6 +12,7 @@ import { addCredentialsCommand } from "./commands/credentials.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addDrainCommand } from "./commands/drain.ts";
 import { addFleetCommands } from "./commands/fleet.ts";
+import { addGatewayCommand } from "./commands/gateway.ts";
 import { addHelp } from "./commands/help.ts";
 import { addJobsCommand } from "./commands/jobs.ts";
 import { addReportCommand } from "./commands/report.ts";
@@ -44,6 +45,7 @@ export function createProgram(): Command {
   addTypesCommand(program);
   addCredentialsCommand(program);
   addBrokerCommand(program);
+  addGatewayCommand(program);
   addDoctorCommand(program);
   addSimCommand(program);
   addChaosCommand(program);

@@ -26,6 +26,13 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
       "give these four GPUs to replicas, each to one at a time (docs/operating/devices.md)",
     ],
   ],
+  gateway: [
+    [
+      "muster gateway --state gateway",
+      "the coordinator of the checkpoint service on port 8000, which outlives its own death",
+    ],
+    ["muster gateway --host 10.0.0.1 --tokens tokens.txt --tls-cert a.pem --tls-key a.key", "for other machines"],
+  ],
   controller: [["muster controller --job dates-1", "take over a job whose controller is lost"]],
   status: [
     ["muster status", "the newest job"],
