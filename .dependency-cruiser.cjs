@@ -17,6 +17,7 @@ const mayImport = {
   engine: ["base", "protocol", "tensors", "data"],
   client: ["base", "protocol", "transport"],
   gateway: ["base"],
+  router: ["base", "data", "engine"],
   runtime: ["base", "protocol", "machines", "transport"],
   actors: [
     "base",
@@ -44,6 +45,7 @@ const mayImport = {
     "client",
     "gateway",
     "runtime",
+    "router",
     "actors",
     "check",
     "sim",
@@ -175,6 +177,12 @@ module.exports = {
       "Only collectives loads the native addon.",
       { path: "^(packages|test)/", pathNot: "^packages/collectives/" },
       { path: "^native/|(^|/)node_modules/@muster/native" },
+    ),
+    forbid(
+      "http-one-place",
+      "Doors for HTTP that take requests of others are made by router, whose core stays without I/O.",
+      { path: "^packages/router/src/core/" },
+      { path: ["(^|/)node_modules/(fastify|undici)/", "^packages/router/src/(doors|upstream|sampler)/"] },
     ),
     forbid(
       "xstate-one-place",

@@ -1,0 +1,54 @@
+/** Answers of the router itself: a status and one sentence, in the form that OpenAI clients read. Pure. */
+
+/** Codes of what the router answers by itself. */
+export type ReplyCode =
+  | "invalid_request"
+  | "unauthorized"
+  | "forbidden"
+  | "not_found"
+  | "method_not_allowed"
+  | "misdirected"
+  | "unsupported_media_type"
+  | "too_large"
+  | "timeout"
+  | "queue_full"
+  | "no_worker"
+  | "fence_unmet"
+  | "draining"
+  | "engine_failed"
+  | "engine_lost"
+  | "engine_timeout"
+  | "retry_budget"
+  | "pool_full"
+  | "internal";
+
+/** An answer without an engine. */
+export interface Reply {
+  readonly status: number;
+  readonly code: ReplyCode;
+  readonly message: string;
+  /** Seconds after which to try again. */
+  readonly retryAfter?: number;
+}
+
+/** The body of an answer. */
+export function bodyOfReply({ status, code, message }: Reply): string {
+  const type = status < 500 ? "invalid_request_error" : "server_error";
+  return JSON.stringify({ object: "error", message, error: { message, type, code } });
+}
+
+/** Thrown where a request is found to be wrong. */
+export class Refused extends Error {
+  readonly reply: Reply;
+
+  constructor(reply: Reply) {
+    super(reply.message);
+    this.name = "Refused";
+    this.reply = reply;
+  }
+}
+
+/** A request that can not be used, in one sentence that names the field. */
+export function invalid(message: string): Refused {
+  return new Refused({ status: 400, code: "invalid_request", message });
+}

@@ -1,0 +1,73 @@
+/** Who may ask for what: names of this server, browsers, bearer tokens. Everything here is decided before a body is read. */
+import { createHash, timingSafeEqual } from "node:crypto";
+import { isIP } from "node:net";
+import type { Headers } from "../core/parse-request.ts";
+import { Refused } from "../core/reply.ts";
+import { errors } from "../errors.ts";
+
+/** What a door gives: answers of engines, changes of the pool, or figures; `public` to everybody. */
+export type Scope = "inference" | "admin" | "read" | "public";
+
+/** Tokens of the two kinds of clients; `null` where none is asked for. */
+export interface Tokens {
+  readonly inference: string | null;
+  readonly admin: string | null;
+}
+
+const tokenCharactersMin = 32;
+
+/** @throws MUSTER_ERR_ROUTER_TOKEN for a token that is too short to be one: an empty secret must not open a door. */
+export function checkToken(field: string, token: string): string {
+  if (!/^[\x21-\x7e]+$/.test(token) || token.length < tokenCharactersMin)
+    throw errors.RouterToken({ field, length: token.length });
+  return token;
+}
+
+/** True for an address that only processes of this host reach. */
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
+}
+
+/**
+ * Checks a request by its head.
+ *
+ * @param host - Where the server listens. On loopback a request must name an address or `localhost` as its host.
+ * @throws Refused with 421, 403 or 401.
+ */
+export function checkHead(headers: Headers, scope: Scope, { host, tokens }: { host: string; tokens: Tokens }): void {
+  if (isLoopback(host) && !namesAddress(headers.host))
+    throw new Refused({ status: 421, code: "misdirected", message: "host: it is not a name of this server" });
+  const { origin, "sec-fetch-site": site } = headers;
+  if (origin !== undefined || (site !== undefined && site !== "none" && site !== "same-origin"))
+    throw new Refused({ status: 403, code: "forbidden", message: "origin: pages of the web are not answered" });
+  if (scope === "public" || (tokens.inference === null && tokens.admin === null)) return;
+  const accepted = acceptedBy(scope, tokens);
+  const shown = /^Bearer ([\x21-\x7e]+)$/i.exec(`${headers.authorization ?? ""}`)?.[1];
+  if (shown === undefined)
+    throw new Refused({
+      ...{ status: 401, code: "unauthorized" },
+      message: "authorization: this needs a token, as Authorization: Bearer TOKEN",
+    });
+  if (accepted.some((token) => isEqual(token, shown))) return;
+  const isKnown = [tokens.inference, tokens.admin].some((token) => token !== null && isEqual(token, shown));
+  if (isKnown)
+    throw new Refused({ status: 403, code: "forbidden", message: "authorization: this token is not for this door" });
+  throw new Refused({ status: 401, code: "unauthorized", message: "authorization: this token is not known" });
+}
+
+function acceptedBy(scope: Scope, { inference, admin }: Tokens): readonly string[] {
+  const accepted = scope === "inference" ? [inference] : scope === "admin" ? [admin] : [inference, admin];
+  return accepted.filter((token) => token !== null);
+}
+
+function namesAddress(host: string | readonly string[] | undefined): boolean {
+  if (typeof host !== "string") return false;
+  const name = host.replace(/:\d*$/, "").replace(/^\[(.*)\]$/, "$1");
+  return name.toLowerCase() === "localhost" || isIP(name) !== 0;
+}
+
+/** Compares in a time that says nothing of the secret. */
+function isEqual(a: string, b: string): boolean {
+  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
+  return timingSafeEqual(digest(a), digest(b));
+}

@@ -1,0 +1,98 @@
+/** A fastify server with the limits and the form of errors that all doors of this package have. */
+import { fastify, type FastifyInstance, type FastifyRequest } from "fastify";
+import { bodyOfReply, Refused, type Reply, type ReplyCode } from "../core/reply.ts";
+import { checkHead, type Scope, type Tokens } from "./guard.ts";
+
+/** Limits of a server. */
+export interface HttpLimits {
+  readonly bodyBytesMax: number;
+  readonly connectionsMax: number;
+  /** For a whole request to arrive. */
+  readonly receiveMs: number;
+}
+
+/** What a server is made from. */
+export interface HttpAppOptions {
+  readonly host: string;
+  readonly tokens: Tokens;
+  readonly limits: HttpLimits;
+  /** Hears of what this server refuses by itself. */
+  readonly refused: (code: ReplyCode) => void;
+  readonly failed: (error: unknown) => void;
+}
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    scope?: Scope;
+  }
+}
+
+const headerBytesMax = 16_384;
+
+/** Makes a server without routes. A body arrives as a Buffer. Routes say their scope in `config`; without one they need the admin's token. */
+export function openHttpApp({ host, tokens, limits, refused, failed }: HttpAppOptions): FastifyInstance {
+  const app = fastify({
+    ...{ bodyLimit: limits.bodyBytesMax, requestTimeout: limits.receiveMs, keepAliveTimeout: 75_000 },
+    ...{ logger: false, return503OnClosing: false, forceCloseConnections: true, exposeHeadRoutes: false },
+    http: {
+      ...{ maxHeaderSize: headerBytesMax, headersTimeout: Math.min(10_000, limits.receiveMs) },
+      // How often Node looks for requests that are late; every 30 s by itself.
+      connectionsCheckingInterval: 1_000,
+    },
+    routerOptions: { maxParamLength: 512 },
+    clientErrorHandler(error, socket) {
+      const isLarge = error.code === "HPE_HEADER_OVERFLOW";
+      const isLate = error.code === "ERR_HTTP_REQUEST_TIMEOUT";
+      const reply: Reply = isLarge
+        ? { status: 431, code: "too_large", message: `headers: they are longer than ${headerBytesMax} bytes` }
+        : isLate
+          ? { status: 408, code: "timeout", message: `the request did not arrive within ${limits.receiveMs} ms` }
+          : { status: 400, code: "invalid_request", message: "the request is not HTTP/1.1" };
+      refused(reply.code);
+      if (!socket.writable || socket.destroyed) return void socket.destroy();
+      const body = bodyOfReply(reply);
+      socket.end(
+        `HTTP/1.1 ${reply.status} Refused\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+      );
+    },
+  });
+  app.server.maxConnections = limits.connectionsMax;
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_, body, done) => done(null, body));
+  app.addHook("onRequest", async ({ headers, routeOptions }: FastifyRequest) => {
+    checkHead(headers, routeOptions.config.scope ?? "admin", { host, tokens });
+  });
+  app.setNotFoundHandler(async (request) => {
+    throw new Refused({ status: 404, code: "not_found", message: `${request.method} ${pathOf(request)} is not known` });
+  });
+  app.setErrorHandler(async (error: unknown, _, reply) => {
+    const answer = replyOf(error, limits);
+    if (answer.status === 500) failed(error);
+    refused(answer.code);
+    if (answer.retryAfter !== undefined) reply.header("retry-after", `${answer.retryAfter}`);
+    if (answer.status === 401) reply.header("www-authenticate", "Bearer");
+    // What was not read of a refused body must not be taken for the next request.
+    if (answer.status !== 404 && answer.status !== 400) reply.header("connection", "close");
+    return reply.code(answer.status).type("application/json").send(bodyOfReply(answer));
+  });
+  return app;
+}
+
+function pathOf({ url }: FastifyRequest): string {
+  return (url.split("?", 1)[0] ?? "").slice(0, 100);
+}
+
+function replyOf(error: unknown, limits: HttpLimits): Reply {
+  if (error instanceof Refused) return error.reply;
+  const { statusCode, code } = error as { statusCode?: number; code?: string };
+  if (statusCode === 413)
+    return { status: 413, code: "too_large", message: `the body is longer than ${limits.bodyBytesMax} bytes` };
+  if (statusCode === 415)
+    return {
+      ...{ status: 415, code: "unsupported_media_type" },
+      message: "content-type: it must be application/json",
+    };
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
+    return { status: 400, code: "invalid_request", message: `the request can not be read: ${code ?? statusCode}` };
+  return { status: 500, code: "internal", message: "the server itself failed; its log says why" };
+}

@@ -1,0 +1,274 @@
+/** The router as a whole: doors, line, pool, health. */
+import type { AddressInfo } from "node:net";
+import { type Clock, type Logger, type Metrics, messageOf } from "@muster/base";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Agent } from "undici";
+import { engineRoutes, type ParsedRequest, parseRequest } from "./core/parse-request.ts";
+import { Pool } from "./core/pool.ts";
+import { Refused } from "./core/reply.ts";
+import { RetryBudget } from "./core/retry.ts";
+import { isServing, type Worker } from "./core/worker.ts";
+import { workerIdOf, workerUrlOf } from "./core/worker-url.ts";
+import { addAdminDoors } from "./doors/admin.ts";
+import { Admission } from "./doors/admission.ts";
+import { headersForEngine } from "./doors/answer-headers.ts";
+import { type ExchangeTools, exchange } from "./doors/exchange.ts";
+import { checkToken, isLoopback, type Tokens } from "./doors/guard.ts";
+import { openHttpApp } from "./doors/http-app.ts";
+import { openMeters } from "./doors/meters.ts";
+import { errors } from "./errors.ts";
+import type { RouterConfig } from "./router-config.ts";
+import { ask } from "./upstream/fetch-json.ts";
+import { HealthLoop } from "./upstream/health-loop.ts";
+import { openAgent, type Sent } from "./upstream/send.ts";
+
+/** Metrics that can be shown. */
+export interface ShownMetrics extends Metrics {
+  render(): Promise<string>;
+  readonly contentType: string;
+}
+
+/** What a router is started with. */
+export interface RouterOptions {
+  readonly config: RouterConfig;
+  readonly tokens: Tokens;
+  /** Shown to the engines; `null` when they ask for none. */
+  readonly engineToken: string | null;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: ShownMetrics;
+}
+
+/** A running router. */
+export interface Router {
+  readonly host: string;
+  readonly port: number;
+  /** Adds a worker; one that is there begins another life. @throws MUSTER_ERR_ROUTER_WORKER_URL @returns False when the pool is full. */
+  add(url: string, labels?: Readonly<Record<string, string>>): boolean;
+  /** Removes a worker by its address. @returns False when there is none. */
+  remove(url: string): boolean;
+  /** What `GET /workers` shows, for those who hold the router itself. */
+  workers(): ReturnType<Pool["workers"]>;
+  /** Requests that are not answered yet. */
+  pending(): number;
+  /** Takes no new requests, waits for those that run, and ends what is left after `graceMs`. @returns How many were cut off. */
+  close(graceMs: number): Promise<number>;
+}
+
+/**
+ * Starts a router.
+ *
+ * @throws MUSTER_ERR_ROUTER_OPEN, MUSTER_ERR_ROUTER_TOKEN, MUSTER_ERR_ROUTER_LISTEN
+ */
+export async function startRouter(options: RouterOptions): Promise<Router> {
+  const { config, tokens, engineToken } = options;
+  if (!isLoopback(config.host) && (tokens.inference === null || tokens.admin === null))
+    throw errors.RouterOpen({ host: config.host });
+  for (const [field, token] of Object.entries({ ...tokens, engine: engineToken }))
+    if (token !== null) checkToken(`the ${field} token`, token);
+  const router = new RunningRouter(options);
+  await router.listen();
+  return router;
+}
+
+class RunningRouter implements Router {
+  readonly #options: RouterOptions;
+  readonly #pool: Pool;
+  readonly #agent: Agent;
+  readonly #health: HealthLoop;
+  readonly #admission: Admission;
+  readonly #tools: ExchangeTools;
+  readonly #app: FastifyInstance;
+  readonly #underWay = new Map<string, Set<Sent>>();
+  readonly #running = new Set<Promise<void>>();
+  #isDraining = false;
+  #port = 0;
+
+  constructor(options: RouterOptions) {
+    this.#options = options;
+    const { config, clock, logger, metrics, tokens, engineToken } = options;
+    this.#pool = new Pool(config.pool);
+    this.#agent = openAgent();
+    this.#admission = new Admission({
+      ...{ pool: this.#pool, clock, ...config.queue },
+      changed: (before, after) => this.#changed(before, after),
+    });
+    const meters = openMeters(metrics, this.#pool, () => this.#admission.waiting);
+    this.#health = new HealthLoop({
+      ...{ pool: this.#pool, agent: this.#agent, clock, logger },
+      ...{ intervalMs: config.pool.health.intervalMs, timeoutMs: config.healthTimeoutMs },
+      headers: engineToken === null ? {} : { authorization: `Bearer ${engineToken}` },
+      checked: (before, after, ok) => {
+        meters.check(ok);
+        this.#changed(before, after);
+        this.#admission.pump();
+      },
+    });
+    this.#tools = {
+      ...{ pool: this.#pool, admission: this.#admission, agent: this.#agent, clock, logger, meters },
+      ...{ retry: config.retry, limits: config.attempt, underWay: this.#underWay },
+      budget: new RetryBudget(config.retry, clock.now()),
+      checkNow: (id) => this.#health.checkNow(id),
+    };
+    this.#app = openHttpApp({
+      ...{ host: config.host, tokens, limits: config.http, refused: (code) => meters.refused(code) },
+      failed: (error) => logger.error({ error }, "a door failed"),
+    });
+    this.#addDoors();
+  }
+
+  get host(): string {
+    return this.#options.config.host;
+  }
+
+  get port(): number {
+    return this.#port;
+  }
+
+  async listen(): Promise<void> {
+    const { host, port } = this.#options.config;
+    try {
+      await this.#app.listen({ host, port });
+    } catch (error) {
+      this.#health.close();
+      await this.#agent.close();
+      throw errors.RouterListen({ host, port, reason: messageOf(error) }, error);
+    }
+    this.#port = (this.#app.server.address() as AddressInfo).port;
+  }
+
+  add(url: string, labels: Readonly<Record<string, string>> = {}): boolean {
+    return this.#add(workerUrlOf(url), { labels });
+  }
+
+  remove(url: string): boolean {
+    return this.#remove(workerIdOf(workerUrlOf(url)));
+  }
+
+  workers(): ReturnType<Pool["workers"]> {
+    return this.#pool.workers();
+  }
+
+  pending(): number {
+    return this.#running.size;
+  }
+
+  async close(graceMs: number): Promise<number> {
+    const { clock } = this.#options;
+    this.#isDraining = true;
+    this.#admission.refuseAll(draining());
+    let cancel = (): void => {};
+    const late = new Promise<void>((resolve) => {
+      cancel = clock.after(graceMs, resolve);
+    });
+    await Promise.race([late, Promise.all([...this.#running])]);
+    cancel();
+    const cut = this.#running.size;
+    this.#health.close();
+    this.#app.server.closeAllConnections();
+    await this.#app.close();
+    await this.#agent.destroy();
+    return cut;
+  }
+
+  #add(url: string, about: { labels?: Readonly<Record<string, string>>; model?: string | null }): boolean {
+    const { clock, logger } = this.#options;
+    const id = workerIdOf(url);
+    if (!this.#pool.add(id, url, clock.now(), about)) return false;
+    logger.info({ worker: id, url }, "worker added");
+    this.#health.watch(id);
+    return true;
+  }
+
+  #remove(id: string): boolean {
+    if (!this.#pool.remove(id)) return false;
+    this.#options.logger.info({ worker: id }, "worker removed");
+    this.#health.forget(id);
+    this.#admission.pump();
+    return true;
+  }
+
+  /** What follows when a worker changed: its requests go elsewhere when it is lost. */
+  #changed(before: Worker, after: Worker): void {
+    if (before.state === after.state && before.life === after.life) return;
+    const { id, url, state, why, version } = after;
+    const isLoss = isServing(before) && !isServing(after);
+    const fields = { worker: id, url, from: before.state, to: state, version, why };
+    this.#options.logger[isLoss ? "warn" : "info"](fields, "worker changed");
+    if (state !== "quarantined") return;
+    for (const sent of [...(this.#underWay.get(id) ?? [])]) sent.fail("lost", `it was put into quarantine: ${why}`);
+  }
+
+  #addDoors(): void {
+    const app = this.#app;
+    const everybody = { config: { scope: "public" } } as const;
+    const isReady = (): boolean => this.#pool.workers().some(isServing);
+    const alive = async () => ({ status: "ok" });
+    const ready = async () => {
+      if (isReady() && !this.#isDraining) return { status: "ok" };
+      throw new Refused({ status: 503, code: "no_worker", message: "no engine serves", retryAfter: 5 });
+    };
+    for (const path of ["/health", "/liveness"]) app.get(path, everybody, alive);
+    for (const path of ["/health_generate", "/readiness"]) app.get(path, everybody, ready);
+    app.get("/metrics", { config: { scope: "read" } }, async (_, reply) => {
+      const { metrics } = this.#options;
+      return reply.type(metrics.contentType).send(await metrics.render());
+    });
+    app.get("/v1/models", { config: { scope: "inference" } }, async (_, reply) =>
+      reply.type("application/json").send(JSON.stringify(await this.#models())),
+    );
+    for (const route of engineRoutes)
+      app.post(route, { config: { scope: "inference" } }, async (request, reply) => {
+        const parsed = this.#parse(route, request);
+        this.#serve(parsed, request, reply);
+      });
+    addAdminDoors(app, {
+      pool: this.#pool,
+      add: (url, about) => this.#add(url, about),
+      remove: (id) => this.#remove(id),
+      setCurrent: (version) => {
+        this.#pool.setCurrent(version);
+        this.#options.logger.info({ version }, "the current weight version was set");
+        for (const { id } of this.#pool.workers()) void this.#health.checkNow(id);
+      },
+    });
+  }
+
+  #parse(route: (typeof engineRoutes)[number], { body, headers }: FastifyRequest): ParsedRequest {
+    if (this.#isDraining) throw draining();
+    const bytes = Buffer.isBuffer(body) ? body : Buffer.alloc(0);
+    return parseRequest(route, bytes, headers, { maxStaleness: this.#options.config.maxStaleness });
+  }
+
+  #serve(parsed: ParsedRequest, { headers }: FastifyRequest, reply: FastifyReply): void {
+    const { tokens, engineToken } = this.#options;
+    const hasOwnTokens = tokens.inference !== null || tokens.admin !== null;
+    reply.hijack();
+    const served = exchange(
+      this.#tools,
+      parsed,
+      reply.raw,
+      headersForEngine(headers, { token: engineToken, hasOwnTokens }),
+    ).finally(() => this.#running.delete(served));
+    this.#running.add(served);
+  }
+
+  /** The models of the first engine that says. */
+  async #models(): Promise<unknown> {
+    const { clock, engineToken, config } = this.#options;
+    const headers = engineToken === null ? {} : { authorization: `Bearer ${engineToken}` };
+    for (const { url } of this.#pool.workers().filter(isServing)) {
+      const question = { origin: url, path: "/v1/models", headers, timeoutMs: config.healthTimeoutMs };
+      const asked = await ask(this.#agent, clock, question);
+      if (asked.status === 200 && asked.table) return asked.table;
+    }
+    throw new Refused({ status: 503, code: "no_worker", message: "no engine says its models", retryAfter: 5 });
+  }
+}
+
+function draining(): Refused {
+  return new Refused({
+    ...{ status: 503, code: "draining", retryAfter: 1 },
+    message: "the router is about to end; try again at another one",
+  });
+}

@@ -1,0 +1,204 @@
+/**
+ * Engines that are fast and misbehave when asked to, written from the published routes: SGLang (`/generate`, `/health_generate`, `/model_info`), vLLM
+ * (`/health`, `/weight_info`) and a plain OpenAI server (`/v1/models` and nothing about weights).
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+export type Kind = "sglang" | "vllm" | "openai";
+
+export type Mode =
+  | "ok"
+  | "hang"
+  | "500"
+  | "503"
+  | "400"
+  | "error body"
+  | "garbage"
+  | "dies before its answer"
+  | "dies in its answer"
+  | "dies in the stream"
+  | "hangs in the stream"
+  | "error in the stream"
+  | "empty stream";
+
+export interface FakeOptions {
+  readonly kind?: Kind;
+  readonly version?: string;
+  readonly port?: number;
+  /** Says of itself that it goes on from prompt and tokens so far. */
+  readonly resumes?: boolean;
+  readonly incarnation?: string;
+  /** Tokens before it dies or hangs in a stream. */
+  readonly after?: number;
+  /** Events hold only what is new, as with `--incremental-streaming-output`. */
+  readonly incremental?: boolean;
+  /** For each answer. */
+  readonly latencyMs?: number;
+}
+
+/** The token that follows: a function of all tokens before, so that a continued response is that of an undisturbed one. */
+export function nextToken(ids: readonly number[]): number {
+  return ids.reduce((sum, id, i) => (sum * 31 + id * (i + 7)) % 997, 3);
+}
+
+/** A response of `count` tokens, undisturbed. */
+export function responseOf(prompt: readonly number[], count: number): number[] {
+  const ids = [...prompt];
+  for (let i = 0; i < count; i++) ids.push(nextToken(ids));
+  return ids.slice(prompt.length);
+}
+
+export const textOfIds = (ids: readonly number[]): string => ids.map((id) => `t${id} `).join("");
+
+export class FakeEngine {
+  mode: Mode = "ok";
+  version: string;
+  healthy: "ok" | "500" | "hang" = "ok";
+  served = 0;
+  /** Bodies of the requests, newest last. */
+  readonly requests: { path: string; body: Record<string, unknown>; headers: IncomingMessage["headers"] }[] = [];
+  readonly #options: FakeOptions;
+  readonly #server: Server;
+
+  private constructor(options: FakeOptions) {
+    this.#options = options;
+    this.version = options.version ?? "default";
+    this.#server = createServer((request, response) => {
+      void this.#answer(request, response).catch(() => response.destroy());
+    });
+  }
+
+  static async start(options: FakeOptions = {}): Promise<FakeEngine> {
+    const engine = new FakeEngine(options);
+    await new Promise<void>((resolve, reject) => {
+      engine.#server.once("error", reject);
+      engine.#server.listen(options.port ?? 0, "127.0.0.1", resolve);
+    });
+    return engine;
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Ends at once, as a killed process does. */
+  async kill(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    this.#server.closeAllConnections();
+    await closed;
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = request.url ?? "";
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    if (request.method === "GET") return this.#get(path, response);
+    const body = JSON.parse(Buffer.concat(chunks).toString("utf8")) as Record<string, unknown>;
+    this.requests.push({ path, body, headers: request.headers });
+    if (this.#options.latencyMs) await new Promise((resolve) => setTimeout(resolve, this.#options.latencyMs));
+    return this.#post(path, body, response);
+  }
+
+  #get(path: string, response: ServerResponse): void {
+    const { kind = "sglang", resumes, incarnation } = this.#options;
+    const health = { sglang: "/health_generate", vllm: "/health", openai: "/v1/models" }[kind];
+    if (path === "/v1/models") return json(response, 200, { object: "list", data: [{ id: "fake" }] });
+    if (path === health) {
+      if (this.healthy === "hang") return;
+      return void response.writeHead(this.healthy === "ok" ? 200 : 503).end();
+    }
+    const about = { weight_version: this.version, model_path: "fake", ...(incarnation ? { incarnation } : {}) };
+    if (kind === "sglang" && path === "/model_info") return json(response, 200, { ...about, resumes });
+    if (kind === "vllm" && path === "/weight_info") return json(response, 200, { weight_version: this.version });
+    return json(response, 404, { detail: "Not Found" });
+  }
+
+  #post(path: string, body: Record<string, unknown>, response: ServerResponse): void {
+    if (this.mode === "hang") return;
+    if (this.mode === "500") return json(response, 500, { error: { message: "CUDA error" } });
+    if (this.mode === "503") return json(response, 503, { error: { message: "busy" } });
+    if (this.mode === "400") return json(response, 400, { error: { message: "top_p is wrong" } });
+    if (this.mode === "error body") return json(response, 200, { error: { message: "out of memory" } });
+    if (this.mode === "garbage") return void response.writeHead(200).end("<html>");
+    if (this.mode === "dies before its answer") return void response.socket?.destroy();
+    if (this.mode === "dies in its answer") {
+      response.writeHead(200, { "content-type": "application/json", "content-length": "1000" });
+      response.write('{"text": "half', () => response.socket?.destroy());
+      return;
+    }
+    this.served++;
+    if (path === "/generate") this.#generate(body, response);
+    else this.#openAi(path, body, response);
+  }
+
+  #generate(body: Record<string, unknown>, response: ServerResponse): void {
+    const prompt = (body.input_ids as number[] | undefined) ?? [1, 2, 3];
+    const { max_new_tokens: most = 8 } = (body.sampling_params ?? {}) as { max_new_tokens?: number };
+    const ids = responseOf(prompt, most);
+    const eventAt = (count: number) => {
+      const from = this.#options.incremental ? count - 1 : 0;
+      const shown = ids.slice(from, count);
+      const logprobs = shown.map((id) => [-0.5, id, null]);
+      return {
+        text: textOfIds(shown),
+        output_ids: shown,
+        meta_info: {
+          id: "x",
+          finish_reason: count === most ? { type: "length", length: most } : null,
+          prompt_tokens: prompt.length,
+          completion_tokens: count,
+          weight_version: this.version,
+          ...(body.return_logprob ? { output_token_logprobs: logprobs } : {}),
+        },
+      };
+    };
+    if (body.stream !== true) {
+      const whole = { ...eventAt(most), text: textOfIds(ids), output_ids: ids };
+      return json(response, 200, whole);
+    }
+    this.#stream(response, most, (count) => eventAt(count));
+  }
+
+  #openAi(path: string, body: Record<string, unknown>, response: ServerResponse): void {
+    const isChat = path.includes("chat");
+    const { kind = "sglang" } = this.#options;
+    const metadata = kind === "sglang" ? { metadata: { weight_version: this.version } } : {};
+    const choice = isChat ? { message: { role: "assistant", content: "hello" } } : { text: "hello" };
+    if (body.stream !== true) return json(response, 200, { id: "c", choices: [{ index: 0, ...choice }], ...metadata });
+    this.#stream(response, 5, (count) => ({
+      id: "c",
+      choices: [{ index: 0, ...(isChat ? { delta: { content: `${count}` } } : { text: `${count}` }) }],
+      ...(count === 5 ? metadata : {}),
+    }));
+  }
+
+  #stream(response: ServerResponse, most: number, eventAt: (count: number) => object): void {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const { mode } = this;
+    const { after = 3 } = this.#options;
+    if (mode === "empty stream") return void response.end();
+    for (let count = 1; count <= most; count++) {
+      const isCut = count > after;
+      if (isCut && mode === "hangs in the stream") return;
+      if (isCut && mode === "dies in the stream") {
+        response.write("data: {", () => response.socket?.destroy());
+        return;
+      }
+      if (isCut && mode === "error in the stream") {
+        response.write(`data: ${JSON.stringify({ error: { message: "scheduler died" } })}\n\n`);
+        return void response.end();
+      }
+      response.write(`data: ${JSON.stringify(eventAt(count))}\n\n`);
+    }
+    response.end("data: [DONE]\n\n");
+  }
+}
+
+function json(response: ServerResponse, status: number, value: unknown): void {
+  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
+}
