@@ -17,7 +17,7 @@ const mayImport = {
   engine: ["base", "protocol", "tensors", "data"],
   client: ["base", "protocol", "transport"],
   gateway: ["base"],
-  router: ["base", "data", "engine"],
+  router: ["base"],
   runtime: ["base", "protocol", "machines", "transport"],
   actors: [
     "base",

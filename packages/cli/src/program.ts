@@ -16,6 +16,7 @@ import { addGatewayCommand } from "./commands/gateway.ts";
 import { addHelp } from "./commands/help.ts";
 import { addJobsCommand } from "./commands/jobs.ts";
 import { addReportCommand } from "./commands/report.ts";
+import { addRouterCommand } from "./commands/router.ts";
 import { addRunCommand } from "./commands/run.ts";
 import { addSamplesCommand } from "./commands/samples.ts";
 import { addSimCommand } from "./commands/sim.ts";
@@ -46,6 +47,7 @@ export function createProgram(): Command {
   addCredentialsCommand(program);
   addBrokerCommand(program);
   addGatewayCommand(program);
+  addRouterCommand(program);
   addDoctorCommand(program);
   addSimCommand(program);
   addChaosCommand(program);

@@ -37,7 +37,11 @@ test("bodies, headers and kinds of content that are not taken are refused before
   const { ask, url } = await openRouter([await startEngine()], { http: { bodyBytesMax: 1_000 } });
   const large = await ask("/generate", { ...prompt, pad: "x".repeat(2_000) });
   expect([large.status, await sentence(large)]).toEqual([413, "the body is longer than 1000 bytes"]);
-  const text = await fetch(`${url}/generate`, { method: "POST", body: "{}", headers: { "content-type": "text/plain" } });
+  const text = await fetch(`${url}/generate`, {
+    method: "POST",
+    body: "{}",
+    headers: { "content-type": "text/plain" },
+  });
   expect([text.status, await sentence(text)]).toEqual([415, "content-type: it must be application/json"]);
   const wide = await ask("/generate", prompt, { "x-pad": "x".repeat(20_000) });
   expect(wide.status).toBe(431);
@@ -48,7 +52,9 @@ test("bodies, headers and kinds of content that are not taken are refused before
 test("a client that sends its request too slowly is ended", async () => {
   const { router } = await openRouter([await startEngine()], { http: { receiveMs: 200 } });
   const socket = connect(router.port, "127.0.0.1");
-  socket.write("POST /generate HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{");
+  socket.write(
+    "POST /generate HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{",
+  );
   const said = await new Promise<string>((resolve) => {
     let text = "";
     socket.on("data", (chunk) => {
@@ -62,8 +68,10 @@ test("a client that sends its request too slowly is ended", async () => {
 test("each door asks for its own token, and for the right one", async () => {
   const engine = await startEngine();
   const { ask, url } = await openRouter([engine], {}, { inference, admin, engine: "e".repeat(40) });
-  const add = (headers: Record<string, string>) => fetch(`${url}/add_worker?url=http://127.0.0.1:1`, { method: "POST", headers });
-  const statuses = async (asked: readonly Promise<Response>[]) => (await Promise.all(asked)).map(({ status }) => status);
+  const add = (headers: Record<string, string>) =>
+    fetch(`${url}/add_worker?url=http://127.0.0.1:1`, { method: "POST", headers });
+  const statuses = async (asked: readonly Promise<Response>[]) =>
+    (await Promise.all(asked)).map(({ status }) => status);
   expect(
     await statuses([
       ask("/generate", prompt),
@@ -73,7 +81,9 @@ test("each door asks for its own token, and for the right one", async () => {
     ]),
   ).toEqual([401, 401, 403, 200]);
   expect(await statuses([add({}), add(bearer(inference)), add(bearer(admin))])).toEqual([401, 403, 200]);
-  expect(await statuses([ask("/metrics"), ask("/metrics", undefined, bearer(inference)), ask("/health")])).toEqual([401, 200, 200]);
+  expect(await statuses([ask("/metrics"), ask("/metrics", undefined, bearer(inference)), ask("/health")])).toEqual([
+    401, 200, 200,
+  ]);
   expect(engine.requests[0]?.headers.authorization).toBe(`Bearer ${"e".repeat(40)}`);
 });
 
@@ -100,7 +110,9 @@ test("a router that others can reach without tokens, or with a short one, does n
   await expect(start("0.0.0.0", null)).rejects.toMatchObject({ code: "MUSTER_ERR_ROUTER_OPEN" });
   for (const token of ["", "short", " ".repeat(40)])
     await expect(start("127.0.0.1", token)).rejects.toMatchObject({ code: "MUSTER_ERR_ROUTER_TOKEN" });
-  expect(() => checkRouterConfig({ ...routerDefaults, healthTimeoutMs: 10_000 })).toThrow(/interval, which is 10000 ms/);
+  expect(() => checkRouterConfig({ ...routerDefaults, healthTimeoutMs: 10_000 })).toThrow(
+    /interval, which is 10000 ms/,
+  );
 });
 
 test("a full line is 429 and a full pool 503, each with a time after which to come again", async () => {
@@ -137,7 +149,13 @@ test("workers come and go through the doors of SlimeRouter and of SGLang's model
   expect(await (await ask("/list_workers")).json()).toEqual({ urls: [engine.url] });
   const listed = (await (await ask("/workers")).json()) as { workers: Record<string, unknown>[]; total: number };
   expect(listed).toMatchObject({ total: 1, stats: { regular_count: 1 }, newest_weight_version: 4 });
-  expect(listed.workers[0]).toMatchObject({ url: engine.url, is_healthy: true, load: 0, worker_type: "regular", weight_version: "4" });
+  expect(listed.workers[0]).toMatchObject({
+    url: engine.url,
+    is_healthy: true,
+    load: 0,
+    worker_type: "regular",
+    weight_version: "4",
+  });
   expect(await (await post(`/remove_worker?url=${engine.url}`)).json()).toEqual({ status: "success", worker_urls: {} });
   const added = await ask("/workers", { url: engine.url, model_id: "m", labels: { tier: "gold" } });
   expect(added.status).toBe(202);
@@ -165,7 +183,10 @@ test("health says whether the router lives, and readiness whether an engine serv
 test("a key of a session stays at its engine", async () => {
   const engines = [await startEngine(), await startEngine(), await startEngine()];
   const { ask, metrics } = await openRouter(engines);
-  for (const [header, key] of [["X-SMG-Routing-Key", "a"], ["X-Session-ID", "b"]] as const) {
+  for (const [header, key] of [
+    ["X-SMG-Routing-Key", "a"],
+    ["X-Session-ID", "b"],
+  ] as const) {
     const answers = await Promise.all(Array.from({ length: 5 }, () => ask("/generate", prompt, { [header]: key })));
     expect(new Set(answers.map(({ headers }) => headers.get("x-muster-worker"))).size).toBe(1);
   }

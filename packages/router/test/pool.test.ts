@@ -31,7 +31,10 @@ describe("whatever happens in whatever order", () => {
   const id = fc.constantFrom("a", "b", "c");
   const version = fc.constantFrom(null, "1", "2", "3", "default");
   const step = fc.oneof(
-    { weight: 4, arbitrary: fc.record({ do: fc.constant("take" as const), key: fc.option(fc.constantFrom("k", "l")) }) },
+    {
+      weight: 4,
+      arbitrary: fc.record({ do: fc.constant("take" as const), key: fc.option(fc.constantFrom("k", "l")) }),
+    },
     {
       weight: 4,
       arbitrary: fc.record({
@@ -41,7 +44,10 @@ describe("whatever happens in whatever order", () => {
         version,
       }),
     },
-    { weight: 2, arbitrary: fc.record({ do: fc.constant("probe" as const), id, ok: fc.boolean(), refused: fc.boolean(), version }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({ do: fc.constant("probe" as const), id, ok: fc.boolean(), refused: fc.boolean(), version }),
+    },
     fc.record({ do: fc.constant("add" as const), id }),
     fc.record({ do: fc.constant("remove" as const), id }),
   );
@@ -51,7 +57,11 @@ describe("whatever happens in whatever order", () => {
       fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
         const pool = poolOf(["a", "b", "c"]);
         const open: { ticket: Ticket; row: string }[] = [];
-        const births = new Map([["a", 0], ["b", 0], ["c", 0]]);
+        const births = new Map([
+          ["a", 0],
+          ["b", 0],
+          ["c", 0],
+        ]);
         const rowOf = (workerId: string) => `${workerId}/${births.get(workerId)}`;
         let nowMs = 0;
         for (const one of steps) {
@@ -66,8 +76,7 @@ describe("whatever happens in whatever order", () => {
               const chosen = before.find((worker) => worker.id === taken.workerId);
               const healthy = free.filter(({ state }) => state === "healthy");
               const rivals = healthy.length > 0 ? healthy : free;
-              if (taken.sticky !== "hit")
-                expect(chosen?.active).toBe(Math.min(...rivals.map(({ active }) => active)));
+              if (taken.sticky !== "hit") expect(chosen?.active).toBe(Math.min(...rivals.map(({ active }) => active)));
             }
           } else if (one.do === "end") {
             const [gone] = open.splice(one.which % Math.max(1, open.length), 1);
@@ -234,7 +243,7 @@ describe("health", () => {
 });
 
 describe("retries", () => {
-  const failed = { ...{ kind: "reset", attempts: 1, attemptsMax: 3, bytesLeft: false, canContinue: false } } as const;
+  const failed = { kind: "reset", attempts: 1, attemptsMax: 3, bytesLeft: false, canContinue: false } as const;
   const yes = (): boolean => true;
 
   test("bytes that have left are never sent twice", () => {

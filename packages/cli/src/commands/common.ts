@@ -1,6 +1,6 @@
 /** Options that several commands share, and how their faults end. */
 import { resolve } from "node:path";
-import { hasCode, MusterError, messageOf, parseDurationMs } from "@muster/base";
+import { hasCode, MusterError, messageOf, parseDurationMs, parseSizeBytes } from "@muster/base";
 import { deviceSchema, devicesMax, doubledOf, perRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { type ExitCode, exitCodes, type LogLevel, logLevels } from "@muster/runtime";
 import { type Command, Option } from "commander";
@@ -62,6 +62,29 @@ export function levelOf(text: string): LogLevel {
 export function durationOf(option: string, value: string): number {
   try {
     return parseDurationMs(value);
+  } catch (error) {
+    throw errors.OptionInvalid({ option, value, reason: messageOf(error) }, error);
+  }
+}
+
+/** A number of seconds, as slime's options give times, in ms. @throws MUSTER_ERR_OPTION_INVALID */
+export function secondsOf(option: string, value: string): number {
+  const seconds = Number(value);
+  if (/^\d+(\.\d+)?$/.test(value) && seconds <= 1e9) return Math.round(seconds * 1000);
+  throw errors.OptionInvalid({ option, value: value || '""', reason: "is not a number of seconds, for example 10" });
+}
+
+/** A count. @throws MUSTER_ERR_OPTION_INVALID */
+export function countOf(option: string, value: string, { min, max }: { readonly min: number; readonly max: number }) {
+  const count = Number(value);
+  if (/^\d{1,16}$/.test(value) && count >= min && count <= max) return count;
+  throw errors.OptionInvalid({ option, value: value || '""', reason: `is not a whole number from ${min} to ${max}` });
+}
+
+/** A size option in bytes. @throws MUSTER_ERR_OPTION_INVALID */
+export function sizeOf(option: string, value: string): number {
+  try {
+    return parseSizeBytes(value);
   } catch (error) {
     throw errors.OptionInvalid({ option, value, reason: messageOf(error) }, error);
   }

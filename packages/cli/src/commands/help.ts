@@ -90,6 +90,13 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster broker --job dates-1 --job sums-1", "one broker, two jobs; it says how each of them is run"],
     ["muster broker --job dates-1 --job sums-1 --job sums-2", "one job more: those of before keep store and keys"],
   ],
+  router: [
+    ["muster router --worker http://10.0.0.1:30000 --worker http://10.0.0.2:30000", "two engines under one address"],
+    [
+      "muster router --rollout-health-check-first-wait 600 --slime-router-health-check-failure-threshold 5",
+      "with slime's names; engines are added with POST /add_worker?url=http://HOST:PORT",
+    ],
+  ],
   config: [["muster config check my.toml", "all faults of a job file at once"]],
   doctor: [["muster doctor", "what is missing on this machine, and how to get it"]],
   sim: [

@@ -57,7 +57,9 @@ function parseBody(bytes: Buffer): Readonly<Record<string, unknown>> {
   try {
     value = JSON.parse(bytes.toString("utf8"));
   } catch (error) {
-    throw invalid(`the body is not JSON: ${error instanceof Error ? error.message.slice(0, 120) : "it can not be read"}`);
+    throw invalid(
+      `the body is not JSON: ${error instanceof Error ? error.message.slice(0, 120) : "it can not be read"}`,
+    );
   }
   if (!isTable(value)) throw invalid("the body must be a JSON object");
   return value;
@@ -97,7 +99,8 @@ function fenceOf(headers: Headers, muster: unknown, fallback: Pick<Fence, "maxSt
   const inBody = muster ?? {};
   const known = ["weight_version", "min_weight_version", "max_staleness"];
   const unknown = Object.keys(inBody).find((key) => !known.includes(key));
-  if (unknown !== undefined) throw invalid(`muster.${unknown.slice(0, 64)} is not known; known are ${known.join(", ")}`);
+  if (unknown !== undefined)
+    throw invalid(`muster.${unknown.slice(0, 64)} is not known; known are ${known.join(", ")}`);
   const exact = textIn(headers, "x-muster-weight-version") ?? versionIn(inBody.weight_version);
   if (exact !== null && (exact === "" || exact.length > versionMax))
     throw invalid(`x-muster-weight-version must have 1 to ${versionMax} characters`);

@@ -183,12 +183,16 @@ export class Pool {
   /** What current is for this worker: what others that serve hold, and never less than what was seen before. */
   #current(id: string): Current {
     const newest = this.#newest;
-    if (newest !== null) return { text: `${newest}`, isCurrent: (version) => (numberOfVersion(version) ?? -1) >= newest };
+    if (newest !== null)
+      return { text: `${newest}`, isCurrent: (version) => (numberOfVersion(version) ?? -1) >= newest };
     const others = [...this.#rows.values()].filter(({ worker }) => worker.id !== id && isServing(worker));
     const labels = new Set(others.flatMap(({ worker }) => worker.version ?? []));
     if (labels.size === 0 && this.#label !== null) labels.add(this.#label);
     const text = labels.size === 0 ? "not known" : [...labels].join(" or ");
-    return { text, isCurrent: (version) => labels.size === 0 || labels.has(version) || numberOfVersion(version) !== null };
+    return {
+      text,
+      isCurrent: (version) => labels.size === 0 || labels.has(version) || numberOfVersion(version) !== null,
+    };
   }
 
   #saw(version: string | null): void {

@@ -9,7 +9,8 @@ export function workerUrlOf(text: string): string {
   if (!URL.canParse(text)) throw fault("is no address");
   const url = new URL(text);
   if (url.protocol !== "http:" && url.protocol !== "https:") throw fault("is neither http nor https");
-  if (url.username !== "" || url.password !== "") throw errors.RouterWorkerUrl({ url: "(hidden)", reason: "holds a user or a password" });
+  if (url.username !== "" || url.password !== "")
+    throw errors.RouterWorkerUrl({ url: "(hidden)", reason: "holds a user or a password" });
   if ((url.pathname !== "/" && url.pathname !== "") || url.search !== "" || url.hash !== "")
     throw fault("has a path behind the port");
   return url.origin;

@@ -25,7 +25,10 @@ export function addAdminDoors(app: FastifyInstance, tools: AdminTools): void {
   const counts = () => Object.fromEntries(pool.workers().map(({ url, active }) => [url, active]));
   app.get("/list_workers", read, async () => ({ urls: pool.workers().map(({ url }) => url) }));
   app.get("/quarantined", read, async () => ({
-    workers: pool.workers().filter(({ state }) => state === "quarantined").map(shownOf),
+    workers: pool
+      .workers()
+      .filter(({ state }) => state === "quarantined")
+      .map(shownOf),
   }));
   app.post("/add_worker", admin, async ({ query, body }) => {
     add(tools, urlIn(query, bodyOf(body)), {});

@@ -129,13 +129,13 @@ class Attempt {
       if (fault) this.#sent?.fail(fault.kind, fault.detail);
       return;
     }
-    if (this.#isPassedOn) return this.#pass(chunk);
+    if (this.#isPassedOn) return void this.#pass(chunk);
     this.#chunks.push(chunk);
     this.#bytes += chunk.length;
     const { limits, request } = this.#options;
     if (this.#bytes <= limits.answerBytesMax) return;
     if (isFenced(request.fence) || this.#status !== 200)
-      return this.#sent?.fail("status", `its answer is longer than ${limits.answerBytesMax} bytes`);
+      return void this.#sent?.fail("status", `its answer is longer than ${limits.answerBytesMax} bytes`);
     this.#isPassedOn = true;
     this.#begin({ error: null, version: null, spans: [] });
     for (const part of this.#chunks) this.#pass(part);

@@ -163,7 +163,7 @@ class Exchange {
     const many = attempts === 1 ? "1 attempt" : `${attempts} attempts`;
     const message = `the request failed after ${many}; the last engine, ${ticket.workerId}: ${detail}`;
     if (move === "give up: budget")
-      return this.#refuse({
+      return void this.#refuse({
         ...{ status: 503, code: "retry_budget", retryAfter: 5 },
         message: `${message}; it is not tried again because too many requests fail`,
       });
@@ -175,7 +175,7 @@ class Exchange {
     const { meters } = this.#tools;
     meters.refused(reply.code);
     if (this.#client.destroyed) return;
-    if (!this.#client.headersSent) return sendReply(this.#client, reply);
+    if (!this.#client.headersSent) return void sendReply(this.#client, reply);
     if (!this.#isEvents) return void this.#client.destroy();
     this.#client.write(eventOf(bodyOfReply(reply)), () => this.#client.destroy());
   }
@@ -191,7 +191,7 @@ class Exchange {
 }
 
 /** Writes an answer of the router itself. */
-export function sendReply(client: ServerResponse, reply: Reply): void {
+function sendReply(client: ServerResponse, reply: Reply): void {
   const body = bodyOfReply(reply);
   client.writeHead(reply.status, {
     "content-type": "application/json",

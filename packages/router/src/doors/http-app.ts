@@ -1,5 +1,5 @@
 /** A fastify server with the limits and the form of errors that all doors of this package have. */
-import { fastify, type FastifyInstance, type FastifyRequest } from "fastify";
+import { type FastifyInstance, type FastifyRequest, fastify } from "fastify";
 import { bodyOfReply, Refused, type Reply, type ReplyCode } from "../core/reply.ts";
 import { checkHead, type Scope, type Tokens } from "./guard.ts";
 

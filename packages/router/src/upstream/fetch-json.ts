@@ -26,17 +26,22 @@ export function ask(agent: Agent, clock: Clock, question: Question): Promise<Ask
     let status = 0;
     let bytes = 0;
     const { timeoutMs } = question;
-    const sent = send(agent, clock, { ...question, method: "GET", body: null, stallMs: timeoutMs }, {
-      head(code) {
-        status = code;
+    const sent = send(
+      agent,
+      clock,
+      { ...question, method: "GET", body: null, stallMs: timeoutMs },
+      {
+        head(code) {
+          status = code;
+        },
+        piece(chunk) {
+          bytes += chunk.length;
+          if (bytes > bytesMax) sent.fail("reset", `its answer to ${question.path} is longer than ${bytesMax} bytes`);
+          else chunks.push(chunk);
+        },
+        end: () => resolve({ status, table: tableOf(Buffer.concat(chunks).toString("utf8")) }),
+        failed: (kind, detail) => resolve({ status: null, refused: kind === "refused", detail }),
       },
-      piece(chunk) {
-        bytes += chunk.length;
-        if (bytes > bytesMax) sent.fail("reset", `its answer to ${question.path} is longer than ${bytesMax} bytes`);
-        else chunks.push(chunk);
-      },
-      end: () => resolve({ status, table: tableOf(Buffer.concat(chunks).toString("utf8")) }),
-      failed: (kind, detail) => resolve({ status: null, refused: kind === "refused", detail }),
-    });
+    );
   });
 }

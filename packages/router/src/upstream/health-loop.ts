@@ -84,7 +84,7 @@ export class HealthLoop {
   #schedule(id: string, watch: Watch): void {
     if (this.#isClosed || this.#watches.get(id) !== watch) return;
     const worker = this.#options.pool.worker(id);
-    if (!worker) return this.forget(id);
+    if (!worker) return void this.forget(id);
     const { intervalMs, clock } = this.#options;
     const afterMs = worker.state === "starting" ? Math.min(intervalMs, startingMs) : intervalMs;
     watch.cancel = clock.after(afterMs, () => void this.checkNow(id));

@@ -38,7 +38,7 @@ export interface FakeOptions {
 }
 
 /** The token that follows: a function of all tokens before, so that a continued response is that of an undisturbed one. */
-export function nextToken(ids: readonly number[]): number {
+function nextToken(ids: readonly number[]): number {
   return ids.reduce((sum, id, i) => (sum * 31 + id * (i + 7)) % 997, 3);
 }
 
@@ -93,7 +93,7 @@ export class FakeEngine {
     await closed;
   }
 
-  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
     const path = request.url ?? "";
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
@@ -104,12 +104,12 @@ export class FakeEngine {
     return this.#post(path, body, response);
   }
 
-  #get(path: string, response: ServerResponse): void {
+  #get(path: string, response: ServerResponse): unknown {
     const { kind = "sglang", resumes, incarnation } = this.#options;
     const health = { sglang: "/health_generate", vllm: "/health", openai: "/v1/models" }[kind];
     if (path === "/v1/models") return json(response, 200, { object: "list", data: [{ id: "fake" }] });
     if (path === health) {
-      if (this.healthy === "hang") return;
+      if (this.healthy === "hang") return null;
       return void response.writeHead(this.healthy === "ok" ? 200 : 503).end();
     }
     const about = { weight_version: this.version, model_path: "fake", ...(incarnation ? { incarnation } : {}) };
@@ -118,8 +118,8 @@ export class FakeEngine {
     return json(response, 404, { detail: "Not Found" });
   }
 
-  #post(path: string, body: Record<string, unknown>, response: ServerResponse): void {
-    if (this.mode === "hang") return;
+  #post(path: string, body: Record<string, unknown>, response: ServerResponse): unknown {
+    if (this.mode === "hang") return null;
     if (this.mode === "500") return json(response, 500, { error: { message: "CUDA error" } });
     if (this.mode === "503") return json(response, 503, { error: { message: "busy" } });
     if (this.mode === "400") return json(response, 400, { error: { message: "top_p is wrong" } });
@@ -128,15 +128,13 @@ export class FakeEngine {
     if (this.mode === "dies before its answer") return void response.socket?.destroy();
     if (this.mode === "dies in its answer") {
       response.writeHead(200, { "content-type": "application/json", "content-length": "1000" });
-      response.write('{"text": "half', () => response.socket?.destroy());
-      return;
+      return response.write('{"text": "half', () => response.socket?.destroy());
     }
     this.served++;
-    if (path === "/generate") this.#generate(body, response);
-    else this.#openAi(path, body, response);
+    return path === "/generate" ? this.#generate(body, response) : this.#openAi(path, body, response);
   }
 
-  #generate(body: Record<string, unknown>, response: ServerResponse): void {
+  #generate(body: Record<string, unknown>, response: ServerResponse): unknown {
     const prompt = (body.input_ids as number[] | undefined) ?? [1, 2, 3];
     const { max_new_tokens: most = 8 } = (body.sampling_params ?? {}) as { max_new_tokens?: number };
     const ids = responseOf(prompt, most);
@@ -161,16 +159,16 @@ export class FakeEngine {
       const whole = { ...eventAt(most), text: textOfIds(ids), output_ids: ids };
       return json(response, 200, whole);
     }
-    this.#stream(response, most, (count) => eventAt(count));
+    return this.#stream(response, most, (count) => eventAt(count));
   }
 
-  #openAi(path: string, body: Record<string, unknown>, response: ServerResponse): void {
+  #openAi(path: string, body: Record<string, unknown>, response: ServerResponse): unknown {
     const isChat = path.includes("chat");
     const { kind = "sglang" } = this.#options;
     const metadata = kind === "sglang" ? { metadata: { weight_version: this.version } } : {};
     const choice = isChat ? { message: { role: "assistant", content: "hello" } } : { text: "hello" };
     if (body.stream !== true) return json(response, 200, { id: "c", choices: [{ index: 0, ...choice }], ...metadata });
-    this.#stream(response, 5, (count) => ({
+    return this.#stream(response, 5, (count) => ({
       id: "c",
       choices: [{ index: 0, ...(isChat ? { delta: { content: `${count}` } } : { text: `${count}` }) }],
       ...(count === 5 ? metadata : {}),

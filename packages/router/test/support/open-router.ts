@@ -89,11 +89,15 @@ export async function eventsOf(response: Response): Promise<{ data: unknown[]; i
   let text = "";
   let isBroken = false;
   try {
-    for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) text += decoder.decode(read.value, { stream: true });
+    for (let read = await reader?.read(); read && !read.done; read = await reader?.read())
+      text += decoder.decode(read.value, { stream: true });
   } catch {
     isBroken = true;
   }
-  const lines = text.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
+  const lines = text
+    .split("\n")
+    .filter((line) => line.startsWith("data: "))
+    .map((line) => line.slice(6));
   const data = lines.filter((line) => line !== "[DONE]").map((line) => JSON.parse(line) as unknown);
   return { data, isDone: lines.includes("[DONE]"), isBroken };
 }
