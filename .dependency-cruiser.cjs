@@ -18,6 +18,7 @@ const mayImport = {
   client: ["base", "protocol", "transport"],
   gateway: ["base"],
   router: ["base"],
+  dashboard: ["base", "protocol", "client"],
   runtime: ["base", "protocol", "machines", "transport"],
   actors: [
     "base",
@@ -44,6 +45,7 @@ const mayImport = {
     "engine",
     "client",
     "gateway",
+    "dashboard",
     "runtime",
     "router",
     "actors",

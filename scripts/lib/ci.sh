@@ -1,19 +1,20 @@
 # Functions of `.ci/run`, which are tested beside the other scripts.
 
-# Installs what tests with several hosts need (iproute2, nftables) where it is missing and can be installed. Where it can not, that is said, those
-# tests are skipped, and the run goes on.
+# Installs what some tests need where it is missing and can be installed: iproute2 and nftables for several hosts, Chromium for pages. Where it can not,
+# that is said, those tests are skipped, and the run goes on.
 install_tools() {
   local missing=()
   command -v ip >/dev/null || missing+=(iproute2)
   command -v nft >/dev/null || missing+=(nftables)
+  command -v chromium >/dev/null || missing+=(chromium)
   if ((${#missing[@]} == 0)); then return; fi
   if (($(id -u) != 0)) || ! command -v apt-get >/dev/null; then
-    echo "not installed: ${missing[*]}, which needs root and apt-get; tests with several hosts are skipped"
+    echo "not installed: ${missing[*]}, which needs root and apt-get; tests that need them are skipped"
     return
   fi
-  echo "installing ${missing[*]} for tests with several hosts"
-  if ! { timeout 180 apt-get update --quiet && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install --quiet --yes "${missing[@]}"; }; then
-    echo "not installed: ${missing[*]}, because apt-get failed; tests with several hosts are skipped"
+  echo "installing ${missing[*]} for tests that need them"
+  if ! { timeout 180 apt-get update --quiet && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install --quiet --yes --no-install-recommends "${missing[@]}"; }; then
+    echo "not installed: ${missing[*]}, because apt-get failed; tests that need them are skipped"
   fi
 }
 

@@ -9,6 +9,7 @@ import { addCheckCommand } from "./commands/check.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommands } from "./commands/config.ts";
 import { addCredentialsCommand } from "./commands/credentials.ts";
+import { addDashboardCommand } from "./commands/dashboard.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addDrainCommand } from "./commands/drain.ts";
 import { addFleetCommands } from "./commands/fleet.ts";
@@ -34,6 +35,7 @@ export function createProgram(): Command {
   addRunCommand(program);
   addStatusCommand(program);
   addWatchCommand(program);
+  addDashboardCommand(program);
   addSamplesCommand(program);
   addReportCommand(program);
   addJobsCommand(program);

@@ -27,20 +27,20 @@ function bash(lines: string, programs: Readonly<Record<string, string>> = {}) {
   return { status, stderr, lines: stdout.split("\n").filter((line) => line !== ""), folder };
 }
 
-describe("the tools that tests with several hosts need", () => {
+describe("the tools that some tests need", () => {
   const recorder = 'echo "$@" >>"$CALLS"';
   const asRoot = { id: "echo 0" };
 
   it("are installed where they are missing and that can be done", () => {
-    const { status, lines, folder } = bash("install_tools", { ...asRoot, ip: "", "apt-get": recorder });
-    expect(lines).toEqual(["installing nftables for tests with several hosts"]);
+    const { status, lines, folder } = bash("install_tools", { ...asRoot, ip: "", chromium: "", "apt-get": recorder });
+    expect(lines).toEqual(["installing nftables for tests that need them"]);
     expect(status).toBe(0);
     const calls = readFileSync(join(folder, "calls"), "utf8").trim().split("\n");
-    expect(calls).toEqual(["update --quiet", "install --quiet --yes nftables"]);
+    expect(calls).toEqual(["update --quiet", "install --quiet --yes --no-install-recommends nftables"]);
   });
 
   it("are left alone where they are there", () => {
-    const { status, lines, stderr } = bash("install_tools", { ip: "", nft: "" });
+    const { status, lines, stderr } = bash("install_tools", { ip: "", nft: "", chromium: "" });
     expect({ status, lines, stderr }).toEqual({ status: 0, lines: [], stderr: "" });
   });
 
@@ -50,7 +50,7 @@ describe("the tools that tests with several hosts need", () => {
     ["apt-get fails", { ...asRoot, "apt-get": "exit 100" }, "because apt-get failed"],
   ])("are said to be missing where %s, and the run goes on", (_, programs, why) => {
     const { status, lines } = bash("install_tools\necho on", programs);
-    const missing = `not installed: iproute2 nftables, ${why}; tests with several hosts are skipped`;
+    const missing = `not installed: iproute2 nftables chromium, ${why}; tests that need them are skipped`;
     expect(lines.slice(-2)).toEqual([missing, "on"]);
     expect(status).toBe(0);
   });

@@ -3,33 +3,18 @@
  * run that failed, and what the browser itself measures of its layout. With `MUSTER_PICTURES=<folder>` the pictures stay there, to be looked at.
  */
 import { spawnSync } from "node:child_process";
-import { accessSync, constants, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { delimiter, join } from "node:path";
-import { makeTempDirectory } from "@muster/testkit";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { chromiumMissing, findChromium, makeTempDirectory } from "@muster/testkit";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { htmlReport, type RunRecord } from "../../src/report/index.ts";
 import { runRecord } from "./record.ts";
 
-const browser = findBrowser();
-const missing = "no Chromium here: apt-get install chromium, or name one with MUSTER_CHROMIUM";
+const browser = findChromium();
 const folder = await makeTempDirectory();
 const pictures = process.env.MUSTER_PICTURES ?? folder.path;
 beforeAll(() => void mkdirSync(pictures, { recursive: true }));
 afterAll(() => folder.remove());
-
-function findBrowser(): string | null {
-  const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-  const onPath = (process.env.PATH ?? "").split(delimiter).flatMap((path) => names.map((name) => join(path, name)));
-  const isProgram = (path: string): boolean => {
-    try {
-      accessSync(path, constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  };
-  return [process.env.MUSTER_CHROMIUM ?? "", ...onPath].find((path) => path !== "" && isProgram(path)) ?? null;
-}
 
 function browse(...args: readonly string[]): string {
   const profile = `--user-data-dir=${join(folder.path, "profile")}`;
@@ -124,7 +109,7 @@ const running = (): RunRecord => {
 };
 
 describe("the report in a browser", () => {
-  beforeEach((context) => context.skip(browser === null, missing));
+  beforeEach((context) => context.skip(browser === null, chromiumMissing));
 
   test.each([
     { name: "desktop", width: 1280, height: 3900, page: () => htmlReport(runRecord()) },

@@ -1,0 +1,109 @@
+/** `muster dashboard`: a job in the browser, with the operator's commands. */
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { type Logger, messageOf, silentLogger } from "@muster/base";
+import { type Dashboard, openDashboard } from "@muster/dashboard";
+import { type ExitCode, exitCodes, systemClock } from "@muster/runtime";
+import type { Command } from "commander";
+import { errors } from "../errors.ts";
+import { untilInterrupted } from "../job/interrupt.ts";
+import { withJob } from "../job/open-job.ts";
+import { cleanLine } from "../report/index.ts";
+import { newsOf } from "../run/narrator.ts";
+import { collect, type LocationOptions, portOf, withLocation } from "./common.ts";
+
+interface Options extends LocationOptions {
+  readonly listen: string;
+  readonly hostName: readonly string[];
+  readonly tokenFile?: string;
+  readonly readOnly?: boolean;
+  readonly json?: boolean;
+}
+
+const listenDefault = "127.0.0.1:7070";
+const tokenMin = 16;
+
+/** Adds the command. */
+export function addDashboardCommand(program: Command): void {
+  withLocation(program.command("dashboard").description("show a job in the browser, with the commands of an operator"))
+    .option("--listen <host:port>", "where the page is served; port 0 for any free one", listenDefault)
+    .option("--host-name <name>", "another name by which browsers call this host; may be repeated", collect, [])
+    .option("--token-file <file>", "file with the token that readers must have (default: a new one at each start)")
+    .option("--read-only", "show, and take no commands")
+    .option("--json", "write one line of JSON once it is served: its address with the token")
+    .action(async (options: Options) => {
+      process.exitCode = await untilInterrupted((signal) => serve(options, signal));
+    });
+}
+
+async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
+  const { host, port } = addressOf(options.listen);
+  const token = tokenOf(options.tokenFile);
+  return await withJob(options, async ({ client }) => {
+    const dashboard = await openDashboard({
+      ...{ client, host, port, token, hostNames: options.hostName, isReadOnly: options.readOnly === true },
+      ...{ say: newsOf, clock: systemClock(), log: warnings },
+    });
+    try {
+      sayAddress(dashboard, { host, token, isJson: options.json === true });
+      await new Promise<void>((done) => {
+        if (signal.aborted) done();
+        signal.addEventListener("abort", () => done(), { once: true });
+      });
+      return exitCodes.ok;
+    } finally {
+      await dashboard.close();
+    }
+  });
+}
+
+function sayAddress(
+  dashboard: Dashboard,
+  { host, token, isJson }: { host: string; token: string; isJson: boolean },
+): void {
+  const shown = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
+  const url = `http://${shown}:${dashboard.port}/#token=${token}`;
+  process.stdout.write(
+    isJson ? `${JSON.stringify({ url })}\n` : `open ${url}\nCtrl-C ends the page; the job goes on\n`,
+  );
+}
+
+/** @throws MUSTER_ERR_OPTION_INVALID */
+function addressOf(value: string): { readonly host: string; readonly port: number } {
+  const [, bracketed, plain, port] = /^(?:\[([0-9a-f:.]+)\]|([^:\s[\]]+)):(\d{1,5})$/i.exec(value) ?? [];
+  const host = bracketed ?? plain;
+  if (host === undefined || port === undefined)
+    throw errors.OptionInvalid({ option: "listen", value, reason: `is not HOST:PORT, for example ${listenDefault}` });
+  return { host, port: portOf("listen", port) };
+}
+
+/** @throws MUSTER_ERR_OPTION_INVALID when there is no such file, or too little in it. */
+function tokenOf(file: string | undefined): string {
+  if (file === undefined) return randomBytes(24).toString("base64url");
+  const fault = (reason: string, cause?: unknown) =>
+    errors.OptionInvalid({ option: "token-file", value: file, reason }, cause);
+  let text: string;
+  try {
+    text = readFileSync(resolve(file), "utf8").trim();
+  } catch (error) {
+    throw fault(`can not be read: ${messageOf(error)}`, error);
+  }
+  if (!/^\S+$/.test(text) || text.length < tokenMin || text.length > 512)
+    throw fault(`holds no token: one word of ${tokenMin} to 512 characters is wanted`);
+  return text;
+}
+
+/** What needs an eye goes to standard error, each sentence once in a row. */
+const warnings: Logger = (() => {
+  let last = "";
+  const warn = (fields: object, message: string): void => {
+    const { reason = "" } = fields as { readonly reason?: string };
+    const line = `muster: ${message}${reason === "" ? "" : `: ${cleanLine(reason)}`}\n`;
+    if (line !== last) process.stderr.write(line);
+    last = line;
+  };
+  const info = (fields: object, message: string): void =>
+    void process.stderr.write(`muster: ${message}: ${cleanLine(JSON.stringify(fields), 300)}\n`);
+  return { ...silentLogger, info, warn };
+})();

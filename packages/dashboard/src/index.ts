@@ -1,0 +1,2 @@
+export { type Dashboard, type DashboardOptions, openDashboard } from "./server/dashboard.ts";
+export type { Say } from "./view/facts.ts";
