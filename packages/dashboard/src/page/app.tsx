@@ -1,20 +1,14 @@
 /** The whole page. */
 import { useEffect, useState } from "preact/hooks";
 import { standingOf } from "../view/standing.ts";
-import { Ask, type Question } from "./ask.tsx";
+import { Ask } from "./ask.tsx";
 import { Curves } from "./curves.tsx";
 import { follow, give, type Link, type Picture } from "./feed.ts";
 import { Figures } from "./figures.tsx";
 import { Fleet } from "./fleet.tsx";
 import { Commands, Epochs, News } from "./lists.tsx";
 import { Replicas } from "./replicas.tsx";
-
-/** A command that somebody wants to give: what it does in words, and the message. */
-export interface Wish {
-  readonly kind: string;
-  readonly body: object;
-  readonly question: Question;
-}
+import type { Wish } from "./wish.ts";
 
 const secondMs = 1_000;
 

@@ -1,13 +1,6 @@
 /** A question before a command is given. */
 import { useEffect, useRef } from "preact/hooks";
-
-/** What is about to happen, and the word of the button. */
-export interface Question {
-  readonly title: string;
-  readonly text: string;
-  readonly yes: string;
-  readonly isGrave: boolean;
-}
+import type { Question } from "./wish.ts";
 
 interface Props {
   readonly question: Question;

@@ -1,7 +1,7 @@
 /** How many replicas there should be, and the nodes that run them. */
 import type { SeenStatus } from "@muster/client";
 import { useState } from "preact/hooks";
-import type { Wish } from "./app.tsx";
+import type { Wish } from "./wish.ts";
 
 type Ask = ((wish: Wish) => void) | null;
 

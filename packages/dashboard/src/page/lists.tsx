@@ -1,7 +1,7 @@
 /** What happened: builds of the mesh, commands of operators, events. The newest stands first. */
 import type { Epoch, JobFold, NewsLine } from "../view/fold.ts";
-import type { Wish } from "./app.tsx";
 import { clock } from "./format.ts";
+import type { Wish } from "./wish.ts";
 
 const shownMax = 100;
 

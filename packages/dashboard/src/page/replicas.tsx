@@ -4,9 +4,9 @@ import { useState } from "preact/hooks";
 import type { JobFold } from "../view/fold.ts";
 import { isWell, type ReplicaRow, rowsOf } from "../view/rows.ts";
 import { seconds } from "../view/standing.ts";
-import type { Wish } from "./app.tsx";
 import { Cordon } from "./fleet.tsx";
 import { bytes, count, dash, plural } from "./format.ts";
+import type { Wish } from "./wish.ts";
 
 interface Props {
   readonly status: SeenStatus;
