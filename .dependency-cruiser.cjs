@@ -111,14 +111,14 @@ module.exports = {
     ...layers,
     forbid(
       "doors-only",
-      "Another package is entered through index.ts only; the embedded engine and the checks of engines have entries of their own.",
+      "Another package is entered through index.ts only; the embedded engine, workers and the checks of engines have entries of their own.",
       { path: "^(?:packages/([^/]+)|test|bench)/" },
       {
         path: "^packages/[^/]+/src/",
         pathNot: [
           "^packages/$1/",
           "^packages/[^/]+/src/(index|internal)\\.ts$",
-          "^packages/engine/src/embedded/index\\.ts$",
+          "^packages/engine/src/(embedded|worker)/index\\.ts$",
         ],
       },
     ),

@@ -19,6 +19,7 @@ const names = [
   "delta",
   "event-loop",
   "product",
+  "worker",
   "distribution",
   "memory-copies",
   "simulator",

@@ -25,6 +25,7 @@ import { addStatusCommand } from "./commands/status.ts";
 import { addStopCommand } from "./commands/stop.ts";
 import { addTypesCommand } from "./commands/types.ts";
 import { addWatchCommand } from "./commands/watch.ts";
+import { addWorkerCommands } from "./commands/worker.ts";
 
 /** Makes the program. It throws commander's errors instead of ending the process. */
 export function createProgram(): Command {
@@ -51,6 +52,7 @@ export function createProgram(): Command {
   addGatewayCommand(program);
   addRouterCommand(program);
   addDoctorCommand(program);
+  addWorkerCommands(program);
   addSimCommand(program);
   addChaosCommand(program);
   addBenchCommands(program);

@@ -206,6 +206,8 @@ export interface PolicyEngine {
   promote(): void;
   /** Forgets the candidate; harmless when there is none. */
   discard(): void;
+  /** As {@link RolloutEngine.onLost}. */
+  onLost?(run: (cause: Error) => void): void;
   close(): Promise<void>;
 }
 

@@ -23,6 +23,17 @@ export const errors = defineErrors("MUSTER_ERR", {
     message: "the engine {kind} was opened with another {what} than it said: {found}, and the job has {wanted}",
   },
   EngineNotCompliant: { message: "the engine does not do what an engine must: {what}" },
+  WorkerCommand: { message: "the worker's {field} is {value}; it must be {rule}" },
+  WorkerLost: { message: "the worker ({command}) is gone: {reason}; {words}", retryable: true },
+  WorkerProtocol: { message: "the worker does not keep to the protocol: {reason}" },
+  WorkerRefuses: { message: "the worker refuses this job: {reason}" },
+  WorkerCall: { message: "{method} failed in the worker ({kind}): {reason}" },
+  WorkerArena: {
+    message: "{wantedBytes} bytes do not fit into the region {region} of {bytes}; raise engine.worker.arena_mb",
+  },
+  WorkerMemory: {
+    message: "the worker's regions need {wantedBytes} bytes of {folder}, which has {freeBytes}; make it larger",
+  },
   EngineVersionMismatch: {
     message: "the engine holds weight version {version}, not {expected}; update its weights first",
   },

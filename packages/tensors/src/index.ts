@@ -24,4 +24,4 @@ export {
   type SafetensorsHeader,
 } from "./safetensors/header.ts";
 export { type ModelFolder, openModelFolder } from "./safetensors/model-folder.ts";
-export { bytesOf, type PlacedTensor, placeDensely, type TensorSpec } from "./tensor-spec.ts";
+export { bytesOf, faultOfSpec, type PlacedTensor, placeDensely, type TensorSpec } from "./tensor-spec.ts";

@@ -53,7 +53,11 @@ export async function loadReferenceData(): Promise<ReferenceData> {
   const protocol = await import("../../../packages/protocol/src/index.ts");
   const { fields: common, fieldsOfTable } = await import("../../../packages/runtime/src/index.ts");
   const { embeddedEngines } = await import("../../../packages/engine/src/embedded/index.ts");
-  const fields = [...common, ...fieldsOfTable(embeddedEngines.tableOf("embedded"))];
+  const { EngineRegistry } = await import("../../../packages/engine/src/index.ts");
+  const { workerAdapter } = await import("../../../packages/engine/src/worker/index.ts");
+  const workers = new EngineRegistry([["worker", workerAdapter]]);
+  const tables = [embeddedEngines.tableOf("embedded"), workers.tableOf("worker")];
+  const fields = [...common, ...tables.flatMap(fieldsOfTable)];
   const { messageTable: messages, subjectTable: subjects, envelopeSchema, statusSchema } = protocol;
   const { version } = JSON.parse(textOf("package.json")) as { readonly version: string };
   return { errors, messages, subjects, envelopeSchema, statusSchema, version, fields };

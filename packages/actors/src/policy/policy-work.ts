@@ -99,6 +99,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
       const { job, id } = this.#tools.identity;
       this.#doors.network(config.network);
       const engine = await this.#doors.policyEngine(config);
+      engine.onLost?.(this.#tools.fail);
       const { weightsBytes, optimizerBytes } = engine.info();
       const sizes = [
         { name: "weights", bytes: weightsBytes },

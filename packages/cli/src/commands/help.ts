@@ -98,7 +98,14 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ],
   ],
   config: [["muster config check my.toml", "all faults of a job file at once"]],
-  doctor: [["muster doctor", "what is missing on this machine, and how to get it"]],
+  doctor: [
+    ["muster doctor", "what is missing on this machine, and how to get it"],
+    ["muster doctor --engine worker", "and what engines that are programs of one's own need"],
+  ],
+  "worker check": [["muster worker check -- python3 my_worker.py", "whether it does what a job relies on"]],
+  "worker describe": [
+    ["muster worker describe --out worker.json -- python3 my_worker.py", "for hosts that can not start it themselves"],
+  ],
   sim: [
     ["muster sim --seeds 500", "five hundred jobs with faults of all kinds"],
     ["muster sim --seeds 500 --workers 2", "two seeds at a time"],
@@ -135,7 +142,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
 /** Exit codes and what they mean, for the foot of `muster --help` and the reference. */
 export const exitCodeTexts: readonly (readonly [code: number, says: string])[] = [
   [exitCodes.ok, "done: the job ended well, the actor was released, the question is answered"],
-  [exitCodes.failed, "the job failed, doctor found something missing, or check a violation"],
+  [exitCodes.failed, "the job failed, doctor found something missing, or a check a violation"],
   [exitCodes.badInput, "the command was given something it cannot use"],
   [exitCodes.brokenInvariant, "a fault of Muster itself"],
   [exitCodes.temporary, "not now: the broker is away, an answer is late, another controller took over"],

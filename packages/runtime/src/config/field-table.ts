@@ -124,7 +124,12 @@ export const runFields: readonly Field[] = [
 /** What is computed. */
 export const engineFields: readonly Field[] = [
   section("engine", {
-    kind: ["module", "embedded", "Engine of the trainers: embedded, or the path of a module.", "engine.policy.adapter"],
+    kind: [
+      "module",
+      "embedded",
+      "Engine of the trainers: embedded, worker (a program), or the path of a module.",
+      "engine.policy.adapter",
+    ],
     rollout: [
       "module",
       (read) => read("engine.kind"),

@@ -1,0 +1,109 @@
+/**
+ * A state from Muster into a worker and back: written to shared memory, copied there by the worker into its own, and the other way, which are four copies
+ * of its bytes; beside four copies by one thread with nothing in the way. And what a call costs by itself.
+ */
+import { fileURLToPath } from "node:url";
+import { medianOf } from "@muster/base";
+import { measureCopies } from "@muster/collectives";
+import { EngineRegistry, inlineState } from "@muster/engine";
+import { workerAdapter } from "@muster/engine/worker";
+import { spreadOf } from "./lib/stats.mjs";
+
+export const about = "a state into a worker and back against as many copies, and the cost of a call";
+
+const bytes = 256 * 2 ** 20;
+const rounds = 7;
+const calls = 400;
+const overheadAimMs = 0.2;
+const shareAim = 0.8;
+
+const pathOf = (/** @type {string} */ path) => fileURLToPath(new URL(path, import.meta.url));
+
+export async function* run() {
+  yield await copies();
+  yield await overhead();
+}
+
+/** @param {number} stateBytes */
+async function open(stateBytes) {
+  const options = workerAdapter.schema.parse({
+    command: `python3 '${pathOf("lib/copy-worker.py")}'`,
+    environment: `'PYTHONPATH=${pathOf("../python")}' PYTHONDONTWRITEBYTECODE=1 COPY_BYTES=${stateBytes}`,
+  });
+  const choice = { adapter: "worker", options };
+  const config = /** @type {any} */ ({ engine: { policy: choice, rollout: choice } });
+  const needs = { vocab: 8, maxContext: 8, tokenizer: "" };
+  return await new EngineRegistry([["worker", workerAdapter]]).openPolicy(config, needs);
+}
+
+async function copies() {
+  const engine = await open(bytes);
+  try {
+    const state = { weights: new Uint8Array(bytes).fill(7), optimizer: new Uint8Array() };
+    const source = { ...inlineState(state), weights: { bytes, copyTo: async () => {} } };
+    const shares = [];
+    const ours = [];
+    const limits = [];
+    await there(engine, source);
+    for (let round = 0; round < rounds; round++) {
+      const [limit] = await measureCopies({ bytes, targets: 4, threads: 1, samples: 1 });
+      const startedMs = performance.now();
+      await there(engine, source);
+      ours.push(performance.now() - startedMs);
+      limits.push((limit?.seconds ?? Number.NaN) * 1000);
+      shares.push((limits.at(-1) ?? Number.NaN) / (ours.at(-1) ?? Number.NaN));
+    }
+    const time = medianOf(ours);
+    const share = medianOf(shares);
+    return {
+      name: "256 MiB into a worker and back",
+      unit: "ms",
+      against: "four copies by one thread",
+      ours: time,
+      reference: medianOf(limits),
+      ratio: 1 / share,
+      ratioAim: 1 / shareAim,
+      spread: spreadOf(shares),
+      note: `${(share * 100).toFixed(0)} % of the limit, aim ${shareAim * 100} %; ${((4 * bytes) / time / 1e6).toFixed(1)} GB/s`,
+    };
+  } finally {
+    await engine.close();
+  }
+}
+
+/**
+ * There by a restore, back by an initialization, which in this worker changes nothing.
+ *
+ * @param {Awaited<ReturnType<typeof open>>} engine @param {Parameters<typeof engine.restore>[0]} source
+ */
+async function there(engine, source) {
+  await engine.restore(source);
+  await engine.initialize({ kind: "seed", seed: 1 });
+}
+
+async function overhead() {
+  const engine = await open(4);
+  try {
+    const source = inlineState({ weights: new Uint8Array(4), optimizer: new Uint8Array() });
+    const times = [];
+    for (let call = 0; call < calls; call++) {
+      const startedMs = performance.now();
+      await engine.restore(source);
+      times.push(performance.now() - startedMs);
+    }
+    const value = medianOf(times.slice(calls / 4));
+    const name = "a call of four bytes";
+    return {
+      name,
+      unit: "ms",
+      against: "aim",
+      ours: value,
+      reference: overheadAimMs,
+      aim: overheadAimMs,
+      ratio: value / overheadAimMs,
+      spread: spreadOf(times.slice(calls / 4)),
+    };
+  } finally {
+    await engine.close();
+  }
+}

@@ -1,0 +1,77 @@
+/** Programs of the user as engines: `engine.kind = "worker"`. */
+import { spawnSync } from "node:child_process";
+import { statfsSync } from "node:fs";
+import { messageOf } from "@muster/base";
+import { needsOfJob } from "@muster/data";
+import type { EngineAdapter, EngineFinding } from "../registry/adapter.ts";
+import { guarded } from "./command.ts";
+import { describeWorker } from "./describe-worker.ts";
+import { protocolVersion } from "./messages.ts";
+import { openWorker } from "./open-link.ts";
+import { workerOptionsOf, workerSchema } from "./options.ts";
+import { WorkerPolicyEngine } from "./policy-engine.ts";
+import { WorkerRolloutEngine } from "./rollout-engine.ts";
+
+/** The adapter of workers. What a worker computes is its own; here is only how it is spoken to. */
+export const workerAdapter: EngineAdapter = {
+  kind: "worker",
+  roles: ["policy", "rollout"],
+  schema: workerSchema,
+  build: () => `worker-protocol-${protocolVersion}`,
+  describe(options, needs) {
+    const { modelId, vocab, maxContext, tensors, modelConfig, deterministic, logprobs } = describeWorker(
+      workerOptionsOf(options),
+      needs,
+    );
+    const model = { modelId, vocab, maxContext, tokenizer: needs.tokenizer, tensors, modelConfig };
+    return { ...model, deterministic, logprobs, transports: ["inline"] };
+  },
+  check(options, config) {
+    const roles = (["policy", "rollout"] as const).filter((role) => config.engine[role].adapter === "worker");
+    try {
+      const described = describeWorker(workerOptionsOf(options), needsOfJob(config));
+      const can = described.roles.join(" and ");
+      return roles
+        .filter((role) => !described.roles.includes(role))
+        .map((role) => ({
+          keys: [keyOf[role]],
+          text: `${keyOf[role]} = "worker": the worker says that it is ${can} only; name an engine that is ${role} there`,
+        }));
+    } catch (error) {
+      return [{ keys: ["engine.worker.command"], text: `the worker can not begin: ${messageOf(error)}` }];
+    }
+  },
+  doctor: async () => [sharedMemory(), guard(), python()],
+  openPolicy: async (options, { needs }) =>
+    new WorkerPolicyEngine(await openWorker("policy", workerOptionsOf(options), needs)),
+  openRollout: async (options, { needs }) =>
+    new WorkerRolloutEngine(await openWorker("rollout", workerOptionsOf(options), needs)),
+};
+
+const keyOf = { policy: "engine.kind", rollout: "engine.rollout" } as const;
+
+function sharedMemory(): EngineFinding {
+  const name = "shared memory";
+  try {
+    const { bavail, bsize } = statfsSync("/dev/shm");
+    const megabytes = Math.floor((bavail * bsize) / 2 ** 20);
+    return { state: "ok", name, detail: `${megabytes} MiB free in /dev/shm`, fix: null };
+  } catch (error) {
+    const fix = "mount a tmpfs at /dev/shm; until then regions are files of the temporary folder";
+    return { state: "warn", name, detail: messageOf(error), fix };
+  }
+}
+
+function guard(): EngineFinding {
+  const name = "parent death";
+  if (guarded([]).length > 0) return { state: "ok", name, detail: "setpriv ends a worker with its replica", fix: null };
+  const fix = "install util-linux; until then a worker that does not read its socket may outlive its replica";
+  return { state: "warn", name, detail: "no /usr/bin/setpriv", fix };
+}
+
+function python(): EngineFinding {
+  const name = "python3";
+  const { status, stdout } = spawnSync("python3", ["--version"], { encoding: "utf8", timeout: 10_000 });
+  if (status === 0) return { state: "ok", name, detail: stdout.trim(), fix: null };
+  return { state: "warn", name, detail: "not found", fix: "install python3 for workers in Python; others need none" };
+}

@@ -1,0 +1,101 @@
+/** What a worker must do, as checks that its author runs: the protocol itself, and then everything that is relied on of engines. */
+import { hasCode } from "@muster/base";
+import type { ModelNeeds } from "@muster/data";
+import { mustHold } from "../compliance/check.ts";
+import { engineChecks, type ReadyCheck } from "../compliance/index.ts";
+import type { EngineOptions } from "../registry/adapter.ts";
+import { workerAdapter } from "./adapter.ts";
+import { describeWorker, helloOf } from "./describe-worker.ts";
+import type { WorkerDescription } from "./description.ts";
+import { type OpenWorker, openWorker } from "./open-link.ts";
+import { type WorkerOptions, workerOptionsOf } from "./options.ts";
+
+/** A worker under test. */
+export interface WorkerSubject {
+  /** Its table; what is left out has its default. */
+  readonly table: Readonly<Record<string, unknown>>;
+  readonly needs: ModelNeeds;
+}
+
+/** Most pings while a worker is at work. */
+const pings = 20;
+
+/**
+ * The checks of a worker, which is asked what it is at once.
+ *
+ * @throws as `describeWorker`, for a worker that does not begin
+ */
+export function workerChecks({ table, needs }: WorkerSubject): {
+  readonly description: WorkerDescription;
+  readonly checks: readonly ReadyCheck[];
+} {
+  const options = workerAdapter.schema.parse(table) as EngineOptions;
+  const known = workerOptionsOf(options);
+  const description = describeWorker(known, needs);
+  const { roles } = description;
+  const own = protocolChecks(known, needs, description);
+  return { description, checks: [...own, ...engineChecks({ adapter: { ...workerAdapter, roles }, options, needs })] };
+}
+
+/** The hello of the worker of a table, as it said it: what `engine.worker.description` may name. @throws as {@link workerChecks} */
+export function workerHello({ table, needs }: WorkerSubject): object {
+  const options = workerOptionsOf(workerAdapter.schema.parse(table) as EngineOptions);
+  describeWorker(options, needs);
+  return helloOf(options, needs);
+}
+
+function protocolChecks(
+  options: WorkerOptions,
+  needs: ModelNeeds,
+  { roles }: WorkerDescription,
+): readonly ReadyCheck[] {
+  const check = (says: string, run: (worker: OpenWorker) => Promise<void>): ReadyCheck => ({
+    says: `protocol: ${says}`,
+    run: async () => {
+      const worker = await openWorker(roles[0]!, options, needs);
+      try {
+        await run(worker);
+      } finally {
+        await worker.link.close();
+        await worker.regions.close();
+      }
+    },
+  });
+  return [
+    {
+      says: "protocol: refuses versions of the protocol that it does not speak, with a sentence",
+      run: async () => {
+        const hello = helloOf(options, needs, [65_535]) as { readonly type?: unknown; readonly message?: unknown };
+        mustHold(hello.type === "refusal" && typeof hello.message === "string", "protocol 65535 is not refused");
+      },
+    },
+    check("answers a method that it does not know with a failure, and goes on", async ({ link }) => {
+      for (const _ of [1, 2]) await mustFail(() => link.call("no-such-method", {}));
+    }),
+    check("answers each of many requests once, and pings in between", async ({ link }) => {
+      const asked = Array.from({ length: pings }, async () => {
+        await Promise.all([mustFail(() => link.call("no-such-method", {})), link.ping()]);
+      });
+      await Promise.all(asked);
+    }),
+    check("answers a request that is cancelled, and the next one", async ({ link }) => {
+      const stop = new AbortController();
+      const cancelled = link.call("no-such-method", {}, { signal: stop.signal }).catch(() => {});
+      stop.abort(new Error("cancelled"));
+      await cancelled;
+      await mustFail(() => link.call("no-such-method", {}));
+    }),
+    check("ends by itself when its socket ends", async ({ link }) => {
+      mustHold(await link.close(), "it is still there two seconds after its socket ended");
+    }),
+  ];
+}
+
+async function mustFail(call: () => Promise<unknown>): Promise<void> {
+  const error = await call().then(
+    () => null,
+    (thrown: unknown) => thrown,
+  );
+  if (error !== null && !hasCode(error, "MUSTER_ERR_WORKER_CALL")) throw error;
+  mustHold(error !== null, "a method that nobody knows is not refused");
+}

@@ -1,0 +1,56 @@
+/** How a worker is started: its command, its environment, and what keeps it from outliving this process. */
+import { accessSync, constants } from "node:fs";
+
+/** A program with its arguments. */
+export interface WorkerCommand {
+  readonly words: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/**
+ * Takes a line apart into words: separated by spaces, quoted with ' or " where they have some. There is no shell and nothing is replaced. Pure.
+ *
+ * @returns `null` for a quote that is not closed.
+ */
+export function wordsOf(line: string): readonly string[] | null {
+  const pattern = /\s*(?:'([^']*)'|"([^"]*)"|([^\s'"]+))/y;
+  const words: string[] = [];
+  let isJoined = false;
+  for (const text = line.trimEnd(); pattern.lastIndex < text.length; ) {
+    const from = pattern.lastIndex;
+    const match = pattern.exec(text);
+    if (!match) return null;
+    const word = match[1] ?? match[2] ?? match[3] ?? "";
+    isJoined = from > 0 && !/^\s/.test(match[0]);
+    if (isJoined) words.push(`${words.pop()}${word}`);
+    else words.push(word);
+  }
+  return words;
+}
+
+/** Reads `NAME=value` words. @returns `null` for a word that is none. Pure. */
+export function environmentIn(line: string): Readonly<Record<string, string>> | null {
+  const entries = wordsOf(line)?.map((word) => /^([A-Za-z_]\w*)=(.*)$/s.exec(word)) ?? [null];
+  if (entries.includes(null)) return null;
+  return Object.fromEntries(entries.map((match) => [match![1], match![2]]));
+}
+
+/** What a worker's environment has of this process's: not what is meant for Muster itself, but the mark by which a node finds what it started. */
+export function inheritedEnvironment(): Record<string, string | undefined> {
+  const kept = Object.entries(process.env).filter(
+    ([name]) => name === "MUSTER_LIFE_MARK" || !/^(MUSTER_|NATS_|NODE_OPTIONS$)/.test(name),
+  );
+  return Object.fromEntries(kept);
+}
+
+const guard = "/usr/bin/setpriv";
+
+/** The command with what ends it when this process ends, where the host has that (util-linux on Linux). */
+export function guarded(words: readonly string[]): readonly string[] {
+  try {
+    accessSync(guard, constants.X_OK);
+    return [guard, "--pdeathsig", "KILL", "--", ...words];
+  } catch {
+    return words; // a worker that reads its socket ends by itself, and a node ends the group of its replica
+  }
+}

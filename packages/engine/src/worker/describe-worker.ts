@@ -1,0 +1,95 @@
+/**
+ * What a worker is, asked before there is a job: it is started, greeted on its standard input, and ended. Once per process and question, because a
+ * trainer takes seconds to import.
+ */
+import { spawnSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { messageOf } from "@muster/base";
+import type { ModelNeeds } from "@muster/data";
+import { errors } from "../errors.ts";
+import { inheritedEnvironment } from "./command.ts";
+import { describedIn, type WorkerDescription } from "./description.ts";
+import { FrameReader, frameOf } from "./frames.ts";
+import { helloTo } from "./link.ts";
+import type { WorkerOptions } from "./options.ts";
+import { endMarked, workerMark } from "./proc.ts";
+
+const known = new Map<string, WorkerDescription>();
+const knownMax = 64;
+const outFd = 3;
+const helloMax = 32 * 2 ** 20;
+
+/**
+ * Describes the worker of a job.
+ *
+ * @throws MUSTER_ERR_WORKER_LOST when it can not be started or says nothing in time, MUSTER_ERR_WORKER_PROTOCOL, MUSTER_ERR_WORKER_REFUSES,
+ *   MUSTER_ERR_WORKER_COMMAND for a file that is no description
+ */
+export function describeWorker(options: WorkerOptions, needs: ModelNeeds): WorkerDescription {
+  const key = JSON.stringify([options.command, options.description, needs]);
+  const found = known.get(key);
+  if (found) return found;
+  const hello = options.description === null ? helloOf(options, needs) : helloIn(options.description);
+  const described = describedIn(hello);
+  if (known.size >= knownMax) known.clear();
+  known.set(key, described);
+  return described;
+}
+
+/** The hello of a worker, as it said it. */
+export function helloOf(
+  { command, times }: Pick<WorkerOptions, "command" | "times">,
+  needs: ModelNeeds,
+  protocols?: readonly number[],
+): object {
+  const { vocab, maxContext, tokenizer } = needs;
+  const [program = "", ...args] = command.words;
+  const mark = randomUUID();
+  const asked = spawnSync(program, args, {
+    input: frameOf(helloTo({ role: "describe", vocab, maxContext, tokenizer }, protocols)),
+    stdio: ["pipe", 2, "pipe", "pipe"],
+    env: {
+      ...inheritedEnvironment(),
+      ...command.env,
+      MUSTER_WORKER_IN: "0",
+      MUSTER_WORKER_OUT: String(outFd),
+      [workerMark]: mark,
+    },
+    timeout: times.startMs,
+    killSignal: "SIGKILL",
+    maxBuffer: helloMax,
+  });
+  endMarked(mark);
+  const said = asked.output?.[outFd];
+  try {
+    const [hello] = said ? new FrameReader().take(Buffer.from(said)) : [];
+    if (hello) return hello;
+  } catch (error) {
+    throw errors.WorkerProtocol({ reason: `it sent ${messageOf(error)}` }, error);
+  }
+  const last = String(asked.stderr ?? "")
+    .trim()
+    .split("\n")
+    .slice(-3)
+    .join(" / ")
+    .slice(-500);
+  throw errors.WorkerLost({
+    command: command.words.join(" "),
+    reason: asked.error
+      ? messageOf(asked.error)
+      : `it ended with ${asked.signal ?? `exit code ${asked.status}`} and said no hello`,
+    words: last === "" ? "it said nothing" : `it said last: ${last}`,
+  });
+}
+
+function helloIn(path: string): object {
+  try {
+    const hello: unknown = JSON.parse(readFileSync(path, "utf8"));
+    if (typeof hello === "object" && hello !== null) return hello;
+  } catch (error) {
+    const rule = `a file that muster worker describe wrote (${messageOf(error)})`;
+    throw errors.WorkerCommand({ field: "description", value: path, rule }, error);
+  }
+  throw errors.WorkerCommand({ field: "description", value: path, rule: "a file with one JSON object" });
+}

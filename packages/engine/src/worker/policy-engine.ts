@@ -1,0 +1,216 @@
+/** A trainer that is a worker. What it holds is held here, too: bytes that were read are those that are voted on, whatever becomes of the worker. */
+import type {
+  AccumulateOptions,
+  OptimizerOptions,
+  PolicyEngine,
+  PolicyInfo,
+  ShardStats,
+  StateSections,
+  StateSource,
+  TrainSample,
+} from "../engine.ts";
+import { errors } from "../errors.ts";
+import { faultOf, stagedSchema, statsSchema } from "./messages.ts";
+import type { OpenWorker } from "./open-link.ts";
+import { columnsOf } from "./samples.ts";
+
+interface Mirror {
+  weights: Uint8Array<ArrayBuffer>;
+  optimizer: Uint8Array<ArrayBuffer>;
+}
+
+/** A policy engine over an open worker, which it ends when it is closed. */
+export class WorkerPolicyEngine implements PolicyEngine {
+  readonly #worker: OpenWorker;
+  readonly #info: PolicyInfo;
+  #live: Mirror;
+  #spare: Mirror;
+  #hasLive = false;
+  /** `same`: the candidate has the bytes of the live state. */
+  #candidate: "none" | "same" | "staged" = "none";
+  #running: string | null = null;
+  /** Of the last of the calls that nobody waits for. */
+  #told: Promise<unknown> = Promise.resolve();
+
+  constructor(worker: OpenWorker) {
+    const { tensors, weightsBytes, optimizerBytes, gradientElements, build, modelId, vocab, maxContext, logprobs } =
+      worker.description;
+    this.#worker = worker;
+    this.#info = {
+      ...{ kind: "worker", build, modelId, vocab, maxContext, ranks: 1, logprobs },
+      ...{ tensors, weightsBytes, optimizerBytes, gradientElements },
+    };
+    const mirror = (): Mirror => ({
+      weights: new Uint8Array(weightsBytes),
+      optimizer: new Uint8Array(optimizerBytes),
+    });
+    this.#live = mirror();
+    this.#spare = mirror();
+  }
+
+  info(): PolicyInfo {
+    return this.#info;
+  }
+
+  async initialize(source: Parameters<PolicyEngine["initialize"]>[0]): Promise<void> {
+    await this.#alone("initialize", async () => {
+      this.#candidate = "none";
+      await this.#call("initialize", { source });
+      await this.#read(this.#spare);
+      this.#swap();
+    });
+  }
+
+  state(): StateSections {
+    this.#mustHaveLive("state");
+    return this.#live;
+  }
+
+  async restore({ weights, optimizer }: StateSource): Promise<void> {
+    const { weightsBytes, optimizerBytes } = this.#info;
+    checkLength("weights", weights.bytes, weightsBytes);
+    checkLength("optimizer", optimizer.bytes, optimizerBytes);
+    await this.#alone("restore", async () => {
+      this.#candidate = "none";
+      const { regions } = this.#worker;
+      await weights.copyTo(this.#spare.weights);
+      await optimizer.copyTo(this.#spare.optimizer);
+      await regions.write("weights", this.#spare.weights);
+      await regions.write("optimizer", this.#spare.optimizer);
+      await this.#call("restore", {});
+      this.#swap();
+    });
+  }
+
+  begin(): void {
+    this.#mustBeIdle("begin");
+    this.#mustHaveLive("begin");
+    this.#tell("begin");
+    this.#candidate = "same";
+  }
+
+  async accumulate(samples: readonly TrainSample[], options: AccumulateOptions): Promise<ShardStats> {
+    const { out, signal, ...rest } = options;
+    this.#mustHaveCandidate("accumulate");
+    this.#checkGradient(out);
+    return await this.#alone("accumulate", async () => {
+      const { regions } = this.#worker;
+      const arrays = await regions.writeArrays("inputs", columnsOf(samples, this.#info));
+      const answer = await this.#call("accumulate", { samples: samples.length, arrays, ...rest }, signal);
+      const { data: stats, error } = statsSchema.safeParse(answer);
+      if (!stats) throw this.#worker.link.condemn(`its answer to accumulate is wrong in ${faultOf(error)}`);
+      await regions.read("gradient", new Uint8Array(out.buffer, out.byteOffset, out.byteLength));
+      return stats;
+    });
+  }
+
+  async stage(
+    gradient: Float32Array,
+    options: OptimizerOptions,
+  ): Promise<{ readonly gradNorm: number; readonly finite: boolean }> {
+    this.#mustHaveCandidate("stage");
+    this.#checkGradient(gradient);
+    return await this.#alone("stage", async () => {
+      const { link, regions } = this.#worker;
+      await regions.write("gradient", new Uint8Array(gradient.buffer, gradient.byteOffset, gradient.byteLength));
+      const { data: staged, error } = stagedSchema.safeParse(await this.#call("stage", options));
+      if (!staged) throw link.condemn(`its answer to stage is wrong in ${faultOf(error)}`);
+      const gradNorm = staged.gradNorm ?? Number.NaN;
+      if (staged.finite) {
+        await this.#read(this.#spare);
+        this.#candidate = "staged";
+      }
+      return { gradNorm, finite: staged.finite };
+    });
+  }
+
+  candidate(): StateSections {
+    this.#mustHaveCandidate("candidate");
+    return this.#candidate === "staged" ? this.#spare : this.#live;
+  }
+
+  promote(): void {
+    this.#mustBeIdle("promote");
+    this.#mustHaveCandidate("promote");
+    this.#tell("promote");
+    if (this.#candidate === "staged") this.#swap();
+    this.#candidate = "none";
+  }
+
+  discard(): void {
+    this.#mustBeIdle("discard");
+    if (this.#candidate !== "none") this.#tell("discard");
+    this.#candidate = "none";
+  }
+
+  onLost(run: (cause: Error) => void): void {
+    void this.#worker.link.lost.then(run);
+  }
+
+  async close(): Promise<void> {
+    this.#hasLive = false;
+    this.#candidate = "none";
+    await this.#worker.link.close();
+    await this.#worker.regions.close();
+  }
+
+  #swap(): void {
+    [this.#live, this.#spare] = [this.#spare, this.#live];
+    this.#hasLive = true;
+  }
+
+  async #read({ weights, optimizer }: Mirror): Promise<void> {
+    await this.#worker.regions.read("weights", weights);
+    await this.#worker.regions.read("optimizer", optimizer);
+  }
+
+  async #call(method: string, params: object, signal?: AbortSignal): Promise<Readonly<Record<string, unknown>>> {
+    await this.#told;
+    return await this.#worker.link.call(method, params, signal ? { signal } : {});
+  }
+
+  /** Says what the worker must do and can not refuse: one that fails in it has another state than is known here. */
+  #tell(method: string): void {
+    const { link } = this.#worker;
+    this.#told = this.#told
+      .then(() => link.call(method, {}))
+      .catch((error: unknown) => {
+        throw link.condemn(
+          `${method} must not fail, and did: ${error instanceof Error ? error.message : String(error)}`,
+        );
+      });
+    this.#told.catch(() => {}); // the next call throws it
+  }
+
+  async #alone<T>(operation: string, run: () => Promise<T>): Promise<T> {
+    this.#mustBeIdle(operation);
+    this.#running = operation;
+    try {
+      return await run();
+    } finally {
+      this.#running = null;
+    }
+  }
+
+  #mustBeIdle(operation: string): void {
+    if (this.#running) throw errors.EngineBusy({ operation, running: this.#running });
+  }
+
+  #mustHaveLive(operation: string): void {
+    if (!this.#hasLive) throw errors.EngineNotReady({ operation, missing: "initialize() or restore()" });
+  }
+
+  #mustHaveCandidate(operation: string): void {
+    if (this.#candidate === "none") throw errors.EngineNotReady({ operation, missing: "begin()" });
+  }
+
+  #checkGradient({ length }: Float32Array): void {
+    const expected = this.#info.gradientElements;
+    if (length === expected) return;
+    throw errors.EngineOptionInvalid({ field: "gradient length", value: length, rule: String(expected) });
+  }
+}
+
+function checkLength(section: string, bytes: number, expectedBytes: number): void {
+  if (bytes !== expectedBytes) throw errors.EngineStateLength({ section, bytes, expectedBytes });
+}

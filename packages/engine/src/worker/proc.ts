@@ -1,0 +1,46 @@
+/** The processes of a worker as the kernel knows them: by a mark in their environment, which what they start inherits. Linux only. */
+import { readdirSync, readFileSync } from "node:fs";
+
+/** The variable with the mark of one life of a worker. */
+export const workerMark = "MUSTER_WORKER_MARK";
+
+/** Ends every process that carries the mark, also those that left its session. @returns How many there were. */
+export function endMarked(mark: string): number {
+  const wanted = `${workerMark}=${mark}`;
+  let ended = 0;
+  for (const pid of numbersIn("/proc")) {
+    if (pid === process.pid || !textOf(`/proc/${pid}/environ`).split("\0").includes(wanted)) continue;
+    try {
+      process.kill(pid, "SIGKILL");
+      ended += 1;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+    }
+  }
+  return ended;
+}
+
+/** Anonymous memory of a process and of all that it started and that is still below it, in bytes. Shared regions are no part of it. */
+export function memoryOf(pid: number): number {
+  const own = /^RssAnon:\s+(\d+) kB$/m.exec(textOf(`/proc/${pid}/status`))?.[1] ?? 0;
+  const below = numbersIn(`/proc/${pid}/task`).flatMap((task) =>
+    textOf(`/proc/${pid}/task/${task}/children`).split(" ").filter(Boolean).map(Number),
+  );
+  return 1024 * Number(own) + below.reduce((sum, child) => sum + memoryOf(child), 0);
+}
+
+function numbersIn(folder: string): number[] {
+  try {
+    return readdirSync(folder).map(Number).filter(Number.isInteger);
+  } catch {
+    return []; // it ended just now, or this system has no such folder
+  }
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, "latin1");
+  } catch {
+    return ""; // it ended just now, or belongs to somebody else
+  }
+}

@@ -1,0 +1,240 @@
+/** Workers that do not keep to the protocol: each is named by what it did, and it and what it started are gone. About 15 s: each is a process. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { needsOfTask, taskOf } from "@muster/data";
+import type { JobConfig } from "@muster/protocol";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { EngineRegistry, inlineWeights, type PolicyEngine, type RolloutEngine } from "../src/index.ts";
+import { guarded } from "../src/worker/command.ts";
+import { workerAdapter } from "../src/worker/index.ts";
+
+vi.setConfig({ testTimeout: 20_000 });
+
+const program = fileURLToPath(new URL("./support/bad-worker.mjs", import.meta.url));
+const needs = needsOfTask(taskOf("dates"));
+const never = new AbortController().signal;
+const request = {
+  ...{ requestId: "r", promptIds: Int32Array.of(1, 2), n: 2, seed: 1 },
+  sampling: { temperature: 1, maxNewTokens: 4, stopTokenIds: [0] },
+};
+const sample = { tokens: Int32Array.of(1, 2, 3), promptLength: 1, logprobs: Float32Array.of(-1, -1), advantage: 1 };
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "muster-bad-"));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+const commandOf = (mode: string): string => `'${process.execPath}' '${program}' ${mode}`;
+
+function configOf(mode: string, settings: Readonly<Record<string, string | number>> = {}): JobConfig {
+  const short = { start_seconds: 5, call_seconds: 5, silence_seconds: 5, cancel_seconds: 1, arena_mb: 1 };
+  const given = { command: commandOf(mode), environment: `BAD_WORKER=${mode}`, ...short, ...settings };
+  const choice = { adapter: "worker", options: workerAdapter.schema.parse(given) };
+  return { engine: { policy: choice, rollout: choice } } as unknown as JobConfig;
+}
+
+const registry = new EngineRegistry([["worker", workerAdapter]]);
+
+async function sampler(mode: string, settings = {}): Promise<RolloutEngine> {
+  return await registry.openRollout(configOf(mode, settings), needs);
+}
+
+async function serving(mode: string, settings = {}): Promise<RolloutEngine> {
+  const engine = await sampler(mode, settings);
+  await engine.updateWeights(inlineWeights(3, new Uint8Array(16)));
+  return engine;
+}
+
+async function trainer(mode: string): Promise<PolicyEngine> {
+  const engine = await registry.openPolicy(configOf(mode), needs);
+  await engine.initialize({ kind: "seed", seed: 1 });
+  engine.begin();
+  return engine;
+}
+
+const accumulating = {
+  normalizer: 1,
+  clipLow: 0.2,
+  clipHigh: 0.2,
+  temperature: 1,
+  out: new Float32Array(4),
+  signal: never,
+};
+
+/** Processes whose command line or environment names a mode. */
+function left(mark: string): readonly string[] {
+  const textOf = (path: string): string => {
+    try {
+      return readFileSync(path, "latin1");
+    } catch {
+      return ""; // ended meanwhile
+    }
+  };
+  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name) && name !== String(process.pid));
+  return pids.filter((pid) => textOf(`/proc/${pid}/environ`).split("\0").includes(mark));
+}
+
+describe("a worker does not begin that", () => {
+  it.each([
+    ["overlap", /tensor "two" starts at byte 8, and the one before it ends at 16/],
+    ["gap", /tensor "two" starts at byte 20, and the one before it ends at 16/],
+    ["overflow", /too many bytes to count/],
+    ["dtype", /hello is wrong in tensors\.0\.dtype/],
+    ["repeated", /tensor "one" stands there twice/],
+    ["name", /"__proto__" is reserved/],
+    ["empty", /hello is wrong in tensors/],
+    ["negative", /hello is wrong in tensors\.0\.shape\.0/],
+    ["newer", /hello is wrong in protocol/],
+    ["chatty", /a frame of \d+ bytes, and it must have 2 to 4194304; is something else written there/],
+    ["refuses", /refuses this job: a vocabulary of 43 is too small for me/],
+    ["no-start", /exit code 3/],
+  ])("says of itself: %s", async (mode, expected) => {
+    await expect(sampler(mode)).rejects.toThrow(expected);
+    expect(workerAdapter.check(configOf(mode).engine.policy.options, jobOf(mode))[0]?.text).toMatch(expected);
+    expect(left(`BAD_WORKER=${mode}`)).toEqual([]);
+  });
+
+  it("never says hello", async () => {
+    await expect(sampler("no-hello", { start_seconds: 0.5 })).rejects.toThrow(/no-hello.* is gone: .*hello|ETIMEDOUT/);
+    expect(left("BAD_WORKER=no-hello")).toEqual([]);
+  });
+
+  it.each([
+    ["/nowhere/worker", /\/nowhere\/worker/],
+    ["python3 'unclosed", /command is "python3 'unclosed"; it must be a program/],
+    ["", /command is ""; it must be a program/],
+  ])("has the command %s", async (command, expected) => {
+    await expect(sampler("good", { command })).rejects.toThrow(expected);
+  });
+
+  it("has another build than the job wants", async () => {
+    await expect(sampler("good", { build: "good-2" })).rejects.toThrow(
+      /another build than it said: bad-1, and the job has good-2/,
+    );
+    expect(left("BAD_WORKER=good")).toEqual([]);
+  });
+});
+
+describe("a sampler is ended, and whoever waits hears why, when it", () => {
+  it.each([
+    ["garbage", /a frame of \d+ bytes/],
+    ["no-json", /that is no JSON/],
+    ["unknown-message", /a message that is wrong in type/],
+    ["other-request", /an answer to request \d+, which was never asked/],
+    ["outside", /its lengths is i32\[2\] at byte 1099511627776 of a region of 1048576 bytes/],
+    ["other-version", /generated with version 99, and was given 3/],
+    ["long-response", /response 0 .* has 1000 tokens, and there is room for 4/],
+    ["wild-token", /has the token 1000000, and there are 43/],
+    ["exits", /ended with exit code 7; it said last: CUDA error: device-side assert triggered/],
+  ])("answers with: %s", async (mode, expected) => {
+    const engine = await serving(mode);
+    const lost = new Promise<Error>((resolve) => engine.onLost?.(resolve));
+    await expect(engine.generate([request], never)).rejects.toThrow(expected);
+    expect(String(await lost)).toMatch(expected);
+    expect(await engine.health({ deep: true, signal: never })).toMatchObject({ ok: false, state: "stopping" });
+    await expect(engine.generate([request], never)).rejects.toThrow(expected);
+    await engine.close();
+    expect(left(`BAD_WORKER=${mode}`)).toEqual([]);
+  });
+
+  it("answers twice: the first answer counts, and it is not asked again", async () => {
+    const engine = await serving("twice");
+    const lost = new Promise<Error>((resolve) => engine.onLost?.(resolve));
+    const [row] = await engine.generate([request], never);
+    expect(row).toHaveLength(2);
+    expect(String(await lost)).toMatch(/an answer to request \d+, which is answered already/);
+    await engine.close();
+  });
+
+  it.each([
+    ["silent", { call_seconds: 0.4 }, /did not answer generate within 400 ms/],
+    ["hangs", { silence_seconds: 0.4 }, /did not answer a ping within 400 ms/],
+    ["grows", { memory_mb: 400 }, /it grew to \d+ MiB, more than the limit of 400 MiB/],
+  ])("takes too much of time or memory: %s", async (mode, settings, expected) => {
+    const engine = await serving(mode, settings);
+    await expect(engine.generate([request], never)).rejects.toThrow(expected);
+    await engine.close();
+    expect(left(`BAD_WORKER=${mode}`)).toEqual([]);
+  });
+
+  it("does not answer after a cancel", async () => {
+    const engine = await serving("silent", { cancel_seconds: 0.3 });
+    const stop = new AbortController();
+    const heard = vi.spyOn(process.stderr, "write");
+    const lost = new Promise<Error>((resolve) => engine.onLost?.(resolve));
+    const generating = engine.generate([request], stop.signal);
+    await vi.waitUntil(() => heard.mock.calls.some(([text]) => String(text).includes("asked generate")), 5_000);
+    heard.mockRestore();
+    stop.abort(new Error("no longer wanted"));
+    await expect(generating).rejects.toThrow("no longer wanted");
+    expect(String(await lost)).toMatch(/did not answer generate within 300 ms after that was cancelled/);
+    await engine.close();
+  });
+});
+
+describe("a trainer", () => {
+  it.each([
+    ["stats", /its answer to accumulate is wrong in tokens/],
+    ["cuts", /it cut the region gradient short/],
+    ["exits", /ended with exit code 7; it said last: CUDA error/],
+  ])("that answers with %s is named, and its live state is still readable", async (mode, expected) => {
+    const engine = await trainer(mode);
+    await expect(engine.accumulate([sample], accumulating)).rejects.toThrow(expected);
+    expect(engine.state().weights).toHaveLength(16);
+    await engine.close();
+    expect(left(`BAD_WORKER=${mode}`)).toEqual([]);
+  });
+
+  it("that fails in what must not fail is ended by the next call", async () => {
+    const engine = await trainer("begin-fails");
+    await expect(engine.accumulate([sample], accumulating)).rejects.toThrow(
+      /begin must not fail, and did: .*no memory for a candidate/,
+    );
+    await engine.close();
+  });
+});
+
+it("what a worker starts ends with it, also in a session of its own", async () => {
+  const engine = await serving("forks");
+  expect(left("BAD_WORKER=forks").length).toBeGreaterThanOrEqual(2);
+  await engine.close();
+  // What is killed is gone a moment later.
+  await vi.waitUntil(() => left("BAD_WORKER=forks").length === 0, { timeout: 5_000 });
+});
+
+const guard = guarded(["sleep", "600"]);
+
+it("a worker that does not listen ends when the process that started it is killed", async (context) => {
+  context.skip(guard[0] === "sleep", "this host has no setpriv");
+  const path = join(folder, "parent.mjs");
+  writeFileSync(
+    path,
+    `import { spawn } from "node:child_process";
+    const [program, ...args] = process.argv.slice(2);
+    const child = spawn(program, args, { stdio: "ignore", env: { ...process.env, BAD_WORKER: "deaf" } });
+    child.on("spawn", () => process.send(child.pid));`,
+  );
+  const parent = spawn(process.execPath, [path, ...guard], { stdio: ["ignore", "inherit", "inherit", "ipc"] });
+  await once(parent, "message");
+  expect(left("BAD_WORKER=deaf")).toHaveLength(1);
+  parent.kill("SIGKILL");
+  await vi.waitUntil(() => left("BAD_WORKER=deaf").length === 0, { timeout: 5_000 });
+});
+
+it("regions leave no name behind in shared memory", async () => {
+  const engine = await serving("good");
+  expect(readdirSync("/dev/shm").filter((name) => name.startsWith("muster-worker-"))).toEqual([]);
+  await engine.close();
+});
+
+/** What the check of an adapter looks at in a job. */
+function jobOf(mode: string): JobConfig {
+  const task = taskOf("dates");
+  return { ...configOf(mode), task: { name: task.name }, sampling: { maxNewTokens: 16 } } as unknown as JobConfig;
+}

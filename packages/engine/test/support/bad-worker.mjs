@@ -1,0 +1,126 @@
+// A worker from the pages of the protocol alone, which misbehaves in the way that its argument names.
+import { spawn } from "node:child_process";
+import { openSync, truncateSync, writeSync } from "node:fs";
+import { Socket } from "node:net";
+
+const [mode = "good"] = process.argv.slice(2);
+const isSocket = process.env.MUSTER_WORKER_IN === "3";
+const input = isSocket ? new Socket({ fd: 3 }) : process.stdin;
+const frameOf = (text) => {
+  const body = Buffer.from(text);
+  const head = Buffer.alloc(4);
+  head.writeUInt32LE(body.length);
+  return Buffer.concat([head, body]);
+};
+const write = (bytes) => (isSocket ? input.write(bytes) : writeSync(Number(process.env.MUSTER_WORKER_OUT), bytes));
+const say = (message) => write(frameOf(JSON.stringify(message)));
+
+const tensor = { name: "one", dtype: "f32", shape: [4], offsetBytes: 0 };
+const tables = {
+  overlap: [tensor, { ...tensor, name: "two", offsetBytes: 8 }],
+  gap: [tensor, { ...tensor, name: "two", offsetBytes: 20 }],
+  overflow: [{ ...tensor, shape: [2 ** 40, 2 ** 40] }],
+  dtype: [{ ...tensor, dtype: "f4" }],
+  repeated: [tensor, { ...tensor, offsetBytes: 16 }],
+  name: [{ ...tensor, name: "__proto__" }],
+  empty: [],
+  negative: [{ ...tensor, shape: [-4] }],
+};
+const hello = ({ vocab, maxContext }) => ({
+  type: "hello",
+  protocol: mode === "newer" ? 2 : 1,
+  roles: ["policy", "rollout"],
+  build: "bad-1",
+  modelId: "bad",
+  vocab,
+  maxContext,
+  tensors: tables[mode] ?? [tensor],
+  optimizerBytes: 8,
+  deterministic: true,
+});
+
+const files = new Map();
+const results = {
+  attach: ({ regions }) => {
+    for (const { name, path } of regions) files.set(name, { fd: openSync(path, "r+"), path });
+    return {};
+  },
+  generate: ({ requests }) => {
+    const total = requests.reduce((sum, { n }) => sum + n, 0);
+    const length = mode === "long-response" ? 1000 : 1;
+    const lengths = Int32Array.from({ length: total }, () => length);
+    const fd = files.get("outputs").fd;
+    writeSync(fd, new Uint8Array(lengths.buffer), 0, lengths.byteLength, 0);
+    writeSync(fd, new Uint8Array(total).fill(1), 0, total, 8192);
+    writeSync(fd, new Uint8Array(4 * total * length), 0, 4 * total * length, 16384);
+    const token = mode === "wild-token" ? 1_000_000 : 1;
+    writeSync(fd, new Uint8Array(Int32Array.from({ length: total }, () => token).buffer), 0, 4 * total, 16384);
+    const place = (dtype, offsetBytes, length) => ({ dtype, offsetBytes, length });
+    const arrays = {
+      lengths: place("i32", mode === "outside" ? 2 ** 40 : 0, total),
+      finishes: place("u8", 8192, total),
+      tokens: place("i32", 16384, total * length),
+      logprobs: place("f32", 16384 + 4096, total * length),
+    };
+    return { version: mode === "other-version" ? 99 : version, arrays };
+  },
+  updateWeights: (params) => {
+    version = params.version;
+    return {};
+  },
+  accumulate: () => {
+    if (mode === "cuts") truncateSync(`/proc/self/fd/${files.get("gradient").fd}`, 0);
+    return { tokens: mode === "stats" ? -1 : 1, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
+  },
+  stage: () => ({ gradNorm: 1, finite: true }),
+};
+let version = null;
+const hoard = [];
+
+function answer({ id, method, params }) {
+  const isWork = ["generate", "accumulate"].includes(method);
+  if (mode === "exits" && isWork) {
+    process.stderr.write("CUDA error: device-side assert triggered\n");
+    process.exit(7);
+  }
+  if (mode === "silent" && isWork) return process.stderr.write(`asked ${method}\n`);
+  if (mode === "begin-fails" && method === "begin")
+    return say({ type: "failure", id, kind: "failed", message: "no memory for a candidate" });
+  if (mode === "other-request" && isWork) return say({ type: "reply", id: id + 40, result: {} });
+  if (mode === "garbage" && isWork) return write(Buffer.from("Loading checkpoint shards: 100%\n"));
+  if (mode === "no-json" && isWork) return write(frameOf("{nothing"));
+  if (mode === "hangs" && isWork) for (;;);
+  if (mode === "grows" && isWork) {
+    setInterval(() => hoard.push(Buffer.alloc(32 * 2 ** 20, 1)), 10);
+    return;
+  }
+  if (mode === "unknown-message" && isWork) return say({ type: "hurrah", id });
+  say({ type: "reply", id, result: results[method]?.(params) ?? {} });
+  if (mode === "twice" && isWork) say({ type: "reply", id, result: {} });
+}
+
+if (mode === "forks")
+  spawn("sleep", ["600"], { argv0: `fork-of-${process.env.BAD_WORKER}`, detached: true, stdio: "ignore" }).unref();
+if (mode === "no-start") process.exit(3);
+
+let held = Buffer.alloc(0);
+let isGreeted = false;
+input.on("data", (bytes) => {
+  held = Buffer.concat([held, bytes]);
+  while (held.length >= 4 && held.length >= 4 + held.readUInt32LE(0)) {
+    const length = held.readUInt32LE(0);
+    const message = JSON.parse(held.toString("utf8", 4, 4 + length));
+    held = held.subarray(4 + length);
+    if (!isGreeted) {
+      isGreeted = true;
+      if (mode === "no-hello") continue;
+      if (mode === "refuses") say({ type: "refusal", message: "a vocabulary of 43 is too small for me" });
+      else if (mode === "chatty") write(Buffer.from("Hello from the library!\n"));
+      else say(hello(message));
+    } else if (message.type === "request") answer(message);
+    else if (message.type === "ping") say({ type: "pong", id: message.id });
+    else if (message.type === "cancel" && mode !== "silent")
+      say({ type: "failure", id: message.id, kind: "cancelled", message: "" });
+  }
+});
+input.on("end", () => mode !== "forks" && process.exit(0));

@@ -1,0 +1,201 @@
+"""The loop of a worker: one thread hears, answers pings and notes cancels, so that long work does not look dead; the main thread works."""
+
+import math
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+
+from .engines import Batch, Request, Sample
+from .frames import Frames
+from .regions import Regions
+
+PROTOCOL = 1
+
+
+class Cancelled(Exception):
+    """Nobody waits for this call any more."""
+
+
+class Invalid(Exception):
+    """What is asked can not be done, and asking again would not help."""
+
+
+class Call:
+    """One request at work."""
+
+    def __init__(self, deadline: float, aborted: set):
+        self._deadline = deadline
+        self._cancelled = threading.Event()
+        self._aborted = aborted
+
+    def check(self) -> None:
+        """Raises Cancelled when it is cancelled or late. Costs next to nothing: ask it in loops."""
+        if self._cancelled.is_set():
+            raise Cancelled("cancelled")
+        if time.monotonic() > self._deadline:
+            raise Cancelled("its deadline has passed")
+
+    def is_aborted(self, request_id: str) -> bool:
+        """True when this request of the call should end now with what it has, finish abort."""
+        return request_id in self._aborted
+
+
+class _Service:
+    def __init__(self, worker, frames: Frames):
+        self.worker = worker
+        self.frames = frames
+        self.work = queue.SimpleQueue()
+        self.calls = {}
+        self.aborted = set()
+        self.regions = None
+        self.version = None
+
+    def run(self) -> None:
+        hello = self.frames.read()
+        if hello is None:
+            return
+        try:
+            if PROTOCOL not in hello.get("protocols", []):
+                raise Invalid(f"protocols {hello.get('protocols')} are offered, and this worker speaks {PROTOCOL}")
+            described = self.worker.describe({key: hello.get(key) for key in ("role", "vocab", "maxContext", "tokenizer")})
+        except Invalid as error:
+            self.frames.write({"type": "refusal", "message": str(error)[:2000]})
+            return
+        self.frames.write({"type": "hello", "protocol": PROTOCOL, **described})
+        threading.Thread(target=self._hear, daemon=True).start()
+        while True:
+            message = self.work.get()
+            if message is None:
+                return
+            self.frames.write(self._answer(message))
+
+    def _hear(self) -> None:
+        try:
+            while True:
+                message = self.frames.read()
+                if message is None:
+                    break
+                kind = message["type"]
+                if kind == "ping":
+                    self.frames.write({"type": "pong", "id": message["id"]})
+                elif kind == "request":
+                    deadline = time.monotonic() + message["deadlineMs"] / 1000
+                    self.calls[message["id"]] = Call(deadline, self.aborted)
+                    self.work.put(message)
+                elif kind == "cancel":
+                    call = self.calls.get(message["id"])
+                    if call:
+                        call._cancelled.set()
+                elif kind == "abort":
+                    self.aborted.update(message["requestIds"])
+        except OSError as error:
+            print(f"muster_worker: the socket is gone: {error}", file=sys.stderr)
+        except Exception:
+            traceback.print_exc()
+        self.work.put(None)
+        # Whoever started it is gone: what is still computed is for nobody.
+        time.sleep(1)
+        os._exit(0)
+
+    def _answer(self, message: dict) -> dict:
+        number, method = message["id"], message["method"]
+        call = self.calls[number]
+        try:
+            run = getattr(self, f"_do_{method}", None)
+            if run is None:
+                raise Invalid(f"the method {method} is not known")
+            call.check()
+            return {"type": "reply", "id": number, "result": run(message["params"], call) or {}}
+        except Cancelled as error:
+            kind, text = "cancelled", str(error)
+        except Invalid as error:
+            kind, text = "invalid", str(error)
+        except Exception as error:
+            traceback.print_exc()
+            kind, text = "failed", f"{type(error).__name__}: {error}"
+        finally:
+            del self.calls[number]
+        return {"type": "failure", "id": number, "kind": kind, "message": text[:10_000]}
+
+    def _do_attach(self, params, _call):
+        self.regions = Regions(params["regions"])
+
+    def _do_updateWeights(self, params, _call):
+        self.worker.update_weights(params["version"], self.regions["weights"])
+        self.version = params["version"]
+
+    def _do_generate(self, params, call):
+        prompts, at, requests = self.regions.array("inputs", params["arrays"]["prompts"]), 0, []
+        for asked in params["requests"]:
+            end = at + asked["promptLength"]
+            requests.append(Request(
+                asked["id"], prompts[at:end], asked["n"], asked["from"], asked["seed"], asked["temperature"],
+                asked["maxNewTokens"], asked["stopTokenIds"], asked.get("topP"), asked.get("topK"),
+            ))
+            at = end
+        try:
+            rows = self.worker.generate(requests, call)
+        finally:
+            self.aborted.difference_update([request.id for request in requests])
+        if [len(row) for row in rows] != [request.n for request in requests]:
+            raise ValueError(f"generate gave {[len(row) for row in rows]} responses for {[r.n for r in requests]}")
+        responses = [response for row in rows for response in row]
+        arrays = self.regions.write_arrays("outputs", {
+            "lengths": ("i32", [len(response.tokens) for response in responses]),
+            "finishes": ("u8", [("stop", "length", "abort").index(response.finish) for response in responses]),
+            "tokens": ("i32", [token for response in responses for token in response.tokens]),
+            "logprobs": ("f32", [logprob for response in responses for logprob in response.logprobs]),
+        })
+        return {"version": self.version, "arrays": arrays}
+
+    def _do_initialize(self, params, _call):
+        self.worker.initialize(params["source"])
+        self.worker.write("live", self.regions["weights"], self.regions["optimizer"])
+
+    def _do_restore(self, _params, _call):
+        self.worker.restore(self.regions["weights"], self.regions["optimizer"])
+
+    def _do_begin(self, _params, _call):
+        self.worker.begin()
+
+    def _do_accumulate(self, params, call):
+        columns = {name: self.regions.array("inputs", place) for name, place in params["arrays"].items()}
+        samples, at, answered = [], 0, 0
+        for length, prompt_length, advantage in zip(columns["lengths"], columns["promptLengths"], columns["advantages"]):
+            end = answered + length - prompt_length
+            samples.append(Sample(
+                columns["tokens"][at:at + length], prompt_length, columns["logprobs"][answered:end],
+                columns["mask"][answered:end], advantage,
+            ))
+            at, answered = at + length, end
+        batch = Batch(samples, params["normalizer"], params["clipLow"], params["clipHigh"], params["temperature"])
+        return self.worker.accumulate(batch, self.regions["gradient"].cast("f"), call)
+
+    def _do_stage(self, params, _call):
+        norm = self.worker.stage(self.regions["gradient"].cast("f"), params)
+        if norm is None or not math.isfinite(norm):
+            return {"gradNorm": None, "finite": False}
+        self.worker.write("candidate", self.regions["weights"], self.regions["optimizer"])
+        return {"gradNorm": norm, "finite": True}
+
+    def _do_promote(self, _params, _call):
+        self.worker.promote()
+
+    def _do_discard(self, _params, _call):
+        self.worker.discard()
+
+
+def serve(worker) -> None:
+    """Serves until Muster ends. Muster says in MUSTER_WORKER_IN and MUSTER_WORKER_OUT which file descriptors are its socket."""
+    try:
+        read_fd, write_fd = int(os.environ["MUSTER_WORKER_IN"]), int(os.environ["MUSTER_WORKER_OUT"])
+    except KeyError:
+        sys.exit("this is a worker of Muster, which starts it: set engine.kind = \"worker\" and engine.worker.command in a "
+                 "job file, or try it with: muster worker check -- python3 " + sys.argv[0])
+    # What it starts should not hold the socket.
+    os.set_inheritable(read_fd, False)
+    os.set_inheritable(write_fd, False)
+    _Service(worker, Frames(read_fd, write_fd)).run()

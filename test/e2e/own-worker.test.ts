@@ -1,0 +1,90 @@
+/**
+ * A program of the user trains and samples: in peace, and when its processes are killed under the replicas that use them. Two jobs with eight
+ * processes of Python each: about 30 s on two cores.
+ */
+import { spawnSync } from "node:child_process";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { expectBalanced, jobFile, openRuns, type Runs } from "./support/small-job.ts";
+
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 30_000 });
+
+const hasPython = spawnSync("python3", ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).status === 0;
+
+let runs: Runs;
+beforeAll(async () => {
+  runs = await openRuns();
+});
+afterAll(() => runs.close());
+
+const pathOf = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+
+function settings(...more: readonly string[]): string[] {
+  const reward = join(runs.path, "longer.mjs");
+  writeFileSync(reward, "export default ({ responseIds }) => responseIds.length / 16;");
+  const own = [
+    "engine.kind=worker",
+    `engine.worker.command=python3 '${pathOf("examples/python-worker/echo.py")}'`,
+    `engine.worker.environment='PYTHONPATH=${pathOf("python")}' PYTHONDONTWRITEBYTECODE=1 'RUNS=${runs.path}'`,
+    "weights.source=seed",
+    `task.reward=${reward}`,
+    "evaluation.every_steps=0",
+  ];
+  return [...own, ...more].flatMap((setting) => ["--set", setting]);
+}
+
+/** Processes of workers below a replica. */
+function workersOf(replica: number): readonly number[] {
+  const children = readFileSync(`/proc/${replica}/task/${replica}/children`, "utf8").split(" ").filter(Boolean);
+  return children.map(Number).filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("echo.py"));
+}
+
+function workersLeft(): readonly string[] {
+  const environmentOf = (pid: string): string => {
+    try {
+      return readFileSync(`/proc/${pid}/environ`, "utf8");
+    } catch {
+      return ""; // ended meanwhile
+    }
+  };
+  return readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && environmentOf(pid).includes(`RUNS=${runs.path}`));
+}
+
+describe("a job whose engines are a program in Python", () => {
+  beforeEach((context) => context.skip(!hasPython, "python3 of 3.11 or newer is not installed"));
+
+  let quiet: string | null;
+
+  test("runs by configuration alone", async () => {
+    const run = await runs.start("quiet", "--steps", "12", "--policy", "2", ...settings());
+    const summary = await run.ended();
+    expect(summary).toMatchObject({ steps: 12, ledger: { trained: 12 * 16 * 8, aborted: 0, quarantined: 0 } });
+    expectBalanced(summary);
+    quiet = summary.weights_hash;
+    expect(quiet).toMatch(/^xxh3b:/);
+  });
+
+  test("ends with the same weights when the process of a trainer and that of a sampler are killed", async () => {
+    const run = await runs.start("killed", "--steps", "12", "--policy", "2", ...settings());
+    await run.waitForEvent("step.committed", ({ step }) => step >= 2);
+    for (const id of ["policy-0", "rollout-0"]) {
+      const [worker = 0] = workersOf(run.pidOf(id));
+      process.kill(worker, "SIGKILL");
+      await run.waitForEvent("member.died", (event) => event.id === id);
+    }
+    const summary = await run.ended();
+    expect(summary.weights_hash).toBe(quiet);
+    expectBalanced(summary);
+    await vi.waitUntil(() => workersLeft().length === 0, { timeout: 5_000 });
+  });
+
+  test("does not begin with a command that is none, and says what is wrong with it", async () => {
+    const job = ["--job", "refused", ...settings("engine.worker.command=python3 /nowhere/worker.py")];
+    const refused = await runs.muster("run", jobFile, ...job);
+    const { code } = await refused.exited;
+    expect(code).toBe(2);
+    expect(refused.lines.join("\n")).toMatch(/can't open file '\/nowhere\/worker\.py'/);
+  });
+});
