@@ -6,11 +6,12 @@ import { fileURLToPath } from "node:url";
 import { medianOf } from "@muster/base";
 import { measureCopies } from "@muster/collectives";
 import { EngineRegistry, inlineState } from "@muster/engine";
-import { workerAdapter } from "@muster/engine/worker";
+import { workerAdapterOf } from "@muster/engine/worker";
 import { spreadOf } from "./lib/stats.mjs";
 
 export const about = "a state into a worker and back against as many copies, and the cost of a call";
 
+const workerAdapter = workerAdapterOf(process.env);
 const bytes = 256 * 2 ** 20;
 const rounds = 7;
 const calls = 400;
@@ -74,7 +75,7 @@ async function copies() {
 /**
  * There by a restore, back by an initialization, which in this worker changes nothing.
  *
- * @param {Awaited<ReturnType<typeof open>>} engine @param {Parameters<typeof engine.restore>[0]} source
+ * @param {Awaited<ReturnType<typeof open>>} engine @param {import("@muster/engine").StateSource} source
  */
 async function there(engine, source) {
   await engine.restore(source);

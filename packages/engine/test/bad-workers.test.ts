@@ -11,7 +11,9 @@ import type { JobConfig } from "@muster/protocol";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { EngineRegistry, inlineWeights, type PolicyEngine, type RolloutEngine } from "../src/index.ts";
 import { guarded } from "../src/worker/command.ts";
-import { workerAdapter } from "../src/worker/index.ts";
+import { workerAdapterOf } from "../src/worker/index.ts";
+
+const workerAdapter = workerAdapterOf(process.env);
 
 vi.setConfig({ testTimeout: 20_000 });
 

@@ -4,7 +4,9 @@ import { fileURLToPath } from "node:url";
 import { needsOfTask, taskOf } from "@muster/data";
 import { beforeEach, describe, it } from "vitest";
 import { engineChecks } from "../src/compliance/index.ts";
-import { workerAdapter } from "../src/worker/index.ts";
+import { workerAdapterOf } from "../src/worker/index.ts";
+
+const workerAdapter = workerAdapterOf(process.env);
 
 const pathOf = (path: string): string => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
 const hasPython = spawnSync("python3", ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).status === 0;

@@ -54,8 +54,8 @@ export async function loadReferenceData(): Promise<ReferenceData> {
   const { fields: common, fieldsOfTable } = await import("../../../packages/runtime/src/index.ts");
   const { embeddedEngines } = await import("../../../packages/engine/src/embedded/index.ts");
   const { EngineRegistry } = await import("../../../packages/engine/src/index.ts");
-  const { workerAdapter } = await import("../../../packages/engine/src/worker/index.ts");
-  const workers = new EngineRegistry([["worker", workerAdapter]]);
+  const { workerAdapterOf } = await import("../../../packages/engine/src/worker/index.ts");
+  const workers = new EngineRegistry([["worker", workerAdapterOf({})]]);
   const tables = [embeddedEngines.tableOf("embedded"), workers.tableOf("worker")];
   const fields = [...common, ...tables.flatMap(fieldsOfTable)];
   const { messageTable: messages, subjectTable: subjects, envelopeSchema, statusSchema } = protocol;

@@ -48,7 +48,11 @@ function withFacts(command: Command): Command {
 function subjectOf(words: readonly string[], { vocab, context, seconds }: Options): WorkerSubject {
   const command = words.map((word) => (word.includes("'") ? `"${word}"` : `'${word}'`)).join(" ");
   const given = { vocab: numberOf("vocab", vocab), maxContext: numberOf("context", context) };
-  return { table: { command, call_seconds: numberOf("seconds", seconds) }, needs: { ...dates, ...given } };
+  return {
+    table: { command, call_seconds: numberOf("seconds", seconds) },
+    needs: { ...dates, ...given },
+    env: process.env,
+  };
 }
 
 /** Prints one line per check. @returns True when all hold. */

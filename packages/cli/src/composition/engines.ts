@@ -18,7 +18,7 @@ import { tryTaskModule } from "./modules/try-task.ts";
 
 const builtIn: Readonly<Record<string, () => Promise<EngineAdapter>>> = {
   embedded: async () => (await import("@muster/engine/embedded")).embeddedAdapter,
-  worker: async () => (await import("@muster/engine/worker")).workerAdapter,
+  worker: async () => (await import("@muster/engine/worker")).workerAdapterOf(process.env),
 };
 
 /**

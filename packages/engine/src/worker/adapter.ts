@@ -12,15 +12,19 @@ import { workerOptionsOf, workerSchema } from "./options.ts";
 import { WorkerPolicyEngine } from "./policy-engine.ts";
 import { WorkerRolloutEngine } from "./rollout-engine.ts";
 
-/** The adapter of workers. What a worker computes is its own; here is only how it is spoken to. */
-export const workerAdapter: EngineAdapter = {
+/**
+ * The adapter of workers. What a worker computes is its own; here is only how it is spoken to.
+ *
+ * @param env - Environment that workers inherit, but for what is meant for Muster itself.
+ */
+export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>>): EngineAdapter => ({
   kind: "worker",
   roles: ["policy", "rollout"],
   schema: workerSchema,
   build: () => `worker-protocol-${protocolVersion}`,
   describe(options, needs) {
     const { modelId, vocab, maxContext, tensors, modelConfig, deterministic, logprobs } = describeWorker(
-      workerOptionsOf(options),
+      workerOptionsOf(options, env),
       needs,
     );
     const model = { modelId, vocab, maxContext, tokenizer: needs.tokenizer, tensors, modelConfig };
@@ -29,7 +33,7 @@ export const workerAdapter: EngineAdapter = {
   check(options, config) {
     const roles = (["policy", "rollout"] as const).filter((role) => config.engine[role].adapter === "worker");
     try {
-      const described = describeWorker(workerOptionsOf(options), needsOfJob(config));
+      const described = describeWorker(workerOptionsOf(options, env), needsOfJob(config));
       const can = described.roles.join(" and ");
       return roles
         .filter((role) => !described.roles.includes(role))
@@ -43,10 +47,10 @@ export const workerAdapter: EngineAdapter = {
   },
   doctor: async () => [sharedMemory(), guard(), python()],
   openPolicy: async (options, { needs }) =>
-    new WorkerPolicyEngine(await openWorker("policy", workerOptionsOf(options), needs)),
+    new WorkerPolicyEngine(await openWorker("policy", workerOptionsOf(options, env), needs)),
   openRollout: async (options, { needs }) =>
-    new WorkerRolloutEngine(await openWorker("rollout", workerOptionsOf(options), needs)),
-};
+    new WorkerRolloutEngine(await openWorker("rollout", workerOptionsOf(options, env), needs)),
+});
 
 const keyOf = { policy: "engine.kind", rollout: "engine.rollout" } as const;
 

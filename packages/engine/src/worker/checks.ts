@@ -4,17 +4,19 @@ import type { ModelNeeds } from "@muster/data";
 import { mustHold } from "../compliance/check.ts";
 import { engineChecks, type ReadyCheck } from "../compliance/index.ts";
 import type { EngineOptions } from "../registry/adapter.ts";
-import { workerAdapter } from "./adapter.ts";
+import { workerAdapterOf } from "./adapter.ts";
 import { describeWorker, helloOf } from "./describe-worker.ts";
 import type { WorkerDescription } from "./description.ts";
 import { type OpenWorker, openWorker } from "./open-link.ts";
-import { type WorkerOptions, workerOptionsOf } from "./options.ts";
+import { type WorkerOptions, workerOptionsOf, workerSchema } from "./options.ts";
 
 /** A worker under test. */
 export interface WorkerSubject {
   /** Its table; what is left out has its default. */
   readonly table: Readonly<Record<string, unknown>>;
   readonly needs: ModelNeeds;
+  /** Environment that the worker inherits. */
+  readonly env: Readonly<Record<string, string | undefined>>;
 }
 
 /** Most pings while a worker is at work. */
@@ -25,21 +27,24 @@ const pings = 20;
  *
  * @throws as `describeWorker`, for a worker that does not begin
  */
-export function workerChecks({ table, needs }: WorkerSubject): {
+export function workerChecks({ table, needs, env }: WorkerSubject): {
   readonly description: WorkerDescription;
   readonly checks: readonly ReadyCheck[];
 } {
-  const options = workerAdapter.schema.parse(table) as EngineOptions;
-  const known = workerOptionsOf(options);
+  const options = workerSchema.parse(table) as EngineOptions;
+  const known = workerOptionsOf(options, env);
   const description = describeWorker(known, needs);
   const { roles } = description;
   const own = protocolChecks(known, needs, description);
-  return { description, checks: [...own, ...engineChecks({ adapter: { ...workerAdapter, roles }, options, needs })] };
+  return {
+    description,
+    checks: [...own, ...engineChecks({ adapter: { ...workerAdapterOf(env), roles }, options, needs })],
+  };
 }
 
 /** The hello of the worker of a table, as it said it: what `engine.worker.description` may name. @throws as {@link workerChecks} */
-export function workerHello({ table, needs }: WorkerSubject): object {
-  const options = workerOptionsOf(workerAdapter.schema.parse(table) as EngineOptions);
+export function workerHello({ table, needs, env }: WorkerSubject): object {
+  const options = workerOptionsOf(workerSchema.parse(table) as EngineOptions, env);
   describeWorker(options, needs);
   return helloOf(options, needs);
 }

@@ -4,6 +4,7 @@ import { accessSync, constants } from "node:fs";
 /** A program with its arguments. */
 export interface WorkerCommand {
   readonly words: readonly string[];
+  /** The whole environment, but for what the protocol adds. */
   readonly env: Readonly<Record<string, string>>;
 }
 
@@ -35,10 +36,11 @@ export function environmentIn(line: string): Readonly<Record<string, string>> | 
   return Object.fromEntries(entries.map((match) => [match![1], match![2]]));
 }
 
-/** What a worker's environment has of this process's: not what is meant for Muster itself, but the mark by which a node finds what it started. */
-export function inheritedEnvironment(): Record<string, string | undefined> {
-  const kept = Object.entries(process.env).filter(
-    ([name]) => name === "MUSTER_LIFE_MARK" || !/^(MUSTER_|NATS_|NODE_OPTIONS$)/.test(name),
+/** What a worker's environment has of its parent's: not what is meant for Muster itself, but the mark by which a node finds what it started. Pure. */
+export function inheritedOf(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  const kept = Object.entries(env).filter(
+    (entry): entry is [string, string] =>
+      entry[1] !== undefined && (entry[0] === "MUSTER_LIFE_MARK" || !/^(MUSTER_|NATS_|NODE_OPTIONS$)/.test(entry[0])),
   );
   return Object.fromEntries(kept);
 }

@@ -8,7 +8,6 @@ import { readFileSync } from "node:fs";
 import { messageOf } from "@muster/base";
 import type { ModelNeeds } from "@muster/data";
 import { errors } from "../errors.ts";
-import { inheritedEnvironment } from "./command.ts";
 import { describedIn, type WorkerDescription } from "./description.ts";
 import { FrameReader, frameOf } from "./frames.ts";
 import { helloTo } from "./link.ts";
@@ -50,7 +49,6 @@ export function helloOf(
     input: frameOf(helloTo({ role: "describe", vocab, maxContext, tokenizer }, protocols)),
     stdio: ["pipe", 2, "pipe", "pipe"],
     env: {
-      ...inheritedEnvironment(),
       ...command.env,
       MUSTER_WORKER_IN: "0",
       MUSTER_WORKER_OUT: String(outFd),

@@ -1,7 +1,7 @@
 /** Frames of the worker protocol: four bytes of length, little endian, and as many bytes of JSON in UTF-8: one object. */
 
 /** Longest frame, in bytes of JSON. */
-export const frameMax = 4 * 2 ** 20;
+const frameMax = 4 * 2 ** 20;
 
 const headerBytes = 4;
 

@@ -1,4 +1,4 @@
 /** Workers: engines that are programs of the user. */
-export { workerAdapter } from "./adapter.ts";
+export { workerAdapterOf } from "./adapter.ts";
 export { type WorkerSubject, workerChecks, workerHello } from "./checks.ts";
 export type { WorkerDescription } from "./description.ts";

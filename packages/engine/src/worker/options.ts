@@ -2,7 +2,7 @@
 import { z } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { EngineOptions } from "../registry/adapter.ts";
-import { environmentIn, type WorkerCommand, wordsOf } from "./command.ts";
+import { environmentIn, inheritedOf, type WorkerCommand, wordsOf } from "./command.ts";
 import type { LinkTimes } from "./link.ts";
 
 const seconds = z.number().positive().max(86_400);
@@ -50,8 +50,11 @@ export interface WorkerOptions {
   readonly arenaBytes: number;
 }
 
-/** Reads the table. Pure. @throws MUSTER_ERR_WORKER_COMMAND */
-export function workerOptionsOf(options: EngineOptions): WorkerOptions {
+/** Reads the table. `parent` is the environment of who starts the worker. Pure. @throws MUSTER_ERR_WORKER_COMMAND */
+export function workerOptionsOf(
+  options: EngineOptions,
+  parent: Readonly<Record<string, string | undefined>>,
+): WorkerOptions {
   const table = workerSchema.parse(options);
   const invalid = (field: string, value: string, rule: string): Error =>
     errors.WorkerCommand({ field, value: JSON.stringify(value), rule });
@@ -65,7 +68,7 @@ export function workerOptionsOf(options: EngineOptions): WorkerOptions {
   const env = environmentIn(table.environment);
   if (env === null) throw invalid("environment", table.environment, 'words such as "OMP_NUM_THREADS=1"');
   return {
-    command: { words, env },
+    command: { words, env: { ...inheritedOf(parent), ...env } },
     description: table.description || null,
     build: table.build || null,
     times: {

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import type { Duplex, Readable } from "node:stream";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
-import { guarded, inheritedEnvironment, type WorkerCommand } from "./command.ts";
+import { guarded, type WorkerCommand } from "./command.ts";
 import { endMarked, memoryOf, workerMark } from "./proc.ts";
 
 /** What a worker said last on its standard error, in characters. */
@@ -41,7 +41,6 @@ export class WorkerProcess {
   constructor({ command, memoryMax }: ProcessOptions) {
     const [program = "", ...args] = guarded(command.words);
     const env = {
-      ...inheritedEnvironment(),
       ...command.env,
       MUSTER_WORKER_IN: String(socketFd),
       MUSTER_WORKER_OUT: String(socketFd),
