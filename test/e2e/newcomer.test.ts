@@ -1,8 +1,9 @@
 /**
  * What somebody does who has just come: README and guides from top to bottom, each command pasted, each stated outcome looked for.
  *
- * It takes longer than other files, about 25 s on two cores, since it trains what the documents train: one job of each. What can not be run here says
- * so in a comment of the document, and is counted and printed.
+ * It takes longer than other files, about 45 s on two cores, since it trains what the documents train: one job of each, and one for the commands of a
+ * second terminal. Of the two pages with such commands, continuous integration takes one at each commit. What cannot be run here says so in a comment of
+ * the document, and is counted and printed.
  */
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, symlinkSync } from "node:fs";
@@ -10,6 +11,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { commandsBeside, endJobBeside, runBeside, startJobBeside } from "./support/beside.ts";
 import { isPrinted, type Paste, pastedDocument, Terminal } from "./support/pasted.ts";
 
 vi.setConfig({ testTimeout: 120_000 });
@@ -56,12 +58,39 @@ describe("what README and guides say comes true when it is pasted:", () => {
     const env = { PATH, HOME, ...(MUSTER_NATS_SERVER === undefined ? {} : { MUSTER_NATS_SERVER }) };
     const terminal = new Terminal(home, join(directory.path, `.state-${name.replaceAll("/", "-")}`), env);
     if (name !== "README.md") terminal.run(onThePath);
-    for (const paste of pastes) {
+    for (const paste of pastes.filter(({ beside }) => beside === null)) {
       const { code, said } = terminal.run(paste);
       const told = `${paste.place}: ${paste.script}\n${said}`;
       expect(code, told).toBe(paste.exitCode);
       if (paste.printed !== null)
         expect(isPrinted(paste.printed, said), `${told}\nis not\n${paste.printed}`).toBe(true);
+    }
+  });
+
+  const turn = process.env.MUSTER_CI_TURN;
+  const withJobs = walked
+    .map(({ name, pastes }) => ({ name, pastes: pastes.filter(({ beside }) => beside !== null) }))
+    .filter(({ pastes }) => pastes.length > 0)
+    .filter((_, index) => turn === undefined || index === Number(turn) % 2);
+
+  test.each(withJobs)("$name, from a second terminal while a job runs", async ({ name, pastes }) => {
+    const { PATH, HOME } = process.env;
+    const terminal = new Terminal(home, join(directory.path, `.beside-${name.replaceAll("/", "-")}`), { PATH, HOME });
+    terminal.run(onThePath);
+    const job = pastes[0]?.beside as string;
+    const run = await startJobBeside(home, job, "--nodes", "2");
+    try {
+      const commands = pastes.flatMap(({ place, script }) =>
+        commandsBeside(script, job).map((command) => ({ place, command })),
+      );
+      // What ends the job comes last, wherever a page mentions it.
+      const ends = ({ command }: { readonly command: string }) => /\b(muster stop|job\.stop)\b/.test(command);
+      for (const { place, command } of [...commands.filter((each) => !ends(each)), ...commands.filter(ends)]) {
+        const { code, said } = await runBeside(command, terminal.place);
+        expect(code, `${place}: ${command}\n${said}`).toBe(0);
+      }
+    } finally {
+      await endJobBeside(run);
     }
   });
 });

@@ -17,9 +17,9 @@ describe("the catalogue of the simulator", () => {
     const kinds = Object.values(faultWeights).flatMap((weights) => weights.map(([kind]) => kind));
     expect(kinds.filter((kind) => !catalogue.includes(kind))).toEqual([]);
     expect(new Set([...points, ...fleetPoints]).size).toBe(points.length + fleetPoints.length);
-    expect(catalogue).toContain(`come to ${fleetPoints.length} more`);
+    expect(catalogue).toContain(`add ${fleetPoints.length} more`);
     expect(catalogue).toContain(`${points.length} named places`);
-    expect(catalogue).toContain(`${canaries.length} single wrong lines`);
+    expect(catalogue).toContain(`${canaries.length} single-line bugs`);
     const ci = readFileSync(new URL("../../../.ci/run", import.meta.url), "utf8");
     const each = Number(/^canaries=(\d+)$/m.exec(ci)?.[1]);
     // Three commits in a row run all of them.

@@ -1,7 +1,7 @@
 /**
  * Documents whose commands are pasted. A `sh` block is run; a `console` block has commands behind `$ ` and what they print, in which `…` stands for
  * anything, and alone on a line for any lines. Comments before a block, which readers do not see, say the rest: `file: NAME`, `exit code: N`, and
- * `not pasted: REASON` for what can not be run here.
+ * `not pasted: REASON` for what cannot be run here, `beside a job: NAME` for the commands of a second terminal.
  */
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -13,7 +13,7 @@ interface Block {
   readonly text: string;
   /** Line of its first fence, from 1. */
   readonly line: number;
-  /** Its comment: `file`, `exit code` or `not pasted`, and what is said behind the colon. */
+  /** Its comment: `file`, `exit code`, `not pasted` or `beside a job`, and what is said behind the colon. */
   readonly marks: ReadonlyMap<string, string>;
 }
 
@@ -27,6 +27,8 @@ export interface Paste {
   readonly printed: string | null;
   /** Files that are written before it. */
   readonly files: ReadonlyMap<string, string>;
+  /** The job that has to run meanwhile. */
+  readonly beside: string | null;
 }
 
 /** A document, as it is pasted. */
@@ -51,8 +53,9 @@ export function pastedDocument(name: string, text: string): PastedDocument {
     else if (reason !== undefined) leftOut.push({ place, reason });
     else if (commandLanguages.includes(block.language)) {
       const exitCode = Number(block.marks.get("exit code") ?? 0);
+      const beside = block.marks.get("beside a job") ?? null;
       for (const { script, printed } of commandsOf(block)) {
-        pastes.push({ place, script, exitCode, printed, files: new Map(files) });
+        pastes.push({ place, script, exitCode, printed, files: new Map(files), beside });
         files.clear();
       }
     }
@@ -71,7 +74,7 @@ function blocksOf(name: string, text: string): readonly Block[] {
 
 function markOf(mark: string | undefined, place: string, whole: string): ReadonlyMap<string, string> {
   if (mark === undefined) return new Map();
-  const [, kind, value] = /^(file|exit code|not pasted): (.+)$/.exec(mark) ?? [];
+  const [, kind, value] = /^(file|exit code|not pasted|beside a job): (.+)$/.exec(mark) ?? [];
   if (kind === undefined || value === undefined)
     throw new Error(`${place}: the comment "${mark}" says nothing that is known (${whole.slice(0, 60)})`);
   return new Map([[kind, value]]);
@@ -104,6 +107,11 @@ export class Terminal {
     this.#state = state;
     mkdirSync(state, { recursive: true });
     writeFileSync(join(state, "variables"), "");
+  }
+
+  /** Where a command of a second terminal runs: the same folder, with the variables that were set so far. */
+  get place(): { readonly variables: string; readonly folder: string; readonly env: NodeJS.ProcessEnv } {
+    return { variables: join(this.#state, "variables"), folder: this.#folder, env: this.#env };
   }
 
   /** Writes the files of a paste and runs it. @returns How it ended, and all that it printed. */
