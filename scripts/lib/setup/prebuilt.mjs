@@ -28,7 +28,9 @@ export const manifestName = "prebuilt.json";
 
 const fetchMs = 120_000;
 const bytesMax = 128 * 1024 ** 2;
-const inputs = ["native/CMakeLists.txt", "native/package.json", "native/src", "pnpm-lock.yaml"];
+const inputs = ["native/CMakeLists.txt", "native/package.json", "native/src"];
+/** The packages that the build uses, as the lock file has them: other dependencies do not change the addon. */
+const buildPackages = /^ {2}(?:cmake-js|node-addon-api)@.*$/gm;
 
 /**
  * What an addon depends on. `napi` is the interface to Node that it is compiled against: the same binary serves every Node that has it.
@@ -38,7 +40,10 @@ const inputs = ["native/CMakeLists.txt", "native/package.json", "native/src", "p
  */
 
 /** The sources of the addon. @returns {string} */
-export const nativeFingerprint = () => fingerprintOf(root, inputs, `${process.platform}-${process.arch}`);
+export function nativeFingerprint() {
+  const locked = readFileSync(join(root, "pnpm-lock.yaml"), "utf8").match(buildPackages) ?? [];
+  return fingerprintOf(root, inputs, [process.platform, process.arch, ...locked].join("\0"));
+}
 
 /** The stamp of an addon that is built here. @returns {AddonStamp} */
 function stampHere() {
