@@ -1,9 +1,10 @@
 // Runs GRPO in this one process from a shipped warm start and prints the curve.
-// Usage: node packages/engine/scripts/train-local.mjs <task> [--seed <n>] [--steps <n>]
+// Usage: node packages/engine/scripts/train-local.mjs <task> [--seed <n>] [--steps <n>] [--algorithm <name>] [--training <JSON>]
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { taskOf } from "@muster/data";
+import { algorithmDefaults, trainingDefaults } from "@muster/protocol";
 import { createEmbeddedRolloutEngine, evaluate, loadHfFolder, trainLocally } from "../dist/embedded/index.js";
 import { inlineWeights, rewardOf } from "../dist/index.js";
 
@@ -13,11 +14,24 @@ const { positionals, values } = parseArgs({
     seed: { type: "string", default: "1" },
     steps: { type: "string", default: "250" },
     folder: { type: "string" },
+    algorithm: { type: "string", default: "grpo" },
+    // What is added to the algorithm, such as {"klCoefficient":0.05}.
+    training: { type: "string", default: "{}" },
     lr: { type: "string", default: "5e-4" },
     "final-ratio": { type: "string", default: "0.1" },
     "max-new-tokens": { type: "string", default: "16" },
   },
 });
+const brought = algorithmDefaults[values.algorithm];
+if (!brought)
+  throw new Error(`--algorithm ${values.algorithm}: it is one of ${Object.keys(algorithmDefaults).join(", ")}`);
+const { clipLow, clipHigh, minibatches, aggregation, overlongShare } = brought;
+const training = {
+  ...trainingDefaults,
+  ...{ algorithm: values.algorithm, aggregation },
+  overlongTokens: Math.floor(overlongShare * Number(values["max-new-tokens"])),
+  ...JSON.parse(values.training),
+};
 const task = taskOf(positionals[0] ?? "dates");
 const reward = rewardOf("exact-match");
 const folder = values.folder ?? fileURLToPath(new URL(`../../../jobs/warm-start/${task.name}`, import.meta.url));
@@ -52,10 +66,11 @@ const { reports, weights } = await trainLocally({
   steps: Number(values.steps),
   groupsPerStep: 128,
   groupSize: 8,
-  minibatches: 2,
+  minibatches,
+  training,
   microShards: 8,
   temperature: 1,
-  clip: { clipLow: 0.2, clipHigh: 0.28 },
+  clip: { clipLow, clipHigh },
   optimizer: {
     lr: Number(values.lr),
     finalRatio: Number(values["final-ratio"]),
@@ -84,5 +99,5 @@ const last = reports.slice(-10).reduce((sum, report) => sum + report.reward, 0) 
 await measure("after", reports.length, weights);
 const digest = createHash("sha256").update(weights).digest("hex").slice(0, 16);
 console.log(
-  `${task.name} seed ${values.seed}: reward ${last.toFixed(3)}, ${seconds()} s, weights ${digest}, ${engine.info().build}`,
+  `${task.name} ${values.algorithm} seed ${values.seed}: reward ${last.toFixed(3)}, ${seconds()} s, weights ${digest}, ${engine.info().build}`,
 );

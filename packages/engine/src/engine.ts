@@ -3,6 +3,7 @@
  * collectives. Sections of state are raw bytes, so that whoever moves or stores them needs to know nothing else.
  */
 import type { EngineInfo, Generated, RewardInput, SamplingOptions } from "@muster/base";
+import type { Training } from "@muster/protocol";
 import type { PlacedTensor } from "@muster/tensors";
 
 export type { EngineInfo, Generated, RewardInput, SamplingOptions } from "@muster/base";
@@ -124,6 +125,10 @@ export interface TrainSample {
   /** Of each response token when it was drawn; response length. */
   readonly logprobs: Float32Array;
   readonly advantage: number;
+  /** Of each response token, where tokens of one response differ; `advantage` is that of the first then. */
+  readonly advantages?: Float32Array;
+  /** Of each of its tokens in the loss, before division by the normalizer; absent: 1. */
+  readonly weight?: number;
   /** 1 where a response token takes part in the loss; absent when all do. */
   readonly lossMask?: Uint8Array;
 }
@@ -136,7 +141,7 @@ export interface ShardStats {
   /** KL(old ‖ new), the non-negative estimator r − 1 − log r. */
   readonly klSum: number;
   readonly entropySum: number;
-  /** Clipped surrogate, negated, before division by the normalizer. */
+  /** Loss of the tokens, before weights and division by the normalizer: of GRPO the clipped surrogate, negated. */
   readonly lossSum: number;
 }
 
@@ -149,9 +154,23 @@ export interface PolicyInfo extends EngineInfo {
   readonly gradientElements: number;
 }
 
+/** What the loss is, beside the clip. An engine says in its description what of it it can: {@link LossFeature}. */
+export type LossOptions = Pick<
+  Training,
+  "algorithm" | "klCoefficient" | "klEstimator" | "entropyCoefficient" | "staleCorrection" | "staleCap"
+>;
+
+/**
+ * What an engine can besides the clipped surrogate of a token: the objectives of GSPO, CISPO and RLOO; weights of samples; advantages of tokens;
+ * a divergence from a reference policy; a bonus for entropy; the weights of stale tokens.
+ */
+export type LossFeature = "objectives" | "sample-weights" | "token-advantages" | "reference" | "entropy" | "stale";
+
 /** Options of {@link PolicyEngine.accumulate}. */
 export interface AccumulateOptions {
-  /** Response tokens of the whole minibatch: the divisor of the loss. */
+  /** What the algorithm of the job adds; absent: the clipped surrogate alone. */
+  readonly loss?: LossOptions;
+  /** Of the whole minibatch: the divisor of the loss. */
   readonly normalizer: number;
   /** Ratio bounds are 1 − clipLow and 1 + clipHigh. */
   readonly clipLow: number;
@@ -195,6 +214,11 @@ export interface PolicyEngine {
   begin(): void;
   /** Writes the gradient of one micro-shard at the candidate weights to `out`. The samples' order does not depend on time. */
   accumulate(samples: readonly TrainSample[], options: AccumulateOptions): Promise<ShardStats>;
+  /** Log-probabilities of the response tokens under the reference policy. For engines that say `reference`. */
+  referenceLogprobs?(
+    samples: readonly TrainSample[],
+    options: Pick<AccumulateOptions, "temperature" | "signal">,
+  ): Promise<readonly Float32Array[]>;
   /** Applies one update to the candidate. A norm that is not finite leaves the candidate as it was. */
   stage(
     gradient: Float32Array,

@@ -1,12 +1,10 @@
 export { batchFiguresOf } from "./algorithms/batch-figures.ts";
-export {
-  advantagesOf,
-  type LearningRate,
-  learningRateAt,
-  type Surrogate,
-  surrogateOf,
-} from "./algorithms/grpo.ts";
+export { advantagesOf } from "./algorithms/grpo.ts";
+export { lossOf } from "./algorithms/loss-needs.ts";
 export { type Minibatch, type PlanOptions, planMinibatches } from "./algorithms/plan-minibatches.ts";
+export { referenceLogprobsOf } from "./algorithms/reference-logprobs.ts";
+export { type ResponseLoss, responseLoss, type TokenLoss } from "./algorithms/response-loss.ts";
+export { type LearningRate, learningRateAt } from "./algorithms/schedules.ts";
 export { failureKindOf } from "./collect/failure-kind.ts";
 export type { GenerateFunction } from "./collect/generate-function.ts";
 export { placeholderOf } from "./collect/placeholder.ts";
@@ -19,6 +17,8 @@ export type {
   Generated,
   GenerateRequest,
   HealthState,
+  LossFeature,
+  LossOptions,
   OptimizerOptions,
   PolicyEngine,
   PolicyInfo,

@@ -1,5 +1,5 @@
 import { needsOfTask, taskOf } from "@muster/data";
-import { type JobConfig, z } from "@muster/protocol";
+import { type JobConfig, type Training, trainingDefaults, z } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { embeddedAdapter, embeddedEngines } from "../src/embedded/index.ts";
 import { type EngineAdapter, EngineRegistry, formatDifference } from "../src/index.ts";
@@ -136,6 +136,31 @@ describe("engines of a job", () => {
       registry.problemsOf({ ...job, agreement }, needs),
     );
     expect(levels).toEqual([[], []]);
+  });
+
+  it.each<[Partial<Training>, RegExp]>([
+    [
+      { algorithm: "gspo" },
+      /^training\.algorithm = "gspo": .*\(objectives\), it can the clipped surrogate alone; change/,
+    ],
+    [{ aggregation: "sequence" }, /^training\.aggregation = "sequence": .*\(sample-weights\)/],
+    [{ klCoefficient: 0.1 }, /^training\.kl_coefficient = 0\.1: .*\(reference\)/],
+    [{ entropyCoefficient: 0.1 }, /^training\.entropy_coefficient = 0\.1: .*\(entropy\)/],
+    [{ staleCorrection: "mask" }, /^training\.stale_correction = "mask": .*\(stale\)/],
+  ])("refuse a loss that their trainer would leave out: %o", (change, text) => {
+    const other = { adapter: "other", options: shape };
+    const job = jobOf({}, { engine: { policy: other, rollout: other } });
+    const registry = withOther({}, { losses: undefined });
+    const training = { ...trainingDefaults, ...change };
+    expect(registry.problemsOf({ ...job, training }, needs)).toEqual([
+      {
+        keys: ["engine.kind", text.source.slice(1).split(" ")[0]?.replace("\\", "")],
+        text: expect.stringMatching(text),
+      },
+    ]);
+    expect(withOther({}).problemsOf({ ...job, training }, needs)).toEqual([]);
+    for (const algorithm of ["dr_grpo", "dapo", "reinforce++"] as const)
+      expect(registry.problemsOf({ ...job, training: { ...trainingDefaults, algorithm } }, needs)).toEqual([]);
   });
 
   it("refuse an engine in a role that it does not have", () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { advantagesOf, learningRateAt, surrogateOf } from "../src/index.ts";
+import { surrogateOf } from "../src/algorithms/grpo.ts";
+import { advantagesOf, learningRateAt } from "../src/index.ts";
 
 const all = (count: number): boolean[] => new Array<boolean>(count).fill(true);
 

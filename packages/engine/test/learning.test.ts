@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { taskOf } from "@muster/data";
+import { algorithmDefaults, trainingDefaults } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { type LocalOptions, trainLocally } from "../src/embedded/index.ts";
 import { rewardOf } from "../src/index.ts";
@@ -31,6 +32,21 @@ describe("training in one process", () => {
     const { reports } = await trainLocally(options);
     const rewards = reports.map((report) => report.reward);
     expect(mean(rewards.slice(-8)) - mean(rewards.slice(0, 8))).toBeGreaterThan(0.08);
+  });
+
+  it.each<[string, Partial<LocalOptions>]>([
+    [
+      "gspo",
+      { clip: algorithmDefaults.gspo, training: { ...trainingDefaults, algorithm: "gspo", aggregation: "sequence" } },
+    ],
+    [
+      "reinforce++ beside a reference policy",
+      { training: { ...trainingDefaults, algorithm: "reinforce++", klCoefficient: 0.01, klIn: "reward" } },
+    ],
+  ])("raises the reward with %s", { timeout: 60_000 }, async (_, change) => {
+    const { reports } = await trainLocally({ ...options, ...change });
+    const rewards = reports.map((report) => report.reward);
+    expect(mean(rewards.slice(-8)) - mean(rewards.slice(0, 8))).toBeGreaterThan(0.05);
   });
 
   it("ends with the same bits each time, and with others for another seed", { timeout: 30_000 }, async () => {

@@ -125,6 +125,18 @@ export {
 } from "./step-figures.ts";
 export { type Subjects, senderOfSubject, subjectsOf, subjectTable } from "./subjects.ts";
 export {
+  type AlgorithmName,
+  aggregations,
+  algorithmDefaults,
+  algorithmNames,
+  klEstimators,
+  klPlaces,
+  lrSchedules,
+  staleCorrections,
+  type Training,
+  trainingDefaults,
+} from "./training.ts";
+export {
   fromGroupsBatch,
   groupsBatchBody,
   rewardMax,

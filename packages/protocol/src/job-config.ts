@@ -10,6 +10,7 @@ import { idSchema } from "./ids.ts";
 import { weightSourceSchema } from "./messages/weights.ts";
 import { groupsMessageBytesMax } from "./pieces.ts";
 import { perRole } from "./role-table.ts";
+import { lrSchedules, trainingSchema } from "./training.ts";
 
 const positive = z.number().positive();
 const atLeastOne = z.number().int().min(1);
@@ -130,11 +131,15 @@ const compiledSchema = z.strictObject({
   }),
   sampling: z.strictObject({ temperature: positive, maxNewTokens: atLeastOne }),
   loss: z.strictObject({ clipLow: positive, clipHigh: positive }),
+  /** Absent in jobs that were begun before there was a choice: GRPO with nothing added. */
+  training: trainingSchema.optional(),
   optimizer: z.strictObject({
     lr: positive,
     lrWarmupSteps: countSchema,
-    /** Share of `lr` left at the last step; the rate falls linearly. */
+    /** Share of `lr` left at the last step. */
     lrFinalRatio: z.number().positive().max(1),
+    /** How it falls; absent: linearly. */
+    lrSchedule: z.enum(lrSchedules).optional(),
     beta1: z.number().min(0).lt(1),
     beta2: z.number().min(0).lt(1),
     epsilon: positive,

@@ -8,9 +8,11 @@ import type { GradientMesh } from "@muster/collectives";
 import {
   batchFiguresOf,
   learningRateAt,
+  lossOf,
   type Minibatch,
   type PolicyEngine,
   planMinibatches,
+  referenceLogprobsOf,
   type ShardStats,
 } from "@muster/engine";
 import { figureMax, type JobConfig, type StepStats, type TrajectoryGroup } from "@muster/protocol";
@@ -41,8 +43,10 @@ export async function computeStep(
 ): Promise<{ readonly finite: boolean; readonly stats: StepStats }> {
   const { engine, config, step, groups, clock } = options;
   const startedMs = clock.now();
-  const { seed } = config;
-  const plan = planMinibatches(groups, { seed, step, ...config.batch });
+  const { seed, training, sampling, batch } = config;
+  const reference = await referenceLogprobsOf(engine, groups, { training, ...sampling, signal: options.signal });
+  if (reference) options.onShard();
+  const plan = planMinibatches(groups, { seed, step, ...batch, training, ...sampling, reference });
   const totals: Totals[] = [];
   let finite = true;
   engine.begin();
@@ -68,8 +72,8 @@ export async function computeStep(
 }
 
 function learningRateOf(step: number, { optimizer, steps }: JobConfig): number {
-  const { lr, lrWarmupSteps: warmupSteps, lrFinalRatio: finalRatio } = optimizer;
-  return learningRateAt(step, { lr, warmupSteps, finalRatio, steps });
+  const { lr, lrWarmupSteps: warmupSteps, lrFinalRatio: finalRatio, lrSchedule: schedule } = optimizer;
+  return learningRateAt(step, { lr, warmupSteps, finalRatio, steps, schedule });
 }
 
 /** Figures go into votes as multiples of this: sums of them are exact, so they do not depend on who computed which part. */
@@ -96,6 +100,7 @@ async function runMinibatch(
     const stats = await engine.accumulate(samples, {
       normalizer: minibatch.normalizer,
       ...config.loss,
+      ...(config.training && { loss: lossOf(config.training) }),
       temperature: config.sampling.temperature,
       out: mesh.shard(index),
       signal,
@@ -107,7 +112,7 @@ async function runMinibatch(
   const startedMs = clock.now();
   const gradient = await mesh.reduce({ op: options.nextOp(), written, deadlineMs: config.timing.collectiveMs, signal });
   const reduceMs = clock.now() - startedMs;
-  const { lrWarmupSteps: _, lrFinalRatio: __, ...optimizer } = config.optimizer;
+  const { lrWarmupSteps: _, lrFinalRatio: __, lrSchedule: ___, ...optimizer } = config.optimizer;
   const staged = await engine.stage(gradient, { ...optimizer, lr: learningRateOf(step, config) });
   return { finite: staged.finite, totals: { ...mine, gradNorm: staged.gradNorm, reduceMs } };
 }

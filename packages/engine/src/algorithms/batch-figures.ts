@@ -1,6 +1,6 @@
 /** What a batch is, in numbers for people. A pure function of its groups, in the same order everywhere, so that its bits are the same everywhere. */
 import type { BatchFigures, Trajectory, TrajectoryGroup } from "@muster/protocol";
-import { advantagesOf } from "./grpo.ts";
+import { hasSpread } from "./dapo.ts";
 
 /** Counts a batch. Groups with fewer than two trajectories that are valid teach nothing: they count as groups only, as they do in receipts. */
 export function batchFiguresOf(groups: readonly TrajectoryGroup[]): Omit<BatchFigures, "lr"> {
@@ -28,5 +28,5 @@ function validOf({ trajectories }: TrajectoryGroup): readonly Trajectory[] {
 function isEven({ trajectories }: TrajectoryGroup): boolean {
   const rewards = trajectories.map(({ reward }) => reward);
   const valid = trajectories.map(({ status }) => status !== "aborted");
-  return advantagesOf(rewards, valid).every((advantage) => advantage === 0);
+  return !hasSpread(rewards, valid);
 }

@@ -1,5 +1,6 @@
 /** The embedded engine as an adapter: its table is `[model]`, and vocabulary and context are those of the task. */
 import { z } from "@muster/protocol";
+import { referenceOf } from "../algorithms/loss-needs.ts";
 import { hfConfigOf } from "../hf-folder.ts";
 import type { EngineAdapter, EngineOptions, EngineProblem } from "../registry/adapter.ts";
 import { EngineRegistry } from "../registry/engine-registry.ts";
@@ -45,11 +46,20 @@ export const embeddedAdapter: EngineAdapter = {
       deterministic: true,
       transports: ["inline", "shards"],
       logprobs: "sampled-dist",
+      losses: ["objectives", "sample-weights", "token-advantages", "reference", "entropy", "stale"],
     };
   },
   check: (options, { rollout }) => problemsOf(schema.parse(options), rollout.ranks),
   doctor: async () => [{ state: "ok", name: "embedded engine", detail: embeddedBuild(), fix: null }],
-  openPolicy: async (options, { needs }) => createEmbeddedPolicyEngine({ model: embeddedModelOf(options, needs) }),
+  openPolicy: async (options, { needs, config }) => {
+    const source = referenceOf(config);
+    const engine = createEmbeddedPolicyEngine({
+      model: embeddedModelOf(options, needs),
+      hasReference: source !== null,
+    });
+    if (source) await engine.openReference(source);
+    return engine;
+  },
   openRollout: async (options, { needs, config }) =>
     createEmbeddedRolloutEngine({ model: embeddedModelOf(options, needs), ranks: config.rollout.ranks }),
 };

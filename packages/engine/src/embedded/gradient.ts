@@ -1,6 +1,7 @@
 /** Gradient of the clipped surrogate over a list of samples: fills batches, asks the core, turns log-probs into loss coefficients. */
-import { surrogateOf } from "../algorithms/grpo.ts";
-import type { AccumulateOptions, ShardStats, TrainSample } from "../engine.ts";
+import { trainingDefaults } from "@muster/protocol";
+import { responseLoss } from "../algorithms/response-loss.ts";
+import type { AccumulateOptions, LossOptions, ShardStats, TrainSample } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { type Address, breathe, type Core } from "./core.ts";
 
@@ -13,32 +14,92 @@ interface Totals {
   lossSum: number;
 }
 
+/** Where weights lie that a loss looks at. */
+export interface LossWeights {
+  /** Those that are trained. */
+  readonly weights: Address;
+  /** Those that the step began with. */
+  readonly before: Address;
+  /** Those of the reference policy; `null` when there is none. */
+  readonly reference: Address | null;
+}
+
 /** Adds the gradient of `samples` to `gradient`, shortest first, `rows` at a time; yields between batches. */
 export async function addGradient(
   core: Core,
-  at: { readonly weights: Address; readonly gradient: Address },
+  at: LossWeights & { readonly gradient: Address },
   work: { readonly samples: readonly TrainSample[]; readonly rows: number; readonly options: AccumulateOptions },
 ): Promise<ShardStats> {
-  work.samples.forEach((sample, index) => {
-    checkSample(core, sample, index);
-  });
-  // Equal lengths side by side waste little padding; the sort is stable, so the order is fixed by the samples alone.
-  const ordered = [...work.samples].sort((a, b) => a.tokens.length - b.tokens.length);
+  const { options } = work;
+  const { loss = plainLoss } = options;
   const totals: Totals = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
-  for (let from = 0; from < ordered.length; from += work.rows) {
-    work.options.signal.throwIfAborted();
-    const batch = ordered.slice(from, from + work.rows);
+  for (const batch of batchesOf(core, work)) {
+    options.signal.throwIfAborted();
     const length = fillTokens(
       core,
       batch.map((sample) => sample.tokens),
     );
+    const under = (weights: Address | null, isAsked: boolean): readonly Float32Array[] | null => {
+      if (weights === null || !isAsked) return null;
+      core.call.forward(weights, batch.length, length);
+      return responsesOf(core, batch, length).map((row) => row.slice());
+    };
+    const before = under(at.before, loss.staleCorrection !== "off");
+    const reference = under(at.reference, loss.klCoefficient > 0);
     core.call.forward(at.weights, batch.length, length);
-    fillCoefficients(core, { batch, length, options: work.options }, totals);
+    fillCoefficients(core, { batch, length, options, before, reference }, totals);
     core.call.backward(at.weights, at.gradient, batch.length, length);
     await breathe();
   }
   return totals;
 }
+
+/** GRPO with nothing added. */
+const plainLoss: LossOptions = trainingDefaults;
+
+/** Log-probabilities of the response tokens of each sample under some weights; yields between batches. */
+export async function logprobsUnder(
+  core: Core,
+  weights: Address,
+  work: { readonly samples: readonly TrainSample[]; readonly rows: number; readonly signal: AbortSignal },
+): Promise<readonly Float32Array[]> {
+  const found = new Map<TrainSample, Float32Array>();
+  for (const batch of batchesOf(core, work)) {
+    work.signal.throwIfAborted();
+    const length = fillTokens(
+      core,
+      batch.map((sample) => sample.tokens),
+    );
+    core.call.forward(weights, batch.length, length);
+    const rows = responsesOf(core, batch, length);
+    batch.forEach((sample, row) => {
+      found.set(sample, rows[row]!.slice());
+    });
+    await breathe();
+  }
+  return work.samples.map((sample) => found.get(sample)!);
+}
+
+/** Checked samples, `rows` at a time. Equal lengths side by side waste little padding; the sort is stable, so the order is fixed by the samples alone. */
+function* batchesOf(
+  core: Core,
+  { samples, rows }: { readonly samples: readonly TrainSample[]; readonly rows: number },
+): Generator<readonly TrainSample[]> {
+  samples.forEach((sample, index) => {
+    checkSample(core, sample, index);
+  });
+  const ordered = [...samples].sort((a, b) => a.tokens.length - b.tokens.length);
+  for (let from = 0; from < ordered.length; from += rows) yield ordered.slice(from, from + rows);
+}
+
+/** The log-probabilities of the response tokens of each row, as views: position i predicts token i + 1. */
+function responsesOf(core: Core, batch: readonly TrainSample[], length: number): readonly Float32Array[] {
+  const logprobs = core.floats(core.call.logprobs.value, batch.length * length);
+  return batch.map((sample, row) => responsePart(logprobs, sample, row * length));
+}
+
+const responsePart = (values: Float32Array, sample: TrainSample, row: number): Float32Array =>
+  values.subarray(row + sample.promptLength - 1, row + sample.tokens.length - 1);
 
 /** Writes rows of tokens, padded with 0 to the longest, and clears the coefficients. @returns The padded length. */
 export function fillTokens(core: Core, rows: readonly Int32Array[]): number {
@@ -56,29 +117,41 @@ export function fillTokens(core: Core, rows: readonly Int32Array[]): number {
 
 function fillCoefficients(
   core: Core,
-  work: { readonly batch: readonly TrainSample[]; readonly length: number; readonly options: AccumulateOptions },
+  work: {
+    readonly batch: readonly TrainSample[];
+    readonly length: number;
+    readonly options: AccumulateOptions;
+    readonly before: readonly Float32Array[] | null;
+    readonly reference: readonly Float32Array[] | null;
+  },
   totals: Totals,
 ): void {
-  const { options, length } = work;
-  const size = work.batch.length * length;
-  const logprobs = core.floats(core.call.logprobs.value, size);
-  const entropies = core.floats(core.call.entropies.value, size);
-  const coefficients = core.floats(core.call.coefficients.value, size);
-  work.batch.forEach((sample, row) => {
-    for (let t = 0; t < sample.logprobs.length; t++) {
-      if (sample.lossMask && sample.lossMask[t] !== 1) continue;
-      // Position i predicts token i + 1.
-      const i = row * length + sample.promptLength + t - 1;
-      const change = logprobs[i]! - sample.logprobs[t]!;
-      const ratio = core.call.exponential(change);
-      const { value, slope, clipped } = surrogateOf(ratio, sample.advantage, options);
-      coefficients[i] = -slope / options.normalizer;
+  const { options, length, batch, before, reference } = work;
+  const size = batch.length * length;
+  const [allEntropies, allCoefficients, allEntropyCoefficients] = [
+    ...[core.call.entropies, core.call.coefficients, core.call.entropyCoefficients],
+  ].map(({ value }) => core.floats(value, size)) as [Float32Array, Float32Array, Float32Array];
+  const exp = core.call.exponential;
+  responsesOf(core, batch, length).forEach((logprobs, row) => {
+    const sample = batch[row]!;
+    const part = (values: Float32Array): Float32Array => responsePart(values, sample, row * length);
+    const [entropies, coefficients] = [part(allEntropies), part(allCoefficients)];
+    const entropyCoefficients = part(allEntropyCoefficients);
+    const { advantage, advantages, lossMask: mask, weight = 1 } = sample;
+    const response = {
+      ...{ logprobs, sampled: sample.logprobs, before: before?.[row], reference: reference?.[row], entropies },
+      ...{ advantage, advantages, mask, weight, normalizer: options.normalizer, clip: options, exp },
+    };
+    responseLoss(response, options.loss ?? plainLoss, (t, { value, byLogprob, byEntropy, clipped }) => {
+      coefficients[t] = byLogprob;
+      entropyCoefficients[t] = byEntropy;
+      const change = logprobs[t]! - sample.logprobs[t]!;
       totals.tokens += 1;
       totals.clipped += clipped ? 1 : 0;
-      totals.klSum += ratio - 1 - change;
-      totals.entropySum += entropies[i]!;
-      totals.lossSum -= value;
-    }
+      totals.klSum += exp(change) - 1 - change;
+      totals.entropySum += entropies[t]!;
+      totals.lossSum += value;
+    });
   });
 }
 
@@ -95,6 +168,9 @@ function checkSample(core: Core, sample: TrainSample, index: number): void {
   if (lossMask)
     require(lossMask.length === response, "lossMask.length", lossMask.length, `the response length ${response}`);
   require(Number.isFinite(advantage), "advantage", advantage, "finite");
+  if (sample.advantages)
+    require(sample.advantages.length === response, "advantages.length", sample.advantages
+      .length, `the response length ${response}`);
   const wild = tokens.find((token) => token < 0 || token >= vocab);
   require(wild === undefined, "a token", wild ?? 0, `below the vocabulary of ${vocab}`);
 }

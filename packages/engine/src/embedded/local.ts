@@ -1,8 +1,11 @@
 /** The whole training loop in one process: the same engines, plan and updates as a cluster, without the cluster. The yardstick for both. */
 import type { Clock } from "@muster/base";
 import type { Task } from "@muster/data";
-import { type LearningRate, learningRateAt } from "../algorithms/grpo.ts";
+import type { Training } from "@muster/protocol";
+import { lossOf } from "../algorithms/loss-needs.ts";
 import { type Minibatch, planMinibatches } from "../algorithms/plan-minibatches.ts";
+import { referenceLogprobsOf } from "../algorithms/reference-logprobs.ts";
+import { type LearningRate, learningRateAt } from "../algorithms/schedules.ts";
 import { collectGroups } from "../collect-group.ts";
 import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
@@ -25,6 +28,8 @@ export interface LocalOptions {
   readonly microShards: number;
   readonly temperature: number;
   readonly clip: { readonly clipLow: number; readonly clipHigh: number };
+  /** How a batch becomes a loss. Default: GRPO with nothing added. The reference policy is that of `folder`. */
+  readonly training?: Training;
   readonly optimizer: OptimizerOptions & LearningRate;
   /** Longest response in tokens. Default: what the context holds. */
   readonly maxNewTokens?: number;
@@ -52,11 +57,14 @@ export async function trainLocally(
   options: LocalOptions,
 ): Promise<{ readonly reports: readonly StepReport[]; readonly weights: Uint8Array }> {
   const { model } = await loadHfFolder(options.folder);
-  const policy = createEmbeddedPolicyEngine({ model });
+  const hasReference = (options.training?.klCoefficient ?? 0) > 0;
+  const policy = createEmbeddedPolicyEngine({ model, hasReference });
   const rollout = createEmbeddedRolloutEngine({ model });
   const reports: StepReport[] = [];
   try {
-    await policy.initialize({ kind: "folder", path: options.folder });
+    const start = { kind: "folder", path: options.folder } as const;
+    await policy.initialize(start);
+    if (hasReference) await policy.openReference(start);
     for (let step = 1; step <= options.steps; step++) {
       await rollout.updateWeights(inlineWeights(step - 1, policy.state().weights));
       const report = await trainStep(policy, rollout, { ...options, step });
@@ -95,7 +103,9 @@ async function trainStep(
   const rewards = groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.reward));
   policy.begin();
   const totals = { updates: 0, gradNorm: 0, tokens: 0, clipped: 0 };
-  for (const minibatch of planMinibatches(groups, options)) {
+  const maxNewTokens = options.maxNewTokens ?? task.maxTokens;
+  const reference = await referenceLogprobsOf(policy, groups, options);
+  for (const minibatch of planMinibatches(groups, { ...options, maxNewTokens, reference })) {
     const update = await applyMinibatch(policy, minibatch, options);
     totals.updates += update.finite ? 1 : 0;
     totals.gradNorm = update.gradNorm;
@@ -112,7 +122,7 @@ async function applyMinibatch(
   minibatch: Minibatch,
   options: LocalOptions & { readonly step: number },
 ): Promise<{ readonly finite: boolean; readonly gradNorm: number; readonly tokens: number; readonly clipped: number }> {
-  const { optimizer, clip, signal, step, temperature } = options;
+  const { optimizer, clip, signal, step, temperature, training } = options;
   const size = policy.info().gradientElements;
   const sum = new Float32Array(size);
   const out = new Float32Array(size);
@@ -123,6 +133,7 @@ async function applyMinibatch(
       normalizer: minibatch.normalizer,
       temperature,
       ...clip,
+      ...(training && { loss: lossOf(training) }),
       out,
       signal,
     });

@@ -12,7 +12,7 @@ import type {
 import { errors } from "../errors.ts";
 import { loadWeightsFor } from "../hf-folder.ts";
 import { type Address, type Core, embeddedInfo, openCore, reserving } from "./core.ts";
-import { addGradient } from "./gradient.ts";
+import { addGradient, logprobsUnder } from "./gradient.ts";
 import { checkModel, type ModelConfig, parametersOf, tensorsOf } from "./model-config.ts";
 
 /** What an embedded policy engine is made of. */
@@ -22,6 +22,17 @@ export interface EmbeddedPolicyOptions {
   readonly maxContext?: number;
   /** Sequences per pass. It decides where partial sums meet, so it must be equal on all replicas; the default is. */
   readonly rows?: number;
+  /** Reserves memory for the weights of a reference policy, which {@link EmbeddedTrainer.openReference} fills. */
+  readonly hasReference?: boolean;
+}
+
+/** Where weights of a policy come from. */
+type PolicySource = Parameters<PolicyEngine["initialize"]>[0];
+
+/** The embedded trainer, with what its adapter asks of it besides. */
+export interface EmbeddedTrainer extends PolicyEngine {
+  /** Loads the reference policy, which no step changes. @throws MUSTER_ERR_ENGINE_NOT_READY without memory for it, what loading throws */
+  openReference(source: PolicySource): Promise<void>;
 }
 
 /** Where a complete state lies: weights, then the optimizer (first moments, second moments, update counter of 64 bits). */
@@ -31,7 +42,7 @@ interface Slot {
 }
 
 /** Makes a trainer that runs inside this process. @throws MUSTER_ERR_ENGINE_MODEL_INVALID, MUSTER_ERR_ENGINE_OUT_OF_MEMORY */
-export function createEmbeddedPolicyEngine(options: EmbeddedPolicyOptions): PolicyEngine {
+export function createEmbeddedPolicyEngine(options: EmbeddedPolicyOptions): EmbeddedTrainer {
   return new EmbeddedPolicyEngine(options);
 }
 
@@ -40,11 +51,13 @@ function defaultRows(model: ModelConfig, maxContext: number): number {
   return Math.max(1, Math.min(64, Math.floor(1e8 / (parametersOf(model) * maxContext))));
 }
 
-class EmbeddedPolicyEngine implements PolicyEngine {
+class EmbeddedPolicyEngine implements EmbeddedTrainer {
   readonly #core: Core;
   readonly #info: PolicyInfo;
   readonly #rows: number;
   readonly #gradient: Address;
+  readonly #reference: Address | null;
+  #hasReference = false;
   #live: Slot;
   #spare: Slot;
   #hasLive = false;
@@ -61,6 +74,7 @@ class EmbeddedPolicyEngine implements PolicyEngine {
     this.#gradient = reserve(count);
     this.#live = { weights: reserve(count), optimizer: reserve(2 * count + 2) };
     this.#spare = { weights: reserve(count), optimizer: reserve(2 * count + 2) };
+    this.#reference = options.hasReference ? reserve(count) : null;
     this.#info = {
       ...embeddedInfo(model),
       tensors: tensorsOf(model),
@@ -74,7 +88,33 @@ class EmbeddedPolicyEngine implements PolicyEngine {
     return this.#info;
   }
 
-  async initialize(source: Parameters<PolicyEngine["initialize"]>[0]): Promise<void> {
+  async openReference(source: PolicySource): Promise<void> {
+    if (this.#reference === null) throw errors.EngineNotReady({ operation: "openReference", missing: "hasReference" });
+    this.#mustBeIdle("openReference");
+    const weights = source.kind === "folder" ? await loadWeightsFor(this.#core.model, source.path) : null;
+    this.#mustBeIdle("openReference");
+    if (weights) this.#core.bytes(this.#reference, this.#info.weightsBytes).set(weights);
+    else if (source.kind === "seed") this.#core.call.initialize(this.#reference, source.seed);
+    this.#hasReference = true;
+  }
+
+  async referenceLogprobs(
+    samples: readonly TrainSample[],
+    { temperature, signal }: Pick<AccumulateOptions, "temperature" | "signal">,
+  ): Promise<readonly Float32Array[]> {
+    this.#mustBeIdle("referenceLogprobs");
+    const reference = this.#mustHaveReference("referenceLogprobs");
+    checkPositive("temperature", temperature);
+    this.#running = "referenceLogprobs";
+    try {
+      this.#core.call.setSharpness(1 / temperature);
+      return await logprobsUnder(this.#core, reference, { samples, rows: this.#rows, signal });
+    } finally {
+      this.#running = null;
+    }
+  }
+
+  async initialize(source: PolicySource): Promise<void> {
     this.#mustBeIdle("initialize");
     const weights = source.kind === "folder" ? await loadWeightsFor(this.#core.model, source.path) : null;
     this.#mustBeIdle("initialize");
@@ -122,18 +162,17 @@ class EmbeddedPolicyEngine implements PolicyEngine {
     this.#mustBeIdle("accumulate");
     this.#mustHaveCandidate("accumulate");
     this.#checkGradient(options.out);
-    if (!(options.normalizer > 0)) {
-      throw errors.EngineOptionInvalid({ field: "normalizer", value: options.normalizer, rule: "positive" });
-    }
-    if (!(options.temperature > 0)) {
-      throw errors.EngineOptionInvalid({ field: "temperature", value: options.temperature, rule: "positive" });
-    }
+    checkPositive("normalizer", options.normalizer);
+    checkPositive("temperature", options.temperature);
+    const hasDivergence = (options.loss?.klCoefficient ?? 0) > 0;
+    const reference = hasDivergence ? this.#mustHaveReference("accumulate") : null;
     const sum = this.#core.floats(this.#gradient, this.#core.parameters);
     this.#running = "accumulate";
     try {
       sum.fill(0);
       this.#core.call.setSharpness(1 / options.temperature);
-      const at = { weights: this.#spare.weights, gradient: this.#gradient };
+      const weights = { weights: this.#spare.weights, before: this.#live.weights, reference };
+      const at = { ...weights, gradient: this.#gradient };
       const stats = await addGradient(this.#core, at, { samples, rows: this.#rows, options });
       options.out.set(sum);
       return stats;
@@ -205,6 +244,12 @@ class EmbeddedPolicyEngine implements PolicyEngine {
     if (!this.#hasCandidate) throw errors.EngineNotReady({ operation, missing: "begin()" });
   }
 
+  #mustHaveReference(operation: string): Address {
+    if (this.#reference === null || !this.#hasReference)
+      throw errors.EngineNotReady({ operation, missing: "a reference policy" });
+    return this.#reference;
+  }
+
   #checkLength(section: string, bytes: number, expectedBytes: number): void {
     if (bytes !== expectedBytes) throw errors.EngineStateLength({ section, bytes, expectedBytes });
   }
@@ -214,6 +259,10 @@ class EmbeddedPolicyEngine implements PolicyEngine {
     if (gradient.length === expected) return;
     throw errors.EngineOptionInvalid({ field: "gradient length", value: gradient.length, rule: String(expected) });
   }
+}
+
+function checkPositive(field: string, value: number): void {
+  if (!(value > 0)) throw errors.EngineOptionInvalid({ field, value, rule: "positive" });
 }
 
 function checkOptimizer(options: OptimizerOptions): void {

@@ -5,7 +5,7 @@
 import type { ModelNeeds } from "@muster/data";
 import type { JobConfig, z } from "@muster/protocol";
 import type { PlacedTensor } from "@muster/tensors";
-import type { PolicyEngine, RolloutEngine } from "../engine.ts";
+import type { LossFeature, PolicyEngine, RolloutEngine } from "../engine.ts";
 
 /** What an engine can be in a job: it trains, or it samples. */
 export type EngineRole = "policy" | "rollout";
@@ -29,6 +29,8 @@ export interface EngineDescription {
   readonly transports: readonly ("inline" | "shards")[];
   /** `raw`: log-probs are those before temperature and truncation. */
   readonly logprobs: "sampled-dist" | "raw";
+  /** What a trainer can of the losses of a job; absent: the clipped surrogate of tokens alone. */
+  readonly losses?: readonly LossFeature[];
 }
 
 /** One fault that an engine found in a job, as one sentence with its fix. */

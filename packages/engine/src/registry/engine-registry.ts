@@ -1,6 +1,7 @@
 /** The engines of a program by the names that jobs give them, and what they say of a job: alone, and with each other. */
 import type { ModelNeeds } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
+import { lossNeedsOf } from "../algorithms/loss-needs.ts";
 import type { PolicyEngine, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
 import type { EngineAdapter, EngineDescription, EngineOpening, EngineProblem, EngineRole } from "./adapter.ts";
@@ -133,8 +134,9 @@ function modelProblems(trainer: EngineDescription, task: TaskNeeds): readonly En
 function traitProblems(
   trainer: EngineDescription,
   sampler: EngineDescription,
-  { rollout, sampling, agreement = "state" }: JobConfig,
+  config: JobConfig,
 ): readonly EngineProblem[] {
+  const { rollout, sampling, agreement = "state" } = config;
   const problems: EngineProblem[] = [];
   if (!trainer.deterministic && agreement === "state")
     problems.push({
@@ -152,7 +154,17 @@ function traitProblems(
       keys: [keys.rollout, "sampling.temperature"],
       text: `sampling.temperature = ${sampling.temperature}: the sampler gives log-probabilities of before the temperature, so every ratio would be wrong; set it to 1`,
     });
-  return problems;
+  return [...problems, ...lossProblems(trainer, config)];
+}
+
+/** A loss that an engine does not know must not be one that it leaves out. */
+function lossProblems({ losses = [] }: EngineDescription, config: JobConfig): readonly EngineProblem[] {
+  return lossNeedsOf(config)
+    .filter(({ feature }) => !losses.includes(feature))
+    .map(({ feature, key, value }) => ({
+      keys: [keys.policy, key],
+      text: `${key} = ${JSON.stringify(value)}: the engine of ${keys.policy} does not say that it can do this (${feature}), it can ${losses.join(", ") || "the clipped surrogate alone"}; change ${key} or use an engine that can`,
+    }));
 }
 
 function formatProblems(trainer: EngineDescription, sampler: EngineDescription): readonly EngineProblem[] {

@@ -1,7 +1,7 @@
 /** The keys that say what is done about failures: a section of general ones, and one for each kind. */
 import { actionsByKind, type FailureKind, failureDefaults, failureKinds, failureRuleOf } from "@muster/protocol";
 import type { Field } from "./field.ts";
-import { section } from "./field-table.ts";
+import { section } from "./field-section.ts";
 
 const subjects: Readonly<Record<FailureKind, string>> = {
   transport: "a reward or sample that cannot reach somebody",

@@ -1,27 +1,13 @@
 /** The rows of the table of keys. Each row: how it is written, default, what it is. */
 import { perRole, promptsTask, type ReplicaRole, traitsOf } from "@muster/protocol";
-import { type Field, type FieldKind, isPathOfModule, type Scalar } from "./field.ts";
-
-type Row = readonly [kind: FieldKind, fallback: Field["default"], says: string, path?: string];
-
-const camel = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+import { type Field, isPathOfModule, type Scalar } from "./field.ts";
+import { type Row, section } from "./field-section.ts";
+import { broughtBy, trainingFields } from "./training-fields.ts";
 
 const titled = (role: ReplicaRole): string => {
   const { title } = traitsOf(role);
   return `${title.charAt(0).toUpperCase()}${title.slice(1)}`;
 };
-
-/** Rows of one section; a key lands at `<section>.<key>` in camel case, durations with `Ms`, unless the row says where. */
-export function section(name: string, rows: Readonly<Record<string, Row>>, required: readonly string[] = []): Field[] {
-  return Object.entries(rows).map(([key, [kind, fallback, says, path]]) => ({
-    key: `${name}.${key}`,
-    path: path ?? `${camel(name)}.${camel(key)}${kind === "duration" ? "Ms" : ""}`,
-    kind,
-    default: fallback,
-    required: required.includes(key),
-    says,
-  }));
-}
 
 /** What is run, by how many, on what. */
 export const runFields: readonly Field[] = [
@@ -137,28 +123,34 @@ export const engineFields: readonly Field[] = [
       "engine.rollout.adapter",
     ],
   }),
+  section("sampling", {
+    temperature: ["number", 1, "Sampling temperature."],
+    max_new_tokens: ["integer", 16, "Longest response, in tokens."],
+  }),
+  trainingFields,
   section("batch", {
     groups_per_step: ["integer", 128, "Prompts of a step."],
     group_size: ["integer", 8, "Trajectories per prompt."],
-    minibatches: ["integer", 2, "Optimizer updates of a step."],
+    minibatches: ["integer", broughtBy("minibatches"), "Optimizer updates of a step; of rloo 1."],
     micro_shards: [
       "integer",
       8,
       "Parts of a minibatch that replicas share out; fixed, so results do not depend on replicas.",
     ],
   }),
-  section("sampling", {
-    temperature: ["number", 1, "Sampling temperature."],
-    max_new_tokens: ["integer", 16, "Longest response, in tokens."],
-  }),
   section("loss", {
-    clip_low: ["number", 0.2, "How far below 1 the probability ratio counts."],
-    clip_high: ["number", 0.28, "How far above 1 the probability ratio counts."],
+    clip_low: ["number", broughtBy("clipLow"), "How far below 1 the probability ratio counts; rloo has none."],
+    clip_high: ["number", broughtBy("clipHigh"), "How far above 1 the probability ratio counts; rloo has none."],
   }),
   section("optimizer", {
     lr: ["number", 1e-3, "Learning rate."],
     lr_warmup_steps: ["integer", 5, "Steps over which the learning rate rises."],
-    lr_final_ratio: ["number", 0.1, "Share of the learning rate left at the last step; it falls linearly."],
+    lr_final_ratio: ["number", 0.1, "Share of the learning rate left at the last step."],
+    lr_schedule: [
+      "text",
+      "linear",
+      "How the learning rate falls to that share: linear, cosine, inverse_sqrt (not below it), or constant, which stays.",
+    ],
     beta1: ["number", 0.9, "AdamW decay of the first moment."],
     beta2: ["number", 0.99, "AdamW decay of the second moment."],
     epsilon: ["number", 1e-8, "AdamW epsilon."],

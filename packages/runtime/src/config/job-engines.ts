@@ -1,7 +1,7 @@
 /** What the loader of job files asks of engines: their own tables, and what they say of a job. Who composes a program brings them. */
 import type { JobConfig } from "@muster/protocol";
 import type { Field, Scalar } from "./field.ts";
-import { section } from "./field-table.ts";
+import { section } from "./field-section.ts";
 import type { Problem } from "./problem.ts";
 
 /** What a task asks of a model. */

@@ -6,6 +6,7 @@ import { networkRelations } from "./network-relations.ts";
 import { type Problem, shown } from "./problem.ts";
 import type { Relation } from "./relation.ts";
 import { sizeRelations } from "./size-relations.ts";
+import { trainingRelations } from "./training-relations.ts";
 
 /** `timing.<small>` < `timing.<large>`. */
 function shorter(small: keyof JobConfig["timing"], large: keyof JobConfig["timing"], why: string): Relation {
@@ -196,6 +197,7 @@ export function brokenRelations(config: JobConfig, read: (key: string) => unknow
     ...jobRelations,
     ...networkRelations,
     ...sizeRelations,
+    ...trainingRelations,
     ...failureRelations,
   ];
   return broken(relations, config, (key) => shown(read(key)));
