@@ -1,0 +1,96 @@
+/** The trainer in PyTorch beside the embedded one: the same gradient for the same weights. About 20 s: each process imports PyTorch. */
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { needsOfTask, taskOf } from "@muster/data";
+import type { JobConfig } from "@muster/protocol";
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import { embeddedAdapter } from "../src/embedded/index.ts";
+import type { EngineAdapter, TrainSample } from "../src/index.ts";
+import { EngineRegistry } from "../src/index.ts";
+import { workerAdapterOf } from "../src/worker/index.ts";
+
+vi.setConfig({ testTimeout: 120_000 });
+
+const pathOf = (path: string): string => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
+const folder = pathOf("jobs/warm-start/dates");
+const python = ["python3", "/usr/bin/python3"].find((name) => spawnSync(name, ["-c", "import torch"]).status === 0);
+const adapter = workerAdapterOf({ ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" });
+const needs = needsOfTask(taskOf("dates"));
+beforeEach((context) => context.skip(python === undefined, "no python3 here has torch"));
+
+const commandOf = (...more: readonly string[]): string =>
+  [python, "-m", "muster_worker.torch_grpo", "--model", `'${folder}'`, ...more].join(" ");
+
+async function opened(name: string, engine: EngineAdapter, given: Readonly<Record<string, unknown>>) {
+  const choice = { adapter: name, options: engine.schema.parse(given) };
+  const config = { engine: { policy: choice, rollout: choice } } as unknown as JobConfig;
+  return await new EngineRegistry([[name, engine]]).openPolicy(config, needs);
+}
+
+const samples: readonly TrainSample[] = [
+  {
+    tokens: Int32Array.of(5, 9, 12, 3, 7, 0),
+    promptLength: 3,
+    logprobs: Float32Array.of(-2, -3, -1.5),
+    advantage: 1.2,
+  },
+  {
+    tokens: Int32Array.of(8, 1, 30, 2),
+    promptLength: 2,
+    logprobs: Float32Array.of(-3, -4),
+    advantage: -0.7,
+    lossMask: Uint8Array.of(0, 1),
+  },
+];
+
+describe("the trainer in PyTorch", () => {
+  it("has the gradient, the figures and the update of the embedded one for the weights of one folder", async () => {
+    const engines = [
+      await opened("embedded", embeddedAdapter, {}),
+      await opened("worker", adapter, { command: commandOf() }),
+    ];
+    const outcomes = [];
+    for (const engine of engines) {
+      await engine.initialize({ kind: "folder", path: folder });
+      engine.begin();
+      const out = new Float32Array(engine.info().gradientElements);
+      const { signal } = new AbortController();
+      const bounds = { clipLow: 0.9, clipHigh: 1e6, temperature: 0.7, normalizer: 5 };
+      const stats = await engine.accumulate(samples, { ...bounds, out, signal });
+      const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
+      const { gradNorm } = await engine.stage(out, adam);
+      const before = Float32Array.from(new Float32Array(engine.state().weights.slice().buffer));
+      const after = new Float32Array(engine.candidate().weights.slice().buffer);
+      outcomes.push({ stats, gradNorm, out, moved: after.map((value, i) => value - before[i]!) });
+      await engine.close();
+    }
+    const [ours, theirs] = [outcomes[0]!, outcomes[1]!];
+    expect(theirs.stats).toMatchObject({ tokens: 4, clipped: ours.stats.clipped });
+    for (const figure of ["klSum", "entropySum", "lossSum"] as const)
+      expect(Math.abs(theirs.stats[figure] / ours.stats[figure] - 1), figure).toBeLessThan(1e-4);
+    expect(Math.abs(theirs.gradNorm / ours.gradNorm - 1)).toBeLessThan(1e-4);
+    expect(distance(theirs.out, ours.out)).toBeLessThan(1e-4);
+    expect(distance(theirs.moved, ours.moved)).toBeLessThan(0.02); // the sign of a gradient near zero decides on a whole step of Adam
+  });
+
+  it.each([
+    ["--model /nowhere", /is no model in Hugging Face layout/],
+    ["--kl 0.1", /--kl above 0 and --reference belong together/],
+  ])("says why it can not begin: %s", (words, expected) => {
+    const options = adapter.schema.parse({ command: commandOf(words) }) as Record<string, string>;
+    expect(() => adapter.describe(options, needs)).toThrow(expected);
+  });
+
+  it("refuses a task with more tokens or longer sequences than its model has", () => {
+    const options = adapter.schema.parse({ command: commandOf() }) as Record<string, string>;
+    expect(() => adapter.describe(options, { ...needs, vocab: 500 })).toThrow(
+      /refuses this job: the model has vocab 43, and the task needs 500/,
+    );
+  });
+});
+
+/** Norm of the difference, relative to the norm. */
+function distance(one: Float32Array, other: Float32Array): number {
+  const norm = (values: Float32Array): number => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
+  return norm(one.map((value, i) => value - other[i]!)) / norm(other);
+}

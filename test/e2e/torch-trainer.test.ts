@@ -1,0 +1,49 @@
+/**
+ * Trainers in PyTorch and embedded samplers train the date task: a replica that is killed midway changes no bit. Two jobs of four steps; each process of
+ * PyTorch takes seconds to start: about 80 s on two busy cores, where PyTorch is installed.
+ */
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
+
+const pathOf = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+const python = ["python3", "/usr/bin/python3"].find((name) => spawnSync(name, ["-c", "import torch"]).status === 0);
+
+let runs: Runs;
+beforeAll(async () => {
+  runs = await openRuns();
+});
+afterAll(() => runs.close());
+beforeEach((context) => context.skip(python === undefined, "no python3 here has torch"));
+
+test("two trainers in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed", async () => {
+  const trainer = [String(python), "-m", "muster_worker.torch_grpo", "--model", `'${pathOf("jobs/warm-start/dates")}'`];
+  const env = { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" };
+  const description = join(runs.path, "torch.json");
+  const words = ["worker", "describe", "--out", description, "--", ...trainer.map((word) => word.replaceAll("'", ""))];
+  expect(spawnSync(process.execPath, [pathOf("packages/cli/bin/muster.mjs"), ...words], { env }).status).toBe(0);
+  const settings = [
+    "engine.kind=worker",
+    "engine.rollout=embedded",
+    `engine.worker.command=${trainer.join(" ")}`,
+    `engine.worker.environment='PYTHONPATH=${env.PYTHONPATH}' PYTHONDONTWRITEBYTECODE=1`,
+    `engine.worker.description=${description}`,
+    "batch.micro_shards=4",
+    "evaluation.every_steps=0",
+  ].flatMap((setting) => ["--set", setting]);
+  const start = (job: string) => runs.start(job, "--steps", "4", "--policy", "2", "--rollout", "1", ...settings);
+
+  const quiet = await (await start("quiet")).ended();
+  expect(quiet).toMatchObject({ steps: 4, ledger: { trained: 4 * 16 * 8, aborted: 0, quarantined: 0 } });
+  const run = await start("killed");
+  await run.waitForEvent("step.committed");
+  process.kill(run.pidOf("policy-1"), "SIGKILL");
+  await run.waitForEvent("member.died", ({ id }) => id === "policy-1");
+  const summary = await run.ended();
+  expect(summary.weights_hash).toBe(quiet.weights_hash);
+  expectBalanced(summary);
+});
