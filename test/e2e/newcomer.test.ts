@@ -73,26 +73,32 @@ describe("what README and guides say comes true when it is pasted:", () => {
     .filter(({ pastes }) => pastes.length > 0)
     .filter((_, index) => turn === undefined || index === Number(turn) % 2);
 
-  test.each(withJobs)("$name, from a second terminal while a job runs", async ({ name, pastes }) => {
-    const { PATH, HOME } = process.env;
-    const terminal = new Terminal(home, join(directory.path, `.beside-${name.replaceAll("/", "-")}`), { PATH, HOME });
-    terminal.run(onThePath);
-    const job = pastes[0]?.beside as string;
-    const run = await startJobBeside(home, job, "--nodes", "2");
-    try {
-      const commands = pastes.flatMap(({ place, script }) =>
-        commandsBeside(script, job).map((command) => ({ place, command })),
-      );
-      // What ends the job comes last, wherever a page mentions it.
-      const ends = ({ command }: { readonly command: string }) => /\b(muster stop|job\.stop)\b/.test(command);
-      for (const { place, command } of [...commands.filter((each) => !ends(each)), ...commands.filter(ends)]) {
-        const { code, said } = await runBeside(command, terminal.place);
-        expect(code, `${place}: ${command}\n${said}`).toBe(0);
+  // A command has a minute; a page has twenty of them, each a process of its own and some with replicas to start, so the page has longer.
+  const besideMs = 240_000;
+  test.each(withJobs)(
+    "$name, from a second terminal while a job runs",
+    { timeout: besideMs },
+    async ({ name, pastes }) => {
+      const { PATH, HOME } = process.env;
+      const terminal = new Terminal(home, join(directory.path, `.beside-${name.replaceAll("/", "-")}`), { PATH, HOME });
+      terminal.run(onThePath);
+      const job = pastes[0]?.beside as string;
+      const run = await startJobBeside(home, job, "--nodes", "2");
+      try {
+        const commands = pastes.flatMap(({ place, script }) =>
+          commandsBeside(script, job).map((command) => ({ place, command })),
+        );
+        // What ends the job comes last, wherever a page mentions it.
+        const ends = ({ command }: { readonly command: string }) => /\b(muster stop|job\.stop)\b/.test(command);
+        for (const { place, command } of [...commands.filter((each) => !ends(each)), ...commands.filter(ends)]) {
+          const { code, said } = await runBeside(command, terminal.place);
+          expect(code, `${place}: ${command}\n${said}`).toBe(0);
+        }
+      } finally {
+        await endJobBeside(run);
       }
-    } finally {
-      await endJobBeside(run);
-    }
-  });
+    },
+  );
 });
 
 test("what is not pasted says why", () => {
