@@ -268,3 +268,29 @@ describe("locks and ports", () => {
     expect(bench.state.ports).toEqual([]);
   });
 });
+
+describe("offers", () => {
+  const offer = (bench: Bench, version: number, sender: string, manifest: object = { v: version }) =>
+    bench.try({ kind: "offer", group: "rollout/pp_0", version, sender, manifest: { ...manifest } });
+
+  test("versions of a group rise, and the same offer again is the same", () => {
+    const bench = new Bench();
+    bench.register("actor", 0);
+    expect(statusOf(offer(bench, 1, "actor_0"))).toBe(200);
+    expect(statusOf(offer(bench, 1, "actor_0"))).toBe(200);
+    expect(statusOf(offer(bench, 1, "actor_0", { other: true }))).toBe(409);
+    expect(statusOf(offer(bench, 2, "ghost_0"))).toBe(409);
+    expect(statusOf(offer(bench, 2, "actor_0"))).toBe(200);
+  });
+
+  test("the offer of a source that is gone is withdrawn, and the next version is still higher", () => {
+    const bench = new Bench();
+    bench.register("actor", 0);
+    bench.register("actor", 1);
+    offer(bench, 5, "actor_0");
+    bench.try({ kind: "unregister", role: "actor", rank: 0 });
+    expect(bench.state.offers.get("rollout/pp_0")).toEqual({ version: 5, sender: null, manifest: null });
+    expect(statusOf(offer(bench, 5, "actor_1"))).toBe(409);
+    expect(statusOf(offer(bench, 6, "actor_1"))).toBe(200);
+  });
+});

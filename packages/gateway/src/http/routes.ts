@@ -1,6 +1,7 @@
 /** Every endpoint of the coordinator in one table: what it asks for, what it answers, who may call it. */
 import type { z } from "zod";
 import type { Coordinator } from "../coordinator.ts";
+import { newestOffer } from "../topology/offers.ts";
 import { debugOf } from "../topology/picture.ts";
 import { findNode, findPeer, globalRank, groupRanks, topologyOf, worldSize } from "../topology/ranks.ts";
 import { allNodes, nodeIdOf, type Outcome, type Refusal, refuse, type Topology } from "../topology/state.ts";
@@ -195,6 +196,30 @@ const transfers: readonly Route[] = [
           ...{ status: "success", message },
         }),
       ),
+  ),
+  route(
+    "POST /offer_weights",
+    {
+      ...{ scope: "write", summary: "Make a whole version known" },
+      ...{ body: schemas.offerWeightsRequest, answer: answers.offered },
+    },
+    async ({ body: { group_name: group, ...offer } }, { coordinator }) =>
+      said(await coordinator.submit<"offer">({ kind: "offer", group, ...offer }), ({ version }) => ({
+        ...{ status: "success", version },
+      })),
+  ),
+  route(
+    "GET /weight_offer",
+    { scope: "read", summary: "The newest version of a group", query: queries.offer, answer: answers.offer },
+    async ({ query }, { coordinator, signal }) => {
+      const { group_name, after_version: after } = query;
+      const outcome = await coordinator.wait(
+        (state) => ({ state, answer: newestOffer(state, group_name) }),
+        ({ version, manifest }) => after === undefined || (manifest !== null && (version ?? -1) > after),
+        { waitMs: query.wait_timeout_s * 1_000, signal },
+      );
+      return said(outcome, (offer) => offer);
+    },
   ),
   route(
     "POST /acquire_lock",

@@ -77,6 +77,14 @@ export const sendWeightMetaRequest = z
         });
   });
 
+/** Body of `POST /offer_weights`. */
+export const offerWeightsRequest = z.object({
+  group_name: name,
+  version: z.int().min(0),
+  sender: name,
+  manifest: metadata,
+});
+
 /** Body of `POST /acquire_lock`. */
 export const acquireLockRequest = z.object({
   name,
@@ -117,6 +125,11 @@ export const queries = {
     index: numeric(z.int().min(0)).default(0),
     update_id: z.string().max(256).default(""),
     group_name: text.optional(),
+    wait_timeout_s: waitSeconds.default(0),
+  }),
+  offer: z.object({
+    group_name: name,
+    after_version: numeric(z.int().min(-1)).optional(),
     wait_timeout_s: waitSeconds.default(0),
   }),
   clear: z.object({ update_id: z.string().max(256).default("") }),
@@ -176,6 +189,12 @@ export const answers = {
     status: z.enum(["acquired", "held"]),
     token: z.int().nullable(),
     owner: z.string(),
+  }),
+  offered: z.object({ status: z.literal("success"), version: z.int() }),
+  offer: z.object({
+    version: z.int().nullable().describe("newest of the group, null when there never was one"),
+    sender: z.string().nullable(),
+    manifest: z.record(z.string(), z.unknown()).nullable().describe("null when its source is gone"),
   }),
   port: z.object({ status: z.literal("success"), port: z.int() }),
   error: z.object({

@@ -121,7 +121,19 @@ function withoutPossessions(state: Topology, ids: readonly string[]): Topology {
     updates,
     locks: new Map([...state.locks].filter(([, { owner }]) => !gone.has(owner))),
     ports: state.ports.filter(({ owner }) => !gone.has(owner)),
+    offers: withdrawnBy(state.offers, gone),
   };
+}
+
+/** The number of a version outlives its source, so that the next one is higher. */
+function withdrawnBy(offers: Topology["offers"], gone: ReadonlySet<string>): Topology["offers"] {
+  const isGone = (sender: string | null): boolean => sender !== null && gone.has(sender);
+  return new Map(
+    [...offers].map(([group, offer]) => [
+      group,
+      isGone(offer.sender) ? { version: offer.version, sender: null, manifest: null } : offer,
+    ]),
+  );
 }
 
 function withNode(state: Topology, node: TopologyNode): Topology {

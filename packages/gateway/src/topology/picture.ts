@@ -11,16 +11,18 @@ export function pictureOf(state: Topology) {
     roles: [...state.roles].map(([role, nodes]) => [role, [...nodes]] as const),
     updates: [...state.updates],
     locks: [...state.locks],
+    offers: [...state.offers],
   };
 }
 
 /** The state of a picture. */
-export function stateOf({ roles, updates, locks, ...rest }: Picture): Topology {
+export function stateOf({ roles, updates, locks, offers, ...rest }: Picture): Topology {
   return {
     ...rest,
     roles: new Map(roles.map(([role, nodes]) => [role, new Map(nodes)])),
     updates: new Map(updates),
     locks: new Map(locks),
+    offers: new Map(offers),
   };
 }
 
@@ -51,6 +53,7 @@ export function debugOf(state: Topology, now: number, roleMappings: Readonly<Rec
       ...{ name, owner, token, seconds_left: Math.max(0, until - now) / 1_000 },
     })),
     ports: state.ports,
+    offers: [...state.offers].map(([group_name, { version, sender }]) => ({ group_name, version, sender })),
   };
 }
 

@@ -58,6 +58,14 @@ export interface Lock {
   readonly until: number;
 }
 
+/** The newest version of weights of a group. It is withdrawn, and its number kept, when its source is gone. */
+export interface WeightOffer {
+  readonly version: number;
+  readonly sender: string | null;
+  /** How to get it, in the words of its source. */
+  readonly manifest: Readonly<Record<string, unknown>> | null;
+}
+
 /** A port that a process was given. */
 export interface PortLease {
   readonly ip: string;
@@ -74,6 +82,8 @@ export interface Topology {
   readonly updates: ReadonlyMap<string, WeightUpdate>;
   readonly locks: ReadonlyMap<string, Lock>;
   readonly ports: readonly PortLease[];
+  /** By group. */
+  readonly offers: ReadonlyMap<string, WeightOffer>;
   /** Newest token of a lock. */
   readonly token: number;
   /** Membership epoch up to which deaths were told by `/health`. */
@@ -92,6 +102,8 @@ export interface TopologyRules {
   /** How long an update is kept that nobody adds to. */
   readonly updateTtlMs: number;
   readonly locksMax: number;
+  /** Groups with an offer. */
+  readonly offersMax: number;
 }
 
 /** The rules of a coordinator that is told nothing. */
@@ -104,6 +116,7 @@ export const rulesDefault: TopologyRules = {
   updateBytesMax: 64 * 2 ** 20,
   updateTtlMs: 300_000,
   locksMax: 1_024,
+  offersMax: 1_024,
 };
 
 /** Nobody yet. */
@@ -113,6 +126,7 @@ export const emptyTopology: Topology = {
   updates: new Map(),
   locks: new Map(),
   ports: [],
+  offers: new Map(),
   token: 0,
   toldDeaths: 0,
 };

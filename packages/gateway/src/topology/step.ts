@@ -1,7 +1,8 @@
 /** One input of the coordinator, its next state and its answer. Pure: the same state, input and time give the same. */
 import { acquireLock, leasePort, overdueLocks, type PortService, releaseLock } from "./leases.ts";
 import { bury, heartbeat, type Registration, register, silentNodes, unregister } from "./members.ts";
-import type { Outcome, Topology, TopologyRules, WeightMeta } from "./state.ts";
+import { offerWeights } from "./offers.ts";
+import type { Outcome, Topology, TopologyRules, WeightMeta, WeightOffer } from "./state.ts";
 import { addWeightMeta, clearWeightMeta, endUpdates, staleUpdates } from "./weight-meta.ts";
 
 /** Whatever changes the state. What is journaled is one of these, with its time. */
@@ -11,6 +12,7 @@ export type Input =
   | { readonly kind: "heartbeat"; readonly role: string; readonly rank: number; readonly incarnation: string | null }
   | { readonly kind: "meta.add"; readonly updateId: string; readonly sender: string | null; readonly entry: WeightMeta }
   | { readonly kind: "meta.clear"; readonly updateId: string }
+  | ({ readonly kind: "offer"; readonly group: string } & WeightOffer)
   | { readonly kind: "lock.acquire"; readonly name: string; readonly owner: string; readonly leaseMs: number }
   | { readonly kind: "lock.release"; readonly name: string; readonly token: number }
   | {
@@ -35,6 +37,7 @@ export interface Answers {
   readonly heartbeat: { readonly revived: boolean };
   readonly "meta.add": { readonly index: number };
   readonly "meta.clear": { readonly message: string };
+  readonly offer: { readonly version: number };
   readonly "lock.acquire": { readonly token: number | null; readonly owner: string };
   readonly "lock.release": { readonly message: string };
   readonly "port.lease": { readonly port: number };
@@ -63,6 +66,10 @@ export function step(state: Topology, input: Input, at: Circumstances): Outcome<
       return addWeightMeta(state, input, at);
     case "meta.clear":
       return clearWeightMeta(state, input.updateId);
+    case "offer": {
+      const { kind: _, ...offer } = input;
+      return offerWeights(state, offer, at.rules);
+    }
     case "lock.acquire":
       return acquireLock(state, input, at);
     case "lock.release":

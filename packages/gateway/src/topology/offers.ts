@@ -1,0 +1,35 @@
+/** The newest whole version of each group: one message makes it known, so nobody sees a part of it. */
+import {
+  isLiving,
+  type Outcome,
+  refuse,
+  type Topology,
+  type TopologyRules,
+  type WeightOffer,
+  withEntry,
+} from "./state.ts";
+
+/** Makes a version known. Versions of a group rise; the same offer again is the same. */
+export function offerWeights(
+  state: Topology,
+  { group, ...offer }: { readonly group: string } & WeightOffer,
+  rules: TopologyRules,
+): Outcome<{ readonly version: number }> {
+  if (offer.sender === null || !isLiving(state, offer.sender))
+    return refuse(409, `sender: "${offer.sender}" is no living process; register it first`, "sender");
+  const newest = state.offers.get(group);
+  if (newest === undefined && state.offers.size >= rules.offersMax)
+    return refuse(507, `group_name: ${rules.offersMax} groups have an offer already`, "group_name");
+  if (JSON.stringify(newest) === JSON.stringify(offer)) return { state, answer: { version: offer.version } };
+  if (newest !== undefined && offer.version <= newest.version)
+    return refuse(409, `version: ${offer.version} is not above ${newest.version}, the newest of this group`, "version");
+  return {
+    state: { ...state, offers: withEntry(state.offers, group, offer) },
+    answer: { version: offer.version },
+  };
+}
+
+/** The newest version of a group; the number is null when there never was one, the manifest when its source is gone. */
+export function newestOffer(state: Topology, group: string) {
+  return state.offers.get(group) ?? { version: null, sender: null, manifest: null };
+}

@@ -1,0 +1,258 @@
+"""The client of the checkpoint service: in the coordinator's table while it lives, and weights from those who train to those who use them."""
+import asyncio
+import hashlib
+import random
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+
+from .backend import PeerGone, TcpBackend
+from .coordinator import Coordinator, CoordinatorError
+from .fusion import TensorFusion
+from .metrics import MetricsCollector
+
+POLL_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A whole version, verified. `digest` is over the digests of all its buffers."""
+
+    version: int
+    digest: str
+    tensors: dict
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    """How an update ended: who holds the version, and who is gone or late."""
+
+    version: int
+    digest: str
+    held: list
+    missing: list
+
+
+class CheckpointEngineClient:
+    """One process of a role. `weights` is None or a whole version; it is replaced in one assignment."""
+
+    def __init__(self, coordinator_url, role, rank=None, *, args=None, model=None, model_name=None, world_size=None,
+                 ip="127.0.0.1", port=0, device_id=None, metadata=None, quantization_config=None, token=None,
+                 heartbeat_interval_seconds=5.0, max_retries=3, retry_delay_seconds=1.0, timeout_seconds=300.0,
+                 tensor_fusion_threshold=1024 * 1024, backend_type="tcp", shared_memory=True, metrics=None):
+        if backend_type != "tcp":
+            raise ValueError(f"backend_type: {backend_type} is not in this client; use tcp, which maps memory on one host")
+        self.role, self.rank, self.world_size = role, rank, world_size
+        self.metadata, self.model, self.model_name = dict(metadata or {}), model, model_name
+        self.args, self.quantization_config = args, quantization_config
+        self.is_registered, self.weights = False, None
+        self.metrics = metrics or MetricsCollector()
+        self.coordinator = Coordinator(coordinator_url, token, max_retries, retry_delay_seconds)
+        self._beats = Coordinator(coordinator_url, token, 0, retry_delay_seconds, heartbeat_interval_seconds)
+        self._ip, self._device_id, self._interval = ip, device_id, heartbeat_interval_seconds
+        self.backend = TcpBackend(self.coordinator, ip, port, self.metrics, timeout_seconds,
+                                  TensorFusion(tensor_fusion_threshold), shared_memory)
+        self._incarnation, self._stopping, self._heartbeat = uuid.uuid4().hex, threading.Event(), None
+        self._published, self._update_lock = [], threading.Lock()
+
+    @property
+    def node_id(self):
+        return f"{self.role}_{self.rank}"
+
+    async def start(self):
+        """Opens the backend, registers, and begins to give signs of life."""
+        await asyncio.to_thread(self._start)
+        return self
+
+    async def stop(self):
+        """Leaves the table, and ends heartbeat and transfers."""
+        await asyncio.to_thread(self._stop)
+
+    async def topology(self):
+        """Living nodes by role and rank, with the membership epoch."""
+        return await asyncio.to_thread(self.coordinator.get, "/topology")
+
+    async def peer(self, peer_role=None):
+        """The node of this rank in the peer role."""
+        return await asyncio.to_thread(self.coordinator.get, "/peer", role=self.role, rank=self.rank, peer_role=peer_role)
+
+    async def update_weights_for_rollout(self, rollout_only=False, actor_fwd_only=False, *, tensors=None):
+        """Publishes this process's weights as the next version, and waits until the living receivers hold it.
+
+        `tensors` is a dict of Tensor, by default the model. Both roles receive unless one is asked for alone.
+        """
+        roles = [] if actor_fwd_only else ["rollout"]
+        roles += [] if rollout_only else ["actor_fwd"]
+        return await asyncio.to_thread(self._update, roles, tensors)
+
+    async def init_process_groups_for_actor_fwd_ref(self, rollout_id, ref_update_interval=None):
+        """Ranks and groups of the update of this rollout, from the coordinator; `need_update_ref` is in the answer."""
+        need_ref = ref_update_interval is not None and (rollout_id + 1) % ref_update_interval == 0
+        if self.role == "reference" and not need_ref:
+            return None
+        ranks = await asyncio.to_thread(
+            self.coordinator.get, "/get_model_update_group_ranks", role=self.role, rank=self.rank,
+            need_update_ref=str(need_ref).lower())
+        return {**ranks, "need_update_ref": need_ref}
+
+    async def update_weights_for_actor_fwd_ref(self, rollout_id, ref_update_interval=None, *, tensors=None):
+        """The same as for rollouts, to actor_fwd and, when it is its turn, to reference."""
+        groups = await self.init_process_groups_for_actor_fwd_ref(rollout_id, ref_update_interval)
+        roles = ["actor_fwd", "reference"] if groups["need_update_ref"] else ["actor_fwd"]
+        return await asyncio.to_thread(self._update, roles, tensors)
+
+    async def recv_weight_fully_async(self, timeout_seconds=None):
+        """The next whole version after the one held. Raises TimeoutError; then `weights` is what it was."""
+        return await asyncio.to_thread(self._receive, timeout_seconds or self.backend.timeout)
+
+    recv_weight = recv_weight_fully_async
+
+    def _start(self):
+        port = self.backend.init_process_group()
+        self._register(port)
+        self._stopping.clear()
+        self._heartbeat = threading.Thread(target=self._beat, args=(port,), name="dcs-heartbeat", daemon=True)
+        self._heartbeat.start()
+
+    def _register(self, port):
+        body = {"role_name": self.role, "rank": self.rank, "world_size": self.world_size, "ip": self._ip, "port": port,
+                "device_id": self._device_id, "metadata": self.metadata, "incarnation": self._incarnation}
+        self.rank = self.coordinator.post("/register", body)["rank"]
+        self.backend.node_id, self.is_registered = self.node_id, True
+
+    def _beat(self, port):
+        while not self._stopping.wait(self._interval * random.uniform(0.8, 1.0)):
+            path = f"/heartbeat?role={self.role}&rank={self.rank}&incarnation={self._incarnation}"
+            try:
+                self._beats.once("GET", path)
+            except CoordinatorError as error:
+                self.metrics.record_error("heartbeat")
+                if error.status == 404:
+                    self._register_again(port)
+                elif error.status == 409:
+                    # Another process has the rank by now: this one must not act under it.
+                    self.is_registered = False
+
+    def _register_again(self, port):
+        """The coordinator forgot this process: it began empty, or somebody unregistered it."""
+        try:
+            self._register(port)
+        except CoordinatorError:
+            self.is_registered = False
+
+    def _stop(self):
+        self._stopping.set()
+        if self._heartbeat is not None:
+            self._heartbeat.join(self._interval + 1)
+        try:
+            if self.is_registered:
+                self.coordinator.delete("/unregister", role=self.role, rank=self.rank)
+        except CoordinatorError:
+            # Its heartbeats have ended, so the coordinator will find out.
+            self.metrics.record_error("unregister")
+        finally:
+            self.is_registered = False
+            self.backend.close()
+
+    def _stage(self):
+        return int(self.metadata.get("pp_rank", 0))
+
+    def _update(self, roles, tensors):
+        given = tensors if tensors is not None else self.model
+        if not given:
+            raise ValueError("tensors: there are none; give tensors, or a model")
+        with self._update_lock:
+            return self._published_update(roles, given)
+
+    def _published_update(self, roles, tensors):
+        stage, pp_size = self._stage(), int(self.metadata.get("pp_size", 1))
+        groups = {role: f"{role}/pp_{stage}" for role in roles}
+        versions = [self.coordinator.get("/weight_offer", group_name=name)["version"] for name in groups.values()]
+        version = max([version or 0 for version in versions]) + 1
+        key = f"weights/{stage}/{version}/{self._incarnation}"
+        package, manifest = self.backend.publish(key, tensors)
+        manifest = {**manifest, "pp_size": pp_size, "quantization_config": self.quantization_config}
+        for name in groups.values():
+            body = {"group_name": name, "version": version, "sender": self.node_id, "manifest": manifest}
+            self.coordinator.post("/offer_weights", body)
+        # Whoever still reads the version before may end; the one before that is over.
+        self._published.append(key)
+        for old in self._published[:-2]:
+            self.backend.withdraw(old)
+        self._published = self._published[-2:]
+        return self._held(package, roles, (version, _digest([manifest])))
+
+    def _held(self, package, roles, what):
+        version, digest = what
+        deadline, living = time.monotonic() + self.backend.timeout, []
+        while True:
+            try:
+                living = [node for node in self.backend.living() if node.rsplit("_", 1)[0] in roles]
+            except CoordinatorError:
+                # It comes back with the same members; bytes do not pass it.
+                self.metrics.record_error("coordinator")
+            missing = sorted(set(living) - package.held)
+            if not missing or time.monotonic() > deadline:
+                return UpdateResult(version, digest, sorted(package.held), missing)
+            with package.changed:
+                package.changed.wait(1.0)
+
+    def _receive(self, timeout_seconds):
+        deadline = time.monotonic() + timeout_seconds
+        held = self.weights.version if self.weights is not None else 0
+        while True:
+            offers = self._offers(held, deadline)
+            try:
+                tensors = {}
+                for offer in offers:
+                    tensors.update(self.backend.fetch(offer["manifest"], offer["sender"]))
+            except PeerGone:
+                # The source died or went on. What is held stays; the next offer is another one.
+                self.metrics.record_error("source")
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+                continue
+            manifests = [offer["manifest"] for offer in offers]
+            self.weights = Weights(offers[0]["version"], _digest(manifests), tensors)
+            for offer in offers:
+                self.backend.confirm(offer["manifest"], offer["sender"])
+            return self.weights
+
+    def _offers(self, after, deadline):
+        """Offers of one version by every stage of the pipeline."""
+        while True:
+            first = self._offer(0, after, deadline)
+            rest = [self._offer(stage, after, deadline) for stage in range(1, int(first["manifest"].get("pp_size", 1)))]
+            offers = [first, *rest]
+            newest = max(offer["version"] for offer in offers)
+            if all(offer["version"] == newest for offer in offers):
+                return offers
+            after = newest - 1
+
+    def _offer(self, stage, after, deadline):
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"no version after {after} was offered to {self.role} in time")
+            try:
+                offer = self.coordinator.get("/weight_offer", wait_seconds=min(POLL_SECONDS, max(left, 0.1)),
+                                             group_name=f"{self.role}/pp_{stage}", after_version=after)
+            except CoordinatorError as error:
+                if error.status not in (0, 503):
+                    raise
+                self.metrics.record_error("coordinator")
+                continue
+            if offer["manifest"] is not None and offer["version"] > after:
+                return offer
+
+
+def _digest(manifests):
+    digests = "".join(row["digest"] for manifest in manifests for row in manifest["buffers"])
+    return "sha256:" + hashlib.sha256(digests.encode()).hexdigest()
+
+
+async def create_client(coordinator_url, role, rank=None, **options):
+    """A client that has started."""
+    return await CheckpointEngineClient(coordinator_url, role, rank, **options).start()

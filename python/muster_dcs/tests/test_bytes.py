@@ -1,0 +1,151 @@
+"""What travels: tensors in buffers, and buffers between processes."""
+import os
+import socket
+import threading
+import unittest
+
+from muster_dcs import MetricsCollector, PeerGone, Tensor, TensorFusion
+from muster_dcs.pull import digest_of, manifest_of, pull, say_held
+from muster_dcs.store import Package, PackageServer
+
+TENSORS = {
+    "nan": Tensor("float32", (2,), b"\x01\x00\xc0\x7f\xff\xff\xff\xff"),
+    "half": Tensor("torch.bfloat16", (3, 1), os.urandom(6)),
+    "scalar": Tensor("float64", (), os.urandom(8)),
+    "empty": Tensor("int8", (0, 4), b""),
+    "eighth": Tensor("float8_e4m3fn", (5,), os.urandom(5)),
+    "more": Tensor("float32", (1,), os.urandom(4)),
+}
+
+
+class FusionTest(unittest.TestCase):
+    def test_round_trip_is_exact_for_every_type_and_shape(self):
+        buffer, rows = TensorFusion().fuse(TENSORS)
+        self.assertEqual(TensorFusion().unfuse(buffer, rows), TENSORS)
+        self.assertEqual([row["name"] for row in rows], list(TENSORS))
+        self.assertTrue(all(row["offset"] % 64 == 0 for row in rows))
+
+    def test_fuses_from_the_threshold_on_and_more_than_one(self):
+        one, two = {"a": Tensor("int8", (8,), bytes(8))}, {n: Tensor("int8", (4,), bytes(4)) for n in "ab"}
+        fusion = TensorFusion(threshold=8)
+        self.assertEqual([fusion.should_fuse(each) for each in (one, two, {})], [False, True, False])
+        self.assertFalse(TensorFusion(threshold=9).should_fuse(two))
+        self.assertEqual(TensorFusion().threshold, 1024 * 1024)
+
+    def test_refuses_rows_outside_of_the_buffer_and_unknown_types(self):
+        row = {"name": "a", "dtype": "int8", "shape": [9], "numel": 9, "offset": 0}
+        for bad in (row, {**row, "offset": -1}, {**row, "dtype": "object"}):
+            with self.assertRaises(ValueError):
+                TensorFusion().unfuse(bytes(8), [bad])
+        with self.assertRaisesRegex(ValueError, "data: 3 bytes"):
+            Tensor("float32", (1,), bytes(3))
+
+
+class PullTest(unittest.TestCase):
+    def setUp(self):
+        self.metrics = MetricsCollector()
+        self.server = PackageServer("127.0.0.1", 0, self.metrics)
+        self.addCleanup(self.server.close)
+        self.address = f"127.0.0.1:{self.server.port}"
+
+    def manifest(self, shared_memory, key="k"):
+        buffers = [os.urandom(3_000_000), b"", os.urandom(10)]
+        package = Package(buffers, shared_memory)
+        self.server.add(key, package)
+        return buffers, manifest_of(key, package, [[], [], []], self.address), package
+
+    def test_bytes_arrive_over_tcp_and_through_memory(self):
+        for shared_memory in (False, True):
+            buffers, manifest, _ = self.manifest(shared_memory)
+            self.assertEqual(manifest["memory"] is not None, shared_memory)
+            self.assertEqual(pull(manifest, self.metrics, 10), buffers)
+        self.assertEqual(self.metrics.get_all()["counters"]["bytes_sent"], 3_000_010)
+
+    def test_memory_that_has_other_bytes_is_not_used(self):
+        buffers, manifest, _ = self.manifest(True)
+        _, other, _ = self.manifest(True, "other")
+        self.assertEqual(pull({**manifest, "memory": other["memory"]}, self.metrics, 10), buffers)
+
+    def test_a_digest_that_differs_gives_nothing_out(self):
+        _, manifest, _ = self.manifest(False)
+        manifest["buffers"][0]["digest"] = digest_of(b"")
+        with self.assertRaisesRegex(PeerGone, "another digest"):
+            pull(manifest, self.metrics, 10)
+
+    def test_without_the_secret_there_is_nothing(self):
+        _, manifest, package = self.manifest(False)
+        with self.assertRaisesRegex(PeerGone, "no such package"):
+            pull({**manifest, "secret": "0" * 64}, self.metrics, 10)
+        self.assertTrue(say_held(manifest, "rollout_0", 5))
+        self.assertEqual(package.held, {"rollout_0"})
+
+    def test_noise_and_lines_without_end_only_end_their_connection(self):
+        buffers, manifest, _ = self.manifest(False)
+        for noise in (b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b'{"key": 1}\n', b"x" * 200_000, os.urandom(100) + b"\n"):
+            with socket.create_connection(("127.0.0.1", self.server.port)) as connection:
+                try:
+                    connection.sendall(noise)
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.recv(1000)
+                except OSError:
+                    pass
+        self.assertEqual(pull(manifest, self.metrics, 10), buffers)
+
+    def test_a_stream_that_breaks_goes_on_where_it_stood(self):
+        buffers, manifest, _ = self.manifest(False)
+        with FlakyProxy(self.server.port, cuts=[1_000_000, 1_500_000]) as proxy:
+            self.assertEqual(pull(manifest, self.metrics, 10, proxy.address), buffers)
+        self.assertLess(proxy.passed, 3_200_000)
+
+    def test_a_stream_that_breaks_again_and_again_gives_nothing_out(self):
+        _, manifest, _ = self.manifest(False)
+        with FlakyProxy(self.server.port, cuts=[1000] * 9) as proxy, self.assertRaises(PeerGone):
+            pull(manifest, self.metrics, 10, proxy.address)
+
+
+class FlakyProxy:
+    """Passes bytes on, and cuts one connection after another behind so many of them."""
+
+    def __init__(self, port, cuts):
+        self._port, self._cuts, self.passed = port, list(cuts), 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+
+    def _run(self):
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self._port))
+            threading.Thread(target=_copy, args=(client, server), daemon=True).start()
+            left = self._cuts.pop(0) if self._cuts else 1 << 40
+            while left > 0:
+                part = server.recv(min(65_536, left))
+                if part == b"":
+                    break
+                client.sendall(part)
+                left, self.passed = left - len(part), self.passed + len(part)
+            for each in (client, server):
+                # The thread that copies the other way waits on them; only this ends its wait.
+                each.shutdown(socket.SHUT_RDWR)
+                each.close()
+
+
+def _copy(source, target):
+    try:
+        while part := source.recv(65_536):
+            target.sendall(part)
+    except OSError:
+        pass
+
+
+if __name__ == "__main__":
+    unittest.main()
