@@ -25,6 +25,7 @@ const names = [
   "simulator",
   "chaos-invariance",
   "recovery",
+  "coordinator",
 ];
 /** Only when they are named: they take minutes or 14 GiB, and need the machine for themselves. */
 const long = ["recovery", "versions"];

@@ -10,5 +10,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   GatewayStateBusy: {
     message: "{directory} is in use by another gateway; end it, or name another folder with --state",
   },
+  CoordinatorGone: { message: "the coordinator {url} does not answer: {reason}", retryable: true },
+  CoordinatorRefused: { message: "the coordinator answered {status}: {reason}" },
+  PeerGone: { message: "{address}: {reason}", retryable: true },
+  CommGroup: { message: 'the group "{group}" {reason}' },
+  WeightsLate: { message: "no version after {version} was offered to {role} in time", retryable: true },
   GatewayState: { message: "the gateway's state in {path} can not be used: {reason}" },
 });

@@ -1,0 +1,305 @@
+/** The client of the checkpoint service: in the coordinator's table while it lives, and weights from those who train to those who use them. */
+import { createHash, randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { hasCode, MusterError } from "@muster/base";
+import { errors } from "../errors.ts";
+import { MetricsCollector } from "../metrics/collector.ts";
+import { TcpBackend } from "./backend.ts";
+import { CoordinatorCalls } from "./coordinator-calls.ts";
+import type { Manifest, Package } from "./package-server.ts";
+import { type TensorDict, TensorFusion } from "./tensors.ts";
+
+/** A whole version, verified. */
+export interface Weights {
+  readonly version: number;
+  /** Over the digests of all buffers. */
+  readonly digest: string;
+  readonly tensors: TensorDict;
+}
+
+/** How an update ended. */
+export interface UpdateResult {
+  readonly version: number;
+  readonly digest: string;
+  /** Node ids of those who hold it. */
+  readonly held: readonly string[];
+  /** Living receivers that do not. */
+  readonly missing: readonly string[];
+}
+
+/** What a client is made from. Times have the defaults of the document. */
+export interface CheckpointClientOptions {
+  readonly coordinatorUrl: string;
+  readonly role: string;
+  /** Left out for any free one. */
+  readonly rank?: number;
+  readonly worldSize?: number;
+  /** Default `127.0.0.1`. */
+  readonly ip?: string;
+  /** Default any free one. */
+  readonly port?: number;
+  readonly deviceId?: number;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  readonly quantizationConfig?: unknown;
+  readonly token?: string;
+  readonly heartbeatIntervalSeconds?: number;
+  readonly maxRetries?: number;
+  readonly retryDelaySeconds?: number;
+  readonly timeoutSeconds?: number;
+  /** Bytes. */
+  readonly tensorFusionThreshold?: number;
+  readonly metrics?: MetricsCollector;
+}
+
+/** Answer of the coordinator about the groups of an update. */
+export interface UpdateGroups {
+  readonly global_rank: number;
+  readonly world_size: number;
+  readonly train_pp_size: number;
+  readonly pp_groups: Readonly<Record<string, string>>;
+  readonly membership_epoch: number;
+  readonly need_update_ref: boolean;
+}
+
+interface Offer {
+  readonly version: number | null;
+  readonly sender: string | null;
+  readonly manifest: Manifest | null;
+}
+type WholeOffer = { readonly [K in keyof Offer]: NonNullable<Offer[K]> };
+
+/** One process of a role. */
+export class CheckpointEngineClient {
+  readonly role: string;
+  readonly metrics: MetricsCollector;
+  readonly backend: TcpBackend;
+  rank: number | null;
+  isRegistered = false;
+  /** Null or a whole version; replaced in one assignment. */
+  weights: Weights | null = null;
+  readonly #options: CheckpointClientOptions;
+  readonly #calls: CoordinatorCalls;
+  readonly #ending = new AbortController();
+  readonly #incarnation = randomUUID();
+  readonly #timeoutMs: number;
+  #beating: Promise<void> = Promise.resolve();
+  #published: readonly string[] = [];
+
+  constructor(options: CheckpointClientOptions) {
+    const { coordinatorUrl: url, token, maxRetries, retryDelaySeconds, ip = "127.0.0.1", port = 0 } = options;
+    this.#options = options;
+    this.role = options.role;
+    this.rank = options.rank ?? null;
+    this.metrics = options.metrics ?? new MetricsCollector();
+    this.#timeoutMs = (options.timeoutSeconds ?? 300) * 1_000;
+    this.#calls = new CoordinatorCalls({ url, token, maxRetries, retryDelaySeconds, signal: this.#ending.signal });
+    this.backend = new TcpBackend({
+      ...{ calls: this.#calls, metrics: this.metrics, host: ip, port, timeoutMs: this.#timeoutMs },
+      ...{ fusion: new TensorFusion(options.tensorFusionThreshold), signal: this.#ending.signal },
+    });
+  }
+
+  /** `{role}_{rank}`. */
+  get nodeId(): string {
+    return `${this.role}_${this.rank}`;
+  }
+
+  /** Opens the backend, registers, and begins to give signs of life. */
+  async start(): Promise<this> {
+    const port = await this.backend.initProcessGroup();
+    try {
+      await this.#register(port);
+    } catch (error) {
+      await this.backend.close();
+      throw error;
+    }
+    this.#beating = this.#beat(port);
+    return this;
+  }
+
+  /** Leaves the table, and ends heartbeat and transfers. */
+  async stop(): Promise<void> {
+    try {
+      if (this.isRegistered) await this.#calls.delete("/unregister", { role: this.role, rank: this.rank ?? 0 });
+    } catch (error) {
+      if (!(error instanceof MusterError)) throw error;
+      // Its heartbeats end, so the coordinator will find out.
+      this.metrics.recordError("unregister");
+    } finally {
+      this.isRegistered = false;
+      this.#ending.abort();
+      await this.#beating;
+      await this.backend.close();
+    }
+  }
+
+  /** Publishes the next version, and waits until all living receivers hold it. Both roles receive unless one is asked for alone. */
+  updateWeightsForRollout(
+    tensors: TensorDict,
+    { rolloutOnly = false, actorFwdOnly = false } = {},
+  ): Promise<UpdateResult> {
+    return this.#update([...(actorFwdOnly ? [] : ["rollout"]), ...(rolloutOnly ? [] : ["actor_fwd"])], tensors);
+  }
+
+  /** Ranks and groups of the update of this rollout; null for a reference when it is not its turn. */
+  async initProcessGroupsForActorFwdRef(rolloutId: number, refUpdateInterval?: number): Promise<UpdateGroups | null> {
+    const needed = refUpdateInterval !== undefined && (rolloutId + 1) % refUpdateInterval === 0;
+    if (this.role === "reference" && !needed) return null;
+    const query = { role: this.role, rank: this.rank ?? 0, need_update_ref: needed };
+    const groups = await this.#calls.get<Omit<UpdateGroups, "need_update_ref">>("/get_model_update_group_ranks", query);
+    return { ...groups, need_update_ref: needed };
+  }
+
+  /** The same as for rollouts, to actor_fwd and, when it is its turn, to reference. */
+  async updateWeightsForActorFwdRef(
+    tensors: TensorDict,
+    rolloutId: number,
+    refUpdateInterval?: number,
+  ): Promise<UpdateResult> {
+    const groups = await this.initProcessGroupsForActorFwdRef(rolloutId, refUpdateInterval);
+    return this.#update(groups?.need_update_ref ? ["actor_fwd", "reference"] : ["actor_fwd"], tensors);
+  }
+
+  /** The next whole version after the one held. @throws MUSTER_ERR_WEIGHTS_LATE; then `weights` is what it was. */
+  async recvWeight(timeoutSeconds = this.#timeoutMs / 1_000): Promise<Weights> {
+    const endMs = performance.now() + timeoutSeconds * 1_000;
+    for (;;) {
+      const offers = await this.#offers(this.weights?.version ?? 0, endMs);
+      try {
+        const parts: TensorDict[] = [];
+        for (const { manifest, sender } of offers) parts.push(await this.backend.fetch(manifest, sender));
+        const version = offers[0]?.version ?? 0;
+        this.weights = {
+          version,
+          digest: digestOf(offers.map(({ manifest }) => manifest)),
+          tensors: Object.assign({}, ...parts),
+        };
+      } catch (error) {
+        // The source died or went on. What is held stays; the next offer is another one.
+        if (!hasCode(error, "MUSTER_ERR_PEER_GONE") || performance.now() > endMs || this.#ending.signal.aborted)
+          throw error;
+        this.metrics.recordError("source");
+        await this.#pause(200);
+        continue;
+      }
+      await Promise.all(offers.map(({ manifest, sender }) => this.backend.confirm(manifest, sender)));
+      return this.weights;
+    }
+  }
+
+  async #register(port: number): Promise<void> {
+    const { worldSize, ip = "127.0.0.1", deviceId, metadata = {} } = this.#options;
+    const { rank } = await this.#calls.post<{ rank: number }>("/register", {
+      ...{ role_name: this.role, rank: this.rank, world_size: worldSize ?? null, ip, port },
+      ...{ device_id: deviceId ?? null, metadata, incarnation: this.#incarnation },
+    });
+    this.rank = rank;
+    this.backend.nodeId = this.nodeId;
+    this.isRegistered = true;
+  }
+
+  async #beat(port: number): Promise<void> {
+    const intervalMs = (this.#options.heartbeatIntervalSeconds ?? 5) * 1_000;
+    while (await this.#pause(intervalMs * (0.8 + Math.random() / 5))) {
+      const query = { role: this.role, rank: this.rank ?? 0, incarnation: this.#incarnation };
+      try {
+        await this.#calls.getOnce("/heartbeat", query);
+      } catch (error) {
+        if (this.#ending.signal.aborted) return;
+        this.metrics.recordError("heartbeat");
+        const status = error instanceof MusterError ? error.params.status : undefined;
+        // Forgotten: the coordinator began empty. With 409 another process has the rank, and this one must not act under it.
+        if (status === 404) await this.#register(port).catch(() => this.metrics.recordError("register"));
+        if (status === 409) this.isRegistered = false;
+      }
+    }
+  }
+
+  async #update(roles: readonly string[], tensors: TensorDict): Promise<UpdateResult> {
+    const { pp_rank: stage = 0, pp_size: ppSize = 1 } = this.#options.metadata ?? {};
+    const groups = roles.map((role) => `${role}/pp_${stage}`);
+    const offers = await Promise.all(
+      groups.map((group_name) => this.#calls.get<Offer>("/weight_offer", { group_name })),
+    );
+    const version = Math.max(0, ...offers.map((offer) => offer.version ?? 0)) + 1;
+    const key = `weights/${stage}/${version}/${this.#incarnation}`;
+    const { made, manifest } = this.backend.publish(key, tensors);
+    const whole = { ...manifest, pp_size: ppSize, quantization_config: this.#options.quantizationConfig ?? null };
+    for (const group_name of groups)
+      await this.#calls.post("/offer_weights", { group_name, version, sender: this.nodeId, manifest: whole });
+    // Whoever still reads the version before may end; the one before that is over.
+    const kept = [...this.#published, key];
+    for (const old of kept.slice(0, -2)) this.backend.withdraw(old);
+    this.#published = kept.slice(-2);
+    return this.#untilHeld(made, roles, { version, digest: digestOf([manifest]) });
+  }
+
+  async #untilHeld(
+    { held }: Package,
+    roles: readonly string[],
+    what: { readonly version: number; readonly digest: string },
+  ): Promise<UpdateResult> {
+    const endMs = performance.now() + this.#timeoutMs;
+    let living: ReadonlySet<string> = new Set();
+    for (let round = 0; ; round++) {
+      // A coordinator that is away comes back with the same members; bytes do not pass it.
+      if (round % 10 === 0) living = await this.#unlessAway(() => this.backend.living(), living);
+      const missing = [...living].filter((id) => roles.includes(id.slice(0, id.lastIndexOf("_"))) && !held.has(id));
+      if (missing.length === 0 || performance.now() > endMs || this.#ending.signal.aborted)
+        return { ...what, held: [...held].sort(), missing: missing.sort() };
+      await this.#pause(50);
+    }
+  }
+
+  /** Offers of one version by every stage of the pipeline. */
+  async #offers(after: number, endMs: number): Promise<readonly WholeOffer[]> {
+    for (let floor = after; ; ) {
+      const first = await this.#offer(0, floor, endMs);
+      const offers = [first];
+      for (let stage = 1; stage < (first.manifest.pp_size ?? 1); stage++)
+        offers.push(await this.#offer(stage, floor, endMs));
+      const newest = Math.max(...offers.map(({ version }) => version));
+      if (offers.every(({ version }) => version === newest)) return offers;
+      floor = newest - 1;
+    }
+  }
+
+  async #offer(stage: number, after: number, endMs: number): Promise<WholeOffer> {
+    const group_name = `${this.role}/pp_${stage}`;
+    for (;;) {
+      const leftS = (endMs - performance.now()) / 1_000;
+      if (leftS <= 0) throw errors.WeightsLate({ version: after, role: this.role });
+      const query = { group_name, after_version: after, wait_timeout_s: Math.max(0.1, Math.min(20, leftS)).toFixed(3) };
+      const offer = await this.#unlessAway(() => this.#calls.get<Offer>("/weight_offer", query), null);
+      if (offer !== null && offer.manifest !== null && offer.sender !== null && (offer.version ?? 0) > after)
+        return offer as WholeOffer;
+    }
+  }
+
+  async #unlessAway<T>(call: () => Promise<T>, otherwise: T): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      if (!hasCode(error, "MUSTER_ERR_COORDINATOR_GONE") || this.#ending.signal.aborted) throw error;
+      this.metrics.recordError("coordinator");
+      return otherwise;
+    }
+  }
+
+  /** @returns False when the client ends meanwhile. */
+  async #pause(ms: number): Promise<boolean> {
+    const { signal } = this.#ending;
+    await sleep(ms, undefined, { signal }).catch(() => {});
+    return !signal.aborted;
+  }
+}
+
+/** A client that has started. */
+export function createClient(options: CheckpointClientOptions): Promise<CheckpointEngineClient> {
+  return new CheckpointEngineClient(options).start();
+}
+
+function digestOf(manifests: readonly Manifest[]): string {
+  const digests = manifests.flatMap(({ buffers }) => buffers.map(({ digest }) => digest)).join("");
+  return `sha256:${createHash("sha256").update(digests).digest("hex")}`;
+}

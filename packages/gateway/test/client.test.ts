@@ -1,0 +1,210 @@
+import { execFile } from "node:child_process";
+import { createHash, randomBytes } from "node:crypto";
+import type { AddressInfo } from "node:net";
+import { createServer } from "node:net";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { silentLogger } from "@muster/base";
+import { afterEach, describe, expect, test } from "vitest";
+import {
+  type CheckpointClientOptions,
+  CheckpointEngineClient,
+  type Gateway,
+  startGateway,
+  type Tensor,
+  type TensorDict,
+  TensorFusion,
+} from "../src/index.ts";
+
+const open: (() => Promise<void>)[] = [];
+const clock = {
+  now: () => performance.now(),
+  after(ms: number, run: () => void) {
+    const timer = setTimeout(run, ms);
+    return () => clearTimeout(timer);
+  },
+};
+
+async function coordinator(port = 0): Promise<Gateway> {
+  const gateway = await startGateway({ port, clock, logger: silentLogger, rules: { heartbeatTimeoutMs: 1_500 } });
+  open.push(() => gateway.close());
+  return gateway;
+}
+
+const quick = { heartbeatIntervalSeconds: 0.2, retryDelaySeconds: 0.05, timeoutSeconds: 20 };
+
+async function clientOf(coordinatorUrl: string, role: string, more: Partial<CheckpointClientOptions> = {}) {
+  const client = new CheckpointEngineClient({ coordinatorUrl, role, ...quick, ...more });
+  await client.start();
+  open.push(() => client.stop());
+  return client;
+}
+
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+const tensor = (dtype: string, shape: number[], bytes: number): Tensor => ({
+  dtype,
+  shape,
+  data: new Uint8Array(randomBytes(bytes)),
+});
+const model = () => ({
+  ...{
+    big: tensor("bfloat16", [512, 1_024], 2 ** 20),
+    half: tensor("float16", [3], 6),
+    scalar: tensor("float32", [], 4),
+  },
+  ...{
+    empty: tensor("int8", [0, 3], 0),
+    nan: { dtype: "float32", shape: [1], data: new Uint8Array([1, 0, 192, 127]) },
+  },
+});
+
+/** What tensors are, short enough to be compared quickly. */
+const sumOf = (tensors: TensorDict | undefined) =>
+  Object.entries(tensors ?? {}).map(([name, { dtype, shape, data }]) => [
+    name,
+    dtype,
+    shape,
+    createHash("sha1").update(data).digest("hex"),
+  ]);
+
+test("fusion is exact for every type and shape, and begins at the threshold with two tensors", () => {
+  const fusion = new TensorFusion();
+  const tensors = model();
+  const fused = fusion.fuse(tensors);
+  expect(sumOf(fusion.unfuse(fused))).toEqual(sumOf(tensors));
+  expect(fused.rows.every(({ offset }) => offset % 64 === 0)).toBe(true);
+  expect([fusion.shouldFuse(tensors), fusion.shouldFuse({ big: tensors.big })]).toEqual([true, false]);
+  const first = fused.rows[0];
+  if (first) expect(() => fusion.unfuse({ ...fused, rows: [{ ...first, offset: 2 ** 30 }] })).toThrow(/does not lie/);
+});
+
+describe("weights", () => {
+  test("reach rollouts and actor_fwd whole, late joiners too, and whoever stops leaves nothing behind", async () => {
+    const { url } = await coordinator();
+    const actor = await clientOf(url, "actor", { rank: 0, metadata: { pp_rank: 0 } });
+    const receivers = [
+      await clientOf(url, "rollout"),
+      await clientOf(url, "rollout"),
+      await clientOf(url, "actor_fwd"),
+    ];
+    expect(receivers.map(({ nodeId }) => nodeId)).toEqual(["rollout_0", "rollout_1", "actor_fwd_0"]);
+    const tensors = model();
+    const [result, ...got] = await Promise.all([
+      actor.updateWeightsForRollout(tensors),
+      ...receivers.map((each) => each.recvWeight()),
+    ]);
+    expect(result).toMatchObject({ version: 1, held: ["actor_fwd_0", "rollout_0", "rollout_1"], missing: [] });
+    for (const { version, digest, tensors: arrived } of got)
+      expect([version, digest, sumOf(arrived)]).toEqual([1, result.digest, sumOf(tensors)]);
+    const late = await clientOf(url, "rollout");
+    expect(sumOf((await late.recvWeight()).tensors)).toEqual(sumOf(tensors));
+    expect(actor.metrics.getAll().counters.bytes_sent).toBeGreaterThan(4 * 2 ** 20);
+    for (const each of [actor, late, ...receivers]) await each.stop();
+    expect(await (await fetch(`${url}/topology`)).json()).toMatchObject({ nodes: {}, world_size: 0 });
+  });
+
+  test("reach reference only when it is its turn", async () => {
+    const { url } = await coordinator();
+    const actor = await clientOf(url, "actor", { rank: 0 });
+    const forward = await clientOf(url, "actor_fwd");
+    const reference = await clientOf(url, "reference");
+    expect(await reference.initProcessGroupsForActorFwdRef(0, 2)).toBeNull();
+    expect(await reference.initProcessGroupsForActorFwdRef(1, 2)).toMatchObject({ global_rank: 2, world_size: 3 });
+    const first = actor.updateWeightsForActorFwdRef(model(), 0, 2);
+    expect((await forward.recvWeight()).version).toBe(1);
+    expect((await first).held).toEqual(["actor_fwd_0"]);
+    const second = actor.updateWeightsForActorFwdRef(model(), 1, 2);
+    await Promise.all([forward.recvWeight(), reference.recvWeight()]);
+    expect((await second).held).toEqual(["actor_fwd_0", "reference_0"]);
+  });
+
+  test("stay what they were when the source dies midway, and go on with the next source", async () => {
+    const { url } = await coordinator();
+    const dying = await clientOf(url, "actor");
+    const next = await clientOf(url, "actor");
+    const rollout = await clientOf(url, "rollout");
+    const before = model();
+    await Promise.all([dying.updateWeightsForRollout(before, { rolloutOnly: true }), rollout.recvWeight()]);
+    // On the way to the first source everything breaks off in the middle.
+    const cut = createServer(
+      (socket) => void socket.on("error", () => {}).end('{"ok": true, "bytes": 1048576}\nno more'),
+    );
+    await new Promise<void>((done) => cut.listen(0, "127.0.0.1", done));
+    open.push(async () => void cut.close());
+    rollout.backend.registerPeer("actor_0", `127.0.0.1:${(cut.address() as AddressInfo).port}`);
+    const unheard = dying.updateWeightsForRollout(model(), { rolloutOnly: true });
+    const waiting = rollout.recvWeight();
+    await expect.poll(() => rollout.metrics.getAll().errors.source ?? 0).toBeGreaterThan(0);
+    expect(sumOf(rollout.weights?.tensors)).toEqual(sumOf(before));
+    await dying.stop();
+    await unheard.catch(() => {});
+    const after = model();
+    const result = await next.updateWeightsForRollout(after, { rolloutOnly: true });
+    const { version, digest, tensors } = await waiting;
+    expect([version, digest, sumOf(tensors)]).toEqual([3, result.digest, sumOf(after)]);
+  });
+
+  test("cross between this client and the Python one, in both directions", { timeout: 60_000 }, async () => {
+    const { url } = await coordinator();
+    const tensors = model();
+    const actor = await clientOf(url, "actor");
+    const update = actor.updateWeightsForRollout(tensors, { rolloutOnly: true });
+    const program = `
+import asyncio, sys
+from muster_dcs import create_client
+async def main():
+    rollout = await create_client(sys.argv[1], "rollout", heartbeat_interval_seconds=0.2)
+    weights = await rollout.recv_weight(20)
+    actor = await create_client(sys.argv[1], "actor", heartbeat_interval_seconds=0.2, timeout_seconds=20)
+    result = await actor.update_weights_for_rollout(actor_fwd_only=True, tensors=weights.tensors)
+    print(weights.digest, result.digest, ",".join(result.held))
+    await rollout.stop()
+    await actor.stop()
+asyncio.run(main())`;
+    const forward = await clientOf(url, "actor_fwd");
+    const back = forward.recvWeight();
+    const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../python/muster_dcs");
+    const env = { ...process.env, PYTHONPATH: folder, PYTHONDONTWRITEBYTECODE: "1" };
+    const { stdout } = await promisify(execFile)("python3", ["-c", program, url], { env });
+    expect(sumOf((await back).tensors)).toEqual(sumOf(tensors));
+    const { digest } = await update;
+    expect(stdout.trim()).toBe(`${digest} ${(await back).digest} actor_fwd_0`);
+  });
+});
+
+test("tensors go from one to one and from one to all", async () => {
+  const { url } = await coordinator();
+  const nodes = [await clientOf(url, "actor"), await clientOf(url, "actor"), await clientOf(url, "rollout")];
+  const members = nodes.map(({ nodeId }) => nodeId);
+  for (const { backend } of nodes) backend.createGroup("g", members);
+  const [a, b, c] = nodes.map(({ backend }) => backend);
+  if (!a || !b || !c) throw new Error("three nodes were asked for");
+  const tensors = model();
+  const sent = a.send({ tensors, dstRank: 2, groupName: "g" });
+  const received = c.recv({ srcRank: 0, groupName: "g", tensorNames: Object.keys(tensors) });
+  expect(sumOf(await received.wait())).toEqual(sumOf(tensors));
+  await sent.wait();
+  expect(sent.isComplete).toBe(true);
+  const all = await Promise.all([a, b, c].map((each) => each.broadcast(each === b ? tensors : {}, 1, "g")));
+  expect(all.map(sumOf)).toEqual([tensors, tensors, tensors].map(sumOf));
+  a.destroyGroup("g");
+  expect(() => a.send({ tensors, dstRank: 1, groupName: "g" })).toThrow(/group "g" is unknown/);
+});
+
+test("a coordinator that comes late is waited for with retries, and one that forgot everybody is told again", async () => {
+  const first = await coordinator();
+  await first.close();
+  const starting = clientOf(first.url, "actor", { retryDelaySeconds: 0.4 });
+  const second = await coordinator(first.port);
+  const client = await starting;
+  await second.close();
+  const third = await coordinator(first.port);
+  await expect
+    .poll(async () => (await (await fetch(`${third.url}/topology`)).json()).world_size, { timeout: 4_000 })
+    .toBe(1);
+  expect(client.nodeId).toBe("actor_0");
+});
