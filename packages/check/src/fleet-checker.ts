@@ -205,8 +205,12 @@ export class FleetChecker {
 
   /** Epochs that only take joiners in are apart by the time in which joiners are gathered. */
   #checkGrowth({ before, after, event }: Decision): void {
-    if (after.mesh.epoch === before.mesh.epoch || before.mesh.state !== "ready") return;
-    const isGrowth = before.mesh.members.every((id) => after.mesh.members.includes(id));
+    const isWhole = before.mesh.state === "ready" || before.mesh.state === "building";
+    if (after.mesh.epoch === before.mesh.epoch || !isWhole) return;
+    const ranks = new Set(after.mesh.members);
+    const isGrowth = before.mesh.members.every(
+      (id) => ranks.has(id) && before.members[id]?.incarnation === after.members[id]?.incarnation,
+    );
     const isNewTerm = event.type === "controller.elected" || after.term !== this.#term;
     if (!isGrowth || isNewTerm || after.mesh.members.length === before.mesh.members.length) return;
     // Times of the controller's own clock, whose rate may be a little off.

@@ -74,6 +74,7 @@ describe("a mesh", () => {
 
   it("that is whole stays", () => {
     expect(planMesh(working())).toBeNull();
+    expect(planMesh(working({ members: ["r0", "p0", "p1"] })), "whoever arrived last").toBeNull();
     const state = working();
     expect(planMesh({ ...state, mesh: { ...state.mesh, state: "building", dueAtMs: 2_000 } })).toBeNull();
   });
@@ -150,6 +151,32 @@ describe("joins", () => {
     const change = planMesh({ ...state, nowMs: state.nowMs + 20 });
     expect(change?.state.mesh).toMatchObject({ epoch: 3, joinDueAtMs: null });
     expect(change?.state.mesh.members).toHaveLength(102);
+  });
+
+  it("wait for an epoch that is being built: a hundred that come one by one are the epoch after it", () => {
+    const start = working({ plan });
+    const building = { ...start.mesh, state: "building" as const, built: ["p0"], dueAtMs: start.nowMs + 10_000 };
+    let state = opened(arrive({ ...start, mesh: building }, "p2", 4));
+    for (let i = 3; i <= 101; i++) state = opened(arrive({ ...state, nowMs: state.nowMs + 50 }, `p${i}`, i + 2));
+    expect(planMesh(state), "however long the first of them has waited").toBeNull();
+    const ready = { ...state, mesh: { ...state.mesh, state: "ready" as const } };
+    expect(planMesh(ready)?.state.mesh).toMatchObject({ epoch: 3, state: "building" });
+    expect(planMesh(ready)?.state.mesh.members).toHaveLength(102);
+  });
+
+  it("do not keep those in an epoch that is being built who have not joined it by its deadline", () => {
+    const start = working({ plan });
+    const building = { ...start.mesh, state: "building" as const, built: ["p0"], dueAtMs: start.nowMs };
+    const change = planMesh(opened(arrive({ ...start, mesh: building }, "p2", 4)));
+    expect(linesOf(change?.effects ?? [])).toEqual(["! member.died", "p1 replica.fenced"]);
+    expect(planMesh(change?.state as ControllerState)?.state.mesh).toMatchObject({ epoch: 3, members: ["p0", "p2"] });
+  });
+
+  it("do not keep an epoch that a new life under an old id is no rank of", () => {
+    const start = working({ plan });
+    const building = { ...start.mesh, state: "building" as const, built: [], dueAtMs: start.nowMs + 10_000 };
+    const state = arrive({ ...start, mesh: building }, "p1", 7);
+    expect(planMesh(state)?.state.mesh).toMatchObject({ epoch: 3, members: ["p0", "p1"] });
   });
 
   it("do not wait while a loss asks for a new mesh anyway", () => {

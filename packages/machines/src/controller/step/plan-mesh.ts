@@ -4,15 +4,13 @@ import { type Change, command } from "../events.ts";
 import { isCordoned } from "../fleet/fleet-state.ts";
 import { isFlaky } from "../members/apply-verdict.ts";
 import { evict } from "../orders.ts";
-import { type ControllerState, countOf, holdsCurrent, type Member, membersOf } from "../state.ts";
+import { type ControllerState, countOf, holdsCurrent, type Member, membersOf, meshMembersOf } from "../state.ts";
 import { countAbsences } from "./absences.ts";
 
 /** Ranks of a mesh: members that were in the previous one keep their order, joiners follow by arrival. Pure. */
 export function rankMembers(previous: readonly string[], eligible: readonly Member[]): readonly Member[] {
-  const rankOf = (member: Member): number => {
-    const rank = previous.indexOf(member.id);
-    return rank < 0 ? previous.length + member.joinedSeq : rank;
-  };
+  const ranks = new Map(previous.map((id, rank) => [id, rank]));
+  const rankOf = ({ id, joinedSeq }: Member): number => ranks.get(id) ?? previous.length + joinedSeq;
   return [...eligible].sort((a, b) => rankOf(a) - rankOf(b));
 }
 
@@ -35,11 +33,12 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   const eligible = firstRanks(state, withoutCordoned(state, withoutSuspects(state, holders)));
   if (mesh.epoch === 0 && !isGathered(state, eligible.length)) return null;
   const members = rankMembers(mesh.members, eligible);
-  const ids = members.map(({ id }) => id);
-  const isWhole = members.every(({ joinedSeq }) => joinedSeq <= mesh.joins); // a new life under an old id is no rank of it
-  const isSame = isWhole && ids.join() === mesh.members.join() && (mesh.state === "ready" || mesh.state === "building");
-  if (isSame && mesh.state === "building" && state.nowMs >= mesh.dueAtMs) return evictLate(state, members);
-  if (members.length === 0 || isSame || isGathering(state, ids)) return null;
+  if (members.length === 0) return null;
+  if (isIntact(state, members)) {
+    // An epoch that is being built gets its time: were it given up for each joiner, a hundred trainers that come one by one were a hundred epochs.
+    if (mesh.state === "building") return state.nowMs >= mesh.dueAtMs ? evictLate(state) : null;
+    if (mesh.state === "ready" && (members.length === mesh.members.length || isGathering(state))) return null;
+  }
   const epoch = mesh.epoch + 1;
   const ranked = steadyFirst(members);
   const next: ControllerState = {
@@ -77,13 +76,19 @@ export function planJoinWindow(state: ControllerState): Change<ControllerState> 
   return { state: { ...state, mesh: { ...mesh, joinDueAtMs } }, effects: [] };
 }
 
+/** True when nobody of the mesh is lost or leaves it: a new life under an old id is no rank of it. */
+function isIntact({ mesh }: ControllerState, members: readonly Member[]): boolean {
+  const ranks = new Set(mesh.members);
+  const staying = members.filter(({ id, joinedSeq }) => joinedSeq <= mesh.joins && ranks.has(id));
+  return staying.length === ranks.size;
+}
+
 /**
  * True while joins are gathered, so that a hundred joiners are one epoch and not a hundred. A loss or a leave waits for nobody, and
  * takes along who is there.
  */
-function isGathering({ mesh, nowMs }: ControllerState, ids: readonly string[]): boolean {
-  const isGrowing = mesh.state === "ready" && mesh.members.length > 0 && mesh.members.every((id) => ids.includes(id));
-  return isGrowing && mesh.joinDueAtMs !== null && nowMs < mesh.joinDueAtMs;
+function isGathering({ mesh, nowMs }: ControllerState): boolean {
+  return mesh.joinDueAtMs !== null && nowMs < mesh.joinDueAtMs;
 }
 
 /** Most ranks of a mesh: whoever comes beyond them is a spare, which has the weights and no part of a step. */
@@ -109,8 +114,8 @@ export function ranksOf(members: readonly Member[]): Body<"mesh.build">["members
 }
 
 /** Members that did not join the epoch by its deadline are out; the next round builds a mesh without them. */
-function evictLate(state: ControllerState, members: readonly Member[]): Change<ControllerState> {
-  const missing = members.filter(({ id }) => !state.mesh.built.includes(id));
+function evictLate(state: ControllerState): Change<ControllerState> {
+  const missing = meshMembersOf(state).filter(({ id }) => !state.mesh.built.includes(id));
   return evict(state, missing, `epoch ${state.mesh.epoch} not joined in time`);
 }
 
