@@ -25,6 +25,7 @@ import {
   planOf,
 } from "@muster/machines";
 import type { AnyMessage, JobConfig } from "@muster/protocol";
+import { Intents } from "./intents.ts";
 import type { Judge } from "./judge.ts";
 import type { Observed } from "./observed.ts";
 
@@ -60,8 +61,7 @@ export class JournalModel {
   readonly #seesOrders: boolean;
   readonly #reigns = new Map<Observed, Controller>();
   readonly #writers = new Map<number, Observed>();
-  /** Orders that the journal has led to and that may be sent. */
-  readonly #intents = new Set<string>();
+  readonly #intents = new Intents();
   #snapshot: ReturnType<ControllerLogic["init"]>["snapshot"];
   #ends = new OpenEndKeeper();
   readonly #parts = new PartCollector();
@@ -177,9 +177,8 @@ export class JournalModel {
   command(message: AnyMessage & { readonly to?: string | undefined }, to: string, by: Observed): void {
     const { kind, body, term } = message;
     this.#claim(term, by, `order ${kind}`);
-    const key = intentOf({ to, incarnation: message.to ?? "", kind, body });
     this.#judge.require(
-      this.#intents.has(key),
+      this.#intents.has({ to, incarnation: message.to ?? "", kind, body }),
       "S4",
       () => `order ${kind} to ${to} was sent before the journal led to it`,
     );
@@ -191,8 +190,8 @@ export class JournalModel {
     this.#snapshot = step.snapshot;
     const effects = step.effects as readonly ControllerEffect[];
     for (const effect of this.#seesOrders ? effects : []) {
-      if (effect.type === "command") this.#intents.add(intentOf(effect));
-      if (effect.type === "admit") this.#intents.add(intentOf({ ...effect, kind: "replica.registered", body: null }));
+      if (effect.type === "command") this.#intents.add(effect);
+      if (effect.type === "admit") this.#intents.add({ ...effect, kind: "replica.registered", body: null });
     }
     const imbalance = imbalanceOf(ledgerOf(this.state));
     this.#judge.require(imbalance === 0, "S15", () => `after ${event.type} the ledger is off by ${imbalance}`);
@@ -222,14 +221,4 @@ export class JournalModel {
       () => `after record ${seq} the live state of ${by.name} is not that of its journal`,
     );
   }
-}
-
-function intentOf(order: {
-  readonly to: string;
-  readonly incarnation: string;
-  readonly kind: string;
-  readonly body: unknown;
-}): string {
-  const body = order.kind === "replica.registered" ? "" : JSON.stringify(order.body);
-  return `${order.to}|${order.incarnation}|${order.kind}|${body}`;
 }

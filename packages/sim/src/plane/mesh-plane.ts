@@ -103,17 +103,22 @@ export class MeshPlane {
   #handle(mesh: Rendezvous, process: SimProcess, options: MeshOptions): GradientMesh {
     const { epoch, rank, members } = options;
     this.#sizes.set(process, members.length);
-    const own = mesh.shards.map((shard) => new Float32Array(shard.length));
+    // Each rank computes a few of the shards: of a mesh of hundreds the others would be most of what it holds.
+    const own: Float32Array[] = [];
+    const shard = (index: number): Float32Array => {
+      own[index] ??= new Float32Array(options.shardElements);
+      return own[index];
+    };
     return {
       epoch,
       rank,
       worldSize: members.length,
-      shard: (index) => own[index] as Float32Array,
+      shard,
       reduce: async ({ op, written, deadlineMs, signal }) => {
         await this.#failpoints.pass(process, "policy.reduce-begin");
         this.#observer.reducing(process, { epoch, op });
         for (const index of written) {
-          mesh.shards[index]?.set(own[index] as Float32Array);
+          mesh.shards[index]?.set(shard(index));
           mesh.arrived.push(index);
         }
         const waits = mesh.ops.get(op) ?? [];
@@ -186,6 +191,7 @@ export class MeshPlane {
   #break(mesh: Rendezvous, epoch: number, ranks: readonly number[], reason: string): void {
     if (mesh.isBroken) return;
     mesh.isBroken = true;
+    mesh.shards.length = 0;
     const waiting = [...mesh.joins.splice(0), ...[...mesh.ops.values()].flatMap((waits) => waits.splice(0))];
     for (const wait of waiting) wait.process.after(1, () => wait.settle(lost(epoch, ranks, reason)));
   }

@@ -7,7 +7,10 @@ import { shippedConfig } from "./shipped.ts";
 export const crowdSizes: Readonly<Record<string, number>> = { crowd: 1_000, multitude: 10_000 };
 
 /** Each trainer has a micro-shard, and of those there are at most so many. */
-const trainersMax = 256;
+const microShards = 256;
+
+/** A mesh is told to each of its members by all names, so that its cost is the square of them; ten thousand members have no more than the thousand. */
+const trainersMax = 128;
 
 /** A large job made of a drawn one: bounds, time-outs and what is done about failures are those that are shipped. Pure. */
 export function crowdOf(drawn: JobConfig, members: number, random: Random): JobConfig {
@@ -18,12 +21,13 @@ export function crowdOf(drawn: JobConfig, members: number, random: Random): JobC
   return {
     ...drawn,
     ...{ limits, timing, health, failure },
-    steps: 2,
+    // One of ten thousand takes minutes.
+    steps: members > 1_000 ? 1 : 2,
     replicas: { ...drawn.replicas, policy, rollout: members - policy - checkpoint, checkpoint },
     initReplicas: { policy: Math.ceil(policy / 2), rollout: Math.ceil(members / 4) },
     model: { ...drawn.model, maxContext: 128 },
     sampling: { ...drawn.sampling, maxNewTokens: 64 },
-    batch: { groupsPerStep, groupSize: 4, minibatches: 1, microShards: trainersMax },
+    batch: { groupsPerStep, groupSize: 4, minibatches: 1, microShards },
     checkpoint: { ...drawn.checkpoint, everySteps: 1 },
   };
 }
