@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * `npm run test:mutants -- --sample 20 --seed 1 [--only <part of a path>]`: changes one small thing in the packages that decide, again and
+ * `npm run test:mutants -- --sample 20 --seed 1 [--only <part of path:line>]`: changes one small thing in the packages that decide, again and
  * again, and looks whether a unit test sees it. A mutant that survives is printed with its place; the last line is `N passed, N failed`.
  */
 import { spawn } from "node:child_process";
@@ -109,8 +109,9 @@ const { values } = parseArgs({
 });
 const found = areas.flatMap((area) =>
   filesUnder(area.source)
-    .filter((file) => file.includes(values.only))
-    .flatMap((file) => mutantsIn(file, readFileSync(join(root, file), "utf8")).map((mutant) => ({ mutant, area }))),
+    .flatMap((file) => mutantsIn(file, readFileSync(join(root, file), "utf8")))
+    .filter(({ file, line }) => `${file}:${line}`.includes(values.only))
+    .map((mutant) => ({ mutant, area })),
 );
 const next = drawsOf(Number(values.seed));
 const sample = found

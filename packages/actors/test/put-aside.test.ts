@@ -106,6 +106,24 @@ it("a report over which one controller after the other throws ends two of them, 
   await fourth.ended;
 });
 
+it("what the controller throws over a report is told in bounded words", async () => {
+  const verbose: ControllerLogic = {
+    ...controllerLogic,
+    step(snapshot, event) {
+      if (event.type === "mesh.failed") throw new Error("no such epoch ".repeat(200));
+      return controllerLogic.step(snapshot, event);
+    },
+  };
+  await report(failed("torn"));
+  for (const _ of ["first", "second"]) await (await begin({ logic: verbose })).ended;
+  const third = await begin({ logic: verbose });
+  await vi.waitFor(() => expect(alarms).toHaveLength(1), { timeout: 10_000 });
+  expect(alarms[0]).toContain("no such epoch");
+  expect(alarms[0]?.length).toBeLessThan(500);
+  third.abort("over");
+  await third.ended;
+});
+
 it("a report that fits into no record is put aside at once with its size, and what came with it is taken in", async () => {
   await report(asked(40));
   await report(asked(4_000));

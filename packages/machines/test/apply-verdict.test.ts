@@ -111,6 +111,8 @@ describe("a suspect", () => {
       ).state;
     }
     expect(isFlaky(state.members.p1 ?? memberOf("p1", 1))).toBe(true);
+    const still = applyVerdict(state, verdict("recover", { id: "p1", incarnation: "p1-i2" })).state;
+    expect(still.members.p1?.recoveries, "no more is kept than decides it").toHaveLength(11);
     expect(sourcesOf(state)).toEqual(["p0", "p1"]);
     const later = applyVerdict(at(state, 5_000_000), verdict("recover", { id: "p1", incarnation: "p1-i2" })).state;
     expect(isFlaky(later.members.p1 ?? memberOf("p1", 1))).toBe(false);

@@ -36,6 +36,13 @@ describe("a trainer that differs from the majority", () => {
     expect(planDivergent(after(true, ...even, true, ...even, true))).toBeNull();
   });
 
+  it("may differ again ten steps later: what lies further back is forgotten", () => {
+    const nine = Array.from({ length: 9 }, () => false);
+    expect(after(true, ...nine).divergences).toEqual({ p2: [4] });
+    expect(after(true, ...nine, false).divergences).toEqual({});
+    expect(after(true, ...nine, true).divergences).toEqual({ p2: [14] });
+  });
+
   it("waits for its pause also when its process is known to have ended", () => {
     const state = after(true, true, true);
     const out = planDivergent(state)?.state ?? state;

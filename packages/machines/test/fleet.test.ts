@@ -267,6 +267,16 @@ describe("a node that leaves while others have room", () => {
     expect(dead.ids("n1")).toEqual(["policy-1", "rollout-1"]);
   });
 
+  it("lets a replica go whose successor is one too many, and no other one for it", () => {
+    const job = new Job({ policy: 1, rollout: 2, checkpoint: 0 }).node("n0", { rollout: 1 }).obey("n0");
+    job.node("n1", { rollout: 1 }).obey("n1").node("n2");
+    job.operate("replica.drain", { id: "n0", commandId: "c1" });
+    expect(job.state.fleet.replicas["rollout-0"]?.replacedBy).toBe("rollout-2");
+    job.operate("fleet.scale", { rollout: 1 });
+    expect(healthOf(job)).toMatchObject({ "rollout-0": "draining", "rollout-1": "healthy" });
+    expect(job.ids("n2")).toEqual(["policy-1"]);
+  });
+
   it("follows a successor that has to move itself", () => {
     const job = setting().operate("replica.drain", { id: "n0", commandId: "c1" }).obey("n1").node("n2");
     job.operate("replica.drain", { id: "n1", commandId: "c2" }).obey("n2");

@@ -82,6 +82,7 @@ describe("a group that ends the trainers that compute it", () => {
     // Three of the whole batch, one for each halving at most, and one more that proves it.
     expect(ends).toBeLessThanOrEqual(3 + Math.log2(groupsPerStep) + 1);
     expect(attempts.length).toBeLessThanOrEqual(3 + Math.log2(groupsPerStep) + 2 + 1);
+    expect(attempts.filter((groups) => groups.join() === `${bad}`)).toHaveLength(2);
     expect(imbalanceOf(ledgerOf(state))).toBe(0);
     expect(state.ledger).toMatchObject({ trained: 2 * (groupsPerStep - 1), quarantined: 2 });
     expect(alarms.filter((line) => line.startsWith("batch: "))).toEqual([

@@ -23,6 +23,14 @@ describe("a sampler that ends because memory is short", () => {
     expect(bodiesOf(effects, "alarm.raised")).toMatchObject([{ alarm: "memory", detail: /at most 4 groups/ }]);
   });
 
+  it("is known by the exit code of a process that was killed for its memory, also where its supervisor says no more", () => {
+    const { host, pid } = memberOf("r0", 2);
+    const body = { id: "r0", host, pid, code: 137, signal: null };
+    const { state, effects } = applyExited(start(), reportFrom(start(), "p0", { kind: "process.exited", body }));
+    expect(atOnceOf(state, "r0")).toBe(4);
+    expect(bodiesOf(effects, "member.died")).toMatchObject([{ evidence: /short of memory/ }]);
+  });
+
   it("of anything else gets as much as before", () => {
     const { state, effects } = exited(start(), 1);
     expect(atOnceOf(state, "r0")).toBe(8);

@@ -27,15 +27,26 @@ const turned = new Map([
   [ts.SyntaxKind.GreaterThanEqualsToken, "<"],
 ]);
 
+/**
+ * Lines that are left as they are, from 1: those after a line `// no mutant: <reason>`. A change there changes nothing that anybody could see.
+ *
+ * @param {string} source
+ */
+function markedLines(source) {
+  return new Set(source.split("\n").flatMap((line, i) => (/^ *\/\/ no mutant: \S/.test(line) ? [i + 2] : [])));
+}
+
 /** @param {string} file @param {string} source @returns {Mutant[]} */
 export function mutantsIn(file, source) {
   const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
   /** @type {Mutant[]} */
   const mutants = [];
+  const unseen = markedLines(source);
   /** @param {ts.Node} node @param {string} text */
   const add = (node, text) => {
     const start = node.getStart(tree);
     const line = tree.getLineAndCharacterOfPosition(start).line + 1;
+    if (unseen.has(line)) return;
     mutants.push({
       file,
       start,

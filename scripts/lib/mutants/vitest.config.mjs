@@ -44,6 +44,8 @@ export default mergeConfig(config, {
   root,
   ...project,
   test: {
+    // A test that is slow because the machine has other work says nothing of a mutant; the run as a whole has its limit.
+    testTimeout: 60_000,
     sequence: { sequencer: InOrder },
     setupFiles: areas.length > 0 ? [resolve(import.meta.dirname, "note-entered.mjs")] : [],
   },

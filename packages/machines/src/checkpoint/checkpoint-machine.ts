@@ -56,20 +56,17 @@ interface Context extends CheckpointInput {
   readonly wanted: VersionKey | null;
 }
 
-const failed = (save: SaveBody | null, cause: string): ReportEffect =>
-  report("checkpoint.failed", {
-    step: save?.step ?? 0,
-    lineage: save?.lineage ?? 0,
-    version: save?.version ?? 0,
-    cause,
-  });
-
 const unreachable: CheckpointEffect = { type: "drop", kind: "entry", reason: "entered without its order" };
+
+const failed = ({ save }: Context, cause: string): CheckpointEffect =>
+  save
+    ? report("checkpoint.failed", { step: save.step, lineage: save.lineage, version: save.version, cause })
+    : unreachable;
 
 const kept = ({ held }: Context): CheckpointEffect => (held ? report("weights.held", held) : unreachable);
 
-const notKept = ({ wanted }: Context, body: Omit<Body<"weights.failed">, keyof VersionKey>): ReportEffect =>
-  report("weights.failed", { lineage: wanted?.lineage ?? 0, version: wanted?.version ?? 0, ...body });
+const notKept = ({ wanted }: Context, why: Omit<Body<"weights.failed">, keyof VersionKey>): CheckpointEffect =>
+  wanted ? report("weights.failed", { lineage: wanted.lineage, version: wanted.version, ...why }) : unreachable;
 
 const drop = (kind: string, reason: string): { type: "effect"; params: CheckpointEffect } => ({
   type: effectAction,
@@ -123,10 +120,8 @@ const machine = setup({
           description: "Pulls a version and makes it durable.",
           entry: {
             type: effectAction,
-            params: ({ context }): CheckpointEffect =>
-              context.save
-                ? { type: "checkpoint.write", body: context.save }
-                : { type: "drop", kind: "checkpoint.save", reason: "empty" },
+            params: ({ context: { save } }): CheckpointEffect =>
+              save ? { type: "checkpoint.write", body: save } : unreachable,
           },
           on: {
             "checkpoint.written": {
@@ -140,7 +135,7 @@ const machine = setup({
             "checkpoint.errored": {
               guard: "isThis",
               target: "ready",
-              actions: { type: effectAction, params: ({ context, event }) => failed(context.save, event.cause) },
+              actions: { type: effectAction, params: ({ context, event }) => failed(context, event.cause) },
             },
             "checkpoint.save": [
               {
@@ -166,7 +161,7 @@ const machine = setup({
               target: "ready",
               actions: [
                 { type: effectAction, params: { type: "checkpoint.abort", reason: "deadline" } },
-                { type: effectAction, params: ({ context }) => failed(context.save, "not written in time") },
+                { type: effectAction, params: ({ context }) => failed(context, "not written in time") },
               ],
             },
           },

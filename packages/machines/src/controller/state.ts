@@ -283,6 +283,7 @@ export function initialControllerState(plan: ControllerPlan): ControllerState {
     gone: [],
     evictions: {},
     waiting: {},
+    // no mutant: the first election sets it
     progress: { atMs: 0, stage: 0, isShort: false },
     restore: { lineage: 0, version: 0, source: plan.weights },
     tensorsDigest: null,

@@ -5,6 +5,7 @@ import { GapWindow } from "../../src/detector/gap-window.ts";
 import { localHealth } from "../../src/detector/local-health.ts";
 import { PhaseTimes } from "../../src/detector/phase-times.ts";
 import { phiOf } from "../../src/detector/phi.ts";
+import { Sighting } from "../../src/detector/sighting.ts";
 import { timing } from "./watcher.ts";
 
 describe("the level of suspicion", () => {
@@ -26,6 +27,23 @@ describe("the level of suspicion", () => {
       expect(level).toBeGreaterThanOrEqual(last);
       last = level;
     }
+  });
+});
+
+describe("a member that beats like clockwork", () => {
+  it.each([
+    [500, 100],
+    [1_000, 100],
+    [10_000, 1_000],
+  ])("every %d ms is granted a deviation of %d ms all the same", (intervalMs, deviationMs) => {
+    const own = { ...timing, intervalMs };
+    const member = new Sighting("policy", "i1", { nowMs: 0, timing: own });
+    const phases = new PhaseTimes();
+    const beat = { id: "p0", incarnation: "i1", phase: "idle", progress: 0, loopLagMs: 0, failures: 0 };
+    for (let seq = 0; seq < 20; seq++) member.beat({ ...beat, seq }, seq * intervalMs, { timing: own, phases });
+    const silentMs = intervalMs + own.pauseMs + 3 * deviationMs;
+    const moment = { nowMs: 19 * intervalMs + silentMs, factor: 1, timing: own, isTold: true };
+    expect(member.phi(moment)).toBeCloseTo(phiOf(silentMs, intervalMs + own.pauseMs, deviationMs), 6);
   });
 });
 

@@ -83,19 +83,19 @@ function isOlder({ weights, plan, step, ending }: ControllerState, kept: KeptSta
 /** A checkpoint actor has what it was asked for, with the digests. What it was not asked for, or not any more, counts for nothing. Pure. */
 export function applyKept(state: ControllerState, { from, body }: ReportOf<"weights.held">): Change<ControllerState> {
   const member = state.members[from];
-  const { asked = null } = member ? memoryOf(member) : {};
-  if (!asked || !isSame(asked, body)) {
+  const asked = member ? memoryOf(member).asked : null;
+  if (!member || !asked || !isSame(asked, body)) {
     const { dropped } = state;
     return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
   }
   if (!haveSameDigests(asked.sections, body.sections)) {
     const detail = `${from} keeps version ${body.version} with a digest that is not the committed one`;
     const effects = [announce("alarm.raised", { alarm: "digest", detail })];
-    return { state: withMemory(withFailure(state, { id: from }), from, { held: null }), effects };
+    return { state: withMemory(withFailure(state, member), from, { held: null }), effects };
   }
   const { dueAtMs: _, ...held } = asked;
   const memory = { held, asked: null, failures: 0, isTooLarge: false, misses: 0 };
-  const serving = addressesIn(body, state.members[from] ?? {});
+  const serving = addressesIn(body, member);
   return { state: withMemory(withMember(state, from, serving), from, memory), effects: [] };
 }
 
@@ -105,22 +105,22 @@ export function applyNotKept(
   { from, body }: ReportOf<"weights.failed">,
 ): Change<ControllerState> {
   const member = state.members[from];
-  const { asked = null, failures = 0, isTooLarge: wasTooLarge = false } = member ? memoryOf(member) : {};
-  if (!asked || !isSame(asked, body)) return { state, effects: [] };
+  if (!member) return { state, effects: [] };
+  const { asked, failures, isTooLarge: wasTooLarge } = memoryOf(member);
+  if (!isSame(asked, body)) return { state, effects: [] };
   const isTooLarge = body.isTooLarge === true;
   const isNews = isTooLarge ? !wasTooLarge : failures === 0 && isSame(body, state.weights);
   const detail = `${from} keeps no training state in memory: ${body.cause}`;
-  const failed = withFailure(state, { id: from });
+  const failed = withFailure(state, member);
   const next = withMemory(failed, from, isTooLarge ? { isTooLarge, retryAtMs: state.nowMs + tooLargeMs } : {});
   return { state: next, effects: isNews ? [announce("alarm.raised", { alarm: "memory-copy", detail })] : [] };
 }
 
 /** The order is forgotten; the next one comes after a pause that doubles. */
-function withFailure(state: ControllerState, { id }: Pick<Member, "id">): ControllerState {
-  const member = state.members[id];
-  const failures = (member ? memoryOf(member).failures : 0) + 1;
+function withFailure(state: ControllerState, member: Member): ControllerState {
+  const failures = memoryOf(member).failures + 1;
   const pauseMs = (state.plan.timing.commandMs / 5) * 2 ** Math.min(failures - 1, doublingsMax);
-  return withMemory(state, id, { asked: null, failures, retryAtMs: state.nowMs + pauseMs });
+  return withMemory(state, member.id, { asked: null, failures, retryAtMs: state.nowMs + pauseMs });
 }
 
 /**

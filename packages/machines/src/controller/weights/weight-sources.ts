@@ -55,6 +55,7 @@ export function sourcesFor(receiver: Member, supply: Supply): readonly Member[] 
   // In order of arrival, so that the chain of one version is the chain of the next.
   const chain = firstOfHosts(fetching)
     .filter(
+      // no mutant: no two members have one place in the order of arrival
       (first) => first.joinedSeq < receiver.joinedSeq && serves(first) && !supplied.has(first.host) && !isLocal(first),
     )
     .sort((a, b) => a.joinedSeq - b.joinedSeq);

@@ -1,0 +1,20 @@
+import { controllerLogic, planOf } from "@muster/machines";
+import { createMetrics } from "@muster/runtime";
+import { expect, it } from "vitest";
+import { metersOf } from "../src/controller/meters.ts";
+import { smallConfig } from "./support/small-config.ts";
+
+it("the page of a job has its steps and its weight version, which is 0 before there are weights", async () => {
+  const metrics = createMetrics();
+  const take = metersOf(metrics);
+  const { snapshot } = controllerLogic.init(planOf(smallConfig("never-written")));
+  const linesOf = async (): Promise<readonly string[]> =>
+    (await metrics.render()).split("\n").filter((line) => /^muster_job_(steps|weight_version)/.test(line));
+  take(snapshot);
+  expect(await linesOf()).toEqual(["muster_job_steps 0", "muster_job_weight_version 0"]);
+  const { state } = snapshot.context;
+  const weights = { lineage: 0, version: 7, sections: [] };
+  const later = { ...state, weights, step: { ...state.step, step: 9 } };
+  take({ ...snapshot, context: { ...snapshot.context, state: later } });
+  expect(await linesOf()).toEqual(["muster_job_steps 8", "muster_job_weight_version 7"]);
+});
