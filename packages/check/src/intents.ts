@@ -2,7 +2,7 @@
 import { RunningHash } from "./digest.ts";
 
 /** An order as the journal leads to it, or as it was sent. */
-export interface Intent {
+interface Intent {
   readonly to: string;
   readonly incarnation: string;
   readonly kind: string;
