@@ -42,10 +42,11 @@ export async function openFileTask(files: PromptFiles, plan: PromptPlan): Promis
   const heldOut =
     files.heldOut === null ? null : await openSplit(files.heldOut, files.heldOutSplit).catch(closing(train));
   const make = promptMaker(tokenizer, { ...files, tokensMax: files.maxTokens });
-  const { encode, encodePlain: _, renderChat: __, ...rest } = tokenizer;
+  const { encode, encodePlain: _, renderChat, ...rest } = tokenizer;
   return {
     ...rest,
     encode,
+    ...(renderChat ? { encodeChat: (messages) => encode(renderChat(messages)) } : {}),
     name: promptsTask,
     maxTokens: files.maxTokens + plan.maxNewTokens,
     digest: digestOf([train.digest, heldOut?.digest ?? "", tokenizer.tokenizerDigest, JSON.stringify(rulesOf(files))]),

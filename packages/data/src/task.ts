@@ -1,5 +1,5 @@
 /** What a job asks, as interfaces: where prompts come from, and how text becomes tokens. */
-import type { Prompt, Random } from "@muster/base";
+import type { ChatMessage, Prompt, Random } from "@muster/base";
 
 /** Which training prompt: group `index` of a step, counted from 0. */
 export interface PromptKey {
@@ -19,6 +19,8 @@ export interface Tokenizer {
   /** @throws MUSTER_ERR_TASK_TEXT_INVALID for what has no tokens. */
   encode(text: string): Int32Array;
   decode(ids: Int32Array): string;
+  /** Tokens of a conversation that the assistant's turn follows, where there is a chat template. @throws when the template refuses it */
+  encodeChat?(messages: readonly ChatMessage[]): Int32Array;
 }
 
 /** Prompts by number: pure functions of their key, whoever asks and however often, so that a run in mode `sync` is one, too. */

@@ -1,3 +1,5 @@
 export { isLoopback, type Tokens } from "./doors/guard.ts";
 export { type Router, type RouterOptions, type ShownMetrics, startRouter } from "./router.ts";
 export { checkRouterConfig, type RouterConfig, routerDefaults } from "./router-config.ts";
+export type { SamplerEngine, SamplerRequest, SamplerTokenizer } from "./sampler/sampler-engine.ts";
+export { type SamplerServer, type SamplerServerOptions, startSamplerServer } from "./sampler/sampler-server.ts";

@@ -19,6 +19,8 @@ import { type ActorOptions, runControllerProcess, runReplicaProcess } from "../c
 import { connectionRoles, findConnection, writeOwnConnection } from "../composition/connection.ts";
 import { dataKeyOf } from "../composition/data-key.ts";
 import { openEngines } from "../composition/engines.ts";
+import { addressOf, servingRole } from "../composition/serving.ts";
+import { tokenOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
 import { describeRun, sayRun } from "../job/run-state.ts";
 import { musterPath } from "../run/children.ts";
@@ -42,6 +44,11 @@ interface Options extends LocationOptions {
   readonly supervised?: boolean;
   readonly grace: string;
   readonly node?: string;
+}
+
+interface ReplicaOptions extends Options {
+  readonly serve?: string | true;
+  readonly serveTokenFile?: string;
 }
 
 interface ControllerOptions extends Options {
@@ -71,13 +78,18 @@ const replicas: Readonly<Record<ReplicaRole, ReplicaKind>> = {
 
 /** Adds the actor commands. */
 export function addActorCommands(program: Command): void {
-  for (const [name, replica] of Object.entries(replicas))
-    actorCommand(program, name, replica.says)
+  for (const [name, replica] of Object.entries(replicas)) {
+    const command = actorCommand(program, name, replica.says)
       .option("--id <id>", `name of the replica (default: ${name}-<random>)`)
-      .option("--node <id>", "the node that started it")
-      .action(async (options: Options) => {
-        process.exitCode = await joinJob(name, replica, options);
-      });
+      .option("--node <id>", "the node that started it");
+    if (name === "rollout")
+      command
+        .option("--serve [address]", "also answer requests over HTTP, on host:port (default: any port of loopback)")
+        .option("--serve-token-file <file>", "file with the token of those clients (or MUSTER_SERVE_TOKEN)");
+    command.action(async (options: ReplicaOptions) => {
+      process.exitCode = await joinJob(name, replica, options);
+    });
+  }
   actorCommand(program, "node", "run the replicas that the controller assigns to this host")
     .option("--id <id>", "name of the node (default: node-<random>)")
     .option("--capacity <counts>", "most replicas by role, e.g. policy=2,rollout=4 (default: as many as are asked)")
@@ -106,11 +118,17 @@ function actorCommand(program: Command, name: string, says: string): Command {
     .option("--supervised", "started by a supervisor that holds standard input open");
 }
 
-async function joinJob(name: string, { roleOn, engine }: ReplicaKind, options: Options) {
+async function joinJob(name: string, { roleOn, engine }: ReplicaKind, options: ReplicaOptions) {
   const actor = memberOptions(options, name);
   const adapter = actor.connection.engines?.[engine] ?? "embedded";
   const engines = await openEngines([adapter]);
-  return await runReplicaProcess(roleOn(hostDoors(engines, engines.of(adapter).build())), actor);
+  const doors = hostDoors(engines, engines.of(adapter).build());
+  if (options.serve === undefined) return await runReplicaProcess(roleOn(doors), actor);
+  const { id, connection } = actor;
+  const address = addressOf(options.serve === true ? "127.0.0.1:0" : options.serve);
+  const token = tokenOf("serve-token-file", options.serveTokenFile, process.env.MUSTER_SERVE_TOKEN);
+  const role = servingRole({ doors, roleOn, address, token, id, directory: connection.directory });
+  return await runReplicaProcess(role, actor);
 }
 
 /** Ends of a job that are for good; one that was interrupted may go on under another process. */

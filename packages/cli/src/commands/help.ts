@@ -15,6 +15,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   policy: [["muster policy --job dates-1", "one more trainer for a job of this host"]],
   rollout: [
     ["muster rollout", "one more sampler for the newest job of this host"],
+    ["muster rollout --serve", "that also answers requests over HTTP, for muster router"],
     ["muster rollout --connection far.json --job dates-1", "from another host, with a file of muster credentials"],
   ],
   checkpoint: [["muster checkpoint --job dates-1", "one more checkpoint actor"]],
@@ -92,6 +93,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   ],
   router: [
     ["muster router --worker http://10.0.0.1:30000 --worker http://10.0.0.2:30000", "two engines under one address"],
+    ["muster router --job dates-1", "the samplers of a job that serve on this host (muster rollout --serve)"],
     [
       "muster router --rollout-health-check-first-wait 600 --slime-router-health-check-failure-threshold 5",
       "with slime's names; engines are added with POST /add_worker?url=http://HOST:PORT",

@@ -11,13 +11,18 @@ import {
   systemClock,
 } from "@muster/runtime";
 import { type Command, Option } from "commander";
+import { runsDefault } from "../composition/runs.ts";
 import { tokenOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
+import { findRun } from "../job/find-run.ts";
+import { followServing } from "../job/serving-files.ts";
 import { collect, countOf, durationOf, levelOf, portOf, secondsOf, sizeOf, withLogLevel } from "./common.ts";
 
 interface Options {
   readonly worker: readonly string[];
   readonly enginesResume?: boolean;
+  readonly job?: string;
+  readonly runs: string;
   readonly host: string;
   readonly port: string;
   readonly healthFirstWait: string;
@@ -63,6 +68,8 @@ export function addRouterCommand(program: Command): void {
     .description("one HTTP address for many inference engines: health, fences by weight version, retries")
     .option("--worker <url>", "address of an engine, http://HOST:PORT; give it for each", collect, [])
     .option("--engines-resume", "the engines of --worker go on with a response, from prompt and tokens so far")
+    .option("--job <name>", "also the samplers of this job that serve on this host")
+    .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--host <address>", "where to listen; others than loopback need tokens", routerDefaults.host)
     .option("--port <port>", "port to listen on; 0 for any free one", `${routerDefaults.port}`)
     .option("--health-first-wait <duration>", "how long a new engine may fail", seconds(pool.health.firstWaitMs))
@@ -140,7 +147,8 @@ function configOf(options: Options): RouterConfig {
 }
 
 async function serve(options: Options): Promise<ExitCode> {
-  if (options.worker.length === 0 && options.json !== true)
+  const run = options.job === undefined ? null : findRun({ runs: options.runs, job: options.job });
+  if (options.worker.length === 0 && !run && options.json !== true)
     process.stderr.write("muster: no engines yet; add them with POST /add_worker?url=http://HOST:PORT\n");
   const level = levelOf(options.logLevel);
   const logger = createLogger({ level, destination: "stderr", pretty: options.json !== true });
@@ -155,30 +163,37 @@ async function serve(options: Options): Promise<ExitCode> {
     logger,
     metrics: createMetrics({ process: true }),
   });
+  const stopFollowing = run ? followServing(run.directory, router, { logger }) : () => {};
   try {
     const labels: Readonly<Record<string, string>> = options.enginesResume ? { resumes: "true" } : {};
     for (const url of options.worker)
       if (!router.add(url, labels))
         throw errors.OptionInvalid({ option: "worker", value: url, reason: "is one too many" });
   } catch (error) {
+    stopFollowing();
     await router.close(0);
     throw error;
   }
   const url = `http://${router.host.includes(":") ? `[${router.host}]` : router.host}:${router.port}`;
   process.stdout.write(options.json ? `${JSON.stringify({ url })}\n` : `the router listens on ${url}, until Ctrl-C\n`);
-  return await untilStopped(router, { options, logger });
+  return await untilStopped(router, { grace: options.grace, logger, stopFollowing });
 }
 
 async function untilStopped(
   router: Router,
-  { options, logger }: { readonly options: Options; readonly logger: Logger },
+  {
+    grace,
+    logger,
+    stopFollowing,
+  }: { readonly grace: string; readonly logger: Logger; readonly stopFollowing: () => void },
 ): Promise<ExitCode> {
-  const graceMs = durationOf("grace", options.grace);
+  const graceMs = durationOf("grace", grace);
   return await new Promise((done) => {
     installLifecycle({
       onStop: async () => {
+        stopFollowing();
         const cut = await router.close(graceMs);
-        if (cut > 0) sayLastWords(`${cut} requests did not end within ${options.grace} and were cut off`);
+        if (cut > 0) sayLastWords(`${cut} requests did not end within ${grace} and were cut off`);
         const code = cut > 0 ? exitCodes.temporary : exitCodes.ok;
         done(code);
         return code;

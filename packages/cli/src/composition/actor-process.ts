@@ -46,9 +46,32 @@ export interface ActorOptions {
   readonly graceMs: number;
 }
 
+/** A role that needs something open beside it, for as long as its process lives. */
+export interface OpenedRole {
+  readonly role: string;
+  open(logger: Logger): Promise<Role>;
+  close(): Promise<void>;
+}
+
 /** Runs a replica until it leaves. @returns The exit code of the process. */
-export async function runReplicaProcess(role: Role, options: ActorOptions): Promise<ExitCode> {
-  const { logger, metrics, say, close } = await open(options, role.role);
+export async function runReplicaProcess(source: Role | OpenedRole, options: ActorOptions): Promise<ExitCode> {
+  if (!("open" in source))
+    return await runReplicaProcess({ role: source.role, open: async () => source, close: async () => {} }, options);
+  const { logger, metrics, say, close } = await open(options, source.role);
+  try {
+    const role = await source.open(logger);
+    return await liveAs(role, options, { logger, metrics, say });
+  } finally {
+    await source.close();
+    await close();
+  }
+}
+
+async function liveAs(
+  role: Role,
+  options: ActorOptions,
+  { logger, metrics, say }: Pick<Awaited<ReturnType<typeof open>>, "logger" | "metrics" | "say">,
+): Promise<ExitCode> {
   const { connection, node } = options;
   const environment = createEnvironment({ connection, node, logger, metrics });
   const replica: Replica = runReplica(role, { job: options.connection.job, id: options.id, environment });
@@ -71,7 +94,6 @@ export async function runReplicaProcess(role: Role, options: ActorOptions): Prom
   });
   const code = await exitCode;
   uninstall();
-  await close();
   return code;
 }
 

@@ -18,8 +18,8 @@ export interface HealthLoopOptions {
   readonly checked: (before: Worker, after: Worker, ok: boolean) => void;
 }
 
-/** A worker that starts is looked at more often: it may come at any moment. */
-const startingMs = 1_000;
+/** A worker that starts or gets weights is looked at more often: it may be there at any moment. */
+const comingMs = 1_000;
 
 interface Watch {
   readonly paths: KnownPaths;
@@ -86,7 +86,8 @@ export class HealthLoop {
     const worker = this.#options.pool.worker(id);
     if (!worker) return void this.forget(id);
     const { intervalMs, clock } = this.#options;
-    const afterMs = worker.state === "starting" ? Math.min(intervalMs, startingMs) : intervalMs;
+    const isComing = worker.state === "starting" || worker.state === "stale";
+    const afterMs = isComing ? Math.min(intervalMs, comingMs) : intervalMs;
     watch.cancel = clock.after(afterMs, () => void this.checkNow(id));
   }
 }

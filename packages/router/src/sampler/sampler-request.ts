@@ -1,0 +1,155 @@
+/** Requests of SGLang and of the OpenAI API as an engine of Muster takes them. What it can not do is refused by name, and never left out. Pure. */
+import { type ChatMessage, MusterError, mixSeed, type SamplingOptions } from "@muster/base";
+import { isTable } from "../core/answer-facts.ts";
+import type { EngineRoute, engineRoutes } from "../core/parse-request.ts";
+import { invalid } from "../core/reply.ts";
+import type { SamplerTokenizer } from "./sampler-engine.ts";
+
+type Table = Readonly<Record<string, unknown>>;
+
+/** What is to be drawn, and how it is shown. */
+export interface Wanted {
+  readonly promptIds: Int32Array;
+  readonly n: number;
+  readonly sampling: SamplingOptions;
+  readonly seed: number;
+  readonly isStream: boolean;
+  readonly withLogprobs: boolean;
+}
+
+/** Fields that change nothing here, by route; all others are either read or refused. */
+const ignored: Readonly<Record<EngineRoute, readonly string[]>> = {
+  "/generate": ["rid", "logprob_start_len", "return_text_in_logprobs", "model", "priority"],
+  "/v1/completions": ["model", "user", "stream_options", "metadata"],
+  "/v1/chat/completions": ["model", "user", "stream_options", "metadata"],
+};
+
+/** Values of parameters that ask for nothing. */
+const neutral: Readonly<Record<string, readonly unknown[]>> = {
+  ...{ min_p: [0], frequency_penalty: [0], presence_penalty: [0], repetition_penalty: [1], min_new_tokens: [0] },
+  ...{ stop: [null, ""], logprobs: [null, false, 0], top_logprobs: [null, 0], top_logprobs_num: [0], echo: [false] },
+  ...{ best_of: [1], suffix: [null], response_format: [null], tools: [null], regex: [null], json_schema: [null] },
+};
+
+const samplingKeys = [
+  "temperature",
+  "max_new_tokens",
+  "top_p",
+  "top_k",
+  "stop_token_ids",
+  "n",
+  "sampling_seed",
+  "ignore_eos",
+];
+const shownKeys = ["skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"];
+const newTokensDefault = 128;
+const responsesMax = 64;
+
+/** Reads a request. `freshSeed` is taken where it names no seed. @throws Refused with 400 */
+export function wantedOf(route: EngineRoute, body: Table, tokenizer: SamplerTokenizer, freshSeed: number): Wanted {
+  const isNative = route === "/generate";
+  const { sampling_params: inner = {} } = body;
+  if (isNative && !isTable(inner)) throw invalid("sampling_params must be an object");
+  const from: Table = isNative ? (inner as Table) : openAiSampling(body);
+  refuseUnknown(isNative ? from : {}, [...samplingKeys, ...shownKeys], "sampling_params.");
+  refuseUnknown(body, fieldsOf(route), "");
+  const promptIds = promptOf(route, body, tokenizer);
+  const n = whole("n", from.n ?? 1, 1, responsesMax);
+  const isStream = body.stream === true;
+  if (isStream && n > 1) throw invalid(`n is ${n}; a stream has one response`);
+  const seed =
+    from.sampling_seed === undefined ? freshSeed : whole("seed", from.sampling_seed, 0, Number.MAX_SAFE_INTEGER);
+  return {
+    ...{ promptIds, n, isStream, withLogprobs: body.return_logprob === true },
+    sampling: samplingOf(from, tokenizer),
+    // A response that goes on elsewhere comes with a longer prompt: it must not draw the random numbers of its beginning again.
+    seed: mixSeed(seed, promptIds.length),
+  };
+}
+
+function fieldsOf(route: EngineRoute): readonly string[] {
+  const openAi = ["temperature", "max_tokens", "max_completion_tokens", "top_p", "n", "seed", "stream"];
+  const own: Readonly<Record<(typeof engineRoutes)[number], readonly string[]>> = {
+    "/generate": ["text", "input_ids", "sampling_params", "stream", "return_logprob"],
+    "/v1/completions": ["prompt", ...openAi],
+    "/v1/chat/completions": ["messages", ...openAi],
+  };
+  return [...own[route], ...ignored[route]];
+}
+
+function refuseUnknown(table: Table, known: readonly string[], prefix: string): void {
+  for (const [key, value] of Object.entries(table)) {
+    const isNothing = neutral[key]?.includes(value) || (Array.isArray(value) && value.length === 0);
+    if (!known.includes(key) && !isNothing)
+      throw invalid(`${prefix}${key.slice(0, 64)} is not supported by this sampler`);
+  }
+}
+
+function openAiSampling(body: Table): Table {
+  const { temperature, top_p: topP, n, seed, max_tokens: most, max_completion_tokens: newer } = body;
+  const given = { temperature, top_p: topP, n, sampling_seed: seed ?? undefined, max_new_tokens: newer ?? most };
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== null));
+}
+
+function samplingOf(from: Table, { stopTokenIds }: SamplerTokenizer): SamplingOptions {
+  const more = from.stop_token_ids ?? [];
+  if (!Array.isArray(more) || more.length > 64 || !more.every((id) => Number.isSafeInteger(id) && id >= 0))
+    throw invalid("stop_token_ids must be a list of at most 64 token ids");
+  const topP = numberIn("top_p", from.top_p ?? 1);
+  const topK = numberIn("top_k", from.top_k ?? -1);
+  return {
+    temperature: numberIn("temperature", from.temperature ?? 1),
+    maxNewTokens: whole("max_new_tokens", from.max_new_tokens ?? newTokensDefault, 1, 1_048_576),
+    stopTokenIds: from.ignore_eos === true ? more : [...stopTokenIds, ...more],
+    ...(topP === 1 ? {} : { topP }),
+    ...(topK === -1 || topK === 0 ? {} : { topK }),
+  };
+}
+
+function promptOf(route: EngineRoute, body: Table, tokenizer: SamplerTokenizer): Int32Array {
+  if (route === "/v1/chat/completions") return chatOf(body.messages, tokenizer);
+  const [field, value] =
+    route === "/v1/completions"
+      ? (["prompt", body.prompt] as const)
+      : body.input_ids === undefined || body.input_ids === null
+        ? (["text", body.text] as const)
+        : (["input_ids", body.input_ids] as const);
+  if (typeof value === "string") return encoded(field, () => tokenizer.encode(value));
+  const isIds =
+    Array.isArray(value) && value.length > 0 && value.every((id) => Number.isInteger(id) && id >= 0 && id < 2 ** 31);
+  if (!isIds)
+    throw invalid(`${field} must be one text or one list of token ids; this sampler takes one prompt a request`);
+  return Int32Array.from(value as readonly number[]);
+}
+
+function chatOf(value: unknown, tokenizer: SamplerTokenizer): Int32Array {
+  const isChat =
+    Array.isArray(value) &&
+    value.every((one) => isTable(one) && typeof one.role === "string" && typeof one.content === "string");
+  if (!isChat) throw invalid("messages must be a list of objects with role and content, both texts");
+  const messages = value as readonly ChatMessage[];
+  // A model without a template has learned no turns: it is given what was said last.
+  return encoded("messages", () =>
+    tokenizer.encodeChat ? tokenizer.encodeChat(messages) : tokenizer.encode(messages.at(-1)?.content ?? ""),
+  );
+}
+
+function encoded(field: string, encode: () => Int32Array): Int32Array {
+  try {
+    const ids = encode();
+    if (ids.length === 0) throw invalid(`${field} has no tokens`);
+    return ids;
+  } catch (error) {
+    throw error instanceof MusterError ? invalid(`${field}: ${error.message}`) : error;
+  }
+}
+
+function whole(field: string, value: unknown, min: number, max: number): number {
+  if (typeof value === "number" && Number.isSafeInteger(value) && value >= min && value <= max) return value;
+  throw invalid(`${field} must be a whole number from ${min} to ${max}`);
+}
+
+function numberIn(field: string, value: unknown): number {
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  throw invalid(`${field} must be a number`);
+}
