@@ -12,6 +12,7 @@ import { addCredentialsCommand } from "./commands/credentials.ts";
 import { addDashboardCommand } from "./commands/dashboard.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addDrainCommand } from "./commands/drain.ts";
+import { addExportCommand } from "./commands/export.ts";
 import { addFleetCommands } from "./commands/fleet.ts";
 import { addGatewayCommand } from "./commands/gateway.ts";
 import { addHelp } from "./commands/help.ts";
@@ -41,6 +42,7 @@ export function createProgram(): Command {
   addReportCommand(program);
   addJobsCommand(program);
   addCheckCommand(program);
+  addExportCommand(program);
   addStopCommand(program);
   addDrainCommand(program);
   addFleetCommands(program);

@@ -15,6 +15,7 @@ export { checkTies, type ReadSource, readConverted } from "./convert/read-conver
 export { type Part, type Rule, reverseRules } from "./convert/rules.ts";
 export type { Run } from "./convert/runs.ts";
 export { type DType, type DTypeInfo, dtypeNames, dtypes } from "./dtype.ts";
+export { encodeLlamaGguf, type LlamaGguf } from "./gguf/llama.ts";
 export { readFloats } from "./read-floats.ts";
 export {
   decodeSafetensors,

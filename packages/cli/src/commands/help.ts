@@ -67,6 +67,16 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster check dates-20250101-120000 --json > audit.json", "another one, for a script"],
     ["muster check /mnt/old/runs/dates-1 --no-journal", "a folder that was moved, without nats-server"],
   ],
+  export: [
+    [
+      "muster export .muster/checkpoints/dates --out dates-hf",
+      "the newest checkpoint of a job, for any Llama implementation",
+    ],
+    [
+      "muster export .muster/checkpoints/dates --format gguf --task dates --out dates.gguf",
+      "for llama.cpp: llama-server --model dates.gguf",
+    ],
+  ],
   stop: [["muster stop --job dates-1 --reason 'good enough'", "end it after the step that runs"]],
   drain: [["muster drain rollout-1", "have one replica leave; its work goes to the others"]],
   scale: [
