@@ -1,7 +1,7 @@
 /** The node's table of replicas: what starts, what ends, what starts again and what does not. */
 import { type NodeContext, type NodeEvent, nodeLogic } from "@muster/machines";
 import { describe, expect, it } from "vitest";
-import { restartDelayMs } from "../src/node/keep-replicas.ts";
+import { restartDelayMs } from "../src/restart-rule.ts";
 
 const capacity = { policy: null, rollout: null, checkpoint: null };
 
