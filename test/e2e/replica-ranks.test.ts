@@ -100,7 +100,17 @@ test("ranks find room on two nodes, each with a device of its own; one node is k
   );
   expect(ranksOf("rollout-0")).toEqual([]);
   const node = (id: string, devices: string) =>
-    runs.muster("node", "--job", run.job, "--id", id, "--capacity", "policy=0,checkpoint=0", "--devices", devices);
+    runs.muster(
+      "node",
+      "--job",
+      run.job,
+      "--id",
+      id,
+      "--capacity",
+      "policy=0,checkpoint=0,rollout=4",
+      "--devices",
+      devices,
+    );
   const large = await node("large", "1-3");
   const isThere = () => ranksOf("rollout-0").length === 4;
   const seen = { timeoutMs: 30_000, detail: () => ranksOf("rollout-0") };

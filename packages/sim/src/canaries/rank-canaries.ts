@@ -5,12 +5,17 @@ import type { Fault } from "../faults/fault.ts";
 import type { Canary } from "./canary.ts";
 import { mind } from "./mind.ts";
 
-/** Samplers are three processes on one node. */
+/** One sampler, of three processes on the two nodes of a host. */
 const threeProcesses = (scenario: Scenario): Scenario => {
   const { config } = scenario;
-  const processes = { ...perRole(() => 1), rollout: 3 };
-  const nodes = [{ host: "host-0", capacity: perRole(() => null) }];
-  return { ...scenario, config: { ...config, processes }, fleet: { nodes } };
+  const shape = {
+    processes: { ...perRole(() => 1), rollout: 3 },
+    devices: perRole(() => 0),
+    replicas: { ...config.replicas, rollout: 1 },
+    initReplicas: { ...config.initReplicas, rollout: 1 },
+  };
+  const nodes = [2, 1].map((rollout) => ({ host: "host-0", capacity: { ...perRole(() => null), rollout } }));
+  return { ...scenario, config: { ...config, ...shape }, fleet: { nodes } };
 };
 
 /** One of them ends now and then. */
