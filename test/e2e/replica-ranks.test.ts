@@ -60,10 +60,10 @@ const whole = (id: string, life: number): boolean => {
 };
 
 test("one of four processes is killed: the replica is one loss, comes back whole, and the weights are those of the quiet run", async () => {
-  const args = ["--steps", "40", "--policy", "1", "--rollout", "1", ...settings("job.seed=7")];
+  const args = ["--steps", "20", "--policy", "1", "--rollout", "1", ...settings("job.seed=7")];
   const quiet = await (await runs.start("ranks-quiet", ...args)).ended();
   const run = await runs.start("ranks-killed", ...args);
-  await run.waitForEvent("step.committed");
+  await run.waitForEvent("step.committed", undefined, 60_000);
   await waitFor(() => whole("rollout-0", 1), {
     what: "four ranks of life 1",
     timeoutMs: 30_000,
