@@ -20,7 +20,7 @@ const fixture: Readonly<
   "packages/protocol/src/role-table.ts": [
     {
       before: "} as const satisfies Readonly<Record<string, RoleTraits>>;",
-      add: '  judge: { ...{ title: "judge", holdsWeights: true, sharesHost: false, readsGroups: true, drawsGroups: false }, ...{ leavesLast: false, patience: 1.5, hasRanks: true } },\n',
+      add: '  judge: { ...{ title: "judge", holdsWeights: true, sharesHost: false, keepsFiles: false, readsGroups: true, drawsGroups: false }, ...{ leavesLast: false, patience: 1.5, hasRanks: true } },\n',
     },
   ],
   "packages/actors/src/judge/judge-work.ts": {

@@ -30,6 +30,7 @@ import {
   loadGenerate,
   openReward,
   type PolicyEngine,
+  type ReplicaRank,
   type Reward,
   type RolloutEngine,
 } from "@muster/engine";
@@ -74,16 +75,17 @@ export interface Doors {
  * Engines, the native data plane and the disk of this host.
  *
  * @param engineBuild - With which this replica registered; an engine of another one is not opened.
+ * @param rank - Of a replica of several processes: its rank 0.
  */
-export const hostDoors = (engines: EngineRegistry, engineBuild: string): Doors => ({
+export const hostDoors = (engines: EngineRegistry, engineBuild: string, rank?: ReplicaRank): Doors => ({
   engineBuild,
   policyEngine: async (config) => {
     checkBuild(engines, config.engine.policy.adapter, engineBuild);
-    return await engines.openPolicy(config, needsOfJob(config));
+    return await engines.openPolicy(config, needsOfJob(config), rank);
   },
   rolloutEngine: async (config) => {
     checkBuild(engines, config.engine.rollout.adapter, engineBuild);
-    return await engines.openRollout(config, needsOfJob(config));
+    return await engines.openRollout(config, needsOfJob(config), rank);
   },
   model: (config) => ({
     ...engines.describe("policy", config.engine, needsOfJob(config)),

@@ -22,6 +22,8 @@ export interface Environment {
   readonly pid: number;
   /** Node that started this process; `null` when none did. */
   readonly node: string | null;
+  /** Life of a replica of several processes that this process speaks for: it comes back as no other one. Absent for replicas of one. */
+  readonly life?: number;
   readonly clock: Clock;
   /** Runs a turn of the actor's loop later; the default lets I/O come between turns. */
   readonly schedule?: (turn: () => void) => void;

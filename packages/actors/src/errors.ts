@@ -44,6 +44,14 @@ export const errors = defineErrors("MUSTER_ERR", {
     message: "the engine's accumulate() returned {field} = {value}; it must be {rule}",
   },
   ConfigRefused: { message: "the controller sent a configuration that this version does not accept: {reason}" },
+  RankConfig: {
+    message:
+      "{path}, from which the ranks of a replica know their job, can not be read ({reason}); their node writes it when it is admitted: start the node again",
+  },
+  RankEnvironment: {
+    message:
+      'the environment says {variable} = "{value}" where a node writes a number; ranks of replicas are started by muster node',
+  },
   EngineBuildDiffers: {
     message:
       "the job computes with engine {adapter} of build {build}, and this replica registered with build {registered}; copy the job's connection.json again, and start it anew",

@@ -38,6 +38,8 @@ export type { HostSigns } from "./node/host-signs.ts";
 export type { KeeperDoor, KeeperExit, KeeperGiven, StartOrder } from "./node/keeper.ts";
 export { LastEnd } from "./node/last-end.ts";
 export { type NodeRoleOnOptions, type NodeRoleOptions, nodeRole, nodeRoleOn } from "./node/node-work.ts";
+export { readRankConfig } from "./node/rank-config.ts";
+export { rankOfEnvironment } from "./node/rank-environment.ts";
 export { policyRoleOn } from "./policy/policy-work.ts";
 export { type Replica, runReplica } from "./replica/replica.ts";
 export type { ReplicaEnd, ReplicaOptions, Role } from "./replica/work.ts";

@@ -1,5 +1,6 @@
 /** Devices: none has two holders, in the table of the controller and among the processes that live (F8). */
-import type { ControllerState } from "@muster/machines";
+import { type ControllerState, ranksOf } from "@muster/machines";
+import { processNameOf } from "@muster/protocol";
 import type { Judge } from "./judge.ts";
 import type { Mortal } from "./observed.ts";
 
@@ -40,8 +41,17 @@ export class DeviceChecker {
   decided(before: ControllerState, after: ControllerState): void {
     if (!after.plan.devices || before.fleet.replicas === after.fleet.replicas) return;
     const holders = new Map<string, string>();
-    for (const [id, { node, role, health, devices = [] }] of Object.entries(after.fleet.replicas)) {
-      if (node === null || health === "RETIRED") continue;
+    const all = Object.entries(after.fleet.replicas).flatMap(([id, replica]) =>
+      replica.health === "RETIRED"
+        ? []
+        : ranksOf(replica).map(({ node, devices = [] }, rank) => ({
+            id: processNameOf(id, rank),
+            node,
+            devices,
+            role: replica.role,
+          })),
+    );
+    for (const { id, node, devices, role } of all) {
       const needed = after.plan.devices[role];
       this.#judge.require(
         devices.length === needed,

@@ -1,5 +1,5 @@
 /** Nodes and operators: no orphan lives on, what is wanted runs, a command happens once, joiners come together, and nobody keeps a place that was given away (F1 to F7). */
-import type { ControllerEvent, ControllerState } from "@muster/machines";
+import { type ControllerEvent, type ControllerState, processesOf, ranksOf } from "@muster/machines";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
@@ -133,7 +133,10 @@ export class FleetChecker {
       );
       if (node === null || before.replicas[id]?.node === node) continue;
       const limit = fleet.nodes[node]?.capacity[role] ?? Number.POSITIVE_INFINITY;
-      const used = Object.values(fleet.replicas).filter((other) => other.node === node && other.role === role).length;
+      const used = Object.values(fleet.replicas)
+        .filter((other) => other.role === role)
+        .flatMap((other) => ranksOf(other))
+        .filter((rank) => rank.node === node).length;
       this.#judge.require(members[node]?.role === "node", "F5", () => `${id} is placed on ${node}, which is no member`);
       this.#judge.require(!this.#cordoned.has(node), "F5", () => `${id} is placed on ${node}, which is cordoned`);
       this.#judge.require(used <= limit, "F5", () => `${node} has ${used} ${role}, it has room for ${limit}`);
@@ -179,6 +182,8 @@ export class FleetChecker {
         was && was.health !== "draining" && is?.health === "draining" && was.incarnation === is.incarnation;
       const isAsked = event.type === "replica.draining" && event.from === id;
       if (!isTold || isAsked || leaving || node === null || role !== "rollout" || after.ending) continue;
+      // Whether several processes find room together is not seen by looking at one node.
+      if (processesOf(after, role) > 1) continue;
       const dueAtMs = after.fleet.nodes[node]?.leaveDueAtMs ?? Number.POSITIVE_INFINITY;
       const place = placesFor(before, role).find((other) => placesFor(after, role).includes(other));
       this.#judge.require(

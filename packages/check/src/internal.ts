@@ -15,6 +15,7 @@ export { MembershipChecker, type Outage } from "./membership-checker.ts";
 export { MemoryChecker } from "./memory-checker.ts";
 export { OrderChecker } from "./order-checker.ts";
 export { ProgressChecker } from "./progress-checker.ts";
+export { RankChecker } from "./rank-checker.ts";
 export { SeenPieces } from "./seen-pieces.ts";
 export { ToldChecker } from "./told-checker.ts";
 export { TrainingChecker } from "./training-checker.ts";

@@ -6,6 +6,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   JobUnknown: {
     message: 'no job "{job}" in {directory}; start one with: {start}, or name its folder with --runs and --job',
   },
+  RankAlone: {
+    message:
+      "--rank {said}: the rank in the environment is {found}; the processes of a replica of several are started by muster node, not by hand",
+  },
   JobOver: { message: "nobody can join: {run}" },
   JobNone: { message: "there is no job in {directory}; start one with: {start}" },
   JobBusy: { message: 'job "{job}" is run by process {pid} already; choose another name with --job' },

@@ -61,6 +61,7 @@ export {
   measureCopies,
   measureFanOut,
 } from "./host-limit.ts";
+export { localAddressOf } from "./local-address.ts";
 export type { CopyOptions, MappedVersion, PullResult, VersionId } from "./mapped-version.ts";
 export type { MembershipOptions, MeshPlace } from "./membership.ts";
 export type { ProgressOptions, PullProgress } from "./pull-progress.ts";

@@ -19,6 +19,9 @@ export const errors = defineErrors("MUSTER_ERR", {
   EngineTable: { message: "the table [{table}] of an engine: {key} can not be a key ({reason})" },
   EngineAdapterInvalid: { message: "{path} is no engine: {reason}" },
   EngineRole: { message: 'the engine "{kind}" can not be a {role}' },
+  EngineProcesses: {
+    message: 'the engine "{kind}" has no program for ranks other than 0, as a {role} of several processes needs',
+  },
   EngineDiffers: {
     message: "the engine {kind} was opened with another {what} than it said: {found}, and the job has {wanted}",
   },

@@ -44,6 +44,8 @@ export type {
   EngineOptions,
   EngineProblem,
   EngineRole,
+  RankProgram,
+  ReplicaRank,
 } from "./registry/adapter.ts";
 export { EngineRegistry } from "./registry/engine-registry.ts";
 export { type FormatDifference, formatDifference, type WeightFormat } from "./registry/weight-format.ts";

@@ -28,9 +28,10 @@ export type {
   TickEvent,
   VerdictEvent,
 } from "./controller/events.ts";
-export type { FleetHealth, FleetReplica, FleetState } from "./controller/fleet/fleet-state.ts";
+export type { FleetHealth, FleetRank, FleetReplica, FleetState } from "./controller/fleet/fleet-state.ts";
 export { isCordoned } from "./controller/fleet/fleet-state.ts";
 export { missingOf } from "./controller/fleet/plan-fleet.ts";
+export { processesOf, ranksOf } from "./controller/fleet/ranks.ts";
 export { causeKeyOf } from "./controller/groups/given-up.ts";
 export { imbalanceOf, ledgerOf } from "./controller/groups/ledger.ts";
 export { isFillNews } from "./controller/groups/stream-room.ts";

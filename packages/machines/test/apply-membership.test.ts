@@ -93,7 +93,7 @@ describe("a replica without a node that ends and starts again and again", () => 
   });
 
   it("does not count where a node runs it, nor lives of one process", () => {
-    const { state: made, id } = makeReplica(working(), "rollout", "n0");
+    const { state: made, id } = makeReplica(working(), "rollout", { node: "n0" });
     const { [id]: replica, ...others } = made.fleet.replicas;
     const replicas = { ...others, ...(replica ? { r0: replica } : {}) };
     const placed = { ...made, fleet: { ...made.fleet, replicas } };
@@ -187,7 +187,7 @@ describe("a replica that registers", () => {
 
   it("from a node on which it has no place any more is refused, and whoever has the place stays", () => {
     const placed = working();
-    const r0 = makeReplica(placed, "rollout", "node-2");
+    const r0 = makeReplica(placed, "rollout", { node: "node-2" });
     const state = {
       ...r0.state,
       fleet: { ...r0.state.fleet, replicas: { r0: r0.state.fleet.replicas[r0.id] as never } },

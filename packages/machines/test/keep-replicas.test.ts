@@ -1,7 +1,8 @@
 /** The node's table of replicas: what starts, what ends, what starts again and what does not. */
 import { type NodeContext, type NodeEvent, nodeLogic } from "@muster/machines";
+import type { RankOrder } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { restartDelayMs } from "../src/node/keep-replicas.ts";
+import { restartDelayMs } from "../src/restart-rule.ts";
 
 const capacity = { policy: null, rollout: null, checkpoint: null };
 
@@ -237,5 +238,40 @@ describe("a node with devices", () => {
     node.assign(1, r0);
     node.exit("r0", 1);
     expect(node.hear({ type: "keeper.due", id: "r0" })).toMatchObject([{ type: "keeper.start", devices: ["0", "1"] }]);
+  });
+});
+
+describe("a rank of a replica of several processes", () => {
+  const rank = (patch: Partial<RankOrder> = {}): RankOrder => ({
+    ...{ id: "rollout-0", role: "rollout", rank: 2, life: 1, isDue: true, size: 4, localRank: 0, localSize: 2 },
+    ...{ nodeRank: 1, master: { address: "127.0.0.1", port: 29_500 } },
+    ...patch,
+  });
+  const told = (node: Node, revision: number, ...ranks: RankOrder[]) =>
+    shown(node.hear({ type: "node.assign", body: { revision, replicas: [], ranks } }));
+
+  it("begins when it is due and not before, and is not begun again by its node", () => {
+    const node = new Node();
+    expect(told(node, 1, rank({ isDue: false }))).toEqual(["node.assigned"]);
+    expect(told(node, 2, rank())).toEqual(["node.assigned", "keeper.start rollout-0.2"]);
+    const ended = node.exit("rollout-0.2", 1);
+    expect(shown(ended)).toEqual(["process.exited", "timer.cancel late-rollout-0.2"]);
+    expect(ended[0]?.body).toMatchObject({ id: "rollout-0", rank: 2, life: 1 });
+    expect(told(node, 3, rank())).toEqual(["node.assigned"]);
+    expect(told(node, 4, rank({ life: 2 }))).toEqual(["node.assigned", "keeper.start rollout-0.2"]);
+  });
+
+  it("is killed when its life is over, and begins the next one only when it has ended and is due", () => {
+    const node = new Node();
+    told(node, 1, rank());
+    expect(told(node, 2, rank({ life: 2, isDue: false }))).toEqual(["node.assigned", "keeper.end rollout-0.2"]);
+    expect(shown(node.exit("rollout-0.2", 1))).not.toContain("keeper.start rollout-0.2");
+    expect(told(node, 3, rank({ life: 2 }))).toContain("keeper.start rollout-0.2");
+  });
+
+  it("has a second to leave when its replica is gone from its node", () => {
+    const node = new Node();
+    told(node, 1, rank());
+    expect(told(node, 2)).toEqual(["node.assigned", "keeper.end rollout-0.2", "timer.start late-rollout-0.2 50 ms"]);
   });
 });

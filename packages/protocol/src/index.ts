@@ -111,6 +111,7 @@ export {
   placeOf,
   type StreamPlace,
 } from "./pieces.ts";
+export { processNameOf, processOf, type RankOrder, ranksMax } from "./ranks.ts";
 export { type RefusalReason, refusalReasons } from "./refusal.ts";
 export { perRole, type ReplicaRole, type RoleTraits, replicaRoles, roleTable, traitsOf } from "./role-table.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";

@@ -9,6 +9,7 @@ import { failurePolicySchema } from "./failure.ts";
 import { idSchema } from "./ids.ts";
 import { weightSourceSchema } from "./messages/weights.ts";
 import { groupsMessageBytesMax } from "./pieces.ts";
+import { ranksMax } from "./ranks.ts";
 import { perRole } from "./role-table.ts";
 import { lrSchedules, trainingSchema } from "./training.ts";
 
@@ -116,6 +117,8 @@ const compiledSchema = z.strictObject({
     /** Ranks of a rollout replica: threads that share its model by tensor parallelism. */
     ranks: atLeastOne.max(64),
   }),
+  /** Processes of a replica, by role, each with a rank; absent: one. */
+  processes: z.strictObject(perRole(() => atLeastOne.max(ranksMax))).optional(),
   /** Devices of each rank of a replica, by role; absent: none. */
   devices: z.strictObject(perRole(() => rankDevices)).optional(),
   weights: weightSourceSchema,

@@ -9,8 +9,10 @@ export interface RoleTraits {
   readonly title: string;
   /** It pulls each committed version, and is well only when it has acknowledged the digests of that. */
   readonly holdsWeights: boolean;
-  /** It shares memory and disk of one host with the others of such a role: they are placed there as long as a node of it can take them. */
+  /** It shares memory or disk of one host with the others of such a role: they are placed there as long as a node of it has room. */
   readonly sharesHost: boolean;
+  /** It keeps files on the disk of its host, and goes to no other one that does not share them. */
+  readonly keepsFiles: boolean;
   /** The broker lets it read the trajectories of all. */
   readonly readsGroups: boolean;
   /** The broker lets it say trajectories of its own. */
@@ -29,6 +31,7 @@ export const roleTable = {
     title: "policy replica",
     holdsWeights: true,
     sharesHost: true,
+    keepsFiles: false,
     readsGroups: true,
     drawsGroups: false,
     leavesLast: false,
@@ -39,6 +42,7 @@ export const roleTable = {
     title: "rollout replica",
     holdsWeights: true,
     sharesHost: false,
+    keepsFiles: false,
     readsGroups: false,
     drawsGroups: true,
     leavesLast: false,
@@ -49,6 +53,7 @@ export const roleTable = {
     title: "checkpoint actor",
     holdsWeights: false,
     sharesHost: true,
+    keepsFiles: true,
     readsGroups: false,
     drawsGroups: false,
     leavesLast: true,
@@ -62,6 +67,7 @@ const nodeTraits: RoleTraits = {
   title: "node",
   holdsWeights: false,
   sharesHost: false,
+  keepsFiles: false,
   readsGroups: false,
   drawsGroups: false,
   leavesLast: true,

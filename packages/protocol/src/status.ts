@@ -68,6 +68,8 @@ const fleetReplicaSchema = z.object({
   cordoned: z.boolean(),
   /** Devices that are its own. */
   devices: z.array(z.string()).default([]),
+  /** Of a replica of several processes: how many of them run, and what is said of those that do not. */
+  ranks: z.object({ size: z.number(), up: z.number(), absent: z.array(z.string()) }).optional(),
 });
 
 /** What should run where, and how it is. */

@@ -40,12 +40,16 @@ const sized: { readonly [K in Kind]?: Body<K> } = {
     leftOut: 34_864,
     digest: "d".repeat(128),
   },
-  // 4,096 replicas, and 256 devices that have one holder each.
+  // 4,096 replicas and 1,024 ranks, and 256 devices that have one holder each.
   "node.assign": {
     revision: longest,
     replicas: many(4_096, (i) => {
       return { id: id(i), role: "checkpoint", life: longest, devices: i < 256 ? ["GPU-".padEnd(64, "f")] : [] };
     }),
+    ranks: many(1_024, (i) => ({
+      ...{ id: id(i), role: "checkpoint", rank: 1_023, life: longest, isDue: false, size: 1_024, localRank: 1_023 },
+      ...{ localSize: 1_024, nodeRank: 1_023, master: { address: "h".repeat(256), port: 65_535 }, devices: [] },
+    })),
   },
   // 1,024 trainers, on several hosts.
   "mesh.build": {

@@ -201,7 +201,7 @@ class RunningRouter implements Router {
 
   #addDoors(): void {
     const app = this.#app;
-    const everybody = { config: { scope: "public" } } as const;
+    const everybody = { config: { routerScope: "public" } } as const;
     const isReady = (): boolean => this.#pool.workers().some(isServing);
     const alive = async () => ({ status: "ok" });
     const ready = async () => {
@@ -210,15 +210,15 @@ class RunningRouter implements Router {
     };
     for (const path of ["/health", "/liveness"]) app.get(path, everybody, alive);
     for (const path of ["/health_generate", "/readiness"]) app.get(path, everybody, ready);
-    app.get("/metrics", { config: { scope: "read" } }, async (_, reply) => {
+    app.get("/metrics", { config: { routerScope: "read" } }, async (_, reply) => {
       const { metrics } = this.#options;
       return reply.type(metrics.contentType).send(await metrics.render());
     });
-    app.get("/v1/models", { config: { scope: "inference" } }, async (_, reply) =>
+    app.get("/v1/models", { config: { routerScope: "inference" } }, async (_, reply) =>
       reply.type("application/json").send(JSON.stringify(await this.#models())),
     );
     for (const route of engineRoutes)
-      app.post(route, { config: { scope: "inference" } }, async (request, reply) => {
+      app.post(route, { config: { routerScope: "inference" } }, async (request, reply) => {
         const parsed = this.#parse(route, request);
         this.#serve(parsed, request, reply);
       });

@@ -27,6 +27,7 @@ const sample = [
   ["moved-without-successor", "F3"],
   ["devices-not-awaited", "F8"],
   ["device-given-twice", "F8"],
+  ["ranks-not-awaited", "F9"],
   ["pause-without-end", "L3"],
   ["memory-not-used", "S24"],
 ] as const;

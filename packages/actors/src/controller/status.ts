@@ -1,6 +1,17 @@
 /** Draws the status of a job from the tables of its controller. */
 import { clipText } from "@muster/base";
-import { type ControllerState, isCordoned, ledgerOf, membersOf, missingOf, phaseOf } from "@muster/machines";
+import {
+  type ControllerState,
+  type FleetRank,
+  type FleetReplica,
+  isCordoned,
+  ledgerOf,
+  membersOf,
+  missingOf,
+  phaseOf,
+  processesOf,
+  ranksOf,
+} from "@muster/machines";
 import { encodeStatus, type JobStatus, memberRoles, storedBytesMax, traitsOf } from "@muster/protocol";
 import type { StreamsSeen } from "./stream-watch.ts";
 import type { Beat } from "./watch-members.ts";
@@ -43,7 +54,7 @@ function fleetStatusOf(state: ControllerState, rowsMax: number): JobStatus["flee
   const rows = chosen(all, rowsMax, ({ health }) => health === "HEALTHY");
   const open = Object.entries(commands).filter(([, { answer }]) => answer === null);
   const load = new Map<string | null, number>();
-  for (const { node } of all) load.set(node, (load.get(node) ?? 0) + 1);
+  for (const replica of all) for (const { node } of ranksOf(replica)) load.set(node, (load.get(node) ?? 0) + 1);
   const present = membersOf(state, "node").flatMap(({ id, host, devices = [] }) => {
     const node = nodes[id];
     return node ? [{ id, host, cordoned: isCordoned(state, id), node, devices: [...devices] }] : [];
@@ -55,14 +66,32 @@ function fleetStatusOf(state: ControllerState, rowsMax: number): JobStatus["flee
       const signs = node.signs.map(({ detail }) => clipText(detail, textMax));
       return { id, host, cordoned, signs, replicas: load.get(id) ?? 0, capacity: node.capacity, devices };
     }),
-    replicas: rows.map(({ id, role, node, health, life, deaths, devices = [] }) => {
-      return { id, role, node, health, life, deaths, cordoned: isCordoned(state, id), devices: [...devices] };
+    replicas: rows.map(({ id, ...replica }) => {
+      const { role, node, health, life, deaths, devices = [] } = replica;
+      const row = { id, role, node, health, life, deaths, cordoned: isCordoned(state, id), devices: [...devices] };
+      return replica.group ? { ...row, ranks: ranksStatusOf(state, replica) } : row;
     }),
     totals: totalsOf(all),
     leftOut: { nodes: present.length - shown.length, replicas: all.length - rows.length },
     missing: missingOf(state),
     commands: open.map(([id, { kind, asked }]) => ({ id, kind, asked: clipText(asked, textMax) })),
   };
+}
+
+/** Absent ranks that are named. */
+const absentMax = 8;
+
+/** How many processes of a replica run, and where the others are. */
+function ranksStatusOf(state: ControllerState, replica: FleetReplica) {
+  const ranks = ranksOf(replica);
+  const isUp = ({ process }: FleetRank): boolean => process !== null && process.life >= replica.life;
+  const absent = ranks.flatMap((each, rank) =>
+    isUp(each)
+      ? []
+      : [`rank ${rank} on ${state.members[each.node]?.host ?? each.node} ${each.process ? "ending" : "starting"}`],
+  );
+  const size = processesOf(state, replica.role);
+  return { size, up: ranks.filter(isUp).length, absent: absent.slice(0, absentMax) };
 }
 
 /** At most so many, in their order; whoever is well is left out first. */

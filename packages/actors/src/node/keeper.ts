@@ -5,13 +5,15 @@ import { join } from "node:path";
 import { setImmediate as turnOfTheLoop } from "node:timers/promises";
 import type { Clock, Logger } from "@muster/base";
 import type { NodeEffect } from "@muster/machines";
-import type { ReplicaRole } from "@muster/protocol";
+import type { RankOrder, ReplicaRole } from "@muster/protocol";
 import { ErrorFiles, lastWordsOf, makeFolderSync } from "@muster/runtime";
 import { environmentOf } from "./devices.ts";
 import { LastEnd } from "./last-end.ts";
 import { drawMark, endLeftover, markVariable, ProcessNotes, signalGroup } from "./leftovers.ts";
 import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
 import { membersOf } from "./proc.ts";
+import { rankEnvironmentOf } from "./rank-environment.ts";
+import { reservePort } from "./reserve-port.ts";
 
 /** How a process ended. */
 export interface KeeperExit {
@@ -26,13 +28,22 @@ export interface KeeperExit {
   readonly words?: string;
 }
 
+/** A process that runs. */
+export interface Started {
+  readonly id: string;
+  readonly life: number;
+  readonly pid: number;
+  /** The port that was reserved for the ranks of its replica; only of rank 0 of several. */
+  readonly port?: number;
+}
+
 /** What a node gives to its keeper. */
 export interface KeeperGiven {
   /** Id of the node. */
   readonly node: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly onStarted: (started: { readonly id: string; readonly life: number; readonly pid: number }) => void;
+  readonly onStarted: (started: Started) => void;
   readonly onExit: (exit: KeeperExit) => void;
 }
 
@@ -40,8 +51,8 @@ export interface KeeperGiven {
 export interface KeeperOptions extends KeeperGiven {
   /** Folder of the job's run: logs go into its `logs`, notes of processes into its `pids`. */
   readonly directory: string;
-  /** Program and arguments that run a replica. */
-  readonly commandOf: (role: ReplicaRole, id: string) => readonly string[];
+  /** Program and arguments that run a process of a replica. */
+  readonly commandOf: (role: ReplicaRole, id: string, rank: number) => readonly string[];
   /** Environment of a replica; the mark of its life is added. */
   readonly env: Readonly<Record<string, string | undefined>>;
 }
@@ -63,6 +74,13 @@ export interface KeeperDoor {
   close(): Promise<void>;
   /** Ends everything at once and without waiting: the last thing that a process does. */
   killNow(): void;
+}
+
+/** Rank 0 is met at a port of its host: it is drawn when it begins, anew for each life. */
+async function withPort(rank: RankOrder): Promise<RankOrder> {
+  if (rank.rank !== 0) return rank;
+  const { address } = rank.master;
+  return { ...rank, master: { address, port: await reservePort(address) } };
 }
 
 interface Held {
@@ -122,20 +140,22 @@ export class Keeper implements KeeperDoor {
     if (isDue())
       for (const earlier of this.#notes.inTheWayOf(id, devices ?? []))
         if (!this.#held.has(earlier.id)) await endLeftover(earlier, this.#options);
+    const rank = order.rank && isDue() ? await withPort(order.rank) : order.rank;
     // It may have been told to end before it began.
     if (!isDue()) return;
     this.#due.delete(id);
-    this.#spawn(order);
+    this.#spawn(rank ? { ...order, rank } : order);
   }
 
-  #spawn({ id, role, life, devices }: StartOrder): void {
+  #spawn({ id, role, life, devices, rank }: StartOrder): void {
     const { directory, node, commandOf, logger, onStarted } = this.#options;
-    const [program = "", ...args] = commandOf(role, id);
+    const [program = "", ...args] = commandOf(role, rank?.id ?? id, rank?.rank ?? 0);
     const path = join(directory, "logs", `${id}.err`);
     const log = openSync(path, "a", 0o600);
     const from = fstatSync(log).size;
     const mark = drawMark();
-    const env = { ...environmentOf(this.#options.env, devices), [markVariable]: mark };
+    const own = { ...(rank ? rankEnvironmentOf(rank) : {}), [markVariable]: mark };
+    const env = { ...environmentOf(this.#options.env, devices), ...own };
     const child = spawn(program, args, { stdio: ["pipe", "ignore", log], detached: true, env });
     closeSync(log);
     const words = { path, from };
@@ -154,7 +174,7 @@ export class Keeper implements KeeperDoor {
     );
     if (child.pid === undefined) return;
     this.#notes.write({ id, node, pid: child.pid, mark, devices: devices ?? [] });
-    onStarted({ id, life, pid: child.pid });
+    onStarted({ id, life, pid: child.pid, ...(rank?.rank === 0 ? { port: rank.master.port } : {}) });
   }
 
   end(id: string, how: "term" | "kill"): void {

@@ -1,11 +1,20 @@
 /** The hands of a node: processes of replicas, started and ended as its machine says; and its eyes, for signs of a failure to come. */
-import { every } from "@muster/base";
+import { every, hasCode } from "@muster/base";
+import { localAddressOf } from "@muster/collectives";
 import { type NodeEffect, type NodeEvent, nodeLogic, type TimerEffect } from "@muster/machines";
-import type { Body, ReplicaRole } from "@muster/protocol";
+import type { Body, JobConfig, ReplicaRole } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
-import { defineRole, type Role, type RoleHandlers, type Work, type WorkTools } from "../replica/work.ts";
+import {
+  type Admission,
+  defineRole,
+  type Role,
+  type RoleHandlers,
+  type Work,
+  type WorkTools,
+} from "../replica/work.ts";
 import { type HostSigns, openHostSigns } from "./host-signs.ts";
 import { Keeper, type KeeperDoor, type KeeperGiven } from "./keeper.ts";
+import { writeRankConfig } from "./rank-config.ts";
 
 type Effect = NodeEffect | TimerEffect<NodeEvent>;
 
@@ -23,8 +32,8 @@ interface NodeBasics {
 export interface NodeRoleOptions extends NodeBasics {
   /** Folder of the job's run on this host. */
   readonly directory: string;
-  /** Program and arguments that run a replica. */
-  readonly commandOf: (role: ReplicaRole, id: string) => readonly string[];
+  /** Program and arguments that run a process of a replica. */
+  readonly commandOf: (role: ReplicaRole, id: string, rank: number) => readonly string[];
   /** Environment of a replica; the mark of its life is added. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Hears of the keeper of each life, so that nothing is left when the process ends in haste. */
@@ -37,6 +46,8 @@ export interface NodeRoleOnOptions extends NodeBasics {
   readonly keeper: (given: KeeperGiven) => KeeperDoor;
   /** Looks at its host, for one life of the node. */
   readonly signs: () => HostSigns;
+  /** Hears of the job before anything is started. @returns Where this host is reached in the network that the job names, or `null`. */
+  readonly admitted: (config: JobConfig) => string | null;
 }
 
 /** Time between two looks at the host. */
@@ -53,7 +64,22 @@ export function nodeRole(options: NodeRoleOptions): Role {
       return keeper;
     },
     signs: () => openHostSigns({ env }),
+    admitted: (config) => {
+      writeRankConfig(directory, config);
+      return addressIn(config.data.tcpHost);
+    },
   });
+}
+
+/** This host's address in the network that a job names. One without is reached by nobody, and its node runs what needs nobody else. */
+function addressIn(tcpHost: string | null): string | null {
+  if (!tcpHost?.includes("/")) return null;
+  try {
+    return localAddressOf(tcpHost);
+  } catch (error) {
+    if (hasCode(error, "MUSTER_ERR_NATIVE_OPTION_INVALID")) return null;
+    throw error;
+  }
 }
 
 /** The role of a node that starts and ends its replicas through `keeper`. */
@@ -74,9 +100,12 @@ class NodeWork implements Work<Effect, NodeEvent> {
   readonly #keeper: KeeperDoor;
   readonly #signs: HostSigns;
   readonly #stopLooking: () => void;
+  readonly #admitted: NodeRoleOnOptions["admitted"];
+  #address: string | null = null;
   #post: (event: NodeEvent) => void = () => {};
 
-  constructor({ identity, environment }: WorkTools, { keeper, signs }: NodeRoleOnOptions) {
+  constructor({ identity, environment }: WorkTools, { keeper, signs, admitted }: NodeRoleOnOptions) {
+    this.#admitted = admitted;
     const { clock, logger } = environment;
     this.#signs = signs();
     this.#stopLooking = every(clock, signsEveryMs, () => void this.#look());
@@ -98,7 +127,8 @@ class NodeWork implements Work<Effect, NodeEvent> {
   readonly handlers: RoleHandlers<Effect, NodeEvent> = {
     "keeper.clean": async (_, tools) => {
       this.#hear(tools);
-      tools.post({ type: "keeper.cleaned", ended: await this.#keeper.clean() });
+      const ended = await this.#keeper.clean();
+      tools.post({ type: "keeper.cleaned", ended, ...(this.#address === null ? {} : { address: this.#address }) });
     },
     "keeper.start": ({ type: _, ...order }, tools) => {
       this.#hear(tools);
@@ -111,8 +141,8 @@ class NodeWork implements Work<Effect, NodeEvent> {
     },
   };
 
-  async open(): Promise<void> {
-    // There is nothing to open: the machine has it cleaned up once it is admitted.
+  async open({ config }: Admission): Promise<void> {
+    this.#address = this.#admitted(config);
   }
 
   close(): Promise<void> {

@@ -112,9 +112,18 @@ export class Incarnation {
     this.ended = end.then((outcome) => this.#close(outcome));
     const { outboxMax, mailboxMax } = limits;
     this.#role = role;
-    const { host, pid, node } = environment;
+    const { host, pid, node, life } = environment;
     const offered = role.devices ? { devices: role.devices } : {};
-    this.#membership = { role: role.role, host, pid, build: role.build, node, timing: joining, ...offered };
+    this.#membership = {
+      role: role.role,
+      host,
+      pid,
+      build: role.build,
+      node,
+      timing: joining,
+      ...offered,
+      ...(life === undefined ? {} : { life }),
+    };
     this.#subscriptions = given.subscriptions;
     this.#lease = new SelfLease(clock, () => this.#askAgain());
     this.#unwatch = transport.onStatus(({ type }) => {

@@ -67,6 +67,8 @@ export function runReplica(role: Role, options: ReplicaOptions): Replica {
       if (stopping !== null) current.stop(stopping);
       const end = await current.ended;
       if (end.outcome !== "fenced" || stopping !== null) return end;
+      // The other processes of its replica are of the same life, and that is over.
+      if (options.environment.life !== undefined) return end;
       shortLives = clock.now() - bornMs < goodLifeMs ? shortLives + 1 : 0;
       const delayMs = comebackDelayMs(shortLives);
       logger.warn({ reason: end.reason, delayMs }, "fenced; coming back as a new incarnation");

@@ -10,12 +10,21 @@ import {
   nodeRole,
   policyRoleOn,
   type Role,
+  rankOfEnvironment,
+  readRankConfig,
   rolloutRoleOn,
 } from "@muster/actors";
 import { messageOf } from "@muster/base";
-import { checkId, jobConfigSchema, type ReplicaRole } from "@muster/protocol";
+import { needsOfJob } from "@muster/data";
+import type { ReplicaRank } from "@muster/engine";
+import { checkId, jobConfigSchema, processNameOf, type ReplicaRole } from "@muster/protocol";
 import type { Command } from "commander";
-import { type ActorOptions, runControllerProcess, runReplicaProcess } from "../composition/actor-process.ts";
+import {
+  type ActorOptions,
+  runControllerProcess,
+  runRankProcess,
+  runReplicaProcess,
+} from "../composition/actor-process.ts";
 import { connectionRoles, findConnection, writeOwnConnection } from "../composition/connection.ts";
 import { dataKeyOf } from "../composition/data-key.ts";
 import { openEngines } from "../composition/engines.ts";
@@ -44,6 +53,7 @@ interface Options extends LocationOptions {
   readonly supervised?: boolean;
   readonly grace: string;
   readonly node?: string;
+  readonly rank?: string;
 }
 
 interface ReplicaOptions extends Options {
@@ -81,7 +91,8 @@ export function addActorCommands(program: Command): void {
   for (const [name, replica] of Object.entries(replicas)) {
     const command = actorCommand(program, name, replica.says)
       .option("--id <id>", `name of the replica (default: ${name}-<random>)`)
-      .option("--node <id>", "the node that started it");
+      .option("--node <id>", "the node that started it")
+      .option("--rank <n>", "of a replica of several processes: which one this is, as its node starts it", "0");
     if (name === "rollout")
       command
         .option("--serve [address]", "also answer requests over HTTP, on host:port (default: any port of loopback)")
@@ -119,16 +130,36 @@ function actorCommand(program: Command, name: string, says: string): Command {
 }
 
 async function joinJob(name: string, { roleOn, engine }: ReplicaKind, options: ReplicaOptions) {
-  const actor = memberOptions(options, name);
+  const rank = givenRank(options);
+  if (rank && rank.rank > 0) return await runRank(engine, rank, options);
+  const joining = memberOptions(options, name);
+  const actor = rank ? { ...joining, life: rank.life } : joining;
   const adapter = actor.connection.engines?.[engine] ?? "embedded";
   const engines = await openEngines([adapter]);
-  const doors = hostDoors(engines, engines.of(adapter).build());
+  const doors = hostDoors(engines, engines.of(adapter).build(), rank ?? undefined);
   if (options.serve === undefined) return await runReplicaProcess(roleOn(doors), actor);
   const { id, connection } = actor;
   const address = addressOf(options.serve === true ? "127.0.0.1:0" : options.serve);
   const token = tokenOf("serve-token-file", options.serveTokenFile, process.env.MUSTER_SERVE_TOKEN);
   const role = servingRole({ doors, roleOn, address, token, id, directory: connection.directory });
   return await runReplicaProcess(role, actor);
+}
+
+/** The rank that the node gave to this process in its environment, which is what its command says. @throws MUSTER_ERR_RANK_ALONE */
+function givenRank({ rank: said = "0" }: Options): ReplicaRank | null {
+  const rank = rankOfEnvironment(process.env);
+  if (`${rank?.rank ?? 0}` !== said) throw errors.RankAlone({ said, found: rank === null ? "none" : `${rank.rank}` });
+  return rank;
+}
+
+/** A process that is not rank 0: it speaks to nobody but the others of its replica. */
+async function runRank(role: ReplicaKind["engine"], rank: ReplicaRank, options: Options) {
+  const connection = findConnection(locationOf(options), []);
+  const config = readRankConfig(connection.directory);
+  const engines = await openEngines([config.engine[role].adapter]);
+  const name = processNameOf(rank.replica, rank.rank);
+  const actor = { ...actorOptions(options, name, []), role };
+  return await runRankProcess(() => engines.openRank(role, config, needsOfJob(config), rank), actor);
 }
 
 /** Ends of a job that are for good; one that was interrupted may go on under another process. */
@@ -150,12 +181,14 @@ async function runNode(options: NodeOptions) {
     capacity,
     devices,
     directory: actor.connection.directory,
-    commandOf: (replicaRole, id) => {
+    commandOf: (replicaRole, id, rank) => {
       const found = findConnection(locationOf(options), [replicaRole]);
-      const connection = writeOwnConnection(found, replicaRole, id) ?? options.connection;
+      // Only rank 0 speaks to the job.
+      const own = rank === 0 ? writeOwnConnection(found, replicaRole, id) : null;
+      const connection = own ?? options.connection;
       const way = { ...options, job: found.job, ...(connection === undefined ? {} : { connection }) };
       const where = [...replicaArguments(way, replicaRole, id), "--node", actor.id];
-      return [process.execPath, musterPath(), ...where];
+      return [process.execPath, musterPath(), ...where, ...(rank > 0 ? ["--rank", `${rank}`] : [])];
     },
     env: process.env,
     graceMs: leaveMs,

@@ -44,6 +44,11 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster watch", "what happens from now on"],
     ["muster watch --from-start --json > events.jsonl", "all events, for a script"],
   ],
+  dashboard: [
+    ["muster dashboard", "the newest job, at an address of this host that is printed"],
+    ["muster dashboard --job dates-1 --read-only", "to look at alone"],
+    ["muster dashboard --listen 0.0.0.0:7070 --host-name desk.example", "for other machines, behind a proxy with TLS"],
+  ],
   samples: [
     ["muster samples", "the newest ten responses, with prompts and rewards"],
     ["muster samples --step 12 --json", "those of one step, for a script"],

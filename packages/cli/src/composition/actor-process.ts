@@ -11,8 +11,8 @@ import {
   standBy,
   startController,
 } from "@muster/actors";
-import type { Logger } from "@muster/base";
-import { claimTrajectoryFault } from "@muster/engine";
+import { type Logger, messageOf } from "@muster/base";
+import { claimTrajectoryFault, type RankProgram } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import {
   createLogger,
@@ -36,6 +36,8 @@ export interface ActorOptions {
   readonly id: string;
   /** Node that started this process. */
   readonly node?: string;
+  /** Life of the replica of several processes that it speaks for. */
+  readonly life?: number;
   readonly logLevel: LogLevel;
   /** `file`: to `<job>/logs/<id>.log`. `people`: there, and for a person on standard error, where that is a terminal; else as `stderr`. */
   readonly logTo: "file" | "people" | "stderr";
@@ -72,8 +74,8 @@ async function liveAs(
   options: ActorOptions,
   { logger, metrics, say }: Pick<Awaited<ReturnType<typeof open>>, "logger" | "metrics" | "say">,
 ): Promise<ExitCode> {
-  const { connection, node } = options;
-  const environment = createEnvironment({ connection, node, logger, metrics });
+  const { connection, node, life } = options;
+  const environment = createEnvironment({ connection, node, life, logger, metrics });
   const replica: Replica = runReplica(role, { job: options.connection.job, id: options.id, environment });
   const exitCode = replica.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "replica ended");
@@ -94,6 +96,40 @@ async function liveAs(
   });
   const code = await exitCode;
   uninstall();
+  return code;
+}
+
+/** Runs what a process does that is not rank 0 of its replica. @returns The exit code of the process. */
+export async function runRankProcess(
+  begin: () => Promise<RankProgram>,
+  options: ActorOptions & { readonly role: string },
+): Promise<ExitCode> {
+  const { logger, say, close } = await open(options, options.role);
+  let code: ExitCode = exitCodes.ok;
+  try {
+    const program = await begin();
+    logger.info({}, "the rank works");
+    const ended = program.ended.catch((error: unknown) => {
+      logger.error({ error }, "the rank can not go on");
+      say(messageOf(error));
+      code = exitCodes.failed;
+    });
+    const uninstall = installLifecycle({
+      onStop: async () => {
+        await program.close();
+        return exitCodes.ok;
+      },
+      graceMs: options.graceMs,
+      logger,
+      say,
+      supervised: options.supervised,
+    });
+    await ended;
+    uninstall();
+    await program.close();
+  } finally {
+    await close();
+  }
   return code;
 }
 

@@ -15,6 +15,8 @@ export function createEnvironment(options: {
   readonly connection: JobConnection;
   /** Node that started this process. */
   readonly node?: string | undefined;
+  /** Life of the replica of several processes that this process speaks for. */
+  readonly life?: number | undefined;
   readonly logger: Logger;
   readonly metrics: Metrics;
 }): Environment {
@@ -27,6 +29,7 @@ export function createEnvironment(options: {
     host: hostname(),
     pid: process.pid,
     node: options.node ?? null,
+    ...(options.life === undefined ? {} : { life: options.life }),
     clock: systemClock(),
     wallMs: Date.now,
     random: randomOf(mixSeed(process.pid, Date.now())),

@@ -39,6 +39,7 @@ export function statusText(status: SeenStatus, columnsMax = Number.POSITIVE_INFI
     ["incidents", incidentsOf(status)],
     ...(status.membersLeftOut > 0 ? [["members", totalsText(status.totals)] as const] : []),
     ["fleet", fleetOf(status)],
+    ...groupsOf(status).map((line) => ["ranks", line] as const),
     ...status.fleet.missing.map((line) => ["missing", line] as const),
     ...status.fleet.commands.map(({ id, kind, asked }) => ["doing", `${kind} ${asked} (${id})`] as const),
     ["streams", streamsOf(status)],
@@ -79,6 +80,13 @@ function fleetOf({ fleet }: SeenStatus): string {
   });
   const others = fleet.leftOut.nodes > 0 ? [`${figure(fleet.leftOut.nodes)} more`] : [];
   return `${roles.join(", ")} on ${[...nodes, ...others].join(", ") || "no node"}`;
+}
+
+/** Replicas of several processes: how many of each run, and where the others are. */
+function groupsOf({ fleet }: SeenStatus): readonly string[] {
+  return fleet.replicas.flatMap(({ id, ranks }) =>
+    ranks ? [[`${id}: ${ranks.up} of ${ranks.size} ranks up`, ...ranks.absent].join(", ")] : [],
+  );
 }
 
 /** Everybody, by role and health. */

@@ -52,10 +52,37 @@ export interface EngineFinding {
 /** An engine's own table, as its schema returns it: plain values by name. */
 export type EngineOptions = Readonly<Record<string, string | number | boolean>>;
 
+/**
+ * One process of a replica of several. The same stands in its environment, as programs of several processes expect it: `RANK`, `WORLD_SIZE`, `LOCAL_RANK`,
+ * `LOCAL_WORLD_SIZE`, `NODE_RANK`, `MASTER_ADDR`, `MASTER_PORT`.
+ */
+export interface ReplicaRank {
+  readonly replica: string;
+  /** Of the whole replica: no process of another life may be let in. */
+  readonly life: number;
+  readonly rank: number;
+  readonly size: number;
+  readonly localRank: number;
+  readonly localSize: number;
+  readonly nodeRank: number;
+  /** Where rank 0 listens and the others meet it; the port is kept free for it. */
+  readonly master: { readonly address: string; readonly port: number };
+}
+
 /** What an engine is opened for. */
 export interface EngineOpening {
   readonly needs: ModelNeeds;
   readonly config: JobConfig;
+  /** Of a replica of several processes: which one this is. */
+  readonly rank?: ReplicaRank;
+}
+
+/** What a process does that is not rank 0 of its replica. */
+export interface RankProgram {
+  /** Rejects with the cause when it can not go on; resolves when rank 0 has let it go. Either ends the process. */
+  readonly ended: Promise<void>;
+  /** Ends it: its node asks it to leave. */
+  close(): Promise<void>;
 }
 
 /** One kind of engine: how it is configured, checked, opened. */
@@ -77,4 +104,13 @@ export interface EngineAdapter {
   doctor(): Promise<readonly EngineFinding[]>;
   openPolicy?(options: EngineOptions, opening: EngineOpening): Promise<PolicyEngine>;
   openRollout?(options: EngineOptions, opening: EngineOpening): Promise<RolloutEngine>;
+  /**
+   * What the processes of a replica do that are not its rank 0, which is opened as `openRollout` or `openPolicy` is; for engines of several processes.
+   * They say nothing to anybody but each other: Muster watches that they are there.
+   */
+  openRank?(
+    options: EngineOptions,
+    opening: EngineOpening & { readonly rank: ReplicaRank },
+    role: EngineRole,
+  ): Promise<RankProgram>;
 }

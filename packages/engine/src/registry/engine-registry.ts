@@ -4,7 +4,15 @@ import type { JobConfig } from "@muster/protocol";
 import { lossNeedsOf } from "../algorithms/loss-needs.ts";
 import type { PolicyEngine, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
-import type { EngineAdapter, EngineDescription, EngineOpening, EngineProblem, EngineRole } from "./adapter.ts";
+import type {
+  EngineAdapter,
+  EngineDescription,
+  EngineOpening,
+  EngineProblem,
+  EngineRole,
+  RankProgram,
+  ReplicaRank,
+} from "./adapter.ts";
 import { checkOpened } from "./check-opened.ts";
 import { type EngineTable, tableOfSchema } from "./engine-table.ts";
 import { formatDifference } from "./weight-format.ts";
@@ -62,6 +70,8 @@ export class EngineRegistry {
       this.of(adapter).check(options, config),
     );
     if (own.length > 0) return own;
+    const alone = (["policy", "rollout"] as const).flatMap((role) => this.#processProblem(role, config));
+    if (alone.length > 0) return alone;
     const trainer = this.describe("policy", config.engine, task);
     const sampler = this.describe("rollout", config.engine, task);
     return [
@@ -72,22 +82,29 @@ export class EngineRegistry {
   }
 
   /** Opens the trainer of a job. @throws what the adapter throws; MUSTER_ERR_ENGINE_ROLE, MUSTER_ERR_ENGINE_DIFFERS */
-  async openPolicy(config: JobConfig, task: TaskNeeds): Promise<PolicyEngine> {
-    const { adapter, options, opening } = this.#openingOf("policy", config, task);
+  async openPolicy(config: JobConfig, task: TaskNeeds, rank?: ReplicaRank): Promise<PolicyEngine> {
+    const { adapter, options, opening } = this.#openingOf("policy", config, task, rank);
     if (!adapter.openPolicy) throw errors.EngineRole({ kind: adapter.kind, role: "trainer" });
     return await this.#checked("policy", await adapter.openPolicy(options, opening), opening);
   }
 
   /** Opens the sampler of a job. @throws as {@link openPolicy} */
-  async openRollout(config: JobConfig, task: TaskNeeds): Promise<RolloutEngine> {
-    const { adapter, options, opening } = this.#openingOf("rollout", config, task);
+  async openRollout(config: JobConfig, task: TaskNeeds, rank?: ReplicaRank): Promise<RolloutEngine> {
+    const { adapter, options, opening } = this.#openingOf("rollout", config, task, rank);
     if (!adapter.openRollout) throw errors.EngineRole({ kind: adapter.kind, role: "sampler" });
     return await this.#checked("rollout", await adapter.openRollout(options, opening), opening);
   }
 
-  #openingOf(role: EngineRole, config: JobConfig, task: TaskNeeds) {
+  /** Opens what a process does that is not rank 0 of its replica. @throws as {@link openPolicy} */
+  async openRank(role: EngineRole, config: JobConfig, task: TaskNeeds, rank: ReplicaRank): Promise<RankProgram> {
+    const { adapter, options, opening } = this.#openingOf(role, config, task, rank);
+    if (!adapter.openRank) throw errors.EngineProcesses({ kind: adapter.kind, role });
+    return await adapter.openRank(options, { ...opening, rank }, role);
+  }
+
+  #openingOf(role: EngineRole, config: JobConfig, task: TaskNeeds, rank?: ReplicaRank) {
     const { adapter: name, options } = config.engine[role];
-    const opening: EngineOpening = { needs: needsOf(task), config };
+    const opening: EngineOpening = { needs: needsOf(task), config, ...(rank ? { rank } : {}) };
     return { adapter: this.of(name), options, opening };
   }
 
@@ -104,6 +121,20 @@ export class EngineRegistry {
       await engine.close();
       throw error;
     }
+  }
+
+  #processProblem(role: EngineRole, { engine, processes, rollout }: JobConfig): EngineProblem[] {
+    const count = processes?.[role] ?? 1;
+    const key = `processes.${role}`;
+    const { kind, openRank } = this.of(engine[role].adapter);
+    if (count === 1) return [];
+    if (!openRank) {
+      const text = `${key} = ${count}: ${kind} is an engine of one process; set it to 1, or name an engine of several in ${keys[role]}`;
+      return [{ keys: [key, keys[role]], text }];
+    }
+    if (role === "policy" || rollout.ranks === 1) return [];
+    const text = `${key} = ${count} and rollout.ranks = ${rollout.ranks}: a replica has its ranks as processes, or as what rollout.ranks means to its engine, not both; set one of them to 1`;
+    return [{ keys: [key, "rollout.ranks"], text }];
   }
 
   #roleProblem(role: EngineRole, { adapter: name }: JobConfig["engine"]["policy"]): EngineProblem[] {

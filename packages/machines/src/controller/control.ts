@@ -6,7 +6,7 @@
 import { applyElected, repeatedTo } from "./apply-elected.ts";
 import { applySaved, applySaveFailed } from "./checkpoints/apply-checkpoint.ts";
 import { applyRestored } from "./checkpoints/apply-restored.ts";
-import { type Change, type ControllerEvent, command } from "./events.ts";
+import { type Change, type ControllerEvent, command, type ReportOf } from "./events.ts";
 import { applyAssigned, applyProcessEnd, applyReady, applyRetired, applyStarted } from "./fleet/apply-node.ts";
 import { applySigns } from "./fleet/apply-signs.ts";
 import { applyCommand, isCommand } from "./fleet/commands.ts";
@@ -128,6 +128,12 @@ function applyReport(state: ControllerState, event: MemberReport): Change<Contro
   }
 }
 
+/** What the end of a process is to the fleet, and to the members. */
+function applyBoth(first: Change<ControllerState>, event: ReportOf<"process.exited">): Change<ControllerState> {
+  const second = applyExited(first.state, event);
+  return { state: second.state, effects: [...first.effects, ...second.effects] };
+}
+
 type NodeReport = Extract<MemberReport, { type: `node.${string}` | `process.${string}` }>;
 
 /** Only nodes speak of processes; from a replica it counts for nothing. */
@@ -148,7 +154,7 @@ function applyNodeReport(state: ControllerState, event: NodeReport): Change<Cont
     case "process.started":
       return applyStarted(state, event);
     case "process.exited":
-      return applyExited(applyProcessEnd(state, event), event);
+      return applyBoth(applyProcessEnd(state, event), event);
     case "process.retired":
       return applyRetired(state, event);
   }

@@ -34,7 +34,9 @@ export interface ControllerPlan {
   readonly rolloutsServe: boolean;
   /** Ranks of a rollout replica. */
   readonly rolloutRanks: number;
-  /** Devices of a replica by role; absent in jobs that give none to any. */
+  /** Processes of a replica by role; absent where every replica is one. */
+  readonly processes?: Readonly<Record<ReplicaRole, number>>;
+  /** Devices of each process of a replica by role; absent in jobs that give none to any. */
   readonly devices?: Readonly<Record<ReplicaRole, number>>;
   readonly timing: Pick<
     JobConfig["timing"],
@@ -82,6 +84,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     memoryEvery: config.checkpoint.memoryEvery,
     rolloutRanks: config.rollout.ranks,
     ...devicesOf(config),
+    ...processesOf(config),
     rolloutsServe: config.data.tcpHost?.includes("/") ?? false,
     timing: { gatherMs, commandMs, leaseMs, stepMs, meshMs, pullMs, checkpointMs, drainMs, joinMs, deadAfterMs },
     health: { readmitAfterMs, progressMs },
@@ -90,7 +93,11 @@ export function planOf(config: JobConfig): ControllerPlan {
   };
 }
 
-/** What each replica gets: as much for each of its ranks. */
+function processesOf({ processes }: JobConfig): Pick<ControllerPlan, "processes"> {
+  return processes && Object.values(processes).some((count) => count > 1) ? { processes } : {};
+}
+
+/** What each process gets: as much for each of its threads that are ranks. */
 function devicesOf({ devices, rollout }: JobConfig): Pick<ControllerPlan, "devices"> {
   if (!devices || Object.values(devices).every((count) => count === 0)) return {};
   return { devices: perRole((role) => devices[role] * (traitsOf(role).hasRanks ? rollout.ranks : 1)) };

@@ -33,6 +33,9 @@ const times: Readonly<Record<PathsOfTimes<Omit<ControllerState, "plan">>, "momen
   "heldBack.untilMs": "answer",
   "checkpoints.dueAtMs": "answer",
   "fleet.nodes.*.leaveDueAtMs": "answer",
+  "fleet.replicas.*.group.begunAtMs": "moment",
+  "fleet.replicas.*.group.restartAtMs": "moment",
+  "fleet.replicas.*.group.losses.*": "moment",
   "fleet.shortage.sinceMs": "moment",
   endDueAtMs: "answer",
 };

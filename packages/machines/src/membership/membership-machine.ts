@@ -41,6 +41,8 @@ export interface MembershipInput {
   readonly node: string | null;
   /** Devices that it gives to replicas; absent where it has none. */
   readonly devices?: readonly string[];
+  /** Life of a replica of several processes; absent for replicas of one. */
+  readonly life?: number;
   readonly timing: {
     readonly registerMs: number;
     readonly gatherMs: number;
@@ -55,9 +57,17 @@ interface Context extends MembershipInput {
 
 /** What a replica says of itself when it asks to be admitted. Pure. */
 export function registrationOf(input: MembershipInput): Body<"replica.register"> {
-  const { role, host, pid, build, node, devices = [] } = input;
+  const { role, host, pid, build, node, devices = [], life } = input;
   const given = devices.length === 0 ? {} : { devices: [...devices] };
-  return { role, host, pid, engineBuild: build, ...(node === null ? {} : { node }), ...given };
+  return {
+    role,
+    host,
+    pid,
+    engineBuild: build,
+    ...(node === null ? {} : { node }),
+    ...given,
+    ...(life === undefined ? {} : { life }),
+  };
 }
 
 const end = (outcome: EndOutcome, reason: string): MembershipEffect => ({ type: "process.end", outcome, reason });

@@ -1,21 +1,15 @@
 /**
- * A node's table of replicas, stepped by pure functions: what is missing starts, what is not wanted ends, what died starts again after
- * 0.25, 1, 2, 4 … 60 s, and what dies more than five times in ten minutes is given up (reliability 2 A4). Being killed after a good life
- * says nothing about the program, so it counts for nothing.
+ * A node's table of processes, stepped by pure functions: what is missing starts, what is not wanted ends, what died starts again by the
+ * rule of `restart-rule.ts`. A rank of a replica of several starts again only when the controller says so, which does it for all of them.
  */
-import type { Body } from "@muster/protocol";
+import { type Body, processNameOf, processOf, type RankOrder } from "@muster/protocol";
 import type { TimerEffect } from "../logic.ts";
 import { report } from "../replica-events.ts";
+import { deathsMax, deathWindowMs, goodLifeMs, restartDelayMs } from "../restart-rule.ts";
 import type { Kept, NodeContext, NodeEffect, NodeEvent } from "./node-events.ts";
 
-/** Deaths in the window that a replica may have and still start again. */
-const deathsMax = 5;
-
-/** Time in which deaths are counted. */
-const deathWindowMs = 600_000;
-
-/** A process that lived so long was well. */
-const goodLifeMs = 10_000;
+/** Time that a rank has to leave whose replica is gone from its node: it has nothing of its own to hand back. */
+const rankGraceMs = 1_000;
 
 /** A table and what must be done about it. */
 export interface Keeping {
@@ -28,23 +22,21 @@ type Exited = Extract<NodeEvent, { type: "keeper.exited" }>;
 
 const signalledMax = 64;
 
-/** Pause before the start after the `deaths`-th death. Pure. */
-export function restartDelayMs(deaths: number): number {
-  return deaths <= 1 ? 250 : Math.min(60_000, 1_000 * 2 ** (deaths - 2));
-}
-
 /** Takes the whole set that should run. An older one than the last is dropped; the same one is acknowledged again. Pure. */
 export function applyAssign(context: NodeContext, body: Body<"node.assign">): Keeping {
   const { revision } = body;
   if (revision < context.revision)
     return { context, effects: [{ type: "drop", kind: "node.assign", reason: "an older assignment" }] };
-  const wanted = new Map(body.replicas.map((replica) => [replica.id, replica]));
+  const ranks = body.ranks ?? [];
+  const wanted = new Set([
+    ...body.replicas.map(({ id }) => id),
+    ...ranks.map(({ id, rank }) => processNameOf(id, rank)),
+  ]);
   const dropped = Object.keys(context.kept)
     .filter((id) => !wanted.has(id))
     .reduce<Keeping>((done, id) => also(done, release(done.context, id)), { context, effects: [] });
-  const kept = startFreed(
-    [...wanted.values()].reduce<Keeping>((done, one) => also(done, want(done.context, one)), dropped),
-  );
+  const sole = body.replicas.reduce<Keeping>((done, one) => also(done, want(done.context, one)), dropped);
+  const kept = startFreed(ranks.reduce<Keeping>((done, one) => also(done, wantRank(done.context, one)), sole));
   return {
     context: { ...kept.context, revision },
     effects: [report("node.assigned", { revision }), ...kept.effects],
@@ -52,14 +44,17 @@ export function applyAssign(context: NodeContext, body: Body<"node.assign">): Ke
 }
 
 /** A process runs: the controller hears of it at once. Pure. */
-export function applyStarted(context: NodeContext, id: string, pid: number): Keeping {
+export function applyStarted(
+  context: NodeContext,
+  { id, pid, port }: Pick<Extract<NodeEvent, { type: "keeper.started" }>, "id" | "pid" | "port">,
+): Keeping {
   const kept = context.kept[id];
   if (kept?.state !== "running" && kept?.state !== "ending")
     return { context, effects: [{ type: "drop", kind: "keeper.started", reason: "not running" }] };
   const { host } = context;
   return {
     context: put(context, id, { ...kept, pid }),
-    effects: [report("process.started", { id, host, pid, life: kept.life })],
+    effects: [report("process.started", { ...processOf(id), host, pid, life: kept.life, ...(port ? { port } : {}) })],
   };
 }
 
@@ -68,7 +63,7 @@ export function applyExit(context: NodeContext, event: Exited): Keeping {
   const { id, pid, code, signal, oom, life, words } = event;
   const { host } = context;
   const more = { ...(oom ? { oom } : {}), ...(words === undefined ? {} : { words }) };
-  const ended = report("process.exited", { id, host, pid, code, signal, life, ...more });
+  const ended = report("process.exited", { ...processOf(id), host, pid, code, signal, life, ...more });
   const kept = context.kept[id];
   if (!kept || kept.life !== life || !hasProcess(kept)) return { context, effects: [ended] };
   return startFreed(ownExit(context, event, ended));
@@ -81,6 +76,7 @@ function ownExit(context: NodeContext, event: Exited, ended: NodeEffect): Keepin
   if (!kept.isWanted) return { context: drop(context, id), effects: calm };
   const gone: Kept = { ...kept, pid: null, endedAtMs: event.atMs };
   const isReplaced = kept.state === "ending";
+  if (kept.rank) return also({ context, effects: calm }, begin(context, id, { ...gone, state: "left" }));
   if (code === 0 && !isReplaced && life >= kept.least)
     return { context: put(context, id, { ...gone, state: "left" }), effects: calm };
   const deaths = deathsAfter(kept, event);
@@ -164,11 +160,12 @@ function release(context: NodeContext, id: string): Keeping {
   if (kept.state !== "running")
     return { context: drop(context, id), effects: [{ type: "timer.cancel", id: `due-${id}` }] };
   const late: NodeEvent = { type: "keeper.late", id };
+  const delayMs = kept.rank ? Math.min(rankGraceMs, context.graceMs) : context.graceMs;
   return {
     context: put(context, id, { ...kept, isWanted: false, state: "ending" }),
     effects: [
       { type: "keeper.end", id, how: "term" },
-      { type: "timer.start", id: `late-${id}`, delayMs: context.graceMs, event: late },
+      { type: "timer.start", id: `late-${id}`, delayMs, event: late },
     ],
   };
 }
@@ -202,15 +199,36 @@ function want(context: NodeContext, wanted: Body<"node.assign">["replicas"][numb
   return { context: ended, effects: [{ type: "keeper.end", id, how: "kill" }] };
 }
 
+/** A rank of a replica of several: a life that is over is ended at once, another one begins when the controller says so. */
+function wantRank(context: NodeContext, rank: RankOrder): Keeping {
+  const { role, life: least, devices = null } = rank;
+  const id = processNameOf(rank.id, rank.rank);
+  const kept = context.kept[id] ?? {
+    ...{ role, isWanted: true, least, life: 0, state: "left", devices, held: null, pid: null, deaths: [] },
+    endedAtMs: null,
+  };
+  const next: Kept = { ...kept, isWanted: true, least, devices, rank };
+  if (!hasProcess(kept)) return begin(context, id, { ...next, state: "left" });
+  if (kept.life >= least || kept.state === "ending") return { context: put(context, id, next), effects: [] };
+  const ended = put(context, id, { ...next, state: "ending" });
+  return { context: ended, effects: [{ type: "keeper.end", id, how: "kill" }] };
+}
+
+/** Begins the life of a rank that is due, once. */
+function begin(context: NodeContext, id: string, kept: Kept): Keeping {
+  const isDue = kept.rank?.isDue === true && kept.life < kept.least;
+  return isDue ? start(context, id, kept) : { context: put(context, id, kept), effects: [] };
+}
+
 /** Starts a replica, or has it wait for its devices: the controller gives no device twice, but only its node knows when a process has ended. */
 function start(context: NodeContext, id: string, kept: Kept): Keeping {
   if (isTaken(context, id, kept.devices ?? []))
     return { context: put(context, id, { ...kept, state: "waiting", pid: null }), effects: [] };
-  const life = Math.max(kept.least, kept.life + 1);
-  const { role, devices } = kept;
+  const { role, devices, rank } = kept;
+  const life = rank ? kept.least : Math.max(kept.least, kept.life + 1);
   return {
     context: put(context, id, { ...kept, life, state: "running", held: devices, pid: null }),
-    effects: [{ type: "keeper.start", id, role, life, devices }],
+    effects: [{ type: "keeper.start", id, role, life, devices, ...(rank ? { rank } : {}) }],
   };
 }
 

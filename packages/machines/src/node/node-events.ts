@@ -1,5 +1,5 @@
 /** What a node hears, asks of its host, and remembers. */
-import type { Body, ReplicaRole } from "@muster/protocol";
+import type { Body, RankOrder, ReplicaRole } from "@muster/protocol";
 import type { CommandEvent, DropEffect, RegisteredEvent, ReportEffect } from "../replica-events.ts";
 
 /** What a node asks of its host. */
@@ -16,6 +16,8 @@ export type NodeEffect =
       readonly life: number;
       /** Devices that it sees and no other one; `null`: all that its node sees. */
       readonly devices: readonly string[] | null;
+      /** Of a process of a replica of several: which it is, and where the others are met. */
+      readonly rank?: RankOrder;
     }
   /** End the process group of a replica: `term` asks it to leave, `kill` ends it at once. */
   | { readonly type: "keeper.end"; readonly id: string; readonly how: "term" | "kill" }
@@ -27,8 +29,20 @@ export type NodeEvent =
   | CommandEvent<"node.assign" | "node.signal" | "replica.stop" | "replica.fenced">
   | RegisteredEvent
   /** Processes of an earlier life are ended, and what they left is gone. */
-  | { readonly type: "keeper.cleaned"; readonly ended: readonly { readonly id: string; readonly pid: number }[] }
-  | { readonly type: "keeper.started"; readonly id: string; readonly life: number; readonly pid: number }
+  | {
+      readonly type: "keeper.cleaned";
+      readonly ended: readonly { readonly id: string; readonly pid: number }[];
+      /** Where this host is reached in the network that the job names. */
+      readonly address?: string;
+    }
+  | {
+      readonly type: "keeper.started";
+      readonly id: string;
+      readonly life: number;
+      readonly pid: number;
+      /** The port that was reserved for the ranks of a replica to meet. */
+      readonly port?: number;
+    }
   | {
       readonly type: "keeper.exited";
       readonly atMs: number;
@@ -57,7 +71,7 @@ export interface NodeInput {
   readonly graceMs: number;
 }
 
-/** A replica that this node runs, or did. */
+/** A process that this node runs, or did: a replica, or a rank of one. Its name is that of `processNameOf`. */
 export interface Kept {
   readonly role: ReplicaRole;
   /** False once it is not in the assignment: it ends and is forgotten. */
@@ -73,6 +87,8 @@ export interface Kept {
   /** Devices of the process that was started last. */
   readonly held: readonly string[] | null;
   readonly pid: number | null;
+  /** Of a rank of a replica of several: what the controller said last. It alone says when another life begins. */
+  readonly rank?: RankOrder;
   /** Times of the deaths that count. */
   readonly deaths: readonly number[];
   /** When the last life ended, whatever ended it; `null` before the first end. */

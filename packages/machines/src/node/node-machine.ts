@@ -1,5 +1,5 @@
 /** A node: runs the replicas that the controller assigned to its host, and says at once what became of them. */
-import { perRole } from "@muster/protocol";
+import { perRole, processOf } from "@muster/protocol";
 import { enqueueActions, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
 import type { TimerEffect } from "../logic.ts";
@@ -36,7 +36,7 @@ function keep(context: NodeContext, event: NodeEvent): Keeping {
     case "node.signal":
       return applySignal(context, event.body);
     case "keeper.started":
-      return applyStarted(context, event.id, event.pid);
+      return applyStarted(context, event);
     case "keeper.exited":
       return applyExit(context, event);
     case "keeper.signalled":
@@ -60,10 +60,12 @@ function dropped({ type }: NodeEvent): readonly Effect[] {
 /** What an earlier life left is over, and this one has room. */
 function cleaned(
   { host, capacity }: NodeContext,
-  { ended }: Extract<NodeEvent, { type: "keeper.cleaned" }>,
+  { ended, address }: Extract<NodeEvent, { type: "keeper.cleaned" }>,
 ): readonly NodeEffect[] {
-  const exits = ended.map(({ id, pid }) => report("process.exited", { id, host, pid, code: null, signal: null }));
-  return [...exits, report("node.ready", { capacity })];
+  const exits = ended.map(({ id, pid }) =>
+    report("process.exited", { ...processOf(id), host, pid, code: null, signal: null }),
+  );
+  return [...exits, report("node.ready", { capacity, ...(address === undefined ? {} : { address }) })];
 }
 
 const machine = setup({

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { devicesSchema } from "../devices.ts";
 import { countSchema } from "../envelope.ts";
 import { idSchema } from "../ids.ts";
+import { rankOrderSchema, rankSchema, ranksMax } from "../ranks.ts";
 import { perRole, replicaRoles } from "../role-table.ts";
 import { defineMessages } from "./define.ts";
 import { textSchema } from "./parts.ts";
@@ -21,7 +22,11 @@ export const nodeMessages = defineMessages({
     direction: "report",
     from: ["node"],
     says: "A node has cleaned up after its earlier life and can run replicas.",
-    body: z.strictObject({ capacity: capacitySchema }),
+    body: z.strictObject({
+      capacity: capacitySchema,
+      /** Where its host is reached by others, in the network that the job names; absent where it names none. */
+      address: z.string().min(1).max(256).optional(),
+    }),
   },
   "node.assign": {
     direction: "command",
@@ -41,6 +46,8 @@ export const nodeMessages = defineMessages({
           }),
         )
         .max(4096),
+      /** Processes of replicas of several; absent where none has its place there. */
+      ranks: z.array(rankOrderSchema).max(ranksMax).optional(),
     }),
   },
   "node.assigned": {
@@ -73,7 +80,15 @@ export const nodeMessages = defineMessages({
     direction: "report",
     from: ["node"],
     says: "A node started the process of a replica.",
-    body: z.strictObject({ id: idSchema, host: z.string().max(128), pid: countSchema, life: countSchema }),
+    body: z.strictObject({
+      id: idSchema,
+      host: z.string().max(128),
+      pid: countSchema,
+      life: countSchema,
+      rank: rankSchema.optional(),
+      /** The port that was reserved for its other ranks to meet it; only of rank 0 of several. */
+      port: countSchema.min(1).max(65_535).optional(),
+    }),
   },
   "process.retired": {
     direction: "report",

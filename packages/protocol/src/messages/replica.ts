@@ -2,6 +2,7 @@ import { z } from "zod";
 import { devicesSchema } from "../devices.ts";
 import { countSchema } from "../envelope.ts";
 import { idSchema, memberRoles } from "../ids.ts";
+import { rankSchema } from "../ranks.ts";
 import { defineMessages } from "./define.ts";
 import { commandFields, lastWordsSchema, textSchema } from "./parts.ts";
 
@@ -19,6 +20,8 @@ export const replicaMessages = defineMessages({
       engineBuild: z.string().max(128),
       /** Node that started its process; absent when nobody supervises it, or somebody else does. */
       node: idSchema.optional(),
+      /** Life of a replica of several processes that rank 0 speaks for; absent for replicas of one. */
+      life: countSchema.optional(),
       /** Devices that a node gives to its replicas; absent for replicas, and where there are none. */
       devices: devicesSchema.optional(),
       /** This incarnation was a member, and asks whether it still is. */
@@ -83,6 +86,8 @@ export const replicaMessages = defineMessages({
       signal: z.string().max(16).nullable(),
       /** Which life of the replica on its node it was. */
       life: countSchema.optional(),
+      /** Which process of a replica of several it was; absent for rank 0. */
+      rank: rankSchema.optional(),
       /** The kernel ended it because memory was short. */
       oom: z.boolean().optional(),
       /** The last sentence of a process that did not end well, as it said it on its standard error. */

@@ -20,8 +20,8 @@ export interface AdminTools {
 /** Adds the doors. */
 export function addAdminDoors(app: FastifyInstance, tools: AdminTools): void {
   const { pool } = tools;
-  const read = { config: { scope: "read" } } as const;
-  const admin = { config: { scope: "admin" } } as const;
+  const read = { config: { routerScope: "read" } } as const;
+  const admin = { config: { routerScope: "admin" } } as const;
   const counts = () => Object.fromEntries(pool.workers().map(({ url, active }) => [url, active]));
   app.get("/list_workers", read, async () => ({ urls: pool.workers().map(({ url }) => url) }));
   app.get("/quarantined", read, async () => ({

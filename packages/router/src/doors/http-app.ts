@@ -23,13 +23,13 @@ export interface HttpAppOptions {
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    scope?: Scope;
+    routerScope?: Scope;
   }
 }
 
 const headerBytesMax = 16_384;
 
-/** Makes a server without routes. A body arrives as a Buffer. Routes say their scope in `config`; without one they need the admin's token. */
+/** Makes a server without routes. A body arrives as a Buffer. Routes say their `routerScope` in `config`; without one they need the admin's token. */
 export function openHttpApp({ host, tokens, limits, refused, failed }: HttpAppOptions): FastifyInstance {
   const app = fastify({
     ...{ bodyLimit: limits.bodyBytesMax, requestTimeout: limits.receiveMs, keepAliveTimeout: 75_000 },
@@ -60,7 +60,7 @@ export function openHttpApp({ host, tokens, limits, refused, failed }: HttpAppOp
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_, body, done) => done(null, body));
   app.addHook("onRequest", async ({ headers, routeOptions }: FastifyRequest) => {
-    checkHead(headers, routeOptions.config.scope ?? "admin", { host, tokens });
+    checkHead(headers, routeOptions.config.routerScope ?? "admin", { host, tokens });
   });
   app.setNotFoundHandler(async (request) => {
     throw new Refused({ status: 404, code: "not_found", message: `${request.method} ${pathOf(request)} is not known` });

@@ -76,7 +76,7 @@ class Server implements SamplerServer {
       ...{ host, tokens: { inference: token, admin: null }, limits: routerDefaults.http, refused: () => {} },
       failed: (error) => logger.error({ error }, "a request to the sampler failed"),
     });
-    const inference = { config: { scope: "inference" } } as const;
+    const inference = { config: { routerScope: "inference" } } as const;
     this.app.get("/health", inference, async () => this.#health(false));
     this.app.get("/health_generate", inference, async () => this.#health(true));
     for (const path of ["/model_info", "/get_model_info"]) this.app.get(path, inference, async () => this.#about());

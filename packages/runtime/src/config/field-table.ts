@@ -92,13 +92,24 @@ export const runFields: readonly Field[] = [
     ],
   }),
   section(
+    "processes",
+    perRole<Row>((role) => {
+      const { title } = traitsOf(role);
+      return [
+        "integer",
+        1,
+        `Processes of a ${title}, which start, are placed and end as one; its engine must be made for it.`,
+      ];
+    }),
+  ),
+  section(
     "devices",
     perRole<Row>((role) => {
       const { title, hasRanks } = traitsOf(role);
       return [
         "integer",
         0,
-        `GPUs of ${hasRanks ? "each rank of " : ""}a ${title} that no other process gets; 0 for none.`,
+        `GPUs of each ${hasRanks ? "rank" : "process"} of a ${title} that no other process gets; 0 for none.`,
       ];
     }),
   ),

@@ -140,6 +140,12 @@ const jobRelations: readonly Relation[] = [
     fix: "lower min_replicas.rollout or raise replicas.rollout",
   },
   {
+    keys: ["processes.checkpoint", "replicas.checkpoint"],
+    holds: ({ processes }) => (processes?.checkpoint ?? 1) === 1,
+    rule: "{0} with {1}: a checkpoint actor is one process",
+    fix: "set processes.checkpoint = 1",
+  },
+  {
     keys: ["batch.micro_shards", "replicas.policy"],
     holds: ({ batch, replicas }) => batch.microShards >= replicas.policy,
     rule: "{0} must be at least {1}: a policy replica without a micro-shard has nothing to do",

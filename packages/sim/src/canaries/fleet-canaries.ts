@@ -6,6 +6,7 @@ import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";
 import { mind } from "./mind.ts";
+import { rankCanaries } from "./rank-canaries.ts";
 
 type Fleet = ControllerState["fleet"];
 
@@ -195,6 +196,7 @@ const deviceCanaries: readonly Canary[] = [
 /** Canaries of the fleet. */
 export const fleetCanaries: readonly Canary[] = [
   ...deviceCanaries,
+  ...rankCanaries,
   {
     name: "orphans-live-on",
     says: "a replica does not notice that its node is gone",

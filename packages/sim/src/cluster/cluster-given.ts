@@ -22,6 +22,8 @@ export interface ClusterObserver extends WireObserver, MeshObserver, FaultObserv
   ended(process: SimProcess, how: string): void;
   /** A node started the process of a replica. */
   bore(node: SimProcess, child: SimProcess, devices: readonly string[]): void;
+  /** It is a rank of a replica of several processes, in this life of it. */
+  ranked(child: SimProcess, rank: { readonly replica: string; readonly life: number }): void;
   /** A controller acts; `controller.snapshot()` shows its live state. */
   reigns(process: SimProcess, controller: Controller): void;
 }

@@ -183,9 +183,10 @@ export class Cluster {
   }
 
   /** Runs a role in a process until one of them ends. */
-  #run(process: SimProcess, role: Role, onEnd: (outcome: string) => void = () => {}): Replica {
+  #run(process: SimProcess, role: Role, onEnd: (outcome: string) => void = () => {}, life?: number): Replica {
     const { job } = this.scenario.config;
-    const given = { job, id: process.node, environment: this.#environment(process) };
+    const environment = { ...this.#environment(process), ...(life === undefined ? {} : { life }) };
+    const given = { job, id: process.node, environment };
     const replica = runReplica(this.#bug.role?.(role, process) ?? role, given);
     const end = (outcome: string, how: string): void => {
       onEnd(outcome);
@@ -219,30 +220,43 @@ export class Cluster {
       process.onEnd(() => made.killNow());
       return made;
     };
-    return nodeRoleOn({ host, capacity, devices, graceMs: 5_000, keeper, signs: () => this.ailing.signsOf(node) });
+    return nodeRoleOn({
+      host,
+      capacity,
+      devices,
+      graceMs: 5_000,
+      keeper,
+      signs: () => this.ailing.signsOf(node),
+      admitted: ({ data }) => (data.tcpHost?.includes("/") ? host : null),
+    });
   }
 
   /** A node starts the process of a replica; it takes a moment until that one speaks. */
-  #startChild({ id, role, devices }: StartOrder, parent: SimProcess): Child {
+  #startChild({ id, role, devices, life, rank }: StartOrder, parent: SimProcess): Child {
     const { host, node } = parent;
     const process = this.#spawn(id, role, { host, parent: node });
     this.#observer.bore(parent, process, devices ?? []);
+    if (rank) this.#observer.ranked(process, { replica: rank.id, life });
     let replica: Replica | null = null;
+    const isHelper = rank !== undefined && rank.rank > 0;
     const child: Child = {
       id,
       node,
       process,
       devices: devices ?? [],
       code: null,
-      stop: (reason) => replica?.stop(reason),
+      // Ranks from 1 on do what rank 0 asks, and speak to nobody else: there is nothing of it here but that they are there.
+      stop: (reason) => (isHelper ? this.#exit(process, reason) : replica?.stop(reason)),
     };
     this.#children.set(id, child);
     this.#livingChildren.add(process);
     process.onDeath(() => this.#livingChildren.delete(process));
+    if (isHelper) return child;
     process.after(200 + this.#random.next() * 800, () => {
-      replica = this.#run(process, this.#roleOf(role, process), (outcome) => {
+      const end = (outcome: string): void => {
         child.code = outcome === "left" ? 0 : 1;
-      });
+      };
+      replica = this.#run(process, this.#roleOf(role, process), end, rank ? life : undefined);
     });
     return child;
   }

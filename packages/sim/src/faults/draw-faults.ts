@@ -1,6 +1,6 @@
 /** Draws what goes wrong: many seeds have few kinds of faults, some have all of them, and the rates differ. */
 import { type Random, randomOf, shuffled } from "@muster/base";
-import { type JobConfig, replicaRoles } from "@muster/protocol";
+import { type JobConfig, processNameOf, replicaRoles } from "@muster/protocol";
 import { drawCommand, type FleetShape } from "../fleet/command.ts";
 import { crowdSizes } from "../seed/draw-crowd.ts";
 import { drawArms } from "./draw-arms.ts";
@@ -114,7 +114,9 @@ function drawUnsound(safetyMs: number, random: Random): readonly Fault[] {
 /** What the operator does; every third command is given again. */
 function drawCommands(options: FaultOptions): readonly Fault[] {
   const { random, config, safetyMs } = options;
-  const ids = nodesOf(options).slice(1);
+  const ids = nodesOf(options)
+    .slice(1)
+    .filter((id) => !id.includes("."));
   return Array.from({ length: random.below(10) }, (_, i) => {
     const againMs = random.next() < 0.3 ? [0, Math.round(8_000 * random.next())].slice(random.below(2)) : [];
     const atMs = Math.round(random.next() * safetyMs);
@@ -123,12 +125,16 @@ function drawCommands(options: FaultOptions): readonly Fault[] {
 }
 
 function nodesOf({ config, fleet }: FaultOptions): readonly string[] {
+  const { processes } = config;
   const { policy, rollout, checkpoint } = config.replicas;
   if (fleet) {
     const managed = (role: string, count: number): string[] => Array.from({ length: count }, (_, i) => `${role}-${i}`);
     const own = fleet.nodes.map((_, i) => `node-${i + 1}`);
     const replicas = [...managed("policy", policy + 1), ...managed("rollout", rollout + 1)];
-    return ["controller", ...own, ...own, ...replicas, ...managed("checkpoint", checkpoint)];
+    const others = managed("rollout", rollout + 1).flatMap((id) =>
+      Array.from({ length: (processes?.rollout ?? 1) - 1 }, (_, i) => processNameOf(id, i + 1)),
+    );
+    return ["controller", ...own, ...own, ...replicas, ...managed("checkpoint", checkpoint), ...others];
   }
   const named = (role: string, count: number): string[] => Array.from({ length: count }, (_, i) => `${role}-${i + 1}`);
   return ["controller", ...named("policy", policy), ...named("rollout", rollout), ...named("checkpoint", checkpoint)];

@@ -39,7 +39,9 @@ export function drawDevices(
   const isOneHost = new Set(fleet.nodes.map(({ host }) => host)).size === 1;
   const [policy, rollout] = [random.below(2), 1 + random.below(2)];
   const devices = { ...perRole(() => 0), policy: isOneHost ? policy : 0, rollout };
-  const most = config.batch.microShards * devices.policy + (config.replicas.rollout + 3) * devices.rollout;
+  const most =
+    config.batch.microShards * devices.policy +
+    (config.replicas.rollout + 3) * (config.processes?.rollout ?? 1) * devices.rollout;
   let named = 0;
   const nodes = fleet.nodes.map((node, i) => {
     const count = i === 0 ? most : random.below(4);

@@ -87,7 +87,10 @@ export class SimKeeper implements KeeperDoor {
     this.#held.set(id, { child, life });
     notes.set(id, child);
     child.process.onDeath(() => process.after(2, () => this.#exited(id, life)));
-    this.#given.onStarted({ id, life, pid: child.process.pid });
+    const { pid } = child.process;
+    // No two lives are met at one port.
+    const port = order.rank?.rank === 0 ? { port: 1_024 + (pid % 64_000) } : {};
+    this.#given.onStarted({ id, life, pid, ...port });
   }
 
   end(id: string, how: "term" | "kill"): void {

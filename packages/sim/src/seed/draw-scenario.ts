@@ -79,8 +79,11 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
   return profile === "drift" ? withDrift(streamed, randomOf(seed, 151)) : streamed;
 }
 
-/** Nodes, in half of the jobs with devices. */
-function fleetOf(seed: number, config: JobConfig): { readonly config: JobConfig; readonly fleet: FleetShape } {
+/** Nodes, in half of the jobs with devices; in a third of the jobs samplers are several processes. */
+function fleetOf(seed: number, plain: JobConfig): { readonly config: JobConfig; readonly fleet: FleetShape } {
+  const own = randomOf(seed, 157);
+  const processes = { ...perRole(() => 1), rollout: 2 + own.below(3) };
+  const config = own.next() < 0.33 ? { ...plain, processes } : plain;
   const drawn = { config, fleet: drawFleet(randomOf(seed, 107), config) };
   const random = randomOf(seed, 143);
   return random.next() < 0.5 ? drawDevices(random, drawn) : drawn;

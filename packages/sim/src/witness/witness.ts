@@ -16,6 +16,7 @@ import {
   ownDigest,
   ProgressChecker,
   type PublicFact,
+  RankChecker,
   SeenPieces,
   ToldChecker,
   TrainingChecker,
@@ -87,6 +88,7 @@ export class Witness implements ClusterObserver {
   readonly #orders: OrderChecker;
   readonly #fleet: FleetChecker;
   readonly #devices: DeviceChecker;
+  readonly #ranks: RankChecker;
   readonly #progress: ProgressChecker;
   readonly #losses: LossChecker;
   readonly #budgets: BudgetChecker;
@@ -116,6 +118,7 @@ export class Witness implements ClusterObserver {
     this.#members = new MembershipChecker(judge, explainedUntilMs(scenario), outagesOf(faults));
     this.#fleet = new FleetChecker(world, judge, scenario.safetyMs);
     this.#devices = new DeviceChecker(judge);
+    this.#ranks = new RankChecker(judge);
     const isAlone = (scenario.controllers ?? 1) === 1;
     const isPeace = faults.length === 0 && isAlone;
     const isSimple = areSimple(faults);
@@ -141,6 +144,7 @@ export class Witness implements ClusterObserver {
         this.#orders.decided(decision);
         this.#fleet.decided(decision);
         this.#devices.decided(decision.before, decision.after);
+        this.#ranks.decided(decision.before, decision.after);
         this.#progress.decided(decision);
         this.#losses.decided(decision);
         this.#budgets.decided(decision);
@@ -265,6 +269,10 @@ export class Witness implements ClusterObserver {
   bore(node: SimProcess, child: SimProcess, devices: readonly string[]): void {
     this.#fleet.bore(node, child);
     this.#devices.bore(child, devices);
+  }
+
+  ranked(process: SimProcess, { replica, life }: { readonly replica: string; readonly life: number }): void {
+    this.#ranks.began(process, { replica, life, node: process.parent ?? "" }, this.#journal.state);
   }
 
   reigns(process: SimProcess, controller: Controller): void {

@@ -1,17 +1,21 @@
 /** What nodes report: facts into the tables, nothing decided. */
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { type ControllerState, withMember } from "../state.ts";
+import { changed } from "./changed.ts";
 import { noteFailedStart } from "./failed-starts.ts";
-import { changed } from "./fleet-health.ts";
-import { withFleet, withReplica } from "./fleet-state.ts";
-import { roomFor } from "./plan-fleet.ts";
+import { type FleetGroup, type FleetReplica, withFleet, withReplica } from "./fleet-state.ts";
+import { endHopeless } from "./hopeless.ts";
+import { type Loss, loseLife } from "./lose-life.ts";
+import { ranksOf, withoutLeftovers, withProcess } from "./ranks.ts";
 
 const unchanged = (state: ControllerState): Change<ControllerState> => ({ state, effects: [] });
 
 /** A node can run replicas now. Pure. */
 export function applyReady(state: ControllerState, event: ReportOf<"node.ready">): Change<ControllerState> {
   const { from, incarnation, body } = event;
-  const node = { incarnation, capacity: body.capacity, revision: 0, acked: 0, signs: [], assigned: "" };
+  const { capacity, address } = body;
+  const fresh = { incarnation, capacity, revision: 0, acked: 0, signs: [], assigned: "" };
+  const node = address === undefined ? fresh : { ...fresh, address };
   return unchanged(withFleet(state, { nodes: { ...state.fleet.nodes, [from]: node } }));
 }
 
@@ -28,15 +32,59 @@ export function applyAssigned(state: ControllerState, event: ReportOf<"node.assi
 export function applyStarted(state: ControllerState, event: ReportOf<"process.started">): Change<ControllerState> {
   const { id, pid, life } = event.body;
   const replica = state.fleet.replicas[id];
+  if (replica?.group) return unchanged(rankStarted(state, event, replica.group));
   if (replica?.node !== event.from || life <= replica.ended) return unchanged(state);
   return unchanged(withReplica(state, id, { process: { pid, life }, life: Math.max(replica.life, life) }));
 }
 
+/** A rank began. That of rank 0 says where the others of its life meet it. */
+function rankStarted(
+  state: ControllerState,
+  { from, body }: ReportOf<"process.started">,
+  group: FleetGroup,
+): ControllerState {
+  const { id, pid, life, rank = 0, port } = body;
+  const replica = state.fleet.replicas[id];
+  if (!replica || ranksOf(replica)[rank]?.node !== from) return state;
+  const isNow = rank === 0 && life === replica.life && port !== undefined;
+  const begun = isNow ? { ...group, master: { life, port }, begunAtMs: state.nowMs } : group;
+  return withProcess(withReplica(state, id, { group: begun }), { id, rank }, { pid, life });
+}
+
 /**
  * A process of the fleet ended. Its node starts it again, unless it left by itself: then another life is asked for, as long as the
- * replica is wanted. Pure.
+ * replica is wanted. Of a replica of several processes, all end with it. Pure.
  */
-export function applyProcessEnd(state: ControllerState, event: ReportOf<"process.exited">): ControllerState {
+export function applyProcessEnd(state: ControllerState, event: ReportOf<"process.exited">): Change<ControllerState> {
+  const replica = state.fleet.replicas[event.body.id];
+  return replica?.group ? rankEnded(state, event, replica) : unchanged(soleEnded(state, event));
+}
+
+/** A rank ended: with it ends the life of its replica, unless that one is over already, or leaves. */
+function rankEnded(
+  state: ControllerState,
+  { from, body }: ReportOf<"process.exited">,
+  replica: FleetReplica,
+): Change<ControllerState> {
+  const { id, host, pid, code, signal, oom = false, life = 0, rank = 0, words } = body;
+  const own = ranksOf(replica)[rank];
+  const known = withoutLeftovers(state, id, (left) => left.node === from && left.pid === pid);
+  if (own?.node !== from) return unchanged(known);
+  const isIt = own.process === null || own.process.pid === pid;
+  const ended = isIt ? withProcess(known, { id, rank }, null) : known;
+  if (life < replica.life || replica.health === "RETIRED") return unchanged(ended);
+  const noted = words === undefined || replica.leaving ? ended : noteFailedStart(ended, replica.role, words);
+  const isLeaving = replica.leaving || state.members[id]?.health === "draining";
+  // While it leaves, rank 0 hands back its work and goes by its own word.
+  if (isLeaving && rank > 0) return unchanged(noted);
+  const how = oom ? "it was short of memory" : (signal ?? `code ${code}`);
+  const evidence = `rank ${rank} of ${id} on ${host} (process ${pid}) ended with ${how}${words === undefined ? "" : `: ${words}`}`;
+  const failure = oom ? "oom" : "engine_crash";
+  const loss: Loss = { evidence, by: "exit", failure, node: from, isCounted: !(rank === 0 && code === 0) };
+  return loseLife(noted, id, { ...loss, isKill: signal === "SIGKILL" && !oom });
+}
+
+function soleEnded(state: ControllerState, event: ReportOf<"process.exited">): ControllerState {
   const { id, pid, code, life = 0, words } = event.body;
   const replica = state.fleet.replicas[id];
   if (!replica || (replica.node !== event.from && replica.process?.pid !== pid)) return state;
@@ -62,10 +110,5 @@ export function applyRetired(state: ControllerState, event: ReportOf<"process.re
     changed(id, replica, { health: "RETIRED", reason }),
     announce("alarm.raised", { alarm: "retired", detail }),
   ];
-  const policies = Object.values(next.fleet.replicas).filter(({ role }) => role === "policy");
-  const neverBegan = !state.weights && state.restore.lineage === 0 && !state.ending;
-  const isHopeful = policies.some(({ health }) => health !== "RETIRED") || roomFor(next, "policy") !== null;
-  if (!neverBegan || replica.role !== "policy" || isHopeful) return { state: next, effects };
-  const ending = { outcome: "failed", reason: `no policy replica could start: ${detail}`, announced: false } as const;
-  return { state: { ...next, ending }, effects };
+  return { state: endHopeless(next, replica.role, detail), effects };
 }

@@ -3,9 +3,12 @@
  * `RETIRED`. It follows from the members and from what they acknowledged, never from a probe alone.
  */
 import { traitsOf } from "@muster/protocol";
-import { announce, type Change, type ControllerEffect } from "../events.ts";
+import type { Change, ControllerEffect } from "../events.ts";
 import { type ControllerState, holdsCurrent, type Member } from "../state.ts";
+import { changed } from "./changed.ts";
 import { type FleetHealth, type FleetReplica, withReplica } from "./fleet-state.ts";
+import { nextLife } from "./lose-life.ts";
+import { isOnLeaving } from "./plan-fleet.ts";
 
 /** What is true of a replica now. */
 export interface HealthFacts {
@@ -61,18 +64,13 @@ export function planHealth(state: ControllerState): Change<ControllerState> | nu
     if (Object.keys(patch).length === 0) continue;
     next = withReplica(next, id, patch);
     if (health !== replica.health) effects.push(changed(id, replica, { health, reason: reasons[health] }));
+    if (health === "DEAD" && health !== replica.health && replica.group) {
+      const over = whenPutOut(next, id, replica);
+      next = over.state;
+      effects.push(...over.effects);
+    }
   }
   return next === state ? null : { state: next, effects };
-}
-
-/** The public fact of a move. Pure. */
-export function changed(
-  id: string,
-  replica: FleetReplica,
-  { health, reason }: { readonly health: FleetHealth; readonly reason: string },
-): ControllerEffect {
-  const { role, node, life, deaths, health: from } = replica;
-  return announce("fleet.changed", { id, role, node, from, to: health, life, deaths, reason });
 }
 
 const reasons: Readonly<Record<FleetHealth, string>> = {
@@ -86,6 +84,22 @@ const reasons: Readonly<Record<FleetHealth, string>> = {
   RETIRED: "it keeps ending",
   LEFT: "it is gone",
 };
+
+/** A life of several processes whose member is gone: the others end with it. It is over already where the end of a process was what put it out. */
+function whenPutOut(state: ControllerState, id: string, replica: FleetReplica): Change<ControllerState> {
+  const { process, node, group } = replica;
+  const isOver = process === null || process.life < replica.life || node === null || group?.begunAtMs === null;
+  if (isOver) return { state, effects: [] };
+  const evidence = `${id} is no member any more`;
+  const now = state.fleet.replicas[id] ?? replica;
+  return nextLife(state, id, now, {
+    evidence,
+    by: "disconnect",
+    node,
+    isCounted: !isOnLeaving(state, replica),
+    isKill: true,
+  });
+}
 
 function factsOf(state: ControllerState, replica: FleetReplica, member: Member | undefined): HealthFacts {
   return {
@@ -108,6 +122,6 @@ function seenOf(replica: FleetReplica, member: Member | undefined, health: Fleet
   if (health !== "DEAD" || replica.health === "DEAD") return {};
   // Put out and still running: only another process is to be trusted again.
   const running = replica.process;
-  const isRunning = !member && running !== null && running.pid === replica.member?.pid;
+  const isRunning = !replica.group && !member && running !== null && running.pid === replica.member?.pid;
   return isRunning ? { life: Math.max(replica.life, running.life + 1) } : {};
 }

@@ -5,6 +5,30 @@ import type { AtMs } from "../at-ms.ts";
 /** Health of a managed replica. */
 export type FleetHealth = (typeof fleetHealths)[number];
 
+/** A process of a replica of several: where it has its place, and what its node reported. */
+export interface FleetRank {
+  readonly node: string;
+  /** Devices of its node that are its own. Absent in jobs that give none to any role. */
+  readonly devices?: readonly string[];
+  readonly process: { readonly pid: number; readonly life: number } | null;
+}
+
+/** What a replica of several processes has besides: its other ranks, and how all of them begin as one. */
+export interface FleetGroup {
+  /** Ranks from 1 on; none without a place. Rank 0 is the replica's own row. */
+  readonly ranks: readonly FleetRank[];
+  /** Processes of a life that is over, on nodes where the replica has no place any more. */
+  readonly leftovers: readonly { readonly node: string; readonly pid: number }[];
+  /** Where the ranks of a life meet: the port that the node of rank 0 reserved. */
+  readonly master: { readonly life: number; readonly port: number } | null;
+  /** When rank 0 of the last life began; `null` before. */
+  readonly begunAtMs: AtMs | null;
+  /** When the next life may begin. */
+  readonly restartAtMs: AtMs;
+  /** The losses that count towards giving it up. */
+  readonly losses: readonly AtMs[];
+}
+
 /** A replica that nodes keep running. */
 export interface FleetReplica {
   readonly role: ReplicaRole;
@@ -28,12 +52,16 @@ export interface FleetReplica {
   readonly leaving: boolean;
   /** The replica that takes its place once that one is healthy. */
   readonly replacedBy: string | null;
+  /** Of a replica of several processes; absent for one. */
+  readonly group?: FleetGroup;
 }
 
 /** A node that said what it has room for. */
 export interface FleetNode {
   readonly incarnation: string;
   readonly capacity: Body<"node.ready">["capacity"];
+  /** Where its host is reached by others. Absent where the job names no network. */
+  readonly address?: string;
   /** The assignment sent last, and the one that the node acknowledged. */
   readonly revision: number;
   readonly acked: number;

@@ -3,9 +3,8 @@ import { replicaRoles } from "@muster/protocol";
 import { type Change, type ControllerEffect, command, type ReportOf } from "../events.ts";
 import type { ControllerState } from "../state.ts";
 import { finish } from "./commands.ts";
-import { placedOn } from "./devices.ts";
 import { type CommandAnswer, type CommandRow, isCounted, withFleet, withReplica } from "./fleet-state.ts";
-import { roomFor } from "./plan-fleet.ts";
+import { placedOn, roomFor } from "./place.ts";
 
 type Over = Exclude<CommandAnswer, { outcome: "refused" }>;
 
@@ -91,8 +90,8 @@ function replaceNext(state: ControllerState, { target, replacement }: CommandRow
   if (!target || !replacement || !old || old.leaving || !fresh) return state;
   if (fresh.health === "HEALTHY") return withReplica(state, target, { leaving: true });
   if (fresh.node !== null || fresh.health === "RETIRED") return state;
-  const node = roomFor(state, fresh.role);
-  return node === null ? state : placedOn(state, replacement, node);
+  const place = roomFor(state, fresh.role);
+  return place === null ? state : placedOn(state, replacement, place);
 }
 
 /** Once in a term: what a former controller ordered may never have left, and nodes know a command by its id. */

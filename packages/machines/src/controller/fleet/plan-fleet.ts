@@ -3,28 +3,48 @@ import { listText } from "@muster/base";
 import { type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import { crowd } from "../members/crowd.ts";
-import { type ControllerState, countOf, type Member, membersOf, withMember, without } from "../state.ts";
-import { deviceShortages, devicesFor, hasDevices, placedOn, unplaced } from "./devices.ts";
-import { changed } from "./fleet-health.ts";
-import { type FleetReplica, isCordoned, isCounted, withFleet, withReplica } from "./fleet-state.ts";
+import { type ControllerState, countOf, withMember, without } from "../state.ts";
+import { changed } from "./changed.ts";
+import { type FleetReplica, isCounted, withFleet, withReplica } from "./fleet-state.ts";
+import { loseLife } from "./lose-life.ts";
+import { type Place, placedOn, roomFor, unplaced } from "./place.ts";
+import { freshGroup, isOn, isQuiet, processesOf, ranksOf, withoutLeftovers } from "./ranks.ts";
+import { placeShortages } from "./shortages.ts";
 
-/** Forgets nodes that are gone or came back as another life: what they ran has no node. Pure. */
+/** Forgets nodes that are gone or came back as another life: what they ran has no node, and of a replica of several processes nobody runs on. Pure. */
 export function planNodes(state: ControllerState): Change<ControllerState> | null {
   const lost = Object.entries(state.fleet.nodes).filter(
     ([id, node]) => state.members[id]?.incarnation !== node.incarnation,
   );
   if (lost.length === 0) return null;
-  const next = lost.reduce((current, [id]) => {
-    const homeless = Object.keys(current.fleet.replicas).reduce(
-      (fleet, replica) =>
-        fleet.fleet.replicas[replica]?.node === id
-          ? withReplica(unplaced(fleet, replica), replica, { process: null })
-          : fleet,
-      current,
-    );
-    return withFleet(homeless, { nodes: without(homeless.fleet.nodes, id) });
-  }, state);
-  return { state: next, effects: [] };
+  const effects: ControllerEffect[] = [];
+  let next = state;
+  for (const [id] of lost) {
+    for (const [replica, row] of Object.entries(next.fleet.replicas)) {
+      if (row.group) {
+        const out = isOn(row, id) ? loseNode(next, replica, id) : { state: next, effects: [] };
+        next = withoutLeftovers(out.state, replica, (left) => left.node === id);
+        effects.push(...out.effects);
+      } else if (row.node === id) next = withReplica(unplaced(next, replica), replica, { process: null });
+    }
+    next = withFleet(next, { nodes: without(next.fleet.nodes, id) });
+  }
+  return { state: next, effects };
+}
+
+/** A node is gone, and with it some of the processes of a replica: the others end, too. */
+function loseNode(state: ControllerState, id: string, node: string): Change<ControllerState> {
+  const replica = state.fleet.replicas[id];
+  const ranks = replica ? ranksOf(replica).flatMap((rank, i) => (rank.node === node ? [i] : [])) : [];
+  const named = `rank${ranks.length > 1 ? "s" : ""} ${listText(ranks.map(String))}`;
+  const evidence = `${named} of ${id}: ${node}, where ${ranks.length > 1 ? "they ran" : "it ran"}, is gone`;
+  const lost = loseLife(state, id, { evidence, by: "disconnect", node, isCounted: false });
+  const rows = replica ? ranksOf(replica) : [];
+  const left = rows.flatMap((rank) => (rank.process ? [{ node: rank.node, pid: rank.process.pid }] : []));
+  const bare = withReplica(unplaced(lost.state, id), id, { process: null });
+  const group = bare.fleet.replicas[id]?.group;
+  const kept = group ? { group: { ...group, leftovers: [...group.leftovers, ...left] } } : {};
+  return { state: withReplica(bare, id, kept), effects: lost.effects };
 }
 
 /** Places what has no node, makes what is missing, and releases what is too much, the youngest first. Pure. */
@@ -45,16 +65,16 @@ export function planPlacement(state: ControllerState): Change<ControllerState> |
 function place(state: ControllerState, id: string): ControllerState {
   const replica = state.fleet.replicas[id];
   if (!replica || replica.node !== null || replica.leaving || replica.health === "RETIRED") return state;
-  const node = roomFor(state, replica.role);
-  return node ? withReplica(placedOn(state, id, node), id, { life: replica.life + 1 }) : state;
+  const place = roomFor(state, replica.role);
+  return place ? withReplica(placedOn(state, id, place), id, { life: replica.life + 1 }) : state;
 }
 
 function scale(state: ControllerState, role: ReplicaRole): ControllerState {
   const present = Object.entries(state.fleet.replicas).filter(([, each]) => each.role === role && isCounted(each));
   const wanted = state.fleet.wanted[role];
   if (present.length < wanted) {
-    const node = roomFor(state, role);
-    return node ? scale(makeReplica(state, role, node).state, role) : state;
+    const place = roomFor(state, role);
+    return place ? scale(makeReplica(state, role, place).state, role) : state;
   }
   const youngest = present.sort(([, a], [, b]) => youth(b) - youth(a)).slice(0, present.length - wanted);
   return youngest.reduce((next, [id]) => withReplica(next, id, { leaving: true }), state);
@@ -65,11 +85,11 @@ function youth({ node, seq }: FleetReplica): number {
   return node === null ? Number.MAX_SAFE_INTEGER : seq;
 }
 
-/** A new replica on a node, under a number that no replica had before. Pure. */
+/** A new replica with a place, or none yet, under a number that no replica had before. Pure. */
 export function makeReplica(
   state: ControllerState,
   role: ReplicaRole,
-  node: string | null,
+  place: Place | null,
 ): { readonly state: ControllerState; readonly id: string } {
   const { fleet } = state;
   let number = fleet.made[role];
@@ -79,8 +99,9 @@ export function makeReplica(
   const replica: FleetReplica = {
     role,
     seq,
-    node,
-    ...devicesFor(state, node, role),
+    node: null,
+    ...(processesOf(state, role) > 1 ? { group: freshGroup([]) } : {}),
+    ...(place ?? {}),
     health: "STARTING",
     life: 1,
     process: null,
@@ -94,41 +115,6 @@ export function makeReplica(
   return { state: withFleet(state, { made, replicas: { ...fleet.replicas, [id]: replica } }), id };
 }
 
-/** Most replicas that one node is told to run. */
-const nodeReplicasMax = 4_096;
-
-/**
- * The emptiest node that can take one more of a role; `null` when there is none. Cordoned and leaving nodes take nothing, and neither
- * does one on which a replica of the role was retired. Policy replicas and checkpoint actors share the memory and the disk of one host,
- * so they stay together while a node of that host lives. Pure.
- */
-export function roomFor(state: ControllerState, role: ReplicaRole): string | null {
-  const { fleet } = state;
-  if (Object.keys(fleet.nodes).length === 0) return null;
-  const on = (id: string): readonly FleetReplica[] => Object.values(fleet.replicas).filter(({ node }) => node === id);
-  const nodes = membersOf(state, "node").filter(
-    (member) => fleet.nodes[member.id] && member.health === "healthy" && !isCordoned(state, member.id),
-  );
-  const host = traitsOf(role).sharesHost ? anchorOf(state, nodes) : null;
-  const usable = nodes.filter(({ id, host: own }) => {
-    const same = on(id).filter((replica) => replica.role === role);
-    const limit = fleet.nodes[id]?.capacity[role] ?? Number.POSITIVE_INFINITY;
-    const isBad = same.some(({ health }) => health === "RETIRED");
-    const isFull = same.length >= limit || on(id).length >= nodeReplicasMax || !hasDevices(state, id, role);
-    return !isBad && !isFull && (host === null || host === own);
-  });
-  const load = (member: Member): number => on(member.id).length;
-  return usable.sort((a, b) => load(a) - load(b) || a.joinedSeq - b.joinedSeq)[0]?.id ?? null;
-}
-
-/** The host that has to be shared, as long as a node of it can take replicas. */
-function anchorOf(state: ControllerState, nodes: readonly Member[]): string | null {
-  const hosts = Object.values(state.fleet.replicas)
-    .filter(({ role }) => traitsOf(role).sharesHost)
-    .map(({ node }) => state.members[node ?? ""]?.host);
-  return hosts.find((host) => nodes.some((node) => node.host === host)) ?? null;
-}
-
 /** Lets go of what is released or whose node leaves; forgets what has gone. Checkpoint actors stay until nobody is left to save. Pure. */
 export function planDepartures(state: ControllerState): Change<ControllerState> | null {
   const effects: ControllerEffect[] = [];
@@ -139,7 +125,7 @@ export function planDepartures(state: ControllerState): Change<ControllerState> 
     if (member) {
       const isNeeded = traitsOf(replica.role).leavesLast && !replica.leaving && hasWorkers(state);
       if (member.health !== "draining" && !isNeeded) next = withMember(next, id, { health: "draining" });
-    } else if (!replica.process) {
+    } else if (isQuiet(replica)) {
       if (!replica.leaving) next = unplaced(next, id);
       else {
         next = withFleet(next, {
@@ -159,14 +145,17 @@ export function isOff(state: ControllerState, replica: FleetReplica): boolean {
   return replica.replacedBy === null || state.ending !== null || isPressed(state, replica);
 }
 
-/** True for a replica on a node that leaves. Pure. */
-export function isOnLeaving(state: ControllerState, { node }: FleetReplica): boolean {
-  return node !== null && state.members[node]?.health === "draining";
+/** True for a replica on a node that leaves: all of it, or some of its processes. Pure. */
+export function isOnLeaving(state: ControllerState, replica: FleetReplica): boolean {
+  if (!replica.group) return replica.node !== null && state.members[replica.node]?.health === "draining";
+  return ranksOf(replica).some(({ node }) => state.members[node]?.health === "draining");
 }
 
 /** True when the node has no time left to wait for successors: it ends by itself, and its replicas have to hand back their work. Pure. */
-export function isPressed(state: ControllerState, { node }: FleetReplica): boolean {
-  return state.nowMs >= (state.fleet.nodes[node ?? ""]?.leaveDueAtMs ?? Number.POSITIVE_INFINITY);
+export function isPressed(state: ControllerState, replica: FleetReplica): boolean {
+  const isLate = (node: string | null): boolean =>
+    state.nowMs >= (state.fleet.nodes[node ?? ""]?.leaveDueAtMs ?? Number.POSITIVE_INFINITY);
+  return replica.group ? ranksOf(replica).some(({ node }) => isLate(node)) : isLate(replica.node);
 }
 
 function hasWorkers(state: ControllerState): boolean {
@@ -177,7 +166,7 @@ function hasWorkers(state: ControllerState): boolean {
 export function planShortage(state: ControllerState): Change<ControllerState> | null {
   const { shortage } = state.fleet;
   // Before the first mesh too little is there to be short of; devices can be short from the start.
-  const missing = state.ending ? [] : state.mesh.epoch === 0 ? deviceShortages(state) : missingOf(state);
+  const missing = state.ending ? [] : state.mesh.epoch === 0 ? placeShortages(state) : missingOf(state);
   if (missing.length === 0) return shortage ? { state: withFleet(state, { shortage: null }), effects: [] } : null;
   if (!shortage) return { state: withFleet(state, { shortage: { sinceMs: state.nowMs, isTold: false } }), effects: [] };
   if (shortage.isTold || state.nowMs < shortage.sinceMs + state.plan.timing.deadAfterMs) return null;
@@ -203,5 +192,5 @@ export function missingOf(state: ControllerState): readonly string[] {
     ].filter((part) => part !== "");
     return [`${role}: ${healthy} healthy, at least ${least} needed${why.length > 0 ? ` (${why.join("; ")})` : ""}`];
   });
-  return [...lacking, ...deviceShortages(state)];
+  return [...lacking, ...placeShortages(state)];
 }

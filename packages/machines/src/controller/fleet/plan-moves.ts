@@ -5,9 +5,10 @@
 import { traitsOf } from "@muster/protocol";
 import type { Change, ControllerEffect } from "../events.ts";
 import type { ControllerState } from "../state.ts";
-import { changed } from "./fleet-health.ts";
+import { changed } from "./changed.ts";
 import { type FleetReplica, withReplica } from "./fleet-state.ts";
-import { isOnLeaving, isPressed, makeReplica, roomFor } from "./plan-fleet.ts";
+import { roomFor } from "./place.ts";
+import { isOnLeaving, isPressed, makeReplica } from "./plan-fleet.ts";
 
 /** Makes successors of what is on leaving nodes, and releases whom they have replaced. Pure. */
 export function planMoves(state: ControllerState): Change<ControllerState> | null {
@@ -30,12 +31,13 @@ function succeed(state: ControllerState, id: string, replica: FleetReplica): Con
   const { role, health } = replica;
   if (!isOnLeaving(state, replica) || isPressed(state, replica) || !state.members[id] || health === "RETIRED")
     return state;
-  const node = roomFor(state, role);
-  if (node === null) return state;
+  const place = roomFor(state, role);
+  if (place === null) return state;
   const hostOf = (of: string | null): string | undefined => state.members[of ?? ""]?.host;
   // Trainers and checkpoint actors of one job reach each other on one host, or over the network that the job names.
-  if (traitsOf(role).sharesHost && hostOf(node) !== hostOf(replica.node) && !state.plan.rolloutsServe) return state;
-  const made = makeReplica(state, role, node);
+  if (traitsOf(role).sharesHost && hostOf(place.node) !== hostOf(replica.node) && !state.plan.rolloutsServe)
+    return state;
+  const made = makeReplica(state, role, place);
   return withReplica(made.state, id, { replacedBy: made.id });
 }
 

@@ -2,7 +2,6 @@
 import { type CommandKind, replicaRoles } from "@muster/protocol";
 import type { ControllerEffect, ReportOf } from "../events.ts";
 import { type ControllerState, withMember } from "../state.ts";
-import { hasDevices } from "./devices.ts";
 import {
   type CommandAnswer,
   type CommandRow,
@@ -11,7 +10,8 @@ import {
   withFleet,
   withReplica,
 } from "./fleet-state.ts";
-import { makeReplica, roomFor } from "./plan-fleet.ts";
+import { type Place, roomFor, roomOn } from "./place.ts";
+import { makeReplica } from "./plan-fleet.ts";
 
 /** What operators may ask. */
 export type CommandEvent = ReportOf<CommandKind>;
@@ -124,17 +124,17 @@ function takeReplace(state: ControllerState, id: string): Taken {
   }
   if (replica.leaving) return refusal(state, `id = "${id}" is released already`);
   if (replica.replacedBy !== null) return refusal(state, `id = "${id}" is being replaced by ${replica.replacedBy}`);
-  const node = roomFor(state, replica.role) ?? ownPlaceOf(state, replica);
-  const made = makeReplica(state, replica.role, node);
+  const place = roomFor(state, replica.role) ?? ownPlaceOf(state, replica);
+  const made = makeReplica(state, replica.role, place);
   const next = withReplica(made.state, id, { replacedBy: made.id });
-  const where = node === null ? "as soon as a node has room" : `on ${node}`;
+  const where = place === null ? "as soon as a node has room" : `on ${place.node}`;
   const row = { target: id, replacement: made.id };
   return { state: next, detail: `${made.id} comes first ${where}, then ${id} leaves`, effects: [], row };
 }
 
 /** Who was given up has no process: where nobody else has room, its successor comes where it was. */
-function ownPlaceOf(state: ControllerState, { health, node, role }: FleetReplica): string | null {
-  return health === "RETIRED" && node !== null && hasDevices(state, node, role) ? node : null;
+function ownPlaceOf(state: ControllerState, { health, node, role }: FleetReplica): Place | null {
+  return health === "RETIRED" && node !== null ? roomOn(state, node, role) : null;
 }
 
 function takeKill(state: ControllerState, { id, signal }: { readonly id: string; readonly signal: string }): Taken {

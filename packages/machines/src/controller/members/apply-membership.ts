@@ -111,6 +111,9 @@ export function refusalOf(state: ControllerState, id: string, body: Body<"replic
   const node = state.fleet.replicas[id]?.node ?? null;
   if (node !== null && body.node !== undefined && body.node !== node)
     return `${id} has its place on ${node} now, and this process was started by ${body.node}`;
+  const due = state.fleet.replicas[id]?.group ? (state.fleet.replicas[id]?.life ?? 0) : 0;
+  if (body.life !== undefined && body.life < due)
+    return `this process is of life ${body.life} of ${id}, and its processes of life ${due} take its place`;
   const { role, engineBuild } = body;
   const clash = role === "node" ? deviceClash(state, id, body) : null;
   if (clash !== null) return clash;
@@ -160,7 +163,8 @@ export function applyLeft(state: ControllerState, event: ReportOf<"replica.left"
 
 /** A supervisor saw a process end. It counts only for the very process that registered. Pure. */
 export function applyExited(state: ControllerState, event: ReportOf<"process.exited">): Change<ControllerState> {
-  const { id, host, pid, code, signal, oom = false, words } = event.body;
+  const { id, host, pid, code, signal, oom = false, words, rank = 0 } = event.body;
+  if (rank > 0) return unchanged(state);
   const member = state.members[id];
   const freed = applyEnded(forgetSeenEnd(state, event.body), event.body);
   if (!member || member.pid !== pid || member.host !== host) return unchanged(freed);
@@ -176,6 +180,19 @@ export function putOut(state: ControllerState, member: Member, why: Evidence): C
   const removed = removeMember(state, member, { how: "died", ...why });
   return {
     state: withEviction(removed.state, member),
+    effects: [...removed.effects, command(member, "replica.fenced", { reason: why.evidence })],
+  };
+}
+
+/** Takes out a member whose process has ended, or is being ended, for certain. It is told all the same, as it may still run. Pure. */
+export function endMember(
+  state: ControllerState,
+  member: Member,
+  why: Evidence & { readonly failure?: FailureKind },
+): Change<ControllerState> {
+  const removed = removeMember(state, member, { how: "died", ...why });
+  return {
+    state: removed.state,
     effects: [...removed.effects, command(member, "replica.fenced", { reason: why.evidence })],
   };
 }

@@ -1,0 +1,139 @@
+/** Replicas of several processes on real processes: one is killed and the replica comes back whole, with the digest of the quiet run; and over two nodes. */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { processesNaming, waitFor } from "@muster/testkit";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+
+let runs: Runs;
+beforeAll(async () => {
+  runs = await openRuns();
+  writeFileSync(join(runs.path, "longer.mjs"), "export default ({ responseIds }) => responseIds.length / 16;");
+});
+afterAll(() => runs.close());
+
+const engine = fileURLToPath(new URL("../../examples/ranks-engine/echo-ranks.mjs", import.meta.url));
+
+const settings = (...more: readonly string[]): readonly string[] =>
+  [
+    `engine.kind=${engine}`,
+    "weights.source=seed",
+    `task.reward=${join(runs.path, "longer.mjs")}`,
+    "evaluation.every_steps=0",
+    "init_replicas.policy=1",
+    "processes.rollout=4",
+    ...more,
+  ].flatMap((one) => ["--set", one]);
+
+interface Rank {
+  readonly pid: number;
+  readonly life: number;
+  readonly rank: number;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** The processes of a replica, by the kernel's word of what they were told. */
+function ranksOf(id: string): readonly Rank[] {
+  const found = processesNaming(runs.path).flatMap(({ pid, args }) => {
+    if (!args.includes("rollout") || !args.includes(id)) return [];
+    const env = environOf(pid);
+    return env.RANK === undefined ? [] : [{ pid, env, rank: Number(env.RANK), life: Number(env.MUSTER_REPLICA_LIFE) }];
+  });
+  return found.sort((a, b) => a.rank - b.rank);
+}
+
+/** Empty when the process has ended since it was listed. */
+function environOf(pid: number): Readonly<Record<string, string>> {
+  try {
+    const lines = readFileSync(`/proc/${pid}/environ`, "utf8").split("\0");
+    return Object.fromEntries(lines.map((line) => line.split("=", 2)));
+  } catch (error) {
+    if (["ENOENT", "ESRCH"].includes((error as NodeJS.ErrnoException).code ?? "")) return {};
+    throw error;
+  }
+}
+
+const whole = (id: string, life: number): boolean => {
+  const ranks = ranksOf(id);
+  return ranks.length === 4 && ranks.every((each) => each.life === life);
+};
+
+test("one of four processes is killed: the replica is one loss, comes back whole, and the weights are those of the quiet run", async () => {
+  const args = ["--steps", "20", "--policy", "1", "--rollout", "1", ...settings("job.seed=7")];
+  const quiet = await (await runs.start("ranks-quiet", ...args)).ended();
+  const run = await runs.start("ranks-killed", ...args);
+  await run.waitForEvent("step.committed", undefined, 60_000);
+  await waitFor(() => whole("rollout-0", 1), {
+    what: "four ranks of life 1",
+    timeoutMs: 30_000,
+    detail: () => ranksOf("rollout-0"),
+  });
+  const first = ranksOf("rollout-0");
+  expect(
+    first.map(({ env }) => [env.RANK, env.WORLD_SIZE, env.LOCAL_RANK, env.LOCAL_WORLD_SIZE, env.NODE_RANK]),
+  ).toEqual([0, 1, 2, 3].map((rank) => [`${rank}`, "4", `${rank}`, "4", "0"]));
+  expect(new Set(first.map(({ env }) => `${env.MASTER_ADDR}:${env.MASTER_PORT}`)).size).toBe(1);
+  process.kill(first[3]?.pid ?? 0, "SIGKILL");
+  const died = await run.waitForEvent("member.died", ({ id }) => id === "rollout-0", 30_000);
+  expect(died.evidence).toMatch(/^rank 3 of rollout-0 on \S+ \(process \d+\) ended with SIGKILL$/);
+  await waitFor(() => whole("rollout-0", 2), {
+    what: "four ranks of life 2",
+    timeoutMs: 30_000,
+    detail: () => ranksOf("rollout-0"),
+  });
+  expect(ranksOf("rollout-0")[0]?.env.MASTER_PORT).not.toBe(first[0]?.env.MASTER_PORT);
+  const summary = await run.ended();
+  expectBalanced(summary);
+  expect(summary).toMatchObject({ lost: 0, doubled: 0, weights_hash: quiet.weights_hash });
+  expect(run.events("member.died").filter(({ id }) => id === "rollout-0")).toHaveLength(1);
+}, 120_000);
+
+test("ranks find room on two nodes, each with a device of its own; one node is killed, and all of the replica begins again elsewhere", async () => {
+  const set = settings("devices.rollout=1", "timing.heartbeat_interval=500ms", "timing.dead_after=4s");
+  const args = ["--steps", "100000", "--policy", "1", "--rollout", "1", "--devices", "0", ...set];
+  const run = await runs.start("ranks-nodes", ...args);
+  const isShort = ({ alarm }: Readonly<Record<string, unknown>>) => alarm === "capacity";
+  const { detail } = await run.waitForEvent("alarm.raised", isShort, 30_000);
+  expect(detail).toContain(
+    "rollout: 1 waits for room for 4 processes of 1 device (processes.rollout = 4, devices.rollout = 1; room: node-0 1); start a node",
+  );
+  expect(ranksOf("rollout-0")).toEqual([]);
+  const node = (id: string, devices: string) =>
+    runs.muster(
+      "node",
+      "--job",
+      run.job,
+      "--id",
+      id,
+      "--capacity",
+      "policy=0,checkpoint=0,rollout=4",
+      "--devices",
+      devices,
+    );
+  const large = await node("large", "1-3");
+  const isThere = () => ranksOf("rollout-0").length === 4;
+  const seen = { timeoutMs: 30_000, detail: () => ranksOf("rollout-0") };
+  await waitFor(isThere, { what: "four ranks on two nodes", ...seen });
+  const first = ranksOf("rollout-0");
+  expect(first.map(({ env }) => env.CUDA_VISIBLE_DEVICES).sort()).toEqual(["0", "1", "2", "3"]);
+  await run.waitForEvent("step.committed", undefined, 30_000);
+  await node("spare", "4-7");
+  await run.waitForEvent("member.joined", ({ id }) => id === "spare");
+  const status = await runs.muster("status", "--job", run.job);
+  expect((await status.exited).code).toBe(0);
+  expect(status.lines.join("\n")).toContain("4 of 4 ranks up");
+
+  const { pid } = large;
+  process.kill(pid, "SIGKILL");
+  const isNew = () => isThere() && ranksOf("rollout-0").every((each) => !first.some((old) => old.pid === each.pid));
+  await waitFor(isNew, { what: "four new ranks", ...seen });
+  expect(ranksOf("rollout-0").map(({ env }) => env.CUDA_VISIBLE_DEVICES)).toEqual(["4", "5", "6", "7"]);
+  const died = run.events("member.died").find(({ id }) => id === "rollout-0");
+  expect(died?.evidence).toMatch(
+    /^ranks 0, 1, 2 of rollout-0: large, where they ran, is gone$|^rank \d of rollout-0 on /,
+  );
+  const stop = await runs.muster("stop", "--job", run.job);
+  expect((await stop.exited).code).toBe(0);
+  expect(await run.ended()).toMatchObject({ lost: 0, doubled: 0 });
+}, 120_000);
