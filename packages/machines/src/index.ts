@@ -34,6 +34,7 @@ export { missingOf } from "./controller/fleet/plan-fleet.ts";
 export { causeKeyOf } from "./controller/groups/given-up.ts";
 export { imbalanceOf, ledgerOf } from "./controller/groups/ledger.ts";
 export { isFillNews } from "./controller/groups/stream-room.ts";
+export { mayWait } from "./controller/patience.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
 export {
   allMembersOf,

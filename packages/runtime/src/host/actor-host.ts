@@ -10,6 +10,7 @@ import { createPendingWork, type PendingWork } from "./pending-work.ts";
 import { isFinal, stateText, stateValueOf } from "./state-text.ts";
 import { createTimers, isTimerEffect, type PendingTimer, type Timers } from "./timers.ts";
 import type { ActorHost, ActorHostOptions, EffectHandler, HostEnd, HostTools, PostOptions, Typed } from "./types.ts";
+import { Wait } from "./wait.ts";
 
 const recentEventsMax = 64;
 
@@ -25,6 +26,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
   readonly #mailbox: Mailbox<Event>;
   readonly #timers: Timers<Event>;
   readonly #work: PendingWork;
+  readonly #wait: Wait<Snapshot, Event>;
   readonly #meters: HostMeters;
   readonly #tools: HostTools<Event>;
   readonly #abort = new AbortController();
@@ -44,6 +46,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     this.#mailbox = createMailbox(options.mailboxMax);
     this.#timers = createTimers(options.clock, (event) => this.#postOwn(event, "control"));
     this.#work = createPendingWork(() => this.#wakeIdlers());
+    this.#wait = new Wait(options.patience, options.clock, () => this.#wake());
     this.#meters = createHostMeters(options.metrics);
     this.#tools = {
       post: (event, lane = "control") => this.#postOwn(event, lane),
@@ -97,7 +100,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
       this.#fail(error);
     }
     this.#awake = false;
-    if (this.#mailbox.size() > 0) this.#wake();
+    if (this.#mailbox.size() > 0 && !this.#wait.isWaiting) this.#wake();
   }
 
   async #turn(): Promise<void> {
@@ -106,6 +109,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     this.#firstEffects = [];
     for (const effect of first) this.#execute(effect);
     this.#meters.depth(this.#mailbox);
+    if (this.#wait.waits(this.#mailbox, this.#snapshot)) return;
     const batch = this.#mailbox.take(this.#options.batchMax ?? 64, this.#options.weight);
     const startedMs = this.#options.clock.now();
     const effects = await this.#stepAndPersist(batch);
@@ -219,6 +223,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     const end = { reason, recentEvents: this.#recentEvents, ...(error === undefined ? {} : { error }) };
     this.#end = end;
     this.#timers.cancelAll();
+    this.#wait.end();
     this.#mailbox.clear();
     if (reason !== "done") this.#abort.abort(error);
     void this.#conclude(end);

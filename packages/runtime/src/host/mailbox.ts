@@ -29,6 +29,8 @@ export interface Mailbox<Event> {
   offerOwn(entry: MailboxEntry<Event>, lane: Lane): boolean;
   /** Removes up to `max` entries: control first, each lane in order of arrival; at least one, and no more than weigh `weight.max`. */
   take(max: number, weight?: Weight<Event>): MailboxEntry<Event>[];
+  /** What waits in a lane, in order. */
+  waiting(lane: Lane): readonly MailboxEntry<Event>[];
   depth(lane: Lane): number;
   size(): number;
   clear(): void;
@@ -60,6 +62,7 @@ export function createMailbox<Event>(limit: number): Mailbox<Event> {
       }
       return taken;
     },
+    waiting: (lane) => lanes[lane].items(),
     depth: (lane) => lanes[lane].size,
     size,
     clear() {
