@@ -133,11 +133,11 @@ describe("the actor host", () => {
   });
 
   describe("with events that may wait", () => {
-    /** Additions may wait, up to three of them; everything else is waited for. */
+    /** While it counts, additions may wait, up to three of them; everything else is waited for. */
     const patience = {
       forMs: 50,
-      mayWait: (_: Snapshot, events: readonly Event[]) =>
-        events.length < 3 && events.every(({ type }) => type === "add"),
+      mayWait: ({ value }: Snapshot, events: readonly Event[]) =>
+        value === "counting" && events.length < 3 && events.every(({ type }) => type === "add"),
     };
     let persisted: string[];
     let settled: number;
@@ -165,13 +165,20 @@ describe("the actor host", () => {
       expect(persisted).toHaveLength(1);
     });
 
-    test("persists them when together they may wait no longer, or something comes in the control lane", async () => {
+    test("persists them when together they may wait no longer", async () => {
       const actor = patient();
       for (const n of [1, 2, 3]) await post(actor, add(n));
       expect(persisted).toEqual(["add add add"]);
-      await post(actor, add(4));
-      await post(actor, add(5), "control");
-      expect([persisted, settled]).toEqual([["add add add", "add add"], 5]);
+    });
+
+    test("lets the control lane pass, and persists them when somebody waits for them after that", async () => {
+      const actor = patient();
+      await post(actor, add(1));
+      await post(actor, add(2), "control");
+      expect([persisted, settled, actor.snapshot().sum]).toEqual([["add"], 1, 2]);
+      await post(actor, { type: "load", key: "k" }, "control");
+      await turns(6);
+      expect(persisted.slice(0, 3)).toEqual(["add", "load", "add"]);
     });
 
     test("persists them at the deadline of the first, and begins a new one with the next", async () => {

@@ -61,8 +61,8 @@ const flushRoundsMax = 16;
 const statusEveryMs = 1_000;
 const selfEveryMs = 1_000;
 const reportsPendingMax = 1_024;
-/** How long a report that nobody waits for is written after it came, at most: as long as it takes to sample a few groups. */
-const patienceMs = 50;
+/** How long after it came a report that nobody waits for is written, at most. */
+const patienceMs = 500;
 
 interface ReignOptions extends ControllerOptions {
   readonly identity: Identity;

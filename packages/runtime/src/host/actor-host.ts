@@ -100,7 +100,9 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
       this.#fail(error);
     }
     this.#awake = false;
-    if (this.#mailbox.size() > 0 && !this.#wait.isWaiting) this.#wake();
+    // Events that wait are looked at again after every step: it may have made somebody wait for them.
+    const isDue = this.#mailbox.depth("control") > 0 || this.#wait.isNews(this.#snapshot);
+    if (this.#mailbox.size() > 0 && isDue) this.#wake();
   }
 
   async #turn(): Promise<void> {
@@ -109,8 +111,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     this.#firstEffects = [];
     for (const effect of first) this.#execute(effect);
     this.#meters.depth(this.#mailbox);
-    if (this.#wait.waits(this.#mailbox, this.#snapshot)) return;
-    const batch = this.#mailbox.take(this.#options.batchMax ?? 64, this.#options.weight);
+    const batch = this.#take();
     const startedMs = this.#options.clock.now();
     const effects = await this.#stepAndPersist(batch);
     if (this.#end) return;
@@ -122,6 +123,13 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     for (const entry of batch) entry.settle?.();
     if (batch.length > 0) this.#meters.batch(this.#options.clock.now() - startedMs);
     if (isFinal(this.#snapshot)) this.#finish("done");
+  }
+
+  /** The next batch; what may wait for more is left where it is. */
+  #take(): MailboxEntry<Event>[] {
+    const { batchMax = 64, weight } = this.#options;
+    const isWaiting = this.#wait.waits(this.#mailbox, this.#snapshot);
+    return isWaiting ? this.#mailbox.takeControl(batchMax, weight) : this.#mailbox.take(batchMax, weight);
   }
 
   /** Until when there is no room on the way out; whoever comes first takes what there is then. */

@@ -52,7 +52,7 @@ export interface HostEnd<Event> {
   readonly recentEvents: readonly Event[];
 }
 
-/** When a batch may wait for more. Whatever comes in the control lane ends the wait. */
+/** When events of the data lane may wait for more. What comes in the control lane goes first, and they are looked at again behind it. */
 export interface Patience<Snapshot, Event> {
   /** True while nobody waits for any of these events, which are in order. */
   readonly mayWait: (snapshot: Snapshot, events: readonly Event[]) => boolean;

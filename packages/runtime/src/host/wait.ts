@@ -13,6 +13,7 @@ export class Wait<Snapshot, Event> {
   readonly #over: () => void;
   #cancel: (() => void) | null = null;
   #isOver = false;
+  #lookedAt: Snapshot | null = null;
 
   /** @param over - Called at the deadline: the batch is taken now. */
   constructor(patience: Patience<Snapshot, Event> | undefined, clock: Pick<Clock, "after">, over: () => void) {
@@ -21,13 +22,14 @@ export class Wait<Snapshot, Event> {
     this.#over = over;
   }
 
-  /** True while a batch waits. */
-  get isWaiting(): boolean {
-    return this.#cancel !== null;
+  /** False while a batch waits and nothing has been stepped since it was looked at. */
+  isNews(snapshot: Snapshot): boolean {
+    return this.#cancel === null || snapshot !== this.#lookedAt;
   }
 
-  /** Looks at what is there. @returns True when it waits for more; else the wait is over, and the next one is a new one. */
+  /** Looks at what is in the data lane. @returns True when that waits for more; else the wait is over, and the next one is a new one. */
   waits(mailbox: Pick<Mailbox<Event>, "depth" | "waiting">, snapshot: Snapshot): boolean {
+    this.#lookedAt = snapshot;
     if (this.#isOver || !this.#mayWait(mailbox, snapshot)) {
       this.end();
       return false;
@@ -48,7 +50,7 @@ export class Wait<Snapshot, Event> {
 
   #mayWait(mailbox: Pick<Mailbox<Event>, "depth" | "waiting">, snapshot: Snapshot): boolean {
     const count = mailbox.depth("data");
-    if (!this.#patience || count === 0 || count > waitingMax || mailbox.depth("control") > 0) return false;
+    if (!this.#patience || count === 0 || count > waitingMax) return false;
     return this.#patience.mayWait(
       snapshot,
       mailbox.waiting("data").map(({ event }) => event),
