@@ -87,7 +87,7 @@ async function messagesOfStep() {
   try {
     return await countStepMessages({ ...job, fromStep: firstStep, toStep: steps });
   } finally {
-    await job.process.kill("SIGTERM");
+    await job.process.kill();
     await job.process.exited;
     await runs.remove();
   }
