@@ -6,10 +6,11 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { medianOf } from "@muster/base";
+import { countStepMessages, makeTempDirectory, startJobRun } from "@muster/testkit";
 import { runCluster } from "./distribution/cluster.mjs";
 import { spreadOf } from "./lib/stats.mjs";
 
-export const about = "six processes against one, per step";
+export const about = "six processes against one, per step, and its durable messages";
 
 const file = fileURLToPath(new URL("../jobs/dates.toml", import.meta.url));
 const local = fileURLToPath(new URL("distribution/local.mjs", import.meta.url));
@@ -19,7 +20,9 @@ const firstStep = 5;
 const rounds = 2;
 const against = "one process";
 /** The price of distribution. */
-const priceAim = 1.15;
+const priceAim = 1.3;
+/** Durable messages of a step, each a synced write of the broker. */
+const messagesAim = 30;
 
 /** @typedef {{ step: number, atMs: number, cpuMs: Record<string, number>, reward: number }} Point */
 
@@ -76,7 +79,30 @@ function rowOf(name, pairs, ratioAim = null) {
 /** @param {Awaited<ReturnType<typeof pairsOn>>} pairs @param {(side: ReturnType<typeof perStep>) => number} of */
 const sides = (pairs, of) => pairs.map(({ ours, reference }) => ({ ours: of(ours), reference: of(reference) }));
 
+/** Durable messages of a step, by stream: a count, whatever else the machine does. */
+async function messagesOfStep() {
+  const runs = await makeTempDirectory();
+  const off = ["evaluation.every_steps=0", "checkpoint.every_steps=0"].flatMap((set) => ["--set", set]);
+  const job = await startJobRun({ runs: runs.path, job: "counted", file, args: ["--steps", `${steps + 4}`, ...off] });
+  try {
+    return await countStepMessages({ ...job, fromStep: firstStep, toStep: steps });
+  } finally {
+    await job.process.kill();
+    await job.process.exited;
+    await runs.remove();
+  }
+}
+
 export async function* run() {
+  const counted = await messagesOfStep();
+  for (const [stream, ours] of Object.entries(counted))
+    yield {
+      ...{ name: stream === "total" ? "durable messages of a step" : `durable messages of a step, ${stream}` },
+      ...{ unit: "messages", ours, spread: 0 },
+      ...(stream === "total"
+        ? { against: "the aim", reference: messagesAim, aim: messagesAim, ratio: ours / messagesAim }
+        : { against: "no aim", reference: counted.total, ratio: ours / counted.total }),
+    };
   const one = await pairsOn("0");
   yield rowOf(
     "CPU of a step, 1 core",

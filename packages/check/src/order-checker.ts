@@ -171,15 +171,12 @@ export class OrderChecker {
     const { leasesPerRollout, leaseGroupsMax } = this.#limits;
     const held = new Map<string, number>();
     for (const { holder, items } of Object.values(leases)) {
-      held.set(holder, (held.get(holder) ?? 0) + 1);
-      this.#judge.require(
-        items.length <= leaseGroupsMax,
-        "S31",
-        () => `${holder} has ${items.length} groups on one lease`,
-      );
+      // A whole share of a step is one lease, and counts as those that it stands for.
+      const count = items[0]?.purpose === "train" ? Math.ceil(items.length / leaseGroupsMax) : 1;
+      held.set(holder, (held.get(holder) ?? 0) + count);
     }
     for (const [holder, count] of held)
-      this.#judge.require(count <= leasesPerRollout, "S31", () => `${holder} has ${count} leases`);
+      this.#judge.require(count <= leasesPerRollout, "S31", () => `${holder} has ${count} leases, or as much as that`);
     const open = Object.keys(groups).length;
     this.#judge.require(gone.length <= goneMax, "S31", () => `${gone.length} incarnations are remembered`);
     this.#judge.require(open <= this.#steps, "S31", () => `groups of ${open} steps are open`);

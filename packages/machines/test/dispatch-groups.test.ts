@@ -94,6 +94,57 @@ describe("a lease", () => {
     expect(dispatchGroups(change?.state as ControllerState)).toBeNull();
   });
 
+  describe("where a step goes out at once", () => {
+    const two = { ...limits, leaseGroupsMax: 32, leasesPerRollout: 2, chunkGroups: 32 };
+    const open = (groupsPerStep: number, patch: Partial<ControllerState> = {}): ControllerState => {
+      const plan = planWith({ groupsPerStep, limits: two });
+      const state = planAdmission(working({ plan, members: ["p0", "r0", "r1"] }))?.state as ControllerState;
+      return { ...state, ...patch };
+    };
+
+    it("is the whole share of a sampler, which has no more room then", () => {
+      const change = dispatchGroups(open(128));
+      expect(leasesOf(open(128)).map(({ to, count }) => [to, count])).toEqual([
+        ["r0", 64],
+        ["r1", 64],
+      ]);
+      const { groups = {} } = change?.state ?? {};
+      const again = { ...change?.state, groups: { ...groups, 4: groupsOf(4, 0, 8) } } as ControllerState;
+      expect(dispatchGroups(again)).toBeNull();
+    });
+
+    it("is as even as it can be", () => {
+      const plan = planWith({ groupsPerStep: 128, limits: two });
+      const state = planAdmission(working({ plan, members: ["p0", "r0", "r1", "r2"] }))?.state as ControllerState;
+      expect(leasesOf(state).map(({ count }) => count)).toEqual([43, 43, 42]);
+    });
+
+    it("leaves its share to a sampler that comes later", () => {
+      const state = withMember(open(128), "r1", { held: { lineage: 0, version: 2 } });
+      const first = dispatchGroups(state);
+      expect(bodiesOf(first?.effects ?? [], "groups.lease").map(({ items }) => items.length)).toEqual([64]);
+      const later = withMember(first?.state as ControllerState, "r1", { held: { lineage: 0, version: 3 } });
+      expect(leasesOf(later).map(({ to, count }) => [to, count])).toEqual([["r1", 64]]);
+    });
+
+    it.each<[string, () => ControllerState]>([
+      ["there is more of it than samplers have room for", () => open(256)],
+      ["one lease is enough for a share", () => open(64)],
+      ["a sampler was short of memory", () => open(128, { shortages: { r0: 1, r1: 1 } })],
+      [
+        "less than everybody's share is left",
+        () => {
+          const state = open(128);
+          return { ...state, groups: { 4: groupsOf(4, 40, 128) } };
+        },
+      ],
+    ])("is a portion when %s", (_, stateOf) => {
+      const sizes = leasesOf(stateOf()).map(({ count }) => count);
+      expect(sizes.length).toBeGreaterThan(2);
+      expect(Math.max(...sizes)).toBeLessThanOrEqual(32);
+    });
+  });
+
   it.each([
     ["is suspected", { health: "suspect" as const }],
     ["wants to leave", { health: "draining" as const }],

@@ -77,6 +77,62 @@ describe("a rollout replica", () => {
     expect(others).toEqual([]);
   });
 
+  describe("tells what is stored of a lease", () => {
+    const stored = (n: number, causes: readonly object[] = []): object => ({
+      type: "groups.stored",
+      ...{ chunkId: `1-1/${n}`, leaseId: "1-1", causes, durationMs: 10 + n },
+      receipts: [
+        { step: 1, index: n, attempt: 0, streamSeq: n, version: 1, completed: 2, aborted: 0, tokens: 3, rewardSum: 1 },
+      ],
+    });
+    const generated = (n: number): object => ({ type: "groups.generated", chunkId: `1-1/${n}`, messages: 1 });
+    /** In the middle of the last chunk of a lease of three; the first is told. */
+    const last = (): Replica => {
+      const replica = new Replica(rolloutLogic, { timing, chunkGroups: 1, leasesMax: 2 });
+      for (const event of [lease(0), generated(0), stored(0), { type: "report.told", id: "1-1/0" }, generated(1)])
+        replica.hear(event as { type: string });
+      return replica;
+    };
+    const hear = (replica: Replica, event: object): readonly unknown[] => replica.hear(event as { type: string });
+    const indices = (effects: readonly unknown[]): unknown[] =>
+      effects.flatMap((effect) => {
+        const { kind, body } = effect as { kind?: string; body?: { receipts: { index: number }[] } };
+        return kind === "groups.completed" ? [body?.receipts.map(({ index }) => index)] : [];
+      });
+
+    it("with its last chunk, in one report that ends the wait for both", () => {
+      const replica = last();
+      expect(indices(hear(replica, stored(1)))).toEqual([]);
+      hear(replica, generated(2));
+      const both = hear(replica, stored(2));
+      expect(indices(both)).toEqual([[1, 2]]);
+      expect(both).toContainEqual(expect.objectContaining({ told: "1-1/1 1-1/2" }));
+      expect(both).toContainEqual(expect.objectContaining({ body: expect.objectContaining({ durationMs: 23 }) }));
+      hear(replica, { type: "report.told", id: "1-1/1 1-1/2" });
+      expect(replica.snapshot).toMatchObject({ context: { untold: {}, kept: null } });
+    });
+
+    it("at once while other work of it waits, and where trajectories were aborted", () => {
+      const replica = new Replica(rolloutLogic, { timing, chunkGroups: 1, leasesMax: 2 });
+      hear(replica, lease(0));
+      hear(replica, generated(0));
+      expect(indices(hear(replica, stored(0)))).toEqual([[0]]);
+      expect(indices(hear(last(), stored(1, [{ name: "Reward", message: "no", count: 1, sample: "1.1/0" }])))).toEqual([
+        [1],
+      ]);
+    });
+
+    it("before the last chunk is done when that takes long, and when it is asked to leave", () => {
+      const due = last();
+      hear(due, stored(1));
+      expect(indices(hear(due, { type: "receipts.due" }))).toEqual([[1]]);
+      expect(indices(hear(due, { type: "receipts.due" }))).toEqual([]);
+      const leaving = last();
+      hear(leaving, stored(1));
+      expect(indices(hear(leaving, eventOf("rollout", "process.stopping")))).toEqual([[1]]);
+    });
+  });
+
   it("counts what it hands back, and each message of a chunk, in whatever order they are told", () => {
     const replica = new Replica(rolloutLogic, { timing, chunkGroups: 1, leasesMax: 2 });
     const untold = (): unknown => (replica.snapshot as { context: { untold: unknown } }).context.untold;

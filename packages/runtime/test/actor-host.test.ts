@@ -132,6 +132,83 @@ describe("the actor host", () => {
     expect(log).toEqual(["persist say say", "speak a", "speak b", "settle a", "settle b"]);
   });
 
+  describe("with events that may wait", () => {
+    /** While it counts, additions may wait, up to three of them; everything else is waited for. */
+    const patience = {
+      forMs: 50,
+      mayWait: ({ value }: Snapshot, events: readonly Event[]) =>
+        value === "counting" && events.length < 3 && events.every(({ type }) => type === "add"),
+    };
+    let persisted: string[];
+    let settled: number;
+    const patient = (): ActorHost<Snapshot, Event> => {
+      persisted = [];
+      settled = 0;
+      return host({
+        patience,
+        persist: async ({ events }) => void persisted.push(events.map(({ type }) => type).join(" ")),
+      });
+    };
+    const post = async (actor: ActorHost<Snapshot, Event>, event: Event, lane?: "control"): Promise<void> => {
+      actor.post(event, { settle: () => settled++, ...(lane ? { lane } : {}) });
+      await turns(3);
+    };
+
+    test("persists them with the first that may not, in their order", async () => {
+      const actor = patient();
+      await post(actor, add(1));
+      await post(actor, add(2));
+      expect([persisted, settled, actor.snapshot().sum]).toEqual([[], 0, 0]);
+      await post(actor, say("now"));
+      expect([persisted, settled, actor.snapshot().sum]).toEqual([["add add say"], 3, 3]);
+      await post(actor, add(3));
+      expect(persisted).toHaveLength(1);
+    });
+
+    test("persists them when together they may wait no longer", async () => {
+      const actor = patient();
+      for (const n of [1, 2, 3]) await post(actor, add(n));
+      expect(persisted).toEqual(["add add add"]);
+    });
+
+    test("lets the control lane pass, and persists them when somebody waits for them after that", async () => {
+      const actor = patient();
+      await post(actor, add(1));
+      await post(actor, add(2), "control");
+      expect([persisted, settled, actor.snapshot().sum]).toEqual([["add"], 1, 2]);
+      await post(actor, { type: "load", key: "k" }, "control");
+      await turns(6);
+      expect(persisted.slice(0, 3)).toEqual(["add", "load", "add"]);
+    });
+
+    test("persists them at the deadline of the first, and begins a new one with the next", async () => {
+      const actor = patient();
+      await post(actor, add(1));
+      clock.advance(49);
+      await post(actor, add(2));
+      expect(persisted).toEqual([]);
+      clock.advance(1);
+      await actor.idle();
+      expect(persisted).toEqual(["add add"]);
+      await post(actor, add(3));
+      clock.advance(49);
+      await turns(3);
+      expect(persisted).toHaveLength(1);
+      clock.advance(1);
+      await actor.idle();
+      expect([persisted, settled]).toEqual([["add add", "add"], 3]);
+    });
+
+    test("settles none that waits when it is stopped: they come again", async () => {
+      const actor = patient();
+      await post(actor, add(1));
+      await actor.stop();
+      clock.advance(100);
+      await turns(3);
+      expect([persisted, settled]).toEqual([[], 0]);
+    });
+  });
+
   test("persists only events that did something, and says whether the snapshot changed", async () => {
     const batches: PersistBatch<Snapshot, Event>[] = [];
     const actor = host({ persist: async (batch) => void batches.push(batch) });

@@ -9,6 +9,7 @@ import {
   type ControllerEvent,
   controllerLogic,
   detectorTimingOf,
+  mayWait,
   type Rules,
 } from "@muster/machines";
 import {
@@ -60,6 +61,8 @@ const flushRoundsMax = 16;
 const statusEveryMs = 1_000;
 const selfEveryMs = 1_000;
 const reportsPendingMax = 1_024;
+/** How long after it came a report that nobody waits for is written, at most. */
+const patienceMs = 500;
 
 interface ReignOptions extends ControllerOptions {
   readonly identity: Identity;
@@ -165,6 +168,7 @@ export class Reign implements Controller {
       metrics,
       mailboxMax,
       batchMax: 256,
+      patience: { mayWait: ({ context }, events) => mayWait(context.state, events), forMs: patienceMs },
       room: () => this.#outbox.room(),
       weight: { of: this.#guard.weigh, max: recordBytes },
       ...(environment.schedule ? { schedule: environment.schedule } : {}),

@@ -21,6 +21,12 @@ export interface Chunk {
   readonly items: readonly WorkItem[];
 }
 
+/** Receipts that are not told yet, and the chunk of each message that they are about. */
+export interface KeptReceipts {
+  readonly chunkIds: readonly string[];
+  readonly body: Body<"groups.completed">;
+}
+
 /** What a rollout replica asks of its host. */
 export type RolloutEffect =
   | ReportEffect
@@ -61,6 +67,8 @@ export type RolloutEvent =
   | { readonly type: "groups.saved"; readonly leaseId: string; readonly items: readonly WorkItem[] }
   /** The chunk is computed; its results are being stored, in `messages` messages, each of which ends in an event of its own. */
   | { readonly type: "groups.generated"; readonly chunkId: string; readonly messages: number }
+  /** Receipts have waited for the rest of their lease for long enough. */
+  | { readonly type: "receipts.due" }
   /** A lease is about to end, and others will have what is left of it. */
   | { readonly type: "lease.due"; readonly leaseId: string }
   | ({ readonly type: "groups.stored"; readonly chunkId: string } & Body<"groups.completed">)
@@ -90,6 +98,8 @@ export interface RolloutContext extends RolloutInput {
   readonly current: Chunk | null;
   /** What is still to be told of each chunk or lease: messages and reports that die with this process. None is 0. */
   readonly untold: Readonly<Record<string, number>>;
+  /** Receipts of a lease that are told with those of its last chunk, which is being generated; `null` while there are none. */
+  readonly kept: KeptReceipts | null;
   /** Lease whose time is nearly over while a chunk of it is generated; `null` while there is none. */
   readonly overdue: string | null;
   /** The last leases seen, so that a repeated order is known. */

@@ -7,6 +7,7 @@ import { assign, enqueueActions, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
 import { report } from "../replica-events.ts";
 import { isOlder } from "../version-key.ts";
+import { keptMsMax, reportOf, tellStored, toldIdsOf } from "./kept-receipts.ts";
 import {
   type Chunk,
   type RolloutContext,
@@ -24,6 +25,8 @@ const reasonMax = 2_000;
 
 /** Share of a lease after which its holder hands back what is not finished: the rest of the time is for that. */
 const leaseShare = 0.8;
+
+const receiptsId = "receipts";
 
 const dueId = (leaseId: string): string => `due ${leaseId}`;
 
@@ -126,6 +129,7 @@ const machine = setup({
     queue: [],
     current: null,
     untold: {},
+    kept: null,
     overdue: null,
     seen: [],
     isLeaving: false,
@@ -134,6 +138,8 @@ const machine = setup({
     "replica.registered": { actions: assign(({ event }) => rolloutInputOf(event.config)) },
     "process.stopping": {
       actions: enqueueActions(({ context, event, enqueue }) => {
+        if (context.kept) enqueue({ type: effectAction, params: reportOf(context.kept) });
+        enqueue.assign({ kept: null });
         for (const chunk of context.queue) enqueue({ type: effectAction, params: returned(chunk, event.reason) });
         for (const { id } of context.queue) enqueue({ type: "untold", params: { id, by: 1 } });
         enqueue.assign({ queue: [], isLeaving: true });
@@ -181,12 +187,26 @@ const machine = setup({
         enqueue({ type: effectAction, params: { type: "groups.handBack", reason } });
       }),
     },
-    "report.told": { actions: { type: "untold", params: ({ event }) => ({ id: event.id, by: -1 }) } },
+    "report.told": {
+      actions: enqueueActions(({ event, enqueue }) => {
+        for (const id of toldIdsOf(event.id)) enqueue({ type: "untold", params: { id, by: -1 } });
+      }),
+    },
     "groups.stored": {
-      actions: {
-        type: effectAction,
-        params: ({ event: { type: _, chunkId, ...body } }) => report("groups.completed", body, chunkId),
-      },
+      actions: enqueueActions(({ context, event, enqueue }) => {
+        const { tell, kept } = tellStored(context, event);
+        const isNew = kept !== null && (context.kept === null || tell.length > 0);
+        if (context.kept && tell.length > 0) enqueue.cancel(receiptsId);
+        for (const receipts of tell) enqueue({ type: effectAction, params: reportOf(receipts) });
+        if (isNew) enqueue.raise({ type: "receipts.due" }, { id: receiptsId, delay: keptMsMax });
+        enqueue.assign({ kept });
+      }),
+    },
+    "receipts.due": {
+      actions: enqueueActions(({ context: { kept }, enqueue }) => {
+        enqueue.assign({ kept: null });
+        if (kept) enqueue({ type: effectAction, params: reportOf(kept) });
+      }),
     },
     "groups.begun": {
       actions: {

@@ -85,6 +85,7 @@ const rollout = [
     { type: "groups.heldBack", leaseId, reason: "the stream is full", items },
     { type: "groups.stored", chunkId: `${leaseId}/0`, leaseId, receipts: [], causes: [], durationMs: 1 },
     { type: "report.told", id: `${leaseId}/0` },
+    { type: "receipts.due" },
   ]),
   { type: "evals.scored", chunkId: "1-1/0", leaseId: "1-1", version: 1, chunk: 0, prompts: 1, correct: 1 },
 ];

@@ -53,6 +53,10 @@ const maySkip: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "weights.syncing work.ready report.told": "others are still to be told",
     "weights.waiting work.generating report.told": "others are still to be told",
     "weights.syncing work.generating report.told": "others are still to be told",
+    "weights.waiting work.ready receipts.due": "they are told",
+    "weights.syncing work.ready receipts.due": "they are told",
+    "weights.waiting work.generating receipts.due": "they are told",
+    "weights.syncing work.generating receipts.due": "they are told",
   },
   checkpoint: { "disk.ready memory.waiting replica.fenced": "nothing to abort" },
 };

@@ -255,9 +255,14 @@ export const planeFields: readonly Field[] = [
       "Attempts at one step before the job fails; one that lost a trainer counts a quarter.",
       "limits.stepAttemptsMax",
     ],
-    lease_groups: ["integer", 32, "Groups in one lease.", "limits.leaseGroupsMax"],
+    lease_groups: [
+      "integer",
+      32,
+      "Groups in one lease; a sampler that gets its whole share of a step at once has it as one lease.",
+      "limits.leaseGroupsMax",
+    ],
     leases_per_rollout: ["integer", 2, "Leases one rollout replica may hold."],
-    chunk_groups: ["integer", 16, "Groups a rollout replica generates in one go."],
+    chunk_groups: ["integer", 32, "Groups a rollout replica generates in one go."],
     message_bytes: [
       "size",
       "512KiB",

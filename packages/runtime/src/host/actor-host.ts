@@ -10,6 +10,7 @@ import { createPendingWork, type PendingWork } from "./pending-work.ts";
 import { isFinal, stateText, stateValueOf } from "./state-text.ts";
 import { createTimers, isTimerEffect, type PendingTimer, type Timers } from "./timers.ts";
 import type { ActorHost, ActorHostOptions, EffectHandler, HostEnd, HostTools, PostOptions, Typed } from "./types.ts";
+import { Wait } from "./wait.ts";
 
 const recentEventsMax = 64;
 
@@ -25,6 +26,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
   readonly #mailbox: Mailbox<Event>;
   readonly #timers: Timers<Event>;
   readonly #work: PendingWork;
+  readonly #wait: Wait<Snapshot, Event>;
   readonly #meters: HostMeters;
   readonly #tools: HostTools<Event>;
   readonly #abort = new AbortController();
@@ -44,6 +46,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     this.#mailbox = createMailbox(options.mailboxMax);
     this.#timers = createTimers(options.clock, (event) => this.#postOwn(event, "control"));
     this.#work = createPendingWork(() => this.#wakeIdlers());
+    this.#wait = new Wait(options.patience, options.clock, () => this.#wake());
     this.#meters = createHostMeters(options.metrics);
     this.#tools = {
       post: (event, lane = "control") => this.#postOwn(event, lane),
@@ -97,7 +100,9 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
       this.#fail(error);
     }
     this.#awake = false;
-    if (this.#mailbox.size() > 0) this.#wake();
+    // Events that wait are looked at again after every step: it may have made somebody wait for them.
+    const isDue = this.#mailbox.depth("control") > 0 || this.#wait.isNews(this.#snapshot);
+    if (this.#mailbox.size() > 0 && isDue) this.#wake();
   }
 
   async #turn(): Promise<void> {
@@ -106,7 +111,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     this.#firstEffects = [];
     for (const effect of first) this.#execute(effect);
     this.#meters.depth(this.#mailbox);
-    const batch = this.#mailbox.take(this.#options.batchMax ?? 64, this.#options.weight);
+    const batch = this.#take();
     const startedMs = this.#options.clock.now();
     const effects = await this.#stepAndPersist(batch);
     if (this.#end) return;
@@ -118,6 +123,13 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     for (const entry of batch) entry.settle?.();
     if (batch.length > 0) this.#meters.batch(this.#options.clock.now() - startedMs);
     if (isFinal(this.#snapshot)) this.#finish("done");
+  }
+
+  /** The next batch; what may wait for more is left where it is. */
+  #take(): MailboxEntry<Event>[] {
+    const { batchMax = 64, weight } = this.#options;
+    const isWaiting = this.#wait.waits(this.#mailbox, this.#snapshot);
+    return isWaiting ? this.#mailbox.takeControl(batchMax, weight) : this.#mailbox.take(batchMax, weight);
   }
 
   /** Until when there is no room on the way out; whoever comes first takes what there is then. */
@@ -219,6 +231,7 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
     const end = { reason, recentEvents: this.#recentEvents, ...(error === undefined ? {} : { error }) };
     this.#end = end;
     this.#timers.cancelAll();
+    this.#wait.end();
     this.#mailbox.clear();
     if (reason !== "done") this.#abort.abort(error);
     void this.#conclude(end);

@@ -29,6 +29,10 @@ export interface Mailbox<Event> {
   offerOwn(entry: MailboxEntry<Event>, lane: Lane): boolean;
   /** Removes up to `max` entries: control first, each lane in order of arrival; at least one, and no more than weigh `weight.max`. */
   take(max: number, weight?: Weight<Event>): MailboxEntry<Event>[];
+  /** The same of the control lane alone. */
+  takeControl(max: number, weight?: Weight<Event>): MailboxEntry<Event>[];
+  /** What waits in a lane, in order. */
+  waiting(lane: Lane): readonly MailboxEntry<Event>[];
   depth(lane: Lane): number;
   size(): number;
   clear(): void;
@@ -46,20 +50,9 @@ export function createMailbox<Event>(limit: number): Mailbox<Event> {
   return {
     offer: (entry, lane) => offerBelow(limit, entry, lane),
     offerOwn: (entry, lane) => offerBelow(2 * limit, entry, lane),
-    take(max, weight) {
-      const taken: MailboxEntry<Event>[] = [];
-      let left = weight?.max ?? 0;
-      while (taken.length < max) {
-        const lane = lanes.control.size > 0 ? lanes.control : lanes.data;
-        const entry = lane.peek();
-        if (!entry) break;
-        left -= weight?.of(entry.event) ?? 0;
-        if (left < 0 && taken.length > 0) break;
-        lane.shift();
-        taken.push(entry);
-      }
-      return taken;
-    },
+    take: (max, weight) => takeFrom(() => (lanes.control.size > 0 ? lanes.control : lanes.data), max, weight),
+    takeControl: (max, weight) => takeFrom(() => lanes.control, max, weight),
+    waiting: (lane) => lanes[lane].items(),
     depth: (lane) => lanes[lane].size,
     size,
     clear() {
@@ -67,4 +60,23 @@ export function createMailbox<Event>(limit: number): Mailbox<Event> {
       lanes.data.clear();
     },
   };
+}
+
+function takeFrom<Event>(
+  next: () => Fifo<MailboxEntry<Event>>,
+  max: number,
+  weight: Weight<Event> | undefined,
+): MailboxEntry<Event>[] {
+  const taken: MailboxEntry<Event>[] = [];
+  let left = weight?.max ?? 0;
+  while (taken.length < max) {
+    const lane = next();
+    const entry = lane.peek();
+    if (!entry) break;
+    left -= weight?.of(entry.event) ?? 0;
+    if (left < 0 && taken.length > 0) break;
+    lane.shift();
+    taken.push(entry);
+  }
+  return taken;
 }

@@ -52,6 +52,14 @@ export interface HostEnd<Event> {
   readonly recentEvents: readonly Event[];
 }
 
+/** When events of the data lane may wait for more. What comes in the control lane goes first, and they are looked at again behind it. */
+export interface Patience<Snapshot, Event> {
+  /** True while nobody waits for any of these events, which are in order. */
+  readonly mayWait: (snapshot: Snapshot, events: readonly Event[]) => boolean;
+  /** How long the first of them waits at most. */
+  readonly forMs: number;
+}
+
 /** What an actor host is made from. */
 export interface ActorHostOptions<Snapshot, Event extends Typed, Effect extends Typed> {
   readonly logic: Pick<Logic<never, Event, Snapshot, Effect>, "id" | "step">;
@@ -74,6 +82,8 @@ export interface ActorHostOptions<Snapshot, Event extends Typed, Effect extends 
   readonly batchMax?: number;
   /** What events weigh, and how much a batch may: for a `persist` that takes so many bytes. An event that weighs more is a batch alone. */
   readonly weight?: Weight<Event>;
+  /** Which events may wait for later ones, so that one `persist` is for all of them. Default: none. */
+  readonly patience?: Patience<Snapshot, Event>;
   /** How long a stopping host waits for its handlers. Default 5 s. */
   readonly stopMs?: number;
   /** Runs the next turn later; default `setImmediate`, so that I/O comes between turns. */

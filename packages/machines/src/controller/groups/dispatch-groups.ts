@@ -15,13 +15,16 @@ import {
 } from "../state.ts";
 import { noteHeldOut } from "./held-out.ts";
 import { idleSamplers, isSuspect } from "./idle-samplers.ts";
-import { leaseIdOf, leasesOf, type OwnLease, withLeases } from "./lease-table.ts";
+import { leaseIdOf, leasesOf, loadOf, type OwnLease, withLeases } from "./lease-table.ts";
 import { workIdOf } from "./leases.ts";
 import { innocentsIn, suspectsIn, withoutTaken } from "./queue.ts";
 import { atOnceOf } from "./shortages.ts";
 
 /** Most chunks of held-out prompts in one lease: what one message may name. */
 const evalLeaseMax = 1_024;
+
+/** Most groups in one lease, whatever the limits: what one message may name. */
+const leaseItemsMax = 1_024;
 
 /** Held-out prompts of one evaluation item. */
 const evalChunkPrompts = 64;
@@ -85,7 +88,8 @@ function closeEvaluation(state: ControllerState, run: Evaluation): Change<Contro
 
 /**
  * Leases work to the rollout replicas with room: held-out prompts first, then groups in order of step. A lease takes its fair
- * share of what is left, so leases shrink towards the end of a step and nobody waits long for the last one. Pure.
+ * share of what is left, so leases shrink towards the end of a step and nobody waits long for the last one. Where all of a step goes out at once
+ * anyway, each gets its whole share as one lease: fewer messages, and nobody has more or less of it. Pure.
  */
 export function dispatchGroups(state: ControllerState): Change<ControllerState> | null {
   if (!state.weights || state.ending || !isWorkWaiting(state)) return null;
@@ -95,11 +99,12 @@ export function dispatchGroups(state: ControllerState): Change<ControllerState> 
     state,
     ({ lineage, version }) => lineage === weights.lineage && version + plan.stalenessMax >= weights.version,
   );
+  const begin: Begin = { groups: state.groups, idle: idle.length };
   let next = state;
   for (let round = 0; round < plan.limits.leasesPerRollout; round++) {
     const made: OwnLease[] = [];
     for (const member of idle) {
-      const leased = hasRoom(next, member, round + 1) ? leaseTo(next, member) : null;
+      const leased = hasRoom(next, member, round + 1) ? leaseTo(next, member, begin) : null;
       if (!leased) continue;
       next = leased.state;
       made.push(leased.lease);
@@ -110,7 +115,8 @@ export function dispatchGroups(state: ControllerState): Change<ControllerState> 
   return effects.length > 0 ? { state: next, effects } : null;
 }
 
-function isWorkWaiting({ evaluation, groups }: ControllerState): boolean {
+/** True when something waits for a lease. Pure. */
+export function isWorkWaiting({ evaluation, groups }: ControllerState): boolean {
   if (evaluation && evaluation.queue.length > 0) return true;
   return Object.values(groups).some(({ queue }) => queue.length > 0);
 }
@@ -120,7 +126,15 @@ function hasRoom(state: ControllerState, member: Member, limit: number): boolean
   if (member.health !== "healthy" || member.retryAtMs > state.nowMs || member.held?.lineage !== state.weights?.lineage)
     return false;
   const own = leasesOf(state, member.id);
-  return own.length < limit && !own.some(([, { items }]) => items.some(isSuspect));
+  return loadOf(own, state.plan.limits.leaseGroupsMax) < limit && !own.some(([, { items }]) => items.some(isSuspect));
+}
+
+const noGroups: StepGroups = { queue: [], receipts: {}, quarantined: [] };
+
+/** What waited, and how many samplers had room, when leases began to be made. */
+interface Begin {
+  readonly groups: ControllerState["groups"];
+  readonly idle: number;
 }
 
 /** Nobody gets two leases in one round, so the table takes all of a round at once. */
@@ -128,8 +142,8 @@ interface Leased extends Change<ControllerState> {
   readonly lease: OwnLease;
 }
 
-function leaseTo(state: ControllerState, member: Member): Leased | null {
-  const taken = takeEval(state, member) ?? takeGroups(state, member);
+function leaseTo(state: ControllerState, member: Member, begin: Begin): Leased | null {
+  const taken = takeEval(state, member) ?? takeGroups(state, member, begin);
   if (!taken || !member.held) return null;
   const { leasesMade, term } = state;
   const leaseId = leaseIdOf(term, leasesMade + 1);
@@ -166,13 +180,13 @@ function takeEval(state: ControllerState, member: Member): Taken | null {
   return { state: { ...state, evaluation: { ...run, queue: run.queue.slice(size) } }, items, resumed };
 }
 
-function takeGroups(state: ControllerState, member: Member): Taken | null {
+function takeGroups(state: ControllerState, member: Member, begin: Begin): Taken | null {
   const { plan, step, weights } = state;
   const held = member.held?.version ?? 0;
   const newest = held + plan.stalenessMax - (weights?.version ?? 0) + step.step;
   for (const number of range(step.step, Math.min(plan.steps, newest))) {
     const groups = state.groups[number];
-    const waiting = groups ? (soloFor(state, member, groups) ?? shareOf(state, member, groups)) : [];
+    const waiting = groups ? (soloFor(state, member, groups) ?? shareOf(state, member, number, begin)) : [];
     if (groups && waiting.length > 0) return taken(state, number, waiting);
   }
   return null;
@@ -190,15 +204,32 @@ function soloFor(state: ControllerState, member: Member, groups: StepGroups): re
 }
 
 /** A fair share of the groups that nobody failed over; a slow replica gets less. */
-function shareOf(state: ControllerState, member: Member, groups: StepGroups): readonly QueuedGroup[] {
+function shareOf(state: ControllerState, member: Member, step: number, begin: Begin): readonly QueuedGroup[] {
   const { plan } = state;
-  const innocent = groups.queue.length - suspectsIn(groups.queue);
+  const { queue } = state.groups[step] ?? noGroups;
+  const innocent = queue.length - suspectsIn(queue);
+  const whole = wholeShareOf(state, member);
+  const { queue: before } = begin.groups[step] ?? noGroups;
+  const isForAll = before.length - suspectsIn(before) >= Math.floor(whole) * begin.idle;
+  if (whole > 0 && isForAll) return innocentsIn(queue, Math.ceil(whole));
   const share = Math.ceil(innocent / (2 * Math.max(1, crowd.of(state.members).workers)));
   const fair = Math.min(plan.limits.leaseGroupsMax, Math.max(share, Math.ceil(plan.limits.chunkGroups / 2)));
   const size = Math.max(1, Math.round(fair * leaseShareOf(state, member)));
   // A holder draws no more in one go than a lease has.
   const most = state.shortages[member.id] ? atOnceOf(state, member.id) : size;
-  return innocentsIn(groups.queue, Math.min(size, most));
+  return innocentsIn(queue, Math.min(size, most));
+}
+
+/**
+ * What a sampler gets of a step when it has as much room as that takes, and no more; 0 when it gets several leases, one after the other. What one draws
+ * more slowly than the others is given out in portions.
+ */
+function wholeShareOf(state: ControllerState, member: Member): number {
+  const { leaseGroupsMax, leasesPerRollout } = state.plan.limits;
+  const whole = state.plan.groupsPerStep / Math.max(1, crowd.of(state.members).workers);
+  const fills = Math.ceil(whole / leaseGroupsMax) === leasesPerRollout && leasesPerRollout > 1;
+  if (!fills || whole > leaseItemsMax || leasesOf(state, member.id).length > 0) return 0;
+  return state.shortages[member.id] || leaseShareOf(state, member) < 1 ? 0 : whole;
 }
 
 function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): Taken | null {

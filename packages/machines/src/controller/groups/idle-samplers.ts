@@ -7,7 +7,7 @@ import { changedKeys } from "../../table/diff.ts";
 import type { Table } from "../../table/table.ts";
 import type { VersionKey } from "../../version-key.ts";
 import type { ControllerState, Member } from "../state.ts";
-import { holdersOf, type OwnLease } from "./lease-table.ts";
+import { holdersOf, loadOf, type OwnLease } from "./lease-table.ts";
 
 /** Samplers that hold one version and have room. */
 interface Idle extends VersionKey {
@@ -18,15 +18,17 @@ interface Answer {
   readonly members: ControllerState["members"];
   readonly holders: Table<readonly OwnLease[]>;
   readonly limit: number;
+  readonly groupsMax: number;
 }
 
 const idleByVersion = new Map<string, Idle>();
 const versionOf = new Map<string, string>();
-let last: Answer = { members: {}, holders: {}, limit: 0 };
+let last: Answer = { members: {}, holders: {}, limit: 0, groupsMax: 0 };
 
 /** Healthy samplers with fewer than the most leases, in order of arrival, as far as they hold a version that will do. Pure but for what it keeps. */
 export function idleSamplers(state: ControllerState, willDo: (held: VersionKey) => boolean): readonly Member[] {
-  lookAt({ members: state.members, holders: holdersOf(state.leases), limit: state.plan.limits.leasesPerRollout });
+  const { leasesPerRollout: limit, leaseGroupsMax: groupsMax } = state.plan.limits;
+  lookAt({ members: state.members, holders: holdersOf(state.leases), limit, groupsMax });
   const found: Member[] = [];
   for (const idle of idleByVersion.values()) if (willDo(idle)) found.push(...idle.members.values());
   return found.sort((a, b) => a.joinedSeq - b.joinedSeq);
@@ -38,7 +40,8 @@ export function isSuspect(item: WorkItem): boolean {
 }
 
 function lookAt(now: Answer): void {
-  const before = now.limit === last.limit ? last : { ...now, members: {}, holders: {} };
+  const isAsBefore = now.limit === last.limit && now.groupsMax === last.groupsMax;
+  const before = isAsBefore ? last : { ...now, members: {}, holders: {} };
   if (before !== last) {
     idleByVersion.clear();
     versionOf.clear();
@@ -48,7 +51,7 @@ function lookAt(now: Answer): void {
   last = now;
 }
 
-function lookAgain({ members, holders, limit }: Answer, id: string): void {
+function lookAgain({ members, holders, limit, groupsMax }: Answer, id: string): void {
   const version = versionOf.get(id);
   if (version !== undefined) {
     const idle = idleByVersion.get(version);
@@ -59,7 +62,7 @@ function lookAgain({ members, holders, limit }: Answer, id: string): void {
   const member = members[id];
   if (member?.role !== "rollout" || member.health !== "healthy" || !member.held) return;
   const own = holders[id] ?? [];
-  if (own.length >= limit || own.some(([, { items }]) => items.some(isSuspect))) return;
+  if (loadOf(own, groupsMax) >= limit || own.some(([, { items }]) => items.some(isSuspect))) return;
   const { lineage, version: number } = member.held;
   const key = `${lineage}.${number}`;
   const idle = idleByVersion.get(key) ?? { lineage, version: number, members: new Map() };

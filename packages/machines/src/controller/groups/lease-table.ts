@@ -25,6 +25,17 @@ export function leasesOf({ leases }: Pick<ControllerState, "leases">, holder: st
   return holdersOf(leases)[holder] ?? [];
 }
 
+/**
+ * How many leases these count as: one that is larger than others are, because a sampler got its whole share of a step at once, counts as those that it
+ * stands for. Pure.
+ */
+export function loadOf(own: readonly OwnLease[], leaseGroupsMax: number): number {
+  return own.reduce((sum, [, { items }]) => {
+    const isLarge = items.length > leaseGroupsMax && items[0]?.purpose === "train";
+    return sum + (isLarge ? Math.ceil(items.length / leaseGroupsMax) : 1);
+  }, 0);
+}
+
 /** Leases by holder, for who has any. Pure. */
 export function holdersOf(leases: Leases): Table<readonly OwnLease[]> {
   const known = indices.get(leases) ?? byHolder(leases);
