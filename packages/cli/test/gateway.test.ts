@@ -113,7 +113,10 @@ test("after kill -9 it finds its clients again: heartbeats go on with the same r
   expect(await python(second.url, beats)).toEqual([[200, 200, 200, 404], 3]);
 });
 
-test("others may not read its tokens, and a file that others can read is refused", () => {
+// Each command is a process of its own, which takes a second or more on a busy machine.
+const processes = { timeout: 60_000 };
+
+test("others may not read its tokens, and a file that others can read is refused", processes, () => {
   const tokens = join(folder(), "tokens.txt");
   writeFileSync(tokens, `admin ${"t".repeat(32)}\n`);
   chmodSync(tokens, 0o644);
@@ -122,7 +125,7 @@ test("others may not read its tokens, and a file that others can read is refused
   expect(stderr).not.toContain("tttt");
 });
 
-test("what can not be used is named with its option", () => {
+test("what can not be used is named with its option", processes, () => {
   expect(muster(["gateway", "--role-mapping", "actor"]).stderr).toContain("--role-mapping: actor is not ROLE=PEER");
   expect(muster(["gateway", "--host", "0.0.0.0"]).stderr).toContain("there are no tokens");
   expect(muster(["gateway", "--tls-cert", "a.pem"]).stderr).toContain("goes with --tls-key");

@@ -44,6 +44,10 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster watch", "what happens from now on"],
     ["muster watch --from-start --json > events.jsonl", "all events, for a script"],
   ],
+  worker: [
+    ["muster worker check -- python3 my_worker.py", "everything that a job relies on, one line each"],
+    ["muster worker describe -- python3 my_worker.py", "what it says of itself, for engine.worker.description"],
+  ],
   dashboard: [
     ["muster dashboard", "the newest job, at an address of this host that is printed"],
     ["muster dashboard --job dates-1 --read-only", "to look at alone"],
