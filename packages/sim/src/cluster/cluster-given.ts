@@ -20,10 +20,13 @@ export interface ClusterObserver extends WireObserver, MeshObserver, FaultObserv
   identified(identity: Identity, process: SimProcess): void;
   started(process: SimProcess): void;
   ended(process: SimProcess, how: string): void;
-  /** A node started the process of a replica. */
-  bore(node: SimProcess, child: SimProcess, devices: readonly string[]): void;
-  /** It is a rank of a replica of several processes, in this life of it. */
-  ranked(child: SimProcess, rank: { readonly replica: string; readonly life: number }): void;
+  /** A node started the process of a replica; of one of several processes, in this life of it. */
+  bore(
+    node: SimProcess,
+    child: SimProcess,
+    devices: readonly string[],
+    rank: { readonly replica: string; readonly life: number } | null,
+  ): void;
   /** A controller acts; `controller.snapshot()` shows its live state. */
   reigns(process: SimProcess, controller: Controller): void;
 }

@@ -221,12 +221,7 @@ export class Cluster {
       return made;
     };
     return nodeRoleOn({
-      host,
-      capacity,
-      devices,
-      graceMs: 5_000,
-      keeper,
-      signs: () => this.ailing.signsOf(node),
+      ...{ host, capacity, devices, graceMs: 5_000, keeper, signs: () => this.ailing.signsOf(node) },
       admitted: ({ data }) => (data.tcpHost?.includes("/") ? host : null),
     });
   }
@@ -235,8 +230,7 @@ export class Cluster {
   #startChild({ id, role, devices, life, rank }: StartOrder, parent: SimProcess): Child {
     const { host, node } = parent;
     const process = this.#spawn(id, role, { host, parent: node });
-    this.#observer.bore(parent, process, devices ?? []);
-    if (rank) this.#observer.ranked(process, { replica: rank.id, life });
+    this.#observer.bore(parent, process, devices ?? [], rank ? { replica: rank.id, life } : null);
     let replica: Replica | null = null;
     const isHelper = rank !== undefined && rank.rank > 0;
     const child: Child = {

@@ -266,13 +266,10 @@ export class Witness implements ClusterObserver {
     this.#isCutNamed ||= process.role === "controller" && isCut(how);
   }
 
-  bore(node: SimProcess, child: SimProcess, devices: readonly string[]): void {
+  bore(...[node, child, devices, rank]: Parameters<ClusterObserver["bore"]>): void {
     this.#fleet.bore(node, child);
     this.#devices.bore(child, devices);
-  }
-
-  ranked(process: SimProcess, { replica, life }: { readonly replica: string; readonly life: number }): void {
-    this.#ranks.began(process, { replica, life, node: process.parent ?? "" }, this.#journal.state);
+    if (rank) this.#ranks.began(child, { ...rank, node: node.node }, this.#journal.state);
   }
 
   reigns(process: SimProcess, controller: Controller): void {

@@ -87,9 +87,9 @@ const reasons: Readonly<Record<FleetHealth, string>> = {
 
 /** A life of several processes whose member is gone: the others end with it. It is over already where the end of a process was what put it out. */
 function whenPutOut(state: ControllerState, id: string, replica: FleetReplica): Change<ControllerState> {
-  const { process, node, group } = replica;
-  const isOver = process === null || process.life < replica.life || node === null || group?.begunAtMs === null;
-  if (isOver) return { state, effects: [] };
+  const { node, group } = replica;
+  const isRunning = replica.process !== null && replica.process.life >= replica.life;
+  if (!isRunning || node === null || group?.begunAtMs === null) return { state, effects: [] };
   const evidence = `${id} is no member any more`;
   const now = state.fleet.replicas[id] ?? replica;
   return nextLife(state, id, now, {

@@ -14,9 +14,10 @@ export function freshGroup(ranks: readonly FleetRank[]): FleetGroup {
 }
 
 /** The processes of a replica that has a place, from rank 0 on. Pure. */
-export function ranksOf({ node, devices, process, group }: FleetReplica): readonly FleetRank[] {
+export function ranksOf(replica: FleetReplica): readonly FleetRank[] {
+  const { node, devices, group } = replica;
   if (node === null) return [];
-  return [{ node, ...(devices ? { devices } : {}), process }, ...(group?.ranks ?? [])];
+  return [{ node, ...(devices ? { devices } : {}), process: replica.process }, ...(group?.ranks ?? [])];
 }
 
 /** The processes on a node, each as its replica. Pure. */
@@ -33,27 +34,28 @@ export function isOn({ node, group }: FleetReplica, id: string): boolean {
 }
 
 /** True when no process of a replica is known to run. Pure. */
-export function isQuiet({ process, group }: FleetReplica): boolean {
-  if (!group) return process === null;
-  return process === null && group.leftovers.length === 0 && group.ranks.every((rank) => rank.process === null);
+export function isQuiet(replica: FleetReplica): boolean {
+  const { group } = replica;
+  if (replica.process !== null || !group) return replica.process === null;
+  return group.leftovers.length === 0 && group.ranks.every((rank) => rank.process === null);
 }
 
 /** True when the next life may begin: its time has come, and nobody of an earlier one is left. Pure. */
 export function isDue(state: Pick<ControllerState, "nowMs">, replica: FleetReplica): boolean {
   const { life, group } = replica;
   if (!group || state.nowMs < group.restartAtMs || group.leftovers.length > 0) return false;
-  return ranksOf(replica).every(({ process }) => process === null || process.life >= life);
+  return ranksOf(replica).every((rank) => rank.process === null || rank.process.life >= life);
 }
 
 /** A state in which a rank of a replica of several has another process. Pure. */
 export function withProcess(
   state: ControllerState,
   { id, rank }: { readonly id: string; readonly rank: number },
-  process: FleetRank["process"],
+  started: FleetRank["process"],
 ): ControllerState {
   const group = state.fleet.replicas[id]?.group;
-  if (rank === 0 || !group) return withReplica(state, id, { process });
-  const ranks = group.ranks.map((each, i) => (i === rank - 1 ? { ...each, process } : each));
+  if (rank === 0 || !group) return withReplica(state, id, { process: started });
+  const ranks = group.ranks.map((each, i) => (i === rank - 1 ? { ...each, process: started } : each));
   return withReplica(state, id, { group: { ...group, ranks } });
 }
 
