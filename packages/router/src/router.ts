@@ -14,7 +14,7 @@ import { Admission } from "./doors/admission.ts";
 import { headersForEngine } from "./doors/answer-headers.ts";
 import { type ExchangeTools, exchange } from "./doors/exchange.ts";
 import { checkToken, isLoopback, type Tokens } from "./doors/guard.ts";
-import { openHttpApp } from "./doors/http-app.ts";
+import { doorOf, openHttpApp } from "./doors/http-app.ts";
 import { openMeters } from "./doors/meters.ts";
 import { errors } from "./errors.ts";
 import type { RouterConfig } from "./router-config.ts";
@@ -201,7 +201,7 @@ class RunningRouter implements Router {
 
   #addDoors(): void {
     const app = this.#app;
-    const everybody = { config: { routerScope: "public" } } as const;
+    const everybody = doorOf("public");
     const isReady = (): boolean => this.#pool.workers().some(isServing);
     const alive = async () => ({ status: "ok" });
     const ready = async () => {
@@ -210,15 +210,15 @@ class RunningRouter implements Router {
     };
     for (const path of ["/health", "/liveness"]) app.get(path, everybody, alive);
     for (const path of ["/health_generate", "/readiness"]) app.get(path, everybody, ready);
-    app.get("/metrics", { config: { routerScope: "read" } }, async (_, reply) => {
+    app.get("/metrics", doorOf("read"), async (_, reply) => {
       const { metrics } = this.#options;
       return reply.type(metrics.contentType).send(await metrics.render());
     });
-    app.get("/v1/models", { config: { routerScope: "inference" } }, async (_, reply) =>
+    app.get("/v1/models", doorOf("inference"), async (_, reply) =>
       reply.type("application/json").send(JSON.stringify(await this.#models())),
     );
     for (const route of engineRoutes)
-      app.post(route, { config: { routerScope: "inference" } }, async (request, reply) => {
+      app.post(route, doorOf("inference"), async (request, reply) => {
         const parsed = this.#parse(route, request);
         this.#serve(parsed, request, reply);
       });

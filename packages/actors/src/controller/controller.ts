@@ -174,8 +174,7 @@ export class Reign implements Controller {
       ...(environment.schedule ? { schedule: environment.schedule } : {}),
       onStopped: ({ reason, error }) => reason === "failed" && this.#fail(error),
     });
-    const { records, snapshotSeq } = replayed;
-    logger.info({ term: this.#term, records, snapshotSeq }, "journal replayed");
+    logger.info({ term: this.#term, records: replayed.records, snapshotSeq: replayed.snapshotSeq }, "journal replayed");
   }
 
   /** Begins the term and opens the ears. A job that is over stays so. */

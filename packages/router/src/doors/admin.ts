@@ -6,6 +6,7 @@ import type { Pool, WorkerView } from "../core/pool.ts";
 import { invalid, Refused } from "../core/reply.ts";
 import { isServing } from "../core/worker.ts";
 import { workerIdOf, workerUrlOf } from "../core/worker-url.ts";
+import { doorOf } from "./http-app.ts";
 
 /** What the doors work on. */
 export interface AdminTools {
@@ -20,8 +21,8 @@ export interface AdminTools {
 /** Adds the doors. */
 export function addAdminDoors(app: FastifyInstance, tools: AdminTools): void {
   const { pool } = tools;
-  const read = { config: { routerScope: "read" } } as const;
-  const admin = { config: { routerScope: "admin" } } as const;
+  const read = doorOf("read");
+  const admin = doorOf("admin");
   const counts = () => Object.fromEntries(pool.workers().map(({ url, active }) => [url, active]));
   app.get("/list_workers", read, async () => ({ urls: pool.workers().map(({ url }) => url) }));
   app.get("/quarantined", read, async () => ({

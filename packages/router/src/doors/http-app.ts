@@ -21,15 +21,14 @@ export interface HttpAppOptions {
   readonly failed: (error: unknown) => void;
 }
 
-declare module "fastify" {
-  interface FastifyContextConfig {
-    routerScope?: Scope;
-  }
+/** Options of a route with this scope. The package keeps its own type of them: fastify's is one for all packages of a program. */
+export function doorOf(scope: Scope): { readonly config: Readonly<Record<string, unknown>> } {
+  return { config: { scope } };
 }
 
 const headerBytesMax = 16_384;
 
-/** Makes a server without routes. A body arrives as a Buffer. Routes say their `routerScope` in `config`; without one they need the admin's token. */
+/** Makes a server without routes. A body arrives as a Buffer. Routes say their scope in `config`; without one they need the admin's token. */
 export function openHttpApp({ host, tokens, limits, refused, failed }: HttpAppOptions): FastifyInstance {
   const app = fastify({
     ...{ bodyLimit: limits.bodyBytesMax, requestTimeout: limits.receiveMs, keepAliveTimeout: 75_000 },
@@ -60,7 +59,7 @@ export function openHttpApp({ host, tokens, limits, refused, failed }: HttpAppOp
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_, body, done) => done(null, body));
   app.addHook("onRequest", async ({ headers, routeOptions }: FastifyRequest) => {
-    checkHead(headers, routeOptions.config.routerScope ?? "admin", { host, tokens });
+    checkHead(headers, scopeOf(routeOptions.config), { host, tokens });
   });
   app.setNotFoundHandler(async (request) => {
     throw new Refused({ status: 404, code: "not_found", message: `${request.method} ${pathOf(request)} is not known` });
@@ -76,6 +75,10 @@ export function openHttpApp({ host, tokens, limits, refused, failed }: HttpAppOp
     return reply.code(answer.status).type("application/json").send(bodyOfReply(answer));
   });
   return app;
+}
+
+function scopeOf(config: object): Scope {
+  return (config as { readonly scope?: Scope }).scope ?? "admin";
 }
 
 function pathOf({ url }: FastifyRequest): string {

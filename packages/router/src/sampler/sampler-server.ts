@@ -11,7 +11,7 @@ import { type EngineRoute, engineRoutes, parseRequest } from "../core/parse-requ
 import { bodyOfReply, Refused } from "../core/reply.ts";
 import { doneData, eventOf } from "../core/sse.ts";
 import { checkToken, isLoopback } from "../doors/guard.ts";
-import { openHttpApp } from "../doors/http-app.ts";
+import { doorOf, openHttpApp } from "../doors/http-app.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
 import { eventAnswer, type Shown, wholeAnswer } from "./sampler-answers.ts";
@@ -76,7 +76,7 @@ class Server implements SamplerServer {
       ...{ host, tokens: { inference: token, admin: null }, limits: routerDefaults.http, refused: () => {} },
       failed: (error) => logger.error({ error }, "a request to the sampler failed"),
     });
-    const inference = { config: { routerScope: "inference" } } as const;
+    const inference = doorOf("inference");
     this.app.get("/health", inference, async () => this.#health(false));
     this.app.get("/health_generate", inference, async () => this.#health(true));
     for (const path of ["/model_info", "/get_model_info"]) this.app.get(path, inference, async () => this.#about());
