@@ -15,9 +15,10 @@ import { collect, type LocationOptions, portOf, withLocation } from "./common.ts
 
 interface Options extends LocationOptions {
   readonly listen: string;
-  readonly hostName: readonly string[];
+  readonly allowHost: readonly string[];
   readonly tokenFile?: string;
   readonly readOnly?: boolean;
+  readonly plainHttp?: boolean;
   readonly json?: boolean;
 }
 
@@ -28,8 +29,9 @@ const tokenMin = 16;
 export function addDashboardCommand(program: Command): void {
   withLocation(program.command("dashboard").description("show a job in the browser, with the commands of an operator"))
     .option("--listen <host:port>", "where the page is served; port 0 for any free one", listenDefault)
-    .option("--host-name <name>", "another name by which browsers call this host; may be repeated", collect, [])
+    .option("--allow-host <name>", "another name by which browsers call this host; may be repeated", collect, [])
     .option("--token-file <file>", "file with the token that readers must have (default: a new one at each start)")
+    .option("--plain-http", "let the token cross the network unencrypted: there is no TLS here")
     .option("--read-only", "show, and take no commands")
     .option("--json", "write one line of JSON once it is served: its address with the token")
     .action(async (options: Options) => {
@@ -38,11 +40,11 @@ export function addDashboardCommand(program: Command): void {
 }
 
 async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const { host, port } = addressOf(options.listen);
+  const { host, port } = addressOf(options);
   const token = tokenOf(options.tokenFile);
   return await withJob(options, async ({ client }) => {
     const dashboard = await openDashboard({
-      ...{ client, host, port, token, hostNames: options.hostName, isReadOnly: options.readOnly === true },
+      ...{ client, host, port, token, hostNames: options.allowHost, isReadOnly: options.readOnly === true },
       ...{ say: newsOf, clock: systemClock(), log: warnings },
     });
     try {
@@ -69,12 +71,15 @@ function sayAddress(
   );
 }
 
-/** @throws MUSTER_ERR_OPTION_INVALID */
-function addressOf(value: string): { readonly host: string; readonly port: number } {
+/** @throws MUSTER_ERR_OPTION_INVALID for what is no address, and for one of the network that nobody allowed. */
+function addressOf({ listen: value, plainHttp = false }: Options): { readonly host: string; readonly port: number } {
+  const fault = (reason: string) => errors.OptionInvalid({ option: "listen", value, reason });
   const [, bracketed, plain, port] = /^(?:\[([0-9a-f:.]+)\]|([^:\s[\]]+)):(\d{1,5})$/i.exec(value) ?? [];
   const host = bracketed ?? plain;
-  if (host === undefined || port === undefined)
-    throw errors.OptionInvalid({ option: "listen", value, reason: `is not HOST:PORT, for example ${listenDefault}` });
+  if (host === undefined || port === undefined) throw fault(`is not HOST:PORT, for example ${listenDefault}`);
+  const isLoopback = host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
+  if (!isLoopback && !plainHttp)
+    throw fault("is reached from other hosts, and the page has no TLS: use a proxy or ssh -L, or say --plain-http");
   return { host, port: portOf("listen", port) };
 }
 

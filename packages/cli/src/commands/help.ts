@@ -51,7 +51,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   dashboard: [
     ["muster dashboard", "the newest job, at an address of this host that is printed"],
     ["muster dashboard --job dates-1 --read-only", "to look at alone"],
-    ["muster dashboard --listen 0.0.0.0:7070 --host-name desk.example", "for other machines, behind a proxy with TLS"],
+    ["muster dashboard --allow-host desk.example", "behind a proxy with TLS, which browsers call by that name"],
   ],
   samples: [
     ["muster samples", "the newest ten responses, with prompts and rewards"],

@@ -35,7 +35,7 @@ export function namesOf(host: string, port: number, more: readonly string[]): Re
 export function refusalOf({ names, token }: Access, asked: Asked, needsToken: boolean): Refusal | null {
   const host = asked.host?.toLowerCase() ?? "";
   if (!names.has(host))
-    return { status: 421, message: `this server is not called "${host.slice(0, 80)}"; add the name with --host-name` };
+    return { status: 421, message: `this server is not called "${host.slice(0, 80)}"; add the name with --allow-host` };
   if (asked.origin !== undefined && asked.origin !== `http://${host}` && asked.origin !== `https://${host}`)
     return { status: 403, message: `requests of pages of ${asked.origin.slice(0, 80)} are not taken` };
   if (!needsToken) return null;
