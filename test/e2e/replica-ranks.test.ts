@@ -129,11 +129,6 @@ test("ranks find room on two nodes, each with a device of its own; one node is k
   const isNew = () => isThere() && ranksOf("rollout-0").every((each) => !first.some((old) => old.pid === each.pid));
   await waitFor(isNew, { what: "four new ranks", ...seen });
   expect(ranksOf("rollout-0").map(({ env }) => env.CUDA_VISIBLE_DEVICES)).toEqual(["4", "5", "6", "7"]);
-  // Rank 0 was on that node: the node may be missed first, or one of its ranks, or rank 0 itself.
-  const died = run.events("member.died").find(({ id }) => id === "rollout-0");
-  expect(died?.evidence).toMatch(
-    /^ranks 0, 1, 2 of rollout-0: large, where they ran, is gone$|^rank \d of rollout-0 on |^no sign of life /,
-  );
   const stop = await runs.muster("stop", "--job", run.job);
   expect((await stop.exited).code).toBe(0);
   expect(await run.ended()).toMatchObject({ lost: 0, doubled: 0 });

@@ -52,6 +52,8 @@ export class SimKeeper implements KeeperDoor {
   readonly #given: KeeperGiven;
   readonly #options: SimKeeperOptions;
   readonly #held = new Map<string, Held>();
+  /** Lives that are about to start, and may be told to end before they do. */
+  readonly #due = new Map<string, number>();
   #isClosed = false;
   readonly #lastEnd = new LastEnd();
 
@@ -75,7 +77,10 @@ export class SimKeeper implements KeeperDoor {
   async start(order: StartOrder): Promise<void> {
     const { id, life } = order;
     const { failpoints, process, notes, spawn } = this.#options;
+    this.#due.set(id, life);
     await failpoints.pass(process, "node.keeper-start");
+    if (this.#due.get(id) !== life) return;
+    this.#due.delete(id);
     // Killed in the turn in which it began to start: the dead start nobody.
     if (process.isDead) return;
     for (const earlier of notes.values()) {
@@ -97,6 +102,9 @@ export class SimKeeper implements KeeperDoor {
     const { failpoints, process } = this.#options;
     const child = this.#held.get(id)?.child;
     failpoints.hit(process, "node.keeper-end");
+    const due = this.#due.get(id);
+    if (this.#due.delete(id) && due !== undefined && !process.isDead)
+      this.#given.onExit({ id, life: due, pid: 0, code: null, signal: null, oom: false });
     if (!child || process.isDead) return;
     if (how === "kill") child.process.kill();
     else child.process.enter(() => child.stop("its node lets it go"));
