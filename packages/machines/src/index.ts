@@ -35,7 +35,7 @@ export { processesOf, ranksOf } from "./controller/fleet/ranks.ts";
 export { causeKeyOf } from "./controller/groups/given-up.ts";
 export { imbalanceOf, ledgerOf } from "./controller/groups/ledger.ts";
 export { isFillNews } from "./controller/groups/stream-room.ts";
-export { mayWait } from "./controller/patience.ts";
+export { mayPass, mayWait } from "./controller/patience.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
 export {
   allMembersOf,

@@ -1,6 +1,7 @@
-import { type ControllerEvent, type ControllerState, mayWait } from "@muster/machines";
+import { type ControllerEvent, type ControllerState, mayPass, mayWait } from "@muster/machines";
 import type { Body, KindOf } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
+import { control } from "../src/controller/control.ts";
 import type { Lease } from "../src/controller/state.ts";
 import { groupsOf, planWith, receiptOf, reportFrom, sectionsOf, working } from "./states.ts";
 
@@ -80,5 +81,31 @@ describe("a report that nobody waits for", () => {
   it("is none at the end of a job", () => {
     const ending = { outcome: "stopped", reason: "asked", announced: true } as const;
     expect(mayWait(sampling({ ending }), [completed("r0", "1-1", 1)])).toBe(false);
+  });
+});
+
+describe("what the controller says to itself", () => {
+  const tick = (atMs: number): ControllerEvent => ({ type: "controller.tick", atMs });
+
+  it("passes reports that wait while nothing is due", () => {
+    const state = running();
+    const settled = control(state, tick(state.nowMs)).state;
+    expect(mayPass(settled, tick(settled.nowMs + 1))).toBe(true);
+  });
+
+  it("does not pass them at a deadline: who voted in time is not absent", () => {
+    const state = running();
+    const settled = control(state, tick(state.nowMs)).state;
+    expect(mayPass(settled, tick(settled.nowMs + settled.plan.timing.stepMs * 2))).toBe(false);
+  });
+
+  it("does not pass them with a verdict: receipts that came before the end of their sampler count", () => {
+    const state = sampling();
+    const { incarnation } = state.members.r0 ?? { incarnation: "" };
+    const dead: ControllerEvent = {
+      ...{ type: "verdict.dead", atMs: state.nowMs, id: "r0", incarnation },
+      ...{ evidence: "its connection ended", kind: "silence", silentMs: 30 },
+    };
+    expect(mayPass(state, dead)).toBe(false);
   });
 });

@@ -36,6 +36,7 @@ export type {
   EffectHandlers,
   HostEnd,
   HostTools,
+  Patience,
   PersistBatch,
   Typed,
 } from "./host/types.ts";

@@ -9,6 +9,7 @@ import {
   type HostEnd,
   type ManualClock,
   manualClock,
+  type Patience,
   type PersistBatch,
 } from "../src/index.ts";
 import { countingMetrics, recordingLogger, turns } from "./helpers.ts";
@@ -141,12 +142,18 @@ describe("the actor host", () => {
     };
     let persisted: string[];
     let settled: number;
-    const patient = (): ActorHost<Snapshot, Event> => {
+    const patient = (
+      more: Pick<Patience<Snapshot, Event>, "mayPass"> = {},
+      stored = async (): Promise<void> => {},
+    ): ActorHost<Snapshot, Event> => {
       persisted = [];
       settled = 0;
       return host({
-        patience,
-        persist: async ({ events }) => void persisted.push(events.map(({ type }) => type).join(" ")),
+        patience: { ...patience, ...more },
+        persist: async ({ events }) => {
+          persisted.push(events.map(({ type }) => type).join(" "));
+          await stored();
+        },
       });
     };
     const post = async (actor: ActorHost<Snapshot, Event>, event: Event, lane?: "control"): Promise<void> => {
@@ -179,6 +186,38 @@ describe("the actor host", () => {
       await post(actor, { type: "load", key: "k" }, "control");
       await turns(6);
       expect(persisted.slice(0, 3)).toEqual(["add", "load", "add"]);
+    });
+
+    test("lets nothing pass that must come after them", async () => {
+      const actor = patient({ mayPass: (_, { type }) => type !== "say" });
+      await post(actor, add(1));
+      await post(actor, add(2), "control");
+      await post(actor, say("over"), "control");
+      await turns(3);
+      expect([persisted, settled, actor.snapshot().sum]).toEqual([["add", "add", "say"], 3, 3]);
+    });
+
+    test("lets nothing pass that must come after them when somebody waits for them in the same turn", async () => {
+      const actor = patient({ mayPass: (_, { type }) => type !== "say" });
+      await post(actor, add(1));
+      actor.post(say("over"), { lane: "control" });
+      await post(actor, { type: "load", key: "k" });
+      await turns(3);
+      expect(persisted.slice(0, 2)).toEqual(["add load", "say"]);
+    });
+
+    test("sees what came while the control lane was persisted and nothing changed", async () => {
+      let release = (): void => {};
+      const gate = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      const actor = patient({}, () => gate);
+      await post(actor, add(1));
+      await post(actor, say("slow"), "control");
+      await post(actor, say("now"));
+      release();
+      await turns(6);
+      expect(persisted).toEqual(["say", "add say"]);
     });
 
     test("persists them at the deadline of the first, and begins a new one with the next", async () => {

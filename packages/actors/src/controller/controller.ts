@@ -9,6 +9,7 @@ import {
   type ControllerEvent,
   controllerLogic,
   detectorTimingOf,
+  mayPass,
   mayWait,
   type Rules,
 } from "@muster/machines";
@@ -168,7 +169,11 @@ export class Reign implements Controller {
       metrics,
       mailboxMax,
       batchMax: 256,
-      patience: { mayWait: ({ context }, events) => mayWait(context.state, events), forMs: patienceMs },
+      patience: {
+        mayWait: ({ context }, events) => mayWait(context.state, events),
+        mayPass: ({ context }, event) => mayPass(context.state, event),
+        forMs: patienceMs,
+      },
       room: () => this.#outbox.room(),
       weight: { of: this.#guard.weigh, max: recordBytes },
       ...(environment.schedule ? { schedule: environment.schedule } : {}),

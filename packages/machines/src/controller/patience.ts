@@ -6,6 +6,7 @@
 import { traitsOf } from "@muster/protocol";
 import { sizeOf } from "../table/table.ts";
 import { isSame } from "../version-key.ts";
+import { control } from "./control.ts";
 import type { ControllerEvent, ReportOf } from "./events.ts";
 import { isWorkWaiting } from "./groups/dispatch-groups.ts";
 import { type ControllerState, holdsCurrent, membersOf, meshMembersOf } from "./state.ts";
@@ -22,6 +23,15 @@ interface Seen {
 export function mayWait(state: ControllerState, events: readonly ControllerEvent[]): boolean {
   const seen: Seen = { votes: new Set(), ofLease: new Map(), ofStep: new Map() };
   return state.ending === null && events.every((event) => isPatient(state, event, seen));
+}
+
+/**
+ * True while what the controller says to itself may be stepped before reports that wait: time in which nothing becomes due. A verdict may not: of who is out
+ * no word counts, and what is finished would be sampled again and be blamed for the end. Nor may a deadline: who answered in time is not absent. Pure.
+ */
+export function mayPass(state: ControllerState, event: ControllerEvent): boolean {
+  if (event.type !== "controller.tick" && event.type !== "controller.filled") return false;
+  return control(state, event).effects.length === 0;
 }
 
 function isPatient(state: ControllerState, event: ControllerEvent, seen: Seen): boolean {

@@ -100,8 +100,8 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
       this.#fail(error);
     }
     this.#awake = false;
-    // Events that wait are looked at again after every step: it may have made somebody wait for them.
-    const isDue = this.#mailbox.depth("control") > 0 || this.#wait.isNews(this.#snapshot);
+    // Events that wait are looked at again after every step, which may have made somebody wait for them, and with what came meanwhile.
+    const isDue = this.#mailbox.depth("control") > 0 || this.#wait.isNews(this.#mailbox, this.#snapshot);
     if (this.#mailbox.size() > 0 && isDue) this.#wake();
   }
 
@@ -128,8 +128,8 @@ class Host<Snapshot, Event extends Typed, Effect extends Typed> implements Actor
   /** The next batch; what may wait for more is left where it is. */
   #take(): MailboxEntry<Event>[] {
     const { batchMax = 64, weight } = this.#options;
-    const isWaiting = this.#wait.waits(this.#mailbox, this.#snapshot);
-    return isWaiting ? this.#mailbox.takeControl(batchMax, weight) : this.#mailbox.take(batchMax, weight);
+    const lane = this.#wait.next(this.#mailbox, this.#snapshot);
+    return lane ? this.#mailbox.takeOf(lane, batchMax, weight) : this.#mailbox.take(batchMax, weight);
   }
 
   /** Until when there is no room on the way out; whoever comes first takes what there is then. */

@@ -29,8 +29,8 @@ export interface Mailbox<Event> {
   offerOwn(entry: MailboxEntry<Event>, lane: Lane): boolean;
   /** Removes up to `max` entries: control first, each lane in order of arrival; at least one, and no more than weigh `weight.max`. */
   take(max: number, weight?: Weight<Event>): MailboxEntry<Event>[];
-  /** The same of the control lane alone. */
-  takeControl(max: number, weight?: Weight<Event>): MailboxEntry<Event>[];
+  /** The same of one lane alone. */
+  takeOf(lane: Lane, max: number, weight?: Weight<Event>): MailboxEntry<Event>[];
   /** What waits in a lane, in order. */
   waiting(lane: Lane): readonly MailboxEntry<Event>[];
   depth(lane: Lane): number;
@@ -51,7 +51,7 @@ export function createMailbox<Event>(limit: number): Mailbox<Event> {
     offer: (entry, lane) => offerBelow(limit, entry, lane),
     offerOwn: (entry, lane) => offerBelow(2 * limit, entry, lane),
     take: (max, weight) => takeFrom(() => (lanes.control.size > 0 ? lanes.control : lanes.data), max, weight),
-    takeControl: (max, weight) => takeFrom(() => lanes.control, max, weight),
+    takeOf: (lane, max, weight) => takeFrom(() => lanes[lane], max, weight),
     waiting: (lane) => lanes[lane].items(),
     depth: (lane) => lanes[lane].size,
     size,

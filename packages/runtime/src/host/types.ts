@@ -52,10 +52,12 @@ export interface HostEnd<Event> {
   readonly recentEvents: readonly Event[];
 }
 
-/** When events of the data lane may wait for more. What comes in the control lane goes first, and they are looked at again behind it. */
+/** When events of the data lane may wait for more. What comes in the control lane and may pass goes first, and they are looked at again behind it. */
 export interface Patience<Snapshot, Event> {
   /** True while nobody waits for any of these events, which are in order. */
   readonly mayWait: (snapshot: Snapshot, events: readonly Event[]) => boolean;
+  /** False for an event of the control lane before which those that wait must be stepped, as they came before it. Default: each may pass. */
+  readonly mayPass?: (snapshot: Snapshot, event: Event) => boolean;
   /** How long the first of them waits at most. */
   readonly forMs: number;
 }
