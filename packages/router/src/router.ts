@@ -108,6 +108,7 @@ class RunningRouter implements Router {
       ...{ pool: this.#pool, admission: this.#admission, agent: this.#agent, clock, logger, meters },
       ...{ retry: config.retry, limits: config.attempt, underWay: this.#underWay },
       budget: new RetryBudget(config.retry, clock.now()),
+      isTokenOurs: engineToken !== null || tokens.inference !== null || tokens.admin !== null,
       checkNow: (id) => this.#health.checkNow(id),
     };
     this.#app = openHttpApp({

@@ -174,7 +174,8 @@ export class Pool {
     this.#open.delete(ticket);
     row.active -= 1;
     const before = row.worker;
-    if (before.life !== ticket.life) return null;
+    // Of a worker that was removed the row is gone; one of the same name that was added since is another.
+    if (before.life !== ticket.life || this.#rows.get(ticket.workerId) !== row) return null;
     row.worker = afterRequest(before, verdict, nowMs, this.#policy.health);
     if (verdict.kind === "served" && isServing(row.worker)) this.#saw(row.worker.version);
     return [before, row.worker];

@@ -77,9 +77,20 @@ export class TokenStream {
     return joinSpans(this.#before.spans, this.#part.spans);
   }
 
-  /** False once an event was not understood: the rest can not be asked for. */
+  /** False once an event was not understood, or all tokens that it may have are there: a rest can not be asked for. */
   get canContinue(): boolean {
-    return this.#isSound && !this.#isFinished;
+    return this.#isSound && !this.#isFinished && this.#length < this.#most;
+  }
+
+  /** Tokens so far. */
+  get #length(): number {
+    return this.#before.ids.length + this.#part.ids.length;
+  }
+
+  /** Tokens that the response may have; 128 is SGLang's default. */
+  get #most(): number {
+    const { sampling_params: sampling } = this.#body;
+    return isTable(sampling) && typeof sampling.max_new_tokens === "number" ? sampling.max_new_tokens : 128;
   }
 
   /**
@@ -114,12 +125,11 @@ export class TokenStream {
     const { length } = this.#before.ids;
     this.#part = emptyPart(length);
     const sampling = isTable(this.#body.sampling_params) ? this.#body.sampling_params : {};
-    const most = typeof sampling.max_new_tokens === "number" ? sampling.max_new_tokens : 128;
     const { rid: _, ...body } = this.#body;
     return {
       ...body,
       input_ids: [...this.#prompt, ...this.#before.ids],
-      sampling_params: { ...sampling, max_new_tokens: Math.max(1, most - length) },
+      sampling_params: { ...sampling, max_new_tokens: this.#most - length },
     };
   }
 

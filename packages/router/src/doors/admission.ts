@@ -69,13 +69,14 @@ export class Admission {
   pump(): void {
     const hopeless = new Set<string>();
     for (const waiter of this.#waiters) {
-      const { fence, tried, stickyKey } = waiter.need;
-      const kind = `${fence.exact}|${fence.min}|${fence.maxStaleness}|${tried.size}|${stickyKey === null}`;
+      const { fence, tried, stickyKey, resumes = false } = waiter.need;
+      const kind = `${fence.exact}|${fence.min}|${fence.maxStaleness}|${tried.size}|${stickyKey === null}|${resumes}`;
       if (hopeless.has(kind)) continue;
       const taken = this.#take(waiter.need);
       if (typeof taken === "string") {
         waiter.why = taken;
-        if (taken === "none serves" || taken === "no workers") return;
+        // Of one that needs an engine that resumes it means only that none of those serves.
+        if (!resumes && (taken === "none serves" || taken === "no workers")) return;
         hopeless.add(kind);
       } else {
         this.#leave(waiter);

@@ -20,9 +20,10 @@ export function headersForEngine(
   { token, hasOwnTokens }: { readonly token: string | null; readonly hasOwnTokens: boolean },
 ): Record<string, string> {
   const sent: Record<string, string> = {};
+  const hops = hopsIn(headers.connection);
   for (const [name, value] of Object.entries(headers)) {
     const isOurs = name.startsWith("x-muster-") || (name === "authorization" && hasOwnTokens);
-    if (typeof value === "string" && !notForEngines.has(name) && !isOurs) sent[name] = value;
+    if (typeof value === "string" && !notForEngines.has(name) && !hops.has(name) && !isOurs) sent[name] = value;
   }
   sent["content-type"] = "application/json";
   if (token !== null) sent.authorization = `Bearer ${token}`;
@@ -43,8 +44,11 @@ export interface AnswerOrigin {
 /** Headers of the answer. */
 export function headersOfAnswer(from: IncomingHttpHeaders, origin: AnswerOrigin): Record<string, string | string[]> {
   const headers: Record<string, string | string[]> = {};
-  for (const [name, value] of Object.entries(from))
-    if (value !== undefined && !ownOfConnection.has(name) && !name.startsWith("x-muster-")) headers[name] = value;
+  const hops = hopsIn(from.connection);
+  for (const [name, value] of Object.entries(from)) {
+    const isOfMessage = !ownOfConnection.has(name) && !hops.has(name);
+    if (value !== undefined && isOfMessage && !name.startsWith("x-muster-")) headers[name] = value;
+  }
   const { workerId, attempts, named, spans, probed } = origin;
   headers["x-muster-worker"] = workerId;
   headers["x-muster-attempts"] = `${attempts}`;
@@ -54,6 +58,12 @@ export function headersOfAnswer(from: IncomingHttpHeaders, origin: AnswerOrigin)
   const text = saySpans(spans);
   if (text !== "" && text.length <= spansTextMax && isHeaderText(text)) headers["x-muster-weight-versions"] = text;
   return headers;
+}
+
+/** Headers that a message names as those of its connection alone. */
+function hopsIn(connection: string | readonly string[] | undefined): ReadonlySet<string> {
+  const names = typeof connection === "string" ? connection : (connection ?? []).join(",");
+  return new Set(names.split(",").map((name) => name.trim().toLowerCase()));
 }
 
 function isHeaderText(text: string): boolean {

@@ -1,6 +1,6 @@
 /** One attempt: one engine, and its answer up to its end. Nothing leaves for the client before the engine has shown that it answers. */
 import type { IncomingHttpHeaders, ServerResponse } from "node:http";
-import type { Clock } from "@muster/base";
+import { type Clock, messageOf } from "@muster/base";
 import type { Agent } from "undici";
 import { type AnswerFacts, factsOf } from "../core/answer-facts.ts";
 import { isFenced, satisfies } from "../core/fence.ts";
@@ -40,6 +40,8 @@ export interface AttemptOptions {
   readonly clock: Clock;
   readonly limits: AttemptLimits;
   readonly newest: () => number | null;
+  /** The engine is shown a token of the router, or none: that it refuses it is no fault of the client. */
+  readonly isTokenOurs: boolean;
   /** Version that the engine says now; for answers that name none. */
   readonly askVersion: (ticket: Ticket) => Promise<string | null>;
   /** The first token, or the whole of an answer that is no stream, is here. */
@@ -65,6 +67,7 @@ class Attempt {
   #chunks: Buffer[] = [];
   #bytes = 0;
   #isPassedOn = false;
+  #isWaiting = false;
   #sent: Sent | null = null;
 
   constructor(options: AttemptOptions) {
@@ -88,7 +91,10 @@ class Attempt {
       this.#sent = send(agent, clock, out, {
         head: (status, answerHeaders) => this.#head(status, answerHeaders),
         piece: (chunk) => this.#piece(chunk),
-        end: () => void this.#end(settle),
+        end: () =>
+          void this.#end(settle).catch((error: unknown) => {
+            settle({ end: "failed", kind: "reset", detail: `its answer can not be passed on: ${messageOf(error)}` });
+          }),
         failed: (kind, detail) => settle({ end: "failed", kind, detail }),
       });
       running(this.#sent);
@@ -143,10 +149,18 @@ class Attempt {
   }
 
   #pass(chunk: Buffer): void {
-    const { client } = this.#options;
-    if (client.write(chunk)) return;
+    const { client, clock, limits } = this.#options;
+    if (client.write(chunk) || this.#isWaiting) return;
+    this.#isWaiting = true;
     this.#sent?.pause();
-    client.once("drain", () => this.#sent?.resume());
+    const cancel = clock.after(limits.clientStallMs, () => client.destroy());
+    client.once("close", cancel);
+    client.once("drain", () => {
+      this.#isWaiting = false;
+      cancel();
+      client.off("close", cancel);
+      this.#sent?.resume();
+    });
   }
 
   async #end(settle: Settle): Promise<void> {
@@ -159,7 +173,7 @@ class Attempt {
       return;
     }
     const body = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
-    const failure = failureOfStatus(this.#status, body);
+    const failure = failureOfStatus(this.#status, body, this.#options.isTokenOurs);
     if (failure) return settle(failure);
     const value = parsed(body);
     if (this.#status === 200 && (typeof value !== "object" || value === null))
@@ -168,11 +182,12 @@ class Attempt {
     if (facts.error !== null) return settle({ end: "failed", kind: "error_body", detail: facts.error });
     const stale = this.#status === 200 ? await this.#staleness(facts) : null;
     if (stale !== null) return settle({ end: "failed", kind: "stale", detail: stale });
+    if (!client.destroyed) {
+      client.writeHead(this.#status, { ...this.#answerHeaders(facts), "content-length": `${body.length}` });
+      this.#options.firstByte(false);
+      client.end(body);
+    }
     settle({ end: "answered", version: facts.version, status: this.#status });
-    if (client.destroyed) return;
-    this.#options.firstByte(false);
-    client.writeHead(this.#status, { ...this.#answerHeaders(facts), "content-length": `${body.length}` });
-    client.end(body);
   }
 
   /** Why the weights that answered are not what the request accepts; `null` when they are. */
@@ -199,9 +214,9 @@ function parsed(body: Buffer): unknown {
 }
 
 /** Statuses that another engine may mend. Those of the client's own making are the answer. */
-function failureOfStatus(status: number, body: Buffer): Outcome | null {
+function failureOfStatus(status: number, body: Buffer, isTokenOurs: boolean): Outcome | null {
   if (status === 429 || status === 503) return { end: "failed", kind: "busy", detail: `it answered ${status}` };
-  const isOurs = status === 401 || status === 403;
+  const isOurs = isTokenOurs && (status === 401 || status === 403);
   if (status < 500 && !isOurs) return null;
   const text = factsOf(parsed(body)).error ?? body.toString("utf8", 0, 200).replace(/\s+/g, " ").trim();
   return { end: "failed", kind: "status", detail: `it answered ${status}${text === "" ? "" : `: ${text}`}` };

@@ -26,6 +26,8 @@ export interface ExchangeTools {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly meters: Meters;
+  /** Engines see a token of the router or none, and never that of the client. */
+  readonly isTokenOurs: boolean;
   /** Checks a worker now; resolves when it was. */
   readonly checkNow: (workerId: string) => Promise<void>;
   /** Requests by their worker, so that those of a lost one end at once. */
@@ -42,6 +44,17 @@ export async function exchange(
   headers: Readonly<Record<string, string>>,
 ): Promise<void> {
   await new Exchange(tools, request, client, headers).run();
+  await taken(client, tools.limits.clientStallMs);
+}
+
+/** Waits until the client has taken its answer. One that takes nothing of it for so long is cut off. */
+function taken(client: ServerResponse, stallMs: number): Promise<void> {
+  if (client.closed || client.destroyed) return Promise.resolve();
+  return new Promise((resolve) => {
+    // Of its socket, which knows how much of a large piece has left.
+    client.setTimeout(stallMs, () => client.destroy());
+    client.once("close", resolve);
+  });
 }
 
 class Exchange {
@@ -125,7 +138,7 @@ class Exchange {
     try {
       outcome = await attempt({
         ...{ request: this.#request, client: this.#client, headers: this.#headers, ticket, attempts, bytes },
-        ...{ agent, clock, limits, newest: () => pool.newest },
+        ...{ agent, clock, limits, newest: () => pool.newest, isTokenOurs: this.#tools.isTokenOurs },
         // Without an engine that resumes nothing is read that need not be.
         tokens: ticket.resumes ? this.#tokens : null,
         askVersion: (of) => this.#askVersion(of),
@@ -155,7 +168,8 @@ class Exchange {
   async #askVersion({ workerId, life }: Ticket): Promise<string | null> {
     await this.#tools.checkNow(workerId);
     const worker = this.#tools.pool.worker(workerId);
-    return worker && worker.life === life ? worker.version : null;
+    // After a check that failed nobody knows what it has.
+    return worker && worker.life === life && worker.probeFailures === 0 ? worker.version : null;
   }
 
   #giveUp(move: string, { kind, detail }: Failed, ticket: Ticket, attempts: number): void {

@@ -73,6 +73,8 @@ export class HealthLoop {
     const { paths } = watch;
     try {
       const result = await probe({ agent, clock, origin: worker.url, headers, timeoutMs, paths });
+      // It was removed meanwhile: what was added since under this name has checks of its own.
+      if (this.#watches.get(id) !== watch) return;
       if (!result.ok) Object.assign(paths, { health: null, version: null });
       const change = pool.probed(id, worker.life, result, clock.now());
       if (change) checked(change[0], change[1], result.ok);

@@ -1,0 +1,141 @@
+/** Clients and engines that mean harm, or are only slow: each of them harms nobody else. */
+import { createServer, type Server } from "node:http";
+import { type AddressInfo, connect } from "node:net";
+import { systemClock } from "@muster/runtime";
+import { expect, onTestFinished, test } from "vitest";
+import { openFence } from "../src/core/fence.ts";
+import { Pool } from "../src/core/pool.ts";
+import { TokenStream } from "../src/core/token-stream.ts";
+import { Admission } from "../src/doors/admission.ts";
+import { headersForEngine } from "../src/doors/answer-headers.ts";
+import { routerDefaults } from "../src/index.ts";
+import { openRouter, startEngine } from "./support/open-router.ts";
+
+const prompt = { input_ids: [1], sampling_params: { max_new_tokens: 4 } };
+
+/** An engine that answers every request with this much text, or with this status. */
+async function plainEngine(answer: { readonly status?: number; readonly bytes?: number }): Promise<string> {
+  const server: Server = createServer((request, response) => {
+    request.resume();
+    const isGet = request.method === "GET";
+    response.writeHead(isGet ? 200 : (answer.status ?? 200), { "content-type": "application/json" });
+    response.end(isGet ? '{"weight_version":"1"}' : JSON.stringify({ text: "x".repeat(answer.bytes ?? 1) }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test("a client that takes nothing of a whole answer is cut off, and its answer is not kept for ever", async () => {
+  const url = await plainEngine({ bytes: 24 * 1024 ** 2 });
+  const { router, until } = await openRouter([url], { attempt: { clientStallMs: 300 } });
+  await until("healthy", (workers) => workers.every(({ state }) => state === "healthy"));
+  const socket = connect(router.port, "127.0.0.1");
+  socket.on("error", () => {});
+  const body = JSON.stringify(prompt);
+  socket.write(
+    `POST /generate HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  socket.pause();
+  await until("answered", ([worker]) => worker?.active === 0 && router.pending() > 0);
+  await until("cut off", () => router.pending() === 0);
+  let bytes = 0;
+  socket.on("data", (chunk: Buffer) => {
+    bytes += chunk.length;
+  });
+  socket.resume();
+  await new Promise((resolve) => socket.once("close", resolve));
+  expect(bytes).toBeLessThan(24 * 1024 ** 2);
+});
+
+test("a router that ends lets a client take the answer that it was given", async () => {
+  const url = await plainEngine({ bytes: 24 * 1024 ** 2 });
+  const { router, ask, until } = await openRouter([url]);
+  await until("healthy", (workers) => workers.every(({ state }) => state === "healthy"));
+  const answer = await ask("/generate", prompt);
+  const closed = router.close(10_000);
+  expect((await answer.text()).length).toBeGreaterThan(24 * 1024 ** 2);
+  expect(await closed).toBe(0);
+});
+
+test("a client whose own token the engine refuses gets that answer, and the engine stays", async () => {
+  const url = await plainEngine({ status: 401 });
+  const { ask, router, until } = await openRouter([url]);
+  await until("healthy", (workers) => workers.every(({ state }) => state === "healthy"));
+  for (let i = 0; i < 4; i++) {
+    const answer = await ask("/generate", prompt, { authorization: "Bearer wrong" });
+    expect(answer.status).toBe(401);
+  }
+  expect(router.workers()[0]).toMatchObject({ state: "healthy", requestFailures: 0 });
+});
+
+test("a stream that waits for an engine that resumes holds up nobody who needs none", async () => {
+  const pool = new Pool({ ...routerDefaults.pool, activeMax: 1 });
+  pool.add("a", "http://a", 0);
+  pool.probed("a", 1, { ok: true, version: "1", incarnation: null, resumes: false, model: null }, 0);
+  const admission = new Admission({
+    ...{ pool, clock: systemClock(), queueMax: 8, queueTimeoutMs: 5_000, activeMax: 8, changed: () => {} },
+  });
+  const need = { fence: openFence, stickyKey: null, tried: new Set<string>() };
+  const ending = new AbortController();
+  const first = await admission.acquire(need, ending.signal);
+  const stream = admission.acquire({ ...need, resumes: true }, ending.signal).catch(() => "ended");
+  let isServed = false;
+  const other = admission.acquire(need, ending.signal).then(() => {
+    isServed = true;
+  });
+  admission.release(first, { kind: "served", version: "1" });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(isServed).toBe(true);
+  ending.abort(new Error("over"));
+  await Promise.all([stream, other]);
+});
+
+test("what a worker did before it was removed and added again changes nothing of its next life", () => {
+  const pool = new Pool(routerDefaults.pool);
+  const need = { fence: openFence, stickyKey: null, tried: new Set<string>() };
+  pool.add("a", "http://a", 0);
+  pool.probed("a", 1, { ok: true, version: "1", incarnation: null, resumes: false, model: null }, 0);
+  const ticket = pool.take(need, 0);
+  if (typeof ticket === "string") throw new Error(ticket);
+  pool.remove("a");
+  pool.add("a", "http://a", 1);
+  expect(pool.end(ticket, { kind: "failed", refused: true, detail: "refused" }, 2)).toBeNull();
+  expect(pool.active).toBe(0);
+  expect(pool.worker("a")?.state).toBe("starting");
+});
+
+test("a response that has all tokens it may have is not drawn further elsewhere", () => {
+  const stream = new TokenStream({ ...prompt, stream: true }, [1]);
+  const event = (count: number) => ({
+    ...{ output_ids: Array.from({ length: count }, (_, i) => i), text: "" },
+    meta_info: { id: "x", completion_tokens: count, finish_reason: null },
+  });
+  stream.take(event(3), null);
+  expect(stream.canContinue).toBe(true);
+  stream.take(event(4), null);
+  expect(stream.canContinue).toBe(false);
+});
+
+test("headers that a client names as those of its connection go no further", () => {
+  const sent = headersForEngine(
+    { connection: "close, X-Hop", "x-hop": "1", "x-kept": "2" },
+    { token: null, hasOwnTokens: false },
+  );
+  expect(sent).toEqual({ "x-kept": "2", "content-type": "application/json" });
+});
+
+test("an engine that can not be asked for its weights again does not vouch for an answer that names none", async () => {
+  const engine = await startEngine({ kind: "vllm", version: "7" });
+  const { ask } = await openRouter([engine], {
+    ...{ retry: { attemptsMax: 1 }, pool: { health: { intervalMs: 60_000 } } },
+  });
+  const fenced = { "x-muster-weight-version": "7" };
+  const chat = { messages: [{ role: "user", content: "hi" }] };
+  expect((await ask("/v1/chat/completions", chat, fenced)).status).toBe(200);
+  engine.healthy = "500";
+  expect((await ask("/v1/chat/completions", chat, fenced)).status).toBe(503);
+});
