@@ -19,10 +19,10 @@ export interface CoordinatorOptions {
 
 /** Most calls that wait for something at one time. */
 const waitersMax = 8_192;
-/** Records after which the journal begins anew with a snapshot. */
-const compactEvery = 20_000;
 /** How often it is looked whether something has run out. */
 const tickMs = 250;
+/** A tick that is later than this comes after a standstill of the process. */
+const stallMs = 1_000;
 
 interface Waiter {
   readonly look: () => void;
@@ -48,10 +48,20 @@ export class Coordinator {
   /** Keeps the state as it was found, and begins to look at the clock. */
   async start(): Promise<void> {
     await this.#options.journal.compact(this.#state);
-    const tick = (): void => {
-      this.#stopTicks = this.#options.clock.after(tickMs, () => void this.expire().then(tick, tick));
-    };
-    tick();
+    this.#tick();
+  }
+
+  /** Looks once and again. What comes much too late stood still: nobody was heard meanwhile, so nobody is blamed for it. */
+  #tick(): void {
+    const { clock } = this.#options;
+    const dueMs = clock.now() + tickMs;
+    this.#stopTicks = clock.after(tickMs, () => {
+      const lateMs = clock.now() - dueMs;
+      this.#tick();
+      // A failure of the journal is told by onFailure.
+      if (lateMs > stallMs && !this.#hasFailed) this.submit<"stall">({ kind: "stall", lateMs }).catch(() => {});
+      this.expire().catch(() => {});
+    });
   }
 
   /** Enters an input. Resolves when what it changed is kept. */
@@ -100,7 +110,7 @@ export class Coordinator {
         this.#waiters.delete(waiter);
         cancel();
         signal.removeEventListener("abort", end);
-        resolve(look(this.#state));
+        resolve(this.read(look));
       };
       const waiter: Waiter = {
         end,
@@ -149,7 +159,7 @@ export class Coordinator {
   async #kept(): Promise<void> {
     try {
       const { journal } = this.#options;
-      await (journal.length >= compactEvery ? journal.compact(this.#state) : journal.flush());
+      await (journal.isLong ? journal.compact(this.#state) : journal.flush());
     } catch (error) {
       if (!this.#hasFailed) this.#options.onFailure?.(error);
       this.#hasFailed = true;

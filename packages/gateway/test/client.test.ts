@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { silentLogger } from "@muster/base";
 import { afterEach, describe, expect, test } from "vitest";
+import { sha256Of } from "../src/client/package-server.ts";
 import {
   type CheckpointClientOptions,
   CheckpointEngineClient,
@@ -180,19 +181,19 @@ test("tensors go from one to one and from one to all", async () => {
   const { url } = await coordinator();
   const nodes = [await clientOf(url, "actor"), await clientOf(url, "actor"), await clientOf(url, "rollout")];
   const members = nodes.map(({ nodeId }) => nodeId);
-  for (const { backend } of nodes) backend.createGroup("g", members);
+  for (const { backend } of nodes) backend.createGroup("größe", members);
   const [a, b, c] = nodes.map(({ backend }) => backend);
   if (!a || !b || !c) throw new Error("three nodes were asked for");
   const tensors = model();
-  const sent = a.send({ tensors, dstRank: 2, groupName: "g" });
-  const received = c.recv({ srcRank: 0, groupName: "g", tensorNames: Object.keys(tensors) });
+  const sent = a.send({ tensors, dstRank: 2, groupName: "größe" });
+  const received = c.recv({ srcRank: 0, groupName: "größe", tensorNames: Object.keys(tensors) });
   expect(sumOf(await received.wait())).toEqual(sumOf(tensors));
   await sent.wait();
   expect(sent.isComplete).toBe(true);
-  const all = await Promise.all([a, b, c].map((each) => each.broadcast(each === b ? tensors : {}, 1, "g")));
+  const all = await Promise.all([a, b, c].map((each) => each.broadcast(each === b ? tensors : {}, 1, "größe")));
   expect(all.map(sumOf)).toEqual([tensors, tensors, tensors].map(sumOf));
-  a.destroyGroup("g");
-  expect(() => a.send({ tensors, dstRank: 1, groupName: "g" })).toThrow(/group "g" is unknown/);
+  a.destroyGroup("größe");
+  expect(() => a.send({ tensors, dstRank: 1, groupName: "größe" })).toThrow(/group "größe" is unknown/);
 });
 
 // Three coordinators start one after the other; retries wait for up to three seconds between them.
@@ -210,4 +211,47 @@ test("a coordinator that comes late is waited for with retries, and one that for
     .poll(async () => (await fetch(`${third.url}/topology`)).json(), { timeout: 4_000 })
     .toMatchObject({ world_size: 1 });
   expect(client.nodeId).toBe("actor_0");
+});
+
+test("an update that the coordinator refuses leaves no bytes in memory", async () => {
+  const { url } = await coordinator();
+  const actor = await clientOf(url, "actor", { heartbeatIntervalSeconds: 60 });
+  await fetch(`${url}/unregister?role=actor&rank=0`, { method: "DELETE" });
+  await expect(actor.updateWeightsForRollout(model())).rejects.toThrow(/no living process/);
+  expect(actor.metrics.getAll().gauges.memory_buffer_usage_bytes).toBe(0);
+});
+
+test("versions rise also when the coordinator began empty, so receivers go on", async () => {
+  const first = await coordinator();
+  const actor = await clientOf(first.url, "actor");
+  const rollout = await clientOf(first.url, "rollout");
+  await Promise.all([actor.updateWeightsForRollout(model(), { rolloutOnly: true }), rollout.recvWeight()]);
+  await first.close();
+  const second = await coordinator(first.port);
+  await expect
+    .poll(async () => (await fetch(`${second.url}/topology`)).json(), { timeout: 4_000 })
+    .toMatchObject({ world_size: 2 });
+  const [result, weights] = await Promise.all([
+    actor.updateWeightsForRollout(model(), { rolloutOnly: true }),
+    rollout.recvWeight(5),
+  ]);
+  expect([result.version, weights.version]).toEqual([2, 2]);
+});
+
+// A hash takes less than 2 GiB at once; the pages are never written, so they take no memory.
+test("a buffer of 2 GiB has a digest", { timeout: 60_000 }, () => {
+  const zeros = "a7c744c13cc101ed66c29f672f92455547889cc586ce6d44fe76ae824958ea51";
+  expect(sha256Of(new Uint8Array(2 ** 31))).toBe(`sha256:${zeros}`);
+});
+
+test("a large buffer leaves no listeners on its connection", async () => {
+  const warnings: Error[] = [];
+  const hear = (warning: Error) => void warnings.push(warning);
+  process.on("warning", hear);
+  open.push(async () => void process.off("warning", hear));
+  const { url } = await coordinator();
+  const [actor, rollout] = [await clientOf(url, "actor"), await clientOf(url, "rollout")];
+  const tensors = { large: tensor("int8", [2 ** 26], 2 ** 26) };
+  await Promise.all([actor.updateWeightsForRollout(tensors, { rolloutOnly: true }), rollout.recvWeight()]);
+  expect(warnings.map(({ name }) => name)).not.toContain("MaxListenersExceededWarning");
 });

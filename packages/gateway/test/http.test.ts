@@ -278,3 +278,35 @@ async function untilWaiting(call: Awaited<ReturnType<typeof gatewayOf>>["call"],
   while (!(await call("GET /metrics")).body.includes(`dcs_coordinator_waiting_calls ${count}\n`))
     if (performance.now() > end) throw new Error(`there were never ${count} calls that wait`);
 }
+
+describe("clients that know the document alone", () => {
+  test("may end an update with a mark that has a name and no tensors", async () => {
+    const { call } = await gatewayOf();
+    const mark = { names: ["weight_updated_stop"], dtypes: [], shapes: [], group_name: "end" };
+    await call("POST /send_weight_meta", meta);
+    expect((await call("POST /send_weight_meta", mark)).status).toBe(200);
+    expect((await call("GET /recv_weight_meta?index=0")).body).toEqual([meta, mark]);
+  });
+
+  test("may write what they leave out as an empty value", async () => {
+    const { call } = await gatewayOf();
+    await call("POST /register", { role_name: "rollout" });
+    expect((await call("GET /topology?role_filter=")).body).toMatchObject({ nodes: { rollout: {} } });
+    expect((await call("GET /peer?role=actor&rank=0&peer_role=")).body).toMatchObject({ role_name: "rollout" });
+    expect((await call("GET /node?role=&rank=0")).body).toMatchObject({ message: "role: is missing" });
+  });
+});
+
+test("a goodbye that is late does not remove the next process at the rank", async () => {
+  const { call } = await gatewayOf();
+  await call("POST /register", { ...actor, incarnation: "first" });
+  expect((await call("DELETE /unregister?role=actor&rank=0&incarnation=first")).status).toBe(200);
+  await call("POST /register", { ...actor, port: 2, incarnation: "second" });
+  expect((await call("DELETE /unregister?role=actor&rank=0&incarnation=first")).status).toBe(409);
+  expect((await call("GET /topology")).body.world_size).toBe(1);
+});
+
+test("who watches an epoch of before the coordinator began empty hears at once", async () => {
+  const { call } = await gatewayOf();
+  expect((await call("GET /topology?after_epoch=57&wait_timeout_s=20")).body.membership_epoch).toBe(0);
+});

@@ -1,4 +1,4 @@
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
@@ -78,7 +78,10 @@ test("a damaged record is refused by its line, and the file stays as it is", asy
 test("a folder has one gateway at a time", async () => {
   const stateFolder = folder();
   const { gateway } = await openGateway({ stateFolder });
-  await expect(openGateway({ stateFolder })).rejects.toThrow(/in use by another gateway/);
+  const link = join(folder(), "link");
+  symlinkSync(stateFolder, link);
+  for (const path of [stateFolder, link])
+    await expect(openGateway({ stateFolder: path })).rejects.toThrow(/in use by another gateway/);
   await gateway.close();
   await (await openGateway({ stateFolder })).gateway.close();
 });
@@ -107,4 +110,58 @@ test("a journal whose folder is gone takes no further record", async () => {
   journal.append({ kind: "meta.clear", updateId: "" }, 0);
   await expect(journal.flush()).rejects.toThrow(/ENOENT/);
   await journal.close();
+});
+
+test("what is flushed is on disk also when a snapshot comes between", async () => {
+  const stateFolder = folder();
+  const { journal } = await openFileJournal(stateFolder, rulesDefault);
+  journal.append({ kind: "meta.clear", updateId: "a" }, 0);
+  const flushed = journal.flush();
+  const compacted = journal.compact(emptyTopology);
+  journal.append({ kind: "meta.clear", updateId: "b" }, 0);
+  const later = journal.flush();
+  const text = () => readFileSync(join(stateFolder, "journal.jsonl"), "utf8");
+  await flushed;
+  expect(text()).toMatch(/"updateId":"a"|"snapshot"/);
+  await Promise.all([compacted, later]);
+  expect(text()).toMatch(/"snapshot".*\n.*"updateId":"b"/);
+  await journal.close();
+});
+
+test("a journal begins anew by its bytes too, so that it can always be read", async () => {
+  const { journal } = await openFileJournal(folder(), rulesDefault);
+  const updateId = "x".repeat(2 ** 20);
+  for (let i = 0; i < 63; i++) journal.append({ kind: "meta.clear", updateId }, 0);
+  expect(journal.isLong).toBe(false);
+  journal.append({ kind: "meta.clear", updateId }, 0);
+  expect(journal.isLong).toBe(true);
+  await journal.compact(emptyTopology);
+  expect(journal.isLong).toBe(false);
+  await journal.close();
+});
+
+test("a coordinator that stood still for longer than the time-out blames nobody for it, also after a restart", async () => {
+  const stateFolder = folder();
+  const rules = rulesDefault;
+  const { state, journal } = await openFileJournal(stateFolder, rules);
+  const base = testClock();
+  let stoodMs = 0;
+  const clock = { ...base, now: () => base.now() + stoodMs };
+  const deaths: string[] = [];
+  const coordinator = new Coordinator({ clock, rules, journal, state, onDeaths: (ids) => deaths.push(...ids) });
+  await coordinator.start();
+  const said = { role_name: "actor", rank: 0, world_size: null, ip: null, port: null, device_id: null, metadata: {} };
+  await coordinator.submit<"register">({ kind: "register", ...said, incarnation: null });
+  await coordinator.submit<"lock.acquire">({ kind: "lock.acquire", name: "l", owner: "actor_0", leaseMs: 40_000 });
+  stoodMs = 60_000;
+  await base.advance(1_000);
+  expect(deaths).toEqual([]);
+  expect(coordinator.peek().locks.get("l")?.owner).toBe("actor_0");
+  const kept = await coordinator.read((now) => now);
+  const again = await openFileJournal(copied(stateFolder), rules);
+  expect(again.state.locks).toEqual(kept.locks);
+  await again.journal.close();
+  await base.advance(30_500);
+  await expect.poll(() => deaths).toEqual(["actor_0"]);
+  await coordinator.close();
 });

@@ -55,6 +55,8 @@ class CheckpointEngineClient:
                                   TensorFusion(tensor_fusion_threshold), shared_memory)
         self._incarnation, self._stopping, self._heartbeat = uuid.uuid4().hex, threading.Event(), None
         self._published, self._update_lock = [], threading.Lock()
+        # Newest version published here: a coordinator that began empty does not know it.
+        self._version = 0
 
     @property
     def node_id(self):
@@ -147,7 +149,7 @@ class CheckpointEngineClient:
             self._heartbeat.join(self._interval + 1)
         try:
             if self.is_registered:
-                self.coordinator.delete("/unregister", role=self.role, rank=self.rank)
+                self.coordinator.delete("/unregister", role=self.role, rank=self.rank, incarnation=self._incarnation)
         except CoordinatorError:
             # Its heartbeats have ended, so the coordinator will find out.
             self.metrics.record_error("unregister")
@@ -169,13 +171,19 @@ class CheckpointEngineClient:
         stage, pp_size = self._stage(), int(self.metadata.get("pp_size", 1))
         groups = {role: f"{role}/pp_{stage}" for role in roles}
         versions = [self.coordinator.get("/weight_offer", group_name=name)["version"] for name in groups.values()]
-        version = max([version or 0 for version in versions]) + 1
+        version = max([self._version, *(version or 0 for version in versions)]) + 1
         key = f"weights/{stage}/{version}/{self._incarnation}"
         package, manifest = self.backend.publish(key, tensors)
         manifest = {**manifest, "pp_size": pp_size, "quantization_config": self.quantization_config}
-        for name in groups.values():
-            body = {"group_name": name, "version": version, "sender": self.node_id, "manifest": manifest}
-            self.coordinator.post("/offer_weights", body)
+        try:
+            for name in groups.values():
+                body = {"group_name": name, "version": version, "sender": self.node_id, "manifest": manifest}
+                self.coordinator.post("/offer_weights", body)
+        except BaseException:
+            # Nobody is to read a version whose update failed, and it must not stay in memory.
+            self.backend.withdraw(key)
+            raise
+        self._version = version
         # Whoever still reads the version before may end; the one before that is over.
         self._published.append(key)
         for old in self._published[:-2]:

@@ -1,4 +1,5 @@
 """Calls of the coordinator's HTTP interface, with retries."""
+import http.client
 import json
 import random
 import time
@@ -48,7 +49,7 @@ class Coordinator:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise CoordinatorError(error.code, _message_of(error)) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise CoordinatorError(0, f"coordinator {self.url}: {error}") from error
 
     def _retried(self, method, path, body, wait_seconds):
@@ -66,5 +67,5 @@ class Coordinator:
 def _message_of(error):
     try:
         return json.load(error)["message"]
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
         return f"the coordinator answered {error.code}"

@@ -115,7 +115,12 @@ def _ask(connection, manifest, question):
         if byte == b"" or len(line) > 4_096:
             raise ConnectionError("the connection ended")
         line += byte
-    answer = json.loads(line)
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise PeerGone(f"{manifest['key']}: no source answers there any more, but something else")
     if not answer.get("ok"):
         raise PeerGone(f"{manifest['key']}: {answer.get('error')}")
     return answer

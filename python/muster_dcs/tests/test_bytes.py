@@ -4,7 +4,7 @@ import socket
 import threading
 import unittest
 
-from muster_dcs import MetricsCollector, PeerGone, Tensor, TensorFusion
+from muster_dcs import Coordinator, CoordinatorError, MetricsCollector, PeerGone, Tensor, TensorFusion
 from muster_dcs.pull import digest_of, manifest_of, pull, say_held
 from muster_dcs.store import Package, PackageServer
 
@@ -79,6 +79,18 @@ class PullTest(unittest.TestCase):
         self.assertTrue(say_held(manifest, "rollout_0", 5))
         self.assertEqual(package.held, {"rollout_0"})
 
+    def test_what_answers_in_the_place_of_a_source_that_died_is_an_error_of_the_peer(self):
+        for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"[]\n", b"\xff\n"):
+            _, manifest, _ = self.manifest(False)
+            with Answering(answer) as other, self.assertRaises(PeerGone):
+                pull(manifest, self.metrics, 10, other.address)
+
+    def test_what_answers_in_the_place_of_a_coordinator_is_an_error_of_the_coordinator(self):
+        short = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"
+        for answer in (b"SSH-2.0\r\n", b"", short, short.replace(b"200 OK", b"404 Not Found")):
+            with Answering(answer) as other, self.assertRaises(CoordinatorError):
+                Coordinator(f"http://{other.address}", max_retries=0).get("/health")
+
     def test_noise_and_lines_without_end_only_end_their_connection(self):
         buffers, manifest, _ = self.manifest(False)
         for noise in (b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b'{"key": 1}\n', b"x" * 200_000, os.urandom(100) + b"\n"):
@@ -101,6 +113,32 @@ class PullTest(unittest.TestCase):
         _, manifest, _ = self.manifest(False)
         with FlakyProxy(self.server.port, cuts=[1000] * 9) as proxy, self.assertRaises(PeerGone):
             pull(manifest, self.metrics, 10, proxy.address)
+
+
+class Answering:
+    """Answers every connection with the same bytes, and ends it."""
+
+    def __init__(self, answer):
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+
+    def _run(self):
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with client:
+                client.recv(65_536)
+                client.sendall(self._answer)
 
 
 class FlakyProxy:

@@ -84,6 +84,9 @@ export class CheckpointEngineClient {
   readonly #timeoutMs: number;
   #beating: Promise<void> = Promise.resolve();
   #published: readonly string[] = [];
+  /** Newest version published here: a coordinator that began empty does not know it. */
+  #version = 0;
+  #isLeaving = false;
 
   constructor(options: CheckpointClientOptions) {
     const { coordinatorUrl: url, token, maxRetries, retryDelaySeconds, ip = "127.0.0.1", port = 0 } = options;
@@ -120,7 +123,8 @@ export class CheckpointEngineClient {
   /** Leaves the table, and ends heartbeat and transfers. */
   async stop(): Promise<void> {
     try {
-      if (this.isRegistered) await this.#calls.delete("/unregister", { role: this.role, rank: this.rank ?? 0 });
+      this.#isLeaving = true;
+      if (this.isRegistered) await this.#calls.delete("/unregister", this.#life());
     } catch (error) {
       if (!(error instanceof MusterError)) throw error;
       // Its heartbeats end, so the coordinator will find out.
@@ -198,14 +202,18 @@ export class CheckpointEngineClient {
     this.isRegistered = true;
   }
 
+  #life() {
+    return { role: this.role, rank: this.rank ?? 0, incarnation: this.#incarnation };
+  }
+
   async #beat(port: number): Promise<void> {
     const intervalMs = (this.#options.heartbeatIntervalSeconds ?? 5) * 1_000;
     while (await this.#pause(intervalMs * (0.8 + Math.random() / 5))) {
-      const query = { role: this.role, rank: this.rank ?? 0, incarnation: this.#incarnation };
       try {
-        await this.#calls.getOnce("/heartbeat", query);
+        await this.#calls.getOnce("/heartbeat", this.#life());
       } catch (error) {
-        if (this.#ending.signal.aborted) return;
+        // Unknown because it left: it must not come back.
+        if (this.#isLeaving || this.#ending.signal.aborted) return;
         this.metrics.recordError("heartbeat");
         const status = error instanceof MusterError ? error.params.status : undefined;
         // Forgotten: the coordinator began empty. With 409 another process has the rank, and this one must not act under it.
@@ -221,12 +229,19 @@ export class CheckpointEngineClient {
     const offers = await Promise.all(
       groups.map((group_name) => this.#calls.get<Offer>("/weight_offer", { group_name })),
     );
-    const version = Math.max(0, ...offers.map((offer) => offer.version ?? 0)) + 1;
+    const version = Math.max(this.#version, ...offers.map((offer) => offer.version ?? 0)) + 1;
     const key = `weights/${stage}/${version}/${this.#incarnation}`;
     const { made, manifest } = this.backend.publish(key, tensors);
     const whole = { ...manifest, pp_size: ppSize, quantization_config: this.#options.quantizationConfig ?? null };
-    for (const group_name of groups)
-      await this.#calls.post("/offer_weights", { group_name, version, sender: this.nodeId, manifest: whole });
+    try {
+      for (const group_name of groups)
+        await this.#calls.post("/offer_weights", { group_name, version, sender: this.nodeId, manifest: whole });
+    } catch (error) {
+      // Nobody is to read a version whose update failed, and it must not stay in memory.
+      this.backend.withdraw(key);
+      throw error;
+    }
+    this.#version = version;
     // Whoever still reads the version before may end; the one before that is over.
     const kept = [...this.#published, key];
     for (const old of kept.slice(0, -2)) this.backend.withdraw(old);

@@ -38,13 +38,18 @@ export class Package {
   }
 }
 
-/** `sha256:` and 64 hexadecimal digits. */
-export const sha256Of = (bytes: Uint8Array): string => `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
+/** `sha256:` and 64 hexadecimal digits. In parts, for a hash takes less than 2 GiB at once. */
+export function sha256Of(bytes: Uint8Array): string {
+  const hash = createHash("sha256");
+  for (let at = 0; at < bytes.byteLength; at += hashedMax) hash.update(bytes.subarray(at, at + hashedMax));
+  return `sha256:${hash.digest("hex")}`;
+}
 
 const lineMax = 65_536;
 const idleMs = 60_000;
 const chunk = 2 ** 20;
 const connectionsMax = 1_024;
+const hashedMax = 2 ** 30;
 
 /** Serves packages over TCP to whoever knows their secrets. */
 export class PackageServer {
@@ -109,7 +114,8 @@ export class PackageServer {
       rest += (part as Buffer).toString("latin1");
       let end = rest.indexOf("\n");
       for (; end >= 0; end = rest.indexOf("\n")) {
-        const goesOn = await this.#answer(socket, rest.slice(0, end));
+        const line = Buffer.from(rest.slice(0, end), "latin1").toString("utf8");
+        const goesOn = await this.#answer(socket, line);
         if (!goesOn) return void socket.end();
         rest = rest.slice(end + 1);
       }
@@ -142,10 +148,21 @@ export class PackageServer {
     const startedMs = performance.now();
     socket.write(`${JSON.stringify({ ok: true, bytes: bytes.byteLength })}\n`);
     for (let at = 0; at < bytes.byteLength && !socket.destroyed; at += chunk)
-      if (!socket.write(bytes.subarray(at, at + chunk)))
-        await Promise.race([once(socket, "drain"), once(socket, "close")]);
+      if (!socket.write(bytes.subarray(at, at + chunk))) await writable(socket);
+    if (socket.destroyed) return;
     this.#metrics.recordSend(bytes.byteLength, (performance.now() - startedMs) / 1_000);
   }
+}
+
+/** Waits until a socket takes more, or is closed; leaves no listener behind. */
+function writable(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      socket.off("drain", done).off("close", done);
+      resolve();
+    };
+    socket.on("drain", done).on("close", done);
+  });
 }
 
 function isSecret(given: unknown, secret: string): boolean {

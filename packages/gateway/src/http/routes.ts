@@ -72,15 +72,18 @@ const members: readonly Route[] = [
   ),
   route(
     "DELETE /unregister",
-    { scope: "write", summary: "Unregister a node", query: queries.node, answer: answers.done },
+    { scope: "write", summary: "Unregister a node", query: queries.oneLife, answer: answers.done },
     async ({ query }, { coordinator }) =>
-      said(await coordinator.submit<"unregister">({ kind: "unregister", ...query }), ({ message }) => ({
-        ...{ status: "success", message },
-      })),
+      said(
+        await coordinator.submit<"unregister">({ kind: "unregister", incarnation: null, ...query }),
+        ({ message }) => ({
+          ...{ status: "success", message },
+        }),
+      ),
   ),
   route(
     "GET /heartbeat",
-    { scope: "write", summary: "Give a sign of life", query: queries.heartbeat, answer: answers.heartbeat },
+    { scope: "write", summary: "Give a sign of life", query: queries.oneLife, answer: answers.heartbeat },
     async ({ query }, { coordinator, wallSeconds }) => {
       const { role, rank, incarnation = null } = query;
       const outcome = await coordinator.submit<"heartbeat">({ kind: "heartbeat", role, rank, incarnation });
@@ -107,7 +110,7 @@ const lookUps: readonly Route[] = [
     async ({ query }, { coordinator, signal }) => {
       const outcome = await coordinator.wait(
         (state) => ({ state, answer: topologyOf(state, query.role_filter ?? null) }),
-        ({ membership_epoch }) => query.after_epoch === undefined || membership_epoch > query.after_epoch,
+        ({ membership_epoch }) => query.after_epoch === undefined || membership_epoch !== query.after_epoch,
         { waitMs: query.wait_timeout_s * 1_000, signal },
       );
       return said(outcome, (topology) => topology);

@@ -68,6 +68,8 @@ export const sendWeightMetaRequest = z
     metadata: metadata.nullish(),
   })
   .superRefine(({ names, dtypes, shapes }, context) => {
+    // The mark at the end of an update has a name and no tensors.
+    if (dtypes.length === 0 && shapes.length === 0) return;
     for (const [path, { length }] of Object.entries({ dtypes, shapes }))
       if (length !== names.length)
         context.addIssue({
@@ -108,7 +110,7 @@ export const leasePortRequest = z.object({
 export const queries = {
   none: z.object({}),
   node: z.object({ role: roleName, rank }),
-  heartbeat: z.object({ role: roleName, rank, incarnation: optionalId }),
+  oneLife: z.object({ role: roleName, rank, incarnation: optionalId }),
   topology: z.object({
     role_filter: roleName.optional(),
     after_epoch: numeric(z.int().min(0)).optional(),

@@ -118,7 +118,7 @@ function addRoute(
     url: `${at.prefix}${route.path}`,
     config: { scope: route.scope } satisfies RouteConfig,
     handler: async (request, reply) => {
-      const query = checked(route.query, request.query);
+      const query = checked(route.query, given(request.query));
       if ("refused" in query) return refuseWith(reply, query.refused);
       const body = route.body === null ? { value: null } : checked(route.body, request.body ?? {});
       if ("refused" in body) return refuseWith(reply, body.refused);
@@ -141,6 +141,11 @@ function addText(
 ): void {
   const config: RouteConfig = { scope: "read" };
   app.get(url, { config }, async (_request, reply) => reply.type(type).send(text()));
+}
+
+/** A query without empty values: some clients write what they leave out as `role_filter=`. */
+function given(query: unknown): object {
+  return Object.fromEntries(Object.entries(query as object).filter(([, value]) => value !== ""));
 }
 
 function checked(schema: z.ZodType, value: unknown): { readonly value: unknown } | { readonly refused: Refusal } {

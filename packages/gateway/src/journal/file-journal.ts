@@ -4,7 +4,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readFile, realpath, rename } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { join, resolve } from "node:path";
 import { crc32 } from "node:zlib";
@@ -20,18 +20,21 @@ export interface Journal {
   flush(): Promise<void>;
   /** Begins anew with the present state; what was appended before is in it. */
   compact(state: Topology): Promise<void>;
-  /** Records since the last snapshot. */
-  readonly length: number;
+  /** Whether there is so much since the last snapshot that it should begin anew. */
+  readonly isLong: boolean;
   close(): Promise<void>;
 }
 
 /** Keeps nothing: the state ends with the process. */
 export function memoryJournal(): Journal {
-  return { append() {}, flush: async () => {}, compact: async () => {}, length: 0, close: async () => {} };
+  return { append() {}, flush: async () => {}, compact: async () => {}, isLong: false, close: async () => {} };
 }
 
 const version = 1;
 const fileName = "journal.jsonl";
+/** Records and bytes after which it begins anew; it is read into one string, which holds 512 MiB. */
+const recordsMax = 20_000;
+const bytesMax = 64 * 2 ** 20;
 
 /** What a folder held, and the journal that goes on in it. */
 export interface OpenedJournal {
@@ -51,7 +54,7 @@ export async function openFileJournal(directory: string, rules: TopologyRules): 
   } catch (error) {
     throw errors.GatewayState({ path, reason: messageOf(error) }, error);
   }
-  const guard = await guardOf(directory);
+  const guard = await guardOf(await realpath(directory));
   try {
     return { state: replay(await textOf(path), { path, rules }), journal: new FileJournal(path, guard) };
   } catch (error) {
@@ -62,11 +65,13 @@ export async function openFileJournal(directory: string, rules: TopologyRules): 
 
 /** Lines wait here until the disk has them; all that wait are written at once. */
 class FileJournal implements Journal {
-  length = 0;
   readonly #path: string;
   readonly #guard: Server;
   #file: FileHandle | null = null;
-  #waiting: string[] = [];
+  /** Lines that wait; those of before a snapshot are never written behind it. */
+  #batch: { readonly lines: string[] } = { lines: [] };
+  #bytes = 0;
+  #records = 0;
   #written: Promise<void> = Promise.resolve();
   #failure: Error | null = null;
 
@@ -75,21 +80,30 @@ class FileJournal implements Journal {
     this.#guard = guard;
   }
 
+  get isLong(): boolean {
+    return this.#records >= recordsMax || this.#bytes >= bytesMax;
+  }
+
   append(input: Input, now: number): void {
-    this.#waiting.push(lineOf({ now, input }));
-    this.length++;
+    const line = lineOf({ now, input });
+    this.#batch.lines.push(line);
+    this.#bytes += line.length;
+    this.#records++;
   }
 
   flush(): Promise<void> {
     if (this.#failure) return Promise.reject(this.#failure);
-    if (this.#waiting.length > 0) this.#enqueue(() => this.#writeWaiting());
+    const batch = this.#batch;
+    if (batch.lines.length > 0) this.#enqueue(() => this.#write(batch));
     return this.#written;
   }
 
   compact(state: Topology): Promise<void> {
     const snapshot = lineOf({ version, snapshot: pictureOf(state) });
-    this.#waiting = [];
-    this.length = 0;
+    // Lines that somebody waits for are written before; the snapshot has them too, so nobody else needs them.
+    this.#batch = { lines: [] };
+    this.#bytes = 0;
+    this.#records = 0;
     this.#enqueue(() => this.#replace(snapshot));
     return this.#written;
   }
@@ -112,9 +126,8 @@ class FileJournal implements Journal {
     this.#written.catch(() => {});
   }
 
-  async #writeWaiting(): Promise<void> {
-    const lines = this.#waiting;
-    this.#waiting = [];
+  async #write(batch: { readonly lines: string[] }): Promise<void> {
+    const lines = batch.lines.splice(0);
     if (lines.length === 0) return;
     this.#file ??= await open(this.#path, "a", 0o600);
     await this.#file.appendFile(lines.join(""));
@@ -185,7 +198,7 @@ function replay(text: string, { path, rules }: { readonly path: string; readonly
   return state;
 }
 
-/** An abstract socket named after the folder: the kernel gives it to one process, and takes it back when that dies. */
+/** An abstract socket named after the folder, by its path without links: the kernel gives it to one process, and takes it back when that dies. */
 async function guardOf(directory: string): Promise<Server> {
   const name = createHash("sha256").update(resolve(directory)).digest("hex").slice(0, 32);
   const guard = createServer((socket) => socket.destroy());

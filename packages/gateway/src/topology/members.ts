@@ -61,10 +61,19 @@ export function register(
   return { state: { ...withNode(rest, node), epoch: again ? state.epoch : state.epoch + 1 }, answer };
 }
 
-/** Removes a process and what it holds. */
-export function unregister(state: Topology, role: string, rank: number): Outcome<{ readonly message: string }> {
+/** Removes a process and what it holds. With its life, it removes no other one that has the rank by now. */
+export function unregister(
+  state: Topology,
+  {
+    role,
+    rank,
+    incarnation = null,
+  }: { readonly role: string; readonly rank: number; readonly incarnation?: string | null | undefined },
+): Outcome<{ readonly message: string }> {
   const nodes = state.roles.get(role);
-  if (!nodes?.has(rank)) return unknown(role, rank);
+  const node = nodes?.get(rank);
+  if (nodes === undefined || node === undefined) return unknown(role, rank);
+  if (incarnation !== null && node.incarnation !== incarnation) return heldByAnother(role, rank);
   const others = withEntry(nodes, rank, undefined);
   const roles = withEntry(state.roles, role, others.size > 0 ? others : undefined);
   const next = withoutPossessions({ ...state, roles, epoch: state.epoch + 1 }, [nodeIdOf(role, rank)]);
@@ -79,8 +88,7 @@ export function heartbeat(
 ): Outcome<{ readonly revived: boolean }> {
   const node = nodeAt(state, role, rank);
   if (node === undefined) return unknown(role, rank);
-  if (incarnation !== null && node.incarnation !== incarnation)
-    return refuse(409, `incarnation: ${nodeIdOf(role, rank)} is held by another process now; register again`, "rank");
+  if (incarnation !== null && node.incarnation !== incarnation) return heldByAnother(role, rank);
   const next = withNode(state, { ...node, lastHeartbeat: now, isAlive: true, diedAt: null });
   const revived = !node.isAlive;
   return { state: revived ? { ...next, epoch: state.epoch + 1 } : next, answer: { revived } };
@@ -187,6 +195,10 @@ function isSame(
 function takenText({ info }: TopologyNode): string {
   const where = `${info.ip ?? "an unknown address"}:${info.port ?? "?"}`;
   return `rank: ${info.rank} of ${info.role_name} is held by a living process at ${where}; leave the rank out to get a free one`;
+}
+
+function heldByAnother(role: string, rank: number) {
+  return refuse(409, `incarnation: ${nodeIdOf(role, rank)} is held by another process now; register again`, "rank");
 }
 
 function unknown(role: string, rank: number) {

@@ -2,13 +2,18 @@
 import { acquireLock, leasePort, overdueLocks, type PortService, releaseLock } from "./leases.ts";
 import { bury, heartbeat, type Registration, register, silentNodes, unregister } from "./members.ts";
 import { offerWeights } from "./offers.ts";
-import type { Outcome, Topology, TopologyRules, WeightMeta, WeightOffer } from "./state.ts";
+import type { Outcome, Topology, TopologyNode, TopologyRules, WeightMeta, WeightOffer } from "./state.ts";
 import { addWeightMeta, clearWeightMeta, endUpdates, staleUpdates } from "./weight-meta.ts";
 
 /** Whatever changes the state. What is journaled is one of these, with its time. */
 export type Input =
   | ({ readonly kind: "register" } & Registration)
-  | { readonly kind: "unregister"; readonly role: string; readonly rank: number }
+  | {
+      readonly kind: "unregister";
+      readonly role: string;
+      readonly rank: number;
+      readonly incarnation?: string | null | undefined;
+    }
   | { readonly kind: "heartbeat"; readonly role: string; readonly rank: number; readonly incarnation: string | null }
   | { readonly kind: "meta.add"; readonly updateId: string; readonly sender: string | null; readonly entry: WeightMeta }
   | { readonly kind: "meta.clear"; readonly updateId: string }
@@ -22,6 +27,8 @@ export type Input =
       readonly owner: string;
       readonly not: readonly number[];
     }
+  /** The coordinator stood still for so long. */
+  | { readonly kind: "stall"; readonly lateMs: number }
   | { readonly kind: "deaths.told"; readonly epoch: number }
   | {
       readonly kind: "expire";
@@ -41,6 +48,7 @@ export interface Answers {
   readonly "lock.acquire": { readonly token: number | null; readonly owner: string };
   readonly "lock.release": { readonly message: string };
   readonly "port.lease": { readonly port: number };
+  readonly stall: null;
   readonly "deaths.told": null;
   readonly expire: null;
 }
@@ -59,7 +67,7 @@ export function step(state: Topology, input: Input, at: Circumstances): Outcome<
       return register(state, said, at);
     }
     case "unregister":
-      return unregister(state, input.role, input.rank);
+      return unregister(state, input);
     case "heartbeat":
       return heartbeat(state, input, at.now);
     case "meta.add":
@@ -76,6 +84,8 @@ export function step(state: Topology, input: Input, at: Circumstances): Outcome<
       return releaseLock(state, input.name, input.token);
     case "port.lease":
       return leasePort(state, input);
+    case "stall":
+      return { state: afterStall(state, input.lateMs), answer: null };
     case "deaths.told":
       return { state: { ...state, toldDeaths: Math.max(state.toldDeaths, input.epoch) }, answer: null };
     case "expire":
@@ -107,6 +117,21 @@ export function afterAbsence(state: Topology, now: number): Topology {
     updates: new Map([...state.updates].map(([id, update]) => [id, { ...update, touched: now }])),
     locks: new Map([...state.locks].map(([name, lock]) => [name, { ...lock, until: now + lock.leaseMs }])),
   };
+}
+
+/** The state after the process stood still: every time-out is longer by the time in which nobody was heard. */
+function afterStall(state: Topology, lateMs: number): Topology {
+  const later = (node: TopologyNode): TopologyNode => ({ ...node, lastHeartbeat: node.lastHeartbeat + lateMs });
+  return {
+    ...state,
+    roles: mapped(state.roles, (nodes) => mapped(nodes, later)),
+    updates: mapped(state.updates, (update) => ({ ...update, touched: update.touched + lateMs })),
+    locks: mapped(state.locks, (lock) => ({ ...lock, until: lock.until + lateMs })),
+  };
+}
+
+function mapped<K, V, W>(map: ReadonlyMap<K, V>, change: (value: V) => W): ReadonlyMap<K, W> {
+  return new Map([...map].map(([key, value]) => [key, change(value)]));
 }
 
 function expire(state: Topology, { nodes, updates, locks }: Extract<Input, { kind: "expire" }>): Topology {
