@@ -70,7 +70,14 @@ class _Service:
             message = self.work.get()
             if message is None:
                 return
-            self.frames.write(self._answer(message))
+            self._send(self._answer(message))
+
+    def _send(self, answer: dict) -> None:
+        try:
+            self.frames.write(answer)
+        except ValueError as error:  # a figure that is not finite, or more than a frame holds
+            text = f"its answer can not be sent: {error}"
+            self.frames.write({"type": "failure", "id": answer["id"], "kind": "failed", "message": text})
 
     def _hear(self) -> None:
         try:

@@ -12,6 +12,8 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { EngineRegistry, inlineWeights, type PolicyEngine, type RolloutEngine } from "../src/index.ts";
 import { guarded } from "../src/worker/command.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
+import { openWorker } from "../src/worker/open-link.ts";
+import { workerOptionsOf } from "../src/worker/options.ts";
 
 const workerAdapter = workerAdapterOf(process.env);
 
@@ -92,6 +94,7 @@ describe("a worker does not begin that", () => {
     ["name", /"__proto__" is reserved/],
     ["empty", /hello is wrong in tensors/],
     ["negative", /hello is wrong in tensors\.0\.shape\.0/],
+    ["huge", /its weights has 8589934592 bytes, and at most \d+ can be held in one piece here/],
     ["newer", /hello is wrong in protocol/],
     ["chatty", /a frame of \d+ bytes, and it must have 2 to 4194304; is something else written there/],
     ["refuses", /refuses this job: a vocabulary of 43 is too small for me/],
@@ -165,6 +168,14 @@ describe("a sampler is ended, and whoever waits hears why, when it", () => {
     expect(left(`BAD_WORKER=${mode}`)).toEqual([]);
   });
 
+  it("is well while it draws for longer than whoever asks has time", async () => {
+    const engine = await serving("silent", { call_seconds: 1 });
+    const drawing = engine.generate([request], never).catch((error: unknown) => String(error));
+    expect(await engine.health({ deep: true, signal: AbortSignal.timeout(100) })).toEqual({ ok: true, state: "up" });
+    expect(await drawing).toMatch(/did not answer generate within 1000 ms/);
+    await engine.close();
+  });
+
   it("does not answer after a cancel", async () => {
     const engine = await serving("silent", { cancel_seconds: 0.3 });
     const stop = new AbortController();
@@ -191,6 +202,13 @@ describe("a trainer", () => {
     expect(engine.state().weights).toHaveLength(16);
     await engine.close();
     expect(left(`BAD_WORKER=${mode}`)).toEqual([]);
+  });
+
+  it("that says an update is finite and names no norm is ended", async () => {
+    const engine = await trainer("no-norm");
+    const options = { ...{ lr: 1, beta1: 0.9, beta2: 0.9, epsilon: 1, weightDecay: 0 }, clipNorm: 1 };
+    await expect(engine.stage(new Float32Array(4), options)).rejects.toThrow(/answer to stage is wrong in gradNorm/);
+    await engine.close();
   });
 
   it("that fails in what must not fail is ended by the next call", async () => {
@@ -227,6 +245,19 @@ it("a worker that does not listen ends when the process that started it is kille
   expect(left("BAD_WORKER=deaf")).toHaveLength(1);
   parent.kill("SIGKILL");
   await vi.waitUntil(() => left("BAD_WORKER=deaf").length === 0, { timeout: 5_000 });
+});
+
+it("a worker that answered in time is not ended because the process that asked it was late", async () => {
+  const { options } = configOf("good", { silence_seconds: 0.3 }).engine.policy;
+  const { link, regions } = await openWorker("rollout", workerOptionsOf(options, process.env), needs);
+  const pong = link.ping();
+  const answer = link.call("no-such-method", {}, { timeoutMs: 300 });
+  const untilMs = Date.now() + 900;
+  while (Date.now() < untilMs); // what a collection of garbage or a stopped machine does
+  await Promise.all([pong, answer]);
+  await link.ping();
+  await link.close();
+  await regions.close();
 });
 
 it("regions leave no name behind in shared memory", async () => {

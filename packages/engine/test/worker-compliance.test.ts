@@ -2,9 +2,11 @@
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { needsOfTask, taskOf } from "@muster/data";
-import { beforeEach, describe, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { engineChecks } from "../src/compliance/index.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
+import { openWorker } from "../src/worker/open-link.ts";
+import { workerOptionsOf } from "../src/worker/options.ts";
 
 const workerAdapter = workerAdapterOf(process.env);
 
@@ -20,4 +22,18 @@ describe("the worker examples/python-worker", () => {
   };
   const checks = engineChecks({ adapter: workerAdapter, options, needs: needsOfTask(taskOf("dates")) });
   it.each(checks)("$says", ({ run }) => run());
+
+  it("says which answer it can not send, and goes on", async () => {
+    const odd = "lambda *_: {'klSum': float('nan')}";
+    const program = `import runpy, muster_worker.service as s; s._Service._do_odd = ${odd}; runpy.run_path('${pathOf("examples/python-worker/echo.py")}', run_name='__main__')`;
+    const table = workerAdapter.schema.parse({ ...options, command: `python3 -c "${program}"` });
+    const { link, regions } = await openWorker(
+      "rollout",
+      workerOptionsOf(table as Parameters<typeof workerOptionsOf>[0], process.env),
+      needsOfTask(taskOf("dates")),
+    );
+    for (const _ of [1, 2]) await expect(link.call("odd", {})).rejects.toThrow(/can not be sent: .*not JSON compliant/);
+    await link.close();
+    await regions.close();
+  });
 });

@@ -1,4 +1,5 @@
 /** What a worker says of itself, once every size and place in it was checked. */
+import { constants } from "node:buffer";
 import { bytesOf, faultOfSpec, type PlacedTensor } from "@muster/tensors";
 import { errors } from "../errors.ts";
 import type { EngineDescription, EngineRole } from "../registry/adapter.ts";
@@ -30,6 +31,12 @@ export function describedIn(message: object): WorkerDescription {
   const last = tensors.at(-1)!;
   const weightsBytes = last.offsetBytes + last.sizeBytes;
   const gradientElements = tensors.reduce((sum, { shape }) => sum + shape.reduce((all, size) => all * size, 1), 0);
+  const sections = { weights: weightsBytes, optimizer: rest.optimizerBytes, gradient: 4 * gradientElements };
+  for (const [name, bytes] of Object.entries(sections))
+    if (bytes > constants.MAX_LENGTH)
+      throw errors.WorkerProtocol({
+        reason: `its ${name} has ${bytes} bytes, and at most ${constants.MAX_LENGTH} can be held in one piece here`,
+      });
   return { ...rest, tensors, weightsBytes, gradientElements };
 }
 

@@ -39,7 +39,8 @@ interface Waiting {
   readonly method: string;
   readonly resolve: (result: Readonly<Record<string, unknown>>) => void;
   readonly reject: (error: unknown) => void;
-  timer: NodeJS.Timeout;
+  /** Stops its deadline. */
+  stop: () => void;
 }
 
 /** The first message to a worker. Pure. */
@@ -80,7 +81,7 @@ export class WorkerLink {
   static async open(options: LinkOptions): Promise<WorkerLink & { readonly description: WorkerDescription }> {
     const link = new WorkerLink(options);
     const { startMs } = options.times;
-    const late = setTimeout(() => link.#process.kill(`it did not say hello within ${startMs} ms`), startMs);
+    const stop = atDeadline(startMs, () => link.#process.kill(`it did not say hello within ${startMs} ms`));
     try {
       link.#send(helloTo(options.facts));
       return Object.assign(link, { description: await link.#hello.promise });
@@ -88,7 +89,7 @@ export class WorkerLink {
       await link.close();
       throw error;
     } finally {
-      clearTimeout(late);
+      stop();
     }
   }
 
@@ -119,8 +120,8 @@ export class WorkerLink {
     if (this.#isClosed) throw errors.EngineClosed({ operation: method });
     const id = ++this.#asked;
     const { promise, resolve, reject } = deferred<Readonly<Record<string, unknown>>>();
-    const timer = setTimeout(() => this.#process.kill(`it did not answer ${method} within ${timeoutMs} ms`), timeoutMs);
-    this.#waiting.set(id, { method, resolve, reject, timer });
+    const stop = atDeadline(timeoutMs, () => this.#process.kill(`it did not answer ${method} within ${timeoutMs} ms`));
+    this.#waiting.set(id, { method, resolve, reject, stop });
     this.#send({ type: "request", id, method, deadlineMs: timeoutMs, params });
     const cancel = (): void => this.#cancel(id);
     signal?.addEventListener("abort", cancel, { once: true });
@@ -143,11 +144,11 @@ export class WorkerLink {
     this.#pongs.set(++this.#pinged, pong);
     this.#send({ type: "ping", id: this.#pinged });
     const { silenceMs } = this.#options.times;
-    const late = setTimeout(() => this.#process.kill(`it did not answer a ping within ${silenceMs} ms`), silenceMs);
+    const stop = atDeadline(silenceMs, () => this.#process.kill(`it did not answer a ping within ${silenceMs} ms`));
     try {
       await pong.promise;
     } finally {
-      clearTimeout(late);
+      stop();
     }
   }
 
@@ -177,9 +178,9 @@ export class WorkerLink {
     if (!waiting) return;
     const { cancelMs } = this.#options.times;
     this.#send({ type: "cancel", id });
-    clearTimeout(waiting.timer);
+    waiting.stop();
     const cause = `it did not answer ${waiting.method} within ${cancelMs} ms after that was cancelled`;
-    waiting.timer = setTimeout(() => this.#process.kill(cause), cancelMs);
+    waiting.stop = atDeadline(cancelMs, () => this.#process.kill(cause));
   }
 
   /** One ping at a time: a process that is slow is not buried under them. */
@@ -222,7 +223,7 @@ export class WorkerLink {
       throw new Error(`an answer to request ${data.id}, which ${known}`);
     }
     this.#waiting.delete(data.id);
-    clearTimeout(waiting.timer);
+    waiting.stop();
     if (data.type === "reply") waiting.resolve(data.result);
     else waiting.reject(errors.WorkerCall({ method: waiting.method, kind: data.kind, reason: data.message }));
   }
@@ -236,8 +237,8 @@ export class WorkerLink {
     clearInterval(this.#pinging);
     this.#fault ??= lostError(this.#process, this.#options.command, reason);
     this.#hello.reject(this.#fault);
-    for (const { reject, timer } of this.#waiting.values()) {
-      clearTimeout(timer);
+    for (const { reject, stop } of this.#waiting.values()) {
+      stop();
       reject(this.#fault);
     }
     this.#waiting.clear();
@@ -245,6 +246,19 @@ export class WorkerLink {
     this.#pongs.clear();
     if (!this.#isClosed) this.#lost.resolve(this.#fault);
   }
+}
+
+/** Runs at a deadline, once everything was heard that came before it: late may be this process, and not the worker. @returns Stops it. */
+function atDeadline(afterMs: number, run: () => void): () => void {
+  let heard: NodeJS.Immediate | null = null;
+  const timer = setTimeout(() => {
+    // What lies in the socket is read before.
+    heard = setImmediate(run);
+  }, afterMs);
+  return () => {
+    clearTimeout(timer);
+    if (heard) clearImmediate(heard);
+  };
 }
 
 interface Deferred<T> {

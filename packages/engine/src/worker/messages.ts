@@ -79,7 +79,9 @@ export const statsSchema = z.object({
 });
 
 /** Outcome of an update: a norm that is not finite is `null`, since JSON has no other number for it. */
-export const stagedSchema = z.object({ gradNorm: z.number().min(0).nullable(), finite: z.boolean() });
+export const stagedSchema = z
+  .object({ gradNorm: z.number().min(0).nullable(), finite: z.boolean() })
+  .refine(({ gradNorm, finite }) => !finite || gradNorm !== null, { path: ["gradNorm"], error: "null, and finite" });
 
 /** Responses of all requests, one behind the other; `finishes` has 0 for stop, 1 for length, 2 for abort. */
 export const generatedSchema = z.object({

@@ -33,7 +33,8 @@ export class WorkerRolloutEngine implements RolloutEngine {
     const told = (ok: boolean, state: HealthState) => ({ ok, state });
     if (this.#isLost) return told(false, "stopping");
     if (this.#version === null) return told(false, "starting");
-    if (!deep) return told(true, "up");
+    // One that draws now would answer after that only; whether it hangs, its pings and the deadline of its call say.
+    if (!deep || this.#inFlight.size > 0) return told(true, "up");
     const sampling = { temperature: 1, maxNewTokens: 1, stopTokenIds: [] };
     const request = { requestId: "health", promptIds: Int32Array.of(0), n: 1, sampling, seed: 0 };
     try {
