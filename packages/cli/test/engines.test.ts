@@ -47,7 +47,7 @@ describe("engines are loaded when a job needs one:", { timeout: 60_000 }, () => 
     const { code, stderr } = muster(["config", "check", "jobs/dates.toml", "--set", "engine.kind=llam"]);
     expect(code).toBe(2);
     expect(stderr).toMatch(
-      /engine\.kind = "llam": engine "llam" is not known; known engines are embedded, or the path/,
+      /engine\.kind = "llam": engine "llam" is not known; known engines are embedded, worker, or the path/,
     );
   });
 
