@@ -66,6 +66,17 @@ it("starts the others when one can not be started", async () => {
   expect(exits[0]).toMatchObject({ id: "rollout-0", life: 1, pid: 0 });
 });
 
+it("says that a rank 0 ended for which its host has no port, and goes on with the others", async () => {
+  const master = { address: "192.0.2.1", port: 0 };
+  const of = { size: 2, localRank: 0, localSize: 1, nodeRank: 0, isDue: true, master };
+  const rank = { ...of, id: "rollout-0", role: "rollout" as const, rank: 0, life: 1 };
+  const starts = [keeper.start({ ...orderOf("rollout-0", 1), rank }), keeper.start(orderOf("rollout-1", 1))];
+  await Promise.all(starts);
+  expect(started).toEqual(["rollout-1 1"]);
+  const words = expect.stringContaining("no port of 192.0.2.1 could be reserved");
+  expect(exits).toEqual([{ id: "rollout-0", life: 1, pid: 0, code: null, signal: null, oom: false, words }]);
+});
+
 it("starts nothing any more once it is closed", async () => {
   const starts = ids.map((id) => keeper.start(orderOf(id, 1)));
   await keeper.close();

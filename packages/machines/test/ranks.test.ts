@@ -144,7 +144,7 @@ describe("the end of one rank", () => {
     expect(job.state.fleet.replicas["rollout-0"]?.group?.losses).toHaveLength(1);
   });
 
-  it("gives the replica up after the sixth within ten minutes, on the node where it happened", () => {
+  const givenUp = () => {
     const job = running();
     for (let life = 1; life <= 6; life++) {
       expect(job.health("rollout-0")).not.toBe("RETIRED");
@@ -159,8 +159,21 @@ describe("the end of one rank", () => {
         .hear({ type: "controller.tick", atMs: job.state.fleet.replicas["rollout-0"]?.group?.restartAtMs ?? 0 })
         .obeyRanks("n0", "n1");
     }
+    return job;
+  };
+
+  it("gives the replica up after the sixth within ten minutes, on the node where it happened", () => {
+    const job = givenUp();
     expect(job.state.fleet.replicas["rollout-0"]).toMatchObject({ health: "RETIRED", node: "n1" });
     expect(placesOf(job, "n0", "n1")).toEqual({ n0: [], n1: [] });
+  });
+
+  it("is no news of a replica that is given up when its node goes later", () => {
+    const job = givenUp();
+    const { incarnation = "" } = job.state.members.n1 ?? {};
+    job.hear({ ...{ type: "verdict.dead", id: "n1", incarnation, evidence: "silent" }, kind: "silence", silentMs: 1 });
+    expect(bodiesOf(job.said, "alarm.raised")).toEqual([]);
+    expect(job.state.fleet.replicas["rollout-0"]).toMatchObject({ health: "RETIRED", node: null });
   });
 
   it("waits longer each time before it begins again", () => {

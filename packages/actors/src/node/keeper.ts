@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as turnOfTheLoop } from "node:timers/promises";
-import type { Clock, Logger } from "@muster/base";
+import { type Clock, type Logger, messageOf } from "@muster/base";
 import type { NodeEffect } from "@muster/machines";
 import type { RankOrder, ReplicaRole } from "@muster/protocol";
 import { ErrorFiles, lastWordsOf, makeFolderSync } from "@muster/runtime";
@@ -76,12 +76,8 @@ export interface KeeperDoor {
   killNow(): void;
 }
 
-/** Rank 0 is met at a port of its host: it is drawn when it begins, anew for each life. */
-async function withPort(rank: RankOrder): Promise<RankOrder> {
-  if (rank.rank !== 0) return rank;
-  const { address } = rank.master;
-  return { ...rank, master: { address, port: await reservePort(address) } };
-}
+/** The end of what had no process. */
+const neverBegan = { pid: 0, code: null, signal: null, oom: false } as const;
 
 interface Held {
   readonly child: ChildProcess;
@@ -140,11 +136,27 @@ export class Keeper implements KeeperDoor {
     if (isDue())
       for (const earlier of this.#notes.inTheWayOf(id, devices ?? []))
         if (!this.#held.has(earlier.id)) await endLeftover(earlier, this.#options);
-    const rank = order.rank && isDue() ? await withPort(order.rank) : order.rank;
+    const rank = order.rank && isDue() ? await this.#withPort(order.rank) : order.rank;
     // It may have been told to end before it began.
     if (!isDue()) return;
     this.#due.delete(id);
-    this.#spawn(rank ? { ...order, rank } : order);
+    if (typeof rank === "string") this.#options.onExit({ ...neverBegan, id, life, words: rank });
+    else this.#spawn(rank ? { ...order, rank } : order);
+  }
+
+  /** Rank 0 is met at a port of its host: it is drawn when it begins, anew for each life. @returns Why there is none, in words: it costs that life only. */
+  async #withPort(rank: RankOrder): Promise<RankOrder | string> {
+    if (rank.rank !== 0) return rank;
+    const { address } = rank.master;
+    try {
+      return { ...rank, master: { address, port: await reservePort(address) } };
+    } catch (error) {
+      this.#options.logger.error(
+        { id: rank.id, address, error },
+        "no port could be reserved for the ranks of a replica",
+      );
+      return `no port of ${address} could be reserved for its other ranks to meet it: ${messageOf(error)}`;
+    }
   }
 
   #spawn({ id, role, life, devices, rank }: StartOrder): void {
@@ -179,8 +191,7 @@ export class Keeper implements KeeperDoor {
 
   end(id: string, how: "term" | "kill"): void {
     const due = this.#due.get(id);
-    if (this.#due.delete(id) && due !== undefined)
-      this.#options.onExit({ id, life: due, pid: 0, code: null, signal: null, oom: false });
+    if (this.#due.delete(id) && due !== undefined) this.#options.onExit({ ...neverBegan, id, life: due });
     const held = this.#held.get(id);
     if (held?.child.pid === undefined) return;
     if (how === "kill") {

@@ -58,12 +58,14 @@ export function nextLife(
   const restartAtMs = isLoss ? nowMs + restartDelayMs(losses.length) : group.restartAtMs;
   const patch = { life: life + 1, deaths: deaths + (isLoss ? 1 : 0) };
   const next: FleetGroup = { ...group, master: null, begunAtMs: null, restartAtMs, losses };
-  if (losses.length <= deathsMax) return { state: withReplica(state, id, { ...patch, group: next }), effects: [] };
+  // Who is given up already, and now loses the node where that was, is not given up again.
+  if (losses.length <= deathsMax || health === "RETIRED")
+    return { state: withReplica(state, id, { ...patch, group: next }), effects: [] };
   const reason = `it ended ${losses.length} times in ${deathWindowMs / 60_000} minutes, the last time because ${evidence}`;
   const given = { ...patch, health: "RETIRED" as const, node, process: null, group: { ...next, ranks: [] } };
   const retired = withReplica(state, id, given);
   const before = state.fleet.replicas[id];
-  const effects = before && health !== "RETIRED" ? [changed(id, before, { health: "RETIRED", reason })] : [];
+  const effects = before ? [changed(id, before, { health: "RETIRED", reason })] : [];
   const detail = `${id} (${role}, ${group.ranks.length + 1} ranks) is given up: ${reason}`;
   return {
     state: endHopeless(retired, role, detail),
