@@ -149,6 +149,25 @@ describe("weights", () => {
     expect([version, digest, sumOf(tensors)]).toEqual([3, result.digest, sumOf(after)]);
   });
 
+  test("of stages that are given the step as version never mix, also after one of them missed a step", async () => {
+    const { url } = await coordinator();
+    const stageOf = (pp_rank: number) =>
+      clientOf(url, "actor", { metadata: { pp_rank, pp_size: 2 }, timeoutSeconds: 1 });
+    const stages = [await stageOf(0), await stageOf(1)];
+    const rollout = await clientOf(url, "rollout");
+    const part = (pp_rank: number, step: number) => ({ [`w${pp_rank}`]: tensor("int8", [step], step) });
+    const update = (pp_rank: number, version: number) =>
+      stages[pp_rank]?.updateWeightsForRollout(part(pp_rank, version), { rolloutOnly: true, version });
+    // The second stage misses step 1, and comes late to step 2.
+    await update(0, 1);
+    const receiving = rollout.recvWeight();
+    await update(0, 2);
+    await update(1, 2);
+    const { version, tensors } = await receiving;
+    expect([version, tensors.w0?.shape, tensors.w1?.shape]).toEqual([2, [2], [2]]);
+    await expect(update(1, 2)).rejects.toThrow(/is not above 2/);
+  });
+
   test("cross between this client and the Python one, in both directions", { timeout: 60_000 }, async () => {
     const { url } = await coordinator();
     const tensors = model();

@@ -294,3 +294,27 @@ describe("offers", () => {
     expect(statusOf(offer(bench, 6, "actor_1"))).toBe(200);
   });
 });
+
+test("metadata, manifests and ports are bounded over all processes, so that the state fits into a snapshot", () => {
+  const said = { kind: "register", role_name: "actor", rank: null, ...blank } as const;
+  const large = { text: "x".repeat(2_000) };
+  const rules = { ...rulesDefault, metadataBytesMax: 5_000, offerBytesMax: 5_000, portsMax: 2 };
+  let state = emptyTopology;
+  const enter = (input: Input): number => {
+    const outcome = step(state, input, { now: 0, rules });
+    if ("state" in outcome) state = outcome.state;
+    return statusOf(outcome);
+  };
+  const registered = (more: object) => enter({ ...said, ...more });
+  expect([1, 2, 3].map((port) => registered({ ip: "10.0.0.1", port, metadata: { ...large } }))).toEqual([
+    200, 200, 507,
+  ]);
+  expect(registered({ metadata: { small: true } })).toBe(200);
+  // The same process again counts once.
+  expect(registered({ rank: 0, ip: "10.0.0.1", port: 1, metadata: { ...large, more: 1 } })).toBe(200);
+  const offered = (group: string, version: number) =>
+    enter({ kind: "offer", group, version, sender: "actor_0", manifest: { ...large } });
+  expect([offered("a", 1), offered("b", 1), offered("c", 1), offered("a", 2)]).toEqual([200, 200, 507, 200]);
+  const leased = (ip: string) => enter({ kind: "port.lease", service: "dcs", ip, owner: "actor_0", not: [] });
+  expect(["a", "b", "c"].map(leased)).toEqual([200, 200, 507]);
+});

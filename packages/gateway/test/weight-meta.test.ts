@@ -71,6 +71,8 @@ test("the buffer is bounded in messages, in bytes and in updates", () => {
     add(one, { entriesMax: 1 }),
     add(one, { updateBytesMax: 100 }),
     add(one, { updatesMax: 1 }, "u"),
+    // Bytes are counted over all updates: together they have to fit into one snapshot.
+    add(one, { updateBytesMax: 100 }, "u"),
   ])
     expect(outcome).toMatchObject({ refused: { status: 507 } });
   // What was cleared counts no more.

@@ -79,14 +79,16 @@ class CheckpointEngineClient:
         """The node of this rank in the peer role."""
         return await asyncio.to_thread(self.coordinator.get, "/peer", role=self.role, rank=self.rank, peer_role=peer_role)
 
-    async def update_weights_for_rollout(self, rollout_only=False, actor_fwd_only=False, *, tensors=None):
+    async def update_weights_for_rollout(self, rollout_only=False, actor_fwd_only=False, *, tensors=None, version=None):
         """Publishes this process's weights as the next version, and waits until the living receivers hold it.
 
         `tensors` is a dict of Tensor, by default the model. Both roles receive unless one is asked for alone.
+        With several pipeline stages, give each the same `version`, such as the training step: receivers join stages of one
+        version, and a stage whose update failed would otherwise count on from another one.
         """
         roles = [] if actor_fwd_only else ["rollout"]
         roles += [] if rollout_only else ["actor_fwd"]
-        return await asyncio.to_thread(self._update, roles, tensors)
+        return await asyncio.to_thread(self._update, roles, tensors, version)
 
     async def init_process_groups_for_actor_fwd_ref(self, rollout_id, ref_update_interval=None):
         """Ranks and groups of the update of this rollout, from the coordinator; `need_update_ref` is in the answer."""
@@ -98,11 +100,11 @@ class CheckpointEngineClient:
             need_update_ref=str(need_ref).lower())
         return {**ranks, "need_update_ref": need_ref}
 
-    async def update_weights_for_actor_fwd_ref(self, rollout_id, ref_update_interval=None, *, tensors=None):
+    async def update_weights_for_actor_fwd_ref(self, rollout_id, ref_update_interval=None, *, tensors=None, version=None):
         """The same as for rollouts, to actor_fwd and, when it is its turn, to reference."""
         groups = await self.init_process_groups_for_actor_fwd_ref(rollout_id, ref_update_interval)
         roles = ["actor_fwd", "reference"] if groups["need_update_ref"] else ["actor_fwd"]
-        return await asyncio.to_thread(self._update, roles, tensors)
+        return await asyncio.to_thread(self._update, roles, tensors, version)
 
     async def recv_weight_fully_async(self, timeout_seconds=None):
         """The next whole version after the one held. Raises TimeoutError; then `weights` is what it was."""
@@ -160,18 +162,18 @@ class CheckpointEngineClient:
     def _stage(self):
         return int(self.metadata.get("pp_rank", 0))
 
-    def _update(self, roles, tensors):
+    def _update(self, roles, tensors, version):
         given = tensors if tensors is not None else self.model
         if not given:
             raise ValueError("tensors: there are none; give tensors, or a model")
         with self._update_lock:
-            return self._published_update(roles, given)
+            return self._published_update(roles, given, version)
 
-    def _published_update(self, roles, tensors):
+    def _published_update(self, roles, tensors, asked):
         stage, pp_size = self._stage(), int(self.metadata.get("pp_size", 1))
         groups = {role: f"{role}/pp_{stage}" for role in roles}
         versions = [self.coordinator.get("/weight_offer", group_name=name)["version"] for name in groups.values()]
-        version = max([self._version, *(version or 0 for version in versions)]) + 1
+        version = asked if asked is not None else max([self._version, *(known or 0 for known in versions)]) + 1
         key = f"weights/{stage}/{version}/{self._incarnation}"
         package, manifest = self.backend.publish(key, tensors)
         manifest = {**manifest, "pp_size": pp_size, "quantization_config": self.quantization_config}

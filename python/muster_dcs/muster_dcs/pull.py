@@ -55,7 +55,8 @@ def _mapped(manifest):
     if not place or place.get("boot_id") is None or place["boot_id"] != boot_id():
         return None
     try:
-        fd = os.open(f"/proc/{int(place['pid'])}/fd/{int(place['fd'])}", os.O_RDONLY | os.O_CLOEXEC)
+        # Not blocked: by now there can be a pipe under this number.
+        fd = os.open(f"/proc/{int(place['pid'])}/fd/{int(place['fd'])}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:

@@ -137,12 +137,21 @@ export class CheckpointEngineClient {
     }
   }
 
-  /** Publishes the next version, and waits until all living receivers hold it. Both roles receive unless one is asked for alone. */
+  /**
+   * Publishes the next version, and waits until all living receivers hold it. Both roles receive unless one is asked for alone. With
+   * several pipeline stages, give each the same `version`, such as the training step: receivers join stages of one version, and a stage
+   * whose update failed would otherwise count on from another one.
+   */
   updateWeightsForRollout(
     tensors: TensorDict,
-    { rolloutOnly = false, actorFwdOnly = false } = {},
+    {
+      rolloutOnly = false,
+      actorFwdOnly = false,
+      version,
+    }: { readonly rolloutOnly?: boolean; readonly actorFwdOnly?: boolean; readonly version?: number } = {},
   ): Promise<UpdateResult> {
-    return this.#update([...(actorFwdOnly ? [] : ["rollout"]), ...(rolloutOnly ? [] : ["actor_fwd"])], tensors);
+    const roles = [...(actorFwdOnly ? [] : ["rollout"]), ...(rolloutOnly ? [] : ["actor_fwd"])];
+    return this.#update(roles, tensors, version);
   }
 
   /** Ranks and groups of the update of this rollout; null for a reference when it is not its turn. */
@@ -159,9 +168,10 @@ export class CheckpointEngineClient {
     tensors: TensorDict,
     rolloutId: number,
     refUpdateInterval?: number,
+    { version }: { readonly version?: number } = {},
   ): Promise<UpdateResult> {
     const groups = await this.initProcessGroupsForActorFwdRef(rolloutId, refUpdateInterval);
-    return this.#update(groups?.need_update_ref ? ["actor_fwd", "reference"] : ["actor_fwd"], tensors);
+    return this.#update(groups?.need_update_ref ? ["actor_fwd", "reference"] : ["actor_fwd"], tensors, version);
   }
 
   /** The next whole version after the one held. @throws MUSTER_ERR_WEIGHTS_LATE; then `weights` is what it was. */
@@ -223,13 +233,13 @@ export class CheckpointEngineClient {
     }
   }
 
-  async #update(roles: readonly string[], tensors: TensorDict): Promise<UpdateResult> {
+  async #update(roles: readonly string[], tensors: TensorDict, asked?: number): Promise<UpdateResult> {
     const { pp_rank: stage = 0, pp_size: ppSize = 1 } = this.#options.metadata ?? {};
     const groups = roles.map((role) => `${role}/pp_${stage}`);
     const offers = await Promise.all(
       groups.map((group_name) => this.#calls.get<Offer>("/weight_offer", { group_name })),
     );
-    const version = Math.max(this.#version, ...offers.map((offer) => offer.version ?? 0)) + 1;
+    const version = asked ?? Math.max(this.#version, ...offers.map((offer) => offer.version ?? 0)) + 1;
     const key = `weights/${stage}/${version}/${this.#incarnation}`;
     const { made, manifest } = this.backend.publish(key, tensors);
     const whole = { ...manifest, pp_size: ppSize, quantization_config: this.#options.quantizationConfig ?? null };

@@ -1,6 +1,6 @@
 /** Fetches the buffers of a package: from memory on one host, over TCP otherwise; verified before anybody sees them. */
 import { once } from "node:events";
-import { open, readFile } from "node:fs/promises";
+import { constants, open, readFile } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { messageOf } from "@muster/base";
@@ -18,6 +18,8 @@ export interface PullOptions {
 }
 
 const attempts = 3;
+/** By now there can be a pipe under this number, and opening that would wait. */
+const unblocked = constants.O_RDONLY | constants.O_NONBLOCK;
 
 /** All buffers of a manifest, each equal to its digest. @throws MUSTER_ERR_PEER_GONE; then nothing is given out. */
 export async function pull(manifest: Manifest, options: PullOptions): Promise<readonly Uint8Array[]> {
@@ -50,7 +52,7 @@ async function mapped({ memory, buffers }: Manifest): Promise<readonly Uint8Arra
   if (memory === null) return null;
   try {
     if ((await readFile("/proc/sys/kernel/random/boot_id", "latin1")).trim() !== memory.boot_id) return null;
-    const file = await open(`/proc/${Number(memory.pid)}/fd/${Number(memory.fd)}`, "r");
+    const file = await open(`/proc/${Number(memory.pid)}/fd/${Number(memory.fd)}`, unblocked);
     try {
       const found: Uint8Array[] = [];
       for (const [i, { bytes, digest }] of buffers.entries()) {

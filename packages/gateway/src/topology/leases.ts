@@ -63,9 +63,12 @@ export function leasePort(
     readonly owner: string;
     readonly not: readonly number[];
   },
+  rules: TopologyRules,
 ): Outcome<{ readonly port: number }> {
   if (!isLiving(state, asked.owner))
     return refuse(409, `owner: "${asked.owner}" is no living process; register it first`, "owner");
+  if (state.ports.length >= rules.portsMax)
+    return refuse(507, `service: ${rules.portsMax} ports are given out already; unregister their owners`, "service");
   const taken = new Set(state.ports.filter(({ ip }) => ip === asked.ip).map(({ port }) => port));
   for (const port of asked.not) taken.add(port);
   const [first, last] = portRanges[asked.service];

@@ -1,6 +1,7 @@
 /** Who is there: registration, heartbeats, departures and deaths. */
 import {
   allNodes,
+  bytesOf,
   nodeAt,
   nodeIdOf,
   type Outcome,
@@ -40,6 +41,13 @@ export function register(
   const roomy = held === undefined ? withRoom(state, rules.nodesMax) : state;
   if (roomy === null)
     return refuse(507, `role_name: ${rules.nodesMax} processes are registered already; unregister those that are gone`);
+  const metadataBytes = largeMetadata(state, said.metadata, held);
+  if (metadataBytes > rules.metadataBytesMax)
+    return refuse(
+      507,
+      `metadata: with these ${bytesOf(said.metadata)} bytes the metadata of all processes is above ${rules.metadataBytesMax}; give less`,
+      "metadata",
+    );
   if (held?.isAlive && !isSame(held, said, incarnation)) return refuse(409, takenText(held), "rank");
   const info: RoleInfo = { ...said, rank: own };
   const known = held?.isAlive === true && held.incarnation === (incarnation ?? held.incarnation);
@@ -162,6 +170,20 @@ function withRoom(state: Topology, nodesMax: number): Topology | null {
   const { role_name, rank } = oldest.info;
   const others = withEntry(state.roles.get(role_name) ?? new Map(), rank, undefined);
   return { ...state, roles: withEntry(state.roles, role_name, others.size > 0 ? others : undefined) };
+}
+
+/** Small metadata is bounded by the number of nodes. */
+const smallMetadata = 1_024;
+
+/** Bytes of all large metadata once a node has this one; 0 when it is small itself. */
+function largeMetadata(state: Topology, metadata: object, held: TopologyNode | undefined): number {
+  const own = bytesOf(metadata);
+  if (own <= smallMetadata) return 0;
+  const others = allNodes(state).filter((node) => node !== held);
+  return others
+    .map(({ info }) => bytesOf(info.metadata))
+    .filter((bytes) => bytes > smallMetadata)
+    .reduce((sum, bytes) => sum + bytes, own);
 }
 
 /** The rank that this very life of a process has already: its registration was answered, and the answer was lost. */

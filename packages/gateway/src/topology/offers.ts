@@ -1,5 +1,6 @@
 /** The newest whole version of each group: one message makes it known, so nobody sees a part of it. */
 import {
+  bytesOf,
   isLiving,
   type Outcome,
   refuse,
@@ -23,6 +24,10 @@ export function offerWeights(
   if (JSON.stringify(newest) === JSON.stringify(offer)) return { state, answer: { version: offer.version } };
   if (newest !== undefined && offer.version <= newest.version)
     return refuse(409, `version: ${offer.version} is not above ${newest.version}, the newest of this group`, "version");
+  const others = [...state.offers].filter(([each]) => each !== group).map(([, { manifest }]) => manifest);
+  const bytes = [offer.manifest, ...others].reduce((sum, each) => sum + (each === null ? 0 : bytesOf(each)), 0);
+  if (bytes > rules.offerBytesMax)
+    return refuse(507, `manifest: with it all offers have more than ${rules.offerBytesMax} bytes`, "manifest");
   return {
     state: { ...state, offers: withEntry(state.offers, group, offer) },
     answer: { version: offer.version },

@@ -98,12 +98,19 @@ export interface TopologyRules {
   readonly nodesMax: number;
   readonly updatesMax: number;
   readonly entriesMax: number;
+  /** Of all open updates together. */
   readonly updateBytesMax: number;
   /** How long an update is kept that nobody adds to. */
   readonly updateTtlMs: number;
   readonly locksMax: number;
   /** Groups with an offer. */
   readonly offersMax: number;
+  /** Bytes of the manifests of all offers together. */
+  readonly offerBytesMax: number;
+  /** Bytes of all metadata of nodes above 1 KiB together. */
+  readonly metadataBytesMax: number;
+  /** Ports that are given out. */
+  readonly portsMax: number;
 }
 
 /** The rules of a coordinator that is told nothing. */
@@ -117,6 +124,9 @@ export const rulesDefault: TopologyRules = {
   updateTtlMs: 300_000,
   locksMax: 1_024,
   offersMax: 1_024,
+  offerBytesMax: 128 * 2 ** 20,
+  metadataBytesMax: 64 * 2 ** 20,
+  portsMax: 65_536,
 };
 
 /** Nobody yet. */
@@ -179,4 +189,13 @@ export function allNodes(state: Topology): readonly TopologyNode[] {
 export function isLiving(state: Topology, nodeId: string): boolean {
   const cut = nodeId.lastIndexOf("_");
   return nodeAt(state, nodeId.slice(0, cut), Number(nodeId.slice(cut + 1)))?.isAlive === true;
+}
+
+const sizes = new WeakMap<object, number>();
+
+/** Bytes of a value as JSON. Values of the state never change, so each is counted once. */
+export function bytesOf(value: object): number {
+  const known = sizes.get(value) ?? Buffer.byteLength(JSON.stringify(value));
+  sizes.set(value, known);
+  return known;
 }

@@ -83,7 +83,7 @@ export function step(state: Topology, input: Input, at: Circumstances): Outcome<
     case "lock.release":
       return releaseLock(state, input.name, input.token);
     case "port.lease":
-      return leasePort(state, input);
+      return leasePort(state, input, at.rules);
     case "stall":
       return { state: afterStall(state, input.lateMs), answer: null };
     case "deaths.told":

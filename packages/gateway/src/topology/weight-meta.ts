@@ -1,5 +1,6 @@
 /** The buffer of messages about weights on their way, one per update: what was added, what is over, and what is too late. */
 import {
+  bytesOf,
   type Outcome,
   refuse,
   type Topology,
@@ -30,9 +31,9 @@ export function addWeightMeta(
       `update_id: ${rules.updatesMax} updates are open already; clear those that are over`,
       "update_id",
     );
-  const bytes = (open?.bytes ?? 0) + Buffer.byteLength(JSON.stringify(sent.entry));
+  const bytes = (open?.bytes ?? 0) + bytesOf(sent.entry);
   const index = open?.entries.length ?? 0;
-  if (index >= rules.entriesMax || bytes > rules.updateBytesMax)
+  if (index >= rules.entriesMax || bytesOfOthers(state, sent.updateId) + bytes > rules.updateBytesMax)
     return refuse(507, `names: the buffer is full with ${index} messages; clear it with /clear_weight_meta`, "names");
   const update: WeightUpdate = {
     entries: [...(open?.entries ?? []), sent.entry],
@@ -88,6 +89,11 @@ export function endUpdates(state: Topology, ids: readonly string[], why: string)
   const over = [...updates].filter(([, { goneBecause }]) => goneBecause !== null);
   for (const [id] of over.slice(0, Math.max(0, over.length - rememberedMax))) updates.delete(id);
   return { ...state, updates };
+}
+
+/** Updates that are over have none. */
+function bytesOfOthers(state: Topology, updateId: string): number {
+  return [...state.updates].reduce((sum, [id, { bytes }]) => (id === updateId ? sum : sum + bytes), 0);
 }
 
 function openUpdates(state: Topology): number {
