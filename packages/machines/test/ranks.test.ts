@@ -242,6 +242,25 @@ describe("a lost node", () => {
   });
 });
 
+describe("a node that leaves", () => {
+  it("stays until the replicas of which it runs a rank have handed back their work and ended", () => {
+    const job = running().report("n1", "replica.draining", {});
+    expect(bodiesOf(job.said, "replica.stop")).toEqual([{ reason: "drained" }]);
+    expect(job.state.members["rollout-0"]?.order?.kind).toBe("replica.stop");
+    expect(job.state.members.n1?.order?.kind).not.toBe("replica.stop");
+    job.report("rollout-0", "replica.left", { reason: "so" }, "rollout");
+    for (const [node, rank] of [
+      ["n0", 0],
+      ["n0", 1],
+      ["n1", 2],
+    ] as const)
+      job.exitRank(node, "rollout-0", rank);
+    expect(job.state.members.n1?.order?.kind).not.toBe("replica.stop");
+    job.exitRank("n1", "rollout-0", 3);
+    expect(job.state.members.n1?.order?.kind).toBe("replica.stop");
+  });
+});
+
 describe("a replica that leaves", () => {
   it("keeps its ranks until rank 0 has handed back its work, and is gone when all have ended", () => {
     const job = running().operate("fleet.scale", { rollout: 0 });

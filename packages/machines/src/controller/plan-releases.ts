@@ -1,5 +1,6 @@
 /** Letting replicas go that want to leave, as soon as nothing depends on them. */
 import type { Change } from "./events.ts";
+import { isOn } from "./fleet/ranks.ts";
 import { leasesOf } from "./groups/lease-table.ts";
 import { crowd } from "./members/crowd.ts";
 import { stopMembers } from "./orders.ts";
@@ -18,7 +19,7 @@ export function planReleases(state: ControllerState): Change<ControllerState> | 
 }
 
 function mayLeave(state: ControllerState, member: Member): boolean {
-  if (member.role === "node") return !Object.values(state.fleet.replicas).some(({ node }) => node === member.id);
+  if (member.role === "node") return !Object.values(state.fleet.replicas).some((replica) => isOn(replica, member.id));
   if (member.role === "checkpoint") return member.order === null && !isLastHolder(state, member);
   if (member.role !== "policy") return leasesOf(state, member.id).length === 0;
   if (state.mesh.members.includes(member.id) && state.mesh.state === "ready" && hasSuccessor(state, member))
