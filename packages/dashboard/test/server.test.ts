@@ -101,6 +101,9 @@ describe("access", () => {
     const { port } = new URL(base);
     expect(await statusAs(base, { host: `evil.example:${port}`, authorization })).toBe(421);
     expect(await statusAs(base, { host: `desk.example:${port}`, authorization })).toBe(200);
+    // A proxy with TLS stands at a port of its own, which browsers leave out.
+    expect(await statusAs(base, { host: "desk.example", origin: "https://desk.example", authorization })).toBe(200);
+    expect(await statusAs(base, { host: "127.0.0.1", authorization })).toBe(421);
     expect(await statusAs(base, { host: `localhost:${port}`, authorization })).toBe(200);
     expect(await statusAs(base, { origin: "http://evil.example", authorization })).toBe(403);
     expect(await statusAs(base, { origin: base, authorization })).toBe(200);

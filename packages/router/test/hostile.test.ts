@@ -1,6 +1,7 @@
 /** Clients and engines that mean harm, or are only slow: each of them harms nobody else. */
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect } from "node:net";
+import { Writable } from "node:stream";
 import { systemClock } from "@muster/runtime";
 import { expect, onTestFinished, test } from "vitest";
 import { openFence } from "../src/core/fence.ts";
@@ -9,6 +10,7 @@ import { TokenStream } from "../src/core/token-stream.ts";
 import { Admission } from "../src/doors/admission.ts";
 import { headersForEngine } from "../src/doors/answer-headers.ts";
 import { routerDefaults } from "../src/index.ts";
+import { drained } from "../src/sampler/drained.ts";
 import { openRouter, startEngine } from "./support/open-router.ts";
 
 const prompt = { input_ids: [1], sampling_params: { max_new_tokens: 4 } };
@@ -138,4 +140,17 @@ test("an engine that can not be asked for its weights again does not vouch for a
   expect((await ask("/v1/chat/completions", chat, fenced)).status).toBe(200);
   engine.healthy = "500";
   expect((await ask("/v1/chat/completions", chat, fenced)).status).toBe(503);
+});
+
+test.each([
+  ["takes nothing", 30, 0],
+  ["has left", 60_000, 30],
+])("a stream of a sampler does not wait for ever for a client that %s", async (_, stallMs, leavesMs) => {
+  const client = new Writable({ highWaterMark: 1, write: () => {} });
+  const gone = new AbortController();
+  client.once("close", () => gone.abort());
+  expect(client.write("some")).toBe(false);
+  if (leavesMs > 0) setTimeout(() => client.destroy(), leavesMs);
+  await expect(drained(client, gone.signal, stallMs)).rejects.toThrow("aborted");
+  expect(client.destroyed).toBe(true);
 });

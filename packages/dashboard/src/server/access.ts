@@ -21,14 +21,18 @@ export interface Access {
   readonly token: string;
 }
 
-/** The names of a server: the address that it listens at, those of loopback where that reaches it, and those that an operator adds. */
+/**
+ * The names of a server: the address that it listens at, those of loopback where that reaches it, and those that an operator adds, which hold without a
+ * port, too: a proxy listens at one that browsers leave out.
+ */
 export function namesOf(host: string, port: number, more: readonly string[]): ReadonlySet<string> {
   const isEverywhere = host === "0.0.0.0" || host === "::";
   const isLoopback = host === "127.0.0.1" || host === "::1" || host === "localhost";
   const loopback = isEverywhere || isLoopback ? ["127.0.0.1", "localhost", "[::1]"] : [];
   const own = isEverywhere ? [] : [host.includes(":") ? `[${host}]` : host];
-  const named = [...new Set([...own, ...loopback, ...more])].map((name) => name.toLowerCase());
-  return new Set(named.flatMap((name) => [`${name}:${port}`, ...(port === 80 ? [name] : [])]));
+  const added = more.map((name) => name.toLowerCase());
+  const named = [...own, ...loopback].map((name) => name.toLowerCase()).concat(added);
+  return new Set([...added, ...named.flatMap((name) => [`${name}:${port}`, ...(port === 80 ? [name] : [])])]);
 }
 
 /** A page of the web whose name was made to point here, or that sends a browser's request here, is refused before the token is looked at. */

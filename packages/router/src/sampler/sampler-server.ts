@@ -1,6 +1,5 @@
 /** The doors of one sampler: the engine of a replica behind the routes of SGLang and of the OpenAI API, so that a router can stand in front. */
 import { randomInt, randomUUID } from "node:crypto";
-import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
@@ -14,6 +13,7 @@ import { checkToken, isLoopback } from "../doors/guard.ts";
 import { doorOf, openHttpApp } from "../doors/http-app.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
+import { drained } from "./drained.ts";
 import { eventAnswer, type Shown, wholeAnswer } from "./sampler-answers.ts";
 import type { SamplerEngine, SamplerTokenizer } from "./sampler-engine.ts";
 import { wantedOf } from "./sampler-request.ts";
@@ -145,7 +145,7 @@ class Server implements SamplerServer {
     { bytes, headers }: { readonly bytes: Buffer; readonly headers: Parameters<typeof parseRequest>[2] },
     client: ServerResponse,
   ): Promise<void> {
-    const { engine, tokenizer, turns, end } = this.#mustServe();
+    const { engine, tokenizer, turns } = this.#mustServe();
     const parsed = parseRequest(route, bytes, headers, { maxStaleness: null });
     const version = `${engine.weightVersion()}`;
     if (isFenced(parsed.fence) && !satisfies(version, parsed.fence, Number(version)))
@@ -165,7 +165,7 @@ class Server implements SamplerServer {
     const { promptIds, n, sampling, seed } = wanted;
     const drawing = turns.ask({ requestId: id, promptIds, n, sampling, seed }, gone.signal);
     const responses = wanted.isStream
-      ? await this.#stream(shown, { drawing, engine, client, end: end.signal })
+      ? await this.#stream(shown, { drawing, engine, client, gone: gone.signal })
       : mustBeWhole(await drawing);
     if (wanted.isStream || client.destroyed) return;
     const body = JSON.stringify(wholeAnswer(shown, responses));
@@ -180,12 +180,13 @@ class Server implements SamplerServer {
       drawing,
       engine,
       client,
-      end,
+      gone,
     }: {
       readonly drawing: Promise<readonly Generated[]>;
       readonly engine: SamplerEngine;
       readonly client: ServerResponse;
-      readonly end: AbortSignal;
+      /** The client has left. */
+      readonly gone: AbortSignal;
     },
   ): Promise<readonly Generated[]> {
     let text = "";
@@ -200,7 +201,8 @@ class Server implements SamplerServer {
       const event = eventAnswer(shown, response, text, isLast);
       count = response.responseIds.length;
       ({ text } = event);
-      if (!client.write(eventOf(JSON.stringify(event.value)))) await once(client, "drain", { signal: end });
+      if (!client.write(eventOf(JSON.stringify(event.value))))
+        await drained(client, gone, routerDefaults.attempt.clientStallMs);
     };
     while (whole === null) {
       await Promise.race([drawn, pause(lookMs)]);
