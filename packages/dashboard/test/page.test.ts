@@ -131,6 +131,11 @@ describe("the page in a browser", { timeout: 60_000 }, () => {
     await job.dashboard.close();
     await page.getByText("the page has lost its server").waitFor();
     expect(await page.locator('[data-replica="policy-0"]').count()).toBe(1);
+    // It was started again, with another token.
+    const json = { error: "the token is not the one of this server" };
+    await page.route("**/api/v1/stream", (route) => route.fulfill({ status: 401, json }));
+    await page.getByText("wants another token now").waitFor();
+    await page.unroute("**/api/v1/stream");
     const other = await playJob();
     await page.goto(other.base);
     await page.getByText("lacks its token").waitFor();

@@ -51,7 +51,7 @@ export function App({ token }: { readonly token: string }) {
       <header>
         <h1>{job}</h1>
         <p class={`link ${link.state}`} role="status">
-          {link.state === "open" ? "live" : "the page has lost its server; it comes back by itself"}
+          {linkWords[link.state]}
           {isReadOnly ? " · read only" : ""}
         </p>
       </header>
@@ -86,6 +86,12 @@ export function App({ token }: { readonly token: string }) {
     </main>
   );
 }
+
+const lost = "the page has lost its server; it comes back by itself";
+const linkWords: Record<Link, string> = {
+  ...{ open: "live", connecting: lost, lost },
+  refused: "the server wants another token now; open the address that muster dashboard printed last",
+};
 
 const standingWords = {
   moving: "Moving.",
