@@ -122,6 +122,13 @@ describe("a rollout replica", () => {
       ]);
     });
 
+    it("when its time is nearly over", () => {
+      const replica = last();
+      hear(replica, stored(1));
+      expect(indices(hear(replica, { type: "lease.due", leaseId: "1-1" }))).toEqual([[1]]);
+      expect(indices(hear(replica, { type: "receipts.due" }))).toEqual([]);
+    });
+
     it("before the last chunk is done when that takes long, and when it is asked to leave", () => {
       const due = last();
       hear(due, stored(1));

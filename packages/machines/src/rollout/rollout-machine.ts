@@ -177,6 +177,12 @@ const machine = setup({
       actions: enqueueActions(({ context, event: { leaseId }, enqueue }) => {
         const isMeant = (chunk: Chunk): boolean => chunk.leaseId === leaseId;
         const reason = "the lease is nearly over";
+        // Of a short lease no time is left to wait in.
+        if (context.kept?.body.leaseId === leaseId) {
+          enqueue({ type: effectAction, params: reportOf(context.kept) });
+          enqueue.cancel(receiptsId);
+          enqueue.assign({ kept: null });
+        }
         for (const chunk of context.queue.filter(isMeant)) {
           enqueue({ type: effectAction, params: returned(chunk, reason) });
           enqueue({ type: "untold", params: { id: chunk.id, by: 1 } });
