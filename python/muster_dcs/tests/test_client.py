@@ -1,0 +1,65 @@
+"""A client whose coordinator is played by the test."""
+import socket
+import threading
+import time
+import unittest
+
+from muster_dcs import CheckpointEngineClient, CoordinatorError
+from muster_dcs.store import Package
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+class Played:
+    """Answers every call with the same, and counts."""
+
+    def __init__(self, answer):
+        self._answer, self.calls = answer, 0
+
+    def get(self, *_, **__):
+        self.calls += 1
+        time.sleep(0.001)
+        return self._answer
+
+
+class ClientTest(unittest.TestCase):
+    def test_a_wait_for_weights_ends_when_the_client_is_stopped(self):
+        client = CheckpointEngineClient(NOWHERE, "rollout", 0)
+        client.coordinator = Played({"version": None, "sender": None, "manifest": None})
+        threading.Timer(0.1, client._stop).start()
+        started = time.monotonic()
+        with self.assertRaisesRegex(CoordinatorError, "rollout_0 was stopped"):
+            client._receive(10)
+        self.assertLess(time.monotonic() - started, 5)
+
+    def test_a_client_that_can_not_register_listens_no_more(self):
+        client = CheckpointEngineClient(NOWHERE, "rollout", 0, max_retries=0)
+        port = client.backend.init_process_group()
+        with self.assertRaises(CoordinatorError):
+            client._start()
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
+
+    def test_many_receivers_do_not_each_cause_a_look_at_the_topology(self):
+        ranks = range(300)
+        played = Played({"nodes": {"rollout": {str(rank): {} for rank in ranks}}})
+        client = CheckpointEngineClient(NOWHERE, "actor", 0)
+        client.backend.coordinator = played
+        for wait in (
+            lambda package: client.backend.await_held(package, {f"rollout_{rank}" for rank in ranks}),
+            lambda package: client._held(package, ["rollout"], (1, "")),
+        ):
+            package, played.calls = Package([b""], False), 0
+
+            def hold(package=package):
+                for rank in ranks:
+                    package.hold(f"rollout_{rank}")
+                    time.sleep(0.001)
+
+            threading.Thread(target=hold, daemon=True).start()
+            wait(package)
+            self.assertLess(played.calls, 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
