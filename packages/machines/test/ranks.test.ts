@@ -168,6 +168,18 @@ describe("the end of one rank", () => {
     expect(placesOf(job, "n0", "n1")).toEqual({ n0: [], n1: [] });
   });
 
+  it.each([0, 2])("is not undone by the word of the start of rank %d that comes again", (rank) => {
+    const job = running();
+    const { pid = 0 } = job.processOf("rollout-0", rank) ?? {};
+    job.exitRank("n1", "rollout-0", 3);
+    for (const other of [0, 1]) job.exitRank("n0", "rollout-0", other);
+    job.exitRank("n1", "rollout-0", 2);
+    const node = rank === 0 ? "n0" : "n1";
+    job.report(node, "process.started", { id: "rollout-0", host: "b", pid, life: 1, rank });
+    job.hear({ type: "controller.tick", atMs: 5_000 });
+    expect(job.ranks("n0")[0]).toMatchObject({ life: 2, isDue: true });
+  });
+
   it("is no news of a replica that is given up when its node goes later", () => {
     const job = givenUp();
     const { incarnation = "" } = job.state.members.n1 ?? {};

@@ -6,7 +6,7 @@ import { noteFailedStart } from "./failed-starts.ts";
 import { type FleetGroup, type FleetReplica, withFleet, withReplica } from "./fleet-state.ts";
 import { endHopeless } from "./hopeless.ts";
 import { type Loss, loseLife } from "./lose-life.ts";
-import { ranksOf, withoutLeftovers, withProcess } from "./ranks.ts";
+import { ranksOf, withEnded, withoutLeftovers, withProcess } from "./ranks.ts";
 
 const unchanged = (state: ControllerState): Change<ControllerState> => ({ state, effects: [] });
 
@@ -45,7 +45,9 @@ function rankStarted(
 ): ControllerState {
   const { id, pid, life, rank = 0, port } = body;
   const replica = state.fleet.replicas[id];
-  if (!replica || ranksOf(replica)[rank]?.node !== from) return state;
+  const own = replica && ranksOf(replica)[rank];
+  // Said again after its end, it would be waited for for ever: it ends no second time.
+  if (!replica || own?.node !== from || life <= (own.ended ?? 0)) return state;
   const isNow = rank === 0 && life === replica.life && port !== undefined;
   const begun = isNow ? { ...group, master: { life, port }, begunAtMs: state.nowMs } : group;
   return withProcess(withReplica(state, id, { group: begun }), { id, rank }, { pid, life });
@@ -71,7 +73,7 @@ function rankEnded(
   const known = withoutLeftovers(state, id, (left) => left.node === from && left.pid === pid);
   if (own?.node !== from) return unchanged(known);
   const isIt = own.process === null || own.process.pid === pid;
-  const ended = isIt ? withProcess(known, { id, rank }, null) : known;
+  const ended = withEnded(isIt ? withProcess(known, { id, rank }, null) : known, { id, rank }, life);
   if (life < replica.life || replica.health === "RETIRED") return unchanged(ended);
   const noted = words === undefined || replica.leaving ? ended : noteFailedStart(ended, replica.role, words);
   const isLeaving = replica.leaving || state.members[id]?.health === "draining";

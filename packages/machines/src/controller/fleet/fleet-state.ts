@@ -11,6 +11,8 @@ export interface FleetRank {
   /** Devices of its node that are its own. Absent in jobs that give none to any role. */
   readonly devices?: readonly string[];
   readonly process: { readonly pid: number; readonly life: number } | null;
+  /** Highest life that ended: a report of its start that comes again is old news. Absent before the first end; of rank 0 its replica knows it. */
+  readonly ended?: number;
 }
 
 /** What a replica of several processes has besides: its other ranks, and how all of them begin as one. */

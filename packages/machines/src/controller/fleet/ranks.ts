@@ -15,9 +15,9 @@ export function freshGroup(ranks: readonly FleetRank[]): FleetGroup {
 
 /** The processes of a replica that has a place, from rank 0 on. Pure. */
 export function ranksOf(replica: FleetReplica): readonly FleetRank[] {
-  const { node, devices, group } = replica;
+  const { node, devices, group, process, ended } = replica;
   if (node === null) return [];
-  return [{ node, ...(devices ? { devices } : {}), process: replica.process }, ...(group?.ranks ?? [])];
+  return [{ node, ...(devices ? { devices } : {}), process, ended }, ...(group?.ranks ?? [])];
 }
 
 /** The processes on a node, each as its replica. Pure. */
@@ -56,6 +56,20 @@ export function withProcess(
   const group = state.fleet.replicas[id]?.group;
   if (rank === 0 || !group) return withReplica(state, id, { process: started });
   const ranks = group.ranks.map((each, i) => (i === rank - 1 ? { ...each, process: started } : each));
+  return withReplica(state, id, { group: { ...group, ranks } });
+}
+
+/** A state in which a life of a rank of a replica of several has ended. Pure. */
+export function withEnded(
+  state: ControllerState,
+  { id, rank }: { readonly id: string; readonly rank: number },
+  life: number,
+): ControllerState {
+  const { group, ended = 0 } = state.fleet.replicas[id] ?? {};
+  if (rank === 0 || !group) return withReplica(state, id, { ended: Math.max(ended, life) });
+  const ranks = group.ranks.map((each, i) =>
+    i === rank - 1 ? { ...each, ended: Math.max(each.ended ?? 0, life) } : each,
+  );
   return withReplica(state, id, { group: { ...group, ranks } });
 }
 
