@@ -37,6 +37,13 @@ describe("the fold", () => {
     expect(known.steps.map(({ step }) => step)).toEqual([1, 2, 3, 4]);
   });
 
+  it("names a bounded number of a mesh's members", () => {
+    const members = Array.from({ length: 5_000 }, (_, i) => `policy-${i}`);
+    const [epoch] = folded([event("mesh.changed", { epoch: 1, members })]).epochs;
+    expect(epoch?.members).toHaveLength(33);
+    expect(epoch?.members.at(-1)).toBe("and 4968 more");
+  });
+
   it("keeps a bounded number of everything, the newest of it, however long a job runs", () => {
     const many = bounds.steps * 2 + 1;
     const known = folded([

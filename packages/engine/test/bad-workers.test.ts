@@ -260,6 +260,16 @@ it("a worker that answered in time is not ended because the process that asked i
   await regions.close();
 });
 
+it("a request that is longer than a frame is refused here, and the worker goes on", async () => {
+  const { options } = configOf("good").engine.policy;
+  const { link, regions } = await openWorker("rollout", workerOptionsOf(options, process.env), needs);
+  const long = { stopTokenIds: "1".repeat(5 * 2 ** 20) };
+  await expect(link.call("generate", long)).rejects.toThrow(/generate .*a message of \d+ bytes, and at most 4194304/);
+  await link.call("updateWeights", { version: 1 });
+  await link.close();
+  await regions.close();
+});
+
 it("regions leave no name behind in shared memory", async () => {
   const engine = await serving("good");
   expect(readdirSync("/dev/shm").filter((name) => name.startsWith("muster-worker-"))).toEqual([]);

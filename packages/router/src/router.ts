@@ -71,6 +71,9 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   return router;
 }
 
+/** Engines that are asked for their models, each for the time of a check. */
+const modelsAskedMax = 3;
+
 class RunningRouter implements Router {
   readonly #options: RouterOptions;
   readonly #pool: Pool;
@@ -254,11 +257,11 @@ class RunningRouter implements Router {
     this.#running.add(served);
   }
 
-  /** The models of the first engine that says. */
+  /** The models of the first engine that says; a few are asked. */
   async #models(): Promise<unknown> {
     const { clock, engineToken, config } = this.#options;
     const headers = engineToken === null ? {} : { authorization: `Bearer ${engineToken}` };
-    for (const { url } of this.#pool.workers().filter(isServing)) {
+    for (const { url } of this.#pool.workers().filter(isServing).slice(0, modelsAskedMax)) {
       const question = { origin: url, path: "/v1/models", headers, timeoutMs: config.healthTimeoutMs };
       const asked = await ask(this.#agent, clock, question);
       if (asked.status === 200 && asked.table) return asked.table;

@@ -74,6 +74,25 @@ test("a client whose own token the engine refuses gets that answer, and the engi
   expect(router.workers()[0]).toMatchObject({ state: "healthy", requestFailures: 0 });
 });
 
+test("engines that do not say their models are not asked one after another without an end", async () => {
+  let asked = 0;
+  const server = createServer((request, response) => {
+    if (request.url === "/v1/models") asked += 1;
+    else response.writeHead(200, { "content-type": "application/json" }).end('{"weight_version":"1"}');
+  });
+  await new Promise<void>((resolve) => server.listen(0, resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  const urls = Array.from({ length: 8 }, (_, i) => `http://127.0.0.${i + 1}:${port}`);
+  const { ask, until } = await openRouter(urls);
+  await until("healthy", (workers) => workers.every(({ state }) => state === "healthy"));
+  expect((await ask("/v1/models")).status).toBe(503);
+  expect(asked).toBeLessThanOrEqual(3);
+});
+
 test("a stream that waits for an engine that resumes holds up nobody who needs none", async () => {
   const pool = new Pool({ ...routerDefaults.pool, activeMax: 1 });
   pool.add("a", "http://a", 0);

@@ -51,6 +51,14 @@ export function factOf(event: EventMessage, seq: number, say: Say): Fact {
   return { seq, atMs: event.sentAtMs, event: event.kind, line: say(event), change: changeOf(event) };
 }
 
+/** Members of a mesh that are named; a hundred epochs of thousands would be more than a page is sent at once. */
+const namesMax = 32;
+
+function shownOf(members: readonly string[]): readonly string[] {
+  const more = members.length - namesMax;
+  return more > 0 ? [...members.slice(0, namesMax), `and ${more} more`] : members;
+}
+
 function changeOf(event: EventMessage): Change | null {
   const { kind, body, sentAtMs: atMs } = event;
   switch (kind) {
@@ -61,7 +69,7 @@ function changeOf(event: EventMessage): Change | null {
     case "eval.finished":
       return { kind: "eval", version: body.version, share: body.correct / Math.max(1, body.prompts) };
     case "mesh.changed":
-      return { kind: "mesh", epoch: body.epoch, members: body.members };
+      return { kind: "mesh", epoch: body.epoch, members: shownOf(body.members) };
     case "member.suspected":
     case "member.died":
     case "member.hung":

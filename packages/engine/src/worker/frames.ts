@@ -5,9 +5,10 @@ const frameMax = 4 * 2 ** 20;
 
 const headerBytes = 4;
 
-/** A message as a frame. Pure. */
+/** A message as a frame. Pure. @throws Error for one that is too long */
 export function frameOf(message: object): Buffer {
   const body = Buffer.from(JSON.stringify(message), "utf8");
+  if (body.length > frameMax) throw new Error(`a message of ${body.length} bytes, and at most ${frameMax} are taken`);
   const frame = Buffer.allocUnsafe(headerBytes + body.length);
   frame.writeUInt32LE(body.length, 0);
   body.copy(frame, headerBytes);

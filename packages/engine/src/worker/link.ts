@@ -2,6 +2,7 @@
  * Requests to one life of a worker and its answers. Each request has a number, a deadline, and exactly one answer; a worker that answers twice, for
  * nobody, late or not in frames is not asked again: it is ended, and everybody who waits hears why.
  */
+import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { describedIn, type WorkerDescription } from "./description.ts";
 import { FrameReader, frameOf } from "./frames.ts";
@@ -118,11 +119,13 @@ export class WorkerLink {
     signal?.throwIfAborted();
     if (this.#fault) throw this.#fault;
     if (this.#isClosed) throw errors.EngineClosed({ operation: method });
-    const id = ++this.#asked;
+    const id = this.#asked + 1;
+    const frame = requestOf(method, { type: "request", id, method, deadlineMs: timeoutMs, params });
+    this.#asked = id;
     const { promise, resolve, reject } = deferred<Readonly<Record<string, unknown>>>();
     const stop = atDeadline(timeoutMs, () => this.#process.kill(`it did not answer ${method} within ${timeoutMs} ms`));
     this.#waiting.set(id, { method, resolve, reject, stop });
-    this.#send({ type: "request", id, method, deadlineMs: timeoutMs, params });
+    this.#process.socket.write(frame);
     const cancel = (): void => this.#cancel(id);
     signal?.addEventListener("abort", cancel, { once: true });
     try {
@@ -245,6 +248,15 @@ export class WorkerLink {
     for (const { reject } of this.#pongs.values()) reject(this.#fault);
     this.#pongs.clear();
     if (!this.#isClosed) this.#lost.resolve(this.#fault);
+  }
+}
+
+/** @throws MUSTER_ERR_WORKER_CALL for a request that is longer than a frame: the worker never hears of it. */
+function requestOf(method: string, request: object): Buffer {
+  try {
+    return frameOf(request);
+  } catch (error) {
+    throw errors.WorkerCall({ method, kind: "invalid", reason: messageOf(error) });
   }
 }
 
