@@ -164,11 +164,7 @@ export class Reign implements Controller {
         this.#announced = 0;
         this.#meters(batch.snapshot);
       },
-      clock,
-      logger,
-      metrics,
-      mailboxMax,
-      batchMax: 256,
+      ...{ clock, logger, metrics, mailboxMax, batchMax: 256 },
       patience: {
         mayWait: ({ context }, events) => mayWait(context.state, events),
         mayPass: ({ context }, event) => mayPass(context.state, event),
