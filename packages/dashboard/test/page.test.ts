@@ -36,13 +36,18 @@ describe("the page in a browser", { timeout: 60_000 }, () => {
     await folder.remove();
   });
 
-  async function openPage(job: NonNullable<typeof played>, width = 1280): Promise<void> {
+  async function openPage(
+    job: NonNullable<typeof played>,
+    width = 1280,
+    prepare: (page: Page) => Promise<void> = async () => {},
+  ): Promise<void> {
     played = job;
     if (!browser) throw new Error(chromiumMissing);
     page = await browser.newPage({ viewport: { width, height: 1200 } });
     faults = [];
     page.on("pageerror", (error) => faults.push(error.message));
     page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
+    await prepare(page);
     await page.goto(`${job.base}/#token=${token}`);
   }
 
@@ -58,6 +63,16 @@ describe("the page in a browser", { timeout: 60_000 }, () => {
     expect(page.url()).toBe(`${job.base}/`);
     await page.screenshot({ path: join(pictures, "dashboard.png"), fullPage: true });
     expect(faults).toEqual([]);
+  });
+
+  it("says that a job moves on a machine whose clock is an hour ahead", async () => {
+    const job = await playJob();
+    await job.say("step.committed", someStep(1));
+    await job.show(someStatus());
+    await openPage(job, 1280, async (opened) => opened.clock.install({ time: Date.now() + 3_600_000 }));
+    await job.show(someStatus({ atMs: Date.now() }));
+    await page.getByText("Moving.").waitFor();
+    await page.getByText(/Step 1 was committed \d\.\d s ago/).waitFor();
   });
 
   it("asks before a command is given, and says what became of it", async () => {

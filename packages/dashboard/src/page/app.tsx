@@ -35,7 +35,8 @@ export function App({ token }: { readonly token: string }) {
     ...picture.status,
     ageMs: picture.status.ageMs + Math.max(0, nowMs - picture.statusAtMs),
   };
-  const standing = standingOf(status, known, nowMs);
+  // Events carry the controller's time, and so does its status.
+  const standing = standingOf(status, known, status ? status.atMs + status.ageMs : nowMs);
   const ask = isReadOnly ? null : setWish;
   const act = async ({ kind, body }: Wish): Promise<void> => {
     setWish(null);

@@ -9,7 +9,7 @@ export interface Picture {
   readonly isReadOnly: boolean;
   readonly known: JobFold;
   readonly status: SeenStatus | null;
-  /** When the status came, by the clock of this page. */
+  /** When the controller was last heard to write one, by the clock of this page: clocks of two machines are never compared. */
   readonly statusAtMs: number;
 }
 
@@ -91,7 +91,9 @@ function taken(before: Picture | null, block: string): Picture | null {
   if (event === "view") return { ...(value as Omit<Picture, "statusAtMs">), statusAtMs };
   if (before === null) return null;
   if (event === "fact") return { ...before, known: fold(before.known, value as Fact) };
-  return { ...before, status: value as SeenStatus | null, statusAtMs };
+  const status = value as SeenStatus | null;
+  if (status === null || status.atMs === before.status?.atMs) return before;
+  return { ...before, status: { ...status, ageMs: 0 }, statusAtMs };
 }
 
 /** Gives a command. @returns What became of it so far, in words. @throws Error with the server's sentence. */

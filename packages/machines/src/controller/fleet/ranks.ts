@@ -15,9 +15,10 @@ export function freshGroup(ranks: readonly FleetRank[]): FleetGroup {
 
 /** The processes of a replica that has a place, from rank 0 on. Pure. */
 export function ranksOf(replica: FleetReplica): readonly FleetRank[] {
-  const { node, devices, group, process, ended } = replica;
+  const { node, devices, group, ended } = replica;
   if (node === null) return [];
-  return [{ node, ...(devices ? { devices } : {}), process, ended }, ...(group?.ranks ?? [])];
+  const first: FleetRank = { node, ...(devices ? { devices } : {}), process: replica.process, ended };
+  return [first, ...(group?.ranks ?? [])];
 }
 
 /** The processes on a node, each as its replica. Pure. */
