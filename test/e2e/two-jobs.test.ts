@@ -44,14 +44,16 @@ const isServer = ({ args }: { readonly args: readonly string[] }): boolean => ar
 async function start(job: string, seed: number): Promise<JobRun> {
   vi.stubEnv("MUSTER_NATS_URL", broker.url);
   vi.stubEnv("MUSTER_NATS_CREDENTIALS", broker.users[job] ?? "");
-  return await runs.start(job, "--steps", "6", "--seed", String(seed), ...small);
+  return await runs.start(job, "--steps", "30", "--seed", String(seed), ...small);
 }
 
 test("two jobs at once come to the weights of their quiet runs, though their broker is killed, and are listed beside each other", async () => {
   const [left, right] = [await start("left", 1), await start("right", 2)];
-  await Promise.all([left, right].map((run) => run.waitForEvent("step.committed", undefined, 60_000)));
-  // Replicas have the same names in both: the death of the one is nobody's of the other.
+  // Replicas have the same names in both: the death of the one is nobody's of the other. It comes at once, for the job that began first may be far by the time
+  // that the other has begun.
+  await left.waitForEvent("step.committed", undefined, 60_000);
   process.kill(left.pidOf("rollout-0"), "SIGKILL");
+  await right.waitForEvent("step.committed", undefined, 60_000);
   for (const { pid } of processesNaming(join(runs.path, "broker")).filter(isServer)) process.kill(pid, "SIGKILL");
   await server.waitForLine("nats-server ended with SIGKILL; it is started again");
   const listed = await runs.muster("jobs", "--json");
