@@ -10,13 +10,14 @@ describe("a job that wants two policy and two rollout replicas", () => {
   });
   afterAll(() => runs.close());
 
+  // Long enough to be seen by muster status, which is written once a second.
   test("gathers them, gives the first weights once, builds mesh epoch 1, and only then trains", async () => {
-    const run = await runs.start("gather", "--steps", "12", "--set", "init_replicas.rollout=2");
+    const run = await runs.start("gather", "--steps", "100", "--set", "init_replicas.rollout=2");
     const status = await waitFor(() => shownOf(runs), {
       what: "a status in which every replica has a heartbeat",
       timeoutMs: 30_000,
     });
-    expect(status).toMatchObject({ job: "gather", term: 1, steps: 12, lineage: 0 });
+    expect(status).toMatchObject({ job: "gather", term: 1, steps: 100, lineage: 0 });
     await run.ended();
 
     const joined = run.events("member.joined");
@@ -37,7 +38,7 @@ describe("a job that wants two policy and two rollout replicas", () => {
     expect([first("job.started"), last("job.ended")]).toEqual([0, story.length - 1]);
     expect(first("mesh.changed")).toBeLessThan(first("step.committed"));
     const commits = run.events("step.committed");
-    expect(commits.map(({ step }) => step)).toEqual(Array.from({ length: 12 }, (_, i) => i + 1));
+    expect(commits.map(({ step }) => step)).toEqual(Array.from({ length: 100 }, (_, i) => i + 1));
     expect(new Set(commits.map(({ epoch, members }) => `${epoch}/${members}`))).toEqual(new Set(["1/2"]));
   });
 });
