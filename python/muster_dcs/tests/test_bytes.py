@@ -115,66 +115,63 @@ class PullTest(unittest.TestCase):
             pull(manifest, self.metrics, 10, proxy.address)
 
 
-class Answering:
+class Listening:
+    """Hands every connection to `serve`, until it is left."""
+
+    def __init__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+
+    def _run(self):
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.serve(client)
+
+
+class Answering(Listening):
     """Answers every connection with the same bytes, and ends it."""
 
     def __init__(self, answer):
         self._answer = answer
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._run, daemon=True).start()
+        super().__init__()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._listener.close()
-
-    def _run(self):
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            with client:
-                client.recv(65_536)
-                client.sendall(self._answer)
+    def serve(self, client):
+        with client:
+            client.recv(65_536)
+            client.sendall(self._answer)
 
 
-class FlakyProxy:
+class FlakyProxy(Listening):
     """Passes bytes on, and cuts one connection after another behind so many of them."""
 
     def __init__(self, port, cuts):
         self._port, self._cuts, self.passed = port, list(cuts), 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._run, daemon=True).start()
+        super().__init__()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._listener.close()
-
-    def _run(self):
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(("127.0.0.1", self._port))
-            threading.Thread(target=_copy, args=(client, server), daemon=True).start()
-            left = self._cuts.pop(0) if self._cuts else 1 << 40
-            while left > 0:
-                part = server.recv(min(65_536, left))
-                if part == b"":
-                    break
-                client.sendall(part)
-                left, self.passed = left - len(part), self.passed + len(part)
-            for each in (client, server):
-                # The thread that copies the other way waits on them; only this ends its wait.
-                each.shutdown(socket.SHUT_RDWR)
-                each.close()
+    def serve(self, client):
+        server = socket.create_connection(("127.0.0.1", self._port))
+        threading.Thread(target=_copy, args=(client, server), daemon=True).start()
+        left = self._cuts.pop(0) if self._cuts else 1 << 40
+        while left > 0:
+            part = server.recv(min(65_536, left))
+            if part == b"":
+                break
+            client.sendall(part)
+            left, self.passed = left - len(part), self.passed + len(part)
+        for each in (client, server):
+            # The thread that copies the other way waits on them; only this ends its wait.
+            each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
 
 def _copy(source, target):
