@@ -1,4 +1,5 @@
 """What a process gives away: packages of buffers, in memory that others on this host can map, and the server that serves them."""
+import errno
 import hmac
 import json
 import mmap
@@ -119,8 +120,13 @@ class PackageServer:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if error.errno in (errno.EBADF, errno.EINVAL):  # close() has ended the listener.
+                    return
+                # No free descriptor, or a caller that has gone: who waits is served later.
+                self._metrics.record_error("accept")
+                time.sleep(0.1)
+                continue
             with self._lock:
                 full = len(self._connections) >= CONNECTIONS_MAX
                 if not full:

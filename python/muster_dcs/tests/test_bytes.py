@@ -1,8 +1,11 @@
 """What travels: tensors in buffers, and buffers between processes."""
+import errno
 import os
 import socket
 import threading
 import unittest
+from itertools import chain
+from unittest.mock import Mock, patch
 
 from muster_dcs import Coordinator, CoordinatorError, MetricsCollector, PeerGone, Tensor, TensorFusion
 from muster_dcs.pull import digest_of, manifest_of, pull, say_held
@@ -102,6 +105,19 @@ class PullTest(unittest.TestCase):
                 except OSError:
                     pass
         self.assertEqual(pull(manifest, self.metrics, 10), buffers)
+
+    def test_a_process_that_had_no_free_descriptor_for_a_while_serves_again(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        played = Mock(wraps=listener)
+        # Once; then it accepts what waits.
+        played.accept.side_effect = chain([OSError(errno.EMFILE, "Too many open files")], iter(listener.accept, None))
+        with patch("socket.create_server", return_value=played):
+            server = PackageServer("127.0.0.1", 0, self.metrics)
+        self.addCleanup(server.close)
+        buffers, manifest, package = self.manifest(False)
+        server.add("k", package)
+        self.assertEqual(pull(manifest, self.metrics, 10, f"127.0.0.1:{server.port}"), buffers)
+        self.assertEqual(self.metrics.get_all()["errors"], {"accept": 1})
 
     def test_a_stream_that_breaks_goes_on_where_it_stood(self):
         buffers, manifest, _ = self.manifest(False)
