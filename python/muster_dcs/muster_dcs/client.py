@@ -259,7 +259,7 @@ class CheckpointEngineClient:
                 offer = self.coordinator.get("/weight_offer", wait_seconds=min(POLL_SECONDS, max(left, 0.1)),
                                              group_name=f"{self.role}/pp_{stage}", after_version=after)
             except CoordinatorError as error:
-                if error.status not in (0, 503):
+                if not error.may_pass:
                     raise
                 self.metrics.record_error("coordinator")
                 continue

@@ -9,11 +9,12 @@ import urllib.request
 
 
 class CoordinatorError(Exception):
-    """An answer that is no success. `status` is 0 when there was none."""
+    """An answer that is no success. `status` is 0 when there was none; `may_pass` when asking again later can help."""
 
     def __init__(self, status, message):
         super().__init__(message)
         self.status = status
+        self.may_pass = status in (0, 429, 503)
 
 
 class Coordinator:
@@ -57,7 +58,7 @@ class Coordinator:
             try:
                 return self.once(method, path, body, wait_seconds)
             except CoordinatorError as error:
-                if error.status not in (0, 429, 503) or attempt == self._max_retries:
+                if not error.may_pass or attempt == self._max_retries:
                     raise
                 # Half of the delay is drawn, so that many clients do not come back at once.
                 time.sleep(self._delay * 2**attempt * random.uniform(0.5, 1.0))

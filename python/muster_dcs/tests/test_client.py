@@ -3,6 +3,7 @@ import socket
 import threading
 import time
 import unittest
+from unittest.mock import Mock
 
 from muster_dcs import CheckpointEngineClient, CoordinatorError
 from muster_dcs.store import Package
@@ -23,6 +24,14 @@ class Played:
 
 
 class ClientTest(unittest.TestCase):
+    def test_a_wait_for_weights_goes_on_when_the_coordinator_can_not_answer_for_a_while(self):
+        client = CheckpointEngineClient(NOWHERE, "rollout", 0)
+        passing = [CoordinatorError(status, "later") for status in (0, 429, 503)]
+        client.coordinator = Mock(**{"get.side_effect": [*passing, CoordinatorError(403, "no")]})
+        with self.assertRaisesRegex(CoordinatorError, "no"):
+            client._receive(10)
+        self.assertEqual(client.metrics.get_all()["errors"], {"coordinator": 3})
+
     def test_a_wait_for_weights_ends_when_the_client_is_stopped(self):
         client = CheckpointEngineClient(NOWHERE, "rollout", 0)
         client.coordinator = Played({"version": None, "sender": None, "manifest": None})
