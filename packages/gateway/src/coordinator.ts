@@ -36,6 +36,7 @@ export class Coordinator {
   readonly #waiters = new Set<Waiter>();
   #state: Topology;
   #stopTicks = (): void => {};
+  #tickDueMs = Number.POSITIVE_INFINITY;
   #hasFailed = false;
   #isClosing = false;
 
@@ -51,21 +52,37 @@ export class Coordinator {
     this.#tick();
   }
 
-  /** Looks once and again. What comes much too late stood still: nobody was heard meanwhile, so nobody is blamed for it. */
+  /** Looks once and again. */
   #tick(): void {
     const { clock } = this.#options;
-    const dueMs = clock.now() + tickMs;
+    this.#tickDueMs = clock.now() + tickMs;
     this.#stopTicks = clock.after(tickMs, () => {
-      const lateMs = clock.now() - dueMs;
-      this.#tick();
       // A failure of the journal is told by onFailure.
-      if (lateMs > stallMs && !this.#hasFailed) this.submit<"stall">({ kind: "stall", lateMs }).catch(() => {});
       this.expire().catch(() => {});
+      this.#tick();
     });
   }
 
+  /**
+   * A tick that is much too late says that the process stood still: nobody was heard meanwhile, so nobody is blamed for it. Comes before
+   * any input, for after a standstill calls that wait can come before the tick.
+   */
+  #forgiveStall(): void {
+    const now = this.#options.clock.now();
+    const lateMs = now - this.#tickDueMs;
+    if (lateMs <= stallMs) return;
+    this.#tickDueMs = now + tickMs;
+    // A failure of the journal is told by onFailure.
+    this.#enter<"stall">({ kind: "stall", lateMs }).catch(() => {});
+  }
+
   /** Enters an input. Resolves when what it changed is kept. */
-  async submit<K extends Input["kind"]>(input: Extract<Input, { kind: K }>): Promise<Outcome<Answers[K]>> {
+  submit<K extends Input["kind"]>(input: Extract<Input, { kind: K }>): Promise<Outcome<Answers[K]>> {
+    this.#forgiveStall();
+    return this.#enter(input);
+  }
+
+  async #enter<K extends Input["kind"]>(input: Extract<Input, { kind: K }>): Promise<Outcome<Answers[K]>> {
     const { clock, journal } = this.#options;
     const now = clock.now();
     const before = this.#state;
@@ -137,6 +154,7 @@ export class Coordinator {
 
   /** Ends what has run out. */
   async expire(): Promise<void> {
+    this.#forgiveStall();
     const input = overdue(this.#state, { now: this.#options.clock.now(), rules: this.rules });
     if (input === null || this.#hasFailed) return;
     await this.submit(input);

@@ -154,6 +154,10 @@ test("a coordinator that stood still for longer than the time-out blames nobody 
   await coordinator.submit<"register">({ kind: "register", ...said, incarnation: null });
   await coordinator.submit<"lock.acquire">({ kind: "lock.acquire", name: "l", owner: "actor_0", leaseMs: 40_000 });
   stoodMs = 60_000;
+  // What came meanwhile is answered before the clock is looked at.
+  await coordinator.expire();
+  const beat = { kind: "heartbeat", role: "actor", rank: 0, incarnation: null } as const;
+  await coordinator.submit<"heartbeat">(beat);
   await base.advance(1_000);
   expect(deaths).toEqual([]);
   expect(coordinator.peek().locks.get("l")?.owner).toBe("actor_0");
