@@ -240,6 +240,18 @@ test("an update that the coordinator refuses leaves no bytes in memory", async (
   expect(actor.metrics.getAll().gauges.memory_buffer_usage_bytes).toBe(0);
 });
 
+test("a process that was frozen until another one got its rank publishes nothing under it", async () => {
+  const { url } = await coordinator();
+  const frozen = await clientOf(url, "actor", { heartbeatIntervalSeconds: 60 });
+  await expect
+    .poll(async () => (await fetch(`${url}/topology`)).json(), { timeout: 4_000 })
+    .toMatchObject({ world_size: 0 });
+  const next = await clientOf(url, "actor");
+  expect(next.nodeId).toBe(frozen.nodeId);
+  await expect(frozen.updateWeightsForRollout(model())).rejects.toThrow(/actor_0 is held by another process/);
+  expect((await next.updateWeightsForRollout(model())).version).toBe(1);
+});
+
 test("versions rise also when the coordinator began empty, so receivers go on", async () => {
   const first = await coordinator();
   const actor = await clientOf(first.url, "actor");

@@ -283,6 +283,21 @@ describe("offers", () => {
     expect(statusOf(offer(bench, 2, "actor_0"))).toBe(200);
   });
 
+  test("a process whose rank another one has by now offers nothing under it", () => {
+    const bench = new Bench();
+    const offered = (version: number, incarnation: string) =>
+      bench.try({ kind: "offer", group: "g", version, sender: "actor_0", manifest: {}, incarnation });
+    bench.register("actor", 0, { incarnation: "frozen" });
+    expect(statusOf(offered(1, "frozen"))).toBe(200);
+    bench.dies("actor", 0);
+    bench.register("actor", null, { incarnation: "next" });
+    expect(offered(2, "frozen")).toMatchObject({
+      refused: { status: 409, message: expect.stringContaining("actor_0 is held by another") },
+    });
+    expect(statusOf(offered(2, "next"))).toBe(200);
+    expect(bench.state.offers.get("g")).toEqual({ version: 2, sender: "actor_0", manifest: {} });
+  });
+
   test("the offer of a source that is gone is withdrawn, and the next version is still higher", () => {
     const bench = new Bench();
     bench.register("actor", 0);

@@ -183,7 +183,8 @@ class CheckpointEngineClient:
         manifest = {**manifest, "pp_size": pp_size, "quantization_config": self.quantization_config}
         try:
             for name in groups.values():
-                body = {"group_name": name, "version": version, "sender": self.node_id, "manifest": manifest}
+                body = {"group_name": name, "version": version, "sender": self.node_id, "manifest": manifest,
+                        "incarnation": self._incarnation}
                 self.coordinator.post("/offer_weights", body)
         except BaseException:
             # Nobody is to read a version whose update failed, and it must not stay in memory.

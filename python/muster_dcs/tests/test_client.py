@@ -5,7 +5,7 @@ import time
 import unittest
 from unittest.mock import Mock
 
-from muster_dcs import CheckpointEngineClient, CoordinatorError
+from muster_dcs import CheckpointEngineClient, CoordinatorError, Tensor
 from muster_dcs.store import Package
 
 NOWHERE = "http://127.0.0.1:9"
@@ -40,6 +40,15 @@ class ClientTest(unittest.TestCase):
         with self.assertRaisesRegex(CoordinatorError, "rollout_0 was stopped"):
             client._receive(10)
         self.assertLess(time.monotonic() - started, 5)
+
+    def test_an_offer_says_whose_life_it_is_of(self):
+        client = CheckpointEngineClient(NOWHERE, "actor", 0)
+        client.backend.init_process_group()
+        self.addCleanup(client.backend.close)
+        client.coordinator = Mock(**{"get.return_value": {"version": None}, "post.side_effect": CoordinatorError(409, "held")})
+        with self.assertRaisesRegex(CoordinatorError, "held"):
+            client._update(["rollout"], {"w": Tensor("int8", (1,), b"x")}, None)
+        self.assertEqual(client.coordinator.post.call_args.args[1]["incarnation"], client._incarnation)
 
     def test_a_client_that_can_not_register_listens_no_more(self):
         client = CheckpointEngineClient(NOWHERE, "rollout", 0, max_retries=0)

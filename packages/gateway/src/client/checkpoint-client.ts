@@ -242,10 +242,12 @@ export class CheckpointEngineClient {
     const version = asked ?? Math.max(this.#version, ...offers.map((offer) => offer.version ?? 0)) + 1;
     const key = `weights/${stage}/${version}/${this.#incarnation}`;
     const { made, manifest } = this.backend.publish(key, tensors);
-    const whole = { ...manifest, pp_size: ppSize, quantization_config: this.#options.quantizationConfig ?? null };
+    const offer = {
+      ...{ version, sender: this.nodeId, incarnation: this.#incarnation },
+      manifest: { ...manifest, pp_size: ppSize, quantization_config: this.#options.quantizationConfig ?? null },
+    };
     try {
-      for (const group_name of groups)
-        await this.#calls.post("/offer_weights", { group_name, version, sender: this.nodeId, manifest: whole });
+      for (const group_name of groups) await this.#calls.post("/offer_weights", { group_name, ...offer });
     } catch (error) {
       // Nobody is to read a version whose update failed, and it must not stay in memory.
       this.backend.withdraw(key);

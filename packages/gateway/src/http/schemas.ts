@@ -85,6 +85,7 @@ export const offerWeightsRequest = z.object({
   version: z.int().min(0),
   sender: name,
   manifest: metadata,
+  incarnation: name.nullish(),
 });
 
 /** Body of `POST /acquire_lock`. */

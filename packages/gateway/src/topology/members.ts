@@ -81,7 +81,7 @@ export function unregister(
   const nodes = state.roles.get(role);
   const node = nodes?.get(rank);
   if (nodes === undefined || node === undefined) return unknown(role, rank);
-  if (incarnation !== null && node.incarnation !== incarnation) return heldByAnother(role, rank);
+  if (isAnother(node, incarnation)) return heldByAnother(node);
   const others = withEntry(nodes, rank, undefined);
   const roles = withEntry(state.roles, role, others.size > 0 ? others : undefined);
   const next = withoutPossessions({ ...state, roles, epoch: state.epoch + 1 }, [nodeIdOf(role, rank)]);
@@ -96,7 +96,7 @@ export function heartbeat(
 ): Outcome<{ readonly revived: boolean }> {
   const node = nodeAt(state, role, rank);
   if (node === undefined) return unknown(role, rank);
-  if (incarnation !== null && node.incarnation !== incarnation) return heldByAnother(role, rank);
+  if (isAnother(node, incarnation)) return heldByAnother(node);
   const next = withNode(state, { ...node, lastHeartbeat: now, isAlive: true, diedAt: null });
   const revived = !node.isAlive;
   return { state: revived ? { ...next, epoch: state.epoch + 1 } : next, answer: { revived } };
@@ -219,8 +219,18 @@ function takenText({ info }: TopologyNode): string {
   return `rank: ${info.rank} of ${info.role_name} is held by a living process at ${where}; leave the rank out to get a free one`;
 }
 
-function heldByAnother(role: string, rank: number) {
-  return refuse(409, `incarnation: ${nodeIdOf(role, rank)} is held by another process now; register again`, "rank");
+/** Whether a life that a caller says is not the one that holds the rank. A caller that says none is believed. */
+export function isAnother(node: TopologyNode, incarnation: string | null): boolean {
+  return incarnation !== null && node.incarnation !== incarnation;
+}
+
+/** Refuses whoever acts for a rank that another life holds. */
+export function heldByAnother({ info }: TopologyNode) {
+  return refuse(
+    409,
+    `incarnation: ${nodeIdOf(info.role_name, info.rank)} is held by another process now; register again`,
+    "rank",
+  );
 }
 
 function unknown(role: string, rank: number) {

@@ -1,7 +1,8 @@
 /** The newest whole version of each group: one message makes it known, so nobody sees a part of it. */
+import { heldByAnother, isAnother } from "./members.ts";
 import {
   bytesOf,
-  isLiving,
+  livingNode,
   type Outcome,
   refuse,
   type Topology,
@@ -10,14 +11,19 @@ import {
   withEntry,
 } from "./state.ts";
 
+/** What a process offers. With its life, it offers nothing under a rank that another one has by now. */
+export type Offered = { readonly group: string; readonly incarnation?: string | null | undefined } & WeightOffer;
+
 /** Makes a version known. Versions of a group rise; the same offer again is the same. */
 export function offerWeights(
   state: Topology,
-  { group, ...offer }: { readonly group: string } & WeightOffer,
+  { group, incarnation = null, ...offer }: Offered,
   rules: TopologyRules,
 ): Outcome<{ readonly version: number }> {
-  if (offer.sender === null || !isLiving(state, offer.sender))
+  const sender = offer.sender === null ? undefined : livingNode(state, offer.sender);
+  if (sender === undefined)
     return refuse(409, `sender: "${offer.sender}" is no living process; register it first`, "sender");
+  if (isAnother(sender, incarnation)) return heldByAnother(sender);
   const newest = state.offers.get(group);
   if (newest === undefined && state.offers.size >= rules.offersMax)
     return refuse(507, `group_name: ${rules.offersMax} groups have an offer already`, "group_name");

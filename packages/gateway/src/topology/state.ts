@@ -185,10 +185,16 @@ export function allNodes(state: Topology): readonly TopologyNode[] {
   return [...state.roles.values()].flatMap((nodes) => [...nodes.values()]);
 }
 
-/** Whether an id is that of a living node. Role names have underscores too, so the rank stands behind the last one. */
-export function isLiving(state: Topology, nodeId: string): boolean {
+/** The living node of an id. Role names have underscores too, so the rank stands behind the last one. */
+export function livingNode(state: Topology, nodeId: string): TopologyNode | undefined {
   const cut = nodeId.lastIndexOf("_");
-  return nodeAt(state, nodeId.slice(0, cut), Number(nodeId.slice(cut + 1)))?.isAlive === true;
+  const node = nodeAt(state, nodeId.slice(0, cut), Number(nodeId.slice(cut + 1)));
+  return node?.isAlive ? node : undefined;
+}
+
+/** Whether an id is that of a living node. */
+export function isLiving(state: Topology, nodeId: string): boolean {
+  return livingNode(state, nodeId) !== undefined;
 }
 
 const sizes = new WeakMap<object, number>();

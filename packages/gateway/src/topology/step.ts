@@ -1,8 +1,8 @@
 /** One input of the coordinator, its next state and its answer. Pure: the same state, input and time give the same. */
 import { acquireLock, leasePort, overdueLocks, type PortService, releaseLock } from "./leases.ts";
 import { bury, heartbeat, type Registration, register, silentNodes, unregister } from "./members.ts";
-import { offerWeights } from "./offers.ts";
-import type { Outcome, Topology, TopologyNode, TopologyRules, WeightMeta, WeightOffer } from "./state.ts";
+import { type Offered, offerWeights } from "./offers.ts";
+import type { Outcome, Topology, TopologyNode, TopologyRules, WeightMeta } from "./state.ts";
 import { addWeightMeta, clearWeightMeta, endUpdates, staleUpdates } from "./weight-meta.ts";
 
 /** Whatever changes the state. What is journaled is one of these, with its time. */
@@ -17,7 +17,7 @@ export type Input =
   | { readonly kind: "heartbeat"; readonly role: string; readonly rank: number; readonly incarnation: string | null }
   | { readonly kind: "meta.add"; readonly updateId: string; readonly sender: string | null; readonly entry: WeightMeta }
   | { readonly kind: "meta.clear"; readonly updateId: string }
-  | ({ readonly kind: "offer"; readonly group: string } & WeightOffer)
+  | ({ readonly kind: "offer" } & Offered)
   | { readonly kind: "lock.acquire"; readonly name: string; readonly owner: string; readonly leaseMs: number }
   | { readonly kind: "lock.release"; readonly name: string; readonly token: number }
   | {
