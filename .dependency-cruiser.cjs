@@ -111,7 +111,7 @@ module.exports = {
     ...layers,
     forbid(
       "doors-only",
-      "Another package is entered through index.ts only; the embedded engine, workers and the checks of engines have entries of their own.",
+      "Another package is entered through index.ts only; the embedded engine, workers, the checks of engines and the figures of a router have entries of their own.",
       { path: "^(?:packages/([^/]+)|test|bench)/" },
       {
         path: "^packages/[^/]+/src/",
@@ -119,6 +119,7 @@ module.exports = {
           "^packages/$1/",
           "^packages/[^/]+/src/(index|internal)\\.ts$",
           "^packages/engine/src/(embedded|worker)/index\\.ts$",
+          "^packages/router/src/router-config\\.ts$",
         ],
       },
     ),

@@ -9,9 +9,12 @@ import { buildOnce, muster, root } from "./support/muster.ts";
 const hook = fileURLToPath(new URL("support/log-loads.mjs", import.meta.url));
 const bin = fileURLToPath(new URL("../bin/muster.mjs", import.meta.url));
 /** What only an engine has: its own folder. */
-const isOfEngine = (url: string): boolean => /\/engine\/dist\/(embedded|hf-folder)/.test(url);
+const isOfEngine = (url: string): boolean => /\/engine\/dist\/(embedded|hf-folder|worker|compliance)\b/.test(url);
+/** What only a process that serves HTTP has. */
+const isOfServer = (url: string): boolean =>
+  /\/node_modules\/(fastify|undici)\/|\/(gateway|dashboard)\/dist\//.test(url);
 
-describe("engines are loaded when a job needs one:", { timeout: 60_000 }, () => {
+describe("engines are loaded when a job needs one, and servers when they serve:", { timeout: 60_000 }, () => {
   let directory: TempDirectory;
   let runs = 0;
 
@@ -37,10 +40,12 @@ describe("engines are loaded when a job needs one:", { timeout: 60_000 }, () => 
     ["muster --help", ["--help"]],
     ["muster status of a job that is not there", ["status", "--job", "none"]],
     ["a command that is not known", ["nope"]],
+    ["muster router with an option that is wrong", ["router", "--nope"]],
   ])("%s loads none", (_, args) => {
     const modules = modulesOf(...args);
     expect(modules.some((url) => url.includes("/cli/dist/program.js"))).toBe(true);
     expect(modules.filter(isOfEngine)).toEqual([]);
+    expect(modules.filter(isOfServer)).toEqual([]);
   });
 
   it("an engine that nobody knows is refused with the known ones", () => {
@@ -59,5 +64,11 @@ describe("engines are loaded when a job needs one:", { timeout: 60_000 }, () => 
 
   it("muster config check loads the engine of its job", () => {
     expect(modulesOf("config", "check", "jobs/dates.toml").some(isOfEngine)).toBe(true);
+  });
+
+  it("muster gateway loads its server", () => {
+    const modules = modulesOf("gateway", "--tokens", join(directory.path, "none"));
+    expect(modules.some((url) => url.includes("/node_modules/fastify/"))).toBe(true);
+    expect(modules.filter(isOfServer)).not.toEqual([]);
   });
 });

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Logger, messageOf, silentLogger } from "@muster/base";
-import { type Dashboard, openDashboard } from "@muster/dashboard";
+import type { Dashboard } from "@muster/dashboard";
 import { type ExitCode, exitCodes, systemClock } from "@muster/runtime";
 import type { Command } from "commander";
 import { errors } from "../errors.ts";
@@ -43,6 +43,7 @@ async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
   const { host, port } = addressOf(options);
   const token = tokenOf(options.tokenFile);
   return await withJob(options, async ({ client }) => {
+    const { openDashboard } = await import("@muster/dashboard");
     const dashboard = await openDashboard({
       ...{ client, host, port, token, hostNames: options.allowHost, isReadOnly: options.readOnly === true },
       ...{ say: newsOf, clock: systemClock(), log: warnings },

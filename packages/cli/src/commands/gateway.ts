@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { messageOf } from "@muster/base";
-import { type Gateway, type GatewayOptions, grantsOf, startGateway } from "@muster/gateway";
+import type { Gateway, GatewayOptions } from "@muster/gateway";
 import { createLogger, type ExitCode, exitCodes, systemClock } from "@muster/runtime";
 import type { Command } from "commander";
 import { errors } from "../errors.ts";
@@ -51,7 +51,8 @@ export function addGatewayCommand(program: Command): void {
 }
 
 async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const gateway = await startGateway(gatewayOptionsOf(options));
+  const { grantsOf, startGateway } = await import("@muster/gateway");
+  const gateway = await startGateway(gatewayOptionsOf(options, grantsOf));
   try {
     const kept = options.state === undefined ? "in memory: --state keeps it" : `in ${resolve(options.state)}`;
     const text = options.json
@@ -75,7 +76,7 @@ async function ended(gateway: Gateway, signal: AbortSignal): Promise<ExitCode> {
   return exitCodes.failed;
 }
 
-function gatewayOptionsOf(options: Options): GatewayOptions {
+function gatewayOptionsOf(options: Options, grantsOf: typeof import("@muster/gateway").grantsOf): GatewayOptions {
   const { tlsCert, tlsKey, tokens } = options;
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     throw errors.OptionInvalid({

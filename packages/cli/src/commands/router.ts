@@ -1,6 +1,7 @@
 /** `muster router`: one address for many inference engines. */
 import type { Logger } from "@muster/base";
-import { checkRouterConfig, type Router, type RouterConfig, routerDefaults, startRouter } from "@muster/router";
+import type { Router } from "@muster/router";
+import { checkRouterConfig, type RouterConfig, routerDefaults } from "@muster/router/config";
 import {
   createLogger,
   createMetrics,
@@ -152,6 +153,7 @@ async function serve(options: Options): Promise<ExitCode> {
     process.stderr.write("muster: no engines yet; add them with POST /add_worker?url=http://HOST:PORT\n");
   const level = levelOf(options.logLevel);
   const logger = createLogger({ level, destination: "stderr", pretty: options.json !== true });
+  const { startRouter } = await import("@muster/router");
   const router = await startRouter({
     config: configOf(options),
     tokens: {

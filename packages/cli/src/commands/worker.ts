@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { messageOf } from "@muster/base";
 import { needsOfTask, taskOf } from "@muster/data";
-import { type WorkerDescription, type WorkerSubject, workerChecks, workerHello } from "@muster/engine/worker";
+import type { WorkerDescription, WorkerSubject } from "@muster/engine/worker";
 import { exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { errors } from "../errors.ts";
@@ -30,7 +30,8 @@ export function addWorkerCommands(program: Command): void {
     });
   withFacts(worker.command("describe").description("print what a worker says of itself, for engine.worker.description"))
     .option("--out <file>", "write it there")
-    .action((words: string[], options: Options) => {
+    .action(async (words: string[], options: Options) => {
+      const { workerHello } = await import("@muster/engine/worker");
       const text = `${JSON.stringify(workerHello(subjectOf(words, options)))}\n`;
       if (options.out === undefined) process.stdout.write(text);
       else writeFileSync(options.out, text);
@@ -65,6 +66,7 @@ async function check(subject: WorkerSubject, { json }: Options): Promise<boolean
     done.push({ says, fault });
     print(fault === null ? `ok    ${says}` : `FAIL  ${says}\n      ${fault}`);
   };
+  const { workerChecks } = await import("@muster/engine/worker");
   let worker: Pick<WorkerDescription, "roles" | "build" | "modelId"> | null = null;
   try {
     const { description, checks } = workerChecks(subject);

@@ -1,7 +1,7 @@
 /** A sampler that also answers requests over HTTP: the engine that its work opens is served by the doors of a router's workers. */
 import type { Doors, Role } from "@muster/actors";
 import type { Logger } from "@muster/base";
-import { type SamplerServer, type SamplerTokenizer, startSamplerServer } from "@muster/router";
+import type { SamplerServer, SamplerTokenizer } from "@muster/router";
 import { errors } from "../errors.ts";
 import { writeServing } from "../job/serving-files.ts";
 import type { OpenedRole } from "./actor-process.ts";
@@ -37,6 +37,7 @@ export function servingRole(options: ServingOptions): OpenedRole {
   return {
     role: "rollout",
     async open(logger: Logger) {
+      const { startSamplerServer } = await import("@muster/router");
       server = await startSamplerServer({ ...address, token, logger });
       logger.info({ url: server.url }, "the sampler serves");
       const opened = (incarnation: string, url: string): void => {
