@@ -30,24 +30,38 @@ export interface SamplerTable {
   remove(url: string): boolean;
 }
 
-/** Keeps a router's workers like the files of a job's folder. @returns Ends that. */
+type Known = ReadonlyMap<string, z.infer<typeof servingSchema>>;
+
+/** Keeps a router's workers like the files of a job's folder. What cannot be read just now stays as it was. @returns Ends that. */
 export function followServing(directory: string, router: SamplerTable, { logger }: { logger: Logger }): () => void {
-  let known = new Map<string, { readonly url: string; readonly incarnation: string }>();
+  let known: Known = new Map();
+  let trouble = "";
   const look = (): void => {
-    const found = readServing(directory, logger);
-    for (const [id, { url, incarnation }] of found) {
-      const before = known.get(id);
+    const found = readServing(directory, known, logger);
+    for (const [name, { url, incarnation }] of found) {
+      const before = known.get(name);
       if (before && before.url !== url) router.remove(before.url);
       if (before?.url !== url || before.incarnation !== incarnation) router.add(url);
     }
-    for (const [id, { url }] of known) if (!found.has(id)) router.remove(url);
+    for (const [name, { url }] of known) if (!found.has(name)) router.remove(url);
     known = found;
   };
+  const tryLook = (): void => {
+    try {
+      look();
+      trouble = "";
+    } catch (error) {
+      const reason = messageOf(error);
+      if (reason !== trouble)
+        logger.warn({ reason }, "the samplers of the job cannot be followed; those that are known stay");
+      trouble = reason;
+    }
+  };
   look();
-  return every(systemClock(), lookMs, look);
+  return every(systemClock(), lookMs, tryLook);
 }
 
-function readServing(directory: string, logger: Logger): Map<string, z.infer<typeof servingSchema>> {
+function readServing(directory: string, known: Known, logger: Logger): Known {
   const found = new Map<string, z.infer<typeof servingSchema>>();
   for (const name of namesIn(folderOf(directory))) {
     try {
@@ -56,6 +70,8 @@ function readServing(directory: string, logger: Logger): Map<string, z.infer<typ
     } catch (error) {
       // It may just be written, or just have gone: the next look is soon.
       logger.debug({ name, reason: messageOf(error) }, "the file of a sampler can not be read");
+      const before = known.get(name);
+      if (before) found.set(name, before);
     }
   }
   return found;
