@@ -21,14 +21,7 @@ export function lossNeedsOf({ training = trainingDefaults }: JobConfig): readonl
     need(otherObjectives.includes(algorithm), "objectives", "algorithm", algorithm),
     need(aggregation === "sequence", "sample-weights", "aggregation", aggregation),
     need(klCoefficient > 0, "reference", "kl_coefficient", klCoefficient),
-    need(
-      ...([
-        klCoefficient > 0 && klIn === "reward" && algorithm === "reinforce++",
-        "token-advantages",
-        "kl_in",
-        klIn,
-      ] as const),
-    ),
+    need(klCoefficient > 0 && klIn === "reward" && algorithm === "reinforce++", "token-advantages", "kl_in", klIn),
     need(entropyCoefficient > 0, "entropy", "entropy_coefficient", entropyCoefficient),
     need(staleCorrection !== "off", "stale", "stale_correction", staleCorrection),
   ].flat();

@@ -128,9 +128,9 @@ function fillCoefficients(
 ): void {
   const { options, length, batch, before, reference } = work;
   const size = batch.length * length;
-  const [allEntropies, allCoefficients, allEntropyCoefficients] = [
-    ...[core.call.entropies, core.call.coefficients, core.call.entropyCoefficients],
-  ].map(({ value }) => core.floats(value, size)) as [Float32Array, Float32Array, Float32Array];
+  const allEntropies = core.floats(core.call.entropies.value, size);
+  const allCoefficients = core.floats(core.call.coefficients.value, size);
+  const allEntropyCoefficients = core.floats(core.call.entropyCoefficients.value, size);
   const exp = core.call.exponential;
   responsesOf(core, batch, length).forEach((logprobs, row) => {
     const sample = batch[row]!;
