@@ -29,6 +29,17 @@ const running = () =>
     .obey("p")
     .obeyRanks("n0", "n1");
 
+/** All ranks end, but for the last. */
+const endOthers = (job: Job) =>
+  job.exitRank("n0", "rollout-0", 0).exitRank("n0", "rollout-0", 1).exitRank("n1", "rollout-0", 2);
+
+/** What the alarm about missing room says, once that has lasted. */
+const shortageOf = (job: Job) => {
+  job.hear({ type: "controller.tick", atMs: 1 });
+  const [told] = bodiesOf(job.hear({ type: "controller.tick", atMs: 30_000 }).said, "alarm.raised");
+  return told?.detail;
+};
+
 describe("placing a replica of several processes", () => {
   it("puts all of them on one node where it has room for all, however full it is", () => {
     const job = jobWith().node("n0", { rollout: 3 }).node("n1", { policy: 0, rollout: 4 });
@@ -38,9 +49,7 @@ describe("placing a replica of several processes", () => {
   it("begins none while not all have room, and says what is missing", () => {
     const job = jobWith().node("n0", { rollout: 2 }, "a").node("n1", { rollout: 1 }, "b");
     expect(placesOf(job, "n0", "n1")).toEqual({ n0: [], n1: [] });
-    job.hear({ type: "controller.tick", atMs: 1 });
-    const [told] = bodiesOf(job.hear({ type: "controller.tick", atMs: 30_000 }).said, "alarm.raised");
-    expect(told?.detail).toBe(
+    expect(shortageOf(job)).toBe(
       "rollout: 1 waits for room for 4 processes (processes.rollout = 4; room: n0 2, n1 1); start a node with more room, scale down, or lower processes.rollout",
     );
   });
@@ -61,9 +70,7 @@ describe("placing a replica of several processes", () => {
   it("goes over hosts only where the job names their network, and says so where it does not", () => {
     const job = jobWith().node("n0", { rollout: 2 }, "a").node("n1", { rollout: 2 }, "b");
     expect(placesOf(job, "n0", "n1")).toEqual({ n0: [], n1: [] });
-    job.hear({ type: "controller.tick", atMs: 1 });
-    const [told] = bodiesOf(job.hear({ type: "controller.tick", atMs: 30_000 }).said, "alarm.raised");
-    expect(told?.detail).toContain("to be on several hosts, the job has to name their network in data.tcp_host");
+    expect(shortageOf(job)).toContain("to be on several hosts, the job has to name their network in data.tcp_host");
     const reached = several()
       .node("p", { rollout: 0 }, "a")
       .node("n0", { rollout: 2 }, "a")
@@ -149,12 +156,7 @@ describe("the end of one rank", () => {
     for (let life = 1; life <= 6; life++) {
       expect(job.health("rollout-0")).not.toBe("RETIRED");
       job.exitRank("n1", "rollout-0", 3, { code: 1 });
-      for (const [node, rank] of [
-        ["n0", 0],
-        ["n0", 1],
-        ["n1", 2],
-      ] as const)
-        job.exitRank(node, "rollout-0", rank);
+      endOthers(job);
       job
         .hear({ type: "controller.tick", atMs: job.state.fleet.replicas["rollout-0"]?.group?.restartAtMs ?? 0 })
         .obeyRanks("n0", "n1");
@@ -171,9 +173,7 @@ describe("the end of one rank", () => {
   it.each([0, 2])("is not undone by the word of the start of rank %d that comes again", (rank) => {
     const job = running();
     const { pid = 0 } = job.processOf("rollout-0", rank) ?? {};
-    job.exitRank("n1", "rollout-0", 3);
-    for (const other of [0, 1]) job.exitRank("n0", "rollout-0", other);
-    job.exitRank("n1", "rollout-0", 2);
+    endOthers(job.exitRank("n1", "rollout-0", 3));
     const node = rank === 0 ? "n0" : "n1";
     job.report(node, "process.started", { id: "rollout-0", host: "b", pid, life: 1, rank });
     job.hear({ type: "controller.tick", atMs: 5_000 });
@@ -193,12 +193,7 @@ describe("the end of one rank", () => {
     const pauses: number[] = [];
     for (let life = 1; life <= 3; life++) {
       job.exitRank("n1", "rollout-0", 3, { code: 1 });
-      for (const [node, rank] of [
-        ["n0", 0],
-        ["n0", 1],
-        ["n1", 2],
-      ] as const)
-        job.exitRank(node, "rollout-0", rank);
+      endOthers(job);
       const dueAtMs = job.state.fleet.replicas["rollout-0"]?.group?.restartAtMs ?? 0;
       pauses.push(dueAtMs - job.state.nowMs);
       job.hear({ type: "controller.tick", atMs: dueAtMs }).obeyRanks("n0", "n1");
@@ -209,9 +204,9 @@ describe("the end of one rank", () => {
   it("says nothing once its life is over: words of an earlier life change nothing", () => {
     const job = running();
     const { pid = 0 } = job.processOf("rollout-0", 2) ?? {};
-    job.exitRank("n1", "rollout-0", 3);
-    for (const rank of [0, 1]) job.exitRank("n0", "rollout-0", rank);
-    job.exitRank("n1", "rollout-0", 2).hear({ type: "controller.tick", atMs: 5_000 }).obeyRanks("n0", "n1");
+    endOthers(job.exitRank("n1", "rollout-0", 3))
+      .hear({ type: "controller.tick", atMs: 5_000 })
+      .obeyRanks("n0", "n1");
     const before = job.state.members["rollout-0"];
     job.report("n1", "process.exited", {
       id: "rollout-0",
@@ -261,12 +256,7 @@ describe("a node that leaves", () => {
     expect(job.state.members["rollout-0"]?.order?.kind).toBe("replica.stop");
     expect(job.state.members.n1?.order?.kind).not.toBe("replica.stop");
     job.report("rollout-0", "replica.left", { reason: "so" }, "rollout");
-    for (const [node, rank] of [
-      ["n0", 0],
-      ["n0", 1],
-      ["n1", 2],
-    ] as const)
-      job.exitRank(node, "rollout-0", rank);
+    endOthers(job);
     expect(job.state.members.n1?.order?.kind).not.toBe("replica.stop");
     job.exitRank("n1", "rollout-0", 3);
     expect(job.state.members.n1?.order?.kind).toBe("replica.stop");

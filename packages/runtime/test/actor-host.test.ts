@@ -1,5 +1,4 @@
 import { defineErrors, hasCode } from "@muster/base";
-import type { Logic, TimerEffect } from "@muster/machines";
 import { beforeEach, describe, expect, test } from "vitest";
 import {
   type ActorHost,
@@ -9,69 +8,10 @@ import {
   type HostEnd,
   type ManualClock,
   manualClock,
-  type Patience,
   type PersistBatch,
 } from "../src/index.ts";
 import { countingMetrics, recordingLogger, turns } from "./helpers.ts";
-
-/** A counter that does on request what machines do: remembers, asks for effects, sets timers, ends. */
-type Event =
-  | { readonly type: "add"; readonly n: number }
-  | { readonly type: "ignored" }
-  | { readonly type: "say"; readonly text: string }
-  | { readonly type: "load"; readonly key: string }
-  | { readonly type: "loaded"; readonly key: string }
-  | { readonly type: "arm"; readonly id: string; readonly delayMs: number }
-  | { readonly type: "disarm"; readonly id: string }
-  | { readonly type: "rang"; readonly id: string }
-  | { readonly type: "finish" }
-  | { readonly type: "explode" };
-type Effect =
-  | { readonly type: "speak"; readonly text: string }
-  | { readonly type: "fetch"; readonly key: string }
-  | TimerEffect<Event>;
-interface Snapshot {
-  readonly value: string;
-  readonly status: "active" | "done";
-  readonly sum: number;
-  readonly seen: readonly string[];
-}
-
-const start: Snapshot = { value: "counting", status: "active", sum: 0, seen: [] };
-
-const logic: Logic<null, Event, Snapshot, Effect> = {
-  id: "counter",
-  init: () => ({ snapshot: start, effects: [] }),
-  step(snapshot, event) {
-    switch (event.type) {
-      case "add":
-        return { snapshot: { ...snapshot, sum: snapshot.sum + event.n }, effects: [] };
-      case "say":
-        return { snapshot, effects: [{ type: "speak", text: event.text }] };
-      case "load":
-        return { snapshot: { ...snapshot, value: "loading" }, effects: [{ type: "fetch", key: event.key }] };
-      case "loaded":
-        return { snapshot: { ...snapshot, value: "counting", seen: [...snapshot.seen, event.key] }, effects: [] };
-      case "arm":
-        return {
-          snapshot,
-          effects: [
-            { type: "timer.start", id: event.id, delayMs: event.delayMs, event: { type: "rang", id: event.id } },
-          ],
-        };
-      case "disarm":
-        return { snapshot, effects: [{ type: "timer.cancel", id: event.id }] };
-      case "rang":
-        return { snapshot: { ...snapshot, seen: [...snapshot.seen, `rang ${event.id}`] }, effects: [] };
-      case "finish":
-        return { snapshot: { ...snapshot, status: "done", value: "over" }, effects: [{ type: "speak", text: "bye" }] };
-      case "explode":
-        throw new Error("no such transition");
-      default:
-        return { snapshot, effects: [] };
-    }
-  },
-};
+import { add, type Effect, type Event, fetchLater, logic, type Snapshot, say, start } from "./support/counter.ts";
 
 const errors = defineErrors("TEST_ERR", { Away: { message: "the store is away" } });
 
@@ -91,10 +31,7 @@ describe("the actor host", () => {
 
   const speakAndFetch: EffectHandlers<Effect, Event> = {
     speak: ({ text }) => void log.push(`speak ${text}`),
-    fetch: async ({ key }, { post }) => {
-      await turns(2);
-      post({ type: "loaded", key });
-    },
+    fetch: fetchLater,
   };
   const host = (options: Partial<ActorHostOptions<Snapshot, Event, Effect>> = {}): ActorHost<Snapshot, Event> =>
     createActorHost<Snapshot, Event, Effect>({
@@ -108,8 +45,6 @@ describe("the actor host", () => {
       onStopped: (end) => ends.push(end),
       ...options,
     });
-  const add = (n: number): Event => ({ type: "add", n });
-  const say = (text: string): Event => ({ type: "say", text });
 
   test("steps what is posted and settles it", async () => {
     const actor = host();
@@ -131,121 +66,6 @@ describe("the actor host", () => {
     actor.post(say("b"), { settle: () => log.push("settle b") });
     await actor.idle();
     expect(log).toEqual(["persist say say", "speak a", "speak b", "settle a", "settle b"]);
-  });
-
-  describe("with events that may wait", () => {
-    /** While it counts, additions may wait, up to three of them; everything else is waited for. */
-    const patience = {
-      forMs: 50,
-      mayWait: ({ value }: Snapshot, events: readonly Event[]) =>
-        value === "counting" && events.length < 3 && events.every(({ type }) => type === "add"),
-    };
-    let persisted: string[];
-    let settled: number;
-    const patient = (
-      more: Pick<Patience<Snapshot, Event>, "mayPass"> = {},
-      stored = async (): Promise<void> => {},
-    ): ActorHost<Snapshot, Event> => {
-      persisted = [];
-      settled = 0;
-      return host({
-        patience: { ...patience, ...more },
-        persist: async ({ events }) => {
-          persisted.push(events.map(({ type }) => type).join(" "));
-          await stored();
-        },
-      });
-    };
-    const post = async (actor: ActorHost<Snapshot, Event>, event: Event, lane?: "control"): Promise<void> => {
-      actor.post(event, { settle: () => settled++, ...(lane ? { lane } : {}) });
-      await turns(3);
-    };
-
-    test("persists them with the first that may not, in their order", async () => {
-      const actor = patient();
-      await post(actor, add(1));
-      await post(actor, add(2));
-      expect([persisted, settled, actor.snapshot().sum]).toEqual([[], 0, 0]);
-      await post(actor, say("now"));
-      expect([persisted, settled, actor.snapshot().sum]).toEqual([["add add say"], 3, 3]);
-      await post(actor, add(3));
-      expect(persisted).toHaveLength(1);
-    });
-
-    test("persists them when together they may wait no longer", async () => {
-      const actor = patient();
-      for (const n of [1, 2, 3]) await post(actor, add(n));
-      expect(persisted).toEqual(["add add add"]);
-    });
-
-    test("lets the control lane pass, and persists them when somebody waits for them after that", async () => {
-      const actor = patient();
-      await post(actor, add(1));
-      await post(actor, add(2), "control");
-      expect([persisted, settled, actor.snapshot().sum]).toEqual([["add"], 1, 2]);
-      await post(actor, { type: "load", key: "k" }, "control");
-      await turns(6);
-      expect(persisted.slice(0, 3)).toEqual(["add", "load", "add"]);
-    });
-
-    test("lets nothing pass that must come after them", async () => {
-      const actor = patient({ mayPass: (_, { type }) => type !== "say" });
-      await post(actor, add(1));
-      await post(actor, add(2), "control");
-      await post(actor, say("over"), "control");
-      await turns(3);
-      expect([persisted, settled, actor.snapshot().sum]).toEqual([["add", "add", "say"], 3, 3]);
-    });
-
-    test("lets nothing pass that must come after them when somebody waits for them in the same turn", async () => {
-      const actor = patient({ mayPass: (_, { type }) => type !== "say" });
-      await post(actor, add(1));
-      actor.post(say("over"), { lane: "control" });
-      await post(actor, { type: "load", key: "k" });
-      await turns(3);
-      expect(persisted.slice(0, 2)).toEqual(["add load", "say"]);
-    });
-
-    test("sees what came while the control lane was persisted and nothing changed", async () => {
-      let release = (): void => {};
-      const gate = new Promise<void>((resolve) => {
-        release = resolve;
-      });
-      const actor = patient({}, () => gate);
-      await post(actor, add(1));
-      await post(actor, say("slow"), "control");
-      await post(actor, say("now"));
-      release();
-      await turns(6);
-      expect(persisted).toEqual(["say", "add say"]);
-    });
-
-    test("persists them at the deadline of the first, and begins a new one with the next", async () => {
-      const actor = patient();
-      await post(actor, add(1));
-      clock.advance(49);
-      await post(actor, add(2));
-      expect(persisted).toEqual([]);
-      clock.advance(1);
-      await actor.idle();
-      expect(persisted).toEqual(["add add"]);
-      await post(actor, add(3));
-      clock.advance(49);
-      await turns(3);
-      expect(persisted).toHaveLength(1);
-      clock.advance(1);
-      await actor.idle();
-      expect([persisted, settled]).toEqual([["add add", "add"], 3]);
-    });
-
-    test("settles none that waits when it is stopped: they come again", async () => {
-      const actor = patient();
-      await post(actor, add(1));
-      await actor.stop();
-      clock.advance(100);
-      await turns(3);
-      expect([persisted, settled]).toEqual([[], 0]);
-    });
   });
 
   test("persists only events that did something, and says whether the snapshot changed", async () => {
