@@ -129,20 +129,18 @@ function endWithTest(run: JobRun): void {
   onTestFinished(async () => void (await run.process.kill()));
 }
 
-test("three policy and twenty rollout replicas that come within the window for joins are one epoch, and not one each", async () => {
+test("three policy and twenty rollout replicas that come within the window for joins are one epoch", async () => {
   const small = ["--policy", "1", "--rollout", "1", "--set", "init_replicas.policy=1"];
-  const run = await runs.start("crowd", "--steps", "100000", "--set", "timing.join=45s", ...small);
+  const run = await runs.start("crowd", "--steps", "100000", "--set", "timing.join=20s", ...small);
   endWithTest(run);
   await run.waitForEvent("step.committed");
   const { code, said } = await give(run, "scale", "policy=4", "rollout=21", "--timeout", "120s");
   expect(code, said).toBe(0);
-  await run.waitForEvent("mesh.changed", ({ members }) => members.length === 4, 120_000);
-  // 25 processes that start at once are half a minute on two busy cores; the window is longer, and the last thing that the test waits for. Who is suspected, or still pulls the weights, when the window closes is in the next epoch: on a machine on which 25 processes start, that may be one
-  // of the three. One that was alone and silent for a moment may be so in several epochs.
+  await run.waitForEvent("mesh.changed", ({ members }) => members.length === 4, timeoutMs);
+  // Only meshes that stood are said; a member that was silent for a moment while one was being joined costs another number.
+  // One that was alone and silent for a moment, on a machine on which 25 processes start, may be so in several.
   const sizes = run.events("mesh.changed").map(({ members }) => members.length);
-  const grown = sizes.filter((size, i) => size !== sizes[i - 1]);
-  expect([grown[0], grown.at(-1)], `${sizes}`).toEqual([1, 4]);
-  expect(grown.length, `${sizes}`).toBeLessThanOrEqual(3);
+  expect(sizes.filter((size, i) => size !== sizes[i - 1])).toEqual([1, 4]);
   process.kill(-run.process.pid, "SIGINT");
   await run.process.exited;
   await nothingLeft(runs.path);

@@ -153,6 +153,35 @@ describe("joins", () => {
     expect(change?.state.mesh.members).toHaveLength(102);
   });
 
+  it.each([
+    ["still pulls the version", { held: null }, { held }],
+    ["is silent for a moment", { health: "suspect" }, { health: "healthy" }],
+  ] as const)("wait for one that %s when the window closes, and are one epoch with it", (_, late, there) => {
+    const both = arrive(opened(arrive(working({ plan }), "p2", 4)), "p3", 5);
+    const closed = withMember({ ...both, nowMs: both.nowMs + 1_000 }, "p2", late);
+    expect(planMesh(closed)).toBeNull();
+    const change = planMesh(withMember({ ...closed, nowMs: closed.nowMs + 500 }, "p2", there));
+    expect(change?.state.mesh).toMatchObject({ epoch: 3, members: ["p0", "p1", "p2", "p3"] });
+  });
+
+  it("wait for it no longer than a window more", () => {
+    const both = arrive(opened(arrive(working({ plan }), "p2", 4)), "p3", 5);
+    const closed = withMember({ ...both, nowMs: both.nowMs + 1_999 }, "p2", { held: null });
+    expect(planMesh(closed)).toBeNull();
+    expect(planMesh({ ...closed, nowMs: closed.nowMs + 1 })?.state.mesh.members).toEqual(["p0", "p1", "p3"]);
+  });
+
+  it.each([
+    ["leaves", { health: "draining" }, []],
+    ["hangs", { health: "hung" }, []],
+    ["is cordoned", { held: null }, ["p2"]],
+  ] as const)("do not wait for one that %s", (_, state, cordoned) => {
+    const both = arrive(opened(arrive(working({ plan }), "p2", 4)), "p3", 5);
+    const closed = withMember({ ...both, nowMs: both.nowMs + 1_000 }, "p2", { held: null, ...state });
+    const fleet = { ...closed.fleet, cordoned };
+    expect(planMesh({ ...closed, fleet })?.state.mesh.members).toEqual(["p0", "p1", "p3"]);
+  });
+
   it("wait for an epoch that is being built: a hundred that come one by one are the epoch after it", () => {
     const start = working({ plan });
     const building = { ...start.mesh, state: "building" as const, built: ["p0"], dueAtMs: start.nowMs + 10_000 };

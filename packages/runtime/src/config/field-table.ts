@@ -218,7 +218,11 @@ export const timingFields: readonly Field[] = section("timing", {
   reward: ["duration", "5s", "Time to score one trajectory."],
   generate: ["duration", "20s", "Time for a module to generate one sample."],
   drain: ["duration", "30s", "Time a leaving replica has to finish or hand back its work."],
-  join: ["duration", "1s", "Window in which joining policy replicas are gathered into one epoch."],
+  join: [
+    "duration",
+    "1s",
+    "Window in which joining policy replicas are gathered into one epoch; up to as long again while one still pulls the weights or is suspected.",
+  ],
   tick: ["duration", "200ms", "Time between looks at deadlines."],
 });
 

@@ -84,11 +84,21 @@ function isIntact({ mesh }: ControllerState, members: readonly Member[]): boolea
 }
 
 /**
- * True while joins are gathered, so that a hundred joiners are one epoch and not a hundred. A loss or a leave waits for nobody, and
- * takes along who is there.
+ * True while joins are gathered, so that a hundred joiners are one epoch and not a hundred. A window that closes while one of them still comes
+ * stays open for as long again at most: else that one waits for a whole window more. A loss or a leave waits for nobody, and takes along who is
+ * there.
  */
-function isGathering({ mesh, nowMs }: ControllerState): boolean {
-  return mesh.joinDueAtMs !== null && nowMs < mesh.joinDueAtMs;
+function isGathering(state: ControllerState): boolean {
+  const { mesh, nowMs, plan } = state;
+  if (mesh.joinDueAtMs === null || nowMs < mesh.joinDueAtMs) return mesh.joinDueAtMs !== null;
+  if (nowMs >= mesh.joinDueAtMs + plan.timing.joinMs) return false;
+  return membersOf(state, "policy").some((member) => !mesh.members.includes(member.id) && isComing(state, member));
+}
+
+/** A joiner that is soon eligible: it pulls the newest version, or is silent for a moment. */
+function isComing(state: ControllerState, member: Member): boolean {
+  if (member.health === "draining" || member.health === "hung" || isCordoned(state, member.id)) return false;
+  return member.health === "suspect" || !holdsCurrent(state, member);
 }
 
 /** Most ranks of a mesh: whoever comes beyond them is a spare, which has the weights and no part of a step. */
