@@ -7,6 +7,7 @@
 /** What the sources of a package may import of the others. Only the packages named here may exist. */
 const mayImport = {
   base: [],
+  http: [],
   protocol: ["base"],
   tensors: ["base"],
   data: ["base", "protocol"],
@@ -16,9 +17,9 @@ const mayImport = {
   checkpoint: ["base", "protocol", "tensors"],
   engine: ["base", "protocol", "tensors", "data"],
   client: ["base", "protocol", "transport"],
-  gateway: ["base"],
-  router: ["base"],
-  dashboard: ["base", "protocol", "client"],
+  gateway: ["base", "http"],
+  router: ["base", "http"],
+  dashboard: ["base", "http", "protocol", "client"],
   runtime: ["base", "protocol", "machines", "transport"],
   actors: [
     "base",
@@ -35,6 +36,7 @@ const mayImport = {
   // The simulator only from composition/simulator.ts: rule no-dev-in-src.
   cli: [
     "base",
+    "http",
     "protocol",
     "tensors",
     "data",

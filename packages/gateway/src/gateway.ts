@@ -1,6 +1,6 @@
 /** A running gateway: the coordinator behind its HTTP edge. */
-import { isIP } from "node:net";
 import { type Clock, type Logger, messageOf } from "@muster/base";
+import { isLoopback, shownHost } from "@muster/http";
 import { Coordinator } from "./coordinator.ts";
 import { errors } from "./errors.ts";
 import type { Grant } from "./http/guard.ts";
@@ -110,8 +110,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     await close();
     throw errorOfStart(error, { host, port });
   }
-  const shown = isIP(host) === 6 ? `[${host}]` : host;
-  const url = `${options.tls === undefined ? "http" : "https"}://${shown}:${portOf(app)}`;
+  const url = `${options.tls === undefined ? "http" : "https"}://${shownHost(host)}:${portOf(app)}`;
   return { url, port: portOf(app), failed, close };
 }
 
@@ -121,7 +120,7 @@ function errorOfStart(error: unknown, at: { readonly host: string; readonly port
 }
 
 function refuseOpen(host: string, { grants = [], tls, plainHttp = false }: GatewayOptions): void {
-  if (host === "localhost" || host === "::1" || /^127\./.test(host)) return;
+  if (isLoopback(host)) return;
   if (grants.length === 0)
     throw errors.GatewayOpen({ host, missing: "there are no tokens", option: "tokens with --tokens" });
   if (tls === undefined && !plainHttp)

@@ -1,4 +1,4 @@
-export { isLoopback, type Tokens } from "./doors/guard.ts";
+export type { Tokens } from "./doors/guard.ts";
 export { type Router, type RouterOptions, type ShownMetrics, startRouter } from "./router.ts";
 export { checkRouterConfig, type RouterConfig, routerDefaults } from "./router-config.ts";
 export type { SamplerEngine, SamplerRequest, SamplerTokenizer } from "./sampler/sampler-engine.ts";

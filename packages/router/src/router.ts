@@ -1,6 +1,7 @@
 /** The router as a whole: doors, line, pool, health. */
 import type { AddressInfo } from "node:net";
 import { type Clock, type Logger, type Metrics, messageOf } from "@muster/base";
+import { isLoopback } from "@muster/http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Agent } from "undici";
 import { engineRoutes, type ParsedRequest, parseRequest } from "./core/parse-request.ts";
@@ -13,7 +14,7 @@ import { addAdminDoors } from "./doors/admin.ts";
 import { Admission } from "./doors/admission.ts";
 import { headersForEngine } from "./doors/answer-headers.ts";
 import { type ExchangeTools, exchange } from "./doors/exchange.ts";
-import { checkToken, isLoopback, type Tokens } from "./doors/guard.ts";
+import { checkToken, type Tokens } from "./doors/guard.ts";
 import { doorOf, openHttpApp } from "./doors/http-app.ts";
 import { openMeters } from "./doors/meters.ts";
 import { errors } from "./errors.ts";

@@ -28,7 +28,8 @@ import {
 import { connectionRoles, findConnection, writeOwnConnection } from "../composition/connection.ts";
 import { dataKeyOf } from "../composition/data-key.ts";
 import { openEngines } from "../composition/engines.ts";
-import { addressOf, servingRole } from "../composition/serving.ts";
+import { addressOf } from "../composition/http-address.ts";
+import { servingRole } from "../composition/serving.ts";
 import { tokenOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
 import { describeRun, sayRun } from "../job/run-state.ts";
@@ -86,6 +87,9 @@ const replicas: Readonly<Record<ReplicaRole, ReplicaKind>> = {
   checkpoint: { roleOn: checkpointRoleOn, engine: "policy", says: "start a checkpoint actor and join a job" },
 };
 
+/** Where a sampler serves unless it is told otherwise. */
+const serveDefault = "127.0.0.1:0";
+
 /** Adds the actor commands. */
 export function addActorCommands(program: Command): void {
   for (const [name, replica] of Object.entries(replicas)) {
@@ -139,7 +143,7 @@ async function joinJob(name: string, { roleOn, engine }: ReplicaKind, options: R
   const doors = hostDoors(engines, engines.of(adapter).build(), rank ?? undefined);
   if (options.serve === undefined) return await runReplicaProcess(roleOn(doors), actor);
   const { id, connection } = actor;
-  const address = addressOf(options.serve === true ? "127.0.0.1:0" : options.serve);
+  const address = addressOf("serve", options.serve === true ? serveDefault : options.serve, serveDefault);
   const token = tokenOf("serve-token-file", options.serveTokenFile, process.env.MUSTER_SERVE_TOKEN);
   const role = servingRole({ doors, roleOn, address, token, id, directory: connection.directory });
   return await runReplicaProcess(role, actor);

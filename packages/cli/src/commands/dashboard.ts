@@ -1,17 +1,18 @@
 /** `muster dashboard`: a job in the browser, with the operator's commands. */
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
-import { type Logger, messageOf, silentLogger } from "@muster/base";
+import { type Logger, silentLogger } from "@muster/base";
 import type { Dashboard } from "@muster/dashboard";
+import { isLoopback, shownHost } from "@muster/http";
 import { type ExitCode, exitCodes, systemClock } from "@muster/runtime";
 import type { Command } from "commander";
+import { addressOf } from "../composition/http-address.ts";
+import { tokenOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { withJob } from "../job/open-job.ts";
 import { cleanLine } from "../report/index.ts";
 import { newsOf } from "../run/narrator.ts";
-import { collect, type LocationOptions, portOf, withLocation } from "./common.ts";
+import { collect, type LocationOptions, withLocation } from "./common.ts";
 
 interface Options extends LocationOptions {
   readonly listen: string;
@@ -24,6 +25,7 @@ interface Options extends LocationOptions {
 
 const listenDefault = "127.0.0.1:7070";
 const tokenMin = 16;
+const tokenMax = 512;
 
 /** Adds the command. */
 export function addDashboardCommand(program: Command): void {
@@ -40,8 +42,8 @@ export function addDashboardCommand(program: Command): void {
 }
 
 async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const { host, port } = addressOf(options);
-  const token = tokenOf(options.tokenFile);
+  const { host, port } = listenAt(options);
+  const token = tokenFor(options.tokenFile);
   return await withJob(options, async ({ client }) => {
     const { openDashboard } = await import("@muster/dashboard");
     const dashboard = await openDashboard({
@@ -65,7 +67,7 @@ function sayAddress(
   dashboard: Dashboard,
   { host, token, isJson }: { host: string; token: string; isJson: boolean },
 ): void {
-  const shown = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
+  const shown = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : shownHost(host);
   const url = `http://${shown}:${dashboard.port}/#token=${token}`;
   process.stdout.write(
     isJson ? `${JSON.stringify({ url })}\n` : `open ${url}\nCtrl-C ends the page; the job goes on\n`,
@@ -73,31 +75,20 @@ function sayAddress(
 }
 
 /** @throws MUSTER_ERR_OPTION_INVALID for what is no address, and for one of the network that nobody allowed. */
-function addressOf({ listen: value, plainHttp = false }: Options): { readonly host: string; readonly port: number } {
-  const fault = (reason: string) => errors.OptionInvalid({ option: "listen", value, reason });
-  const [, bracketed, plain, port] = /^(?:\[([0-9a-f:.]+)\]|([^:\s[\]]+)):(\d{1,5})$/i.exec(value) ?? [];
-  const host = bracketed ?? plain;
-  if (host === undefined || port === undefined) throw fault(`is not HOST:PORT, for example ${listenDefault}`);
-  const isLoopback = host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
-  if (!isLoopback && !plainHttp)
-    throw fault("is reached from other hosts, and the page has no TLS: use a proxy or ssh -L, or say --plain-http");
-  return { host, port: portOf("listen", port) };
+function listenAt({ listen, plainHttp = false }: Options): { readonly host: string; readonly port: number } {
+  const address = addressOf("listen", listen, listenDefault);
+  if (isLoopback(address.host) || plainHttp) return address;
+  const reason = "is reached from other hosts, and the page has no TLS: use a proxy or ssh -L, or say --plain-http";
+  throw errors.OptionInvalid({ option: "listen", value: listen, reason });
 }
 
-/** @throws MUSTER_ERR_OPTION_INVALID when there is no such file, or too little in it. */
-function tokenOf(file: string | undefined): string {
-  if (file === undefined) return randomBytes(24).toString("base64url");
-  const fault = (reason: string, cause?: unknown) =>
-    errors.OptionInvalid({ option: "token-file", value: file, reason }, cause);
-  let text: string;
-  try {
-    text = readFileSync(resolve(file), "utf8").trim();
-  } catch (error) {
-    throw fault(`can not be read: ${messageOf(error)}`, error);
-  }
-  if (!/^\S+$/.test(text) || text.length < tokenMin || text.length > 512)
-    throw fault(`holds no token: one word of ${tokenMin} to 512 characters is wanted`);
-  return text;
+/** The token of the file, a new one without. @throws MUSTER_ERR_RUN_FILE, MUSTER_ERR_SECRET_OPEN, MUSTER_ERR_OPTION_INVALID */
+function tokenFor(file: string | undefined): string {
+  const token = tokenOf("token-file", file, undefined);
+  if (token === null) return randomBytes(24).toString("base64url");
+  if (/^[\x21-\x7e]+$/.test(token) && token.length >= tokenMin && token.length <= tokenMax) return token;
+  const reason = `holds no token: one word of ${tokenMin} to ${tokenMax} characters is wanted`;
+  throw errors.OptionInvalid({ option: "token-file", value: file ?? "", reason });
 }
 
 /** What needs an eye goes to standard error, each sentence once in a row. */

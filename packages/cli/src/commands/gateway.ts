@@ -1,10 +1,10 @@
 /** `muster gateway`: the checkpoint service's coordinator over HTTP, alone. */
-import { readFileSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { messageOf } from "@muster/base";
 import type { Gateway, GatewayOptions } from "@muster/gateway";
 import { createLogger, type ExitCode, exitCodes, systemClock } from "@muster/runtime";
 import type { Command } from "commander";
+import { secretOf, textOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { collect, durationOf, levelOf, portOf, withLogLevel } from "./common.ts";
@@ -108,20 +108,4 @@ function mappingsOf(texts: readonly string[]): Readonly<Record<string, string>> 
     throw errors.OptionInvalid({ option: "role-mapping", value: text || '""', reason });
   });
   return Object.fromEntries(pairs);
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    throw errors.RunFile({ path, reason: messageOf(error) }, error);
-  }
-}
-
-/** Text of a file that nobody but its owner can use. */
-function secretOf(path: string): string {
-  const text = textOf(path);
-  const mode = statSync(path).mode & 0o777;
-  if ((mode & 0o077) !== 0) throw errors.SecretOpen({ path, mode: mode.toString(8) });
-  return text;
 }

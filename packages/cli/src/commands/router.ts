@@ -1,5 +1,6 @@
 /** `muster router`: one address for many inference engines. */
 import type { Logger } from "@muster/base";
+import { shownHost } from "@muster/http";
 import type { Router } from "@muster/router";
 import { checkRouterConfig, type RouterConfig, routerDefaults } from "@muster/router/config";
 import {
@@ -176,7 +177,7 @@ async function serve(options: Options): Promise<ExitCode> {
     await router.close(0);
     throw error;
   }
-  const url = `http://${router.host.includes(":") ? `[${router.host}]` : router.host}:${router.port}`;
+  const url = `http://${shownHost(router.host)}:${router.port}`;
   process.stdout.write(options.json ? `${JSON.stringify({ url })}\n` : `the router listens on ${url}, until Ctrl-C\n`);
   return await untilStopped(router, { grace: options.grace, logger, stopFollowing });
 }

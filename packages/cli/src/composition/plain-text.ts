@@ -1,5 +1,5 @@
 /** Addresses of brokers to which passwords and orders would go unencrypted over a network. */
-import { isIP } from "node:net";
+import { isLoopback } from "@muster/http";
 
 /** Warning for a broker's address, one server or several with commas; `null` where every one has TLS or is on this host. */
 export function plainTextWarning(url: string): string | null {
@@ -10,6 +10,5 @@ export function plainTextWarning(url: string): string | null {
 
 function isHere(server: string): boolean {
   const address = URL.parse(server.includes("://") ? server : `nats://${server}`);
-  const name = address?.hostname.replace(/^\[(.*)\]$/, "$1") ?? "";
-  return name === "localhost" || name === "::1" || (isIP(name) === 4 && name.startsWith("127."));
+  return isLoopback(address?.hostname.replace(/^\[(.*)\]$/, "$1") ?? "");
 }

@@ -2,7 +2,6 @@
 import type { Doors, Role } from "@muster/actors";
 import type { Logger } from "@muster/base";
 import type { SamplerServer, SamplerTokenizer } from "@muster/router";
-import { errors } from "../errors.ts";
 import { writeServing } from "../job/serving-files.ts";
 import type { OpenedRole } from "./actor-process.ts";
 
@@ -15,18 +14,6 @@ export interface ServingOptions {
   readonly id: string;
   /** The job's folder, where routers of this host look for samplers. */
   readonly directory: string;
-}
-
-/** An address as `--serve` gives it. @throws MUSTER_ERR_OPTION_INVALID */
-export function addressOf(text: string): { readonly host: string; readonly port: number } {
-  const [, host = "", port = ""] = /^(.*):(\d{1,5})$/.exec(text) ?? [];
-  const name = host.replace(/^\[(.*)\]$/, "$1");
-  if (/^[\w.:-]+$/.test(name) && Number(port) <= 65_535) return { host: name, port: Number(port) };
-  throw errors.OptionInvalid({
-    option: "serve",
-    value: text || '""',
-    reason: "is not HOST:PORT, for example 127.0.0.1:0",
-  });
 }
 
 /** The role of a sampler whose engine is served, too. */

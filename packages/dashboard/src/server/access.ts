@@ -1,5 +1,5 @@
 /** Who may ask: requests that name this server as their host, come from its own page, and carry the token. Pure. */
-import { createHash, timingSafeEqual } from "node:crypto";
+import { bearerOf, isLoopback, isSameSecret, shownHost } from "@muster/http";
 
 /** What a request says of itself. */
 export interface Asked {
@@ -27,9 +27,8 @@ export interface Access {
  */
 export function namesOf(host: string, port: number, more: readonly string[]): ReadonlySet<string> {
   const isEverywhere = host === "0.0.0.0" || host === "::";
-  const isLoopback = host === "127.0.0.1" || host === "::1" || host === "localhost";
-  const loopback = isEverywhere || isLoopback ? ["127.0.0.1", "localhost", "[::1]"] : [];
-  const own = isEverywhere ? [] : [host.includes(":") ? `[${host}]` : host];
+  const loopback = isEverywhere || isLoopback(host) ? ["127.0.0.1", "localhost", "[::1]"] : [];
+  const own = isEverywhere ? [] : [shownHost(host)];
   const added = more.map((name) => name.toLowerCase());
   const named = [...own, ...loopback].map((name) => name.toLowerCase()).concat(added);
   return new Set([...added, ...named.flatMap((name) => [`${name}:${port}`, ...(port === 80 ? [name] : [])])]);
@@ -43,14 +42,8 @@ export function refusalOf({ names, token }: Access, asked: Asked, needsToken: bo
   if (asked.origin !== undefined && asked.origin !== `http://${host}` && asked.origin !== `https://${host}`)
     return { status: 403, message: `requests of pages of ${asked.origin.slice(0, 80)} are not taken` };
   if (!needsToken) return null;
-  const given = /^Bearer (\S{1,512})$/i.exec(asked.authorization ?? "")?.[1];
-  if (given === undefined) return { status: 401, message: "a token is missing: authorization: Bearer TOKEN" };
-  if (!isSame(given, token)) return { status: 401, message: "the token is not the one of this server" };
+  const given = bearerOf(asked.authorization);
+  if (given === null) return { status: 401, message: "a token is missing: authorization: Bearer TOKEN" };
+  if (!isSameSecret(given, token)) return { status: 401, message: "the token is not the one of this server" };
   return null;
-}
-
-/** Compares in a time that tells nothing of where two texts differ. */
-function isSame(a: string, b: string): boolean {
-  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
-  return timingSafeEqual(digest(a), digest(b));
 }

@@ -1,6 +1,7 @@
 /** Tensors from process to process: point to point and one to all, announced through the coordinator and fetched from the sender. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { messageOf } from "@muster/base";
+import { shownHost } from "@muster/http";
 import { errors } from "../errors.ts";
 import type { MetricsCollector } from "../metrics/collector.ts";
 import type { CoordinatorCalls } from "./coordinator-calls.ts";
@@ -89,7 +90,7 @@ export class TcpBackend {
   async initProcessGroup(): Promise<number> {
     const { host, port } = this.#options;
     const opened = await this.#server.open(host, port);
-    this.#address = `${host.includes(":") ? `[${host}]` : host}:${opened}`;
+    this.#address = `${shownHost(host)}:${opened}`;
     return opened;
   }
 

@@ -1,8 +1,9 @@
 /** What a process gives away: packages of buffers, and the server that serves them. One line of JSON asks, one answers, then bytes. */
-import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
+import { isSameSecret } from "@muster/http";
 import type { MetricsCollector } from "../metrics/collector.ts";
 import type { FusedBuffer, TensorRow } from "./tensors.ts";
 
@@ -126,7 +127,7 @@ export class PackageServer {
   async #answer(socket: Socket, line: string): Promise<boolean> {
     const asked = JSON.parse(line) as Record<string, unknown>;
     const found = this.#packages.get(String(asked.key));
-    if (found === undefined || !isSecret(asked.secret, found.secret)) {
+    if (found === undefined || !isSameSecret(String(asked.secret), found.secret)) {
       socket.write('{"ok": false, "error": "key: there is no such package"}\n');
       return false;
     }
@@ -163,9 +164,4 @@ function writable(socket: Socket): Promise<void> {
     };
     socket.on("drain", done).on("close", done);
   });
-}
-
-function isSecret(given: unknown, secret: string): boolean {
-  const [a, b] = [Buffer.from(String(given)), Buffer.from(secret)];
-  return a.length === b.length && timingSafeEqual(a, b);
 }

@@ -1,6 +1,6 @@
 /** Who may come in: tokens with scopes, host and origin, and how often. */
 import { createHash, timingSafeEqual } from "node:crypto";
-import { isIP } from "node:net";
+import { bearerOf, hostNameOf, namesAddress } from "@muster/http";
 import { errors } from "../errors.ts";
 import type { Refusal } from "../topology/state.ts";
 import type { Scope } from "./routes.ts";
@@ -36,8 +36,9 @@ export function grantsOf(text: string, path: string): readonly Grant[] {
 /** Whether a request's token allows a scope; null when it does. Without grants everything is allowed. */
 export function checkToken(header: string | undefined, needed: Scope, grants: readonly Grant[]): Refusal | null {
   if (grants.length === 0) return null;
-  const [, token = ""] = /^Bearer +(\S+)$/i.exec(header ?? "") ?? [];
-  if (token === "") return { status: 401, message: "authorization: a bearer token is needed", field: "authorization" };
+  const token = bearerOf(header);
+  if (token === null)
+    return { status: 401, message: "authorization: a bearer token is needed", field: "authorization" };
   const digest = digestOf(token);
   // All are compared, so that the time says nothing about the place of the match.
   const held = grants.filter((grant) => timingSafeEqual(grant.digest, digest));
@@ -62,14 +63,11 @@ export interface Sent {
  * name that was rebound is none.
  */
 export function checkPlace(
-  { host = "", origin, fetchSite }: Sent,
+  { host, origin, fetchSite }: Sent,
   allowed: { readonly hosts: readonly string[]; readonly origins: readonly string[] },
 ): Refusal | null {
-  const name = host
-    .replace(/:\d*$/, "")
-    .replace(/^\[(.*)\]$/, "$1")
-    .toLowerCase();
-  if (isIP(name) === 0 && name !== "localhost" && !allowed.hosts.includes(name))
+  const name = hostNameOf(host);
+  if (!namesAddress(host) && !allowed.hosts.includes(name))
     return {
       status: 403,
       message: `host: "${name.slice(0, 100)}" is no name of this server; allow it with --allow-host`,

@@ -1,6 +1,5 @@
 /** Who may ask for what: names of this server, browsers, bearer tokens. Everything here is decided before a body is read. */
-import { createHash, timingSafeEqual } from "node:crypto";
-import { isIP } from "node:net";
+import { bearerOf, isLoopback, isSameSecret, namesAddress } from "@muster/http";
 import type { Headers } from "../core/parse-request.ts";
 import { Refused } from "../core/reply.ts";
 import { errors } from "../errors.ts";
@@ -23,11 +22,6 @@ export function checkToken(field: string, token: string): string {
   return token;
 }
 
-/** True for an address that only processes of this host reach. */
-export function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
-}
-
 /**
  * Checks a request by its head.
  *
@@ -35,21 +29,21 @@ export function isLoopback(host: string): boolean {
  * @throws Refused with 421, 403 or 401.
  */
 export function checkHead(headers: Headers, scope: Scope, { host, tokens }: { host: string; tokens: Tokens }): void {
-  if (isLoopback(host) && !namesAddress(headers.host))
+  if (isLoopback(host) && !namesAddress(`${headers.host ?? ""}`))
     throw new Refused({ status: 421, code: "misdirected", message: "host: it is not a name of this server" });
   const { origin, "sec-fetch-site": site } = headers;
   if (origin !== undefined || (site !== undefined && site !== "none" && site !== "same-origin"))
     throw new Refused({ status: 403, code: "forbidden", message: "origin: pages of the web are not answered" });
   if (scope === "public" || (tokens.inference === null && tokens.admin === null)) return;
   const accepted = acceptedBy(scope, tokens);
-  const shown = /^Bearer ([\x21-\x7e]+)$/i.exec(`${headers.authorization ?? ""}`)?.[1];
-  if (shown === undefined)
+  const shown = bearerOf(`${headers.authorization ?? ""}`);
+  if (shown === null)
     throw new Refused({
       ...{ status: 401, code: "unauthorized" },
       message: "authorization: this needs a token, as Authorization: Bearer TOKEN",
     });
-  if (accepted.some((token) => isEqual(token, shown))) return;
-  const isKnown = [tokens.inference, tokens.admin].some((token) => token !== null && isEqual(token, shown));
+  if (accepted.some((token) => isSameSecret(token, shown))) return;
+  const isKnown = [tokens.inference, tokens.admin].some((token) => token !== null && isSameSecret(token, shown));
   if (isKnown)
     throw new Refused({ status: 403, code: "forbidden", message: "authorization: this token is not for this door" });
   throw new Refused({ status: 401, code: "unauthorized", message: "authorization: this token is not known" });
@@ -58,16 +52,4 @@ export function checkHead(headers: Headers, scope: Scope, { host, tokens }: { ho
 function acceptedBy(scope: Scope, { inference, admin }: Tokens): readonly string[] {
   const accepted = scope === "inference" ? [inference] : scope === "admin" ? [admin] : [inference, admin];
   return accepted.filter((token) => token !== null);
-}
-
-function namesAddress(host: string | readonly string[] | undefined): boolean {
-  if (typeof host !== "string") return false;
-  const name = host.replace(/:\d*$/, "").replace(/^\[(.*)\]$/, "$1");
-  return name.toLowerCase() === "localhost" || isIP(name) !== 0;
-}
-
-/** Compares in a time that says nothing of the secret. */
-function isEqual(a: string, b: string): boolean {
-  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
-  return timingSafeEqual(digest(a), digest(b));
 }

@@ -4,12 +4,13 @@ import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import { type Generated, type Logger, MusterError, messageOf } from "@muster/base";
+import { isLoopback, shownHost } from "@muster/http";
 import type { FastifyInstance } from "fastify";
 import { isFenced, satisfies } from "../core/fence.ts";
 import { type EngineRoute, engineRoutes, parseRequest } from "../core/parse-request.ts";
 import { bodyOfReply, Refused } from "../core/reply.ts";
 import { doneData, eventOf } from "../core/sse.ts";
-import { checkToken, isLoopback } from "../doors/guard.ts";
+import { checkToken } from "../doors/guard.ts";
 import { doorOf, openHttpApp } from "../doors/http-app.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
@@ -97,7 +98,7 @@ class Server implements SamplerServer {
 
   get url(): string {
     const { port } = this.app.server.address() as AddressInfo;
-    return `http://${this.#host.includes(":") ? `[${this.#host}]` : this.#host}:${port}`;
+    return `http://${shownHost(this.#host)}:${port}`;
   }
 
   open(engine: SamplerEngine, tokenizer: SamplerTokenizer): string {
