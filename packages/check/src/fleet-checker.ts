@@ -209,9 +209,11 @@ export class FleetChecker {
   }
 
   /** Epochs that only take joiners in are apart by the time in which joiners are gathered. */
-  #checkGrowth({ before, after, event }: Decision): void {
+  #checkGrowth({ before, after, event, effects }: Decision): void {
     const isWhole = before.mesh.state === "ready" || before.mesh.state === "building";
-    if (after.mesh.epoch === before.mesh.epoch || !isWhole) return;
+    // A step that is tried again has a new epoch anyway.
+    const isRetry = effects.some((effect) => effect.type === "announce" && effect.kind === "step.retried");
+    if (after.mesh.epoch === before.mesh.epoch || !isWhole || isRetry) return;
     const ranks = new Set(after.mesh.members);
     const isGrowth = before.mesh.members.every(
       (id) => ranks.has(id) && before.members[id]?.incarnation === after.members[id]?.incarnation,

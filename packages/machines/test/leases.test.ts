@@ -86,6 +86,20 @@ describe("an item that comes back", () => {
     expect(requeue(working(), [evaluate(0)], failed).state.evaluation).toBeNull();
   });
 
+  it("of an evaluation does not wait again while another lease of it has that chunk: what comes back is of an earlier evaluation", () => {
+    const evaluation = {
+      ...{ version: 3, queue: [], settled: [], attempts: { 0: 1 }, chunks: 1, prompts: 0, correct: 0 },
+      leasesBefore: 2,
+    };
+    const of = (leaseId: string) => {
+      const leases = { [leaseId]: { holder: "r1", items: [evaluate(0)], dueAtMs: 9_000 } };
+      const state = working({ patch: { evaluation, leases } });
+      return requeue(state, [evaluate(0)], failed).state.evaluation;
+    };
+    expect(of("1-3")).toEqual(evaluation);
+    expect(of("1-2")).toMatchObject({ queue: [evaluate(0)], attempts: { 0: 2 } });
+  });
+
   it("of an evaluation is given up after its last attempt, so that held-out prompts cannot stop the job", () => {
     const evaluation = { version: 3, queue: [], settled: [], attempts: {}, chunks: 1, prompts: 0, correct: 0 };
     let state = working({ patch: { evaluation } });

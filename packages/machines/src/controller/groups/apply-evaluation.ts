@@ -2,8 +2,8 @@
 import type { WorkItem } from "@muster/protocol";
 import { valuesOf } from "../../table/table.ts";
 import type { Change, ReportOf } from "../events.ts";
-import { type ControllerState, type Evaluation, moved } from "../state.ts";
-import { leaseNumberOf } from "./lease-table.ts";
+import { type ControllerState, moved } from "../state.ts";
+import { isEarlier } from "./lease-table.ts";
 import { finishItems } from "./leases.ts";
 
 /** A chunk of held-out prompts was evaluated. Pure. */
@@ -27,11 +27,6 @@ export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.co
     correct: run.correct + correct,
   };
   return { state: moved({ ...next, evaluation }), effects: [] };
-}
-
-/** True when a lease was made before an evaluation was opened. */
-function isEarlier({ leasesBefore = 0 }: Evaluation, leaseId: string): boolean {
-  return !(leaseNumberOf(leaseId) > leasesBefore);
 }
 
 /** A chunk of held-out prompts that is on this lease, waits, or is on another one. */

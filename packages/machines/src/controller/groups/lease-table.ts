@@ -17,6 +17,11 @@ export function leaseNumberOf(leaseId: string): number {
   return Number(/^\d+-(\d+)$/.exec(leaseId)?.[1]);
 }
 
+/** True when a lease was made before an evaluation was opened: what it holds is of an earlier one. Pure. */
+export function isEarlier({ leasesBefore = 0 }: { readonly leasesBefore?: number }, leaseId: string): boolean {
+  return !(leaseNumberOf(leaseId) > leasesBefore);
+}
+
 /** Leases by holder. It follows from the table, and from that of the table before. */
 const indices = new WeakMap<Leases, Table<readonly OwnLease[]>>();
 

@@ -3,10 +3,11 @@
  * to blame for the end of its holder is a suspect: it is tried again alone and elsewhere, and given up after some attempts (S20).
  */
 import { type CauseCount, decideFailure, type FailureKind, firstSeqOf, type WorkItem } from "@muster/protocol";
+import { entriesOf } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
-import type { ControllerState, Lease, QueuedGroup, StepGroups } from "../state.ts";
+import type { ControllerState, Evaluation, Lease, QueuedGroup, StepGroups } from "../state.ts";
 import { noteQuarantined } from "./given-up.ts";
-import { leasesOf, withLease, withoutLease } from "./lease-table.ts";
+import { isEarlier, leasesOf, withLease, withoutLease } from "./lease-table.ts";
 import { isQueued } from "./queue.ts";
 
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
@@ -219,6 +220,7 @@ function requeueEval(
   const { chunk } = item;
   if (!run || run.settled.includes(chunk) || run.queue.some((waiting) => waiting.chunk === chunk))
     return { state, effects: [] };
+  if (isLeased(state, run, chunk)) return { state, effects: [] };
   const count = (run.attempts[chunk] ?? 0) + (failure ? 1 : 0);
   const attempts = { ...run.attempts, [chunk]: count };
   const isOver = failure !== null && decideFailure(state.plan.failure, failure, count).action !== "retry";
@@ -230,6 +232,13 @@ function requeueEval(
     state: { ...state, evaluation },
     effects: isOver ? [announce("alarm.raised", { alarm: "evaluation", detail })] : [],
   };
+}
+
+/** True when a lease of this evaluation has the chunk: what comes back is of an earlier one, whose lease outlived it. */
+function isLeased({ leases }: ControllerState, run: Evaluation, chunk: number): boolean {
+  return entriesOf(leases).some(
+    ([id, { items }]) => !isEarlier(run, id) && items.some((item) => item.purpose === "eval" && item.chunk === chunk),
+  );
 }
 
 function quarantine(before: ControllerState, item: TrainItem, why: Return): Change<ControllerState> {
