@@ -76,7 +76,10 @@ test("one of four processes is killed: the replica is one loss, comes back whole
   expect(new Set(first.map(({ env }) => `${env.MASTER_ADDR}:${env.MASTER_PORT}`)).size).toBe(1);
   process.kill(first[3]?.pid ?? 0, "SIGKILL");
   const died = await run.waitForEvent("member.died", ({ id }) => id === "rollout-0", 30_000);
-  expect(died.evidence).toMatch(/^rank 3 of rollout-0 on \S+ \(process \d+\) ended with SIGKILL$/);
+  // Where the node is late to look at its children, it sees rank 0 first, which ends when it misses one of the others; that names it, too.
+  expect(died.evidence).toMatch(
+    /^rank 3 of rollout-0 on \S+ \(process \d+\) ended with SIGKILL$|^rank 0 of rollout-0 .* ended with code 1: rank 3 of rollout-0 is gone$/,
+  );
   await waitFor(() => whole("rollout-0", 2), {
     what: "four ranks of life 2",
     timeoutMs: 30_000,
