@@ -1,5 +1,12 @@
 /** Nodes and operators: no orphan lives on, what is wanted runs, a command happens once, joiners come together, and nobody keeps a place that was given away (F1 to F7). */
-import { type ControllerEvent, type ControllerState, processesOf, ranksOf } from "@muster/machines";
+import {
+  type ControllerEvent,
+  type ControllerState,
+  type FleetRank,
+  type FleetReplica,
+  processesOf,
+  ranksOf,
+} from "@muster/machines";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
@@ -125,7 +132,8 @@ export class FleetChecker {
 
   /** What is placed is placed on a node that lives, is free for it, and has room. */
   #checkPlaces({ fleet: before }: ControllerState, { fleet, members }: ControllerState): void {
-    for (const [id, { node, role }] of Object.entries(fleet.replicas)) {
+    for (const [id, replica] of Object.entries(fleet.replicas)) {
+      const { node, role } = replica;
       this.#judge.require(
         node === null || node in fleet.nodes,
         "F5",
@@ -140,7 +148,18 @@ export class FleetChecker {
       this.#judge.require(members[node]?.role === "node", "F5", () => `${id} is placed on ${node}, which is no member`);
       this.#judge.require(!this.#cordoned.has(node), "F5", () => `${id} is placed on ${node}, which is cordoned`);
       this.#judge.require(used <= limit, "F5", () => `${node} has ${used} ${role}, it has room for ${limit}`);
+      if (replica.group) this.#checkRanks(id, replica, fleet);
     }
+  }
+
+  /** Every rank is placed on a node that knows of ranks: another one would leave them aside. */
+  #checkRanks(id: string, replica: FleetReplica, { nodes }: Fleet): void {
+    for (const [rank, { node }] of ranksOf(replica).entries())
+      this.#judge.require(
+        nodes[node]?.capabilities?.includes("ranks") === true,
+        "F5",
+        () => `rank ${rank} of ${id} is placed on ${node}, which does not say that it can run ranks`,
+      );
   }
 
   /** A scaling is done when as many are healthy as were asked for, never because an order was sent. */
@@ -176,15 +195,18 @@ export class FleetChecker {
 
   /** What runs on a node that leaves goes without a successor only where no other node has room for one, or no time is left. */
   #checkMoves({ event, before, after }: Decision): void {
-    for (const [id, { role, node, leaving }] of Object.entries(after.fleet.replicas)) {
+    for (const [id, replica] of Object.entries(after.fleet.replicas)) {
+      const { role, node, leaving } = replica;
       const [was, is] = [before.members[id], after.members[id]];
       const isTold =
         was && was.health !== "draining" && is?.health === "draining" && was.incarnation === is.incarnation;
       const isAsked = event.type === "replica.draining" && event.from === id;
       if (!isTold || isAsked || leaving || node === null || role !== "rollout" || after.ending) continue;
-      // Whether several processes find room together is not seen by looking at one node.
-      if (processesOf(after, role) > 1) continue;
-      const dueAtMs = after.fleet.nodes[node]?.leaveDueAtMs ?? Number.POSITIVE_INFINITY;
+      // The node of any rank takes all of them with it.
+      const dues = ranksOf(replica).map(
+        (rank) => after.fleet.nodes[rank.node]?.leaveDueAtMs ?? Number.POSITIVE_INFINITY,
+      );
+      const dueAtMs = Math.min(...dues);
       const place = placesFor(before, role).find((other) => placesFor(after, role).includes(other));
       this.#judge.require(
         place === undefined || after.nowMs >= dueAtMs,
@@ -242,20 +264,34 @@ function healthyOf({ replicas }: Fleet, role: ReplicaRole): number {
     .length;
 }
 
-/** Nodes that can take one more of a role. */
-function placesFor({ fleet, members, plan }: ControllerState, role: ReplicaRole): readonly string[] {
+/** Nodes that alone can take one more replica of a role, all of its processes. */
+function placesFor(state: ControllerState, role: ReplicaRole): readonly string[] {
+  const { fleet, members, plan } = state;
+  const count = processesOf(state, role);
+  const needed = (plan.devices?.[role] ?? 0) * count;
   return Object.keys(fleet.nodes).filter((id) => {
-    const own = Object.values(fleet.replicas).filter((each) => each.node === id && each.role === role);
+    const own = processesOn(fleet, id).filter((each) => each.replica.role === role);
     const limit = fleet.nodes[id]?.capacity[role] ?? Number.POSITIVE_INFINITY;
-    const isBad = fleet.cordoned.includes(id) || own.some(({ health }) => health === "RETIRED");
-    const needed = plan.devices?.[role] ?? 0;
-    return members[id]?.health === "healthy" && !isBad && own.length < limit && freeOn(fleet, members, id) >= needed;
+    const isBad = fleet.cordoned.includes(id) || own.some(({ replica }) => replica.health === "RETIRED");
+    const can = count === 1 || fleet.nodes[id]?.capabilities?.includes("ranks") === true;
+    const hasRoom = own.length + count <= limit && freeOn(fleet, members, id) >= needed;
+    return members[id]?.health === "healthy" && !isBad && can && hasRoom;
   });
 }
 
 /** Devices of a node that nobody has. */
 function freeOn(fleet: Fleet, members: ControllerState["members"], node: string): number {
-  const own = Object.values(fleet.replicas).filter((each) => each.node === node && each.health !== "RETIRED");
-  const taken = own.reduce((sum, { devices = [] }) => sum + devices.length, 0);
+  const own = processesOn(fleet, node).filter(({ replica }) => replica.health !== "RETIRED");
+  const taken = own.reduce((sum, { rank: { devices = [] } }) => sum + devices.length, 0);
   return (members[node]?.devices?.length ?? 0) - taken;
+}
+
+/** All ranks that have their place on a node. */
+function processesOn(
+  { replicas }: Fleet,
+  node: string,
+): { readonly replica: FleetReplica; readonly rank: FleetRank }[] {
+  return Object.values(replicas).flatMap((replica) =>
+    ranksOf(replica).flatMap((rank) => (rank.node === node ? [{ replica, rank }] : [])),
+  );
 }

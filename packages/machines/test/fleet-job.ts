@@ -1,7 +1,7 @@
 /** A controller and its fleet, for tests: it is told what nodes and replicas do. */
 import type { ControllerEvent, ControllerPlan, ControllerState, Member } from "@muster/machines";
 import { control } from "@muster/machines";
-import type { Body, RankOrder, ReplicaRole } from "@muster/protocol";
+import { type Body, nodeCapabilities, type RankOrder, type ReplicaRole } from "@muster/protocol";
 import { initialControllerState } from "../src/controller/state.ts";
 import { planWith } from "./states.ts";
 
@@ -19,6 +19,8 @@ export class Job {
   state: ControllerState;
   /** Nodes that join say where their host is reached. */
   hasNetwork = false;
+  /** What nodes that join can do beyond the first version; `null` for those that do not say. */
+  capabilities: readonly string[] | null = nodeCapabilities;
   said: ReturnType<typeof control>["effects"] = [];
   #pids = 100;
   #others = 0;
@@ -67,6 +69,7 @@ export class Job {
   ): this {
     return this.join(id, "node", { host, ...(devices.length > 0 ? { devices } : {}) }).report(id, "node.ready", {
       capacity: { ...capacity, ...limits },
+      ...(this.capabilities ? { capabilities: this.capabilities } : {}),
       ...(this.hasNetwork ? { address: `address-of-${host}` } : {}),
     });
   }

@@ -54,6 +54,26 @@ describe("placing a replica of several processes", () => {
     );
   });
 
+  it("goes only to nodes that say that they can run ranks, and says which ones cannot", () => {
+    const job = jobWith();
+    job.capabilities = null;
+    job.node("old", {}, "a");
+    expect(placesOf(job, "old")).toEqual({ old: [] });
+    expect(job.ids("old"), "what one process runs goes there as ever").toEqual(["policy-0"]);
+    expect(shortageOf(job)).toBe(
+      "rollout: 1 waits for room for 4 processes (processes.rollout = 4; room: old cannot run ranks); start the nodes that cannot run ranks with this release of muster; start a node with more room, scale down, or lower processes.rollout",
+    );
+    job.capabilities = ["ranks", "what_comes_later"];
+    expect(placesOf(job.node("new", {}, "b"), "old", "new")).toEqual({ old: [], new: all });
+  });
+
+  it("puts no successor of one that was given up on a node that came back without ranks", () => {
+    const job = jobWith().node("n0", {}, "a").obeyRanks("n0");
+    job.capabilities = null;
+    job.node("n0", {}, "a").operate("replica.replace", { commandId: "c", id: "rollout-0" });
+    expect(placesOf(job, "n0")).toEqual({ n0: [] });
+  });
+
   it("goes over the nodes of one host before it goes over hosts", () => {
     const job = several()
       .node("n0", { rollout: 3 }, "a")

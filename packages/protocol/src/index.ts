@@ -88,6 +88,7 @@ export {
   messageTable,
 } from "./messages/index.ts";
 export type { Ledger } from "./messages/job.ts";
+export { type NodeCapability, nodeCapabilities } from "./messages/node.ts";
 export {
   type CauseCount,
   type EvidenceKind,

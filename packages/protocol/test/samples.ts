@@ -53,7 +53,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "replica.left": { reason: text },
   "replica.drain": { id: "policy-0" },
   "process.exited": { id: "policy-0", host: "host-a", pid: 4711, code: null, signal: "SIGKILL" },
-  "node.ready": { capacity: { policy: 2, rollout: 4, checkpoint: null } },
+  "node.ready": { capacity: { policy: 2, rollout: 4, checkpoint: null }, capabilities: ["ranks"] },
   "node.assign": { revision: 7, replicas: [{ id: "rollout-1", role: "rollout", life: 3, devices: ["1"] }] },
   "node.assigned": { revision: 7 },
   "node.signal": { commandId: "c-7", id: "rollout-1", signal: "SIGSTOP" },

@@ -1,5 +1,5 @@
 /** A node: runs the replicas that the controller assigned to its host, and says at once what became of them. */
-import { perRole, processOf } from "@muster/protocol";
+import { nodeCapabilities, perRole, processOf } from "@muster/protocol";
 import { enqueueActions, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
 import type { TimerEffect } from "../logic.ts";
@@ -65,7 +65,8 @@ function cleaned(
   const exits = ended.map(({ id, pid }) =>
     report("process.exited", { ...processOf(id), host, pid, code: null, signal: null }),
   );
-  return [...exits, report("node.ready", { capacity, ...(address === undefined ? {} : { address }) })];
+  const capabilities = [...nodeCapabilities];
+  return [...exits, report("node.ready", { capacity, capabilities, ...(address === undefined ? {} : { address }) })];
 }
 
 const machine = setup({

@@ -13,6 +13,12 @@ const roomSchema = countSchema.nullable();
 /** What a node has room for, by role. */
 const capacitySchema = z.strictObject(perRole(() => roomSchema));
 
+/** What a node of this version can do beyond the first one: a node of an earlier version leaves the orders aside that are about it. */
+export const nodeCapabilities = ["ranks"] as const;
+
+/** What a node can be asked for beyond the first version: `ranks`, processes of replicas of several (`node.assign.ranks`). */
+export type NodeCapability = (typeof nodeCapabilities)[number];
+
 /** What a sign of a failure to come is about: GPUs, memory, temperature, a processor that is not there. */
 const hostSignKinds = ["gpu", "memory", "memory-errors", "heat", "stall"] as const;
 
@@ -26,6 +32,11 @@ export const nodeMessages = defineMessages({
       capacity: capacitySchema,
       /** Where its host is reached by others, in the network that the job names; absent where it names none. */
       address: z.string().min(1).max(256).optional(),
+      /** What it can do beyond the first version; absent: nothing. A newer node may name what is not known here. */
+      capabilities: z
+        .array(z.string().regex(/^[a-z][a-z_]{0,47}$/))
+        .max(64)
+        .optional(),
     }),
   },
   "node.assign": {

@@ -13,9 +13,12 @@ const unchanged = (state: ControllerState): Change<ControllerState> => ({ state,
 /** A node can run replicas now. Pure. */
 export function applyReady(state: ControllerState, event: ReportOf<"node.ready">): Change<ControllerState> {
   const { from, incarnation, body } = event;
-  const { capacity, address } = body;
-  const fresh = { incarnation, capacity, revision: 0, acked: 0, signs: [], assigned: "" };
-  const node = address === undefined ? fresh : { ...fresh, address };
+  const { capacity, address, capabilities } = body;
+  const node = {
+    ...{ incarnation, capacity, revision: 0, acked: 0, signs: [], assigned: "" },
+    ...(address === undefined ? {} : { address }),
+    ...(capabilities === undefined ? {} : { capabilities }),
+  };
   return unchanged(withFleet(state, { nodes: { ...state.fleet.nodes, [from]: node } }));
 }
 

@@ -64,6 +64,8 @@ export interface FleetNode {
   readonly capacity: Body<"node.ready">["capacity"];
   /** Where its host is reached by others. Absent where the job names no network. */
   readonly address?: string;
+  /** What it can do beyond the first version; absent: nothing. */
+  readonly capabilities?: Body<"node.ready">["capabilities"];
   /** The assignment sent last, and the one that the node acknowledged. */
   readonly revision: number;
   readonly acked: number;

@@ -1,12 +1,13 @@
 /**
  * Where a replica finds room: all of its processes, or none. On one node where one has room for all, else on the nodes of one host, else on as few as
- * will do. Cordoned and leaving nodes take nothing, and neither does one on which a replica of the role was given up.
+ * will do. Cordoned and leaving nodes take nothing, and neither does one on which a replica of the role was given up. Several processes go to nodes only
+ * that can run them.
  */
 import type { ReplicaRole } from "@muster/protocol";
 import { type ControllerState, membersOf } from "../state.ts";
 import { devicesNeeded, freeDevices } from "./devices.ts";
 import { type FleetRank, type FleetReplica, isCordoned, withReplica } from "./fleet-state.ts";
-import { freshGroup, processesOf, processesOn } from "./ranks.ts";
+import { canRun, freshGroup, processesOf, processesOn } from "./ranks.ts";
 import { byHost, hostsFor, type Room, roomIn } from "./shared-host.ts";
 
 /** The place of a replica: that of rank 0, and of the others. */
@@ -32,6 +33,7 @@ export function roomsOf(state: ControllerState, role: ReplicaRole): readonly Roo
   const needed = devicesNeeded(state, role);
   return membersOf(state, "node")
     .filter(({ id, health }) => fleet.nodes[id] && health === "healthy" && !isCordoned(state, id))
+    .filter(({ id }) => canRun(state, id, role))
     .map((node) => {
       const on = processesOn(state, node.id);
       const same = on.filter((each) => each.role === role);
@@ -47,7 +49,7 @@ export function roomsOf(state: ControllerState, role: ReplicaRole): readonly Roo
 /** A place on a node alone, whatever else it is asked for: for a successor of one that was given up there. Pure. */
 export function roomOn(state: ControllerState, node: string, role: ReplicaRole): Place | null {
   const needed = devicesNeeded(state, role) * processesOf(state, role);
-  const isThere = freeDevices(state, node).length >= needed;
+  const isThere = canRun(state, node, role) && freeDevices(state, node).length >= needed;
   return isThere ? placeOn(state, Array(processesOf(state, role)).fill(node), role) : null;
 }
 

@@ -1,11 +1,17 @@
 /** The processes of replicas: one for most, several for those whose role has them. */
-import type { ReplicaRole } from "@muster/protocol";
+import type { NodeCapability, ReplicaRole } from "@muster/protocol";
 import type { ControllerState } from "../state.ts";
 import { type FleetGroup, type FleetRank, type FleetReplica, withReplica } from "./fleet-state.ts";
 
 /** Processes of a replica of a role. Pure. */
 export function processesOf({ plan }: Pick<ControllerState, "plan">, role: ReplicaRole): number {
   return plan.processes?.[role] ?? 1;
+}
+
+/** True for a node that can run replicas of a role: one of an earlier version does not know of those of several processes. Pure. */
+export function canRun(state: Pick<ControllerState, "plan" | "fleet">, node: string, role: ReplicaRole): boolean {
+  const needed: NodeCapability = "ranks";
+  return processesOf(state, role) === 1 || (state.fleet.nodes[node]?.capabilities?.includes(needed) ?? false);
 }
 
 /** A group that has not begun. Pure. */

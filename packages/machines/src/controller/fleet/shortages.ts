@@ -5,7 +5,7 @@ import type { ControllerState } from "../state.ts";
 import { devicesNeeded, devicesOf, freeDevices } from "./devices.ts";
 import { isCounted } from "./fleet-state.ts";
 import { roomFor, roomsOf } from "./place.ts";
-import { processesOf } from "./ranks.ts";
+import { canRun, processesOf } from "./ranks.ts";
 
 /** Sentences about replicas that wait for devices, or for room for all of their processes. None where nobody does. Pure. */
 export function placeShortages(state: ControllerState): readonly string[] {
@@ -48,11 +48,13 @@ function groupShortage(state: ControllerState, role: ReplicaRole, waiting: numbe
   const [count, needed] = [processesOf(state, role), devicesNeeded(state, role)];
   const free = new Map(roomsOf(state, role).map((room) => [room.node.id, room.free]));
   const nodes = Object.keys(fleet.nodes).filter((id) => !fleet.cordoned.includes(id));
-  const have = nodes.map((id) => `${id} ${free.get(id) ?? 0}`);
+  const have = nodes.map((id) => (canRun(state, id, role) ? `${id} ${free.get(id) ?? 0}` : `${id} cannot run ranks`));
   const room = have.length === 0 ? "every node is cordoned" : `room: ${listText(have)}`;
   const total = [...free.values()].reduce((sum, each) => sum + each, 0);
   const hosts = total >= count ? "; to be on several hosts, the job has to name their network in data.tcp_host" : "";
+  const isOld = nodes.some((id) => !canRun(state, id, role));
+  const upgrade = isOld ? "; start the nodes that cannot run ranks with this release of muster" : "";
   const [each, asked] =
     needed > 0 ? [` of ${needed} device${needed === 1 ? "" : "s"}`, `, devices.${role} = ${needed}`] : ["", ""];
-  return `${role}: ${whoOf(waiting)} room for ${count} processes${each} (processes.${role} = ${count}${asked}; ${room})${hosts}; start a node with more room, scale down, or lower processes.${role}`;
+  return `${role}: ${whoOf(waiting)} room for ${count} processes${each} (processes.${role} = ${count}${asked}; ${room})${hosts}${upgrade}; start a node with more room, scale down, or lower processes.${role}`;
 }
