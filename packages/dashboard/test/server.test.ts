@@ -1,6 +1,7 @@
 /** The page's server, asked over real HTTP by those it is for and by those it is not for. */
 import { request } from "node:http";
-import { waitFor } from "@muster/testkit";
+import { request as requestEncrypted } from "node:https";
+import { testCertificate, waitFor } from "@muster/testkit";
 import { afterEach, describe, expect, it } from "vitest";
 import { openDashboard } from "../src/index.ts";
 import { playJob, someStatus, someStep, token } from "./support/played.ts";
@@ -180,4 +181,21 @@ it("a port that somebody has is named, with the option that changes it", async (
   const second = playJob({ port: dashboard.port });
   await expect(second).rejects.toThrow(/MUSTER_ERR_DASHBOARD_LISTEN|can not listen at 127\.0\.0\.1:\d+.*--listen/);
   expect(openDashboard).toBeTypeOf("function");
+});
+
+it("the page speaks HTTPS with a certificate, and nothing else beside it", async () => {
+  const { dashboard, base } = await play({ tls: testCertificate });
+  const answer = await new Promise<{ status: number | undefined; text: string }>((resolve, reject) => {
+    requestEncrypted(`https://localhost:${dashboard.port}/api/v1/status`, {
+      ca: testCertificate.cert,
+      headers: { authorization, origin: `https://localhost:${dashboard.port}` },
+    })
+      .on("response", async (response) =>
+        resolve({ status: response.statusCode, text: (await response.toArray()).join("") }),
+      )
+      .on("error", reject)
+      .end();
+  });
+  expect(answer).toEqual({ status: 200, text: expect.stringContaining("status") });
+  await expect(fetch(base)).rejects.toThrow();
 });

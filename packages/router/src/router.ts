@@ -35,6 +35,8 @@ export interface RouterOptions {
   readonly tokens: Tokens;
   /** Shown to the engines; `null` when they ask for none. */
   readonly engineToken: string | null;
+  /** Certificate and key, as PEM, to speak HTTPS with. */
+  readonly tls?: { readonly cert: string; readonly key: string };
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: ShownMetrics;
@@ -90,7 +92,7 @@ class RunningRouter implements Router {
 
   constructor(options: RouterOptions) {
     this.#options = options;
-    const { config, clock, logger, metrics, tokens, engineToken } = options;
+    const { config, clock, logger, metrics, tokens, engineToken, tls = null } = options;
     this.#pool = new Pool(config.pool);
     this.#agent = openAgent();
     this.#admission = new Admission({
@@ -116,7 +118,7 @@ class RunningRouter implements Router {
       checkNow: (id) => this.#health.checkNow(id),
     };
     this.#app = openHttpApp({
-      ...{ host: config.host, tokens, limits: config.http, refused: (code) => meters.refused(code) },
+      ...{ host: config.host, tls, tokens, limits: config.http, refused: (code) => meters.refused(code) },
       failed: (error) => logger.error({ error }, "a door failed"),
     });
     this.#addDoors();

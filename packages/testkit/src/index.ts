@@ -1,4 +1,5 @@
 export { type ActorProcess, type ActorProcessOptions, type ProcessExit, spawnActor } from "./actor-process.ts";
+export { testCertificate } from "./certificate.ts";
 export { chromiumMissing, findChromium, openBrowser } from "./chromium.ts";
 export { describeTransport, type TransportFixture } from "./compliance/transport.ts";
 export { type CountedSteps, countStepMessages, type StepMessages } from "./durable-messages.ts";

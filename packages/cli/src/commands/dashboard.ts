@@ -6,6 +6,7 @@ import { isLoopback, shownHost } from "@muster/http";
 import { type ExitCode, exitCodes, systemClock } from "@muster/runtime";
 import type { Command } from "commander";
 import { addressOf } from "../composition/http-address.ts";
+import { type TlsOptions, tlsOf, withTls } from "../composition/tls.ts";
 import { tokenOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
@@ -14,7 +15,7 @@ import { cleanLine } from "../report/index.ts";
 import { newsOf } from "../run/narrator.ts";
 import { collect, type LocationOptions, withLocation } from "./common.ts";
 
-interface Options extends LocationOptions {
+interface Options extends LocationOptions, TlsOptions {
   readonly listen: string;
   readonly allowHost: readonly string[];
   readonly tokenFile?: string;
@@ -29,11 +30,14 @@ const tokenMax = 512;
 
 /** Adds the command. */
 export function addDashboardCommand(program: Command): void {
-  withLocation(program.command("dashboard").description("show a job in the browser, with the commands of an operator"))
+  const command = program
+    .command("dashboard")
+    .description("show a job in the browser, with the commands of an operator");
+  withTls(withLocation(command))
     .option("--listen <host:port>", "where the page is served; port 0 for any free one", listenDefault)
     .option("--allow-host <name>", "another name by which browsers call this host; may be repeated", collect, [])
     .option("--token-file <file>", "file with the token that readers must have (default: a new one at each start)")
-    .option("--plain-http", "let the token cross the network unencrypted: there is no TLS here")
+    .option("--plain-http", "let the token cross the network unencrypted")
     .option("--read-only", "show, and take no commands")
     .option("--json", "write one line of JSON once it is served: its address with the token")
     .action(async (options: Options) => {
@@ -42,16 +46,18 @@ export function addDashboardCommand(program: Command): void {
 }
 
 async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
+  const tls = tlsOf(options);
   const { host, port } = listenAt(options);
   const token = tokenFor(options.tokenFile);
   return await withJob(options, async ({ client }) => {
     const { openDashboard } = await import("@muster/dashboard");
     const dashboard = await openDashboard({
       ...{ client, host, port, token, hostNames: options.allowHost, isReadOnly: options.readOnly === true },
+      ...(tls === null ? {} : { tls }),
       ...{ say: newsOf, clock: systemClock(), log: warnings },
     });
     try {
-      sayAddress(dashboard, { host, token, isJson: options.json === true });
+      sayAddress(dashboard, { scheme: tls === null ? "http" : "https", host, token, isJson: options.json === true });
       await new Promise<void>((done) => {
         if (signal.aborted) done();
         signal.addEventListener("abort", () => done(), { once: true });
@@ -65,20 +71,20 @@ async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
 
 function sayAddress(
   dashboard: Dashboard,
-  { host, token, isJson }: { host: string; token: string; isJson: boolean },
+  { scheme, host, token, isJson }: { scheme: string; host: string; token: string; isJson: boolean },
 ): void {
   const shown = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : shownHost(host);
-  const url = `http://${shown}:${dashboard.port}/#token=${token}`;
+  const url = `${scheme}://${shown}:${dashboard.port}/#token=${token}`;
   process.stdout.write(
     isJson ? `${JSON.stringify({ url })}\n` : `open ${url}\nCtrl-C ends the page; the job goes on\n`,
   );
 }
 
-/** @throws MUSTER_ERR_OPTION_INVALID for what is no address, and for one of the network that nobody allowed. */
-function listenAt({ listen, plainHttp = false }: Options): { readonly host: string; readonly port: number } {
+/** @throws MUSTER_ERR_OPTION_INVALID for what is no address, and for one of the network without TLS that nobody allowed. */
+function listenAt({ listen, tlsCert, plainHttp = false }: Options): { readonly host: string; readonly port: number } {
   const address = addressOf("listen", listen, listenDefault);
-  if (isLoopback(address.host) || plainHttp) return address;
-  const reason = "is reached from other hosts, and the page has no TLS: use a proxy or ssh -L, or say --plain-http";
+  if (isLoopback(address.host) || tlsCert !== undefined || plainHttp) return address;
+  const reason = "is reached from other hosts: give --tls-cert and --tls-key, use ssh -L, or say --plain-http";
   throw errors.OptionInvalid({ option: "listen", value: listen, reason });
 }
 

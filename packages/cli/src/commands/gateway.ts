@@ -4,12 +4,13 @@ import { messageOf } from "@muster/base";
 import type { Gateway, GatewayOptions } from "@muster/gateway";
 import { createLogger, type ExitCode, exitCodes, systemClock } from "@muster/runtime";
 import type { Command } from "commander";
-import { secretOf, textOf } from "../composition/tokens.ts";
+import { type TlsOptions, tlsOf, withTls } from "../composition/tls.ts";
+import { secretOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { collect, durationOf, levelOf, portOf, withLogLevel } from "./common.ts";
 
-interface Options {
+interface Options extends TlsOptions {
   readonly host: string;
   readonly port: string;
   readonly state?: string;
@@ -18,8 +19,6 @@ interface Options {
   readonly tokens?: string;
   readonly allowHost: readonly string[];
   readonly allowOrigin: readonly string[];
-  readonly tlsCert?: string;
-  readonly tlsKey?: string;
   readonly plainHttp?: boolean;
   readonly json?: boolean;
   readonly logLevel: string;
@@ -27,7 +26,8 @@ interface Options {
 
 /** Adds the command. */
 export function addGatewayCommand(program: Command): void {
-  withLogLevel(program.command("gateway").description("run the coordinator of the checkpoint service over HTTP"))
+  const command = program.command("gateway").description("run the coordinator of the checkpoint service over HTTP");
+  withTls(withLogLevel(command))
     .option("--host <address>", "address to listen on", "127.0.0.1")
     .option("--port <port>", "port to listen on; 0 for any free one", "8000")
     .option("--state <folder>", "folder of its journal, with which it goes on after its own death (default: in memory)")
@@ -41,8 +41,6 @@ export function addGatewayCommand(program: Command): void {
     .option("--tokens <file>", "file with a line for each bearer token: its scope (read, write or admin) and the token")
     .option("--allow-host <name>", "name by which it may be called, besides addresses; may be repeated", collect, [])
     .option("--allow-origin <origin>", "origin of pages that may call it; may be repeated", collect, [])
-    .option("--tls-cert <file>", "certificate, as PEM")
-    .option("--tls-key <file>", "key of the certificate, as PEM")
     .option("--plain-http", "let tokens cross the network unencrypted")
     .option("--json", "write one line of JSON once it listens: its address")
     .action(async (options: Options) => {
@@ -77,13 +75,8 @@ async function ended(gateway: Gateway, signal: AbortSignal): Promise<ExitCode> {
 }
 
 function gatewayOptionsOf(options: Options, grantsOf: typeof import("@muster/gateway").grantsOf): GatewayOptions {
-  const { tlsCert, tlsKey, tokens } = options;
-  if ((tlsCert === undefined) !== (tlsKey === undefined))
-    throw errors.OptionInvalid({
-      option: "tls-cert",
-      value: tlsCert ?? '""',
-      reason: "goes with --tls-key; give both",
-    });
+  const { tokens } = options;
+  const tls = tlsOf(options);
   const heartbeatTimeoutMs = durationOf("heartbeat-timeout", options.heartbeatTimeout);
   const roleMappings = mappingsOf(options.roleMapping);
   return {
@@ -92,7 +85,7 @@ function gatewayOptionsOf(options: Options, grantsOf: typeof import("@muster/gat
     rules: { heartbeatTimeoutMs, ...(roleMappings === null ? {} : { roleMappings }) },
     grants: tokens === undefined ? [] : grantsOf(secretOf(tokens), tokens),
     ...{ hosts: options.allowHost.map((name) => name.toLowerCase()), origins: options.allowOrigin },
-    ...(tlsCert === undefined || tlsKey === undefined ? {} : { tls: { cert: textOf(tlsCert), key: secretOf(tlsKey) } }),
+    ...(tls === null ? {} : { tls }),
     plainHttp: options.plainHttp === true,
     clock: systemClock(),
     logger: createLogger({ level: levelOf(options.logLevel), destination: "stderr", base: { role: "gateway" } }),

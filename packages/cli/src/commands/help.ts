@@ -51,6 +51,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   dashboard: [
     ["muster dashboard", "the newest job, at an address of this host that is printed"],
     ["muster dashboard --job dates-1 --read-only", "to look at alone"],
+    ["muster dashboard --listen 0.0.0.0:7070 --tls-cert a.pem --tls-key a.key", "for other hosts"],
     ["muster dashboard --allow-host desk.example", "behind a proxy with TLS, which browsers call by that name"],
   ],
   samples: [

@@ -14,13 +14,14 @@ import {
 } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { runsDefault } from "../composition/runs.ts";
+import { type TlsOptions, tlsOf, withTls } from "../composition/tls.ts";
 import { tokenOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
 import { findRun } from "../job/find-run.ts";
 import { followServing } from "../job/serving-files.ts";
 import { collect, countOf, durationOf, levelOf, portOf, secondsOf, sizeOf, withLogLevel } from "./common.ts";
 
-interface Options {
+interface Options extends TlsOptions {
   readonly worker: readonly string[];
   readonly enginesResume?: boolean;
   readonly job?: string;
@@ -95,7 +96,7 @@ export function addRouterCommand(program: Command): void {
     .option("--grace <duration>", "how long running requests have after Ctrl-C", "30s")
     .option("--json", "write one line of JSON once it listens, and log lines of JSON");
   for (const [name, value, , says] of slimeNames) command.addOption(new Option(`--${name} <${value}>`, says));
-  withLogLevel(command).action(async (options: Options) => {
+  withLogLevel(withTls(command)).action(async (options: Options) => {
     process.exitCode = await serve(withSlimeNames(options));
   });
 }
@@ -154,6 +155,7 @@ async function serve(options: Options): Promise<ExitCode> {
     process.stderr.write("muster: no engines yet; add them with POST /add_worker?url=http://HOST:PORT\n");
   const level = levelOf(options.logLevel);
   const logger = createLogger({ level, destination: "stderr", pretty: options.json !== true });
+  const tls = tlsOf(options);
   const { startRouter } = await import("@muster/router");
   const router = await startRouter({
     config: configOf(options),
@@ -162,6 +164,7 @@ async function serve(options: Options): Promise<ExitCode> {
       admin: tokenOf("admin-token-file", options.adminTokenFile, process.env.MUSTER_ROUTER_ADMIN_TOKEN),
     },
     engineToken: tokenOf("engine-token-file", options.engineTokenFile, process.env.MUSTER_ROUTER_ENGINE_TOKEN),
+    ...(tls === null ? {} : { tls }),
     clock: systemClock(),
     logger,
     metrics: createMetrics({ process: true }),
@@ -177,7 +180,7 @@ async function serve(options: Options): Promise<ExitCode> {
     await router.close(0);
     throw error;
   }
-  const url = `http://${shownHost(router.host)}:${router.port}`;
+  const url = `${tls === null ? "http" : "https"}://${shownHost(router.host)}:${router.port}`;
   process.stdout.write(options.json ? `${JSON.stringify({ url })}\n` : `the router listens on ${url}, until Ctrl-C\n`);
   return await untilStopped(router, { grace: options.grace, logger, stopFollowing });
 }

@@ -19,6 +19,8 @@ export interface DashboardOptions {
   readonly port: number;
   /** Who has it may read, and give commands. */
   readonly token: string;
+  /** Certificate and key, as PEM, to speak HTTPS with. */
+  readonly tls?: { readonly cert: string; readonly key: string };
   /** True to refuse commands. */
   readonly isReadOnly: boolean;
   /** Names besides its address by which browsers may call it. */
@@ -74,8 +76,11 @@ async function listen(app: FastifyInstance, { host, port }: DashboardOptions): P
 }
 
 function appOf(options: DashboardOptions, watch: JobWatch, access: Access, ending: AbortSignal): FastifyInstance {
-  const { client, log, isReadOnly } = options;
-  const app = Fastify({ bodyLimit: bodyMaxBytes, requestTimeout: patienceMs, forceCloseConnections: true });
+  const { client, log, isReadOnly, tls } = options;
+  const app = Fastify({
+    ...{ bodyLimit: bodyMaxBytes, requestTimeout: patienceMs, forceCloseConnections: true },
+    ...(tls ? { https: tls } : {}),
+  }) as FastifyInstance;
   // A form of another page can be sent as text without asking; JSON can not.
   app.removeContentTypeParser("text/plain");
   app.server.maxConnections = connectionsMax;

@@ -14,6 +14,8 @@ export interface HttpLimits {
 /** What a server is made from. */
 export interface HttpAppOptions {
   readonly host: string;
+  /** Certificate and key, as PEM; `null` for plain HTTP. */
+  readonly tls: { readonly cert: string; readonly key: string } | null;
   readonly tokens: Tokens;
   readonly limits: HttpLimits;
   /** Hears of what this server refuses by itself. */
@@ -29,15 +31,16 @@ export function doorOf(scope: Scope): { readonly config: Readonly<Record<string,
 const headerBytesMax = 16_384;
 
 /** Makes a server without routes. A body arrives as a Buffer. Routes say their scope in `config`; without one they need the admin's token. */
-export function openHttpApp({ host, tokens, limits, refused, failed }: HttpAppOptions): FastifyInstance {
+export function openHttpApp({ host, tls, tokens, limits, refused, failed }: HttpAppOptions): FastifyInstance {
+  const http = {
+    ...{ maxHeaderSize: headerBytesMax, headersTimeout: Math.min(10_000, limits.receiveMs) },
+    // How often Node looks for requests that are late; every 30 s by itself.
+    connectionsCheckingInterval: 1_000,
+  };
   const app = fastify({
     ...{ bodyLimit: limits.bodyBytesMax, requestTimeout: limits.receiveMs, keepAliveTimeout: 75_000 },
     ...{ logger: false, return503OnClosing: false, forceCloseConnections: true, exposeHeadRoutes: false },
-    http: {
-      ...{ maxHeaderSize: headerBytesMax, headersTimeout: Math.min(10_000, limits.receiveMs) },
-      // How often Node looks for requests that are late; every 30 s by itself.
-      connectionsCheckingInterval: 1_000,
-    },
+    ...(tls === null ? { http } : { https: { ...http, ...tls } }),
     routerOptions: { maxParamLength: 512 },
     clientErrorHandler(error, socket) {
       const isLarge = error.code === "HPE_HEADER_OVERFLOW";
@@ -54,7 +57,7 @@ export function openHttpApp({ host, tokens, limits, refused, failed }: HttpAppOp
         `HTTP/1.1 ${reply.status} Refused\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
       );
     },
-  });
+  }) as FastifyInstance;
   app.server.maxConnections = limits.connectionsMax;
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_, body, done) => done(null, body));

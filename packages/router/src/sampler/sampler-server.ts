@@ -74,6 +74,7 @@ class Server implements SamplerServer {
   constructor({ host, token, logger }: SamplerServerOptions) {
     this.#host = host;
     this.app = openHttpApp({
+      tls: null,
       ...{ host, tokens: { inference: token, admin: null }, limits: routerDefaults.http, refused: () => {} },
       failed: (error) => logger.error({ error }, "a request to the sampler failed"),
     });
