@@ -5,6 +5,10 @@ export const errors = defineErrors("MUSTER_ERR", {
   ActorNotOpen: { message: "{what} came before the engine was opened" },
   BatchIncomplete: { message: "step {step}: the stored batch lacks {missing} of {wanted} groups" },
   CheckpointReplaced: { message: "checkpoint {name} has another manifest than the one that was reported durable" },
+  CheckpointOfOtherInput: {
+    message:
+      "checkpoint {path} can not be gone on from by job {job}: {flaw}; use the job file that it was made with, or begin a new job from its weights under another name (--job NAME --set weights.source=checkpoint:{path})",
+  },
   BatchMalformed: { message: "step {step}: message {seq} of the groups stream is not a batch: {reason}" },
   PromotedDiffers: { message: "version {version}: section {section} has digest {found}, committed is {wanted}" },
   JournalMalformed: { message: "journal record {seq} can not be read: {reason}" },

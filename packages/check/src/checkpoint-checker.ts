@@ -1,9 +1,12 @@
-/** Checkpoints: what is said to be durable is whole, holds the committed bytes, and stays (S25, S26), also when the power fails (S29). */
+/**
+ * Checkpoints: what is said to be durable is whole, holds the committed bytes, and stays (S25, S26), also when the power fails (S29). It counts only
+ * when enough hosts have it, and what it covers of the groups stream is nothing that a later step needs (S28).
+ */
 import { messageOf } from "@muster/base";
 import { type CheckpointFs, loadCheckpoint } from "@muster/checkpoint";
 import type { StateSections } from "@muster/engine";
 import { type ControllerState, membersOf } from "@muster/machines";
-import type { Body } from "@muster/protocol";
+import { type Body, firstSeqOf, type StreamPlace } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 
@@ -15,6 +18,8 @@ export class CheckpointChecker {
   #newest: { readonly path: string; readonly order: number } | null = null;
   #best: string | null = null;
   readonly #damaged = new Set<string>();
+  /** By lineage and step: hosts that reported the checkpoint durable. */
+  readonly #hosts = new Map<string, Set<string>>();
 
   constructor(judge: Judge, fs: CheckpointFs, isCommitted: (state: StateSections) => boolean) {
     this.#judge = judge;
@@ -38,12 +43,55 @@ export class CheckpointChecker {
   }
 
   /** A decision was journaled: what is called damaged is so, and nothing goes before another host has something newer. */
-  decided({ before, after }: Decision): void {
+  decided(decision: Decision): void {
+    const { before, after } = decision;
+    this.#checkQuorum(decision);
+    this.#checkWatermark(decision);
     this.#best = after.heldOut?.checkpoint?.path ?? null;
     if (before.checkpoints.saved !== after.checkpoints.saved) this.#checkCopies(before, after);
     if (before.fallback.damaged === after.fallback.damaged) return;
     const { path, reason } = after.fallback.damaged.at(-1) ?? { path: "nothing", reason: "" };
     this.#judge.require(this.#damaged.has(path), "S25", () => `${path} is given up as damaged, and is not: ${reason}`);
+  }
+
+  /** A checkpoint becomes the newest only after as many hosts as the job asks for have reported it. */
+  #checkQuorum({ event, before, after }: Decision): void {
+    if (event.type !== "checkpoint.saved") return;
+    const { lineage, step } = event.body;
+    const key = `${lineage}.${step}`;
+    const hosts = this.#hosts.get(key) ?? new Set();
+    this.#hosts.set(key, hosts.add(before.members[event.from]?.host ?? ""));
+    const { saved } = after.checkpoints;
+    if (saved === null || saved === before.checkpoints.saved) return;
+    const wanted = after.plan.checkpointQuorum ?? 1;
+    this.#judge.require(
+      saved.step === step && hosts.size >= wanted,
+      "S26",
+      () => `${saved.path} counts, and ${hosts.size} hosts have reported step ${step}, not ${wanted}`,
+    );
+  }
+
+  /** What an order to save and a purge say of the groups stream: all that is gone lies below, and all that is still needed does not. */
+  #checkWatermark({ before, after, effects }: Decision): void {
+    for (const effect of effects) {
+      if (effect.type === "command" && effect.kind === "checkpoint.save") {
+        const { groupsWatermark, step } = effect.body;
+        const needed = lowestNeeded(after, step);
+        this.#judge.require(
+          groupsWatermark <= needed && groupsWatermark >= before.purgedSeq,
+          "S28",
+          () =>
+            `the order to save step ${step} says that ${groupsWatermark} is where the groups begin that are needed after it: that is ${needed}, and what is below ${before.purgedSeq} is gone`,
+        );
+      } else if (effect.type === "groups.purge") {
+        const needed = lowestNeeded(after, after.checkpoints.saved?.step ?? 0);
+        this.#judge.require(
+          effect.beforeSeq <= needed,
+          "S28",
+          () => `groups before ${effect.beforeSeq} are purged, and ${needed} is needed after the newest checkpoint`,
+        );
+      }
+    }
   }
 
   /** While checkpoint actors are on several hosts, what is given up has something newer on two of them. */
@@ -93,6 +141,19 @@ export class CheckpointChecker {
       this.#judge.require(false, invariant, () => `${path} ${why} and can not be read: ${messageOf(error)}`);
     }
   }
+}
+
+/** The first message of the groups stream that a job needs which goes on after a step. */
+function lowestNeeded({ groups, history, leases }: ControllerState, step: number): number {
+  const later = Object.entries(history).flatMap(([key, receipts]) => (Number(key) > step ? receipts : []));
+  const open = Object.values(groups).flatMap(({ receipts, queue }) => [
+    ...Object.values(receipts),
+    ...queue.flatMap(({ partial }) => partial ?? []),
+  ]);
+  const items = Object.values(leases).flatMap((lease) => lease.items);
+  const leased = items.flatMap((item) => (item.purpose === "train" ? (item.partial ?? []) : []));
+  const places: readonly StreamPlace[] = [...later, ...open, ...leased];
+  return places.reduce((lowest, place) => Math.min(lowest, firstSeqOf(place)), Number.POSITIVE_INFINITY);
 }
 
 function keptIn({ checkpoints, fallback }: ControllerState): ControllerState["fallback"]["older"] {

@@ -3,7 +3,7 @@ import { messageOf } from "@muster/base";
 import type { Ledger } from "@muster/protocol";
 import { encodeSafetensorsHeader, type PlacedTensor } from "@muster/tensors";
 import { errors } from "./errors.ts";
-import type { CheckpointManifest, fileNames } from "./manifest.ts";
+import type { CheckpointManifest, Cursor, fileNames } from "./manifest.ts";
 
 /** One contiguous part of a weight version. */
 export interface CheckpointSection {
@@ -44,6 +44,7 @@ export interface CheckpointContent {
   /** Messages of the groups stream below this sequence are covered by the checkpoint. */
   readonly groupsWatermark: number;
   readonly engineBuild: string;
+  readonly cursor?: Cursor;
 }
 
 /** One file to write: its parts follow each other. */

@@ -1,6 +1,6 @@
 export type { ByteSource, CheckpointContent, CheckpointSection, LoadedSection } from "./content.ts";
 export type { CheckpointFs, PathStat, ReadableFile, WritableFile } from "./files.ts";
-export type { CheckpointManifest } from "./manifest.ts";
+export type { CheckpointManifest, Cursor } from "./manifest.ts";
 export { newestCheckpointName } from "./newest-name.ts";
 export { newestVerifiedCheckpoint } from "./newest-verified.ts";
 export { nodeFs } from "./node-files.ts";

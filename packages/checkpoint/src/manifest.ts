@@ -22,6 +22,25 @@ export const manifestFile = "manifest.json";
 /** Longest manifest that is read. */
 export const manifestBytesMax = 64 * 1024;
 
+/**
+ * Where the job's input goes on after the checkpoint. Prompts, samples and shuffles draw from streams that are keyed by seed, step and index, so
+ * these numbers are the whole state of the dataset and of all random generators.
+ */
+export const cursorSchema = z.strictObject({
+  seed: count,
+  /** Step that is sampled next. */
+  nextStep: count.max(stepMax),
+  /** Place of its first prompt, counted from the first prompt of the job. */
+  nextPrompt: count,
+  groupsPerStep: count,
+  groupSize: count,
+  /** The task by its name, or the digest of its rows or of its module. */
+  data: z.string().min(1).max(256),
+});
+
+/** See {@link cursorSchema}. */
+export type Cursor = Readonly<z.infer<typeof cursorSchema>>;
+
 const manifestSchema = z.strictObject({
   format: z.literal(1),
   job: idSchema,
@@ -41,6 +60,8 @@ const manifestSchema = z.strictObject({
   groupsWatermark: count,
   engineBuild: z.string().max(256),
   createdAt: z.iso.datetime(),
+  /** Absent in checkpoints of programs that did not write it. */
+  cursor: cursorSchema.optional(),
 });
 
 const signedSchema = manifestSchema.extend({ checksum: sha256 });

@@ -181,7 +181,7 @@ function manifestOf(
   files: CheckpointManifest["files"],
   createdAt: Date,
 ): CheckpointManifest {
-  const { job, lineage, step, version, term, ledger, groupsWatermark, engineBuild } = content;
+  const { job, lineage, step, version, term, ledger, groupsWatermark, engineBuild, cursor } = content;
   const sections = orderedSections(content).map(({ name, bytes, digest }) => ({ name, bytes: bytes.length, digest }));
   const { admitted, trained, aborted, quarantined } = ledger;
   return {
@@ -189,5 +189,6 @@ function manifestOf(
     ...{ job, lineage, step, version, term, sections, files },
     ledger: { admitted, trained, aborted, quarantined },
     ...{ groupsWatermark, engineBuild, createdAt: createdAt.toISOString() },
+    ...(cursor ? { cursor } : {}),
   };
 }

@@ -22,15 +22,16 @@ export function contentOf(step: number, changes: Partial<CheckpointContent> = {}
     ledger: { admitted: step * 8, trained: step * 8 - 1, aborted: 1, quarantined: 0 },
     groupsWatermark: step * 3,
     engineBuild: "embedded-0.1.0",
+    cursor: { seed: 7, nextStep: step + 1, nextPrompt: step * 4, groupsPerStep: 4, groupSize: 2, data: "dates" },
     ...changes,
   };
 }
 
 /** Saved content as `load` must give it back. */
 export function expectedOf(content: CheckpointContent): object {
-  const { job, lineage, step, version, term, ledger, groupsWatermark, engineBuild } = content;
+  const { job, lineage, step, version, term, ledger, groupsWatermark, engineBuild, cursor } = content;
   return {
-    ...{ job, lineage, step, version, term, ledger, groupsWatermark, engineBuild },
+    ...{ job, lineage, step, version, term, ledger, groupsWatermark, engineBuild, cursor },
     modelConfig: content.modelConfig,
     tensors: [...content.tensors].sort((a, b) => a.offsetBytes - b.offsetBytes),
     sections: content.sections.map(({ name, digest, bytes }) => {
@@ -42,9 +43,9 @@ export function expectedOf(content: CheckpointContent): object {
 
 /** What was loaded, in the form of {@link expectedOf}. */
 export function loadedOf(loaded: LoadedCheckpoint): object {
-  const { job, lineage, step, version, term, ledger, groupsWatermark, engineBuild } = loaded.info;
+  const { job, lineage, step, version, term, ledger, groupsWatermark, engineBuild, cursor } = loaded.info;
   return {
-    ...{ job, lineage, step, version, term, ledger, groupsWatermark, engineBuild },
+    ...{ job, lineage, step, version, term, ledger, groupsWatermark, engineBuild, cursor },
     modelConfig: loaded.modelConfig,
     tensors: loaded.tensors,
     sections: loaded.sections.map(({ name, digest, bytes }) => ({ name, digest, bytes: [...bytes] })),

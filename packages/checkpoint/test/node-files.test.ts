@@ -91,7 +91,15 @@ describe("on a real disk", () => {
         "groupsWatermark": 21,
         "engineBuild": "embedded-0.1.0",
         "createdAt": "2030-01-02T03:04:05.678Z",
-        "checksum": "166fd2ab1861580f9f4e6b1f6308acaa08563e7d3d27b0df4f579ba3c3a96046"
+        "cursor": {
+          "seed": 7,
+          "nextStep": 8,
+          "nextPrompt": 28,
+          "groupsPerStep": 4,
+          "groupSize": 2,
+          "data": "dates"
+        },
+        "checksum": "bd3e8d6f59f66a23a5901833f04811f21a4b8ba4b0cda0bacb0965d11a1da7ad"
       }
       "
     `);

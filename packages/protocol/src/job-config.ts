@@ -153,6 +153,8 @@ const compiledSchema = z.strictObject({
   checkpoint: z.strictObject({
     everySteps: countSchema,
     keep: atLeastOne,
+    /** Hosts that must have a checkpoint before it counts; absent: one. */
+    quorum: atLeastOne.max(64).optional(),
     directory: z.string().min(1).max(4096),
     /** Steps after which checkpoint actors take the training state into memory anew; 0: never. */
     memoryEvery: countSchema.default(0),

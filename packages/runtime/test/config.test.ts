@@ -246,6 +246,11 @@ describe("the job configuration", () => {
       ["timing.checkpoint=20s"],
       /timing\.pull = "40s" must be shorter than timing\.checkpoint = "20s"/,
     ],
+    [
+      "more hosts than checkpoint actors",
+      ["replicas.checkpoint=1", "checkpoint.quorum=2"],
+      /checkpoint\.quorum = "2" must not be over replicas\.checkpoint = "1": no checkpoint would ever count; lower checkpoint\.quorum/,
+    ],
     ["command ≥ step", ["timing.command=60s"], /timing\.command = "60s" must be shorter than timing\.step/],
     ["reward ≥ lease", ["timing.reward=60s"], /timing\.reward = "60s" must be shorter than timing\.lease/],
     [

@@ -18,6 +18,7 @@ import {
   type WorkTools,
 } from "../replica/work.ts";
 import { pullSections } from "../weights.ts";
+import { cursorOf } from "./cursor.ts";
 import { type KeptSections, StateMemory } from "./state-memory.ts";
 
 type Effect = CheckpointEffect | TimerEffect<CheckpointEvent>;
@@ -192,6 +193,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
             ledger: body.ledger,
             groupsWatermark: body.groupsWatermark,
             engineBuild: model.build,
+            cursor: cursorOf(config, step),
           },
           signal,
         );

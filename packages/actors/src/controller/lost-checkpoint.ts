@@ -1,6 +1,8 @@
 /** A job whose journal is empty although its folder has checkpoints (semantics 6.9). */
+import type { Cursor } from "@muster/checkpoint";
 import type { FoundCheckpoint } from "@muster/machines";
 import type { JobConfig } from "@muster/protocol";
+import { cursorFlaw } from "../checkpoint/cursor.ts";
 import { errors } from "../errors.ts";
 
 /** The checkpoint from which a job goes on whose store is lost. */
@@ -8,6 +10,8 @@ export interface LostCheckpoint {
   readonly found: Omit<FoundCheckpoint, "host">;
   /** Term of its writer. */
   readonly term: number;
+  /** Where the input of its job goes on; absent where the checkpoint does not say it. */
+  readonly cursor?: Cursor;
 }
 
 /** How a controller looks at checkpoints when its journal is empty. */
@@ -27,10 +31,10 @@ export interface LossOptions {
 /**
  * Where a job goes on whose journal is empty; `null` when it has never begun.
  *
- * @throws MUSTER_ERR_JOURNAL_LOST, MUSTER_ERR_NOTHING_TO_RESTORE
+ * @throws MUSTER_ERR_JOURNAL_LOST, MUSTER_ERR_NOTHING_TO_RESTORE, MUSTER_ERR_CHECKPOINT_OF_OTHER_INPUT
  */
 export async function lostCheckpoint(
-  config: Pick<JobConfig, "job" | "checkpoint">,
+  config: JobConfig,
   { newestCheckpoint, restoreLost }: LossOptions,
 ): Promise<LostCheckpoint | null> {
   const { directory } = config.checkpoint;
@@ -39,5 +43,7 @@ export async function lostCheckpoint(
   if (!restoreLost) throw errors.JournalLost({ job: config.job, directory, name });
   const newest = await restoreLost(directory);
   if (!newest) throw errors.NothingToRestore({ job: config.job, directory, name });
+  const flaw = cursorFlaw(newest.cursor, config);
+  if (flaw !== null) throw errors.CheckpointOfOtherInput({ path: newest.found.path, job: config.job, flaw });
   return newest;
 }

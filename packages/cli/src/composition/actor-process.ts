@@ -186,9 +186,14 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
 async function newestVersion(directory: string) {
   const newest = await newestVerifiedCheckpoint(directory);
   if (!newest) return null;
-  const { step, version, lineage, term, path, manifestDigest, ledger } = newest;
+  const { step, version, lineage, term, path, manifestDigest, ledger, cursor } = newest;
   const { trained, aborted, quarantined } = ledger;
-  return { term, found: { step, version, lineage, path, manifestDigest, ledger: { trained, aborted, quarantined } } };
+  const input = cursor ? { cursor } : {};
+  return {
+    ...input,
+    term,
+    found: { step, version, lineage, path, manifestDigest, ledger: { trained, aborted, quarantined } },
+  };
 }
 
 /** Stands by until nobody acts for the job; ends when it is told to or when nobody holds its input open any more. */

@@ -1,4 +1,5 @@
 /** The end of the job: every step committed, evaluated and durable, then everybody let go. */
+import { quorumText } from "./checkpoints/quorum.ts";
 import { announce, type Change, type ControllerEffect } from "./events.ts";
 import { finishStops } from "./fleet/plan-commands.ts";
 import { ledgerOf } from "./groups/ledger.ts";
@@ -47,10 +48,12 @@ function isUnsaved({ checkpoints, plan, step }: ControllerState): boolean {
   return plan.checkpointReplicas > 0 && isWanted && (checkpoints.saved?.step ?? 0) < step.step - 1;
 }
 
-function notDurable({ checkpoints, step, plan }: ControllerState): string {
+function notDurable(state: ControllerState): string {
+  const { checkpoints, step, plan } = state;
   const { saved } = checkpoints;
+  const lacks = checkpoints.isShort ? `; ${quorumText(state, step.step - 1)}` : "";
   const newest = saved ? `the newest checkpoint is of step ${saved.step}` : "there is no checkpoint at all";
-  return `the weights of step ${step.step - 1} could not be made durable within ${plan.timing.checkpointMs} ms: ${newest}`;
+  return `the weights of step ${step.step - 1} could not be made durable within ${plan.timing.checkpointMs} ms: ${newest}${lacks}`;
 }
 
 /** A job that ends without the checkpoint that it wanted does not end without a word on it. */

@@ -26,6 +26,8 @@ export interface ControllerPlan {
   readonly checkpointEverySteps: number;
   /** Newest checkpoints that retention leaves. */
   readonly checkpointKeep: number;
+  /** Hosts that must have a checkpoint before it counts; absent: one. */
+  readonly checkpointQuorum?: number;
   /** Folder of the job's checkpoints. Absent in journals of programs that did not say it. */
   readonly checkpointDirectory?: string;
   /** Steps after which checkpoint actors take the training state into memory anew; 0: never. */
@@ -80,6 +82,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,
     checkpointKeep: config.checkpoint.keep,
+    ...quorumOf(config),
     checkpointDirectory: config.checkpoint.directory,
     memoryEvery: config.checkpoint.memoryEvery,
     rolloutRanks: config.rollout.ranks,
@@ -91,6 +94,10 @@ export function planOf(config: JobConfig): ControllerPlan {
     failure: config.failure,
     limits: { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups },
   };
+}
+
+function quorumOf({ checkpoint: { quorum = 1 } }: JobConfig): Pick<ControllerPlan, "checkpointQuorum"> {
+  return quorum > 1 ? { checkpointQuorum: quorum } : {};
 }
 
 function processesOf({ processes }: JobConfig): Pick<ControllerPlan, "processes"> {

@@ -7,6 +7,7 @@ import { invariant } from "@muster/base";
 import { sizeOf } from "../table/table.ts";
 import { planCheckpoint } from "./checkpoints/plan-checkpoint.ts";
 import { planRestore } from "./checkpoints/plan-restore.ts";
+import { planQuorum } from "./checkpoints/quorum.ts";
 import type { Change, ControllerEffect } from "./events.ts";
 import { planStarts } from "./fleet/failed-starts.ts";
 import { planHealth } from "./fleet/fleet-health.ts";
@@ -98,6 +99,7 @@ export const planners: readonly Planner[] = [
     reads: ["checkpoints", "step", "weights", "members", "heldBack", "groupsFill", "ending"],
     timed: always,
   },
+  { plan: planQuorum, reads: ["checkpoints", "members"] },
   { plan: planMemory, reads: ["step", "weights", "members", "ending"], timed: ({ plan }) => plan.memoryEvery > 0 },
   {
     plan: dispatchGroups,

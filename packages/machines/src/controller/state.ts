@@ -132,6 +132,10 @@ export interface Checkpoints {
   readonly saved: KeptCheckpoint | null;
   /** Failures in a row. */
   readonly failures: number;
+  /** Those that are on too few hosts to count; absent while there are none. */
+  readonly copies?: readonly KeptCheckpoint[];
+  /** It was said that too few hosts could have the wanted one. */
+  readonly isShort?: true;
 }
 
 /** What is remembered of a replica that was put out: the n-th time within an hour it stays out for a while. */

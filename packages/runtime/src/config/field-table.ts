@@ -188,6 +188,11 @@ export const checkpointFields: readonly Field[] = [
   section("checkpoint", {
     every_steps: ["integer", 50, "Steps between checkpoints; 0 for the last one only."],
     keep: ["integer", 2, "Newest checkpoints kept; the best one at held-out prompts stays besides."],
+    quorum: [
+      "integer",
+      1,
+      "Hosts that must have a checkpoint before it counts: before it is said to be durable and what it replaces may go.",
+    ],
     directory: ["path", (read) => `.muster/checkpoints/${read("job.name")}`, "Folder of the job's checkpoints."],
     memory_every: [
       "integer",

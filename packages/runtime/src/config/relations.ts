@@ -146,6 +146,12 @@ const jobRelations: readonly Relation[] = [
     fix: "set processes.checkpoint = 1",
   },
   {
+    keys: ["checkpoint.quorum", "replicas.checkpoint"],
+    holds: ({ checkpoint, replicas }) => (checkpoint.quorum ?? 1) <= Math.max(1, replicas.checkpoint),
+    rule: "{0} must not be over {1}: no checkpoint would ever count",
+    fix: "lower checkpoint.quorum or raise replicas.checkpoint, with a checkpoint actor on each of as many hosts",
+  },
+  {
     keys: ["batch.micro_shards", "replicas.policy"],
     holds: ({ batch, replicas }) => batch.microShards >= replicas.policy,
     rule: "{0} must be at least {1}: a policy replica without a micro-shard has nothing to do",

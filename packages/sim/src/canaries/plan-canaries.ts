@@ -211,20 +211,6 @@ export const planCanaries: readonly Canary[] = [
           : effect,
     },
   }),
-  mind("older-goes-uncopied", "an older checkpoint may go although only one host has the newest", {
-    profile: "storage",
-    seedsMax: 20,
-    shape: (scenario) => ({
-      ...scenario,
-      config: { ...scenario.config, replicas: { ...scenario.config.replicas, checkpoint: 3 } },
-    }),
-    line: {
-      keeps: (after, before) =>
-        after.checkpoints.saved === before.checkpoints.saved
-          ? after
-          : { ...after, fallback: { ...after.fallback, older: after.fallback.older.slice(0, 1) } },
-    },
-  }),
   mind("lease-not-said", "the first group of a step is leased and its holder not told, five times", {
     profile: "quiet",
     seedsMax: 10,

@@ -7,6 +7,7 @@ import { runScenario } from "../seed/run-scenario.ts";
 import { runAndCompare } from "../seed/run-seed.ts";
 import { batchCanaries } from "./batch-canaries.ts";
 import type { Canary } from "./canary.ts";
+import { checkpointCanaries } from "./checkpoint-canaries.ts";
 import { evictionCanaries } from "./eviction-canaries.ts";
 import { fleetCanaries } from "./fleet-canaries.ts";
 import { handCanaries } from "./hand-canaries.ts";
@@ -26,6 +27,7 @@ export const canaries: readonly Canary[] = [
   ...roleCanaries,
   ...mindCanaries,
   ...planCanaries,
+  ...checkpointCanaries,
   ...evictionCanaries,
   ...fleetCanaries,
   ...memoryCanaries,

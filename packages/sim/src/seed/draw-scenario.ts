@@ -103,11 +103,15 @@ function soundWork(work: WorkModel): WorkModel {
 
 /** Checkpoints so often that there is more than one most of the time. */
 function withCheckpoints(config: JobConfig, random: Random): JobConfig {
-  const { replicas, checkpoint } = config;
+  const { replicas, checkpoint, seed } = config;
+  const everySteps = between(random, 1, 2);
+  const savers = Math.max(1, replicas.checkpoint);
+  // In half of the jobs that have several of them a checkpoint counts on two hosts only.
+  const quorum = savers > 1 && randomOf(seed, 163).next() < 0.5 ? { quorum: 2 } : {};
   return {
     ...config,
-    replicas: { ...replicas, checkpoint: Math.max(1, replicas.checkpoint) },
-    checkpoint: { ...checkpoint, everySteps: between(random, 1, 2) },
+    replicas: { ...replicas, checkpoint: savers },
+    checkpoint: { ...checkpoint, everySteps, ...quorum },
   };
 }
 

@@ -2,14 +2,15 @@
 import { decideFailure } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
-import { lowestOpenSeq } from "../groups/open-seq.ts";
 import { answered } from "../orders.ts";
-import { type ControllerState, type Member, withMember } from "../state.ts";
+import { type ControllerState, type KeptCheckpoint, type Member, withMember } from "../state.ts";
 import { noteBest } from "./best-checkpoint.ts";
 import { fallbackAfter, noteCopy } from "./fallback.ts";
+import { copiesAfter, withCopy } from "./quorum.ts";
 import { savedFlawOf } from "./saved-checkpoint.ts";
+import { splitHistory, watermarkAfter } from "./watermark.ts";
 
-/** A checkpoint is durable: what it covers may go. Pure. */
+/** A checkpoint actor has made a checkpoint durable. Once enough hosts have it, it counts, and what it covers may go. Pure. */
 export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.saved">): Change<ControllerState> {
   const { step, version, lineage, path, manifestDigest } = event.body;
   const flaw = savedFlawOf(state, event.body);
@@ -19,25 +20,37 @@ export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.s
   }
   const next = withMember(state, event.from, saveAnswered(state.members[event.from], event.body));
   if (lineage !== state.weights?.lineage) return { state: next, effects: [] };
-  const kept = { step, version, path, host: state.members[event.from]?.host ?? "", manifestDigest };
-  if ((state.checkpoints.saved?.step ?? -1) >= step) return noteBest({ state: noteCopy(next, kept), effects: [] });
-  const covered = Object.entries(state.history).filter(([key]) => Number(key) <= step);
-  const history = Object.fromEntries(Object.entries(state.history).filter(([key]) => Number(key) > step));
-  const last = covered.flatMap(([, receipts]) => receipts).reduce((max, { streamSeq }) => Math.max(max, streamSeq), 0);
-  const wanted = state.checkpoints.wantedStep;
+  const copy = { step, version, path, host: state.members[event.from]?.host ?? "", manifestDigest };
+  if ((state.checkpoints.saved?.step ?? -1) >= step) return noteBest({ state: noteCopy(next, copy), effects: [] });
+  const { counted, ...noted } = withCopy(next, copy);
+  const [first, ...copies] = counted;
+  return first ? applyCounted(noted.state, lineage, [first, ...copies]) : { state: noted.state, effects: [] };
+}
+
+/** A checkpoint counts, with these copies. Pure. */
+function applyCounted(
+  state: ControllerState,
+  lineage: number,
+  [kept, ...copies]: readonly [KeptCheckpoint, ...KeptCheckpoint[]],
+): Change<ControllerState> {
+  const { step, version, path, manifestDigest = "" } = kept;
+  const { covered, history } = splitHistory(state, step);
+  const { copies: _, isShort: __, ...before } = state.checkpoints;
+  const wanted = before.wantedStep;
   const checkpoints = {
-    ...state.checkpoints,
+    ...before,
+    ...copiesAfter(state.checkpoints, step),
     failures: 0,
     saved: kept,
     wantedStep: wanted !== null && wanted <= step ? null : wanted,
   };
-  const beforeSeq = last > 0 ? Math.min(last + 1, lowestOpenSeq({ ...next, history })) : 0;
-  const purgedSeq = Math.max(state.purgedSeq, beforeSeq);
+  const purgedSeq = watermarkAfter(state, { covered, history });
+  const next = { ...state, history, checkpoints, fallback: fallbackAfter(state, kept, covered), purgedSeq };
   return noteBest({
-    state: { ...next, history, checkpoints, fallback: fallbackAfter(state, kept, covered), purgedSeq },
+    state: copies.reduce(noteCopy, next),
     effects: [
       announce("checkpoint.kept", { step, lineage, version, path, manifestDigest }),
-      ...(purgedSeq > state.purgedSeq ? [{ type: "groups.purge", beforeSeq } as const] : []),
+      ...(purgedSeq > state.purgedSeq ? [{ type: "groups.purge", beforeSeq: purgedSeq } as const] : []),
     ],
   });
 }

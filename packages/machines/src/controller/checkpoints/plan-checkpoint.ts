@@ -11,6 +11,8 @@ import { isFree } from "../weights/plan-weights.ts";
 import { rotated } from "../weights/weight-sources.ts";
 import { sparedOf } from "./best-checkpoint.ts";
 import { pinsOf } from "./fallback.ts";
+import { hasCopy, isQuorumThere } from "./quorum.ts";
+import { splitHistory, watermarkAfter } from "./watermark.ts";
 
 /** Marks the committed version as wanted when a checkpoint is due, and orders it from the checkpoint actors. Pure. */
 export function planCheckpoint(state: ControllerState): Change<ControllerState> | null {
@@ -32,10 +34,15 @@ export function isSaveDue(state: ControllerState): boolean {
   return plan.checkpointReplicas > 0 && isOpen && (isCheckpointDue(state, committed) || isOvertaken(state));
 }
 
-/** A checkpoint is wanted, the job has gone on, and nobody writes it: what could not be had of that version is had of this one. */
+/**
+ * A checkpoint is wanted, the job has gone on, and nobody writes it: what could not be had of that version is had of this one. While too few hosts
+ * could have it, another one at every step would help nobody.
+ */
 function isOvertaken(state: ControllerState): boolean {
+  const { wantedStep } = state.checkpoints;
+  if (wantedStep === null || !isQuorumThere(state, state.step.step - 1)) return false;
   const isWritten = membersOf(state, "checkpoint").some(({ order }) => order?.kind === "checkpoint.save");
-  return state.checkpoints.wantedStep !== null && !isWritten;
+  return !isWritten;
 }
 
 /** True when a checkpoint actor can be told to write now. Pure. */
@@ -54,7 +61,9 @@ function isCheckpointDue(state: ControllerState, committed: number): boolean {
 function orderCheckpoint(state: ControllerState, step: number): Change<ControllerState> | null {
   const { weights, plan } = state;
   const holders = [...trainersServing(state), ...keepersOf(state, weights)];
-  const savers = membersOf(state, "checkpoint").filter((member) => isFreeSaver(state, member));
+  const savers = membersOf(state, "checkpoint").filter(
+    (member) => isFreeSaver(state, member) && !hasCopy(state, member, step),
+  );
   if (!weights || holders.length === 0 || savers.length === 0) return null;
   const { pending: _, ...ledger } = ledgerOf(state);
   const body = {
@@ -62,7 +71,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
     lineage: weights.lineage,
     version: weights.version,
     sections: [...weights.sections],
-    groupsWatermark: 0,
+    groupsWatermark: watermarkAfter(state, splitHistory(state, step)),
     ledger,
     ...pinsOf(state),
     ...sparedOf(state),

@@ -7,6 +7,7 @@ import { isBeginningLost, recoveryOf, withoutLater } from "../weights/memory.ts"
 import type { KeptState } from "../weights/memory-state.ts";
 import { heldOutUpTo } from "./best-checkpoint.ts";
 import { purgedGroups } from "./fallback.ts";
+import { withoutCopies } from "./quorum.ts";
 
 /**
  * When no living policy replica holds the committed state, goes back to the newest that is in memory, or in a checkpoint: a new lineage begins
@@ -97,7 +98,7 @@ function rollBack(before: ControllerState, { step, version }: Pick<KeptState, "s
     evaluation: null,
     evaluatedVersion: Math.min(state.evaluatedVersion, version),
     ...(state.heldOut ? { heldOut: heldOutUpTo(state.heldOut, version) } : {}),
-    checkpoints: { ...state.checkpoints, wantedStep: null },
+    checkpoints: withoutCopies(state.checkpoints),
   };
 }
 

@@ -1,0 +1,81 @@
+/**
+ * How many hosts must have a checkpoint before it counts (`checkpoint.quorum`). Until then nothing is purged, removed or announced because of it, and
+ * the job would not go back to it.
+ */
+import { listText } from "@muster/base";
+import { announce, type Change } from "../events.ts";
+import { type Checkpoints, type ControllerState, type KeptCheckpoint, type Member, membersOf } from "../state.ts";
+
+/** Copies that are remembered while they do not count, at most. */
+const copiesMax = 64;
+
+/** How many hosts must have a checkpoint. Pure. */
+export function quorumOf({ plan }: ControllerState): number {
+  return plan.checkpointQuorum ?? 1;
+}
+
+/** What is known of a checkpoint once one more actor has written it: its copies when they are enough, and the state that remembers them. Pure. */
+export function withCopy(
+  state: ControllerState,
+  copy: KeptCheckpoint,
+): { readonly state: ControllerState; readonly counted: readonly KeptCheckpoint[] } {
+  const others = (state.checkpoints.copies ?? []).filter(
+    ({ step, host, path }) => step !== copy.step || host !== copy.host || path !== copy.path,
+  );
+  const copies = [...others, copy].slice(-copiesMax);
+  const same = copies.filter(({ step, version }) => step === copy.step && version === copy.version);
+  if (hostsOf(same).length >= quorumOf(state)) return { state, counted: same };
+  return { state: { ...state, checkpoints: { ...state.checkpoints, copies } }, counted: [] };
+}
+
+/** What stays remembered once the checkpoint of a step counts: copies of newer ones. Pure. */
+export function copiesAfter({ copies = [] }: Checkpoints, step: number): Pick<Checkpoints, "copies"> {
+  const newer = copies.filter((copy) => copy.step > step);
+  return newer.length > 0 ? { copies: newer } : {};
+}
+
+/** Where checkpoints stand when the job goes back: copies of the line that is left behind never count. Pure. */
+export function withoutCopies({ copies: _, ...checkpoints }: Checkpoints): Checkpoints {
+  return { ...checkpoints, wantedStep: null };
+}
+
+/** True when the host of a checkpoint actor has the checkpoint of a step, which does not count yet: it need not write it again. Pure. */
+export function hasCopy({ checkpoints }: ControllerState, { host }: Member, step: number): boolean {
+  return (checkpoints.copies ?? []).some((copy) => copy.step === step && copy.host === host);
+}
+
+/** True when the hosts of the checkpoint actors, with those that have a copy, are enough for a checkpoint of this step. Pure. */
+export function isQuorumThere(state: ControllerState, step: number): boolean {
+  return quorumOf(state) === 1 || hostsFor(state, step).length >= quorumOf(state);
+}
+
+/** Says once that a checkpoint is wanted which can not count, for want of hosts; again only after there were enough. Pure. */
+export function planQuorum(state: ControllerState): Change<ControllerState> | null {
+  const { isShort, ...checkpoints } = state.checkpoints;
+  const { wantedStep } = checkpoints;
+  if (wantedStep === null || state.plan.checkpointReplicas === 0) return null;
+  const isThere = isQuorumThere(state, wantedStep);
+  if (isThere === !isShort) return null;
+  if (isThere) return { state: { ...state, checkpoints }, effects: [] };
+  const detail = `the checkpoint of step ${wantedStep} does not count: ${quorumText(state, wantedStep)}`;
+  return {
+    state: { ...state, checkpoints: { ...checkpoints, isShort: true } },
+    effects: [announce("alarm.raised", { alarm: "checkpoint-quorum", detail })],
+  };
+}
+
+/** What a checkpoint lacks to count, and what to do about it. Pure. */
+export function quorumText(state: ControllerState, step: number): string {
+  const hosts = hostsFor(state, step).slice(0, 8);
+  const found = hosts.length > 0 ? `${hosts.length} (${listText(hosts)})` : "none";
+  return `checkpoint.quorum = ${quorumOf(state)} hosts must have it, and of those with a checkpoint actor or a copy there is ${found}; start "muster checkpoint" on another host`;
+}
+
+function hostsFor(state: ControllerState, step: number): readonly string[] {
+  const copies = (state.checkpoints.copies ?? []).filter((copy) => copy.step === step);
+  return hostsOf([...membersOf(state, "checkpoint"), ...copies]);
+}
+
+function hostsOf(those: readonly { readonly host: string }[]): readonly string[] {
+  return [...new Set(those.map(({ host }) => host))];
+}

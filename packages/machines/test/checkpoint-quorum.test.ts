@@ -1,0 +1,126 @@
+/** When a checkpoint counts: only once as many hosts as the job asks for have it. And what it says of the groups that it covers. */
+import { describe, expect, it } from "vitest";
+import { applySaved } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
+import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
+import { planQuorum } from "../src/controller/checkpoints/quorum.ts";
+import type { ControllerEffect } from "../src/controller/events.ts";
+import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { bodiesOf, groupsOf, planWith, receiptOf, reportFrom, working } from "./states.ts";
+
+const plan = planWith({ checkpointReplicas: 3, checkpointQuorum: 2, checkpointEverySteps: 2, steps: 20 });
+
+/** Step 4 is committed and is to be durable; c0 and c1 share host a, c2 has host b. */
+function wanting(patch: Partial<ControllerState> = {}): ControllerState {
+  const history = Object.fromEntries([3, 4].map((step) => [step, [0, 1].map((i) => receiptOf(step, i))]));
+  const state = working({ plan, version: 4, members: ["p0", "r0", "c0", "c1", "c2"] });
+  const hosts = { c0: "a", c1: "a", c2: "b" };
+  const placed = Object.entries(hosts).reduce((next, [id, host]) => withMember(next, id, { host }), state);
+  const checkpoints = { ...placed.checkpoints, wantedStep: 4 };
+  return { ...placed, history, checkpoints, ...patch };
+}
+
+function saved(state: ControllerState, by: string, step = 4) {
+  const body = { step, lineage: 0, version: step, path: `/c/${step}`, manifestDigest: "m", bytes: 1, durationMs: 1 };
+  return applySaved(state, reportFrom(state, by, { kind: "checkpoint.saved", body }));
+}
+
+const ordered = (state: ControllerState): readonly string[] =>
+  (planCheckpoint(state)?.effects ?? []).flatMap((effect) => (effect.type === "command" ? effect.to : []));
+const purges = (effects: readonly ControllerEffect[]): readonly number[] =>
+  effects.flatMap((effect) => (effect.type === "groups.purge" ? effect.beforeSeq : []));
+const without = (state: ControllerState, ...ids: readonly string[]): ControllerState => ({
+  ...state,
+  members: Object.fromEntries(Object.entries(state.members).filter(([id]) => !ids.includes(id))),
+});
+
+describe("a checkpoint with a quorum of two hosts", () => {
+  it("does not count while one host has it, however many actors there say so", () => {
+    const one = saved(wanting(), "c0");
+    const two = saved(one.state, "c1");
+    for (const { state, effects } of [one, two]) {
+      expect(state.checkpoints.saved).toBeNull();
+      expect(Object.keys(state.history)).toEqual(["3", "4"]);
+      expect(effects).toEqual([]);
+    }
+  });
+
+  it("counts with the second host: it is announced once, and what it covers may go", () => {
+    const { state, effects } = saved(saved(wanting(), "c0").state, "c2");
+    expect(state.checkpoints).toMatchObject({ saved: { step: 4, host: "a" }, wantedStep: null });
+    expect(state.checkpoints.copies).toBeUndefined();
+    expect(state.fallback.older).toMatchObject([{ step: 4, host: "b" }]);
+    expect(state.history).toEqual({});
+    expect(bodiesOf(effects, "checkpoint.kept")).toMatchObject([{ step: 4 }]);
+    expect(purges(effects)).toEqual([402]);
+  });
+
+  it("is not ordered again from a host that has it, and is from the others", () => {
+    expect(ordered(wanting())).toEqual(["c0", "c1", "c2"]);
+    expect(ordered(saved(wanting(), "c0").state)).toEqual(["c2"]);
+  });
+
+  it("counts with the copy of a host whose actor has died since, and not with one of another lineage", () => {
+    const one = saved(wanting(), "c0").state;
+    expect(saved(without(one, "c0", "c1"), "c2").state.checkpoints.saved).toMatchObject({ step: 4 });
+    const back = goBack(one, "a test").state;
+    expect(back.checkpoints.copies).toBeUndefined();
+  });
+
+  it("counts late, when a newer one is on one host already, and that one goes on waiting", () => {
+    const later = { ...wanting(), step: { ...wanting().step, step: 7 }, weights: { ...wanting().weights, version: 6 } };
+    const newer = saved(saved(later as ControllerState, "c0").state, "c0", 6).state;
+    const { state } = saved(newer, "c2");
+    expect(state.checkpoints.saved).toMatchObject({ step: 4 });
+    expect(state.checkpoints.copies).toMatchObject([{ step: 6, host: "a" }]);
+    expect(saved(state, "c2", 6).state.checkpoints.saved).toMatchObject({ step: 6 });
+  });
+
+  it("raises an alarm once when too few hosts could have it, which names them; and again after there were enough", () => {
+    expect(planQuorum(wanting())).toBeNull();
+    const short = planQuorum(without(wanting(), "c2"));
+    expect(bodiesOf(short?.effects ?? [], "alarm.raised")).toEqual([
+      {
+        alarm: "checkpoint-quorum",
+        detail:
+          'the checkpoint of step 4 does not count: checkpoint.quorum = 2 hosts must have it, and of those with a checkpoint actor or a copy there is 1 (a); start "muster checkpoint" on another host',
+      },
+    ]);
+    const said = short?.state as ControllerState;
+    expect(planQuorum(said)).toBeNull();
+    const back = planQuorum({ ...said, members: wanting().members });
+    expect(back?.effects).toEqual([]);
+    expect(planQuorum(without(back?.state as ControllerState, "c2"))?.effects).toHaveLength(1);
+  });
+
+  it("is written at its own times, and not at each step, while too few hosts could have it", () => {
+    const one = saved(without(wanting(), "c2"), "c0").state;
+    const next = (step: number) => ({ ...one, step: { ...one.step, step: step + 1 } });
+    expect(planCheckpoint(next(5))).toBeNull();
+    expect(planCheckpoint(next(6))?.state.checkpoints.wantedStep).toBe(6);
+    const healed = { ...next(5), members: wanting().members };
+    expect(planCheckpoint(healed)?.state.checkpoints.wantedStep).toBe(5);
+  });
+});
+
+describe("the watermark of a checkpoint", () => {
+  const watermark = (state: ControllerState) =>
+    (planCheckpoint(state)?.effects ?? []).flatMap((effect) =>
+      effect.type === "command" && effect.kind === "checkpoint.save" ? effect.body.groupsWatermark : [],
+    )[0];
+
+  it("is the end of the groups that it covers", () => {
+    expect(watermark(wanting())).toBe(402);
+  });
+
+  it("ends below what a later step points to, be it finished or begun", () => {
+    const early = { ...groupsOf(5, 1), receipts: { 0: receiptOf(5, 0, { streamSeq: 390 }) } };
+    expect(watermark(wanting({ groups: { 5: early } }))).toBe(390);
+    const partial = { streamSeq: 350, firstSeq: 348, version: 3, tokens: 4, samples: 1 } as never;
+    expect(watermark(wanting({ groups: { 5: { ...early, queue: [{ index: 1, attempt: 0, partial }] } } }))).toBe(348);
+  });
+
+  it("never goes back behind what is purged", () => {
+    expect(watermark(wanting({ history: {}, purgedSeq: 77 }))).toBe(77);
+  });
+});

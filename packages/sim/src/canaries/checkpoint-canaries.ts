@@ -1,0 +1,58 @@
+/** Bugs of the controller's mind about checkpoints: when one counts, what may go then, and what it says of the groups stream. */
+import type { ControllerEffect } from "@muster/machines";
+import type { Scenario } from "../cluster/scenario.ts";
+import type { Canary } from "./canary.ts";
+import { mind } from "./mind.ts";
+
+/** Three checkpoint actors, each on a host of its own. */
+function withThreeSavers(scenario: Scenario): Scenario {
+  const { config } = scenario;
+  return { ...scenario, config: { ...config, replicas: { ...config.replicas, checkpoint: 3 } } };
+}
+
+/** An order to save that says something else of the groups stream. */
+function withWatermark(effect: ControllerEffect, change: (watermark: number) => number): ControllerEffect {
+  if (effect.type !== "command" || effect.kind !== "checkpoint.save") return effect;
+  return { ...effect, body: { ...effect.body, groupsWatermark: change(effect.body.groupsWatermark) } };
+}
+
+/** Canaries in what the controller decides about checkpoints. */
+export const checkpointCanaries: readonly Canary[] = [
+  mind("older-goes-uncopied", "an older checkpoint may go although only one host has the newest", {
+    profile: "storage",
+    seedsMax: 20,
+    shape: withThreeSavers,
+    line: {
+      keeps: (after, before) =>
+        after.checkpoints.saved === before.checkpoints.saved
+          ? after
+          : { ...after, fallback: { ...after.fallback, older: after.fallback.older.slice(0, 1) } },
+    },
+  }),
+  mind("counts-too-early", "a checkpoint counts although fewer hosts have it than the job asks for", {
+    profile: "storage",
+    seedsMax: 20,
+    shape: (scenario) => {
+      const shaped = withThreeSavers(scenario);
+      const { checkpoint } = shaped.config;
+      return { ...shaped, config: { ...shaped.config, checkpoint: { ...checkpoint, quorum: 2 } } };
+    },
+    line: {
+      keeps: (after) => {
+        const { copies, ...checkpoints } = after.checkpoints;
+        const [saved] = copies ?? [];
+        return saved ? { ...after, checkpoints: { ...checkpoints, saved } } : after;
+      },
+    },
+  }),
+  mind("watermark-too-high", "a checkpoint says that it covers groups which come after its step", {
+    profile: "kills",
+    seedsMax: 20,
+    line: { does: (effect) => withWatermark(effect, (watermark) => watermark + 1_000) },
+  }),
+  mind("watermark-left-out", "a checkpoint says that all groups are needed after it, also those that are purged", {
+    profile: "storage",
+    seedsMax: 20,
+    line: { does: (effect) => withWatermark(effect, () => 0) },
+  }),
+];
