@@ -33,7 +33,7 @@ import { type Behind, doorsOf } from "./doors.ts";
 import { createEnvironment } from "./environment.ts";
 import { isLast } from "./last-controller.ts";
 import { Operator } from "./operator.ts";
-import { recordMaxOf, type Scenario } from "./scenario.ts";
+import { diskHostOf, recordMaxOf, type Scenario } from "./scenario.ts";
 import { StuckProcesses } from "./stuck.ts";
 
 /** One place for a process. */
@@ -173,7 +173,7 @@ export class Cluster {
   startNode(id: string): void {
     const node = this.#nodes.get(id);
     if (!node || this.isJobOver || (node.process && !node.process.isDead)) return;
-    const process = this.#spawn(node.id, node.role, { host: this.#shapeOf(id)?.host ?? this.#diskHostOf(id) });
+    const process = this.#spawn(node.id, node.role, { host: this.#shapeOf(id)?.host ?? diskHostOf(this.scenario, id) });
     node.process = process;
     process.onDeath(() => this.#replicaGone(node, process));
     node.replica = this.#run(
@@ -206,13 +206,6 @@ export class Cluster {
 
   #shapeOf(id: string) {
     return this.scenario.fleet?.nodes[Number(id.slice("node-".length)) - 1];
-  }
-
-  /** Where checkpoints count on several hosts only, the lives of a checkpoint actor are on one host, and the actors on different ones. */
-  #diskHostOf(id: string): string | undefined {
-    const { quorum = 1 } = this.scenario.config.checkpoint;
-    const [, index] = quorum > 1 ? (/^checkpoint-(\d+)$/.exec(id) ?? []) : [];
-    return index && `host-${Number(index) % 3}`;
   }
 
   #nodeRole(process: SimProcess): Role {

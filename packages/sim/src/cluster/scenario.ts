@@ -57,3 +57,10 @@ export interface Scenario {
 export function recordMaxOf({ recordBytes }: Pick<Scenario, "recordBytes">): number {
   return Math.ceil((recordBytes * 4) / 3);
 }
+
+/** Where checkpoints count on several hosts only, the lives of a checkpoint actor are on one host, and the actors on different ones. Pure. */
+export function diskHostOf({ config }: Scenario, id: string): string | undefined {
+  const { quorum = 1 } = config.checkpoint;
+  const [, index] = quorum > 1 ? (/^checkpoint-(\d+)$/.exec(id) ?? []) : [];
+  return index && `host-${Number(index) % 3}`;
+}
