@@ -5,6 +5,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { needsOfTask, taskOf } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
@@ -173,6 +174,21 @@ describe("a sampler is ended, and whoever waits hears why, when it", () => {
     const drawing = engine.generate([request], never).catch((error: unknown) => String(error));
     expect(await engine.health({ deep: true, signal: AbortSignal.timeout(100) })).toEqual({ ok: true, state: "up" });
     expect(await drawing).toMatch(/did not answer generate within 1000 ms/);
+    await engine.close();
+  });
+
+  it("has its weights while newer ones arrive, and none when it fails in that", async () => {
+    const engine = await serving("second-fails");
+    let isOver = false;
+    const newer = engine.updateWeights(inlineWeights(4, new Uint8Array(16))).catch((error: unknown) => {
+      isOver = true;
+      return String(error);
+    });
+    const seen = new Set<number | null>();
+    for (; !isOver; await setImmediate()) seen.add(engine.weightVersion());
+    expect([...seen]).toEqual([3]);
+    expect(await newer).toMatch(/no memory for other weights/);
+    expect(engine.weightVersion()).toBeNull();
     await engine.close();
   });
 

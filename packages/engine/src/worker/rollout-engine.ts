@@ -72,9 +72,13 @@ export class WorkerRolloutEngine implements RolloutEngine {
       const weights = new Uint8Array(expectedBytes);
       await update.copyTo(weights);
       await this.#worker.regions.write("weights", weights);
-      this.#version = null; // what a worker that fails in it has, nobody knows
-      await this.#worker.link.call("updateWeights", { version });
-      this.#version = version;
+      try {
+        await this.#worker.link.call("updateWeights", { version });
+        this.#version = version;
+      } catch (error) {
+        this.#version = null; // what it has now, nobody knows
+        throw error;
+      }
     });
   }
 

@@ -85,6 +85,8 @@ function answer({ id, method, params }) {
     process.exit(7);
   }
   if (mode === "silent" && isWork) return process.stderr.write(`asked ${method}\n`);
+  if (mode === "second-fails" && method === "updateWeights" && version !== null)
+    return say({ type: "failure", id, kind: "failed", message: "no memory for other weights" });
   if (mode === "begin-fails" && method === "begin")
     return say({ type: "failure", id, kind: "failed", message: "no memory for a candidate" });
   if (mode === "other-request" && isWork) return say({ type: "reply", id: id + 40, result: {} });
