@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import { medianOf } from "@muster/base";
-import { mapVersion, openGradientMesh, openGroup, openVersionStore } from "@muster/collectives";
+import { digestsOf, mapVersion, openGradientMesh, openGroup, openVersionStore } from "@muster/collectives";
 import { spreadOf } from "./lib/stats.mjs";
 
 export const about = "longest block of the event loop by 4 GiB";
@@ -98,6 +98,7 @@ async function oneRound(socketDir, measure, part) {
     const window = part.subarray(0, 4 * 2 ** 20);
     for (let from = 0; from < GiB; from += window.length) await mapped.copyTo("a", window, { ...call(), from });
   });
+  await measure("digest a section of 1 GiB", () => digestsOf([part], call().signal));
   await measure("release it", () => mapped.release());
   await measure("close the store", () => store.close());
   const member = { key, job, epoch: 1, rank: 0, members: ["policy-0"], socketDir };

@@ -13,6 +13,7 @@ from .frames import Frames
 from .regions import Regions
 
 PROTOCOL = 1
+PAGE_ROWS = 2_000
 
 
 class Cancelled(Exception):
@@ -43,6 +44,18 @@ class Call:
         return request_id in self._aborted
 
 
+def greeting(described: dict):
+    """The hello of a worker; a large tensor table follows it in pages, because no frame grows with it."""
+    rows = described["tensors"]
+    if len(rows) <= PAGE_ROWS:
+        yield {"type": "hello", "protocol": PROTOCOL, **described}
+        return
+    rest = {key: value for key, value in described.items() if key != "tensors"}
+    yield {"type": "hello", "protocol": PROTOCOL, **rest, "tensorRows": len(rows)}
+    for at in range(0, len(rows), PAGE_ROWS):
+        yield {"type": "tensors", "rows": rows[at:at + PAGE_ROWS]}
+
+
 class _Service:
     def __init__(self, worker, frames: Frames):
         self.worker = worker
@@ -64,7 +77,8 @@ class _Service:
         except Invalid as error:
             self.frames.write({"type": "refusal", "message": str(error)[:2000]})
             return
-        self.frames.write({"type": "hello", "protocol": PROTOCOL, **described})
+        for message in greeting(described):
+            self.frames.write(message)
         threading.Thread(target=self._hear, daemon=True).start()
         while True:
             message = self.work.get()

@@ -19,6 +19,28 @@ Napi::Value digest(const Napi::CallbackInfo& info) {
   return Napi::String::New(info.Env(), toHex(digestOf(memoryOf(info[0]))));
 }
 
+// {sections, cancellation} → a promise of the digests of all sections, 16 hexadecimal digits each, one behind the other.
+Napi::Value digestAll(const Napi::CallbackInfo& info) {
+  const auto options = info[0].As<Napi::Object>();
+  Engine::Work work{{}, Cancellation::of(options, "cancellation")};
+  const auto list = options.Get("sections").As<Napi::Array>();  // made for this call; it holds all views
+  work.keep.push_back(keepAlive(list));
+  std::vector<CopyPair> pairs;
+  for (const std::span<uint8_t> section : memoriesOf(list)) pairs.push_back({section, nullptr});
+  work.run = [pairs = std::move(pairs), abort = work.abort]() -> Settle {
+    const auto mayGoOn = [&]() -> Status {
+      if (!abort->requested()) return {};
+      return {Code::Aborted, "the digest was cancelled", {}};
+    };
+    const Result<std::vector<Digested>> digested = copyAndDigestAll(pairs, mayGoOn);
+    if (!digested.ok()) return failure(digested.status());
+    std::string digests;
+    for (const Digested& each : digested.value()) digests += toHex(each.root);
+    return success([digests](Napi::Env env) { return Napi::String::New(env, digests); });
+  };
+  return Engine::of(info.Env()).start(info.Env(), std::move(work));
+}
+
 Napi::Value capabilities(const Napi::CallbackInfo& info) {
   const Status shared = probeSharedMemory();
   Napi::Object out = Napi::Object::New(info.Env());
@@ -42,6 +64,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("build", MUSTER_BINDING);
   exports.Set("Cancellation", Cancellation::define(env));
   exports.Set("digest", Napi::Function::New(env, digest));
+  exports.Set("digestAll", Napi::Function::New(env, digestAll));
   exports.Set("capabilities", Napi::Function::New(env, capabilities));
   exports.Set("usage", Napi::Function::New(env, usageNow));
   exports.Set("activity", Napi::Function::New(env, activityNow));

@@ -63,9 +63,15 @@ class GroupObject {
   explicit GroupObject(std::shared_ptr<Collectives> group) : group_(std::move(group)) {}
 
  private:
-  // Each called once; JavaScript keeps the view.
-  Napi::Value input(const Napi::CallbackInfo& info) { return views_.make(info.Env(), group_->input(), group_); }
-  Napi::Value result(const Napi::CallbackInfo& info) { return views_.make(info.Env(), group_->result(), group_); }
+  // (from, bytes): a new view at each call; JavaScript keeps it, and has checked that it is within the capacity.
+  Napi::Value input(const Napi::CallbackInfo& info) { return window(info, group_->input()); }
+  Napi::Value result(const Napi::CallbackInfo& info) { return window(info, group_->result()); }
+
+  Napi::Value window(const Napi::CallbackInfo& info, std::span<const uint8_t> memory) {
+    const auto from = static_cast<size_t>(info[0].As<Napi::Number>().Int64Value());
+    const auto bytes = static_cast<size_t>(info[1].As<Napi::Number>().Int64Value());
+    return views_.make(info.Env(), memory.subspan(from, bytes), group_);
+  }
 
   Napi::Value run(const Napi::CallbackInfo& info) {
     const auto from = info[0].As<Napi::Object>();

@@ -2,7 +2,7 @@
  * What the hands of replicas stand on: engines, data plane and disk. A process has those of its host; the simulator gives its own,
  * and with them runs these very hands.
  */
-
+import { setImmediate } from "node:timers/promises";
 import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import {
   type DataPlaneActivity,
@@ -10,7 +10,7 @@ import {
   type DataPlaneUsage,
   dataPlaneActivity,
   dataPlaneUsage,
-  digestOf,
+  digestsOf,
   type GradientMesh,
   hearDataPlane,
   mapVersion,
@@ -36,6 +36,7 @@ import {
 } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { makeOwnFolderSync } from "@muster/runtime";
+import { summaryOfTable, type TableSummary } from "@muster/tensors";
 import { errors } from "./errors.ts";
 
 /** The doors of one replica to what computes, moves and keeps weights. */
@@ -52,8 +53,10 @@ export interface Doors {
   reward(name: string): Promise<Reward>;
   /** The generate function of a module by absolute path. */
   generate(path: string): Promise<GenerateFunction>;
-  /** Digest of a section, as the data plane computes it. */
-  digest(bytes: Uint8Array): string;
+  /** Digests of sections, as the data plane computes them, and off the JavaScript thread. Their bytes are left alone until then. */
+  digests(sections: readonly Uint8Array[], signal: AbortSignal): Promise<readonly string[]>;
+  /** Size and digest of a table of tensors. */
+  table(tensors: EngineDescription["tensors"]): Promise<TableSummary>;
   /** What the data plane has in use now. */
   usage(): DataPlaneUsage;
   /** What the data plane has done so far. */
@@ -94,7 +97,8 @@ export const hostDoors = (engines: EngineRegistry, engineBuild: string, rank?: R
   task: openTask,
   reward: openReward,
   generate: loadGenerate,
-  digest: digestOf,
+  digests: digestsOf,
+  table: (tensors) => summaryOfTable(tensors, () => setImmediate()),
   usage: dataPlaneUsage,
   activity: dataPlaneActivity,
   network: (times, heard = null) => {

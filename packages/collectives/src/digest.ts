@@ -1,20 +1,37 @@
 /** Digests of weight sections: what two replicas compare to know that they hold the same bytes. */
 import { errors } from "./errors.ts";
-import { native } from "./native.ts";
+import { cancellable, native } from "./native.ts";
 
 const prefix = "xxh3b:";
+/** Hexadecimal digits of a digest. */
+const digits = 16;
 
 /**
  * Digests bytes: `"xxh3b:"` and 16 hexadecimal digits.
  *
  * XXH3 (64 bits, seed 0) of each block of 256 KiB, then XXH3 over the block digests in order, 8 bytes little-endian each, followed by the
  * total length, 8 bytes little-endian. Not a secret and not collision-proof against an attacker; it finds corruption and divergence.
- * Blocks the caller: about 0.05 s per GiB.
+ * Blocks the caller: about 0.05 s per GiB. What may be large is given to {@link digestsOf}.
  *
  * @throws MUSTER_ERR_NATIVE_MISSING
  */
 export function digestOf(bytes: Uint8Array): string {
   return toDigest(native().digest(bytes));
+}
+
+/**
+ * Digests sections on threads of their own, together, as {@link digestOf} does each. Leave them alone until then.
+ *
+ * @throws the reason of `signal` once it is aborted; MUSTER_ERR_NATIVE_MISSING, MUSTER_ERR_NATIVE_FAILED
+ */
+export async function digestsOf(sections: readonly Uint8Array[], signal: AbortSignal): Promise<readonly string[]> {
+  signal.throwIfAborted();
+  const done = await cancellable(signal, (cancellation) =>
+    native().digestAll({ sections: [...sections], cancellation }),
+  );
+  signal.throwIfAborted();
+  if (!done.ok) throw errors.NativeFailed({ reason: done.message });
+  return sections.map((_, i) => toDigest(done.value.slice(i * digits, (i + 1) * digits)));
 }
 
 /** The digest with these hexadecimal digits. */

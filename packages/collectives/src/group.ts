@@ -3,9 +3,10 @@ import { checkName, checkTimeout, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
 import { type MembershipOptions, membershipOf } from "./membership.ts";
 import { cancellable, glooPath, type NativeGroup, type NativeOperation, native } from "./native.ts";
+import { viewBytesMax, Windows } from "./windows.ts";
 
-/** Views over 4 GiB crash Node 20, and an input is one view. */
-const capacityBytesMax = 2 ** 32 - 4;
+/** As the data plane: operations count their elements in 40 bits, and places of messages are 40 bits of bytes. */
+const capacityBytesMax = 2 ** 40 - 4;
 
 /** Element types: float32, bfloat16, and bytes, which can be copied but not added up. */
 export type DType = "f32" | "bf16" | "u8";
@@ -20,7 +21,7 @@ export type GroupTransport = "muster" | "gloo";
 export interface CollectiveGroupOptions extends MembershipOptions {
   /** Name of the group; groups of one job and epoch are told apart by it. */
   readonly name: string;
-  /** Most bytes that an input or a result holds, 1 … 4 GiB − 4. Memory is taken for one input per member and one result on each host. */
+  /** Most bytes that an input or a result holds, 1 … 1 TiB − 4. From 4 GiB on they are seen through windows of up to 2 GiB − 8. Memory is taken for one input per member and one result on each host. */
   readonly capacityBytes: number;
   /**
    * Who carries the bytes; `muster` unless given. `gloo` is there for comparison where Gloo was installed when Muster was built: it copies
@@ -39,6 +40,14 @@ export interface CollectiveOptions {
   readonly signal: AbortSignal;
   /** Memory of this rank's own that the result is copied to as well, off the JavaScript thread; of exactly its size. */
   readonly into?: Uint8Array;
+  /** What is wanted of the result, in elements of it; all of it when this is left out. Read more of it by `resultAt`. */
+  readonly window?: ResultWindow;
+}
+
+/** Some elements of a result. */
+export interface ResultWindow {
+  readonly from: number;
+  readonly elements: number;
 }
 
 /** An operation that adds up. */
@@ -59,7 +68,7 @@ export interface TensorPart {
 
 /** What a rank gets of a reduce-scatter. */
 export interface ReducedSlice {
-  /** First element, counted in the whole. */
+  /** First element, counted in the whole; of the window, where one was asked for. */
   readonly begin: number;
   /** Behind the last one. */
   readonly end: number;
@@ -81,8 +90,12 @@ export interface CollectiveGroup {
   readonly rank: number;
   readonly worldSize: number;
   readonly capacityBytes: number;
-  /** This rank's memory. Detached (length 0) by `close()`. */
+  /** This rank's memory: all of it, or as much as one view may have, from its beginning. Detached (length 0) by `close()`. */
   readonly input: Uint8Array;
+  /** A window of this rank's memory, in bytes; for memory that is larger than one view. @throws MUSTER_ERR_NATIVE_OPTION_INVALID */
+  inputAt(from: number, bytes: number): Uint8Array;
+  /** A window of the last result, in bytes from its beginning. @throws MUSTER_ERR_NATIVE_OPTION_INVALID */
+  resultAt(from: number, bytes: number): Uint8Array;
   /** The sum or mean of all inputs, added up in float32, with the same bits on all ranks. */
   allReduce(options: AllReduceOptions): Promise<Uint8Array>;
   /** The same from and to memory of this rank's own, copied off the JavaScript thread. Leave `parts` and their memory alone until then. */
@@ -114,6 +127,11 @@ export interface CollectiveGroup {
  * @throws MUSTER_ERR_COLLECTIVE_PEER_LOST, MUSTER_ERR_COLLECTIVE_ABORTED, MUSTER_ERR_NATIVE_OPTION_INVALID
  */
 export async function openGroup(options: CollectiveGroupOptions): Promise<CollectiveGroup> {
+  return await openGroupInViews(options, viewBytesMax);
+}
+
+/** As {@link openGroup}, with views of at most so many bytes: what is larger is seen through windows. */
+export async function openGroupInViews(options: CollectiveGroupOptions, viewBytes: number): Promise<CollectiveGroup> {
   const { epoch, name, capacityBytes, signal } = options;
   const membership = membershipOf(options);
   checkName("name", name);
@@ -123,17 +141,22 @@ export async function openGroup(options: CollectiveGroupOptions): Promise<Collec
     native().openGroup({ ...membership, name, capacityBytes, gloo, cancellation }),
   );
   if (!opened.ok) throw errorOf("mesh", opened, { epoch, timeoutMs: membership.timeoutMs });
-  return new OpenGroup(opened.value, options);
+  return new OpenGroup(opened.value, options, viewBytes);
 }
 
 /**
  * The elements that fall to `rank` in a reduce-scatter: whole lines of 16, together covering everything once. The same as `sliceOf` in
  * native/src/cpu/ordered_sum.cc.
  */
-function sliceOf(count: number, rank: number, worldSize: number): { begin: number; end: number } {
+function sliceOf(count: number, rank: number, worldSize: number): Range {
   const lines = Math.ceil(count / 16);
   const edge = (at: number): number => Math.min(count, Math.floor((lines * at) / worldSize) * 16);
   return { begin: edge(rank), end: edge(rank + 1) };
+}
+
+interface Range {
+  readonly begin: number;
+  readonly end: number;
 }
 
 type Body = Pick<NativeOperation, "kind"> & Partial<NativeOperation>;
@@ -144,23 +167,36 @@ class OpenGroup implements CollectiveGroup {
   readonly worldSize: number;
   readonly capacityBytes: number;
   readonly input: Uint8Array;
-  readonly #result: ArrayBuffer;
+  readonly #inputs: Windows;
+  readonly #results: Windows;
   readonly #group: NativeGroup;
   #closed = false;
 
-  constructor(group: NativeGroup, options: CollectiveGroupOptions) {
+  constructor(group: NativeGroup, options: CollectiveGroupOptions, viewBytes: number) {
     this.#group = group;
     this.epoch = options.epoch;
     this.rank = options.rank;
     this.worldSize = options.members.length;
     this.capacityBytes = options.capacityBytes;
-    this.input = new Uint8Array(group.input());
-    this.#result = group.result();
+    this.#inputs = new Windows((from, bytes) => group.input(from, bytes), this.capacityBytes, viewBytes);
+    this.#results = new Windows((from, bytes) => group.result(from, bytes), this.capacityBytes, viewBytes);
+    this.input = this.#inputs.at(0, this.#inputs.windowBytesMax);
+  }
+
+  inputAt(from: number, bytes: number): Uint8Array {
+    this.#checkOpen();
+    return this.#inputs.at(from, bytes);
+  }
+
+  resultAt(from: number, bytes: number): Uint8Array {
+    this.#checkOpen();
+    return this.#results.at(from, bytes);
   }
 
   async allReduce(options: AllReduceOptions): Promise<Uint8Array> {
+    const range = this.#rangeOf(options, { begin: 0, end: options.count });
     await this.#run({ kind: "allReduce", mean: options.reduction === "mean" }, options);
-    return this.#view(0, options.count, options.dtype);
+    return this.#view(range, options.dtype);
   }
 
   async allReduceParts(options: AllReduceOptions & { readonly parts: readonly TensorPart[] }): Promise<void> {
@@ -180,20 +216,22 @@ class OpenGroup implements CollectiveGroup {
   }
 
   async reduceScatter(options: AllReduceOptions): Promise<ReducedSlice> {
+    const range = this.#rangeOf(options, sliceOf(options.count, this.rank, this.worldSize));
     await this.#run({ kind: "reduceScatter", mean: options.reduction === "mean" }, options);
-    const { begin, end } = sliceOf(options.count, this.rank, this.worldSize);
-    return { begin, end, bytes: this.#view(begin, end, options.dtype) };
+    return { ...range, bytes: this.#view(range, options.dtype) };
   }
 
   async allGather(options: CollectiveOptions): Promise<Uint8Array> {
+    const range = this.#rangeOf(options, { begin: 0, end: options.count * this.worldSize });
     await this.#run({ kind: "allGather" }, options);
-    return this.#view(0, options.count * this.worldSize, options.dtype);
+    return this.#view(range, options.dtype);
   }
 
   async broadcast(options: CollectiveOptions & { readonly root: number }): Promise<Uint8Array> {
     this.#checkRank("root", options.root);
+    const range = this.#rangeOf(options, { begin: 0, end: options.count });
     await this.#run({ kind: "broadcast", peer: options.root }, options);
-    return this.#view(0, options.count, options.dtype);
+    return this.#view(range, options.dtype);
   }
 
   async send(options: Omit<CollectiveOptions, "into"> & { readonly to: number }): Promise<void> {
@@ -222,8 +260,8 @@ class OpenGroup implements CollectiveGroup {
 
   async #run(body: Body, { dtype, count, deadlineMs, signal, into }: CollectiveOptions): Promise<void> {
     const { epoch } = this;
-    if (this.#closed) throw errors.CollectiveSpent({ epoch, reason: "it was closed" });
-    checkWhole("count", count, { min: 0, max: Math.floor(this.capacityBytes / elementBytes[dtype]) });
+    this.#checkOpen();
+    this.#checkCount(count, dtype);
     const timeoutMs = checkTimeout("deadlineMs", deadlineMs);
     const operation: NativeOperation = { mean: false, peer: 0, into: into ?? null, parts: null, dtype, count, ...body };
     const done = await cancellable(signal, (cancellation) =>
@@ -232,10 +270,35 @@ class OpenGroup implements CollectiveGroup {
     if (!done.ok) throw errorOf("mesh", done, { epoch, timeoutMs });
   }
 
-  #view(begin: number, end: number, dtype: DType): Uint8Array {
-    if (this.#closed) throw errors.CollectiveSpent({ epoch: this.epoch, reason: "it was closed" });
+  /** The elements that are wanted of those of a result; checked before anything runs. */
+  #rangeOf({ dtype, count, window }: CollectiveOptions, whole: Range): Range {
+    this.#checkOpen();
+    this.#checkCount(count, dtype);
+    const length = whole.end - whole.begin;
+    const { from, elements } = window ?? { from: 0, elements: length };
+    checkWhole("window.from", from, { min: 0, max: length });
+    checkWhole("window.elements", elements, { min: 0, max: length - from });
+    const max = Math.floor(this.#results.windowBytesMax / elementBytes[dtype]);
+    // What does not fit at all is refused by the operation itself, with the reason.
+    if (elements > max && whole.end * elementBytes[dtype] <= this.capacityBytes) {
+      const fix = `give a window of up to ${max} elements, and read the rest of the result by resultAt`;
+      throw errors.NativeOptionInvalid({ field: "window.elements", value: elements, fix });
+    }
+    return { begin: whole.begin + from, end: whole.begin + from + elements };
+  }
+
+  #view({ begin, end }: Range, dtype: DType): Uint8Array {
+    this.#checkOpen();
     const size = elementBytes[dtype];
-    return new Uint8Array(this.#result, begin * size, (end - begin) * size);
+    return this.#results.at(begin * size, (end - begin) * size);
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw errors.CollectiveSpent({ epoch: this.epoch, reason: "it was closed" });
+  }
+
+  #checkCount(count: number, dtype: DType): void {
+    checkWhole("count", count, { min: 0, max: Math.floor(this.capacityBytes / elementBytes[dtype]) });
   }
 
   #checkRank(field: string, rank: number): void {

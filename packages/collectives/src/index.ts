@@ -15,7 +15,7 @@ export {
   type NativeCapabilities,
   nativeCapabilities,
 } from "./capabilities.ts";
-export { digestOf } from "./digest.ts";
+export { digestOf, digestsOf } from "./digest.ts";
 export type { GpuBuffer, MappedBytes } from "./gpu/buffer.ts";
 export {
   type GpuCapabilities,
@@ -51,6 +51,7 @@ export {
   type GroupTransport,
   openGroup,
   type ReducedSlice,
+  type ResultWindow,
   type TensorPart,
 } from "./group.ts";
 export {

@@ -167,10 +167,10 @@ export interface NativeParts {
   readonly offsets: Float64Array;
 }
 
-/** An open group. `input` and `result` make a new view at each call: ask once, and only before `close`. */
+/** An open group. `input` and `result` make a new view of some bytes at each call: ask once, and only before `close`. */
 export interface NativeGroup {
-  input(): ArrayBuffer;
-  result(): ArrayBuffer;
+  input(from: number, bytes: number): ArrayBuffer;
+  result(from: number, bytes: number): ArrayBuffer;
   run(
     options: NativeOperation & { timeoutMs: number; cancellation: NativeCancellation },
   ): Promise<NativeOutcome<undefined>>;
@@ -192,6 +192,11 @@ export interface NativeModule {
   readonly build?: string;
   readonly Cancellation: new () => NativeCancellation;
   digest(bytes: Uint8Array): string;
+  /** On a thread of its own: 16 hexadecimal digits of each section, one behind the other. The list and its bytes are not changed while it runs. */
+  digestAll(options: {
+    readonly sections: readonly Uint8Array[];
+    readonly cancellation: NativeCancellation;
+  }): Promise<NativeOutcome<string>>;
   capabilities(): { sharedMemory: boolean; reason: string | null; version: string };
   usage(): { connections: number; mappedBytes: number };
   activity(): DataPlaneActivity;

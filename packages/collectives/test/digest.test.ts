@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { digestOf, nativeCapabilities } from "../src/index.ts";
+import { digestOf, digestsOf, nativeCapabilities } from "../src/index.ts";
 import { bytesOf } from "./support/fixtures.ts";
 
 const blockBytes = 256 * 1024;
@@ -33,4 +33,18 @@ it("notices blocks that changed places, and a length that differs by a zero byte
 
 it("says what this machine can do", () => {
   expect(nativeCapabilities()).toMatchObject({ sharedMemory: true, tcp: true, version: expect.stringMatching(/^\d/) });
+});
+
+it("digests sections together and beside, as one by one", async () => {
+  const sections = [bytesOf(3 * blockBytes + 5, 1), new Uint8Array(0), bytesOf(17, 2), bytesOf(2 * blockBytes, 3)];
+  expect(await digestsOf(sections, new AbortController().signal)).toEqual(sections.map(digestOf));
+  expect(await digestsOf([], new AbortController().signal)).toEqual([]);
+});
+
+it("stops digesting when nobody wants it any more, with that reason", async () => {
+  const abort = new AbortController();
+  const digesting = digestsOf([new Uint8Array(64 * 2 ** 20)], abort.signal);
+  abort.abort(new Error("a newer epoch"));
+  await expect(digesting).rejects.toThrow("a newer epoch");
+  await expect(digestsOf([new Uint8Array(1)], abort.signal)).rejects.toThrow("a newer epoch");
 });

@@ -204,7 +204,7 @@ describe("a group", () => {
     const short = group!.allReduce({ ...operation, into: new Uint8Array(5) });
     await expect(short).rejects.toThrow("the target has 5 bytes");
     expect((await group!.allReduce(operation)).byteLength).toBe(4);
-    await expect(openGroup({ ...optionsOf(0, 1), capacityBytes: 2 ** 32 })).rejects.toThrow("capacityBytes is");
+    await expect(openGroup({ ...optionsOf(0, 1), capacityBytes: 2 ** 40 })).rejects.toThrow("capacityBytes is");
   });
 
   it("gives its memory back by close, over 200 epochs, and cannot be used after it", async () => {

@@ -95,6 +95,11 @@ describe("a worker does not begin that", () => {
     ["name", /"__proto__" is reserved/],
     ["empty", /hello is wrong in tensors/],
     ["negative", /hello is wrong in tensors\.0\.shape\.0/],
+    ["page-gap", /tensor table is wrong: tensor "t2" starts at byte 32, and the one before it ends at 16/],
+    ["page-beyond", /it has more rows than the 2 that were announced/],
+    ["page-empty", /a page of its tensor table is wrong in rows/],
+    ["page-huge", /hello is wrong in tensorRows/],
+    ["page-and-rows", /must have one of tensors and tensorRows/],
     ["huge", /its weights has 8589934592 bytes, and at most \d+ can be held in one piece here/],
     ["newer", /hello is wrong in protocol/],
     ["chatty", /a frame of \d+ bytes, and it must have 2 to 4194304; is something else written there/],
@@ -104,6 +109,11 @@ describe("a worker does not begin that", () => {
     await expect(sampler(mode)).rejects.toThrow(expected);
     expect(workerAdapter.check(configOf(mode).engine.policy.options, jobOf(mode))[0]?.text).toMatch(expected);
     expect(left(`BAD_WORKER=${mode}`)).toEqual([]);
+  });
+
+  it("announces more rows than it sends", async () => {
+    await expect(sampler("page-missing", { start_seconds: 0.5 })).rejects.toThrow(/did not say hello within 500 ms/);
+    expect(left("BAD_WORKER=page-missing")).toEqual([]);
   });
 
   it("never says hello", async () => {
@@ -297,3 +307,20 @@ function jobOf(mode: string): JobConfig {
   const task = taskOf("dates");
   return { ...configOf(mode), task: { name: task.name }, sampling: { maxNewTokens: 16 } } as unknown as JobConfig;
 }
+
+describe("a tensor table in pages", () => {
+  it.each([
+    ["paged", 3, 48],
+    ["many", 200_000, 400_000],
+  ])("of a worker that sends %s is taken whole, asked before the job and at its start", async (mode, rows, bytes) => {
+    const options = configOf(mode).engine.policy.options;
+    const described = workerAdapter.describe(options, needs);
+    expect(described.tensors).toHaveLength(rows);
+    expect(described.tensors.at(-1)).toMatchObject({ offsetBytes: bytes - bytes / rows, sizeBytes: bytes / rows });
+    const worker = await openWorker("rollout", workerOptionsOf(options as never, process.env), needs);
+    expect(worker.description.tensors).toEqual(described.tensors);
+    expect(worker.description.weightsBytes).toBe(bytes);
+    await worker.link.close();
+    await worker.regions.close();
+  });
+});

@@ -101,7 +101,6 @@ export {
   versionParts,
 } from "./messages/parts.ts";
 export { type BatchFigures, type BatchPart, figureMax, type StepStats, sketchLength } from "./messages/step.ts";
-export { tensorNameMax, tensorsMax } from "./messages/weights.ts";
 export { clipBody, flawOf } from "./outgoing.ts";
 export {
   firstSeqOf,

@@ -30,16 +30,6 @@ const groupIds = many(4_096, (i) => `${longest}.${i}`);
 const sized: { readonly [K in Kind]?: Body<K> } = {
   // The compiled configuration, in characters of ASCII and others.
   "replica.registered": { dataKey: new Uint8Array(32), config: "配".repeat(200_000) },
-  // A table of 36,864 tensors says its first 2,000, whose names are cut to 200 bytes.
-  "weights.meta": {
-    lineage: longest,
-    tensors: many(2_000, (i) => ({
-      ...{ name: `${i}`.padEnd(200, "x"), dtype: "f8_e4m3" as const, shape: Array(8).fill(longest) },
-      ...{ offsetBytes: longest, sizeBytes: longest },
-    })),
-    leftOut: 34_864,
-    digest: "d".repeat(128),
-  },
   // 4,096 replicas and 1,024 ranks, and 256 devices that have one holder each.
   "node.assign": {
     revision: longest,

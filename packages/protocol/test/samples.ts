@@ -80,8 +80,9 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "weights.initialize": { ...version, source: { kind: "checkpoint", path: "runs/demo/step-12" } },
   "weights.meta": {
     lineage: 1,
-    tensors: [{ name: "embed", dtype: "f32", shape: [64, 32], offsetBytes: 0, sizeBytes: 8192 }],
-    digest: "xxh64b:0123",
+    rows: 291,
+    bytes: 8192,
+    digest: "sha256:0123",
   },
   "weights.pull": { ...version, sections, holders },
   "weights.publish": { ...version, parts: ["training"] },

@@ -64,18 +64,10 @@ describe("the look at packed bytes", () => {
   };
   const counts = { completed: 16, aborted: 0, tokens: 2 ** 20, rewardSum: 0.25 };
   const receipt = { step: 2 ** 30, index: 7, attempt: 3, streamSeq: 2 ** 40, version: 2 ** 30, ...counts };
-  const tensor = {
-    name: "x".repeat(60),
-    dtype: "f32" as const,
-    shape: many(8, 4_096),
-    offsetBytes: 2 ** 40,
-    sizeBytes: 9,
-  };
   it.each<[Kind, object]>([
     ["groups.completed", { receipts: many(1_024, receipt) }],
     ["groups.saved", { items: many(1_024, item) }],
     ["groups.returned", { items: many(1_024, item) }],
-    ["weights.meta", { tensors: many(2_000, tensor) }],
     ["step.voted", { unreadable: many(64, part), missing: many(1_024, "policy-7") }],
     ["step.committed", { groups: many(65_536, "1234.56789") }],
     ["node.assign", { replicas: many(4_096, { id: "rollout-1", role: "rollout", life: 3 }) }],

@@ -28,21 +28,35 @@ export async function fetchBody(
   const packed = new Uint8Array(bytes);
   const hash = createHash("sha256");
   let at = 0;
-  for (let first = 0; first < pieces.length; first += fetchesMax) {
-    const some = await Promise.all(
-      pieces.slice(first, first + fetchesMax).map((piece) => fetchPiece(transport, piece, seq)),
-    );
-    for (const piece of some) {
-      if (at + piece.length > bytes)
-        throw errors.GroupsMalformed({ seq, reason: `its pieces have more than ${bytes} bytes` });
-      packed.set(piece, at);
-      hash.update(piece);
-      at += piece.length;
-    }
+  // Each is digested when it comes, and not several in a row: others in this process wait no longer than one piece takes.
+  for await (const piece of inOrder(pieces, (one) => fetchPiece(transport, one, seq))) {
+    if (at + piece.length > bytes)
+      throw errors.GroupsMalformed({ seq, reason: `its pieces have more than ${bytes} bytes` });
+    packed.set(piece, at);
+    hash.update(piece);
+    at += piece.length;
   }
   if (at !== bytes || hash.digest("hex") !== digest)
     throw errors.GroupsMalformed({ seq, reason: "its pieces are not what it says of them" });
   return readPiecedBody(kind, packed, message.minor);
+}
+
+/** Gives what is fetched of each, in order, while the next ones are on their way. */
+async function* inOrder<T>(of: readonly number[], fetch: (one: number) => Promise<T>): AsyncGenerator<T> {
+  const underway: Promise<T>[] = [];
+  const waiting = [...of];
+  const begin = (): void => {
+    const one = waiting.shift();
+    if (one === undefined) return;
+    const fetching = fetch(one);
+    fetching.catch(() => {}); // whoever takes it hears of it
+    underway.push(fetching);
+  };
+  for (let i = 0; i < fetchesMax; i++) begin();
+  for (let next = underway.shift(); next; next = underway.shift()) {
+    yield await next;
+    begin();
+  }
 }
 
 async function fetchPiece(transport: Pick<Transport, "fetch">, piece: number, seq: number): Promise<Uint8Array> {

@@ -55,15 +55,21 @@ function storeInPieces(
 ): boolean {
   const { enveloper, messageBytes } = tools;
   const pieces: number[] = [];
+  // Piece by piece: all at once would keep everything else in this process waiting.
+  const hash = createHash("sha256");
   const join = (): boolean => {
-    const digest = createHash("sha256").update(packed).digest("hex");
-    const message = enveloper.stamp("groups.joined", { kind, pieces, bytes: packed.length, digest });
+    const message = enveloper.stamp("groups.joined", {
+      ...{ kind, pieces, bytes: packed.length },
+      digest: hash.digest("hex"),
+    });
     return offer(tools, { message, onHeldBack, onStored: (seq) => onStored(placeOf(seq, Math.min(...pieces))) });
   };
   const next = (): boolean => {
     const from = pieces.length * messageBytes;
     if (from >= packed.length) return join();
-    const message = enveloper.stamp("groups.piece", { bytes: packed.slice(from, from + messageBytes) });
+    const bytes = packed.slice(from, from + messageBytes);
+    hash.update(bytes);
+    const message = enveloper.stamp("groups.piece", { bytes });
     const onPiece = (seq: number): void => {
       pieces.push(seq);
       next();

@@ -24,7 +24,6 @@ import { deltaOf, mapParts } from "../weights.ts";
 import { computeStep } from "./compute-step.ts";
 import { Publications } from "./publications.ts";
 import { readBatch } from "./read-batch.ts";
-import { weightsMeta } from "./weights-meta.ts";
 
 type Effect = PolicyEffect | TimerEffect<PolicyEvent>;
 type Tools = HostTools<PolicyEvent>;
@@ -157,7 +156,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
           } else if (source.kind === "memory") await this.#restore(source, { engine, dataKey, config }, signal);
           else await engine.initialize(source);
           const held = await this.#publications.first({ engine, stores }, { lineage, version });
-          const meta = weightsMeta(lineage, engine.info().tensors, this.#doors.digest);
+          const meta = { lineage, ...(await this.#doors.table(engine.info().tensors)) };
           return { type: "weights.initialized", ...held, meta };
         }),
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error), ...damageOf(error) }),
@@ -266,9 +265,10 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             onShard: () => beats.progress(),
           });
           const { weights, optimizer } = engine.candidate();
+          const [ofWeights = "", ofOptimizer = ""] = await this.#doors.digests([weights, optimizer], signal);
           const sections: Section[] = [
-            { name: "weights", bytes: weights.length, digest: this.#doors.digest(weights) },
-            { name: "optimizer", bytes: optimizer.length, digest: this.#doors.digest(optimizer) },
+            { name: "weights", bytes: weights.length, digest: ofWeights },
+            { name: "optimizer", bytes: optimizer.length, digest: ofOptimizer },
           ];
           const mayDrift = config.agreement !== undefined && config.agreement !== "state";
           const sketch = mayDrift ? { sketch: sketchOf(weights, engine.info().tensors) } : {};

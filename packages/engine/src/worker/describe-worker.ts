@@ -17,7 +17,8 @@ import { endMarked, workerMark } from "./proc.ts";
 const known = new Map<string, WorkerDescription>();
 const knownMax = 64;
 const outFd = 3;
-const helloMax = 32 * 2 ** 20;
+/** Room for the largest table. */
+const helloMax = 64 * 2 ** 20;
 
 /**
  * Describes the worker of a job.
@@ -29,19 +30,25 @@ export function describeWorker(options: WorkerOptions, needs: ModelNeeds): Worke
   const key = JSON.stringify([options.command, options.description, needs]);
   const found = known.get(key);
   if (found) return found;
-  const hello = options.description === null ? helloOf(options, needs) : helloIn(options.description);
-  const described = describedIn(hello);
+  const said = options.description === null ? saidBy(options, needs) : [helloIn(options.description)];
+  const described = describedIn(said);
   if (known.size >= knownMax) known.clear();
   known.set(key, described);
   return described;
 }
 
-/** The hello of a worker, as it said it. */
-export function helloOf(
+/** The hello of a worker, as it said it; with the rows of its tensor table, where they came in messages of their own. */
+export function helloOf(...asked: Parameters<typeof saidBy>): object {
+  const [hello, ...pages] = saidBy(...asked);
+  return withRows(hello, pages);
+}
+
+/** What a worker says when it is asked what it is: its hello, and what follows it. */
+function saidBy(
   { command, times }: Pick<WorkerOptions, "command" | "times">,
   needs: ModelNeeds,
   protocols?: readonly number[],
-): object {
+): readonly [object, ...object[]] {
   const { vocab, maxContext, tokenizer } = needs;
   const [program = "", ...args] = command.words;
   const mark = randomUUID();
@@ -61,8 +68,8 @@ export function helloOf(
   endMarked(mark);
   const said = asked.output?.[outFd];
   try {
-    const [hello] = said ? new FrameReader().take(Buffer.from(said)) : [];
-    if (hello) return hello;
+    const [hello, ...pages] = said ? new FrameReader().take(Buffer.from(said)) : [];
+    if (hello) return [hello, ...pages];
   } catch (error) {
     throw errors.WorkerProtocol({ reason: `it sent ${messageOf(error)}` }, error);
   }
@@ -79,6 +86,14 @@ export function helloOf(
       : `it ended with ${asked.signal ?? `exit code ${asked.status}`} and said no hello`,
     words: last === "" ? "it said nothing" : `it said last: ${last}`,
   });
+}
+
+/** A hello with the rows that followed it. What is wrong with them is not said here. */
+function withRows(hello: object, pages: readonly object[]): object {
+  const { tensorRows, ...rest } = hello as { readonly tensorRows?: unknown };
+  if (tensorRows === undefined || pages.length === 0) return hello;
+  const rows = pages.flatMap((page) => ("rows" in page && Array.isArray(page.rows) ? page.rows : []));
+  return rows.length === tensorRows ? { ...rest, tensors: rows } : hello;
 }
 
 function helloIn(path: string): object {

@@ -1,9 +1,10 @@
 /** What a worker says of itself, once every size and place in it was checked. */
 import { constants } from "node:buffer";
-import { bytesOf, faultOfSpec, type PlacedTensor } from "@muster/tensors";
+import type { z } from "@muster/protocol";
+import { TableCheck } from "@muster/tensors";
 import { errors } from "../errors.ts";
 import type { EngineDescription, EngineRole } from "../registry/adapter.ts";
-import { faultOf, helloSchema, refusalSchema } from "./messages.ts";
+import { faultOf, helloSchema, refusalSchema, tensorsSchema } from "./messages.ts";
 
 /** A worker by its own words. */
 export interface WorkerDescription extends Omit<EngineDescription, "tokenizer" | "transports"> {
@@ -14,22 +15,76 @@ export interface WorkerDescription extends Omit<EngineDescription, "tokenizer" |
   readonly gradientElements: number;
 }
 
+type Hello = z.infer<typeof helloSchema>;
+
+/** Hears what a worker is: its hello, and the pages of its tensor table where the hello has none. */
+export class HelloReader {
+  #hello: Hello | null = null;
+  readonly #table = new TableCheck();
+
+  /**
+   * Takes a message. @returns What the worker is, once it has said all of it.
+   *
+   * @throws MUSTER_ERR_WORKER_PROTOCOL naming what is wrong, MUSTER_ERR_WORKER_REFUSES with the worker's own reason
+   */
+  take(message: object): WorkerDescription | null {
+    if (this.#hello) this.#addRows(pageIn(message));
+    else {
+      this.#hello = helloIn(message);
+      this.#addRows(this.#hello.tensors ?? []);
+    }
+    const { tensorRows = this.#table.rows } = this.#hello;
+    if (this.#table.rows < tensorRows) return null;
+    if (this.#table.rows > tensorRows) refuseTable(`it has more rows than the ${tensorRows} that were announced`);
+    return describedBy(this.#hello, this.#table);
+  }
+
+  #addRows(rows: NonNullable<Hello["tensors"]>): void {
+    for (const row of rows) {
+      const fault = this.#table.add(row);
+      if (fault) refuseTable(fault);
+    }
+  }
+}
+
 /**
- * Checks a hello. Pure.
+ * Checks all that a worker said of itself. Pure.
  *
- * @throws MUSTER_ERR_WORKER_PROTOCOL naming what is wrong, MUSTER_ERR_WORKER_REFUSES with the worker's own reason
+ * @throws as {@link HelloReader.take}; for a table that is not whole
  */
-export function describedIn(message: object): WorkerDescription {
+export function describedIn(messages: readonly object[]): WorkerDescription {
+  const reader = new HelloReader();
+  for (const message of messages) {
+    const described = reader.take(message);
+    if (described) return described;
+  }
+  throw errors.WorkerProtocol({ reason: "its tensor table ends before all rows have come" });
+}
+
+function helloIn(message: object): Hello {
   const refusal = refusalSchema.safeParse(message).data;
   if (refusal) throw errors.WorkerRefuses({ reason: refusal.message });
   const { data: hello, error } = helloSchema.safeParse(message);
   if (!hello) throw errors.WorkerProtocol({ reason: `its hello is wrong in ${faultOf(error)}` });
-  const { type: _, protocol: __, tensors: said, ...rest } = hello;
-  const tensors = said.map((tensor): PlacedTensor => ({ ...tensor, sizeBytes: bytesOf(tensor) }));
-  const fault = faultOfTable(tensors);
-  if (fault) throw errors.WorkerProtocol({ reason: `its tensor table is wrong: ${fault}` });
-  const last = tensors.at(-1)!;
-  const weightsBytes = last.offsetBytes + last.sizeBytes;
+  if ((hello.tensors === undefined) === (hello.tensorRows === undefined))
+    throw errors.WorkerProtocol({ reason: "its hello must have one of tensors and tensorRows" });
+  return hello;
+}
+
+function pageIn(message: object): NonNullable<Hello["tensors"]> {
+  const { data: page, error } = tensorsSchema.safeParse(message);
+  if (!page) throw errors.WorkerProtocol({ reason: `a page of its tensor table is wrong in ${faultOf(error)}` });
+  return page.rows;
+}
+
+function refuseTable(fault: string): never {
+  throw errors.WorkerProtocol({ reason: `its tensor table is wrong: ${fault}` });
+}
+
+function describedBy({ type: _, protocol: __, tensors: ___, tensorRows: ____, ...rest }: Hello, table: TableCheck) {
+  const tensors = table.finish();
+  if (typeof tensors === "string") return refuseTable(tensors);
+  const weightsBytes = table.bytes;
   const gradientElements = tensors.reduce((sum, { shape }) => sum + shape.reduce((all, size) => all * size, 1), 0);
   const sections = { weights: weightsBytes, optimizer: rest.optimizerBytes, gradient: 4 * gradientElements };
   for (const [name, bytes] of Object.entries(sections))
@@ -38,22 +93,4 @@ export function describedIn(message: object): WorkerDescription {
         reason: `its ${name} has ${bytes} bytes, and at most ${constants.MAX_LENGTH} can be held in one piece here`,
       });
   return { ...rest, tensors, weightsBytes, gradientElements };
-}
-
-/** What is wrong with a table of tensors; `null` when nothing is: each of a size that can be counted, one behind the other, each name once. Pure. */
-function faultOfTable(tensors: readonly PlacedTensor[]): string | null {
-  const names = new Set<string>();
-  let end = 0;
-  for (const tensor of tensors) {
-    const { name, offsetBytes, sizeBytes } = tensor;
-    const fault = faultOfSpec(tensor);
-    if (fault) return fault;
-    if (names.has(name)) return `tensor ${JSON.stringify(name)} stands there twice`;
-    if (offsetBytes !== end)
-      return `tensor ${JSON.stringify(name)} starts at byte ${offsetBytes}, and the one before it ends at ${end}`;
-    names.add(name);
-    end += sizeBytes;
-    if (!Number.isSafeInteger(end)) return "its bytes are too many to count";
-  }
-  return end > 0 ? null : "it has no bytes";
 }

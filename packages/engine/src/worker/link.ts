@@ -4,7 +4,7 @@
  */
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
-import { describedIn, type WorkerDescription } from "./description.ts";
+import { HelloReader, type WorkerDescription } from "./description.ts";
 import { FrameReader, frameOf } from "./frames.ts";
 import { faultOf, messageSchema, protocolVersion } from "./messages.ts";
 import { lostError, type ProcessOptions, WorkerProcess } from "./worker-process.ts";
@@ -58,6 +58,7 @@ export class WorkerLink {
   readonly #pongs = new Map<number, Deferred<void>>();
   readonly #pinging: NodeJS.Timeout;
   readonly #hello = deferred<WorkerDescription>();
+  readonly #greeting = new HelloReader();
   readonly #lost = deferred<Error>();
   #isGreeted = false;
   #asked = 0;
@@ -203,9 +204,10 @@ export class WorkerLink {
 
   #take(message: object): void {
     if (!this.#isGreeted) {
-      this.#isGreeted = true;
       try {
-        this.#hello.resolve(describedIn(message));
+        const described = this.#greeting.take(message);
+        this.#isGreeted = described !== null;
+        if (described) this.#hello.resolve(described);
       } catch (error) {
         this.#fail(error as Error, "its hello was refused");
       }

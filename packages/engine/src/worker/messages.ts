@@ -1,6 +1,6 @@
 /** What a worker says, checked strictly: whatever does not fit ends it. Keys that are not known are ignored, so that workers may be newer. */
 import { z } from "@muster/protocol";
-import { dtypeNames } from "@muster/tensors";
+import { dtypeNames, tableRowsMax } from "@muster/tensors";
 
 /** Version of the protocol that is spoken here. */
 export const protocolVersion = 1;
@@ -13,6 +13,15 @@ const tensorSchema = z.object({
   dtype: z.enum(dtypeNames as [(typeof dtypeNames)[number]]),
   shape: z.array(count).max(8),
   offsetBytes: count,
+});
+
+/** Rows of a table that come in one message. */
+const pageRowsMax = 10_000;
+
+/** Some rows of the tensor table, after a hello that says only how many it has. */
+export const tensorsSchema = z.object({
+  type: z.literal("tensors"),
+  rows: z.array(tensorSchema).min(1).max(pageRowsMax),
 });
 
 /** The first message of a worker: what it is. */
@@ -33,7 +42,9 @@ export const helloSchema = z.object({
     .int()
     .min(2)
     .max(2 ** 24),
-  tensors: z.array(tensorSchema).min(1).max(100_000),
+  tensors: z.array(tensorSchema).min(1).max(tableRowsMax).optional(),
+  /** Instead of `tensors`: how many rows come in messages of their own. */
+  tensorRows: z.int().min(1).max(tableRowsMax).optional(),
   optimizerBytes: count.default(0),
   deterministic: z.boolean(),
   logprobs: z.enum(["sampled-dist", "raw"]).default("sampled-dist"),

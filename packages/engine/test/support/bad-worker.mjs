@@ -40,6 +40,28 @@ const hello = ({ vocab, maxContext }) => ({
   deterministic: true,
 });
 
+const rowsOf = (count) => Array.from({ length: count }, (_, i) => ({ ...tensor, name: `t${i}`, offsetBytes: 16 * i }));
+/** What comes after a hello that says how many rows its table has, and has none. */
+const pages = {
+  paged: { tensorRows: 3, pages: [rowsOf(3).slice(0, 2), rowsOf(3).slice(2)] },
+  "page-gap": { tensorRows: 3, pages: [rowsOf(3).slice(0, 1), rowsOf(3).slice(2)] },
+  "page-beyond": { tensorRows: 2, pages: [rowsOf(3)] },
+  "page-empty": { tensorRows: 2, pages: [[]] },
+  "page-missing": { tensorRows: 3, pages: [rowsOf(2)] },
+  "page-huge": { tensorRows: 200_001, pages: [] },
+  "page-and-rows": { tensorRows: 1, tensors: [tensor], pages: [] },
+  many: { tensorRows: 200_000, pages: Array.from({ length: 40 }, (_, i) => manyRows(5_000 * i, 5_000)) },
+};
+
+function manyRows(from, count) {
+  return Array.from({ length: count }, (_, i) => ({
+    name: `model.layers.${(from + i) % 61}.mlp.experts.${Math.floor((from + i) / 61)}.gate_proj.weight`,
+    dtype: "bf16",
+    shape: [1, 1],
+    offsetBytes: 2 * (from + i),
+  }));
+}
+
 const files = new Map();
 const results = {
   attach: ({ regions }) => {
@@ -77,6 +99,14 @@ const results = {
 };
 let version = null;
 const hoard = [];
+
+function greet(message) {
+  const paged = pages[mode];
+  if (!paged) return say(hello(message));
+  const { tensors, pages: all, ...rest } = { ...hello(message), tensors: undefined, ...paged };
+  say({ ...rest, ...(tensors ? { tensors } : {}) });
+  for (const rows of all) say({ type: "tensors", rows });
+}
 
 function answer({ id, method, params }) {
   const isWork = ["generate", "accumulate"].includes(method);
@@ -119,7 +149,7 @@ input.on("data", (bytes) => {
       if (mode === "no-hello") continue;
       if (mode === "refuses") say({ type: "refusal", message: "a vocabulary of 43 is too small for me" });
       else if (mode === "chatty") write(Buffer.from("Hello from the library!\n"));
-      else say(hello(message));
+      else greet(message);
     } else if (message.type === "request") answer(message);
     else if (message.type === "ping") say({ type: "pong", id: message.id });
     else if (message.type === "cancel" && mode !== "silent")

@@ -11,27 +11,6 @@ import {
   versionFields,
 } from "./parts.ts";
 
-/** Element types by the names that `@muster/tensors` gives them: what it knows and this lacks does not compile where the table is sent. */
-const dtypeNames = [
-  ...(["f64", "f32", "f16", "bf16", "f8_e4m3", "f8_e5m2"] as const),
-  ...(["i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"] as const),
-] as const;
-
-/** Tensors that one message describes: a mixture of experts may have tens of thousands. */
-export const tensorsMax = 2_000;
-
-/** Longest name of a tensor in a message. */
-export const tensorNameMax = 200;
-
-/** One row of a model's tensor table; offsets are into the `weights` section. */
-const tensorSchema = z.strictObject({
-  name: z.string().min(1).max(tensorNameMax),
-  dtype: z.enum(dtypeNames),
-  shape: z.array(countSchema).max(8),
-  offsetBytes: countSchema,
-  sizeBytes: countSchema,
-});
-
 /** Where initial weights come from. */
 export const weightSourceSchema = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("seed"), seed: countSchema }),
@@ -64,15 +43,14 @@ export const weightsMessages = defineMessages({
   "weights.meta": {
     direction: "report",
     from: ["policy"],
-    says: "The initialising replica describes the tensors of the model: names, dtypes, shapes, offsets.",
-    isLarge: true,
+    says: "The initialising replica names the tensor table of the model by its digest; the table itself is in no message.",
     body: z.strictObject({
       lineage: countSchema,
-      /** The first rows of the table; the digest is of all. */
-      tensors: z.array(tensorSchema).min(1).max(tensorsMax),
-      /** Rows that have no room here; absent when all have. */
-      leftOut: countSchema.optional(),
-      /** Digest of the table. */
+      /** Tensors of the table. */
+      rows: countSchema,
+      /** Bytes that they cover. */
+      bytes: countSchema,
+      /** Digest of the table, over a line of JSON for each row: `[name, dtype, shape, offset in bytes]`. */
       digest: z.string().max(128),
     }),
   },

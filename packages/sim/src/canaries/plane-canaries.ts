@@ -52,7 +52,14 @@ export const planeCanaries: readonly Canary[] = [
         node: `policy-${1 + ((atMs / 8_000) % scenario.config.replicas.policy)}`,
       })),
     make: () => ({
-      doors: (doors) => ({ ...doors, digest: (bytes) => doors.digest(bytes.subarray(0, bytes.length >> 1)) }),
+      doors: (doors) => ({
+        ...doors,
+        digests: (sections, signal) =>
+          doors.digests(
+            sections.map((bytes) => bytes.subarray(0, bytes.length >> 1)),
+            signal,
+          ),
+      }),
     }),
   },
   {
