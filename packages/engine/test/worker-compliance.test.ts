@@ -23,6 +23,15 @@ describe("the worker examples/python-worker", () => {
   const checks = engineChecks({ adapter: workerAdapter, options, needs: needsOfTask(taskOf("dates")) });
   it.each(checks)("$says", ({ run }) => run());
 
+  it("of 5,000 tensors sends their table in pages", () => {
+    const grown = "lambda rows, real=s.table_of: real(rows + [(f't{i}', 'f32', [1]) for i in range(4999)])";
+    const program = `import runpy, muster_worker as s; s.table_of = ${grown}; runpy.run_path('${pathOf("examples/python-worker/echo.py")}', run_name='__main__')`;
+    const table = workerAdapter.schema.parse({ ...options, command: `python3 -c "${program}"` });
+    const { tensors } = workerAdapter.describe(table as never, needsOfTask(taskOf("dates")));
+    expect(tensors).toHaveLength(5_000);
+    expect(tensors.at(-1)).toMatchObject({ name: "t4998", sizeBytes: 4 });
+  });
+
   it("says which answer it can not send, and goes on", async () => {
     const odd = "lambda *_: {'klSum': float('nan')}";
     const program = `import runpy, muster_worker.service as s; s._Service._do_odd = ${odd}; runpy.run_path('${pathOf("examples/python-worker/echo.py")}', run_name='__main__')`;

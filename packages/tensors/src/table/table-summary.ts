@@ -18,7 +18,7 @@ const pageRows = 1_000;
  * A table as text, page by page: a line of JSON for each row, `[name, dtype, shape, offset in bytes]`, in the order of the table. Two tables are equal
  * when their text is. Pure.
  */
-export function* tablePages(tensors: readonly PlacedTensor[]): Generator<string> {
+function* tablePages(tensors: readonly PlacedTensor[]): Generator<string> {
   for (let at = 0; at < tensors.length; at += pageRows)
     yield tensors
       .slice(at, at + pageRows)
