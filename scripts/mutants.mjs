@@ -63,6 +63,8 @@ function failsAny(tests, env, withinMs) {
   const config = ["--config", "scripts/lib/mutants/vitest.config.mjs"];
   const vitest = join(root, "node_modules/vitest/vitest.mjs");
   const args = [vitest, "run", ...config, "--project", "unit", "--bail", "1", "--reporter", "dot", ...tests];
+  // One process that keeps the modules it read is several times as fast; what each file enters is seen only where it reads them itself.
+  if (env.MUSTER_MUTANT) args.push("--no-isolate", "--maxWorkers=1");
   return new Promise((done) => {
     const options = { cwd: root, env: { ...process.env, ...env }, detached: true };
     const child = spawn(process.execPath, args, { ...options, stdio: "ignore" });

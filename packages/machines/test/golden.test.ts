@@ -1,6 +1,7 @@
 /** Journals that were recorded once, replayed by the rules of today: whoever changes what is decided sees it here, on purpose or not. */
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
 import { type ControllerEvent, type ControllerPlan, controllerLogic } from "@muster/machines";
 import { describe, expect, it } from "vitest";
 import { Cluster } from "./cluster.ts";
@@ -40,6 +41,12 @@ function recorded(): string {
   return [job, ...cluster.inputs].map((line) => `${JSON.stringify(line)}\n`).join("");
 }
 
+/** A journal as it was recorded; those of the simulator (`scripts/record-golden.mjs`) are compressed. */
+function read(name: string): string {
+  const bytes = readFileSync(new URL(name, folder));
+  return (name.endsWith(".gz") ? gunzipSync(bytes) : bytes).toString("utf8");
+}
+
 /** A digest of each table, so that a difference says where it is. */
 function digestsOf(text: string): string {
   const [job, ...events] = text.split("\n").filter((line) => line !== "");
@@ -63,14 +70,14 @@ describe("the rules of today", () => {
     mkdirSync(folder, { recursive: true });
     writeFileSync(mine, recorded());
   }
-  const journals = readdirSync(folder).filter((name) => name.endsWith(".jsonl"));
+  const journals = readdirSync(folder).filter((name) => /\.jsonl(\.gz)?$/.test(name));
 
   it("have a golden journal of their own version", () => {
     expect(journals).toContain(`${version}.jsonl`);
   });
 
   it.each(journals)("come from the golden journal %s to the recorded state", async (name) => {
-    const digests = digestsOf(readFileSync(new URL(name, folder), "utf8"));
-    await expect(digests, advice).toMatchFileSnapshot(`golden/${name.replace(".jsonl", ".digests.txt")}`);
+    const digests = digestsOf(read(name));
+    await expect(digests, advice).toMatchFileSnapshot(`golden/${name.replace(/\.jsonl(\.gz)?$/, ".digests.txt")}`);
   });
 });

@@ -58,7 +58,7 @@ export function mutantsIn(file, source) {
   };
   /** @param {ts.Node} node */
   const visit = (node) => {
-    if (ts.isTypeNode(node) || ts.isImportDeclaration(node)) return;
+    if (ts.isTypeNode(node) || ts.isImportDeclaration(node) || isForPeople(node, tree)) return;
     const text = changed(node, tree);
     if (text !== null)
       add(ts.isBinaryExpression(node) ? node.operatorToken : ts.isIfStatement(node) ? node.expression : node, text);
@@ -86,6 +86,15 @@ function changed(node, tree) {
   const isCall =
     ts.isExpressionStatement(node) && (ts.isCallExpression(node.expression) || ts.isAwaitExpression(node.expression));
   return isCall && !node.getText(tree).startsWith("super(") ? "" : null;
+}
+
+/** A line of the log, or a sentence: how people are told something is not what is decided. How long what they are told may be, is. @param {ts.Node} node @param {ts.SourceFile} tree */
+function isForPeople(node, tree) {
+  if (ts.isTemplateExpression(node) && !node.getText(tree).includes(".slice("))
+    return [node.head, ...node.templateSpans.map(({ literal }) => literal)].some(({ text }) =>
+      / [a-z]|[a-z] /.test(text),
+    );
+  return ts.isExpressionStatement(node) && /^(this\.)?#?(options\.)?logger\.\w+\(/.test(node.getText(tree));
 }
 
 /** Buckets of a histogram and the like: where its steps are is nobody's decision. @param {ts.Node} list */
