@@ -61,6 +61,21 @@ describe("the replay of a journal", () => {
     expect(rest).toMatchObject({ term: 0, seq: 0, records: 0, untold: [] });
   });
 
+  it("is tried five times where the beginning is gone: an acting controller may remove records meanwhile", async () => {
+    let readings = 0;
+    const headless = {
+      head: async () => 7,
+      read: (first: number) => {
+        readings += 1;
+        return journal.read(first);
+      },
+    };
+    await expect(replayJournal(headless as unknown as typeof journal, plan)).rejects.toMatchObject({
+      code: "MUSTER_ERR_JOURNAL_HEADLESS",
+    });
+    expect(readings).toBe(5);
+  });
+
   it("folds the events of all records, whatever their batches", async () => {
     const events = [elected(1), joining("checkpoint-0"), joining("checkpoint-1"), elected(2)];
     await write(1, ...events.slice(0, 2));

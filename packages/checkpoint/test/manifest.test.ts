@@ -16,6 +16,12 @@ it("a manifest is read as it was rendered", () => {
   expect(decodeManifest(encodeManifest(manifest))).toEqual(manifest);
 });
 
+it("more sections than there are kinds of are refused before their names are said again", () => {
+  const [section] = manifest.sections;
+  if (!section) throw new Error("there is a section");
+  expect(() => encodeManifest({ ...manifest, sections: [section, section, section] })).toThrow(/: sections: /);
+});
+
 it("what is wrong with one is said in bounded words, however much is wrong", () => {
   const rendered = JSON.parse(new TextDecoder().decode(encodeManifest(manifest)));
   const more = new TextEncoder().encode(JSON.stringify({ ...rendered, ["x".repeat(9_000)]: 1 }));

@@ -19,6 +19,12 @@ const committedOf = (state: ReturnType<typeof stepping>) =>
   bodiesOf(planStepOutcome(state)?.effects ?? [], "step.committed")[0];
 
 describe("a commit", () => {
+  it("ends the doubt about the weights beyond the step at which the job went back, and no sooner", () => {
+    const after = (wentBackAt: number | null) =>
+      planStepOutcome(stepping({ p0: vote(stats()), p1: vote(stats()) }, { patch: { wentBackAt } }))?.state.wentBackAt;
+    expect([3, 4, 5, null].map(after)).toEqual([null, 4, 5, null]);
+  });
+
   it("adds up what its members computed, and divides it once", () => {
     const other = stats({ tokens: 30, clipped: 5, klSum: 1.5, entropySum: 12, lossSum: 3, computeMs: 50, reduceMs: 5 });
     expect(committedOf(stepping({ p0: vote(stats()), p1: vote(other) }))).toMatchObject({

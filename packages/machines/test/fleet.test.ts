@@ -130,6 +130,23 @@ describe("a replica that ends", () => {
     job.report("n0", "process.retired", { id: "policy-0", life: 6, deaths: 6, reason: "code 1" });
     expect(job.state.ending).toMatchObject({ outcome: "failed", reason: expect.stringContaining("policy-0") });
   });
+
+  it("goes on where another policy replica is left, or has room", () => {
+    const retired = { id: "policy-0", life: 6, deaths: 6, reason: "code 1" };
+    const left = new Job({ policy: 2, rollout: 1, checkpoint: 0 }).node("n0");
+    expect(left.report("n0", "process.retired", retired).state.ending).toBeNull();
+    const room = new Job().node("n0").node("n1");
+    expect(room.report("n0", "process.retired", retired).state.ending).toBeNull();
+  });
+});
+
+describe("a node that is new", () => {
+  it("has taken no assignment yet, whatever the life before it took", () => {
+    const job = new Job().node("n0");
+    job.report("n0", "node.assigned", { revision: job.state.fleet.nodes.n0?.revision ?? 0 });
+    expect(job.state.fleet.nodes.n0?.acked).toBe(1);
+    expect(job.node("n0").state.fleet.nodes.n0?.acked).toBe(0);
+  });
 });
 
 describe("a node that is gone", () => {

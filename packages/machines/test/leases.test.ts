@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { finishItems, releaseHolder, releaseLease, requeue } from "../src/controller/groups/leases.ts";
+import { finishItems, keyOf, releaseHolder, releaseLease, requeue } from "../src/controller/groups/leases.ts";
 import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, working } from "./states.ts";
@@ -17,6 +17,11 @@ function leased(): ControllerState {
   const ledger = { admitted: 8, trained: 0, aborted: 0, quarantined: 0 };
   return working({ patch: { groups: { 4: groups }, leases, ledger } });
 }
+
+it("another attempt at a group is other work, and so is another chunk", () => {
+  expect(keyOf(train(1))).toBe(keyOf({ ...train(1) }));
+  expect(new Set([train(1), train(1, 1), train(2), evaluate(1), evaluate(2)].map(keyOf)).size).toBe(5);
+});
 
 describe("a lease that is released", () => {
   it("gives its groups back in front of the queue, as one more attempt", () => {

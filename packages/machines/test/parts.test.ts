@@ -161,6 +161,15 @@ describe("a part that was not kept", () => {
     expect(save?.holders.map(({ id }) => id)).toEqual(["p1"]);
   });
 
+  it("is asked for the checkpoint of the first step, too, and for none that is written", () => {
+    const checkpoints = { wantedStep: 1, dueAtMs: 9_000, saved: null, failures: 0 };
+    const first = unkept({ checkpoints });
+    const state = { ...first, step: { ...first.step, step: 2 } };
+    expect(publishes(state)).toEqual(["p0 weights.publish"]);
+    const saved = { step: 1, version: 1, path: "runs/1", host: "h" };
+    expect(publishes({ ...state, checkpoints: { ...checkpoints, saved } })).toEqual([]);
+  });
+
   it("is asked for a leaving holder that nobody follows, too, so that it can become durable", () => {
     const state = unkept({ checkpoints: { wantedStep: 3, dueAtMs: 9_000, saved: null, failures: 0 } });
     const leaving = withMember(withMember(state, "p0", { health: "draining" }), "p1", { health: "draining" });

@@ -151,7 +151,11 @@ describe("a replica that drains is released", () => {
   it("as a policy when the mesh is built without it", () => {
     expect(released(drain("p0"))).toEqual([]);
     const state = drain("p0");
-    expect(released({ ...state, mesh: { ...state.mesh, members: ["p1"] } })).toEqual(["p0 replica.stop"]);
+    const rebuilt = { ...state, mesh: { ...state.mesh, members: ["p1"] } };
+    expect(released(rebuilt)).toEqual(["p0 replica.stop"]);
+    // Somebody follows it only who stays and holds what it holds.
+    expect(released(withMember(rebuilt, "p1", { held: null }))).toEqual([]);
+    expect(released(withMember(rebuilt, "p1", { health: "draining" }))).toEqual([]);
   });
 
   it("as the last policy only when what it holds is durable", () => {

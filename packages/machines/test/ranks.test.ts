@@ -33,6 +33,13 @@ const running = () =>
 const endOthers = (job: Job) =>
   job.exitRank("n0", "rollout-0", 0).exitRank("n0", "rollout-0", 1).exitRank("n1", "rollout-0", 2);
 
+it("an end that names no rank is that of rank 0", () => {
+  const job = running();
+  const { pid, life } = job.processOf("rollout-0", 0) ?? {};
+  job.report("n0", "process.exited", { id: "rollout-0", host: "a", pid, life, code: null, signal: "SIGKILL" });
+  expect(job.state.fleet.replicas).toEqual(running().exitRank("n0", "rollout-0", 0).state.fleet.replicas);
+});
+
 /** What the alarm about missing room says, once that has lasted. */
 const shortageOf = (job: Job) => {
   job.hear({ type: "controller.tick", atMs: 1 });

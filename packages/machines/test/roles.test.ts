@@ -50,6 +50,15 @@ describe("a rollout replica", () => {
     expect(replica.snapshot).toEqual(snapshot);
   });
 
+  it("looks at a lease again a while before its time is over", () => {
+    const replica = start();
+    replica.hear(lease(0));
+    const timers = replica.effects.filter(({ type }) => type === "timer.start") as unknown as { delayMs: number }[];
+    expect(timers[0]).toMatchObject({ event: { type: "lease.due", leaseId: "1-1" } });
+    expect(timers[0]?.delayMs).toBeLessThan(timing.leaseMs);
+    expect(timers[0]?.delayMs).toBeGreaterThan(timing.leaseMs / 2);
+  });
+
   it("generates a lease chunk by chunk, and knows a repeated one", () => {
     const replica = start();
     expect(replica.hear(lease(0))).toMatchObject([{ type: "groups.generate", chunk: { id: "1-1/0" } }]);

@@ -326,6 +326,7 @@ const rolls = new WeakMap<ControllerState["members"], Roll>();
 /** Members of a role in order of arrival. Of samplers there may be thousands: who asks after every input asks the {@link crowd}. */
 export function membersOf({ members }: ControllerState, role: MemberRole): readonly Member[] {
   const roll: Roll = rolls.get(members) ?? new Map();
+  // no mutant: what is not kept is counted again
   rolls.set(members, roll);
   const known = roll.get(role);
   if (known) return known;
@@ -335,6 +336,7 @@ export function membersOf({ members }: ControllerState, role: MemberRole): reado
     (member) => member.role === role,
   );
   own.sort((a, b) => a.joinedSeq - b.joinedSeq);
+  // no mutant: what is not kept is counted again
   roll.set(role, own);
   return own;
 }

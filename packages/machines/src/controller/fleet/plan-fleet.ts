@@ -53,10 +53,8 @@ export function planPlacement(state: ControllerState): Change<ControllerState> |
   const placed = Object.keys(state.fleet.replicas).reduce((next, id) => place(next, id), state);
   const scaled = replicaRoles.reduce((next, role) => scale(next, role), placed);
   if (scaled === state) return null;
-  const moved = Object.entries(scaled.fleet.replicas).filter(
-    ([id, { node }]) => node !== null && !state.fleet.replicas[id],
-  );
-  const effects = moved.map(([id, replica]) =>
+  const made = Object.entries(scaled.fleet.replicas).filter(([id]) => !state.fleet.replicas[id]);
+  const effects = made.map(([id, replica]) =>
     changed(id, replica, { health: "STARTING", reason: `to ${replica.node}` }),
   );
   return { state: scaled, effects };

@@ -56,6 +56,7 @@ function lookAgain({ members, holders, limit, groupsMax }: Answer, id: string): 
   if (version !== undefined) {
     const idle = idleByVersion.get(version);
     idle?.members.delete(id);
+    // no mutant: one without members gives nobody
     if (idle?.members.size === 0) idleByVersion.delete(version);
     versionOf.delete(id);
   }

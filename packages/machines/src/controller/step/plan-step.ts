@@ -97,6 +97,7 @@ function commit(state: ControllerState, verdicts: Verdicts): Change<ControllerSt
   const { same: agreeing, drifted, divergent } = verdicts;
   const { step, mesh } = state;
   const groups = state.groups[step.step];
+  // no mutant: a step begins at a version that trainers hold
   const lineage = state.weights?.lineage ?? 0;
   const version = (state.weights?.version ?? 0) + 1;
   const sections = [...(step.votes[agreeing[0]?.id ?? ""]?.sections ?? [])];
