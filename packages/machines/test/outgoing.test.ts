@@ -217,7 +217,8 @@ function eventOf(
 }
 
 describe("a controller of any job, whatever happens", () => {
-  it("says only what its receivers take", () => {
+  // Computes for seconds where other tests run beside it.
+  it("says only what its receivers take", { timeout: 30_000 }, () => {
     fc.assert(
       fc.property(jobs, fc.array(happenings, { minLength: 1, maxLength: 6 }), (job, happened) => {
         let state = job;
