@@ -26,6 +26,7 @@ const names = [
   "chaos-invariance",
   "recovery",
   "coordinator",
+  "barrier",
   "router",
 ];
 /** Only when they are named: they take minutes or 14 GiB, and need the machine for themselves. */

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { Command } from "commander";
 import { addActorCommands } from "./commands/actors.ts";
+import { addBarrierCommand } from "./commands/barrier.ts";
 import { addBenchCommands } from "./commands/bench.ts";
 import { addBrokerCommand } from "./commands/broker.ts";
 import { addChaosCommand } from "./commands/chaos.ts";
@@ -49,6 +50,7 @@ export function createProgram(): Command {
   addActorCommands(program);
   addConfigCommands(program);
   addTypesCommand(program);
+  addBarrierCommand(program);
   addCredentialsCommand(program);
   addBrokerCommand(program);
   addGatewayCommand(program);

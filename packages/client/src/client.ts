@@ -10,6 +10,7 @@ import {
 } from "@muster/protocol";
 import { type Credentials, connectNats, type Subscription, type Transport } from "@muster/transport";
 import { type Ask, ask, type CommandEnd, endOfCommand } from "./ask.ts";
+import { Arrivals, type BarrierAnswer } from "./barriers.ts";
 import { type FollowOptions, follow } from "./follow.ts";
 
 /** The status with its age at the time of reading. */
@@ -42,6 +43,12 @@ export interface JobClient {
   ask<K extends CommandKind, T>(request: Ask<K, T>): Promise<T | null>;
   /** Gives a command, under a new id unless its body has one, and waits for what becomes of it: as {@link ask}. */
   command<K extends CommandKind>(kind: K, body: Body<K>, wait: CommandWait): Promise<CommandEnd | null>;
+  /**
+   * Arrives at a barrier and waits for its end. To arrive again is harmless: who was there before hears how it ended, or waits on.
+   *
+   * @returns How it ended, or why the arrival was refused; `null` when neither came in time.
+   */
+  arrive(arrival: Body<"barrier.arrived">, wait: Omit<CommandWait, "until">): Promise<BarrierAnswer | null>;
   /** Calls `listener` when the broker goes away and comes back. @returns Stops the calls. */
   onConnection(listener: (isConnected: boolean) => void): () => void;
   close(): Promise<void>;
@@ -75,6 +82,7 @@ export function clientOf(
 ): JobClient {
   const { job } = transport;
   const enveloper = createEnveloper({ job, id, role: "operator", incarnation, wallMs: Date.now });
+  const arrivals = new Arrivals(transport, enveloper);
   return {
     job,
     async status() {
@@ -96,10 +104,14 @@ export function clientOf(
         ...(signal ? { signal } : {}),
       });
     },
+    arrive: (arrival, wait) => arrivals.arrive(arrival, wait),
     onConnection: (listener) =>
       transport.onStatus(({ type }) => {
         if (type === "disconnected" || type === "reconnected") listener(type === "reconnected");
       }),
-    close: () => transport.close(),
+    async close() {
+      await arrivals.close();
+      await transport.close();
+    },
   };
 }

@@ -1,4 +1,5 @@
 export { type Ask, type CommandEnd, whenAborted } from "./ask.ts";
+export type { BarrierAnswer } from "./barriers.ts";
 export {
   type CommandWait,
   type ConnectJobOptions,

@@ -19,7 +19,7 @@ import {
 import { errors } from "./errors.ts";
 import { idSchema } from "./ids.ts";
 import { flawOfJson, isJson, readJson, writeJson } from "./json.ts";
-import { commandKinds } from "./messages/fleet.ts";
+import { operatorKinds } from "./messages/fleet.ts";
 import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
 import { withoutUnknown } from "./newer.ts";
 import { type PiecedKind, piecedBytesMax } from "./pieces.ts";
@@ -57,11 +57,11 @@ export function unpack(data: Uint8Array, limitBytes = payloadBytesMax): unknown 
   }
 }
 
-const commands: ReadonlySet<string> = new Set(commandKinds);
+const operators: ReadonlySet<string> = new Set(operatorKinds);
 
 /** True for kinds that are written as JSON: public events, and what operators ask. */
 function isJsonKind(kind: Kind): boolean {
-  return messageTable[kind].direction === "event" || commands.has(kind);
+  return messageTable[kind].direction === "event" || operators.has(kind);
 }
 
 /**

@@ -4,7 +4,6 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
   type Arrival,
-  commandKinds,
   decodeMessage,
   decodeSealed,
   encodeMessage,
@@ -13,6 +12,7 @@ import {
   messageKinds,
   messageTable,
   narrowBounds,
+  operatorKinds,
   pack,
   peekMessage,
   protocolMinor,
@@ -54,7 +54,7 @@ describe("a message in JSON", () => {
   it("is what public events and commands are written as, and nothing else", () => {
     const written = messageKinds.filter((kind) => isJson(encodeMessage(sampleMessage(kind))));
     const wanted = messageKinds.filter(
-      (kind) => messageTable[kind].direction === "event" || commandKinds.some((each) => each === kind),
+      (kind) => messageTable[kind].direction === "event" || operatorKinds.some((each) => each === kind),
     );
     expect(written).toEqual(wanted);
   });
@@ -178,7 +178,7 @@ describe("a command that is its body alone", () => {
     });
   });
 
-  it.each(commandKinds)("%s is taken", (kind) => {
+  it.each(operatorKinds)("%s is taken", (kind) => {
     const { body } = sampleMessage(kind);
     const arrival = at(`muster.demo.reports.operator.o-1.${kind}`);
     expect(unseal(decodeSealed(said(body), narrowBounds, arrival))).toMatchObject({ kind, from: "o-1", body });

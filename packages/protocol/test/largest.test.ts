@@ -6,7 +6,7 @@ import { expect, it } from "vitest";
 import { payloadBytesMax, smallBytesMax } from "../src/envelope.ts";
 import { type Body, flawOf, type Kind, messageKinds, messageTable, pack } from "../src/index.ts";
 import { writeJson } from "../src/json.ts";
-import { commandKinds } from "../src/messages/fleet.ts";
+import { operatorKinds } from "../src/messages/fleet.ts";
 import { groupsMessageBytesMax } from "../src/pieces.ts";
 import { json, largestBytes, packed } from "./largest.ts";
 import { sampleMessage } from "./samples.ts";
@@ -83,7 +83,7 @@ const cut: readonly Kind[] = ["groups.batch", "groups.begun"];
 /** Bytes of the largest message of a kind, and of the largest that may be. */
 function rowOf(kind: Kind) {
   const { direction, body, ...rest } = messageTable[kind];
-  const isJson = direction === "event" || (commandKinds as readonly Kind[]).includes(kind);
+  const isJson = direction === "event" || (operatorKinds as readonly Kind[]).includes(kind);
   const limit = direction === "report" && !("isLarge" in rest) ? smallBytesMax : payloadBytesMax;
   const bySchema = largestBytes(body, isJson ? json : packed) + envelopeBytes;
   const example = sized[kind];

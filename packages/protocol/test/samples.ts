@@ -251,6 +251,23 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "samples.shown": { ...drawn, replica: "rollout-1" },
   "alarm.raised": { alarm: "digest", detail: text },
   "checkpoint.best": { step: 12, ...version, path: "runs/12", prompts: 512, correct: 400 },
+  "barrier.arrived": {
+    ...{ epoch: 1, iteration: 7, phase: 3, rank: 2, ranks: 3, weights: [2, 1, 1], quorum: 2, timeoutMs: 60_000 },
+    ...{ onMissing: "eject", items: 512, done: [{ from: 384, to: 512 }], decision: "eval" },
+  },
+  "barrier.ended": {
+    ...{ epoch: 1, iteration: 7, phase: 3, outcome: "partial", arrived: [0, 2], missing: [1], reason: text },
+    ...{
+      waitedMs: 60_000,
+      coverage: 0.75,
+      shares: [
+        { rank: 0, from: 256, to: 341 },
+        { rank: 2, from: 341, to: 384 },
+      ],
+      decision: "eval",
+    },
+  },
+  "barrier.refused": { epoch: 1, iteration: 7, phase: 3, rank: 1, by: "operator far", reason: text },
 };
 
 /** The sample of a kind in its envelope. */

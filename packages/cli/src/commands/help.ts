@@ -71,6 +71,13 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
       "with the address under which that host finds the broker",
     ],
   ],
+  barrier: [
+    ["muster barrier 3 --iteration 7 --ranks 3 --rank 1", "this rank has finished phase 3; returns when all have"],
+    [
+      "muster barrier 4 --iteration 7 --ranks 3 --on-missing eject --quorum 2 --timeout 5m --items 512 --done 0-256 --json",
+      "goes on without a rank that does not come, and says what it left undone",
+    ],
+  ],
   jobs: [["muster jobs", "what ran, and how it ended"]],
   check: [
     ["muster check", "the newest run, by its files"],

@@ -4,6 +4,7 @@
  * order in which facts arrived.
  */
 import { applyElected, repeatedTo } from "./apply-elected.ts";
+import { applyArrived } from "./barriers/apply-arrived.ts";
 import { applySaved, applySaveFailed } from "./checkpoints/apply-checkpoint.ts";
 import { applyRestored } from "./checkpoints/apply-restored.ts";
 import { type Change, type ControllerEvent, command, type ReportOf } from "./events.ts";
@@ -74,6 +75,8 @@ function applyTrue(
     }
     case "replica.left":
       return applyLeft(state, event);
+    case "barrier.arrived":
+      return applyArrived(state, event);
     case "process.exited":
       return event.role === "operator" ? applyExited(state, event) : applyReport(state, event);
     default:
@@ -83,7 +86,8 @@ function applyTrue(
 
 type MemberReport = Exclude<
   ControllerEvent,
-  CommandEvent | { type: `controller.${string}` | `verdict.${string}` | "replica.register" | "replica.left" }
+  | CommandEvent
+  | { type: `controller.${string}` | `verdict.${string}` | "replica.register" | "replica.left" | "barrier.arrived" }
 >;
 
 function applyReport(state: ControllerState, event: MemberReport): Change<ControllerState> {

@@ -37,6 +37,8 @@ const times: Readonly<Record<PathsOfTimes<Omit<ControllerState, "plan">>, "momen
   "fleet.replicas.*.group.restartAtMs": "moment",
   "fleet.replicas.*.group.losses.*": "moment",
   "fleet.shortage.sinceMs": "moment",
+  "barriers.table.*.openedAtMs": "moment",
+  "barriers.table.*.dueAtMs": "answer",
   endDueAtMs: "answer",
 };
 

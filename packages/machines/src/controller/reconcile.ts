@@ -5,6 +5,7 @@
  */
 import { invariant } from "@muster/base";
 import { sizeOf } from "../table/table.ts";
+import { isBarrierOpen, planBarriers } from "./barriers/plan-barriers.ts";
 import { planCheckpoint } from "./checkpoints/plan-checkpoint.ts";
 import { planRestore } from "./checkpoints/plan-restore.ts";
 import { planQuorum } from "./checkpoints/quorum.ts";
@@ -54,6 +55,7 @@ export const planners: readonly Planner[] = [
     reads: ["ending", "stopped", "progress", "members", "mesh"],
     timed: ({ progress }) => !progress.isShort,
   },
+  { plan: planBarriers, reads: ["barriers", "ending"], timed: isBarrierOpen },
   { plan: planOverdue, reads: ["members", "leases"], timed: always },
   { plan: planHeldOutput, reads: ["heldBack"], timed: ({ heldBack }) => (heldBack ?? null) !== null },
   {

@@ -6,6 +6,7 @@ import type { Body, CauseCount, MemberRole, PartialGroup, Section, WorkItem } fr
 import { valuesOf, withEntry, withoutEntry } from "../table/table.ts";
 import type { VersionKey } from "../version-key.ts";
 import type { AtMs } from "./at-ms.ts";
+import type { Barriers } from "./barriers/barriers-state.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { HeldOut } from "./groups/held-out-state.ts";
 import { crowd } from "./members/crowd.ts";
@@ -272,6 +273,8 @@ export interface ControllerState {
   readonly endDueAtMs: AtMs;
   readonly stopped: boolean;
   readonly fleet: FleetState;
+  /** Where scripts wait for each other between their phases; absent before the first arrival. */
+  readonly barriers?: Barriers;
 }
 
 /** State before the first record. Pure. */

@@ -17,6 +17,9 @@ export const commandKinds = [
   "command.cancel",
 ] as const;
 
+/** What operators say as JSON, so that a shell can: commands, and arrivals at barriers. */
+export const operatorKinds = [...commandKinds, "barrier.arrived"] as const;
+
 /** One of the {@link commandKinds}. */
 export type CommandKind = (typeof commandKinds)[number];
 

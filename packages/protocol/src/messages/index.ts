@@ -2,6 +2,7 @@
 import type { z } from "zod";
 import type { Role } from "../ids.ts";
 import { answerMessages } from "./answers.ts";
+import { barrierMessages } from "./barrier.ts";
 import { checkpointMessages } from "./checkpoint.ts";
 import { type Direction, defineMessages } from "./define.ts";
 import { fleetMessages } from "./fleet.ts";
@@ -35,6 +36,7 @@ export const messageTable = defineMessages({
   ...progressMessages,
   ...versionPartMessages,
   ...sampleMessages,
+  ...barrierMessages,
 });
 
 /** Name of a message. */

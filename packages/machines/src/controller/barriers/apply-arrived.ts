@@ -1,0 +1,124 @@
+/** A rank of a script arrives at a barrier: it is noted once, answered as often as it comes, and refused with the reason where it can not be. */
+import { arrive, arrivedOf, type BarrierRules, differenceOf, flawOfRules, openBarrier } from "../../phases/barrier.ts";
+import { announce, type Change, type ControllerEffect, type ReportOf } from "../events.ts";
+import type { ControllerState } from "../state.ts";
+import { type Barriers, type KeptBarrier, keptMax, keyOf, noBarriers, openMax } from "./barriers-state.ts";
+
+type Arrived = ReportOf<"barrier.arrived">;
+
+const timeoutMsDefault = 600_000;
+
+/** Notes an arrival. The last one ends the barrier; one that comes again hears how it ended. Pure. */
+export function applyArrived(state: ControllerState, event: Arrived): Change<ControllerState> {
+  if (event.role !== "operator") {
+    const { dropped } = state;
+    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
+  }
+  const before = state.barriers ?? noBarriers;
+  const { body } = event;
+  // A higher epoch begins anew: whoever still waits in a lower one is told.
+  const isAnew = body.epoch > before.epoch;
+  const barriers: Barriers = isAnew ? { ...noBarriers, epoch: body.epoch } : before;
+  const rules = rulesOf(body);
+  const key = keyOf(body);
+  const known = barriers.table[key] ?? null;
+  const flaw = flawOf(state, barriers, { body, rules, known });
+  if (flaw !== null) return { state, effects: [refused(event, flaw)] };
+  const opened = known ?? openedFor(barriers, body, rules, state.nowMs);
+  const { rank, done = [], decision } = body;
+  const arrival = { rank, done, ...(decision === undefined ? {} : { decision }) };
+  const barrier: KeptBarrier = { ...opened, ...arrive(opened, arrival, state.nowMs) };
+  const { [String(rank)]: _, ...others } = barriers.out;
+  const out = isReturning(barriers, body) ? others : barriers.out;
+  const next = { ...state, barriers: { ...barriers, out, table: bounded({ ...barriers.table, [key]: barrier }) } };
+  const given = isAnew ? Object.values(before.table).filter(({ end }) => end === null) : [];
+  const effects = given.flatMap((open) => refusedAll(open, body.epoch));
+  return { state: next, effects: barrier.end ? [...effects, ended(barrier)] : effects };
+}
+
+/** The public end of a barrier. Pure. */
+export function ended(barrier: KeptBarrier): ControllerEffect {
+  const { epoch, iteration, phase, end, decision } = barrier;
+  const { outcome, missing, reason, waitedMs, coverage, shares } = end ?? noEnd;
+  const said = { outcome, missing: [...missing], reason, waitedMs, coverage, shares: [...shares] };
+  const arrived = [...arrivedOf(barrier)];
+  return announce("barrier.ended", {
+    ...{ epoch, iteration, phase, arrived, ...said },
+    ...(decision === undefined ? {} : { decision }),
+  });
+}
+
+const noEnd = { outcome: "aborted", missing: [], reason: "", waitedMs: 0, coverage: 0, shares: [] } as const;
+
+function rulesOf(body: Arrived["body"]): BarrierRules {
+  const { ranks, weights = [], quorum = ranks, timeoutMs = timeoutMsDefault, onMissing = "wait", items = 0 } = body;
+  return { ranks, weights, quorum, timeoutMs, onMissing, items };
+}
+
+interface Asked {
+  readonly body: Arrived["body"];
+  readonly rules: BarrierRules;
+  readonly known: KeptBarrier | null;
+}
+
+/** Why an arrival is not taken, with the field, the value and the way out; `null` when it is. */
+function flawOf(state: ControllerState, barriers: Barriers, { body, rules, known }: Asked): string | null {
+  const { epoch, iteration, phase, rank, ranks } = body;
+  if (state.ending) return `the job is ending: ${state.ending.reason}`;
+  if (rank >= ranks) return `rank = ${rank} is none of ${ranks} ranks; use 0 to ${ranks - 1}`;
+  if (epoch < barriers.epoch)
+    return `epoch = ${epoch} is over; the job is in epoch ${barriers.epoch}: use that, or ${barriers.epoch + 1} to begin anew`;
+  const odd = flawOfRules(rules) ?? (body.done ?? []).map((range) => flawOfRange(range, rules.items)).find(Boolean);
+  if (odd) return odd;
+  const differs = known ? differenceOf(known.rules, rules) : null;
+  if (known && differs !== null)
+    return `${differs} = ${JSON.stringify(rules[differs])} is not what the others said, ${JSON.stringify(known.rules[differs])}; all ranks say the same`;
+  if (known?.end && known.end.outcome !== "aborted" && !known.arrivals[rank])
+    return `iteration ${iteration} phase ${phase} went on without rank ${rank}; come back at phase 0 of iteration ${iteration + 1}`;
+  const outAt = barriers.out[rank];
+  if (outAt !== undefined && !isReturning(barriers, body))
+    return `rank ${rank} was ejected in iteration ${outAt}; come back at phase 0 of iteration ${outAt + 1} or later`;
+  const open = Object.values(barriers.table).filter(({ end }) => end === null).length;
+  return !known && open >= openMax ? `${open} barriers are open already; let one of them end first` : null;
+}
+
+function flawOfRange({ from, to }: { readonly from: number; readonly to: number }, items: number): string | null {
+  if (from <= to && to <= items) return null;
+  return `done has ${from} to ${to}, which is no range within items = ${items}; use 0 ≤ from ≤ to ≤ items`;
+}
+
+function isReturning({ out }: Barriers, { rank, iteration, phase }: Arrived["body"]): boolean {
+  const outAt = out[rank];
+  return outAt !== undefined && phase === 0 && iteration > outAt;
+}
+
+function openedFor(barriers: Barriers, body: Arrived["body"], rules: BarrierRules, nowMs: number): KeptBarrier {
+  const { epoch, iteration, phase } = body;
+  const absent = Object.keys(barriers.out)
+    .map(Number)
+    .filter((rank) => rank < rules.ranks);
+  return { ...openBarrier(rules, absent, nowMs), epoch, iteration, phase };
+}
+
+/** Open ones stay; of those that ended the last ones. The order of the table is that in which they began. */
+function bounded(table: Barriers["table"]): Barriers["table"] {
+  const finished = Object.entries(table).filter(([, { end }]) => end !== null);
+  const dropped = new Set(finished.slice(0, Math.max(0, finished.length - keptMax)).map(([key]) => key));
+  return dropped.size === 0 ? table : Object.fromEntries(Object.entries(table).filter(([key]) => !dropped.has(key)));
+}
+
+function refused({ from, incarnation, body }: Arrived, reason: string): ControllerEffect {
+  const { epoch, iteration, phase, rank } = body;
+  return announce("barrier.refused", { epoch, iteration, phase, rank, by: `${from} ${incarnation}`, reason });
+}
+
+/** Whoever waits in an epoch that is over. */
+function refusedAll(barrier: KeptBarrier, epoch: number): readonly ControllerEffect[] {
+  const reason = `epoch ${epoch} has begun`;
+  return arrivedOf(barrier).map((rank) =>
+    announce("barrier.refused", {
+      ...{ epoch: barrier.epoch, iteration: barrier.iteration, phase: barrier.phase, rank },
+      ...{ by: "", reason },
+    }),
+  );
+}

@@ -1,0 +1,136 @@
+/** Barriers in the controller: arrivals as messages, deadlines by its clock, ends as public facts, all of it in the journal's fold. */
+import { type ControllerEvent, type ControllerState, control } from "@muster/machines";
+import { describe, expect, it } from "vitest";
+import { initialControllerState } from "../src/controller/state.ts";
+import { bodiesOf, planWith } from "./states.ts";
+
+class Desk {
+  state: ControllerState;
+  said: ReturnType<typeof control>["effects"] = [];
+
+  constructor() {
+    this.state = initialControllerState(planWith());
+    this.hear({ type: "controller.elected", term: 1 });
+  }
+
+  hear(event: object, atMs = this.state.nowMs): this {
+    const { state, effects } = control(this.state, { atMs, ...event } as ControllerEvent);
+    this.state = state;
+    this.said = effects;
+    return this;
+  }
+
+  arrive(rank: number, patch: object = {}, sender: object = {}): this {
+    const body = { epoch: 0, iteration: 1, phase: 4, rank, ranks: 3, quorum: 2, timeoutMs: 1_000, ...patch };
+    const from = { from: `host-${rank}`, role: "operator", incarnation: `i${rank}`, ...sender };
+    return this.hear({ type: "barrier.arrived", ...from, body });
+  }
+
+  tick(atMs: number): this {
+    return this.hear({ type: "controller.tick" }, atMs);
+  }
+
+  ended() {
+    return bodiesOf(this.said, "barrier.ended");
+  }
+
+  refused() {
+    return bodiesOf(this.said, "barrier.refused").map(({ reason }) => reason);
+  }
+}
+
+const eject = { onMissing: "eject" };
+
+describe("a barrier of scripts", () => {
+  it("ends with the last arrival, says so once, and brings what rank 0 decided", () => {
+    const desk = new Desk().arrive(2).arrive(0, { decision: "eval" });
+    expect(desk.ended()).toEqual([]);
+    expect(desk.arrive(1).ended()).toEqual([
+      expect.objectContaining({ outcome: "whole", arrived: [0, 1, 2], missing: [], decision: "eval" }),
+    ]);
+    expect(desk.tick(99_999).ended()).toEqual([]);
+  });
+
+  it("answers whoever asks again as before, and changes nothing", () => {
+    const desk = new Desk().arrive(0).arrive(1).arrive(2);
+    const [first] = desk.ended();
+    const before = desk.state.barriers?.table["1.4"];
+    expect(desk.arrive(1, { done: [] }).ended()).toEqual([first]);
+    expect(desk.state.barriers?.table["1.4"]).toEqual(before);
+  });
+
+  it("names in an alarm who is missing when it is to wait, again after each deadline, and goes on waiting", () => {
+    const desk = new Desk().arrive(0);
+    for (const atMs of [1_000, 2_000]) {
+      const [alarm] = bodiesOf(desk.tick(atMs).said, "alarm.raised");
+      expect(alarm).toMatchObject({ alarm: "barrier", detail: expect.stringContaining("waits for ranks 1, 2") });
+    }
+    desk.arrive(1).arrive(2);
+    expect(desk.ended()).toEqual([expect.objectContaining({ outcome: "whole", waitedMs: 2_000 })]);
+  });
+
+  it("goes on without a rank, waits for it no more, and takes it back at phase 0 of a later iteration", () => {
+    const desk = new Desk().arrive(0, eject).arrive(1, eject).tick(1_000);
+    expect(desk.ended()).toEqual([expect.objectContaining({ outcome: "partial", missing: [2] })]);
+    expect(desk.arrive(2, eject).refused()).toEqual([expect.stringContaining("went on without rank 2")]);
+    expect(desk.arrive(2, { phase: 5, ...eject }).refused()).toEqual([
+      expect.stringContaining("phase 0 of iteration 2"),
+    ]);
+    desk.arrive(0, { phase: 5, ...eject }).arrive(1, { phase: 5, ...eject });
+    expect(desk.ended()).toEqual([expect.objectContaining({ outcome: "whole", arrived: [0, 1] })]);
+    const next = { iteration: 2, phase: 0, ...eject };
+    desk.arrive(2, next).arrive(0, next).arrive(1, next);
+    expect(desk.ended()).toEqual([expect.objectContaining({ outcome: "whole", arrived: [0, 1, 2] })]);
+    expect(desk.state.barriers?.out).toEqual({});
+  });
+
+  it("is given up at its deadline where its rule says so, and tells that to whoever comes later", () => {
+    const desk = new Desk().arrive(0, { onMissing: "abort" }).tick(1_000);
+    const given = expect.objectContaining({ outcome: "aborted", missing: [1, 2] });
+    expect(desk.ended()).toEqual([given]);
+    expect(desk.arrive(1, { onMissing: "abort" }).ended()).toEqual([given]);
+  });
+
+  it("is refused by field, value and way out where its ranks contradict each other or themselves", () => {
+    const desk = new Desk().arrive(0);
+    const before = desk.state.barriers;
+    expect(desk.arrive(1, { timeoutMs: 5 }).refused()).toEqual([expect.stringMatching(/timeoutMs = 5 .* 1000/)]);
+    expect(desk.arrive(3).refused()).toEqual([expect.stringContaining("use 0 to 2")]);
+    expect(desk.arrive(1, { weights: [1, 2] }).refused()).toEqual([expect.stringContaining("2 values for 3 ranks")]);
+    expect(desk.arrive(1, { quorum: 4 }).refused()).toEqual([expect.stringContaining("use at most 3")]);
+    expect(desk.arrive(1, { items: 3, done: [{ from: 2, to: 4 }] }).refused()).toEqual([
+      expect.stringContaining("within items = 3"),
+    ]);
+    expect(desk.state.barriers).toEqual(before);
+  });
+
+  it("counts for nothing from anybody but an operator", () => {
+    const desk = new Desk().arrive(0, {}, { role: "rollout" });
+    expect(desk.state.barriers).toBeUndefined();
+    expect(desk.state.dropped.stale).toBe(1);
+  });
+
+  it("begins anew with a higher epoch: who waits in the lower one is told, and nobody speaks in it again", () => {
+    const desk = new Desk().arrive(0).arrive(1, { epoch: 1 });
+    expect(bodiesOf(desk.said, "barrier.refused")).toEqual([
+      expect.objectContaining({ epoch: 0, rank: 0, by: "", reason: "epoch 1 has begun" }),
+    ]);
+    expect(desk.arrive(2).refused()).toEqual([expect.stringContaining("epoch = 0 is over; the job is in epoch 1")]);
+  });
+
+  it("gets time anew from a controller that takes over, and loses nobody who was there", () => {
+    const desk = new Desk().arrive(0, eject).arrive(1, eject);
+    desk.hear({ type: "controller.elected", term: 2 }, 500_000);
+    expect(desk.ended()).toEqual([]);
+    expect(desk.arrive(2, eject).ended()).toEqual([expect.objectContaining({ outcome: "whole" })]);
+  });
+
+  it("is kept within bounds: a few open ones, and the last that ended", () => {
+    const desk = new Desk();
+    for (let iteration = 1; iteration <= 200; iteration++)
+      for (const rank of [0, 1, 2]) desk.arrive(rank, { iteration });
+    expect(Object.keys(desk.state.barriers?.table ?? {})).toHaveLength(64);
+    for (let iteration = 300; iteration < 316; iteration++) desk.arrive(0, { iteration });
+    expect(desk.arrive(0, { iteration: 316 }).refused()).toEqual([expect.stringContaining("16 barriers are open")]);
+  });
+});
