@@ -113,14 +113,14 @@ module.exports = {
     ...layers,
     forbid(
       "doors-only",
-      "Another package is entered through index.ts only; the embedded engine, workers, the checks of engines and the figures of a router have entries of their own.",
+      "Another package is entered through index.ts only; the embedded engine, workers, inference servers, the checks of engines and the figures of a router have entries of their own.",
       { path: "^(?:packages/([^/]+)|test|bench)/" },
       {
         path: "^packages/[^/]+/src/",
         pathNot: [
           "^packages/$1/",
           "^packages/[^/]+/src/(index|internal)\\.ts$",
-          "^packages/engine/src/(embedded|worker)/index\\.ts$",
+          "^packages/engine/src/(embedded|worker|served)/index\\.ts$",
           "^packages/router/src/router-config\\.ts$",
         ],
       },

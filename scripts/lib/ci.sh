@@ -18,6 +18,15 @@ install_tools() {
   fi
 }
 
+# llama.cpp's server, for the tests of inference servers: about 80 MB from Debian, signatures checked. Where it does not come within a minute, that is said
+# and those tests are skipped.
+fetch_llama_server() {
+  if [[ -x .muster/llama/llama-server ]]; then return; fi
+  echo "fetching llama-server for tests that need it"
+  timeout 60 scripts/get-llama-server.sh .muster/llama >.muster/ci/llama.log 2>&1 ||
+    echo "no llama-server ($(tail -n 1 .muster/ci/llama.log)); tests that need it are skipped"
+}
+
 passed=0 failed=0 logs=()
 
 # count LOG COMMAND…: runs a command whose last line is "N passed, N failed" and adds its counts; one that ends without it counts as a failure. Its

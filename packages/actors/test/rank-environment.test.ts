@@ -1,9 +1,9 @@
 /** What a process of a replica of several is told, and the port at which the others meet rank 0. */
 import { once } from "node:events";
 import { createServer } from "node:net";
+import { reservePort } from "@muster/engine";
 import { describe, expect, it } from "vitest";
 import { rankEnvironmentOf, rankOfEnvironment } from "../src/node/rank-environment.ts";
-import { reservePort } from "../src/node/reserve-port.ts";
 
 const order = {
   ...{ id: "rollout-0", rank: 3, life: 2, size: 4, localRank: 1, localSize: 2, nodeRank: 1 },

@@ -37,6 +37,31 @@ export const errors = defineErrors("MUSTER_ERR", {
   WorkerMemory: {
     message: "the worker's regions need {wantedBytes} bytes of {folder}, which has {freeBytes}; make it larger",
   },
+  ServerUnreachable: { message: "the inference server {url} can not be reached: {reason}", retryable: true },
+  ServerBusy: { message: "the inference server {url}{path} is busy ({status}): {reason}", retryable: true },
+  ServerFailed: { message: "the inference server {url}{path} failed ({status}): {reason}", retryable: true },
+  ServerRefuses: { message: "the inference server {url}{path} refuses the request ({status}): {reason}" },
+  ServerAnswer: { message: "the inference server {url}{path}: its answer {reason}" },
+  ServerStale: {
+    message:
+      "the inference server {url} has the weights {found}, not {wanted}; it was started again, or somebody else loads weights there",
+    retryable: true,
+  },
+  ServerUnverified: {
+    message:
+      'the inference server {url} does not say which weights {what}, so nobody knows; use one that does, or trust it with engine.{kind}.unverified = "accept"',
+  },
+  ServerPaused: { message: "the inference server {url} was paused and does not go on: {reason}", retryable: true },
+  ServerRoutes: { message: "the inference server {url} has no routes for weights: {reason}; {fix}" },
+  ServerNone: { message: "no inference server of {urls} can be used: {reason}", retryable: true },
+  ServerTaken: {
+    message:
+      "{wanted} of the servers in engine.{kind}.url are needed, and {free} are free: other samplers of this host have the rest; name more",
+    retryable: true,
+  },
+  ServerEnded: { message: "the inference server ({command}) ended: {reason}; {words}", retryable: true },
+  ServerFolder: { message: "weights can not be written for an inference server to {path}: {reason}" },
+  ServerOption: { message: "engine.{kind}.{field} is {value}; it must be {rule}" },
   EngineVersionMismatch: {
     message: "the engine holds weight version {version}, not {expected}; update its weights first",
   },

@@ -49,6 +49,7 @@ export type {
 } from "./registry/adapter.ts";
 export { EngineRegistry } from "./registry/engine-registry.ts";
 export { type FormatDifference, formatDifference, type WeightFormat } from "./registry/weight-format.ts";
+export { reservePort } from "./reserve-port.ts";
 export { rewardOf } from "./rewards/built-in.ts";
 export { isHttpReward } from "./rewards/http-reward.ts";
 export { isModulePath, isProgramPath, openReward } from "./rewards/open-reward.ts";

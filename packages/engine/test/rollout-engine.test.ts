@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { openCore } from "../src/embedded/core.ts";
-import { Gate } from "../src/embedded/gate.ts";
 import { fillTokens } from "../src/embedded/gradient.ts";
 import { createEmbeddedRolloutEngine } from "../src/embedded/index.ts";
+import { Gate } from "../src/gate.ts";
 import { inlineWeights } from "../src/index.ts";
 import { openRollout, quiet, requestsOf, tiny, weightsOf } from "./rollout-fixture.ts";
 

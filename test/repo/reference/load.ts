@@ -55,8 +55,11 @@ export async function loadReferenceData(): Promise<ReferenceData> {
   const { embeddedEngines } = await import("../../../packages/engine/src/embedded/index.ts");
   const { EngineRegistry } = await import("../../../packages/engine/src/index.ts");
   const { workerAdapterOf } = await import("../../../packages/engine/src/worker/index.ts");
-  const workers = new EngineRegistry([["worker", workerAdapterOf({})]]);
-  const tables = [embeddedEngines.tableOf("embedded"), workers.tableOf("worker")];
+  const { servedAdapterOf } = await import("../../../packages/engine/src/served/index.ts");
+  const served = (["openai", "sglang", "vllm"] as const).map((kind) => [kind, servedAdapterOf(kind, {})] as const);
+  const further = new EngineRegistry([["worker", workerAdapterOf({})], ...served]);
+  const named = ["worker", "openai", "sglang", "vllm"].map((name) => further.tableOf(name));
+  const tables = [embeddedEngines.tableOf("embedded"), ...named];
   const fields = [...common, ...tables.flatMap(fieldsOfTable)];
   const { messageTable: messages, subjectTable: subjects, envelopeSchema, statusSchema } = protocol;
   const { version } = JSON.parse(textOf("package.json")) as { readonly version: string };

@@ -4,6 +4,7 @@ import { closeSync, fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as turnOfTheLoop } from "node:timers/promises";
 import { type Clock, type Logger, messageOf } from "@muster/base";
+import { reservePort } from "@muster/engine";
 import type { NodeEffect } from "@muster/machines";
 import type { RankOrder, ReplicaRole } from "@muster/protocol";
 import { ErrorFiles, lastWordsOf, makeFolderSync } from "@muster/runtime";
@@ -13,7 +14,6 @@ import { drawMark, endLeftover, markVariable, ProcessNotes, signalGroup } from "
 import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
 import { membersOf } from "./proc.ts";
 import { rankEnvironmentOf } from "./rank-environment.ts";
-import { reservePort } from "./reserve-port.ts";
 
 /** How a process ended. */
 export interface KeeperExit {

@@ -138,8 +138,8 @@ async function joinJob(name: string, { roleOn, engine }: ReplicaKind, options: R
   if (rank && rank.rank > 0) return await runRank(engine, rank, options);
   const joining = memberOptions(options, name);
   const actor = rank ? { ...joining, life: rank.life } : joining;
-  const adapter = actor.connection.engines?.[engine] ?? "embedded";
-  const engines = await openEngines([adapter]);
+  const { [engine]: adapter = "embedded", policy = "embedded" } = actor.connection.engines ?? {};
+  const engines = await openEngines([adapter], policy);
   const doors = hostDoors(engines, engines.of(adapter).build(), rank ?? undefined);
   if (options.serve === undefined) return await runReplicaProcess(roleOn(doors), actor);
   const { id, connection } = actor;
@@ -160,7 +160,7 @@ function givenRank({ rank: said = "0" }: Options): ReplicaRank | null {
 async function runRank(role: ReplicaKind["engine"], rank: ReplicaRank, options: Options) {
   const connection = findConnection(locationOf(options), []);
   const config = readRankConfig(connection.directory);
-  const engines = await openEngines([config.engine[role].adapter]);
+  const engines = await openEngines([config.engine[role].adapter], config.engine.policy.adapter);
   const name = processNameOf(rank.replica, rank.rank);
   const actor = { ...actorOptions(options, name, []), role };
   return await runRankProcess(() => engines.openRank(role, config, needsOfJob(config), rank), actor);

@@ -17,6 +17,7 @@ import { cleanLine } from "../report/index.ts";
 interface Options {
   readonly runs: string;
   readonly engine: string;
+  readonly url?: string;
   readonly json?: boolean;
 }
 
@@ -27,13 +28,14 @@ export function addDoctorCommand(program: Command): void {
     .description("check what this machine needs to run a job, and say what is missing")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--engine <name>", "engine that is checked, too: a name, or the path of a module", "embedded")
+    .option("--url <address>", "inference server that is looked at, with --engine openai, sglang or vllm")
     .option("--json", "write one line of JSON: ok, and the checks")
-    .action(async ({ runs, json, engine: named }: Options) => {
+    .action(async ({ runs, json, url, engine: named }: Options) => {
       const engine = /[\\/]|\.[cm]?[jt]s$/.test(named) ? resolve(named) : named;
       const checks = [
         ...checkMachine(),
         ...checkNative(),
-        ...(await (await openEngines([engine])).of(engine).doctor()),
+        ...(await (await openEngines([engine])).of(engine).doctor(url === undefined ? {} : { url })),
         await checkBroker(process.env),
         ...(await checkFolders(resolve(runs))),
         ...(await checkGpu(process.env)),

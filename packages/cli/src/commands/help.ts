@@ -130,6 +130,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   doctor: [
     ["muster doctor", "what is missing on this machine, and how to get it"],
     ["muster doctor --engine worker", "and what engines that are programs of one's own need"],
+    ["muster doctor --engine sglang --url http://HOST:PORT", "and what that inference server is and can"],
   ],
   "worker check": [["muster worker check -- python3 my_worker.py", "whether it does what a job relies on"]],
   "worker describe": [

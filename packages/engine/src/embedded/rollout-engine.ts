@@ -1,11 +1,11 @@
 /** The embedded sampler behind the rollout interface: one call at a time, pauses, aborts, weight versions. */
 import type { EngineInfo, Generated, GenerateRequest, RankTensor, RolloutEngine, WeightUpdate } from "../engine.ts";
 import { errors } from "../errors.ts";
+import { Gate } from "../gate.ts";
 import { loadWeightsFor } from "../hf-folder.ts";
 import { inlineWeights } from "../inline-weights.ts";
 import { embeddedInfo } from "./core.ts";
 import { type Decoder, openCoreDecoder, type WeightsIn } from "./decoder.ts";
-import { Gate } from "./gate.ts";
 import { checkModel, type ModelConfig, parametersOf } from "./model-config.ts";
 import { openRankDecoder } from "./ranks/rank-decoder.ts";
 import { rankTensorsOf } from "./ranks/rank-section.ts";

@@ -73,6 +73,8 @@ export interface ReplicaRank {
 export interface EngineOpening {
   readonly needs: ModelNeeds;
   readonly config: JobConfig;
+  /** What the job's trainers say of themselves, for samplers that take their model. */
+  readonly trainer?: EngineDescription;
   /** Of a replica of several processes: which one this is. */
   readonly rank?: ReplicaRank;
 }
@@ -92,16 +94,22 @@ export interface EngineAdapter {
   readonly roles: readonly EngineRole[];
   /** Name of its table where that is another one. */
   readonly table?: string;
+  /** A sampler of whatever model the job's trainers make: `describe` and `openRollout` get what these say of themselves. */
+  readonly takesTrainersModel?: true;
   /** Its own table: a strict object of texts, numbers and booleans, each with a default and a description. */
   readonly schema: z.ZodObject;
   /** Exact build: two engines of one build compute the same bits. At most 128 characters. */
   build(): string;
-  /** Pure but for files that the options name. @throws with one sentence for options that make no model. */
-  describe(options: EngineOptions, needs: ModelNeeds): EngineDescription;
+  /**
+   * Pure but for files that the options name. `trainer` comes where {@link takesTrainersModel} says so.
+   *
+   * @throws with one sentence for options that make no model.
+   */
+  describe(options: EngineOptions, needs: ModelNeeds, trainer?: EngineDescription): EngineDescription;
   /** What this engine knows about its own limits; none when the job can run. Pure. */
   check(options: EngineOptions, config: JobConfig): readonly EngineProblem[];
-  /** Whether this host has what the engine needs. */
-  doctor(): Promise<readonly EngineFinding[]>;
+  /** Whether this host has what the engine needs; of an engine that is a server somewhere, with its address, what that is. */
+  doctor(given?: { readonly url?: string; readonly key?: string }): Promise<readonly EngineFinding[]>;
   openPolicy?(options: EngineOptions, opening: EngineOpening): Promise<PolicyEngine>;
   openRollout?(options: EngineOptions, opening: EngineOpening): Promise<RolloutEngine>;
   /**

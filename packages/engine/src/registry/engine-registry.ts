@@ -51,7 +51,7 @@ export class EngineRegistry {
   /** What the engine of a role says of itself in this job. */
   describe(role: EngineRole, engine: JobConfig["engine"], task: TaskNeeds): EngineDescription {
     const { adapter, options } = engine[role];
-    return this.of(adapter).describe(options, needsOf(task));
+    return this.of(adapter).describe(options, needsOf(task), this.#trainerOf(role, engine, task));
   }
 
   /** Vocabulary and context of the job's model: those of its trainers. */
@@ -104,8 +104,20 @@ export class EngineRegistry {
 
   #openingOf(role: EngineRole, config: JobConfig, task: TaskNeeds, rank?: ReplicaRank) {
     const { adapter: name, options } = config.engine[role];
-    const opening: EngineOpening = { needs: needsOf(task), config, ...(rank ? { rank } : {}) };
+    const trainer = this.#trainerOf(role, config.engine, task);
+    const opening: EngineOpening = {
+      needs: needsOf(task),
+      config,
+      ...(trainer ? { trainer } : {}),
+      ...(rank ? { rank } : {}),
+    };
     return { adapter: this.of(name), options, opening };
+  }
+
+  /** Only for samplers that take the trainers' model: to ask the trainer of others could start a program that is not on this host. */
+  #trainerOf(role: EngineRole, engine: JobConfig["engine"], task: TaskNeeds): EngineDescription | undefined {
+    const { takesTrainersModel } = this.of(engine[role].adapter);
+    return role === "rollout" && takesTrainersModel ? this.describe("policy", engine, task) : undefined;
   }
 
   /** The engine, when it is what its adapter said; closed otherwise. */

@@ -130,7 +130,7 @@ export const engineFields: readonly Field[] = [
     rollout: [
       "module",
       (read) => read("engine.kind"),
-      "Engine of the samplers, where it is another one than engine.kind.",
+      "Engine of the samplers, where it is another one than engine.kind: also openai, sglang and vllm (inference servers).",
       "engine.rollout.adapter",
     ],
   }),

@@ -1,0 +1,267 @@
+/** Inference servers that misbehave, of all three kinds: the engine gives whole responses of the weights it was given, or says what is wrong. */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { needsOfTask, taskOf } from "@muster/data";
+import type { JobConfig } from "@muster/protocol";
+import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { embeddedAdapter } from "../src/embedded/index.ts";
+import { type GenerateRequest, inlineWeights, type RolloutEngine } from "../src/index.ts";
+import { servedAdapterOf } from "../src/served/index.ts";
+import { ContractServer, type Fault, type Kind } from "./support/contract-server.ts";
+
+const kinds = ["openai", "sglang", "vllm"] as const;
+const never = new AbortController().signal;
+const needs = needsOfTask(taskOf("dates"));
+const trainer = embeddedAdapter.describe({}, needs);
+const weights = new Uint8Array((trainer.tensors.at(-1)?.offsetBytes ?? 0) + (trainer.tensors.at(-1)?.sizeBytes ?? 0));
+const sampling = { temperature: 1, maxNewTokens: 8, stopTokenIds: [0] };
+const tokensPath = (kind: Kind): string => (kind === "sglang" ? "/generate" : "/v1/completions");
+
+function requestOf(patch: Partial<GenerateRequest> = {}): GenerateRequest {
+  return { requestId: "r", promptIds: Int32Array.of(1, 2, 3), n: 12, sampling, seed: 11, ...patch };
+}
+
+let folder: TempDirectory;
+let servers: ContractServer[];
+let engines: RolloutEngine[];
+beforeEach(async () => {
+  folder = await makeTempDirectory();
+  servers = [];
+  engines = [];
+});
+afterEach(async () => {
+  for (const engine of engines) await engine.close();
+  for (const server of servers) await server.kill().catch(() => {}); // some tests killed it
+  await folder.remove();
+});
+
+async function start(kind: Kind): Promise<ContractServer> {
+  const server = await ContractServer.start(kind);
+  servers.push(server);
+  return server;
+}
+
+const config = { task: { name: "dates", reward: "exact-match" }, replicas: { rollout: 1 } } as unknown as JobConfig;
+
+async function open(kind: Kind, urls: readonly string[], more: object = {}): Promise<RolloutEngine> {
+  const adapter = servedAdapterOf(kind, process.env);
+  const short = { call_seconds: 0.3, silence_seconds: 0.2, health_seconds: 0.5, start_seconds: 3, load_seconds: 2 };
+  const reload = kind === "openai" ? { reload: "/reload" } : {};
+  const given = { url: urls.join(" "), servers: urls.length, folder: folder.path, ...short, ...reload, ...more };
+  const options = adapter.schema.parse(given) as Parameters<NonNullable<typeof adapter.openRollout>>[0];
+  const engine = await adapter.openRollout!(options, { needs, config, trainer });
+  engines.push(engine);
+  return engine;
+}
+
+async function serving(kind: Kind, more: object = {}) {
+  const server = await start(kind);
+  const engine = await open(kind, [server.url], more);
+  await engine.updateWeights(inlineWeights(7, weights));
+  return { server, engine };
+}
+
+describe.each(kinds)("a server of the kind %s", (kind) => {
+  it("gets weights as a folder, is verified, and draws responses of that version alone", async () => {
+    const { server, engine } = await serving(kind);
+    expect(engine.weightVersion()).toBe(7);
+    expect(server.version).toMatch(/^muster-[0-9a-f]{8}-v7$/);
+    expect(server.isPaused).toBe(false);
+    const [row = []] = await engine.generate([requestOf()], never);
+    expect(row).toHaveLength(12);
+    for (const { responseIds, logprobs, finish, versionAtStart, versionAtEnd } of row) {
+      expect([versionAtStart, versionAtEnd, logprobs.length]).toEqual([7, 7, responseIds.length]);
+      expect(finish === "stop").toBe(responseIds.at(-1) === 0);
+    }
+    expect(new Set(row.map(({ responseIds }) => responseIds.join())).size).toBeGreaterThan(1);
+    const [alone = []] = await engine.generate([requestOf({ from: 5, n: 2 })], never);
+    expect(alone).toEqual(row.slice(5, 7));
+    expect(await engine.health({ deep: true, signal: never })).toMatchObject({ ok: true, state: "up" });
+  });
+
+  it("keeps the folders of two versions, and none behind its end", async () => {
+    const { engine } = await serving(kind);
+    for (const version of [8, 8, 9]) await engine.updateWeights(inlineWeights(version, weights));
+    const [own = ""] = readdirSync(folder.path);
+    const versions = readdirSync(`${folder.path}/${own}`).sort();
+    expect(versions.map((name) => name.slice(-2))).toEqual(["v8", "v9"]);
+    const header = JSON.parse(readFileSync(`${folder.path}/${own}/${versions[1]}/config.json`, "utf8"));
+    expect(header.model_type).toBe("llama");
+    await engine.close();
+    expect(readdirSync(folder.path)).toEqual([]);
+  });
+
+  const mended: Fault[] = [
+    ...(["hangs", "500", "503", "error in a 200", "hangs in its answer", "dies in its answer", "garbage"] as const),
+    ...(["endless answer", "wild token", "no logprobs", "another end", "aborts"] as const),
+  ];
+  it.each(mended)("draws the same responses when one answer has a fault: %s", async (fault) => {
+    const { server, engine } = await serving(kind);
+    const quiet = await engine.generate([requestOf()], never);
+    server.faults = [fault];
+    expect(await engine.generate([requestOf()], never)).toEqual(quiet);
+    expect(server.faults).toEqual([]);
+  });
+
+  it.each<[Fault, RegExp]>([
+    ["hangs", /no whole answer to .* within 300 ms|none of|can be used/],
+    ["500", /CUDA error|can be used/],
+    ["503", /is busy \(503\): queue is full/],
+    ["garbage", /its answer is no JSON object: <html>/],
+    ["endless answer", /its answer is longer than \d+ bytes/],
+    ["wild token", /its answer has the token 4000000, and there are 43/],
+    ["no logprobs", /its answer has no .*logprobs/],
+    ["another end", /its answer stopped at the token 5, and responses end with 0/],
+  ])("says what is wrong when every answer has the fault: %s", async (fault, says) => {
+    const { server, engine } = await serving(kind, { tries: 2, start_seconds: 0.8 });
+    server.always = fault;
+    await expect(engine.generate([requestOf({ n: 2 })], never)).rejects.toThrow(says);
+  });
+
+  it("is brought back to its weights before it serves again when another process has its address", async () => {
+    const { server, engine } = await serving(kind);
+    const quiet = await engine.generate([requestOf()], never);
+    const tag = server.version;
+    server.always = "hangs";
+    const drawing = engine.generate([requestOf()], never);
+    await waitFor(() => server.count(tokensPath(kind)) >= 13, { what: "it draws", timeoutMs: 2_000 });
+    const port = await server.kill();
+    server.always = null;
+    await server.restart(port);
+    expect(await drawing).toEqual(quiet);
+    expect(server.version).toBe(tag);
+  });
+
+  it("gives nothing that was drawn with other weights, which a health check or the answer finds", async () => {
+    const { server, engine } = await serving(kind);
+    const tag = server.version;
+    server.version = kind === "openai" ? "muster-00000000-v7" : "somebody";
+    const [row = []] = await engine.generate([requestOf({ n: 2 })], never);
+    expect(row).toHaveLength(2);
+    expect(server.version).toBe(tag);
+    server.version = kind === "openai" ? "muster-00000000-v7" : "somebody";
+    expect((await engine.health({ deep: false, signal: never })).ok).toBe(false);
+    await waitFor(() => server.version === tag, { what: "its weights are back", timeoutMs: 2_000 });
+  });
+
+  it("is not used when it does not say which weights it has, unless it is trusted", async () => {
+    const server = await start(kind);
+    server.isTelling = false;
+    const strict = await open(kind, [server.url]);
+    await expect(strict.updateWeights(inlineWeights(7, weights))).rejects.toThrow(
+      /does not say which weights .*engine\.\w+\.unverified = "accept"/,
+    );
+    expect(strict.weightVersion()).toBeNull();
+    await strict.close();
+    const trusting = await open(kind, [server.url], { unverified: "accept" });
+    await trusting.updateWeights(inlineWeights(7, weights));
+    expect((await trusting.generate([requestOf({ n: 2 })], never))[0]).toHaveLength(2);
+  });
+
+  it("may start slowly, and one that is none is refused at once", async () => {
+    const server = await start(kind);
+    server.startsIn = 5;
+    const engine = await open(kind, [server.url]);
+    await engine.updateWeights(inlineWeights(7, weights));
+    const wrong = await open(kind, [`${(await start(kind)).url}/nowhere`]);
+    await expect(wrong.updateWeights(inlineWeights(7, weights))).rejects.toThrow(
+      /\(404\).*; name the server of engine/,
+    );
+  });
+
+  it("serves on from the others when one of several dies", async () => {
+    const [first, second] = [await start(kind), await start(kind)];
+    const engine = await open(kind, [first.url, second.url]);
+    await engine.updateWeights(inlineWeights(7, weights));
+    const quiet = await engine.generate([requestOf()], never);
+    expect(Math.min(first.count(tokensPath(kind)), second.count(tokensPath(kind)))).toBeGreaterThan(2);
+    await first.kill();
+    expect(await engine.generate([requestOf()], never)).toEqual(quiet);
+    expect(await engine.health({ deep: false, signal: never })).toMatchObject({ ok: true });
+  });
+
+  it("ends a request that is aborted, and its siblings go on", async () => {
+    const { server, engine } = await serving(kind, { call_seconds: 20 });
+    server.faults = ["hangs"];
+    const requests = [requestOf({ requestId: "a", n: 1 }), requestOf({ requestId: "b", n: 1 })];
+    const drawing = engine.generate(requests, never);
+    await waitFor(() => server.count(tokensPath(kind)) >= 2, { what: "both are asked for", timeoutMs: 2_000 });
+    await engine.abort(["a"]);
+    const [[a], [b]] = (await drawing) as never as [[{ finish: string }], [{ finish: string }]];
+    expect([a.finish, b.finish === "abort"]).toEqual(["abort", false]);
+    if (kind === "sglang") await waitFor(() => server.aborted.length === 1, { what: "it was told", timeoutMs: 2_000 });
+  });
+
+  it("waits while it is paused, and an abort of the whole call ends it with its reason", async () => {
+    const { server, engine } = await serving(kind, { call_seconds: 20 });
+    await engine.pause("drain");
+    const before = server.count(tokensPath(kind));
+    const drawing = engine.generate([requestOf({ n: 1 })], never);
+    await engine.resume();
+    expect((await drawing)[0]).toHaveLength(1);
+    expect(server.count(tokensPath(kind))).toBe(before + 1);
+    server.always = "hangs";
+    const stop = new AbortController();
+    const hanging = engine.generate([requestOf({ n: 1 })], stop.signal);
+    await waitFor(() => server.count(tokensPath(kind)) > before + 1, { what: "it is asked", timeoutMs: 2_000 });
+    stop.abort(new Error("enough"));
+    await expect(hanging).rejects.toThrow("enough");
+  });
+
+  it("is one sampler's alone on a host", async () => {
+    const { server } = await serving(kind);
+    await expect(open(kind, [server.url])).rejects.toThrow(
+      /1 of the servers in engine\.\w+\.url are needed, and 0 are free/,
+    );
+  });
+});
+
+describe.each([
+  ["sglang", "/update_weights_from_disk", "/continue_generation"],
+  ["vllm", "/collective_rpc", "/resume"],
+] as const)("a failure between pause and continue of %s", (kind, update, resume) => {
+  it("always goes on: the server is not left paused, and gets the weights later", async () => {
+    const { server, engine } = await serving(kind);
+    server.broken.set(update, 500);
+    await expect(engine.updateWeights(inlineWeights(8, weights))).rejects.toThrow(/failed \(500\): broken/);
+    expect([server.isPaused, engine.weightVersion()]).toEqual([false, null]);
+    server.broken.clear();
+    await engine.updateWeights(inlineWeights(8, weights));
+    expect(server.version).toMatch(/-v8$/);
+  });
+
+  it("takes a server out that does not go on", async () => {
+    const { server, engine } = await serving(kind, { start_seconds: 0.5 });
+    server.broken.set(resume, 500);
+    await expect(engine.updateWeights(inlineWeights(8, weights))).rejects.toThrow(/was paused and does not go on/);
+    expect(engine.weightVersion()).toBeNull();
+    const asked = server.count(tokensPath(kind));
+    await expect(engine.generate([requestOf({ n: 1 })], never)).rejects.toThrow(/needs updateWeights/);
+    expect(server.count(tokensPath(kind))).toBe(asked);
+  });
+});
+
+it("says that vLLM's routes for weights need its development mode", async () => {
+  const server = await start("vllm");
+  server.broken.set("/pause", 404);
+  const engine = await open("vllm", [server.url]);
+  await expect(engine.updateWeights(inlineWeights(1, weights))).rejects.toThrow(/VLLM_SERVER_DEV_MODE=1/);
+  expect(server.count("/resume")).toBe(0);
+});
+
+it("names what is wrong in a table", () => {
+  const problemsOf = (kind: Kind, given: object, rollout = 1): string =>
+    servedAdapterOf(kind, {})
+      .check(servedAdapterOf(kind, {}).schema.parse(given) as never, { ...config, replicas: { rollout } } as JobConfig)
+      .map(({ text }) => text)
+      .join("; ");
+  expect(problemsOf("sglang", {})).toMatch(/engine\.sglang\.url is ""; it must be set, as there is no command/);
+  expect(problemsOf("sglang", { url: "localhost:3" })).toMatch(/url is "localhost:3"; it must be an address such as/);
+  expect(problemsOf("sglang", { url: "http://a" }, 2)).toMatch(/replicas\.rollout = 2 .* names 1: each sampler loads/);
+  expect(problemsOf("openai", { url: "http://a" })).toMatch(/can not be given weights; let Muster start it/);
+  expect(problemsOf("openai", { command: "/nowhere/x -m {model}" })).toMatch(/with \{port\}/);
+  expect(problemsOf("openai", { command: "/nowhere/x --port {port}" })).toMatch(
+    /has no \{model\}.*\/nowhere\/x can not be run/,
+  );
+  expect(existsSync("/nowhere/x")).toBe(false);
+});
