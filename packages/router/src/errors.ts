@@ -16,5 +16,6 @@ export const errors = defineErrors("MUSTER_ERR", {
   RouterWorkerUrl: {
     message: 'url "{url}" {reason}; a worker is named as http://HOST:PORT',
   },
+  RouterSessions: { message: "the sessions in {directory} can not be kept: {reason}" },
   RouterOption: { message: "{option}: {value} {reason}" },
 });

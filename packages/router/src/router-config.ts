@@ -5,6 +5,17 @@ import type { AttemptLimits } from "./doors/attempt.ts";
 import type { HttpLimits } from "./doors/http-app.ts";
 import { errors } from "./errors.ts";
 
+/** Bounds of sessions. */
+export interface SessionBounds {
+  /** Sessions in the folder. */
+  readonly sessionsMax: number;
+  /** Bytes of one session. */
+  readonly bytesMax: number;
+  readonly turnsMax: number;
+  /** A session that nobody uses for so long ends. */
+  readonly idleMs: number;
+}
+
 /** All figures of a router. */
 export interface RouterConfig {
   readonly host: string;
@@ -16,6 +27,7 @@ export interface RouterConfig {
   readonly retry: RetryPolicy;
   readonly attempt: AttemptLimits;
   readonly http: HttpLimits;
+  readonly sessions: SessionBounds;
   /** For requests that name none; `null` for no limit. */
   readonly maxStaleness: number | null;
 }
@@ -38,6 +50,7 @@ export const routerDefaults: RouterConfig = {
     ...{ timeoutMs: 3_600_000, stallMs: 300_000, clientStallMs: 60_000, answerBytesMax: 64 * 1024 ** 2 },
   },
   http: { bodyBytesMax: 32 * 1024 ** 2, connectionsMax: 8_192, receiveMs: 60_000 },
+  sessions: { sessionsMax: 100_000, bytesMax: 64 * 1024 ** 2, turnsMax: 1_024, idleMs: 3_600_000 },
   maxStaleness: null,
 };
 

@@ -15,10 +15,13 @@ import { Admission } from "./doors/admission.ts";
 import { headersForEngine } from "./doors/answer-headers.ts";
 import { type ExchangeTools, exchange } from "./doors/exchange.ts";
 import { checkToken, type Tokens } from "./doors/guard.ts";
+import { HeldAnswer } from "./doors/held-answer.ts";
 import { doorOf, openHttpApp } from "./doors/http-app.ts";
 import { openMeters } from "./doors/meters.ts";
+import { addSessionDoors } from "./doors/session-doors.ts";
 import { errors } from "./errors.ts";
 import type { RouterConfig } from "./router-config.ts";
+import { SessionFiles } from "./sessions/session-files.ts";
 import { ask } from "./upstream/fetch-json.ts";
 import { HealthLoop } from "./upstream/health-loop.ts";
 import { openAgent, type Sent } from "./upstream/send.ts";
@@ -37,6 +40,8 @@ export interface RouterOptions {
   readonly engineToken: string | null;
   /** Certificate and key, as PEM, to speak HTTPS with. */
   readonly tls?: { readonly cert: string; readonly key: string };
+  /** Folder of the sessions of agents; without one there are none. */
+  readonly sessions?: string;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: ShownMetrics;
@@ -61,15 +66,16 @@ export interface Router {
 /**
  * Starts a router.
  *
- * @throws MUSTER_ERR_ROUTER_OPEN, MUSTER_ERR_ROUTER_TOKEN, MUSTER_ERR_ROUTER_LISTEN
+ * @throws MUSTER_ERR_ROUTER_OPEN, MUSTER_ERR_ROUTER_TOKEN, MUSTER_ERR_ROUTER_SESSIONS, MUSTER_ERR_ROUTER_LISTEN
  */
 export async function startRouter(options: RouterOptions): Promise<Router> {
-  const { config, tokens, engineToken } = options;
+  const { config, tokens, engineToken, sessions } = options;
   if (!isLoopback(config.host) && (tokens.inference === null || tokens.admin === null))
     throw errors.RouterOpen({ host: config.host });
   for (const [field, token] of Object.entries({ ...tokens, engine: engineToken }))
     if (token !== null) checkToken(`the ${field} token`, token);
-  const router = new RunningRouter(options);
+  const files = sessions === undefined ? null : await SessionFiles.open(sessions, config.sessions);
+  const router = new RunningRouter(options, files);
   await router.listen();
   return router;
 }
@@ -86,12 +92,14 @@ class RunningRouter implements Router {
   readonly #tools: ExchangeTools;
   readonly #app: FastifyInstance;
   readonly #underWay = new Map<string, Set<Sent>>();
-  readonly #running = new Set<Promise<void>>();
+  readonly #running = new Set<Promise<unknown>>();
+  readonly #sessions: SessionFiles | null;
   #isDraining = false;
   #port = 0;
 
-  constructor(options: RouterOptions) {
+  constructor(options: RouterOptions, sessions: SessionFiles | null) {
     this.#options = options;
+    this.#sessions = sessions;
     const { config, clock, logger, metrics, tokens, engineToken, tls = null } = options;
     this.#pool = new Pool(config.pool);
     this.#agent = openAgent();
@@ -139,6 +147,7 @@ class RunningRouter implements Router {
     } catch (error) {
       this.#health.close();
       await this.#agent.close();
+      await this.#sessions?.close();
       throw errors.RouterListen({ host, port, reason: messageOf(error) }, error);
     }
     this.#port = (this.#app.server.address() as AddressInfo).port;
@@ -175,6 +184,7 @@ class RunningRouter implements Router {
     this.#app.server.closeAllConnections();
     await this.#app.close();
     await this.#agent.destroy();
+    await this.#sessions?.close();
     return cut;
   }
 
@@ -229,6 +239,14 @@ class RunningRouter implements Router {
         const parsed = this.#parse(route, request);
         this.#serve(parsed, request, reply);
       });
+    if (this.#sessions)
+      addSessionDoors(app, {
+        files: this.#sessions,
+        limits: this.#options.config.sessions,
+        scheme: this.#options.tls ? "https" : "http",
+        draw: (body, headers) => this.#draw(body, headers),
+        running: this.#running,
+      });
     addAdminDoors(app, {
       pool: this.#pool,
       add: (url, about) => this.#add(url, about),
@@ -258,6 +276,18 @@ class RunningRouter implements Router {
       headersForEngine(headers, { token: engineToken, hasOwnTokens }),
     ).finally(() => this.#running.delete(served));
     this.#running.add(served);
+  }
+
+  /** The whole answer of an engine to a chat request. @throws Refused as the client would be told */
+  async #draw(body: object, headers: FastifyRequest["headers"]): Promise<Readonly<Record<string, unknown>>> {
+    if (this.#isDraining) throw draining();
+    const { tokens, engineToken, config } = this.#options;
+    const bytes = Buffer.from(JSON.stringify(body));
+    const parsed = parseRequest("/v1/chat/completions", bytes, headers, { maxStaleness: config.maxStaleness });
+    const hasOwnTokens = tokens.inference !== null || tokens.admin !== null;
+    const held = new HeldAnswer();
+    await exchange(this.#tools, parsed, held, headersForEngine(headers, { token: engineToken, hasOwnTokens }));
+    return held.answer();
   }
 
   /** The models of the first engine that says; a few are asked. */

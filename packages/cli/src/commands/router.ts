@@ -46,6 +46,8 @@ interface Options extends TlsOptions {
   readonly tokenFile?: string;
   readonly adminTokenFile?: string;
   readonly engineTokenFile?: string;
+  readonly sessions?: string;
+  readonly sessionIdle: string;
   readonly grace: string;
   readonly logLevel: string;
   readonly json?: boolean;
@@ -64,7 +66,7 @@ const slimeNames = [
 
 /** Adds the command. */
 export function addRouterCommand(program: Command): void {
-  const { pool, queue, attempt, retry, http, healthTimeoutMs } = routerDefaults;
+  const { pool, queue, attempt, retry, http, sessions, healthTimeoutMs } = routerDefaults;
   const seconds = (ms: number): string => `${ms / 1000}s`;
   const command = program
     .command("router")
@@ -93,6 +95,8 @@ export function addRouterCommand(program: Command): void {
     .option("--token-file <file>", "file with the token of clients (or MUSTER_ROUTER_TOKEN)")
     .option("--admin-token-file <file>", "file with the token of operators (or MUSTER_ROUTER_ADMIN_TOKEN)")
     .option("--engine-token-file <file>", "file with the token that engines ask for (or MUSTER_ROUTER_ENGINE_TOKEN)")
+    .option("--sessions <folder>", "keep the sessions of agents here: POST /sessions begins one")
+    .option("--session-idle <duration>", "when an unused session ends", seconds(sessions.idleMs))
     .option("--grace <duration>", "how long running requests have after Ctrl-C", "30s")
     .option("--json", "write one line of JSON once it listens, and log lines of JSON");
   for (const [name, value, , says] of slimeNames) command.addOption(new Option(`--${name} <${value}>`, says));
@@ -113,7 +117,7 @@ function withSlimeNames(options: Options): Options {
 }
 
 function configOf(options: Options): RouterConfig {
-  const { pool, attempt, retry, http } = routerDefaults;
+  const { pool, attempt, retry, http, sessions } = routerDefaults;
   const count = (option: string, text: string, max = 1_000_000): number => countOf(option, text, { min: 1, max });
   return checkRouterConfig({
     host: options.host,
@@ -142,6 +146,7 @@ function configOf(options: Options): RouterConfig {
       stallMs: durationOf("stall-timeout", options.stallTimeout),
     },
     http: { ...http, bodyBytesMax: sizeOf("body-limit", options.bodyLimit) },
+    sessions: { ...sessions, idleMs: durationOf("session-idle", options.sessionIdle) },
     maxStaleness:
       options.maxStaleness === undefined
         ? null
@@ -165,6 +170,7 @@ async function serve(options: Options): Promise<ExitCode> {
     },
     engineToken: tokenOf("engine-token-file", options.engineTokenFile, process.env.MUSTER_ROUTER_ENGINE_TOKEN),
     ...(tls === null ? {} : { tls }),
+    ...(options.sessions === undefined ? {} : { sessions: options.sessions }),
     clock: systemClock(),
     logger,
     metrics: createMetrics({ process: true }),

@@ -20,6 +20,8 @@ export type ReplyCode =
   | "engine_timeout"
   | "retry_budget"
   | "pool_full"
+  | "session_ended"
+  | "session_full"
   | "internal";
 
 /** An answer without an engine. */
@@ -51,4 +53,13 @@ export class Refused extends Error {
 /** A request that can not be used, in one sentence that names the field. */
 export function invalid(message: string): Refused {
   return new Refused({ status: 400, code: "invalid_request", message });
+}
+
+/** Nothing comes behind the end of a session. */
+export function sessionEnded(reason: "asked" | "idle"): Refused {
+  const why = reason === "idle" ? " because nobody used it" : "";
+  return new Refused({
+    ...{ status: 409, code: "session_ended" },
+    message: `the session has ended${why}; what was answered before can still be repeated`,
+  });
 }

@@ -25,12 +25,23 @@ export function wholeAnswer(shown: Shown, responses: readonly Generated[]): unkn
   const choices = responses.map((response, index) => {
     const text = textOf(shown, response, true);
     const what = isChat ? { message: { role: "assistant", content: text } } : { text };
-    return { index, ...what, logprobs: null, finish_reason: response.finish };
+    const ids = shown.wanted.withIds ? { token_ids: Array.from(response.responseIds) } : {};
+    const logprobs = isChat && shown.wanted.withLogprobs ? { content: logprobsOf(shown, response) } : null;
+    return { index, ...what, logprobs, ...ids, finish_reason: response.finish };
   });
   const completion = responses.reduce((sum, { responseIds }) => sum + responseIds.length, 0);
   const prompt = shown.wanted.promptIds.length;
   const usage = { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
-  return { ...headOf(shown, isChat ? "chat.completion" : "text_completion"), choices, usage, ...metadataOf(responses) };
+  const ids = shown.wanted.withIds ? { prompt_token_ids: Array.from(shown.wanted.promptIds) } : {};
+  const head = headOf(shown, isChat ? "chat.completion" : "text_completion");
+  return { ...head, ...ids, choices, usage, ...metadataOf(responses) };
+}
+
+function logprobsOf({ tokenizer }: Shown, { responseIds, logprobs }: Generated): readonly object[] {
+  return Array.from(responseIds, (id, i) => {
+    const token = tokenizer.decode(Int32Array.of(id));
+    return { token, logprob: logprobs[i], bytes: [...Buffer.from(token)], top_logprobs: [] };
+  });
 }
 
 /** One event of a stream: of `/generate` all that was drawn so far, else the text behind `before`. `isLast`: the response is whole. */

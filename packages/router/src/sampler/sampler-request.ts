@@ -15,6 +15,8 @@ export interface Wanted {
   readonly seed: number;
   readonly isStream: boolean;
   readonly withLogprobs: boolean;
+  /** Token ids of prompt and responses are in the answer, as vLLM's `return_token_ids` has it. */
+  readonly withIds: boolean;
 }
 
 /** Fields that change nothing here, by route; all others are either read or refused. */
@@ -60,7 +62,8 @@ export function wantedOf(route: EngineRoute, body: Table, tokenizer: SamplerToke
   const seed =
     from.sampling_seed === undefined ? freshSeed : whole("seed", from.sampling_seed, 0, Number.MAX_SAFE_INTEGER);
   return {
-    ...{ promptIds, n, isStream, withLogprobs: body.return_logprob === true },
+    ...{ promptIds, n, isStream, withLogprobs: body.return_logprob === true || isChatLogprobs(route, body) },
+    withIds: body.return_token_ids === true,
     sampling: samplingOf(from, tokenizer),
     // A response that goes on elsewhere comes with a longer prompt: it must not draw the random numbers of its beginning again.
     seed: mixSeed(seed, promptIds.length),
@@ -71,10 +74,22 @@ function fieldsOf(route: EngineRoute): readonly string[] {
   const openAi = ["temperature", "max_tokens", "max_completion_tokens", "top_p", "n", "seed", "stream"];
   const own: Readonly<Record<(typeof engineRoutes)[number], readonly string[]>> = {
     "/generate": ["text", "input_ids", "sampling_params", "stream", "return_logprob"],
-    "/v1/completions": ["prompt", ...openAi],
-    "/v1/chat/completions": ["messages", ...openAi],
+    "/v1/completions": ["prompt", "return_token_ids", ...openAi],
+    "/v1/chat/completions": ["messages", "logprobs", "return_token_ids", ...openAi],
   };
   return [...own[route], ...ignored[route]];
+}
+
+/** @throws Refused with 400 for what a stream has no place for */
+function isChatLogprobs(route: EngineRoute, body: Table): boolean {
+  const { logprobs, return_token_ids: ids, stream } = body;
+  if (ids !== undefined && typeof ids !== "boolean") throw invalid("return_token_ids must be true or false");
+  if (route === "/v1/chat/completions" && logprobs !== undefined && logprobs !== null && typeof logprobs !== "boolean")
+    throw invalid("logprobs must be true or false");
+  const isAsked = route === "/v1/chat/completions" && logprobs === true;
+  if (stream === true && (isAsked || ids === true))
+    throw invalid("logprobs and return_token_ids are not supported by this sampler with stream");
+  return isAsked;
 }
 
 function refuseUnknown(table: Table, known: readonly string[], prefix: string): void {

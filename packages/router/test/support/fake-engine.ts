@@ -56,6 +56,8 @@ export class FakeEngine {
   version: string;
   healthy: "ok" | "500" | "hang" = "ok";
   served = 0;
+  /** As an engine that knows `return_token_ids` does. */
+  givesTokens = true;
   /** Bodies of the requests, newest last. */
   readonly requests: { path: string; body: Record<string, unknown>; headers: IncomingMessage["headers"] }[] = [];
   readonly #options: FakeOptions;
@@ -167,6 +169,8 @@ export class FakeEngine {
     const { kind = "sglang" } = this.#options;
     const metadata = kind === "sglang" ? { metadata: { weight_version: this.version } } : {};
     const choice = isChat ? { message: { role: "assistant", content: "hello" } } : { text: "hello" };
+    if (body.return_token_ids === true && this.givesTokens)
+      return json(response, 200, { ...chatWithTokens(body), ...metadata });
     if (body.stream !== true) return json(response, 200, { id: "c", choices: [{ index: 0, ...choice }], ...metadata });
     return this.#stream(response, 5, (count) => ({
       id: "c",
@@ -195,6 +199,19 @@ export class FakeEngine {
     }
     response.end("data: [DONE]\n\n");
   }
+}
+
+/** A chat answer with token ids, whose tokens are characters: the conversation that goes on begins with the tokens of the one before. */
+function chatWithTokens(body: Record<string, unknown>): object {
+  const prompt = (body.messages as { content: string }[]).map(({ content }) => content).join("");
+  const promptIds = Array.from(prompt, (character) => character.charCodeAt(0));
+  const ids = responseOf([...promptIds, Number(body.seed)], 4).map((id) => 97 + (id % 26));
+  const content = ids.map((id) => ({ token: String.fromCharCode(id), logprob: -id / 100, top_logprobs: [] }));
+  const message = { role: "assistant", content: String.fromCharCode(...ids) };
+  return {
+    ...{ id: "c", object: "chat.completion", model: "fake", prompt_token_ids: promptIds },
+    choices: [{ index: 0, message, logprobs: { content }, token_ids: ids, finish_reason: "stop" }],
+  };
 }
 
 function json(response: ServerResponse, status: number, value: unknown): void {

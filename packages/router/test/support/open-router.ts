@@ -36,13 +36,14 @@ export interface OpenedRouter {
 export async function openRouter(
   engines: readonly (FakeEngine | string)[],
   config: Deep<RouterConfig> = {},
-  tokens: { inference?: string; admin?: string; engine?: string } = {},
+  tokens: { inference?: string; admin?: string; engine?: string; sessions?: string } = {},
 ): Promise<OpenedRouter> {
   const metrics = createMetrics();
   const router = await startRouter({
     config: merged(merged(routerDefaults, quick), config),
     tokens: { inference: tokens.inference ?? null, admin: tokens.admin ?? null },
     engineToken: tokens.engine ?? null,
+    ...(tokens.sessions === undefined ? {} : { sessions: tokens.sessions }),
     clock: systemClock(),
     logger: silentLogger,
     metrics,

@@ -1,0 +1,52 @@
+/** The answer of an engine to a turn: what is recorded of it, and what the agent is shown. Pure. */
+import { factsOf, isTable } from "./answer-facts.ts";
+import { Refused } from "./reply.ts";
+import type { Turn } from "./session.ts";
+import { doneData, eventOf } from "./sse.ts";
+
+type Table = Readonly<Record<string, unknown>>;
+
+/** Reads a whole chat answer. @throws Refused with 502 for one without tokens: a session that can not be trained on is found at its first turn. */
+export function answerOf(whole: Table): Pick<Turn, "answer" | "message" | "tokens"> {
+  const { prompt_token_ids: promptIds, choices, ...rest } = whole;
+  const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
+  const { token_ids: responseIds, logprobs, message, ...shown } = isTable(choice) ? choice : {};
+  const content = isTable(logprobs) && Array.isArray(logprobs.content) ? logprobs.content : [];
+  const drawn = content.map((one: unknown) => (isTable(one) ? one.logprob : undefined));
+  if (!isIds(promptIds) || !isIds(responseIds)) throw unusable("prompt_token_ids and choices[0].token_ids");
+  if (!drawn.every((one) => typeof one === "number") || drawn.length !== responseIds.length)
+    throw unusable("a log-probability for each token in choices[0].logprobs.content");
+  if (!isTable(message)) throw unusable("choices[0].message");
+  const { spans, version } = factsOf(whole);
+  const one = version === null ? [] : [{ version, start: 0, end: responseIds.length }];
+  return {
+    message,
+    answer: { ...rest, choices: [{ ...shown, message, logprobs: null }] },
+    tokens: { promptIds, responseIds, logprobs: drawn as number[], versions: spans.length > 0 ? spans : one },
+  };
+}
+
+/** The answer as the events of a stream: the message at once, then how it ended. */
+export function eventsOf(answer: Table): string {
+  const [choice] = answer.choices as readonly Table[];
+  const { usage, choices: _, ...head } = answer;
+  const chunk = (delta: unknown, finish: unknown): string =>
+    eventOf(
+      JSON.stringify({
+        ...{ ...head, object: "chat.completion.chunk" },
+        choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
+      }),
+    );
+  return `${chunk(choice?.message, null)}${chunk({}, choice?.finish_reason ?? "stop")}${eventOf(doneData)}`;
+}
+
+function isIds(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0);
+}
+
+function unusable(what: string): Refused {
+  return new Refused({
+    ...{ status: 502, code: "engine_failed" },
+    message: `the engine's answer lacks ${what}; sessions need an engine that takes return_token_ids and logprobs`,
+  });
+}

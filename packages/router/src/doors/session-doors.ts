@@ -1,0 +1,160 @@
+/** The doors of agents: a base URL for each episode, whose turns are on disk before their answers leave. */
+import { randomBytes } from "node:crypto";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import { isTable, tableOf } from "../core/answer-facts.ts";
+import { invalid, Refused, sessionEnded } from "../core/reply.ts";
+import { parentOf, type Session, samplesOf, type Turn, type TurnRequest, turnRequestOf } from "../core/session.ts";
+import { answerOf, eventsOf } from "../core/turn-answer.ts";
+import type { SessionBounds } from "../router-config.ts";
+import type { SessionFiles } from "../sessions/session-files.ts";
+import { doorOf } from "./http-app.ts";
+
+type Table = Readonly<Record<string, unknown>>;
+
+/** What the doors work on. */
+export interface SessionTools {
+  readonly files: SessionFiles;
+  readonly limits: SessionBounds;
+  readonly scheme: "http" | "https";
+  /** Asks an engine. @throws Refused */
+  readonly draw: (body: Table, headers: FastifyRequest["headers"]) => Promise<Table>;
+  /** Work that the end of the router waits for. */
+  readonly running: Set<Promise<unknown>>;
+}
+
+const metadataBytesMax = 4_096;
+const rewardMax = 1e9;
+const idPattern = /^[A-Za-z0-9_-]{1,64}$/;
+
+/** Adds the doors. */
+export function addSessionDoors(app: FastifyInstance, tools: SessionTools): void {
+  const { files, scheme } = tools;
+  const door = doorOf("inference");
+  const turns = new TurnsUnderWay(tools);
+  app.post("/sessions", door, async ({ body, headers }) => {
+    const { session_id: wanted = randomBytes(16).toString("hex"), metadata = {} } = tableIn(body);
+    if (typeof wanted !== "string" || !idPattern.test(wanted))
+      throw invalid("session_id must have 1 to 64 of a-z, A-Z, 0-9, _ and -");
+    if (!isTable(metadata) || JSON.stringify(metadata).length > metadataBytesMax)
+      throw invalid(`metadata must be an object of at most ${metadataBytesMax} bytes`);
+    // Who asks again, because it heard no answer, gets the same session.
+    if (!files.has(wanted)) await files.begin(wanted, { kind: "begin", atMs: Date.now(), metadata });
+    return { session_id: wanted, base_url: `${scheme}://${headers.host}/sessions/${wanted}/v1` };
+  });
+  app.post("/sessions/:id/v1/chat/completions", door, async ({ params, body, headers }, reply) => {
+    const id = idIn(params);
+    const request = turnRequestOf(id, tableIn(body));
+    const { answer } = await turns.turnOf(id, request, headers);
+    return request.isStream
+      ? reply.type("text/event-stream").send(eventsOf(answer))
+      : reply.type("application/json").send(JSON.stringify(answer));
+  });
+  app.post("/sessions/:id/reward", door, async ({ params, body }) => {
+    const { reward } = tableIn(body);
+    if (typeof reward !== "number" || !(Math.abs(reward) <= rewardMax))
+      throw invalid(`reward must be a number from -${rewardMax} to ${rewardMax}`);
+    const id = idIn(params);
+    const before = await current(tools, id);
+    if (before.reward === reward) return shownOf(id, before);
+    return shownOf(id, await files.append(id, { kind: "reward", atMs: Date.now(), reward }));
+  });
+  app.post("/sessions/:id/end", door, async ({ params }) => {
+    const id = idIn(params);
+    const before = await current(tools, id);
+    if (before.ended !== null) return shownOf(id, before);
+    return shownOf(id, await files.append(id, { kind: "end", atMs: Date.now(), reason: "asked" }));
+  });
+  app.get("/sessions/:id", door, async ({ params }) => shownOf(idIn(params), await current(tools, idIn(params))));
+  app.get("/sessions/:id/trace", door, async ({ params }) => {
+    const session = await current(tools, idIn(params));
+    return {
+      ...shownOf(idIn(params), session),
+      trace: session.turns.map(tracedTurn),
+      samples: samplesOf(session).map(({ promptLength, lossMask, ...sample }) => ({
+        ...{ ...sample, prompt_length: promptLength, loss_mask: lossMask, reward: session.reward },
+      })),
+    };
+  });
+  app.delete("/sessions/:id", door, async ({ params }) => {
+    await files.remove(idIn(params));
+    return { session_id: idIn(params), removed: true };
+  });
+}
+
+/** Turns that are being drawn. A request that comes again meanwhile waits for the same answer. */
+class TurnsUnderWay {
+  readonly #tools: SessionTools;
+  readonly #drawing = new Map<string, Promise<Turn>>();
+
+  constructor(tools: SessionTools) {
+    this.#tools = tools;
+  }
+
+  turnOf(id: string, request: TurnRequest, headers: FastifyRequest["headers"]): Promise<Turn> {
+    const { running } = this.#tools;
+    const place = `${id}/${request.key}`;
+    const underWay = this.#drawing.get(place);
+    if (underWay !== undefined) return underWay;
+    const turn = this.#answer(id, request, headers).finally(() => {
+      this.#drawing.delete(place);
+      running.delete(settled);
+    });
+    const settled = turn.catch(() => {});
+    this.#drawing.set(place, turn);
+    running.add(settled);
+    return turn;
+  }
+
+  /** The turn that is stored; else a new one, once the disk has it. */
+  async #answer(id: string, request: TurnRequest, headers: FastifyRequest["headers"]): Promise<Turn> {
+    const { files, limits, draw } = this.#tools;
+    const { key, body, messages } = request;
+    const { turns, byKey, ended } = await current(this.#tools, id);
+    const stored = byKey.get(key);
+    if (stored) return stored;
+    if (ended !== null) throw sessionEnded(ended);
+    if (turns.length >= limits.turnsMax)
+      throw new Refused({
+        ...{ status: 409, code: "session_full" },
+        message: `the session has ${turns.length} turns, as many as it may; end it and begin another one`,
+      });
+    // Turns of one session go to one engine, whose prefix cache has the conversation.
+    const drawn = answerOf(await draw(body, { ...headers, "x-session-id": id }));
+    const turn = { key, ...parentOf(await files.read(id), messages), ...drawn };
+    await files.append(id, { kind: "turn", atMs: Date.now(), turn });
+    return turn;
+  }
+}
+
+/** The session as it is now; one that nobody used for too long ends here. */
+async function current({ files, limits }: SessionTools, id: string): Promise<Session> {
+  const session = await files.read(id);
+  if (session.ended !== null || Date.now() - session.usedMs < limits.idleMs) return session;
+  return await files.append(id, { kind: "end", atMs: Date.now(), reason: "idle" });
+}
+
+function shownOf(id: string, { metadata, turns, reward, ended }: Session): object {
+  return { session_id: id, metadata, turns: turns.length, reward, ended };
+}
+
+function tracedTurn({ parent, added, answer, message, tokens }: Turn, turn: number): object {
+  const { promptIds, responseIds, logprobs, versions } = tokens;
+  const [choice] = answer.choices as readonly Table[];
+  return {
+    ...{ turn, parent, added, message, finish_reason: choice?.finish_reason ?? null },
+    ...{ prompt_token_ids: promptIds, completion_token_ids: responseIds, logprobs, weight_versions: versions },
+  };
+}
+
+function idIn(params: unknown): string {
+  const { id } = params as { readonly id: string };
+  if (idPattern.test(id)) return id;
+  throw new Refused({ status: 404, code: "not_found", message: "a session id has 1 to 64 of a-z, A-Z, 0-9, _ and -" });
+}
+
+function tableIn(body: unknown): Table {
+  if (body === undefined || body === null) return {};
+  const table = Buffer.isBuffer(body) ? tableOf(body.toString("utf8")) : null;
+  if (!table) throw invalid("the body must be a JSON object");
+  return table;
+}

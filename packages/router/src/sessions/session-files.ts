@@ -1,0 +1,202 @@
+/**
+ * Sessions in a folder, one file each. A line is the CRC-32 of a record, a space and its JSON; it is on disk before anybody is told. What was cut off in the
+ * middle of the last line is dropped; a fault anywhere else is refused.
+ */
+import { createHash } from "node:crypto";
+import { mkdir, open, readdir, readFile, realpath, rm, truncate } from "node:fs/promises";
+import { createServer, type Server } from "node:net";
+import { join } from "node:path";
+import { crc32 } from "node:zlib";
+import { messageOf } from "@muster/base";
+import { Refused, sessionEnded } from "../core/reply.ts";
+import { emptySession, type Session, type SessionRecord, withRecord } from "../core/session.ts";
+import { errors } from "../errors.ts";
+
+/** Bounds of a store. */
+export interface SessionLimits {
+  /** Sessions in the folder. */
+  readonly sessionsMax: number;
+  /** Bytes of one session. */
+  readonly bytesMax: number;
+}
+
+/** A session that is read, and goes on. */
+interface Opened {
+  session: Session;
+  bytes: number;
+  /** Its end is written, or about to be: nothing comes behind it. */
+  isEnded: boolean;
+  /** The write before the next one. */
+  written: Promise<void>;
+}
+
+/** Sessions that are kept in memory; others are read again when they are asked for. */
+const openedMax = 256;
+const ending = ".jsonl";
+
+/** The sessions of one folder. */
+export class SessionFiles {
+  readonly #directory: string;
+  readonly #limits: SessionLimits;
+  readonly #guard: Server;
+  readonly #ids: Set<string>;
+  /** Least recently used first. */
+  readonly #opened = new Map<string, Promise<Opened>>();
+
+  private constructor(directory: string, limits: SessionLimits, guard: Server, ids: Set<string>) {
+    this.#directory = directory;
+    this.#limits = limits;
+    this.#guard = guard;
+    this.#ids = ids;
+  }
+
+  /** Opens a folder, which is made when it is not there. @throws MUSTER_ERR_ROUTER_SESSIONS while another router has it, or when it can not be used. */
+  static async open(directory: string, limits: SessionLimits): Promise<SessionFiles> {
+    try {
+      await mkdir(directory, { recursive: true, mode: 0o700 });
+      const path = await realpath(directory);
+      const guard = await guardOf(path);
+      const names = await readdir(path);
+      const ids = names.filter((name) => name.endsWith(ending)).map((name) => name.slice(0, -ending.length));
+      return new SessionFiles(path, limits, guard, new Set(ids));
+    } catch (error) {
+      throw errors.RouterSessions({ directory, reason: messageOf(error) }, error);
+    }
+  }
+
+  has(id: string): boolean {
+    return this.#ids.has(id);
+  }
+
+  /** The session; all that is in it is on disk. @throws Refused with 404 */
+  async read(id: string): Promise<Session> {
+    return (await this.#open(id)).session;
+  }
+
+  /** Begins a session with its first record. @throws Refused with 503 when the folder has as many as it may. */
+  async begin(id: string, record: SessionRecord): Promise<void> {
+    if (this.#ids.size >= this.#limits.sessionsMax)
+      throw new Refused({
+        ...{ status: 503, code: "pool_full", retryAfter: 60 },
+        message: `there are ${this.#ids.size} sessions, as many as the router keeps; remove some with DELETE /sessions/ID`,
+      });
+    this.#ids.add(id);
+    await this.append(id, record);
+  }
+
+  /** Writes a record. Resolves with the session when the disk has it. @throws Refused with 409 when the session has ended or is full. */
+  async append(id: string, record: SessionRecord): Promise<Session> {
+    const opened = await this.#open(id);
+    if (opened.isEnded) throw sessionEnded(opened.session.ended ?? "asked");
+    const json = JSON.stringify(record);
+    const line = Buffer.from(`${crc32(json).toString(16).padStart(8, "0")} ${json}\n`);
+    if (opened.bytes + line.length > this.#limits.bytesMax)
+      throw new Refused({
+        ...{ status: 409, code: "session_full" },
+        message: `the session would have more than ${this.#limits.bytesMax} bytes; end it and begin another one`,
+      });
+    opened.bytes += line.length;
+    opened.isEnded = record.kind === "end";
+    const write = opened.written.then(() => this.#write(id, line));
+    opened.written = write;
+    try {
+      await write;
+    } catch (error) {
+      // What the file has now is not known: it is read again.
+      this.#opened.delete(id);
+      throw error;
+    }
+    opened.session = withRecord(opened.session, record);
+    return opened.session;
+  }
+
+  async remove(id: string): Promise<void> {
+    const { written } = await this.#open(id);
+    await written.catch(() => {});
+    await rm(this.#pathOf(id), { force: true });
+    this.#opened.delete(id);
+    this.#ids.delete(id);
+  }
+
+  async close(): Promise<void> {
+    const opened = await Promise.allSettled(this.#opened.values());
+    await Promise.allSettled(opened.map((one) => (one.status === "fulfilled" ? one.value.written : null)));
+    await new Promise((done) => this.#guard.close(done));
+  }
+
+  #pathOf(id: string): string {
+    return join(this.#directory, `${id}${ending}`);
+  }
+
+  #open(id: string): Promise<Opened> {
+    if (!this.#ids.has(id)) {
+      const message = `there is no session ${id.slice(0, 64)}; POST /sessions begins one`;
+      return Promise.reject(new Refused({ status: 404, code: "not_found", message }));
+    }
+    const opened = this.#opened.get(id) ?? this.#load(id);
+    this.#opened.delete(id);
+    this.#opened.set(id, opened);
+    opened.catch(() => this.#opened.delete(id));
+    void this.#forgetOldest();
+    return opened;
+  }
+
+  /** One that is being written stays: two copies of a session would know different turns. */
+  async #forgetOldest(): Promise<void> {
+    const [oldest] = this.#opened;
+    if (this.#opened.size <= openedMax || !oldest) return;
+    const [id, opened] = oldest;
+    const one = await opened.catch(() => null);
+    const { written } = one ?? {};
+    await written?.catch(() => {});
+    if (one?.written === written && this.#opened.get(id) === opened && this.#opened.size > openedMax)
+      this.#opened.delete(id);
+  }
+
+  async #load(id: string): Promise<Opened> {
+    const path = this.#pathOf(id);
+    const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") return Buffer.alloc(0);
+      throw error;
+    });
+    const whole = bytes.lastIndexOf(10) + 1;
+    // The next line must not be written behind half of one.
+    if (whole < bytes.length) await truncate(path, whole);
+    const lines = bytes.subarray(0, whole).toString("utf8").split("\n").slice(0, -1);
+    const session = lines.reduce<Session>((before, line, index) => {
+      const json = line.slice(9);
+      if (crc32(json).toString(16).padStart(8, "0") !== line.slice(0, 8))
+        throw errors.RouterSessions({ directory: path, reason: `line ${index + 1} is damaged; restore or remove it` });
+      return withRecord(before, JSON.parse(json) as SessionRecord);
+    }, emptySession);
+    return { session, bytes: whole, isEnded: session.ended !== null, written: Promise.resolve() };
+  }
+
+  async #write(id: string, line: Buffer): Promise<void> {
+    const file = await open(this.#pathOf(id), "a", 0o600);
+    try {
+      await file.appendFile(line);
+      await file.datasync();
+    } finally {
+      await file.close();
+    }
+    const isFirst = (await this.#opened.get(id))?.session === emptySession;
+    if (!isFirst) return;
+    const folder = await open(this.#directory, "r");
+    await folder.sync().finally(() => folder.close());
+  }
+}
+
+/** An abstract socket named after the folder: the kernel gives it to one process, and takes it back when that dies. */
+async function guardOf(path: string): Promise<Server> {
+  const name = createHash("sha256").update(path).digest("hex").slice(0, 32);
+  const guard = createServer((socket) => socket.destroy());
+  await new Promise<void>((done, fail) => {
+    guard.once("error", (error: NodeJS.ErrnoException) =>
+      fail(error.code === "EADDRINUSE" ? new Error("another router uses it") : error),
+    );
+    guard.listen({ path: `\0muster-sessions-${name}` }, done);
+  });
+  guard.unref();
+  return guard;
+}
