@@ -104,7 +104,11 @@ function startAgent(session: string) {
   const said: string[] = [];
   agent.stderr.setEncoding("utf8").on("data", (text: string) => said.push(text));
   const until = (count: number) =>
-    waitFor(() => lines.length >= count, { what: `turn ${count}`, timeoutMs: 30_000, detail: () => [...lines, ...said] });
+    waitFor(() => lines.length >= count, {
+      what: `turn ${count}`,
+      timeoutMs: 30_000,
+      detail: () => [...lines, ...said],
+    });
   return { lines, until, next: () => void agent.stdin.write("\n") };
 }
 

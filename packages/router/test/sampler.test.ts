@@ -193,3 +193,17 @@ test("a router goes on with a stream of one sampler at another one", async () =>
   expect(meta.weight_versions).toHaveLength(2);
   expect(meta.weight_versions[1]).toMatchObject({ start: meta.weight_versions[0]?.end, end: 60 });
 });
+
+test("a chat answer has tokens and log-probs when it is asked for them, and a stream refuses them by name", async () => {
+  const { ask } = await serve();
+  const chat = { messages: [{ role: "user", content: "abc" }], max_tokens: 3, logprobs: true, return_token_ids: true };
+  const ids = responseOf([0, 1, 2], 3).map((id) => id % 25);
+  const content = ids.map((id) => ({ token: tokenizer.decode(Int32Array.of(id)), logprob: -1 }));
+  expect(await (await ask("/v1/chat/completions", chat)).json()).toMatchObject({
+    prompt_token_ids: [0, 1, 2],
+    choices: [{ token_ids: ids, logprobs: { content }, finish_reason: "length" }],
+  });
+  const refused = await ask("/v1/chat/completions", { ...chat, stream: true });
+  expect(refused.status).toBe(400);
+  expect(await refused.json()).toMatchObject({ error: { message: expect.stringContaining("return_token_ids") } });
+});
