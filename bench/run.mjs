@@ -25,6 +25,7 @@ const names = [
   "simulator",
   "chaos-invariance",
   "recovery",
+  "checkpoint",
   "coordinator",
   "barrier",
   "router",

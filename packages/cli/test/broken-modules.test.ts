@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -69,6 +69,18 @@ describe("what a job brings along is tried before anything starts:", { timeout: 
     );
     const sound = check("rollout.generate", 'console.log("hello"); export default async () => null;');
     expect([sound.code, sound.stdout]).toEqual([0, "jobs/dates.toml is sound: job dates, 250 steps of dates\n"]);
+  });
+
+  it("weights that are a pickle are refused with the way out, and those of another model by what differs", () => {
+    const told = (path: string, ...more: readonly string[]) =>
+      muster(["config", "check", "jobs/dates.toml", "--set", `weights.source=folder:${path}`, ...more]);
+    const pickles = join(directory.path, "pickles");
+    mkdirSync(pickles);
+    writeFileSync(join(pickles, "pytorch_model.bin"), "");
+    expect(told(pickles).stderr).toMatch(/pytorch_model.bin is written as a Python pickle.*save_pretrained/);
+    const other = told("jobs/warm-start/dates", "--set", "model.layers=3");
+    expect(other.code).toBe(2);
+    expect(other.stderr).toMatch(/weights.source = .*layers is 2; the embedded engine needs 3/);
   });
 
   it("weights of a folder without a model are refused", () => {

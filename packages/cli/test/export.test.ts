@@ -1,4 +1,6 @@
 /** `muster export`: checkpoints for other programs, whole or not at all. */
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -48,6 +50,19 @@ describe("muster export", () => {
     expect(Buffer.from((await loadHfFolder(out)).weights).equals(Buffer.from(weights))).toBe(true);
   });
 
+  it("writes several files of at most a size and their index, which a reader of Python's standard library puts together", async () => {
+    await run(root, "--shard-size", "64KiB", "--out", out);
+    const shards = readdirSync(out).filter((name) => name.endsWith(".safetensors"));
+    expect(shards.length).toBeGreaterThan(2);
+    expect(Buffer.from((await loadHfFolder(out)).weights).equals(Buffer.from(weights))).toBe(true);
+    const reader = fileURLToPath(new URL("support/read-shards.py", import.meta.url));
+    const told = JSON.parse(execFileSync("python3", [reader, out], { encoding: "utf8" }));
+    const sha256 = createHash("sha256").update(weights).digest("hex");
+    expect(told).toMatchObject({ sha256, files: shards.length, total_size: weights.length });
+    // The library of the format itself reads them, too, where it is installed.
+    expect([null, told.tensors]).toContain(told.library);
+  });
+
   it("writes one checkpoint as GGUF, with the characters of its task or given ones", async () => {
     await run(newest(), "--format", "gguf", "--task", "dates", "--out", out);
     await run(newest(), "--format", "gguf", "--vocabulary", "$abc", "--out", `${out}-other`);
@@ -71,6 +86,7 @@ describe("muster export", () => {
       /leave one out/,
     ],
     ["a character that comes twice", () => [root, "--format", "gguf", "--vocabulary", "aba"], /each once/],
+    ["shards of no size", () => [root, "--shard-size", "many"], /--shard-size: many /],
     ["an unknown task", () => [root, "--format", "gguf", "--task", "dats"], /dats.*dates/],
     [
       "too many characters",

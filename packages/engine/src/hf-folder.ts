@@ -33,7 +33,8 @@ export async function loadHfFolder(
   }
 }
 
-async function readWeights(path: string, folder: ModelFolder, specs: readonly PlacedTensor[]): Promise<Uint8Array> {
+/** Every tensor that a model has must be there, with its shape, in a type that each number of is one of f32. */
+function checkTensors(path: string, folder: ModelFolder, specs: readonly PlacedTensor[]): void {
   for (const { name, shape } of specs) {
     const tensor = folder.tensors.get(name);
     const found = tensor ? `${tensor.dtype}[${tensor.shape.join(", ")}]` : "absent";
@@ -41,6 +42,10 @@ async function readWeights(path: string, folder: ModelFolder, specs: readonly Pl
     if (!storedDTypes.some((dtype) => found === `${dtype}${sizes}`))
       throw unsupported(path, name, found, `${sizes} of ${storedDTypes.join(", ")}`);
   }
+}
+
+async function readWeights(path: string, folder: ModelFolder, specs: readonly PlacedTensor[]): Promise<Uint8Array> {
+  checkTensors(path, folder, specs);
   const last = specs.at(-1)!;
   const weights = new Uint8Array(last.offsetBytes + last.sizeBytes);
   for (const { name, offsetBytes, sizeBytes } of specs)
@@ -51,10 +56,29 @@ async function readWeights(path: string, folder: ModelFolder, specs: readonly Pl
 /** Reads the weights section of a folder for an engine of this shape; the context length may differ. */
 export async function loadWeightsFor(model: ModelConfig, path: string): Promise<Uint8Array> {
   const folder = await loadHfFolder(path);
-  for (const field of ["vocab", "hidden", "layers", "heads", "kvHeads", "ffn", "tied"] as const) {
-    if (folder.model[field] !== model[field]) throw unsupported(path, field, folder.model[field], String(model[field]));
-  }
+  checkShape(path, folder.model, model);
   return folder.weights;
+}
+
+/**
+ * Checks that a folder holds weights for an engine of this shape, by its configuration and the headers of its files.
+ *
+ * @throws as {@link loadWeightsFor}, which also reads the numbers
+ */
+export async function checkWeightsFor(model: ModelConfig, path: string): Promise<void> {
+  const folder = await openModelFolder(path);
+  try {
+    checkShape(path, modelOf(path, await readConfig(path)), model);
+    checkTensors(path, folder, tensorsOf(model));
+  } finally {
+    await folder.close();
+  }
+}
+
+function checkShape(path: string, found: ModelConfig, model: ModelConfig): void {
+  for (const field of ["vocab", "hidden", "layers", "heads", "kvHeads", "ffn", "tied"] as const) {
+    if (found[field] !== model[field]) throw unsupported(path, field, found[field], String(model[field]));
+  }
 }
 
 /** `config.json` of a model: what any Llama implementation reads. Pure. */
@@ -88,7 +112,11 @@ const fixed = {
 } as const;
 
 async function readConfig(path: string): Promise<Record<string, unknown>> {
-  const text = await readFile(join(path, "config.json"), "utf8");
+  const text = await readFile(join(path, "config.json"), "utf8").catch((cause: unknown) => {
+    if (cause instanceof Error && "code" in cause && cause.code === "ENOENT")
+      throw unsupported(path, "config.json", undefined, "a JSON object");
+    throw cause;
+  });
   try {
     const config: unknown = JSON.parse(text);
     if (typeof config === "object" && config !== null) return config as Record<string, unknown>;

@@ -25,6 +25,7 @@ export {
   type SafetensorsHeader,
 } from "./safetensors/header.ts";
 export { type ModelFolder, openModelFolder } from "./safetensors/model-folder.ts";
+export { encodeShards } from "./safetensors/shards.ts";
 export { TableCheck, tableRowsMax } from "./table/table-check.ts";
 export { summaryOfTable, type TableSummary } from "./table/table-summary.ts";
 export { bytesOf, faultOfSpec, type PlacedTensor, placeDensely, type TensorSpec } from "./tensor-spec.ts";

@@ -84,6 +84,22 @@ describe("a model folder", () => {
     await expect(openModelFolder(folder)).rejects.toEqual(refusal(/model.safetensors: .*ends after the file/));
   });
 
+  it("of pickles is never read: it is named with the way out", async () => {
+    await writeFile(join(folder, "pytorch_model-00001-of-00002.bin"), "");
+    await writeFile(join(folder, "pytorch_model-00002-of-00002.bin"), "");
+    const refused = refusal(
+      /pytorch_model-00001-of-00002.bin and 1 more are written as a Python pickle.*safe_serialization=True/,
+    );
+    await expect(openModelFolder(folder)).rejects.toEqual(refused);
+    await writeFile(join(folder, "model.pt"), "");
+    const file = openModelFolder(join(folder, "model.pt"));
+    await expect(file).rejects.toEqual(refusal(/model.pt is written as a Python pickle/));
+    await write("model.safetensors", "a");
+    await (await openModelFolder(folder)).close();
+    const one = openModelFolder(join(folder, "model.safetensors"));
+    await expect(one).rejects.toEqual(refusal(/it is a file; name the folder/));
+  });
+
   it("says so when a file becomes shorter under it", async () => {
     await write("model.safetensors", "a");
     const model = await openModelFolder(folder);
@@ -107,7 +123,11 @@ describe("a model folder", () => {
       /one.safetensors lacks tensor "c"/,
     ],
     ["leaves out a tensor", { weight_map: { a: one } }, /one.safetensors holds tensor "b"/],
-    ["names a file that is not there", { weight_map: { a: "two.safetensors" } }, /ENOENT.*two.safetensors/],
+    [
+      "names a file that is not there",
+      { weight_map: { a: "two.safetensors" } },
+      /names two.safetensors, which is not there/,
+    ],
   ])("is refused when its index %s", async (_, map, reason) => {
     await write(one, "a", "b");
     await index(map);

@@ -2,10 +2,10 @@
 import { existsSync } from "node:fs";
 import { mkdir, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { formatSize, messageOf } from "@muster/base";
+import { formatSize, messageOf, parseSizeBytes } from "@muster/base";
 import { type LoadedCheckpoint, loadCheckpoint, newestVerifiedCheckpoint } from "@muster/checkpoint";
 import { taskOf } from "@muster/data";
-import { encodeLlamaGguf, encodeSafetensors } from "@muster/tensors";
+import { encodeLlamaGguf, encodeSafetensors, encodeShards } from "@muster/tensors";
 import { type Command, Option } from "commander";
 import { errors } from "../errors.ts";
 
@@ -16,6 +16,7 @@ interface Options {
   readonly out: string;
   readonly task?: string;
   readonly vocabulary?: string;
+  readonly shardSize?: string;
   readonly json?: boolean;
 }
 
@@ -30,6 +31,7 @@ export function addExportCommand(program: Command): void {
     .argument("<checkpoint>", "folder of a checkpoint, or of a job's checkpoints: then the newest")
     .addOption(new Option("--format <format>", "hf or gguf").choices(formats).default("hf"))
     .requiredOption("--out <path>", "folder (hf) or file (gguf) to write; it must not be there yet")
+    .option("--shard-size <size>", "hf: several files of at most this size and their index, e.g. 5GiB")
     .option("--task <name>", "gguf: built-in task whose characters are the tokens")
     .option(
       "--vocabulary <characters>",
@@ -48,7 +50,7 @@ export function addExportCommand(program: Command): void {
       const { step, version, name } = loaded.info;
       const bytes =
         options.format === "hf"
-          ? await writeFolder(out, hfFiles(loaded))
+          ? await writeFolder(out, hfFiles(loaded, options))
           : await writeFile(out, ggufOf(loaded, options));
       const said = { format: options.format, out, checkpoint: name, step, version, bytes };
       const text = `${out}: ${options.format} of ${name} (step ${step}), ${formatSize(bytes)}`;
@@ -75,10 +77,20 @@ function weightsOf({ sections, info }: LoadedCheckpoint): Uint8Array {
   throw errors.ArgumentInvalid({ argument: "checkpoint", value: info.path, reason: "it has no section of weights" });
 }
 
-function hfFiles(loaded: LoadedCheckpoint): Files {
-  const config = Buffer.from(`${JSON.stringify(loaded.modelConfig, null, 2)}\n`);
-  const weights = encodeSafetensors(loaded.tensors, weightsOf(loaded));
-  return { "config.json": [config], "model.safetensors": [weights] };
+function hfFiles(loaded: LoadedCheckpoint, { shardSize }: Options): Files {
+  const { modelConfig, tensors } = loaded;
+  const config = { "config.json": [Buffer.from(`${JSON.stringify(modelConfig, null, 2)}\n`)] };
+  const weights = weightsOf(loaded);
+  if (shardSize !== undefined) return { ...config, ...encodeShards(tensors, weights, shardBytesOf(shardSize)) };
+  return { ...config, "model.safetensors": [encodeSafetensors(tensors, weights)] };
+}
+
+function shardBytesOf(value: string): number {
+  try {
+    return parseSizeBytes(value);
+  } catch (error) {
+    throw errors.OptionInvalid({ option: "shard-size", value, reason: messageOf(error) }, error);
+  }
 }
 
 function ggufOf(loaded: LoadedCheckpoint, { task, vocabulary }: Options): readonly Uint8Array[] {

@@ -5,6 +5,7 @@ import { errors } from "../errors.ts";
 import { labelOf, type PlacedTensor } from "../tensor-spec.ts";
 import { type FileSource, fillFrom, openFileSource } from "./file-source.ts";
 import { decodeSafetensorsHeader, headerBytesOf, lengthBytes } from "./header.ts";
+import { pickleReason } from "./pickles.ts";
 import { repeatsKey } from "./strict-json.ts";
 
 /** A folder whose files are open. Nothing of a tensor is in memory before it is read. */
@@ -50,7 +51,7 @@ export async function openModelFolder(path: string): Promise<ModelFolder> {
     const index = await readIndex(path);
     const found = new Map<string, Found>();
     for (const fileName of index ? [...new Set(index.values())] : [singleFile]) {
-      const file = await openFileSource(join(path, fileName));
+      const file = await openNamed(path, fileName, index !== null);
       files.push(file);
       for (const one of await tensorsIn(fileName, file)) {
         const { name } = one.tensor;
@@ -67,6 +68,20 @@ export async function openModelFolder(path: string): Promise<ModelFolder> {
     await close();
     throw errors.ModelFolderInvalid({ path, reason: messageOf(error) }, error);
   }
+}
+
+async function openNamed(path: string, fileName: string, isIndexed: boolean): Promise<FileSource> {
+  try {
+    return await openFileSource(join(path, fileName));
+  } catch (error) {
+    if (!isIndexed) throw new Error((await pickleReason(path)) ?? messageOf(error), { cause: error });
+    if (!isAbsent(error)) throw error;
+    throw new Error(`${indexFile} names ${fileName}, which is not there; fetch the model again`, { cause: error });
+  }
+}
+
+function isAbsent(error: unknown): boolean {
+  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
 }
 
 async function tensorsIn(fileName: string, file: FileSource): Promise<readonly Found[]> {
@@ -101,7 +116,7 @@ function readerOf(path: string, found: ReadonlyMap<string, Found>): ModelFolder[
 /** The file that each tensor is in; `null` without an index. */
 async function readIndex(path: string): Promise<ReadonlyMap<string, string> | null> {
   const file = await openFileSource(join(path, indexFile)).catch((error: unknown) => {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return null;
+    if (isAbsent(error)) return null;
     throw error;
   });
   if (!file) return null;

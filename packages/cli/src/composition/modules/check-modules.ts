@@ -7,11 +7,12 @@ import { askModule } from "./ask-module.ts";
 import { programFault } from "./program-fault.ts";
 
 /** Faults of what a job brings along, by the key that names it. */
-export async function brokenModules({ task, rollout, weights }: JobConfig): Promise<ReadonlyMap<string, string>> {
+export async function brokenModules(config: JobConfig): Promise<ReadonlyMap<string, string>> {
+  const { task, rollout, weights } = config;
   const checks: Readonly<Record<string, Promise<string | null>>> = {
     "task.reward": rewardFault(task.reward),
     "rollout.generate": rollout.generate === null ? Promise.resolve(null) : importFault(rollout.generate, "generate"),
-    "weights.source": weights.kind === "folder" ? folderFault(weights.path) : Promise.resolve(null),
+    "weights.source": weights.kind === "folder" ? folderFault(weights.path, config) : Promise.resolve(null),
   };
   const faults = new Map<string, string>();
   for (const [key, check] of Object.entries(checks)) {
@@ -32,9 +33,14 @@ async function importFault(path: string, what: "reward" | "generate"): Promise<s
   return "fault" in answer ? answer.fault : null;
 }
 
-async function folderFault(path: string): Promise<string | null> {
+/** Of the embedded engine it is known what model it has; another engine says by itself what it misses. */
+async function folderFault(path: string, { engine, model }: JobConfig): Promise<string | null> {
+  const { adapter, options } = engine.policy;
   try {
-    await (await openModelFolder(path)).close();
+    if (adapter === "embedded") {
+      const { checkWeightsFor, embeddedModelOf } = await import("@muster/engine/embedded");
+      await checkWeightsFor(embeddedModelOf(options, model), path);
+    } else await (await openModelFolder(path)).close();
     return null;
   } catch (error) {
     return messageOf(error);

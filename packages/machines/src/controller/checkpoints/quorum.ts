@@ -10,7 +10,7 @@ import { type Checkpoints, type ControllerState, type KeptCheckpoint, type Membe
 const copiesMax = 64;
 
 /** How many hosts must have a checkpoint. Pure. */
-export function quorumOf({ plan }: ControllerState): number {
+function quorumOf({ plan }: ControllerState): number {
   return plan.checkpointQuorum ?? 1;
 }
 
