@@ -13,7 +13,7 @@ export function leaseIdOf(term: number, n: number): string {
 }
 
 /** The how-manieth lease of its job one is; `NaN` for what is no id of a lease. Pure. */
-export function leaseNumberOf(leaseId: string): number {
+function leaseNumberOf(leaseId: string): number {
   return Number(/^\d+-(\d+)$/.exec(leaseId)?.[1]);
 }
 
