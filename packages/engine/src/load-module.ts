@@ -56,6 +56,7 @@ const adapterSchema = z
     describe: method,
     check: method,
     doctor: method,
+    checkWeights: method.optional(),
     openPolicy: method.optional(),
     openRollout: method.optional(),
   })

@@ -53,7 +53,7 @@ export async function loadJobFile(options: Omit<LoadJobOptions, "describeTask" |
   const describeTask = (name: string): TaskShape =>
     named && (name === promptsTask || isAbsolute(name)) ? shapeOfOwn() : needsOfTask(taskOf(name));
   const job = loadJob({ ...options, engines, describeTask });
-  refuseFaults(job, await brokenModules(job.config));
+  refuseFaults(job, await brokenModules(job.config, engines));
   return job;
 }
 

@@ -1,7 +1,7 @@
 /** The embedded engine as an adapter: its table is `[model]`, and vocabulary and context are those of the task. */
 import { z } from "@muster/protocol";
 import { referenceOf } from "../algorithms/loss-needs.ts";
-import { hfConfigOf } from "../hf-folder.ts";
+import { checkWeightsFor, hfConfigOf } from "../hf-folder.ts";
 import type { EngineAdapter, EngineOptions, EngineProblem } from "../registry/adapter.ts";
 import { EngineRegistry } from "../registry/engine-registry.ts";
 import { embeddedBuild } from "./core.ts";
@@ -50,6 +50,7 @@ export const embeddedAdapter: EngineAdapter = {
     };
   },
   check: (options, { rollout }) => problemsOf(schema.parse(options), rollout.ranks),
+  checkWeights: async (options, { model }, path) => await checkWeightsFor(embeddedModelOf(options, model), path),
   doctor: async () => [{ state: "ok", name: "embedded engine", detail: embeddedBuild(), fix: null }],
   openPolicy: async (options, { needs, config }) => {
     const source = referenceOf(config);

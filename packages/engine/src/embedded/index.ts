@@ -1,6 +1,6 @@
 /** The embedded engine: a small Llama in WebAssembly that trains and samples inside of a process. Nothing of it is loaded before it is asked for. */
 
-export { checkWeightsFor, hfConfigOf, loadHfFolder, saveHfFolder } from "../hf-folder.ts";
+export { hfConfigOf, loadHfFolder, saveHfFolder } from "../hf-folder.ts";
 export { embeddedAdapter, embeddedEngines, embeddedModelOf } from "./adapter.ts";
 export { embeddedBuild } from "./core.ts";
 export { evaluate, type LocalOptions, type StepReport, trainLocally } from "./local.ts";

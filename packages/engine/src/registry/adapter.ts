@@ -108,6 +108,8 @@ export interface EngineAdapter {
   describe(options: EngineOptions, needs: ModelNeeds, trainer?: EngineDescription): EngineDescription;
   /** What this engine knows about its own limits; none when the job can run. Pure. */
   check(options: EngineOptions, config: JobConfig): readonly EngineProblem[];
+  /** Whether a folder has the first weights of a job, as far as that is known without a process of the engine. @throws with one sentence for weights that do not fit */
+  checkWeights?(options: EngineOptions, config: JobConfig, path: string): Promise<void>;
   /** Whether this host has what the engine needs; of an engine that is a server somewhere, with its address, what that is. */
   doctor(given?: { readonly url?: string; readonly key?: string }): Promise<readonly EngineFinding[]>;
   openPolicy?(options: EngineOptions, opening: EngineOpening): Promise<PolicyEngine>;

@@ -232,7 +232,7 @@ export class ContractServer {
 /** Tokens that follow from the prompt and the seed; the last one is 0, which ends a response. */
 function drawnOf(
   prompt: readonly number[],
-  { seed = 0, most = 1 }: { seed?: number; most?: number },
+  { seed = 0, most = 1 }: { seed?: number | undefined; most?: number | undefined },
   fault: Fault | null,
 ) {
   const length = 1 + ((seed + prompt.length) % most);

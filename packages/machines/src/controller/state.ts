@@ -8,7 +8,7 @@ import type { VersionKey } from "../version-key.ts";
 import type { AtMs } from "./at-ms.ts";
 import type { Barriers } from "./barriers/barriers-state.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
-import type { HeldOut } from "./groups/held-out-state.ts";
+import type { Evaluation, HeldOut } from "./groups/held-out-state.ts";
 import { crowd } from "./members/crowd.ts";
 import type { Member } from "./members/member.ts";
 import type { ControllerPlan } from "./plan.ts";
@@ -66,20 +66,6 @@ export interface Lease {
   readonly dueAtMs: AtMs;
   /** Attempts that the holder has computed and can not store for want of room: what ends it is not their fault. */
   readonly done?: readonly string[];
-}
-
-/** One evaluation of the held-out prompts, in chunks. */
-export interface Evaluation {
-  readonly version: number;
-  /** Leases that were made before it: what comes of them is of an earlier one, maybe of another line. Absent in journals of programs that did not note it. */
-  readonly leasesBefore?: number;
-  readonly queue: readonly Extract<WorkItem, { purpose: "eval" }>[];
-  readonly settled: readonly number[];
-  /** How often a holder died or let the lease of a chunk expire; at the limit of groups it is given up. */
-  readonly attempts: Readonly<Record<string, number>>;
-  readonly chunks: number;
-  readonly prompts: number;
-  readonly correct: number;
 }
 
 /** A member's time in one step: within the usual spread, beyond it, or at least twice the median. */

@@ -1,18 +1,18 @@
 /** Whether the modules and the weights that a job brings along can be loaded: asked before anything starts, so that no replica dies of it for ever. */
 import { messageOf } from "@muster/base";
-import { isModulePath, isProgramPath } from "@muster/engine";
+import { type EngineRegistry, isModulePath, isProgramPath } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { openModelFolder } from "@muster/tensors";
 import { askModule } from "./ask-module.ts";
 import { programFault } from "./program-fault.ts";
 
 /** Faults of what a job brings along, by the key that names it. */
-export async function brokenModules(config: JobConfig): Promise<ReadonlyMap<string, string>> {
+export async function brokenModules(config: JobConfig, engines: EngineRegistry): Promise<ReadonlyMap<string, string>> {
   const { task, rollout, weights } = config;
   const checks: Readonly<Record<string, Promise<string | null>>> = {
     "task.reward": rewardFault(task.reward),
     "rollout.generate": rollout.generate === null ? Promise.resolve(null) : importFault(rollout.generate, "generate"),
-    "weights.source": weights.kind === "folder" ? folderFault(weights.path, config) : Promise.resolve(null),
+    "weights.source": weights.kind === "folder" ? folderFault(weights.path, config, engines) : Promise.resolve(null),
   };
   const faults = new Map<string, string>();
   for (const [key, check] of Object.entries(checks)) {
@@ -33,14 +33,13 @@ async function importFault(path: string, what: "reward" | "generate"): Promise<s
   return "fault" in answer ? answer.fault : null;
 }
 
-/** Of the embedded engine it is known what model it has; another engine says by itself what it misses. */
-async function folderFault(path: string, { engine, model }: JobConfig): Promise<string | null> {
-  const { adapter, options } = engine.policy;
+/** An engine that knows nothing of the weights before it runs says by itself what it misses. */
+async function folderFault(path: string, config: JobConfig, engines: EngineRegistry): Promise<string | null> {
+  const { adapter, options } = config.engine.policy;
+  const { checkWeights } = engines.of(adapter);
   try {
-    if (adapter === "embedded") {
-      const { checkWeightsFor, embeddedModelOf } = await import("@muster/engine/embedded");
-      await checkWeightsFor(embeddedModelOf(options, model), path);
-    } else await (await openModelFolder(path)).close();
+    if (checkWeights) await checkWeights(options, config, path);
+    else await (await openModelFolder(path)).close();
     return null;
   } catch (error) {
     return messageOf(error);

@@ -5,15 +5,9 @@ import { announce, type Change, type ControllerEffect, command } from "../events
 import { isCordoned } from "../fleet/fleet-state.ts";
 import { crowd } from "../members/crowd.ts";
 import { leaseShareOf } from "../members/paces.ts";
-import {
-  type ControllerState,
-  type Evaluation,
-  holdsCurrent,
-  type Member,
-  type QueuedGroup,
-  type StepGroups,
-} from "../state.ts";
+import { type ControllerState, holdsCurrent, type Member, type QueuedGroup, type StepGroups } from "../state.ts";
 import { noteHeldOut } from "./held-out.ts";
+import type { Evaluation } from "./held-out-state.ts";
 import { idleSamplers, isSuspect } from "./idle-samplers.ts";
 import { leaseIdOf, leasesOf, loadOf, type OwnLease, withLeases } from "./lease-table.ts";
 import { workIdOf } from "./leases.ts";

@@ -1,4 +1,19 @@
 /** What is remembered of evaluations. Plain JSON, part of the controller's state. */
+import type { WorkItem } from "@muster/protocol";
+
+/** One evaluation of the held-out prompts, in chunks. */
+export interface Evaluation {
+  readonly version: number;
+  /** Leases that were made before it: what comes of them is of an earlier one, maybe of another line. Absent in journals of programs that did not note it. */
+  readonly leasesBefore?: number;
+  readonly queue: readonly Extract<WorkItem, { purpose: "eval" }>[];
+  readonly settled: readonly number[];
+  /** How often a holder died or let the lease of a chunk expire; at the limit of groups it is given up. */
+  readonly attempts: Readonly<Record<string, number>>;
+  readonly chunks: number;
+  readonly prompts: number;
+  readonly correct: number;
+}
 
 /** One evaluation, complete. */
 export interface HeldOutResult {

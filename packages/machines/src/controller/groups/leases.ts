@@ -5,8 +5,9 @@
 import { type CauseCount, decideFailure, type FailureKind, firstSeqOf, type WorkItem } from "@muster/protocol";
 import { entriesOf } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
-import type { ControllerState, Evaluation, Lease, QueuedGroup, StepGroups } from "../state.ts";
+import type { ControllerState, Lease, QueuedGroup, StepGroups } from "../state.ts";
 import { noteQuarantined } from "./given-up.ts";
+import type { Evaluation } from "./held-out-state.ts";
 import { isEarlier, leasesOf, withLease, withoutLease } from "./lease-table.ts";
 import { isQueued } from "./queue.ts";
 
