@@ -52,7 +52,7 @@ describe("engines are loaded when a job needs one, and servers when they serve:"
     const { code, stderr } = muster(["config", "check", "jobs/dates.toml", "--set", "engine.kind=llam"]);
     expect(code).toBe(2);
     expect(stderr).toMatch(
-      /engine\.kind = "llam": engine "llam" is not known; known engines are embedded, worker, or the path/,
+      /engine\.kind = "llam": engine "llam" is not known; known engines are embedded, openai, sglang, vllm, worker, or the path/,
     );
   });
 
