@@ -71,6 +71,20 @@ describe("a commit", () => {
     ]);
   });
 
+  it("names who holds nothing before who holds the first version, and equals by their ids", () => {
+    const first = { held: { lineage: 0, version: 0 } };
+    const nothing = { held: null };
+    const rows = [
+      memberOf("p2", 1, nothing),
+      memberOf("p1", 2, first),
+      memberOf("p0", 3, first),
+      memberOf("r0", 4, nothing),
+    ];
+    const members = Object.fromEntries(rows.map((row) => [row.id, row]));
+    const body = committedOf(stepping({ p0: vote(stats()), p1: vote(stats()) }, { patch: { members } }));
+    expect(body?.held?.map(({ id }) => id)).toEqual(["p2", "r0", "p0", "p1"]);
+  });
+
   it("says how fast all samplers together are, by what they usually need", () => {
     const pace = (id: string, msPerGroup: number) => ({
       incarnation: memberOf(id, 3).incarnation,

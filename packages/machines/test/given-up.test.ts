@@ -51,7 +51,8 @@ describe("the share of trajectories that are given up", () => {
     const at = noted(jobWith(policy), [[2, 10]]);
     expect(planCeiling(at)).toBeNull();
     const over = planCeiling(noted(at, [[5, 1]]));
-    expect(over?.state.ending).toMatchObject({ outcome: "failed" });
+    // Not announced yet: otherwise nobody would hear of the end.
+    expect(over?.state.ending).toMatchObject({ outcome: "failed", announced: false });
     expect(over?.state.ending?.reason).toContain("11 of the last 18 trajectories were given up");
     expect(over?.state.ending?.reason).toContain("11 × TypeError: id 1 at judge (r.mjs:3:9) (first: 4.0/1)");
   });
