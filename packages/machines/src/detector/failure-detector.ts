@@ -246,8 +246,11 @@ export class FailureDetector {
   /** Puts out one end of a data path that stays broken while both ends are heard. */
   #cutLink(members: readonly Watched[], { nowMs, factor, timing }: Moment): Verdict | null {
     if (this.#brake.isOn(nowMs)) return null;
-    const isHeard = ({ id }: Watched): boolean =>
-      nowMs - (this.#sightings.get(id)?.heardMs ?? 0) <= 2 * timing.intervalMs * factor;
+    const isHeard = ({ id }: Watched): boolean => {
+      // no mutant: whoever is looked at is watched by now
+      const heardMs = this.#sightings.get(id)?.heardMs ?? 0;
+      return nowMs - heardMs <= 2 * timing.intervalMs * factor;
+    };
     const living = (): readonly string[] => members.filter(isHeard).map(({ id }) => id);
     const worst = this.#links.isEmpty ? null : this.#links.worst(living(), nowMs, timing.deadAfterMs.policy / 2);
     const member = members.find(({ id }) => id === worst);

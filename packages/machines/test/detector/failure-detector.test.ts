@@ -178,6 +178,34 @@ describe("a probe", () => {
   });
 });
 
+describe("a member that hangs and is asked", () => {
+  /** What is said of it when it hangs for the second time, after these answers to the first probes and none to the others. */
+  const evidenceAfter = (answers: readonly ("thread" | "loop")[]): string | undefined => {
+    const watcher = new Watcher(["p0"]);
+    const left = [...answers];
+    while (watcher.said.length < 2 && watcher.nowMs < 200_000) {
+      watcher.pass(200, ["p0"], { phase: "computing", progress: 1 });
+      const [probe] = watcher.last.probes;
+      const by = probe && left.shift();
+      if (by) watcher.detector.answered({ id: "p0", incarnation: "i1", nonce: probe.nonce, by }, watcher.nowMs);
+    }
+    expect(watcher.said).toEqual(["p0 hung hang", "p0 hung hang"]);
+    return watcher.last.verdicts[0]?.evidence;
+  };
+
+  it("is said to have a main loop that answers nothing after three answers in a row of its beat thread alone", () => {
+    const silent = expect.stringContaining("its main loop answers no probe");
+    expect(evidenceAfter(["thread", "thread", "thread"])).toEqual(silent);
+    expect(evidenceAfter(["loop", "thread", "thread", "thread"])).toEqual(silent);
+    for (const answers of [
+      ["thread", "thread"],
+      ["thread", "thread", "loop", "thread", "thread"],
+      ["loop", "loop", "loop", "loop"],
+    ] as const)
+      expect(evidenceAfter(answers), answers.join()).not.toEqual(silent);
+  });
+});
+
 describe("members that miss each other", () => {
   it("make a suspect when two of them say so, or one and it is silent", () => {
     const watcher = new Watcher(["p0", "p1", "p2"]);
@@ -212,6 +240,30 @@ describe("members that miss each other", () => {
     watcher.detector.blamed("p2", ["p1"], watcher.nowMs);
     expect(watcher.pass(1_000, ["p0", "p1", "p2"])).toContain("p1 dead peers");
   });
+
+  it.each([
+    [1, 1_800, true],
+    [1, 2_200, false],
+    [2, 3_800, true],
+    [2, 4_200, false],
+  ])(
+    "count only while they are heard, which is within two beats: at %i times the waits after %i ms %s",
+    (factor, silentMs, isOut) => {
+      const all = ["p0", "p1", "p2"];
+      const watcher = new Watcher(all);
+      watcher.factor = factor;
+      const complain = (): void => {
+        for (const id of ["p0", "p2"]) watcher.detector.blamed(id, ["p1"], watcher.nowMs);
+      };
+      for (let i = 0; i < 5; i++) {
+        watcher.pass(1_000, all);
+        complain();
+      }
+      watcher.pass(silentMs, ["p0", "p2"]);
+      complain();
+      expect(watcher.look().includes("p1 dead peers")).toBe(isOut);
+    },
+  );
 
   it("say nothing against the next life of one that left meanwhile", () => {
     const all = ["p0", "p1", "p2"];

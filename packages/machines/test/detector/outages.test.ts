@@ -107,6 +107,30 @@ describe("a member whose connection to the broker ends again and again", () => {
     expect(dead(own)).toEqual([]);
   });
 
+  it.each([
+    [
+      "lives where exactly half of the others have trouble as well",
+      ["p0", "p1", "r0", "r1", "r2"],
+      ["r0", "r1", "p0"],
+      [],
+    ],
+    ["is put out where a third of them has", ["p0", "r0", "r1", "r2"], ["r0", "p0"], ["r0 dead disconnect"]],
+  ])("%s, also one after the other", (_, ids, troubled, expected) => {
+    const watcher = new Watcher(ids);
+    watcher.pass(5_000, ids);
+    // The first of them is ahead of the others by one end, and never are enough of them suspects to pull the brake.
+    for (let i = 0; i < 10; i++)
+      for (const id of troubled) {
+        watcher.detector.disconnected(id, "i1", watcher.nowMs);
+        watcher.pass(
+          2_000,
+          watcher.members.map((member) => member.id),
+        );
+      }
+    expect(watcher.alarms).toEqual([]);
+    expect(dead(watcher)).toEqual(expected);
+  });
+
   it("is not named for ends that are far apart, and not put out", () => {
     const watcher = new Watcher(["p0", "r0", "r1"]);
     for (let i = 0; i < 12; i++) {
