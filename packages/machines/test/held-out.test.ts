@@ -34,4 +34,9 @@ describe("held-out prompts", () => {
     expect(alarmsAfter([6, 3, 3], 8).flat()).toEqual([]);
     expect(alarmsAfter([64, 0], 64).flat()).toHaveLength(1);
   });
+
+  it("are not certain of the next prompt where all of them were right: of 24 a fall to 17 may be chance, one to 16 is none", () => {
+    expect(alarmsAfter([24, 17], 24).flat()).toEqual([]);
+    expect(alarmsAfter([24, 16], 24).flat()).toHaveLength(1);
+  });
 });

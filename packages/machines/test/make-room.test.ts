@@ -118,5 +118,9 @@ describe("what lies in the groups stream and is needed by nobody", () => {
     expect(planRoom(stuck({ groups, history, groupsFill: filled() }))).toBeNull();
     expect(planRoom(stuck({ groups, purgedSeq: 491, groupsFill: filled() }))).toBeNull();
     expect(planRoom(stuck({ groups, groupsFill: { bytes: 100, bytesMax: 100 } }))).toBeNull();
+    const { checkpoints } = stuck();
+    const unpurged = stuck({ purgedSeq: 0, groups, checkpoints: { ...checkpoints, saved: { ...saved, step: 2 } } });
+    expect(planRoom({ ...unpurged, groupsFill: filled({ atMs: nowMs - 1 }) })).toBeNull();
+    expect(planRoom({ ...unpurged, groupsFill: filled() })?.state.purgedSeq).toBe(491);
   });
 });
