@@ -151,6 +151,25 @@ describe("draining", () => {
       .ask("command.cancel", { target: "c1" }, "c2");
     expect(desk.refused[0]?.reason).toContain("was let go already");
   });
+
+  it("that is taken back leaves a replica that stays, is wanted again, and is well only with the committed version", () => {
+    const desk = new Desk().healthy("rollout-0").healthy("rollout-1");
+    const item = { purpose: "train", step: 1, index: 0, attempt: 0 } as const;
+    const leases = { "1-1": { holder: "rollout-0", items: [item], dueAtMs: 9_000 } };
+    desk.state = { ...desk.state, leases };
+    desk.ask("replica.drain", { id: "rollout-0" }, "c1");
+    expect(bodiesOf(desk.said, "replica.stop")).toEqual([]);
+    expect(desk.state.members["rollout-0"]?.health).toBe("draining");
+    desk.ask("command.cancel", { target: "c1" }, "c2");
+    expect(desk.done.map(({ commandId, outcome }) => `${commandId} ${outcome}`).sort()).toEqual([
+      "c1 cancelled",
+      "c2 done",
+    ]);
+    expect(desk.state.fleet.replicas["rollout-0"]).toMatchObject({ leaving: false, health: "STALE" });
+    expect(desk.state.members["rollout-0"]?.health).toBe("healthy");
+    expect(desk.state.fleet.wanted.rollout).toBe(2);
+    expect(Object.keys(desk.state.fleet.replicas)).toEqual(["rollout-0", "rollout-1"]);
+  });
 });
 
 describe("replacing", () => {

@@ -135,6 +135,15 @@ describe("what a job can go back to", () => {
     expect(order).toMatchObject({ to: "p9" });
   });
 
+  it("is named with the digests of at most 64 copies, which is what one message holds", () => {
+    const state = lost();
+    const { saved: newest } = state.checkpoints;
+    const copies = Array.from({ length: 100 }, (_, i) => ({ ...newest, manifestDigest: `m${i}` }) as never);
+    const back = planRestore({ ...state, fallback: { ...state.fallback, older: copies } })?.state.restore.source;
+    const manifestDigests = ["m", ...Array.from({ length: 63 }, (_, i) => `m${i}`)];
+    expect(back).toEqual({ kind: "checkpoint", path: "/c/6", manifestDigests });
+  });
+
   it("is as many versions as retention keeps, and the counts of the steps between them", () => {
     const { checkpoints, fallback } = lost([1, 2, 4, 6]);
     expect([checkpoints.saved, ...fallback.older].map((kept) => kept?.path)).toEqual(["/c/6", "/c/4", "/c/2"]);

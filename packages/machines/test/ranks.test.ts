@@ -81,6 +81,27 @@ describe("placing a replica of several processes", () => {
     expect(placesOf(job, "n0")).toEqual({ n0: [] });
   });
 
+  it("puts a successor where one was given up only with devices for all of its processes", () => {
+    const devices = { policy: 1, rollout: 2, checkpoint: 0 };
+    const givenUp = (): Job => {
+      const job = jobWith({ devices })
+        .node("n0", {}, "a", ["0", "1", "2", "3", "4", "5", "6", "7", "8"])
+        .obeyRanks("n0");
+      return job.report("n0", "process.retired", { id: "rollout-0", life: 1, deaths: 6, reason: "so" });
+    };
+    const whole = givenUp().operate("replica.replace", { commandId: "c", id: "rollout-0" });
+    expect(whole.ranks("n0").map(({ id, devices: own }) => `${id} ${own}`)).toEqual([
+      "rollout-1 1,2",
+      "rollout-1 3,4",
+      "rollout-1 5,6",
+      "rollout-1 7,8",
+    ]);
+    const short = givenUp().operate("fleet.scale", { policy: 2 });
+    short.operate("replica.replace", { commandId: "c", id: "rollout-0" });
+    expect(short.state.fleet.replicas["rollout-1"]?.node).toBeNull();
+    expect(short.ranks("n0")).toEqual([]);
+  });
+
   it("goes over the nodes of one host before it goes over hosts", () => {
     const job = several()
       .node("n0", { rollout: 3 }, "a")
