@@ -1,6 +1,6 @@
 /** When a checkpoint counts: only once as many hosts as the job asks for have it. And what it says of the groups that it covers. */
 import { describe, expect, it } from "vitest";
-import { applySaved } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { applySaved, applySaveFailed } from "../src/controller/checkpoints/apply-checkpoint.ts";
 import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
 import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
 import { planQuorum } from "../src/controller/checkpoints/quorum.ts";
@@ -100,6 +100,24 @@ describe("a checkpoint with a quorum of two hosts", () => {
     expect(planCheckpoint(next(6))?.state.checkpoints.wantedStep).toBe(6);
     const healed = { ...next(5), members: wanting().members };
     expect(planCheckpoint(healed)?.state.checkpoints.wantedStep).toBe(5);
+  });
+});
+
+describe("a checkpoint that nobody wants", () => {
+  const failing = { step: 4, lineage: 0, version: 4, cause: "no space" };
+
+  it("is ordered from nobody in a job without checkpoints, also when an actor says that one has failed", () => {
+    const state = wanting({ plan: { ...plan, checkpointReplicas: 0 } });
+    const failed = applySaveFailed(state, reportFrom(state, "c0", { kind: "checkpoint.failed", body: failing })).state;
+    const later = { ...failed, nowMs: failed.nowMs + 60_000 };
+    expect(planCheckpoint(later)).toBeNull();
+    expect(ordered({ ...later, plan })).toContain("c0");
+  });
+
+  it("is not marked as wanted while there are no weights to save", () => {
+    const due = wanting({ checkpoints: { ...wanting().checkpoints, wantedStep: null } });
+    expect(planCheckpoint(due)?.state.checkpoints.wantedStep).toBe(4);
+    expect(planCheckpoint({ ...due, weights: null })).toBeNull();
   });
 });
 
