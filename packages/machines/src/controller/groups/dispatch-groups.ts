@@ -1,5 +1,6 @@
 /** Which groups may be sampled now, and who samples them (semantics 2 "Staleness", 6.5). */
 import type { WorkItem } from "@muster/protocol";
+import type { VersionKey } from "../../version-key.ts";
 import { noteBest } from "../checkpoints/best-checkpoint.ts";
 import { announce, type Change, type ControllerEffect, command } from "../events.ts";
 import { isCordoned } from "../fleet/fleet-state.ts";
@@ -93,7 +94,7 @@ export function dispatchGroups(state: ControllerState): Change<ControllerState> 
     state,
     ({ lineage, version }) => lineage === weights.lineage && version + plan.stalenessMax >= weights.version,
   );
-  const begin: Begin = { groups: state.groups, idle: idle.length };
+  const begin: Begin = { groups: state.groups, idle: idle.length, version: weights.version };
   let next = state;
   for (let round = 0; round < plan.limits.leasesPerRollout; round++) {
     const made: OwnLease[] = [];
@@ -125,11 +126,17 @@ function hasRoom(state: ControllerState, member: Member, limit: number): boolean
 
 const noGroups: StepGroups = { queue: [], receipts: {}, quarantined: [] };
 
-/** What waited, and how many samplers had room, when leases began to be made. */
+/** What waited, how many samplers had room, and the committed version, when leases began to be made. */
 interface Begin {
   readonly groups: ControllerState["groups"];
   readonly idle: number;
+  readonly version: number;
 }
+
+/** Who has weights. */
+type Holder = Member & { readonly held: VersionKey };
+
+const isHolder = (member: Member): member is Holder => member.held !== null;
 
 /** Nobody gets two leases in one round, so the table takes all of a round at once. */
 interface Leased extends Change<ControllerState> {
@@ -137,8 +144,9 @@ interface Leased extends Change<ControllerState> {
 }
 
 function leaseTo(state: ControllerState, member: Member, begin: Begin): Leased | null {
+  if (!isHolder(member)) return null;
   const taken = takeEval(state, member) ?? takeGroups(state, member, begin);
-  if (!taken || !member.held) return null;
+  if (!taken) return null;
   const { leasesMade, term } = state;
   const leaseId = leaseIdOf(term, leasesMade + 1);
   const dueAtMs = state.nowMs + state.plan.timing.leaseMs;
@@ -163,9 +171,9 @@ interface Taken {
   readonly resumed: string[];
 }
 
-function takeEval(state: ControllerState, member: Member): Taken | null {
+function takeEval(state: ControllerState, member: Holder): Taken | null {
   const run = state.evaluation;
-  if (!run || run.queue.length === 0 || member.held?.version !== run.version || !holdsCurrent(state, member))
+  if (!run || run.queue.length === 0 || member.held.version !== run.version || !holdsCurrent(state, member))
     return null;
   const share = Math.ceil(run.queue.length / (2 * Math.max(1, crowd.of(state.members).workers)));
   const size = Math.min(evalLeaseMax, Math.max(1, share));
@@ -174,10 +182,9 @@ function takeEval(state: ControllerState, member: Member): Taken | null {
   return { state: { ...state, evaluation: { ...run, queue: run.queue.slice(size) } }, items, resumed };
 }
 
-function takeGroups(state: ControllerState, member: Member, begin: Begin): Taken | null {
-  const { plan, step, weights } = state;
-  const held = member.held?.version ?? 0;
-  const newest = held + plan.stalenessMax - (weights?.version ?? 0) + step.step;
+function takeGroups(state: ControllerState, member: Holder, begin: Begin): Taken | null {
+  const { plan, step } = state;
+  const newest = member.held.version + plan.stalenessMax - begin.version + step.step;
   for (const number of range(step.step, Math.min(plan.steps, newest))) {
     const groups = state.groups[number];
     const waiting = groups ? (soloFor(state, member, groups) ?? shareOf(state, member, number, begin)) : [];
