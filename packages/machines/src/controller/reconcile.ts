@@ -45,7 +45,6 @@ interface Planner {
 }
 
 const always = (): boolean => true;
-const isFleetManaged = ({ fleet }: ControllerState): boolean => sizeOf(fleet.replicas) + sizeOf(fleet.nodes) > 0;
 
 /** In this order: what ends something comes before what starts something. */
 export const planners: readonly Planner[] = [
@@ -108,11 +107,11 @@ export const planners: readonly Planner[] = [
     reads: ["groups", "evaluation", "weights", "step", "members", "leases", "fleet", "shortages", "ending"],
     timed: always,
   },
-  { plan: planMoves, reads: ["fleet", "members", "ending"], timed: isFleetManaged },
+  { plan: planMoves, reads: ["fleet", "members", "ending"], timed: always },
   { plan: planPlacement, reads: ["fleet", "members", "ending"] },
-  { plan: planDepartures, reads: ["fleet", "members", "ending"], timed: isFleetManaged },
+  { plan: planDepartures, reads: ["fleet", "members", "ending"], timed: always },
   { plan: planCommands, reads: ["fleet", "members", "term", "ending"] },
-  { plan: planAssign, reads: ["fleet", "members", "ending"], timed: isFleetManaged },
+  { plan: planAssign, reads: ["fleet", "members", "ending"], timed: always },
   { plan: planShortage, reads: ["fleet", "members", "mesh", "ending"], timed: ({ fleet }) => fleet.shortage !== null },
   { plan: planReleases, reads: ["members", "leases", "weights", "step", "mesh", "fleet", "checkpoints", "ending"] },
   {
