@@ -151,6 +151,18 @@ describe("the status of a job", () => {
     });
   });
 
+  it.each([
+    [512, 10],
+    [128, 2_000],
+    [32, 8_000],
+    [0, 25_000],
+  ])("has %i rows of 600 members with names of %i characters: as many as fit", (rows, length) => {
+    const ids = Array.from({ length: 600 }, (_, i) => `${i}`.padEnd(length, "x"));
+    const members = Object.fromEntries(ids.map((id, i) => [id, memberOf(id, "rollout", i)]));
+    const shown = decodeStatus(writtenStatus("dates", { ...fresh, members }, nobody), "job");
+    expect([shown.members.length, shown.membersLeftOut]).toEqual([rows, 600 - rows]);
+  });
+
   describe("with ten thousand managed replicas", () => {
     const ids = Array.from({ length: 10_000 }, (_, i) => `rollout-${i}-${"x".repeat(36)}`);
     const members = ids.map(

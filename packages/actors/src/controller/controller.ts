@@ -98,6 +98,7 @@ export class Reign implements Controller {
   readonly #streams: StreamWatch;
   #tickedMs: number;
   /** Longest delay of a tick since the last look at this process itself. */
+  // no mutant: of the first look, and a millisecond is no delay
   #lateMs = 0;
   #isMeasuring = false;
   #isOver = false;
