@@ -76,7 +76,8 @@ describe("the rules of today", () => {
     expect(journals).toContain(`${version}.jsonl`);
   });
 
-  it.each(journals)("come from the golden journal %s to the recorded state", async (name) => {
+  // Computes a second or two for each, more where other tests run beside it.
+  it.each(journals)("come from the golden journal %s to the recorded state", { timeout: 30_000 }, async (name) => {
     const digests = digestsOf(read(name));
     await expect(digests, advice).toMatchFileSnapshot(`golden/${name.replace(/\.jsonl(\.gz)?$/, ".digests.txt")}`);
   });
