@@ -84,6 +84,23 @@ describe("a barrier of scripts", () => {
     expect(desk.state.barriers?.out).toEqual({});
   });
 
+  it("waits for no rank that has come back and waits at a later iteration already", () => {
+    const desk = new Desk().arrive(0, eject).arrive(1, eject).tick(1_000);
+    const next = { iteration: 2, phase: 0, ...eject };
+    expect(desk.arrive(2, next).refused()).toEqual([]);
+    // The others are not there yet: they finish their iteration first, and nothing keeps them waiting.
+    for (const phase of [5, 6]) {
+      desk.arrive(0, { phase, ...eject }).arrive(1, { phase, ...eject });
+      expect(desk.ended()).toEqual([expect.objectContaining({ outcome: "whole", arrived: [0, 1], missing: [] })]);
+    }
+    desk.arrive(0, next).arrive(1, next);
+    expect(desk.ended()).toEqual([expect.objectContaining({ outcome: "whole", arrived: [0, 1, 2] })]);
+    const after = { iteration: 2, phase: 1, ...eject };
+    expect(desk.arrive(2, after).refused()).toEqual([]);
+    expect(desk.arrive(0, after).ended()).toEqual([]);
+    expect(desk.arrive(1, after).ended()).toEqual([expect.objectContaining({ outcome: "whole", arrived: [0, 1, 2] })]);
+  });
+
   it("is given up at its deadline where its rule says so, and tells that to whoever comes later", () => {
     const desk = new Desk().arrive(0, { onMissing: "abort" }).tick(1_000);
     const given = expect.objectContaining({ outcome: "aborted", missing: [1, 2] });

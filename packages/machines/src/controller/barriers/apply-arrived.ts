@@ -94,10 +94,16 @@ function isReturning({ out }: Barriers, { rank, iteration, phase }: Arrived["bod
 
 function openedFor(barriers: Barriers, body: Arrived["body"], rules: BarrierRules, nowMs: number): KeptBarrier {
   const { epoch, iteration, phase } = body;
-  const absent = Object.keys(barriers.out)
-    .map(Number)
-    .filter((rank) => rank < rules.ranks);
+  const away = [...Object.keys(barriers.out).map(Number), ...aheadOf(barriers, iteration)];
+  const absent = [...new Set(away)].filter((rank) => rank < rules.ranks);
   return { ...openBarrier(rules, absent, nowMs), epoch, iteration, phase };
+}
+
+/** Ranks that wait at a later iteration, as those do that came back: they come to no earlier one. */
+function aheadOf({ table }: Barriers, iteration: number): readonly number[] {
+  return Object.values(table).flatMap((each) =>
+    each.end === null && each.iteration > iteration ? arrivedOf(each) : [],
+  );
 }
 
 /** Open ones stay; of those that ended the last ones. The order of the table is that in which they began. */
