@@ -142,6 +142,18 @@ describe("a barrier of scripts", () => {
     expect(desk.arrive(2, eject).ended()).toEqual([expect.objectContaining({ outcome: "whole" })]);
   });
 
+  it("is not opened anew once it is over and forgotten: whoever asks then is told, and nobody waits for it", () => {
+    const desk = new Desk();
+    for (let iteration = 1; iteration <= 70; iteration++)
+      for (const rank of [0, 1, 2]) desk.arrive(rank, { iteration });
+    expect(desk.arrive(1, { iteration: 7 }).ended()).toEqual([expect.objectContaining({ outcome: "whole" })]);
+    const before = desk.state.barriers;
+    for (const past of [{ iteration: 6 }, { iteration: 7, phase: 3 }])
+      expect(desk.arrive(1, past).refused()).toEqual([expect.stringMatching(/is over .* epoch 1/)]);
+    expect(desk.state.barriers).toEqual(before);
+    expect(desk.arrive(1, { iteration: 7, phase: 5 }).refused()).toEqual([]);
+  });
+
   it("is kept within bounds: a few open ones, and the last that ended", () => {
     const desk = new Desk();
     for (let iteration = 1; iteration <= 200; iteration++)

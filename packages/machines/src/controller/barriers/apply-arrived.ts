@@ -78,8 +78,17 @@ function flawOf(state: ControllerState, barriers: Barriers, { body, rules, known
   const outAt = barriers.out[rank];
   if (outAt !== undefined && !isReturning(barriers, body))
     return `rank ${rank} was ejected in iteration ${outAt}; come back at phase 0 of iteration ${outAt + 1} or later`;
+  if (!known && isForgotten(barriers, body))
+    return `iteration ${iteration} phase ${phase} is over and forgotten; go on after it, or use epoch ${epoch + 1} to begin anew`;
   const open = Object.values(barriers.table).filter(({ end }) => end === null).length;
   return !known && open >= openMax ? `${open} barriers are open already; let one of them end first` : null;
+}
+
+/** True for what comes before all that is remembered once there is no room for more: to open it again would be to wait for nobody. */
+function isForgotten({ table }: Barriers, { iteration, phase }: Arrived["body"]): boolean {
+  const finished = Object.values(table).filter(({ end }) => end !== null);
+  const isBefore = (each: KeptBarrier): boolean => (iteration - each.iteration || phase - each.phase) < 0;
+  return finished.length >= keptMax && finished.every(isBefore);
 }
 
 function flawOfRange({ from, to }: { readonly from: number; readonly to: number }, items: number): string | null {
