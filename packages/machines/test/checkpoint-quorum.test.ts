@@ -76,6 +76,30 @@ describe("a checkpoint with a quorum of two hosts", () => {
     expect(saved(state, "c2", 6).state.checkpoints.saved).toMatchObject({ step: 6 });
   });
 
+  it("is not removed from the host that has it while another one still writes it", () => {
+    const pins = (state: ControllerState) =>
+      (planCheckpoint(state)?.effects ?? []).flatMap((effect) =>
+        effect.type === "command" && effect.kind === "checkpoint.save"
+          ? [{ pinned: effect.body.pinned, fallbacks: effect.body.fallbacks }]
+          : [],
+      )[0];
+    const isWriting = saved(planCheckpoint(wanting())?.state as ControllerState, "c0").state;
+    const later = (state: ControllerState): ControllerState => ({
+      ...state,
+      step: { ...state.step, step: 7 },
+      checkpoints: { ...state.checkpoints, wantedStep: 6 },
+    });
+    expect(pins(later(isWriting))).toEqual({ pinned: undefined, fallbacks: ["/c/4"] });
+    const counted = { step: 2, version: 2, path: "/c/2", host: "z" };
+    const before = { ...isWriting, checkpoints: { ...isWriting.checkpoints, saved: counted } };
+    expect(pins(later(before))).toEqual({ pinned: "/c/2", fallbacks: ["/c/4"] });
+    // Nobody writes it any more: it can not count, and may go.
+    expect(pins(later(withMember(isWriting, "c2", { order: null })))).toEqual({
+      pinned: undefined,
+      fallbacks: undefined,
+    });
+  });
+
   it("raises an alarm once when too few hosts could have it, which names them; and again after there were enough", () => {
     expect(planQuorum(wanting())).toBeNull();
     const short = planQuorum(without(wanting(), "c2"));

@@ -9,6 +9,7 @@ import {
   membersOf,
   type StepGroups,
 } from "../state.ts";
+import { awaitedCopies } from "./quorum.ts";
 
 /** Versions that are kept, at most; folders in one order. */
 const pinsMax = 64;
@@ -43,13 +44,16 @@ export function noteCopy(state: ControllerState, copy: KeptCheckpoint): Controll
   return { ...state, fallback: { ...state.fallback, older: [...newer, copy, ...older.slice(newer.length)] } };
 }
 
-/** What retention must leave besides what it keeps by itself: what the job would go back to once one more is written. Pure. */
+/**
+ * What retention must leave besides what it keeps by itself: what the job would go back to once one more is written, and copies that others are about to
+ * make count. Pure.
+ */
 export function pinsOf(state: ControllerState): Pick<Body<"checkpoint.save">, "pinned" | "fallbacks"> {
   const { saved } = state.checkpoints;
-  if (!saved) return {};
-  const kept = versionsToKeep(state, knownOf(state), Math.max(1, state.plan.checkpointKeep - 1));
-  const fallbacks = [...new Set(kept.map(({ path }) => path))].filter((path) => path !== saved.path).slice(0, pinsMax);
-  return { pinned: saved.path, ...(fallbacks.length > 0 ? { fallbacks } : {}) };
+  const kept = saved ? versionsToKeep(state, knownOf(state), Math.max(1, state.plan.checkpointKeep - 1)) : [];
+  const paths = new Set([...kept, ...awaitedCopies(state)].map(({ path }) => path));
+  const fallbacks = [...paths].filter((path) => path !== saved?.path).slice(0, pinsMax);
+  return { ...(saved ? { pinned: saved.path } : {}), ...(fallbacks.length > 0 ? { fallbacks } : {}) };
 }
 
 /** The groups of a step whose trajectories are gone: what has a result is sampled again, what was given up stays so. Pure. */

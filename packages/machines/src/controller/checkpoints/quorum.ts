@@ -44,6 +44,16 @@ export function hasCopy({ checkpoints }: ControllerState, { host }: Member, step
   return (checkpoints.copies ?? []).some((copy) => copy.step === step && copy.host === host);
 }
 
+/** Copies of what other hosts still write: with theirs they would count, so they stay until that is known. Pure. */
+export function awaitedCopies(state: ControllerState): readonly KeptCheckpoint[] {
+  const savers = membersOf(state, "checkpoint");
+  return (state.checkpoints.copies ?? []).filter((copy) =>
+    savers.some(
+      ({ host, order }) => host !== copy.host && order?.kind === "checkpoint.save" && order.version === copy.version,
+    ),
+  );
+}
+
 /** True when the hosts of the checkpoint actors, with those that have a copy, are enough for a checkpoint of this step. Pure. */
 export function isQuorumThere(state: ControllerState, step: number): boolean {
   return quorumOf(state) === 1 || hostsFor(state, step).length >= quorumOf(state);
