@@ -101,6 +101,32 @@ describe("a barrier of scripts", () => {
     expect(desk.arrive(1, after).ended()).toEqual([expect.objectContaining({ outcome: "whole", arrived: [0, 1, 2] })]);
   });
 
+  it("puts out nobody for the sake of a rank that came back alone: its time begins with the first of the others", () => {
+    const two = { ranks: 2, quorum: 1, ...eject };
+    const next = { ...two, iteration: 2, phase: 0 };
+    const desk = new Desk().arrive(0, two).tick(1_000).arrive(1, next);
+    for (const atMs of [2_000, 3_000, 4_500]) {
+      expect(bodiesOf(desk.tick(atMs).said, "alarm.raised")).toEqual([
+        expect.objectContaining({ detail: expect.stringContaining("waits for rank 0") }),
+      ]);
+      expect(desk.ended()).toEqual([]);
+    }
+    desk.arrive(1, next).arrive(0, { ...two, phase: 9 });
+    expect(desk.ended()).toEqual([expect.objectContaining({ outcome: "whole", arrived: [0] })]);
+    desk.arrive(0, next);
+    expect(desk.ended()).toEqual([expect.objectContaining({ outcome: "whole", arrived: [0, 1] })]);
+  });
+
+  it("counts its time from the first rank that did not come back, and then goes on without the others", () => {
+    const desk = new Desk().arrive(0, eject).arrive(1, eject).tick(1_000);
+    const next = { iteration: 2, phase: 0, ...eject };
+    desk.arrive(2, next).arrive(0, next, { atMs: 1_900 }).arrive(0, next).arrive(2, next);
+    expect(desk.tick(2_899).ended()).toEqual([]);
+    expect(desk.tick(2_900).ended()).toEqual([
+      expect.objectContaining({ outcome: "partial", arrived: [0, 2], missing: [1], waitedMs: 1_000 }),
+    ]);
+  });
+
   it("is given up at its deadline where its rule says so, and tells that to whoever comes later", () => {
     const desk = new Desk().arrive(0, { onMissing: "abort" }).tick(1_000);
     const given = expect.objectContaining({ outcome: "aborted", missing: [1, 2] });

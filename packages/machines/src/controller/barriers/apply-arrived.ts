@@ -2,7 +2,15 @@
 import { arrive, arrivedOf, type BarrierRules, differenceOf, flawOfRules, openBarrier } from "../../phases/barrier.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "../events.ts";
 import type { ControllerState } from "../state.ts";
-import { type Barriers, type KeptBarrier, keptMax, keyOf, noBarriers, openMax } from "./barriers-state.ts";
+import {
+  type Barriers,
+  isOnlyReturned,
+  type KeptBarrier,
+  keptMax,
+  keyOf,
+  noBarriers,
+  openMax,
+} from "./barriers-state.ts";
 
 type Arrived = ReportOf<"barrier.arrived">;
 
@@ -24,12 +32,13 @@ export function applyArrived(state: ControllerState, event: Arrived): Change<Con
   const known = barriers.table[key] ?? null;
   const flaw = flawOf(state, barriers, { body, rules, known });
   if (flaw !== null) return { state, effects: [refused(event, flaw)] };
-  const opened = known ?? openedFor(barriers, body, rules, state.nowMs);
+  const isBack = isReturning(barriers, body);
+  const opened = counting(known ?? openedFor(barriers, body, rules, state.nowMs), { ...body, isBack }, state.nowMs);
   const { rank, done = [], decision } = body;
   const arrival = { rank, done, ...(decision === undefined ? {} : { decision }) };
   const barrier: KeptBarrier = { ...opened, ...arrive(opened, arrival, state.nowMs) };
   const { [String(rank)]: _, ...others } = barriers.out;
-  const out = isReturning(barriers, body) ? others : barriers.out;
+  const out = isBack ? others : barriers.out;
   const next = { ...state, barriers: { ...barriers, out, table: bounded({ ...barriers.table, [key]: barrier }) } };
   const given = isAnew ? Object.values(before.table).filter(({ end }) => end === null) : [];
   const effects = given.flatMap((open) => refusedAll(open, body.epoch));
@@ -106,6 +115,19 @@ function openedFor(barriers: Barriers, body: Arrived["body"], rules: BarrierRule
   const away = [...Object.keys(barriers.out).map(Number), ...aheadOf(barriers, iteration)];
   const absent = [...new Set(away)].filter((rank) => rank < rules.ranks);
   return { ...openBarrier(rules, absent, nowMs), epoch, iteration, phase };
+}
+
+/** A barrier to which a rank comes: its time counts from the first one that did not come back. */
+function counting(
+  barrier: KeptBarrier,
+  { rank, isBack }: { readonly rank: number; readonly isBack: boolean },
+  nowMs: number,
+): KeptBarrier {
+  if (barrier.end || barrier.arrivals[rank]) return barrier;
+  if (isBack) return { ...barrier, returned: [...(barrier.returned ?? []), rank] };
+  return isOnlyReturned(barrier)
+    ? { ...barrier, openedAtMs: nowMs, dueAtMs: nowMs + barrier.rules.timeoutMs }
+    : barrier;
 }
 
 /** Ranks that wait at a later iteration, as those do that came back: they come to no earlier one. */

@@ -9,6 +9,8 @@ export interface KeptBarrier extends Omit<Barrier, "openedAtMs" | "dueAtMs"> {
   readonly epoch: number;
   readonly iteration: number;
   readonly phase: number;
+  /** Ranks that came back with it; absent where none did. */
+  readonly returned?: readonly number[];
 }
 
 /** All of them, and who is out. */
@@ -27,6 +29,11 @@ export const keptMax = 64;
 
 /** Nobody has arrived anywhere. */
 export const noBarriers: Barriers = { epoch: 0, table: {}, out: {} };
+
+/** True while nobody is there but ranks that came back: the others may be in an earlier iteration, so no time counts against them. Pure. */
+export function isOnlyReturned({ returned = [], arrivals }: KeptBarrier): boolean {
+  return returned.length > 0 && returned.length === Object.keys(arrivals).length;
+}
 
 /** Key in the table. Pure. */
 export function keyOf({ iteration, phase }: Pick<KeptBarrier, "iteration" | "phase">): string {

@@ -3,7 +3,7 @@ import { abortBarrier, expire, missingOf, ranksText } from "../../phases/barrier
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import type { ControllerState } from "../state.ts";
 import { ended } from "./apply-arrived.ts";
-import type { Barriers, KeptBarrier } from "./barriers-state.ts";
+import { type Barriers, isOnlyReturned, type KeptBarrier } from "./barriers-state.ts";
 
 /** True while a deadline may pass. Pure. */
 export function isBarrierOpen({ barriers }: ControllerState): boolean {
@@ -17,9 +17,10 @@ export function planBarriers(state: ControllerState): Change<ControllerState> | 
   const effects: ControllerEffect[] = [];
   let next = barriers;
   for (const [key, open] of openOf(barriers)) {
-    const now = ending ? abortBarrier(open, `the job has ended: ${ending.reason}`, nowMs) : expire(open, nowMs);
-    if (now === open) continue;
-    const barrier: KeptBarrier = { ...open, ...now };
+    const asked = isOnlyReturned(open) ? { ...open, rules: { ...open.rules, onMissing: "wait" as const } } : open;
+    const now = ending ? abortBarrier(asked, `the job has ended: ${ending.reason}`, nowMs) : expire(asked, nowMs);
+    if (now === asked) continue;
+    const barrier: KeptBarrier = { ...open, ...now, rules: open.rules };
     next = { ...next, table: { ...next.table, [key]: barrier } };
     if (barrier.end?.outcome === "partial") next = { ...next, out: { ...next.out, ...outOf(barrier) } };
     effects.push(barrier.end ? ended(barrier) : late(barrier));
@@ -38,7 +39,8 @@ function outOf({ end, iteration }: KeptBarrier): Barriers["out"] {
 function late(barrier: KeptBarrier): ControllerEffect {
   const { iteration, phase, rules } = barrier;
   const missing = ranksText(missingOf(barrier));
-  const why = rules.onMissing === "eject" ? `fewer than quorum = ${rules.quorum} are there` : "it is to wait for all";
+  const few = rules.onMissing === "eject" ? `fewer than quorum = ${rules.quorum} are there` : "it is to wait for all";
+  const why = isOnlyReturned(barrier) ? "nobody is there but ranks that came back" : few;
   const detail = `iteration ${iteration} phase ${phase} waits for ${missing} longer than ${rules.timeoutMs} ms, since ${why}`;
   return announce("alarm.raised", { alarm: "barrier", detail });
 }
