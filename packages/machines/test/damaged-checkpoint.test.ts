@@ -118,6 +118,34 @@ describe("a checkpoint that is damaged when it is to be restored", () => {
     }
   });
 
+  it("is restored from a copy of another name where only the host of that copy is there to do it", () => {
+    const copied = saved(
+      withMember(withMember(lost(), "c0", { host: "a" }), "c1", { host: "b" }),
+      6,
+      "c1",
+      "/c/6-again",
+    );
+    const away = {
+      ...copied,
+      checkpoints: { ...copied.checkpoints, saved: { ...copied.checkpoints.saved, host: "a" } },
+    };
+    const { state, effects } = fails(away as ControllerState, { kind: "gone", reason: "" }, "b");
+    expect(state.restore).toMatchObject({ lineage: 2, version: 6, source: { path: "/c/6-again" } });
+    expect(state.checkpoints.saved).toMatchObject({ path: "/c/6-again", host: "b" });
+    expect(state.fallback).toMatchObject({
+      older: [{ path: "/c/6", host: "a" }, { step: 4 }, { step: 2 }],
+      damaged: [],
+    });
+    expect(alarmsOf(effects)).toEqual([
+      "rollback: checkpoint 6 is not on b, which has 6-again of the same version; going back to step 6 in lineage 2",
+    ]);
+    expect(state.step.step).toBe(7);
+    // Nothing is gained where that host has no copy.
+    expect(fails(away as ControllerState, { kind: "gone", reason: "" }, "c").state.restore).toMatchObject({
+      lineage: 1,
+    });
+  });
+
   it("is of no account any more when there are weights", () => {
     const asked = planInitialWeights(planRestore(lost())?.state as ControllerState)?.state as ControllerState;
     const body = { lineage: 1, version: 6, cause: "late", damage: corrupt };

@@ -28,7 +28,7 @@ export function noteDamage(
   const { checkpoints, fallback, restore } = state;
   const { saved } = checkpoints;
   if (state.weights || state.ending || restore.source.kind !== "checkpoint") return null;
-  if (kind === "gone" && by.host !== saved?.host) return null;
+  if (kind === "gone" && by.host !== saved?.host) return turnToCopy(state, by);
   const { path } = restore.source;
   const damaged = [...fallback.damaged, { path, reason }].slice(-damagedMax);
   const [next = null, ...older] = fallback.older;
@@ -40,10 +40,31 @@ export function noteDamage(
   const detail = `checkpoint ${nameOf(path)} can not be restored: ${reason}`.slice(0, reasonMax);
   const effects = [announce("alarm.raised", { alarm: "damaged-checkpoint", detail })];
   if (!next) return { state: ended(marked, damaged), effects };
-  const recovery = recoveryOf(marked);
-  const kept = recovery.kind === "memory" ? recovery.kept : null;
-  const back = goBack(marked, `checkpoint ${nameOf(path)} is damaged`, kept);
+  const back = goBackFrom(marked, `checkpoint ${nameOf(path)} is damaged`);
   return { state: back.state, effects: [...effects, ...back.effects] };
+}
+
+function goBackFrom(state: ControllerState, reason: string): Change<ControllerState> {
+  const recovery = recoveryOf(state);
+  return goBack(state, reason, recovery.kind === "memory" ? recovery.kept : null);
+}
+
+/**
+ * Whoever does not find the newest checkpoint may be on a host with a copy of it, which has another name when another term or attempt made it. The
+ * host of the newest may be lost, so the job goes on from that copy; `null` when there is none.
+ */
+function turnToCopy(state: ControllerState, { host }: Member): Change<ControllerState> | null {
+  const { checkpoints, fallback } = state;
+  const { saved } = checkpoints;
+  const copy = fallback.older.find(
+    (each) =>
+      each.step === saved?.step && each.version === saved.version && each.host === host && each.path !== saved.path,
+  );
+  if (!saved || !copy) return null;
+  const older = [saved, ...fallback.older.filter((each) => each !== copy)];
+  const turned = { ...state, checkpoints: { ...checkpoints, saved: copy }, fallback: { ...fallback, older } };
+  const reason = `checkpoint ${nameOf(saved.path)} is not on ${host}, which has ${nameOf(copy.path)} of the same version`;
+  return goBackFrom(turned, reason);
 }
 
 /** To begin at the source of the job would be to lose it: that is for an operator to decide. */
