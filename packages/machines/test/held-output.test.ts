@@ -71,6 +71,10 @@ describe("a holder whose results a full stream does not take", () => {
     const saved = { step: 3, version: 3, path: "/c", host: "h" };
     const covered = start({ checkpoints: { ...checkpoints, saved } });
     expect(alarmsIn(held(covered).effects)[0]?.detail).toMatch(/steps that are not trained yet/);
+    const short = start({ plan: { ...plan, checkpointQuorum: 2 } });
+    expect(alarmsIn(held(short).effects)[0]?.detail).toMatch(
+      /no checkpoint makes room: checkpoint\.quorum = 2 hosts must have it, .* start "muster checkpoint" on another host$/,
+    );
   });
 
   it("has a checkpoint ordered, however rarely there is one", () => {

@@ -3,6 +3,7 @@
  * samplers need not wait.
  */
 import { formatSize } from "@muster/base";
+import { isQuorumThere, quorumText } from "../checkpoints/quorum.ts";
 import { announce, type Change, type FilledEvent } from "../events.ts";
 import type { ControllerState } from "../state.ts";
 import type { Fill } from "../step/step-state.ts";
@@ -47,12 +48,13 @@ export function roomOf({ groupsFill }: ControllerState): string {
 }
 
 /** What makes room, or why nothing does. Pure. */
-export function remedyFor({ plan, step, checkpoints }: ControllerState): string {
+export function remedyFor(state: ControllerState): string {
+  const { plan, step, checkpoints } = state;
   const committed = step.step - 1;
   const byHand = "give the stream more room (max_bytes) on the broker";
   if (plan.checkpointReplicas === 0) return `no checkpoint makes room because the job has none: ${byHand}`;
-  const isCovered = committed <= (checkpoints.saved?.step ?? 0);
-  return isCovered
-    ? `all of it is needed for steps that are not trained yet, so no checkpoint makes room: ${byHand}`
-    : `a checkpoint of step ${committed} is ordered, which makes room`;
+  if (committed <= (checkpoints.saved?.step ?? 0))
+    return `all of it is needed for steps that are not trained yet, so no checkpoint makes room: ${byHand}`;
+  if (!isQuorumThere(state, committed)) return `no checkpoint makes room: ${quorumText(state, committed)}`;
+  return `a checkpoint of step ${committed} is ordered, which makes room`;
 }
