@@ -86,7 +86,9 @@ const timeoutMaxMs = 2 ** 31 - 1;
 function answerOf({ kind, body }: EventMessage, at: Arrival, sender: string): BarrierAnswer | null {
   const isOurs = (key: Pick<BarrierAnswer, "epoch" | "iteration" | "phase">): boolean =>
     key.epoch === at.epoch && key.iteration === at.iteration && key.phase === at.phase;
-  if (kind === "barrier.ended") return isOurs(body) ? body : null;
+  // Whoever is not among those that go on has come too late, and is told that for itself.
+  if (kind === "barrier.ended")
+    return isOurs(body) && (body.outcome === "aborted" || body.arrived.includes(at.rank)) ? body : null;
   if (kind !== "barrier.refused" || !isOurs(body) || body.rank !== at.rank) return null;
   // Somebody else who speaks for the same rank may be refused, and this one not; nobody's name stands for all of the rank.
   return body.by === sender || body.by === "" ? body : null;

@@ -109,6 +109,28 @@ describe("a client", () => {
     });
   });
 
+  it("takes the end of a barrier that went on without it for no answer, because it comes with the next word", async () => {
+    const at = { epoch: 0, iteration: 1, phase: 4 };
+    const end = { ...at, reason: "r", waitedMs: 1, coverage: 1, shares: [] };
+    await playController(controller, (message) => [
+      event("barrier.ended", { ...end, outcome: "partial", arrived: [0, 1], missing: [2] }),
+      event("barrier.refused", { ...at, rank: 2, by: `${message.from} ${message.incarnation}`, reason: "late" }),
+    ]);
+    const arrival = { ...at, rank: 2, ranks: 3 };
+    expect(await client.arrive(arrival, { timeoutMs: 5_000 })).toEqual({
+      ...{ ...at, rank: 2, by: "muster i2", reason: "late" },
+    });
+    expect(await client.arrive({ ...arrival, rank: 1 }, { timeoutMs: 5_000 })).toMatchObject({ outcome: "partial" });
+  });
+
+  it("hears that a barrier was given up, whether it was counted or not", async () => {
+    const given = { epoch: 0, iteration: 1, phase: 4, outcome: "aborted" as const, arrived: [0], missing: [1, 2] };
+    const body = { ...given, reason: "r", waitedMs: 1, coverage: 0, shares: [] };
+    await playController(controller, () => [event("barrier.ended", body)]);
+    const arrival = { epoch: 0, iteration: 1, phase: 4, rank: 2, ranks: 3 };
+    expect(await client.arrive(arrival, { timeoutMs: 5_000 })).toEqual(body);
+  });
+
   it("ends its wait when it is told to", async () => {
     const stop = new AbortController();
     const waiting = client.command("job.stop", { reason: "x" }, { timeoutMs: 60_000, signal: stop.signal });
