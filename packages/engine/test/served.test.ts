@@ -241,6 +241,22 @@ describe.each([
   });
 });
 
+it("draws nothing while weights change, also when both are asked for at the same moment", async () => {
+  const { server, engine } = await serving("vllm");
+  server.faults = ["hangs"];
+  const from = server.calls.length;
+  const [[row = []]] = await Promise.all([
+    engine.generate([requestOf()], never),
+    engine.updateWeights(inlineWeights(8, weights)),
+  ]);
+  const paths = server.calls.slice(from).map(({ path }) => path);
+  const drawn = paths.flatMap((path, at) => (path === tokensPath("vllm") ? [at] : []));
+  const isBefore = Math.max(...drawn) < paths.indexOf("/pause");
+  const isBehind = Math.min(...drawn) > paths.indexOf("/resume");
+  expect([isBefore, isBehind]).toContain(true);
+  expect(new Set(row.map(({ versionAtStart }) => versionAtStart))).toEqual(new Set([isBefore ? 7 : 8]));
+});
+
 it("says that vLLM's routes for weights need its development mode", async () => {
   const server = await start("vllm");
   server.broken.set("/pause", 404);

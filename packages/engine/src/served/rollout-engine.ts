@@ -82,7 +82,7 @@ export class ServedRolloutEngine implements RolloutEngine {
     do {
       await this.#paused.passed(signal);
       await this.#updating.passed(signal);
-    } while (this.#paused.isShut);
+    } while (this.#paused.isShut || this.#updating.isShut);
     this.#mustBeOpen("generate");
     if (this.#version === null) throw errors.EngineNotReady({ operation: "generate", missing: "updateWeights()" });
     return await this.#tracked(this.#draw(requests, this.#version, signal));
