@@ -230,6 +230,15 @@ describe.each([
     expect(server.version).toMatch(/-v8$/);
   });
 
+  it("tells it to go on again when it did not the first time, and does not take it for one that serves before", async () => {
+    const { server, engine } = await serving(kind);
+    server.broken.set(resume, 500);
+    await expect(engine.updateWeights(inlineWeights(8, weights))).rejects.toThrow(/was paused and does not go on/);
+    server.broken.clear();
+    await engine.updateWeights(inlineWeights(8, weights));
+    expect([server.isPaused, engine.weightVersion()]).toEqual([false, 8]);
+  });
+
   it("takes a server out that does not go on", async () => {
     const { server, engine } = await serving(kind, { start_seconds: 0.5 });
     server.broken.set(resume, 500);

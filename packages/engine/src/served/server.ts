@@ -40,6 +40,8 @@ export class Server {
   #startedWith = "";
   #target: WeightPlace | null = null;
   #isReady = false;
+  /** A load was begun and did not end well: the server may be paused, or have the weights and old caches, whatever it says of itself. */
+  #isTorn = false;
   #life = 0;
   #failure: unknown = null;
   #turn: Promise<unknown> = Promise.resolve();
@@ -166,7 +168,7 @@ export class Server {
       const before = await this.#facts(signal);
       this.model = this.#tools.options.model || before.model;
       // One that was started with these weights has them; one that can name them has to.
-      const isLoaded = before.version === target.tag || (isStarted && !dialect.load);
+      const isLoaded = !this.#isTorn && (before.version === target.tag || (isStarted && !dialect.load));
       if (!isLoaded) await this.#load(target);
       const { version, model } = isLoaded ? before : await this.#facts(signal);
       this.model = this.#tools.options.model || model;
@@ -186,7 +188,9 @@ export class Server {
     const { dialect, kind, times } = this.#tools.options;
     const fix = `start it by engine.${kind}.command, or name a route that loads weights in engine.${kind}.reload`;
     if (!dialect.load) throw errors.ServerRoutes({ url: this.name, reason: "its kind has none", fix });
+    this.#isTorn = true;
     await dialect.load(this.client, target, times.loadMs);
+    this.#isTorn = false;
   }
 
   /** Sees to it that a process of the own program runs which has these weights, or can load them. @returns True when its weights are those it was started with */
