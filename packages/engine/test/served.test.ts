@@ -266,6 +266,15 @@ it("draws nothing while weights change, also when both are asked for at the same
   expect(new Set(row.map(({ versionAtStart }) => versionAtStart))).toEqual(new Set([isBefore ? 7 : 8]));
 });
 
+it("takes a name of weights that the request itself had for no proof: servers repeat it", async () => {
+  const { server, engine } = await serving("openai");
+  const tag = server.version;
+  server.isEchoing = true;
+  server.version = "muster-00000000-v7";
+  expect((await engine.generate([requestOf({ n: 2 })], never))[0]).toHaveLength(2);
+  expect([server.version, server.count("/reload")]).toEqual([tag, 2]);
+});
+
 it("says that vLLM's routes for weights need its development mode", async () => {
   const server = await start("vllm");
   server.broken.set("/pause", 404);

@@ -152,7 +152,8 @@ async function ask(
     const { path, body } = dialect.request({ ...draw, maxNewTokens: room });
     const { table } = await server.client.call({ path, body, ...call });
     const answer = read(server, path, () => dialect.drawnIn(table ?? {}));
-    const isSaid = checkVersions(server, answer, tools);
+    // A name that the request had is no proof: servers repeat it.
+    const isSaid = checkVersions(server, answer, tools) && !answer.versions.includes(draw.model);
     const generated = read(server, path, () => generatedOf(answer, request, { info, version }));
     return { generated, witness: isSaid || server.isOwn || options.trusts ? null : { server, life } };
   } catch (error) {

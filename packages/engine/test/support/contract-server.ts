@@ -35,6 +35,8 @@ export class ContractServer {
   version = "default";
   /** Whether it says which weights it has. */
   isTelling = true;
+  /** Whether its answers name the model that the request named. */
+  isEchoing = false;
   isPaused = false;
   /** Calls that are answered by 503 before it is up. */
   startsIn = 0;
@@ -214,7 +216,7 @@ export class ContractServer {
     return { text: "", output_ids: drawn.ids, meta_info: meta };
   }
 
-  #completed({ prompt, seed, max_tokens: most }: Body, fault: Fault | null): Body {
+  #completed({ prompt, seed, max_tokens: most, model: asked }: Body, fault: Fault | null): Body {
     const { ids, logprobs, finish } = drawnOf(
       prompt as number[],
       { seed: seed as number, most: most as number },
@@ -224,7 +226,8 @@ export class ContractServer {
     const content = ids.map((id, at) => ({ id, token: "", logprob: logprobs[at] }));
     const told = isLlama ? { content } : { tokens: ids.map(() => ""), token_logprobs: logprobs };
     const choice = { index: 0, text: "", finish_reason: finish, ...(isLlama ? {} : { token_ids: ids }) };
-    const model = isLlama && this.isTelling ? this.version : "served";
+    const own = isLlama && this.isTelling ? this.version : "served";
+    const model = this.isEchoing ? asked : own;
     return { id: "c", model, choices: [{ ...choice, ...(fault === "no logprobs" ? {} : { logprobs: told }) }] };
   }
 }
