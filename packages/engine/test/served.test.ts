@@ -275,6 +275,19 @@ it("takes a name of weights that the request itself had for no proof: servers re
   expect([server.version, server.count("/reload")]).toEqual([tag, 2]);
 });
 
+it("takes no response of a server that is too busy to say which weights it has", async () => {
+  const { server, engine } = await serving("vllm");
+  const tag = server.version;
+  server.version = "somebody";
+  server.broken.set("/health", 503);
+  const asked = server.count("/health");
+  const drawing = engine.generate([requestOf({ n: 2 })], never);
+  await waitFor(() => server.count("/health") > asked, { what: "it is asked", timeoutMs: 2_000 });
+  server.broken.clear();
+  expect((await drawing)[0]).toHaveLength(2);
+  expect(server.version).toBe(tag);
+});
+
 it("says that vLLM's routes for weights need its development mode", async () => {
   const server = await start("vllm");
   server.broken.set("/pause", 404);

@@ -87,7 +87,7 @@ async function doubt(pieces: readonly Piece[], { signal }: DrawTools): Promise<v
     lives.set(server, byLife.set(life, [...(byLife.get(life) ?? []), piece]));
   }
   for (const [server, byLife] of lives) {
-    const isWell = await server.check(signal);
+    const isWell = await server.check(signal, true);
     for (const [life, drawn] of byLife)
       for (const piece of drawn) {
         piece.witness = null;

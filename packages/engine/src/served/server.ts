@@ -103,8 +103,12 @@ export class Server {
       });
   }
 
-  /** True while it lives and has the weights that it should have; otherwise it is lost. */
-  async check(signal: AbortSignal): Promise<boolean> {
+  /**
+   * True while it lives and has the weights that it should have; otherwise it is lost.
+   *
+   * @param mustSay - One that is too busy to say is lost, too: what it drew stands and falls with what it says now.
+   */
+  async check(signal: AbortSignal, mustSay = false): Promise<boolean> {
     if (!this.#isReady) return false;
     const life = this.#life;
     try {
@@ -113,8 +117,8 @@ export class Server {
       return this.#isReady && life === this.#life;
     } catch (error) {
       signal.throwIfAborted();
-      // Busy with questions is not gone; which weights it has is still known.
-      if (hasCode(error, "MUSTER_ERR_SERVER_BUSY")) return this.#isReady && life === this.#life;
+      // Busy with questions is not gone.
+      if (!mustSay && hasCode(error, "MUSTER_ERR_SERVER_BUSY")) return this.#isReady && life === this.#life;
       if (life === this.#life) this.lose(error);
       return false;
     }
