@@ -38,7 +38,7 @@ export function addSessionDoors(app: FastifyInstance, tools: SessionTools): void
     if (!isTable(metadata) || JSON.stringify(metadata).length > metadataBytesMax)
       throw invalid(`metadata must be an object of at most ${metadataBytesMax} bytes`);
     // Who asks again, because it heard no answer, gets the same session.
-    if (!files.has(wanted)) await files.begin(wanted, { kind: "begin", atMs: Date.now(), metadata });
+    await files.begin(wanted, { kind: "begin", atMs: Date.now(), metadata });
     return { session_id: wanted, base_url: `${scheme}://${headers.host}/sessions/${wanted}/v1` };
   });
   app.post("/sessions/:id/v1/chat/completions", door, async ({ params, body, headers }, reply) => {

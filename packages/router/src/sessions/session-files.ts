@@ -40,6 +40,8 @@ export class SessionFiles {
   readonly #limits: SessionLimits;
   readonly #guard: Server;
   readonly #ids: Set<string>;
+  /** Sessions whose first record is on its way to the disk. */
+  readonly #beginning = new Map<string, Promise<void>>();
   /** Least recently used first. */
   readonly #opened = new Map<string, Promise<Opened>>();
 
@@ -64,24 +66,33 @@ export class SessionFiles {
     }
   }
 
-  has(id: string): boolean {
-    return this.#ids.has(id);
-  }
-
   /** The session; all that is in it is on disk. @throws Refused with 404 */
   async read(id: string): Promise<Session> {
-    return (await this.#open(id)).session;
+    const { session } = await this.#open(id);
+    // Its first record is not on disk, or was cut off.
+    if (session === emptySession) throw notFound(id);
+    return session;
   }
 
-  /** Begins a session with its first record. @throws Refused with 503 when the folder has as many as it may. */
-  async begin(id: string, record: SessionRecord): Promise<void> {
-    if (this.#ids.size >= this.#limits.sessionsMax)
+  /**
+   * Begins a session with its first record; one that has begun stays as it is. Resolves when the disk has it.
+   *
+   * @throws Refused with 503 when the folder has as many as it may.
+   */
+  begin(id: string, record: SessionRecord): Promise<void> {
+    const begun = this.#beginning.get(id) ?? this.#begin(id, record).finally(() => this.#beginning.delete(id));
+    this.#beginning.set(id, begun);
+    return begun;
+  }
+
+  async #begin(id: string, record: SessionRecord): Promise<void> {
+    if (!this.#ids.has(id) && this.#ids.size >= this.#limits.sessionsMax)
       throw new Refused({
         ...{ status: 503, code: "pool_full", retryAfter: 60 },
         message: `there are ${this.#ids.size} sessions, as many as the router keeps; remove some with DELETE /sessions/ID`,
       });
     this.#ids.add(id);
-    await this.append(id, record);
+    if ((await this.#open(id)).session === emptySession) await this.append(id, record);
   }
 
   /** Writes a record. Resolves with the session when the disk has it. @throws Refused with 409 when the session has ended or is full. */
@@ -129,10 +140,7 @@ export class SessionFiles {
   }
 
   #open(id: string): Promise<Opened> {
-    if (!this.#ids.has(id)) {
-      const message = `there is no session ${id.slice(0, 64)}; POST /sessions begins one`;
-      return Promise.reject(new Refused({ status: 404, code: "not_found", message }));
-    }
+    if (!this.#ids.has(id)) return Promise.reject(notFound(id));
     const opened = this.#opened.get(id) ?? this.#load(id);
     this.#opened.delete(id);
     this.#opened.set(id, opened);
@@ -185,6 +193,11 @@ export class SessionFiles {
     const folder = await open(this.#directory, "r");
     await folder.sync().finally(() => folder.close());
   }
+}
+
+function notFound(id: string): Refused {
+  const message = `there is no session ${id.slice(0, 64)}; POST /sessions begins one`;
+  return new Refused({ status: 404, code: "not_found", message });
 }
 
 /** An abstract socket named after the folder: the kernel gives it to one process, and takes it back when that dies. */

@@ -1,0 +1,41 @@
+/** Sessions when something goes wrong at the worst moment: nobody gets a torn answer, two answers, or a session that is stuck. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { SessionFiles } from "../src/sessions/session-files.ts";
+import { openRouter, startEngine } from "./support/open-router.ts";
+
+function folder(): string {
+  const made = mkdtempSync(join(tmpdir(), "muster-sessions-"));
+  onTestFinished(() => rmSync(made, { recursive: true }));
+  return made;
+}
+
+async function filesIn(directory: string, limits: object = {}): Promise<SessionFiles> {
+  const files = await SessionFiles.open(directory, { sessionsMax: 1_000, bytesMax: 1e6, ...limits });
+  onTestFinished(() => files.close());
+  return files;
+}
+
+const begin = (atMs = Date.now()) => ({ kind: "begin", atMs, metadata: {} }) as const;
+const turnAt = (id: string) => `/sessions/${id}/v1/chat/completions`;
+const bodyOf = (content: string, more: object = {}) => ({ messages: [{ role: "user", content }], ...more });
+
+test("a session whose first record was cut off is not there, and begins when it is asked for again", async () => {
+  const sessions = folder();
+  writeFileSync(join(sessions, "a.jsonl"), '00000000 {"kind":"beg');
+  const { ask } = await openRouter([await startEngine()], {}, { sessions });
+  expect((await ask(turnAt("a"), bodyOf("one"))).status).toBe(404);
+  expect((await ask("/sessions", { session_id: "a", metadata: { task: 3 } })).status).toBe(200);
+  expect((await ask(turnAt("a"), bodyOf("one"))).status).toBe(200);
+  expect(await (await ask("/sessions/a")).json()).toMatchObject({ metadata: { task: 3 }, turns: 1, ended: null });
+});
+
+test("who begins a session at the same time as somebody else hears of it once it is on the disk", async () => {
+  const directory = folder();
+  const files = await filesIn(directory);
+  void files.begin("a", begin());
+  await files.begin("a", begin());
+  expect(readFileSync(join(directory, "a.jsonl"), "utf8").split("\n")).toHaveLength(2);
+});
