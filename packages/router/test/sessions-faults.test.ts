@@ -1,5 +1,5 @@
 /** Sessions when something goes wrong at the worst moment: nobody gets a torn answer, two answers, or a session that is stuck. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
@@ -38,4 +38,12 @@ test("who begins a session at the same time as somebody else hears of it once it
   void files.begin("a", begin());
   await files.begin("a", begin());
   expect(readFileSync(join(directory, "a.jsonl"), "utf8").split("\n")).toHaveLength(2);
+});
+
+test("a session that could not begin takes no place", async () => {
+  const directory = folder();
+  const files = await filesIn(directory, { sessionsMax: 1 });
+  mkdirSync(join(directory, "a.jsonl"));
+  await expect(files.begin("a", begin())).rejects.toThrow("EISDIR");
+  await files.begin("b", begin());
 });

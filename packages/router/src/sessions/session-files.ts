@@ -86,13 +86,19 @@ export class SessionFiles {
   }
 
   async #begin(id: string, record: SessionRecord): Promise<void> {
-    if (!this.#ids.has(id) && this.#ids.size >= this.#limits.sessionsMax)
+    const isNew = !this.#ids.has(id);
+    if (isNew && this.#ids.size >= this.#limits.sessionsMax)
       throw new Refused({
         ...{ status: 503, code: "pool_full", retryAfter: 60 },
         message: `there are ${this.#ids.size} sessions, as many as the router keeps; remove some with DELETE /sessions/ID`,
       });
     this.#ids.add(id);
-    if ((await this.#open(id)).session === emptySession) await this.append(id, record);
+    try {
+      if ((await this.#open(id)).session === emptySession) await this.append(id, record);
+    } catch (error) {
+      if (isNew) this.#ids.delete(id);
+      throw error;
+    }
   }
 
   /** Writes a record. Resolves with the session when the disk has it. @throws Refused with 409 when the session has ended or is full. */
