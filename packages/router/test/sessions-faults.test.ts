@@ -47,3 +47,14 @@ test("a session that could not begin takes no place", async () => {
   await expect(files.begin("a", begin())).rejects.toThrow("EISDIR");
   await files.begin("b", begin());
 });
+
+test("a response that its engine gave up is no answer: it is not recorded, and drawn anew when it is asked for again", async () => {
+  const engine = await startEngine();
+  const { ask } = await openRouter([engine], {}, { sessions: folder() });
+  await ask("/sessions", { session_id: "a" });
+  engine.finish = "abort";
+  const given = await ask(turnAt("a"), bodyOf("one"));
+  expect([given.status, given.headers.get("retry-after")]).toEqual([503, "1"]);
+  engine.finish = "stop";
+  expect(await (await ask(turnAt("a"), bodyOf("one"))).json()).toMatchObject({ choices: [{ finish_reason: "stop" }] });
+});

@@ -6,11 +6,21 @@ import { doneData, eventOf } from "./sse.ts";
 
 type Table = Readonly<Record<string, unknown>>;
 
-/** Reads a whole chat answer. @throws Refused with 502 for one without tokens: a session that can not be trained on is found at its first turn. */
+/**
+ * Reads a whole chat answer.
+ *
+ * @throws Refused with 502 for one without tokens: a session that can not be trained on is found at its first turn. With 503 for one that the engine
+ *   gave up: recorded, it would be the answer for ever.
+ */
 export function answerOf(whole: Table): Pick<Turn, "answer" | "message" | "tokens"> {
   const { prompt_token_ids: promptIds, choices, ...rest } = whole;
   const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
   const { token_ids: responseIds, logprobs, message, ...shown } = isTable(choice) ? choice : {};
+  if (shown.finish_reason === "abort")
+    throw new Refused({
+      ...{ status: 503, code: "engine_lost", retryAfter: 1 },
+      message: "the engine gave the response up; the same request draws it anew",
+    });
   const content = isTable(logprobs) && Array.isArray(logprobs.content) ? logprobs.content : [];
   const drawn = content.map((one: unknown) => (isTable(one) ? one.logprob : undefined));
   if (!isIds(promptIds) || !isIds(responseIds)) throw unusable("prompt_token_ids and choices[0].token_ids");

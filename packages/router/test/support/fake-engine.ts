@@ -20,7 +20,8 @@ export type Mode =
   | "dies in the stream"
   | "hangs in the stream"
   | "error in the stream"
-  | "empty stream";
+  | "empty stream"
+  | "endless answer";
 
 export interface FakeOptions {
   readonly kind?: Kind;
@@ -58,6 +59,10 @@ export class FakeEngine {
   served = 0;
   /** As an engine that knows `return_token_ids` does. */
   givesTokens = true;
+  /** It answers with a stream, whatever it was asked for. */
+  streamsAnyway = false;
+  /** How its chat answers with tokens end. */
+  finish = "stop";
   /** Bodies of the requests, newest last. */
   readonly requests: { path: string; body: Record<string, unknown>; headers: IncomingMessage["headers"] }[] = [];
   readonly #options: FakeOptions;
@@ -132,6 +137,11 @@ export class FakeEngine {
       response.writeHead(200, { "content-type": "application/json", "content-length": "1000" });
       return response.write('{"text": "half', () => response.socket?.destroy());
     }
+    if (this.mode === "endless answer") {
+      response.writeHead(200, { "content-type": "application/json" });
+      const more = setInterval(() => response.write("x".repeat(2 ** 14)), 1);
+      return void response.once("close", () => clearInterval(more));
+    }
     this.served++;
     return path === "/generate" ? this.#generate(body, response) : this.#openAi(path, body, response);
   }
@@ -169,9 +179,10 @@ export class FakeEngine {
     const { kind = "sglang" } = this.#options;
     const metadata = kind === "sglang" ? { metadata: { weight_version: this.version } } : {};
     const choice = isChat ? { message: { role: "assistant", content: "hello" } } : { text: "hello" };
-    if (body.return_token_ids === true && this.givesTokens)
-      return json(response, 200, { ...chatWithTokens(body), ...metadata });
-    if (body.stream !== true) return json(response, 200, { id: "c", choices: [{ index: 0, ...choice }], ...metadata });
+    if (body.return_token_ids === true && this.givesTokens && !this.streamsAnyway)
+      return json(response, 200, { ...chatWithTokens(body, this.finish), ...metadata });
+    if (body.stream !== true && !this.streamsAnyway)
+      return json(response, 200, { id: "c", choices: [{ index: 0, ...choice }], ...metadata });
     return this.#stream(response, 5, (count) => ({
       id: "c",
       choices: [{ index: 0, ...(isChat ? { delta: { content: `${count}` } } : { text: `${count}` }) }],
@@ -202,7 +213,7 @@ export class FakeEngine {
 }
 
 /** A chat answer with token ids, whose tokens are characters: the conversation that goes on begins with the tokens of the one before. */
-function chatWithTokens(body: Record<string, unknown>): object {
+function chatWithTokens(body: Record<string, unknown>, finish: string): object {
   const prompt = (body.messages as { content: string }[]).map(({ content }) => content).join("");
   const promptIds = Array.from(prompt, (character) => character.charCodeAt(0));
   const ids = responseOf([...promptIds, Number(body.seed)], 4).map((id) => 97 + (id % 26));
@@ -210,7 +221,7 @@ function chatWithTokens(body: Record<string, unknown>): object {
   const message = { role: "assistant", content: String.fromCharCode(...ids) };
   return {
     ...{ id: "c", object: "chat.completion", model: "fake", prompt_token_ids: promptIds },
-    choices: [{ index: 0, message, logprobs: { content }, token_ids: ids, finish_reason: "stop" }],
+    choices: [{ index: 0, message, logprobs: { content }, token_ids: ids, finish_reason: finish }],
   };
 }
 
