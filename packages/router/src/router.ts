@@ -285,7 +285,7 @@ class RunningRouter implements Router {
     const bytes = Buffer.from(JSON.stringify(body));
     const parsed = parseRequest("/v1/chat/completions", bytes, headers, { maxStaleness: config.maxStaleness });
     const hasOwnTokens = tokens.inference !== null || tokens.admin !== null;
-    const held = new HeldAnswer();
+    const held = new HeldAnswer(config.attempt.answerBytesMax);
     await exchange(this.#tools, parsed, held, headersForEngine(headers, { token: engineToken, hasOwnTokens }));
     return held.answer();
   }

@@ -58,3 +58,25 @@ test("a response that its engine gave up is no answer: it is not recorded, and d
   engine.finish = "stop";
   expect(await (await ask(turnAt("a"), bodyOf("one"))).json()).toMatchObject({ choices: [{ finish_reason: "stop" }] });
 });
+
+test("an engine that answers a turn with a stream, and breaks it off, ends the turn with an error", async () => {
+  const engine = await startEngine();
+  const { ask } = await openRouter([engine], {}, { sessions: folder() });
+  await ask("/sessions", { session_id: "a" });
+  Object.assign(engine, { streamsAnyway: true, mode: "error in the stream" });
+  expect((await ask(turnAt("a"), bodyOf("one"))).status).toBe(502);
+  Object.assign(engine, { streamsAnyway: false, mode: "ok" });
+  expect((await ask(turnAt("a"), bodyOf("one"))).status).toBe(200);
+});
+
+test("an answer without an end is cut off at the length that answers may have", async () => {
+  const engine = await startEngine();
+  const { ask } = await openRouter([engine], { attempt: { answerBytesMax: 100_000 } }, { sessions: folder() });
+  await ask("/sessions", { session_id: "a" });
+  engine.mode = "endless answer";
+  const answer = await ask(turnAt("a"), bodyOf("one"));
+  expect([answer.status, await answer.json()]).toMatchObject([
+    502,
+    { error: { message: expect.stringContaining("longer than 100000 bytes") } },
+  ]);
+});

@@ -5,15 +5,27 @@ import { Refused } from "../core/reply.ts";
 
 /** Takes an answer as a client on a socket does. It never leaves: a turn that is begun is recorded, whether or not its agent still waits. */
 export class HeldAnswer extends ServerResponse {
-  readonly #chunks: Buffer[] = [];
+  readonly #bytesMax: number;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
   #isClosed = false;
 
-  constructor() {
+  /** @param bytesMax - Longest answer; a longer one is cut off, as by a client that leaves. */
+  constructor(bytesMax: number) {
     super({ method: "POST", httpVersionMajor: 1, httpVersionMinor: 1 } as IncomingMessage);
+    this.#bytesMax = bytesMax;
   }
 
-  override write(chunk: unknown): boolean {
-    this.#chunks.push(Buffer.from(chunk as Uint8Array));
+  override write(chunk: unknown, written?: unknown): boolean {
+    const bytes = Buffer.from(chunk as Uint8Array);
+    this.#bytes += bytes.length;
+    if (this.#bytes <= this.#bytesMax) this.#chunks.push(bytes);
+    else {
+      this.#chunks = [];
+      this.#close();
+    }
+    // Whoever waits for its last write before it cuts the connection does so.
+    if (typeof written === "function") setImmediate(() => written());
     return true;
   }
 
@@ -31,6 +43,10 @@ export class HeldAnswer extends ServerResponse {
 
   /** The answer. @throws Refused with what the engine or the router said instead */
   answer(): Readonly<Record<string, unknown>> {
+    if (this.#bytes > this.#bytesMax) {
+      const message = `the engine's answer is longer than ${this.#bytesMax} bytes`;
+      throw new Refused({ status: 502, code: "engine_failed", message });
+    }
     const table = tableOf(Buffer.concat(this.#chunks).toString("utf8"));
     if (this.statusCode === 200 && table) return table;
     const { message = "the engine's answer broke off" } = (table?.error ?? table ?? {}) as { message?: unknown };
