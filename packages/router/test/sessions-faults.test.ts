@@ -1,7 +1,8 @@
 /** Sessions when something goes wrong at the worst moment: nobody gets a torn answer, two answers, or a session that is stuck. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { crc32 } from "node:zlib";
 import { expect, onTestFinished, test } from "vitest";
 import { SessionFiles } from "../src/sessions/session-files.ts";
 import { openRouter, startEngine } from "./support/open-router.ts";
@@ -19,6 +20,11 @@ async function filesIn(directory: string, limits: object = {}): Promise<SessionF
 }
 
 const begin = (atMs = Date.now()) => ({ kind: "begin", atMs, metadata: {} }) as const;
+function writeRecord(directory: string, id: string, record: object): void {
+  const json = JSON.stringify(record);
+  writeFileSync(join(directory, `${id}.jsonl`), `${crc32(json).toString(16).padStart(8, "0")} ${json}\n`);
+}
+
 const turnAt = (id: string) => `/sessions/${id}/v1/chat/completions`;
 const bodyOf = (content: string, more: object = {}) => ({ messages: [{ role: "user", content }], ...more });
 
@@ -79,4 +85,14 @@ test("an answer without an end is cut off at the length that answers may have", 
     502,
     { error: { message: expect.stringContaining("longer than 100000 bytes") } },
   ]);
+});
+
+test("a session ends also when it is full, and when many ask at the moment in which it ends", async () => {
+  const directory = folder();
+  writeRecord(directory, "a", begin(1_000));
+  const bytesMax = statSync(join(directory, "a.jsonl")).size + 10;
+  const { ask } = await openRouter([], { sessions: { bytesMax } }, { sessions: directory });
+  const paths = ["/sessions/a", "/sessions/a/trace", "/sessions/a", "/sessions/a/trace"];
+  const answers = await Promise.all(paths.map(async (path) => await (await ask(path)).json()));
+  expect(answers.map(({ ended }) => ended)).toEqual(["idle", "idle", "idle", "idle"]);
 });

@@ -101,19 +101,28 @@ export class SessionFiles {
     }
   }
 
-  /** Writes a record. Resolves with the session when the disk has it. @throws Refused with 409 when the session has ended or is full. */
+  /**
+   * Writes a record. Resolves with the session when the disk has it. An end is written once, however many ask for it, and also behind a full session.
+   *
+   * @throws Refused with 409 when the session has ended or is full.
+   */
   async append(id: string, record: SessionRecord): Promise<Session> {
     const opened = await this.#open(id);
-    if (opened.isEnded) throw sessionEnded(opened.session.ended ?? "asked");
+    const isEnd = record.kind === "end";
+    if (opened.isEnded && !isEnd) throw sessionEnded(opened.session.ended ?? "asked");
+    if (opened.isEnded) {
+      await opened.written;
+      return opened.session;
+    }
     const json = JSON.stringify(record);
     const line = Buffer.from(`${crc32(json).toString(16).padStart(8, "0")} ${json}\n`);
-    if (opened.bytes + line.length > this.#limits.bytesMax)
+    if (!isEnd && opened.bytes + line.length > this.#limits.bytesMax)
       throw new Refused({
         ...{ status: 409, code: "session_full" },
         message: `the session would have more than ${this.#limits.bytesMax} bytes; end it and begin another one`,
       });
     opened.bytes += line.length;
-    opened.isEnded = record.kind === "end";
+    opened.isEnded = isEnd;
     const write = opened.written.then(() => this.#write(id, line));
     opened.written = write;
     try {
