@@ -96,3 +96,15 @@ test("a session ends also when it is full, and when many ask at the moment in wh
   const answers = await Promise.all(paths.map(async (path) => await (await ask(path)).json()));
   expect(answers.map(({ ended }) => ended)).toEqual(["idle", "idle", "idle", "idle"]);
 });
+
+test("a session is in use as long as a turn is drawn", async () => {
+  const engine = await startEngine({ latencyMs: 2_000 });
+  const { ask } = await openRouter([engine], { sessions: { idleMs: 1_000 } }, { sessions: folder() });
+  await ask("/sessions", { session_id: "a" });
+  let isDrawn = false;
+  const drawing = ask(turnAt("a"), bodyOf("one")).finally(() => {
+    isDrawn = true;
+  });
+  while (!isDrawn) expect(await (await ask("/sessions/a")).json()).toMatchObject({ ended: null });
+  expect((await drawing).status).toBe(200);
+});

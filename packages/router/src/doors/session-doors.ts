@@ -22,14 +22,20 @@ export interface SessionTools {
   readonly running: Set<Promise<unknown>>;
 }
 
+interface DoorTools extends SessionTools {
+  /** Turns that engines draw now, as `id/key`: their sessions are in use. */
+  readonly drawing: Set<string>;
+}
+
 const metadataBytesMax = 4_096;
 const rewardMax = 1e9;
 const idPattern = /^[A-Za-z0-9_-]{1,64}$/;
 
 /** Adds the doors. */
-export function addSessionDoors(app: FastifyInstance, tools: SessionTools): void {
-  const { files, scheme } = tools;
+export function addSessionDoors(app: FastifyInstance, given: SessionTools): void {
+  const { files, scheme } = given;
   const door = doorOf("inference");
+  const tools: DoorTools = { ...given, drawing: new Set() };
   const turns = new TurnsUnderWay(tools);
   app.post("/sessions", door, async ({ body, headers }) => {
     const { session_id: wanted = randomBytes(16).toString("hex"), metadata = {} } = tableIn(body);
@@ -83,10 +89,10 @@ export function addSessionDoors(app: FastifyInstance, tools: SessionTools): void
 
 /** Turns that are being drawn. A request that comes again meanwhile waits for the same answer. */
 class TurnsUnderWay {
-  readonly #tools: SessionTools;
+  readonly #tools: DoorTools;
   readonly #drawing = new Map<string, Promise<Turn>>();
 
-  constructor(tools: SessionTools) {
+  constructor(tools: DoorTools) {
     this.#tools = tools;
   }
 
@@ -107,7 +113,7 @@ class TurnsUnderWay {
 
   /** The turn that is stored; else a new one, once the disk has it. */
   async #answer(id: string, request: TurnRequest, headers: FastifyRequest["headers"]): Promise<Turn> {
-    const { files, limits, draw } = this.#tools;
+    const { files, limits, draw, drawing } = this.#tools;
     const { key, body, messages } = request;
     const { turns, byKey, ended } = await current(this.#tools, id);
     const stored = byKey.get(key);
@@ -118,18 +124,25 @@ class TurnsUnderWay {
         ...{ status: 409, code: "session_full" },
         message: `the session has ${turns.length} turns, as many as it may; end it and begin another one`,
       });
-    // Turns of one session go to one engine, whose prefix cache has the conversation.
-    const drawn = answerOf(await draw(body, { ...headers, "x-session-id": id }));
-    const turn = { key, ...parentOf(await files.read(id), messages), ...drawn };
-    await files.append(id, { kind: "turn", atMs: Date.now(), turn });
-    return turn;
+    const place = `${id}/${key}`;
+    drawing.add(place);
+    try {
+      // Turns of one session go to one engine, whose prefix cache has the conversation.
+      const drawn = answerOf(await draw(body, { ...headers, "x-session-id": id }));
+      const turn = { key, ...parentOf(await files.read(id), messages), ...drawn };
+      await files.append(id, { kind: "turn", atMs: Date.now(), turn });
+      return turn;
+    } finally {
+      drawing.delete(place);
+    }
   }
 }
 
 /** The session as it is now; one that nobody used for too long ends here. */
-async function current({ files, limits }: SessionTools, id: string): Promise<Session> {
+async function current({ files, limits, drawing }: DoorTools, id: string): Promise<Session> {
   const session = await files.read(id);
   if (session.ended !== null || Date.now() - session.usedMs < limits.idleMs) return session;
+  if ([...drawing].some((place) => place.startsWith(`${id}/`))) return session;
   return await files.append(id, { kind: "end", atMs: Date.now(), reason: "idle" });
 }
 
