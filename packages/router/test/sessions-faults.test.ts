@@ -108,3 +108,19 @@ test("a session is in use as long as a turn is drawn", async () => {
   while (!isDrawn) expect(await (await ask("/sessions/a")).json()).toMatchObject({ ended: null });
   expect((await drawing).status).toBe(200);
 });
+
+test("the same words with another demand on weights are another request, however the demand is made", async () => {
+  const engine = await startEngine({ version: "7" });
+  const opened = await openRouter([engine], {}, { sessions: folder() });
+  const { ask } = opened;
+  await ask("/sessions", { session_id: "a" });
+  await ask(turnAt("a"), bodyOf("one"));
+  engine.version = "8";
+  const wanted = { "x-muster-min-weight-version": "8" };
+  await opened.until("version 8", (workers) => workers.every(({ version }) => version === "8"));
+  for (const _ of [1, 2])
+    expect(await (await ask(turnAt("a"), bodyOf("one"), wanted)).json()).toMatchObject({
+      metadata: { weight_version: "8" },
+    });
+  expect(engine.requests).toHaveLength(2);
+});

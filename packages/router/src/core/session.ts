@@ -1,6 +1,7 @@
 /** One episode of an agent: the turns that were answered, as a tree that only grows. Pure: a session is the fold of its records. */
 import { createHash } from "node:crypto";
 import { isTable } from "./answer-facts.ts";
+import type { Headers } from "./parse-request.ts";
 import { invalid } from "./reply.ts";
 
 type Table = Readonly<Record<string, unknown>>;
@@ -77,8 +78,11 @@ const [own, shown] = [
   ["stream", "stream_options", "user"],
 ];
 
+/** Headers with which a request demands weights: another demand is another request. */
+const demands = ["x-muster-weight-version", "x-muster-min-weight-version", "x-muster-max-staleness"];
+
 /** Reads a chat request. @throws Refused with 400 */
-export function turnRequestOf(sessionId: string, body: Table): TurnRequest {
+export function turnRequestOf(sessionId: string, body: Table, headers: Headers = {}): TurnRequest {
   const { messages } = body;
   if (!Array.isArray(messages) || messages.length === 0 || !messages.every(isTable))
     throw invalid("messages must be a list of objects, with at least one");
@@ -88,7 +92,8 @@ export function turnRequestOf(sessionId: string, body: Table): TurnRequest {
   if (body.stream !== undefined && body.stream !== null && typeof body.stream !== "boolean")
     throw invalid("stream must be true or false");
   const asked = Object.fromEntries(Object.entries(body).filter(([field]) => ![...own, ...shown].includes(field)));
-  const key = digestOf(asked);
+  const demanded = Object.fromEntries(demands.flatMap((name) => (headers[name] ? [[name, headers[name]]] : [])));
+  const key = digestOf(Object.keys(demanded).length === 0 ? asked : [asked, demanded]);
   // The same request at another engine draws the same tokens, as long as the weights are the same.
   const seed = Number.parseInt(digestOf([sessionId, key]).slice(0, 7), 16);
   return {

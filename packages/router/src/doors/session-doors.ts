@@ -49,7 +49,7 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
   });
   app.post("/sessions/:id/v1/chat/completions", door, async ({ params, body, headers }, reply) => {
     const id = idIn(params);
-    const request = turnRequestOf(id, tableIn(body));
+    const request = turnRequestOf(id, tableIn(body), headers);
     const { answer } = await turns.turnOf(id, request, headers);
     return request.isStream
       ? reply.type("text/event-stream").send(eventsOf(answer))
