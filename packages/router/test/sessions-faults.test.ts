@@ -124,3 +124,11 @@ test("the same words with another demand on weights are another request, however
     });
   expect(engine.requests).toHaveLength(2);
 });
+
+test("a turn has a seed of its own when its request says that it has none", async () => {
+  const engine = await startEngine();
+  const { ask } = await openRouter([engine], {}, { sessions: folder() });
+  await ask("/sessions", { session_id: "a" });
+  await ask(turnAt("a"), bodyOf("one", { seed: null }));
+  expect(engine.requests[0]?.body.seed).toEqual(expect.any(Number));
+});

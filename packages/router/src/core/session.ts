@@ -98,7 +98,7 @@ export function turnRequestOf(sessionId: string, body: Table, headers: Headers =
   const seed = Number.parseInt(digestOf([sessionId, key]).slice(0, 7), 16);
   return {
     ...{ key, messages, isStream: body.stream === true },
-    body: { seed, ...asked, stream: false, logprobs: true, return_token_ids: true },
+    body: { ...asked, seed: asked.seed ?? seed, stream: false, logprobs: true, return_token_ids: true },
   };
 }
 
