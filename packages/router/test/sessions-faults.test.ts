@@ -1,5 +1,5 @@
 /** Sessions when something goes wrong at the worst moment: nobody gets a torn answer, two answers, or a session that is stuck. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
@@ -131,4 +131,17 @@ test("a turn has a seed of its own when its request says that it has none", asyn
   await ask("/sessions", { session_id: "a" });
   await ask(turnAt("a"), bodyOf("one", { seed: null }));
   expect(engine.requests[0]?.body.seed).toEqual(expect.any(Number));
+});
+
+test("a session that is removed leaves no file, whatever is written at that moment", async () => {
+  const directory = folder();
+  const files = await filesIn(directory);
+  for (let ticks = 0; ticks < 16; ticks++) {
+    const id = `${ticks}`;
+    await files.begin(id, begin());
+    const removed = files.remove(id);
+    for (let i = 0; i < ticks; i++) await new Promise(setImmediate);
+    await Promise.allSettled([removed, files.append(id, { kind: "reward", atMs: 0, reward: 1 })]);
+  }
+  expect(readdirSync(directory)).toEqual([]);
 });

@@ -26,6 +26,8 @@ interface Opened {
   bytes: number;
   /** Its end is written, or about to be: nothing comes behind it. */
   isEnded: boolean;
+  /** Its file is gone, or about to be. */
+  isRemoved: boolean;
   /** The write before the next one. */
   written: Promise<void>;
 }
@@ -108,6 +110,7 @@ export class SessionFiles {
    */
   async append(id: string, record: SessionRecord): Promise<Session> {
     const opened = await this.#open(id);
+    if (opened.isRemoved) throw notFound(id);
     const isEnd = record.kind === "end";
     if (opened.isEnded && !isEnd) throw sessionEnded(opened.session.ended ?? "asked");
     if (opened.isEnded) {
@@ -137,10 +140,10 @@ export class SessionFiles {
   }
 
   async remove(id: string): Promise<void> {
-    const { written } = await this.#open(id);
-    await written.catch(() => {});
-    await rm(this.#pathOf(id), { force: true });
-    this.#opened.delete(id);
+    const opened = await this.#open(id);
+    opened.isRemoved = true;
+    await opened.written.catch(() => {});
+    await rm(this.#pathOf(id), { force: true }).finally(() => this.#opened.delete(id));
     this.#ids.delete(id);
   }
 
@@ -192,7 +195,7 @@ export class SessionFiles {
         throw errors.RouterSessions({ directory: path, reason: `line ${index + 1} is damaged; restore or remove it` });
       return withRecord(before, JSON.parse(json) as SessionRecord);
     }, emptySession);
-    return { session, bytes: whole, isEnded: session.ended !== null, written: Promise.resolve() };
+    return { session, bytes: whole, isEnded: session.ended !== null, isRemoved: false, written: Promise.resolve() };
   }
 
   async #write(id: string, line: Buffer): Promise<void> {
