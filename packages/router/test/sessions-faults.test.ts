@@ -145,3 +145,11 @@ test("a session that is removed leaves no file, whatever is written at that mome
   }
   expect(readdirSync(directory)).toEqual([]);
 });
+
+test("nothing is written once the folder is given back to the next router", async () => {
+  const directory = folder();
+  const files = await filesIn(directory);
+  await files.begin("a", begin());
+  await files.close();
+  await expect(files.append("a", { kind: "reward", atMs: 0, reward: 1 })).rejects.toThrow("about to end");
+});

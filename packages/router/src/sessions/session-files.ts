@@ -46,6 +46,7 @@ export class SessionFiles {
   readonly #beginning = new Map<string, Promise<void>>();
   /** Least recently used first. */
   readonly #opened = new Map<string, Promise<Opened>>();
+  #isClosed = false;
 
   private constructor(directory: string, limits: SessionLimits, guard: Server, ids: Set<string>) {
     this.#directory = directory;
@@ -111,6 +112,8 @@ export class SessionFiles {
   async append(id: string, record: SessionRecord): Promise<Session> {
     const opened = await this.#open(id);
     if (opened.isRemoved) throw notFound(id);
+    if (this.#isClosed)
+      throw new Refused({ status: 503, code: "draining", message: "the router is about to end", retryAfter: 1 });
     const isEnd = record.kind === "end";
     if (opened.isEnded && !isEnd) throw sessionEnded(opened.session.ended ?? "asked");
     if (opened.isEnded) {
@@ -147,7 +150,9 @@ export class SessionFiles {
     this.#ids.delete(id);
   }
 
+  /** Gives the folder back, once what is being written is on disk. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     const opened = await Promise.allSettled(this.#opened.values());
     await Promise.allSettled(opened.map((one) => (one.status === "fulfilled" ? one.value.written : null)));
     await new Promise((done) => this.#guard.close(done));
