@@ -153,3 +153,19 @@ test("nothing is written once the folder is given back to the next router", asyn
   await files.close();
   await expect(files.append("a", { kind: "reward", atMs: 0, reward: 1 })).rejects.toThrow("about to end");
 });
+
+test("a session that is written to at the moment in which it would be forgotten stays one session", async () => {
+  const directory = folder();
+  const ids = Array.from({ length: 257 }, (_, i) => `s${i}`);
+  for (const id of ids) writeRecord(directory, id, begin());
+  const files = await filesIn(directory);
+  for (let ticks = 0; ticks < 12; ticks++) {
+    const [oldest = "", ...others] = ids;
+    await files.read(oldest);
+    for (const id of others.slice(1)) await files.read(id);
+    void files.read(others[0] as string);
+    for (let i = 0; i < ticks; i++) await null;
+    const written = await files.append(oldest, { kind: "reward", atMs: Date.now(), reward: ticks });
+    expect(await files.read(oldest)).toBe(written);
+  }
+});

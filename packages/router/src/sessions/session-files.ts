@@ -180,8 +180,9 @@ export class SessionFiles {
     const one = await opened.catch(() => null);
     const { written } = one ?? {};
     await written?.catch(() => {});
-    if (one?.written === written && this.#opened.get(id) === opened && this.#opened.size > openedMax)
-      this.#opened.delete(id);
+    // Somebody who has just asked for it has put it at the end, and may be about to write.
+    const [now] = this.#opened;
+    if (one?.written === written && now?.[1] === opened && this.#opened.size > openedMax) this.#opened.delete(id);
   }
 
   async #load(id: string): Promise<Opened> {
