@@ -169,3 +169,15 @@ test("a session that is written to at the moment in which it would be forgotten 
     expect(await files.read(oldest)).toBe(written);
   }
 });
+
+test("sessions in memory are bounded by their bytes, and not by their number alone", async () => {
+  const directory = folder();
+  const metadata = { text: "x".repeat(900) };
+  const ids = Array.from({ length: 20 }, (_, i) => `s${i}`);
+  for (const id of ids) writeRecord(directory, id, { ...begin(), metadata });
+  const files = await filesIn(directory, { bytesMax: 1_000 });
+  const sessions = await Promise.all(ids.map((id) => files.read(id)));
+  const again = await Promise.all([...ids].reverse().map((id) => files.read(id)));
+  const kept = again.reverse().filter((one, i) => one === sessions[i]);
+  expect(kept.length).toBeLessThanOrEqual(9);
+});

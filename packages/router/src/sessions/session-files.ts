@@ -32,8 +32,8 @@ interface Opened {
   written: Promise<void>;
 }
 
-/** Sessions that are kept in memory; others are read again when they are asked for. */
-const openedMax = 256;
+/** Sessions that are kept in memory, and how many full ones their bytes may make up; others are read again when they are asked for. */
+const [openedMax, fullMax] = [256, 8];
 const ending = ".jsonl";
 
 /** The sessions of one folder. */
@@ -46,6 +46,7 @@ export class SessionFiles {
   readonly #beginning = new Map<string, Promise<void>>();
   /** Least recently used first. */
   readonly #opened = new Map<string, Promise<Opened>>();
+  readonly #loaded = new WeakMap<Promise<Opened>, Opened>();
   #isClosed = false;
 
   private constructor(directory: string, limits: SessionLimits, guard: Server, ids: Set<string>) {
@@ -167,22 +168,35 @@ export class SessionFiles {
     const opened = this.#opened.get(id) ?? this.#load(id);
     this.#opened.delete(id);
     this.#opened.set(id, opened);
-    opened.catch(() => this.#opened.delete(id));
-    void this.#forgetOldest();
+    opened.then(
+      (loaded) => {
+        this.#loaded.set(opened, loaded);
+        void this.#forgetOldest();
+      },
+      () => this.#opened.delete(id),
+    );
     return opened;
   }
 
   /** One that is being written stays: two copies of a session would know different turns. */
   async #forgetOldest(): Promise<void> {
-    const [oldest] = this.#opened;
-    if (this.#opened.size <= openedMax || !oldest) return;
-    const [id, opened] = oldest;
-    const one = await opened.catch(() => null);
-    const { written } = one ?? {};
-    await written?.catch(() => {});
-    // Somebody who has just asked for it has put it at the end, and may be about to write.
-    const [now] = this.#opened;
-    if (one?.written === written && now?.[1] === opened && this.#opened.size > openedMax) this.#opened.delete(id);
+    while (this.#isCrowded()) {
+      const [oldest] = this.#opened;
+      const [id, opened] = oldest as [string, Promise<Opened>];
+      const one = await opened.catch(() => null);
+      const { written } = one ?? {};
+      await written?.catch(() => {});
+      // Somebody who has just asked for it has put it at the end, and may be about to write.
+      const [now] = this.#opened;
+      if (one?.written !== written || now?.[1] !== opened || !this.#isCrowded()) return;
+      this.#opened.delete(id);
+    }
+  }
+
+  #isCrowded(): boolean {
+    const { size } = this.#opened;
+    const bytes = [...this.#opened.values()].reduce((sum, one) => sum + (this.#loaded.get(one)?.bytes ?? 0), 0);
+    return size > openedMax || (size > 1 && bytes > fullMax * this.#limits.bytesMax);
   }
 
   async #load(id: string): Promise<Opened> {
