@@ -11,6 +11,7 @@ answers. With a session id (second argument) that ran before, every turn has the
 What it does when nobody answers is what clients of the OpenAI API do: it sends the same request again. Each turn is one line of its output.
 """
 import datetime
+import http.client
 import json
 import sys
 import time
@@ -31,7 +32,7 @@ def post(url, body):
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code not in (408, 429) or attempt == TRIES:
                 raise SystemExit(f"{url}: {error.code} {error.read().decode()}")
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:  # nobody there, or gone in the middle of its answer
             if attempt == TRIES:
                 raise SystemExit(f"{url}: {error}")
         time.sleep(min(0.05 * attempt, 1))
