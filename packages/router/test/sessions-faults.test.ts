@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { expect, onTestFinished, test } from "vitest";
+import { eventsOf } from "../src/core/turn-answer.ts";
 import { SessionFiles } from "../src/sessions/session-files.ts";
 import { openRouter, startEngine } from "./support/open-router.ts";
 
@@ -180,4 +181,14 @@ test("sessions in memory are bounded by their bytes, and not by their number alo
   const again = await Promise.all([...ids].reverse().map((id) => files.read(id)));
   const kept = again.reverse().filter((one, i) => one === sessions[i]);
   expect(kept.length).toBeLessThanOrEqual(9);
+});
+
+test("calls of tools in a stream have the place that clients put them together by", () => {
+  const message = { role: "assistant", content: null, tool_calls: [{ id: "x", type: "function" }, { id: "y" }] };
+  const [first = ""] = eventsOf({ id: "c", choices: [{ index: 0, message, finish_reason: "tool_calls" }] }).split("\n");
+  const calls = [
+    { index: 0, id: "x", type: "function" },
+    { index: 1, id: "y" },
+  ];
+  expect(JSON.parse(first.slice("data: ".length))).toMatchObject({ choices: [{ delta: { tool_calls: calls } }] });
 });

@@ -47,7 +47,14 @@ export function eventsOf(answer: Table): string {
         choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
       }),
     );
-  return `${chunk(choice?.message, null)}${chunk({}, choice?.finish_reason ?? "stop")}${eventOf(doneData)}`;
+  return `${chunk(deltaOf(choice?.message), null)}${chunk({}, choice?.finish_reason ?? "stop")}${eventOf(doneData)}`;
+}
+
+/** A message as a piece of a stream: clients put calls of tools together by their place. */
+function deltaOf(message: unknown): unknown {
+  if (!isTable(message) || !Array.isArray(message.tool_calls)) return message;
+  const calls = message.tool_calls.map((call: unknown, index) => (isTable(call) ? { index, ...call } : call));
+  return { ...message, tool_calls: calls };
 }
 
 function isIds(value: unknown): value is readonly number[] {
