@@ -180,6 +180,19 @@ describe.each(kinds)("a server of the kind %s", (kind) => {
     expect(await engine.health({ deep: false, signal: never })).toMatchObject({ ok: true });
   });
 
+  it("gives new weights to the others when one of several is dead, which gets them when it is back", async () => {
+    const [first, second] = [await start(kind), await start(kind)];
+    const engine = await open(kind, [first.url, second.url], { start_seconds: 60, health_seconds: 0.1 });
+    await engine.updateWeights(inlineWeights(7, weights));
+    const port = await first.kill();
+    for (const version of [8, 9]) await engine.updateWeights(inlineWeights(version, weights));
+    expect((await engine.generate([requestOf({ n: 1 })], never))[0]).toMatchObject([{ versionAtStart: 9 }]);
+    await first.restart(port);
+    await waitFor(() => first.version === second.version, { what: "it has the weights", timeoutMs: 3_000 });
+    const load = { openai: "/reload", sglang: "/update_weights_from_disk", vllm: "/collective_rpc" }[kind];
+    expect(first.count(load)).toBe(2);
+  });
+
   it("ends a request that is aborted, and its siblings go on", async () => {
     const { server, engine } = await serving(kind, { call_seconds: 20 });
     server.faults = ["hangs"];

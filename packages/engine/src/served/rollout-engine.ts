@@ -5,10 +5,11 @@ import type { EngineInfo, Generated, GenerateRequest, RolloutEngine, WeightUpdat
 import { errors } from "../errors.ts";
 import { Gate } from "../gate.ts";
 import { checkRequest } from "./check-drawn.ts";
+import type { WeightPlace } from "./dialect.ts";
 import { drawAll } from "./draw-all.ts";
 import type { ServedOptions } from "./options.ts";
 import { Pool } from "./pool.ts";
-import { Server } from "./server.ts";
+import { Server, sleep } from "./server.ts";
 import { tagOf } from "./tag.ts";
 import type { WeightFiles } from "./weight-files.ts";
 
@@ -165,14 +166,31 @@ export class ServedRolloutEngine implements RolloutEngine {
       const tag = tagOf(this.#life, version);
       const path = update.via === "disk" ? update.path : await this.#write(tag, update);
       this.#version = null;
-      const brought = await Promise.allSettled(this.#pool.servers.map((server) => server.bring({ path, tag })));
-      const failed = brought.flatMap((each) => (each.status === "rejected" ? [each.reason] : []));
-      // Servers without the weights do not serve; as long as one has them, the others are brought back meanwhile.
-      if (failed.length === brought.length) throw failed[0];
+      await this.#bring({ path, tag });
       this.#version = version;
     } finally {
       this.#updating.open();
     }
+  }
+
+  /**
+   * Brings servers to weights. Those without them do not serve; as long as one has them, the others are brought there meanwhile: once one is there, they
+   * have as long again, and nobody waits longer for one that is dead.
+   */
+  async #bring(place: WeightPlace): Promise<void> {
+    const fromMs = performance.now();
+    const bringing = this.#pool.servers.map((server) => server.bring(place));
+    const all = Promise.allSettled(bringing);
+    if (
+      !(await Promise.any(bringing).then(
+        () => true,
+        () => false,
+      ))
+    )
+      await bringing[0];
+    const ended = new AbortController();
+    const lateMs = performance.now() - fromMs + 3 * this.#parts.options.times.askMs;
+    await Promise.race([all.then(() => ended.abort()), sleep(lateMs, ended.signal)]);
   }
 
   async #write(tag: string, update: Extract<WeightUpdate, { via: "inline" }>): Promise<string> {

@@ -168,7 +168,8 @@ export class Server {
       const process = this.#process;
       const isStarted = await this.#ensure(target, isMended);
       // A process that ran before does not start: silence is all that is left of it.
-      await this.#untilUp(this.#process && this.#process === process ? 3 * times.askMs : times.startMs);
+      const waitMs = this.#process && this.#process === process ? 3 * times.askMs : times.startMs;
+      if (!(await this.#untilUp(waitMs, target))) return;
       const before = await this.#facts(signal);
       this.model = this.#tools.options.model || before.model;
       // One that was started with these weights has them; one that can name them has to.
@@ -223,17 +224,18 @@ export class Server {
     return this.#starts.length === startsMax && performance.now() - first < startsWithinMs;
   }
 
-  /** Waits until it answers. @throws what it answers that is no "not yet"; how its process ended; what it said last when the time is over */
-  async #untilUp(timeoutMs: number): Promise<void> {
+  /** Waits until it answers. @returns False when other weights are wanted meanwhile: whoever brings those waits. @throws what it answers that is no "not yet"; how its process ended; what it said last when the time is over */
+  async #untilUp(timeoutMs: number, target: WeightPlace): Promise<boolean> {
     const { dialect, kind } = this.#tools.options;
     const untilMs = performance.now() + timeoutMs;
     const { signal } = this.#closing;
     for (;;) {
       signal.throwIfAborted();
+      if (target !== this.#target) return false;
       if (this.#process?.isGone) throw await this.#process.ended;
       try {
         await this.client.call({ path: dialect.healthPath, signal });
-        return;
+        return true;
       } catch (error) {
         signal.throwIfAborted();
         if (hasCode(error, "MUSTER_ERR_SERVER_REFUSES")) {
