@@ -288,6 +288,14 @@ it("takes a name of weights that the request itself had for no proof: servers re
   expect([server.version, server.count("/reload")]).toEqual([tag, 2]);
 });
 
+it("believes a server that is used unverified as long as it does not say something else", async () => {
+  const { server, engine } = await serving("vllm", { unverified: "accept" });
+  const tag = server.version;
+  server.version = "somebody";
+  expect((await engine.generate([requestOf({ n: 2 })], never))[0]).toHaveLength(2);
+  expect(server.version).toBe(tag);
+});
+
 it("takes no response of a server that is too busy to say which weights it has", async () => {
   const { server, engine } = await serving("vllm");
   const tag = server.version;

@@ -155,7 +155,7 @@ async function ask(
     // A name that the request had is no proof: servers repeat it.
     const isSaid = checkVersions(server, answer, tools) && !answer.versions.includes(draw.model);
     const generated = read(server, path, () => generatedOf(answer, request, { info, version }));
-    return { generated, witness: isSaid || server.isOwn || options.trusts ? null : { server, life } };
+    return { generated, witness: isSaid || server.isOwn ? null : { server, life } };
   } catch (error) {
     // Told to end, it does so also where it does not see that the connection is closed; that it can not be told is no fault of this call.
     if (signal.aborted) dialect.abort?.(server.client, [draw.id]).catch(() => {});
