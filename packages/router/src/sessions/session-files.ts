@@ -208,6 +208,8 @@ export class SessionFiles {
     const whole = bytes.lastIndexOf(10) + 1;
     // The next line must not be written behind half of one.
     if (whole < bytes.length) await truncate(path, whole);
+    // A process that died may not have waited for the disk.
+    if (whole > 0) for (const written of [path, this.#directory]) await onDisk(written);
     const lines = bytes.subarray(0, whole).toString("utf8").split("\n").slice(0, -1);
     const session = lines.reduce<Session>((before, line, index) => {
       const json = line.slice(9);
@@ -228,9 +230,14 @@ export class SessionFiles {
     }
     const isFirst = (await this.#opened.get(id))?.session === emptySession;
     if (!isFirst) return;
-    const folder = await open(this.#directory, "r");
-    await folder.sync().finally(() => folder.close());
+    await onDisk(this.#directory);
   }
+}
+
+/** Resolves when what was written to a file or folder is on the disk. */
+async function onDisk(path: string): Promise<void> {
+  const file = await open(path, "r");
+  await file.sync().finally(() => file.close());
 }
 
 function notFound(id: string): Refused {
