@@ -1,4 +1,7 @@
-/** Inference servers that misbehave, of all three kinds: the engine gives whole responses of the weights it was given, or says what is wrong. */
+/**
+ * Inference servers that misbehave, of all three kinds: the engine gives whole responses of the weights it was given, or says what is wrong. Takes some
+ * 20 s: a hundred tests, each with servers and deadlines of its own.
+ */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { needsOfTask, taskOf } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
