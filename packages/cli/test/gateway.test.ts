@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeAll, expect, test } from "vitest";
-import { buildOnce, muster, type RunningMuster, startMuster } from "./support/muster.ts";
+import { addressOf, buildOnce, muster, type RunningMuster, startMuster } from "./support/muster.ts";
 
 const started: RunningMuster[] = [];
 const folders: string[] = [];
@@ -29,16 +29,7 @@ async function startGateway(
 ): Promise<{ readonly url: string; readonly process: RunningMuster }> {
   const process = startMuster(["gateway", "--json", ...args]);
   started.push(process);
-  const url = await new Promise<string>((resolve, reject) => {
-    void process.ended.then(({ stderr }) => reject(new Error(stderr)));
-    const look = (): void => {
-      const [line] = process.stdout().split("\n");
-      if (line) resolve(JSON.parse(line).url);
-      else setTimeout(look, 20);
-    };
-    look();
-  });
-  return { url, process };
+  return { url: await addressOf(process), process };
 }
 
 /** Runs a Python program that has `call(line, body=None)`. @returns Its standard output as JSON. */

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { makeTempDirectory, testCertificate } from "@muster/testkit";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { tlsOf } from "../src/composition/tls.ts";
-import { buildOnce, muster, type RunningMuster, startMuster } from "./support/muster.ts";
+import { addressOf, buildOnce, muster, type RunningMuster, startMuster } from "./support/muster.ts";
 
 const folder = await makeTempDirectory();
 const file = (name: string, text: string, mode = 0o600): string => {
@@ -69,15 +69,3 @@ it("a page for other hosts is served with a certificate, and refused without", (
   expect(muster(args).stderr).toMatch(/reached from other hosts: give --tls-cert and --tls-key/);
   expect(muster([...args, "--tls-cert", cert, "--tls-key", key]).stderr).toMatch(/there is no job in/);
 });
-
-function addressOf(server: RunningMuster): Promise<string> {
-  return new Promise((resolve, reject) => {
-    void server.ended.then(({ stderr }) => reject(new Error(stderr)));
-    const look = (): void => {
-      const [line] = server.stdout().split("\n");
-      if (line) resolve(JSON.parse(line).url);
-      else setTimeout(look, 20);
-    };
-    look();
-  });
-}

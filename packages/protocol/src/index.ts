@@ -74,7 +74,7 @@ export {
   samplesDefaults,
   samplesMax,
 } from "./job-config.ts";
-export { barrierPolicies, barrierRangesMax, barrierRanksMax } from "./messages/barrier.ts";
+export { barrierDecisionMax, barrierPolicies, barrierRangesMax, barrierRanksMax } from "./messages/barrier.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
 export { type CommandKind, commandKinds, fleetHealths, killSignals, operatorKinds } from "./messages/fleet.ts";
 export type { GroupReceipt, PartialGroup, WorkItem } from "./messages/groups.ts";

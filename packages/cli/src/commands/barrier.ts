@@ -1,5 +1,5 @@
 /** `muster barrier`: a script on several hosts waits between its phases, in the place of flag files and pauses. */
-import { type Body, barrierPolicies, barrierRangesMax, barrierRanksMax } from "@muster/protocol";
+import { type Body, barrierDecisionMax, barrierPolicies, barrierRangesMax, barrierRanksMax } from "@muster/protocol";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { pasted } from "../composition/pasted.ts";
@@ -74,8 +74,14 @@ function arrivalOf(phase: string, options: Options): Arrival {
     ...(quorum === undefined ? {} : { quorum: countOf("quorum", quorum, { min: 1, max: ranks }) }),
     ...(items === undefined ? {} : { items: countOf("items", items, { min: 0, max: 1_000_000_000 }) }),
     ...(done === undefined ? {} : { done: rangesOf(done) }),
-    ...(decision === undefined ? {} : { decision: decision.slice(0, 2000) }),
+    ...(decision === undefined ? {} : { decision: decisionOf(decision) }),
   };
+}
+
+function decisionOf(text: string): string {
+  if (text.length <= barrierDecisionMax) return text;
+  const reason = `has ${text.length} characters, at most ${barrierDecisionMax} reach the other ranks; name a file in it`;
+  throw errors.OptionInvalid({ option: "decision", value: `${text.slice(0, 40)}…`, reason });
 }
 
 function rangesOf(text: string): { from: number; to: number }[] {

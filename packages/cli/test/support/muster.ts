@@ -37,6 +37,19 @@ export interface RunningMuster {
   kill(signal: NodeJS.Signals): void;
 }
 
+/** The address that a server says in its first line, as JSON. */
+export function addressOf(server: RunningMuster): Promise<string> {
+  return new Promise((resolve, reject) => {
+    void server.ended.then(({ stderr }) => reject(new Error(stderr)));
+    const look = (): void => {
+      const [line] = server.stdout().split("\n");
+      if (line) resolve(JSON.parse(line).url);
+      else setTimeout(look, 20);
+    };
+    look();
+  });
+}
+
 /** Starts a command. */
 export function startMuster(args: readonly string[]): RunningMuster {
   const child = spawn(process.execPath, [program, ...args], { cwd: root, stdio: ["ignore", "pipe", "pipe"] });

@@ -1,4 +1,5 @@
 /** The embedded sampler behind the rollout interface: one call at a time, pauses, aborts, weight versions. */
+import { checkRequest } from "../check-request.ts";
 import type { EngineInfo, Generated, GenerateRequest, RankTensor, RolloutEngine, WeightUpdate } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { Gate } from "../gate.ts";
@@ -105,7 +106,7 @@ class EmbeddedRolloutEngine implements RolloutEngine {
     this.#mustBeOpen("generate");
     if (this.#calls.size >= callsMax) throw errors.EngineBusy({ operation: "generate", running: `${callsMax} calls` });
     this.#mustHaveWeights();
-    for (const request of requests) checkRequest(this.#info, request);
+    for (const request of requests) checkEmbeddedRequest(this.#info, request);
     const call: Call = {
       ids: new Set(requests.map((request) => request.requestId)),
       aborted: new Set(),
@@ -231,24 +232,17 @@ function weightsOf(update: Exclude<WeightUpdate, { via: "disk" }>): WeightsIn {
   return update.via === "shards" ? { kind: "shards", shards: update.shards } : { kind: "whole", ...update };
 }
 
-function checkRequest(info: EngineInfo, { requestId, promptIds, n, sampling, seed, begun }: GenerateRequest): void {
-  const require = (holds: boolean, field: string, value: number, rule: string): void => {
-    if (!holds) throw errors.EngineRequestInvalid({ requestId, field, value, rule });
-  };
+function checkEmbeddedRequest(info: EngineInfo, request: GenerateRequest): void {
+  const { promptIds, n, sampling, begun } = request;
   for (const option of ["topP", "topK"] as const) {
     const value = sampling[option];
     if (value !== undefined) throw errors.EngineOptionUnsupported({ option, value });
   }
-  const { length } = promptIds;
-  require(length >= 1 && length < info.maxContext, "prompt length", length, `1 … ${info.maxContext - 1}`);
-  const wild = promptIds.find((id) => id < 0 || id >= info.vocab);
-  require(wild === undefined, "a prompt token", wild ?? 0, `below the vocabulary of ${info.vocab}`);
-  require(Number.isInteger(n) && n >= 1 && n <= 4096, "n", n, "1 … 4096");
-  require(Number.isSafeInteger(seed), "seed", seed, "a whole number");
+  const require = checkRequest(info, request);
   const { temperature, maxNewTokens } = sampling;
   require(begun === undefined || begun.length === n, "begun responses", begun?.length ?? 0, `one for each of ${n}`);
   for (const { responseIds, logprobs } of begun ?? []) {
-    const room = Math.min(maxNewTokens, info.maxContext - length);
+    const room = Math.min(maxNewTokens, info.maxContext - promptIds.length);
     require(responseIds.length <= room, "tokens of a begun response", responseIds.length, `at most ${room}`);
     require(logprobs.length === responseIds.length, "log-probs of a begun response", logprobs.length, "one per token");
     const odd = responseIds.find((id) => id < 0 || id >= info.vocab);

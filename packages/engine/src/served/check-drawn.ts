@@ -1,6 +1,6 @@
 /** Whether a response of a server can be one: every count and id is checked, because it came from outside. */
+import { checkRequest } from "../check-request.ts";
 import type { EngineInfo, Generated, GenerateRequest } from "../engine.ts";
-import { errors } from "../errors.ts";
 import type { Drawn } from "./dialect.ts";
 
 /** A response as the engine gives it. @throws an error that says what is wrong, as the end of the sentence "its answer …". Pure. */
@@ -33,17 +33,9 @@ export function generatedOf(
 }
 
 /** @throws MUSTER_ERR_ENGINE_REQUEST_INVALID. Pure. */
-export function checkRequest({ vocab, maxContext }: EngineInfo, request: GenerateRequest): void {
-  const { requestId, promptIds, n, seed, begun, sampling } = request;
-  const require = (holds: boolean, field: string, value: number, rule: string): void => {
-    if (!holds) throw errors.EngineRequestInvalid({ requestId, field, value, rule });
-  };
-  const { length } = promptIds;
-  require(length >= 1 && length < maxContext, "prompt length", length, `1 … ${maxContext - 1}`);
-  const wild = promptIds.find((id) => id < 0 || id >= vocab);
-  require(wild === undefined, "a prompt token", wild ?? 0, `below the vocabulary of ${vocab}`);
-  require(Number.isInteger(n) && n >= 1 && n <= 4096, "n", n, "1 … 4096");
-  require(Number.isSafeInteger(seed), "seed", seed, "a whole number");
+export function checkServedRequest(info: EngineInfo, request: GenerateRequest): void {
+  const { begun, sampling } = request;
+  const require = checkRequest(info, request);
   require(begun === undefined, "begun responses", begun?.length ?? 0, "absent: a server does not resume");
   const { temperature, maxNewTokens, topP = 1, topK = 0 } = sampling;
   // Log-probabilities are not those of a distribution that was cut.

@@ -4,7 +4,7 @@ import { messageOf } from "@muster/base";
 import type { EngineInfo, Generated, GenerateRequest, RolloutEngine, WeightUpdate } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { Gate } from "../gate.ts";
-import { checkRequest } from "./check-drawn.ts";
+import { checkServedRequest } from "./check-drawn.ts";
 import type { WeightPlace } from "./dialect.ts";
 import { drawAll } from "./draw-all.ts";
 import type { ServedOptions } from "./options.ts";
@@ -78,7 +78,7 @@ export class ServedRolloutEngine implements RolloutEngine {
     signal: AbortSignal,
   ): Promise<readonly (readonly Generated[])[]> {
     this.#mustBeOpen("generate");
-    for (const request of requests) checkRequest(this.#parts.info, request);
+    for (const request of requests) checkServedRequest(this.#parts.info, request);
     signal.throwIfAborted();
     do {
       await this.#paused.passed(signal);

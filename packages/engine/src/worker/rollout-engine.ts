@@ -1,4 +1,5 @@
 /** A sampler that is a worker. It answers one request after the other, so weights never change under a response. */
+import { checkRequest } from "../check-request.ts";
 import type { EngineInfo, Generated, GenerateRequest, HealthState, RolloutEngine, WeightUpdate } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { faultOf, generatedSchema } from "./messages.ts";
@@ -49,7 +50,11 @@ export class WorkerRolloutEngine implements RolloutEngine {
     requests: readonly GenerateRequest[],
     signal: AbortSignal,
   ): Promise<readonly (readonly Generated[])[]> {
-    for (const request of requests) checkRequest(this.#info, request);
+    for (const request of requests) {
+      const { begun } = request;
+      const require = checkRequest(this.#info, request);
+      require(begun === undefined, "begun responses", begun?.length ?? 0, "absent: a worker does not resume");
+    }
     signal.throwIfAborted();
     while (this.#held) await untilAborted(this.#held.promise, signal);
     for (const { requestId } of requests) this.#inFlight.add(requestId);
@@ -201,20 +206,6 @@ function faultOfResponse(
   if (length === 0 && finish !== "abort") return "has no token and was not aborted";
   const wild = responseIds.find((token) => token < 0 || token >= vocab);
   return wild === undefined ? null : `has the token ${wild}, and there are ${vocab}`;
-}
-
-function checkRequest({ vocab, maxContext }: EngineInfo, request: GenerateRequest): void {
-  const { requestId, promptIds, n, seed, begun } = request;
-  const require = (holds: boolean, field: string, value: number, rule: string): void => {
-    if (!holds) throw errors.EngineRequestInvalid({ requestId, field, value, rule });
-  };
-  const { length } = promptIds;
-  require(length >= 1 && length < maxContext, "prompt length", length, `1 … ${maxContext - 1}`);
-  const wild = promptIds.find((id) => id < 0 || id >= vocab);
-  require(wild === undefined, "a prompt token", wild ?? 0, `below the vocabulary of ${vocab}`);
-  require(Number.isInteger(n) && n >= 1 && n <= 4096, "n", n, "1 … 4096");
-  require(Number.isSafeInteger(seed), "seed", seed, "a whole number");
-  require(begun === undefined, "begun responses", begun?.length ?? 0, "absent: a worker does not resume");
 }
 
 async function untilAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {

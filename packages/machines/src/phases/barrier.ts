@@ -92,10 +92,12 @@ export function arrivedOf({ rules, arrivals }: Barrier): readonly number[] {
 /**
  * What a barrier is at a time. At its deadline it ends as its rules have it; where it is to wait, or too few are there to go on without the
  * others, it gets as much time again: whoever uses it says who is missing. The same barrier when the time changes nothing. Pure.
+ *
+ * @param onMissing - What happens at the deadline, where it is something else than its rules have.
  */
-export function expire(barrier: Barrier, nowMs: number): Barrier {
+export function expire(barrier: Barrier, nowMs: number, onMissing = barrier.rules.onMissing): Barrier {
   if (barrier.end || nowMs < barrier.dueAtMs) return barrier;
-  const { onMissing, quorum, timeoutMs } = barrier.rules;
+  const { quorum, timeoutMs } = barrier.rules;
   if (onMissing === "abort") return endedWith(barrier, "aborted", nowMs);
   const isEnough = arrivedOf(barrier).length >= quorum;
   if (onMissing === "eject" && isEnough) return endedWith(barrier, "partial", nowMs);

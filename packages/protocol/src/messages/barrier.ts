@@ -22,7 +22,10 @@ const keyFields = {
 };
 /** Items from a first one to the one before `to`. */
 const rangeFields = { from: countSchema, to: countSchema };
-const decisionSchema = z.string().max(2000);
+/** Longest decision of rank 0, in characters. */
+export const barrierDecisionMax = 2_000;
+
+const decisionSchema = z.string().max(barrierDecisionMax);
 
 /** Barriers between the phases of scripts that run on several hosts. */
 export const barrierMessages = defineMessages({

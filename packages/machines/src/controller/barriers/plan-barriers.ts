@@ -17,10 +17,12 @@ export function planBarriers(state: ControllerState): Change<ControllerState> | 
   const effects: ControllerEffect[] = [];
   let next = barriers;
   for (const [key, open] of openOf(barriers)) {
-    const asked = isOnlyReturned(open) ? { ...open, rules: { ...open.rules, onMissing: "wait" as const } } : open;
-    const now = ending ? abortBarrier(asked, `the job has ended: ${ending.reason}`, nowMs) : expire(asked, nowMs);
-    if (now === asked) continue;
-    const barrier: KeptBarrier = { ...open, ...now, rules: open.rules };
+    const onMissing = isOnlyReturned(open) ? "wait" : open.rules.onMissing;
+    const now = ending
+      ? abortBarrier(open, `the job has ended: ${ending.reason}`, nowMs)
+      : expire(open, nowMs, onMissing);
+    if (now === open) continue;
+    const barrier: KeptBarrier = { ...open, ...now };
     next = { ...next, table: { ...next.table, [key]: barrier } };
     if (barrier.end?.outcome === "partial") next = { ...next, out: { ...next.out, ...outOf(barrier) } };
     effects.push(barrier.end ? ended(barrier) : late(barrier));
