@@ -1,6 +1,8 @@
 /** What it costs to step an event: through the actor host, by the logic alone, and by XState's own pure `transition`. */
-import { noMetrics, silentLogger } from "@muster/base";
-import { rolloutLogic, rolloutMachine } from "@muster/machines";
+import { silentLogger } from "@muster/base";
+import { noMetrics } from "@muster/base/internal";
+import { rolloutLogic } from "@muster/machines";
+import { rolloutMachine } from "@muster/machines/internal";
 import { createActorHost, createMetrics, systemClock } from "@muster/runtime";
 import { initialTransition, transition } from "xstate";
 import { compare } from "./lib/compare.mjs";

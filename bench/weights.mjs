@@ -5,7 +5,8 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { digestOf, openVersionStore, pullVersion } from "@muster/collectives";
+import { openVersionStore, pullVersion } from "@muster/collectives";
+import { digestOf } from "@muster/collectives/internal";
 import { compare } from "./lib/compare.mjs";
 
 export const about = "publish and pull of a weight version against memcpy";

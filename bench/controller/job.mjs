@@ -1,5 +1,6 @@
 /** The state of a job in the middle of its work, as large as one likes: two trainers that wait for the groups of a step, and samplers without a lease. */
-import { initialControllerState, planOf } from "@muster/machines";
+import { planOf } from "@muster/machines";
+import { initialControllerState } from "@muster/machines/internal";
 import { drawScenario } from "@muster/sim";
 
 const version = 3;

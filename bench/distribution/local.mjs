@@ -1,8 +1,8 @@
 // The training of a job file in this one process: `node local.mjs <job file> <steps>`. Prints one line of JSON per step.
 
 import { needsOfTask, taskOf } from "@muster/data";
-import { rewardOf } from "@muster/engine";
 import { embeddedEngines, trainLocally } from "@muster/engine/embedded";
+import { rewardOf } from "@muster/engine/internal";
 import { loadJob, systemClock } from "@muster/runtime";
 
 const [file = "", steps = "20"] = process.argv.slice(2);

@@ -1,6 +1,7 @@
 import { createEnveloper, encodeMessage, subjectsOf } from "@muster/protocol";
 import type { JobRun } from "@muster/testkit";
-import { connectNats, generateKeys } from "@muster/transport";
+import { connectNats } from "@muster/transport";
+import { generateKeys } from "@muster/transport/internal";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { brokerOf, connectAs } from "./support/broker.ts";
 import { digestOfLocalTraining, failuresOf, openRuns, type Runs } from "./support/small-job.ts";

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { spawnMuster } from "@muster/testkit";
-import { generateKeys } from "@muster/transport";
+import { generateKeys } from "@muster/transport/internal";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { jobFile, openRuns, type Runs } from "./support/small-job.ts";
 

@@ -1,5 +1,5 @@
 /** Somebody with the controller's credentials writes into the journal of a job: it goes on, says so, and ends with the weights of a quiet run. */
-import { encodeRecord } from "@muster/actors";
+import { encodeRecord } from "@muster/actors/internal";
 import { type JobRun, waitFor } from "@muster/testkit";
 import type { Transport } from "@muster/transport";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { replayJournal, statusOf } from "@muster/actors";
+import { replayJournal, statusOf } from "@muster/actors/internal";
 import { controllerLogic, planOf } from "@muster/machines";
 import { decodeStatus, encodeStatus, type JobStatus, statusKey } from "@muster/protocol";
 import { type JobRun, processesNaming, waitFor } from "@muster/testkit";

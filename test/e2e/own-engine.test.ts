@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { digestOf } from "@muster/collectives";
+import { digestOf } from "@muster/collectives/internal";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 

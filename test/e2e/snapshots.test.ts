@@ -1,4 +1,5 @@
-import { decodeRecord, replayJournal } from "@muster/actors";
+import { decodeRecord } from "@muster/actors";
+import { replayJournal } from "@muster/actors/internal";
 import { planOf } from "@muster/machines";
 import { type JobRun, processesNaming } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadCheckpoint } from "@muster/checkpoint";
-import { digestOf } from "@muster/collectives";
+import { digestOf } from "@muster/collectives/internal";
 import { type JobRun, startJobRun } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { expectBalanced, failuresOf, jobFile, openRuns, type Runs } from "./support/small-job.ts";

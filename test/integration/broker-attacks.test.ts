@@ -1,6 +1,7 @@
 /** What one role's credentials can spoil on a real broker: every request it may make, with every place as the reply of it. */
 import { connectRaw, rawHeaders, startTestServer, type TestServer, waitFor } from "@muster/testkit";
-import { type BrokerRole, brokerRoles, permissionsOf, type Transport } from "@muster/transport";
+import { type BrokerRole, brokerRoles, type Transport } from "@muster/transport";
+import { permissionsOf } from "@muster/transport/internal";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);

@@ -1,4 +1,5 @@
-import { type Logger, noMetrics, randomOf, silentLogger } from "@muster/base";
+import { type Logger, randomOf, silentLogger } from "@muster/base";
+import { noMetrics } from "@muster/base/internal";
 import {
   type AnyMessage,
   createEnveloper,

@@ -2,7 +2,8 @@ import { silentLogger } from "@muster/base";
 import { type AnyMessage, decodeMessage, type Message, subjectsOf } from "@muster/protocol";
 import { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "@muster/runtime";
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
-import { generateKeys, type Transport } from "@muster/transport";
+import type { Transport } from "@muster/transport";
+import { generateKeys } from "@muster/transport/internal";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 
 type Beat = Message<"heartbeat.beat">;

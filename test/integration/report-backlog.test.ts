@@ -1,4 +1,5 @@
-import { type ControllerOptions, decodeRecord, replayJournal, startController } from "@muster/actors";
+import { type ControllerOptions, decodeRecord, startController } from "@muster/actors";
+import { replayJournal } from "@muster/actors/internal";
 import { planOf } from "@muster/machines";
 import {
   type Body,

@@ -6,6 +6,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { checkChosenTimes, networkTimesOf } from "./checks/chosen-times.ts";
 import { checkDocumentedExports } from "./checks/documented-exports.ts";
 import { listOf } from "./checks/finding.ts";
+import { checkFrontDoors } from "./checks/front-doors.ts";
 import { checkLimits } from "./checks/limits.ts";
 import { checkLinks } from "./checks/links.ts";
 import { checkManifest } from "./checks/manifests.ts";
@@ -186,5 +187,26 @@ describe("the documented exports", () => {
       "index.ts:0 Naked is exported without a doc comment",
       "index.ts:0 bad is exported without a doc comment",
     ]);
+  });
+});
+
+describe("the front doors", () => {
+  const door = { file: "packages/a/src/index.ts", text: 'export { used, tested, type Shape } from "./a.ts";\n' };
+  const worker = { file: "packages/b/src/b.ts", text: 'import { used } from "@muster/a";\n' };
+  const test = {
+    file: "packages/b/test/b.test.ts",
+    text: 'import { type Shape, tested as t, used } from "@muster/a";\n',
+  };
+  const report = ["packages/a/src/index.ts:0 tested is imported by tests only: export it from internal.ts"];
+
+  it("report a value that only a test imports, and no types", () => {
+    expect(listOf(checkFrontDoors([door, worker, test]))).toEqual(report);
+  });
+
+  it("accept what a document shows or a command loads when it needs it", () => {
+    const shown = { file: "packages/a/README.md", text: 'import { tested } from "@muster/a";\n' };
+    const loaded = { file: "packages/b/src/c.ts", text: 'const { tested: t } = await import("@muster/a");\n' };
+    expect(listOf(checkFrontDoors([door, worker, test, shown]))).toEqual([]);
+    expect(listOf(checkFrontDoors([door, worker, test, loaded]))).toEqual([]);
   });
 });

@@ -31,7 +31,7 @@ const fixture: Readonly<
       export const judgeRoleOn = (doors: Doors): Role => ({ ...rolloutRoleOn(doors), role: "judge" });`,
   },
   "packages/actors/src/index.ts": [
-    { before: "export type { HostSigns }", add: 'export { judgeRoleOn } from "./judge/judge-work.ts";\n' },
+    { before: "export { findDevices }", add: 'export { judgeRoleOn } from "./judge/judge-work.ts";\n' },
   ],
 };
 

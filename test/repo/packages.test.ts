@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { checkDocumentedExports } from "./checks/documented-exports.ts";
 import { listOf } from "./checks/finding.ts";
+import { checkFrontDoors } from "./checks/front-doors.ts";
 import { checkManifest, type Manifest } from "./checks/manifests.ts";
-import { has, packageNames, root, textOf } from "./checks/repository.ts";
+import { has, packageNames, repositoryFiles, root, textOf } from "./checks/repository.ts";
 
 const readmeLinesMax = 60;
 
@@ -27,5 +28,10 @@ describe("the doors of all packages", () => {
   it("document everything that they export", () => {
     expect(doors.length).toBeGreaterThanOrEqual(packageNames.length);
     expect(listOf(checkDocumentedExports(root, doors))).toEqual([]);
+  });
+
+  it("show in front only what somebody needs at work", () => {
+    const files = repositoryFiles().filter((file) => /\.(?:tsx?|mjs|md)$/.test(file));
+    expect(listOf(checkFrontDoors(files.map((file) => ({ file, text: textOf(file) }))))).toEqual([]);
   });
 });

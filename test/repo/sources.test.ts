@@ -1,4 +1,4 @@
-import { networkDefaults } from "@muster/protocol";
+import { networkDefaults } from "@muster/protocol/internal";
 import { describe, expect, it } from "vitest";
 import { checkChosenTimes, networkTimesOf, timesTable } from "./checks/chosen-times.ts";
 import { listOf } from "./checks/finding.ts";

@@ -1,8 +1,9 @@
 /** What a controller owes to those who report to it, also when its broker is slow and when it stood still itself. */
 import type { Clock } from "@muster/base";
 import { type AnyMessage, createEnveloper, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
-import { type ManualClock, manualClock } from "@muster/runtime";
-import { createMemoryBroker, type Journal, type MemoryBroker, type Transport } from "@muster/transport";
+import { type ManualClock, manualClock } from "@muster/runtime/internal";
+import type { Journal, Transport } from "@muster/transport";
+import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import { afterEach, expect, it, vi } from "vitest";
 import { type Controller, startController } from "../src/index.ts";
 import { clock, processesOn, type Wire } from "./support/environment.ts";

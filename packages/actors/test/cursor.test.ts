@@ -1,5 +1,5 @@
 /** A job goes on from a checkpoint only with the prompts and samples that would have come next. */
-import { createMemoryBroker } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { expect, it } from "vitest";
 import { cursorFlaw, cursorOf } from "../src/checkpoint/cursor.ts";
 import { startController } from "../src/index.ts";

@@ -1,7 +1,7 @@
 /** Health checks of an engine: two streaks, told with every check (semantics 1). */
 import { silentLogger } from "@muster/base";
 import type { RolloutEngine } from "@muster/engine";
-import { manualClock } from "@muster/runtime";
+import { manualClock } from "@muster/runtime/internal";
 import { describe, expect, it } from "vitest";
 import { watchEngine } from "../src/rollout/engine-health.ts";
 

@@ -1,7 +1,7 @@
 import { silentLogger } from "@muster/base";
 import { payloadBytesMax, readPlain, statusKey } from "@muster/protocol";
-import { manualClock } from "@muster/runtime";
-import { createMemoryBroker } from "@muster/transport";
+import { manualClock } from "@muster/runtime/internal";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it } from "vitest";
 import { readAlive } from "../src/controller/alive.ts";
 import { Face } from "../src/controller/face.ts";

@@ -3,7 +3,7 @@ import { type ControllerEvent, planOf } from "@muster/machines";
 import { pack } from "@muster/protocol";
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
-import { encodePart, encodeRecord, partsOf, replayJournal } from "../src/index.ts";
+import { encodePart, encodeRecord, partsOf, replayJournal } from "../src/internal.ts";
 import { plain } from "./support/proofs.ts";
 import { smallConfig } from "./support/small-config.ts";
 import { WrittenJournal } from "./support/written-journal.ts";

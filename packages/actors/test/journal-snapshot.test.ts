@@ -1,19 +1,11 @@
 import { type ControllerEvent, controllerLogic, planOf } from "@muster/machines";
 import { pack } from "@muster/protocol";
-import { createMemoryBroker, type Journal } from "@muster/transport";
+import type { Journal } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
-import {
-  decodeRecord,
-  decodeSnapshot,
-  encodePart,
-  encodeRecord,
-  encodeSnapshot,
-  PartCollector,
-  partsOf,
-  replayJournal,
-  snapshotVersion,
-} from "../src/index.ts";
+import { decodeRecord, decodeSnapshot, PartCollector } from "../src/index.ts";
+import { encodePart, encodeRecord, encodeSnapshot, partsOf, replayJournal, snapshotVersion } from "../src/internal.ts";
 import { plain } from "./support/proofs.ts";
 import { smallConfig } from "./support/small-config.ts";
 import { WrittenJournal } from "./support/written-journal.ts";

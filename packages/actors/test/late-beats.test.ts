@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import type { Beats } from "../src/index.ts";
+import type { Beats } from "../src/internal.ts";
 import { LateBeats } from "../src/replica/late-beats.ts";
 
 /** Heartbeats that note what they are told. */

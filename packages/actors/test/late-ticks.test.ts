@@ -7,8 +7,8 @@ import {
   encodeMessage,
   subjectsOf,
 } from "@muster/protocol";
-import { manualClock } from "@muster/runtime";
-import { createMemoryBroker } from "@muster/transport";
+import { manualClock } from "@muster/runtime/internal";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { expect, it } from "vitest";
 import { type Environment, startController } from "../src/index.ts";
 import { processesOn } from "./support/environment.ts";

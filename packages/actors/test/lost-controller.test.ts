@@ -1,5 +1,5 @@
 import { type AnyMessage, decodeMessage } from "@muster/protocol";
-import { createMemoryBroker } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { expect, it, vi } from "vitest";
 import { startController } from "../src/index.ts";
 import { clock, processesOn } from "./support/environment.ts";

@@ -1,7 +1,7 @@
 /** Whatever fails while a controller begins ends it with its cause, and leaves nothing open behind it. */
 import { defineErrors } from "@muster/base";
 import type { Transport } from "@muster/transport";
-import { createMemoryBroker } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it, vi } from "vitest";
 import { type Environment, startController } from "../src/index.ts";
 import { clock, processesOn } from "./support/environment.ts";

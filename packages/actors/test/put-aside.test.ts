@@ -8,7 +8,7 @@ import {
   subjectsOf,
 } from "@muster/protocol";
 import { createMetrics } from "@muster/runtime";
-import { createMemoryBroker, type MemoryBroker } from "@muster/transport";
+import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import { beforeEach, expect, it, vi } from "vitest";
 import { type Controller, type ControllerLogic, decodeRecord, startController } from "../src/index.ts";
 import { clock, processesOn } from "./support/environment.ts";

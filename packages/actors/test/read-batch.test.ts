@@ -10,7 +10,7 @@ import {
   toGroupsBegun,
   wholePart,
 } from "@muster/protocol";
-import { createMemoryBroker } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { beforeEach, describe, expect, it } from "vitest";
 import { readBatch } from "../src/policy/read-batch.ts";
 import { group, trajectory } from "./support/groups.ts";

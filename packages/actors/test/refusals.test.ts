@@ -1,6 +1,6 @@
 /** Whoever says something that the controller does not take hears so, at a bounded rate. */
 import { type Body, pack, type RefusalReason } from "@muster/protocol";
-import { manualClock } from "@muster/runtime";
+import { manualClock } from "@muster/runtime/internal";
 import { beforeEach, describe, expect, it } from "vitest";
 import { refusalDesk } from "../src/controller/refusals.ts";
 

@@ -1,7 +1,8 @@
 /** Controllers act and end one after the other while the broker stores none of their events. */
 import { type AnyMessage, decodeMessage, type JobConfig, subjectsOf } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
-import { createMemoryBroker, type MemoryBroker, type Transport } from "@muster/transport";
+import type { Transport } from "@muster/transport";
+import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it, vi } from "vitest";
 import { ToldMark } from "../src/controller/told-mark.ts";
 import { type Controller, startController } from "../src/index.ts";

@@ -1,5 +1,5 @@
 /** A replica that was away too long starts nothing until the controller has answered it. */
-import { manualClock } from "@muster/runtime";
+import { manualClock } from "@muster/runtime/internal";
 import { describe, expect, it } from "vitest";
 import { SelfLease } from "../src/replica/self-lease.ts";
 

@@ -1,7 +1,8 @@
 import { silentLogger } from "@muster/base";
 import { pack, statusKey } from "@muster/protocol";
-import { manualClock } from "@muster/runtime";
-import { createMemoryBroker, type Transport } from "@muster/transport";
+import { manualClock } from "@muster/runtime/internal";
+import type { Transport } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it } from "vitest";
 import { writeAlive } from "../src/controller/alive.ts";
 import { type StandbyEnd, standBy } from "../src/index.ts";

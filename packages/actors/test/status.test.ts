@@ -1,9 +1,10 @@
-import { type ControllerState, initialControllerState, type Member, planOf } from "@muster/machines";
+import { type ControllerState, type Member, planOf } from "@muster/machines";
+import { initialControllerState } from "@muster/machines/internal";
 import { decodeStatus, payloadBytesMax } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { writtenStatus } from "../src/controller/status.ts";
 import type { Beat } from "../src/controller/watch-members.ts";
-import { statusOf } from "../src/index.ts";
+import { statusOf } from "../src/internal.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 const fresh = initialControllerState(planOf(smallConfig("never-written")));

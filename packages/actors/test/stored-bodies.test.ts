@@ -5,7 +5,6 @@ import {
   createEnveloper,
   encodeMessage,
   fromGroupsBatch,
-  groupsMessageBytesMax,
   type Kind,
   type PiecedBody,
   pack,
@@ -14,8 +13,10 @@ import {
   subjectsOf,
   toGroupsBatch,
 } from "@muster/protocol";
+import { groupsMessageBytesMax } from "@muster/protocol/internal";
 import type { OutboxItem } from "@muster/runtime";
-import { createMemoryBroker, type Transport } from "@muster/transport";
+import type { Transport } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import fc from "fast-check";
 import { beforeEach, describe, expect, it } from "vitest";
 import { fetchBody } from "../src/groups/fetch.ts";

@@ -1,7 +1,8 @@
 /** How full the streams are, as the controller sees it. */
-import { noMetrics, silentLogger } from "@muster/base";
+import { silentLogger } from "@muster/base";
+import { noMetrics } from "@muster/base/internal";
 import type { Fill } from "@muster/machines";
-import { createMemoryBroker } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it } from "vitest";
 import { StreamWatch } from "../src/controller/stream-watch.ts";
 

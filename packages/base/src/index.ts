@@ -29,20 +29,10 @@ export {
   type Logger,
   type MetricOptions,
   type Metrics,
-  noMetrics,
   type Reading,
   silentLogger,
 } from "./env.ts";
-export {
-  definedErrors,
-  defineErrors,
-  type ErrorDefinition,
-  type ErrorFactory,
-  type ErrorParams,
-  hasCode,
-  MusterError,
-  messageOf,
-} from "./errors.ts";
+export { defineErrors, type ErrorFactory, type ErrorParams, hasCode, MusterError, messageOf } from "./errors.ts";
 export { every } from "./every.ts";
 export { baseFolder } from "./folder.ts";
 export { invariant } from "./invariant.ts";

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { definedErrors, defineErrors, hasCode, invariant, MusterError, messageOf } from "../src/index.ts";
+import { defineErrors, hasCode, invariant, MusterError, messageOf } from "../src/index.ts";
+import { definedErrors } from "../src/internal.ts";
 
 const errors = defineErrors("TEST_ERR", {
   PortTaken: { message: "port {port} of {host} is taken", retryable: true },

@@ -1,4 +1,5 @@
-import { encodePart, encodeRecord, encodeSnapshot, OpenEndKeeper, partsOf } from "@muster/actors";
+import { OpenEndKeeper } from "@muster/actors";
+import { encodePart, encodeRecord, encodeSnapshot, partsOf } from "@muster/actors/internal";
 import { controllerLogic, planOf } from "@muster/machines";
 import { describe, expect, it } from "vitest";
 import { heldOf, JournalAuditor } from "../src/journal-auditor.ts";

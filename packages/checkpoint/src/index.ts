@@ -3,7 +3,6 @@ export type { CheckpointFs, PathStat, ReadableFile, WritableFile } from "./files
 export type { CheckpointManifest, Cursor } from "./manifest.ts";
 export { newestCheckpointName } from "./newest-name.ts";
 export { newestVerifiedCheckpoint } from "./newest-verified.ts";
-export { nodeFs } from "./node-files.ts";
 export type { CheckpointInfo, LoadedCheckpoint } from "./read.ts";
 export {
   type CheckpointStore,

@@ -3,7 +3,8 @@ import { link, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, symlink, wri
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type CheckpointStore, nodeFs, openCheckpointStore, type SavedCheckpoint } from "../src/index.ts";
+import { type CheckpointStore, openCheckpointStore, type SavedCheckpoint } from "../src/index.ts";
+import { nodeFs } from "../src/internal.ts";
 import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
 
 const failsWith = (word: string): object => expect.objectContaining({ code: `MUSTER_ERR_CHECKPOINT_${word}` });

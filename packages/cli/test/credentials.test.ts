@@ -2,7 +2,8 @@
 import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
-import { brokerRoles, generateKeys, type ServerCredentials } from "@muster/transport";
+import { brokerRoles, type ServerCredentials } from "@muster/transport";
+import { generateKeys } from "@muster/transport/internal";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   credentialsOf,

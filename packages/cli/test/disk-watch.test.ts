@@ -2,7 +2,8 @@
 import { spawnSync } from "node:child_process";
 import { appendFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createLogger, manualClock } from "@muster/runtime";
+import { createLogger } from "@muster/runtime";
+import { manualClock } from "@muster/runtime/internal";
 import { makeTempDirectory } from "@muster/testkit";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { DiskWatch } from "../src/run/disk-watch.ts";

@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
-import { generateKeys } from "@muster/transport";
+import { generateKeys } from "@muster/transport/internal";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { writeConnection } from "../src/composition/connection.ts";
 import { endOf, type FakeJob, startFakeJob, statusOf } from "./support/fake-job.ts";

@@ -1,7 +1,7 @@
 import { appendFileSync, mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
-import { generateKeys } from "@muster/transport";
+import { generateKeys } from "@muster/transport/internal";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { describeRun, sayRun } from "../src/job/run-state.ts";
 import { buildOnce, muster } from "./support/muster.ts";

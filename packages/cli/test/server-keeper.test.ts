@@ -2,7 +2,8 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createLogger, manualClock } from "@muster/runtime";
+import { createLogger } from "@muster/runtime";
+import { manualClock } from "@muster/runtime/internal";
 import { makeTempDirectory } from "@muster/testkit";
 import { expect, it, onTestFinished } from "vitest";
 import { ServerKeeper } from "../src/run/server-keeper.ts";

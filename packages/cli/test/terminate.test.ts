@@ -5,7 +5,7 @@ import { constants, mkdirSync, openSync, writeFileSync, writeSync } from "node:f
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
-import { generateKeys } from "@muster/transport";
+import { generateKeys } from "@muster/transport/internal";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildOnce, root } from "./support/muster.ts";
 

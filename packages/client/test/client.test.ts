@@ -13,7 +13,8 @@ import {
   subjectsOf,
 } from "@muster/protocol";
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
-import { createMemoryBroker, credentialsOfReplica, type MemoryBroker, type Transport } from "@muster/transport";
+import { credentialsOfReplica, type Transport } from "@muster/transport";
+import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { clientOf, connectJob, type EventMessage, type JobClient } from "../src/index.ts";
 

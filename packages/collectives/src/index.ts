@@ -15,7 +15,7 @@ export {
   type NativeCapabilities,
   nativeCapabilities,
 } from "./capabilities.ts";
-export { digestOf, digestsOf } from "./digest.ts";
+export { digestsOf } from "./digest.ts";
 export type { GpuBuffer, MappedBytes } from "./gpu/buffer.ts";
 export {
   type GpuCapabilities,

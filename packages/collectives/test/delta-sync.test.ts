@@ -1,6 +1,7 @@
 import { randomOf } from "@muster/base";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type DeltaOptions, digestOf, mapVersion, openVersionStore, type VersionStore } from "../src/index.ts";
+import { type DeltaOptions, mapVersion, openVersionStore, type VersionStore } from "../src/index.ts";
+import { digestOf } from "../src/internal.ts";
 import { job, key, never, relay, socketFolder } from "./support/fixtures.ts";
 
 const elements = 4_000_001; // of bf16: seven whole blocks and a part of one

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { digestOf, digestsOf, nativeCapabilities } from "../src/index.ts";
+import { digestsOf, nativeCapabilities } from "../src/index.ts";
+import { digestOf } from "../src/internal.ts";
 import { bytesOf } from "./support/fixtures.ts";
 
 const blockBytes = 256 * 1024;

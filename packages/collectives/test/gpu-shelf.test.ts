@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { digestOf, type Gpu, type GpuBuffer, type GpuShelf, openGpu } from "../src/index.ts";
+import { type Gpu, type GpuBuffer, type GpuShelf, openGpu } from "../src/index.ts";
+import { digestOf } from "../src/internal.ts";
 import { buildFakeGpu, buildTimeoutMs } from "./support/fake-gpu.ts";
 
 const wait = { deadlineMs: 10_000, signal: new AbortController().signal };

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { digestOf, type GradientMesh, openGradientMesh, openVersionStore } from "../src/index.ts";
+import { type GradientMesh, openGradientMesh, openVersionStore } from "../src/index.ts";
+import { digestOf } from "../src/internal.ts";
 import { fillShards, job, key, meshOf, never, openFds, openWorld, socketFolder, until } from "./support/fixtures.ts";
 
 const failure = (code: string) => expect.objectContaining({ code });

@@ -2,7 +2,6 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
-  digestOf,
   type ModelTensor,
   type ParallelLayout,
   planReshard,
@@ -11,6 +10,7 @@ import {
   type SectionInfo,
   type ShardSource,
 } from "../src/index.ts";
+import { digestOf } from "../src/internal.ts";
 import { buildPackage, Child } from "./support/children.ts";
 import { job, key, never, relay, socketFolder } from "./support/fixtures.ts";
 import { splitNaively } from "./support/model.ts";

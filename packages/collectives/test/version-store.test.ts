@@ -1,7 +1,6 @@
 import { hasCode } from "@muster/base";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
-  digestOf,
   type MappedVersion,
   mapVersion,
   openVersionStore,
@@ -9,6 +8,7 @@ import {
   type SectionInfo,
   type VersionStore,
 } from "../src/index.ts";
+import { digestOf } from "../src/internal.ts";
 import { bytesOf, job, key, openFds, pullOf, relay, socketFolder, until } from "./support/fixtures.ts";
 
 const MiB = 1024 * 1024;

@@ -34,7 +34,7 @@ export type {
   TrainSample,
   WeightUpdate,
 } from "./engine.ts";
-export { inlineState, inlineWeights } from "./inline-weights.ts";
+export { inlineState } from "./inline-weights.ts";
 export { loadAdapter, loadGenerate, loadReward } from "./load-module.ts";
 export type {
   EngineAdapter,
@@ -50,7 +50,5 @@ export type {
 export { EngineRegistry } from "./registry/engine-registry.ts";
 export { type FormatDifference, formatDifference, type WeightFormat } from "./registry/weight-format.ts";
 export { reservePort } from "./reserve-port.ts";
-export { rewardOf } from "./rewards/built-in.ts";
-export { isHttpReward } from "./rewards/http-reward.ts";
 export { isModulePath, isProgramPath, openReward } from "./rewards/open-reward.ts";
 export { sketchOf } from "./sketch.ts";

@@ -3,14 +3,8 @@ import { taskOf } from "@muster/data";
 import { fromGroupsBatch, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { createEmbeddedRolloutEngine, defaultModelOf } from "../src/embedded/index.ts";
-import {
-  type CollectOptions,
-  collectGroups,
-  type Generated,
-  inlineWeights,
-  type Reward,
-  type RolloutEngine,
-} from "../src/index.ts";
+import { type CollectOptions, collectGroups, type Generated, type Reward, type RolloutEngine } from "../src/index.ts";
+import { inlineWeights } from "../src/internal.ts";
 import { clock, quiet, weightsOf } from "./rollout-fixture.ts";
 
 const task = taskOf("addition");

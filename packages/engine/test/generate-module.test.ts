@@ -13,12 +13,12 @@ import {
   claimTrajectoryFault,
   collectGroups,
   type GenerateFunction,
-  inlineWeights,
   loadGenerate,
   loadReward,
   type Reward,
   type RolloutEngine,
 } from "../src/index.ts";
+import { inlineWeights } from "../src/internal.ts";
 import { clock, quiet, weightsOf } from "./rollout-fixture.ts";
 
 const task = taskOf("addition");

@@ -5,7 +5,7 @@ import { taskOf } from "@muster/data";
 import { algorithmDefaults, trainingDefaults } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { type LocalOptions, trainLocally } from "../src/embedded/index.ts";
-import { rewardOf } from "../src/index.ts";
+import { rewardOf } from "../src/internal.ts";
 import { clock, quiet } from "./rollout-fixture.ts";
 
 const options: LocalOptions = {

@@ -1,7 +1,8 @@
 import { Worker } from "node:worker_threads";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { createEmbeddedRolloutEngine, type ModelConfig, rankSectionOf } from "../src/embedded/index.ts";
-import { type BegunResponse, type Generated, inlineWeights, type RolloutEngine } from "../src/index.ts";
+import type { BegunResponse, Generated, RolloutEngine } from "../src/index.ts";
+import { inlineWeights } from "../src/internal.ts";
 import { quiet, requestsOf, weightsOf } from "./rollout-fixture.ts";
 
 /** Odd vocabulary, grouped queries, products deeper than one packed block of 256. */

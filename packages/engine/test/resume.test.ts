@@ -5,7 +5,8 @@ import { type BegunGroup, fromGroupsBegun, toGroupsBegun, wholePart } from "@mus
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createEmbeddedRolloutEngine, defaultModelOf } from "../src/embedded/index.ts";
-import { type CollectOptions, collectGroups, inlineWeights, type RolloutEngine } from "../src/index.ts";
+import { type CollectOptions, collectGroups, type RolloutEngine } from "../src/index.ts";
+import { inlineWeights } from "../src/internal.ts";
 import { quiet, weightsOf } from "./rollout-fixture.ts";
 
 const task = taskOf("dates");

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { taskOf } from "@muster/data";
-import { rewardOf } from "@muster/engine";
 import { embeddedBuild, trainLocally } from "@muster/engine/embedded";
+import { rewardOf } from "@muster/engine/internal";
 import { expect, it } from "vitest";
 
 it("computes the bits that its build name stands for", async () => {

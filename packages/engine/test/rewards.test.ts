@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { rewardOf } from "../src/index.ts";
+import { rewardOf } from "../src/internal.ts";
 import { quiet } from "./rollout-fixture.ts";
 
 describe("the exact-match reward", () => {

@@ -3,7 +3,7 @@ import { openCore } from "../src/embedded/core.ts";
 import { fillTokens } from "../src/embedded/gradient.ts";
 import { createEmbeddedRolloutEngine } from "../src/embedded/index.ts";
 import { Gate } from "../src/gate.ts";
-import { inlineWeights } from "../src/index.ts";
+import { inlineWeights } from "../src/internal.ts";
 import { openRollout, quiet, requestsOf, tiny, weightsOf } from "./rollout-fixture.ts";
 
 describe("sampling", () => {

@@ -1,7 +1,8 @@
 /** Rollout engines with weights, and requests for them. */
 import type { Clock } from "@muster/base";
 import { createEmbeddedPolicyEngine, createEmbeddedRolloutEngine, type ModelConfig } from "../src/embedded/index.ts";
-import { type GenerateRequest, inlineWeights, type RolloutEngine } from "../src/index.ts";
+import type { GenerateRequest, RolloutEngine } from "../src/index.ts";
+import { inlineWeights } from "../src/internal.ts";
 
 /** The clock on the wall. */
 export const clock: Clock = {

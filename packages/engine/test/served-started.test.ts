@@ -6,7 +6,8 @@ import type { JobConfig } from "@muster/protocol";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { embeddedAdapter } from "../src/embedded/index.ts";
-import { inlineWeights, type RolloutEngine } from "../src/index.ts";
+import type { RolloutEngine } from "../src/index.ts";
+import { inlineWeights } from "../src/internal.ts";
 import { servedAdapterOf } from "../src/served/index.ts";
 import { ContractServer } from "./support/contract-server.ts";
 

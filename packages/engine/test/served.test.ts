@@ -8,7 +8,8 @@ import type { JobConfig } from "@muster/protocol";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { embeddedAdapter } from "../src/embedded/index.ts";
-import { type GenerateRequest, inlineWeights, type RolloutEngine } from "../src/index.ts";
+import type { GenerateRequest, RolloutEngine } from "../src/index.ts";
+import { inlineWeights } from "../src/internal.ts";
 import { servedAdapterOf } from "../src/served/index.ts";
 import { ContractServer, type Fault, type Kind } from "./support/contract-server.ts";
 

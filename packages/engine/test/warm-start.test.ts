@@ -10,7 +10,7 @@ import {
   loadHfFolder,
   warmStart,
 } from "../src/embedded/index.ts";
-import { rewardOf } from "../src/index.ts";
+import { rewardOf } from "../src/internal.ts";
 import { quiet } from "./rollout-fixture.ts";
 
 const shipped = (name: string): string => fileURLToPath(new URL(`../../../jobs/warm-start/${name}`, import.meta.url));

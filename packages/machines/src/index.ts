@@ -3,15 +3,10 @@ export {
   type CheckpointEvent,
   type CheckpointInput,
   checkpointLogic,
-  checkpointMachine,
 } from "./checkpoint/checkpoint-machine.ts";
-export { control } from "./controller/control.ts";
 export {
   type ControllerContext,
-  type ControllerPhase,
   controllerLogic,
-  controllerMachine,
-  controllerPhases,
   controllerSnapshotOf,
   phaseOf,
 } from "./controller/controller-machine.ts";
@@ -37,21 +32,13 @@ export { imbalanceOf, ledgerOf } from "./controller/groups/ledger.ts";
 export { isFillNews } from "./controller/groups/stream-room.ts";
 export { mayPass, mayWait } from "./controller/patience.ts";
 export { type ControllerPlan, planOf } from "./controller/plan.ts";
-export {
-  allMembersOf,
-  type ControllerState,
-  countOf,
-  initialControllerState,
-  type Member,
-  membersOf,
-} from "./controller/state.ts";
+export { allMembersOf, type ControllerState, countOf, type Member, membersOf } from "./controller/state.ts";
 export type { Fill } from "./controller/step/step-state.ts";
 export { FailureDetector } from "./detector/failure-detector.ts";
 export { localHealth, type SelfObservation } from "./detector/local-health.ts";
 export { type DetectorTiming, detectionPatience, detectorTimingOf } from "./detector/timing.ts";
 export type { BeatSeen, Look, Probe, Verdict, Watched } from "./detector/verdict.ts";
 export { machinesFolder } from "./folder.ts";
-export { logicOf } from "./from-xstate.ts";
 export {
   applyFact,
   emptyIncidentLog,
@@ -67,20 +54,12 @@ export {
   type MembershipEvent,
   type MembershipInput,
   membershipLogic,
-  membershipMachine,
   registrationOf,
 } from "./membership/membership-machine.ts";
 export type { NodeContext, NodeEffect, NodeEvent, NodeInput } from "./node/node-events.ts";
-export { nodeLogic, nodeMachine } from "./node/node-machine.ts";
-export {
-  type AttemptKey,
-  type PolicyContext,
-  type PolicyEffect,
-  type PolicyEvent,
-  type PolicyInput,
-  policyInputOf,
-} from "./policy/policy-events.ts";
-export { policyLogic, policyMachine } from "./policy/policy-machine.ts";
+export { nodeLogic } from "./node/node-machine.ts";
+export type { AttemptKey, PolicyContext, PolicyEffect, PolicyEvent, PolicyInput } from "./policy/policy-events.ts";
+export { policyLogic } from "./policy/policy-machine.ts";
 export type {
   CommandEvent,
   DropEffect,
@@ -89,14 +68,7 @@ export type {
   StoppingEvent,
   ToldEvent,
 } from "./replica-events.ts";
-export {
-  type Chunk,
-  type RolloutContext,
-  type RolloutEffect,
-  type RolloutEvent,
-  type RolloutInput,
-  rolloutInputOf,
-} from "./rollout/rollout-events.ts";
-export { chunksOf, rolloutLogic, rolloutMachine } from "./rollout/rollout-machine.ts";
+export type { Chunk, RolloutContext, RolloutEffect, RolloutEvent, RolloutInput } from "./rollout/rollout-events.ts";
+export { rolloutLogic } from "./rollout/rollout-machine.ts";
 export { type Pair, sideBySide } from "./side-by-side.ts";
 export { changedKeys } from "./table/diff.ts";

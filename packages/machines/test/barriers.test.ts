@@ -1,5 +1,6 @@
 /** Barriers in the controller: arrivals as messages, deadlines by its clock, ends as public facts, all of it in the journal's fold. */
-import { type ControllerEvent, type ControllerState, control } from "@muster/machines";
+import type { ControllerEvent, ControllerState } from "@muster/machines";
+import { control } from "@muster/machines/internal";
 import { describe, expect, it } from "vitest";
 import { initialControllerState } from "../src/controller/state.ts";
 import { bodiesOf, planWith } from "./states.ts";

@@ -1,6 +1,6 @@
 /** A controller and its fleet, for tests: it is told what nodes and replicas do. */
 import type { ControllerEvent, ControllerPlan, ControllerState, Member } from "@muster/machines";
-import { control } from "@muster/machines";
+import { control } from "@muster/machines/internal";
 import { type Body, nodeCapabilities, type RankOrder, type ReplicaRole } from "@muster/protocol";
 import { initialControllerState } from "../src/controller/state.ts";
 import { planWith } from "./states.ts";

@@ -1,18 +1,20 @@
 import {
   type ControllerPlan,
   checkpointLogic,
-  checkpointMachine,
   controllerLogic,
-  controllerMachine,
   type Logic,
-  logicOf,
   membershipLogic,
-  membershipMachine,
   policyLogic,
-  policyMachine,
   rolloutLogic,
-  rolloutMachine,
 } from "@muster/machines";
+import {
+  checkpointMachine,
+  controllerMachine,
+  logicOf,
+  membershipMachine,
+  policyMachine,
+  rolloutMachine,
+} from "@muster/machines/internal";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type AnyStateMachine, createMachine, initialTransition, setup, transition } from "xstate";

@@ -6,7 +6,7 @@ import {
   nodeMachine,
   policyMachine,
   rolloutMachine,
-} from "@muster/machines";
+} from "@muster/machines/internal";
 import type { AnyStateMachine, StateNode } from "xstate";
 
 /** Every machine by its id. */

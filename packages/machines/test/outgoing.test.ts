@@ -1,5 +1,6 @@
 /** Whatever the controller says, however large the job is, is a message that its receivers take. */
-import { clipBody, flawOf, type Kind, pack, payloadBytesMax } from "@muster/protocol";
+import { flawOf, type Kind, pack, payloadBytesMax } from "@muster/protocol";
+import { clipBody } from "@muster/protocol/internal";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";

@@ -3,7 +3,7 @@
  * a state, and every input must lead to the same from both.
  */
 import { randomOf } from "@muster/base";
-import { control } from "@muster/machines";
+import { control } from "@muster/machines/internal";
 import { replicaRoles } from "@muster/protocol";
 import fc from "fast-check";
 import { expect, it } from "vitest";

@@ -1,5 +1,6 @@
 /** What single replicas do, beyond what the walk of their graphs shows: the content of what they say. */
-import { chunksOf, membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
+import { membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
+import { chunksOf } from "@muster/machines/internal";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { plan } from "./plans.ts";

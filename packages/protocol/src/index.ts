@@ -29,27 +29,17 @@ export {
   unpack,
   unseal,
 } from "./codec.ts";
-export { deviceSchema, devicesMax, devicesSchema, doubledOf, isUniqueName } from "./devices.ts";
-export {
-  countSchema,
-  type Envelope,
-  envelopeSchema,
-  payloadBytesMax,
-  protocolMinor,
-  smallBytesMax,
-  storedBytesMax,
-} from "./envelope.ts";
+export { deviceSchema, devicesMax, doubledOf, isUniqueName } from "./devices.ts";
+export { type Envelope, envelopeSchema, payloadBytesMax, smallBytesMax, storedBytesMax } from "./envelope.ts";
 export { createEnveloper, type Enveloper, type Identity, type StampOptions } from "./enveloper.ts";
 export {
   actionsByKind,
-  backoffMaxMs,
   decideFailure,
   type FailureAction,
   type FailureDecision,
   type FailureKind,
   type FailurePolicy,
   type FailureRule,
-  failureActions,
   failureDefaults,
   failureKinds,
   failureRuleOf,
@@ -66,28 +56,12 @@ export {
   type Role,
   roles,
 } from "./ids.ts";
-export {
-  type JobConfig,
-  jobConfigSchema,
-  networkDefaults,
-  promptsTask,
-  samplesDefaults,
-  samplesMax,
-} from "./job-config.ts";
+export { type JobConfig, jobConfigSchema, promptsTask, samplesMax } from "./job-config.ts";
 export { barrierDecisionMax, barrierPolicies, barrierRangesMax, barrierRanksMax } from "./messages/barrier.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
-export { type CommandKind, commandKinds, fleetHealths, killSignals, operatorKinds } from "./messages/fleet.ts";
+export { type CommandKind, commandKinds, fleetHealths, killSignals } from "./messages/fleet.ts";
 export type { GroupReceipt, PartialGroup, WorkItem } from "./messages/groups.ts";
-export {
-  type Body,
-  isKind,
-  type Kind,
-  type KindOf,
-  kindsSaidBy,
-  maySay,
-  messageKinds,
-  messageTable,
-} from "./messages/index.ts";
+export { type Body, isKind, type Kind, type KindOf, kindsSaidBy, maySay, messageTable } from "./messages/index.ts";
 export type { Ledger } from "./messages/job.ts";
 export { type NodeCapability, nodeCapabilities } from "./messages/node.ts";
 export {
@@ -102,19 +76,11 @@ export {
   versionParts,
 } from "./messages/parts.ts";
 export { type BatchFigures, type BatchPart, figureMax, type StepStats, sketchLength } from "./messages/step.ts";
-export { clipBody, flawOf } from "./outgoing.ts";
-export {
-  firstSeqOf,
-  groupsMessageBytesMax,
-  type PiecedKind,
-  piecedBytesMax,
-  piecesMax,
-  placeOf,
-  type StreamPlace,
-} from "./pieces.ts";
+export { flawOf } from "./outgoing.ts";
+export { firstSeqOf, type PiecedKind, piecedBytesMax, piecesMax, placeOf, type StreamPlace } from "./pieces.ts";
 export { processNameOf, processOf, type RankOrder, ranksMax } from "./ranks.ts";
-export { type RefusalReason, refusalReasons } from "./refusal.ts";
-export { perRole, type ReplicaRole, type RoleTraits, replicaRoles, roleTable, traitsOf } from "./role-table.ts";
+export type { RefusalReason } from "./refusal.ts";
+export { perRole, type ReplicaRole, type RoleTraits, replicaRoles, traitsOf } from "./role-table.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";
 export { decodeStatus, encodeStatus, type JobStatus, type MemberStatus, statusKey, statusSchema } from "./status.ts";
 export {
@@ -140,12 +106,10 @@ export {
 } from "./training.ts";
 export {
   fromGroupsBatch,
-  groupsBatchBody,
   rewardMax,
   type Segment,
   type Trajectory,
   type TrajectoryError,
   type TrajectoryGroup,
   toGroupsBatch,
-  trajectoryStatuses,
 } from "./trajectory.ts";

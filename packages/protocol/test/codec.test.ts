@@ -9,7 +9,6 @@ import {
   isMalformed,
   type Kind,
   type Message,
-  messageKinds,
   pack,
   payloadBytesMax,
   peekMessage,
@@ -18,6 +17,7 @@ import {
   unpack,
   unseal,
 } from "../src/index.ts";
+import { messageKinds } from "../src/internal.ts";
 import { sampleMessage } from "./samples.ts";
 
 const plain = sampleMessage("weights.held");

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import {
   actionsByKind,
-  backoffMaxMs,
   decideFailure,
   type FailurePolicy,
   failureDefaults,
   failureKinds,
   failureRuleOf,
 } from "../src/index.ts";
+import { backoffMaxMs } from "../src/internal.ts";
 
 const policy: FailurePolicy = {
   ...failureDefaults,

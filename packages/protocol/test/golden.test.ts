@@ -4,7 +4,8 @@
  */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { decodeMessage, encodeMessage, type Kind, messageKinds } from "../src/index.ts";
+import { decodeMessage, encodeMessage, type Kind } from "../src/index.ts";
+import { messageKinds } from "../src/internal.ts";
 import { sampleMessage } from "./samples.ts";
 
 const file = new URL("golden/v1.json", import.meta.url);

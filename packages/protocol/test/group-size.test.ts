@@ -3,13 +3,13 @@ import {
   encodeMessage,
   type GroupShape,
   groupBytesMax,
-  groupsMessageBytesMax,
   type Message,
   payloadBytesMax,
   type Trajectory,
   type TrajectoryGroup,
   toGroupsBatch,
 } from "../src/index.ts";
+import { groupsMessageBytesMax } from "../src/internal.ts";
 import { sampleMessage } from "./samples.ts";
 
 type Sizes = { groupSize?: number; fanOut?: number; maxNewTokens?: number; maxContext?: number; stalenessMax?: number };

@@ -9,19 +9,17 @@ import {
   encodeMessage,
   isMalformed,
   type Kind,
-  messageKinds,
   messageTable,
   narrowBounds,
-  operatorKinds,
   pack,
   peekMessage,
-  protocolMinor,
   readPiecedBody,
   readPlain,
   smallBytesMax,
   unseal,
   wideBounds,
 } from "../src/index.ts";
+import { messageKinds, operatorKinds, protocolMinor } from "../src/internal.ts";
 import { flawOfJson, isJson, readJson, writeJson } from "../src/json.ts";
 import { sampleMessage } from "./samples.ts";
 

@@ -4,7 +4,8 @@
  */
 import { expect, it } from "vitest";
 import { payloadBytesMax, smallBytesMax } from "../src/envelope.ts";
-import { type Body, flawOf, type Kind, messageKinds, messageTable, pack } from "../src/index.ts";
+import { type Body, flawOf, type Kind, messageTable, pack } from "../src/index.ts";
+import { messageKinds } from "../src/internal.ts";
 import { writeJson } from "../src/json.ts";
 import { operatorKinds } from "../src/messages/fleet.ts";
 import { groupsMessageBytesMax } from "../src/pieces.ts";

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { type Body, clipBody, decodeMessage, encodeMessage, flawOf, type Kind, messageKinds } from "../src/index.ts";
+import { type Body, decodeMessage, encodeMessage, flawOf, type Kind } from "../src/index.ts";
+import { clipBody, messageKinds } from "../src/internal.ts";
 import { sampleMessage } from "./samples.ts";
 
 const messages = messageKinds.map(sampleMessage);

@@ -5,7 +5,6 @@ import {
   encodeMessage,
   type Kind,
   type Message,
-  messageKinds,
   messageTable,
   narrowBounds,
   pack,
@@ -13,6 +12,7 @@ import {
   unseal,
   wideBounds,
 } from "../src/index.ts";
+import { messageKinds } from "../src/internal.ts";
 import { flawOfPacked } from "../src/scan.ts";
 import { sampleMessage } from "./samples.ts";
 

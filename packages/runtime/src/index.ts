@@ -1,6 +1,6 @@
-export { type ManualClock, manualClock, systemClock } from "./clock.ts";
+export { systemClock } from "./clock.ts";
 export type { Field, FieldKind, Scalar } from "./config/field.ts";
-export { envNameOf, fields } from "./config/fields.ts";
+export { fields } from "./config/fields.ts";
 export {
   type EngineKey,
   type EngineTable,
@@ -22,7 +22,6 @@ export {
   type Setting,
 } from "./config/load-job.ts";
 export type { Problem } from "./config/problem.ts";
-export { validateTiming } from "./config/relations.ts";
 export { makeFolderSync, makeOwnFolderSync } from "./folders.ts";
 export { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat/heartbeat.ts";
 export type { HeartbeatConnection } from "./heartbeat/job.ts";

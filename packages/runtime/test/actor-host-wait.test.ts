@@ -1,6 +1,7 @@
 /** Events that nobody waits for yet: when they are persisted, and what may pass them. */
 import { describe, expect, test } from "vitest";
-import { type ActorHost, createActorHost, type ManualClock, manualClock, type Patience } from "../src/index.ts";
+import { type ActorHost, createActorHost, type Patience } from "../src/index.ts";
+import { type ManualClock, manualClock } from "../src/internal.ts";
 import { countingMetrics, recordingLogger, turns } from "./helpers.ts";
 import { add, type Effect, type Event, fetchLater, logic, type Snapshot, say } from "./support/counter.ts";
 

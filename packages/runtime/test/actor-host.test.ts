@@ -6,10 +6,9 @@ import {
   createActorHost,
   type EffectHandlers,
   type HostEnd,
-  type ManualClock,
-  manualClock,
   type PersistBatch,
 } from "../src/index.ts";
+import { type ManualClock, manualClock } from "../src/internal.ts";
 import { countingMetrics, recordingLogger, turns } from "./helpers.ts";
 import { add, type Effect, type Event, fetchLater, logic, type Snapshot, say, start } from "./support/counter.ts";
 

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { manualClock, systemClock } from "../src/index.ts";
+import { systemClock } from "../src/index.ts";
+import { manualClock } from "../src/internal.ts";
 
 describe("the manual clock", () => {
   test("stands still until it is moved", () => {

@@ -5,7 +5,8 @@ import { fileURLToPath } from "node:url";
 import { MusterError } from "@muster/base";
 import { jobConfigSchema } from "@muster/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { envNameOf, explainConfig, fields, type LoadJobOptions, loadJob, validateTiming } from "../src/index.ts";
+import { explainConfig, fields, type LoadJobOptions, loadJob } from "../src/index.ts";
+import { envNameOf, validateTiming } from "../src/internal.ts";
 import { engines, llama } from "./support/engines.ts";
 
 const describeTask = (name: string) => {

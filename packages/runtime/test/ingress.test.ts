@@ -5,17 +5,19 @@ import {
   type Kind,
   kindsSaidBy,
   maySay,
-  messageKinds,
   messageTable,
   pack,
   payloadBytesMax,
   roles,
   subjectsOf,
 } from "@muster/protocol";
-import { createMemoryBroker, type Delivery } from "@muster/transport";
+import { messageKinds } from "@muster/protocol/internal";
+import type { Delivery } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
-import { createIngress, type Ingress, type IngressOptions, manualClock } from "../src/index.ts";
+import { createIngress, type Ingress, type IngressOptions } from "../src/index.ts";
+import { manualClock } from "../src/internal.ts";
 import { countingMetrics, recordingLogger, speaker, turns } from "./helpers.ts";
 
 const subjects = subjectsOf("dates");

@@ -5,10 +5,10 @@ import {
   exitCodes,
   installLifecycle,
   type LifecycleOptions,
-  manualClock,
   type ProcessDoor,
   type StopReason,
 } from "../src/index.ts";
+import { manualClock } from "../src/internal.ts";
 import { recordingLogger, turns } from "./helpers.ts";
 
 class Stdin extends EventEmitter {

@@ -1,9 +1,11 @@
 import { defineErrors, hasCode, randomOf } from "@muster/base";
 import { type AnyMessage, decodeMessage, payloadBytesMax, subjectsOf } from "@muster/protocol";
-import { createMemoryBroker, type MemoryBroker, type PublishAck, type Transport } from "@muster/transport";
+import type { PublishAck, Transport } from "@muster/transport";
+import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
-import { createOutbox, type ManualClock, manualClock, type Outbox, type OutboxOptions } from "../src/index.ts";
+import { createOutbox, type Outbox, type OutboxOptions } from "../src/index.ts";
+import { type ManualClock, manualClock } from "../src/internal.ts";
 import { countingMetrics, recordingLogger, speaker, turns } from "./helpers.ts";
 
 const subjects = subjectsOf("dates");

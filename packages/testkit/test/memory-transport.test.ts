@@ -1,4 +1,4 @@
-import { createMemoryBroker } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { describeTransport } from "../src/index.ts";
 
 describeTransport("memory", async (options) => {

@@ -1,6 +1,7 @@
 import type { Clock } from "@muster/base";
 import { beforeEach, describe, expect, test } from "vitest";
-import { createMemoryBroker, type Delivery, type MemoryBroker, type TransportStatus } from "../src/index.ts";
+import type { Delivery, TransportStatus } from "../src/index.ts";
+import { createMemoryBroker, type MemoryBroker } from "../src/internal.ts";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const textOf = ({ data }: { readonly data: Uint8Array }): string => new TextDecoder().decode(data);

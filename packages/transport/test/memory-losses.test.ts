@@ -1,7 +1,8 @@
 /** What a broker may lose that it had stored, and how its clients see that. */
 
 import { beforeEach, describe, expect, test } from "vitest";
-import { createMemoryBroker, type Delivery, type MemoryBroker, type Transport } from "../src/index.ts";
+import type { Delivery, Transport } from "../src/index.ts";
+import { createMemoryBroker, type MemoryBroker } from "../src/internal.ts";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

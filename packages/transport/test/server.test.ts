@@ -1,6 +1,7 @@
 import { subjectsOf } from "@muster/protocol";
 import { expect, test } from "vitest";
-import { brokerRoles, credentialsOfReplica, permissionsOf } from "../src/index.ts";
+import { brokerRoles, credentialsOfReplica } from "../src/index.ts";
+import { permissionsOf } from "../src/internal.ts";
 import { matcherOf } from "../src/memory/subject.ts";
 import { isRecent } from "../src/nats/connect.ts";
 import { parseNotice } from "../src/nats/disconnects.ts";

@@ -3,10 +3,10 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { checkRun, openRunFolder } from "@muster/check";
-import { digestOf } from "@muster/collectives";
+import { digestOf } from "@muster/collectives/internal";
 import { taskOf } from "@muster/data";
-import { rewardOf } from "@muster/engine";
 import { trainLocally } from "@muster/engine/embedded";
+import { rewardOf } from "@muster/engine/internal";
 import { type JobConfig, jobConfigSchema } from "@muster/protocol";
 import { systemClock } from "@muster/runtime";
 import {

@@ -1,6 +1,7 @@
 /** What a controller needs that a test runs in its own process, on a real broker. */
 import type { Environment } from "@muster/actors";
-import { noMetrics, randomOf, silentLogger } from "@muster/base";
+import { randomOf, silentLogger } from "@muster/base";
+import { noMetrics } from "@muster/base/internal";
 import { embeddedEngines as engines } from "@muster/engine/embedded";
 import { loadJob, systemClock } from "@muster/runtime";
 import type { TestServer } from "@muster/testkit";

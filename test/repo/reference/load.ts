@@ -1,7 +1,7 @@
 /** Collects what the reference pages are written from, by importing the packages' sources. */
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { definedErrors, type ErrorDefinition } from "../../../packages/base/src/index.ts";
+import { definedErrors, type ErrorDefinition } from "../../../packages/base/src/internal.ts";
 import type { envelopeSchema, messageTable, statusSchema, subjectTable } from "../../../packages/protocol/src/index.ts";
 import type { Field } from "../../../packages/runtime/src/index.ts";
 import { packageNames, root, sourcesOf, textOf } from "../checks/repository.ts";

@@ -1,9 +1,12 @@
 /** What actors of a test are given: the clock of the process, a broker in memory, heartbeats on the main thread, errors kept. */
-import { type Clock, noMetrics, randomOf, silentLogger } from "@muster/base";
+import { type Clock, randomOf, silentLogger } from "@muster/base";
+import { noMetrics } from "@muster/base/internal";
 import { type Body, createEnveloper, encodeMessage, type Identity, subjectsOf } from "@muster/protocol";
 import { systemClock } from "@muster/runtime";
-import type { MemoryBroker, Transport } from "@muster/transport";
-import type { Beats, Environment } from "../../src/index.ts";
+import type { Transport } from "@muster/transport";
+import type { MemoryBroker } from "@muster/transport/internal";
+import type { Environment } from "../../src/index.ts";
+import type { Beats } from "../../src/internal.ts";
 
 /** The clock of this process. */
 export const clock: Clock = systemClock();

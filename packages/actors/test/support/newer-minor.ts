@@ -1,5 +1,6 @@
 /** Actors of a newer minor version: whatever they say has fields, in its envelope and in every object of its body, that nobody here knows. */
-import { pack, protocolMinor, readPlain } from "@muster/protocol";
+import { pack, readPlain } from "@muster/protocol";
+import { protocolMinor } from "@muster/protocol/internal";
 import type { Transport } from "@muster/transport";
 
 /** The transport of such an actor. `said` counts its messages. */

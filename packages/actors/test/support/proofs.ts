@@ -1,7 +1,8 @@
 /** What the journal of a job proves. */
 import { type ControllerState, imbalanceOf, ledgerOf } from "@muster/machines";
 import { expect } from "vitest";
-import { type ControllerSnapshot, decodeRecord } from "../../src/index.ts";
+import { decodeRecord } from "../../src/index.ts";
+import type { ControllerSnapshot } from "../../src/internal.ts";
 import type { SmallJob } from "./small-job.ts";
 
 /** Every digest that some replica acknowledged, by `<lineage>.<version> <section>`: one each, unless weights diverged. */

@@ -1,10 +1,10 @@
 /** A job that ends in a second, and what training in one process makes of it. */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { digestOf } from "@muster/collectives";
+import { digestOf } from "@muster/collectives/internal";
 import { needsOfTask, taskOf } from "@muster/data";
-import { rewardOf } from "@muster/engine";
 import { embeddedEngines as engines, trainLocally } from "@muster/engine/embedded";
+import { rewardOf } from "@muster/engine/internal";
 import type { JobConfig } from "@muster/protocol";
 import { loadJob } from "@muster/runtime";
 import { clock } from "./environment.ts";

@@ -15,17 +15,17 @@ import {
   subjectsOf,
 } from "@muster/protocol";
 import { makeTempDirectory } from "@muster/testkit";
-import { createMemoryBroker, type Transport } from "@muster/transport";
+import type { Transport } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import {
   type Controller,
-  type Replayed,
   type Replica,
   type ReplicaEnd,
   type Role,
-  replayJournal,
   runReplica,
   startController,
 } from "../../src/index.ts";
+import { type Replayed, replayJournal } from "../../src/internal.ts";
 import { clock, host, processesOn, type TestProcess, type Wire } from "./environment.ts";
 import { checkpointRole, policyRole, rolloutRole } from "./roles.ts";
 import { smallConfig } from "./small-config.ts";

@@ -1,17 +1,11 @@
 /** A journal that a controller's mind and its writer make of inputs, without the rest of a controller. */
 import { silentLogger } from "@muster/base";
 import { type ControllerEvent, type ControllerPlan, controllerLogic, type Rules } from "@muster/machines";
-import { createMemoryBroker, type MemoryBroker, type Transport } from "@muster/transport";
+import type { Transport } from "@muster/transport";
+import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import { JournalWriter } from "../../src/controller/journal-writer.ts";
-import {
-  type ControllerLogic,
-  type ControllerSnapshot,
-  decodeRecord,
-  OpenEndKeeper,
-  type OpenEnds,
-  type Replayed,
-  replayJournal,
-} from "../../src/index.ts";
+import { type ControllerLogic, decodeRecord, OpenEndKeeper, type OpenEnds } from "../../src/index.ts";
+import { type ControllerSnapshot, type Replayed, replayJournal } from "../../src/internal.ts";
 import { clock } from "./environment.ts";
 
 /** What may go wrong with what a writer asks of the broker; default nothing. */

@@ -2,7 +2,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { encodePart, encodeRecord, encodeSnapshot, OpenEndKeeper, partsOf, rulesOfProgram } from "@muster/actors";
+import { OpenEndKeeper, rulesOfProgram } from "@muster/actors";
+import { encodePart, encodeRecord, encodeSnapshot, partsOf } from "@muster/actors/internal";
 import { controllerLogic, planOf } from "@muster/machines";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { checkRun, type JournalBytes, type RunAudit } from "../../src/run/check-run.ts";

@@ -1,4 +1,4 @@
-import { manualClock } from "@muster/runtime";
+import { manualClock } from "@muster/runtime/internal";
 import { windowOf } from "@muster/testkit";
 import { describe, expect, it } from "vitest";
 import { ReplicaView } from "../../src/terminal/replica-view.ts";

@@ -14,7 +14,7 @@ import {
   subjectsOf,
 } from "@muster/protocol";
 import { systemClock } from "@muster/runtime";
-import { createMemoryBroker } from "@muster/transport";
+import { createMemoryBroker } from "@muster/transport/internal";
 import { type DashboardOptions, openDashboard } from "../../src/index.ts";
 
 const job = "played";

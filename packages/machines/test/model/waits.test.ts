@@ -1,5 +1,5 @@
 /** Every wait has a deadline, and every event a word, read off the machines as they are declared. */
-import { type ControllerPhase, controllerPhases } from "@muster/machines";
+import { type ControllerPhase, controllerPhases } from "@muster/machines/internal";
 import { replicaRoles } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import type { StateNode } from "xstate";

@@ -1,16 +1,14 @@
 /** A whole job in one thread: processes under a supervisor, on the simulated network, data plane and disk. */
 import {
   checkpointRoleOn,
-  type KeeperGiven,
-  nodeRoleOn,
   policyRoleOn,
   type Replica,
   type Role,
   rolloutRoleOn,
   runReplica,
-  type StartOrder,
   startController,
 } from "@muster/actors";
+import { type KeeperGiven, nodeRoleOn, type StartOrder } from "@muster/actors/internal";
 import { type Random, randomOf } from "@muster/base";
 import { type MemberRole, perRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
 import { simRules } from "../engine/info.ts";

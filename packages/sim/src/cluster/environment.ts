@@ -1,6 +1,8 @@
 /** The environment of a simulated process: production's interface, virtual time, a link instead of a socket. */
-import type { Beats, Environment } from "@muster/actors";
-import { noMetrics, silentLogger } from "@muster/base";
+import type { Environment } from "@muster/actors";
+import type { Beats } from "@muster/actors/internal";
+import { silentLogger } from "@muster/base";
+import { noMetrics } from "@muster/base/internal";
 import { type Body, createEnveloper, decodeMessage, encodeMessage, type Identity, subjectsOf } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
 import type { AnyNetwork } from "../net/network.ts";

@@ -1,5 +1,6 @@
 /** The voice of supervisor and operator: which processes ended, and what is asked of the fleet, through production's outbox. */
-import { noMetrics, silentLogger } from "@muster/base";
+import { silentLogger } from "@muster/base";
+import { noMetrics } from "@muster/base/internal";
 import { type AnyMessage, createEnveloper, type Enveloper, subjectsOf } from "@muster/protocol";
 import { createOutbox, type Outbox } from "@muster/runtime";
 import type { Command } from "../fleet/command.ts";

@@ -13,12 +13,13 @@ import {
   isKind,
   type Kind,
   type Message,
-  messageKinds,
   messageTable,
   type Role,
   subjectsOf,
 } from "@muster/protocol";
-import { brokerRoles, matcherOf, permissionsOf } from "@muster/transport";
+import { messageKinds } from "@muster/protocol/internal";
+import { brokerRoles } from "@muster/transport";
+import { matcherOf, permissionsOf } from "@muster/transport/internal";
 import type { AnyNetwork } from "../net/network.ts";
 import { kindOfSubject } from "../net/subject-kind.ts";
 import { drawBody, type Facts, factsOf } from "./draft.ts";

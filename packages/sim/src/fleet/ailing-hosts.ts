@@ -1,5 +1,5 @@
 /** Hosts that show signs of a failure to come, and how their nodes see them. */
-import type { HostSigns } from "@muster/actors";
+import type { HostSigns } from "@muster/actors/internal";
 import type { World } from "../world/world.ts";
 
 const signs = [{ kind: "heat" as const, detail: "the simulated host is hot" }];

@@ -2,7 +2,7 @@
  * The keeper of a simulated node: the promises of the real one ({@link KeeperDoor}) over simulated processes. Children hold on to their
  * node by their standard input: when the node is gone they have a second to leave, but for those that stand still.
  */
-import { type KeeperDoor, type KeeperGiven, LastEnd, type StartOrder } from "@muster/actors";
+import { type KeeperDoor, type KeeperGiven, LastEnd, type StartOrder } from "@muster/actors/internal";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
 

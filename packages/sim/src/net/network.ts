@@ -1,13 +1,7 @@
 /** The broker of the simulation and everybody's connection to it. Bytes are stored by the broker in memory; here is what may go wrong on the way. */
 import { mixSeed, type Random } from "@muster/base";
-import {
-  createMemoryBroker,
-  type DisconnectNotice,
-  type MemoryBroker,
-  type StreamName,
-  type Subscription,
-  type Transport,
-} from "@muster/transport";
+import type { DisconnectNotice, StreamName, Subscription, Transport } from "@muster/transport";
+import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import type { SimProcess } from "../world/process.ts";
 import { Link, type Noise, quietNoise } from "./link.ts";
 import { SimTransport } from "./sim-transport.ts";

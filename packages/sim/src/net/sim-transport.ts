@@ -2,7 +2,7 @@
  * The transport of one simulated process: the promises of {@link Transport} over a link that delays, loses and cuts. Like the real
  * client it tries again with the same id until its deadline, so an answer that was lost leaves nobody wiser, only later.
  */
-import { snapshotIdEnd } from "@muster/actors";
+import { snapshotIdEnd } from "@muster/actors/internal";
 import { MusterError, messageOf } from "@muster/base";
 import type {
   ConsumeOptions,

@@ -4,7 +4,8 @@
  */
 import { decodeRecord } from "@muster/actors";
 import { readPlain } from "@muster/protocol";
-import { type Journal, matcherOf, type StreamName, streamNames, streamRules, type Transport } from "@muster/transport";
+import { type Journal, type StreamName, streamNames, type Transport } from "@muster/transport";
+import { matcherOf, streamRules } from "@muster/transport/internal";
 import type { StoredMessage } from "../net/wire.ts";
 import type { SimProcess } from "../world/process.ts";
 

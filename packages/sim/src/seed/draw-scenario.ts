@@ -1,7 +1,8 @@
 /** Draws a scenario from a seed: the shape of the cluster, its time-outs, its work, and what goes wrong (swarm testing). */
 import type { Random } from "@muster/base";
 import { mixSeed, randomOf } from "@muster/base";
-import { type JobConfig, networkDefaults, perRole, samplesDefaults } from "@muster/protocol";
+import { type JobConfig, perRole } from "@muster/protocol";
+import { networkDefaults, samplesDefaults } from "@muster/protocol/internal";
 import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
 import { drawDevices, drawFleet, type FleetShape } from "../fleet/command.ts";

@@ -1,6 +1,7 @@
 /** Stolen credentials: all that the broker lets a role say, and nothing else, in messages that their receivers can read. */
 import { randomOf } from "@muster/base";
-import { decodeMessage, encodeMessage, kindsSaidBy, type Message, messageKinds, messageTable } from "@muster/protocol";
+import { decodeMessage, encodeMessage, kindsSaidBy, type Message, messageTable } from "@muster/protocol";
+import { messageKinds } from "@muster/protocol/internal";
 import { describe, expect, it } from "vitest";
 import { drawBody, factsOf } from "../../src/faults/draft.ts";
 import { placesOf, stolenRoles, Thief } from "../../src/faults/thief.ts";

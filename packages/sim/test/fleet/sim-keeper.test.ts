@@ -1,4 +1,4 @@
-import type { StartOrder } from "@muster/actors";
+import type { StartOrder } from "@muster/actors/internal";
 import { silentLogger } from "@muster/base";
 import { expect, it } from "vitest";
 import { type Child, SimKeeper } from "../../src/fleet/sim-keeper.ts";

@@ -1,6 +1,6 @@
 /** Streams at their limit: who is refused, that nothing is lost, and that it goes on when there is room. */
 import { hasCode } from "@muster/base";
-import { streamRules } from "@muster/transport";
+import { streamRules } from "@muster/transport/internal";
 import { expect, test } from "vitest";
 import type { Actors } from "./actors.ts";
 import { bytes, subjects, text } from "./helpers.ts";

@@ -1,5 +1,6 @@
 /** What every {@link Transport} promises, told as tests. Run by each implementation against brokers of its own. */
-import type { MemoryBrokerOptions, Transport } from "@muster/transport";
+import type { Transport } from "@muster/transport";
+import type { MemoryBrokerOptions } from "@muster/transport/internal";
 import { afterEach, beforeEach, describe } from "vitest";
 import type { Actors } from "./actors.ts";
 import { testConsuming } from "./consuming.ts";

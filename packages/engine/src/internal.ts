@@ -1,0 +1,3 @@
+/** The second door, for tests, the simulator and benches: what no other package needs at work. */
+export { inlineWeights } from "./inline-weights.ts";
+export { rewardOf } from "./rewards/built-in.ts";
