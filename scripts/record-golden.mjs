@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 /**
  * `node scripts/record-golden.mjs`: records the golden journals of this version that come from the simulator: the plan of a job and every input
- * of its controller, one a line, compressed. `packages/machines/test/golden.test.ts` replays them; `npm run golden` then notes where they end.
+ * of its controller, one a line, compressed. Beside each go the lives of its replicas: what each was told, for the lives in which something
+ * happens that happened in none before. `packages/machines/test/golden*.test.ts` replay them; `npm run golden` then notes where they end.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -9,18 +10,25 @@ import { gzipSync } from "node:zlib";
 import { controllerLogic } from "../packages/machines/dist/index.js";
 import { drawScenario, runScenario } from "../packages/sim/dist/index.js";
 
-/** Jobs that between them reach most of what a controller decides: fleets with devices and ranks, operators, lost controllers. @type {readonly (readonly [import("../packages/sim/dist/index.js").Profile, number])[]} */
+/** Jobs that between them execute most of the rules: chosen by the blocks that each adds to the ones before it. @type {readonly (readonly [import("../packages/sim/dist/index.js").Profile, number])[]} */
 const jobs = [
   ["fleet", 1],
+  ["fleet", 17],
+  ["broker", 24],
+  ["fleet", 16],
+  ["swarm", 7],
+  ["drift", 6],
   ["fleet", 5],
-  ["fleet", 6],
-  ["fleet", 7],
-  ["fleet", 11],
-  ["fleet", 12],
-  ["kills", 4],
-  ["swarm", 3],
-  ["swarm", 11],
-  ["thieves", 4],
+  ["storage", 14],
+  ["quiet", 1],
+  ["drift", 15],
+  ["swarm", 18],
+  ["thieves", 14],
+  ["swarm", 21],
+  ["storage", 12],
+  ["kills", 11],
+  ["fleet", 2],
+  ["liars", 14],
 ];
 
 const root = resolve(import.meta.dirname, "..");
@@ -28,8 +36,55 @@ const folder = join(root, "packages/machines/test/golden");
 
 /** The inputs that led to a snapshot, the last one first. @typedef {{ count: number, event: unknown, before: Inputs | null }} Inputs */
 
+/** What a replica heard between its admission and its end, and what makes the life worth keeping. @typedef {{ role: string, lines: unknown[], moves: Set<string> }} Life */
+
+/** Puts down the lives of the replicas that run under a role. @param {Life[]} lives @returns {NonNullable<import("../packages/sim/dist/cluster/bug.js").Bug["role"]>} */
+function listening(lives) {
+  return (role) => {
+    /** @type {Life} */
+    let life = { role: role.role, lines: [], moves: new Set() };
+    /** @type {typeof role.logic} */
+    const logic = {
+      ...role.logic,
+      init(input) {
+        life = { role: role.role, lines: [input], moves: new Set() };
+        lives.push(life);
+        return role.logic.init(input);
+      },
+      step(snapshot, event) {
+        const step = role.logic.step(snapshot, event);
+        const { value } = /** @type {{ value: unknown }} */ (snapshot);
+        life.lines.push(event);
+        life.moves.add(JSON.stringify([role.role, value, event.type, step.effects.map(({ type }) => type)]));
+        return step;
+      },
+    };
+    return { ...role, logic };
+  };
+}
+
+/** Everything that a kept life has shown. @type {Set<string>} */
+const seen = new Set();
+
+/** The lives that show something new, the first ones first. @param {Life[]} lives */
+function worthKeeping(lives) {
+  return lives.filter(({ moves }) => {
+    const before = seen.size;
+    for (const move of moves) seen.add(move);
+    return seen.size > before;
+  });
+}
+
+/** Stack frames in reports name the checkout. @param {readonly unknown[]} lines */
+function textOf(lines) {
+  return lines
+    .map((line) => `${JSON.stringify(line)}\n`)
+    .join("")
+    .replaceAll(root, "/muster");
+}
+
 /** @param {import("../packages/sim/dist/index.js").Profile} profile @param {number} seed */
-async function journalOf(profile, seed) {
+async function record(profile, seed) {
   const drawn = drawScenario(seed, profile);
   // Without snapshots a new controller folds all of the journal, so that the last one has heard everything.
   const limits = { ...drawn.config.limits, snapshotRecords: 1_000_000 };
@@ -57,19 +112,28 @@ async function journalOf(profile, seed) {
       return step;
     },
   };
-  const { violations } = await runScenario({ ...drawn, config: { ...drawn.config, limits } }, { logic });
+  /** @type {Life[]} */
+  const lives = [];
+  const bug = { logic, role: listening(lives) };
+  const { violations } = await runScenario({ ...drawn, config: { ...drawn.config, limits } }, bug);
   if (violations.length > 0) throw new Error(`${profile} ${seed} breaks ${violations[0]?.invariant}`);
   const events = [];
   for (let each = /** @type {Inputs | null} */ (longest); each; each = each.before) events.push(each.event);
-  const text = [plan, ...events.reverse()].map((line) => `${JSON.stringify(line)}\n`).join("");
-  // Stack frames in reports name the checkout.
-  return text.replaceAll(root, "/muster");
+  const kept = worthKeeping(lives);
+  return {
+    journal: textOf([plan, ...events.reverse()]),
+    inputs: events.length,
+    lives: textOf(kept.map(({ role, lines }) => [role, ...lines])),
+    kept: kept.length,
+  };
 }
 
 const { version } = JSON.parse(readFileSync(join(root, "packages/machines/package.json"), "utf8"));
 mkdirSync(folder, { recursive: true });
 for (const [profile, seed] of jobs) {
-  const text = await journalOf(profile, seed);
-  writeFileSync(join(folder, `${version}-${profile}-${seed}.jsonl.gz`), gzipSync(text, { level: 9 }));
-  console.log(`${profile} ${seed}: ${text.split("\n").length - 2} inputs`);
+  const { journal, inputs, lives, kept } = await record(profile, seed);
+  const name = join(folder, `${version}-${profile}-${seed}`);
+  writeFileSync(`${name}.jsonl.gz`, gzipSync(journal, { level: 9 }));
+  if (kept > 0) writeFileSync(`${name}.lives.gz`, gzipSync(lives, { level: 9 }));
+  console.log(`${profile} ${seed}: ${inputs} inputs of the controller, ${kept} lives of replicas`);
 }
