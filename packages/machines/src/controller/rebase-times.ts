@@ -22,6 +22,7 @@ const times: Readonly<Record<PathsOfTimes<Omit<ControllerState, "plan">>, "momen
   "evictions.*.untilMs": "moment",
   "restarts.*.times.*": "moment",
   "progress.atMs": "moment",
+  "outsideLosses.*": "moment",
   "mesh.dueAtMs": "answer",
   "mesh.joinDueAtMs": "moment",
   "step.startedAtMs": "moment",

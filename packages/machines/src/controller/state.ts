@@ -9,6 +9,7 @@ import type { AtMs } from "./at-ms.ts";
 import type { Barriers } from "./barriers/barriers-state.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { Evaluation, HeldOut } from "./groups/held-out-state.ts";
+import type { OutsideLosses } from "./groups/outside-losses.ts";
 import { crowd } from "./members/crowd.ts";
 import type { Member } from "./members/member.ts";
 import type { ControllerPlan } from "./plan.ts";
@@ -57,6 +58,8 @@ export interface StepGroups {
   readonly quarantined: readonly number[];
   /** By index: who had it on a lease that ended without a result; the last ones. */
   readonly former?: Readonly<Record<string, readonly string[]>>;
+  /** By index: holders that were lost, maybe by something from outside; absent before the first. */
+  readonly outside?: Readonly<Record<string, OutsideLosses>>;
 }
 
 /** Work given to a rollout replica for a time. */
@@ -237,6 +240,8 @@ export interface ControllerState {
   readonly paces: Readonly<Record<string, Pace>>;
   /** Attempts that lost a trainer, by step, for steps that are not committed. */
   readonly losses?: Readonly<Record<string, LostAttempts>>;
+  /** When members were lost, maybe by something from outside and not over a suspect; the last ones, absent before the first. */
+  readonly outsideLosses?: readonly AtMs[];
   /** Of the last steps those in which a trainer computed other weights than the majority, by id. */
   readonly divergences?: Readonly<Record<string, readonly number[]>>;
   /** How often a sampler was short of memory, by id. */

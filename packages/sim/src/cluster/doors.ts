@@ -71,6 +71,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
           swapMs: work.swapMs,
           responseMs: (seed) => work.responseMs * tailOf(shareOf(seed, 2)),
           kills: (promptIds) => shareOf(tokensHash(promptIds), 3) < work.killerRate,
+          crashes: (promptIds) => shareOf(tokensHash(promptIds), 5) < 0.5,
           hangs: (promptIds) => shareOf(tokensHash(promptIds), 4) < (work.hangerRate ?? 0),
         },
       }),

@@ -32,8 +32,8 @@ export class Operator {
   }
 
   /** Says that a process has ended. */
-  reportExit(id: string, { host, pid }: SimProcess): void {
-    const body = { id, host, pid, code: null, signal: "SIGKILL" };
+  reportExit(id: string, { host, pid, signal }: SimProcess): void {
+    const body = { id, host, pid, code: null, signal };
     const subject = subjectsOf(this.#job).report("operator", "operator", "process.exited");
     this.#outbox?.offer({ subject, message: this.#enveloper.stamp("process.exited", body) });
   }

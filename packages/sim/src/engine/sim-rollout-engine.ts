@@ -29,6 +29,8 @@ export interface RolloutEngineModel {
   readonly swapMs: number;
   /** True when this prompt ends the engine's process. */
   kills(promptIds: Int32Array): boolean;
+  /** True when it does so by a crash, which no signal from outside looks like. */
+  crashes(promptIds: Int32Array): boolean;
   /** True when this prompt never lets go of the engine's main thread. */
   hangs(promptIds: Int32Array): boolean;
 }
@@ -117,8 +119,11 @@ export class SimRolloutEngine implements RolloutEngine {
   /** What a prompt does to the process that draws it. */
   #succumb(requests: readonly GenerateRequest[]): void {
     const killers = requests.filter(({ promptIds }) => this.#model.kills(promptIds));
+    const [first] = killers;
+    if (first && !this.#process.isDead)
+      this.#process.signal = this.#model.crashes(first.promptIds) ? "SIGSEGV" : "SIGKILL";
     for (const killer of killers) this.#observer.killedBy(killer, this.#version ?? 0, this.#process);
-    if (killers.length > 0) this.#process.kill();
+    if (first) this.#process.kill();
     const hanger = requests.find(({ promptIds }) => this.#model.hangs(promptIds));
     if (hanger && !this.#process.isDead) this.#observer.hungBy(hanger, this.#process);
   }

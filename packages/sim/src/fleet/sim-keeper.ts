@@ -141,8 +141,8 @@ export class SimKeeper implements KeeperDoor {
     if (notes.get(id) === child) notes.delete(id);
     this.#lastEnd.oneEnded();
     const { code } = child;
-    const { pid } = child.process;
-    this.#given.onExit({ id, life, pid, code, signal: code === null ? "SIGKILL" : null, oom: false });
+    const { pid, signal } = child.process;
+    this.#given.onExit({ id, life, pid, code, signal: code === null ? signal : null, oom: false });
   }
 
   /** The node is gone: its children read the end of their standard input when they can. */

@@ -191,7 +191,8 @@ export class Witness implements ClusterObserver {
           requests.map(({ requestId }) => requestId),
         );
     },
-    killedBy: ({ requestId, promptIds }, version) => this.#orders.killedBy({ requestId, promptIds, version }),
+    killedBy: ({ requestId, promptIds }, version, { signal }) =>
+      this.#orders.killedBy({ requestId, promptIds, version, isCrash: signal !== "SIGKILL" }),
     endedBy: (process, sample) => {
       const group = this.#training.groupOf(sample);
       this.#judge.note(`${process.name} ends over a sample of group ${group}`);

@@ -34,6 +34,8 @@ export class SimProcess {
   readonly parent: string | null;
   readonly clock: Clock;
   readonly world: World;
+  /** How its end looks to whoever started it, unless it has come to its own end. */
+  signal: "SIGKILL" | "SIGSEGV" = "SIGKILL";
   /** How many times longer its work takes than usual. */
   slowdown = 1;
   /** How far its wall clock is off. */

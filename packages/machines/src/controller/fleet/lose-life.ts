@@ -31,9 +31,9 @@ export function loseLife(state: ControllerState, id: string, loss: Loss): Change
   const replica = state.fleet.replicas[id];
   if (!replica?.group) return { state, effects: [] };
   const ended = nextLife(state, id, replica, loss);
-  const { evidence, by, failure } = loss;
+  const { evidence, by, failure, isKill = false } = loss;
   const out = member
-    ? endMember(ended.state, member, { evidence, by, silentMs: 0, ...(failure ? { failure } : {}) })
+    ? endMember(ended.state, member, { evidence, by, silentMs: 0, isKill, ...(failure ? { failure } : {}) })
     : { state: ended.state, effects: [] };
   const seen: readonly ControllerEffect[] =
     member || !loss.isCounted

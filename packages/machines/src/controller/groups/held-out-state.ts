@@ -1,5 +1,6 @@
 /** What is remembered of evaluations. Plain JSON, part of the controller's state. */
 import type { WorkItem } from "@muster/protocol";
+import type { OutsideLosses } from "./outside-losses.ts";
 
 /** One evaluation of the held-out prompts, in chunks. */
 export interface Evaluation {
@@ -10,6 +11,8 @@ export interface Evaluation {
   readonly settled: readonly number[];
   /** How often a holder died or let the lease of a chunk expire; at the limit of groups it is given up. */
   readonly attempts: Readonly<Record<string, number>>;
+  /** By chunk: how often that may have had a cause outside; absent before the first time. */
+  readonly outside?: Readonly<Record<string, OutsideLosses>>;
   readonly chunks: number;
   readonly prompts: number;
   readonly correct: number;

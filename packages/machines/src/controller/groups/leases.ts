@@ -9,6 +9,7 @@ import type { ControllerState, Lease, QueuedGroup, StepGroups } from "../state.t
 import { noteQuarantined } from "./given-up.ts";
 import type { Evaluation } from "./held-out-state.ts";
 import { isEarlier, leasesOf, withLease, withoutLease } from "./lease-table.ts";
+import { failuresOf, type OutsideLosses, withOutsideLoss } from "./outside-losses.ts";
 import { isQueued } from "./queue.ts";
 
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;
@@ -20,6 +21,8 @@ export interface Return {
   readonly reason: string;
   /** What failed over it; `null` when the work is not to blame. */
   readonly failure: FailureKind | null;
+  /** The holder may have been lost by something from outside. */
+  readonly isOutside?: boolean;
 }
 
 /**
@@ -41,7 +44,9 @@ function requeueGroup(state: ControllerState, item: TrainItem, why: Return): Cha
   const groups = state.groups[item.step];
   if (!groups || isPlaced(groups, item.index)) return { state, effects: [] };
   const attempt = item.attempt + (why.failure ? 1 : 0);
-  const decision = why.failure ? decideFailure(state.plan.failure, why.failure, attempt) : null;
+  const outside = outsideOf(state, groups.outside, `${item.index}`, why);
+  const failures = failuresOf(attempt, outside?.[item.index]);
+  const decision = why.failure ? decideFailure(state.plan.failure, why.failure, failures) : null;
   if (decision?.action === "quarantine") return quarantine(state, { ...item, attempt }, why);
   const queued: QueuedGroup = {
     index: item.index,
@@ -53,11 +58,24 @@ function requeueGroup(state: ControllerState, item: TrainItem, why: Return): Cha
   const next = withGroups(state, item.step, {
     ...groups,
     queue: [queued, ...groups.queue],
+    ...(outside ? { outside } : {}),
     ...(why.holder === "" ? {} : { former: withFormer(groups, item.index, why.holder) }),
   });
   if (decision?.action !== "abort" || next.ending) return { state: next, effects: [] };
   const reason = `a failure ends the job: ${decision.reason} over group ${workIdOf(item)}: ${why.reason}`;
   return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects: [] };
+}
+
+type Outside = Readonly<Record<string, OutsideLosses>> | undefined;
+
+/** Losses from outside by piece of work, with this one if it is. */
+function outsideOf(
+  state: ControllerState,
+  known: Outside,
+  key: string,
+  { failure, isOutside = false }: Return,
+): Outside {
+  return failure && isOutside ? { ...known, [key]: withOutsideLoss(state, known?.[key]) } : known;
 }
 
 /** Holders of a group that are remembered. */
@@ -215,19 +233,21 @@ function isPlaced(groups: StepGroups, index: number): boolean {
 function requeueEval(
   state: ControllerState,
   item: Extract<WorkItem, { purpose: "eval" }>,
-  { failure }: Return,
+  why: Return,
 ): Change<ControllerState> {
   const run = state.evaluation;
   const { chunk } = item;
+  const { failure } = why;
   if (!run || run.settled.includes(chunk) || run.queue.some((waiting) => waiting.chunk === chunk))
     return { state, effects: [] };
   if (isLeased(state, run, chunk)) return { state, effects: [] };
   const count = (run.attempts[chunk] ?? 0) + (failure ? 1 : 0);
   const attempts = { ...run.attempts, [chunk]: count };
-  const isOver = failure !== null && decideFailure(state.plan.failure, failure, count).action !== "retry";
-  const evaluation = isOver
-    ? { ...run, attempts, settled: [...run.settled, chunk] }
-    : { ...run, attempts, queue: [item, ...run.queue] };
+  const outside = outsideOf(state, run.outside, `${chunk}`, why);
+  const failures = failuresOf(count, outside?.[chunk]);
+  const isOver = failure !== null && decideFailure(state.plan.failure, failure, failures).action !== "retry";
+  const next = { ...run, attempts, ...(outside ? { outside } : {}) };
+  const evaluation = isOver ? { ...next, settled: [...run.settled, chunk] } : { ...next, queue: [item, ...run.queue] };
   const detail = `held-out prompts ${item.from} to ${item.from + item.count - 1} are given up after ${count} failures`;
   return {
     state: { ...state, evaluation },

@@ -5,6 +5,7 @@ import { announce, type Change, type ControllerEffect, command, type ReportOf } 
 import { deviceClash } from "../fleet/devices.ts";
 import { withFleet } from "../fleet/fleet-state.ts";
 import { releaseHolder } from "../groups/leases.ts";
+import { isFromOutside, isKillSignal, noteOutsideLoss } from "../groups/outside-losses.ts";
 import { noteShortage } from "../groups/shortages.ts";
 import { type ControllerState, type Member, withMember, without } from "../state.ts";
 import { noteLostTrainer } from "../step/lost-attempts.ts";
@@ -172,7 +173,8 @@ export function applyExited(state: ControllerState, event: ReportOf<"process.exi
   const how = `process ended with ${signal ?? `code ${code}`}${isShort ? ", short of memory" : ""}`;
   const evidence = words === undefined ? how : `${how}: ${words}`;
   const failure = isShort ? "oom" : "engine_crash";
-  return removeMember(freed, member, { how: "died", evidence, by: "exit", silentMs: 0, failure });
+  const isKill = !isShort && isKillSignal(signal);
+  return removeMember(freed, member, { how: "died", evidence, by: "exit", silentMs: 0, failure, isKill });
 }
 
 /** Removes a member that may still live. It is told, so that it comes back as a new incarnation once it can. Pure. */
@@ -188,7 +190,7 @@ export function putOut(state: ControllerState, member: Member, why: Evidence): C
 export function endMember(
   state: ControllerState,
   member: Member,
-  why: Evidence & { readonly failure?: FailureKind },
+  why: Evidence & { readonly failure?: FailureKind; readonly isKill?: boolean },
 ): Change<ControllerState> {
   const removed = removeMember(state, member, { how: "died", ...why });
   return {
@@ -202,13 +204,15 @@ function removeMember(
   state: ControllerState,
   member: Member,
   end:
-    | ({ readonly how: "died"; readonly failure?: FailureKind } & Evidence)
+    | ({ readonly how: "died"; readonly failure?: FailureKind; readonly isKill?: boolean } & Evidence)
     | { readonly how: "left"; readonly evidence: string },
 ): Change<ControllerState> {
-  const released = releaseHolder(state, {
+  const isOutside = end.how === "died" && isFromOutside(end);
+  const released = releaseHolder(isOutside ? noteOutsideLoss(state, member.id) : state, {
     holder: member.id,
     reason: `${member.id} ${end.how}`,
     failure: end.how === "left" ? null : (end.failure ?? "engine_crash"),
+    isOutside,
   });
   const isShort = end.how === "died" && end.failure === "oom";
   const noted = isShort ? noteShortage(released.state, member) : { state: released.state, effects: [] };

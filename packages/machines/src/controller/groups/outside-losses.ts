@@ -1,0 +1,76 @@
+/**
+ * Holders that were lost, perhaps by something from outside: a SIGKILL, a host or a way to it that is gone. Such a loss counts against the work like
+ * any other, because what a prompt does to its holder may look the same, unless others are lost like that as well: then it is a storm, in which every
+ * holder dies now and then, and four of these losses count as one. So a group that ends its holders is given up after at most
+ * 4 × (attempts − 1) + 1 of them, and one that has bad luck is not given up after three (S20).
+ */
+import type { EvidenceKind } from "@muster/protocol";
+import type { AtMs } from "../at-ms.ts";
+import type { ControllerState } from "../state.ts";
+import { isSuspect } from "./idle-samplers.ts";
+import { leasesOf } from "./lease-table.ts";
+
+/** Losses of the holders of one piece of work that may have a cause outside of it. */
+export interface OutsideLosses {
+  readonly count: number;
+  /** How many of them were in a storm, and count for less. */
+  readonly light: number;
+}
+
+/** Time in which losses are counted. */
+const windowMs = 600_000;
+
+/** Losses that are remembered. */
+const lossesMax = 64;
+
+/** Losses in a storm that weigh as much as one failure. */
+const lossesPerFailure = 4;
+
+/** Signals by which somebody else ends a process. */
+const killSignals: readonly (string | null)[] = ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"];
+
+/** Signs of an end that name no cause. */
+const silentEnds: readonly EvidenceKind[] = ["disconnect", "silence", "peers", "deadline", "replaced"];
+
+/** True for a signal that a process does not send to itself when it crashes. Pure. */
+export function isKillSignal(signal: string | null): boolean {
+  return killSignals.includes(signal);
+}
+
+/** True when a member may have been lost by something from outside; `isKill` is known of ends that were seen. Pure. */
+export function isFromOutside({
+  by,
+  isKill = false,
+}: {
+  readonly by: EvidenceKind;
+  readonly isKill?: boolean;
+}): boolean {
+  return isKill || silentEnds.includes(by);
+}
+
+/** Remembers such a loss. One over a suspect says nothing of a storm: the suspect may be its cause. Pure. */
+export function noteOutsideLoss(state: ControllerState, id: string): ControllerState {
+  const attempts = state.evaluation?.attempts ?? {};
+  const items = leasesOf(state, id).flatMap(([, lease]) => lease.items);
+  if (items.some((item) => isSuspect(item) || (item.purpose === "eval" && (attempts[item.chunk] ?? 0) > 0)))
+    return state;
+  return { ...state, outsideLosses: [...recentOf(state), state.nowMs].slice(-lossesMax) };
+}
+
+function recentOf({ outsideLosses = [], nowMs }: ControllerState): readonly AtMs[] {
+  return outsideLosses.filter((atMs) => nowMs - atMs < windowMs);
+}
+
+const none: OutsideLosses = { count: 0, light: 0 };
+
+/** One more of these losses. The first one of a piece of work is among those that are remembered, so more than its own are those of others. Pure. */
+export function withOutsideLoss(state: ControllerState, before: OutsideLosses = none): OutsideLosses {
+  const count = before.count + 1;
+  const isStorm = recentOf(state).length > Math.min(count, lossesMax - 1);
+  return { count, light: isStorm ? count : before.light };
+}
+
+/** As how many failures so many losses count. Pure. */
+export function failuresOf(losses: number, { light }: OutsideLosses = none): number {
+  return losses - light + Math.ceil(light / lossesPerFailure);
+}
