@@ -8,11 +8,16 @@
 It asks the model for ten dates, checks each with a tool, and says the tool's result in the conversation. The reward of the episode is the share of right
 answers. With a session id (second argument) that ran before, every turn has the answer that it had then.
 
+A router with tokens asks for one to begin a session: ROUTER_TOKEN. From then on the session has a key of its own, which SESSION_KEY names; without it the
+agent makes one up.
+
 What it does when nobody answers is what clients of the OpenAI API do: it sends the same request again. Each turn is one line of its output.
 """
 import datetime
 import http.client
 import json
+import os
+import secrets
 import sys
 import time
 import urllib.error
@@ -20,12 +25,13 @@ import urllib.request
 
 MONTHS = ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october"]
 TRIES = 40
+KEY = os.environ.get("SESSION_KEY") or secrets.token_hex(24)
 
 
-def post(url, body):
+def post(url, body, key=KEY):
     data = json.dumps(body).encode()
     for attempt in range(1, TRIES + 1):
-        request = urllib.request.Request(url, data, {"content-type": "application/json"})
+        request = urllib.request.Request(url, data, {"content-type": "application/json", "authorization": f"Bearer {key}"})
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)
@@ -46,7 +52,8 @@ def check_date(question, answer):
 
 
 def main(router, *session):
-    begun = post(f"{router}/sessions", {"session_id": session[0]} if session else {})
+    named = {"session_id": session[0]} if session else {}
+    begun = post(f"{router}/sessions", {"api_key": KEY, **named}, os.environ.get("ROUTER_TOKEN", "none"))
     chat = f"{begun['base_url']}/chat/completions"
     messages, right = [], 0
     for turn, month in enumerate(MONTHS):

@@ -3,6 +3,7 @@
  * and with them runs these very hands.
  */
 import { setImmediate } from "node:timers/promises";
+import type { Logger } from "@muster/base";
 import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import {
   type DataPlaneActivity,
@@ -24,6 +25,7 @@ import {
 } from "@muster/collectives";
 import { needsOfJob, openTask, type Task } from "@muster/data";
 import {
+  type AgentOptions,
   type EngineDescription,
   type EngineRegistry,
   type GenerateFunction,
@@ -51,8 +53,8 @@ export interface Doors {
   task(config: JobConfig): Promise<Task>;
   /** The reward of a job: built in, a module, a program or a service. */
   reward(name: string): Promise<Reward>;
-  /** The generate function of a module by absolute path. */
-  generate(path: string): Promise<GenerateFunction>;
+  /** The generate function of a job: of its module, or its agent; `null` for the engine's own way. */
+  generate(config: JobConfig, logger: Logger): Promise<GenerateFunction | null>;
   /** Digests of sections, as the data plane computes them, and off the JavaScript thread. Their bytes are left alone until then. */
   digests(sections: readonly Uint8Array[], signal: AbortSignal): Promise<readonly string[]>;
   /** Size and digest of a table of tensors. */
@@ -79,8 +81,13 @@ export interface Doors {
  *
  * @param engineBuild - With which this replica registered; an engine of another one is not opened.
  * @param rank - Of a replica of several processes: its rank 0.
+ * @param agents - Starts agents; needed for jobs that have one.
  */
-export const hostDoors = (engines: EngineRegistry, engineBuild: string, rank?: ReplicaRank): Doors => ({
+export const hostDoors = (
+  engines: EngineRegistry,
+  engineBuild: string,
+  { rank, agents = noAgents }: { readonly rank?: ReplicaRank | undefined; readonly agents?: OpenAgents } = {},
+): Doors => ({
   engineBuild,
   policyEngine: async (config) => {
     checkBuild(engines, config.engine.policy.adapter, engineBuild);
@@ -96,7 +103,7 @@ export const hostDoors = (engines: EngineRegistry, engineBuild: string, rank?: R
   }),
   task: openTask,
   reward: openReward,
-  generate: loadGenerate,
+  generate: ({ rollout }, logger) => (rollout.agent ? agents(rollout.agent, logger) : generateOf(rollout)),
   digests: digestsOf,
   table: (tensors) => summaryOfTable(tensors, () => setImmediate()),
   usage: dataPlaneUsage,
@@ -117,6 +124,16 @@ export const hostDoors = (engines: EngineRegistry, engineBuild: string, rank?: R
   checkpointStore: openCheckpointStore,
   loadCheckpoint: (path) => loadCheckpoint(path),
 });
+
+/** How the agents of a job are opened: their doors are in a package that this one does not know. */
+export type OpenAgents = (agent: AgentOptions, logger: Logger) => Promise<GenerateFunction>;
+
+const noAgents: OpenAgents = ({ command }) => Promise.reject(errors.NoAgents({ command }));
+
+/** The module's function; `null` where the job names none. */
+async function generateOf({ generate }: JobConfig["rollout"]): Promise<GenerateFunction | null> {
+  return generate === null ? null : await loadGenerate(generate);
+}
 
 function checkBuild(engines: EngineRegistry, adapter: string, registered: string): void {
   const build = engines.of(adapter).build();

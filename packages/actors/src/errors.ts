@@ -3,6 +3,7 @@ import { defineErrors } from "@muster/base";
 /** Errors of the actors. */
 export const errors = defineErrors("MUSTER_ERR", {
   ActorNotOpen: { message: "{what} came before the engine was opened" },
+  NoAgents: { message: "this process can start no agents, and the job samples with one: {command}" },
   BatchIncomplete: { message: "step {step}: the stored batch lacks {missing} of {wanted} groups" },
   CheckpointReplaced: { message: "checkpoint {name} has another manifest than the one that was reported durable" },
   CheckpointOfOtherInput: {

@@ -9,7 +9,7 @@ export { type ForeignRecords, RecordChain } from "./controller/record-chain.ts";
 export { rulesOfProgram } from "./controller/rules.ts";
 export { type StandbyEnd, type StandbyOptions, standBy } from "./controller/standby.ts";
 export { startController } from "./controller/start-controller.ts";
-export { type Doors, hostDoors } from "./doors.ts";
+export { type Doors, hostDoors, type OpenAgents } from "./doors.ts";
 export type { Environment } from "./environment.ts";
 export { findDevices } from "./node/devices.ts";
 export { type NodeRoleOptions, nodeRole } from "./node/node-work.ts";

@@ -39,6 +39,8 @@ export interface RewardInput {
   readonly responseText: string;
   /** `stop`: it ended by itself; `length`: it was cut off at `sampling.max_new_tokens` tokens or where the context ends. */
   readonly finish: string;
+  /** Of an agent's episode (`rollout.agent`): the conversation up to and with its last answer. */
+  readonly messages?: readonly ChatMessage[];
 }
 
 /**
@@ -166,6 +168,8 @@ export interface TurnRequest {
   readonly promptIds: ArrayLike<number>;
   /** Over those of the job. */
   readonly sampling?: Partial<SamplingOptions>;
+  /** Names the random numbers of this turn, a whole number ≥ 0; they also depend on the sample. Default: the number of turns before it. */
+  readonly seed?: number;
 }
 
 /** The engine as a module sees it. It is of no use once the sample is settled. */
@@ -219,6 +223,14 @@ export interface ModuleResponse {
   readonly lossMask?: ArrayLike<number>;
   /** Default `stop`. */
   readonly finish?: "stop" | "length";
+  /** What the model read before the response, where that is not the prompt of the sample. */
+  readonly promptIds?: ArrayLike<number>;
+  /** Version of the weights that drew each response token. Default: the oldest that the sample drew from, for all. */
+  readonly versions?: ArrayLike<number>;
+  /** Its reward, where that is known already; the reward of the job is not asked then. */
+  readonly reward?: number;
+  /** For the reward of the job: the conversation. */
+  readonly messages?: readonly ChatMessage[];
 }
 
 /**

@@ -8,7 +8,6 @@ import { type Clock, every, type Logger, mixSeed, type Prompt, randomOf, shownVa
 import type { Task } from "@muster/data";
 import {
   type BegunGroup,
-  type BegunTrajectory,
   decideFailure,
   type FailurePolicy,
   failureDefaults,
@@ -17,11 +16,12 @@ import {
   type Trajectory,
   type TrajectoryGroup,
 } from "@muster/protocol";
-import { begunGroupOf, segmentsOf, tokensOf } from "./collect/begun-group.ts";
+import { begunGroupOf, tokensOf } from "./collect/begun-group.ts";
 import { checkResponse, type Response } from "./collect/check-response.ts";
 import { failureKindOf } from "./collect/failure-kind.ts";
 import { type GenerateFunction, responsesOf } from "./collect/generate-function.ts";
 import { inBatches } from "./collect/in-batches.ts";
+import { ownResponse, trajectoryOf } from "./collect/own-response.ts";
 import { placeholderOf } from "./collect/placeholder.ts";
 import { SharedEngine } from "./collect/shared-engine.ts";
 import { TrajectoryScopes } from "./collect/trajectory-scope.ts";
@@ -168,7 +168,7 @@ class Call {
       const generated = drawn?.[Math.floor(i / groupSize)]?.[sample.at];
       return this.#settle(sample, () =>
         generate
-          ? this.#byModule(sample, generate)
+          ? this.#inPlace(generate, () => this.#byModule(sample, generate))
           : Promise.resolve([ownResponse(generated, this.#resumedOf(sample.entry)?.[sample.at])]),
       );
     }).finally(stop);
@@ -262,12 +262,15 @@ class Call {
     const from = this.#options.generate ? nameOf(this.#options.generate) : "the engine";
     const checked = await this.#attempt(sample, async () => {
       const { ids } = askable(prompt);
-      return (await respond()).map((response) => checkResponse(response, { from, promptLength: ids.length }, info));
+      return (await respond()).map((response) =>
+        checkResponse(response, { from, promptLength: (response.promptIds ?? ids).length }, info),
+      );
     });
     if ("placeholder" in checked) return Array.from({ length: this.#fanOut }, checked.placeholder);
     const judged = checked.value.map(async (response) => {
       const reward = await this.#attempt(sample, () => this.#judge(sample, response));
-      return "placeholder" in reward ? reward.placeholder() : trajectoryOf(askable(prompt), response, reward.value);
+      if ("placeholder" in reward) return reward.placeholder();
+      return trajectoryOf(response.promptIds ?? askable(prompt).ids, response, reward.value);
     });
     return await Promise.all(judged);
   }
@@ -294,6 +297,11 @@ class Call {
     }
   }
 
+  /** Waits for a place, where there are only so many. */
+  async #inPlace<T>({ places }: GenerateFunction, run: () => Promise<T>): Promise<T> {
+    return places ? await places.use(this.#ending.signal, run) : await run();
+  }
+
   async #byModule({ entry, groupId, at }: Sample, generate: GenerateFunction): Promise<readonly Response[]> {
     const { task, sampling, version, generateTimeoutMs = 0 } = this.#options;
     const what = `sample ${at} of group ${groupId}`;
@@ -317,10 +325,13 @@ class Call {
     });
   }
 
-  async #judge({ entry, groupId, at }: Sample, { responseIds, finish }: Response): Promise<number> {
+  async #judge({ entry, groupId, at }: Sample, response: Response): Promise<number> {
+    if (response.reward !== undefined) return response.reward;
     const { reward, task, rewardTimeoutMs } = this.#options;
+    const { responseIds, finish, messages } = response;
     const own = responseIds.slice();
-    const input = { prompt: askable(entry.prompt), responseIds: own, responseText: task.decode(own), finish };
+    const said = { responseIds: own, responseText: task.decode(own), finish };
+    const input = { prompt: askable(entry.prompt), ...said, ...(messages ? { messages } : {}) };
     const what = `reward of sample ${at} of group ${groupId}`;
     const value: unknown = reward.isBuiltIn
       ? await reward.score(input, this.#ending.signal)
@@ -362,39 +373,8 @@ const nameOf = ({ file }: GenerateFunction): string =>
 /** Keeps the random numbers of modules apart from those of the engine. */
 const moduleStream = 0x6d6f64;
 
-/** A response as the engine drew it. @throws MUSTER_ERR_TRAJECTORY_INVALID, MUSTER_ERR_TRAJECTORY_ABORTED */
-function ownResponse(generated: Generated | undefined, resumed: BegunTrajectory | undefined): Response {
-  if (!generated) throw errors.TrajectoryInvalid({ from: "the engine", reason: "it is missing" });
-  const { responseIds, logprobs, finish } = generated;
-  if (finish === "abort") throw errors.TrajectoryAborted();
-  const { length } = responseIds;
-  return {
-    responseIds,
-    logprobs,
-    lossMask: new Uint8Array(length).fill(1),
-    finish,
-    segments: segmentsOf(generated, resumed),
-  };
-}
-
 /** @throws why there is nothing to ask. */
 function askable(prompt: GroupPrompt["prompt"]): Prompt {
   if ("fault" in prompt) throw prompt.fault;
   return prompt;
-}
-
-function trajectoryOf(prompt: Prompt, response: Response, reward: number): Trajectory {
-  const { responseIds, logprobs, lossMask, finish, segments } = response;
-  const tokens = new Int32Array(prompt.ids.length + responseIds.length);
-  tokens.set(prompt.ids);
-  tokens.set(responseIds, prompt.ids.length);
-  return {
-    tokens,
-    promptLength: prompt.ids.length,
-    logprobs,
-    lossMask,
-    reward,
-    status: finish === "length" ? "truncated" : "completed",
-    segments,
-  };
 }

@@ -44,8 +44,9 @@ const withinBytes = (text: string, bytesMax: number): string => clipText(text, M
  */
 export function groupBytesMax({ batch, rollout, model, sampling, stalenessMax }: GroupShape): number {
   const trajectories = batch.groupSize * rollout.fanOut;
-  // A module may answer with as many tokens as the context has.
-  const response = rollout.generate === null ? Math.min(sampling.maxNewTokens, model.maxContext) : model.maxContext;
+  // A module or an agent may answer with as many tokens as the context has.
+  const isOwnWay = rollout.generate === null && !rollout.agent;
+  const response = isOwnWay ? Math.min(sampling.maxNewTokens, model.maxContext) : model.maxContext;
   const segments = Math.min(segmentsMax, stalenessMax + 1, response);
   const tokens = 4 * model.maxContext + 5 * response + segments * segmentBytes;
   return groupBytes + trajectories * (trajectoryBytes + Math.max(tokens, Math.floor(errorBytesMax / trajectories)));

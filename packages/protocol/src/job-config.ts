@@ -73,6 +73,23 @@ const promptsSchema = z.strictObject({
   tokenizerDigest: z.string().min(1).max(64),
 });
 
+/** A program that is started for each sample and asks the model at a base URL of its own. */
+const agentSchema = z.strictObject({
+  /** Program and arguments, by spaces, quoted where they have some. */
+  command: z.string().min(1).max(4096),
+  /** Absolute path of the folder that it starts in. */
+  directory: path,
+  /** `NAME=value`, by spaces; `null` for nothing besides. */
+  environment: z.string().max(4096).nullable(),
+  /** Who judges an episode. */
+  reward: z.enum(["session", "task"]),
+  /** Agents of one replica at the same time. */
+  atOnce: atLeastOne.max(256),
+  /** 0 for no limit. */
+  memoryBytes: countSchema,
+  outputBytes: atLeastOne,
+});
+
 /** What was found in the module of a task when the job was made: every sampler must find the same. */
 const taskModuleSchema = z.strictObject({
   /** Of its file, its tokenizer and its first prompts. */
@@ -116,6 +133,8 @@ const compiledSchema = z.strictObject({
     fanOut: atLeastOne.max(64),
     /** Ranks of a rollout replica: threads that share its model by tensor parallelism. */
     ranks: atLeastOne.max(64),
+    /** The program that generates a sample, started for each; absent: none. */
+    agent: agentSchema.optional(),
   }),
   /** Processes of a replica, by role, each with a rank; absent: one. */
   processes: z.strictObject(perRole(() => atLeastOne.max(ranksMax))).optional(),

@@ -1,4 +1,10 @@
 export type { Tokens } from "./doors/guard.ts";
+export {
+  type Episode,
+  type EpisodeOptions,
+  type EpisodeServer,
+  startEpisodeServer,
+} from "./episodes/episode-server.ts";
 export { type Router, type RouterOptions, type ShownMetrics, startRouter } from "./router.ts";
 export { checkRouterConfig, type RouterConfig, routerDefaults } from "./router-config.ts";
 export type { SamplerEngine, SamplerRequest, SamplerTokenizer } from "./sampler/sampler-engine.ts";

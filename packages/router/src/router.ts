@@ -242,6 +242,7 @@ class RunningRouter implements Router {
     if (this.#sessions)
       addSessionDoors(app, {
         files: this.#sessions,
+        tokens: this.#options.tokens,
         limits: this.#options.config.sessions,
         scheme: this.#options.tls ? "https" : "http",
         draw: (body, headers) => this.#draw(body, headers),

@@ -45,7 +45,9 @@ const traceOf = async ({ ask }: Pick<OpenedRouter, "ask">, id: string): Promise<
 test("an episode is one trajectory: what was drawn has mask 1, prompts and results of tools have 0", async () => {
   const opened = await openRouter([await startEngine({ version: "7" })], {}, { sessions: folder() });
   const begun = (await (await opened.ask("/sessions", { session_id: "a", metadata: { task: 3 } })).json()) as object;
-  expect(begun).toEqual({ session_id: "a", base_url: `${opened.url}/sessions/a/v1` });
+  expect(begun).toEqual({
+    ...{ session_id: "a", base_url: `${opened.url}/sessions/a/v1`, api_key: expect.stringMatching(/^[0-9a-f]{48}$/) },
+  });
   const first = [say("one")];
   const answer = await turn(opened, "a", first);
   const tool: Message = { role: "tool", content: "42" };

@@ -115,11 +115,11 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
 
   async open(admission: Admission): Promise<void> {
     try {
-      const { task, rollout, network } = admission.config;
+      const { task, network } = admission.config;
       this.#doors.network(network);
       // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
       const reward = await this.#doors.reward(task.reward);
-      const generate = rollout.generate === null ? null : await this.#doors.generate(rollout.generate);
+      const generate = await this.#doors.generate(admission.config, this.#tools.environment.logger);
       const prompts = await this.#doors.task(admission.config);
       const engine = await this.#doors.rolloutEngine(admission.config);
       engine.onLost?.(this.#tools.fail);
@@ -146,6 +146,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     await opened?.engine.close();
     await opened?.task.close();
     await opened?.reward.close?.();
+    await opened?.generate?.close?.();
   }
 
   #pull(body: Body<"weights.pull">, tools: Tools): Promise<void> {

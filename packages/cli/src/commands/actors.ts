@@ -25,6 +25,7 @@ import {
   runRankProcess,
   runReplicaProcess,
 } from "../composition/actor-process.ts";
+import { openAgents } from "../composition/agents.ts";
 import { connectionRoles, findConnection, writeOwnConnection } from "../composition/connection.ts";
 import { dataKeyOf } from "../composition/data-key.ts";
 import { openEngines } from "../composition/engines.ts";
@@ -140,7 +141,7 @@ async function joinJob(name: string, { roleOn, engine }: ReplicaKind, options: R
   const actor = rank ? { ...joining, life: rank.life } : joining;
   const { [engine]: adapter = "embedded", policy = "embedded" } = actor.connection.engines ?? {};
   const engines = await openEngines([adapter], policy);
-  const doors = hostDoors(engines, engines.of(adapter).build(), rank ?? undefined);
+  const doors = hostDoors(engines, engines.of(adapter).build(), { rank: rank ?? undefined, agents: openAgents });
   if (options.serve === undefined) return await runReplicaProcess(roleOn(doors), actor);
   const { id, connection } = actor;
   const address = addressOf("serve", options.serve === true ? serveDefault : options.serve, serveDefault);

@@ -1,4 +1,5 @@
 /** Whether a response may be trained on: lengths, tokens and log-probs agree with each other and with the model (reliability G5). */
+import type { ChatMessage } from "@muster/base";
 import type { EngineInfo } from "../engine.ts";
 import { errors } from "../errors.ts";
 
@@ -10,6 +11,12 @@ export interface Response {
   /** 1 where a token takes part in the loss; response length. */
   readonly lossMask: Uint8Array;
   readonly finish: "stop" | "length";
+  /** What was read before the response, where that is not the sample's prompt. */
+  readonly promptIds?: Int32Array;
+  /** Where it is known without the job's reward. */
+  readonly reward?: number;
+  /** For the job's reward. */
+  readonly messages?: readonly ChatMessage[];
   /** Runs of tokens by the weights that drew them; they tile the response. */
   readonly segments: readonly { readonly version: number; readonly from: number; readonly to: number }[];
 }
@@ -25,7 +32,7 @@ export interface ResponseOrigin {
 
 /** Checks a response to a prompt of `promptLength` tokens. @throws MUSTER_ERR_TRAJECTORY_INVALID naming what is wrong, and whose it is. */
 export function checkResponse(response: Response, { from, promptLength }: ResponseOrigin, info: EngineInfo): Response {
-  const { responseIds, logprobs, lossMask } = response;
+  const { responseIds, logprobs, lossMask, promptIds = [] } = response;
   const reject = (reason: string): never => {
     throw errors.TrajectoryInvalid({ from, reason });
   };
@@ -37,8 +44,10 @@ export function checkResponse(response: Response, { from, promptLength }: Respon
     );
   if (logprobs.length !== length) return reject(`logprobs has ${logprobs.length} numbers for ${length} tokens`);
   if (lossMask.length !== length) return reject(`lossMask has ${lossMask.length} numbers for ${length} tokens`);
-  const wild = responseIds.find((id) => id < 0 || id >= info.vocab);
-  if (wild !== undefined) return reject(`responseIds has token ${wild}, outside of the vocabulary of ${info.vocab}`);
+  for (const [field, ids] of Object.entries({ responseIds, promptIds })) {
+    const wild = ids.find((id) => id < 0 || id >= info.vocab);
+    if (wild !== undefined) return reject(`${field} has token ${wild}, outside of the vocabulary of ${info.vocab}`);
+  }
   const odd = logprobs.find((value) => !Number.isFinite(value) || value > logprobMax);
   return odd === undefined ? response : reject(`logprobs has ${odd}; each must be finite and at most 0`);
 }

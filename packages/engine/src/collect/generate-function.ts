@@ -1,12 +1,18 @@
 /** Generation by a module: what it is given, what it returns, and how its answer becomes responses. */
-import { type GenerateModule, shownValue } from "@muster/base";
+import { type ChatMessage, type GenerateModule, shownValue } from "@muster/base";
+import { rewardMax } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Response } from "./check-response.ts";
+import type { Places } from "./places.ts";
 
 /** Generates one sample, and knows where it comes from. */
 export type GenerateFunction = GenerateModule & {
   /** The file that it comes from, for errors. */
   readonly file?: string;
+  /** How many samples may be generated at the same time; absent: as many as there are. A wait for a place takes nothing of a sample's time. */
+  readonly places?: Places;
+  /** Gives back what it holds. */
+  close?(): Promise<void>;
 };
 
 /** Whose answer it is, and how many responses it should have. */
@@ -36,9 +42,12 @@ export function responsesOf(answer: unknown, declared: Declared, version: number
 function responseOf(part: unknown, { from }: Declared, version: number): Response {
   if (typeof part !== "object" || part === null)
     throw fieldFault(from, "a response", part, "an object with responseIds and logprobs");
-  const { responseIds, logprobs, lossMask, finish = "stop" } = part as Partial<Record<string, unknown>>;
+  const { responseIds, logprobs, lossMask, finish = "stop", ...rest } = part as Partial<Record<string, unknown>>;
+  const { promptIds, versions, reward, messages } = rest;
   if (finish !== "stop" && finish !== "length") throw fieldFault(from, "finish", finish, '"stop" or "length"');
   const ids = Int32Array.from(numbersOf("responseIds", responseIds, from));
+  if (reward !== undefined && !(typeof reward === "number" && Math.abs(reward) <= rewardMax))
+    throw fieldFault(from, "reward", reward, `a number between -${rewardMax} and ${rewardMax}`);
   const mask = lossMask === undefined ? new Uint8Array(ids.length).fill(1) : numbersOf("lossMask", lossMask, from);
   return {
     responseIds: ids,
@@ -46,12 +55,32 @@ function responseOf(part: unknown, { from }: Declared, version: number): Respons
     lossMask: Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1)),
     finish,
     // A sample of several turns may span an update: the oldest version is the safe one for staleness.
-    segments: [{ version, from: 0, to: ids.length }],
+    segments:
+      versions === undefined
+        ? [{ version, from: 0, to: ids.length }]
+        : segmentsIn(numbersOf("versions", versions, from), ids.length, from),
+    ...(promptIds === undefined ? {} : { promptIds: promptIn(numbersOf("promptIds", promptIds, from), from) }),
+    ...(reward === undefined ? {} : { reward }),
+    ...(messages === undefined ? {} : { messages: messages as readonly ChatMessage[] }),
   };
 }
 
+function promptIn(ids: readonly number[], from: string): Int32Array {
+  if (ids.length === 0) throw fieldFault(from, "promptIds", ids, "a list of at least one token");
+  return Int32Array.from(ids);
+}
+
+/** Runs of one version. */
+function segmentsIn(versions: readonly number[], length: number, from: string): Response["segments"] {
+  if (versions.length !== length) throw fieldFault(from, "versions", versions, `a list of ${length} versions`);
+  const begins = [...versions.keys()].filter((at) => at === 0 || versions[at] !== versions[at - 1]);
+  return begins.map((at, run) => ({ version: versions[at] as number, from: at, to: begins[run + 1] ?? length }));
+}
+
 /** Whole numbers where ids are wanted: an array would round or wrap silently. */
-function numbersOf(field: "responseIds" | "logprobs" | "lossMask", value: unknown, from: string): readonly number[] {
+type ListField = "responseIds" | "logprobs" | "lossMask" | "promptIds" | "versions";
+
+function numbersOf(field: ListField, value: unknown, from: string): readonly number[] {
   const isList = Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
   const rule = field === "logprobs" ? "a list of numbers" : "a list of whole numbers";
   if (!isList) throw fieldFault(from, field, value, rule);

@@ -73,7 +73,7 @@ export class SharedEngine {
       n: 1,
       from: sample,
       sampling: { ...sampling, ...turn.sampling },
-      seed: at === 0 ? seed : mixSeed(seed, at),
+      seed: turn.seed === undefined && at === 0 ? seed : mixSeed(seed, turn.seed ?? at),
     };
     const stop = (): void => void this.#engine.abort([request.requestId]);
     signal.addEventListener("abort", stop, { once: true });

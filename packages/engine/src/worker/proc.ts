@@ -4,12 +4,17 @@ import { readdirSync, readFileSync } from "node:fs";
 /** The variable with the mark of one life of a worker. */
 export const workerMark = "MUSTER_WORKER_MARK";
 
-/** Ends every process that carries the mark, also those that left its session. @returns How many there were. */
-export function endMarked(mark: string): number {
-  const wanted = `${workerMark}=${mark}`;
+/** Ends every process that carries one of the marks, also those that left its session. @returns How many there were. */
+export function endMarked(...marks: readonly string[]): number {
+  const wanted = new Set(marks.map((mark) => `${workerMark}=${mark}`));
   let ended = 0;
   for (const pid of numbersIn("/proc")) {
-    if (pid === process.pid || !textOf(`/proc/${pid}/environ`).split("\0").includes(wanted)) continue;
+    const isMarked =
+      pid !== process.pid &&
+      textOf(`/proc/${pid}/environ`)
+        .split("\0")
+        .some((one) => wanted.has(one));
+    if (!isMarked) continue;
     try {
       process.kill(pid, "SIGKILL");
       ended += 1;

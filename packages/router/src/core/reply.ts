@@ -21,6 +21,7 @@ export type ReplyCode =
   | "retry_budget"
   | "pool_full"
   | "session_ended"
+  | "session_exists"
   | "session_full"
   | "internal";
 

@@ -33,7 +33,7 @@ export interface Turn {
 
 /** What happened in a session, in order. Times are in milliseconds since 1970. */
 export type SessionRecord =
-  | { readonly kind: "begin"; readonly atMs: number; readonly metadata: Table }
+  | { readonly kind: "begin"; readonly atMs: number; readonly metadata: Table; readonly keyDigest?: string }
   | { readonly kind: "turn"; readonly atMs: number; readonly turn: Turn }
   | { readonly kind: "reward"; readonly atMs: number; readonly reward: number }
   | { readonly kind: "end"; readonly atMs: number; readonly reason: "asked" | "idle" };
@@ -41,6 +41,8 @@ export type SessionRecord =
 /** A session as its records make it. */
 export interface Session {
   readonly metadata: Table;
+  /** Digest of its key; `null` in sessions that began before sessions had keys. */
+  readonly keyDigest: string | null;
   readonly turns: readonly Turn[];
   readonly byKey: ReadonlyMap<string, Turn>;
   readonly reward: number | null;
@@ -50,13 +52,13 @@ export interface Session {
 
 /** A session without records. */
 export const emptySession: Session = {
-  ...{ metadata: {}, turns: [], byKey: new Map(), reward: null, ended: null, usedMs: 0 },
+  ...{ metadata: {}, keyDigest: null, turns: [], byKey: new Map(), reward: null, ended: null, usedMs: 0 },
 };
 
 /** The session after one more record. */
 export function withRecord(session: Session, record: SessionRecord): Session {
   const next = { ...session, usedMs: record.atMs };
-  if (record.kind === "begin") return { ...next, metadata: record.metadata };
+  if (record.kind === "begin") return { ...next, metadata: record.metadata, keyDigest: record.keyDigest ?? null };
   if (record.kind === "reward") return { ...next, reward: record.reward };
   if (record.kind === "end") return { ...next, ended: record.reason };
   const { turn } = record;

@@ -4,8 +4,8 @@ import type { Headers } from "../core/parse-request.ts";
 import { Refused } from "../core/reply.ts";
 import { errors } from "../errors.ts";
 
-/** What a door gives: answers of engines, changes of the pool, or figures; `public` to everybody. */
-export type Scope = "inference" | "admin" | "read" | "public";
+/** What a door gives: answers of engines, changes of the pool, or figures; `public` to everybody; `session` to whoever has its key, which the door looks at. */
+export type Scope = "inference" | "admin" | "read" | "public" | "session";
 
 /** Tokens of the two kinds of clients; `null` where none is asked for. */
 export interface Tokens {
@@ -34,7 +34,7 @@ export function checkHead(headers: Headers, scope: Scope, { host, tokens }: { ho
   const { origin, "sec-fetch-site": site } = headers;
   if (origin !== undefined || (site !== undefined && site !== "none" && site !== "same-origin"))
     throw new Refused({ status: 403, code: "forbidden", message: "origin: pages of the web are not answered" });
-  if (scope === "public" || (tokens.inference === null && tokens.admin === null)) return;
+  if (scope === "public" || scope === "session" || !hasTokens(tokens)) return;
   const accepted = acceptedBy(scope, tokens);
   const shown = bearerOf(`${headers.authorization ?? ""}`);
   if (shown === null)
@@ -47,6 +47,11 @@ export function checkHead(headers: Headers, scope: Scope, { host, tokens }: { ho
   if (isKnown)
     throw new Refused({ status: 403, code: "forbidden", message: "authorization: this token is not for this door" });
   throw new Refused({ status: 401, code: "unauthorized", message: "authorization: this token is not known" });
+}
+
+/** True for a server that asks its clients who they are. */
+export function hasTokens({ inference, admin }: Tokens): boolean {
+  return inference !== null || admin !== null;
 }
 
 function acceptedBy(scope: Scope, { inference, admin }: Tokens): readonly string[] {

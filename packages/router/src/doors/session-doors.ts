@@ -6,16 +6,21 @@ import { invalid, Refused, sessionEnded } from "../core/reply.ts";
 import { parentOf, type Session, samplesOf, type Turn, type TurnRequest, turnRequestOf } from "../core/session.ts";
 import { answerOf, eventsOf } from "../core/turn-answer.ts";
 import type { SessionBounds } from "../router-config.ts";
-import type { SessionFiles } from "../sessions/session-files.ts";
+import type { SessionStore } from "../sessions/session-store.ts";
+import { hasTokens, type Tokens } from "./guard.ts";
 import { doorOf } from "./http-app.ts";
+import { checkOwner, digestOfKey, freshKey, keyIn, opens } from "./session-guard.ts";
 
 type Table = Readonly<Record<string, unknown>>;
 
 /** What the doors work on. */
 export interface SessionTools {
-  readonly files: SessionFiles;
+  readonly files: SessionStore;
+  readonly tokens: Tokens;
   readonly limits: SessionBounds;
   readonly scheme: "http" | "https";
+  /** What the random numbers of a session depend on; its id unless somebody says otherwise. */
+  readonly seedNameOf?: (id: string) => string;
   /** Asks an engine. @throws Refused */
   readonly draw: (body: Table, headers: FastifyRequest["headers"]) => Promise<Table>;
   /** Work that the end of the router waits for. */
@@ -34,22 +39,28 @@ const idPattern = /^[A-Za-z0-9_-]{1,64}$/;
 /** Adds the doors. */
 export function addSessionDoors(app: FastifyInstance, given: SessionTools): void {
   const { files, scheme } = given;
-  const door = doorOf("inference");
+  const begins = doorOf("inference");
+  const door = {
+    ...doorOf("session"),
+    onRequest: ({ params, headers }: FastifyRequest) => checkOwner(idIn(params), headers, files, given.tokens),
+  };
   const tools: DoorTools = { ...given, drawing: new Set() };
   const turns = new TurnsUnderWay(tools);
-  app.post("/sessions", door, async ({ body, headers }) => {
-    const { session_id: wanted = randomBytes(16).toString("hex"), metadata = {} } = tableIn(body);
+  app.post("/sessions", begins, async ({ body, headers }) => {
+    const { session_id: wanted = randomBytes(16).toString("hex"), metadata = {}, api_key: named } = tableIn(body);
     if (typeof wanted !== "string" || !idPattern.test(wanted))
       throw invalid("session_id must have 1 to 64 of a-z, A-Z, 0-9, _ and -");
     if (!isTable(metadata) || JSON.stringify(metadata).length > metadataBytesMax)
       throw invalid(`metadata must be an object of at most ${metadataBytesMax} bytes`);
-    // Who asks again, because it heard no answer, gets the same session.
-    await files.begin(wanted, { kind: "begin", atMs: Date.now(), metadata });
-    return { session_id: wanted, base_url: `${scheme}://${headers.host}/sessions/${wanted}/v1` };
+    const key = keyIn(named) ?? freshKey();
+    // Who asks again, because it heard no answer, gets the same session: when it named the key, which nobody else knows.
+    await files.begin(wanted, { kind: "begin", atMs: Date.now(), metadata, keyDigest: digestOfKey(key) });
+    if (!opens(key, await files.read(wanted)) && hasTokens(tools.tokens)) throw sessionExists(wanted);
+    return { session_id: wanted, base_url: `${scheme}://${headers.host}/sessions/${wanted}/v1`, api_key: key };
   });
   app.post("/sessions/:id/v1/chat/completions", door, async ({ params, body, headers }, reply) => {
     const id = idIn(params);
-    const request = turnRequestOf(id, tableIn(body), headers);
+    const request = turnRequestOf(tools.seedNameOf?.(id) ?? id, tableIn(body), headers);
     const { answer } = await turns.turnOf(id, request, headers);
     return request.isStream
       ? reply.type("text/event-stream").send(eventsOf(answer))
@@ -128,7 +139,8 @@ class TurnsUnderWay {
     drawing.add(place);
     try {
       // Turns of one session go to one engine, whose prefix cache has the conversation.
-      const drawn = answerOf(await draw(body, { ...headers, "x-session-id": id }));
+      const { "x-api-key": _, ...passed } = headers;
+      const drawn = answerOf(await draw(body, { ...passed, "x-session-id": id }));
       const turn = { key, ...parentOf(await files.read(id), messages), ...drawn };
       await files.append(id, { kind: "turn", atMs: Date.now(), turn });
       return turn;
@@ -144,6 +156,13 @@ async function current({ files, limits, drawing }: DoorTools, id: string): Promi
   if (session.ended !== null || Date.now() - session.usedMs < limits.idleMs) return session;
   if ([...drawing].some((place) => place.startsWith(`${id}/`))) return session;
   return await files.append(id, { kind: "end", atMs: Date.now(), reason: "idle" });
+}
+
+function sessionExists(id: string): Refused {
+  return new Refused({
+    ...{ status: 409, code: "session_exists" },
+    message: `session_id: there is a session ${id} with another key; send its api_key to get it again, or name another id`,
+  });
 }
 
 function shownOf(id: string, { metadata, turns, reward, ended }: Session): object {

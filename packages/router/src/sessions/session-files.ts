@@ -11,14 +11,7 @@ import { messageOf } from "@muster/base";
 import { Refused, sessionEnded } from "../core/reply.ts";
 import { emptySession, type Session, type SessionRecord, withRecord } from "../core/session.ts";
 import { errors } from "../errors.ts";
-
-/** Bounds of a store. */
-export interface SessionLimits {
-  /** Sessions in the folder. */
-  readonly sessionsMax: number;
-  /** Bytes of one session. */
-  readonly bytesMax: number;
-}
+import { notFound, type SessionLimits, type SessionStore, sessionFull } from "./session-store.ts";
 
 /** A session that is read, and goes on. */
 interface Opened {
@@ -37,7 +30,7 @@ const [openedMax, fullMax] = [256, 8];
 const ending = ".jsonl";
 
 /** The sessions of one folder. */
-export class SessionFiles {
+export class SessionFiles implements SessionStore {
   readonly #directory: string;
   readonly #limits: SessionLimits;
   readonly #guard: Server;
@@ -123,11 +116,7 @@ export class SessionFiles {
     }
     const json = JSON.stringify(record);
     const line = Buffer.from(`${crc32(json).toString(16).padStart(8, "0")} ${json}\n`);
-    if (!isEnd && opened.bytes + line.length > this.#limits.bytesMax)
-      throw new Refused({
-        ...{ status: 409, code: "session_full" },
-        message: `the session would have more than ${this.#limits.bytesMax} bytes; end it and begin another one`,
-      });
+    if (!isEnd && opened.bytes + line.length > this.#limits.bytesMax) throw sessionFull(this.#limits.bytesMax);
     opened.bytes += line.length;
     opened.isEnded = isEnd;
     const write = opened.written.then(() => this.#write(id, line));
@@ -238,11 +227,6 @@ export class SessionFiles {
 async function onDisk(path: string): Promise<void> {
   const file = await open(path, "r");
   await file.sync().finally(() => file.close());
-}
-
-function notFound(id: string): Refused {
-  const message = `there is no session ${id.slice(0, 64)}; POST /sessions begins one`;
-  return new Refused({ status: 404, code: "not_found", message });
 }
 
 /** An abstract socket named after the folder: the kernel gives it to one process, and takes it back when that dies. */

@@ -1,5 +1,6 @@
 /** The rows of the table of keys. Each row: how it is written, default, what it is. */
 import { perRole, promptsTask, type ReplicaRole, traitsOf } from "@muster/protocol";
+import { agentFields } from "./agent-fields.ts";
 import { type Field, isPathOfModule, type Scalar } from "./field.ts";
 import { type Row, section } from "./field-section.ts";
 import { broughtBy, trainingFields } from "./training-fields.ts";
@@ -91,6 +92,7 @@ export const runFields: readonly Field[] = [
       "Ranks of a rollout replica: threads or processes that share its model; whether an engine takes it, it says itself.",
     ],
   }),
+  agentFields,
   section(
     "processes",
     perRole<Row>((role) => {
@@ -221,7 +223,7 @@ export const timingFields: readonly Field[] = section("timing", {
   pull: ["duration", "40s", "Time to pull a weight version."],
   checkpoint: ["duration", "60s", "Time to pull, write and verify a checkpoint, and to read one that is restored."],
   reward: ["duration", "5s", "Time to score one trajectory."],
-  generate: ["duration", "20s", "Time for a module to generate one sample."],
+  generate: ["duration", "20s", "Time for a module or an agent to generate one sample."],
   drain: ["duration", "30s", "Time a leaving replica has to finish or hand back its work."],
   join: [
     "duration",

@@ -345,7 +345,7 @@ class Draft {
       }
       branch[last] = this.#values.get(key);
     }
-    return tree;
+    return withoutAgent(tree);
   }
 }
 
@@ -362,6 +362,12 @@ function isResolved(kind: Field["kind"]): boolean {
 /** The configuration while it is put together. */
 interface Tree {
   [name: string]: unknown;
+}
+
+/** A job without the command of an agent has none. */
+function withoutAgent(tree: Tree): Tree {
+  const { agent, ...rollout } = (tree.rollout ?? {}) as Tree;
+  return (agent as Tree | undefined)?.command === null ? { ...tree, rollout } : tree;
 }
 
 function schemaFault(issue: { readonly code: string; readonly message: string }): string {

@@ -39,9 +39,15 @@ const timingRelations: readonly Relation[] = [
   shorter("rewardMs", "leaseMs", "a slow reward must not cost the whole lease"),
   {
     keys: ["timing.generate", "timing.lease"],
-    holds: ({ timing, rollout }) => rollout.generate === null || timing.generateMs < timing.leaseMs,
+    holds: ({ timing, rollout }) => (rollout.generate === null && !rollout.agent) || timing.generateMs < timing.leaseMs,
     rule: "{0} must be shorter than {1}: a slow sample must not cost the whole lease",
     fix: "raise timing.lease or lower timing.generate",
+  },
+  {
+    keys: ["rollout.agent.command", "rollout.generate"],
+    holds: ({ rollout }) => rollout.generate === null || !rollout.agent,
+    rule: "{0} and {1} are both set: one of them samples",
+    fix: "leave one of them out",
   },
   {
     keys: ["timing.dead_after", "timing.lease"],

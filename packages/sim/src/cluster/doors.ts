@@ -77,7 +77,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
       }),
     model: ({ model }) => ({ tensors: shapeOf(model).tensors, modelConfig: { model_type: "sim" }, build: simBuild }),
     reward: async () => simReward(process, failpoints, work),
-    generate: loadGenerate,
+    generate: async ({ rollout: { generate } }) => (generate === null ? null : await loadGenerate(generate)),
     table: (tensors) => summaryOfTable(tensors, async () => {}),
     digests: async (sections) => sections.map(behind.digest),
     availableMemory: () => behind.work.memoryBytes ?? Number.MAX_SAFE_INTEGER,

@@ -1,6 +1,8 @@
 /** Whether the modules and the weights that a job brings along can be loaded: asked before anything starts, so that no replica dies of it for ever. */
+import { access, constants, stat } from "node:fs/promises";
+import { delimiter, resolve } from "node:path";
 import { messageOf } from "@muster/base";
-import { type EngineRegistry, isModulePath, isProgramPath } from "@muster/engine";
+import { type AgentOptions, agentCommandOf, type EngineRegistry, isModulePath, isProgramPath } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { openModelFolder } from "@muster/tensors";
 import { askModule } from "./ask-module.ts";
@@ -12,6 +14,7 @@ export async function brokenModules(config: JobConfig, engines: EngineRegistry):
   const checks: Readonly<Record<string, Promise<string | null>>> = {
     "task.reward": rewardFault(task.reward),
     "rollout.generate": rollout.generate === null ? Promise.resolve(null) : importFault(rollout.generate, "generate"),
+    "rollout.agent.command": rollout.agent ? agentFault(rollout.agent) : Promise.resolve(null),
     "weights.source": weights.kind === "folder" ? folderFault(weights.path, config, engines) : Promise.resolve(null),
   };
   const faults = new Map<string, string>();
@@ -20,6 +23,29 @@ export async function brokenModules(config: JobConfig, engines: EngineRegistry):
     if (fault !== null) faults.set(key, fault);
   }
   return faults;
+}
+
+/** Why an agent can not be started. It is not tried: nobody knows what it does without a model. */
+async function agentFault(agent: AgentOptions): Promise<string | null> {
+  try {
+    const { words } = agentCommandOf(agent);
+    const [program = ""] = words;
+    const folders = program.includes("/") ? [agent.directory] : (process.env.PATH ?? "").split(delimiter);
+    for (const folder of folders) if (await isProgram(resolve(folder, program))) return null;
+    return program.includes("/")
+      ? `${resolve(agent.directory, program)} is no program that can be started: it must be there, and executable`
+      : `${program} is in no folder of PATH`;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+async function isProgram(path: string): Promise<boolean> {
+  const isOpen = await access(path, constants.X_OK).then(
+    () => true,
+    () => false,
+  );
+  return isOpen && (await stat(path)).isFile();
 }
 
 async function rewardFault(reward: string): Promise<string | null> {
