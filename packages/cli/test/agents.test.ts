@@ -1,4 +1,7 @@
-/** Agents sample: programs that know only the OpenAI API, at the doors that the composition opens for them. A process starts for each sample. */
+/**
+ * Agents sample: programs that know only the OpenAI API, at the doors that the composition opens for them. The file takes some 15 s: each sample starts a
+ * Python, which alone takes seconds on a busy machine.
+ */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,8 +17,10 @@ import {
 } from "@muster/engine";
 import type { Trajectory } from "@muster/protocol";
 import { systemClock } from "@muster/runtime";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { openAgents } from "../src/composition/agents.ts";
+
+vi.setConfig({ testTimeout: 30_000 });
 
 const task = taskOf("addition");
 const [stop = 0] = task.stopTokenIds;

@@ -1,5 +1,5 @@
 export { type AgentOptions, agentCommandOf } from "./agent/agent-command.ts";
-export { agentFunction, type EpisodeDoor } from "./agent/agent-function.ts";
+export { agentFunction } from "./agent/agent-function.ts";
 export { batchFiguresOf } from "./algorithms/batch-figures.ts";
 export { advantagesOf } from "./algorithms/grpo.ts";
 export { lossOf } from "./algorithms/loss-needs.ts";

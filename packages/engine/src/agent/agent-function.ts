@@ -1,13 +1,6 @@
 /** Samples by an agent: a program of the user's that is started for each sample and speaks to a base URL of its own (`rollout.agent`). */
 import { randomUUID } from "node:crypto";
-import type {
-  ChatMessage,
-  GenerateContext,
-  Generated,
-  ModuleResponse,
-  SamplingOptions,
-  TaskTokenizer,
-} from "@muster/base";
+import type { GenerateContext, ModuleResponse } from "@muster/base";
 import type { GenerateFunction } from "../collect/generate-function.ts";
 import { Places } from "../collect/places.ts";
 import { errors } from "../errors.ts";
@@ -15,50 +8,8 @@ import { inheritedOf } from "../worker/command.ts";
 import { endMarked } from "../worker/proc.ts";
 import { type AgentOptions, agentCommandOf } from "./agent-command.ts";
 import { AgentProcess } from "./agent-process.ts";
+import type { EpisodeDoor } from "./episode-door.ts";
 import { responsesOfEpisode } from "./episode-responses.ts";
-
-/** A trajectory of an episode, as the door records it. */
-export interface EpisodeSample {
-  readonly tokens: readonly number[];
-  readonly promptLength: number;
-  readonly lossMask: readonly number[];
-  readonly logprobs: readonly number[];
-  /** `null` where nothing was drawn. */
-  readonly versions: readonly (string | null)[];
-}
-
-/** What happened in an episode. */
-export interface EpisodeOutcome {
-  readonly turns: number;
-  readonly reward: number | null;
-  readonly finish: "stop" | "length";
-  readonly samples: readonly EpisodeSample[];
-  readonly messages: readonly ChatMessage[];
-}
-
-/** Where agents ask: the doors of sessions, which the router's package has. */
-export interface EpisodeDoor {
-  begin(options: {
-    readonly name: string;
-    readonly tokenizer: TaskTokenizer & { readonly stopTokenIds: readonly number[] };
-    readonly sampling: SamplingOptions;
-    readonly model: string;
-    readonly maxContext: number;
-    readonly draw: (turn: {
-      readonly promptIds: Int32Array;
-      readonly sampling: Partial<SamplingOptions>;
-      readonly seed: number;
-    }) => Promise<Generated>;
-    readonly failed: (error: unknown) => void;
-  }): Promise<{
-    readonly url: string;
-    readonly key: string;
-    readonly ended: Promise<void>;
-    refusal(): string | null;
-    finish(): Promise<EpisodeOutcome>;
-  }>;
-  close(): Promise<void>;
-}
 
 type Env = Readonly<Record<string, string>>;
 type Episode = Awaited<ReturnType<EpisodeDoor["begin"]>>;

@@ -1,7 +1,7 @@
 /** The responses of an agent's episode. Pure. */
 import type { ModuleResponse } from "@muster/base";
 import { errors } from "../errors.ts";
-import type { EpisodeOutcome, EpisodeSample } from "./agent-function.ts";
+import type { EpisodeOutcome, EpisodeSample } from "./episode-door.ts";
 
 /** How an episode becomes responses. */
 export interface EpisodeRule {

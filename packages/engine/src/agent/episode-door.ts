@@ -1,0 +1,45 @@
+/** Where agents ask, as an interface: the doors themselves are in a package that this one does not know. */
+import type { ChatMessage, Generated, SamplingOptions, TaskTokenizer } from "@muster/base";
+
+/** A trajectory of an episode, as the door records it. */
+export interface EpisodeSample {
+  readonly tokens: readonly number[];
+  readonly promptLength: number;
+  readonly lossMask: readonly number[];
+  readonly logprobs: readonly number[];
+  /** `null` where nothing was drawn. */
+  readonly versions: readonly (string | null)[];
+}
+
+/** What happened in an episode. */
+export interface EpisodeOutcome {
+  readonly turns: number;
+  readonly reward: number | null;
+  readonly finish: "stop" | "length";
+  readonly samples: readonly EpisodeSample[];
+  readonly messages: readonly ChatMessage[];
+}
+
+/** Where agents ask: the doors of sessions, which the router's package has. */
+export interface EpisodeDoor {
+  begin(options: {
+    readonly name: string;
+    readonly tokenizer: TaskTokenizer & { readonly stopTokenIds: readonly number[] };
+    readonly sampling: SamplingOptions;
+    readonly model: string;
+    readonly maxContext: number;
+    readonly draw: (turn: {
+      readonly promptIds: Int32Array;
+      readonly sampling: Partial<SamplingOptions>;
+      readonly seed: number;
+    }) => Promise<Generated>;
+    readonly failed: (error: unknown) => void;
+  }): Promise<{
+    readonly url: string;
+    readonly key: string;
+    readonly ended: Promise<void>;
+    refusal(): string | null;
+    finish(): Promise<EpisodeOutcome>;
+  }>;
+  close(): Promise<void>;
+}
