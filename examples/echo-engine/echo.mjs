@@ -146,7 +146,7 @@ function trainer({ eagerness }, needs) {
     async accumulate(samples, { normalizer, clipLow, clipHigh, temperature, out, signal }) {
       signal.throwIfAborted();
       const { weights } = need();
-      out.fill(0);
+      const gradient = new Float32Array(vocab);
       const stats = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
       for (const { tokens, promptLength, logprobs, advantage, lossMask } of samples) {
         for (let i = 0; i < logprobs.length; i++) {
@@ -165,13 +165,17 @@ function trainer({ eagerness }, needs) {
             Math.min(Math.max(ratio, 1 - clipLow), 1 + clipHigh) * advantage,
           );
           if (!isClipped && i < promptLength)
-            out[asked] -= (advantage * ratio * (isEcho ? 1 - chance : -chance)) / (temperature * normalizer);
+            gradient[asked] -= (advantage * ratio * (isEcho ? 1 - chance : -chance)) / (temperature * normalizer);
         }
       }
+      // The memory of a gradient may be larger than one array: it comes as windows, which are views.
+      for (const { from, values } of out.windows()) values.set(gradient.subarray(from, from + values.length));
       return stats;
     },
-    async stage(gradient, { lr, beta1, clipNorm }) {
+    async stage(summed, { lr, beta1, clipNorm }) {
       const { weights, optimizer } = need();
+      const gradient = new Float32Array(vocab);
+      for (const { from, values } of summed.windows()) gradient.set(values, from);
       const gradNorm = Math.sqrt(gradient.reduce((sum, value) => sum + value * value, 0));
       if (!Number.isFinite(gradNorm)) return { gradNorm: 0, finite: false };
       const scale = clipNorm > 0 && gradNorm > clipNorm ? clipNorm / gradNorm : 1;

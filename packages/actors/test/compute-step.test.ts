@@ -28,6 +28,7 @@ const groups = Array.from({ length: 8 }, (_, index): TrajectoryGroup => {
 async function ranked(count: (shard: number) => ShardStats, rank = 0, worldSize = 1): Promise<StepStats> {
   let shard = rank - worldSize;
   const engine = {
+    info: () => ({ gradientElements: 1 }),
     begin: () => {},
     accumulate: async () => {
       shard += worldSize;

@@ -63,6 +63,8 @@ export interface GradientMesh {
    * @throws MUSTER_ERR_COLLECTIVE_SPENT after an earlier failure.
    */
   reduce(options: ReduceOptions): Promise<Float32Array>;
+  /** More of the sum of this rank's last reduce; as long valid. @throws MUSTER_ERR_NATIVE_OPTION_INVALID as {@link GradientMesh.shard} */
+  result(window?: ShardWindow): Float32Array;
   /** Ends a reduce in progress and leaves; the others see this rank as lost. Works while a reduce is blocked. */
   abort(reason: string): void;
   /** Leaves and detaches all views at once. Connections and memory are given back beside, and the process stays until then. Harmless twice. */
@@ -124,6 +126,10 @@ class OpenGradientMesh implements GradientMesh {
       this.#mesh.reduce({ op, written, timeoutMs, cancellation }),
     );
     if (!reduced.ok) throw errorOf("mesh", reduced, { epoch: this.epoch, timeoutMs });
+    return this.result(window);
+  }
+
+  result(window?: ShardWindow): Float32Array {
     return this.#view("result", window, (from, elements) => this.#mesh.result(from, elements));
   }
 

@@ -5,6 +5,7 @@
 import type { EngineInfo, Generated, RewardInput, SamplingOptions } from "@muster/base";
 import type { Training } from "@muster/protocol";
 import type { PlacedTensor } from "@muster/tensors";
+import type { GradientMemory } from "./gradient-memory.ts";
 
 export type { EngineInfo, Generated, RewardInput, SamplingOptions } from "@muster/base";
 
@@ -177,8 +178,8 @@ export interface AccumulateOptions {
   readonly clipHigh: number;
   /** At which the samples were drawn, > 0: their log-probs and those that are compared with them are of logits / temperature. */
   readonly temperature: number;
-  /** Receives the gradient; `gradientElements` long. */
-  readonly out: Float32Array;
+  /** Receives the gradient; `gradientElements` long. What was there is overwritten. */
+  readonly out: GradientMemory;
   readonly signal: AbortSignal;
 }
 
@@ -221,7 +222,7 @@ export interface PolicyEngine {
   ): Promise<readonly Float32Array[]>;
   /** Applies one update to the candidate. A norm that is not finite leaves the candidate as it was. */
   stage(
-    gradient: Float32Array,
+    gradient: GradientMemory,
     options: OptimizerOptions,
   ): Promise<{ readonly gradNorm: number; readonly finite: boolean }>;
   /** Views of the candidate: copy them before the next await. */

@@ -36,6 +36,12 @@ export type {
   TrainSample,
   WeightUpdate,
 } from "./engine.ts";
+export {
+  type GradientMemory,
+  type GradientWindow,
+  gradientThrough,
+  gradientWindowMax,
+} from "./gradient-memory.ts";
 export { inlineState } from "./inline-weights.ts";
 export { loadAdapter, loadGenerate, loadReward } from "./load-module.ts";
 export type {

@@ -11,7 +11,7 @@ import { needsOfTask, taskOf } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { EngineRegistry, type PolicyEngine, type RolloutEngine } from "../src/index.ts";
-import { inlineWeights } from "../src/internal.ts";
+import { gradientIn, inlineWeights } from "../src/internal.ts";
 import { guarded } from "../src/worker/command.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
 import { openWorker } from "../src/worker/open-link.ts";
@@ -69,7 +69,7 @@ const accumulating = {
   clipLow: 0.2,
   clipHigh: 0.2,
   temperature: 1,
-  out: new Float32Array(4),
+  out: gradientIn(new Float32Array(4)),
   signal: never,
 };
 
@@ -102,6 +102,7 @@ describe("a worker does not begin that", () => {
     ["page-huge", /hello is wrong in tensorRows/],
     ["page-and-rows", /must have one of tensors and tensorRows/],
     ["huge", /its weights has 8589934592 bytes, and at most \d+ can be held in one piece here/],
+    ["endless", /its tensors have 2199023255552 elements, and at most 1099511627776 can be summed/],
     ["newer", /hello is wrong in protocol/],
     ["chatty", /a frame of \d+ bytes, and it must have 2 to 4194304; is something else written there/],
     ["refuses", /refuses this job: a vocabulary of 43 is too small for me/],
@@ -234,7 +235,9 @@ describe("a trainer", () => {
   it("that says an update is finite and names no norm is ended", async () => {
     const engine = await trainer("no-norm");
     const options = { ...{ lr: 1, beta1: 0.9, beta2: 0.9, epsilon: 1, weightDecay: 0 }, clipNorm: 1 };
-    await expect(engine.stage(new Float32Array(4), options)).rejects.toThrow(/answer to stage is wrong in gradNorm/);
+    await expect(engine.stage(gradientIn(new Float32Array(4)), options)).rejects.toThrow(
+      /answer to stage is wrong in gradNorm/,
+    );
     await engine.close();
   });
 

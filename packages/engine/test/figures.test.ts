@@ -3,6 +3,7 @@ import { groupIdOf, type Trajectory, type TrajectoryGroup } from "@muster/protoc
 import { describe, expect, it } from "vitest";
 import { createEmbeddedPolicyEngine } from "../src/embedded/index.ts";
 import { batchFiguresOf, inlineState, type TrainSample } from "../src/index.ts";
+import { gradientIn } from "../src/internal.ts";
 import { reference } from "./reference/llama.ts";
 import { openRollout, quiet, requestsOf, tiny } from "./rollout-fixture.ts";
 
@@ -29,7 +30,13 @@ describe("loss, approximate KL, clipped tokens and entropy", () => {
       policy.begin();
       const bounds = { clipLow: 0.2, clipHigh: 0.28 };
       const out = new Float32Array(policy.info().gradientElements);
-      const stats = await policy.accumulate(batch, { normalizer: 100, ...bounds, temperature, out, signal: quiet() });
+      const stats = await policy.accumulate(batch, {
+        normalizer: 100,
+        ...bounds,
+        temperature,
+        out: gradientIn(out),
+        signal: quiet(),
+      });
 
       const none = { logprob: () => 0, entropy: () => 0 };
       const tokens = batch.map((sample) => [...sample.tokens]);

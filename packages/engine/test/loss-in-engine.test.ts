@@ -3,6 +3,7 @@ import { type Training, trainingDefaults } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { createEmbeddedPolicyEngine } from "../src/embedded/index.ts";
 import { inlineState, lossOf, type TrainSample } from "../src/index.ts";
+import { gradientIn } from "../src/internal.ts";
 import { reference } from "./reference/llama.ts";
 import { quiet, tiny } from "./rollout-fixture.ts";
 
@@ -36,9 +37,17 @@ async function gradientOf(training: Partial<Training>) {
   await engine.restore(inlineState({ weights: new Uint8Array(begun.buffer), optimizer }));
   engine.begin();
   const out = new Float32Array(engine.info().gradientElements);
-  const options = { normalizer: 3, clipLow: 0.5, clipHigh: 0.9, temperature, out, signal: quiet(), loss };
+  const options = {
+    normalizer: 3,
+    clipLow: 0.5,
+    clipHigh: 0.9,
+    temperature,
+    out: gradientIn(out),
+    signal: quiet(),
+    loss,
+  };
   await engine.accumulate(samples, options);
-  await engine.stage(out, {
+  await engine.stage(gradientIn(out), {
     ...{ lr: 0.02, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 },
   });
   const candidate = new Float32Array(engine.candidate().weights.slice().buffer);
@@ -90,8 +99,8 @@ describe("the embedded trainer", () => {
     engine.begin();
     const [plain, named] = [0, 0].map(() => new Float32Array(engine.info().gradientElements));
     const options = { normalizer: 3, clipLow: 0.2, clipHigh: 0.2, temperature, signal: quiet() };
-    await engine.accumulate(samples, { ...options, out: plain! });
-    await engine.accumulate(samples, { ...options, out: named!, loss: lossOf(trainingDefaults) });
+    await engine.accumulate(samples, { ...options, out: gradientIn(plain!) });
+    await engine.accumulate(samples, { ...options, out: gradientIn(named!), loss: lossOf(trainingDefaults) });
     expect(Buffer.from(named!.buffer).equals(Buffer.from(plain!.buffer))).toBe(true);
   });
 
@@ -101,7 +110,15 @@ describe("the embedded trainer", () => {
       const { engine } = await engineWith(hasReference);
       engine.begin();
       const out = new Float32Array(engine.info().gradientElements);
-      const options = { normalizer: 1, clipLow: 0.2, clipHigh: 0.2, temperature: 1, out, signal: quiet(), loss };
+      const options = {
+        normalizer: 1,
+        clipLow: 0.2,
+        clipHigh: 0.2,
+        temperature: 1,
+        out: gradientIn(out),
+        signal: quiet(),
+        loss,
+      };
       await expect(engine.accumulate(samples, options)).rejects.toThrow("accumulate needs a reference policy first");
     }
   });
@@ -112,7 +129,14 @@ describe("the embedded trainer", () => {
     const out = new Float32Array(engine.info().gradientElements);
     const bad = [{ ...samples[0]!, advantages: new Float32Array(1) }];
     await expect(
-      engine.accumulate(bad, { normalizer: 1, clipLow: 0.2, clipHigh: 0.2, temperature: 1, out, signal: quiet() }),
+      engine.accumulate(bad, {
+        normalizer: 1,
+        clipLow: 0.2,
+        clipHigh: 0.2,
+        temperature: 1,
+        out: gradientIn(out),
+        signal: quiet(),
+      }),
     ).rejects.toThrow(/advantages\.length is 1; it must be the response length 4/);
   });
 });

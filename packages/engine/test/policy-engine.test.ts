@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createEmbeddedPolicyEngine } from "../src/embedded/index.ts";
 import { inlineState, type OptimizerOptions, type PolicyEngine, type TrainSample } from "../src/index.ts";
+import { gradientIn } from "../src/internal.ts";
 import { openRollout, quiet, requestsOf, tiny, weightsOf } from "./rollout-fixture.ts";
 
 const optimizer: OptimizerOptions = { lr: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.1, clipNorm: 1 };
@@ -33,7 +34,7 @@ async function gradientOf(policy: PolicyEngine, batch: readonly TrainSample[], n
     clipLow: 0.2,
     clipHigh: 0.28,
     temperature,
-    out,
+    out: gradientIn(out),
     signal: quiet(),
   });
   return { out, stats };
@@ -47,7 +48,7 @@ describe("a step", () => {
     const before = policy.state().weights.slice();
     policy.begin();
     const { out } = await gradientOf(policy, await samples());
-    const { finite, gradNorm } = await policy.stage(out, optimizer);
+    const { finite, gradNorm } = await policy.stage(gradientIn(out), optimizer);
     expect(finite && gradNorm > 0).toBe(true);
     expect(policy.state().weights.slice()).toEqual(before);
     const candidate = policy.candidate().weights.slice();
@@ -61,7 +62,7 @@ describe("a step", () => {
     const run = async (policy: PolicyEngine): Promise<Uint8Array> => {
       policy.begin();
       const { out } = await gradientOf(policy, batch);
-      await policy.stage(out, optimizer);
+      await policy.stage(gradientIn(out), optimizer);
       return policy.candidate().optimizer.slice();
     };
     const policy = await openPolicy();
@@ -76,7 +77,7 @@ describe("a step", () => {
     const step = async (policy: PolicyEngine): Promise<void> => {
       policy.begin();
       const { out } = await gradientOf(policy, batch);
-      await policy.stage(out, optimizer);
+      await policy.stage(gradientIn(out), optimizer);
       policy.promote();
     };
     const straight = await openPolicy();
@@ -236,7 +237,7 @@ describe("the gradient of a micro-shard", () => {
       clipLow: 0.2,
       clipHigh: 0.2,
       temperature: 1,
-      out,
+      out: gradientIn(out),
       signal: AbortSignal.abort(new Error("enough")),
     };
     await expect(policy.accumulate(await samples(), options)).rejects.toThrow("enough");
@@ -254,7 +255,7 @@ describe("AdamW", () => {
     for (let t = 1; t <= 5; t++) {
       const gradient = Float32Array.from({ length: count }, (_, i) => Math.sin(i * t) * 0.1);
       policy.begin();
-      const { gradNorm } = await policy.stage(gradient, optimizer);
+      const { gradNorm } = await policy.stage(gradientIn(gradient), optimizer);
       policy.promote();
       const norm = Math.hypot(...gradient);
       expect(gradNorm).toBeCloseTo(norm, 6);
@@ -278,7 +279,7 @@ describe("AdamW", () => {
       policy.begin();
       const gradient = new Float32Array(policy.info().gradientElements).fill(0.1);
       gradient[7] = bad;
-      expect((await policy.stage(gradient, optimizer)).finite).toBe(false);
+      expect((await policy.stage(gradientIn(gradient), optimizer)).finite).toBe(false);
       expect(policy.candidate().weights.slice()).toEqual(policy.state().weights.slice());
       expect(policy.candidate().optimizer.every((byte) => byte === 0)).toBe(true);
     },
@@ -288,9 +289,9 @@ describe("AdamW", () => {
     const policy = await openPolicy();
     policy.begin();
     const gradient = new Float32Array(policy.info().gradientElements);
-    await expect(policy.stage(gradient, { ...optimizer, lr: Number.NaN })).rejects.toThrow("lr is NaN");
-    await expect(policy.stage(gradient, { ...optimizer, beta2: 1 })).rejects.toThrow("beta2 is 1");
-    await expect(policy.stage(new Float32Array(3), optimizer)).rejects.toThrow("gradient length is 3");
+    await expect(policy.stage(gradientIn(gradient), { ...optimizer, lr: Number.NaN })).rejects.toThrow("lr is NaN");
+    await expect(policy.stage(gradientIn(gradient), { ...optimizer, beta2: 1 })).rejects.toThrow("beta2 is 1");
+    await expect(policy.stage(gradientIn(new Float32Array(3)), optimizer)).rejects.toThrow("gradient length is 3");
   });
 });
 

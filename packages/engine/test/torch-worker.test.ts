@@ -7,6 +7,7 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import { embeddedAdapter } from "../src/embedded/index.ts";
 import type { EngineAdapter, TrainSample } from "../src/index.ts";
 import { EngineRegistry } from "../src/index.ts";
+import { gradientIn } from "../src/internal.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
 
 vi.setConfig({ testTimeout: 120_000 });
@@ -56,9 +57,9 @@ describe("the trainer in PyTorch", () => {
       const out = new Float32Array(engine.info().gradientElements);
       const { signal } = new AbortController();
       const bounds = { clipLow: 0.9, clipHigh: 1e6, temperature: 0.7, normalizer: 5 };
-      const stats = await engine.accumulate(samples, { ...bounds, out, signal });
+      const stats = await engine.accumulate(samples, { ...bounds, out: gradientIn(out), signal });
       const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
-      const { gradNorm } = await engine.stage(out, adam);
+      const { gradNorm } = await engine.stage(gradientIn(out), adam);
       const before = Float32Array.from(new Float32Array(engine.state().weights.slice().buffer));
       const after = new Float32Array(engine.candidate().weights.slice().buffer);
       outcomes.push({ stats, gradNorm, out, moved: after.map((value, i) => value - before[i]!) });

@@ -4,9 +4,12 @@
  */
 
 import type { Clock } from "@muster/base";
-import type { GradientMesh } from "@muster/collectives";
+import type { GradientMesh, ShardWindow } from "@muster/collectives";
 import {
   batchFiguresOf,
+  type GradientMemory,
+  gradientThrough,
+  gradientWindowMax,
   learningRateAt,
   lossOf,
   type Minibatch,
@@ -30,6 +33,8 @@ export interface ComputeOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly onShard: () => void;
+  /** Most elements of a window of a gradient; for tests. */
+  readonly windowMax?: number;
 }
 
 interface Totals extends ShardStats {
@@ -91,7 +96,10 @@ async function runMinibatch(
   minibatch: Minibatch,
   options: ComputeOptions,
 ): Promise<{ readonly finite: boolean; readonly totals: Totals }> {
-  const { engine, mesh, config, step, clock, signal } = options;
+  const { engine, mesh, config, step, clock, signal, windowMax = gradientWindowMax } = options;
+  const { gradientElements } = engine.info();
+  const gradientIn = (view: (window: ShardWindow) => Float32Array): GradientMemory =>
+    gradientThrough(gradientElements, view, windowMax);
   const totals: Totals = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0, gradNorm: 0, reduceMs: 0 };
   const written: number[] = [];
   let mine = totals;
@@ -102,7 +110,7 @@ async function runMinibatch(
       ...config.loss,
       ...(config.training && { loss: lossOf(config.training) }),
       temperature: config.sampling.temperature,
-      out: mesh.shard(index),
+      out: gradientIn((window) => mesh.shard(index, window)),
       signal,
     });
     written.push(index);
@@ -110,10 +118,14 @@ async function runMinibatch(
     options.onShard();
   }
   const startedMs = clock.now();
-  const gradient = await mesh.reduce({ op: options.nextOp(), written, deadlineMs: config.timing.collectiveMs, signal });
+  const window = { from: 0, elements: Math.min(windowMax, gradientElements) };
+  await mesh.reduce({ op: options.nextOp(), written, window, deadlineMs: config.timing.collectiveMs, signal });
   const reduceMs = clock.now() - startedMs;
   const { lrWarmupSteps: _, lrFinalRatio: __, lrSchedule: ___, ...optimizer } = config.optimizer;
-  const staged = await engine.stage(gradient, { ...optimizer, lr: learningRateOf(step, config) });
+  const staged = await engine.stage(
+    gradientIn((of) => mesh.result(of)),
+    { ...optimizer, lr: learningRateOf(step, config) },
+  );
   return { finite: staged.finite, totals: { ...mine, gradNorm: staged.gradNorm, reduceMs } };
 }
 

@@ -1,5 +1,6 @@
 /** Checks of trainers: what is live, what is a candidate, and that equal input gives equal bits. */
 import type { AccumulateOptions, OptimizerOptions, PolicyEngine, TrainSample } from "../engine.ts";
+import { gradientIn } from "../gradient-memory.ts";
 import { inlineState } from "../inline-weights.ts";
 import { type EngineCheck, mustEqual, mustHold, mustRefuse } from "./check.ts";
 
@@ -21,8 +22,8 @@ const samples: readonly TrainSample[] = [1, -1].map((advantage) => ({
   advantage: advantage * 0.5 + 0.25,
 }));
 
-const accumulating = (out: Float32Array): AccumulateOptions => ({
-  ...{ normalizer: 6, clipLow: 0.9, clipHigh: 9, temperature: 1, out },
+const accumulating = (out: Float32Array, windowMax?: number): AccumulateOptions => ({
+  ...{ normalizer: 6, clipLow: 0.9, clipHigh: 9, temperature: 1, out: gradientIn(out, windowMax) },
   signal: new AbortController().signal,
 });
 
@@ -32,12 +33,12 @@ const copyOf = ({ weights, optimizer: moments }: ReturnType<PolicyEngine["state"
   optimizer: Buffer.from(moments).toString("base64"),
 });
 
-/** A candidate that one gradient made. */
-async function stepped(engine: PolicyEngine): Promise<void> {
+/** A candidate that one gradient made, which is seen through windows of `windowMax` elements. */
+async function stepped(engine: PolicyEngine, windowMax?: number): Promise<void> {
   engine.begin();
   const gradient = new Float32Array(engine.info().gradientElements);
-  await engine.accumulate(samples, accumulating(gradient));
-  await engine.stage(gradient, optimizer);
+  await engine.accumulate(samples, accumulating(gradient, windowMax));
+  await engine.stage(gradientIn(gradient, windowMax), optimizer);
 }
 
 /** For adapters with the role `policy`. */
@@ -64,6 +65,16 @@ export const policyChecks: readonly EngineCheck[] = [
         await stepped(engine);
       }
       mustEqual(copyOf(one.candidate()), copyOf(other.candidate()), "the candidate of a second engine");
+    },
+  },
+  {
+    says: "trains: a gradient that is seen through windows gives the bits of one that is seen whole",
+    run: async ({ policy }) => {
+      const [whole, windowed] = [await policy(), await policy()];
+      for (const engine of [whole, windowed]) await engine.initialize(seed);
+      await stepped(whole);
+      await stepped(windowed, Math.max(1, Math.floor(windowed.info().gradientElements / 3) - 1));
+      mustEqual(copyOf(windowed.candidate()), copyOf(whole.candidate()), "the candidate of a gradient in windows");
     },
   },
   {
@@ -119,7 +130,7 @@ export const policyChecks: readonly EngineCheck[] = [
       for (const out of [clean, dirty]) await engine.accumulate(samples, accumulating(out));
       mustEqual(Buffer.from(dirty.buffer), Buffer.from(clean.buffer), "a gradient into used memory");
       const before = copyOf(engine.candidate());
-      const { finite } = await engine.stage(new Float32Array(elements).fill(Number.NaN), optimizer);
+      const { finite } = await engine.stage(gradientIn(new Float32Array(elements).fill(Number.NaN)), optimizer);
       mustEqual(finite, false, "finite of a gradient that is not");
       mustEqual(copyOf(engine.candidate()), before, "the candidate after a gradient that is not finite");
     },

@@ -9,6 +9,7 @@ import { type LearningRate, learningRateAt } from "../algorithms/schedules.ts";
 import { collectGroups } from "../collect-group.ts";
 import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
+import { gradientIn } from "../gradient-memory.ts";
 import { loadHfFolder } from "../hf-folder.ts";
 import { inlineWeights } from "../inline-weights.ts";
 import { createEmbeddedPolicyEngine } from "./policy-engine.ts";
@@ -134,7 +135,7 @@ async function applyMinibatch(
       temperature,
       ...clip,
       ...(training && { loss: lossOf(training) }),
-      out,
+      out: gradientIn(out),
       signal,
     });
     if (i === 0) sum.set(out);
@@ -142,7 +143,7 @@ async function applyMinibatch(
     tokens += stats.tokens;
     clipped += stats.clipped;
   }
-  const staged = await policy.stage(sum, {
+  const staged = await policy.stage(gradientIn(sum), {
     ...optimizer,
     lr: learningRateAt(step, { steps: options.steps, ...optimizer }),
   });

@@ -10,6 +10,7 @@ import type {
   TrainSample,
 } from "../engine.ts";
 import { errors } from "../errors.ts";
+import { type GradientMemory, readGradient, writeGradient } from "../gradient-memory.ts";
 import { loadWeightsFor } from "../hf-folder.ts";
 import { type Address, type Core, embeddedInfo, openCore, reserving } from "./core.ts";
 import { addGradient, logprobsUnder } from "./gradient.ts";
@@ -174,20 +175,20 @@ class EmbeddedPolicyEngine implements EmbeddedTrainer {
       const weights = { weights: this.#spare.weights, before: this.#live.weights, reference };
       const at = { ...weights, gradient: this.#gradient };
       const stats = await addGradient(this.#core, at, { samples, rows: this.#rows, options });
-      options.out.set(sum);
+      writeGradient(options.out, sum);
       return stats;
     } finally {
       this.#running = null;
     }
   }
 
-  async stage(gradient: Float32Array, options: OptimizerOptions): Promise<{ gradNorm: number; finite: boolean }> {
+  async stage(gradient: GradientMemory, options: OptimizerOptions): Promise<{ gradNorm: number; finite: boolean }> {
     this.#mustBeIdle("stage");
     this.#mustHaveCandidate("stage");
     this.#checkGradient(gradient);
     checkOptimizer(options);
     const { call, parameters } = this.#core;
-    this.#core.floats(this.#gradient, parameters).set(gradient);
+    readGradient(gradient, this.#core.floats(this.#gradient, parameters));
     const gradNorm = call.norm(this.#gradient, parameters);
     if (!Number.isFinite(gradNorm)) return { gradNorm, finite: false };
     const scale = options.clipNorm > 0 && gradNorm > options.clipNorm ? options.clipNorm / gradNorm : 1;
@@ -254,10 +255,10 @@ class EmbeddedPolicyEngine implements EmbeddedTrainer {
     if (bytes !== expectedBytes) throw errors.EngineStateLength({ section, bytes, expectedBytes });
   }
 
-  #checkGradient(gradient: Float32Array): void {
+  #checkGradient({ elements }: GradientMemory): void {
     const expected = this.#core.parameters;
-    if (gradient.length === expected) return;
-    throw errors.EngineOptionInvalid({ field: "gradient length", value: gradient.length, rule: String(expected) });
+    if (elements === expected) return;
+    throw errors.EngineOptionInvalid({ field: "gradient length", value: elements, rule: String(expected) });
   }
 }
 

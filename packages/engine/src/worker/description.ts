@@ -15,6 +15,9 @@ export interface WorkerDescription extends Omit<EngineDescription, "tokenizer" |
   readonly gradientElements: number;
 }
 
+/** Of a gradient mesh, which sees them through windows. */
+const gradientElementsMax = 2 ** 40;
+
 type Hello = z.infer<typeof helloSchema>;
 
 /** Hears what a worker is: its hello, and the pages of its tensor table where the hello has none. */
@@ -86,7 +89,9 @@ function describedBy({ type: _, protocol: __, tensors: ___, tensorRows: ____, ..
   if (typeof tensors === "string") return refuseTable(tensors);
   const weightsBytes = table.bytes;
   const gradientElements = tensors.reduce((sum, { shape }) => sum + shape.reduce((all, size) => all * size, 1), 0);
-  const sections = { weights: weightsBytes, optimizer: rest.optimizerBytes, gradient: 4 * gradientElements };
+  if (gradientElements > gradientElementsMax)
+    refuseTable(`its tensors have ${gradientElements} elements, and at most ${gradientElementsMax} can be summed`);
+  const sections = { weights: weightsBytes, optimizer: rest.optimizerBytes };
   for (const [name, bytes] of Object.entries(sections))
     if (bytes > constants.MAX_LENGTH)
       throw errors.WorkerProtocol({

@@ -10,6 +10,7 @@ import type {
   TrainSample,
 } from "../engine.ts";
 import { errors } from "../errors.ts";
+import type { GradientMemory } from "../gradient-memory.ts";
 import { faultOf, stagedSchema, statsSchema } from "./messages.ts";
 import type { OpenWorker } from "./open-link.ts";
 import { columnsOf } from "./samples.ts";
@@ -99,20 +100,20 @@ export class WorkerPolicyEngine implements PolicyEngine {
       const answer = await this.#call("accumulate", { samples: samples.length, arrays, ...rest }, signal);
       const { data: stats, error } = statsSchema.safeParse(answer);
       if (!stats) throw this.#worker.link.condemn(`its answer to accumulate is wrong in ${faultOf(error)}`);
-      await regions.read("gradient", new Uint8Array(out.buffer, out.byteOffset, out.byteLength));
+      for (const { from, values } of out.windows()) await regions.read("gradient", bytesOf(values), 4 * from);
       return stats;
     });
   }
 
   async stage(
-    gradient: Float32Array,
+    gradient: GradientMemory,
     options: OptimizerOptions,
   ): Promise<{ readonly gradNorm: number; readonly finite: boolean }> {
     this.#mustHaveCandidate("stage");
     this.#checkGradient(gradient);
     return await this.#alone("stage", async () => {
       const { link, regions } = this.#worker;
-      await regions.write("gradient", new Uint8Array(gradient.buffer, gradient.byteOffset, gradient.byteLength));
+      for (const { from, values } of gradient.windows()) await regions.write("gradient", bytesOf(values), 4 * from);
       const { data: staged, error } = stagedSchema.safeParse(await this.#call("stage", options));
       if (!staged) throw link.condemn(`its answer to stage is wrong in ${faultOf(error)}`);
       const gradNorm = staged.gradNorm ?? Number.NaN;
@@ -204,12 +205,15 @@ export class WorkerPolicyEngine implements PolicyEngine {
     if (this.#candidate === "none") throw errors.EngineNotReady({ operation, missing: "begin()" });
   }
 
-  #checkGradient({ length }: Float32Array): void {
+  #checkGradient({ elements }: GradientMemory): void {
     const expected = this.#info.gradientElements;
-    if (length === expected) return;
-    throw errors.EngineOptionInvalid({ field: "gradient length", value: length, rule: String(expected) });
+    if (elements === expected) return;
+    throw errors.EngineOptionInvalid({ field: "gradient length", value: elements, rule: String(expected) });
   }
 }
+
+const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array): Uint8Array =>
+  new Uint8Array(buffer, byteOffset, byteLength);
 
 function checkLength(section: string, bytes: number, expectedBytes: number): void {
   if (bytes !== expectedBytes) throw errors.EngineStateLength({ section, bytes, expectedBytes });

@@ -1,6 +1,6 @@
 // A worker from the pages of the protocol alone, which misbehaves in the way that its argument names.
 import { spawn } from "node:child_process";
-import { openSync, truncateSync, writeSync } from "node:fs";
+import { openSync, readSync, truncateSync, writeSync } from "node:fs";
 import { Socket } from "node:net";
 
 const [mode = "good"] = process.argv.slice(2);
@@ -26,6 +26,8 @@ const tables = {
   empty: [],
   negative: [{ ...tensor, shape: [-4] }],
   huge: [{ ...tensor, shape: [2 ** 31] }],
+  endless: [{ ...tensor, dtype: "f8_e4m3", shape: [2 ** 41] }],
+  wide: [{ ...tensor, dtype: "f8_e4m3", shape: [2 ** 30 + 8] }],
 };
 const hello = ({ vocab, maxContext }) => ({
   type: "hello",
@@ -63,6 +65,8 @@ function manyRows(from, count) {
 }
 
 const files = new Map();
+/** Byte of the last element of a gradient of more elements than an array may have. */
+const lastOfWide = 4 * (2 ** 30 + 7);
 const results = {
   attach: ({ regions }) => {
     for (const { name, path } of regions) files.set(name, { fd: openSync(path, "r+"), path });
@@ -93,9 +97,15 @@ const results = {
   },
   accumulate: () => {
     if (mode === "cuts") truncateSync(`/proc/self/fd/${files.get("gradient").fd}`, 0);
+    if (mode === "wide")
+      writeSync(files.get("gradient").fd, new Uint8Array(Float32Array.of(7).buffer), 0, 4, lastOfWide);
     return { tokens: mode === "stats" ? -1 : 1, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
   },
-  stage: () => ({ gradNorm: mode === "no-norm" ? null : 1, finite: true }),
+  stage: () => {
+    const last = new Float32Array(1);
+    if (mode === "wide") readSync(files.get("gradient").fd, new Uint8Array(last.buffer), 0, 4, lastOfWide);
+    return { gradNorm: mode === "no-norm" ? null : mode === "wide" ? last[0] : 1, finite: true };
+  },
 };
 let version = null;
 const hoard = [];

@@ -167,7 +167,7 @@ export const handCanaries: readonly Canary[] = [
     profile: "kills",
     seedsMax: 30,
     make: meshBug((mesh) => ({
-      reduce: async (options) => (await mesh.reduce(options)).map((value) => value / mesh.worldSize),
+      result: (window) => mesh.result(window).map((value) => value / mesh.worldSize),
     })),
   },
   {
@@ -212,7 +212,11 @@ export const handCanaries: readonly Canary[] = [
             const mesh = await doors.gradientMesh(options);
             const first = meshes.get(process) ?? mesh;
             meshes.set(process, first);
-            return patched(mesh, { shard: (index) => first.shard(index), reduce: (given) => first.reduce(given) });
+            return patched(mesh, {
+              shard: (...of) => first.shard(...of),
+              reduce: (given) => first.reduce(given),
+              result: (window) => first.result(window),
+            });
           },
         }),
       };

@@ -2,6 +2,7 @@
 import { invariant } from "@muster/base";
 import type {
   AccumulateOptions,
+  GradientMemory,
   OptimizerOptions,
   PolicyEngine,
   PolicyInfo,
@@ -10,6 +11,7 @@ import type {
   StateSource,
   TrainSample,
 } from "@muster/engine";
+import { readGradient, writeGradient } from "@muster/engine/internal";
 import type { JobConfig } from "@muster/protocol";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -130,7 +132,7 @@ export class SimPolicyEngine implements PolicyEngine {
     const candidate = this.#need("accumulate");
     await this.#failpoints.pass(this.#process, "policy.accumulate");
     await this.#process.sleep(this.#model.shardMs, signal);
-    out.fill(0);
+    const sum = new Float32Array(out.elements);
     const killer = samples.find((sample) => this.#model.ends(sample));
     if (killer && !this.#process.isDead) {
       this.#observer.endedBy(this.#process, killer);
@@ -140,17 +142,20 @@ export class SimPolicyEngine implements PolicyEngine {
     let tokens = 0;
     for (const sample of samples) {
       this.#observer.learning(this.#process, sample);
-      addGradient(out, candidate.weights, sample);
-      if (this.#model.overflows(sample)) out[0] = Number.NaN;
+      addGradient(sum, candidate.weights, sample);
+      if (this.#model.overflows(sample)) sum[0] = Number.NaN;
       tokens += sample.logprobs.length;
     }
+    writeGradient(out, sum);
     return { tokens, clipped: 0, klSum: 0, entropySum: tokens, lossSum: 0 };
   }
 
-  async stage(gradient: Float32Array, options: OptimizerOptions): Promise<{ gradNorm: number; finite: boolean }> {
+  async stage(sum: GradientMemory, options: OptimizerOptions): Promise<{ gradNorm: number; finite: boolean }> {
     const candidate = this.#need("stage");
     await this.#failpoints.pass(this.#process, "policy.stage");
     await this.#process.sleep(this.#model.stageMs);
+    const gradient = new Float32Array(sum.elements);
+    readGradient(sum, gradient);
     const gradNorm = normOf(gradient);
     if (!Number.isFinite(gradNorm)) return { gradNorm: 0, finite: false };
     const scale = gradNorm > options.clipNorm ? options.clipNorm / gradNorm : 1;

@@ -2,7 +2,7 @@
  * Gradient meshes: a rendezvous of ranks in virtual time and an ordered sum over indexed shards. A rank that dies is missed after a
  * moment, one that stands still at the deadline; whoever misses somebody breaks the mesh for all.
  */
-import type { GradientMesh } from "@muster/collectives";
+import type { GradientMesh, ShardWindow } from "@muster/collectives";
 import { errors } from "../errors.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -109,12 +109,16 @@ export class MeshPlane {
       own[index] ??= new Float32Array(options.shardElements);
       return own[index];
     };
+    let sum: Float32Array = new Float32Array(0);
+    const seen = (whole: Float32Array, window?: ShardWindow): Float32Array =>
+      window ? whole.subarray(window.from, window.from + window.elements) : whole;
     return {
       epoch,
       rank,
       worldSize: members.length,
-      shard,
-      reduce: async ({ op, written, deadlineMs, signal }) => {
+      shard: (index, window) => seen(shard(index), window),
+      result: (window) => seen(sum, window),
+      reduce: async ({ op, written, window, deadlineMs, signal }) => {
         await this.#failpoints.pass(process, "policy.reduce-begin");
         this.#observer.reducing(process, { epoch, op });
         for (const index of written) {
@@ -124,9 +128,9 @@ export class MeshPlane {
         const waits = mesh.ops.get(op) ?? [];
         mesh.ops.set(op, waits);
         const given = { mesh, process, options: { ...options, signal }, waits, delayMs: sumMs, deadlineMs };
-        const sum = await this.#wait(given, () => this.#sum(mesh));
+        sum = await this.#wait(given, () => this.#sum(mesh));
         await this.#failpoints.pass(process, "policy.reduce-end");
-        return sum;
+        return seen(sum, window);
       },
       abort: (reason) => this.#break(mesh, epoch, [rank], reason),
       close: () => this.#break(mesh, epoch, [rank], "closed"),
