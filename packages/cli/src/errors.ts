@@ -53,5 +53,29 @@ export const errors = defineErrors("MUSTER_ERR", {
   BenchPeer: { message: "{peer} did not finish: {reason}; leave it out with --no-peers" },
   BenchMemory: { message: "nothing of it fits into memory: {reason}; give smaller --size or --{count}" },
   BenchHosts: { message: "no test hosts here: {reason}" },
+  JoinTokenMissing: {
+    message:
+      "no join token: set {variable}, or name its file with --join-token-file; the master prints the one and writes the other",
+  },
+  JoinTokenInvalid: {
+    message:
+      "{from}: a join token has {min} to {max} letters, digits or . _ ~ + / = -, this one has {length} characters; one is made by: openssl rand -hex 32",
+  },
+  JoinTokenWrong: {
+    message:
+      "the master at {host}:{port} has another join token; take the one that it printed, or its --join-token-file",
+  },
+  JoinRefused: { message: "the master at {host}:{port} does not let this rank in: {reason}" },
+  MasterAway: {
+    message:
+      "no master at {host}:{port} within {waited} ({reason}); start it there with --master, or wait longer with --join-timeout",
+    retryable: true,
+  },
+  MasterForeign: {
+    message: "what listens at {host}:{port} is no master of muster ({reason}); check MASTER_ADDR and MASTER_PORT",
+  },
+  MasterAddress: {
+    message: "ranks can not join at {host}:{port}: {reason}; choose another --master-port, or end what has this one",
+  },
   ChildFailed: { message: "{id} ended with {how} before it joined; its log is {log}" },
 });

@@ -33,6 +33,25 @@ describe("the status of a job", () => {
     expect(text).toMatch(/^policy-0\s+policy\s+healthy/m);
   });
 
+  it("names the ranks of a job of several hosts, who is missing, and the phase of a script with whom it waits for", () => {
+    const script = {
+      phases: [1, 4] as const,
+      says: "sample step 3 and collect its groups",
+      waitsFor: ["rollout-1: 2 groups"],
+      more: 3,
+    };
+    const ranks = [
+      { rank: 0, host: "here", sinceMs: 0 },
+      { rank: 1, host: null, sinceMs: statusOf("j").atMs - 12_000 },
+    ];
+    const text = statusText({ ...statusOf("j", { script }), ageMs: 0 }, undefined, { host: "h", port: 1, ranks });
+    expect(text).toMatch(/^hosts +0 here, 1 MISSING for 12 s$/m);
+    expect(text).toMatch(
+      /^phase +1–4 of 13: sample step 3 and collect its groups; waits for rollout-1: 2 groups, 3 more$/m,
+    );
+    expect(statusText({ ...statusOf("j", { script }), ageMs: 0 })).not.toMatch(/^hosts|^phase/m);
+  });
+
   it("shows the age of a beat as it is now, not as it was drawn", () => {
     const text = statusText({ ...statusOf("j"), ageMs: 1_000 });
     expect(text).toMatch(/^policy-0 .* 1\.3 s +2 ms +128 MiB$/m);

@@ -58,6 +58,8 @@ export {
 } from "./membership/membership-machine.ts";
 export type { NodeContext, NodeEffect, NodeEvent, NodeInput } from "./node/node-events.ts";
 export { nodeLogic } from "./node/node-machine.ts";
+export { scriptPhaseOf } from "./phases/script-phase.ts";
+export { largestRemainder } from "./phases/shares.ts";
 export type { AttemptKey, PolicyContext, PolicyEffect, PolicyEvent, PolicyInput } from "./policy/policy-events.ts";
 export { policyLogic } from "./policy/policy-machine.ts";
 export type {

@@ -96,6 +96,16 @@ export const statusSchema = z.object({
   /** The process of the controller that wrote it. */
   controller: z.object({ host: z.string(), pid: z.number() }),
   phase: z.string(),
+  /** The job in the words of a multi-node script with the phases 0 to 13, and who holds it up; absent where an earlier controller writes. */
+  script: z
+    .object({
+      phases: z.tuple([z.number(), z.number()]),
+      says: z.string(),
+      waitsFor: z.array(z.string()),
+      /** Those that are not named. */
+      more: z.number(),
+    })
+    .optional(),
   step: z.number(),
   steps: z.number(),
   attempt: z.number(),

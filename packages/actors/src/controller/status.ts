@@ -11,6 +11,7 @@ import {
   phaseOf,
   processesOf,
   ranksOf,
+  scriptPhaseOf,
 } from "@muster/machines";
 import { encodeStatus, type JobStatus, memberRoles, storedBytesMax, traitsOf } from "@muster/protocol";
 import type { StreamsSeen } from "./stream-watch.ts";
@@ -123,6 +124,7 @@ export function statusOf(job: string, state: ControllerState, view: StatusView):
     term: state.term,
     controller: view.controller,
     phase: phaseOf(state),
+    script: scriptPhaseOf(state) as JobStatus["script"] & object,
     step: state.step.step - 1,
     steps: state.plan.steps,
     attempt: state.step.attempt,

@@ -11,6 +11,14 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster run jobs/addition.toml --steps 20 --rollout 4", "another job, shorter, with more samplers"],
     ["muster run --job dates-20250101-120000", "go on with a run that was interrupted"],
     ["muster run --quiet --json > summary.json", "only the result, for a script"],
+    [
+      "MASTER_ADDR=10.0.0.1 muster run --num-nodes 3 --rank-weights 2,1,1 --master --log-path /data/exp1",
+      "a job of three hosts: half of the samplers run on this one; it prints the join token",
+    ],
+    [
+      "MUSTER_JOIN_TOKEN=… MASTER_ADDR=10.0.0.1 muster run --num-nodes 3 --worker 1",
+      "on the second host, in any order (docs/operating/multi-node.md)",
+    ],
   ],
   policy: [["muster policy --job dates-1", "one more trainer for a job of this host"]],
   rollout: [

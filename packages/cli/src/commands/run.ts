@@ -13,6 +13,16 @@ import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
 import { endAnyway } from "../job/last-resort.ts";
 import { whenOutputIsLost } from "../job/output.ts";
+import { masterPlanOf, networkOf, ownAddressOf, runRank } from "../multinode/launch.ts";
+import {
+  jobFlagsOf,
+  type Launch,
+  launchOf,
+  type MultiNodeOptions,
+  placeOf,
+  samplersOf,
+  withMultiNode,
+} from "../multinode/options.ts";
 import { cleanLine, createProgress, summaryText, terminalCurve } from "../report/index.ts";
 import { readStored, socketDirectoryOf } from "../run/run-directory.ts";
 import { type RunEnd, runJob } from "../run/run-job.ts";
@@ -20,7 +30,7 @@ import { type Terminal, terminalOf } from "../terminal/terminal.ts";
 import { wrappedText } from "../terminal/wrap.ts";
 import { devicesOf, jobFileDefault, levelOf, portOf, withLogLevel } from "./common.ts";
 
-interface Options {
+interface Options extends MultiNodeOptions {
   readonly job?: string;
   readonly runs: string;
   readonly seed?: string;
@@ -50,7 +60,10 @@ const collect = (value: string, all: readonly string[]): readonly string[] => [.
 
 /** Adds the command. */
 export function addRunCommand(program: Command): void {
-  withLogLevel(program.command("run").description("run a job on this machine, each actor its own process"))
+  const described = program
+    .command("run")
+    .description("run a job on this machine, or on several, each actor its own process");
+  withLogLevel(withMultiNode(described))
     .argument("[file]", `job file (default: the stored configuration of --job, else ${jobFileDefault})`)
     .option("--job <name>", "name of the run; an existing one is resumed (default: <job name>-<time>)")
     .option("--runs <folder>", "folder of the runs", runsDefault)
@@ -90,8 +103,16 @@ export function addRunCommand(program: Command): void {
     });
 }
 
-async function run(file: string | undefined, options: Options) {
-  const { config, configText } = (await storedOf(file, options)) ?? (await readOf(file ?? jobFileDefault, options));
+async function run(file: string | undefined, given: Options) {
+  const options = placeOf(given);
+  const launch = launchOf(options, process.env);
+  const at = { env: process.env, logLevel: levelOf(options.logLevel) };
+  if (launch !== null && launch.rank > 0) {
+    jobFlagsOf(options);
+    return await runRank(launch, options, at);
+  }
+  const { config, configText } =
+    (await storedOf(file, options)) ?? (await readOf(file ?? jobFileDefault, options, launch));
   const name = config.job;
   const runs = resolve(options.runs);
   const terminal = terminalOf(process.stderr, process.env);
@@ -111,6 +132,7 @@ async function run(file: string | undefined, options: Options) {
       configText,
       runs,
       nodes: await nodeDevicesOf(config, options),
+      master: launch && masterPlanOf(launch, options, { ...at, config, own: await ownAddressOf(options, process.env) }),
       env: process.env,
       logLevel: levelOf(options.logLevel),
       metricsPort: options.metricsPort === undefined ? null : portOf("metrics-port", options.metricsPort),
@@ -156,15 +178,20 @@ interface Chosen {
 /** The configuration with which an earlier process began this run, when nothing else was asked for. */
 async function storedOf(file: string | undefined, options: Options): Promise<Chosen | null> {
   if (options.job === undefined || file !== undefined || options.set.length > 0) return null;
-  if (Object.keys(flagsOf(options)).length > 0) return null;
+  if (Object.keys({ ...flagsOf(options), ...jobFlagsOf(options) }).length > 0) return null;
   const stored = readStored(join(resolve(options.runs), checkId("job", options.job)));
   if (stored) await checkStoredTask(stored.config);
   return stored;
 }
 
-async function readOf(file: string, options: Options): Promise<Chosen> {
+async function readOf(file: string, options: Options, launch: Launch | null): Promise<Chosen> {
   const path = resolve(file);
-  const job = await loadJobFile({ file: path, set: options.set, flags: flagsOf(options) });
+  const flags = { ...launchFlagsOf(options, launch), ...flagsOf(options), ...jobFlagsOf(options) };
+  const read = await loadJobFile({ file: path, set: options.set, flags });
+  const network =
+    launch === null || isChosen(read, "data.tcp_host") ? null : networkOf(await ownAddressOf(options, process.env));
+  const more = { ...flags, "data.tcp_host": network ?? "" };
+  const job = network === null ? read : await loadJobFile({ file: path, set: options.set, flags: more });
   const name = checkId("job", options.job ?? `${job.config.job}-${timeName(new Date())}`);
   const settings = explainConfig(job).map(({ key, value, source }) => `# ${source}\n${key} = ${value}`);
   const configText = `${readFileSync(path, "utf8").trimEnd()}\n\n# Every setting of this run\n${settings.join("\n")}\n`;
@@ -182,13 +209,22 @@ function hostOptions({ nodes, devices, controllers, metricsPort }: Options): rea
   return Object.entries(all).flatMap(([name, value]) => (value === undefined ? [] : [name, value]));
 }
 
+/** As many samplers as the shares of several hosts need, unless somebody says how many. */
+function launchFlagsOf({ set }: Options, launch: Launch | null): Record<string, number> {
+  const isSaid = launch === null || set.some((each) => each.startsWith("replicas.rollout="));
+  return isSaid ? {} : { "replicas.rollout": samplersOf(launch.weights) };
+}
+
+const isChosen = (job: LoadedJob, key: string): boolean =>
+  explainConfig(job).some((setting) => setting.key === key && setting.source !== "default");
+
 /** The configuration of this very run: its name, and folders of its own unless the user chose others. */
 function configOf(job: LoadedJob, name: string, runs: string): JobConfig {
   const { config } = job;
-  const isChosen = (key: string): boolean =>
-    explainConfig(job).some((setting) => setting.key === key && setting.source !== "default");
-  const directory = isChosen("checkpoint.directory") ? config.checkpoint.directory : resolve(runs, name, "checkpoints");
-  const socketDirectory = isChosen("data.socket_directory")
+  const directory = isChosen(job, "checkpoint.directory")
+    ? config.checkpoint.directory
+    : resolve(runs, name, "checkpoints");
+  const socketDirectory = isChosen(job, "data.socket_directory")
     ? config.data.socketDirectory
     : socketDirectoryOf(runs, name);
   return {

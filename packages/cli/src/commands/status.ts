@@ -7,6 +7,7 @@ import type { Command } from "commander";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
 import { describeRun, type RunState, sayRun } from "../job/run-state.ts";
+import { readRanks } from "../multinode/ranks-file.ts";
 import { duration } from "../report/text.ts";
 import { Screen } from "../terminal/screen.ts";
 import { terminalOf } from "../terminal/terminal.ts";
@@ -40,7 +41,7 @@ export function addStatusCommand(program: Command): void {
 }
 
 async function showOnce(door: OperatorDoor, options: Options): Promise<ExitCode> {
-  process.stdout.write(`${textOf(door.job, await door.client.status(), options)}\n`);
+  process.stdout.write(`${textOf(door, await door.client.status(), options)}\n`);
   return exitCodes.ok;
 }
 
@@ -67,7 +68,7 @@ async function watch(door: OperatorDoor, options: Options, signal: AbortSignal):
       } else {
         silentMs = 0;
         last = seen.status;
-        show((columns) => textOf(door.job, seen.status, options, columns));
+        show((columns) => textOf(door, seen.status, options, columns));
         if (seen.status?.phase === "stopped") return sayEnd(await ended(door, signal), options);
       }
       await pause(redrawMs, null, { signal });
@@ -109,8 +110,14 @@ function awayText(job: string, last: SeenStatus | null, silentMs: number): strin
   return `the broker of job ${job} has not answered for ${duration(silentMs)}${step}`;
 }
 
-function textOf(job: string, status: SeenStatus | null, { json }: Options, columns?: number): string {
-  if (json) return JSON.stringify(status);
-  if (status) return statusText(status, columns);
+function textOf(
+  { job, directory }: OperatorDoor,
+  status: SeenStatus | null,
+  { json }: Options,
+  columns?: number,
+): string {
+  const ranks = readRanks(directory);
+  if (json) return JSON.stringify(status && ranks ? { ...status, ranks } : status);
+  if (status) return statusText(status, columns, ranks);
   return `job ${job} has no status yet: its controller has not started, or still replays the journal`;
 }

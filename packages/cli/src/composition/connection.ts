@@ -168,7 +168,7 @@ function checkSecret(path: string): void {
 }
 
 /** Writes a file that only its owner can read, all of it or nothing. */
-function writeSecretFile(path: string, text: string): void {
+export function writeSecretFile(path: string, text: string): void {
   const draft = `${path}.new`;
   rmSync(draft, { force: true });
   writeFileSync(draft, text, { mode: 0o600, flag: "wx" });

@@ -19,6 +19,8 @@ import { connectNats, type Transport } from "@muster/transport";
 import { writeConnection } from "../composition/connection.ts";
 import { plainTextWarning } from "../composition/plain-text.ts";
 import { errors } from "../errors.ts";
+import type { MasterPlan, MasterRun } from "../multinode/launch.ts";
+import { ranksFile } from "../multinode/ranks-file.ts";
 import type { Progress, RunRecord, RunStatus } from "../report/index.ts";
 import { TensorBoardFiles, type TensorBoardOptions } from "../tensorboard/tensorboard-files.ts";
 import { type Broker, openBroker } from "./broker.ts";
@@ -41,6 +43,8 @@ export interface RunOptions {
   readonly logLevel: LogLevel;
   /** Devices of each node that runs replicas, all of them on this host. */
   readonly nodes: readonly (readonly string[])[];
+  /** What a job of several hosts has besides; `null` for a job of this host alone. */
+  readonly master: MasterPlan | null;
   /** Where the controller serves its metrics; `null` for nowhere. */
   readonly metricsPort: number | null;
   /** One acts, the others stand by. */
@@ -118,6 +122,7 @@ class Run {
   #children: Children | null = null;
   #live: LiveFiles | null = null;
   #narrator: Narrator | null = null;
+  #door: Awaited<ReturnType<MasterPlan["open"]>> | null = null;
   #finish: (end: Pick<RunEnd, "outcome" | "reason">) => void = () => {};
 
   constructor(options: RunOptions, directory: RunDirectory) {
@@ -175,17 +180,17 @@ class Run {
       const warning = plainTextWarning(url);
       if (warning !== null) this.#options.progress.note(`! ${warning}`);
       const { policy, rollout } = config.engine;
-      writeConnection(this.#directory.path, {
-        job: config.job,
-        url,
-        credentials: broker.credentials as never,
-        engines: { policy: policy.adapter, rollout: rollout.adapter },
-      });
+      const engines = { policy: policy.adapter, rollout: rollout.adapter };
+      const connection = { job: config.job, url, credentials: broker.credentials, engines };
+      writeConnection(this.#directory.path, { ...connection, credentials: broker.credentials as never });
       await this.#follow(broker);
+      await this.#letRanksIn(connection);
       this.#start();
       const end = await this.#endOf(over);
+      await this.#door?.end(end);
       return this.#conclude(end);
     } finally {
+      await this.#door?.end({ outcome: "interrupted", reason: "the master failed" });
       this.#live?.close();
       await this.#children?.stop(killMs);
       await this.#transport?.close();
@@ -193,6 +198,17 @@ class Run {
       this.#options.disk.close();
       rmSync(socketDirectoryOf(this.#options.runs, config.job), { recursive: true, force: true });
     }
+  }
+
+  async #letRanksIn(connection: MasterRun["connection"]): Promise<void> {
+    const { master, logger, progress } = this.#options;
+    const { path } = this.#directory;
+    if (master === null) return;
+    this.#door = await master.open({
+      ...{ directory: path, connection, clock: this.#clock, logger },
+      note: (line) => progress.note(line),
+      onChange: (ranks) => this.#directory.write(ranksFile, `${JSON.stringify(ranks)}\n`),
+    });
   }
 
   /** Follows the public events: into the file, the record and the progress line. */
@@ -263,7 +279,8 @@ class Run {
     }
     for (const [i, devices] of this.#options.nodes.entries()) {
       const named = devices.length === 0 ? "none" : devices.join(",");
-      children.start({ id: `node-${i}`, args: ["node", "--id", `node-${i}`, "--devices", named, ...common] });
+      const own = this.#options.master?.nodeArgs ?? [];
+      children.start({ id: `node-${i}`, args: ["node", "--id", `node-${i}`, "--devices", named, ...own, ...common] });
     }
   }
 

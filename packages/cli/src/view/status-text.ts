@@ -3,6 +3,7 @@
 import { formatSize } from "@muster/base";
 import { type SeenStatus, statusAgeMaxMs } from "@muster/client";
 import { type JobStatus, type MemberStatus, replicaRoles } from "@muster/protocol";
+import type { RanksSeen } from "../multinode/ranks-file.ts";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
 import { duration, figure, percent } from "../report/text.ts";
 import { wrapped } from "../terminal/wrap.ts";
@@ -27,9 +28,15 @@ type FleetReplica = JobStatus["fleet"]["replicas"][number];
 const causesShown = 5;
 
 /** Writes the status: the job, its mesh, ledger and checkpoint, then one line per member; within a width where one is given. */
-export function statusText(status: SeenStatus, columnsMax = Number.POSITIVE_INFINITY): string {
+export function statusText(
+  status: SeenStatus,
+  columnsMax = Number.POSITIVE_INFINITY,
+  ranks: RanksSeen | null = null,
+): string {
   const rows: (readonly [string, string])[] = [
     ["job", `${status.job}, ${status.phase}, term ${status.term}`],
+    ...(ranks === null ? [] : [["hosts", hostsOf(ranks, status.atMs + status.ageMs)] as const]),
+    ...(ranks === null || !status.script ? [] : [["phase", scriptOf(status.script)] as const]),
     ["step", stepOf(status)],
     ["weights", weightsOf(status)],
     ["mesh", `epoch ${status.epoch}${status.mesh.length > 0 ? `: ${status.mesh.join(", ")}` : ", no members"}`],
@@ -51,6 +58,21 @@ export function statusText(status: SeenStatus, columnsMax = Number.POSITIVE_INFI
   const cells = [...status.members.map((member) => cellsOf(member, status)), ...absentOf(status)];
   const members = cells.length === 0 ? ["no members"] : table(columns, cells, columnsMax);
   return [...warningOf(status), ...facts, "", ...members, ...leftOutOf(status)].join("\n");
+}
+
+/** Ranks of a job of several hosts: where they are, and since when one is missing. */
+function hostsOf({ ranks }: RanksSeen, nowMs: number): string {
+  const each = ranks.map(({ rank, host, sinceMs }) =>
+    host === null ? `${rank} MISSING for ${duration(Math.max(0, nowMs - sinceMs))}` : `${rank} ${host}`,
+  );
+  return each.join(", ");
+}
+
+/** The phase of a multi-node script in which the job is, and who holds it up. */
+function scriptOf({ phases: [first, last], says, waitsFor, more }: NonNullable<JobStatus["script"]>): string {
+  const all = [...waitsFor, ...(more > 0 ? [`${figure(more)} more`] : [])];
+  const waits = all.length === 0 ? "" : `; waits for ${all.join(", ")}`;
+  return `${first === last ? first : `${first}–${last}`} of 13: ${says}${waits}`;
 }
 
 /** The checkpoint that does best at held-out prompts. */

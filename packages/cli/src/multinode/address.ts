@@ -1,0 +1,55 @@
+/** The master's own address, and the network in which other hosts reach it. */
+import { lookup } from "node:dns/promises";
+import { networkInterfaces } from "node:os";
+import { isLoopback } from "@muster/http";
+import { errors } from "../errors.ts";
+
+/** An address of this host, and its network such as `10.0.0.0/24`. */
+export interface OwnAddress {
+  readonly address: string;
+  readonly network: string;
+}
+
+/** Addresses of this host that others may reach; those of IPv4 first. */
+export function ownAddresses(): readonly OwnAddress[] {
+  const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+  const outside = all.filter(
+    ({ internal, address, cidr }) => !internal && cidr !== null && !address.startsWith("fe80:"),
+  );
+  return [
+    ...outside.filter(({ family }) => family === "IPv4"),
+    ...outside.filter(({ family }) => family !== "IPv4"),
+  ].map(({ address, cidr }) => ({ address, network: cidr ?? address }));
+}
+
+/**
+ * The address at which this host is the master: the one that is named, else the only one that it has.
+ *
+ * @throws MUSTER_ERR_OPTION_INVALID when it is none of this host, or when there are several to choose from.
+ */
+export async function masterAddress(
+  named: string | null,
+  own: readonly OwnAddress[] = ownAddresses(),
+): Promise<OwnAddress> {
+  const names = own.map(({ address }) => address).join(", ") || "none but loopback";
+  const fault = (value: string, reason: string) => errors.OptionInvalid({ option: "master-addr", value, reason });
+  if (named === null) {
+    const [first, ...others] = own;
+    const isClear =
+      first !== undefined && others.every(({ address }) => address.includes(":") && !first.address.includes(":"));
+    if (isClear) return first;
+    throw fault(
+      "nothing",
+      `is given, and this host has several addresses or none (${names}); name the one that the other ranks use, here or in MASTER_ADDR`,
+    );
+  }
+  const address = await lookup(named).then(
+    (found) => found.address,
+    () => null,
+  );
+  if (address === null) throw fault(named, `is no name that this host knows; its addresses are ${names}`);
+  if (isLoopback(address)) return { address, network: address };
+  const found = own.find((each) => each.address === address);
+  if (found) return found;
+  throw fault(named, `is no address of this host, and the master listens on one; its addresses are ${names}`);
+}

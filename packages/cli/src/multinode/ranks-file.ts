@@ -1,0 +1,32 @@
+/** `ranks.json` in the folder of a run on several hosts: which ranks are there, as the master saw it last. */
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { messageOf } from "@muster/base";
+import { z } from "zod";
+import { errors } from "../errors.ts";
+
+const schema = z.object({
+  host: z.string(),
+  port: z.number(),
+  ranks: z.array(z.object({ rank: z.number(), host: z.string().nullable(), sinceMs: z.number() })),
+});
+
+/** All ranks, and where they join. */
+export type RanksSeen = Readonly<Omit<z.infer<typeof schema>, "ranks">> & { readonly ranks: readonly RankState[] };
+
+/** A rank as the master sees it: its host, `null` while it is missing, and wall time since when. */
+export type RankState = Readonly<z.infer<typeof schema>["ranks"][number]>;
+
+/** Name of the file. */
+export const ranksFile = "ranks.json";
+
+/** Reads it; `null` for a job of one host, and for a job of which this host has no folder. @throws MUSTER_ERR_RUN_FILE */
+export function readRanks(directory: string): RanksSeen | null {
+  const path = join(directory, ranksFile);
+  if (!statSync(path, { throwIfNoEntry: false })) return null;
+  try {
+    return schema.parse(JSON.parse(readFileSync(path, "utf8")));
+  } catch (error) {
+    throw errors.RunFile({ path, reason: messageOf(error) }, error);
+  }
+}
