@@ -40,6 +40,12 @@ describe("the status of a job", () => {
       incidents,
       streams: {},
       phase: "gathering",
+      script: {
+        phases: [0, 0],
+        says: "gather the replicas that training begins with",
+        waitsFor: ["policy: 0 of 2 are there", "rollout: 0 of 1 are there"],
+        more: 0,
+      },
       step: 0,
       steps: 3,
       attempt: 1,
