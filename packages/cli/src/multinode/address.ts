@@ -11,7 +11,7 @@ export interface OwnAddress {
 }
 
 /** Addresses of this host that others may reach; those of IPv4 first. */
-export function ownAddresses(): readonly OwnAddress[] {
+function ownAddresses(): readonly OwnAddress[] {
   const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
   const outside = all.filter(
     ({ internal, address, cidr }) => !internal && cidr !== null && !address.startsWith("fe80:"),
