@@ -199,14 +199,21 @@ async function readOf(file: string, options: Options, launch: Launch | null): Pr
 }
 
 /** What is not in the configuration of a job and must be said again. */
-function hostOptions({ nodes, devices, controllers, metricsPort }: Options): readonly string[] {
+function hostOptions(options: Options): readonly string[] {
+  const { nodes, devices, controllers, metricsPort, master } = options;
   const more = {
+    "--num-nodes": options.numNodes,
+    "--rank-weights": options.rankWeights,
+    "--master-addr": options.masterAddr,
+    "--master-port": options.masterPort,
+    "--join-token-file": options.joinTokenFile,
     "--nodes": nodes === "1" ? undefined : nodes,
     "--devices": devices,
     "--controllers": controllers === "1" ? undefined : controllers,
   };
   const all = { ...more, "--metrics-port": metricsPort };
-  return Object.entries(all).flatMap(([name, value]) => (value === undefined ? [] : [name, value]));
+  const said = Object.entries(all).flatMap(([name, value]) => (value === undefined ? [] : [name, value]));
+  return [...(master ? ["--master"] : []), ...said];
 }
 
 /** As many samplers as the shares of several hosts need, unless somebody says how many. */
