@@ -1,5 +1,6 @@
 /** The second door: the checkers one by one, for the simulator and for tests. */
 export type { Allowance } from "./allowance.ts";
+export { BarrierChecker, type ScriptRules } from "./barrier-checker.ts";
 export { BlameChecker } from "./blame-checker.ts";
 export { BudgetChecker } from "./budget-checker.ts";
 export { CheckpointChecker } from "./checkpoint-checker.ts";

@@ -1,7 +1,7 @@
 /** Where checkers put what they find, and what happened just before. */
 import { RunningHash } from "./digest.ts";
 
-/** An invariant that did not hold. Names are those of the README: S1 … S37 for safety, L1 … L8 for liveness. */
+/** An invariant that did not hold. Names are those of the README: S1 … S38 for safety, L1 … L9 for liveness. */
 export interface Violation {
   readonly invariant: string;
   readonly detail: string;

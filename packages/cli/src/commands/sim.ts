@@ -48,6 +48,7 @@ const profiles: readonly Profile[] = [
   "perjury",
   "thieves",
   "drift",
+  "barriers",
   "crowd",
   "multitude",
 ];

@@ -5,6 +5,7 @@ import type { Scenario } from "../cluster/scenario.ts";
 import { drawScenario } from "../seed/draw-scenario.ts";
 import { runScenario } from "../seed/run-scenario.ts";
 import { runAndCompare } from "../seed/run-seed.ts";
+import { barrierCanaries } from "./barrier-canaries.ts";
 import { batchCanaries } from "./batch-canaries.ts";
 import type { Canary } from "./canary.ts";
 import { checkpointCanaries } from "./checkpoint-canaries.ts";
@@ -33,6 +34,7 @@ export const canaries: readonly Canary[] = [
   ...memoryCanaries,
   ...batchCanaries,
   ...lossCanaries,
+  ...barrierCanaries,
 ];
 
 /** What became of one canary. */

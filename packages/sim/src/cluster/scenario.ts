@@ -3,6 +3,7 @@ import type { JobConfig } from "@muster/protocol";
 import type { StreamBytes } from "@muster/transport";
 import type { Fault } from "../faults/fault.ts";
 import type { FleetShape } from "../fleet/command.ts";
+import type { ScriptShape } from "../scripts/script-shape.ts";
 
 /** How long work takes, in virtual ms, and what is wrong with it in every run alike. */
 export interface WorkModel {
@@ -42,6 +43,8 @@ export interface Scenario {
   readonly controllers?: number;
   /** Nodes that run the replicas; without them each replica has a supervisor of its own. */
   readonly fleet?: FleetShape;
+  /** A script that waits at barriers beside the job. */
+  readonly script?: ScriptShape;
   readonly faults: readonly Fault[];
   /** Bytes that streams of the broker may hold, where it is not what production's do. */
   readonly bytesMax?: StreamBytes;

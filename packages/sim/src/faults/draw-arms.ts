@@ -5,7 +5,7 @@
 import { type Random, randomOf } from "@muster/base";
 import type { Fault } from "./fault.ts";
 import { type ActionType, actionsAt, fleetPairs, type Pair, pairs } from "./pairs.ts";
-import { points } from "./points.ts";
+import { barrierPoints, points } from "./points.ts";
 
 /** What failpoints are drawn for. */
 export interface ArmOptions {
@@ -58,6 +58,21 @@ export function drawArms(options: ArmOptions): readonly Fault[] {
     armOf(pick(isFleet && random.next() < 0.3 ? own : pairs, random), farNth(random), random),
   );
   return [...inTurn, ...(isFleet ? [] : drawScarce(turn, random)), ...anywhere, ...drawAppend(randomOf(seed, 115))];
+}
+
+/** Failpoints of barriers in one seed. */
+const barrierArms = 3;
+
+/** Failpoints around arrivals and their answers, and the end of a controller at an append, in every seed. Pure. */
+export function drawBarrierArms(random: Random): readonly Fault[] {
+  const arms = Array.from({ length: barrierArms }, () => {
+    const point = barrierPoints[random.below(barrierPoints.length)] ?? "";
+    const actions = actionsAt(point);
+    const action = actions[random.below(actions.length)] ?? "crash";
+    return armOf({ point, action }, 1 + random.below(12), random);
+  });
+  const point = random.next() < 0.5 ? "controller.before-journal" : "controller.after-journal";
+  return [...arms, armOf({ point, action: "crash" }, 20 + random.below(200), random)];
 }
 
 /** The death of a controller at an append of its journal, early or late in the job. */

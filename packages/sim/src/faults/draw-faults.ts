@@ -3,7 +3,7 @@ import { type Random, randomOf, shuffled } from "@muster/base";
 import { type JobConfig, processNameOf, replicaRoles } from "@muster/protocol";
 import { drawCommand, type FleetShape } from "../fleet/command.ts";
 import { crowdSizes } from "../seed/draw-crowd.ts";
-import { drawArms } from "./draw-arms.ts";
+import { drawArms, drawBarrierArms } from "./draw-arms.ts";
 import type { Fault } from "./fault.ts";
 import { allLies, refutedLies } from "./liar.ts";
 import { faultWeights, type TimedKind, type Weights } from "./profiles.ts";
@@ -50,10 +50,13 @@ export function drawFaults(options: FaultOptions): readonly Fault[] {
   const losses = randomOf(seed, 137);
   if (isLossy(profile) && losses.next() < journalLossShare) return [drawLoss("journal", safetyMs, losses)];
   const lost = isLossy(profile) ? drawLosses(safetyMs, losses) : [];
-  const isNoisy = profile === "broker" || (isSwarm && random.next() < 0.4);
+  const isNoisy =
+    profile === "broker" || (profile === "barriers" && random.next() < 0.4) || (isSwarm && random.next() < 0.4);
   const asked = fleet ? drawCommands(options) : [];
-  const elections = isCrowd ? drawElections(options) : [];
-  const rest = [...pointed, ...(isNoisy ? [drawNoise(random)] : [])];
+  const isScript = profile === "barriers";
+  const elections = isCrowd || isScript ? drawElections(options) : [];
+  const arrivals = isScript ? drawBarrierArms(randomOf(seed, 167)) : [];
+  const rest = [...pointed, ...arrivals, ...(isNoisy ? [drawNoise(random)] : [])];
   return [...timed, ...elections, ...leaver, ...unsound, ...lost, ...asked, ...rest];
 }
 

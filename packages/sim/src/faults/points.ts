@@ -185,6 +185,12 @@ const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "checkpoin
 /** Every failpoint of a job without nodes. */
 export const points: readonly string[] = Object.values(pointsOf).flat();
 
+/** What only jobs with a script beside them come to. */
+export const barrierPoints: readonly string[] = [
+  ...wire("controller", ["barrier.ended", "barrier.refused"], ["barrier.arrived"]),
+  ...wire("rank", ["barrier.arrived"], []),
+];
+
 /** What only jobs with nodes come to. */
 export const fleetPoints: readonly string[] = [
   ...wire(

@@ -128,6 +128,16 @@ export const faultWeights: Readonly<Record<string, Weights>> = {
     ["theft", 6],
     ["kill", 1],
   ],
+  barriers: [
+    ["kill", 4],
+    ["kill-all", 1],
+    ["pause", 1],
+    ["disconnect", 1],
+    ["partition", 1],
+    ["broker-restart", 1],
+    ["broker-stall", 1],
+    ["second-controller", 1],
+  ],
   drift: swarm,
   swarm,
 };

@@ -6,6 +6,7 @@ import { networkDefaults, samplesDefaults } from "@muster/protocol/internal";
 import type { Scenario, WorkModel } from "../cluster/scenario.ts";
 import { drawFaults } from "../faults/draw-faults.ts";
 import { drawDevices, drawFleet, type FleetShape } from "../fleet/command.ts";
+import { drawScript } from "../scripts/script-shape.ts";
 import { crowdOf, crowdSizes } from "./draw-crowd.ts";
 import { withDrift } from "./draw-drift.ts";
 import { withDrawnStreams } from "./draw-streams.ts";
@@ -26,6 +27,7 @@ export const profiles = [
   "perjury",
   "thieves",
   "drift",
+  "barriers",
   "crowd",
   "multitude",
 ] as const;
@@ -53,13 +55,14 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
     ...drawRoom(randomOf(seed, 127)),
     ...drawTrainerKillers(profile, randomOf(seed, 131)),
   };
-  const work = crowdSizes[profile] ? soundWork(usual) : usual;
+  const work = crowdSizes[profile] || profile === "barriers" ? soundWork(usual) : usual;
   const hanging = (work.hangerRate ?? 0) > 0 ? withHangs(drawn) : drawn;
   const stored = shapedFor(profile, hanging, randomOf(seed, 113));
   const plain = { ...stored, checkpoint: { ...stored.checkpoint, memoryEvery: drawMemory(randomOf(seed, 129)) } };
   const { config, fleet } = profile === "fleet" ? fleetOf(seed, plain) : { config: plain, fleet: undefined };
   const spanMs = spanOf(config, work);
-  const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * 1.5);
+  // The script beside a job goes on for a time without faults, before the job ends.
+  const safetyMs = profile === "quiet" ? 0 : Math.round(spanMs * (profile === "barriers" ? 0.4 : 1.5));
   const faults =
     profile === "quiet" ? [] : drawFaults({ seed, profile, config, fleet, safetyMs, random: randomOf(seed, 103) });
   const limitMs = safetyMs + 8 * spanMs + graceOf(config) + hangsOf(config, work);
@@ -75,6 +78,7 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
     recordBytes: drawPartBytes(randomOf(seed, 111)),
     ...(controllers > 1 ? { controllers } : {}),
     ...(fleet ? { fleet } : {}),
+    ...(profile === "barriers" ? { script: drawScript(randomOf(seed, 173), safetyMs) } : {}),
   };
   const streamed = withDrawnStreams(scenario, randomOf(seed, 139));
   return profile === "drift" ? withDrift(streamed, randomOf(seed, 151)) : streamed;
@@ -94,7 +98,14 @@ function fleetOf(seed: number, plain: JobConfig): { readonly config: JobConfig; 
 function shapedFor(profile: Profile, config: JobConfig, random: Random): JobConfig {
   const members = crowdSizes[profile];
   if (members !== undefined) return crowdOf(config, members, random);
+  // A job that outlives the script beside it.
+  if (profile === "barriers") return besideScript(config);
   return profile === "storage" ? withCheckpoints(config, random) : config;
+}
+
+/** A job of many small steps: it is there for its controller, and outlives the script. */
+function besideScript(config: JobConfig): JobConfig {
+  return { ...config, steps: 16, batch: { ...config.batch, groupsPerStep: 2 } };
 }
 
 /** Work in which nothing is wrong: in a large job as much would be as ends it by the shipped ceilings. */

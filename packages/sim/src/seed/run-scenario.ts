@@ -6,6 +6,7 @@ import { Cluster } from "../cluster/cluster.ts";
 import type { ClusterGiven } from "../cluster/cluster-given.ts";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Strike } from "../faults/failpoints.ts";
+import { Script } from "../scripts/script.ts";
 import { type JobEnd, Witness } from "../witness/witness.ts";
 import { VirtualWorld, type World } from "../world/world.ts";
 
@@ -50,7 +51,9 @@ export async function runScenario(
   const cluster = new Cluster(world, scenario, { observer: witness, ...stage, ...(bug ? { bug } : {}) });
   witness.watchDisk(cluster.disk);
   cluster.start();
-  const isOver = (): boolean => cluster.isOver || judge.violations.length > 0;
+  const script = scriptOf({ world, scenario, judge, cluster });
+  script?.start();
+  const isOver = (): boolean => (cluster.isOver && (script?.isOver ?? true)) || judge.violations.length > 0;
   const how = await world.run(isOver, scenario.limitMs);
   await witness.conclude();
   if (judge.violations.length === 0) judgeEnd(judge, { how, witness, cluster });
@@ -69,6 +72,18 @@ export async function runScenario(
     longestMs: witness.longestMs,
     losses: witness.losses,
   };
+}
+
+function scriptOf(given: {
+  readonly world: World;
+  readonly scenario: Scenario;
+  readonly judge: Judge;
+  readonly cluster: Cluster;
+}): Script | null {
+  const { world, scenario, judge, cluster } = given;
+  const { script: shape } = scenario;
+  const { network } = cluster;
+  return shape ? new Script(world, { scenario, shape, judge, network, isJobOver: () => cluster.isJobOver }) : null;
 }
 
 /** Once the faults are over the job ends, and nothing of it is left (L1, L2). */

@@ -1,0 +1,51 @@
+/** Bugs of barriers between the phases of scripts. */
+import type { ControllerState } from "@muster/machines";
+import type { Canary } from "./canary.ts";
+import { mind } from "./mind.ts";
+
+type Kept = NonNullable<ControllerState["barriers"]>["table"][string];
+
+const where = { profile: "barriers", seedsMax: 10 } as const;
+
+/** The state with each barrier changed; one that becomes `null` is forgotten. The same state when that changes nothing. */
+function withEach(state: ControllerState, change: (barrier: Kept) => Kept | null): ControllerState {
+  const { barriers } = state;
+  if (!barriers) return state;
+  let isAsBefore = true;
+  const entries = Object.entries(barriers.table).flatMap(([key, barrier]) => {
+    const changed = change(barrier);
+    isAsBefore &&= changed === barrier;
+    return changed ? [[key, changed] as const] : [];
+  });
+  if (isAsBefore) return state;
+  return { ...state, barriers: { ...barriers, table: Object.fromEntries(entries) } };
+}
+
+/** Longer than any job. */
+const longMs = 86_400_000;
+
+const postponed = (barrier: Kept): Kept =>
+  barrier.dueAtMs - barrier.openedAtMs < longMs ? { ...barrier, dueAtMs: barrier.openedAtMs + longMs } : barrier;
+
+/** Canaries of barriers. */
+export const barrierCanaries: readonly Canary[] = [
+  mind("ended-barrier-forgotten", "a barrier that has ended is forgotten, and whoever asks again opens it anew", {
+    ...where,
+    line: { keeps: (after) => withEach(after, (barrier) => (barrier.end ? null : barrier)) },
+  }),
+  mind("barrier-without-deadline", "the deadline of a barrier never comes", {
+    ...where,
+    shape: (scenario) =>
+      scenario.script ? { ...scenario, script: { ...scenario.script, onMissing: "abort", awayMs: 90_000 } } : scenario,
+    line: { keeps: (after) => withEach(after, postponed) },
+  }),
+  mind("share-left-out", "the last share of the work that is left is dealt to nobody", {
+    ...where,
+    line: {
+      does: (effect) =>
+        effect.type === "announce" && effect.kind === "barrier.ended"
+          ? { ...effect, body: { ...effect.body, shares: effect.body.shares.slice(0, -1) } }
+          : effect,
+    },
+  }),
+];
