@@ -15,11 +15,14 @@ export interface PathStat {
   readonly signature: string;
 }
 
-/** A file being written, from its start to its end. */
+/** A file being written. */
 export interface WritableFile {
-  /** Appends all of `bytes`. The buffer stays the caller's. */
-  write(bytes: Uint8Array): Promise<void>;
-  /** Makes the content durable. A failed call says nothing about what reached the disk: it must not be tried again as if clean. */
+  /** Writes all of `bytes` from `positionBytes` on; several calls may be under way, each for bytes of its own. The buffer stays the caller's. */
+  write(bytes: Uint8Array, positionBytes: number): Promise<void>;
+  /**
+   * Makes durable what was written before the call; later bytes may be written meanwhile. A failed call says nothing about what reached the disk: it
+   * must not be tried again as if clean.
+   */
   sync(): Promise<void>;
   close(): Promise<void>;
 }
@@ -58,4 +61,18 @@ export interface CheckpointFs {
 /** The operating system's code of an error, e.g. `ENOENT`; empty for any other error. */
 export function systemCode(error: unknown): string {
   return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "";
+}
+
+/** A file ended before what was to be read of it. */
+export class TooShort extends Error {
+  override readonly name = "TooShort";
+}
+
+/** Fills `target` from `positionBytes` on. @throws {@link TooShort} */
+export async function fill(file: ReadableFile, target: Uint8Array, positionBytes: number): Promise<void> {
+  for (let done = 0; done < target.length; ) {
+    const read = await file.read(target.subarray(done), positionBytes + done);
+    if (read === 0) throw new TooShort("a file became shorter while it was read");
+    done += read;
+  }
 }

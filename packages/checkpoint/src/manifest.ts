@@ -16,6 +16,13 @@ const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 /** Files that a manifest may list, in the order in which they are written. */
 export const fileNames = ["config.json", "model.safetensors", "optimizer.safetensors"] as const;
 
+/** A list of files, each with its digest. */
+const filesOf = <D extends z.ZodRawShape>(digest: D) =>
+  z
+    .array(z.strictObject({ name: z.enum(fileNames), bytes: count, ...digest }))
+    .min(2)
+    .max(fileNames.length);
+
 /** Name of the manifest's own file. */
 export const manifestFile = "manifest.json";
 
@@ -41,8 +48,8 @@ export const cursorSchema = z.strictObject({
 /** See {@link cursorSchema}. */
 export type Cursor = Readonly<z.infer<typeof cursorSchema>>;
 
-const manifestSchema = z.strictObject({
-  format: z.literal(1),
+/** What every format says. `files` is in the order in which they are written. */
+const common = {
   job: idSchema,
   lineage: count,
   step: count.max(stepMax),
@@ -52,25 +59,35 @@ const manifestSchema = z.strictObject({
     .array(z.strictObject({ name: z.enum(["weights", "optimizer"]), bytes: count, digest: z.string().min(1).max(128) }))
     .min(1)
     .max(2),
-  files: z
-    .array(z.strictObject({ name: z.enum(fileNames), bytes: count, sha256 }))
-    .min(2)
-    .max(fileNames.length),
+  files: filesOf({ sha256Tree: sha256 }),
   ledger: z.strictObject({ admitted: count, trained: count, aborted: count, quarantined: count }),
   groupsWatermark: count,
   engineBuild: z.string().max(256),
   createdAt: z.iso.datetime(),
   /** Absent in checkpoints of programs that did not write it. */
   cursor: cursorSchema.optional(),
-});
+};
 
-const signedSchema = manifestSchema.extend({ checksum: sha256 });
+/** Written until 2026: one SHA-256 through each file. It is read, and not written any more. */
+const first = z.strictObject({ format: z.literal(1), ...common, files: filesOf({ sha256 }) });
+const second = z.strictObject({ format: z.literal(2), ...common });
+
+const manifestSchema = z.discriminatedUnion("format", [first, second]);
+
+const signedSchema = z.discriminatedUnion("format", [
+  first.extend({ checksum: sha256 }),
+  second.extend({ checksum: sha256 }),
+]);
 
 /**
  * What a checkpoint says of itself. `sections[].digest` is the data plane's digest of the section's bytes, recorded, not computed here;
- * `files[].sha256` is computed here and checked on every read. Counts of `ledger` are trajectories at `version` (semantics 6.6).
+ * `files[].sha256Tree`, or in format 1 `files[].sha256`, is computed here and checked on every read. Counts of `ledger` are trajectories at `version`
+ * (semantics 6.6).
  */
 export type CheckpointManifest = Readonly<z.infer<typeof manifestSchema>>;
+
+/** What a manifest of today's format says of a file: its size in bytes, and SHA-256 of the SHA-256 of its pieces of 4 MiB, in hex. */
+export type FileEntry = z.infer<typeof second>["files"][number];
 
 /** Renders a manifest. @throws MUSTER_ERR_CHECKPOINT_MANIFEST_INVALID when a field is out of range. */
 export function encodeManifest(manifest: CheckpointManifest): Uint8Array {

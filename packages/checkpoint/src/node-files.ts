@@ -73,8 +73,9 @@ async function syncParents(path: string, last: string): Promise<void> {
 
 function writable(handle: FileHandle): WritableFile {
   return {
-    async write(bytes) {
-      for (let done = 0; done < bytes.length; ) done += (await handle.write(bytes, done)).bytesWritten;
+    async write(bytes, positionBytes) {
+      for (let done = 0; done < bytes.length; )
+        done += (await handle.write(bytes, done, bytes.length - done, positionBytes + done)).bytesWritten;
     },
     sync: () => handle.sync(),
     close: () => handle.close(),

@@ -2,18 +2,18 @@
  * Reading of one checkpoint folder. All files are opened before the first byte of data is read: once that worked, retention may remove
  * the folder, and the reader still sees a whole checkpoint.
  */
-import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { MusterError, messageOf } from "@muster/base";
 import { decodeSafetensors, type PlacedTensor, type SafetensorsFile } from "@muster/tensors";
 import { type LoadedSection, optimizerTensor } from "./content.ts";
 import { errors } from "./errors.ts";
-import { type CheckpointFs, type ReadableFile, systemCode } from "./files.ts";
+import { type CheckpointFs, fill, type ReadableFile, systemCode, TooShort } from "./files.ts";
 import { type CheckpointManifest, decodeManifest, manifestBytesMax, manifestFile, sha256Of } from "./manifest.ts";
 import { checkName } from "./names.ts";
+import { chainDigest, inLanes, type LaneBuffer, type Piece, piecesOf, treeDigest } from "./pieces.ts";
 
 /** A complete checkpoint: its manifest, and where it is. */
-export interface CheckpointInfo extends CheckpointManifest {
+export type CheckpointInfo = CheckpointManifest & {
   readonly name: string;
   /** Absolute path of the folder. */
   readonly path: string;
@@ -21,7 +21,7 @@ export interface CheckpointInfo extends CheckpointManifest {
   readonly manifestDigest: string;
   /** Size of all files. */
   readonly bytes: number;
-}
+};
 
 /** A checkpoint in memory; every size and sha-256 was right. */
 export interface LoadedCheckpoint {
@@ -42,16 +42,14 @@ export interface Folder {
   readonly at?: string;
 }
 
-type FileEntry = CheckpointManifest["files"][number];
+type AnyEntry = CheckpointManifest["files"][number];
 
 interface OpenFile {
-  readonly entry: FileEntry;
+  readonly entry: AnyEntry;
   readonly file: ReadableFile;
 }
 
 type UseFiles<T> = (info: CheckpointInfo, files: readonly OpenFile[]) => Promise<T>;
-
-const chunkBytes = 4 * 1024 * 1024;
 
 /**
  * Checks every size and sha-256 of a checkpoint.
@@ -63,6 +61,11 @@ export async function verifyFolder(folder: Folder, signal?: AbortSignal): Promis
     for (const { entry, file } of files) await readVerified({ name: info.name, entry, file, signal });
     return info;
   });
+}
+
+/** Reads the manifest of a checkpoint and looks at the files that it lists, not at what is in them; with the errors of {@link verifyFolder}. */
+export async function inspectFolder(folder: Folder): Promise<CheckpointInfo> {
+  return withFiles(folder, async (info) => info);
 }
 
 /** Reads a checkpoint into memory, checking as {@link verifyFolder} does, and with the same errors. */
@@ -141,7 +144,7 @@ async function refuseLinkedFolder(folder: Folder): Promise<void> {
 async function readInfo({ root, name }: Folder, file: ReadableFile): Promise<CheckpointInfo> {
   if (file.stat.sizeBytes > manifestBytesMax) throw corrupt(name, `${manifestFile} has ${file.stat.sizeBytes} bytes`);
   const bytes = new Uint8Array(file.stat.sizeBytes);
-  await fill(name, file, bytes, 0);
+  await fill(file, bytes, 0);
   const manifest = decodeManifest(bytes);
   const { step, version, term } = checkName(name);
   if (step !== manifest.step || version !== manifest.version || term !== manifest.term) {
@@ -151,37 +154,28 @@ async function readInfo({ root, name }: Folder, file: ReadableFile): Promise<Che
   return { ...manifest, name, path: join(root, name), manifestDigest: sha256Of(bytes), bytes: sizeBytes };
 }
 
-/** Reads one listed file of the right size through, into `target` when given, and compares its hash. */
+/** Reads one listed file of the right size through, into `target` when given, and compares its digest. */
 async function readVerified(options: {
   readonly name: string;
-  readonly entry: FileEntry;
+  readonly entry: AnyEntry;
   readonly file: ReadableFile;
   readonly signal: AbortSignal | undefined;
   readonly target?: Uint8Array;
 }): Promise<void> {
   const { name, entry, file, signal, target } = options;
-  const hash = createHash("sha256");
-  const scratch = target ?? new Uint8Array(Math.min(chunkBytes, entry.bytes));
-  for (let at = 0; at < entry.bytes; at += chunkBytes) {
+  const digest = "sha256" in entry ? chainDigest() : treeDigest();
+  const check = async (piece: Piece, buffer: LaneBuffer): Promise<void> => {
     signal?.throwIfAborted();
-    const sizeBytes = Math.min(chunkBytes, entry.bytes - at);
-    const chunk = target ? scratch.subarray(at, at + sizeBytes) : scratch.subarray(0, sizeBytes);
-    await fill(name, file, chunk, at);
-    hash.update(chunk);
-  }
-  if (hash.digest("hex") !== entry.sha256)
+    const content = target ? target.subarray(piece.from, piece.from + piece.bytes) : buffer();
+    await fill(file, content, piece.from);
+    await digest.add(piece, content);
+  };
+  await inLanes(piecesOf(entry.bytes), check, digest.lanes);
+  if (digest.hex() !== ("sha256" in entry ? entry.sha256 : entry.sha256Tree))
     throw corrupt(name, `${entry.name} does not have the sha-256 of the manifest`);
 }
 
-async function fill(name: string, file: ReadableFile, target: Uint8Array, positionBytes: number): Promise<void> {
-  for (let done = 0; done < target.length; ) {
-    const read = await file.read(target.subarray(done), positionBytes + done);
-    if (read === 0) throw corrupt(name, "a file became shorter while it was read");
-    done += read;
-  }
-}
-
-function assemble(info: CheckpointInfo, contentOf: (name: FileEntry["name"]) => Uint8Array): LoadedCheckpoint {
+function assemble(info: CheckpointInfo, contentOf: (name: AnyEntry["name"]) => Uint8Array): LoadedCheckpoint {
   const weights = decodeSafetensors(contentOf("model.safetensors"));
   const sections = info.sections.map(({ name, digest, bytes }): LoadedSection => {
     const file = name === "weights" ? weights : optimizerFile(info.name, contentOf("optimizer.safetensors"));
@@ -206,6 +200,7 @@ function optimizerFile(name: string, bytes: Uint8Array): SafetensorsFile {
 const damageCodes: readonly string[] = ["ELOOP", "ENOTDIR", "EISDIR", "EIO", "ENXIO"];
 
 function toReadError(name: string, error: unknown, isFolderThere: boolean): unknown {
+  if (error instanceof TooShort) return corrupt(name, error.message, error);
   const code = systemCode(error);
   if (code === "ENOENT" && isFolderThere) return corrupt(name, `a file is gone (${messageOf(error)})`, error);
   if (code === "ENOENT") return errors.CheckpointMissing({ name }, error);

@@ -3,14 +3,14 @@
  * back, and only then renamed into place; that rename is the one moment at which a checkpoint comes to be. Nothing is ever removed
  * before its replacement is durable.
  */
-import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { type ByteSource, type CheckpointContent, orderedSections, type PlannedFile, planFiles } from "./content.ts";
+import { type CheckpointContent, orderedSections, planFiles } from "./content.ts";
 import { errors } from "./errors.ts";
 import { type CheckpointFs, systemCode } from "./files.ts";
-import { type CheckpointManifest, encodeManifest, manifestFile } from "./manifest.ts";
+import { type CheckpointManifest, encodeManifest, type FileEntry, manifestFile } from "./manifest.ts";
 import { attemptsMax, formatName, latestFile } from "./names.ts";
-import { type CheckpointInfo, verifyFolder } from "./read.ts";
+import { type CheckpointInfo, inspectFolder } from "./read.ts";
+import { writeFiles } from "./write-files.ts";
 
 /** The disk, and the root without links. */
 export interface Place {
@@ -25,13 +25,11 @@ export interface WriteOptions {
   readonly signal: AbortSignal;
 }
 
-const chunkBytes = 4 * 1024 * 1024;
-
 /** Codes of a name that is already taken, by a file or by a folder. */
 const takenCodes: readonly string[] = ["EEXIST", "ENOTEMPTY", "ENOTDIR"];
 
 /**
- * Writes a content as a new folder: files → flush → manifest → flush → read back → rename → flush of the root.
+ * Writes a content as a new folder: files → flush → read back → manifest → flush → read back → rename → flush of the root.
  *
  * @param temporary - Path of an empty folder in the root, which becomes the checkpoint.
  * @returns What was written, durable and verified.
@@ -39,12 +37,11 @@ const takenCodes: readonly string[] = ["EEXIST", "ENOTEMPTY", "ENOTDIR"];
 export async function writeFolder(place: Place, temporary: string, options: WriteOptions): Promise<CheckpointInfo> {
   const { fs, root } = place;
   const { content, createdAt, signal } = options;
-  const files: CheckpointManifest["files"] = [];
-  for (const plan of planFiles(content)) files.push(await writePlanned(fs, temporary, { plan, signal }));
+  const files = await writeFiles(planFiles(content), { fs, folder: temporary, signal });
   await fs.syncDirectory(temporary);
   await writeManifest(fs, temporary, encodeManifest(manifestOf(content, files, createdAt)));
   const plainName = formatName({ ...content, attempt: 1 });
-  const verified = await verifyFolder({ fs, root, name: plainName, at: temporary }, signal);
+  const verified = await inspectFolder({ fs, root, name: plainName, at: temporary });
   signal.throwIfAborted();
   const name = await claim(plainName, "-a", (candidate) => renameToFree(place, temporary, candidate));
   await fs.syncDirectory(root);
@@ -62,7 +59,7 @@ export async function pointLatest({ fs, root }: Place, name: string): Promise<vo
   if ((await readLatest({ fs, root })) !== name) {
     const bytes = new TextEncoder().encode(`${name}\n`);
     const temporary = await claim(`.tmp-${latestFile}`, "-", (candidate) =>
-      writeWhole(fs, join(root, candidate), [bytes]),
+      writeWhole(fs, join(root, candidate), bytes),
     );
     await fs.rename(join(root, temporary), join(root, latestFile));
   }
@@ -98,60 +95,21 @@ async function readLatest({ fs, root }: Place): Promise<string | null> {
   }
 }
 
-async function writePlanned(
-  fs: CheckpointFs,
-  folder: string,
-  options: { readonly plan: PlannedFile; readonly signal: AbortSignal },
-): Promise<CheckpointManifest["files"][number]> {
-  const { plan, signal } = options;
-  const hash = createHash("sha256");
-  await writeWhole(fs, join(folder, plan.name), plan.parts, (chunk) => {
-    signal.throwIfAborted();
-    hash.update(chunk);
-  });
-  const bytes = plan.parts.reduce((sum, part) => sum + part.length, 0);
-  return { name: plan.name, bytes, sha256: hash.digest("hex") };
-}
-
 async function writeManifest(fs: CheckpointFs, folder: string, bytes: Uint8Array): Promise<void> {
   const temporary = join(folder, `${manifestFile}.tmp`);
-  await writeWhole(fs, temporary, [bytes]);
+  await writeWhole(fs, temporary, bytes);
   await fs.rename(temporary, join(folder, manifestFile));
   await fs.syncDirectory(folder);
 }
 
-/** Creates a file, writes its parts and flushes it. A file whose flush failed is never used. */
-async function writeWhole(
-  fs: CheckpointFs,
-  path: string,
-  parts: PlannedFile["parts"],
-  onChunk: (chunk: Uint8Array) => void = () => {},
-): Promise<void> {
+/** Creates a small file and flushes it. A file whose flush failed is never used. */
+async function writeWhole(fs: CheckpointFs, path: string, bytes: Uint8Array): Promise<void> {
   const file = await fs.create(path);
   try {
-    for (const part of parts) {
-      for await (const chunk of chunksOf(part)) {
-        onChunk(chunk);
-        await file.write(chunk);
-      }
-    }
+    await file.write(bytes, 0);
     await file.sync();
   } finally {
     await file.close();
-  }
-}
-
-/** Each chunk is valid until the next one is asked for. */
-async function* chunksOf(part: Uint8Array | ByteSource): AsyncGenerator<Uint8Array> {
-  if (part instanceof Uint8Array) {
-    for (let at = 0; at < part.length; at += chunkBytes) yield part.subarray(at, at + chunkBytes);
-    return;
-  }
-  const buffer = new Uint8Array(Math.min(chunkBytes, part.length));
-  for (let at = 0; at < part.length; at += chunkBytes) {
-    const chunk = buffer.subarray(0, part.length - at);
-    await part.copyTo(chunk, at);
-    yield chunk;
   }
 }
 
@@ -176,17 +134,13 @@ async function claim(base: string, separator: string, take: (name: string) => Pr
   throw errors.CheckpointNamesTaken({ base, limit: attemptsMax });
 }
 
-function manifestOf(
-  content: CheckpointContent,
-  files: CheckpointManifest["files"],
-  createdAt: Date,
-): CheckpointManifest {
+function manifestOf(content: CheckpointContent, files: readonly FileEntry[], createdAt: Date): CheckpointManifest {
   const { job, lineage, step, version, term, ledger, groupsWatermark, engineBuild, cursor } = content;
   const sections = orderedSections(content).map(({ name, bytes, digest }) => ({ name, bytes: bytes.length, digest }));
   const { admitted, trained, aborted, quarantined } = ledger;
   return {
-    format: 1,
-    ...{ job, lineage, step, version, term, sections, files },
+    format: 2,
+    ...{ job, lineage, step, version, term, sections, files: [...files] },
     ledger: { admitted, trained, aborted, quarantined },
     ...{ groupsWatermark, engineBuild, createdAt: createdAt.toISOString() },
     ...(cursor ? { cursor } : {}),

@@ -159,11 +159,11 @@ export class MemoryDisk {
     const node = this.file();
     this.add(path, node);
     return {
-      write: (bytes) =>
+      write: (bytes, positionBytes) =>
         this.call(`write ${path}`, () => {
-          const data = new Uint8Array(node.data.length + bytes.length);
+          const data = new Uint8Array(Math.max(node.data.length, positionBytes + bytes.length));
           data.set(node.data);
-          data.set(bytes, node.data.length);
+          data.set(bytes, positionBytes);
           node.data = data;
         }),
       sync: () =>

@@ -48,7 +48,7 @@ describe("on a real disk", () => {
   it("keeps the manifest stable for readers of other versions", async () => {
     expect(await readFile(join(saved.path, "manifest.json"), "utf8")).toMatchInlineSnapshot(`
       "{
-        "format": 1,
+        "format": 2,
         "job": "dates",
         "lineage": 0,
         "step": 7,
@@ -70,17 +70,17 @@ describe("on a real disk", () => {
           {
             "name": "config.json",
             "bytes": 99,
-            "sha256": "9c3ffecf3d592c48f252466311006df62de78955773ba022ad7fc013dc326c38"
+            "sha256Tree": "e809b7ce89b589b49ea7b548b8eadf62da4a778c5b3c09e138386c540b0aa809"
           },
           {
             "name": "model.safetensors",
             "bytes": 232,
-            "sha256": "cb09d9e71b2737d6be5b48e6a48fadfe0f1f77cb806217b15f3c693184ca894c"
+            "sha256Tree": "46684eeae4e0686a4e04af45e8c1b9bf555c037239de1ee9c87d679b4bb6f6b9"
           },
           {
             "name": "optimizer.safetensors",
             "bytes": 125,
-            "sha256": "e639734bf1c14f69c4edc29c1299d6c5539b54a24ad5ea202aea27f485fc8439"
+            "sha256Tree": "d3b8a9d2b336edfa546adf35277962062683acc62e01193f79534ff44b5797a9"
           }
         ],
         "ledger": {
@@ -100,7 +100,7 @@ describe("on a real disk", () => {
           "groupSize": 2,
           "data": "dates"
         },
-        "checksum": "bd3e8d6f59f66a23a5901833f04811f21a4b8ba4b0cda0bacb0965d11a1da7ad"
+        "checksum": "70a48f69690010042445066bb0b6554c154b8e78e76910b63fb55710d16c1124"
       }
       "
     `);

@@ -70,7 +70,11 @@ describe("save and load", () => {
       into.set(bytes.subarray(from, from + into.length));
     };
     expect(await saved({ length: bytes.length, copyTo })).toBe(await saved(bytes));
-    expect(reads).toEqual([4 * 1024 * 1024, 4 * 1024 * 1024, 1024 * 1024 + 4]);
+    // In the pieces of the file, of which the first begins with the header: once to write them, and once to compare them with what was read back.
+    const headerBytes = 4 * 1024 * 1024 - (reads[0] ?? 0);
+    expect(headerBytes).toBeGreaterThan(8);
+    const once = [4 * 1024 * 1024 - headerBytes, 4 * 1024 * 1024, 1024 * 1024 + 4 + headerBytes];
+    expect(reads).toEqual([...once, ...once]);
   });
 
   it("leaves nothing behind when a source fails in the middle", async () => {
@@ -123,11 +127,15 @@ describe("save and load", () => {
       create: async (path: string) => {
         const file = await create(path);
         const isModel = path.endsWith("model.safetensors");
-        return { ...file, write: (bytes: Uint8Array) => file.write(isModel ? bytes.map((byte) => byte ^ 1) : bytes) };
+        const write = (bytes: Uint8Array, at: number) =>
+          file.write(isModel ? bytes.map((byte) => byte ^ 1) : bytes, at);
+        return { ...file, write };
       },
     };
     const store = await openCheckpointStore({ root, keep: 1, fs: lying, now: () => new Date(0) });
-    await expect(store.save(contentOf(1), never)).rejects.toEqual(failsWith("WRITE_FAILED", /sha-256/));
+    await expect(store.save(contentOf(1), never)).rejects.toEqual(
+      failsWith("WRITE_FAILED", /model.safetensors was read back with other bytes/),
+    );
     expect(await store.list()).toEqual([]);
     expect([...disk.files().keys()]).toEqual([]);
   });

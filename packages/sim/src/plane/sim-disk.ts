@@ -107,11 +107,11 @@ export class SimDisk {
     };
     this.#add(path, file);
     return {
-      write: (bytes) =>
+      write: (bytes, positionBytes) =>
         call("write", path, () => {
-          const data = new Uint8Array(file.data.length + bytes.length);
+          const data = new Uint8Array(Math.max(file.data.length, positionBytes + bytes.length));
           data.set(file.data);
-          data.set(bytes, file.data.length);
+          data.set(bytes, positionBytes);
           file.data = data;
           file.changes += 1;
         }),

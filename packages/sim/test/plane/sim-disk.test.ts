@@ -9,7 +9,7 @@ const quiet = (): Failpoints => new Failpoints([], () => {});
 
 async function writeFile(disk: SimDisk, path: string, options: { readonly sync: boolean }): Promise<void> {
   const file = await disk.fs.create(path);
-  await file.write(bytes(100));
+  await file.write(bytes(100), 0);
   if (options.sync) await file.sync();
   await file.close();
 }

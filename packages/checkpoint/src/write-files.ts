@@ -1,0 +1,106 @@
+/**
+ * Writing of a checkpoint's files, with the disk, the threads that hash and the reading back at work at the same time. Pieces are written and hashed
+ * several at once; what is written is flushed window by window while the next window is written, and each piece is read back after its flush.
+ */
+import { join } from "node:path";
+import type { PlannedFile } from "./content.ts";
+import { type CheckpointFs, fill, type ReadableFile, type WritableFile } from "./files.ts";
+import type { FileEntry } from "./manifest.ts";
+import { inLanes, type LaneBuffer, type Piece, pieceFrom, piecesOf, treeDigest } from "./pieces.ts";
+import { serialQueue } from "./serial.ts";
+
+/** Pieces between two flushes. */
+const windowPieces = 16;
+
+interface Options {
+  readonly fs: CheckpointFs;
+  readonly folder: string;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Creates files, one after the other, and makes them durable. Each has been read back as it was given.
+ *
+ * @returns What the manifest says of them.
+ */
+export async function writeFiles(plans: readonly PlannedFile[], options: Options): Promise<readonly FileEntry[]> {
+  const opened: { close(): Promise<void> }[] = [];
+  const behind = oneBehind();
+  try {
+    const entries: FileEntry[] = [];
+    for (const plan of plans) {
+      const path = join(options.folder, plan.name);
+      const written = await options.fs.create(path);
+      opened.push(written);
+      const read = await options.fs.open(path);
+      opened.push(read);
+      entries.push(await writeOne({ plan, written, read, signal: options.signal }, behind));
+    }
+    await behind.ended();
+    return entries;
+  } finally {
+    // A file is closed when nothing uses it any more.
+    await behind.ended().catch(() => {});
+    for (const file of opened) await file.close();
+  }
+}
+
+interface OpenPlan {
+  readonly plan: PlannedFile;
+  readonly written: WritableFile;
+  readonly read: ReadableFile;
+  readonly signal: AbortSignal;
+}
+
+async function writeOne(open: OpenPlan, behind: Behind): Promise<FileEntry> {
+  const { plan, written, signal } = open;
+  const bytes = plan.parts.reduce((sum, part) => sum + part.length, 0);
+  const pieces = piecesOf(bytes);
+  const digest = treeDigest();
+  // Two writes to one file at once would only wait for each other, and in the kernel that costs a core.
+  const inTurn = serialQueue(windowPieces);
+  for (let at = 0; at === 0 || at < pieces.length; at += windowPieces) {
+    const window = pieces.slice(at, at + windowPieces);
+    await inLanes(window, async (piece, buffer) => {
+      signal.throwIfAborted();
+      const content = await pieceFrom(plan.parts, piece, buffer);
+      await Promise.all([digest.add(piece, content), inTurn(() => written.write(content, piece.from))]);
+    });
+    await behind.next(async () => {
+      signal.throwIfAborted();
+      await written.sync();
+      await inLanes(window, (piece, buffer) => readBack(open, piece, buffer));
+    });
+  }
+  return { name: plan.name, bytes, sha256Tree: digest.hex() };
+}
+
+/** Compares a piece with what it was made of. */
+async function readBack({ plan, read, signal }: OpenPlan, piece: Piece, buffer: LaneBuffer): Promise<void> {
+  signal.throwIfAborted();
+  const content = buffer(1);
+  const [given] = await Promise.all([pieceFrom(plan.parts, piece, buffer), fill(read, content, piece.from)]);
+  if (Buffer.compare(content, given) !== 0)
+    throw new Error(`${plan.name} was read back with other bytes than were written, from byte ${piece.from} on`);
+}
+
+/** Work that goes on while the caller does the next thing. */
+interface Behind {
+  /** Waits for the work before, then begins this. @throws What the work before threw. */
+  next(work: () => Promise<void>): Promise<void>;
+  /** Waits for what was begun last. @throws What it threw. */
+  ended(): Promise<void>;
+}
+
+function oneBehind(): Behind {
+  let last: Promise<void> = Promise.resolve();
+  return {
+    async next(work) {
+      await last;
+      last = work();
+      // Whoever waits for it hears of it; until then it is no unhandled rejection.
+      last.catch(() => {});
+    },
+    ended: () => last,
+  };
+}

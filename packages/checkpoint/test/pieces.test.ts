@@ -1,0 +1,96 @@
+/** Digests of files by pieces: what they are, how many are under way, and that checkpoints from before are read. */
+import { createHash } from "node:crypto";
+import { beforeEach, expect, it } from "vitest";
+import { type CheckpointStore, openCheckpointStore } from "../src/index.ts";
+import { decodeManifest, encodeManifest } from "../src/manifest.ts";
+import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
+import { MemoryDisk, systemError } from "./disk.ts";
+
+const root = "/root";
+const piece = 4 * 1024 * 1024;
+const sizeBytes = 8 * piece + 1_000;
+
+let disk: MemoryDisk;
+let path: string;
+/** Reads of a file that are under way. */
+let reading: { now: number; most: number; fails: boolean };
+
+const open = (): Promise<CheckpointStore> => {
+  const fs = {
+    ...disk.fs,
+    open: async (name: string) => {
+      const file = await disk.fs.open(name);
+      const read = async (target: Uint8Array, at: number): Promise<number> => {
+        reading.most = Math.max(reading.most, ++reading.now);
+        await new Promise(setImmediate);
+        reading.now--;
+        if (reading.fails && at === 2 * piece) throw systemError("EACCES");
+        return file.read(target, at);
+      };
+      return { ...file, read };
+    },
+  };
+  return openCheckpointStore({ root, keep: 9, fs, now: () => new Date(0) });
+};
+
+/** A checkpoint of nine pieces, all different. */
+async function saveLarge(): Promise<void> {
+  const bytes = new Uint8Array(sizeBytes);
+  for (let at = 0; at < sizeBytes; at += 997) bytes[at] = at % 251;
+  const tensors = [{ name: "w", dtype: "u8", shape: [sizeBytes], offsetBytes: 0, sizeBytes }] as const;
+  const sections = [{ name: "weights", digest: "d", bytes }] as const;
+  ({ path } = await (await open()).save(contentOf(1, { sections, tensors }), never));
+}
+
+const sha256 = (bytes: Uint8Array): Buffer => createHash("sha256").update(bytes).digest();
+const fileAt = (name: string): Uint8Array => disk.files().get(`${path}/${name}`) ?? new Uint8Array();
+
+beforeEach(async () => {
+  disk = new MemoryDisk();
+  reading = { now: 0, most: 0, fails: false };
+  await disk.fs.makeDirectory(root);
+});
+
+it("the digest of a file is SHA-256 of the SHA-256 of its pieces of 4 MiB, in order", async () => {
+  await saveLarge();
+  const file = fileAt("model.safetensors");
+  const leaves = Array.from({ length: 9 }, (_, at) => sha256(file.subarray(at * piece, (at + 1) * piece)));
+  const { files } = decodeManifest(fileAt("manifest.json"));
+  expect(files[1]).toEqual({
+    name: "model.safetensors",
+    bytes: file.length,
+    sha256Tree: sha256(Buffer.concat(leaves)).toString("hex"),
+  });
+});
+
+it.each([0, 5, 8])("a bit that flips in piece %i is seen", async (at) => {
+  await saveLarge();
+  disk.flipBit(`${path}/model.safetensors`, 8 * (at * piece + 900));
+  await expect((await open()).load("step-00000001-v1-t1")).rejects.toThrow(
+    /model.safetensors does not have the sha-256/,
+  );
+});
+
+it("four pieces are under way at once, and none any more when a load fails", async () => {
+  await saveLarge();
+  reading.most = 0;
+  reading.fails = true;
+  await expect((await open()).load("step-00000001-v1-t1")).rejects.toThrow(/EACCES/);
+  expect(reading).toMatchObject({ now: 0, most: 4 });
+});
+
+it("a checkpoint of format 1, with one digest through each file, is read, listed and saved again as it is", async () => {
+  const content = contentOf(3);
+  const store = await open();
+  ({ path } = await store.save(content, never));
+  const { files, ...rest } = decodeManifest(fileAt("manifest.json"));
+  const old = files.map(({ name, bytes }) => ({ name, bytes, sha256: sha256(fileAt(name)).toString("hex") }));
+  await disk.fs.removeFile(`${path}/manifest.json`);
+  const written = await disk.fs.create(`${path}/manifest.json`);
+  await written.write(encodeManifest({ ...rest, format: 1, files: old }), 0);
+  expect((await (await open()).list()).map(({ format }) => format)).toEqual([1]);
+  expect(loadedOf(await store.load("step-00000003-v3-t1"))).toEqual(expectedOf(content));
+  expect((await (await open()).save(content, never)).path).toBe(path);
+  disk.flipBit(`${path}/optimizer.safetensors`, 901);
+  await expect(store.load("step-00000003-v3-t1")).rejects.toThrow(/optimizer.safetensors does not have the sha-256/);
+});
