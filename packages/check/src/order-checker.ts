@@ -68,8 +68,9 @@ export class OrderChecker {
     { checkpoints: { saved: now }, fallback: { damaged } }: ControllerState,
   ): void {
     const isForward = was === null || (now !== null && now.step >= was.step);
-    const isNext =
-      damaged !== fallback.damaged && damaged.at(-1)?.path === was?.path && now === (fallback.older[0] ?? null);
+    // Copies of the same name may be the same folder.
+    const next = fallback.older.find((copy) => copy === now || copy.path !== was?.path) ?? null;
+    const isNext = damaged !== fallback.damaged && damaged.at(-1)?.path === was?.path && now === next;
     this.#judge.require(
       isForward || isNext,
       "S27",

@@ -16,8 +16,14 @@ const corrupt = { kind: "corrupt", reason: "model.safetensors does not have the 
 /** Groups of a committed step; one index of step 3 was given up. */
 const receiptsOf = (step: number) => [0, 1, 2, 3].filter((i) => step !== 3 || i !== 2).map((i) => receiptOf(step, i));
 
-const saved = (state: ControllerState, step: number, by = "c0", path = `/c/${step}`): ControllerState => {
-  const body = { step, lineage: 0, version: step, path, manifestDigest: "m", bytes: 1, durationMs: 1 };
+const saved = (
+  state: ControllerState,
+  step: number,
+  by = "c0",
+  path = `/c/${step}`,
+  manifestDigest = "m",
+): ControllerState => {
+  const body = { step, lineage: 0, version: step, path, manifestDigest, bytes: 1, durationMs: 1 };
   return applySaved(state, reportFrom(state, by, { kind: "checkpoint.saved", body })).state;
 };
 
@@ -49,7 +55,7 @@ describe("a checkpoint that is damaged when it is to be restored", () => {
   it("is named with its damage, and the job goes back to the one before it, in a new lineage", () => {
     const { state, effects } = fails(lost(), corrupt);
     expect(alarmsOf(effects)).toEqual([
-      `damaged-checkpoint: checkpoint 6 can not be restored: ${corrupt.reason}`,
+      `damaged-checkpoint: checkpoint 6 can not be restored on h: ${corrupt.reason}`,
       "rollback: checkpoint 6 is damaged; going back to step 4 in lineage 2",
     ]);
     const manifest = { manifestDigests: ["m"] };
@@ -59,7 +65,7 @@ describe("a checkpoint that is damaged when it is to be restored", () => {
       source: { kind: "checkpoint", path: "/c/4", ...manifest },
     });
     expect(state.checkpoints.saved).toMatchObject({ step: 4 });
-    expect(state.fallback.damaged).toEqual([{ path: "/c/6", reason: corrupt.reason }]);
+    expect(state.fallback.damaged).toEqual([{ path: "/c/6", reason: corrupt.reason, host: "h" }]);
     expect(state.ending).toBeNull();
   });
 
@@ -107,7 +113,7 @@ describe("a checkpoint that is damaged when it is to be restored", () => {
     const before = Array.from({ length: 16 }, (_, i) => ({ path: `/c/${i - 20}`, reason: "" }));
     const { fallback } = lost();
     const { state } = fails(lost(undefined, { fallback: { ...fallback, damaged: before } }), corrupt);
-    expect(state.fallback.damaged).toEqual([...before.slice(1), { path: "/c/6", reason: corrupt.reason }]);
+    expect(state.fallback.damaged).toEqual([...before.slice(1), { path: "/c/6", reason: corrupt.reason, host: "h" }]);
   });
 
   it("is asked of others when it is only not there for a replica of another host, or could not be read now", () => {
@@ -215,4 +221,52 @@ describe("what a job can go back to", () => {
     }
     expect(bodies[0]).toMatchObject({ step: 8, pinned: "/c/6", fallbacks: ["/c/4"] });
   });
+});
+
+/** Two hosts have a disk each, with a folder of one name: h has the newest as the controller knows it, and h2 a copy of its own. */
+function onTwoDisks(steps: readonly number[] = [2, 4, 6]): ControllerState {
+  return saved(withMember(lost(steps), "c1", { host: "h2" }), 6, "c1", "/c/6", "m2");
+}
+
+const holdsOf = ({ checkpoints, fallback }: ControllerState): readonly string[] =>
+  [checkpoints.saved, ...fallback.older].map((copy) => `${copy?.step} on ${copy?.host}`);
+
+describe("a checkpoint that each host has on a disk of its own", () => {
+  it("is given up on the host that finds it damaged, and restored from the other one", () => {
+    const { state } = fails(onTwoDisks(), corrupt, "h");
+    expect(holdsOf(state)).toEqual(["6 on h2", "4 on h", "2 on h"]);
+    expect(state.restore).toMatchObject({ version: 6, source: { path: "/c/6", manifestDigests: ["m2"] } });
+  });
+
+  it("is still there on the first host when it is the other one whose copy is damaged", () => {
+    const { state } = fails(onTwoDisks(), corrupt, "h2");
+    expect(holdsOf(state)).toEqual(["6 on h", "4 on h", "2 on h"]);
+    expect(state.restore).toMatchObject({ version: 6, source: { path: "/c/6", manifestDigests: ["m"] } });
+  });
+
+  it("stays when the same host says so again while a trainer on the other host can be asked", () => {
+    const once = again(fails(onTwoDisks(), corrupt, "h").state);
+    const other = { ...once, members: { ...once.members, p8: { ...memberOf("p8", 8), host: "h2", retryAtMs: 9_999 } } };
+    const { state } = fails(other, corrupt, "h");
+    expect(holdsOf(state)).toEqual(["6 on h2", "4 on h", "2 on h"]);
+    expect(state.restore).toEqual(once.restore);
+  });
+
+  it("gives way to an older one that can be read when no trainer is on the other host", () => {
+    const once = again(fails(onTwoDisks(), corrupt, "h").state);
+    expect(holdsOf(fails(once, corrupt, "h").state)).toEqual(["4 on h", "2 on h"]);
+  });
+
+  it("is waited for when it is the only one left: its good copy is no reason to end the job", () => {
+    const once = again(fails(onTwoDisks([6]), corrupt, "h").state);
+    const { state } = fails(once, corrupt, "h");
+    expect(holdsOf(state)).toEqual(["6 on h2"]);
+    expect(state.ending).toBeNull();
+  });
+});
+
+it("a folder that two hosts share is given up for both at once", () => {
+  const shared = saved(withMember(lost(), "c1", { host: "h2" }), 6, "c1");
+  expect(holdsOf(shared)).toEqual(["6 on h", "6 on h2", "4 on h", "2 on h"]);
+  expect(holdsOf(fails(shared, corrupt, "elsewhere").state)).toEqual(["4 on h", "2 on h"]);
 });

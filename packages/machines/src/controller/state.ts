@@ -107,8 +107,8 @@ export interface CoveredStep {
 export interface Fallback {
   /** Copies of the newest checkpoint and the older ones that retention keeps, newest first. */
   readonly older: readonly KeptCheckpoint[];
-  /** The last checkpoints that could not be restored, and why. */
-  readonly damaged: readonly { readonly path: string; readonly reason: string }[];
+  /** The last checkpoints that could not be restored, why, and on which host; journals of programs that did not keep it have no host. */
+  readonly damaged: readonly { readonly path: string; readonly reason: string; readonly host?: string }[];
   /** By step: those between the oldest of these checkpoints and the newest. */
   readonly covered: Readonly<Record<string, CoveredStep>>;
 }

@@ -4,7 +4,7 @@
  */
 import type { Body } from "@muster/protocol";
 import { announce, type Change } from "../events.ts";
-import type { ControllerState, Fallback, Member } from "../state.ts";
+import { type ControllerState, type Fallback, type KeptCheckpoint, type Member, membersOf } from "../state.ts";
 import { recoveryOf } from "../weights/memory.ts";
 import { goBack } from "./plan-restore.ts";
 
@@ -16,9 +16,9 @@ const causeMax = 160;
 const reasonMax = 1_600;
 
 /**
- * The checkpoint that is to be restored is damaged or gone. Pure.
+ * The checkpoint that is to be restored is damaged or gone. What one host says of its disk is no word about the disk of another.
  *
- * @returns `null` when it is nothing but somebody who does not have it: others are asked.
+ * @returns `null` when it is nothing but somebody who does not have it: others are asked. Pure.
  */
 export function noteDamage(
   state: ControllerState,
@@ -30,18 +30,49 @@ export function noteDamage(
   if (state.weights || state.ending || restore.source.kind !== "checkpoint") return null;
   if (kind === "gone" && by.host !== saved?.host) return turnToCopy(state, by);
   const { path } = restore.source;
-  const damaged = [...fallback.damaged, { path, reason }].slice(-damagedMax);
-  const [next = null, ...older] = fallback.older;
+  const left = leftAfter(state, by, path);
+  if (left === null) return turnToCopy(state, by);
+  const damaged = [...fallback.damaged, { path, reason, host: by.host }].slice(-damagedMax);
+  const [next = null, ...older] = left;
   const marked: ControllerState = {
     ...state,
     checkpoints: { ...checkpoints, saved: next },
     fallback: { ...fallback, damaged, older },
   };
-  const detail = `checkpoint ${nameOf(path)} can not be restored: ${reason}`.slice(0, reasonMax);
+  const detail = `checkpoint ${nameOf(path)} can not be restored on ${by.host}: ${reason}`.slice(0, reasonMax);
   const effects = [announce("alarm.raised", { alarm: "damaged-checkpoint", detail })];
   if (!next) return { state: ended(marked, damaged), effects };
   const back = goBackFrom(marked, `checkpoint ${nameOf(path)} is damaged`);
   return { state: back.state, effects: [...effects, ...back.effects] };
+}
+
+/**
+ * What there is to go back to without the folder that a host found damaged: its own copy, or, where it has none, what it was told to read, in a folder
+ * that it shares with the writer. `null` when it has said so before, and means its own folder of that name again: others can read theirs.
+ */
+function leftAfter(state: ControllerState, { host }: Member, path: string): readonly KeptCheckpoint[] | null {
+  const { checkpoints, fallback } = state;
+  const { saved } = checkpoints;
+  const known = saved ? [saved, ...fallback.older] : [];
+  const own = known.find((copy) => copy.path === path && copy.host === host);
+  const isAgain = !own && fallback.damaged.some((each) => each.path === path && each.host === host);
+  const [told] = known;
+  const left = known.filter((copy) => copy.path !== path || !isSameFolder(copy, own ?? told));
+  if (!isAgain) return left;
+  // It has to be somebody on another host; where nobody is there, an older one is better than to wait, and to wait is better than to end the job.
+  const canOther = membersOf(state, "policy").some((member) => known.some((copy) => isOf(copy, saved, member)));
+  return canOther || left.length === 0 ? null : left;
+}
+
+/** True when a copy of a checkpoint is on the host of a member. */
+function isOf(copy: KeptCheckpoint, saved: KeptCheckpoint | null, { host }: Member): boolean {
+  return copy.step === saved?.step && copy.version === saved.version && copy.host === host;
+}
+
+/** Two writers wrote one folder when it has one name and one manifest: that says when and in which term it was written. */
+function isSameFolder(a: KeptCheckpoint, b: KeptCheckpoint | undefined): boolean {
+  const isOne = a.manifestDigest === undefined || a.manifestDigest === b?.manifestDigest;
+  return a === b || (a.path === b?.path && isOne);
 }
 
 function goBackFrom(state: ControllerState, reason: string): Change<ControllerState> {
