@@ -48,9 +48,8 @@ test("a stopped run whose newest checkpoint has rotted goes on from the one befo
   expect(summary.weights_hash).toBe(await digestOfLocalTraining(second));
   expectBalanced(summary);
   const [alarm] = second.events("alarm.raised").filter(({ alarm }) => alarm === "damaged-checkpoint");
-  expect(alarm?.detail).toBe(
-    `checkpoint ${newest} can not be restored: model.safetensors does not have the sha-256 of the manifest`,
-  );
+  expect(alarm?.detail).toContain(`checkpoint ${newest} can not be restored on `);
+  expect(alarm?.detail).toContain(": model.safetensors does not have the sha-256 of the manifest");
   const back = second.events("alarm.raised").filter(({ alarm }) => alarm === "rollback");
   expect(back.at(-1)?.detail).toContain(`going back to step ${Number(older?.slice(5, 13))} in lineage 2`);
 });
