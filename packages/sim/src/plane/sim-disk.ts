@@ -127,12 +127,11 @@ export class SimDisk {
     const file = this.#find(path);
     if (!file) throw systemError("ENOENT", path);
     if (file.kind !== "file") throw systemError("EISDIR", path);
-    const { data } = file;
     return {
       stat: statOf(file) as PathStat,
       read: (target, positionBytes) =>
         call("read", path, () => {
-          const part = data.subarray(positionBytes, positionBytes + target.length);
+          const part = file.data.subarray(positionBytes, positionBytes + target.length);
           target.set(part);
           return part.length;
         }),

@@ -15,6 +15,18 @@ async function writeFile(disk: SimDisk, path: string, options: { readonly sync: 
 }
 
 describe("the simulated disk", () => {
+  it("shows a reader what is written after it has opened the file", async () => {
+    const { fs } = new SimDisk(quiet());
+    await fs.prepareRoot("/a");
+    const file = await fs.create("/a/x");
+    const reader = await fs.open("/a/x");
+    await file.write(bytes(4, 1), 0);
+    await file.write(bytes(2, 2), 4);
+    const target = bytes(6);
+    expect(await reader.read(target, 0)).toBe(6);
+    expect([...target]).toEqual([1, 1, 1, 1, 2, 2]);
+  });
+
   it("tears what was not synced when the power fails: each part of it may be lost", async () => {
     const sizes = new Set<number | null>();
     for (let seed = 0; seed < 60; seed++) {
