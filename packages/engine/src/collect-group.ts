@@ -68,6 +68,8 @@ export interface CollectOptions {
   readonly handBack?: HandBack;
   /** Takes what is drawn of unfinished groups now and then, so that little is lost with this process. */
   readonly save?: Save;
+  /** Hears of each sample of a generate function that is done, whatever became of it: a call may take long while it goes on. */
+  readonly settled?: () => void;
   readonly logger?: Logger;
 }
 
@@ -168,7 +170,7 @@ class Call {
       const generated = drawn?.[Math.floor(i / groupSize)]?.[sample.at];
       return this.#settle(sample, () =>
         generate
-          ? this.#inPlace(generate, () => this.#byModule(sample, generate))
+          ? this.#inPlace(generate, () => this.#byModule(sample, generate)).finally(this.#options.settled)
           : Promise.resolve([ownResponse(generated, this.#resumedOf(sample.entry)?.[sample.at])]),
       );
     }).finally(stop);

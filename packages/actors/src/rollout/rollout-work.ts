@@ -268,6 +268,8 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       signal,
       handBack: { signal: handBack, take: handOver },
       save: { everyMs: timing.saveMs, take: save },
+      // Episodes of agents take long together: who finishes one does not hang.
+      settled: () => this.#tools.beats.progress(),
       logger: tools.logger,
     });
     this.#tools.beats.progress(groups.length);

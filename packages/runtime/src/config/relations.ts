@@ -44,6 +44,12 @@ const timingRelations: readonly Relation[] = [
     fix: "raise timing.lease or lower timing.generate",
   },
   {
+    keys: ["timing.generate", "health.hung_min"],
+    holds: ({ timing, rollout, health }) => !rollout.agent || timing.generateMs <= health.hungMinMs,
+    rule: "{0} must not be longer than {1}: a sampler whose agents take all their time must not look as if it hung",
+    fix: "raise health.hung_min (and health.hung_max) or lower timing.generate",
+  },
+  {
     keys: ["rollout.agent.command", "rollout.generate"],
     holds: ({ rollout }) => rollout.generate === null || !rollout.agent,
     rule: "{0} and {1} are both set: one of them samples",
