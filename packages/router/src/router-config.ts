@@ -49,7 +49,7 @@ export const routerDefaults: RouterConfig = {
   attempt: {
     ...{ timeoutMs: 3_600_000, stallMs: 300_000, clientStallMs: 60_000, answerBytesMax: 64 * 1024 ** 2 },
   },
-  http: { bodyBytesMax: 32 * 1024 ** 2, connectionsMax: 8_192, receiveMs: 60_000 },
+  http: { bodyBytesMax: 32 * 1024 ** 2, bodiesBytesMax: 1024 ** 3, connectionsMax: 8_192, receiveMs: 60_000 },
   sessions: { sessionsMax: 100_000, bytesMax: 64 * 1024 ** 2, turnsMax: 1_024, idleMs: 3_600_000 },
   maxStaleness: null,
 };
@@ -63,6 +63,12 @@ export function checkRouterConfig(config: RouterConfig): RouterConfig {
     throw errors.RouterOption({
       ...{ option: "--rollout-health-check-timeout", value: `${healthTimeoutMs} ms` },
       reason: `must be less than --rollout-health-check-interval, which is ${intervalMs} ms`,
+    });
+  const { bodyBytesMax, bodiesBytesMax } = config.http;
+  if (bodiesBytesMax < bodyBytesMax)
+    throw errors.RouterOption({
+      ...{ option: "--bodies-limit", value: `${bodiesBytesMax} bytes` },
+      reason: `must be at least --body-limit, which is ${bodyBytesMax} bytes`,
     });
   return config;
 }

@@ -198,16 +198,17 @@ describe("health", () => {
   });
 
   test("an engine that passes its checks and fails its requests is put into quarantine, and not for many failures in one moment", () => {
-    const pool = poolOf(["a"]);
+    const pool = poolOf(["a", "b"]);
+    const notB = need({ tried: new Set(["b"]) });
     const fail = (nowMs: number) => {
-      const ticket = pool.take(need(), nowMs);
+      const ticket = pool.take(notB, nowMs);
       if (typeof ticket === "string") return;
       pool.end(ticket, { kind: "failed", refused: false, detail: "500" }, nowMs);
       pool.probed("a", 1, up(), nowMs);
     };
     for (let i = 0; i < 20; i++) fail(0);
     expect(stateOf(pool, "a")).toBe("healthy");
-    const ticket = pool.take(need(), 0) as Ticket;
+    const ticket = pool.take(notB, 0) as Ticket;
     pool.end(ticket, { kind: "failed", refused: false, detail: "500" }, 100);
     expect(stateOf(pool, "a")).toBe("quarantined");
   });

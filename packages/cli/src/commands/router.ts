@@ -43,6 +43,7 @@ interface Options extends TlsOptions {
   readonly attempts: string;
   readonly stickyIdle: string;
   readonly bodyLimit: string;
+  readonly bodiesLimit: string;
   readonly tokenFile?: string;
   readonly adminTokenFile?: string;
   readonly engineTokenFile?: string;
@@ -92,6 +93,7 @@ export function addRouterCommand(program: Command): void {
     .option("--attempts <n>", "attempts of one request, the first included", `${retry.attemptsMax}`)
     .option("--sticky-idle <duration>", "when an unused routing key is forgotten", seconds(pool.stickyIdleMs))
     .option("--body-limit <size>", "largest body of a request", `${http.bodyBytesMax / 1024 ** 2}MiB`)
+    .option("--bodies-limit <size>", "bodies of all requests together", `${http.bodiesBytesMax / 1024 ** 3}GiB`)
     .option("--token-file <file>", "file with the token of clients (or MUSTER_ROUTER_TOKEN)")
     .option("--admin-token-file <file>", "file with the token of operators (or MUSTER_ROUTER_ADMIN_TOKEN)")
     .option("--engine-token-file <file>", "file with the token that engines ask for (or MUSTER_ROUTER_ENGINE_TOKEN)")
@@ -145,7 +147,11 @@ function configOf(options: Options): RouterConfig {
       timeoutMs: durationOf("request-timeout", options.requestTimeout),
       stallMs: durationOf("stall-timeout", options.stallTimeout),
     },
-    http: { ...http, bodyBytesMax: sizeOf("body-limit", options.bodyLimit) },
+    http: {
+      ...http,
+      bodyBytesMax: sizeOf("body-limit", options.bodyLimit),
+      bodiesBytesMax: sizeOf("bodies-limit", options.bodiesLimit),
+    },
     sessions: { ...sessions, idleMs: durationOf("session-idle", options.sessionIdle) },
     maxStaleness:
       options.maxStaleness === undefined

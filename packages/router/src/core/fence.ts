@@ -30,8 +30,12 @@ export function numberOfVersion(version: string | null): number | null {
   return version !== null && /^\d{1,15}$/.test(version) ? Number(version) : null;
 }
 
+/** Updates by which a single engine may be ahead of all others and still be believed. */
+export const versionLeadMax = 100_000;
+
 /**
- * Whether weights of this version may answer. A version that is unknown satisfies no fence, one without a number none that counts.
+ * Whether weights of this version may answer. A version that is unknown satisfies no fence, one without a number none that counts,
+ * and neither does one that is further ahead of all others than anybody believes.
  *
  * @param newest - Number of the newest version that the router knows, `null` when it knows none.
  */
@@ -40,6 +44,8 @@ export function satisfies(version: string | null, fence: Fence, newest: number |
   if (version === null) return false;
   if (fence.exact !== null && version !== fence.exact) return false;
   const number = numberOfVersion(version);
+  const isCounted = fence.min !== null || fence.maxStaleness !== null;
+  if (isCounted && newest !== null && number !== null && number > newest + versionLeadMax) return false;
   if (fence.min !== null && (number === null || number < fence.min)) return false;
   if (fence.maxStaleness === null) return true;
   return number !== null && newest !== null && number >= newest - fence.maxStaleness;

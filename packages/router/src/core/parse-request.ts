@@ -1,6 +1,7 @@
 /** What the router reads of a request before it chooses a worker. Pure. */
 import { isTable } from "./answer-facts.ts";
 import type { Fence } from "./fence.ts";
+import { withoutMember } from "./json-member.ts";
 import { invalid } from "./reply.ts";
 import { promptOf } from "./token-stream.ts";
 
@@ -44,8 +45,8 @@ export function parseRequest(
   const fence = fenceOf(headers, muster, fallback);
   return {
     ...{ route, fence, body: rest },
-    // What the client wrote goes on byte for byte, unless it has what only the router reads.
-    bytes: muster === undefined ? bytes : Buffer.from(JSON.stringify(rest)),
+    // What the client wrote goes on byte for byte, but for what only the router reads.
+    bytes: muster === undefined ? bytes : withoutMember(bytes, "muster"),
     isStream: rest.stream === true,
     stickyKey: keyOf(headers),
     prompt: route === "/generate" ? promptOf(rest) : null,

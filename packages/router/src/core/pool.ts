@@ -2,7 +2,7 @@
  * The workers, and who of them gets a request: the least active one that qualifies, the least recently chosen one of equals. A machine without I/O
  * and without a clock: whoever holds it passes in what happened and when.
  */
-import { type Fence, isFenced, numberOfVersion, satisfies } from "./fence.ts";
+import { type Fence, isFenced, numberOfVersion, satisfies, versionLeadMax } from "./fence.ts";
 import { StickyTable } from "./sticky.ts";
 import {
   afterProbe,
@@ -66,6 +66,8 @@ export class Pool {
   readonly #policy: PoolPolicy;
   readonly #rows = new Map<string, Row>();
   readonly #open = new Map<Ticket, Row>();
+  /** Rows of all tickets that somebody still has. */
+  readonly #rowOf = new WeakMap<Ticket, Row>();
   readonly #sticky: StickyTable;
   #turns = 0;
   /** Newest numbered version, and label, that was ever seen at a worker that serves. */
@@ -136,7 +138,7 @@ export class Pool {
     if (!row || row.worker.life !== life) return null;
     const before = row.worker;
     row.worker = afterProbe(before, result, { nowMs, policy: this.#policy.health, current: this.#current(id) });
-    if (result.ok && isServing(row.worker)) this.#saw(row.worker.version);
+    if (result.ok && isServing(row.worker)) this.#saw(row.worker);
     return [before, row.worker];
   }
 
@@ -164,6 +166,7 @@ export class Pool {
     row.active += 1;
     row.turn = ++this.#turns;
     this.#open.set(ticket, row);
+    this.#rowOf.set(ticket, row);
     return ticket;
   }
 
@@ -173,19 +176,48 @@ export class Pool {
     if (!row) return null;
     this.#open.delete(ticket);
     row.active -= 1;
+    return this.judge(ticket, verdict, nowMs);
+  }
+
+  /** What came out about a request later: that it failed at this worker and another one answered it. @returns The worker before and after. */
+  judge(ticket: Ticket, verdict: RequestVerdict, nowMs: number): readonly [Worker, Worker] | null {
+    const row = this.#rowOf.get(ticket);
+    if (!row) return null;
     const before = row.worker;
     // Of a worker that was removed the row is gone; one of the same name that was added since is another.
     if (before.life !== ticket.life || this.#rows.get(ticket.workerId) !== row) return null;
-    row.worker = afterRequest(before, verdict, nowMs, this.#policy.health);
-    if (verdict.kind === "served" && isServing(row.worker)) this.#saw(row.worker.version);
+    row.worker = this.#spared(before, afterRequest(before, verdict, nowMs, this.#policy.health), verdict);
+    if (verdict.kind === "served" && isServing(row.worker)) this.#saw(row.worker);
     return [before, row.worker];
+  }
+
+  /**
+   * Requests may fail because of what they ask. As long as an engine passes its checks, failed requests take at most half of the engines out; the
+   * others only become suspects.
+   */
+  #spared(before: Worker, after: Worker, verdict: RequestVerdict): Worker {
+    const isGone = verdict.kind === "failed" && verdict.refused;
+    if (isGone || before.state === after.state || after.state !== "quarantined") return after;
+    const out = [...this.#rows.values()].filter(({ worker }) => !isServing(worker)).length;
+    if (2 * (out + 1) <= this.#rows.size) return after;
+    return {
+      ...after,
+      state: "suspect",
+      why: `requests fail here, and half of the engines do not serve: ${after.why}`,
+    };
   }
 
   /** What current is for this worker: what others that serve hold, and never less than what was seen before. */
   #current(id: string): Current {
     const newest = this.#newest;
     if (newest !== null)
-      return { text: `${newest}`, isCurrent: (version) => (numberOfVersion(version) ?? -1) >= newest };
+      return {
+        text: `${newest}`,
+        isCurrent: (version) => {
+          const number = numberOfVersion(version) ?? -1;
+          return number >= newest && this.#isBelieved(id, number);
+        },
+      };
     const others = [...this.#rows.values()].filter(({ worker }) => worker.id !== id && isServing(worker));
     const labels = new Set(others.flatMap(({ worker }) => worker.version ?? []));
     if (labels.size === 0 && this.#label !== null) labels.add(this.#label);
@@ -196,10 +228,19 @@ export class Pool {
     };
   }
 
-  #saw(version: string | null): void {
+  #saw({ id, version }: Worker): void {
     const number = numberOfVersion(version);
-    if (number !== null) this.#newest = Math.max(number, this.#newest ?? number);
-    else if (version !== null) this.#label = version;
+    if (number === null) this.#label = version ?? this.#label;
+    else if (this.#isBelieved(id, number)) this.#newest = Math.max(number, this.#newest ?? number);
+  }
+
+  /** One engine that is far ahead of all others must not make them stale: a second one has to say so, too, unless it serves alone. */
+  #isBelieved(id: string, number: number): boolean {
+    if (this.#newest === null || number <= this.#newest + versionLeadMax) return true;
+    const others = [...this.#rows.values()].map(({ worker }) => worker).filter((worker) => worker.id !== id);
+    const says = (version: string | null): boolean =>
+      Math.abs((numberOfVersion(version) ?? -1) - number) <= versionLeadMax;
+    return !others.some(isServing) || others.some(({ state, version }) => state !== "quarantined" && says(version));
   }
 }
 

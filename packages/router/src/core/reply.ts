@@ -10,6 +10,7 @@ export type ReplyCode =
   | "misdirected"
   | "unsupported_media_type"
   | "too_large"
+  | "bodies_full"
   | "timeout"
   | "queue_full"
   | "no_worker"

@@ -3,9 +3,11 @@
 /** Why an attempt failed. */
 export const failureKinds = [
   "refused",
+  "not_asked",
   "reset",
   "timeout",
   "stalled",
+  "held",
   "status",
   "busy",
   "error_body",
@@ -73,7 +75,7 @@ export type NextMove = "retry" | "continue" | "give up: attempts" | "give up: bu
 
 /** Decides what follows a failed attempt. Bytes that have left are never sent twice. */
 export function nextMove(failed: FailedAttempt): NextMove {
-  if (failed.bytesLeft && !failed.canContinue) return "give up: bytes left";
+  if (failed.kind === "held" || (failed.bytesLeft && !failed.canContinue)) return "give up: bytes left";
   if (failed.attempts >= failed.attemptsMax) return "give up: attempts";
   if (!failed.takeFromBudget()) return "give up: budget";
   return failed.bytesLeft ? "continue" : "retry";

@@ -93,6 +93,13 @@ export function turnRequestOf(sessionId: string, body: Table, headers: Headers =
   if (taken !== undefined) throw invalid(`${taken} is set by the session and must be left out`);
   if (body.stream !== undefined && body.stream !== null && typeof body.stream !== "boolean")
     throw invalid("stream must be true or false");
+  const rounded = Object.keys(body).find(
+    (field) => Number.isInteger(body[field]) && !Number.isSafeInteger(body[field]),
+  );
+  if (rounded !== undefined)
+    throw invalid(
+      `${rounded.slice(0, 64)} is a whole number beyond ${Number.MAX_SAFE_INTEGER}, which a session can not keep`,
+    );
   const asked = Object.fromEntries(Object.entries(body).filter(([field]) => ![...own, ...shown].includes(field)));
   const demanded = Object.fromEntries(demands.flatMap((name) => (headers[name] ? [[name, headers[name]]] : [])));
   const key = digestOf(Object.keys(demanded).length === 0 ? asked : [asked, demanded]);

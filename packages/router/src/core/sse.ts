@@ -1,34 +1,57 @@
 /** Server-sent events, as far as engines use them: `data:` lines, ended by an empty line. Pure. */
 
-/** Cuts a stream of bytes into whole events, each with its end. What is not whole yet waits. */
+const [lineFeed, carriageReturn] = [10, 13];
+
+/** Cuts a stream of bytes into whole events, each with its end. What is not whole yet waits. Each byte is looked at once. */
 export class EventSplitter {
-  #rest: Buffer = Buffer.alloc(0);
+  #parts: Buffer[] = [];
+  #waiting = 0;
+  /** The line that is not over yet has nothing in it but perhaps a carriage return. */
+  #isLineEmpty = true;
 
   /** Bytes that wait for the end of their event. */
   get waiting(): number {
-    return this.#rest.length;
+    return this.#waiting;
   }
 
   /** @returns The events that became whole. */
   push(chunk: Buffer): readonly Buffer[] {
-    const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
     const events: Buffer[] = [];
     let from = 0;
-    for (let end = endOfEvent(bytes, from); end !== -1; end = endOfEvent(bytes, from)) {
-      events.push(bytes.subarray(from, end));
-      from = end;
+    let line = 0;
+    for (let end = chunk.indexOf(lineFeed); end !== -1; end = chunk.indexOf(lineFeed, line)) {
+      const isEmpty = this.#isLineEmpty && isBlank(chunk, line, end);
+      this.#isLineEmpty = true;
+      line = end + 1;
+      if (!isEmpty) continue;
+      this.#keep(chunk.subarray(from, line));
+      events.push(this.rest() as Buffer);
+      from = line;
     }
-    this.#rest = bytes.subarray(from);
+    this.#isLineEmpty &&= isBlank(chunk, line, chunk.length);
+    this.#keep(chunk.subarray(from));
     return events;
+  }
+
+  /** Takes what waits: at the end of a stream, the last event of an engine that writes no empty line behind it. `null` when nothing waits. */
+  rest(): Buffer | null {
+    const [only] = this.#parts;
+    if (only === undefined) return null;
+    const bytes = this.#parts.length === 1 ? only : Buffer.concat(this.#parts);
+    this.#parts = [];
+    this.#waiting = 0;
+    return bytes;
+  }
+
+  #keep(bytes: Buffer): void {
+    if (bytes.length === 0) return;
+    this.#parts.push(bytes);
+    this.#waiting += bytes.length;
   }
 }
 
-/** Index behind the empty line, -1 when there is none. */
-function endOfEvent(bytes: Buffer, from: number): number {
-  const short = bytes.indexOf("\n\n", from, "latin1");
-  const long = bytes.indexOf("\r\n\r\n", from, "latin1");
-  if (short === -1 && long === -1) return -1;
-  return long === -1 || (short !== -1 && short < long) ? short + 2 : long + 4;
+function isBlank(bytes: Buffer, from: number, to: number): boolean {
+  return to === from || (to === from + 1 && bytes[from] === carriageReturn);
 }
 
 /** The data of an event; `null` for comments and for events without data. */

@@ -24,10 +24,16 @@ export function promptOf(body: Table): readonly number[] | null {
   const { input_ids: ids, sampling_params: sampling = {}, stream } = body;
   const isPlain = Object.keys(body).every((key) => resumableFields.has(key));
   if (stream !== true || !isPlain || !isIds(ids) || !isTable(sampling)) return null;
-  const isResumable = Object.keys(sampling).every((key) => resumable.has(key)) && (sampling.n ?? 1) === 1;
+  const isResumable =
+    Object.entries(sampling).every(([key, value]) => resumable.has(key) && isExact(value)) && (sampling.n ?? 1) === 1;
   // Log-probs of the prompt would be given a second time, of the tokens so far.
   const isResponseOnly = body.return_logprob !== true || (body.logprob_start_len ?? -1) === -1;
   return isResumable && isResponseOnly && (body.top_logprobs_num ?? 0) === 0 ? ids : null;
+}
+
+/** The request for the rest is written anew: a whole number that JavaScript rounds would be another one in it. */
+function isExact(value: unknown): boolean {
+  return !Number.isInteger(value) || Number.isSafeInteger(value);
 }
 
 function isIds(value: unknown): value is readonly number[] {

@@ -59,10 +59,19 @@ export class Admission {
 
   /** A request has left its worker. */
   release(ticket: Ticket, verdict: RequestVerdict): void {
-    const { pool, clock, changed } = this.#options;
-    const change = pool.end(ticket, verdict, clock.now());
-    if (change && change[0] !== change[1]) changed(...change);
+    const { pool, clock } = this.#options;
+    this.#tell(pool.end(ticket, verdict, clock.now()));
     this.pump();
+  }
+
+  /** It came out what a request that has left its worker before says about it. */
+  judge(ticket: Ticket, verdict: RequestVerdict): void {
+    const { pool, clock } = this.#options;
+    this.#tell(pool.judge(ticket, verdict, clock.now()));
+  }
+
+  #tell(change: readonly [Worker, Worker] | null): void {
+    if (change && change[0] !== change[1]) this.#options.changed(...change);
   }
 
   /** Gives to those who wait whatever has come free. */

@@ -166,6 +166,8 @@ class Attempt {
   async #end(settle: Settle): Promise<void> {
     const { client } = this.#options;
     if (this.#relay || this.#isPassedOn) {
+      const fault = this.#relay?.finish() ?? null;
+      if (fault) return settle({ end: "failed", ...fault });
       const isEmpty = this.#relay !== null && !this.#relay.hasData;
       if (isEmpty) return settle({ end: "failed", kind: "error_body", detail: "its stream ended without an event" });
       settle({ end: "answered", version: this.#relay?.version ?? null, status: this.#status });

@@ -63,6 +63,8 @@ class Exchange {
   readonly #client: ServerResponse;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #tried = new Set<string>();
+  /** Failures for which the request itself may be the cause, until another engine answers it. */
+  readonly #unproven: { readonly ticket: Ticket; readonly verdict: RequestVerdict }[] = [];
   readonly #gone = new AbortController();
   readonly #startedMs: number;
   #hasFirstByte = false;
@@ -152,9 +154,19 @@ class Exchange {
       return outcome;
     } finally {
       if (here.size === 0 && underWay.get(ticket.workerId) === here) underWay.delete(ticket.workerId);
-      admission.release(ticket, verdictOf(outcome));
+      admission.release(ticket, this.#verdictOf(outcome, ticket));
+      if (outcome.end === "answered" && outcome.status === 200)
+        for (const one of this.#unproven) admission.judge(one.ticket, one.verdict);
       if (outcome.end === "failed" && outcome.kind !== "busy") void this.#tools.checkNow(ticket.workerId);
     }
+  }
+
+  /** A request that fails everywhere may be at fault itself: then it must not put all engines out, one after another. */
+  #verdictOf(outcome: Outcome, ticket: Ticket): RequestVerdict {
+    const verdict = verdictOf(outcome);
+    if (verdict.kind !== "failed" || verdict.refused || this.#client.headersSent) return verdict;
+    this.#unproven.push({ ticket, verdict });
+    return { kind: "neutral" };
   }
 
   #first(isEvents: boolean): void {
@@ -216,17 +228,20 @@ function sendReply(client: ServerResponse, reply: Reply): void {
   client.end(body);
 }
 
+/** Failures that may be the engine's fault. */
+const faults: ReadonlySet<FailureKind> = new Set(["refused", "reset", "timeout", "stalled", "status", "error_body"]);
+
 function verdictOf(outcome: Outcome): RequestVerdict {
   if (outcome.end === "answered") return { kind: "served", version: outcome.version };
   if (outcome.end === "client gone") return { kind: "neutral" };
   const { kind, detail } = outcome;
-  if (kind === "busy" || kind === "lost" || kind === "stale") return { kind: "neutral" };
+  if (!faults.has(kind)) return { kind: "neutral" };
   return { kind: "failed", refused: kind === "refused", detail };
 }
 
 function statusOfFailure(kind: FailureKind, fenced: boolean): Pick<Reply, "status" | "code" | "retryAfter"> {
   if (kind === "timeout" || kind === "stalled") return { status: 504, code: "engine_timeout" };
-  if (kind === "busy") return { status: 503, code: "no_worker", retryAfter: 1 };
+  if (kind === "busy" || kind === "not_asked") return { status: 503, code: "no_worker", retryAfter: 1 };
   if (kind === "stale") return { status: 503, code: fenced ? "fence_unmet" : "no_worker", retryAfter: 5 };
   return { status: 502, code: kind === "status" || kind === "error_body" ? "engine_failed" : "engine_lost" };
 }

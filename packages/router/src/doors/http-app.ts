@@ -1,11 +1,12 @@
 /** A fastify server with the limits and the form of errors that all doors of this package have. */
+import type { ServerResponse } from "node:http";
 import { type FastifyInstance, type FastifyRequest, fastify } from "fastify";
 import { bodyOfReply, Refused, type Reply, type ReplyCode } from "../core/reply.ts";
+import { Bodies, type BodyBounds } from "./bodies.ts";
 import { checkHead, type Scope, type Tokens } from "./guard.ts";
 
 /** Limits of a server. */
-export interface HttpLimits {
-  readonly bodyBytesMax: number;
+export interface HttpLimits extends BodyBounds {
   readonly connectionsMax: number;
   /** For a whole request to arrive. */
   readonly receiveMs: number;
@@ -60,8 +61,14 @@ export function openHttpApp({ host, tls, tokens, limits, refused, failed }: Http
   }) as FastifyInstance;
   app.server.maxConnections = limits.connectionsMax;
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_, body, done) => done(null, body));
-  app.addHook("onRequest", async ({ headers, routeOptions }: FastifyRequest) => {
+  const bodies = new Bodies(limits);
+  const answers = new WeakMap<FastifyRequest, ServerResponse>();
+  app.addContentTypeParser("application/json", async (request: FastifyRequest) =>
+    bodies.read(request.raw, answers.get(request) as ServerResponse),
+  );
+  app.addHook("onRequest", async (request: FastifyRequest, { raw }) => {
+    answers.set(request, raw);
+    const { headers, routeOptions } = request;
     checkHead(headers, scopeOf(routeOptions.config), { host, tokens });
   });
   app.setNotFoundHandler(async (request) => {

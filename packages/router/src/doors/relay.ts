@@ -55,8 +55,18 @@ export class Relay {
 
   /** Takes bytes of the engine. @returns A fault that ends this engine's part; nothing of the faulty event has left. */
   take(chunk: Buffer): RelayFault | null {
+    return this.#pass(this.#splitter.push(chunk));
+  }
+
+  /** The engine has ended its stream: what waits for its empty line is the last event. @returns As {@link take} */
+  finish(): RelayFault | null {
+    const last = this.#splitter.rest();
+    return last === null || dataOf(last) === null ? null : this.#pass([Buffer.concat([last, Buffer.from("\n\n")])]);
+  }
+
+  #pass(events: readonly Buffer[]): RelayFault | null {
     const out: (Buffer | string)[] = [];
-    for (const event of this.#splitter.push(chunk)) {
+    for (const event of events) {
       const fault = this.#look(event, out);
       if (fault) {
         this.#write(out);

@@ -11,7 +11,7 @@ export interface Outgoing {
   readonly method: "GET" | "POST";
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | null;
-  /** From the start to the end of the answer. */
+  /** From the start to the end of the answer, without the time for which it was paused; and the longest time for which it is. */
   readonly timeoutMs: number;
   /** Between two pieces of an answer that has begun. */
   readonly stallMs: number;
@@ -59,9 +59,12 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
   readonly #listener: AnswerListener;
   #controller: Dispatcher.DispatchController | null = null;
   #isOver = false;
-  #isPaused = false;
   #lastMs: number;
-  readonly #cancelDeadline: () => void;
+  readonly #startedMs: number;
+  /** Time for which it was paused, and since when it is. */
+  #heldMs = 0;
+  #heldSinceMs: number | null = null;
+  #cancelDeadline: () => void = () => {};
   #cancelStall: () => void = () => {};
 
   constructor(clock: Clock, out: Outgoing, listener: AnswerListener) {
@@ -69,9 +72,8 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
     this.#out = out;
     this.#listener = listener;
     this.#lastMs = clock.now();
-    this.#cancelDeadline = clock.after(out.timeoutMs, () =>
-      this.fail("timeout", `it did not answer within ${out.timeoutMs} ms`),
-    );
+    this.#startedMs = clock.now();
+    this.#watchDeadline(out.timeoutMs);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -99,9 +101,7 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
   onResponseError(_: Dispatcher.DispatchController, error: Error): void {
     if (!this.#settle()) return;
     const { code } = error as NodeJS.ErrnoException;
-    const isRefused = code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "EHOSTUNREACH";
-    const isLate = code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT";
-    this.#listener.failed(isRefused ? "refused" : isLate ? "timeout" : "reset", messageOf(error).slice(0, 300));
+    this.#listener.failed(failureOfCode(code), messageOf(error).slice(0, 300));
   }
 
   drop(): void {
@@ -115,12 +115,13 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
   }
 
   pause(): void {
-    this.#isPaused = true;
+    this.#heldSinceMs ??= this.#clock.now();
     this.#controller?.pause();
   }
 
   resume(): void {
-    this.#isPaused = false;
+    this.#heldMs = this.#held();
+    this.#heldSinceMs = null;
     this.#lastMs = this.#clock.now();
     this.#controller?.resume();
   }
@@ -129,11 +130,27 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
     this.#controller?.abort(new Error(reason));
   }
 
+  #held(): number {
+    return this.#heldMs + (this.#heldSinceMs === null ? 0 : this.#clock.now() - this.#heldSinceMs);
+  }
+
+  /** An engine is given its whole time: what its client took to read is not its own. */
+  #watchDeadline(afterMs: number): void {
+    const { timeoutMs } = this.#out;
+    this.#cancelDeadline = this.#clock.after(afterMs, () => {
+      const heldMs = this.#held();
+      const leftMs = timeoutMs - (this.#clock.now() - this.#startedMs - heldMs);
+      if (heldMs >= timeoutMs) this.fail("held", `its client held the answer for ${timeoutMs} ms`);
+      else if (leftMs > 0) this.#watchDeadline(leftMs);
+      else this.fail("timeout", `it did not answer within ${timeoutMs} ms`);
+    });
+  }
+
   /** One timer, not one for each piece: it looks when the last piece came. */
   #watch(afterMs: number): void {
     const { stallMs } = this.#out;
     this.#cancelStall = this.#clock.after(afterMs, () => {
-      const leftMs = this.#isPaused ? stallMs : this.#lastMs + stallMs - this.#clock.now();
+      const leftMs = this.#heldSinceMs !== null ? stallMs : this.#lastMs + stallMs - this.#clock.now();
       if (leftMs > 0) this.#watch(leftMs);
       else this.fail("stalled", `nothing came for ${stallMs} ms in the middle of its answer`);
     });
@@ -147,3 +164,16 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
     return true;
   }
 }
+
+/** What an error of the connection says: of the engine, or only of the machine that the router runs on. */
+export function failureOfCode(code: string | undefined): FailureKind {
+  if (code === "ECONNREFUSED" || code === "EHOSTUNREACH") return "refused";
+  if (code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT") return "timeout";
+  return code !== undefined && codesOfHost.has(code) ? "not_asked" : "reset";
+}
+
+/** No name service, no route, no free port, no file descriptor: the engine was not asked. */
+const codesOfHost = new Set([
+  ...["ENOTFOUND", "EAI_AGAIN", "EAI_FAIL", "EAI_NODATA", "EAI_NONAME", "ENETUNREACH", "ENETDOWN"],
+  ...["EADDRNOTAVAIL", "EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"],
+]);

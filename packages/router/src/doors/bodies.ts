@@ -1,0 +1,75 @@
+/** Reads the bodies of requests, all together in bounded memory. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { Refused } from "../core/reply.ts";
+
+/** Bytes of one body, and of all bodies of requests that are not answered yet. */
+export interface BodyBounds {
+  readonly bodyBytesMax: number;
+  readonly bodiesBytesMax: number;
+}
+
+/** Memory of the bodies that are here. It is counted as it arrives: who only says that much will come takes nothing from others. */
+export class Bodies {
+  readonly #bounds: BodyBounds;
+  #bytes = 0;
+
+  constructor(bounds: BodyBounds) {
+    this.#bounds = bounds;
+  }
+
+  /** Bytes that are held now. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /**
+   * Reads a body. Its bytes count until the answer to it is over.
+   *
+   * @throws Refused with 413, or with 503 when the bodies of all requests together are too much
+   */
+  read(request: IncomingMessage, response: ServerResponse): Promise<Buffer> {
+    const { bodyBytesMax } = this.#bounds;
+    const announced = Number(request.headers["content-length"] ?? 0);
+    if (announced > bodyBytesMax) return Promise.reject(tooLong(bodyBytesMax));
+    if (response.closed || (request.destroyed && !request.complete))
+      return Promise.reject(new Error("the client has gone"));
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      const stop = (error: Error): void => {
+        request.off("data", take);
+        request.resume();
+        chunks.length = 0;
+        reject(error);
+      };
+      const take = (chunk: Buffer): void => {
+        bytes += chunk.length;
+        this.#bytes += chunk.length;
+        if (bytes > bodyBytesMax) return stop(tooLong(bodyBytesMax));
+        if (this.#bytes > this.#bounds.bodiesBytesMax) return stop(this.#full());
+        chunks.push(chunk);
+      };
+      response.once("close", () => {
+        this.#bytes -= bytes;
+        bytes = 0;
+        // Nothing counts it any more.
+        request.off("data", take);
+        reject(new Error("the client has gone"));
+      });
+      request.on("data", take);
+      request.once("end", () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
+      request.once("error", stop);
+    });
+  }
+
+  #full(): Refused {
+    return new Refused({
+      ...{ status: 503, code: "bodies_full", retryAfter: 1 },
+      message: `the bodies of all requests together are longer than ${this.#bounds.bodiesBytesMax} bytes; try again in a second`,
+    });
+  }
+}
+
+function tooLong(bytesMax: number): Refused {
+  return new Refused({ status: 413, code: "too_large", message: `the body is longer than ${bytesMax} bytes` });
+}
