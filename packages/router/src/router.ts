@@ -13,6 +13,7 @@ import { workerIdOf, workerUrlOf } from "./core/worker-url.ts";
 import { addAdminDoors } from "./doors/admin.ts";
 import { Admission } from "./doors/admission.ts";
 import { headersForEngine } from "./doors/answer-headers.ts";
+import { addDialectDoors } from "./doors/dialect-doors.ts";
 import { type ExchangeTools, exchange } from "./doors/exchange.ts";
 import { checkToken, type Tokens } from "./doors/guard.ts";
 import { HeldAnswer } from "./doors/held-answer.ts";
@@ -177,7 +178,7 @@ class RunningRouter implements Router {
     const late = new Promise<void>((resolve) => {
       cancel = clock.after(graceMs, resolve);
     });
-    await Promise.race([late, Promise.all([...this.#running])]);
+    await Promise.race([late, Promise.allSettled([...this.#running])]);
     cancel();
     const cut = this.#running.size;
     this.#health.close();
@@ -239,6 +240,10 @@ class RunningRouter implements Router {
         const parsed = this.#parse(route, request);
         this.#serve(parsed, request, reply);
       });
+    addDialectDoors(app, {
+      draw: (body, headers, client) => this.#draw(body, headers, client),
+      running: this.#running,
+    });
     if (this.#sessions)
       addSessionDoors(app, {
         files: this.#sessions,
@@ -279,14 +284,19 @@ class RunningRouter implements Router {
     this.#running.add(served);
   }
 
-  /** The whole answer of an engine to a chat request. @throws Refused as the client would be told */
-  async #draw(body: object, headers: FastifyRequest["headers"]): Promise<Readonly<Record<string, unknown>>> {
+  /** The whole answer of an engine to a chat request; given up when this client leaves. @throws Refused as the client would be told */
+  async #draw(
+    body: object,
+    headers: FastifyRequest["headers"],
+    client?: FastifyReply["raw"],
+  ): Promise<Readonly<Record<string, unknown>>> {
     if (this.#isDraining) throw draining();
     const { tokens, engineToken, config } = this.#options;
     const bytes = Buffer.from(JSON.stringify(body));
     const parsed = parseRequest("/v1/chat/completions", bytes, headers, { maxStaleness: config.maxStaleness });
     const hasOwnTokens = tokens.inference !== null || tokens.admin !== null;
     const held = new HeldAnswer(config.attempt.answerBytesMax);
+    client?.once("close", () => held.destroy());
     await exchange(this.#tools, parsed, held, headersForEngine(headers, { token: engineToken, hasOwnTokens }));
     return held.answer();
   }

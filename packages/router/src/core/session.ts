@@ -1,6 +1,6 @@
 /** One episode of an agent: the turns that were answered, as a tree that only grows. Pure: a session is the fold of its records. */
 import { createHash } from "node:crypto";
-import { isTable } from "./answer-facts.ts";
+import { isTable, tableOf } from "./answer-facts.ts";
 import type { Headers } from "./parse-request.ts";
 import { invalid } from "./reply.ts";
 
@@ -187,7 +187,15 @@ function joined(
 
 /** A message as it counts for whether two are the same: clients write the same one in several ways. */
 function canonicalMessage({ role, content, tool_calls: calls, tool_call_id: call }: Table): string {
-  return canonical([role, content ?? null, calls ?? [], call ?? null]);
+  const called = Array.isArray(calls) ? calls.map(canonicalCall) : [];
+  return canonical([role, content === "" ? null : (content ?? null), called, call ?? null]);
+}
+
+/** Arguments of a call are JSON in a text, which clients that read them write anew. */
+function canonicalCall(call: unknown): unknown {
+  if (!isTable(call) || !isTable(call.function) || typeof call.function.arguments !== "string") return call;
+  const { id, function: called } = call;
+  return [id, called.name, tableOf(called.arguments as string) ?? called.arguments];
 }
 
 function digestOf(value: unknown): string {

@@ -12,6 +12,9 @@ const ownOfConnection = new Set([
 /** Not for the engine: the router reads them, or they are of the client's connection. */
 const notForEngines = new Set([...ownOfConnection, "host", "expect", "accept-encoding", "origin", "cookie"]);
 
+/** Where clients show their tokens. */
+const tokenHeaders = new Set(["authorization", "x-api-key"]);
+
 const spansTextMax = 1024;
 
 /** Headers for the engine. `token` takes the place of whatever the client showed to the router. */
@@ -22,7 +25,7 @@ export function headersForEngine(
   const sent: Record<string, string> = {};
   const hops = hopsIn(headers.connection);
   for (const [name, value] of Object.entries(headers)) {
-    const isOurs = name.startsWith("x-muster-") || (name === "authorization" && hasOwnTokens);
+    const isOurs = name.startsWith("x-muster-") || (tokenHeaders.has(name) && hasOwnTokens);
     if (typeof value === "string" && !notForEngines.has(name) && !hops.has(name) && !isOurs) sent[name] = value;
   }
   sent["content-type"] = "application/json";

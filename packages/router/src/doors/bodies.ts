@@ -1,6 +1,7 @@
 /** Reads the bodies of requests, all together in bounded memory. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { Refused } from "../core/reply.ts";
+import { tableOf } from "../core/answer-facts.ts";
+import { invalid, Refused } from "../core/reply.ts";
 
 /** Bytes of one body, and of all bodies of requests that are not answered yet. */
 export interface BodyBounds {
@@ -45,9 +46,9 @@ export class Bodies {
       const take = (chunk: Buffer): void => {
         bytes += chunk.length;
         this.#bytes += chunk.length;
-        if (bytes > bodyBytesMax) return stop(tooLong(bodyBytesMax));
-        if (this.#bytes > this.#bounds.bodiesBytesMax) return stop(this.#full());
-        chunks.push(chunk);
+        if (bytes > bodyBytesMax) stop(tooLong(bodyBytesMax));
+        else if (this.#bytes > this.#bounds.bodiesBytesMax) stop(this.#full());
+        else chunks.push(chunk);
       };
       response.once("close", () => {
         this.#bytes -= bytes;
@@ -68,6 +69,14 @@ export class Bodies {
       message: `the bodies of all requests together are longer than ${this.#bounds.bodiesBytesMax} bytes; try again in a second`,
     });
   }
+}
+
+/** The JSON object that a body is; none is an empty one. @throws Refused with 400 */
+export function tableIn(body: unknown): Readonly<Record<string, unknown>> {
+  if (body === undefined || body === null) return {};
+  const table = Buffer.isBuffer(body) ? tableOf(body.toString("utf8")) : null;
+  if (!table) throw invalid("the body must be a JSON object");
+  return table;
 }
 
 function tooLong(bytesMax: number): Refused {

@@ -36,7 +36,9 @@ export function checkHead(headers: Headers, scope: Scope, { host, tokens }: { ho
     throw new Refused({ status: 403, code: "forbidden", message: "origin: pages of the web are not answered" });
   if (scope === "public" || scope === "session" || !hasTokens(tokens)) return;
   const accepted = acceptedBy(scope, tokens);
-  const shown = bearerOf(`${headers.authorization ?? ""}`);
+  const { "x-api-key": key } = headers;
+  // Clients of the Messages API show their token so.
+  const shown = bearerOf(`${headers.authorization ?? ""}`) ?? (typeof key === "string" ? key : null);
   if (shown === null)
     throw new Refused({
       ...{ status: 401, code: "unauthorized" },

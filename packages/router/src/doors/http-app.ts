@@ -25,9 +25,12 @@ export interface HttpAppOptions {
 }
 
 /** Options of a route with this scope. The package keeps its own type of them: fastify's is one for all packages of a program. */
-export function doorOf(scope: Scope): { readonly config: Readonly<Record<string, unknown>> } {
-  return { config: { scope } };
+export function doorOf(scope: Scope, errorOf?: ErrorForm): { readonly config: Readonly<Record<string, unknown>> } {
+  return { config: { scope, errorOf } };
 }
+
+/** Body of an error, for routes whose API has a form of its own. */
+type ErrorForm = (reply: Reply) => string;
 
 const headerBytesMax = 16_384;
 
@@ -74,7 +77,7 @@ export function openHttpApp({ host, tls, tokens, limits, refused, failed }: Http
   app.setNotFoundHandler(async (request) => {
     throw new Refused({ status: 404, code: "not_found", message: `${request.method} ${pathOf(request)} is not known` });
   });
-  app.setErrorHandler(async (error: unknown, _, reply) => {
+  app.setErrorHandler(async (error: unknown, { routeOptions }, reply) => {
     const answer = replyOf(error, limits);
     if (answer.status === 500) failed(error);
     refused(answer.code);
@@ -82,7 +85,8 @@ export function openHttpApp({ host, tls, tokens, limits, refused, failed }: Http
     if (answer.status === 401) reply.header("www-authenticate", "Bearer");
     // What was not read of a refused body must not be taken for the next request.
     if (answer.status !== 404 && answer.status !== 400) reply.header("connection", "close");
-    return reply.code(answer.status).type("application/json").send(bodyOfReply(answer));
+    const { errorOf = bodyOfReply } = routeOptions.config as { readonly errorOf?: ErrorForm };
+    return reply.code(answer.status).type("application/json").send(errorOf(answer));
   });
   return app;
 }

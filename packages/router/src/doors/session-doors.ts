@@ -1,12 +1,14 @@
 /** The doors of agents: a base URL for each episode, whose turns are on disk before their answers leave. */
 import { randomBytes } from "node:crypto";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { isTable, tableOf } from "../core/answer-facts.ts";
+import { isTable } from "../core/answer-facts.ts";
 import { invalid, Refused, sessionEnded } from "../core/reply.ts";
 import { parentOf, type Session, samplesOf, type Turn, type TurnRequest, turnRequestOf } from "../core/session.ts";
 import { answerOf, eventsOf } from "../core/turn-answer.ts";
 import type { SessionBounds } from "../router-config.ts";
 import type { SessionStore } from "../sessions/session-store.ts";
+import { tableIn } from "./bodies.ts";
+import { answerIn, dialects } from "./dialect-doors.ts";
 import { hasTokens, type Tokens } from "./guard.ts";
 import { doorOf } from "./http-app.ts";
 import { checkOwner, digestOfKey, freshKey, keyIn, opens } from "./session-guard.ts";
@@ -66,6 +68,21 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
       ? reply.type("text/event-stream").send(eventsOf(answer))
       : reply.type("application/json").send(JSON.stringify(answer));
   });
+  for (const dialect of dialects)
+    app.post(
+      `/sessions/:id${dialect.path}`,
+      { ...door, ...doorOf("session", dialect.errorOf) },
+      async (asked, reply) => {
+        const { params, body, headers } = asked;
+        const id = idIn(params);
+        // The turn is that of the chat request: asked for again in either API, it has the same answer.
+        const drawn = async (chat: Table): Promise<Table> => {
+          const request = turnRequestOf(tools.seedNameOf?.(id) ?? id, chat, headers);
+          return (await turns.turnOf(id, request, headers)).answer;
+        };
+        return await answerIn(dialect, tableIn(body), reply, drawn);
+      },
+    );
   app.post("/sessions/:id/reward", door, async ({ params, body }) => {
     const { reward } = tableIn(body);
     if (typeof reward !== "number" || !(Math.abs(reward) <= rewardMax))
@@ -182,11 +199,4 @@ function idIn(params: unknown): string {
   const { id } = params as { readonly id: string };
   if (idPattern.test(id)) return id;
   throw new Refused({ status: 404, code: "not_found", message: "a session id has 1 to 64 of a-z, A-Z, 0-9, _ and -" });
-}
-
-function tableIn(body: unknown): Table {
-  if (body === undefined || body === null) return {};
-  const table = Buffer.isBuffer(body) ? tableOf(body.toString("utf8")) : null;
-  if (!table) throw invalid("the body must be a JSON object");
-  return table;
 }

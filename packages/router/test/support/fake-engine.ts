@@ -63,6 +63,8 @@ export class FakeEngine {
   streamsAnyway = false;
   /** How its chat answers with tokens end. */
   finish = "stop";
+  /** Calls of tools in its chat answers, in the place of text. */
+  calls: readonly object[] = [];
   /** Bodies of the requests, newest last. */
   readonly requests: { path: string; body: Record<string, unknown>; headers: IncomingMessage["headers"] }[] = [];
   readonly #options: FakeOptions;
@@ -180,7 +182,7 @@ export class FakeEngine {
     const metadata = kind === "sglang" ? { metadata: { weight_version: this.version } } : {};
     const choice = isChat ? { message: { role: "assistant", content: "hello" } } : { text: "hello" };
     if (body.return_token_ids === true && this.givesTokens && !this.streamsAnyway)
-      return json(response, 200, { ...chatWithTokens(body, this.finish), ...metadata });
+      return json(response, 200, { ...chatWithTokens(body, this.finish, this.calls), ...metadata });
     if (body.stream !== true && !this.streamsAnyway)
       return json(response, 200, { id: "c", choices: [{ index: 0, ...choice }], ...metadata });
     return this.#stream(response, 5, (count) => ({
@@ -213,12 +215,16 @@ export class FakeEngine {
 }
 
 /** A chat answer with token ids, whose tokens are characters: the conversation that goes on begins with the tokens of the one before. */
-function chatWithTokens(body: Record<string, unknown>, finish: string): object {
+function chatWithTokens(body: Record<string, unknown>, finish: string, calls: readonly object[]): object {
   const prompt = (body.messages as { content: string }[]).map(({ content }) => content).join("");
   const promptIds = Array.from(prompt, (character) => character.charCodeAt(0));
   const ids = responseOf([...promptIds, Number(body.seed)], 4).map((id) => 97 + (id % 26));
   const content = ids.map((id) => ({ token: String.fromCharCode(id), logprob: -id / 100, top_logprobs: [] }));
-  const message = { role: "assistant", content: String.fromCharCode(...ids) };
+  const text = String.fromCharCode(...ids);
+  const message = {
+    role: "assistant",
+    ...(calls.length > 0 ? { content: null, tool_calls: calls } : { content: text }),
+  };
   return {
     ...{ id: "c", object: "chat.completion", model: "fake", prompt_token_ids: promptIds },
     choices: [{ index: 0, message, logprobs: { content }, token_ids: ids, finish_reason: finish }],
