@@ -26,7 +26,7 @@ test("a request that fails at each engine puts none of them out, however often i
   const engines = await Promise.all(["1", "1", "1"].map((version) => startEngine({ version, kind: "vllm" })));
   const { ask, router } = await openRouter(engines, {
     pool: { health: { intervalMs: 210, threshold: 1 } },
-    retry: { attemptsMax: 3 },
+    retry: { attemptsMax: 3, reserve: 1_000_000 },
   });
   for (const engine of engines) engine.mode = "500";
   const endMs = Date.now() + 500;

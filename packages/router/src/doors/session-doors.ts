@@ -68,21 +68,7 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
       ? reply.type("text/event-stream").send(eventsOf(answer))
       : reply.type("application/json").send(JSON.stringify(answer));
   });
-  for (const dialect of dialects)
-    app.post(
-      `/sessions/:id${dialect.path}`,
-      { ...door, ...doorOf("session", dialect.errorOf) },
-      async (asked, reply) => {
-        const { params, body, headers } = asked;
-        const id = idIn(params);
-        // The turn is that of the chat request: asked for again in either API, it has the same answer.
-        const drawn = async (chat: Table): Promise<Table> => {
-          const request = turnRequestOf(tools.seedNameOf?.(id) ?? id, chat, headers);
-          return (await turns.turnOf(id, request, headers)).answer;
-        };
-        return await answerIn(dialect, tableIn(body), reply, drawn);
-      },
-    );
+  addDialectTurns(app, door, tools, turns);
   app.post("/sessions/:id/reward", door, async ({ params, body }) => {
     const { reward } = tableIn(body);
     if (typeof reward !== "number" || !(Math.abs(reward) <= rewardMax))
@@ -113,6 +99,25 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
     await files.remove(idIn(params));
     return { session_id: idIn(params), removed: true };
   });
+}
+
+/** One turn in another API. */
+function addDialectTurns(app: FastifyInstance, door: object, tools: DoorTools, turns: TurnsUnderWay): void {
+  for (const dialect of dialects)
+    app.post(
+      `/sessions/:id${dialect.path}`,
+      { ...door, ...doorOf("session", dialect.errorOf) },
+      async (asked, reply) => {
+        const { params, body, headers } = asked;
+        const id = idIn(params);
+        // The turn is that of the chat request: asked for again in either API, it has the same answer.
+        const drawn = async (chat: Table): Promise<Table> => {
+          const request = turnRequestOf(tools.seedNameOf?.(id) ?? id, chat, headers);
+          return (await turns.turnOf(id, request, headers)).answer;
+        };
+        return await answerIn(dialect, tableIn(body), reply, drawn);
+      },
+    );
 }
 
 /** Turns that are being drawn. A request that comes again meanwhile waits for the same answer. */
