@@ -9,7 +9,7 @@ import type { AtMs } from "./at-ms.ts";
 import type { Barriers } from "./barriers/barriers-state.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { Evaluation, HeldOut } from "./groups/held-out-state.ts";
-import type { OutsideLosses } from "./groups/outside-losses.ts";
+import type { OutsideLosses } from "./groups/outside-losses-state.ts";
 import { crowd } from "./members/crowd.ts";
 import type { Member } from "./members/member.ts";
 import type { ControllerPlan } from "./plan.ts";

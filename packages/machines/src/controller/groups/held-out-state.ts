@@ -1,6 +1,6 @@
 /** What is remembered of evaluations. Plain JSON, part of the controller's state. */
 import type { WorkItem } from "@muster/protocol";
-import type { OutsideLosses } from "./outside-losses.ts";
+import type { OutsideLosses } from "./outside-losses-state.ts";
 
 /** One evaluation of the held-out prompts, in chunks. */
 export interface Evaluation {

@@ -9,7 +9,8 @@ import type { ControllerState, Lease, QueuedGroup, StepGroups } from "../state.t
 import { noteQuarantined } from "./given-up.ts";
 import type { Evaluation } from "./held-out-state.ts";
 import { isEarlier, leasesOf, withLease, withoutLease } from "./lease-table.ts";
-import { failuresOf, type OutsideLosses, withOutsideLoss } from "./outside-losses.ts";
+import { failuresOf, withOutsideLoss } from "./outside-losses.ts";
+import type { OutsideLosses } from "./outside-losses-state.ts";
 import { isQueued } from "./queue.ts";
 
 type TrainItem = Extract<WorkItem, { purpose: "train" }>;

@@ -9,13 +9,7 @@ import type { AtMs } from "../at-ms.ts";
 import type { ControllerState } from "../state.ts";
 import { isSuspect } from "./idle-samplers.ts";
 import { leasesOf } from "./lease-table.ts";
-
-/** Losses of the holders of one piece of work that may have a cause outside of it. */
-export interface OutsideLosses {
-  readonly count: number;
-  /** How many of them were in a storm, and count for less. */
-  readonly light: number;
-}
+import type { OutsideLosses } from "./outside-losses-state.ts";
 
 /** Time in which losses are counted. */
 const windowMs = 600_000;
