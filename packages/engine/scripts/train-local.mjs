@@ -6,7 +6,7 @@ import { parseArgs } from "node:util";
 import { taskOf } from "@muster/data";
 import { algorithmDefaults, trainingDefaults } from "@muster/protocol";
 import { createEmbeddedRolloutEngine, evaluate, loadHfFolder, trainLocally } from "../dist/embedded/index.js";
-import { inlineWeights, rewardOf } from "../dist/index.js";
+import { inlineWeights, rewardOf } from "../dist/internal.js";
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { taskOf } from "@muster/data";
 import { createEmbeddedRolloutEngine, evaluate, saveHfFolder, warmStart } from "../dist/embedded/index.js";
-import { rewardOf } from "../dist/index.js";
+import { rewardOf } from "../dist/internal.js";
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

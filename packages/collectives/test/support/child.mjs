@@ -2,7 +2,8 @@
 // Uses the built package, because Node 20 cannot run the TypeScript sources.
 import { readFile } from "node:fs/promises";
 import { Worker } from "node:worker_threads";
-import { digestOf, openGradientMesh, openGroup, openVersionStore, pullVersion } from "../../dist/index.js";
+import { openGradientMesh, openGroup, openVersionStore, pullVersion } from "../../dist/index.js";
+import { digestOf } from "../../dist/internal.js";
 import { beBusy } from "./busy-worker.mjs";
 
 const never = new AbortController().signal;
