@@ -30,6 +30,7 @@ function ownAddresses(): readonly OwnAddress[] {
 export async function masterAddress(
   named: string | null,
   own: readonly OwnAddress[] = ownAddresses(),
+  find: (name: string) => Promise<readonly { readonly address: string }[]> = (name) => lookup(name, { all: true }),
 ): Promise<OwnAddress> {
   const names = own.map(({ address }) => address).join(", ") || "none but loopback";
   const fault = (value: string, reason: string) => errors.OptionInvalid({ option: "master-addr", value, reason });
@@ -43,13 +44,14 @@ export async function masterAddress(
       `is given, and this host has several addresses or none (${names}); name the one that the other ranks use, here or in MASTER_ADDR`,
     );
   }
-  const address = await lookup(named).then(
-    (found) => found.address,
-    () => null,
-  );
-  if (address === null) throw fault(named, `is no name that this host knows; its addresses are ${names}`);
-  if (isLoopback(address)) return { address, network: address };
-  const found = own.find((each) => each.address === address);
-  if (found) return found;
-  throw fault(named, `is no address of this host, and the master listens on one; its addresses are ${names}`);
+  const found = (await find(named).catch(() => [])).map(({ address }) => address);
+  const [first] = found;
+  if (first === undefined) throw fault(named, `is no name that this host knows; its addresses are ${names}`);
+  const known = own.find(({ address }) => found.includes(address));
+  if (known) return known;
+  if (!isLoopback(first))
+    throw fault(named, `is no address of this host, and the master listens on one; its addresses are ${names}`);
+  if (isLoopback(named)) return { address: first, network: first };
+  // Many systems write their own name into /etc/hosts like this; the name leads the other hosts to another address.
+  throw fault(named, `is ${first} on this host, which no other host reaches; name one of its addresses: ${names}`);
 }

@@ -2,11 +2,11 @@
 import { createServer, type Socket } from "node:net";
 import { hostname } from "node:os";
 import { connect, type TLSSocket } from "node:tls";
-import { type Clock, every, formatDuration, messageOf } from "@muster/base";
+import { type Clock, formatDuration, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import type { Admission } from "./master.ts";
 import { keyOf } from "./token.ts";
-import { answerSchema, beatMs, joinSockets, parsed, readLines, say, silenceMs, tlsSettings } from "./wire.ts";
+import { answerSchema, joinSockets, keepAlive, parsed, readLines, say, silenceMs, tlsSettings } from "./wire.ts";
 
 /** What a rank needs to be let in. */
 export interface JoinOptions {
@@ -54,13 +54,15 @@ export async function join(options: JoinOptions): Promise<Joined> {
   const { clock, timeoutMs, signal, rank, host, port, onNews } = options;
   const startedMs = clock.now();
   let saidMs = Number.NEGATIVE_INFINITY;
+  let refusedMs: number | null = null;
   for (let pauseMs = pauseMinMs; ; pauseMs = Math.min(pauseMaxMs, 2 * pauseMs)) {
     const attempt = await attemptTo(options);
     if (attempt.kind === "joined") return attempt.joined;
     const { reason } = attempt;
     const waitedMs = clock.now() - startedMs;
     // A life of this rank that died unseen is taken for gone after the silence.
-    if (attempt.kind === "refused" && !(attempt.passing && waitedMs < 2 * silenceMs))
+    refusedMs = attempt.kind === "refused" ? (refusedMs ?? clock.now()) : null;
+    if (attempt.kind === "refused" && !(attempt.passing && clock.now() - (refusedMs ?? 0) < 2 * silenceMs))
       throw errors.JoinRefused({ host, port, reason });
     if (waitedMs >= timeoutMs) throw errors.MasterAway({ host, port, waited: formatDuration(timeoutMs), reason });
     if (clock.now() - saidMs >= newsMs) {
@@ -108,8 +110,8 @@ async function attemptTo(options: JoinOptions): Promise<Attempt> {
         late();
         const { kind: _, ...admission } = answer;
         resolve({ kind: "joined", joined: { admission, over, leave: () => socket.destroy() } });
-        stayIn(socket, clock, (reason) => {
-          why = reason;
+        keepAlive(socket, clock, (reason) => {
+          why = `the master was ${reason}`;
         });
       } else if (answer?.kind === "refused") {
         resolve(answer);
@@ -124,16 +126,6 @@ async function attemptTo(options: JoinOptions): Promise<Attempt> {
   });
   signal.throwIfAborted();
   return result;
-}
-
-/** Says that this rank is there, and gives a master up that says nothing. */
-function stayIn(socket: TLSSocket, clock: Clock, onSilent: (reason: string) => void): void {
-  const stopBeats = every(clock, beatMs, () => say(socket, { kind: "beat" }));
-  socket.once("close", stopBeats);
-  socket.setTimeout(silenceMs, () => {
-    onSilent(`the master was silent for ${silenceMs / 1_000} s`);
-    socket.destroy();
-  });
 }
 
 function dial({ host, port, token }: Pick<JoinOptions, "host" | "port" | "token">): TLSSocket {

@@ -3,21 +3,20 @@
 import { connect, type Server, type Socket } from "node:net";
 import { hostname } from "node:os";
 import { createServer, type TLSSocket } from "node:tls";
-import { type Clock, every, type Logger, messageOf } from "@muster/base";
+import { type Clock, type Logger, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { differenceOf } from "./options.ts";
 import type { RankState, RanksSeen } from "./ranks-file.ts";
 import { keyOf } from "./token.ts";
 import {
-  beatMs,
   type JoinAnswer,
   type JoinRequest,
   joinSockets,
+  keepAlive,
   parsed,
   readLines,
   requestSchema,
   say,
-  silenceMs,
   tlsSettings,
 } from "./wire.ts";
 
@@ -52,6 +51,8 @@ export interface Master {
 
 /** Connections at the same time, those of the replicas to the broker included. */
 const connectionsMax = 16_384;
+/** Connections that have not shown the token yet. One more ends the oldest: a rank shows it at once. */
+const strangersMax = 256;
 const firstLineMs = 10_000;
 const farewellMs = 1_000;
 
@@ -66,6 +67,8 @@ class Door implements Master {
   readonly #options: MasterOptions;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
+  /** By port and address, the oldest first. */
+  readonly #strangers = new Map<string, Socket>();
   readonly #ranks = new Map<number, TLSSocket>();
   readonly #states: RankState[];
   #port = 0;
@@ -82,10 +85,7 @@ class Door implements Master {
     const settings = { ...tlsSettings, handshakeTimeout: firstLineMs, pskIdentityHint: "muster" };
     this.#server = createServer({ ...settings, pskCallback: () => key }, (socket) => this.#connected(socket));
     this.#server.maxConnections = connectionsMax;
-    this.#server.on("connection", (socket: Socket) => {
-      this.#sockets.add(socket);
-      socket.once("close", () => this.#sockets.delete(socket));
-    });
+    this.#server.on("connection", (socket: Socket) => this.#came(socket));
     this.#server.on("tlsClientError", (error: Error, socket: TLSSocket) => {
       const from = socket.remoteAddress ?? "somewhere";
       options.logger.warn({ from, error }, "a connection without the join token was refused");
@@ -123,22 +123,39 @@ class Door implements Master {
     cut();
   }
 
+  #came(socket: Socket): void {
+    const from = placeOf(socket);
+    this.#sockets.add(socket);
+    this.#strangers.set(from, socket);
+    socket.once("close", () => {
+      this.#sockets.delete(socket);
+      if (this.#strangers.get(from) === socket) this.#strangers.delete(from);
+    });
+    if (this.#strangers.size <= strangersMax) return;
+    for (const oldest of this.#strangers.values()) return void oldest.destroy();
+  }
+
   #connected(socket: TLSSocket): void {
     const { clock, logger } = this.#options;
+    this.#strangers.delete(placeOf(socket));
     socket.on("error", (error) => logger.info({ error }, "a connection of a rank broke"));
+    // Also for one that was refused and does not close its end.
     const late = clock.after(firstLineMs, () => socket.destroy());
     socket.once("close", late);
     let isMember = false;
     readLines(socket, (line) => {
-      late();
       // Whatever a rank says now means that it is there.
       if (isMember) return null;
       const request = parsed(requestSchema, line);
       const { broker } = this.#options;
-      if (request?.want === "broker" && broker) return () => joinSockets(socket, connect(broker.port, broker.host));
+      if (request?.want === "broker" && broker) {
+        late();
+        return () => joinSockets(socket, connect(broker.port, broker.host));
+      }
       if (request?.want === "join") isMember = this.#join(socket, request);
       else
         this.#refuse(socket, "this master does not know the request; start all ranks with the same commit of muster");
+      if (isMember) late();
       return isMember ? null : () => socket.resume();
     });
   }
@@ -160,14 +177,11 @@ class Door implements Master {
       );
     this.#ranks.set(rank, socket);
     say(socket, { kind: "admitted", ...admit(rank) });
-    const stopBeats = every(clock, beatMs, () => say(socket, { kind: "beat" }));
     let why = "its process ended, or the network";
-    socket.setTimeout(silenceMs, () => {
-      why = `silent for ${silenceMs / 1_000} s`;
-      socket.destroy();
+    keepAlive(socket, clock, (reason) => {
+      why = reason;
     });
     socket.once("close", () => {
-      stopBeats();
       this.#ranks.delete(rank);
       if (this.#isEnding) return;
       this.#change(rank, null);
@@ -201,4 +215,9 @@ class Door implements Master {
     const missing = this.#states.filter(({ rank, host }) => rank > 0 && host === null).map(({ rank }) => rank);
     return missing.length === 0 ? "; all ranks are there" : `; missing: ${missing.join(", ")}`;
   }
+}
+
+/** Where a connection comes from: the same of a TLS connection and of what it goes through. */
+function placeOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
 }

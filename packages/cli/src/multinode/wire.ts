@@ -5,6 +5,7 @@
  */
 import type { Socket } from "node:net";
 import type { SecureVersion } from "node:tls";
+import { type Clock, every } from "@muster/base";
 import { z } from "zod";
 
 /** Settings of TLS on both sides. */
@@ -15,7 +16,7 @@ export const tlsSettings = {
 };
 
 /** How often each side says that it is there, and after how long a silence the other one is taken for gone. */
-export const beatMs = 2_000;
+const beatMs = 2_000;
 export const silenceMs = 10_000;
 
 /** Longest line, in characters: credentials of three roles have a few thousand. */
@@ -64,6 +65,24 @@ export type JoinAnswer = z.infer<typeof answerSchema>;
 /** Writes one line. */
 export function say(socket: Socket, value: unknown): void {
   socket.write(`${JSON.stringify(value)}\n`);
+}
+
+/**
+ * Says at every beat that this side is there, and ends a connection on which nothing came for {@link silenceMs}. A socket's own time-out would not: it
+ * takes what is written for activity. Beats are counted, so that a process that stood still itself first reads what has come meanwhile.
+ */
+export function keepAlive(socket: Socket, clock: Clock, onSilent: (reason: string) => void): void {
+  let beatsWithout = 0;
+  socket.on("data", () => {
+    beatsWithout = 0;
+  });
+  const stop = every(clock, beatMs, () => {
+    beatsWithout++;
+    if (beatsWithout * beatMs <= silenceMs) return say(socket, { kind: "beat" });
+    onSilent(`silent for ${silenceMs / 1_000} s`);
+    socket.destroy();
+  });
+  socket.once("close", stop);
 }
 
 /** Reads lines until `take` returns who gets the bytes after this one, which are no lines any more. Too long a line ends the connection. */

@@ -144,6 +144,19 @@ describe("where the master is", () => {
     expect(await masterAddress("10.0.0.5", own)).toEqual(own[0]);
   });
 
+  test("a name that is loopback here and something else to others is refused; one that has an own address besides is that one", async () => {
+    const found =
+      (...all: string[]) =>
+      async () =>
+        all.map((address) => ({ address }));
+    await expect(masterAddress("alpha", own, found("127.0.1.1"))).rejects.toThrow(
+      /alpha is 127\.0\.1\.1 on this host, which no other host reaches; name one of its addresses: 10\.0\.0\.5/,
+    );
+    expect(await masterAddress("alpha", own, found("127.0.1.1", "10.0.0.5"))).toEqual(own[0]);
+    expect(await masterAddress("localhost", own, found("127.0.0.1"))).toMatchObject({ address: "127.0.0.1" });
+    await expect(masterAddress("beta", own, found())).rejects.toThrow(/beta is no name that this host knows/);
+  });
+
   test("ranks find each other in its network; loopback and single addresses have none", () => {
     expect(networkOf({ address: "10.0.0.5", network: "10.0.0.5/24" })).toBe("10.0.0.5/24");
     expect(networkOf({ address: "10.0.0.5", network: "10.0.0.5/32" })).toBeNull();
