@@ -25,8 +25,19 @@ interface Opened {
   written: Promise<void>;
 }
 
+/** A session in memory. */
+interface Kept {
+  readonly opening: Promise<Opened>;
+  /** Set once it is read. */
+  opened: Opened | null;
+  /** Who reads or writes it now. One that is in use stays: two copies of a session would know different turns. */
+  users: number;
+}
+
 /** Sessions that are kept in memory, and how many full ones their bytes may make up; others are read again when they are asked for. */
 const [openedMax, fullMax] = [256, 8];
+/** Files that are read at the same time: what is being read is not counted yet. */
+const loadsMax = 4;
 const ending = ".jsonl";
 
 /** The sessions of one folder. */
@@ -38,8 +49,10 @@ export class SessionFiles implements SessionStore {
   /** Sessions whose first record is on its way to the disk. */
   readonly #beginning = new Map<string, Promise<void>>();
   /** Least recently used first. */
-  readonly #opened = new Map<string, Promise<Opened>>();
-  readonly #loaded = new WeakMap<Promise<Opened>, Opened>();
+  readonly #kept = new Map<string, Kept>();
+  /** Reads that wait for their turn. */
+  readonly #waiting: (() => void)[] = [];
+  #loads = 0;
   #isClosed = false;
 
   private constructor(directory: string, limits: SessionLimits, guard: Server, ids: Set<string>) {
@@ -65,7 +78,7 @@ export class SessionFiles implements SessionStore {
 
   /** The session; all that is in it is on disk. @throws Refused with 404 */
   async read(id: string): Promise<Session> {
-    const { session } = await this.#open(id);
+    const session = await this.#use(id, async (opened) => opened.session);
     // Its first record is not on disk, or was cut off.
     if (session === emptySession) throw notFound(id);
     return session;
@@ -91,7 +104,7 @@ export class SessionFiles implements SessionStore {
       });
     this.#ids.add(id);
     try {
-      if ((await this.#open(id)).session === emptySession) await this.append(id, record);
+      if ((await this.#use(id, async (opened) => opened.session)) === emptySession) await this.append(id, record);
     } catch (error) {
       if (isNew) this.#ids.delete(id);
       throw error;
@@ -103,47 +116,53 @@ export class SessionFiles implements SessionStore {
    *
    * @throws Refused with 409 when the session has ended or is full.
    */
-  async append(id: string, record: SessionRecord): Promise<Session> {
-    const opened = await this.#open(id);
-    if (opened.isRemoved) throw notFound(id);
-    if (this.#isClosed)
-      throw new Refused({ status: 503, code: "draining", message: "the router is about to end", retryAfter: 1 });
-    const isEnd = record.kind === "end";
-    if (opened.isEnded && !isEnd) throw sessionEnded(opened.session.ended ?? "asked");
-    if (opened.isEnded) {
-      await opened.written;
+  append(id: string, record: SessionRecord): Promise<Session> {
+    return this.#use(id, async (opened, kept) => {
+      if (opened.isRemoved) throw notFound(id);
+      if (this.#isClosed)
+        throw new Refused({ status: 503, code: "draining", message: "the router is about to end", retryAfter: 1 });
+      const isEnd = record.kind === "end";
+      if (opened.isEnded && !isEnd) throw sessionEnded(opened.session.ended ?? "asked");
+      if (opened.isEnded) {
+        await opened.written;
+        return opened.session;
+      }
+      const json = JSON.stringify(record);
+      const line = Buffer.from(`${crc32(json).toString(16).padStart(8, "0")} ${json}\n`);
+      if (!isEnd && opened.bytes + line.length > this.#limits.bytesMax) throw sessionFull(this.#limits.bytesMax);
+      opened.bytes += line.length;
+      opened.isEnded = isEnd;
+      const write = opened.written.then(() => this.#write(id, line, opened));
+      opened.written = write;
+      try {
+        await write;
+      } catch (error) {
+        // What the file has now is not known: it is read again.
+        this.#forget(id, kept);
+        throw error;
+      }
+      opened.session = withRecord(opened.session, record);
       return opened.session;
-    }
-    const json = JSON.stringify(record);
-    const line = Buffer.from(`${crc32(json).toString(16).padStart(8, "0")} ${json}\n`);
-    if (!isEnd && opened.bytes + line.length > this.#limits.bytesMax) throw sessionFull(this.#limits.bytesMax);
-    opened.bytes += line.length;
-    opened.isEnded = isEnd;
-    const write = opened.written.then(() => this.#write(id, line));
-    opened.written = write;
-    try {
-      await write;
-    } catch (error) {
-      // What the file has now is not known: it is read again.
-      this.#opened.delete(id);
-      throw error;
-    }
-    opened.session = withRecord(opened.session, record);
-    return opened.session;
+    });
   }
 
-  async remove(id: string): Promise<void> {
-    const opened = await this.#open(id);
-    opened.isRemoved = true;
-    await opened.written.catch(() => {});
-    await rm(this.#pathOf(id), { force: true }).finally(() => this.#opened.delete(id));
-    this.#ids.delete(id);
+  remove(id: string): Promise<void> {
+    return this.#use(id, async (opened, kept) => {
+      opened.isRemoved = true;
+      await opened.written.catch(() => {});
+      try {
+        await rm(this.#pathOf(id), { force: true });
+        this.#ids.delete(id);
+      } finally {
+        this.#forget(id, kept);
+      }
+    });
   }
 
   /** Gives the folder back, once what is being written is on disk. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    const opened = await Promise.allSettled(this.#opened.values());
+    const opened = await Promise.allSettled([...this.#kept.values()].map(({ opening }) => opening));
     await Promise.allSettled(opened.map((one) => (one.status === "fulfilled" ? one.value.written : null)));
     await new Promise((done) => this.#guard.close(done));
   }
@@ -152,40 +171,50 @@ export class SessionFiles implements SessionStore {
     return join(this.#directory, `${id}${ending}`);
   }
 
-  #open(id: string): Promise<Opened> {
-    if (!this.#ids.has(id)) return Promise.reject(notFound(id));
-    const opened = this.#opened.get(id) ?? this.#load(id);
-    this.#opened.delete(id);
-    this.#opened.set(id, opened);
-    opened.then(
-      (loaded) => {
-        this.#loaded.set(opened, loaded);
-        void this.#forgetOldest();
-      },
-      () => this.#opened.delete(id),
-    );
-    return opened;
-  }
-
-  /** One that is being written stays: two copies of a session would know different turns. */
-  async #forgetOldest(): Promise<void> {
-    while (this.#isCrowded()) {
-      const [oldest] = this.#opened;
-      const [id, opened] = oldest as [string, Promise<Opened>];
-      const one = await opened.catch(() => null);
-      const { written } = one ?? {};
-      await written?.catch(() => {});
-      // Somebody who has just asked for it has put it at the end, and may be about to write.
-      const [now] = this.#opened;
-      if (one?.written !== written || now?.[1] !== opened || !this.#isCrowded()) return;
-      this.#opened.delete(id);
+  /** Works on a session, which stays in memory meanwhile. @throws Refused with 404; what `work` throws */
+  async #use<T>(id: string, work: (opened: Opened, kept: Kept) => Promise<T>): Promise<T> {
+    if (!this.#ids.has(id)) throw notFound(id);
+    const kept = this.#kept.get(id) ?? { opening: this.#inTurn(() => this.#load(id)), opened: null, users: 0 };
+    this.#kept.delete(id);
+    this.#kept.set(id, kept);
+    kept.users += 1;
+    try {
+      kept.opened = await kept.opening;
+      return await work(kept.opened, kept);
+    } finally {
+      kept.users -= 1;
+      if (kept.opened === null) this.#forget(id, kept);
+      this.#forgetOldest();
     }
   }
 
-  #isCrowded(): boolean {
-    const { size } = this.#opened;
-    const bytes = [...this.#opened.values()].reduce((sum, one) => sum + (this.#loaded.get(one)?.bytes ?? 0), 0);
-    return size > openedMax || (size > 1 && bytes > fullMax * this.#limits.bytesMax);
+  #forget(id: string, kept: Kept): void {
+    if (this.#kept.get(id) === kept) this.#kept.delete(id);
+  }
+
+  #forgetOldest(): void {
+    const bytesOf = ({ opened }: Kept): number => opened?.bytes ?? 0;
+    let { size } = this.#kept;
+    let bytes = [...this.#kept.values()].reduce((sum, kept) => sum + bytesOf(kept), 0);
+    for (const [id, kept] of this.#kept) {
+      if (size <= openedMax && (size === 1 || bytes <= fullMax * this.#limits.bytesMax)) return;
+      if (kept.users > 0) continue;
+      this.#kept.delete(id);
+      size -= 1;
+      bytes -= bytesOf(kept);
+    }
+  }
+
+  async #inTurn<T>(load: () => Promise<T>): Promise<T> {
+    if (this.#loads >= loadsMax) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    else this.#loads += 1;
+    try {
+      return await load();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#loads -= 1;
+    }
   }
 
   async #load(id: string): Promise<Opened> {
@@ -209,7 +238,7 @@ export class SessionFiles implements SessionStore {
     return { session, bytes: whole, isEnded: session.ended !== null, isRemoved: false, written: Promise.resolve() };
   }
 
-  async #write(id: string, line: Buffer): Promise<void> {
+  async #write(id: string, line: Buffer, opened: Opened): Promise<void> {
     const file = await open(this.#pathOf(id), "a", 0o600);
     try {
       await file.appendFile(line);
@@ -217,9 +246,7 @@ export class SessionFiles implements SessionStore {
     } finally {
       await file.close();
     }
-    const isFirst = (await this.#opened.get(id))?.session === emptySession;
-    if (!isFirst) return;
-    await onDisk(this.#directory);
+    if (opened.session === emptySession) await onDisk(this.#directory);
   }
 }
 
