@@ -110,6 +110,16 @@ test("a session is in use as long as a turn is drawn", async () => {
   expect((await drawing).status).toBe(200);
 });
 
+test("turns that are asked for all at once are no more than a session may have", async () => {
+  const engine = await startEngine({ latencyMs: 100 });
+  const { ask } = await openRouter([engine], { sessions: { turnsMax: 2 } }, { sessions: folder() });
+  await ask("/sessions", { session_id: "a" });
+  const contents = ["one", "two", "three", "four", "five"];
+  const answers = await Promise.all(contents.map((content) => ask(turnAt("a"), bodyOf(content))));
+  expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 409, 409, 409]);
+  expect(engine.requests).toHaveLength(2);
+});
+
 test("the same words with another demand on weights are another request, however the demand is made", async () => {
   const engine = await startEngine({ version: "7" });
   const opened = await openRouter([engine], {}, { sessions: folder() });
@@ -155,39 +165,56 @@ test("nothing is written once the folder is given back to the next router", asyn
   await expect(files.append("a", { kind: "reward", atMs: 0, reward: 1 })).rejects.toThrow("about to end");
 });
 
-test("a session that is written to at the moment in which it would be forgotten stays one session", async () => {
+/** Sessions whose bytes let some sixteen of them stay in memory. */
+async function crowdedFiles(): Promise<{ files: SessionFiles; oldest: string; others: readonly string[] }> {
   const directory = folder();
-  const ids = Array.from({ length: 257 }, (_, i) => `s${i}`);
-  for (const id of ids) writeRecord(directory, id, begin());
-  const files = await filesIn(directory);
+  const ids = Array.from({ length: 20 }, (_, i) => `s${i}`);
+  for (const id of ids) writeRecord(directory, id, { ...begin(), metadata: { text: "x".repeat(900) } });
+  const [oldest = "", ...others] = ids;
+  return { files: await filesIn(directory, { bytesMax: 2_000 }), oldest, others };
+}
+const rewarded = (reward: number) => ({ kind: "reward", atMs: Date.now(), reward }) as const;
+
+test("a session that is written to at the moment in which it would be forgotten stays one session", async () => {
+  const { files, oldest, others } = await crowdedFiles();
   for (let ticks = 0; ticks < 12; ticks++) {
-    const [oldest = "", ...others] = ids;
     await files.read(oldest);
     for (const id of others.slice(1)) await files.read(id);
     void files.read(others[0] as string);
     for (let i = 0; i < ticks; i++) await null;
-    const written = await files.append(oldest, { kind: "reward", atMs: Date.now(), reward: ticks });
+    const written = await files.append(oldest, rewarded(ticks));
     expect(await files.read(oldest)).toBe(written);
   }
 });
 
+test("a session that is being written to stays, however many others are read meanwhile", async () => {
+  const { files, oldest, others } = await crowdedFiles();
+  for (const id of [...others, oldest]) await files.read(id);
+  const rewards = Array.from({ length: 12 }, (_, i) => i + 1);
+  const written = Promise.all(rewards.map((reward) => files.append(oldest, rewarded(reward))));
+  // Some of them are in memory, and the others take the place of what was used longest ago.
+  await Promise.all(others.map((id) => files.read(id)));
+  const then = files.read(oldest);
+  const last = (await written).at(-1);
+  expect([last?.reward, (await then).reward, await files.read(oldest)]).toEqual([12, expect.any(Number), last]);
+  expect(await files.append(oldest, rewarded(13))).toBe(await files.read(oldest));
+});
+
 test.each([
-  ["any", 900],
-  ["the first one asked for, which takes longest,", 4e6],
-])(
-  "sessions in memory are bounded by their bytes, and not by their number alone: %s is read last",
-  async (_, first) => {
-    const directory = folder();
-    const ids = Array.from({ length: 20 }, (_, i) => `s${i}`);
-    for (const [i, id] of ids.entries())
-      writeRecord(directory, id, { ...begin(), metadata: { text: "x".repeat(i === 0 ? first : 900) } });
-    const files = await filesIn(directory, { bytesMax: 1_000 });
-    const sessions = await Promise.all(ids.map((id) => files.read(id)));
-    const again = await Promise.all([...ids].reverse().map((id) => files.read(id)));
-    const kept = again.reverse().filter((one, i) => one === sessions[i]);
-    expect(kept.length).toBeLessThanOrEqual(9);
-  },
-);
+  ["20 sessions of a bound for 8", 20, 900, 1_000, 9],
+  ["20 sessions of a bound for 8, the one asked for first read last", 20, 4e6, 1_000, 9],
+  ["260 small sessions", 260, 900, 1e6, 256],
+])("sessions in memory are bounded by their bytes and their number: %s", async (_, count, first, bytesMax, most) => {
+  const directory = folder();
+  const ids = Array.from({ length: count }, (_, i) => `s${i}`);
+  for (const [i, id] of ids.entries())
+    writeRecord(directory, id, { ...begin(), metadata: { text: "x".repeat(i === 0 ? first : 900) } });
+  const files = await filesIn(directory, { bytesMax });
+  const sessions = await Promise.all(ids.map((id) => files.read(id)));
+  const again = await Promise.all([...ids].reverse().map((id) => files.read(id)));
+  const kept = again.reverse().filter((one, i) => one === sessions[i]);
+  expect(kept.length).toBeLessThanOrEqual(most);
+});
 
 test("calls of tools in a stream have the place that clients put them together by", () => {
   const message = { role: "assistant", content: null, tool_calls: [{ id: "x", type: "function" }, { id: "y" }] };

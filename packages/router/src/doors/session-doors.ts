@@ -30,8 +30,8 @@ export interface SessionTools {
 }
 
 interface DoorTools extends SessionTools {
-  /** Turns that engines draw now, as `id/key`: their sessions are in use. */
-  readonly drawing: Set<string>;
+  /** How many turns of a session engines draw now: it is in use, and they count as its turns. */
+  readonly drawing: Map<string, number>;
 }
 
 const metadataBytesMax = 4_096;
@@ -46,7 +46,7 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
     ...doorOf("session"),
     onRequest: ({ params, headers }: FastifyRequest) => checkOwner(idIn(params), headers, files, given.tokens),
   };
-  const tools: DoorTools = { ...given, drawing: new Set() };
+  const tools: DoorTools = { ...given, drawing: new Map() };
   const turns = new TurnsUnderWay(tools);
   app.post("/sessions", begins, async ({ body, headers }) => {
     const { session_id: wanted = randomBytes(16).toString("hex"), metadata = {}, api_key: named } = tableIn(body);
@@ -152,13 +152,13 @@ class TurnsUnderWay {
     const stored = byKey.get(key);
     if (stored) return stored;
     if (ended !== null) throw sessionEnded(ended);
-    if (turns.length >= limits.turnsMax)
+    const underWay = drawing.get(id) ?? 0;
+    if (turns.length + underWay >= limits.turnsMax)
       throw new Refused({
         ...{ status: 409, code: "session_full" },
-        message: `the session has ${turns.length} turns, as many as it may; end it and begin another one`,
+        message: `the session has ${turns.length + underWay} turns, as many as it may; end it and begin another one`,
       });
-    const place = `${id}/${key}`;
-    drawing.add(place);
+    drawing.set(id, underWay + 1);
     try {
       // Turns of one session go to one engine, whose prefix cache has the conversation.
       const { "x-api-key": _, ...passed } = headers;
@@ -167,7 +167,9 @@ class TurnsUnderWay {
       await files.append(id, { kind: "turn", atMs: Date.now(), turn });
       return turn;
     } finally {
-      drawing.delete(place);
+      const left = (drawing.get(id) ?? 1) - 1;
+      if (left > 0) drawing.set(id, left);
+      else drawing.delete(id);
     }
   }
 }
@@ -176,7 +178,7 @@ class TurnsUnderWay {
 async function current({ files, limits, drawing }: DoorTools, id: string): Promise<Session> {
   const session = await files.read(id);
   if (session.ended !== null || Date.now() - session.usedMs < limits.idleMs) return session;
-  if ([...drawing].some((place) => place.startsWith(`${id}/`))) return session;
+  if (drawing.has(id)) return session;
   return await files.append(id, { kind: "end", atMs: Date.now(), reason: "idle" });
 }
 

@@ -14,6 +14,7 @@ import { digestOfKey, freshKey } from "../doors/session-guard.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
 import { SessionMemory } from "../sessions/session-memory.ts";
+import type { SessionStore } from "../sessions/session-store.ts";
 import { plainMessage } from "./continued-prompt.ts";
 import { type Drawing, drawTurn } from "./turn-drawing.ts";
 
@@ -86,7 +87,9 @@ class Server implements EpisodeServer {
       failed: (error) => logger.error({ error }, "the door of an episode failed"),
     });
     addSessionDoors(this.#app, {
-      ...{ files: this.#sessions, tokens, scheme: "http", limits: routerDefaults.sessions, running: new Set() },
+      ...{ files: keptBy(this.#sessions), tokens, scheme: "http", running: new Set() },
+      // How long an episode may take is the sampler's to say.
+      limits: { ...routerDefaults.sessions, idleMs: Number.POSITIVE_INFINITY },
       seedNameOf: (id) => this.#live.get(id)?.options.name ?? id,
       draw: (body, headers) => this.#draw(`${headers["x-session-id"]}`, body),
     });
@@ -142,6 +145,19 @@ class Server implements EpisodeServer {
       throw new Refused({ status: 503, code: "engine_failed", message, retryAfter: 1 });
     }
   }
+}
+
+/** Sessions as agents reach them: who began one removes it. */
+function keptBy(sessions: SessionMemory): SessionStore {
+  return {
+    read: (id) => sessions.read(id),
+    begin: (id, record) => sessions.begin(id, record),
+    append: (id, record) => sessions.append(id, record),
+    remove: async (id) => {
+      const message = `the sampler removes session ${id} when its sample is over; POST /sessions/${id}/end ends it`;
+      throw new Refused({ status: 403, code: "forbidden", message });
+    },
+  };
 }
 
 function asRefused(error: unknown): Refused | null {
