@@ -12,7 +12,7 @@ import type { JobConfig } from "@muster/protocol";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { EngineRegistry, type PolicyEngine, type RolloutEngine } from "../src/index.ts";
 import { gradientIn, inlineWeights } from "../src/internal.ts";
-import { guarded } from "../src/worker/command.ts";
+import { guarded } from "../src/programs/command.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
 import { openWorker } from "../src/worker/open-link.ts";
 import { workerOptionsOf } from "../src/worker/options.ts";

@@ -1,7 +1,7 @@
 /** The command of `rollout.agent`, taken apart. */
 import type { JobConfig } from "@muster/protocol";
 import { errors } from "../errors.ts";
-import { environmentIn, wordsOf } from "../worker/command.ts";
+import { environmentIn, wordsOf } from "../programs/command.ts";
 
 /** The table `rollout.agent` of a job. */
 export type AgentOptions = NonNullable<JobConfig["rollout"]["agent"]>;

@@ -3,8 +3,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import type { Readable } from "node:stream";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
-import { guarded } from "../worker/command.ts";
-import { memoryOf, workerMark } from "../worker/proc.ts";
+import { guarded } from "../programs/command.ts";
+import { memoryOf, workerMark } from "../programs/proc.ts";
 
 /** What an agent said last, in characters. */
 const wordsMax = 2_000;

@@ -1,8 +1,8 @@
 /** The tables `[engine.openai]`, `[engine.sglang]` and `[engine.vllm]` of a job file. */
 import { z } from "@muster/protocol";
 import { errors } from "../errors.ts";
+import { environmentIn, inheritedOf, type WorkerCommand, wordsOf } from "../programs/command.ts";
 import type { EngineOptions } from "../registry/adapter.ts";
-import { environmentIn, inheritedOf, type WorkerCommand, wordsOf } from "../worker/command.ts";
 import type { ClientTimes } from "./client.ts";
 import type { Dialect } from "./dialect.ts";
 import { openaiDialect } from "./openai.ts";

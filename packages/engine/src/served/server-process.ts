@@ -4,9 +4,9 @@ import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
+import { guarded, type WorkerCommand } from "../programs/command.ts";
+import { endMarked, workerMark } from "../programs/proc.ts";
 import { reservePort } from "../reserve-port.ts";
-import { guarded, type WorkerCommand } from "../worker/command.ts";
-import { endMarked, workerMark } from "../worker/proc.ts";
 import type { WeightPlace } from "./dialect.ts";
 
 /** What a server said last, in characters. */

@@ -8,11 +8,11 @@ import { readFileSync } from "node:fs";
 import { messageOf } from "@muster/base";
 import type { ModelNeeds } from "@muster/data";
 import { errors } from "../errors.ts";
+import { endMarked, workerMark } from "../programs/proc.ts";
 import { describedIn, type WorkerDescription } from "./description.ts";
 import { FrameReader, frameOf } from "./frames.ts";
 import { helloTo } from "./link.ts";
 import type { WorkerOptions } from "./options.ts";
-import { endMarked, workerMark } from "./proc.ts";
 
 const known = new Map<string, WorkerDescription>();
 const knownMax = 64;

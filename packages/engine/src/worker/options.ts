@@ -1,8 +1,8 @@
 /** The table `[engine.worker]` of a job file. */
 import { z } from "@muster/protocol";
 import { errors } from "../errors.ts";
+import { environmentIn, inheritedOf, type WorkerCommand, wordsOf } from "../programs/command.ts";
 import type { EngineOptions } from "../registry/adapter.ts";
-import { environmentIn, inheritedOf, type WorkerCommand, wordsOf } from "./command.ts";
 import type { LinkTimes } from "./link.ts";
 
 const seconds = z.number().positive().max(86_400);

@@ -4,8 +4,8 @@ import { randomUUID } from "node:crypto";
 import type { Duplex, Readable } from "node:stream";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
-import { guarded, type WorkerCommand } from "./command.ts";
-import { endMarked, memoryOf, workerMark } from "./proc.ts";
+import { guarded, type WorkerCommand } from "../programs/command.ts";
+import { endMarked, memoryOf, workerMark } from "../programs/proc.ts";
 
 /** What a worker said last on its standard error, in characters. */
 const wordsMax = 2_000;
