@@ -20,7 +20,7 @@ import { writeConnection } from "../composition/connection.ts";
 import { plainTextWarning } from "../composition/plain-text.ts";
 import { errors } from "../errors.ts";
 import type { MasterPlan, MasterRun } from "../multinode/launch.ts";
-import { ranksFile } from "../multinode/ranks-file.ts";
+import { writeRanks } from "../multinode/ranks-file.ts";
 import type { Progress, RunRecord, RunStatus } from "../report/index.ts";
 import { TensorBoardFiles, type TensorBoardOptions } from "../tensorboard/tensorboard-files.ts";
 import { type Broker, openBroker } from "./broker.ts";
@@ -201,13 +201,13 @@ class Run {
   }
 
   async #letRanksIn(connection: MasterRun["connection"]): Promise<void> {
-    const { master, logger, progress } = this.#options;
+    const { master, logger, progress, disk } = this.#options;
     const { path } = this.#directory;
-    if (master === null) return;
+    if (master === null) return writeRanks(this.#directory, disk, null);
     this.#door = await master.open({
       ...{ directory: path, connection, clock: this.#clock, logger },
       note: (line) => progress.note(line),
-      onChange: (ranks) => this.#directory.write(ranksFile, `${JSON.stringify(ranks)}\n`),
+      onChange: (ranks) => writeRanks(this.#directory, disk, ranks),
     });
   }
 
