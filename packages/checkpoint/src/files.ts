@@ -76,3 +76,10 @@ export async function fill(file: ReadableFile, target: Uint8Array, positionBytes
     done += read;
   }
 }
+
+/** Closes all files, also when one of them fails. @throws The error of the first that failed. */
+export async function closeAll(files: readonly Pick<ReadableFile, "close">[]): Promise<void> {
+  const faults: unknown[] = [];
+  for (const file of files) await file.close().catch((error: unknown) => faults.push(error));
+  if (faults.length > 0) throw faults[0];
+}

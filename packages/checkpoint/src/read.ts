@@ -7,7 +7,7 @@ import { MusterError, messageOf } from "@muster/base";
 import { decodeSafetensors, type PlacedTensor, type SafetensorsFile } from "@muster/tensors";
 import { type LoadedSection, optimizerTensor } from "./content.ts";
 import { errors } from "./errors.ts";
-import { type CheckpointFs, fill, type ReadableFile, systemCode, TooShort } from "./files.ts";
+import { type CheckpointFs, closeAll, fill, type ReadableFile, systemCode, TooShort } from "./files.ts";
 import { type CheckpointManifest, decodeManifest, manifestBytesMax, manifestFile, sha256Of } from "./manifest.ts";
 import { checkName } from "./names.ts";
 import { chainDigest, inLanes, type LaneBuffer, type Piece, piecesOf, treeDigest } from "./pieces.ts";
@@ -99,7 +99,7 @@ async function withFiles<T>(folder: Folder, use: UseFiles<T>): Promise<T> {
       const info = await readInfo(folder, await open(manifestFile));
       return await use(info, await openListed(info, open));
     } finally {
-      for (const file of opened) await file.close();
+      await closeAll(opened);
     }
   } catch (error) {
     throw toReadError(folder.name, error, await isThere(folder));

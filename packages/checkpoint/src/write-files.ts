@@ -4,7 +4,7 @@
  */
 import { join } from "node:path";
 import type { PlannedFile } from "./content.ts";
-import { type CheckpointFs, fill, type ReadableFile, type WritableFile } from "./files.ts";
+import { type CheckpointFs, closeAll, fill, type ReadableFile, type WritableFile } from "./files.ts";
 import type { FileEntry } from "./manifest.ts";
 import { inLanes, type LaneBuffer, type Piece, pieceFrom, piecesOf, treeDigest } from "./pieces.ts";
 import { serialQueue } from "./serial.ts";
@@ -41,7 +41,7 @@ export async function writeFiles(plans: readonly PlannedFile[], options: Options
   } finally {
     // A file is closed when nothing uses it any more.
     await behind.ended().catch(() => {});
-    for (const file of opened) await file.close();
+    await closeAll(opened);
   }
 }
 

@@ -94,3 +94,31 @@ it("a checkpoint of format 1, with one digest through each file, is read, listed
   disk.flipBit(`${path}/optimizer.safetensors`, 901);
   await expect(store.load("step-00000003-v3-t1")).rejects.toThrow(/optimizer.safetensors does not have the sha-256/);
 });
+
+it("all files are closed when the closing of one fails, after writing as after reading", async () => {
+  const opened: string[] = [];
+  let failing = "";
+  const closing = <F extends { close(): Promise<void> }>(name: string, file: F): F => {
+    opened.push(name);
+    const close = async (): Promise<void> => {
+      opened.splice(opened.indexOf(name), 1);
+      await file.close();
+      if (name.endsWith(failing)) throw systemError("EIO");
+    };
+    return { ...file, close };
+  };
+  const fs = {
+    ...disk.fs,
+    create: async (name: string) => closing(name, await disk.fs.create(name)),
+    open: async (name: string) => closing(name, await disk.fs.open(name)),
+  };
+  const store = await openCheckpointStore({ root, keep: 9, fs, now: () => new Date(0) });
+  failing = "config.json";
+  await expect(store.save(contentOf(1), never)).rejects.toThrow(/EIO/);
+  expect(opened).toEqual([]);
+  failing = "nothing";
+  await store.save(contentOf(1), never);
+  failing = "config.json";
+  await expect(store.load("step-00000001-v1-t1")).rejects.toThrow(/EIO/);
+  expect(opened).toEqual([]);
+});
