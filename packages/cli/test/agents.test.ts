@@ -181,6 +181,16 @@ test("what an agent leaves behind ends with it", async () => {
   await expect.poll(() => isAlive(pid), { timeout: 5_000 }).toBe(false);
 });
 
+test("nobody writes to an agent's output once the agent has ended, so nobody is read from for ever", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "muster-agents-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "pid");
+  const [trajectory] = await sampled({ does: `leaves-a-writer '${file}'`, outputBytes: 2 ** 40 });
+  expect(trajectory?.status).toBe("completed");
+  const pid = Number(readFileSync(file, "utf8"));
+  await expect.poll(() => isAlive(pid), { timeout: 5_000 }).toBe(false);
+});
+
 test("no more agents run at once than may, and waiting costs a sample none of its time", async () => {
   const folder = mkdtempSync(join(tmpdir(), "muster-agents-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));

@@ -71,6 +71,15 @@ describe("what a job brings along is tried before anything starts:", { timeout: 
     expect([sound.code, sound.stdout]).toEqual([0, "jobs/dates.toml is sound: job dates, 250 steps of dates\n"]);
   });
 
+  it("an agent's folder that is not there is named, and not its program", () => {
+    const { code, stderr } = muster([
+      ...["config", "check", "examples/agent/job.toml", "--set", "rollout.agent.directory=/no/where"],
+    ]);
+    expect(code).toBe(2);
+    expect(stderr).toContain('rollout.agent.directory = "/no/where": /no/where is no folder on this host');
+    expect(stderr).not.toContain("rollout.agent.command");
+  });
+
   it("weights that are a pickle are refused with the way out, and those of another model by what differs", () => {
     const told = (path: string, ...more: readonly string[]) =>
       muster(["config", "check", "jobs/dates.toml", "--set", `weights.source=folder:${path}`, ...more]);

@@ -68,6 +68,13 @@ elif does == "leaves-a-process":
     with open(more[0], "w") as file:
         file.write(str(left.pid))
     post("/reward", {"reward": 0.5})
+elif does == "leaves-a-writer":
+    # It is in a session of its own, and its environment is empty: no mark leads to it.
+    left = subprocess.Popen(["/bin/sh", "-c", "while echo x; do :; done"], start_new_session=True, env={})
+    two_turns()
+    with open(more[0], "w") as file:
+        file.write(str(left.pid))
+    post("/reward", {"reward": 0.5})
 elif does == "counts":
     with open(more[0], "a") as file:
         file.write("+")

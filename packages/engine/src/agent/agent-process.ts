@@ -44,14 +44,18 @@ export class AgentProcess {
     const env = { ...start.env, [workerMark]: start.mark };
     const child = spawn(program, args, { stdio: "pipe", cwd: start.directory, env });
     this.#child = child;
+    // Without a free file descriptor it has none of them, and the error says so.
+    const { stdin, stdout, stderr }: Partial<Pick<ChildProcess, "stdin" | "stdout" | "stderr">> = child;
     // An agent need not read it.
-    child.stdin.on("error", () => {});
-    child.stdin.end(start.input);
-    for (const stream of [child.stdout, child.stderr]) this.#hear(stream);
+    stdin?.on("error", () => {});
+    stdin?.end(start.input);
+    for (const stream of [stdout, stderr]) if (stream) this.#hear(stream);
     this.#watch = start.memoryMax > 0 ? setInterval(() => this.#checkMemory(), memoryEveryMs).unref() : null;
     this.ended = new Promise((resolve, reject) => {
       const end = (reason: string | null): void => {
         if (this.#watch) clearInterval(this.#watch);
+        // What it started may write for ever, and may carry no mark any more.
+        for (const stream of [stdout, stderr]) stream?.destroy();
         const cause = this.#cause ?? reason;
         if (cause === null) resolve();
         else reject(this.#error(cause));

@@ -15,6 +15,7 @@ export async function brokenModules(config: JobConfig, engines: EngineRegistry):
     "task.reward": rewardFault(task.reward),
     "rollout.generate": rollout.generate === null ? Promise.resolve(null) : importFault(rollout.generate, "generate"),
     "rollout.agent.command": rollout.agent ? agentFault(rollout.agent) : Promise.resolve(null),
+    "rollout.agent.directory": rollout.agent ? directoryFault(rollout.agent) : Promise.resolve(null),
     "weights.source": weights.kind === "folder" ? folderFault(weights.path, config, engines) : Promise.resolve(null),
   };
   const faults = new Map<string, string>();
@@ -38,6 +39,15 @@ async function agentFault(agent: AgentOptions): Promise<string | null> {
   } catch (error) {
     return messageOf(error);
   }
+}
+
+/** Why agents can not start in their folder: the system says of a folder that is missing that the program is. */
+async function directoryFault({ directory }: AgentOptions): Promise<string | null> {
+  const isFolder = await stat(directory).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+  return isFolder ? null : `${directory} is no folder on this host`;
 }
 
 async function isProgram(path: string): Promise<boolean> {
