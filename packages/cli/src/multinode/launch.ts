@@ -11,7 +11,7 @@ import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { masterAddress, type OwnAddress } from "./address.ts";
 import { type Master, openMaster } from "./master.ts";
-import { type Launch, type MultiNodeOptions, masterOf, saidIn, sharesOf } from "./options.ts";
+import { type Launch, type MultiNodeOptions, masterOf, saidIn, saidOf, sharesOf } from "./options.ts";
 import type { RanksSeen } from "./ranks-file.ts";
 import { runWorker } from "./run-worker.ts";
 import { givenToken, masterToken } from "./token.ts";
@@ -106,7 +106,7 @@ export function masterPlanOf(
       );
       const master = await openMaster({
         ...{ host: own.address, port, token: token.text, nodes: launch.nodes, broker, clock, logger, onChange },
-        said: { ...saidIn(launch, options), "rank-weights": launch.weights.join(",") },
+        said: { ...saidOf(config), ...saidIn(launch, options), "rank-weights": launch.weights.join(",") },
         admit: (rank) => ({
           job: config.job,
           connection: connectionText({ ...connection, credentials }),

@@ -2,7 +2,7 @@
 import { statSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { largestRemainder } from "@muster/machines";
-import { checkId, perRole, type ReplicaRole } from "@muster/protocol";
+import { checkId, type JobConfig, perRole, type ReplicaRole } from "@muster/protocol";
 import { type Command, Option } from "commander";
 import { countOf, portOf } from "../commands/common.ts";
 import { runsDefault } from "../composition/runs.ts";
@@ -209,6 +209,25 @@ export function saidIn(
 }
 
 const jobOptions = ["seed", "steps", "mode", "policy", "rollout", "checkpoint"] as const;
+
+/** The same of the job itself: a rank may say what the master left out, as it does when it goes on with a run. Pure. */
+export function saidOf({
+  replicas,
+  evaluation: { everySteps },
+  prompts,
+  ...job
+}: Pick<JobConfig, "seed" | "steps" | "mode" | "replicas" | "evaluation" | "prompts">): Readonly<
+  Record<string, string>
+> {
+  const { policy, rollout, checkpoint } = replicas;
+  return {
+    ...{ seed: `${job.seed}`, steps: `${job.steps}`, mode: job.mode },
+    ...{ policy: `${policy}`, rollout: `${rollout}`, checkpoint: `${checkpoint}` },
+    ...(everySteps === 0 ? {} : { "eval-interval": `${everySteps}` }),
+    "rollout-split": everySteps === 0 ? "train-only" : "both",
+    ...(prompts ? { "data-path": prompts.train } : {}),
+  };
+}
 
 /** What a rank said otherwise than the master; `null` when they agree. What a rank leaves out is the master's. Pure. */
 export function differenceOf(

@@ -12,6 +12,7 @@ import {
   masterOf,
   placeOf,
   saidIn,
+  saidOf,
   samplersOf,
   sharesOf,
 } from "../../src/multinode/options.ts";
@@ -111,6 +112,29 @@ describe("what the options say of the job", () => {
       /^--num-nodes is 2 here and 3 at the master/,
     );
     expect(differenceOf(master, saidIn(launch, { joinTimeout, seed: "7" }))).toMatch(/--seed is 7 here and left out/);
+  });
+
+  test("a rank may say what the master left out, as when that goes on with the stored configuration of a run", () => {
+    const launch = { nodes: 2, rank: 1, weights: [1, 1] };
+    const replicas = { policy: 2, rollout: 4, checkpoint: 1 };
+    const job = { seed: 7, steps: 20, mode: "sync", replicas, evaluation: { everySteps: 6, prompts: 8 } } as const;
+    const master = { ...saidOf(job), ...saidIn(launch, { joinTimeout }) };
+    const same = {
+      seed: "7",
+      steps: "20",
+      mode: "sync",
+      policy: "2",
+      rollout: "4",
+      checkpoint: "1",
+      evalInterval: "6",
+    };
+    expect(differenceOf(master, saidIn(launch, { joinTimeout, ...same }))).toBeNull();
+    expect(differenceOf(master, saidIn(launch, { joinTimeout, steps: "21" }))).toMatch(/--steps is 21 here and 20 at/);
+    expect(differenceOf(master, saidIn(launch, { joinTimeout, rolloutSplit: "train-only" }))).toMatch(
+      /--rollout-split is train-only here and both at the master/,
+    );
+    const none = saidOf({ ...job, evaluation: { everySteps: 0, prompts: 8 } });
+    expect(differenceOf(none, { "rollout-split": "train-only" })).toBeNull();
   });
 });
 
