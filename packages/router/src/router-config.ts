@@ -49,7 +49,10 @@ export const routerDefaults: RouterConfig = {
   attempt: {
     ...{ timeoutMs: 3_600_000, stallMs: 300_000, clientStallMs: 60_000, answerBytesMax: 64 * 1024 ** 2 },
   },
-  http: { bodyBytesMax: 32 * 1024 ** 2, bodiesBytesMax: 1024 ** 3, connectionsMax: 8_192, receiveMs: 60_000 },
+  http: {
+    ...{ bodyBytesMax: 32 * 1024 ** 2, bodiesBytesMax: 1024 ** 3, connectionsMax: 8_192 },
+    ...{ receiveMs: 60_000, clientStallMs: 60_000 },
+  },
   sessions: { sessionsMax: 100_000, bytesMax: 64 * 1024 ** 2, turnsMax: 1_024, idleMs: 3_600_000 },
   maxStaleness: null,
 };

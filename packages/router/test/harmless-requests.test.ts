@@ -73,6 +73,16 @@ test("one engine that claims to be far ahead makes no other one stale, and answe
   expect(pool.newest).toBe(999_999_999_999_999);
 });
 
+test("the first engine that answers is believed; where it was wrong, somebody says so, and the others serve", () => {
+  const pool = poolOf({ liar: "999999999999999", a: "5", b: "5" });
+  expect(pool.workers().map(({ state }) => state)).toEqual(["healthy", "stale", "stale"]);
+  pool.setCurrent("5");
+  for (const id of ["a", "b"]) pool.probed(id, 1, up("5"), 1);
+  expect(pool.workers().map(({ state }) => state)).toEqual(["healthy", "healthy", "healthy"]);
+  const fenced = { ...need, fence: { exact: null, min: 5, maxStaleness: 0 } };
+  expect((pool.take(fenced, 2) as Ticket).workerId).not.toBe("liar");
+});
+
 test.each([
   ["ECONNREFUSED", "refused"],
   ["EHOSTUNREACH", "refused"],

@@ -1,5 +1,5 @@
 /** Clients and engines that mean harm, or are only slow: each of them harms nobody else. */
-import { createServer, type Server } from "node:http";
+import { Agent, createServer, get, type IncomingMessage, type Server } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { Writable } from "node:stream";
 import { systemClock } from "@muster/runtime";
@@ -9,6 +9,7 @@ import { Pool } from "../src/core/pool.ts";
 import { TokenStream } from "../src/core/token-stream.ts";
 import { Admission } from "../src/doors/admission.ts";
 import { headersForEngine } from "../src/doors/answer-headers.ts";
+import { doorOf, openHttpApp } from "../src/doors/http-app.ts";
 import { routerDefaults } from "../src/index.ts";
 import { drained } from "../src/sampler/drained.ts";
 import { openRouter, startEngine } from "./support/open-router.ts";
@@ -51,6 +52,45 @@ test("a client that takes nothing of a whole answer is cut off, and its answer i
   socket.resume();
   await new Promise((resolve) => socket.once("close", resolve));
   expect(bytes).toBeLessThan(24 * 1024 ** 2);
+});
+
+test("a client that takes nothing of a door's own answer is cut off, and one that waits for its next answer is not", async () => {
+  const app = openHttpApp({
+    ...{ host: "127.0.0.1", tls: null, tokens: { inference: null, admin: null }, refused: () => {}, failed: () => {} },
+    limits: { ...routerDefaults.http, clientStallMs: 200 },
+  });
+  onTestFinished(() => app.close());
+  let cutOff = (): void => {};
+  const isCutOff = new Promise<void>((resolve) => {
+    cutOff = resolve;
+  });
+  app.get("/large", doorOf("public"), async (_, reply) => {
+    reply.raw.once("close", cutOff);
+    return "x".repeat(24 * 1024 ** 2);
+  });
+  app.get("/slow", doorOf("public"), async () => await new Promise((resolve) => setTimeout(resolve, 600, "late")));
+  await app.listen({ host: "127.0.0.1", port: 0 });
+  const { port } = app.server.address() as AddressInfo;
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  onTestFinished(() => agent.destroy());
+  const textOf = (path: string): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const answered = (response: IncomingMessage): void => {
+        let text = "";
+        response.setEncoding("utf8").on("data", (piece: string) => {
+          text += piece;
+        });
+        response.on("end", () => resolve(text));
+      };
+      get({ host: "127.0.0.1", port, path, agent }, answered).on("error", reject);
+    });
+  expect([await textOf("/slow"), await textOf("/slow")]).toEqual(["late", "late"]);
+  const socket = connect(port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  socket.on("error", () => {});
+  socket.pause();
+  socket.write("GET /large HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+  await isCutOff;
 });
 
 test("a router that ends lets a client take the answer that it was given", async () => {

@@ -10,6 +10,8 @@ export interface HttpLimits extends BodyBounds {
   readonly connectionsMax: number;
   /** For a whole request to arrive. */
   readonly receiveMs: number;
+  /** A client that takes nothing of its answer for so long is cut off. */
+  readonly clientStallMs: number;
 }
 
 /** What a server is made from. */
@@ -73,6 +75,10 @@ export function openHttpApp({ host, tls, tokens, limits, refused, failed }: Http
     answers.set(request, raw);
     const { headers, routeOptions } = request;
     checkHead(headers, scopeOf(routeOptions.config), { host, tokens });
+  });
+  app.addHook("onSend", async (_, { raw }) => {
+    // Of its socket, which knows how much of a large piece has left.
+    raw.setTimeout(limits.clientStallMs, () => raw.destroy());
   });
   app.setNotFoundHandler(async (request) => {
     throw new Refused({ status: 404, code: "not_found", message: `${request.method} ${pathOf(request)} is not known` });
