@@ -117,7 +117,7 @@ export async function loadCheckpoint(
 }
 
 /**
- * Reads one checkpoint through by the path of its folder and checks every size and sha-256, in the memory of one piece, with the errors of
+ * Reads one checkpoint through by the path of its folder and checks every size and sha-256, in the memory of a few pieces, with the errors of
  * {@link loadCheckpoint}.
  */
 export async function verifyCheckpoint(

@@ -52,6 +52,22 @@ describe("the status of a job", () => {
     expect(statusText({ ...statusOf("j", { script }), ageMs: 0 })).not.toMatch(/^hosts|^phase/m);
   });
 
+  it("names the missing ranks first of all where there are too many ranks for a line", () => {
+    const { atMs } = statusOf("j");
+    const hostsWith = (isMissing: (rank: number) => boolean): string | undefined => {
+      const ranks = Array.from({ length: 256 }, (_, rank) => ({
+        rank,
+        host: isMissing(rank) ? null : `host-${rank}`,
+        sinceMs: atMs - 12_000,
+      }));
+      const text = statusText({ ...statusOf("j"), ageMs: 0 }, undefined, { host: "h", port: 1, ranks });
+      return /^hosts +(.*)$/m.exec(text)?.[1];
+    };
+    expect(hostsWith((rank) => rank === 200)).toBe("255 of 256 ranks are there; 200 MISSING for 12 s");
+    expect(hostsWith(() => false)).toBe("256 of 256 ranks are there");
+    expect(hostsWith((rank) => rank > 0)).toMatch(/^1 of 256 ranks are there; 1 MISSING .*; 249 more MISSING$/);
+  });
+
   it("shows the age of a beat as it is now, not as it was drawn", () => {
     const text = statusText({ ...statusOf("j"), ageMs: 1_000 });
     expect(text).toMatch(/^policy-0 .* 1\.3 s +2 ms +128 MiB$/m);

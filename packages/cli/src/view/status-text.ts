@@ -27,6 +27,12 @@ type FleetReplica = JobStatus["fleet"]["replicas"][number];
 /** Root causes in the status. */
 const causesShown = 5;
 
+/** Longest value of a line, in characters. */
+const valueMax = 200;
+
+/** Missing ranks that are named where not all ranks are. */
+const missingShown = 6;
+
 /** Writes the status: the job, its mesh, ledger and checkpoint, then one line per member; within a width where one is given. */
 export function statusText(
   status: SeenStatus,
@@ -54,18 +60,25 @@ export function statusText(
     ...(status.best ? [["best", bestOf(status.best)] as const] : []),
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
-  const facts = rows.flatMap(([name, value]) => wrapped(`${name.padEnd(width)}  ${cleanLine(value, 200)}`, columnsMax));
+  const facts = rows.flatMap(([name, value]) =>
+    wrapped(`${name.padEnd(width)}  ${cleanLine(value, valueMax)}`, columnsMax),
+  );
   const cells = [...status.members.map((member) => cellsOf(member, status)), ...absentOf(status)];
   const members = cells.length === 0 ? ["no members"] : table(columns, cells, columnsMax);
   return [...warningOf(status), ...facts, "", ...members, ...leftOutOf(status)].join("\n");
 }
 
-/** Ranks of a job of several hosts: where they are, and since when one is missing. */
+/** Ranks of a job of several hosts: where they are, and since when one is missing; only the missing ones where all would be too long a line. */
 function hostsOf({ ranks }: RanksSeen, nowMs: number): string {
-  const each = ranks.map(({ rank, host, sinceMs }) =>
-    host === null ? `${rank} MISSING for ${duration(Math.max(0, nowMs - sinceMs))}` : `${rank} ${host}`,
-  );
-  return each.join(", ");
+  const missingFor = (sinceMs: number): string => `MISSING for ${duration(Math.max(0, nowMs - sinceMs))}`;
+  const all = ranks
+    .map(({ rank, host, sinceMs }) => (host === null ? `${rank} ${missingFor(sinceMs)}` : `${rank} ${host}`))
+    .join(", ");
+  if (all.length <= valueMax) return all;
+  const missing = ranks.filter(({ host }) => host === null);
+  const named = missing.slice(0, missingShown).map(({ rank, sinceMs }) => `; ${rank} ${missingFor(sinceMs)}`);
+  const more = missing.length > missingShown ? `; ${missing.length - missingShown} more MISSING` : "";
+  return `${ranks.length - missing.length} of ${ranks.length} ranks are there${named.join("")}${more}`;
 }
 
 /** The phase of a multi-node script in which the job is, and who holds it up. */
