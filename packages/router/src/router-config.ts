@@ -47,7 +47,8 @@ export const routerDefaults: RouterConfig = {
   queue: { queueMax: 1_024, queueTimeoutMs: 30_000, activeMax: 8_192 },
   retry: { attemptsMax: 4, share: 0.2, reserve: 256 },
   attempt: {
-    ...{ timeoutMs: 3_600_000, stallMs: 300_000, clientStallMs: 60_000, answerBytesMax: 64 * 1024 ** 2 },
+    ...{ timeoutMs: 3_600_000, stallMs: 300_000, clientStallMs: 60_000 },
+    ...{ answerBytesMax: 64 * 1024 ** 2, answersBytesMax: 1024 ** 3 },
   },
   http: {
     ...{ bodyBytesMax: 32 * 1024 ** 2, bodiesBytesMax: 1024 ** 3, connectionsMax: 8_192 },

@@ -13,6 +13,7 @@ import { workerIdOf, workerUrlOf } from "./core/worker-url.ts";
 import { addAdminDoors } from "./doors/admin.ts";
 import { Admission } from "./doors/admission.ts";
 import { headersForEngine } from "./doors/answer-headers.ts";
+import { AnswerMemory } from "./doors/answer-memory.ts";
 import { addDialectDoors } from "./doors/dialect-doors.ts";
 import { type ExchangeTools, exchange } from "./doors/exchange.ts";
 import { checkToken, type Tokens } from "./doors/guard.ts";
@@ -122,6 +123,7 @@ class RunningRouter implements Router {
     this.#tools = {
       ...{ pool: this.#pool, admission: this.#admission, agent: this.#agent, clock, logger, meters },
       ...{ retry: config.retry, limits: config.attempt, underWay: this.#underWay },
+      memory: new AnswerMemory(config.attempt.answersBytesMax),
       budget: new RetryBudget(config.retry, clock.now()),
       isTokenOurs: engineToken !== null || tokens.inference !== null || tokens.admin !== null,
       checkNow: (id) => this.#health.checkNow(id),

@@ -54,6 +54,35 @@ test("a client that takes nothing of a whole answer is cut off, and its answer i
   expect(bytes).toBeLessThan(24 * 1024 ** 2);
 });
 
+test("answers that are held are bounded together: beyond it they pass through, and one that must be whole is 503", async () => {
+  const url = await plainEngine({ bytes: 24 * 1024 ** 2 });
+  const { router, ask, until } = await openRouter([url], {
+    attempt: { clientStallMs: 60_000, answersBytesMax: 30 * 1024 ** 2 },
+    retry: { attemptsMax: 1 },
+  });
+  await until("healthy", (workers) => workers.every(({ state }) => state === "healthy"));
+  const fenced = { "x-muster-weight-version": "1" };
+  expect((await (await ask("/generate", prompt, fenced)).text()).length).toBeGreaterThan(24 * 1024 ** 2);
+  const socket = connect(router.port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  socket.on("error", () => {});
+  const body = JSON.stringify(prompt);
+  socket.write(
+    `POST /generate HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  socket.pause();
+  await until("answered", ([worker]) => worker?.active === 0 && router.pending() > 0);
+  expect((await (await ask("/generate", prompt)).text()).length).toBeGreaterThan(24 * 1024 ** 2);
+  const refused = await ask("/generate", prompt, fenced);
+  expect([refused.status, await refused.text()]).toEqual([503, expect.stringContaining("all requests together")]);
+  const message = { max_tokens: 4, messages: [{ role: "user", content: "a" }] };
+  expect((await ask("/v1/messages", message)).status).toBe(503);
+  expect(router.workers()[0]).toMatchObject({ state: "healthy", requestFailures: 0 });
+  socket.destroy();
+  await until("gone", () => router.pending() === 0);
+  expect((await (await ask("/generate", prompt, fenced)).text()).length).toBeGreaterThan(24 * 1024 ** 2);
+});
+
 test("a client that takes nothing of a door's own answer is cut off, and one that waits for its next answer is not", async () => {
   const app = openHttpApp({
     ...{ host: "127.0.0.1", tls: null, tokens: { inference: null, admin: null }, refused: () => {}, failed: () => {} },

@@ -10,6 +10,8 @@ import type { FailureKind } from "../core/retry.ts";
 import type { TokenStream } from "../core/token-stream.ts";
 import { type Sent, send } from "../upstream/send.ts";
 import { headersOfAnswer } from "./answer-headers.ts";
+import type { AnswerMemory } from "./answer-memory.ts";
+import { HeldAnswer } from "./held-answer.ts";
 import { Relay } from "./relay.ts";
 
 /** How an attempt ended. */
@@ -25,6 +27,8 @@ export interface AttemptLimits {
   readonly clientStallMs: number;
   /** Longer answers that are no stream are passed on as they come, and then not tried again. */
   readonly answerBytesMax: number;
+  /** Of all answers together that are held until they are whole; beyond it they are passed on as they come, or are 503 where they can not be. */
+  readonly answersBytesMax: number;
 }
 
 /** What an attempt works with. */
@@ -39,6 +43,7 @@ export interface AttemptOptions {
   readonly agent: Agent;
   readonly clock: Clock;
   readonly limits: AttemptLimits;
+  readonly memory: AnswerMemory;
   readonly newest: () => number | null;
   /** The engine is shown a token of the router, or none: that it refuses it is no fault of the client. */
   readonly isTokenOurs: boolean;
@@ -83,6 +88,7 @@ class Attempt {
       };
       const settle: Settle = (outcome) => {
         client.off("close", gone);
+        if (outcome.end === "failed") this.#options.memory.release(client);
         resolve(outcome);
       };
       if (client.destroyed) return gone();
@@ -138,10 +144,13 @@ class Attempt {
     if (this.#isPassedOn) return void this.#pass(chunk);
     this.#chunks.push(chunk);
     this.#bytes += chunk.length;
-    const { limits, request } = this.#options;
-    if (this.#bytes <= limits.answerBytesMax) return;
-    if (isFenced(request.fence) || this.#status !== 200)
-      return void this.#sent?.fail("status", `its answer is longer than ${limits.answerBytesMax} bytes`);
+    const { limits, request, memory, client } = this.#options;
+    const isRoom = memory.hold(client, chunk.length);
+    if (isRoom && this.#bytes <= limits.answerBytesMax) return;
+    const mustBeWhole = isFenced(request.fence) || this.#status !== 200;
+    if (!isRoom && (mustBeWhole || client instanceof HeldAnswer))
+      return void this.#sent?.fail("busy", `answers of all requests together are longer than ${memory.bytesMax} bytes`);
+    if (mustBeWhole) return void this.#sent?.fail("status", `its answer is longer than ${limits.answerBytesMax} bytes`);
     this.#isPassedOn = true;
     this.#begin({ error: null, version: null, spans: [] });
     for (const part of this.#chunks) this.#pass(part);

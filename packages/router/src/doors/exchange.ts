@@ -12,6 +12,7 @@ import { TokenStream } from "../core/token-stream.ts";
 import type { RequestVerdict } from "../core/worker.ts";
 import type { Sent } from "../upstream/send.ts";
 import type { Admission } from "./admission.ts";
+import type { AnswerMemory } from "./answer-memory.ts";
 import { type AttemptLimits, attempt, type Outcome } from "./attempt.ts";
 import type { Meters } from "./meters.ts";
 
@@ -22,6 +23,7 @@ export interface ExchangeTools {
   readonly budget: RetryBudget;
   readonly retry: RetryPolicy;
   readonly limits: AttemptLimits;
+  readonly memory: AnswerMemory;
   readonly agent: Agent;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -132,7 +134,7 @@ class Exchange {
   }
 
   async #attempt(ticket: Ticket, attempts: number, bytes: Buffer): Promise<Outcome> {
-    const { agent, clock, limits, pool, admission, underWay } = this.#tools;
+    const { agent, clock, limits, memory, pool, admission, underWay } = this.#tools;
     const here = underWay.get(ticket.workerId) ?? new Set<Sent>();
     underWay.set(ticket.workerId, here);
     let mine: Sent | null = null;
@@ -140,7 +142,7 @@ class Exchange {
     try {
       outcome = await attempt({
         ...{ request: this.#request, client: this.#client, headers: this.#headers, ticket, attempts, bytes },
-        ...{ agent, clock, limits, newest: () => pool.newest, isTokenOurs: this.#tools.isTokenOurs },
+        ...{ agent, clock, limits, memory, newest: () => pool.newest, isTokenOurs: this.#tools.isTokenOurs },
         // Without an engine that resumes nothing is read that need not be.
         tokens: ticket.resumes ? this.#tokens : null,
         askVersion: (of) => this.#askVersion(of),
