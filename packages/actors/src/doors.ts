@@ -73,7 +73,7 @@ export interface Doors {
   map: typeof mapVersion;
   pullShards: typeof pullShards;
   checkpointStore(options: Parameters<typeof openCheckpointStore>[0]): Promise<CheckpointStore>;
-  loadCheckpoint(path: string): Promise<LoadedCheckpoint>;
+  loadCheckpoint(path: string, signal?: AbortSignal): Promise<LoadedCheckpoint>;
 }
 
 /**
@@ -122,7 +122,7 @@ export const hostDoors = (
   map: mapVersion,
   pullShards,
   checkpointStore: openCheckpointStore,
-  loadCheckpoint: (path) => loadCheckpoint(path),
+  loadCheckpoint: (path, signal) => loadCheckpoint(path, signal ? { signal } : {}),
 });
 
 /** How the agents of a job are opened: their doors are in a package that this one does not know. */

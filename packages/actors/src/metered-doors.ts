@@ -159,11 +159,11 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
         sweep: () => store.sweep(),
       };
     },
-    loadCheckpoint: (path) =>
+    loadCheckpoint: (path, signal) =>
       measure(
         "load",
         { bytes: ({ sections }) => sections.reduce((sum, section) => sum + section.bytes.byteLength, 0) },
-        () => doors.loadCheckpoint(path),
+        () => doors.loadCheckpoint(path, signal),
       ),
   };
 }

@@ -89,8 +89,11 @@ describe("a policy replica whose disk does not answer", () => {
     job = await openJob(["timing.checkpoint=4s", "checkpoint.memory_every=0"]);
     const controller = await job.startController();
     let reads = 0;
-    const loadCheckpoint: Doors["loadCheckpoint"] = (path) =>
-      reads++ === 0 ? new Promise(() => {}) : hostDoors.loadCheckpoint(path);
+    let late: AbortSignal | undefined;
+    const loadCheckpoint: Doors["loadCheckpoint"] = (path, signal) => {
+      late ??= signal;
+      return reads++ === 0 ? new Promise(() => {}) : hostDoors.loadCheckpoint(path, signal);
+    };
     const policies = ["policy-0", "policy-1"].map((id) =>
       job.startReplica(policyRoleOn({ ...hostDoors, loadCheckpoint }), id),
     );
@@ -100,6 +103,7 @@ describe("a policy replica whose disk does not answer", () => {
 
     await expectGoodEnd(controller);
     expect(reads).toBe(2);
+    expect(late?.aborted, "the first one ends once the disk answers").toBe(true);
     const alarms = job.events("alarm.raised").map(({ body }) => body.detail);
     expect(alarms).toContainEqual(expect.stringMatching(/reading .* did not end within 4000 ms/));
   });

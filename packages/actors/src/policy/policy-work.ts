@@ -147,7 +147,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
               timeoutMs: config.timing.checkpointMs,
               clock: this.#tools.environment.clock,
             };
-            const checkpoint = await withDeadline(() => this.#doors.loadCheckpoint(path), patience);
+            const checkpoint = await withDeadline((late) => this.#doors.loadCheckpoint(path, late), patience);
             const { name, manifestDigest } = checkpoint.info;
             if (!(source.manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
             const section = (name: string): Uint8Array =>
