@@ -9,16 +9,23 @@ const tokenizer = {
   decode: (ids: ArrayLike<number>) => String.fromCharCode(...Array.from(ids)),
 };
 
-async function begun() {
+/** @param whole - Resolves when turns may be drawn to their end. */
+async function begun(whole = Promise.resolve()) {
+  const drawing = { now: 0, most: 0 };
   const server = await startEpisodeServer({ logger: silentLogger });
   onTestFinished(() => server.close());
   const episode = await server.begin({
     ...{ name: "3-0-0", tokenizer, model: "m", maxContext: 100 },
     sampling: { temperature: 1, maxNewTokens: 4, stopTokenIds: [0] },
-    draw: async () => ({
-      ...{ responseIds: Int32Array.of(65, 0), logprobs: Float32Array.of(-1, -1), finish: "stop" },
-      ...{ versionAtStart: 5, versionAtEnd: 5 },
-    }),
+    draw: async () => {
+      drawing.most = Math.max(drawing.most, ++drawing.now);
+      await whole;
+      drawing.now -= 1;
+      return {
+        ...{ responseIds: Int32Array.of(65, 0), logprobs: Float32Array.of(-1, -1), finish: "stop" },
+        ...{ versionAtStart: 5, versionAtEnd: 5 },
+      };
+    },
     failed: (error) => {
       throw error;
     },
@@ -29,7 +36,7 @@ async function begun() {
       headers: { "content-type": "application/json", authorization: `Bearer ${episode.key}` },
     });
   const turn = (content: string) => ask("POST", "/v1/chat/completions", { messages: [{ role: "user", content }] });
-  return { episode, ask, turn };
+  return { episode, ask, turn, drawing };
 }
 
 test("an agent can not take its episode away from its sampler", async () => {
@@ -40,6 +47,24 @@ test("an agent can not take its episode away from its sampler", async () => {
   await ask("POST", "/reward", { reward: 1 });
   expect(await episode.finish()).toMatchObject({ turns: 1, reward: 1 });
   expect((await turn("b")).status).toBe(401);
+});
+
+test("an agent that asks much at once has sixteen turns at the engine, so that episodes beside it wait for no more", async () => {
+  let go = (): void => {};
+  const { episode, ask, turn, drawing } = await begun(
+    new Promise((resolve) => {
+      go = resolve;
+    }),
+  );
+  const asked = Array.from({ length: 60 }, (_, i) => turn(`${i}`));
+  await expect.poll(() => drawing.now).toBeGreaterThanOrEqual(16);
+  // By now the others have come, too.
+  for (let i = 0; i < 60; i++) await ask("POST", "/reward", { reward: i });
+  go();
+  const answers = await Promise.all(asked);
+  expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+  expect(drawing).toEqual({ now: 0, most: 16 });
+  expect(await episode.finish()).toMatchObject({ turns: 60 });
 });
 
 test("an episode is as long as the job allows, however long its tools take", async () => {

@@ -8,6 +8,7 @@ import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { messageOf } from "@muster/base";
+import { AtOnce } from "../core/at-once.ts";
 import { Refused, sessionEnded } from "../core/reply.ts";
 import { emptySession, type Session, type SessionRecord, withRecord } from "../core/session.ts";
 import { errors } from "../errors.ts";
@@ -50,9 +51,7 @@ export class SessionFiles implements SessionStore {
   readonly #beginning = new Map<string, Promise<void>>();
   /** Least recently used first. */
   readonly #kept = new Map<string, Kept>();
-  /** Reads that wait for their turn. */
-  readonly #waiting: (() => void)[] = [];
-  #loads = 0;
+  readonly #loads = new AtOnce(loadsMax);
   #isClosed = false;
 
   private constructor(directory: string, limits: SessionLimits, guard: Server, ids: Set<string>) {
@@ -174,7 +173,7 @@ export class SessionFiles implements SessionStore {
   /** Works on a session, which stays in memory meanwhile. @throws Refused with 404; what `work` throws */
   async #use<T>(id: string, work: (opened: Opened, kept: Kept) => Promise<T>): Promise<T> {
     if (!this.#ids.has(id)) throw notFound(id);
-    const kept = this.#kept.get(id) ?? { opening: this.#inTurn(() => this.#load(id)), opened: null, users: 0 };
+    const kept = this.#kept.get(id) ?? { opening: this.#loads.run(() => this.#load(id)), opened: null, users: 0 };
     this.#kept.delete(id);
     this.#kept.set(id, kept);
     kept.users += 1;
@@ -202,18 +201,6 @@ export class SessionFiles implements SessionStore {
       this.#kept.delete(id);
       size -= 1;
       bytes -= bytesOf(kept);
-    }
-  }
-
-  async #inTurn<T>(load: () => Promise<T>): Promise<T> {
-    if (this.#loads >= loadsMax) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else this.#loads += 1;
-    try {
-      return await load();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#loads -= 1;
     }
   }
 
