@@ -49,7 +49,7 @@ async function picture(attacker: BrokerRole | null) {
     const { last_seq, messages, subjects = {} } = info.state;
     const { consumers } = await ask<{ consumers: string[] }>(raw, `$JS.API.CONSUMER.NAMES.${name}`, {});
     const own = (subject: string): boolean =>
-      subject.startsWith(`muster.test.reports.${attacker}.${attacker}-attacker.`) ||
+      subject.startsWith(`muster.test.reports.${speakerOf(attacker)}.${attacker}-attacker.`) ||
       subject === "muster.test.groups.rollout-attacker";
     const others = Object.entries(subjects).filter(([subject]) => !own(subject));
     const isShared = /-(reports|groups)$/.test(name);
@@ -62,6 +62,9 @@ async function picture(attacker: BrokerRole | null) {
   }
   return found;
 }
+
+/** In the name of which role one reports. */
+const speakerOf = (role: BrokerRole | null) => (role === "script" ? "operator" : role);
 
 /** Streams that are the controller's to write. */
 async function advance(name: string): Promise<void> {
@@ -138,7 +141,8 @@ test.each(attackers)(
     await advance(`before-${role}`);
     const attacker = await connectRaw(server, role);
     const desk = bodyOf(".desk.", role);
-    await attacker.request(`muster.test.desk.${role}.${role}-attacker`, desk, { timeout: 5_000 });
+    const hasDesk = role !== "script";
+    if (hasDesk) await attacker.request(`muster.test.desk.${role}.${role}-attacker`, desk, { timeout: 5_000 });
     const before = await picture(role);
     for (const subject of requestsOf(role)) {
       const body = bodyOf(subject, role);

@@ -12,6 +12,7 @@ import {
   waitFor,
 } from "@muster/testkit";
 import {
+  brokerRoles,
   type Credentials,
   connectNats,
   credentialsOfReplica,
@@ -201,7 +202,7 @@ describe("the broker's doors", () => {
     await journal.append(bytes("covered"), head, "covered");
     await journal.append(bytes("snapshot"), head + 1, "snapshot");
     const subject = "$JS.API.STREAM.PURGE.muster-test-journal";
-    for (const role of ["policy", "rollout", "checkpoint", "node", "operator", "watcher"] as const)
+    for (const role of ["policy", "rollout", "checkpoint", "node", "operator", "watcher", "script"] as const)
       expect(await requestAs(server, { role, subject }), role).toBe("refused");
     await controller.purge("journal", head + 2);
     const left: number[] = [];
@@ -213,7 +214,7 @@ describe("the broker's doors", () => {
   });
 
   test("nobody can delete or reshape a stream, not even the controller", async () => {
-    for (const role of ["controller", "policy", "rollout", "checkpoint", "node", "operator", "watcher"] as const) {
+    for (const role of brokerRoles) {
       for (const stream of ["muster-test-journal", "KV_muster-test"]) {
         expect(await requestAs(server, { role, subject: `$JS.API.STREAM.DELETE.${stream}` }), role).toBe("refused");
         expect(await requestAs(server, { role, subject: `$JS.API.STREAM.UPDATE.${stream}` }), role).toBe("refused");

@@ -50,13 +50,25 @@ test("it listens on loopback and writes its secrets where only the owner can rea
   expect(server.monitoringUrl).toBeNull();
   const modeOf = async (...path: string[]) => (await stat(join(directory.path, ...path))).mode & 0o777;
   expect([await modeOf("server.conf"), await modeOf("server.json")]).toEqual([0o600, 0o600]);
-  expect(new Set(Object.values(server.credentials).map(({ seed }) => seed)).size).toBe(8);
+  expect(new Set(Object.values(server.credentials).map(({ seed }) => seed)).size).toBe(9);
 });
 
 test("it opens the monitoring endpoint when asked to", async () => {
   const server = await start({ monitoring: true });
   const response = await fetch(`${server.monitoringUrl}/healthz`);
   expect(response.status).toBe(200);
+});
+
+test("the folder of a broker that had fewer roles gets the missing ones, and the others keep their keys", async () => {
+  const before = await start({ otherJobs: ["other"] });
+  await before.kill();
+  const path = join(directory.path, "server.json");
+  const saved = JSON.parse(await readFile(path, "utf8"));
+  for (const users of [saved.credentials, saved.others.other]) delete users.script;
+  await writeFile(path, JSON.stringify(saved));
+  const { credentials, others } = await start({ otherJobs: ["other"] });
+  expect(credentials).toEqual({ ...before.credentials, script: credentials.script });
+  expect(others.other?.script.seed).toMatch(/^SA/);
 });
 
 test("the folder of a broker of an earlier version is left as it is, and told what to do about", async () => {

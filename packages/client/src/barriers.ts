@@ -1,9 +1,9 @@
 /** Arrivals at barriers. All of a client share one reader of the events: a reader for each would cost more than the barrier. */
 import { type AnyMessage, type Body, type Enveloper, encodeMessage, subjectsOf } from "@muster/protocol";
-import type { Subscription, Transport } from "@muster/transport";
+import { barrierAnswers, type Subscription, type Transport } from "@muster/transport";
 import { whenAborted } from "./ask.ts";
 import { errors } from "./errors.ts";
-import { type EventMessage, follow } from "./follow.ts";
+import { type EventMessage, follow, hear } from "./follow.ts";
 
 type Arrival = Body<"barrier.arrived">;
 
@@ -19,11 +19,14 @@ export class Arrivals {
   readonly #transport: Transport;
   readonly #enveloper: Enveloper;
   readonly #waiting = new Set<Waiter>();
+  readonly #isScript: boolean;
   #reader: Promise<Subscription> | null = null;
 
-  constructor(transport: Transport, enveloper: Enveloper) {
+  /** @param isScript - The connection is one of a script, which reads no stream. */
+  constructor(transport: Transport, enveloper: Enveloper, isScript: boolean) {
     this.#transport = transport;
     this.#enveloper = enveloper;
+    this.#isScript = isScript;
   }
 
   /** Arrives, and waits for the answer; `null` when none came in time. @throws MUSTER_ERR_REQUEST_REFUSED; the reason of `signal` */
@@ -66,7 +69,9 @@ export class Arrivals {
     const take = (event: EventMessage): void => {
       for (const waiter of this.#waiting) waiter.take(event);
     };
-    this.#reader ??= follow(this.#transport, { fromSeq: "new", take }).catch((error: unknown) => {
+    this.#reader ??= (
+      this.#isScript ? hear(this.#transport, barrierAnswers, take) : follow(this.#transport, { fromSeq: "new", take })
+    ).catch((error: unknown) => {
       this.#reader = null;
       throw error;
     });

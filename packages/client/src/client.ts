@@ -54,7 +54,7 @@ export interface JobClient {
   close(): Promise<void>;
 }
 
-/** How to reach a job: what `muster credentials operator` writes. */
+/** How to reach a job: what `muster credentials operator` writes, or `muster credentials script`, with which only {@link JobClient.arrive} is allowed. */
 export interface ConnectJobOptions {
   readonly url: string;
   readonly job: string;
@@ -71,18 +71,24 @@ const idDefault = "muster";
 export async function connectJob(options: ConnectJobOptions): Promise<JobClient> {
   const { url, job, credentials, id = credentials.replica?.id ?? idDefault, connectTimeoutMs = 3_000 } = options;
   const incarnation = `i${randomBytes(6).toString("hex")}`;
-  const name = `operator.${id}.${incarnation}`;
-  return clientOf(await connectNats({ url, job, credentials, name, connectTimeoutMs }), { id, incarnation });
+  const isScript = credentials.user === "script";
+  const name = `${isScript ? "script" : "operator"}.${id}.${incarnation}`;
+  const transport = await connectNats({ url, job, credentials, name, connectTimeoutMs });
+  return clientOf(transport, { id, incarnation, isScript });
 }
 
 /** A client over a connection that there is already; closing the one closes the other. */
 export function clientOf(
   transport: Transport,
-  { id = idDefault, incarnation }: { readonly id?: string; readonly incarnation: string },
+  {
+    id = idDefault,
+    incarnation,
+    isScript = false,
+  }: { readonly id?: string; readonly incarnation: string; readonly isScript?: boolean },
 ): JobClient {
   const { job } = transport;
   const enveloper = createEnveloper({ job, id, role: "operator", incarnation, wallMs: Date.now });
-  const arrivals = new Arrivals(transport, enveloper);
+  const arrivals = new Arrivals(transport, enveloper, isScript);
   return {
     job,
     async status() {

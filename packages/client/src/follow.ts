@@ -1,6 +1,6 @@
 /** The public events of a job, one by one. */
 import { messageOf } from "@muster/base";
-import { type AnyMessage, decodeMessage, type KindOf, messageTable } from "@muster/protocol";
+import { type AnyMessage, decodeMessage, type KindOf, messageTable, subjectsOf } from "@muster/protocol";
 import type { Subscription, Transport } from "@muster/transport";
 
 /** A public event. */
@@ -14,6 +14,21 @@ export interface FollowOptions {
   readonly take: (event: EventMessage, seq: number) => void;
   /** Called for what can not be read and is passed over, e.g. a kind that a later version added. */
   readonly unreadable?: (seq: number, reason: string) => void;
+}
+
+/** Hears public events of some kinds from now on, as far as the connection holds: what passes while it is away is missed. */
+export async function hear(
+  transport: Pick<Transport, "job" | "subscribe">,
+  kinds: readonly EventMessage["kind"][],
+  take: (event: EventMessage) => void,
+): Promise<Subscription> {
+  const handle = (_: string, data: Uint8Array): void => {
+    const event = readEvent(data);
+    if ("body" in event) take(event);
+  };
+  const heard: Subscription[] = [];
+  for (const kind of kinds) heard.push(await transport.subscribe(subjectsOf(transport.job).event(kind), handle));
+  return { close: async () => void (await Promise.all(heard.map((each) => each.close()))) };
 }
 
 /** More than a new controller says again: what the outbox of the one before holds (10,000 messages), and what its last records led to. */

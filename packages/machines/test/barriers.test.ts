@@ -138,7 +138,7 @@ describe("a barrier of scripts", () => {
   it("is refused by field, value and way out where its ranks contradict each other or themselves", () => {
     const desk = new Desk().arrive(0);
     const before = desk.state.barriers;
-    expect(desk.arrive(1, { timeoutMs: 5 }).refused()).toEqual([expect.stringMatching(/timeoutMs = 5 .* 1000/)]);
+    expect(desk.arrive(1, { timeoutMs: 5_000 }).refused()).toEqual([expect.stringMatching(/timeoutMs = 5000 .* 1000/)]);
     expect(desk.arrive(3).refused()).toEqual([expect.stringContaining("use 0 to 2")]);
     expect(desk.arrive(1, { weights: [1, 2] }).refused()).toEqual([expect.stringContaining("2 values for 3 ranks")]);
     expect(desk.arrive(1, { quorum: 4 }).refused()).toEqual([expect.stringContaining("use at most 3")]);
@@ -146,6 +146,14 @@ describe("a barrier of scripts", () => {
       expect.stringContaining("within items = 3"),
     ]);
     expect(desk.state.barriers).toEqual(before);
+  });
+
+  it("does not open with a deadline so short that each look at the clock would raise its alarm", () => {
+    const short = { onMissing: "wait", timeoutMs: 999 };
+    const desk = new Desk().arrive(0, short);
+    expect(desk.refused()).toEqual(["timeoutMs = 999 is too short; use at least 1000"]);
+    expect(bodiesOf(desk.tick(5_000).said, "alarm.raised")).toEqual([]);
+    expect(desk.arrive(1, { onMissing: "wait", timeoutMs: 1_000 }).refused()).toEqual([]);
   });
 
   it("counts for nothing from anybody but an operator", () => {

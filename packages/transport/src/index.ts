@@ -5,7 +5,7 @@ export { controllerConsumer, type PrepareOptions, prepareJob } from "./nats/prep
 export { connectNats } from "./nats/transport.ts";
 export type { ServerCredentials } from "./server/keys.ts";
 export { type LocalServer, type LocalServerOptions, startLocalServer } from "./server/local-server.ts";
-export { type BrokerRole, brokerRoles, type Permissions } from "./server/roles.ts";
+export { type BrokerRole, barrierAnswers, brokerRoles, type Permissions } from "./server/roles.ts";
 export type { ServerExit } from "./server/server-process.ts";
 export { type StreamBytes, type StreamName, type StreamRule, streamNames } from "./streams.ts";
 export type {

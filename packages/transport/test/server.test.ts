@@ -29,6 +29,7 @@ test("each place of a job has exactly the publishers it should have", () => {
   expect(publishersOf(subjects.report("policy", "x", "mesh.built"))).toEqual(["policy"]);
   expect(publishersOf(subjects.report("rollout", "x", "mesh.built"))).toEqual([]);
   expect(publishersOf(subjects.report("operator", "x", "job.stop"))).toEqual(["operator"]);
+  expect(publishersOf(subjects.report("operator", "x", "barrier.arrived"))).toEqual(["operator", "script"]);
 });
 
 test("no role can delete, update or restore a stream, and only the controller can purge one", () => {

@@ -56,7 +56,7 @@ export function addBarrierCommand(program: Command): void {
     .action(async (phase: string, options: Options) => {
       const body = arrivalOf(phase, options);
       process.exitCode = await untilInterrupted((signal) =>
-        withJob(options, async (door) => show(await arriveAt(door, body, signal), options)),
+        withJob({ ...options, role: "script" }, async (door) => show(await arriveAt(door, body, signal), options)),
       );
     });
 }
@@ -69,13 +69,19 @@ function arrivalOf(phase: string, options: Options): Arrival {
     iteration: countOf("iteration", options.iteration, { min: 0, max: iterationMax }),
     phase: countOf("phase", phase, { min: 0, max: 13 }),
     ...{ rank: rankOf({ option: "rank", said: options.rank, ranks, env: process.env }), ranks, onMissing },
-    timeoutMs: durationOf("timeout", options.timeout),
+    timeoutMs: timeoutOf(options.timeout),
     ...(rankWeights === undefined ? {} : { weights: [...weightsOf(rankWeights, ranks)] }),
     ...(quorum === undefined ? {} : { quorum: countOf("quorum", quorum, { min: 1, max: ranks }) }),
     ...(items === undefined ? {} : { items: countOf("items", items, { min: 0, max: 1_000_000_000 }) }),
     ...(done === undefined ? {} : { done: rangesOf(done) }),
     ...(decision === undefined ? {} : { decision: decisionOf(decision) }),
   };
+}
+
+function timeoutOf(text: string): number {
+  const timeoutMs = durationOf("timeout", text);
+  if (timeoutMs >= 1_000 && timeoutMs <= 86_400_000) return timeoutMs;
+  throw errors.OptionInvalid({ option: "timeout", value: text, reason: "is not from 1s to 24h" });
 }
 
 function decisionOf(text: string): string {
@@ -103,9 +109,8 @@ async function arriveAt(door: OperatorDoor, body: Arrival, signal: AbortSignal):
     const end = await door.client.arrive(body, { timeoutMs: againMs, signal });
     if (end) return end;
     const { iteration, phase, rank } = body;
-    process.stderr.write(
-      `muster: rank ${rank} waits at iteration ${iteration} phase ${phase}; who is missing: ${pasted("watch", ...door.way)}\n`,
-    );
+    const missing = `who is missing, an operator sees with: ${pasted("watch", ...door.way)}`;
+    process.stderr.write(`muster: rank ${rank} waits at iteration ${iteration} phase ${phase}; ${missing}\n`);
   }
 }
 

@@ -74,6 +74,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   credentials: [
     ["muster credentials node rollout > far.json", "for a host that runs samplers, and nothing else"],
     ["muster credentials rollout --replica far-0 > far-0.json", "for one sampler, which can speak as no other"],
+    ["muster credentials script --replica host-1 > host-1.json", "for the barriers of a script, and nothing else"],
     [
       "muster credentials rollout --nats tls://10.0.0.1:4222 > far.json",
       "with the address under which that host finds the broker",

@@ -25,15 +25,17 @@ const connectTimeoutMs = 3_000;
  * Connects to the job and works there. A job of this host that is over is described on standard output instead, and the command succeeds,
  * since there is nothing left to ask or to stop; unless `over` does otherwise.
  *
+ * @param options - With a `role`, its credentials do where there are none of the operator.
  * @throws MUSTER_ERR_JOB_UNKNOWN, MUSTER_ERR_JOB_NONE, MUSTER_ERR_BROKER_UNREACHABLE, MUSTER_ERR_BROKER_AUTH
  */
 export async function withJob(
-  options: LocationOptions & { readonly json?: boolean },
+  options: LocationOptions & { readonly json?: boolean; readonly role?: "script" },
   work: (door: OperatorDoor) => Promise<ExitCode>,
   over: (run: RunState) => ExitCode = (run) => sayOver(run, options.json === true),
 ): Promise<ExitCode> {
-  const connection = findConnection(locationOf(options), ["operator"]);
-  const client = await connect(connection);
+  const { role = "operator" } = options;
+  const connection = findConnection(locationOf(options), ["operator", role]);
+  const client = await connect(connection, role);
   if (!("follow" in client)) return over(client);
   try {
     const { job, directory } = connection;
@@ -55,9 +57,9 @@ function wayOf({ runs, nats, connection }: LocationOptions, job: string): readon
 }
 
 /** The connection, or how the run ended when there is nobody to connect to any more. */
-async function connect(connection: Found): Promise<JobClient | RunState> {
+async function connect(connection: Found, role: string): Promise<JobClient | RunState> {
   const { url, job } = connection;
-  const credentials = credentialsOf(connection, "operator");
+  const credentials = connection.credentials.operator ?? credentialsOf(connection, role);
   try {
     return await connectJob({ url, job, credentials, connectTimeoutMs });
   } catch (error) {

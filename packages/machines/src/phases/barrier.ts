@@ -52,10 +52,14 @@ export function openBarrier(rules: BarrierRules, absent: readonly number[], nowM
   return { rules, absent, openedAtMs: nowMs, dueAtMs: nowMs + rules.timeoutMs, arrivals: {}, end: null };
 }
 
+/** A barrier that waits on raises an alarm each time its deadline passes: not at each look at the clock. */
+const timeoutMsMin = 1_000;
+
 /** Why rules can not be; `null` when they can. Pure. */
-export function flawOfRules({ ranks, weights, quorum }: BarrierRules): string | null {
+export function flawOfRules({ ranks, weights, quorum, timeoutMs }: BarrierRules): string | null {
   if (weights.length > 0 && weights.length !== ranks)
     return `weights has ${weights.length} values for ${ranks} ranks; give one for each rank, e.g. ${Array.from({ length: Math.min(ranks, 4) }, () => 1).join(",")}`;
+  if (timeoutMs < timeoutMsMin) return `timeoutMs = ${timeoutMs} is too short; use at least ${timeoutMsMin}`;
   if (quorum > ranks) return `quorum = ${quorum} is more than ranks = ${ranks}; use at most ${ranks}`;
   return null;
 }

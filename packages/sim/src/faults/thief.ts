@@ -15,10 +15,10 @@ import {
   type Message,
   messageTable,
   type Role,
+  roles,
   subjectsOf,
 } from "@muster/protocol";
 import { messageKinds } from "@muster/protocol/internal";
-import { brokerRoles } from "@muster/transport";
 import { matcherOf, permissionsOf } from "@muster/transport/internal";
 import type { AnyNetwork } from "../net/network.ts";
 import { kindOfSubject } from "../net/subject-kind.ts";
@@ -37,8 +37,6 @@ const repeatedShare = 0.5;
 /** And of a kind that belongs to another place. */
 const misplacedShare = 0.05;
 
-const speakers = brokerRoles.filter((role) => role !== "watcher");
-
 /** Counters of a life end far below this one, so that nothing is taken for what was said before. */
 const seqBase = 2 ** 41;
 
@@ -51,7 +49,7 @@ export function placesOf(job: string, role: StolenRole, id: string, ids: readonl
     ...ids.flatMap((other) => [
       subjects.probe(other),
       ...messageKinds.map((kind) => subjects.command(other, kind)),
-      ...speakers.flatMap((as) => [
+      ...roles.flatMap((as) => [
         subjects.heartbeat(as, other),
         ...messageKinds.map((kind) => subjects.report(as, other, kind)),
       ]),

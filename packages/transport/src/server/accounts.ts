@@ -93,10 +93,23 @@ function exportsOf(job: string): readonly object[] {
   for (const role of brokerRoles)
     if (role !== "controller")
       for (const place of importsOf(job, role)) found.set(`${place.kind} ${place.subject}`, place);
-  return [...found.values()].map(({ kind, subject }) => ({
-    name: `${kind} ${subject}`,
-    subject,
-    type: kind,
-    ...(kind === "service" && answersOften(subject) ? { response_type: "Stream" } : {}),
-  }));
+  const places = [...found.values()];
+  // Who takes a part of what is lent out whole takes it from that: the broker refuses an account that lends out something twice.
+  const isPart = ({ kind, subject }: Import): boolean =>
+    places.some(
+      (other) => other.kind === kind && subject !== other.subject && subject.startsWith(prefixOf(other.subject)),
+    );
+  return places
+    .filter((place) => !isPart(place))
+    .map(({ kind, subject }) => ({
+      name: `${kind} ${subject}`,
+      subject,
+      type: kind,
+      ...(kind === "service" && answersOften(subject) ? { response_type: "Stream" } : {}),
+    }));
+}
+
+/** What every subject of a pattern that ends in `>` begins with; of another one, more than any other subject has. */
+function prefixOf(pattern: string): string {
+  return pattern.endsWith(".>") ? pattern.slice(0, -1) : `${pattern} `;
 }

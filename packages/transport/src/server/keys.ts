@@ -26,6 +26,13 @@ export function generateKeys(): ServerKeys {
   return { operator: seedOf(newKey("operator")), credentials: Object.fromEntries(users) as ServerCredentials };
 }
 
+/** The keys of a server with users of every role: those of an earlier version lack the roles that it did not have. */
+export function withRoles({ credentials, others = {}, ...keys }: ServerKeys): ServerKeys {
+  const whole = (users: ServerCredentials): ServerCredentials => ({ ...generateKeys().credentials, ...users });
+  const jobs = Object.entries(others).map(([job, users]) => [job, whole(users)] as const);
+  return { ...keys, credentials: whole(credentials), others: Object.fromEntries(jobs) };
+}
+
 /** The keys of a server with users for these other jobs, too; those that it has already stay, and nobody's go. */
 export function withJobs(keys: ServerKeys, jobs: readonly string[]): ServerKeys {
   const { account } = keys.credentials.system;

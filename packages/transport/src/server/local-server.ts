@@ -5,7 +5,7 @@ import { hasCode } from "@muster/base";
 import { errors } from "../errors.ts";
 import { renderConfig } from "./config.ts";
 import { filesOf, readIfThere, type ServerFiles, writeSecret } from "./files.ts";
-import { generateKeys, type ServerCredentials, type ServerKeys, withJobs } from "./keys.ts";
+import { generateKeys, type ServerCredentials, type ServerKeys, withJobs, withRoles } from "./keys.ts";
 import { endLeftover } from "./leftover.ts";
 import { runServer, type ServerExit, type ServerProcess } from "./server-process.ts";
 import { storeTroubleIn } from "./store-trouble.ts";
@@ -75,7 +75,7 @@ export async function startLocalServer(options: LocalServerOptions): Promise<Loc
   const saved = await load(files);
   if (saved) await endLeftover(files, directory, saved.ownerPid);
   if (saved && !saved.operator) throw errors.BrokerOfBefore({ directory });
-  const keys = withJobs(saved ?? generateKeys(), options.otherJobs ?? []);
+  const keys = withJobs(saved ? withRoles(saved) : generateKeys(), options.otherJobs ?? []);
   const { operator, credentials, others = {} } = keys;
   const save = (port: number): Promise<void> => {
     const state: SavedServer = { port, ownerPid: process.pid, operator, credentials, others };

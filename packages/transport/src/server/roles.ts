@@ -14,8 +14,8 @@ import {
   streamNames,
 } from "../streams.ts";
 
-/** The users of a job's broker. `watcher` only looks. */
-export const brokerRoles = [...roles, "watcher"] as const;
+/** The users of a job's broker. `watcher` only looks; a `script` arrives at barriers in the name of its id, as an operator would, and hears how they end. */
+export const brokerRoles = [...roles, "watcher", "script"] as const;
 
 /** One of the {@link brokerRoles}. */
 export type BrokerRole = (typeof brokerRoles)[number];
@@ -35,6 +35,7 @@ export function permissionsOf(job: string, role: BrokerRole, id: string): Permis
 /** The streams that a role reads through consumers; only the controller makes them, see `nats/desk.ts`. */
 export function streamsReadBy(role: BrokerRole): readonly StreamName[] {
   if (role === "controller") return streamNames;
+  if (role === "script") return [];
   return role === "operator" || role === "watcher" ? ["events"] : ["commands"];
 }
 
@@ -64,6 +65,9 @@ export function programStreams(job: string, role: BrokerRole): readonly string[]
   return isProgram(role) ? [brokerStream(job, "events"), stateStream(job)] : [];
 }
 
+/** Events that may answer who arrives at a barrier. */
+export const barrierAnswers = ["barrier.ended", "barrier.refused", "message.refused"] as const;
+
 const consumerApiPrefix = "$JS.API.CONSUMER.";
 
 /** Making and removing consumers goes to the desk under the name that client libraries know: the broker would take their word for where one delivers to. */
@@ -86,7 +90,7 @@ function rulesOf(job: string, id: string): Readonly<Record<BrokerRole, Permissio
   // One by one, since the stream bounds what waits on each of them.
   const reports = (role: Role): string[] =>
     kindsSaidBy(role, "report").map((kind) => `${root}.reports.${role}.${id}.${kind}`);
-  const own = (role: Exclude<BrokerRole, "watcher">): string[] => [
+  const own = (role: Exclude<BrokerRole, "watcher" | "script">): string[] => [
     `${root}.hb.${role}.${id}`,
     ...reports(role),
     ...reading(role),
@@ -111,6 +115,10 @@ function rulesOf(job: string, id: string): Readonly<Record<BrokerRole, Permissio
       subscribe: watch,
     },
     watcher: { publish: [deskSubject(job, "watcher", id), ...program("watcher")], subscribe: watch },
+    script: {
+      publish: [`${root}.reports.operator.${id}.barrier.arrived`],
+      subscribe: barrierAnswers.map((kind) => `${root}.events.${kind}`),
+    },
   };
 }
 
