@@ -90,7 +90,11 @@ export class BarrierChecker {
       "S38",
       () => `${name} is whole without ${missing}`,
     );
+    const isGiven = outcome !== "aborted" || onMissing === "abort" || end.reason.startsWith("the job has ended");
+    this.#judge.require(isGiven, "S38", () => `${name} is given up, and its ranks agreed on ${onMissing}`);
     if (outcome === "aborted") return;
+    const lost = this.#undealt(arrivals, end);
+    this.#judge.require(lost === 0, "S38", () => `${name} leaves out ${lost} items that nobody has done`);
     const left = Math.round((1 - coverage) * items);
     const dealt = shares.reduce((sum, { from, to }) => sum + to - from, 0);
     this.#judge.require(dealt === left, "S38", () => `${name} deals out ${dealt} items, and ${left} are left`);
@@ -99,6 +103,14 @@ export class BarrierChecker {
       ({ from, to, rank }, i) => from < to && to <= (sorted[i + 1]?.from ?? items) && arrived.includes(rank),
     );
     this.#judge.require(isApart, "S38", () => `${name} deals an item out twice, or to who is not there: ${said(end)}`);
+  }
+
+  /** Items that nobody said to have done, in whatever arrival could be taken, and that are dealt to nobody. */
+  #undealt(arrivals: readonly Arrival[], { shares }: End): number {
+    const { items } = this.#rules;
+    const claimed = arrivals.flatMap(({ done = [] }) => (done.every(({ to }) => to <= items) ? done : []));
+    const covers = (item: number): boolean => [...claimed, ...shares].some(({ from, to }) => from <= item && item < to);
+    return Array.from({ length: items }, (_, item) => item).filter((item) => !covers(item)).length;
   }
 }
 

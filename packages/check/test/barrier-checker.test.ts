@@ -8,7 +8,7 @@ type End = Body<"barrier.ended">;
 
 const key = { epoch: 0, iteration: 1, phase: 3 };
 const arrival = (rank: number, patch: Partial<Body<"barrier.arrived">> = {}): Body<"barrier.arrived"> => ({
-  ...{ ...key, rank, ranks: 3, items: 10, done: [], ...patch },
+  ...{ ...key, rank, ranks: 3, items: 10, done: [{ from: 0, to: 4 }], ...patch },
   ...(rank === 0 ? { decision: "go" } : {}),
 });
 const whole: End = {
@@ -49,7 +49,8 @@ describe("the end of a barrier", () => {
       shares: [{ rank: 0, from: 4, to: 10 }],
     } as const;
     expect(broken([{ ...partial, arrived: [0, 1], missing: [], shares: [...partial.shares] }])).toEqual([]);
-    expect(broken([{ outcome: "aborted", arrived: [0], missing: [1, 2], shares: [] }])).toEqual([]);
+    const over = { reason: "the job has ended: all steps are done", shares: [] };
+    expect(broken([{ ...over, outcome: "aborted", arrived: [0], missing: [1, 2] }])).toEqual([]);
   });
 
   it.each<[string, readonly Partial<End>[]]>([
@@ -58,6 +59,11 @@ describe("the end of a barrier", () => {
     ["misses who arrived", [{ missing: [2] }]],
     ["goes on below its quorum", [{ outcome: "partial", arrived: [0], shares: [{ rank: 0, from: 4, to: 10 }] }]],
     ["tells a decision that rank 0 has not taken", [{ decision: "stop" }]],
+    ["counts as finished what nobody has done", [{ coverage: 1, shares: [] }]],
+    [
+      "is given up though its ranks agreed to go on or to wait",
+      [{ outcome: "aborted", arrived: [0], missing: [1, 2], shares: [] }],
+    ],
     ["leaves an item to nobody", [{ shares: whole.shares.slice(0, 2) }]],
     ["deals an item to two", [{ shares: [...whole.shares.slice(0, 2), { rank: 2, from: 7, to: 9 }] }]],
     ["deals work to who is not there", [{ arrived: [0, 1] }]],
@@ -68,7 +74,7 @@ describe("the end of a barrier", () => {
 
   it("is seen when a rank goes on that it does not count, or after it was given up", () => {
     expect(broken([{}], (checker) => checker.passes(4, whole))).toEqual(["S38"]);
-    const given = { outcome: "aborted", shares: [] } as const;
+    const given = { outcome: "aborted", reason: "the job has ended: x" } as const;
     expect(broken([{ ...given, shares: [] }], (checker) => checker.passes(0, whole))).toEqual(["S38"]);
   });
 
