@@ -17,10 +17,15 @@ import { openRouter, startEngine } from "./support/open-router.ts";
 const prompt = { input_ids: [1], sampling_params: { max_new_tokens: 4 } };
 
 /** An engine that answers every request with this much text, or with this status. */
-async function plainEngine(answer: { readonly status?: number; readonly bytes?: number }): Promise<string> {
+async function plainEngine(answer: {
+  readonly status?: number;
+  readonly bytes?: number;
+  readonly asked?: () => void;
+}): Promise<string> {
   const server: Server = createServer((request, response) => {
     request.resume();
     const isGet = request.method === "GET";
+    if (!isGet) answer.asked?.();
     response.writeHead(isGet ? 200 : (answer.status ?? 200), { "content-type": "application/json" });
     response.end(isGet ? '{"weight_version":"1"}' : JSON.stringify({ text: "x".repeat(answer.bytes ?? 1) }));
   });
@@ -55,7 +60,8 @@ test("a client that takes nothing of a whole answer is cut off, and its answer i
 });
 
 test("answers that are held are bounded together: beyond it they pass through, and one that must be whole is 503", async () => {
-  const url = await plainEngine({ bytes: 24 * 1024 ** 2 });
+  let asked = 0;
+  const url = await plainEngine({ bytes: 24 * 1024 ** 2, asked: () => void asked++ });
   const { router, ask, until } = await openRouter([url], {
     attempt: { clientStallMs: 60_000, answersBytesMax: 30 * 1024 ** 2 },
     retry: { attemptsMax: 1 },
@@ -71,7 +77,8 @@ test("answers that are held are bounded together: beyond it they pass through, a
     `POST /generate HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
   socket.pause();
-  await until("answered", ([worker]) => worker?.active === 0 && router.pending() > 0);
+  // Before the engine is asked, it has as little to do as when it has answered.
+  await until("answered", ([worker]) => asked === 2 && worker?.active === 0 && router.pending() > 0);
   expect((await (await ask("/generate", prompt)).text()).length).toBeGreaterThan(24 * 1024 ** 2);
   const refused = await ask("/generate", prompt, fenced);
   expect([refused.status, await refused.text()]).toEqual([503, expect.stringContaining("all requests together")]);
