@@ -72,6 +72,21 @@ const sumOf = (tensors: TensorDict | undefined) =>
     createHash("sha1").update(data).digest("hex"),
   ]);
 
+test("who joins between two stages of a pipeline gets the next version, and the stage behind does not wait for it", async () => {
+  const { url } = await coordinator();
+  const stage = (pp_rank: number) =>
+    clientOf(url, "actor", { metadata: { pp_rank, pp_size: 2, is_pp_src_rank: true } });
+  const [first, second] = [await stage(0), await stage(1)];
+  const weights = (name: string): TensorDict => ({ [name]: tensor("int8", [4], 4) });
+  for (const _ of [1, 2]) await first.updateWeightsForRollout(weights("a"));
+  const late = await clientOf(url, "rollout");
+  const received = late.recvWeight(15);
+  expect(await second.updateWeightsForRollout(weights("b"))).toMatchObject({ version: 1, missing: [late.nodeId] });
+  expect((await second.updateWeightsForRollout(weights("b"))).missing).toEqual([]);
+  const { version, tensors } = await received;
+  expect([version, Object.keys(tensors)]).toEqual([2, ["a", "b"]]);
+});
+
 test("fusion is exact for every type and shape, and begins at the threshold with two tensors", () => {
   const fusion = new TensorFusion();
   const tensors = model();

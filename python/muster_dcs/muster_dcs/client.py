@@ -200,21 +200,30 @@ class CheckpointEngineClient:
 
     def _held(self, package, roles, what):
         version, digest = what
-        deadline, living, look_at = time.monotonic() + self.backend.timeout, [], 0.0
+        deadline, living, look_at, is_behind = time.monotonic() + self.backend.timeout, [], 0.0, False
         while True:
             # Not each time that one of a thousand receivers says that it holds everything.
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + 1.0
                 try:
                     living = [node for node in self.backend.living() if node.rsplit("_", 1)[0] in roles]
+                    is_behind = bool(set(living) - package.held) and self._is_behind(roles, version)
                 except CoordinatorError:
                     # It comes back with the same members; bytes do not pass it.
                     self.metrics.record_error("coordinator")
             missing = sorted(set(living) - package.held)
-            if not missing or time.monotonic() > deadline or self._stopping.is_set():
+            if not missing or is_behind or time.monotonic() > deadline or self._stopping.is_set():
                 return UpdateResult(version, digest, sorted(package.held), missing)
             with package.changed:
                 package.changed.wait(1.0)
+
+    def _is_behind(self, roles, version):
+        """Whether another stage of the pipeline offers a newer version. Whoever joins between the two sees that one, and waits for this stage to offer
+        it, too: nobody takes the older version any more."""
+        others = [stage for stage in range(int(self.metadata.get("pp_size", 1))) if stage != self._stage()]
+        groups = [f"{role}/pp_{stage}" for role in roles for stage in others]
+        offers = (self.coordinator.get("/weight_offer", group_name=name) for name in groups)
+        return any((offer["version"] or 0) > version for offer in offers)
 
     def _receive(self, timeout_seconds):
         deadline = time.monotonic() + timeout_seconds

@@ -58,6 +58,15 @@ class ClientTest(unittest.TestCase):
         with self.assertRaises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), 5)
 
+    def test_a_stage_that_is_behind_does_not_wait_for_who_joined_in_between(self):
+        client = CheckpointEngineClient(NOWHERE, "actor", 0, metadata={"pp_rank": 1, "pp_size": 2})
+        answers = {"/topology": {"nodes": {"rollout": {"0": {}}}}, "/weight_offer": {"version": 2}}
+        client.coordinator = client.backend.coordinator = Mock(**{"get.side_effect": lambda path, **_: answers[path]})
+        started = time.monotonic()
+        result = client._held(Package([b""], False), ["rollout"], (1, ""))
+        self.assertEqual(result.missing, ["rollout_0"])
+        self.assertLess(time.monotonic() - started, 5)
+
     def test_many_receivers_do_not_each_cause_a_look_at_the_topology(self):
         ranks = range(300)
         played = Played({"nodes": {"rollout": {str(rank): {} for rank in ranks}}})

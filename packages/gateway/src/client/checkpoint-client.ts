@@ -272,10 +272,24 @@ export class CheckpointEngineClient {
       // A coordinator that is away comes back with the same members; bytes do not pass it.
       if (round % 10 === 0) living = await this.#unlessAway(() => this.backend.living(), living);
       const missing = [...living].filter((id) => roles.includes(id.slice(0, id.lastIndexOf("_"))) && !held.has(id));
-      if (missing.length === 0 || performance.now() > endMs || this.#ending.signal.aborted)
+      const isOver = missing.length === 0 || performance.now() > endMs || this.#ending.signal.aborted;
+      if (isOver || (round % 10 === 0 && (await this.#isBehind(roles, what.version))))
         return { ...what, held: [...held].sort(), missing: missing.sort() };
       await this.#pause(50);
     }
+  }
+
+  /**
+   * True when another stage of the pipeline offers a newer version. Whoever joins between the two sees that one, and waits for this stage to offer it,
+   * too: nobody takes the older version any more.
+   */
+  async #isBehind(roles: readonly string[], version: number): Promise<boolean> {
+    const { pp_rank: mine = 0, pp_size: ppSize = 1 } = this.#options.metadata ?? {};
+    const others = Array.from({ length: Number(ppSize) }, (_, stage) => stage).filter((stage) => stage !== mine);
+    const groups = roles.flatMap((role) => others.map((stage) => `${role}/pp_${stage}`));
+    const ask = (group_name: string) => this.#calls.get<Offer>("/weight_offer", { group_name });
+    const offers = await Promise.all(groups.map((group) => this.#unlessAway(() => ask(group), null)));
+    return offers.some((offer) => (offer?.version ?? 0) > version);
   }
 
   /** Offers of one version by every stage of the pipeline. */
