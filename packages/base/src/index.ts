@@ -37,6 +37,7 @@ export { every } from "./every.ts";
 export { baseFolder } from "./folder.ts";
 export { invariant } from "./invariant.ts";
 export { medianOf } from "./median.ts";
+export { Places } from "./places.ts";
 export { mixSeed, randomOf, shuffled } from "./random.ts";
 export { shownValue } from "./shown-value.ts";
 export { clipText, listText } from "./text.ts";

@@ -301,7 +301,7 @@ class Call {
 
   /** Waits for a place, where there are only so many. */
   async #inPlace<T>({ places }: GenerateFunction, run: () => Promise<T>): Promise<T> {
-    return places ? await places.use(this.#ending.signal, run) : await run();
+    return places ? await places.use(run, this.#ending.signal) : await run();
   }
 
   async #byModule({ entry, groupId, at }: Sample, generate: GenerateFunction): Promise<readonly Response[]> {

@@ -1,8 +1,7 @@
 /** Samples by an agent: a program of the user's that is started for each sample and speaks to a base URL of its own (`rollout.agent`). */
 import { randomUUID } from "node:crypto";
-import type { GenerateContext, ModuleResponse } from "@muster/base";
+import { type GenerateContext, type ModuleResponse, Places } from "@muster/base";
 import type { GenerateFunction } from "../collect/generate-function.ts";
-import { Places } from "../collect/places.ts";
 import { errors } from "../errors.ts";
 import { inheritedOf } from "../programs/command.ts";
 import { endMarked } from "../programs/proc.ts";

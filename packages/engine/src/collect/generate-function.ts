@@ -1,9 +1,8 @@
 /** Generation by a module: what it is given, what it returns, and how its answer becomes responses. */
-import { type ChatMessage, type GenerateModule, shownValue } from "@muster/base";
+import { type ChatMessage, type GenerateModule, type Places, shownValue } from "@muster/base";
 import { rewardMax } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Response } from "./check-response.ts";
-import type { Places } from "./places.ts";
 
 /** Generates one sample, and knows where it comes from. */
 export type GenerateFunction = GenerateModule & {

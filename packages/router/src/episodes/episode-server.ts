@@ -4,9 +4,8 @@
  */
 import { randomBytes } from "node:crypto";
 import type { AddressInfo } from "node:net";
-import { type Logger, MusterError, messageOf } from "@muster/base";
+import { type Logger, MusterError, messageOf, Places } from "@muster/base";
 import type { FastifyInstance } from "fastify";
-import { AtOnce } from "../core/at-once.ts";
 import { Refused } from "../core/reply.ts";
 import { type Session, type SessionSample, samplesOf } from "../core/session.ts";
 import { openHttpApp } from "../doors/http-app.ts";
@@ -62,7 +61,7 @@ export interface EpisodeServer {
 interface Live {
   readonly options: EpisodeOptions;
   readonly end: () => void;
-  readonly turns: AtOnce;
+  readonly turns: Places;
   refusal: string | null;
 }
 
@@ -117,7 +116,7 @@ class Server implements EpisodeServer {
     const ended = new Promise<void>((resolve) => {
       end = resolve;
     });
-    this.#live.set(id, { options, end, turns: new AtOnce(turnsAtOnce), refusal: null });
+    this.#live.set(id, { options, end, turns: new Places(turnsAtOnce), refusal: null });
     await this.#sessions.begin(id, { kind: "begin", atMs: Date.now(), metadata: {}, keyDigest: digestOfKey(key) });
     return {
       ...{ url: `http://127.0.0.1:${port}/sessions/${id}`, key, ended },
@@ -140,7 +139,7 @@ class Server implements EpisodeServer {
     const live = this.#live.get(id);
     if (!live) throw new Refused({ status: 404, code: "not_found", message: "the episode is over" });
     try {
-      return await live.turns.run(async () => await drawTurn(await this.#sessions.read(id), body, live.options));
+      return await live.turns.use(async () => await drawTurn(await this.#sessions.read(id), body, live.options));
     } catch (error) {
       const refused = asRefused(error);
       live.refusal = refused?.message ?? messageOf(error);

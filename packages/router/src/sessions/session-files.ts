@@ -7,8 +7,7 @@ import { mkdir, open, readdir, readFile, realpath, rm, truncate } from "node:fs/
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import { messageOf } from "@muster/base";
-import { AtOnce } from "../core/at-once.ts";
+import { messageOf, Places } from "@muster/base";
 import { Refused, sessionEnded } from "../core/reply.ts";
 import { emptySession, type Session, type SessionRecord, withRecord } from "../core/session.ts";
 import { errors } from "../errors.ts";
@@ -51,7 +50,7 @@ export class SessionFiles implements SessionStore {
   readonly #beginning = new Map<string, Promise<void>>();
   /** Least recently used first. */
   readonly #kept = new Map<string, Kept>();
-  readonly #loads = new AtOnce(loadsMax);
+  readonly #loads = new Places(loadsMax);
   #isClosed = false;
 
   private constructor(directory: string, limits: SessionLimits, guard: Server, ids: Set<string>) {
@@ -173,7 +172,7 @@ export class SessionFiles implements SessionStore {
   /** Works on a session, which stays in memory meanwhile. @throws Refused with 404; what `work` throws */
   async #use<T>(id: string, work: (opened: Opened, kept: Kept) => Promise<T>): Promise<T> {
     if (!this.#ids.has(id)) throw notFound(id);
-    const kept = this.#kept.get(id) ?? { opening: this.#loads.run(() => this.#load(id)), opened: null, users: 0 };
+    const kept = this.#kept.get(id) ?? { opening: this.#loads.use(() => this.#load(id)), opened: null, users: 0 };
     this.#kept.delete(id);
     this.#kept.set(id, kept);
     kept.users += 1;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Places } from "../src/collect/places.ts";
+import { Places } from "../src/index.ts";
 
 /** A piece of work that ends when it is told to. */
 function work() {
@@ -26,9 +26,9 @@ test("as many run as there are places, others in the order of arrival, and a pla
   const works = [work(), work(), work(), work()];
   const failing = work();
   const begun = () => works.map(({ state }) => state.isBegun);
-  const running = works.slice(0, 2).map(({ run }) => places.use(signal, run));
-  const failed = places.use(signal, () => failing.run().then(() => Promise.reject(new Error("no"))));
-  running.push(...works.slice(2).map(({ run }) => places.use(signal, run)));
+  const running = works.slice(0, 2).map(({ run }) => places.use(run, signal));
+  const failed = places.use(() => failing.run().then(() => Promise.reject(new Error("no"))), signal);
+  running.push(...works.slice(2).map(({ run }) => places.use(run, signal)));
   await turn();
   expect([...begun(), failing.state.isBegun]).toEqual([true, true, false, false, false]);
   works[0]?.end();
@@ -47,9 +47,9 @@ test("who is not waited for any more leaves the queue and takes no place", async
   const [first, second, third] = [work(), work(), work()];
   const leaving = new AbortController();
   const { signal } = new AbortController();
-  const one = places.use(signal, first.run);
-  const two = places.use(leaving.signal, second.run);
-  const three = places.use(signal, third.run);
+  const one = places.use(first.run, signal);
+  const two = places.use(second.run, leaving.signal);
+  const three = places.use(third.run, signal);
   leaving.abort(new Error("over"));
   await expect(two).rejects.toThrow("over");
   first.end();

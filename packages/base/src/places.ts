@@ -8,7 +8,7 @@ export class Places {
   }
 
   /** Runs once a place is free. @throws The signal's reason when it is aborted before; what `run` throws */
-  async use<T>(signal: AbortSignal, run: () => Promise<T>): Promise<T> {
+  async use<T>(run: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     await this.#take(signal);
     try {
       return await run();
@@ -19,23 +19,23 @@ export class Places {
     }
   }
 
-  #take(signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted();
+  #take(signal: AbortSignal | undefined): Promise<void> {
+    signal?.throwIfAborted();
     if (this.#free > 0) {
       this.#free -= 1;
       return Promise.resolve();
     }
     return new Promise((resolve, reject) => {
       const enter = (): void => {
-        signal.removeEventListener("abort", leave);
+        signal?.removeEventListener("abort", leave);
         resolve();
       };
       const leave = (): void => {
         this.#waiting.splice(this.#waiting.indexOf(enter), 1);
-        reject(signal.reason);
+        reject(signal?.reason);
       };
       this.#waiting.push(enter);
-      signal.addEventListener("abort", leave, { once: true });
+      signal?.addEventListener("abort", leave, { once: true });
     });
   }
 }
