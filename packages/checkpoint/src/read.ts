@@ -3,7 +3,7 @@
  * the folder, and the reader still sees a whole checkpoint.
  */
 import { join } from "node:path";
-import { MusterError, messageOf } from "@muster/base";
+import { hasCode, MusterError, messageOf } from "@muster/base";
 import { decodeSafetensors, type PlacedTensor, type SafetensorsFile } from "@muster/tensors";
 import { type LoadedSection, optimizerTensor } from "./content.ts";
 import { errors } from "./errors.ts";
@@ -85,6 +85,7 @@ export async function loadFolder(folder: Folder, signal?: AbortSignal): Promise<
 async function withFiles<T>(folder: Folder, use: UseFiles<T>): Promise<T> {
   checkName(folder.name);
   const opened: ReadableFile[] = [];
+  let info: CheckpointInfo | undefined;
   const open = async (fileName: string): Promise<ReadableFile> => {
     const file = await folder.fs.open(join(pathOf(folder), fileName));
     opened.push(file);
@@ -96,14 +97,22 @@ async function withFiles<T>(folder: Folder, use: UseFiles<T>): Promise<T> {
   try {
     try {
       await refuseLinkedFolder(folder);
-      const info = await readInfo(folder, await open(manifestFile));
+      info = await readInfo(folder, await open(manifestFile));
       return await use(info, await openListed(info, open));
     } finally {
       await closeAll(opened);
     }
   } catch (error) {
-    throw toReadError(folder.name, error, await isThere(folder));
+    throw ofCopy(toReadError(folder.name, error, await isThere(folder)), info);
   }
+}
+
+/** Damage says of which copy it is, where the manifest could be read: another host may have a good one of that name. */
+function ofCopy(error: unknown, info: CheckpointInfo | undefined): unknown {
+  if (!info || !hasCode(error, "MUSTER_ERR_CHECKPOINT_CORRUPT")) return error;
+  const { name, reason } = error.params;
+  const { manifestDigest } = info;
+  return errors.CheckpointCorrupt({ name: String(name), reason: String(reason), manifestDigest }, error.cause);
 }
 
 /** False when the folder has gone as a whole, as retention removes it: a file that lacks in one that stays is damage. */

@@ -265,6 +265,35 @@ describe("a checkpoint that each host has on a disk of its own", () => {
   });
 });
 
+describe("a host that has no copy of the checkpoint itself", () => {
+  const read = (manifestDigest: string) => ({ ...corrupt, manifestDigest });
+
+  it("strikes out no copy when what it read has another manifest: it is asked of others", () => {
+    for (const host of ["elsewhere", "h2"]) {
+      const { state } = fails(onTwoDisks(), read("stale"), host);
+      expect(holdsOf(state)).toEqual(["6 on h", "6 on h2", "4 on h", "2 on h"]);
+      expect(state.fallback.damaged).toEqual([]);
+    }
+  });
+
+  it("strikes out none either when it can not say what it read, while a trainer on the host of a copy can be asked", () => {
+    const two = onTwoDisks();
+    const other = { ...two, members: { ...two.members, p8: { ...memberOf("p8", 8), host: "h2", retryAtMs: 9_999 } } };
+    expect(holdsOf(fails(other, corrupt, "elsewhere").state)).toEqual(["6 on h", "6 on h2", "4 on h", "2 on h"]);
+    // Where nobody is, an older one is better than to wait.
+    expect(holdsOf(fails(two, corrupt, "elsewhere").state)).toEqual(["6 on h2", "4 on h", "2 on h"]);
+  });
+
+  it("strikes out the very copy that it read, in a folder that it shares with its writer", () => {
+    expect(holdsOf(fails(onTwoDisks(), read("m2"), "elsewhere").state)).toEqual(["6 on h", "4 on h", "2 on h"]);
+  });
+});
+
+it("a copy that has another manifest now than its own host reported is gone from there", () => {
+  const { state } = fails(onTwoDisks(), { ...corrupt, manifestDigest: "stale" }, "h");
+  expect(holdsOf(state)).toEqual(["6 on h2", "4 on h", "2 on h"]);
+});
+
 it("a folder that two hosts share is given up for both at once", () => {
   const shared = saved(withMember(lost(), "c1", { host: "h2" }), 6, "c1");
   expect(holdsOf(shared)).toEqual(["6 on h", "6 on h2", "4 on h", "2 on h"]);

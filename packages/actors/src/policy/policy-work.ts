@@ -22,6 +22,7 @@ import {
 } from "../replica/work.ts";
 import { deltaOf, mapParts } from "../weights.ts";
 import { computeStep } from "./compute-step.ts";
+import { damageOf } from "./damage.ts";
 import { Publications } from "./publications.ts";
 import { readBatch } from "./read-batch.ts";
 
@@ -159,7 +160,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
           const meta = { lineage, ...(await this.#doors.table(engine.info().tensors)) };
           return { type: "weights.initialized", ...held, meta };
         }),
-      (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error), ...damageOf(error) }),
+      (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error), ...damageOf(error, source) }),
     );
   }
 
@@ -335,16 +336,6 @@ function placesOf(members: Body<"mesh.build">["members"]): { readonly places?: r
 function checkpointPathOf(path: string, { weights, checkpoint }: Opened["config"]): string {
   const isBeginning = weights.kind === "checkpoint" && weights.path === path;
   return isBeginning ? path : `${checkpoint.directory}/${basename(path)}`;
-}
-
-/** Whether a failed load says something of the checkpoint itself, and not of this moment. */
-function damageOf(error: unknown): Pick<Body<"weights.failed">, "damage"> {
-  if (hasCode(error, "MUSTER_ERR_CHECKPOINT_MISSING"))
-    return { damage: { kind: "gone", reason: "its folder is not there" } };
-  if (hasCode(error, "MUSTER_ERR_CHECKPOINT_REPLACED"))
-    return { damage: { kind: "gone", reason: "its manifest is not the one that was reported durable" } };
-  if (!hasCode(error, "MUSTER_ERR_CHECKPOINT_CORRUPT")) return {};
-  return { damage: { kind: "corrupt", reason: String(error.params.reason) } };
 }
 
 /** Ids of the members that a collective missed, where the error names their ranks. */

@@ -81,8 +81,15 @@ export const weightsMessages = defineMessages({
     body: z.strictObject({
       ...versionFields,
       cause: textSchema,
-      /** The checkpoint that it was to restore is of no use: `corrupt` to everybody, `gone` at least from this host. */
-      damage: z.strictObject({ kind: z.enum(["corrupt", "gone"]), reason: textSchema }).optional(),
+      /** The checkpoint that it was to restore is of no use: `corrupt` as it lies here, or `gone`, at least from this host. */
+      damage: z
+        .strictObject({
+          kind: z.enum(["corrupt", "gone"]),
+          reason: textSchema,
+          /** Of the manifest that was read: it says which copy that was. Absent when the manifest itself could not be read. */
+          manifestDigest: z.string().max(128).optional(),
+        })
+        .optional(),
       /** A checkpoint actor has no room for the version: it is not asked again for a while. */
       isTooLarge: z.boolean().optional(),
     }),

@@ -15,22 +15,23 @@ const damagedMax = 16;
 const causeMax = 160;
 const reasonMax = 1_600;
 
+/** What a replica says of the checkpoint that it was to restore. */
+type Damage = NonNullable<Body<"weights.failed">["damage"]>;
+
 /**
  * The checkpoint that is to be restored is damaged or gone. What one host says of its disk is no word about the disk of another.
  *
  * @returns `null` when it is nothing but somebody who does not have it: others are asked. Pure.
  */
-export function noteDamage(
-  state: ControllerState,
-  by: Member,
-  { kind, reason }: NonNullable<Body<"weights.failed">["damage"]>,
-): Change<ControllerState> | null {
+export function noteDamage(state: ControllerState, by: Member, said: Damage): Change<ControllerState> | null {
   const { checkpoints, fallback, restore } = state;
   const { saved } = checkpoints;
   if (state.weights || state.ending || restore.source.kind !== "checkpoint") return null;
-  if (kind === "gone" && by.host !== saved?.host) return turnToCopy(state, by);
   const { path } = restore.source;
-  const left = leftAfter(state, by, path);
+  const damage = asToldOf(path, state, said);
+  if (damage.kind === "gone" && by.host !== saved?.host) return turnToCopy(state, by);
+  const { reason } = damage;
+  const left = leftAfter(state, by, path, damage);
   if (left === null) return turnToCopy(state, by);
   const damaged = [...fallback.damaged, { path, reason, host: by.host }].slice(-damagedMax);
   const [next = null, ...older] = left;
@@ -46,22 +47,44 @@ export function noteDamage(
   return { state: back.state, effects: [...effects, ...back.effects] };
 }
 
+/** Damage of a folder with another manifest than any copy has that was reported durable is none of the checkpoint: on that host it is gone. */
+function asToldOf(path: string, state: ControllerState, damage: Damage): Damage {
+  if (damage.manifestDigest === undefined || copyRead(path, state, damage)) return damage;
+  return { kind: "gone", reason: "its manifest is not the one that was reported durable" };
+}
+
+/** The copy in a folder that was read, by its manifest; copies in journals of programs that did not keep that may be any. */
+function copyRead(path: string, state: ControllerState, { manifestDigest }: Damage): KeptCheckpoint | undefined {
+  const copies = copiesOf(state).filter((copy) => copy.path === path);
+  const of = (digest: string | undefined) => copies.find((copy) => copy.manifestDigest === digest);
+  return manifestDigest === undefined ? undefined : (of(manifestDigest) ?? of(undefined));
+}
+
 /**
- * What there is to go back to without the folder that a host found damaged: its own copy, or, where it has none, what it was told to read, in a folder
- * that it shares with the writer. `null` when it has said so before, and means its own folder of that name again: others can read theirs.
+ * What there is to go back to without the copy that a host found damaged: the one that it says it read, or, where the manifest can not be read, its own.
+ * `null` when it has none, and means a folder of that name which may be its own: others can read theirs.
  */
-function leftAfter(state: ControllerState, { host }: Member, path: string): readonly KeptCheckpoint[] | null {
-  const { checkpoints, fallback } = state;
-  const { saved } = checkpoints;
-  const known = saved ? [saved, ...fallback.older] : [];
+function leftAfter(
+  state: ControllerState,
+  { host }: Member,
+  path: string,
+  damage: Damage,
+): readonly KeptCheckpoint[] | null {
+  const { saved } = state.checkpoints;
+  const known = copiesOf(state);
   const own = known.find((copy) => copy.path === path && copy.host === host);
-  const isAgain = !own && fallback.damaged.some((each) => each.path === path && each.host === host);
+  const read = copyRead(path, state, damage) ?? own;
   const [told] = known;
-  const left = known.filter((copy) => copy.path !== path || !isSameFolder(copy, own ?? told));
-  if (!isAgain) return left;
+  const left = known.filter((copy) => copy.path !== path || !isSameFolder(copy, read ?? told));
+  if (read) return left;
   // It has to be somebody on another host; where nobody is there, an older one is better than to wait, and to wait is better than to end the job.
   const canOther = membersOf(state, "policy").some((member) => known.some((copy) => isOf(copy, saved, member)));
   return canOther || left.length === 0 ? null : left;
+}
+
+/** The newest checkpoint with its copies, and the older ones. */
+function copiesOf({ checkpoints: { saved }, fallback }: ControllerState): readonly KeptCheckpoint[] {
+  return saved ? [saved, ...fallback.older] : [];
 }
 
 /** True when a copy of a checkpoint is on the host of a member. */
