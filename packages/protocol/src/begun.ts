@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { countSchema } from "./envelope.ts";
 import { segmentsMax } from "./group-size.ts";
-import { copyOf, type Segment, segmentSchema, tiledBy } from "./trajectory.ts";
+import { bytesOf, ownBuffer, type Segment, segmentSchema, tiledBy } from "./trajectory.ts";
 
 /** One response of a group that was begun and interrupted. */
 export interface BegunTrajectory {
@@ -105,8 +105,8 @@ export function toGroupsBegun(lineage: number, parts: readonly BegunPart[]): z.i
       ...(before === null ? {} : { before }),
       responses: responses.map(({ responseIds, logprobs, finish, segments }, at) => ({
         ...(skipped[at] ? { from: skipped[at] } : {}),
-        responseIds: copyOf(responseIds),
-        logprobs: copyOf(logprobs),
+        responseIds: bytesOf(responseIds),
+        logprobs: bytesOf(logprobs),
         finish,
         segments: [...segments],
       })),
@@ -127,8 +127,8 @@ export function fromGroupsBegun(body: z.infer<typeof groupsBegunBody>): readonly
     if (!isSound) return [];
     const read = responses.map(({ from: _, ...wire }) => ({
       ...wire,
-      responseIds: new Int32Array(copyOf(wire.responseIds).buffer),
-      logprobs: new Float32Array(copyOf(wire.logprobs).buffer),
+      responseIds: new Int32Array(ownBuffer(wire.responseIds)),
+      logprobs: new Float32Array(ownBuffer(wire.logprobs)),
     }));
     return [{ step, index, before, skipped: responses.map(({ from = 0 }) => from), responses: read }];
   });

@@ -23,6 +23,7 @@ import { operatorKinds } from "./messages/fleet.ts";
 import { type Body, isKind, type Kind, messageTable } from "./messages/index.ts";
 import { withoutUnknown } from "./newer.ts";
 import { type PiecedKind, piecedBytesMax } from "./pieces.ts";
+import { quickCheckOf } from "./quick-check.ts";
 import { flawOfPacked, narrowBounds, type PackedBounds, wideBounds } from "./scan.ts";
 
 const packr = new Packr({ useRecords: false, int64AsType: "number", encodeUndefinedAsNil: true, copyBuffers: true });
@@ -185,6 +186,7 @@ interface Leniency {
 const atFirst: z.core.ParseContextInternal<z.core.$ZodIssue> = { abortEarly: true };
 
 function check<S extends z.ZodType>(schema: S, value: unknown, { what, minor }: Leniency): z.infer<S> {
+  if (quickCheckOf(schema)(value)) return value as z.infer<S>;
   let result = schema.safeParse(value, atFirst);
   if (!result.success && minor > protocolMinor) result = schema.safeParse(withoutUnknown(schema, value), atFirst);
   if (result.success) return result.data;

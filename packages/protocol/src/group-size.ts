@@ -16,6 +16,33 @@ const segmentBytes = 40;
 /** Segments of a response, at most; what has more is refused by whoever reads it. */
 export const segmentsMax = 1_024;
 
+/** What of a group its size depends on, before it is packed or as its body has it. */
+interface Sized {
+  readonly trajectories: readonly {
+    readonly tokens: ArrayBufferView;
+    readonly logprobs: ArrayBufferView;
+    readonly lossMask: ArrayBufferView;
+    readonly segments: readonly unknown[];
+    readonly error?: ErrorTexts | undefined;
+  }[];
+}
+
+/** UTF-8 of a UTF-16 unit, at most. */
+const charBytes = 3;
+
+/** Bytes that groups take as one body, at most; found without packing them. Pure. */
+export function packedBytesAtMost(groups: readonly Sized[]): number {
+  let bytes = groupBytes;
+  for (const { trajectories } of groups) {
+    bytes += groupBytes + trajectories.length * trajectoryBytes;
+    for (const { tokens, logprobs, lossMask, segments, error } of trajectories) {
+      bytes += tokens.byteLength + logprobs.byteLength + lossMask.byteLength + segments.length * segmentBytes;
+      if (error) bytes += charBytes * (error.name.length + error.message.length + (error.stack?.length ?? 0));
+    }
+  }
+  return bytes;
+}
+
 /** The values that the size of a group depends on. */
 export type GroupShape = Pick<JobConfig, "batch" | "rollout" | "model" | "sampling" | "stalenessMax">;
 

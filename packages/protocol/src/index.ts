@@ -45,7 +45,7 @@ export {
   failureRuleOf,
 } from "./failure.ts";
 export { protocolFolder } from "./folder.ts";
-export { bodyBytesMax, type GroupShape, groupBytesMax } from "./group-size.ts";
+export { bodyBytesMax, type GroupShape, groupBytesMax, packedBytesAtMost } from "./group-size.ts";
 export {
   checkId,
   groupIdOf,

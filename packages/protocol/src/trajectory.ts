@@ -88,20 +88,25 @@ export const groupsBatchBody = z.strictObject({ groups: z.array(groupWire).min(1
 
 type GroupWire = z.infer<typeof groupWire>;
 
-/** The bytes of a typed array in a buffer of their own. */
-export const copyOf = (view: ArrayBufferView): Uint8Array<ArrayBuffer> =>
-  Uint8Array.from(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
+/** The bytes of a typed array, not copied: whoever packs them does. */
+export const bytesOf = (view: ArrayBufferView): Uint8Array<ArrayBuffer> =>
+  new Uint8Array(view.buffer as ArrayBuffer, view.byteOffset, view.byteLength);
 
-/** The body that carries these groups; arrays become little-endian bytes, and errors keep what their group has room for. */
+/** Bytes in a buffer of their own, so that numbers can be read where they lie: the given one, unless it holds more than them. */
+export function ownBuffer({ buffer, byteOffset, byteLength }: Uint8Array<ArrayBuffer>): ArrayBuffer {
+  return byteLength === buffer.byteLength ? buffer : buffer.slice(byteOffset, byteOffset + byteLength);
+}
+
+/** The body that carries these groups, for packing; arrays become little-endian bytes where they lie, and errors keep what their group has room for. */
 export function toGroupsBatch(groups: readonly TrajectoryGroup[]): z.infer<typeof groupsBatchBody> {
   return {
     groups: groups.map((group) => ({
       ...group,
       trajectories: group.trajectories.map((trajectory) => ({
         ...trajectory,
-        tokens: copyOf(trajectory.tokens),
-        logprobs: copyOf(trajectory.logprobs),
-        lossMask: copyOf(trajectory.lossMask),
+        tokens: bytesOf(trajectory.tokens),
+        logprobs: bytesOf(trajectory.logprobs),
+        lossMask: bytesOf(trajectory.lossMask),
         segments: [...trajectory.segments],
         ...(trajectory.error ? { error: errorWithin(trajectory.error, group.trajectories.length) } : {}),
       })),
@@ -110,7 +115,7 @@ export function toGroupsBatch(groups: readonly TrajectoryGroup[]): z.infer<typeo
 }
 
 /**
- * The groups that a body carries. @returns Groups, or a sentence saying which trajectory is inconsistent.
+ * The groups that a body carries, on its bytes where each array has a buffer of its own, as unpacked ones do. @returns Groups, or a sentence saying which trajectory is inconsistent.
  * Every length is checked: response = tokens − prompt = log-probs = mask, and the segments tile it.
  */
 export function fromGroupsBatch(body: z.infer<typeof groupsBatchBody>): readonly TrajectoryGroup[] | string {
@@ -139,9 +144,9 @@ function trajectoryOf(wire: GroupWire["trajectories"][number]): Trajectory {
   const { error, ...rest } = wire;
   return {
     ...rest,
-    tokens: new Int32Array(copyOf(wire.tokens).buffer),
-    logprobs: new Float32Array(copyOf(wire.logprobs).buffer),
-    lossMask: copyOf(wire.lossMask),
+    tokens: new Int32Array(ownBuffer(wire.tokens)),
+    logprobs: new Float32Array(ownBuffer(wire.logprobs)),
+    lossMask: new Uint8Array(ownBuffer(wire.lossMask)),
     ...(error ? { error } : {}),
   };
 }

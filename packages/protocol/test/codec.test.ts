@@ -225,7 +225,8 @@ describe("a table in which every row is wrong", () => {
     const tables = Object.entries(message.body).filter(([, value]) => Array.isArray(value));
     const body = { ...message.body, ...Object.fromEntries(tables.map(([field]) => [field, table])) };
     if (tables.length > 0) expect(() => unseal({ ...message, body } as SealedMessage)).toThrow(tables[0]?.[0]);
-    expect(looks).toBeLessThanOrEqual(1);
+    // Once by the quick check, once by the schema, which says why.
+    expect(looks).toBeLessThanOrEqual(2);
   });
 });
 

@@ -4,6 +4,8 @@ import {
   type GroupShape,
   groupBytesMax,
   type Message,
+  pack,
+  packedBytesAtMost,
   payloadBytesMax,
   type Trajectory,
   type TrajectoryGroup,
@@ -100,6 +102,18 @@ describe("the largest group of a job", () => {
     for (const text of ["x", "答", "🙈"]) {
       const bytes = bytesOf([groupOf(shape, failed(text.repeat(4_000)))]);
       expect(bytes).toBeLessThanOrEqual(groupBytesMax(shape) + envelopeBytes);
+    }
+  });
+});
+
+describe("what groups take at most", () => {
+  it.each(shapes)("is not less than what they take packed, with %s", (_, sizes, generate) => {
+    const shape = shapeOf(sizes, generate);
+    const makes = [() => longest(shape), failed("x".repeat(4_000)), failed("答".repeat(4_000))];
+    for (const groups of makes.map((make) => [groupOf(shape, make), groupOf(shape, make)])) {
+      const body = toGroupsBatch(groups);
+      expect(pack(body).length).toBeLessThanOrEqual(packedBytesAtMost(groups));
+      expect(pack(body).length).toBeLessThanOrEqual(packedBytesAtMost(body.groups));
     }
   });
 });

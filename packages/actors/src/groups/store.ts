@@ -12,6 +12,7 @@ import {
   type PiecedBody,
   type PiecedKind,
   pack,
+  packedBytesAtMost,
   placeOf,
   type StreamPlace,
   subjectsOf,
@@ -37,9 +38,11 @@ export interface Storing {
 
 /** Stores a body. @returns False when the outbox took nothing of it: it is closed, and nobody will be told. */
 export function storeBody(tools: StoreTools, stored: PiecedBody, storing: Storing): boolean {
-  const packed = pack(stored.body);
-  if (packed.length > tools.messageBytes) return storeInPieces(tools, { kind: stored.kind, packed }, storing);
-  const { enveloper } = tools;
+  const { enveloper, messageBytes } = tools;
+  if (!isSurelySmall(stored, messageBytes)) {
+    const packed = pack(stored.body);
+    if (packed.length > messageBytes) return storeInPieces(tools, { kind: stored.kind, packed }, storing);
+  }
   const message = enveloper.stamp<PiecedKind>(stored.kind, stored.body);
   return offer(tools, {
     message,
@@ -47,6 +50,10 @@ export function storeBody(tools: StoreTools, stored: PiecedBody, storing: Storin
     onStored: (seq) => storing.onStored({ streamSeq: seq }),
   });
 }
+
+/** True for what fits into a message, whatever it takes exactly: then it is packed once, with its envelope. */
+const isSurelySmall = (stored: PiecedBody, bytesMax: number): boolean =>
+  stored.kind === "groups.batch" && packedBytesAtMost(stored.body.groups) <= bytesMax;
 
 function storeInPieces(
   tools: StoreTools,

@@ -110,7 +110,7 @@ function namedGroups(message: PiecedBody, { step, part, config }: Asked): readon
 /** What of a trajectory the model can not take, or the loss. */
 function numberFlaw({ tokens, logprobs }: Trajectory, { vocab, maxContext }: JobConfig["model"]): string | null {
   if (tokens.length > maxContext) return `${tokens.length} tokens, and the context has ${maxContext}`;
-  const token = tokens.find((one) => one < 0 || one >= vocab);
-  if (token !== undefined) return `token ${token}, and the vocabulary has ${vocab}`;
-  return logprobs.every(Number.isFinite) ? null : "a log-probability that is not finite";
+  for (const token of tokens) if (token < 0 || token >= vocab) return `token ${token}, and the vocabulary has ${vocab}`;
+  for (const logprob of logprobs) if (!Number.isFinite(logprob)) return "a log-probability that is not finite";
+  return null;
 }

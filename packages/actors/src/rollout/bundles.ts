@@ -1,6 +1,13 @@
 /** What is stored in the groups stream together: as much as fits into one message. */
 import { failureKindOf, placeholderOf } from "@muster/engine";
-import { type BegunPart, pack, type TrajectoryGroup, toGroupsBatch, toGroupsBegun } from "@muster/protocol";
+import {
+  type BegunPart,
+  pack,
+  packedBytesAtMost,
+  type TrajectoryGroup,
+  toGroupsBatch,
+  toGroupsBegun,
+} from "@muster/protocol";
 import { errors } from "../errors.ts";
 
 /** What decides how things are bundled, in bytes. */
@@ -19,6 +26,8 @@ export function bundlesOfGroups(
   groups: readonly TrajectoryGroup[],
   { messageBytes, bodyBytesMax }: BundleBounds,
 ): readonly (readonly TrajectoryGroup[])[] {
+  // The usual case: there is room for all, whatever they take exactly.
+  if (groups.length > 0 && packedBytesAtMost(groups) <= Math.min(messageBytes, bodyBytesMax)) return [groups];
   const sized = groups.map((group) => {
     const bytes = pack(toGroupsBatch([group])).length;
     return bytes <= bodyBytesMax ? { item: group, bytes } : { item: tooLarge(group, bytes, bodyBytesMax), bytes: 0 };

@@ -241,8 +241,8 @@ function generatedOf(
   [versionAtStart, versionAtEnd]: readonly [number, number],
 ): Generated {
   return {
-    responseIds: Int32Array.from(tokens),
-    logprobs: Float32Array.from(logprobs),
+    responseIds: new Int32Array(tokens),
+    logprobs: new Float32Array(logprobs),
     finish,
     versionAtStart,
     versionAtEnd,
