@@ -33,6 +33,12 @@ function stepForAnotherProgram(run: JobRun): Promise<number> {
   });
 }
 
+/** The learning rate of each step that stands. */
+function ratesOf({ directory }: JobRun): readonly number[] {
+  const lines = readFileSync(join(directory, "metrics.jsonl"), "utf8").trim().split("\n");
+  return lines.map((line) => JSON.parse(line).lr);
+}
+
 /** The times of a job are those of its events, in all of its runs, without the pause between them. */
 function expectTimesOfJob(run: JobRun, summary: JobSummary): void {
   const read = (name: string) =>
@@ -125,6 +131,42 @@ test("kill -9 of the run leaves no process behind, and the same command goes on 
   expect(summary.steps).toBe(24);
   expect(summary.weights_hash).toBe(await digestOfLocalTraining(second));
   expectBalanced(summary);
+});
+
+test("a run that was killed and goes on with another learning rate ends as a quiet one in which it was ordered at the same step", async () => {
+  const small = ["--steps", "10", "--policy", "1", "--set", "init_replicas.policy=1"];
+  const first = await runs.start("slower", ...small);
+  await first.waitForEvent("step.committed", ({ step }) => step >= 3);
+  first.process.signal("SIGKILL");
+  await first.process.exited;
+  await nothingLeft(runs.path);
+  const refused = await runs.muster("run", "--resume", "slower", "--set", "job.seed=2");
+  expect((await refused.exited).code).toBe(2);
+  expect(refused.lines.join("\n")).toMatch(
+    /job.seed = 2 can not change in this run, which has job.seed = 1; what can: optimizer.lr/,
+  );
+  const second = await runs.muster("run", "--resume", "slower", "--quiet", "--set", "optimizer.lr=0.01");
+  expect((await second.exited).code).toBe(0);
+  const killed = summaryOf(first);
+  const [change] = first.events("job.changed");
+  const fromStep = change?.fromStep ?? 0;
+  expect(fromStep).toBeGreaterThan(3);
+
+  // It ends before it has sampled anything, so that the change is ordered before the first step.
+  const quiet = await runs.start("quiet", ...small);
+  await quiet.waitForEvent("job.started");
+  quiet.process.signal("SIGKILL");
+  await nothingLeft(runs.path);
+  const ordered = ["--set", "optimizer.lr=0.01", "--from-step", `${fromStep}`];
+  const again = await runs.muster("run", "--resume", "quiet", "--quiet", ...ordered);
+  expect((await again.exited).code).toBe(0);
+  expect(quiet.events("job.changed")).toMatchObject([{ fromStep, settings: { lr: 0.01 } }]);
+  expect(summaryOf(quiet).weights_hash).toBe(killed.weights_hash);
+  const rates = ratesOf(first);
+  expect(rates).toEqual(ratesOf(quiet));
+  // Steps that were repeated from before the change had the rate of before.
+  expect((rates[fromStep - 1] ?? 0) / (rates[fromStep - 2] ?? 1)).toBeGreaterThan(4);
+  expect(await stepForAnotherProgram(first)).toBe(11);
 });
 
 test("a job whose broker has lost its store is refused, until the operator says that it is lost: then it goes on from its newest checkpoint", async () => {

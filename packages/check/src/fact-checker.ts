@@ -2,7 +2,16 @@
  * What a job says of itself in public must fit together (S2, S6, S8, S15, S16, S18, S22, S24, S25, L2): every step once, from one version to the next,
  * every group trained, given up, or neither, and a ledger that says the same. Needs a few thousand steps of memory, however long the job is.
  */
-import type { AnyMessage, Body, JobConfig, KindOf, Ledger, Section } from "@muster/protocol";
+import {
+  type AnyMessage,
+  type Body,
+  type ChangedSettings,
+  type JobConfig,
+  type KindOf,
+  type Ledger,
+  type Section,
+  settingsAt,
+} from "@muster/protocol";
 import { Judge, type Verdicts, type Violation } from "./judge.ts";
 
 type EventMessage = Extract<AnyMessage, { kind: KindOf<"event"> }>;
@@ -53,6 +62,8 @@ export class FactChecker {
   #epoch = 0;
   /** The job has said that it goes back: the next step may be any that was there. */
   #mayGoBack = false;
+  /** What operators changed. */
+  readonly #changes: ChangedSettings[] = [];
   /** The store was lost: terms and epochs begin anew, and lineages after the checkpoint's. */
   #isReset = false;
 
@@ -82,6 +93,9 @@ export class FactChecker {
     switch (fact.kind) {
       case "job.started":
         this.#started(fact.body);
+        break;
+      case "job.changed":
+        this.#changes.push(fact.body);
         break;
       case "alarm.raised":
         this.#alarmed(fact.body.alarm);
@@ -139,12 +153,21 @@ export class FactChecker {
     this.#checkGroups(body);
     this.#checkBase(body, settled);
     this.#checkLedger(ledger, `step ${step}`);
+    const allowed = this.#stalenessAt(step);
     this.#require(
-      staleness <= this.#rules.stalenessMax,
+      staleness <= allowed,
       "S18",
-      () => `step ${step} trained on what is ${staleness} versions old, ${this.#rules.stalenessMax} are allowed`,
+      () => `step ${step} trained on what is ${staleness} versions old, ${allowed} are allowed`,
     );
     this.#advance({ step, lineage, version, sections }, settled);
+  }
+
+  #stalenessAt(step: number): number {
+    return settingsAt(this.#changes, step).stalenessMax ?? this.#rules.stalenessMax;
+  }
+
+  #stalenessMost(): number {
+    return Math.max(this.#rules.stalenessMax, ...this.#changes.map(({ settings }) => settings.stalenessMax ?? 0));
   }
 
   #skipped({ step, version }: Body<"step.skipped">): void {
@@ -196,7 +219,7 @@ export class FactChecker {
       );
       seen.add(group);
     }
-    if (this.#isUnsure) this.#firstSure = step + this.#rules.stalenessMax + 1;
+    if (this.#isUnsure) this.#firstSure = step + this.#stalenessMost() + 1;
     this.#isUnsure = false;
     if (!this.#head || step < this.#firstSure) return;
     const wanted = Array.from({ length: groupsPerStep }, (_, index) => `${step}.${index}`);

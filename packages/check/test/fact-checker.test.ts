@@ -84,6 +84,12 @@ const ended = (step: number, other: Partial<Body<"job.ended">> = {}): PublicFact
   },
 });
 
+const changed = (fromStep: number, stalenessMax: number): PublicFact => ({
+  kind: "job.changed",
+  term: 1,
+  body: { fromStep, settings: { stalenessMax }, before: { stalenessMax: 1 } },
+});
+
 /** Rules that a history breaks. */
 function broken(...facts: readonly PublicFact[]): readonly string[] {
   return auditFacts(
@@ -113,6 +119,10 @@ describe("public facts that fit together:", () => {
       "a job whose store was lost",
       [started(4), mesh(3), commit(1, { lineage: 1 }), alarm("store-lost"), started(2), mesh(1), commit(1)],
     ],
+    [
+      "steps that train on what is as old as the operator allowed from then on",
+      [commit(1), changed(2, 2), commit(2, { staleness: 2 }), commit(3, { staleness: 2 })],
+    ],
     ["a step that follows a checkpoint of the same version", [commit(1), skipped(2, 1), kept(2, 1)]],
   ])("%s", (_, facts) => {
     expect(broken(...facts)).toEqual([]);
@@ -126,6 +136,7 @@ describe("public facts that do not:", () => {
     ["S33", "another seed", [{ kind: "job.started", term: 1, body: { term: 1, steps: 9, seed: 8 } }]],
     ["S6", "an epoch that was there already", [mesh(2), mesh(2)]],
     ["S8", "a life that was over", [joined("a"), left("a"), joined("a")]],
+    ["S18", "a step before what the operator allowed", [changed(3, 2), commit(1), commit(2, { staleness: 2 })]],
     ["S16", "a step that ends twice", [commit(1), commit(2), commit(2)]],
     [
       "S16",

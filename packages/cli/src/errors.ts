@@ -15,7 +15,11 @@ export const errors = defineErrors("MUSTER_ERR", {
   JobBusy: { message: 'job "{job}" is run by process {pid} already; choose another name with --job' },
   JobDiffers: {
     message:
-      'job "{job}" was started with another configuration ({field}); go on with its own: {resume}, or give the run a new name with --job',
+      'job "{job}" was started with another configuration: {field} was {earlier} and is {now}; go on with its own: {resume}, change settings with --resume and --set, or give the run a new name with --job',
+  },
+  SettingFixed: {
+    message:
+      'settings: {key} = {value} can not change in this run, which has {key} = {began}; what can: {changeable}. For another one begin a run of its own, from here with weights.source = "checkpoint:PATH"',
   },
   RunDirectory: { message: "the run directory {directory} can not be written: {reason}; choose another with --runs" },
   FolderUnusable: {

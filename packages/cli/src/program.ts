@@ -5,6 +5,7 @@ import { addActorCommands } from "./commands/actors.ts";
 import { addBarrierCommand } from "./commands/barrier.ts";
 import { addBenchCommands } from "./commands/bench.ts";
 import { addBrokerCommand } from "./commands/broker.ts";
+import { addChangeCommand } from "./commands/change.ts";
 import { addChaosCommand } from "./commands/chaos.ts";
 import { addCheckCommand } from "./commands/check.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
@@ -45,6 +46,7 @@ export function createProgram(): Command {
   addCheckCommand(program);
   addExportCommand(program);
   addStopCommand(program);
+  addChangeCommand(program);
   addDrainCommand(program);
   addFleetCommands(program);
   addActorCommands(program);

@@ -82,6 +82,16 @@ export { processNameOf, processOf, type RankOrder, ranksMax } from "./ranks.ts";
 export type { RefusalReason } from "./refusal.ts";
 export { perRole, type ReplicaRole, type RoleTraits, replicaRoles, traitsOf } from "./role-table.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";
+export {
+  type ChangedSettings,
+  changesMax,
+  type Settings,
+  settingKeys,
+  settingsAt,
+  settingsSchema,
+  settingsText,
+  withSettings,
+} from "./settings.ts";
 export { decodeStatus, encodeStatus, type JobStatus, type MemberStatus, statusKey, statusSchema } from "./status.ts";
 export {
   type FigureName,

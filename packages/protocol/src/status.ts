@@ -9,6 +9,7 @@ import { countSchema } from "./envelope.ts";
 import { errors } from "./errors.ts";
 import { writeJson } from "./json.ts";
 import { perRole } from "./role-table.ts";
+import { changedSettingsSchema } from "./settings.ts";
 
 /** Key of the status in the job's state store. */
 export const statusKey = "status";
@@ -106,6 +107,8 @@ export const statusSchema = z.object({
       more: z.number(),
     })
     .optional(),
+  /** Settings that were changed since the job began, by the step from which they count. */
+  changes: z.array(changedSettingsSchema).optional(),
   step: z.number(),
   steps: z.number(),
   attempt: z.number(),

@@ -269,6 +269,8 @@ const samples: { readonly [K in Kind]: Body<K> } = {
     },
   },
   "barrier.refused": { epoch: 1, iteration: 7, phase: 3, rank: 1, by: "operator far", reason: text },
+  "job.change": { settings: { lr: 1e-4, lrSchedule: "cosine" }, fromStep: 12, commandId: "c-1" },
+  "job.changed": { fromStep: 12, settings: { lr: 1e-4, stalenessMax: 2 }, before: { lr: 1e-3, stalenessMax: 1 } },
 };
 
 /** The sample of a kind in its envelope. */

@@ -125,6 +125,7 @@ export function statusOf(job: string, state: ControllerState, view: StatusView):
     controller: view.controller,
     phase: phaseOf(state),
     script: scriptPhaseOf(state) as JobStatus["script"] & object,
+    ...(state.changes ? { changes: [...state.changes] } : {}),
     step: state.step.step - 1,
     steps: state.plan.steps,
     attempt: state.step.attempt,

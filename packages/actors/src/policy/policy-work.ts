@@ -4,7 +4,7 @@ import { hasCode, MusterError, messageOf, withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace } from "@muster/collectives";
 import { inlineState, type PolicyEngine, type SectionSource, sketchOf } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
-import type { Body, Section } from "@muster/protocol";
+import { type Body, type Section, withSettings } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
@@ -257,7 +257,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
           const { finite, stats } = await computeStep({
             engine,
             mesh,
-            config,
+            config: withSettings(config, body.rate ?? {}),
             step,
             groups,
             nextOp: () => ++this.#ops,

@@ -35,6 +35,14 @@ export interface LocationOptions {
   readonly connection?: string;
 }
 
+/** The number of a step that an option names; `undefined` where nothing is said. @throws MUSTER_ERR_OPTION_INVALID */
+export function stepOf(option: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  const step = Number(value);
+  if (Number.isSafeInteger(step) && step >= 1) return step;
+  throw errors.OptionInvalid({ option, value, reason: "is no step; use 1 or more" });
+}
+
 /** Adds `--log-level`. */
 export function withLogLevel(command: Command): Command {
   return command.addOption(

@@ -10,6 +10,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster run", "the built-in job, on this machine"],
     ["muster run jobs/addition.toml --steps 20 --rollout 4", "another job, shorter, with more samplers"],
     ["muster run --job dates-20250101-120000", "go on with a run that was interrupted"],
+    ["muster run --resume dates-1 --set optimizer.lr=0.0005", "the same, with another learning rate from here on"],
     ["muster run --quiet --json > summary.json", "only the result, for a script"],
     [
       "MASTER_ADDR=10.0.0.1 muster run --num-nodes 3 --rank-weights 2,1,1 --master --log-path /data/exp1",
@@ -47,6 +48,10 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster status", "the newest job"],
     ["muster status --job dates-1 --watch", "again every second, until it ends"],
     ["muster status --json", "for a script"],
+  ],
+  change: [
+    ["muster change optimizer.lr=0.0005", "from the next step of the newest job on"],
+    ["muster change job.staleness_max=2 --from-step 100 --job dates-1", "later"],
   ],
   watch: [
     ["muster watch", "what happens from now on"],

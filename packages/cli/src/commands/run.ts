@@ -9,7 +9,7 @@ import { type Command, Option } from "commander";
 import { loadJobFile } from "../composition/engines.ts";
 import { checkStoredTask } from "../composition/modules/try-task.ts";
 import { pasted, wayTo } from "../composition/pasted.ts";
-import { runsDefault } from "../composition/runs.ts";
+import { newestName, runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
 import { endAnyway } from "../job/last-resort.ts";
 import { whenOutputIsLost } from "../job/output.ts";
@@ -24,14 +24,17 @@ import {
   withMultiNode,
 } from "../multinode/options.ts";
 import { cleanLine, createProgress, summaryText, terminalCurve } from "../report/index.ts";
+import { type Resumed, resumedRun } from "../run/resumed.ts";
 import { readStored, socketDirectoryOf } from "../run/run-directory.ts";
 import { type RunEnd, runJob } from "../run/run-job.ts";
 import { type Terminal, terminalOf } from "../terminal/terminal.ts";
 import { wrappedText } from "../terminal/wrap.ts";
-import { devicesOf, jobFileDefault, levelOf, portOf, withLogLevel } from "./common.ts";
+import { devicesOf, jobFileDefault, levelOf, portOf, stepOf, withLogLevel } from "./common.ts";
 
 interface Options extends MultiNodeOptions {
   readonly job?: string;
+  readonly resume?: string | true;
+  readonly fromStep?: string;
   readonly runs: string;
   readonly seed?: string;
   readonly steps?: string;
@@ -66,6 +69,8 @@ export function addRunCommand(program: Command): void {
   withLogLevel(withMultiNode(described))
     .argument("[file]", `job file (default: the stored configuration of --job, else ${jobFileDefault})`)
     .option("--job <name>", "name of the run; an existing one is resumed (default: <job name>-<time>)")
+    .option("--resume [run]", "go on with a run (default: the newest); --set then changes settings of it")
+    .option("--from-step <n>", "with --resume and --set: first step with the settings (default: the next one)")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--seed <n>", "seed of the job")
     .option("--steps <n>", "steps to commit")
@@ -111,8 +116,7 @@ async function run(file: string | undefined, given: Options) {
     jobFlagsOf(options);
     return await runRank(launch, options, at);
   }
-  const { config, configText } =
-    (await storedOf(file, options)) ?? (await readOf(file ?? jobFileDefault, options, launch));
+  const { config, configText, change } = await chosenOf(file, options, launch);
   const name = config.job;
   const runs = resolve(options.runs);
   const terminal = terminalOf(process.stderr, process.env);
@@ -139,6 +143,7 @@ async function run(file: string | undefined, given: Options) {
       controllers: controllersOf(options.controllers),
       port: options.port === undefined ? null : portOf("port", options.port),
       advertisedUrl: options.advertise ?? null,
+      change,
       resume: pasted("run", ...wayTo(name, options.runs), ...hostOptions(options)),
       isStoreLost: options.storeLost === true,
       progress,
@@ -170,9 +175,32 @@ async function nodeDevicesOf({ devices }: JobConfig, options: Options): Promise<
 }
 
 /** What a run is made from: its configuration, and the text that is kept of it. */
-interface Chosen {
-  readonly config: JobConfig;
-  readonly configText: string;
+type Chosen = Omit<Resumed, "change">;
+
+async function chosenOf(file: string | undefined, options: Options, launch: Launch | null): Promise<Resumed> {
+  const { resume, job, set, runs } = options;
+  const fromStep = stepOf("from-step", options.fromStep);
+  if (resume === undefined) {
+    if (fromStep !== undefined)
+      throw errors.OptionInvalid({
+        option: "from-step",
+        value: `${fromStep}`,
+        reason: "belongs to --resume and --set",
+      });
+    const chosen = (await storedOf(file, options)) ?? (await readOf(file ?? jobFileDefault, options, launch));
+    return { ...chosen, change: null };
+  }
+  const name = resume === true ? (job ?? newestName) : resume;
+  const other = file ?? (job === name ? undefined : job);
+  if (other !== undefined)
+    throw errors.OptionInvalid({
+      option: "resume",
+      value: name,
+      reason: `goes on with what it began with; leave ${other} out`,
+    });
+  const resumed = resumedRun(name, { runs, set, fromStep, flags: { ...flagsOf(options), ...jobFlagsOf(options) } });
+  await checkStoredTask(resumed.config);
+  return resumed;
 }
 
 /** The configuration with which an earlier process began this run, when nothing else was asked for. */

@@ -1,6 +1,7 @@
 /** Tells a person what happens in a job: numbers into the progress line, news above it. */
 
 import type { EventMessage } from "@muster/client";
+import { settingsText } from "@muster/protocol";
 import { type AliveCounts, cleanLine, type Progress } from "../report/index.ts";
 import { Recoveries } from "./recoveries.ts";
 
@@ -37,6 +38,8 @@ export function newsOf({ kind, body }: EventMessage): string | null {
       return `  checkpoint of step ${body.step} is durable`;
     case "checkpoint.best":
       return `  checkpoint of step ${body.step} is the best so far: held-out exact match ${(body.correct / Math.max(1, body.prompts)).toFixed(3)}`;
+    case "job.changed":
+      return `  from step ${body.fromStep} on: ${settingsText(body.settings)} (before: ${settingsText(body.before) || "not known"})`;
     case "command.accepted":
       return `> ${body.kind} (${body.commandId}): ${cleanLine(body.detail)}`;
     case "command.done":

@@ -2,7 +2,7 @@
 
 import type { EventMessage } from "@muster/client";
 import { causeKeyOf } from "@muster/machines";
-import type { Body } from "@muster/protocol";
+import { type Body, settingsText } from "@muster/protocol";
 import type {
   CauseRecord,
   EvaluationRecord,
@@ -58,6 +58,7 @@ export function createRecorder(): Recorder {
   const book = new IncidentBook();
   const trained = new Map<string, number>();
   const clock = new JobClock();
+  const changes: string[] = [];
   let ended: Body<"job.ended"> | null = null;
 
   const take = (message: EventMessage): number => {
@@ -75,6 +76,8 @@ export function createRecorder(): Recorder {
       }
     } else if (kind === "eval.finished") evaluations.push(body);
     else if (kind === "checkpoint.best") bests = [...bests, body];
+    else if (kind === "job.changed")
+      changes.push(`# from step ${body.fromStep} on\n${settingsText(body.settings).replaceAll(", ", "\n")}\n`);
     else if (kind === "job.ended") ended = body;
     else if (kind === "member.joined")
       members.set(body.incarnation, { ...body, joined_ms: atMs, left_ms: null, how: null });
@@ -112,7 +115,7 @@ export function createRecorder(): Recorder {
         members: [...members.values()],
         causes: sorted,
         samples,
-        config_text: configText,
+        config_text: changes.length > 0 ? [configText, "# Changed since", ...changes].join("\n") : configText,
       };
     },
   };

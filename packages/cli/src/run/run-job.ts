@@ -31,7 +31,9 @@ import { readInjections } from "./injections.ts";
 import { LiveFiles } from "./live-files.ts";
 import { createNarrator, type Narrator } from "./narrator.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
+import { type Change, earlierChanges } from "./resumed.ts";
 import { openFolders, openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
+import { checkSame } from "./same-run.ts";
 import { SampleFile } from "./sample-file.ts";
 
 /** What a run is made from. */
@@ -57,6 +59,8 @@ export interface RunOptions {
   readonly isStoreLost: boolean;
   /** The command that goes on with this run. */
   readonly resume: string;
+  /** Settings that change when it goes on; `null` for none. */
+  readonly change: Change | null;
   readonly progress: Progress;
   /** Aborted by the first Ctrl-C. */
   readonly interrupted: AbortSignal;
@@ -92,13 +96,6 @@ export async function runJob(options: RunOptions): Promise<RunEnd> {
   } finally {
     directory.release();
   }
-}
-
-/** A resumed run must be the same run: replaying its journal under another plan would give another state. */
-function checkSame(config: JobConfig, earlier: JobConfig, resume: string): void {
-  for (const [field, value] of Object.entries(config))
-    if (JSON.stringify(value) !== JSON.stringify(earlier[field as keyof JobConfig]))
-      throw errors.JobDiffers({ job: config.job, field, resume });
 }
 
 /** What a run does with its folder besides. */
@@ -185,6 +182,7 @@ class Run {
       writeConnection(this.#directory.path, { ...connection, credentials: broker.credentials as never });
       await this.#follow(broker);
       await this.#letRanksIn(connection);
+      await this.#orderChanges();
       this.#start();
       const end = await this.#endOf(over);
       await this.#door?.end(end);
@@ -198,6 +196,13 @@ class Run {
       this.#options.disk.close();
       rmSync(socketDirectoryOf(this.#options.runs, config.job), { recursive: true, force: true });
     }
+  }
+
+  /** Before a controller acts, so that the first step that begins has the settings. */
+  async #orderChanges(): Promise<void> {
+    const { change, isStoreLost } = this.#options;
+    const lost = isStoreLost ? earlierChanges(this.#directory.path) : [];
+    for (const body of [...lost, ...(change ? [change] : [])]) await this.#report("job.change", body);
   }
 
   async #letRanksIn(connection: MasterRun["connection"]): Promise<void> {
@@ -325,10 +330,15 @@ class Run {
 
   #reportExit(body: Body<"process.exited">): void {
     const kind = "process.exited";
+    this.#report(kind, body).catch((error: unknown) =>
+      this.#options.logger.warn({ kind, error }, "operator message was not stored"),
+    );
+  }
+
+  async #report<K extends "process.exited" | "job.change">(kind: K, body: Body<K>): Promise<void> {
     const message = this.#enveloper.stamp(kind, body) as AnyMessage;
     const subject = subjectsOf(this.#options.config.job).report("operator", "run", kind);
-    const send = this.#transport?.publish(subject, encodeMessage(message), { msgId: message.id, timeoutMs: reportMs });
-    send?.catch((error: unknown) => this.#options.logger.warn({ kind, error }, "operator message was not stored"));
+    await this.#transport?.publish(subject, encodeMessage(message), { msgId: message.id, timeoutMs: reportMs });
   }
 
   #fail(reason: string): void {

@@ -2,7 +2,7 @@
 
 import { formatSize } from "@muster/base";
 import { type SeenStatus, statusAgeMaxMs } from "@muster/client";
-import { type JobStatus, type MemberStatus, replicaRoles } from "@muster/protocol";
+import { type JobStatus, type MemberStatus, replicaRoles, settingsText } from "@muster/protocol";
 import type { RanksSeen } from "../multinode/ranks-file.ts";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
 import { duration, figure, percent } from "../report/text.ts";
@@ -24,6 +24,9 @@ const columns: readonly Column[] = [
 
 type FleetReplica = JobStatus["fleet"]["replicas"][number];
 
+/** Changes of settings in the status. */
+const changesShown = 3;
+
 /** Root causes in the status. */
 const causesShown = 5;
 
@@ -44,6 +47,7 @@ export function statusText(
     ...(ranks === null ? [] : [["hosts", hostsOf(ranks, status.atMs + status.ageMs)] as const]),
     ...(ranks === null || !status.script ? [] : [["phase", scriptOf(status.script)] as const]),
     ["step", stepOf(status)],
+    ...changesOf(status).map((line) => ["settings", line] as const),
     ["weights", weightsOf(status)],
     ["mesh", `epoch ${status.epoch}${status.mesh.length > 0 ? `: ${status.mesh.join(", ")}` : ", no members"}`],
     ["ledger", ledgerEquation(status.ledger)],
@@ -173,6 +177,14 @@ function incidentsOf({ incidents: { counts, open, ettr } }: SeenStatus): string 
   const named = Object.entries(counts).flatMap(([kind, count]) => (count > 0 ? `${count} × ${kind}` : []));
   const productive = ettr === null ? "" : `; ${percent(ettr)} of the time productive`;
   return `${named.join(", ") || "none"}${open > 0 ? `, ${open} not over` : ""}${productive}`;
+}
+
+/** The last settings that an operator changed, and since when they count. */
+function changesOf({ changes = [], step }: SeenStatus): readonly string[] {
+  return changes.slice(-changesShown).map(({ fromStep, settings }) => {
+    const since = fromStep > step + 1 ? `from step ${fromStep} on` : `since step ${fromStep}`;
+    return `${settingsText(settings)} ${since}`;
+  });
 }
 
 function stepOf({ step, steps, attempt }: SeenStatus): string {

@@ -6,6 +6,8 @@ export interface ControllerPlan {
   readonly seed: number;
   readonly steps: number;
   readonly stalenessMax: number;
+  /** Settings of the learning rate that the job began with: what changes of them are told beside. Absent in journals of programs that knew no changes. */
+  readonly settings?: Pick<JobConfig["optimizer"], "lr" | "lrWarmupSteps" | "lrFinalRatio" | "lrSchedule">;
   /** What trainers must agree on. Absent in journals of programs that knew `state` only. */
   readonly agreement?: JobConfig["agreement"];
   readonly initReplicas: JobConfig["initReplicas"];
@@ -68,6 +70,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     seed: config.seed,
     steps: config.steps,
     stalenessMax: config.stalenessMax,
+    settings: settingsOf(config),
     ...(config.agreement ? { agreement: config.agreement } : {}),
     initReplicas: config.initReplicas,
     checkpointReplicas: config.replicas.checkpoint,
@@ -94,6 +97,11 @@ export function planOf(config: JobConfig): ControllerPlan {
     failure: config.failure,
     limits: { stepAttemptsMax, leaseGroupsMax, leasesPerRollout, chunkGroups },
   };
+}
+
+function settingsOf({ optimizer }: JobConfig): NonNullable<ControllerPlan["settings"]> {
+  const { lr, lrWarmupSteps, lrFinalRatio, lrSchedule = "linear" } = optimizer;
+  return { lr, lrWarmupSteps, lrFinalRatio, lrSchedule };
 }
 
 function quorumOf({ checkpoint: { quorum = 1 } }: JobConfig): Pick<ControllerPlan, "checkpointQuorum"> {

@@ -2,7 +2,7 @@
  * The controller's state: plain JSON, the fold of the journal. Tables are keyed by id and copied on write, so an old snapshot
  * stays what it was. Times are the acting controller's monotonic milliseconds and are rebased at each election.
  */
-import type { Body, CauseCount, MemberRole, PartialGroup, Section, WorkItem } from "@muster/protocol";
+import type { Body, CauseCount, ChangedSettings, MemberRole, PartialGroup, Section, WorkItem } from "@muster/protocol";
 import { valuesOf, withEntry, withoutEntry } from "../table/table.ts";
 import type { VersionKey } from "../version-key.ts";
 import type { AtMs } from "./at-ms.ts";
@@ -264,6 +264,8 @@ export interface ControllerState {
   readonly endDueAtMs: AtMs;
   readonly stopped: boolean;
   readonly fleet: FleetState;
+  /** What operators changed, in the order in which they did; absent before the first change. */
+  readonly changes?: readonly ChangedSettings[];
   /** Where scripts wait for each other between their phases; absent before the first arrival. */
   readonly barriers?: Barriers;
 }

@@ -15,6 +15,7 @@ export const commandKinds = [
   "fleet.cordon",
   "fleet.uncordon",
   "command.cancel",
+  "job.change",
 ] as const;
 
 /** What operators say as JSON, so that a shell can: commands, and arrivals at barriers. */

@@ -15,6 +15,7 @@ import { pieceMessages } from "./pieces.ts";
 import { progressMessages } from "./progress.ts";
 import { replicaMessages } from "./replica.ts";
 import { sampleMessages } from "./samples.ts";
+import { settingsMessages } from "./settings.ts";
 import { stepMessages } from "./step.ts";
 import { versionPartMessages } from "./version-parts.ts";
 import { weightsMessages } from "./weights.ts";
@@ -37,6 +38,7 @@ export const messageTable = defineMessages({
   ...versionPartMessages,
   ...sampleMessages,
   ...barrierMessages,
+  ...settingsMessages,
 });
 
 /** Name of a message. */

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
+import { rateSchema } from "../settings.ts";
 import { defineMessages } from "./define.ts";
 import { keepSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
 
@@ -83,6 +84,8 @@ export const stepMessages = defineMessages({
       ...versionFields,
       /** The batch: sequences in the groups stream and which groups of each message count. */
       batch: z.array(batchPartSchema).min(1).max(4096),
+      /** Settings of the learning rate that were changed since the job began, where any were. */
+      rate: rateSchema.optional(),
     }),
   },
   "step.voted": {

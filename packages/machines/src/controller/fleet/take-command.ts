@@ -1,6 +1,7 @@
 /** What each command of an operator changes at once, and why it may be refused. Every refusal names the field, the value and the way out. */
 import { type CommandKind, replicaRoles } from "@muster/protocol";
 import type { ControllerEffect, ReportOf } from "../events.ts";
+import { takeChange } from "../settings.ts";
 import { type ControllerState, withMember } from "../state.ts";
 import {
   type CommandAnswer,
@@ -47,6 +48,8 @@ export function takeCommand(state: ControllerState, event: CommandEvent, id: str
       return takeKill(state, event.body);
     case "command.cancel":
       return takeCancel(state, event.body.target, id);
+    case "job.change":
+      return takeChange(state, event.body);
   }
 }
 

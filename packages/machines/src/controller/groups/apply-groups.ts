@@ -4,6 +4,7 @@ import { withEntry } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "../events.ts";
 import { putOut } from "../members/apply-membership.ts";
 import { noteGroups } from "../members/paces.ts";
+import { stalenessOf } from "../settings.ts";
 import { type ControllerState, type KeptReceipt, moved, withMember } from "../state.ts";
 import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { withLease } from "./lease-table.ts";
@@ -58,7 +59,7 @@ function settleReceipt(state: ControllerState, receipt: KeptReceipt): Controller
   if (!groups || !isOpen(state, receipt))
     return { ...state, dropped: { ...dropped, duplicate: dropped.duplicate + 1 } };
   const staleness = (state.weights?.version ?? 0) + receipt.step - state.step.step - receipt.version;
-  if (staleness > state.plan.stalenessMax || firstSeqOf(receipt) < state.purgedSeq) {
+  if (staleness > stalenessOf(state, receipt.step) || firstSeqOf(receipt) < state.purgedSeq) {
     const again = { purpose: "train", step: receipt.step, index: receipt.index, attempt: receipt.attempt } as const;
     const next = { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } };
     return requeue(next, [again], { holder: "", reason: "stale", failure: null }).state;

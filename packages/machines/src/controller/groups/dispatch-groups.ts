@@ -6,6 +6,7 @@ import { announce, type Change, type ControllerEffect, command } from "../events
 import { isCordoned } from "../fleet/fleet-state.ts";
 import { crowd } from "../members/crowd.ts";
 import { leaseShareOf } from "../members/paces.ts";
+import { stalenessOf, stepsAheadMax } from "../settings.ts";
 import { type ControllerState, holdsCurrent, type Member, type QueuedGroup, type StepGroups } from "../state.ts";
 import { noteHeldOut } from "./held-out.ts";
 import type { Evaluation } from "./held-out-state.ts";
@@ -31,8 +32,9 @@ const evalChunkPrompts = 64;
 export function planAdmission(state: ControllerState): Change<ControllerState> | null {
   const { plan, step } = state;
   if (!state.weights || state.ending) return null;
-  const last = Math.min(plan.steps, step.step + plan.stalenessMax);
-  const opened = range(step.step, last).filter((number) => !state.groups[number]);
+  const last = Math.min(plan.steps, step.step + stepsAheadMax(state));
+  const isDue = (number: number): boolean => number - step.step <= stalenessOf(state, number);
+  const opened = range(step.step, last).filter((number) => !state.groups[number] && isDue(number));
   if (opened.length === 0) return null;
   const fresh: StepGroups = {
     queue: range(0, plan.groupsPerStep - 1).map((index) => ({ index, attempt: 0 })),
@@ -92,7 +94,7 @@ export function dispatchGroups(state: ControllerState): Change<ControllerState> 
   const { weights, plan } = state;
   const idle = idleSamplers(
     state,
-    ({ lineage, version }) => lineage === weights.lineage && version + plan.stalenessMax >= weights.version,
+    ({ lineage, version }) => lineage === weights.lineage && version + stepsAheadMax(state) >= weights.version,
   );
   const begin: Begin = { groups: state.groups, idle: idle.length, version: weights.version };
   let next = state;
@@ -184,8 +186,10 @@ function takeEval(state: ControllerState, member: Holder): Taken | null {
 
 function takeGroups(state: ControllerState, member: Holder, begin: Begin): Taken | null {
   const { plan, step } = state;
-  const newest = member.held.version + plan.stalenessMax - begin.version + step.step;
-  for (const number of range(step.step, Math.min(plan.steps, newest))) {
+  const behind = begin.version - member.held.version;
+  for (const number of range(step.step, Math.min(plan.steps, step.step + stepsAheadMax(state)))) {
+    // Older weights than the step may train on would be for nothing.
+    if (behind + number - step.step > stalenessOf(state, number)) continue;
     const groups = state.groups[number];
     const waiting = groups ? (soloFor(state, member, groups) ?? shareOf(state, member, number, begin)) : [];
     if (groups && waiting.length > 0) return taken(state, number, waiting);

@@ -10,6 +10,7 @@ import { isSettled, receiptsOf, settleTrained } from "../groups/ledger.ts";
 import { sampleUnreadable } from "../groups/sound-receipts.ts";
 import { noteStep } from "../members/paces.ts";
 import { evict } from "../orders.ts";
+import { rateOf, stalenessOf } from "../settings.ts";
 import {
   type ControllerState,
   holdsCurrent,
@@ -39,7 +40,7 @@ export function planStepRun(state: ControllerState): Change<ControllerState> | n
     return null;
   if (isJoinerNear(state) || isLastLeaving(state)) return null;
   const receipts = receiptsOf(groups);
-  const stale = receipts.filter(({ version }) => weights.version - version > plan.stalenessMax);
+  const stale = receipts.filter(({ version }) => weights.version - version > stalenessOf(state, step.step));
   if (stale.length > 0) return sampleAgain(state, stale);
   if (receipts.length === 0) return skip(state, "no group of the step could be sampled", []);
   const body = runBodyOf(state, weights);
@@ -55,7 +56,11 @@ export function runBodyOf(state: ControllerState, weights: VersionKey): Body<"st
   const { step, mesh } = state;
   const { lineage, version } = weights;
   const batch = batchOf(batchReceiptsOf(state));
-  return { step: step.step, attempt: step.attempt, epoch: mesh.epoch, lineage, version, batch };
+  const rate = rateOf(state, step.step);
+  return {
+    ...{ step: step.step, attempt: step.attempt, epoch: mesh.epoch, lineage, version, batch },
+    ...(rate ? { rate } : {}),
+  };
 }
 
 /** Ends the running step when its votes decide it. Pure. */
