@@ -26,7 +26,8 @@ import {
 import { cleanLine, createProgress, summaryText, terminalCurve } from "../report/index.ts";
 import { type Resumed, resumedRun } from "../run/resumed.ts";
 import { readStored, socketDirectoryOf } from "../run/run-directory.ts";
-import { type RunEnd, runJob } from "../run/run-job.ts";
+import { runJob } from "../run/run-job.ts";
+import type { RunEnd } from "../run/run-options.ts";
 import { type Terminal, terminalOf } from "../terminal/terminal.ts";
 import { wrappedText } from "../terminal/wrap.ts";
 import { devicesOf, jobFileDefault, levelOf, portOf, stepOf, withLogLevel } from "./common.ts";

@@ -58,7 +58,7 @@ export function createRecorder(): Recorder {
   const book = new IncidentBook();
   const trained = new Map<string, number>();
   const clock = new JobClock();
-  const changes: string[] = [];
+  const changes: Body<"job.changed">[] = [];
   let ended: Body<"job.ended"> | null = null;
 
   const take = (message: EventMessage): number => {
@@ -76,8 +76,7 @@ export function createRecorder(): Recorder {
       }
     } else if (kind === "eval.finished") evaluations.push(body);
     else if (kind === "checkpoint.best") bests = [...bests, body];
-    else if (kind === "job.changed")
-      changes.push(`# from step ${body.fromStep} on\n${settingsText(body.settings).replaceAll(", ", "\n")}\n`);
+    else if (kind === "job.changed") changes.push(body);
     else if (kind === "job.ended") ended = body;
     else if (kind === "member.joined")
       members.set(body.incarnation, { ...body, joined_ms: atMs, left_ms: null, how: null });
@@ -115,10 +114,18 @@ export function createRecorder(): Recorder {
         members: [...members.values()],
         causes: sorted,
         samples,
-        config_text: changes.length > 0 ? [configText, "# Changed since", ...changes].join("\n") : configText,
+        config_text: withChanges(configText, changes),
       };
     },
   };
+}
+
+/** The configuration, and below it what was changed since. */
+function withChanges(configText: string, changes: readonly Body<"job.changed">[]): string {
+  const texts = changes.map(
+    ({ fromStep, settings }) => `# from step ${fromStep} on\n${settingsText(settings).replaceAll(", ", "\n")}\n`,
+  );
+  return texts.length > 0 ? [configText, "# Changed since", ...texts].join("\n") : configText;
 }
 
 /** Root causes are counted by class and top frame, as the controller does; the first one is shown. */

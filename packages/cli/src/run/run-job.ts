@@ -11,17 +11,16 @@ import {
   createEnveloper,
   type Enveloper,
   encodeMessage,
-  type JobConfig,
   subjectsOf,
 } from "@muster/protocol";
-import { createLogger, type ExitCode, exitCodes, type LogLevel, systemClock } from "@muster/runtime";
+import { createLogger, exitCodes, systemClock } from "@muster/runtime";
 import { connectNats, type Transport } from "@muster/transport";
 import { writeConnection } from "../composition/connection.ts";
 import { plainTextWarning } from "../composition/plain-text.ts";
 import { errors } from "../errors.ts";
 import type { MasterPlan, MasterRun } from "../multinode/launch.ts";
 import { writeRanks } from "../multinode/ranks-file.ts";
-import type { Progress, RunRecord, RunStatus } from "../report/index.ts";
+import type { RunRecord, RunStatus } from "../report/index.ts";
 import { TensorBoardFiles, type TensorBoardOptions } from "../tensorboard/tensorboard-files.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
@@ -31,49 +30,11 @@ import { readInjections } from "./injections.ts";
 import { LiveFiles } from "./live-files.ts";
 import { createNarrator, type Narrator } from "./narrator.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
-import { type Change, earlierChanges } from "./resumed.ts";
+import { earlierChanges } from "./resumed.ts";
 import { openFolders, openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
+import type { RunEnd, RunOptions } from "./run-options.ts";
 import { checkSame } from "./same-run.ts";
 import { SampleFile } from "./sample-file.ts";
-
-/** What a run is made from. */
-export interface RunOptions {
-  readonly config: JobConfig;
-  readonly configText: string;
-  readonly runs: string;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly logLevel: LogLevel;
-  /** Devices of each node that runs replicas, all of them on this host. */
-  readonly nodes: readonly (readonly string[])[];
-  /** What a job of several hosts has besides; `null` for a job of this host alone. */
-  readonly master: MasterPlan | null;
-  /** Where the controller serves its metrics; `null` for nowhere. */
-  readonly metricsPort: number | null;
-  /** One acts, the others stand by. */
-  readonly controllers: number;
-  /** Port of the run's own broker; `null` for the one of before, or any free one. */
-  readonly port: number | null;
-  /** Address of the broker for the actors, where it is not the broker's own, e.g. that of a proxy; `null` for its own. */
-  readonly advertisedUrl: string | null;
-  /** The operator says that the broker's store is lost for good: the job goes on from its newest checkpoint. */
-  readonly isStoreLost: boolean;
-  /** The command that goes on with this run. */
-  readonly resume: string;
-  /** Settings that change when it goes on; `null` for none. */
-  readonly change: Change | null;
-  readonly progress: Progress;
-  /** Aborted by the first Ctrl-C. */
-  readonly interrupted: AbortSignal;
-}
-
-/** How a run ended. */
-export interface RunEnd {
-  readonly exitCode: ExitCode;
-  readonly outcome: Body<"job.ended">["outcome"] | "interrupted";
-  readonly reason: string;
-  readonly directory: string;
-  readonly record: RunRecord;
-}
 
 /** Time for leaving after Ctrl-C: the step that runs, and a checkpoint of it. */
 const leaveMs = 2_500;

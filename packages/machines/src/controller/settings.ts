@@ -4,7 +4,7 @@
  */
 import { changesMax, type Settings, settingKeys, settingsAt, settingsText } from "@muster/protocol";
 import { announce, type ReportOf } from "./events.ts";
-import type { Taken } from "./fleet/take-command.ts";
+import type { Taken } from "./fleet/taken.ts";
 import type { ControllerState } from "./state.ts";
 
 /** Oldest weights that a step may train on, in versions. Pure. */

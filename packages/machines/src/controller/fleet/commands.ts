@@ -6,7 +6,8 @@ import { commandKinds } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, type ControllerEvent } from "../events.ts";
 import type { ControllerState } from "../state.ts";
 import { type CommandAnswer, type CommandRow, withFleet } from "./fleet-state.ts";
-import { type CommandEvent, type Taken, takeCommand } from "./take-command.ts";
+import { type CommandEvent, takeCommand } from "./take-command.ts";
+import type { Taken } from "./taken.ts";
 
 /** Finished commands remembered, and commands that may be under way. */
 const finishedMax = 512;

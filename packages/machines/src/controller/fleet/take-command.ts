@@ -1,6 +1,6 @@
 /** What each command of an operator changes at once, and why it may be refused. Every refusal names the field, the value and the way out. */
 import { type CommandKind, replicaRoles } from "@muster/protocol";
-import type { ControllerEffect, ReportOf } from "../events.ts";
+import type { ReportOf } from "../events.ts";
 import { takeChange } from "../settings.ts";
 import { type ControllerState, withMember } from "../state.ts";
 import {
@@ -13,21 +13,10 @@ import {
 } from "./fleet-state.ts";
 import { type Place, roomFor, roomOn } from "./place.ts";
 import { makeReplica } from "./plan-fleet.ts";
+import type { Taken } from "./taken.ts";
 
 /** What operators may ask. */
 export type CommandEvent = ReportOf<CommandKind>;
-
-/** A command that was taken, or the reason why not. */
-export type Taken =
-  | {
-      readonly state: ControllerState;
-      readonly detail: string;
-      readonly effects: readonly ControllerEffect[];
-      readonly row?: Partial<CommandRow>;
-      /** Absent while something is still to be done. */
-      readonly answer?: CommandAnswer;
-    }
-  | { readonly state: ControllerState; readonly refusal: string };
 
 /** Takes a command: changes what is wanted, or says why it cannot be. Pure. */
 export function takeCommand(state: ControllerState, event: CommandEvent, id: string): Taken {
