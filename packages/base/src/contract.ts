@@ -11,12 +11,27 @@ export interface Random {
   below(bound: number): number;
 }
 
+/** A call of a tool in an answer. */
+export interface ToolCall {
+  readonly id: string;
+  readonly name: string;
+  /** JSON, as a text. */
+  readonly arguments: string;
+}
+
 /** One turn of a conversation. */
 export interface ChatMessage {
   /** As the chat template of the tokenizer knows it, such as `system`, `user` and `assistant`. */
   readonly role: string;
   readonly content: string;
+  /** Of an answer that calls tools. */
+  readonly toolCalls?: readonly ToolCall[];
+  /** Of a tool's result: the call whose result it is. */
+  readonly toolCallId?: string;
 }
+
+/** A tool that a model may call, as chat completions describe it: `{type: "function", function: {name, description, parameters}}`. */
+export type ChatTool = Readonly<Record<string, unknown>>;
 
 /** A question and its right answer, as rewards and generate functions see it. */
 export interface Prompt {

@@ -1,6 +1,7 @@
 export { Allowance } from "./allowance.ts";
 export type {
   ChatMessage,
+  ChatTool,
   EngineHandle,
   EngineInfo,
   EvalPromptKey,
@@ -17,6 +18,7 @@ export type {
   TaskModule,
   TaskPrompt,
   TaskTokenizer,
+  ToolCall,
   TrainPromptKey,
   TurnRequest,
 } from "./contract.ts";
@@ -41,4 +43,5 @@ export { Places } from "./places.ts";
 export { mixSeed, randomOf, shuffled } from "./random.ts";
 export { shownValue } from "./shown-value.ts";
 export { clipText, listText } from "./text.ts";
+export { type ToolParserName, toolParserNames } from "./tool-parser-names.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

@@ -46,7 +46,7 @@ export async function openFileTask(files: PromptFiles, plan: PromptPlan): Promis
   return {
     ...rest,
     encode,
-    ...(renderChat ? { encodeChat: (messages) => encode(renderChat(messages)) } : {}),
+    ...(renderChat ? { encodeChat: (messages, tools) => encode(renderChat(messages, tools)) } : {}),
     name: promptsTask,
     maxTokens: files.maxTokens + plan.maxNewTokens,
     digest: digestOf([train.digest, heldOut?.digest ?? "", tokenizer.tokenizerDigest, JSON.stringify(rulesOf(files))]),

@@ -50,9 +50,10 @@ export async function openModuleTask(path: string, plan: ModulePlan): Promise<Mo
   const first = keysOf(plan, probes);
   const made = await Promise.all(first.map(trainPrompt));
   const rules = [module.maxPromptTokens, module.encode !== undefined];
-  const { encodePlain: _, renderChat: __, ...texts } = tokenizer;
+  const { encodePlain: _, renderChat, ...texts } = tokenizer;
   return {
     ...texts,
+    ...(renderChat ? { encodeChat: (messages, tools) => texts.encode(renderChat(messages, tools)) } : {}),
     name: path,
     maxTokens: module.maxPromptTokens + plan.maxNewTokens,
     digest: digestOf([source, tokenizer.tokenizerDigest, JSON.stringify(rules), ...made.map(textOf)]),

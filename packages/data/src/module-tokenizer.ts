@@ -14,5 +14,6 @@ export async function tokenizerOfModule(module: TaskModule, path: string): Promi
     // As tokenizers of files do: the end of a response is no part of its text.
     decode: (ids) => characters.decode(ids.filter((id) => id !== 0)),
     renderChat: null,
+    toolParser: null,
   };
 }

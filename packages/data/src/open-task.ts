@@ -12,7 +12,13 @@ import { type ModelNeeds, needsOfTask, type Task } from "./task.ts";
  * @throws MUSTER_ERR_TASK_UNKNOWN; MUSTER_ERR_PROMPTS_DIFFER when this host has other files than the job was made with,
  * MUSTER_ERR_TASK_MODULE_DIFFERS when it has another module, and as `openModuleTask`
  */
-export async function openTask({ seed, task, taskModule, prompts, batch, sampling }: JobConfig): Promise<Task> {
+export async function openTask(config: JobConfig): Promise<Task> {
+  const opened = await openPrompts(config);
+  const { toolParser } = config.rollout;
+  return toolParser === undefined ? opened : { ...opened, toolParser };
+}
+
+async function openPrompts({ seed, task, taskModule, prompts, batch, sampling }: JobConfig): Promise<Task> {
   if (taskModule) {
     const path = task.name;
     const opened = await openModuleTask(path, { seed, ...batch, ...sampling });

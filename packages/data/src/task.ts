@@ -1,5 +1,5 @@
 /** What a job asks, as interfaces: where prompts come from, and how text becomes tokens. */
-import type { ChatMessage, Prompt, Random } from "@muster/base";
+import type { ChatMessage, ChatTool, Prompt, Random, ToolParserName } from "@muster/base";
 
 /** Which training prompt: group `index` of a step, counted from 0. */
 export interface PromptKey {
@@ -20,7 +20,9 @@ export interface Tokenizer {
   encode(text: string): Int32Array;
   decode(ids: Int32Array): string;
   /** Tokens of a conversation that the assistant's turn follows, where there is a chat template. @throws when the template refuses it */
-  encodeChat?(messages: readonly ChatMessage[]): Int32Array;
+  encodeChat?(messages: readonly ChatMessage[], tools?: readonly ChatTool[]): Int32Array;
+  /** The form in which the model writes calls of tools; `null` where the template writes no tools, or the form is not known. */
+  readonly toolParser?: ToolParserName | null;
 }
 
 /** Prompts by number: pure functions of their key, whoever asks and however often, so that a run in mode `sync` is one, too. */

@@ -83,7 +83,7 @@ describe("a task of a module", () => {
       task: { name: path, reward: path },
       taskModule: { digest, vocab, tokenizerDigest, maxTokens: 4 },
       batch: { groupsPerStep: 8 },
-      sampling: { maxNewTokens: 3 },
+      ...{ sampling: { maxNewTokens: 3 }, rollout: {} },
     } as unknown as Parameters<typeof openTask>[0];
     expect(await openTask(config)).toMatchObject({ digest });
     const other = { ...config, taskModule: { digest: "other", vocab, tokenizerDigest, maxTokens: 4 } };

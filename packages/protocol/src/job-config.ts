@@ -2,6 +2,7 @@
  * The configuration of a job as it travels: compiled, with every default filled in and units in the names. The TOML file,
  * its environment and flags are the business of the runtime; here is only what all actors agree on.
  */
+import { toolParserNames } from "@muster/base";
 import { z } from "zod";
 import { devicesMax } from "./devices.ts";
 import { countSchema } from "./envelope.ts";
@@ -135,6 +136,8 @@ const compiledSchema = z.strictObject({
     ranks: atLeastOne.max(64),
     /** The program that generates a sample, started for each; absent: none. */
     agent: agentSchema.optional(),
+    /** Form in which the model writes calls of tools; absent: that of its chat template. */
+    toolParser: z.enum(toolParserNames).optional(),
   }),
   /** Processes of a replica, by role, each with a rank; absent: one. */
   processes: z.strictObject(perRole(() => atLeastOne.max(ranksMax))).optional(),

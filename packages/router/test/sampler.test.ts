@@ -129,11 +129,11 @@ test.each([
   ["/generate", { text: "" }, "text has no tokens"],
   ["/generate", { text: "a", stream: true, sampling_params: { n: 2 } }, "n is 2; a stream has one response"],
   ["/v1/completions", { prompt: "a", max_tokens: "6" }, /^max_new_tokens must be/],
-  ["/v1/chat/completions", { messages: [{ role: "user" }] }, /^messages must be/],
+  ["/v1/chat/completions", { messages: [{ role: "user" }] }, /^messages must have a role/],
   [
     "/v1/chat/completions",
     { messages: [{ role: "user", content: "a" }], tools: [{}] },
-    "tools is not supported by this sampler",
+    /^tools: this job's tokenizer has no chat template that writes them/,
   ],
 ] as const)("%s with %j is refused by name, and nothing is left out silently", async (path, body, says) => {
   const { ask, engine } = await serve();
@@ -206,4 +206,33 @@ test("a chat answer has tokens and log-probs when it is asked for them, and a st
   const refused = await ask("/v1/chat/completions", { ...chat, stream: true });
   expect(refused.status).toBe(400);
   expect(await refused.json()).toMatchObject({ error: { message: expect.stringContaining("return_token_ids") } });
+});
+
+test("a stop text ends a response where it stands, in every form of answer, and nothing is drawn behind it", async () => {
+  const engine = new SlowEngine();
+  const { ask } = await serve(engine);
+  const long = responseOf(ids, 40).map((id) => id % 25);
+  const text = tokenizer.decode(Int32Array.from(long));
+  const stop = text.slice(4, 7);
+  const before = text.slice(0, text.indexOf(stop));
+  const upTo = before.length + stop.length;
+  const sampling = { stop, max_new_tokens: 40 };
+  const native = await ask("/generate", { input_ids: ids, sampling_params: sampling, return_logprob: true });
+  expect(await native.json()).toMatchObject({
+    ...{ text: before, output_ids: long.slice(0, upTo) },
+    meta_info: { finish_reason: { type: "stop", matched: stop }, completion_tokens: upTo },
+  });
+  const completion = await ask("/v1/completions", { prompt: "bcd", max_tokens: 40, stop: ["nothing", stop] });
+  expect(await completion.json()).toMatchObject({
+    choices: [{ text: before, finish_reason: "stop", stop_reason: stop }],
+    usage: { completion_tokens: upTo },
+  });
+  const chat = { messages: [{ role: "user", content: "bcd" }], max_tokens: 40, stop, stream: true };
+  const { data, isDone } = await eventsOf(await ask("/v1/chat/completions", chat));
+  const choices = (data as { choices: [{ delta: { content: string }; finish_reason: string | null }] }[]).map(
+    (event) => event.choices[0],
+  );
+  expect(choices.map(({ delta }) => delta.content).join("")).toBe(before);
+  expect([choices.at(-1)?.finish_reason, isDone]).toEqual(["stop", true]);
+  expect(engine.aborted.size).toBe(3);
 });

@@ -30,6 +30,8 @@ export interface TokenizerFiles {
   /** Token ids that `generation_config.json` ends a response with. */
   readonly stopTokenIds: readonly number[];
   readonly chatTemplate: string | null;
+  /** Where conversations with tools have a template of their own. */
+  readonly toolTemplate: string | null;
   /** SHA-256 of all of it, as hex. */
   readonly digest: string;
 }
@@ -55,14 +57,15 @@ export async function readTokenizerFiles(folder: string): Promise<TokenizerFiles
     model,
     config: settings,
     stopTokenIds: eos === null || eos === undefined ? [] : [eos].flat(),
-    chatTemplate: template ?? templateOf(settings),
+    chatTemplate: template ?? templateOf(settings, "default"),
+    toolTemplate: template === null && Array.isArray(settings.chat_template) ? templateOf(settings, "tool_use") : null,
     digest: hash.digest("hex"),
   };
 }
 
-function templateOf({ chat_template: template }: TokenizerFiles["config"]): string | null {
+function templateOf({ chat_template: template }: TokenizerFiles["config"], wanted: string): string | null {
   if (!Array.isArray(template)) return template ?? null;
-  return template.find(({ name }) => name === "default")?.template ?? null;
+  return template.find(({ name }) => name === wanted)?.template ?? null;
 }
 
 async function readText(path: string): Promise<string | null> {

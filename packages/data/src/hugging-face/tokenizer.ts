@@ -1,10 +1,10 @@
 /** Tokenizers of the Hugging Face kind: byte pairs, word pieces, unigrams; and the chat template beside them. */
 
-import { Template } from "@huggingface/jinja";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
-import { type ChatMessage, messageOf } from "@muster/base";
+import { type ChatMessage, type ChatTool, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import type { Tokenizer } from "../task.ts";
+import { chatTemplateOf } from "./chat-template.ts";
 import { readTokenizerFiles, type TokenizerFiles } from "./tokenizer-files.ts";
 
 /** A tokenizer, and how it writes conversations. */
@@ -12,7 +12,7 @@ export interface ChatTokenizer extends Tokenizer {
   /** Text whose special tokens are not said: they are added as the tokenizer does it. */
   encodePlain(text: string): Int32Array;
   /** A conversation as text that the assistant's turn follows; `null` where the tokenizer has no template. */
-  readonly renderChat: ((messages: readonly ChatMessage[]) => string) | null;
+  readonly renderChat: ((messages: readonly ChatMessage[], tools?: readonly ChatTool[]) => string) | null;
 }
 
 /** What is used of the library, whose own declarations can not be resolved. */
@@ -56,7 +56,7 @@ export async function openTokenizer(folder: string): Promise<ChatTokenizer> {
     encodePlain: (text) => encode(text, true),
     decode: (tokens) =>
       tokenizer.decode(Array.from(tokens), { skip_special_tokens: true, clean_up_tokenization_spaces: false }),
-    renderChat: rendererOf(files, invalid),
+    ...chatTemplateOf(files, { bos: textOf(files.config.bos_token), eos: textOf(files.config.eos_token), invalid }),
   };
 }
 
@@ -74,22 +74,6 @@ function stopTokensOf(
   if (stop.length === 0)
     throw invalid("it names no end of text: set eos_token in tokenizer_config.json to one of its tokens");
   return stop;
-}
-
-function rendererOf(
-  { chatTemplate, config }: TokenizerFiles,
-  invalid: (reason: string, cause?: unknown) => Error,
-): ChatTokenizer["renderChat"] {
-  if (chatTemplate === null) return null;
-  let template: Template;
-  try {
-    template = new Template(chatTemplate);
-  } catch (error) {
-    throw invalid(`its chat template can not be read (${messageOf(error)})`, error);
-  }
-  const [bos, eos] = [textOf(config.bos_token) ?? "", textOf(config.eos_token) ?? ""];
-  return (messages) =>
-    template.render({ messages: [...messages], add_generation_prompt: true, bos_token: bos, eos_token: eos });
 }
 
 function textOf(token: TokenizerFiles["config"]["eos_token"]): string | null {

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type { AddressInfo } from "node:net";
-import { type Logger, MusterError, messageOf, Places } from "@muster/base";
+import { type ChatMessage, type Logger, MusterError, messageOf, Places } from "@muster/base";
 import type { FastifyInstance } from "fastify";
 import { Refused } from "../core/reply.ts";
 import { type Session, type SessionSample, samplesOf } from "../core/session.ts";
@@ -13,9 +13,9 @@ import { addSessionDoors } from "../doors/session-doors.ts";
 import { digestOfKey, freshKey } from "../doors/session-guard.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
+import { chatMessageOf } from "../sampler/chat-request.ts";
 import { SessionMemory } from "../sessions/session-memory.ts";
 import type { SessionStore } from "../sessions/session-store.ts";
-import { plainMessage } from "./continued-prompt.ts";
 import { type Drawing, drawTurn } from "./turn-drawing.ts";
 
 /** What an episode is made from. */
@@ -49,7 +49,7 @@ export interface EpisodeOutcome {
   readonly finish: "stop" | "length";
   readonly samples: readonly SessionSample[];
   /** The conversation that the last turn ends. */
-  readonly messages: readonly { readonly role: string; readonly content: string }[];
+  readonly messages: readonly ChatMessage[];
 }
 
 /** The episodes of one sampler. */
@@ -178,7 +178,7 @@ function outcomeOf(session: Session): EpisodeOutcome {
   for (let turn = last; turn; turn = turn.parent === null ? undefined : turns[turn.parent])
     messages.unshift(...(turn.added as readonly Readonly<Record<string, unknown>>[]), turn.message);
   return {
-    ...{ turns: turns.length, reward, samples: samplesOf(session), messages: messages.map(plainMessage) },
+    ...{ turns: turns.length, reward, samples: samplesOf(session), messages: messages.map(chatMessageOf) },
     finish: choice?.finish_reason === "length" ? "length" : "stop",
   };
 }

@@ -5,7 +5,7 @@ import type { Session } from "../core/session.ts";
 import { wholeAnswer } from "../sampler/sampler-answers.ts";
 import type { SamplerTokenizer } from "../sampler/sampler-engine.ts";
 import { wantedOf } from "../sampler/sampler-request.ts";
-import { continuedPrompt, plainMessage } from "./continued-prompt.ts";
+import { continuedPrompt } from "./continued-prompt.ts";
 
 type Table = Readonly<Record<string, unknown>>;
 
@@ -38,12 +38,12 @@ export async function drawTurn(session: Session, body: Table, drawing: Drawing):
   const named = body.max_completion_tokens ?? body.max_tokens ?? null;
   const wanted = wantedOf(
     "/v1/chat/completions",
+    { ...asked, ...(named === null ? { max_tokens: sampling.maxNewTokens } : {}) },
     {
-      ...asked,
-      messages: messages.map(plainMessage),
-      ...(named === null ? { max_tokens: sampling.maxNewTokens } : {}),
+      ...tokenizer,
+      toolParser: tokenizer.encodeChat ? (tokenizer.toolParser ?? null) : null,
+      encodeChat: (_, tools = []) => continuedPrompt(session, messages, { tokenizer, tools }),
     },
-    { ...tokenizer, encodeChat: () => continuedPrompt(session, messages, tokenizer) },
     0,
   );
   const { promptIds, seed } = wanted;

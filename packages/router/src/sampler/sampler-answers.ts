@@ -1,7 +1,8 @@
 /** Responses in the forms of SGLang and of the OpenAI API. Pure. */
-import type { Generated } from "@muster/base";
+import type { Generated, ToolCall } from "@muster/base";
 import type { VersionSpan } from "../core/fence.ts";
 import type { EngineRoute } from "../core/parse-request.ts";
+import { type Said, saidOf } from "./said.ts";
 import type { SamplerTokenizer } from "./sampler-engine.ts";
 import type { Wanted } from "./sampler-request.ts";
 
@@ -16,18 +17,21 @@ export interface Shown {
 }
 
 /** A whole answer. */
-export function wholeAnswer(shown: Shown, responses: readonly Generated[]): unknown {
+export function wholeAnswer(shown: Shown, drawn: readonly Generated[]): unknown {
+  const said = drawn.map((one) => saidOf(shown, one, true));
   if (shown.route === "/generate") {
-    const answers = responses.map((response) => nativeOf(shown, response, true));
+    const answers = said.map((one) => nativeOf(shown, one, true));
     return answers.length === 1 ? answers[0] : answers;
   }
   const isChat = shown.route === "/v1/chat/completions";
-  const choices = responses.map((response, index) => {
-    const text = textOf(shown, response, true);
-    const what = isChat ? { message: { role: "assistant", content: text } } : { text };
+  const responses = said.map(({ response }) => response);
+  const choices = said.map(({ response, text, calls, finish, stop }, index) => {
+    const content = text === "" && calls.length > 0 ? null : text;
+    const message = { role: "assistant", content, ...(calls.length > 0 ? { tool_calls: calls.map(callOf) } : {}) };
+    const what = isChat ? { message } : { text };
     const ids = shown.wanted.withIds ? { token_ids: Array.from(response.responseIds) } : {};
     const logprobs = isChat && shown.wanted.withLogprobs ? { content: logprobsOf(shown, response) } : null;
-    return { index, ...what, logprobs, ...ids, finish_reason: response.finish };
+    return { index, ...what, logprobs, ...ids, finish_reason: finish, ...(stop === null ? {} : { stop_reason: stop }) };
   });
   const completion = responses.reduce((sum, { responseIds }) => sum + responseIds.length, 0);
   const prompt = shown.wanted.promptIds.length;
@@ -35,6 +39,10 @@ export function wholeAnswer(shown: Shown, responses: readonly Generated[]): unkn
   const ids = shown.wanted.withIds ? { prompt_token_ids: Array.from(shown.wanted.promptIds) } : {};
   const head = headOf(shown, isChat ? "chat.completion" : "text_completion");
   return { ...head, ...ids, choices, usage, ...metadataOf(responses) };
+}
+
+function callOf({ id, name, arguments: args }: ToolCall): object {
+  return { id, type: "function", function: { name, arguments: args } };
 }
 
 function logprobsOf({ tokenizer }: Shown, { responseIds, logprobs }: Generated): readonly object[] {
@@ -47,18 +55,24 @@ function logprobsOf({ tokenizer }: Shown, { responseIds, logprobs }: Generated):
 /** One event of a stream: of `/generate` all that was drawn so far, else the text behind `before`. `isLast`: the response is whole. */
 export function eventAnswer(
   shown: Shown,
-  response: Generated,
+  drawn: Generated,
   before: string,
   isLast: boolean,
 ): { readonly value: unknown; readonly text: string } {
-  const text = textOf(shown, response, isLast);
-  if (shown.route === "/generate") return { value: nativeOf(shown, response, isLast), text };
+  const said = saidOf(shown, drawn, isLast);
+  const { text, calls, finish, stop, response } = said;
+  if (shown.route === "/generate") return { value: nativeOf(shown, said, isLast), text };
   const isChat = shown.route === "/v1/chat/completions";
   const piece = text.slice(before.length);
-  const what = isChat
-    ? { delta: { ...(before === "" ? { role: "assistant" } : {}), content: piece } }
-    : { text: piece };
-  const choices = [{ index: 0, ...what, logprobs: null, finish_reason: isLast ? response.finish : null }];
+  const called = calls.map((call, index) => ({ index, ...callOf(call) }));
+  const delta = {
+    ...(before === "" ? { role: "assistant" } : {}),
+    ...(piece === "" && called.length > 0 ? {} : { content: piece }),
+    ...(called.length > 0 ? { tool_calls: called } : {}),
+  };
+  const end = isLast && stop !== null ? { stop_reason: stop } : {};
+  const what = isChat ? { delta } : { text: piece };
+  const choices = [{ index: 0, ...what, logprobs: null, finish_reason: isLast ? finish : null, ...end }];
   return {
     value: {
       ...headOf(shown, isChat ? "chat.completion.chunk" : "text_completion"),
@@ -73,17 +87,17 @@ function headOf({ id, model, createdS }: Shown, object: string): object {
   return { id, object, created: createdS, model };
 }
 
-function nativeOf(shown: Shown, response: Generated, isLast: boolean): object {
+function nativeOf(shown: Shown, { response, text, stop }: Said, isLast: boolean): object {
   const { responseIds, logprobs, finish, versionAtEnd } = response;
   const ids = Array.from(responseIds);
   const reason =
     finish === "stop"
-      ? { type: "stop", matched: ids.at(-1) }
+      ? { type: "stop", matched: stop ?? ids.at(-1) }
       : finish === "length"
         ? { type: "length", length: ids.length }
         : { type: "abort", message: "it was aborted" };
   return {
-    text: textOf(shown, response, isLast),
+    text,
     output_ids: ids,
     meta_info: {
       id: shown.id,
@@ -95,12 +109,6 @@ function nativeOf(shown: Shown, response: Generated, isLast: boolean): object {
       weight_versions: spansOf(response),
     },
   };
-}
-
-/** Text without the token that ended it. */
-function textOf({ tokenizer, wanted }: Shown, { responseIds, finish }: Generated, isLast: boolean): string {
-  const ends = isLast && finish === "stop" && wanted.sampling.stopTokenIds.includes(responseIds.at(-1) ?? -1);
-  return tokenizer.decode(ends ? responseIds.subarray(0, -1) : responseIds);
 }
 
 function metadataOf(responses: readonly Generated[]): object {

@@ -1,5 +1,5 @@
 /** The part of a rollout engine and of a job's tokenizer that serves requests. The engines and tasks of Muster have it. */
-import type { ChatMessage, EngineInfo, Generated, SamplingOptions } from "@muster/base";
+import type { ChatMessage, ChatTool, EngineInfo, Generated, SamplingOptions, ToolParserName } from "@muster/base";
 
 /** One prompt, as an engine takes it. */
 export interface SamplerRequest {
@@ -31,5 +31,7 @@ export interface SamplerTokenizer {
   encode(text: string): Int32Array;
   decode(ids: Int32Array): string;
   /** Tokens of a conversation, where the tokenizer has a chat template. */
-  encodeChat?(messages: readonly ChatMessage[]): Int32Array;
+  encodeChat?(messages: readonly ChatMessage[], tools?: readonly ChatTool[]): Int32Array;
+  /** The form in which the model writes calls of tools, where its template teaches one that is known. */
+  readonly toolParser?: ToolParserName | null;
 }

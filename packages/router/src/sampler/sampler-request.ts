@@ -1,8 +1,9 @@
 /** Requests of SGLang and of the OpenAI API as an engine of Muster takes them. What it can not do is refused by name, and never left out. Pure. */
-import { type ChatMessage, MusterError, mixSeed, type SamplingOptions } from "@muster/base";
+import { type ChatMessage, MusterError, mixSeed, type SamplingOptions, type ToolParserName } from "@muster/base";
 import { isTable } from "../core/answer-facts.ts";
 import type { EngineRoute, engineRoutes } from "../core/parse-request.ts";
 import { invalid } from "../core/reply.ts";
+import { type AskedTools, askedToolsOf, chatMessagesOf } from "./chat-request.ts";
 import type { SamplerTokenizer } from "./sampler-engine.ts";
 
 type Table = Readonly<Record<string, unknown>>;
@@ -17,20 +18,29 @@ export interface Wanted {
   readonly withLogprobs: boolean;
   /** Token ids of prompt and responses are in the answer, as vLLM's `return_token_ids` has it. */
   readonly withIds: boolean;
+  /** Texts that end a response. */
+  readonly stops: readonly string[];
+  /** How calls of tools are read out of a response; `null`: all of it is text. */
+  readonly toolParser: ToolParserName | null;
+  /** A response ends with its first call. */
+  readonly isOneCall: boolean;
 }
 
 /** Fields that change nothing here, by route; all others are either read or refused. */
 const ignored: Readonly<Record<EngineRoute, readonly string[]>> = {
   "/generate": ["rid", "logprob_start_len", "return_text_in_logprobs", "model", "priority"],
   "/v1/completions": ["model", "user", "stream_options", "metadata"],
-  "/v1/chat/completions": ["model", "user", "stream_options", "metadata"],
+  "/v1/chat/completions": [
+    ...["model", "user", "stream_options", "metadata"],
+    ...["store", "service_tier", "prompt_cache_key", "safety_identifier"],
+  ],
 };
 
 /** Values of parameters that ask for nothing. */
 const neutral: Readonly<Record<string, readonly unknown[]>> = {
   ...{ min_p: [0], frequency_penalty: [0], presence_penalty: [0], repetition_penalty: [1], min_new_tokens: [0] },
-  ...{ stop: [null, ""], logprobs: [null, false, 0], top_logprobs: [null, 0], top_logprobs_num: [0], echo: [false] },
-  ...{ best_of: [1], suffix: [null], response_format: [null], tools: [null], regex: [null], json_schema: [null] },
+  ...{ logprobs: [null, false, 0], top_logprobs: [null, 0], top_logprobs_num: [0], echo: [false] },
+  ...{ best_of: [1], suffix: [null], regex: [null], json_schema: [null] },
 };
 
 const samplingKeys = [
@@ -42,10 +52,12 @@ const samplingKeys = [
   "n",
   "sampling_seed",
   "ignore_eos",
+  "stop",
 ];
 const shownKeys = ["skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"];
 const newTokensDefault = 128;
 const responsesMax = 64;
+const [stopsMax, stopCharactersMax] = [16, 256];
 
 /** Reads a request. `freshSeed` is taken where it names no seed. @throws Refused with 400 */
 export function wantedOf(route: EngineRoute, body: Table, tokenizer: SamplerTokenizer, freshSeed: number): Wanted {
@@ -55,7 +67,12 @@ export function wantedOf(route: EngineRoute, body: Table, tokenizer: SamplerToke
   const from: Table = isNative ? (inner as Table) : openAiSampling(body);
   refuseUnknown(isNative ? from : {}, [...samplingKeys, ...shownKeys], "sampling_params.");
   refuseUnknown(body, fieldsOf(route), "");
-  const promptIds = promptOf(route, body, tokenizer);
+  checkFormat(body.response_format);
+  const stops = stopsOf(from.stop);
+  if (stops.length > 0 && from.no_stop_trim === true)
+    throw invalid("sampling_params.no_stop_trim is not supported by this sampler with stop");
+  const asked = askedToolsOf(body, tokenizer);
+  const promptIds = promptOf(route, body, tokenizer, asked);
   const n = whole("n", from.n ?? 1, 1, responsesMax);
   const isStream = body.stream === true;
   if (isStream && n > 1) throw invalid(`n is ${n}; a stream has one response`);
@@ -63,7 +80,7 @@ export function wantedOf(route: EngineRoute, body: Table, tokenizer: SamplerToke
     from.sampling_seed === undefined ? freshSeed : whole("seed", from.sampling_seed, 0, Number.MAX_SAFE_INTEGER);
   return {
     ...{ promptIds, n, isStream, withLogprobs: body.return_logprob === true || isChatLogprobs(route, body) },
-    withIds: body.return_token_ids === true,
+    ...{ withIds: body.return_token_ids === true, stops, toolParser: asked.parser, isOneCall: asked.isOneCall },
     sampling: samplingOf(from, tokenizer),
     // A response that goes on elsewhere comes with a longer prompt: it must not draw the random numbers of its beginning again.
     seed: mixSeed(seed, promptIds.length),
@@ -71,11 +88,12 @@ export function wantedOf(route: EngineRoute, body: Table, tokenizer: SamplerToke
 }
 
 function fieldsOf(route: EngineRoute): readonly string[] {
-  const openAi = ["temperature", "max_tokens", "max_completion_tokens", "top_p", "n", "seed", "stream"];
+  const openAi = ["temperature", "max_tokens", "max_completion_tokens", "top_p", "n", "seed", "stream", "stop"];
+  const chat = ["messages", "logprobs", "return_token_ids", "tools", "tool_choice", "parallel_tool_calls"];
   const own: Readonly<Record<(typeof engineRoutes)[number], readonly string[]>> = {
     "/generate": ["text", "input_ids", "sampling_params", "stream", "return_logprob"],
     "/v1/completions": ["prompt", "return_token_ids", ...openAi],
-    "/v1/chat/completions": ["messages", "logprobs", "return_token_ids", ...openAi],
+    "/v1/chat/completions": [...chat, "response_format", ...openAi],
   };
   return [...own[route], ...ignored[route]];
 }
@@ -100,9 +118,24 @@ function refuseUnknown(table: Table, known: readonly string[], prefix: string): 
   }
 }
 
+/** A format is a promise that free drawing can not keep. */
+function checkFormat(format: unknown): void {
+  if (format === undefined || format === null || (isTable(format) && format.type === "text")) return;
+  const asked = isTable(format) ? `of type ${JSON.stringify(format.type)?.slice(0, 64)}` : "that is no object";
+  throw invalid(`response_format ${asked}: this sampler promises no form of its text; leave it out`);
+}
+
+function stopsOf(value: unknown): readonly string[] {
+  const stops: readonly unknown[] = value === undefined || value === null || value === "" ? [] : [value].flat();
+  const isText = (one: unknown): one is string =>
+    typeof one === "string" && one.length > 0 && one.length <= stopCharactersMax;
+  if (stops.length <= stopsMax && stops.every(isText)) return stops;
+  throw invalid(`stop must be a text, or a list of at most ${stopsMax}, each of 1 to ${stopCharactersMax} characters`);
+}
+
 function openAiSampling(body: Table): Table {
-  const { temperature, top_p: topP, n, seed, max_tokens: most, max_completion_tokens: newer } = body;
-  const given = { temperature, top_p: topP, n, sampling_seed: seed ?? undefined, max_new_tokens: newer ?? most };
+  const { temperature, top_p: topP, n, seed, max_tokens: most, max_completion_tokens: newer, stop } = body;
+  const given = { temperature, top_p: topP, n, stop, sampling_seed: seed ?? undefined, max_new_tokens: newer ?? most };
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== null));
 }
 
@@ -121,8 +154,8 @@ function samplingOf(from: Table, { stopTokenIds }: SamplerTokenizer): SamplingOp
   };
 }
 
-function promptOf(route: EngineRoute, body: Table, tokenizer: SamplerTokenizer): Int32Array {
-  if (route === "/v1/chat/completions") return chatOf(body.messages, tokenizer);
+function promptOf(route: EngineRoute, body: Table, tokenizer: SamplerTokenizer, asked: AskedTools): Int32Array {
+  if (route === "/v1/chat/completions") return chatOf(chatMessagesOf(body.messages), tokenizer, asked);
   const [field, value] =
     route === "/v1/completions"
       ? (["prompt", body.prompt] as const)
@@ -137,15 +170,14 @@ function promptOf(route: EngineRoute, body: Table, tokenizer: SamplerTokenizer):
   return Int32Array.from(value as readonly number[]);
 }
 
-function chatOf(value: unknown, tokenizer: SamplerTokenizer): Int32Array {
-  const isChat =
-    Array.isArray(value) &&
-    value.every((one) => isTable(one) && typeof one.role === "string" && typeof one.content === "string");
-  if (!isChat) throw invalid("messages must be a list of objects with role and content, both texts");
-  const messages = value as readonly ChatMessage[];
+function chatOf(
+  messages: readonly ChatMessage[],
+  tokenizer: SamplerTokenizer,
+  { tools }: Pick<AskedTools, "tools">,
+): Int32Array {
   // A model without a template has learned no turns: it is given what was said last.
   return encoded("messages", () =>
-    tokenizer.encodeChat ? tokenizer.encodeChat(messages) : tokenizer.encode(messages.at(-1)?.content ?? ""),
+    tokenizer.encodeChat ? tokenizer.encodeChat(messages, tools) : tokenizer.encode(messages.at(-1)?.content ?? ""),
   );
 }
 

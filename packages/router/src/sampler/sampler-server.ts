@@ -15,6 +15,7 @@ import { doorOf, openHttpApp } from "../doors/http-app.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
 import { drained } from "./drained.ts";
+import { isCut } from "./said.ts";
 import { eventAnswer, type Shown, wholeAnswer } from "./sampler-answers.ts";
 import type { SamplerEngine, SamplerTokenizer } from "./sampler-engine.ts";
 import { wantedOf } from "./sampler-request.ts";
@@ -166,10 +167,12 @@ class Server implements SamplerServer {
     client.once("close", () => gone.abort());
     const { promptIds, n, sampling, seed } = wanted;
     const drawing = turns.ask({ requestId: id, promptIds, n, sampling, seed }, gone.signal);
-    const responses = wanted.isStream
-      ? await this.#stream(shown, { drawing, engine, client, gone: gone.signal })
-      : mustBeWhole(await drawing);
-    if (wanted.isStream || client.destroyed) return;
+    if (wanted.isStream) return await this.#stream(shown, { drawing, engine, client, gone: gone.signal });
+    const mayEndEarly = wanted.stops.length > 0 || wanted.isOneCall;
+    const responses = mayEndEarly
+      ? await watched(shown, { drawing, engine }, async () => {})
+      : mustBeWhole(shown, await drawing);
+    if (client.destroyed) return;
     const body = JSON.stringify(wholeAnswer(shown, responses));
     client.writeHead(200, { "content-type": "application/json", "content-length": `${Buffer.byteLength(body)}` });
     client.end(body);
@@ -179,24 +182,17 @@ class Server implements SamplerServer {
   async #stream(
     shown: Shown,
     {
-      drawing,
-      engine,
       client,
       gone,
-    }: {
-      readonly drawing: Promise<readonly Generated[]>;
-      readonly engine: SamplerEngine;
+      ...drawing
+    }: Drawing & {
       readonly client: ServerResponse;
       /** The client has left. */
       readonly gone: AbortSignal;
     },
-  ): Promise<readonly Generated[]> {
+  ): Promise<void> {
     let text = "";
     let count = 0;
-    let whole: readonly Generated[] | null = null;
-    const drawn = drawing.then((responses) => {
-      whole = mustBeWhole(responses);
-    });
     const say = async (response: Generated, isLast: boolean): Promise<void> => {
       if (!client.headersSent)
         client.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
@@ -206,22 +202,44 @@ class Server implements SamplerServer {
       if (!client.write(eventOf(JSON.stringify(event.value))))
         await drained(client, gone, routerDefaults.attempt.clientStallMs);
     };
-    while (whole === null) {
-      await Promise.race([drawn, pause(lookMs)]);
-      const [soFar] = whole === null ? (engine.drawn?.(shown.id) ?? []) : [];
-      if (whole === null && soFar && soFar.responseIds.length > count && soFar.finish === "abort")
-        await say(soFar, false);
-    }
-    const [response] = whole as readonly Generated[];
+    const [response] = await watched(shown, drawing, async (soFar) => {
+      if (soFar.responseIds.length > count) await say(soFar, false);
+    });
     if (response && !client.destroyed) await say(response, true);
     if (!client.destroyed) client.end(eventOf(doneData));
-    return whole;
   }
 }
 
-/** Responses that were aborted are no answer: another sampler can draw them. */
-function mustBeWhole(responses: readonly Generated[]): readonly Generated[] {
-  if (responses.length > 0 && responses.every(({ finish }) => finish !== "abort")) return responses;
+interface Drawing {
+  readonly drawing: Promise<readonly Generated[]>;
+  readonly engine: SamplerEngine;
+}
+
+/** Lets `look` see what is drawn so far, until all is. A response that a stop text has ended is not drawn on. */
+async function watched(
+  shown: Shown,
+  { drawing, engine }: Drawing,
+  look: (soFar: Generated) => Promise<void>,
+): Promise<readonly Generated[]> {
+  let whole: readonly Generated[] | null = null;
+  let isEnding = false;
+  const drawn = drawing.then((responses) => {
+    whole = mustBeWhole(shown, responses);
+  });
+  while (whole === null) {
+    await Promise.race([drawn, pause(lookMs)]);
+    const [soFar] = whole === null && !isEnding && shown.wanted.n === 1 ? (engine.drawn?.(shown.id) ?? []) : [];
+    if (whole !== null || soFar?.finish !== "abort") continue;
+    isEnding = isCut(shown, soFar);
+    if (isEnding) await engine.abort([shown.id]);
+    else await look(soFar);
+  }
+  return whole;
+}
+
+/** Responses that were aborted are no answer, unless a stop text ended them before: another sampler can draw them. */
+function mustBeWhole(shown: Shown, responses: readonly Generated[]): readonly Generated[] {
+  if (responses.length > 0 && responses.every((one) => one.finish !== "abort" || isCut(shown, one))) return responses;
   throw new Refused({ status: 503, code: "engine_lost", message: "the sampler gave the request up", retryAfter: 1 });
 }
 

@@ -1,4 +1,5 @@
 /** The rows of the table of keys. Each row: how it is written, default, what it is. */
+import { toolParserNames } from "@muster/base";
 import { perRole, promptsTask, type ReplicaRole, traitsOf } from "@muster/protocol";
 import { agentFields } from "./agent-fields.ts";
 import { type Field, isPathOfModule, type Scalar } from "./field.ts";
@@ -85,6 +86,11 @@ export const runFields: readonly Field[] = [
   }),
   section("rollout", {
     generate: ["optional-module", "", "Path of a module that generates a sample; empty for the engine's own way."],
+    tool_parser: [
+      "optional-text",
+      "",
+      `Form in which the model writes calls of tools: ${toolParserNames.join(" or ")}; empty for that of its chat template.`,
+    ],
     fan_out: ["integer", 1, "Responses that one sample gives; a module that returns another number is at fault."],
     ranks: [
       "integer",
