@@ -143,7 +143,7 @@ test.each<readonly [string, Change, string]>([
   ["asks the model nothing", { does: "asks-nothing" }, "OPENAI_BASE_URL"],
   ["posts no reward", { does: "posts-no-reward" }, "it posted no reward"],
   ["branches", { does: "branches" }, "2 trajectories"],
-  ["asks for what the sampler can not do", { does: "asks-for-tools" }, "tools is not supported by this sampler"],
+  ["asks for what the sampler can not do", { does: "asks-for-tools" }, "tools: this job"],
   ["does not end", { does: "hangs", timeMs: 700 }, "did not end within 700 ms"],
   ["writes without end", { does: "writes", outputBytes: 50_000 }, "it wrote more than 50000 bytes"],
   ["takes all memory", { does: "grows", memoryBytes: 64 * 2 ** 20 }, "rollout.agent.memory"],

@@ -14,8 +14,8 @@ import { type ModelNeeds, needsOfTask, type Task } from "./task.ts";
  */
 export async function openTask(config: JobConfig): Promise<Task> {
   const opened = await openPrompts(config);
-  const { toolParser } = config.rollout;
-  return toolParser === undefined ? opened : { ...opened, toolParser };
+  const { toolParser = null } = config.rollout;
+  return toolParser === null ? opened : { ...opened, toolParser };
 }
 
 async function openPrompts({ seed, task, taskModule, prompts, batch, sampling }: JobConfig): Promise<Task> {

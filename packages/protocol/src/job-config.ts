@@ -136,8 +136,8 @@ const compiledSchema = z.strictObject({
     ranks: atLeastOne.max(64),
     /** The program that generates a sample, started for each; absent: none. */
     agent: agentSchema.optional(),
-    /** Form in which the model writes calls of tools; absent: that of its chat template. */
-    toolParser: z.enum(toolParserNames).optional(),
+    /** Form in which the model writes calls of tools; `null` or absent: that of its chat template. */
+    toolParser: z.enum(toolParserNames).nullish(),
   }),
   /** Processes of a replica, by role, each with a rank; absent: one. */
   processes: z.strictObject(perRole(() => atLeastOne.max(ranksMax))).optional(),

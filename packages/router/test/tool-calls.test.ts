@@ -3,6 +3,7 @@ import type { Generated } from "@muster/base";
 import { expect, test } from "vitest";
 import { partOfAny, toolParserOf } from "../src/core/tool-calls.ts";
 import { isCut, saidOf } from "../src/sampler/said.ts";
+import type { Wanted } from "../src/sampler/sampler-request.ts";
 
 const add = '{"name": "add", "arguments": {"a": 1}}';
 const called = { name: "add", arguments: '{"a":1}' };
@@ -44,11 +45,11 @@ const tokenizer = {
   ...{ stopTokenIds: [0], encode: (text: string) => Int32Array.from(text, (letter) => letter.charCodeAt(0)) },
   decode: (ids: ArrayLike<number>) => String.fromCharCode(...Array.from(ids)).replaceAll("\0", ""),
 };
-const wanted = {
+const wanted: Wanted = {
   ...{ promptIds: Int32Array.of(1), n: 1, seed: 7, isStream: true, withLogprobs: false, withIds: false },
   sampling: { temperature: 1, maxNewTokens: 500, stopTokenIds: [0] },
-  ...{ stops: ["STOP"], toolParser: "hermes", isOneCall: false },
-} as const;
+  ...{ stops: ["STOP"], toolParser: "hermes" as const, isOneCall: false },
+};
 
 function drawnOf(text: string, finish: Generated["finish"]): Generated {
   const responseIds = tokenizer.encode(text);

@@ -16,7 +16,7 @@ function load(lines: string) {
 }
 
 test("a job without a command has no agent, and one with it has what nobody said, too", () => {
-  expect(load("").rollout).toEqual({ generate: null, fanOut: 1, ranks: 1 });
+  expect(load("").rollout).toEqual({ generate: null, fanOut: 1, ranks: 1, toolParser: null });
   expect(load('[rollout.agent]\ncommand = "python3 agent.py"\ndirectory = "."').rollout.agent).toEqual({
     ...{ command: "python3 agent.py", directory: folder, environment: null, reward: "session" },
     ...{ atOnce: 4, memoryBytes: 2 ** 30, outputBytes: 2 ** 20 },

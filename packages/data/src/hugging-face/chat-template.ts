@@ -1,8 +1,15 @@
 /** How a tokenizer writes conversations, and in which form its model calls tools. Pure. */
 import { Template } from "@huggingface/jinja";
 import { type ChatMessage, type ChatTool, messageOf, type ToolParserName } from "@muster/base";
-import type { ChatTokenizer } from "./tokenizer.ts";
 import type { TokenizerFiles } from "./tokenizer-files.ts";
+
+/** How conversations are written. */
+export interface ChatTemplate {
+  /** A conversation as text that the assistant's turn follows; `null` where the tokenizer has no template. */
+  readonly renderChat: ((messages: readonly ChatMessage[], tools?: readonly ChatTool[]) => string) | null;
+  /** The form of calls that it teaches; `null` where it writes no tools, or teaches a form that is not known. */
+  readonly toolParser: ToolParserName | null;
+}
 
 /** What a template needs besides a conversation. */
 export interface TemplateFacts {
@@ -16,7 +23,7 @@ export interface TemplateFacts {
 export function chatTemplateOf(
   { chatTemplate, toolTemplate }: Pick<TokenizerFiles, "chatTemplate" | "toolTemplate">,
   { bos, eos, invalid }: TemplateFacts,
-): Pick<ChatTokenizer, "renderChat" | "toolParser"> {
+): ChatTemplate {
   if (chatTemplate === null) return { renderChat: null, toolParser: null };
   const parsed = (text: string): Template => {
     try {

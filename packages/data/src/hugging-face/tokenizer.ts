@@ -1,18 +1,16 @@
 /** Tokenizers of the Hugging Face kind: byte pairs, word pieces, unigrams; and the chat template beside them. */
 
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
-import { type ChatMessage, type ChatTool, messageOf } from "@muster/base";
+import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import type { Tokenizer } from "../task.ts";
-import { chatTemplateOf } from "./chat-template.ts";
+import { type ChatTemplate, chatTemplateOf } from "./chat-template.ts";
 import { readTokenizerFiles, type TokenizerFiles } from "./tokenizer-files.ts";
 
 /** A tokenizer, and how it writes conversations. */
-export interface ChatTokenizer extends Tokenizer {
+export interface ChatTokenizer extends Omit<Tokenizer, "toolParser">, ChatTemplate {
   /** Text whose special tokens are not said: they are added as the tokenizer does it. */
   encodePlain(text: string): Int32Array;
-  /** A conversation as text that the assistant's turn follows; `null` where the tokenizer has no template. */
-  readonly renderChat: ((messages: readonly ChatMessage[], tools?: readonly ChatTool[]) => string) | null;
 }
 
 /** What is used of the library, whose own declarations can not be resolved. */
