@@ -1,4 +1,7 @@
-/** A model of 200,000 tensors in a job of real processes: no message has its table, and its checkpoint has all of it. About 10 s. */
+/**
+ * A model of 200,000 tensors in a job of real processes: no message has its table, and its checkpoint has all of it, though the engine beside the
+ * checkpoint actor does not know it. About 10 s.
+ */
 import { fileURLToPath } from "node:url";
 import { loadCheckpoint } from "@muster/checkpoint";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";

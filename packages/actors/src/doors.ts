@@ -28,6 +28,7 @@ import {
   type AgentOptions,
   type EngineDescription,
   type EngineRegistry,
+  type EngineRole,
   type GenerateFunction,
   loadGenerate,
   openReward,
@@ -38,7 +39,7 @@ import {
 } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { makeOwnFolderSync } from "@muster/runtime";
-import { summaryOfTable, type TableSummary } from "@muster/tensors";
+import { readTable, type TableSummary, type TableText, writeTable } from "@muster/tensors";
 import { errors } from "./errors.ts";
 
 /** The doors of one replica to what computes, moves and keeps weights. */
@@ -47,8 +48,11 @@ export interface Doors {
   readonly engineBuild: string;
   policyEngine(config: JobConfig): Promise<PolicyEngine>;
   rolloutEngine(config: JobConfig): Promise<RolloutEngine>;
-  /** The model of a job as its trainers have it, and the build that trains it. */
-  model(config: JobConfig): Pick<EngineDescription, "tensors" | "modelConfig"> & { readonly build: string };
+  /** The model of a job as its trainers have it, or its samplers, and the build of their engine. */
+  model(
+    config: JobConfig,
+    role?: EngineRole,
+  ): Pick<EngineDescription, "tensors" | "modelConfig"> & { readonly build: string };
   /** The prompts of a job and its tokenizer. */
   task(config: JobConfig): Promise<Task>;
   /** The reward of a job: built in, a module, a program or a service. */
@@ -57,8 +61,10 @@ export interface Doors {
   generate(config: JobConfig, logger: Logger): Promise<GenerateFunction | null>;
   /** Digests of sections, as the data plane computes them, and off the JavaScript thread. Their bytes are left alone until then. */
   digests(sections: readonly Uint8Array[], signal: AbortSignal): Promise<readonly string[]>;
-  /** Size and digest of a table of tensors. */
-  table(tensors: EngineDescription["tensors"]): Promise<TableSummary>;
+  /** Writes a table of tensors. */
+  table(tensors: EngineDescription["tensors"]): Promise<TableText>;
+  /** Reads a table of tensors that was named so. @returns Its rows, or what is wrong with it. */
+  readTable(text: Uint8Array, named: TableSummary): Promise<EngineDescription["tensors"] | string>;
   /** What the data plane has in use now. */
   usage(): DataPlaneUsage;
   /** What the data plane has done so far. */
@@ -97,15 +103,16 @@ export const hostDoors = (
     checkBuild(engines, config.engine.rollout.adapter, engineBuild);
     return await engines.openRollout(config, needsOfJob(config), rank);
   },
-  model: (config) => ({
-    ...engines.describe("policy", config.engine, needsOfJob(config)),
-    build: engines.of(config.engine.policy.adapter).build(),
+  model: (config, role = "policy") => ({
+    ...engines.describe(role, config.engine, needsOfJob(config)),
+    build: engines.of(config.engine[role].adapter).build(),
   }),
   task: openTask,
   reward: openReward,
   generate: ({ rollout }, logger) => (rollout.agent ? agents(rollout.agent, logger) : generateOf(rollout)),
   digests: digestsOf,
-  table: (tensors) => summaryOfTable(tensors, () => setImmediate()),
+  table: (tensors) => writeTable(tensors, () => setImmediate()),
+  readTable: (text, named) => readTable(text, named, () => setImmediate()),
   usage: dataPlaneUsage,
   activity: dataPlaneActivity,
   network: (times, heard = null) => {

@@ -57,6 +57,14 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       'the environment says {variable} = "{value}" where a node writes a number; ranks of replicas are started by muster node',
   },
+  TensorsDiffer: {
+    message:
+      "version {version} is not for the engine of this replica: {what} is {published} in what was published, and {own} here; give all replicas one model and one build of their engine",
+  },
+  TensorTableInvalid: {
+    message:
+      "the tensor table {digest} of version {version} can not be had, so none of its weights are taken: {faults}",
+  },
   EngineBuildDiffers: {
     message:
       "the job computes with engine {adapter} of build {build}, and this replica registered with build {registered}; copy the job's connection.json again, and start it anew",

@@ -5,6 +5,7 @@
 import type { VersionStore } from "@muster/collectives";
 import { partOf, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
 import type { Doors } from "./doors.ts";
+import { type OwnTable, tableSection } from "./tables.ts";
 import { type MappedParts, type SectionBytes, sectionsOf } from "./weights.ts";
 
 type StoreOptions = Parameters<Doors["versionStore"]>[0];
@@ -29,11 +30,13 @@ export class PartStores {
   static async open(
     doors: Pick<Doors, "versionStore">,
     sections: readonly Pick<Section, "name" | "bytes">[],
-    options: Omit<StoreOptions, "slotBytes">,
+    options: Omit<StoreOptions, "slotBytes"> & { readonly tableBytes?: number },
   ): Promise<PartStores> {
+    const { tableBytes = 0, ...rest } = options;
     const open = async (part: VersionPart): Promise<VersionStore> => {
-      const slotBytes = sectionsOfPart(sections, part).reduce((sum, { bytes }) => sum + bytes + alignmentBytes, 0);
-      return await doors.versionStore({ ...options, slotBytes: Math.max(alignmentBytes, slotBytes) });
+      const table = part === "serving" ? tableBytes + alignmentBytes : 0;
+      const slotBytes = sectionsOfPart(sections, part).reduce((sum, { bytes }) => sum + bytes + alignmentBytes, table);
+      return await doors.versionStore({ ...rest, slotBytes: Math.max(alignmentBytes, slotBytes) });
     };
     const serving = await open("serving");
     try {
@@ -60,14 +63,24 @@ export class PartStores {
     return versionParts.every((part) => this.#stores[part].holds(id));
   }
 
-  /** Publishes those of the sections that belong to the parts. @returns Their sizes and digests. @throws what `VersionStore.publish` throws. */
-  async publish(id: VersionId, sections: SectionBytes, parts: readonly VersionPart[]): Promise<Section[]> {
+  /**
+   * Publishes those of the sections that belong to the parts, and the table of the weights beside them.
+   *
+   * @returns Their sizes and digests. @throws what `VersionStore.publish` throws.
+   */
+  async publish(
+    id: VersionId,
+    { state, table }: { readonly state: SectionBytes; readonly table: OwnTable },
+    parts: readonly VersionPart[],
+  ): Promise<Section[]> {
     const published: Section[] = [];
     for (const part of parts) {
-      const own = Object.entries(sections).filter(([name]) => partOf({ name: sectionName(name) }) === part);
-      published.push(...sectionsOf(await this.#stores[part].publish(id, Object.fromEntries(own))));
+      const own = Object.entries(state).filter(([name]) => partOf({ name: sectionName(name) }) === part);
+      if (part === "serving") own.push([tableSection, table.text]);
+      const infos = await this.#stores[part].publish(id, Object.fromEntries(own));
+      published.push(...sectionsOf(infos.filter(({ name }) => name !== tableSection)));
     }
-    return published;
+    return published.map((section) => (section.name === "weights" ? { ...section, table: table.named } : section));
   }
 
   /** Publishes those of the parts that were mapped, as copies of their own. @returns Their sizes and digests. @throws what `VersionStore.keep` throws. */

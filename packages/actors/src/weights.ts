@@ -1,6 +1,12 @@
 /** Bytes of a weight version on their way between engines and the data plane. */
 import { type Clock, invariant } from "@muster/base";
-import { type DeltaOptions, type MappedVersion, planReshard, type VersionStore } from "@muster/collectives";
+import {
+  type DeltaOptions,
+  type MappedVersion,
+  planReshard,
+  type SectionInfo,
+  type VersionStore,
+} from "@muster/collectives";
 import type { RankTensor } from "@muster/engine";
 import {
   type Body,
@@ -157,7 +163,11 @@ export async function pullRanks(
   return shards;
 }
 
-const pullOf = (puller: Puller, { lineage, version, sections, holders }: Wanted) => ({
+/** What is asked for on the data plane: sections by their names there. Pure. */
+export const pullOf = (
+  puller: Puller,
+  { lineage, version, sections, holders }: Omit<Wanted, "sections"> & { readonly sections: readonly SectionInfo[] },
+) => ({
   key: puller.dataKey,
   job: puller.job,
   member: puller.member,

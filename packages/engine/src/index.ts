@@ -56,7 +56,12 @@ export type {
   ReplicaRank,
 } from "./registry/adapter.ts";
 export { EngineRegistry } from "./registry/engine-registry.ts";
-export { type FormatDifference, formatDifference, type WeightFormat } from "./registry/weight-format.ts";
+export {
+  type FormatDifference,
+  formatDifference,
+  tensorDifference,
+  type WeightFormat,
+} from "./registry/weight-format.ts";
 export { reservePort } from "./reserve-port.ts";
 export { isModulePath, isProgramPath, openReward } from "./rewards/open-reward.ts";
 export { sketchOf } from "./sketch.ts";

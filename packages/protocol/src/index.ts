@@ -72,6 +72,7 @@ export {
   partOf,
   type Section,
   sectionsOfPart,
+  type TensorTable,
   type VersionPart,
   versionParts,
 } from "./messages/parts.ts";

@@ -211,6 +211,27 @@ describe("a message of another form", () => {
   });
 });
 
+describe("a section with the name of its tensor table", () => {
+  const text = { bytes: 21_000, digest: "xxh64b:4455667700112233" };
+  const table = { rows: 200_000, digest: "sha256:0123", text };
+  const withTable = (of: unknown): unknown => ({
+    ...plain,
+    body: { ...plain.body, sections: plain.body.sections.map((section) => ({ ...section, table: of })) },
+  });
+
+  it("arrives with it", () => {
+    expect(decodeMessage(Uint8Array.from(pack(withTable(table))))).toEqual(withTable(table));
+  });
+
+  it.each([
+    ["more rows than a table may have", { ...table, rows: 200_001 }],
+    ["a text for which nobody takes memory", { ...table, text: { ...text, bytes: 2 ** 28 + 1 } }],
+    ["no digest", { ...table, digest: "" }],
+  ])("is refused with %s", (_, of) => {
+    expect(codeOf(Uint8Array.from(pack(withTable(of))))).toBe("MUSTER_ERR_MESSAGE_MALFORMED");
+  });
+});
+
 describe("a table in which every row is wrong", () => {
   const rows = Array.from({ length: 1_000 }, () => null);
   it.each(messageKinds)("is refused at its first row, in %s", (kind) => {

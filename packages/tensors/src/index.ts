@@ -27,5 +27,5 @@ export {
 export { type ModelFolder, openModelFolder } from "./safetensors/model-folder.ts";
 export { encodeShards } from "./safetensors/shards.ts";
 export { TableCheck, tableRowsMax } from "./table/table-check.ts";
-export { summaryOfTable, type TableSummary } from "./table/table-summary.ts";
+export { readTable, type TableSummary, type TableText, writeTable } from "./table/table-text.ts";
 export { bytesOf, faultOfSpec, type PlacedTensor, placeDensely, type TensorSpec } from "./tensor-spec.ts";

@@ -17,6 +17,7 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
+import { Tables } from "../tables.ts";
 import { pullSections } from "../weights.ts";
 import { cursorOf } from "./cursor.ts";
 import { type KeptSections, StateMemory } from "./state-memory.ts";
@@ -49,6 +50,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
   readonly #memory: StateMemory;
+  readonly #tables: Tables;
   readonly #opened: Promise<Opened>;
   #resolveOpened: (opened: Opened) => void = () => {};
   #rejectOpened: (error: unknown) => void = () => {};
@@ -63,6 +65,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     this.#tools = tools;
     this.#doors = meteredDoors(doors, tools.environment);
     this.#memory = new StateMemory(tools, this.#doors);
+    this.#tables = new Tables(this.#doors, tools.identity);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;
       this.#rejectOpened = reject;
@@ -169,13 +172,15 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
       tools,
       async () => {
         const opened = await this.#whenOpened(signal);
-        const { store, config } = opened;
+        const { store, config, dataKey } = opened;
         const startedMs = tools.clock.now();
         this.#tools.beats.setPhase("writing");
         this.#pin(store, [...(body.pinned === undefined ? [] : [body.pinned]), ...(body.fallbacks ?? [])]);
         store.spare(body.best ?? null);
-        const kept = await this.#sectionsOf(body, opened, signal);
         const model = this.#doors.model(config);
+        const own = await this.#tables.described(config, "policy");
+        const tensors = await this.#tables.of(body, own, { dataKey, config, signal });
+        const kept = await this.#sectionsOf(body, opened, signal);
         const saving = store.save(
           {
             job: this.#tools.identity.job,
@@ -188,7 +193,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
               digest,
               bytes: kept.bytes[name] ?? new Uint8Array(),
             })),
-            tensors: model.tensors,
+            tensors,
             modelConfig: model.modelConfig,
             ledger: body.ledger,
             groupsWatermark: body.groupsWatermark,

@@ -20,6 +20,7 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
+import { type OwnTable, ownTable, Tables } from "../tables.ts";
 import { deltaOf, mapParts } from "../weights.ts";
 import { computeStep } from "./compute-step.ts";
 import { damageOf } from "./damage.ts";
@@ -49,12 +50,14 @@ export const policyRoleOn = (doors: Doors): Role =>
 interface Opened extends Admission {
   readonly engine: PolicyEngine;
   readonly stores: PartStores;
+  readonly table: OwnTable;
 }
 
 class PolicyWork implements Work<Effect, PolicyEvent> {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
   readonly #publications: Publications;
+  readonly #tables: Tables;
   readonly #opened: Promise<Opened>;
   #resolveOpened: (opened: Opened) => void = () => {};
   #rejectOpened: (error: unknown) => void = () => {};
@@ -62,6 +65,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   #members: Body<"mesh.build">["members"] = [];
   #ops = 0;
   #pullAbort = new AbortController();
+  readonly #closing = new AbortController();
   /** Aborts what runs on the current mesh; a new one for each epoch. */
   #abort = new AbortController();
   /** The work on the engine that runs or is queued: one thing at a time. */
@@ -71,6 +75,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     this.#tools = tools;
     this.#doors = meteredDoors(doors, tools.environment);
     this.#publications = new Publications(tools.environment);
+    this.#tables = new Tables(this.#doors, tools.identity);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;
       this.#rejectOpened = reject;
@@ -100,7 +105,8 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
       this.#doors.network(config.network);
       const engine = await this.#doors.policyEngine(config);
       engine.onLost?.(this.#tools.fail);
-      const { weightsBytes, optimizerBytes } = engine.info();
+      const { weightsBytes, optimizerBytes, tensors } = engine.info();
+      const table = await ownTable(this.#doors, tensors, this.#closing.signal);
       const sizes = [
         { name: "weights", bytes: weightsBytes },
         { name: "optimizer", bytes: optimizerBytes },
@@ -111,11 +117,12 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
         member: id,
         socketDir: config.data.socketDirectory,
         tcpHost: config.data.tcpHost,
+        tableBytes: table.text.length,
         slots: config.data.slots,
         delta: deltaOf(config),
       });
       this.#tools.beats.setPhase("idle");
-      this.#resolveOpened({ ...admission, engine, stores });
+      this.#resolveOpened({ ...admission, engine, stores, table });
     } catch (error) {
       this.#rejectOpened(error);
       throw error;
@@ -124,6 +131,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
 
   async close(): Promise<void> {
     this.#abortMesh("closing");
+    this.#closing.abort(new Error("closing"));
     this.#pullAbort.abort(new Error("closing"));
     this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
     await this.#engineWork.catch(() => {});
@@ -139,7 +147,8 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("initializing", async ({ engine, stores, dataKey, config }) => {
+        this.#inPhase("initializing", async (opened) => {
+          const { engine, config, table } = opened;
           if (source.kind === "checkpoint") {
             const path = checkpointPathOf(source.path, config);
             // A disk that does not answer holds up nobody else: another replica is asked.
@@ -154,10 +163,10 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             const section = (name: string): Uint8Array =>
               checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
             await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));
-          } else if (source.kind === "memory") await this.#restore(source, { engine, dataKey, config }, signal);
+          } else if (source.kind === "memory") await this.#restore(source, opened, signal);
           else await engine.initialize(source);
-          const held = await this.#publications.first({ engine, stores }, { lineage, version });
-          const meta = { lineage, ...(await this.#doors.table(engine.info().tensors)) };
+          const held = await this.#publications.first(opened, { lineage, version });
+          const meta = { lineage, rows: table.rows, bytes: engine.info().weightsBytes, digest: table.digest };
           return { type: "weights.initialized", ...held, meta };
         }),
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error), ...damageOf(error, source) }),
@@ -170,9 +179,9 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("pulling", async ({ engine, stores, dataKey, config }) => {
-          await this.#restore(body, { engine, dataKey, config }, signal);
-          return { type: "weights.pulled", ...(await this.#publications.pulled({ engine, stores }, body)) };
+        this.#inPhase("pulling", async (opened) => {
+          await this.#restore(body, opened, signal);
+          return { type: "weights.pulled", ...(await this.#publications.pulled(opened, body)) };
         }),
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
     );
@@ -181,12 +190,13 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   /** Pulls a version into the engine. */
   async #restore(
     wanted: Body<"weights.pull">,
-    { engine, dataKey, config }: Pick<Opened, "engine" | "dataKey" | "config">,
+    { engine, table, dataKey, config }: Opened,
     signal: AbortSignal,
   ): Promise<void> {
     const { job, id } = this.#tools.identity;
     const { map } = this.#doors;
     signal.throwIfAborted();
+    await this.#tables.check(wanted, table, { dataKey, config, signal });
     const mapped = await mapParts({ map, keepIn: {}, job, member: id, dataKey, config }, wanted, signal);
     try {
       const patience = { deadlineMs: config.timing.pullMs, signal };
@@ -247,7 +257,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("computing", async ({ engine, config }) => {
+        this.#inPhase("computing", async ({ engine, config, table }) => {
           const mesh = this.#mesh;
           if (mesh?.epoch !== epoch) throw errors.ActorNotOpen({ what: `epoch ${epoch}` });
           const { groups, unreadable, cause } = await readBatch(transport, body, config);
@@ -268,7 +278,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
           const { weights, optimizer } = engine.candidate();
           const [ofWeights = "", ofOptimizer = ""] = await this.#doors.digests([weights, optimizer], signal);
           const sections: Section[] = [
-            { name: "weights", bytes: weights.length, digest: ofWeights },
+            { name: "weights", bytes: weights.length, digest: ofWeights, table: table.named },
             { name: "optimizer", bytes: optimizer.length, digest: ofOptimizer },
           ];
           const mayDrift = config.agreement !== undefined && config.agreement !== "state";

@@ -5,6 +5,7 @@ import type { Environment } from "../environment.ts";
 import { errors } from "../errors.ts";
 import { type TransferMeters, transferMetersOn } from "../metered-doors.ts";
 import type { PartStores } from "../part-stores.ts";
+import type { OwnTable } from "../tables.ts";
 import type { Held } from "../weights.ts";
 
 type VersionId = Pick<Held, "lineage" | "version">;
@@ -13,6 +14,7 @@ type VersionId = Pick<Held, "lineage" | "version">;
 interface Publisher {
   readonly engine: Pick<PolicyEngine, "state">;
   readonly stores: PartStores;
+  readonly table: OwnTable;
 }
 
 /** A version as it was ordered: its name and digests, and which parts of it are published. */
@@ -81,7 +83,10 @@ export class Publications {
   }
 
   /** What is not published has the digests that are known of it. */
-  async #publish({ engine, stores }: Publisher, { lineage, version, sections: known, parts }: Ordered): Promise<Held> {
+  async #publish(
+    { engine, stores, table }: Publisher,
+    { lineage, version, sections: known, parts }: Ordered,
+  ): Promise<Held> {
     const { clock, logger } = this.#environment;
     const id = { lineage, version };
     const startedMs = clock.now();
@@ -89,7 +94,7 @@ export class Publications {
     const state = { weights, optimizer };
     const names = sectionNames.filter((name) => parts.includes(partOf({ name })));
     const bytes = names.reduce((sum, name) => sum + state[name].length, 0);
-    const publish = () => stores.publish(id, state, parts);
+    const publish = () => stores.publish(id, { state, table }, parts);
     const published = await this.#meters.measure("publish", { bytes: () => bytes }, publish);
     const sections =
       known.length === 0 ? published : known.map((one) => published.find(({ name }) => name === one.name) ?? one);

@@ -5,6 +5,7 @@ import type { RolloutEngine, WeightUpdate } from "@muster/engine";
 import type { Body, JobConfig } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
+import { Tables } from "../tables.ts";
 import { deltaOf, engineVersionOf, mapSections, pullRanks } from "../weights.ts";
 import { type ArrivalMeters, arrivalMetersOn } from "./arrival-meters.ts";
 
@@ -31,6 +32,7 @@ export class Arrivals {
   readonly #tools: WorkTools;
   readonly #doors: Doors;
   readonly #meters: ArrivalMeters;
+  readonly #tables: Tables;
   /** Serves to other hosts what came from another host; opened with the first pull, which says how large versions are. */
   #store: Promise<VersionStore | null> | null = null;
 
@@ -38,6 +40,7 @@ export class Arrivals {
     this.#tools = tools;
     this.#doors = doors;
     this.#meters = arrivalMetersOn(tools.environment.metrics);
+    this.#tables = new Tables(doors, tools.identity);
   }
 
   /** Pulls a version and hands it to the engine, which has it when this ends. @throws what pulls and engines throw. */
@@ -45,6 +48,8 @@ export class Arrivals {
     const { dataKey, config } = receiver;
     const { lineage, version } = body;
     const { job, id } = this.#tools.identity;
+    const own = await this.#tables.described(config, "rollout");
+    await this.#tables.check(body, own, { dataKey, config, signal: signals.signal });
     const keepIn = await this.#storeFor(body, receiver);
     const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
     const mapped = await mapSections(puller, body, signals.signal);

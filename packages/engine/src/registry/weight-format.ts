@@ -18,9 +18,17 @@ export function formatDifference(trainer: WeightFormat, sampler: WeightFormat): 
     if (trainer[what] !== sampler[what])
       return { what: names[what], trainer: String(trainer[what]), sampler: String(sampler[what]) };
   }
-  const rows = Math.max(trainer.tensors.length, sampler.tensors.length);
+  return tensorDifference(trainer.tensors, sampler.tensors);
+}
+
+/** Compares two tables. @returns The first row in which they differ; `null` when they are equal. Pure. */
+export function tensorDifference(
+  trainer: readonly PlacedTensor[],
+  sampler: readonly PlacedTensor[],
+): FormatDifference | null {
+  const rows = Math.max(trainer.length, sampler.length);
   for (let row = 0; row < rows; row++) {
-    const [ours, theirs] = [rowText(trainer.tensors[row]), rowText(sampler.tensors[row])];
+    const [ours, theirs] = [rowText(trainer[row]), rowText(sampler[row])];
     if (ours !== theirs) return { what: `row ${row + 1} of the tensor table`, trainer: ours, sampler: theirs };
   }
   return null;

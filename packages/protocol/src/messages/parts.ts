@@ -41,11 +41,30 @@ export const versionParts = ["serving", "training"] as const;
 /** One of the {@link versionParts}. */
 export type VersionPart = (typeof versionParts)[number];
 
+const digestSchema = z.string().min(1).max(128);
+
+/** Most rows of a tensor table. */
+const tableRowsMax = 200_000;
+
+/** Longest text of a tensor table in bytes: memory is taken for what a message says. */
+const tableTextMax = 2 ** 28;
+
+/** The table of the tensors in a section. Its text lies beside the section on the data plane, in the same version, as the section `table`. */
+export const tensorTableSchema = z.strictObject({
+  rows: countSchema.max(tableRowsMax),
+  /** Of its text, by which tables are told apart: as `weights.meta` names it. */
+  digest: digestSchema,
+  /** The text as a section of the data plane: its size in bytes and its digest there. */
+  text: z.strictObject({ bytes: countSchema.max(tableTextMax), digest: digestSchema }),
+});
+
 /** One contiguous piece of a part of a weight version: its name, size and digest. */
 export const sectionSchema = z.strictObject({
   name: z.enum(["weights", "optimizer"]),
   bytes: countSchema,
-  digest: z.string().min(1).max(128),
+  digest: digestSchema,
+  /** Of the weights. Absent from programs that published no table. */
+  table: tensorTableSchema.optional(),
 });
 
 /** Name of a weight version: lineage, version. A version is told apart from bytes by its sections' digests. */
@@ -87,6 +106,9 @@ export const causeCountSchema = z.strictObject({
 
 /** A root cause of aborted trajectories. */
 export type CauseCount = z.infer<typeof causeCountSchema>;
+
+/** Size and digests of a tensor table. */
+export type TensorTable = z.infer<typeof tensorTableSchema>;
 
 /** Size and digest of one section. */
 export type Section = z.infer<typeof sectionSchema>;

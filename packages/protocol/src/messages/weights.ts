@@ -43,7 +43,7 @@ export const weightsMessages = defineMessages({
   "weights.meta": {
     direction: "report",
     from: ["policy"],
-    says: "The initialising replica names the tensor table of the model by its digest; the table itself is in no message.",
+    says: "The initialising replica names the tensor table of the model by its digest; the table itself is in no message, and lies beside the weights on the data plane.",
     body: z.strictObject({
       lineage: countSchema,
       /** Tensors of the table. */

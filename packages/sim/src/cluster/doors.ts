@@ -4,7 +4,7 @@ import { mixSeed } from "@muster/base";
 import { loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
 import { openTask } from "@muster/data";
 import { loadGenerate } from "@muster/engine";
-import { summaryOfTable } from "@muster/tensors";
+import { readTable, writeTable } from "@muster/tensors";
 import { hashOf, tokensHash } from "../engine/arithmetic.ts";
 import { shapeOf, simBuild } from "../engine/info.ts";
 import { type PolicyEngineObserver, SimPolicyEngine } from "../engine/sim-policy-engine.ts";
@@ -78,7 +78,8 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
     model: ({ model }) => ({ tensors: shapeOf(model).tensors, modelConfig: { model_type: "sim" }, build: simBuild }),
     reward: async () => simReward(process, failpoints, work),
     generate: async ({ rollout: { generate } }) => (generate === null ? null : await loadGenerate(generate)),
-    table: (tensors) => summaryOfTable(tensors, async () => {}),
+    table: (tensors) => writeTable(tensors, async () => {}),
+    readTable: (text, named) => readTable(text, named, async () => {}),
     digests: async (sections) => sections.map(behind.digest),
     availableMemory: () => behind.work.memoryBytes ?? Number.MAX_SAFE_INTEGER,
     usage: () => ({ connections: 0, mappedBytes: 0 }),
