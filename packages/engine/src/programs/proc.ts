@@ -34,6 +34,12 @@ export function memoryOf(pid: number): number {
   return 1024 * Number(own) + below.reduce((sum, child) => sum + memoryOf(child), 0);
 }
 
+/** When a process began, in ticks since its host did, which tells it from a later one with its number; `null` when there is none. */
+export function startOf(pid: number): string | null {
+  // The name of the program, in parentheses, may have spaces; the start is the 20th word behind it.
+  return textOf(`/proc/${pid}/stat`).split(") ").at(-1)?.split(" ")[19] ?? null;
+}
+
 function numbersIn(folder: string): number[] {
   try {
     return readdirSync(folder).map(Number).filter(Number.isInteger);

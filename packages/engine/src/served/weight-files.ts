@@ -1,11 +1,12 @@
 /** Versions of weights as servers load them: a Hugging Face folder or a GGUF file each, whole or not there, the newest two kept. */
 import { randomUUID } from "node:crypto";
-import { chmod, mkdir, mkdtemp, open, rename, rm } from "node:fs/promises";
+import { chmod, mkdir, open, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import { encodeLlamaGguf, encodeSafetensors, type PlacedTensor } from "@muster/tensors";
 import { errors } from "../errors.ts";
+import { makeOwnedFolder } from "./owned-folder.ts";
 
 /** The model whose weights are written. */
 export interface WrittenModel {
@@ -37,7 +38,7 @@ export class WeightFiles {
   static async open(parent: string, model: WrittenModel, format: WeightFormat): Promise<WeightFiles> {
     try {
       if (parent !== "") await mkdir(parent, { recursive: true });
-      const folder = await mkdtemp(join(parent === "" ? tmpdir() : parent, "muster-served-"));
+      const folder = await makeOwnedFolder(parent === "" ? tmpdir() : parent);
       // Servers may run as another user; weights are no secret of the sampler alone where a folder is given for them.
       if (parent !== "") await chmod(folder, 0o755);
       return new WeightFiles(folder, model, format);
