@@ -185,6 +185,11 @@ export interface TurnRequest {
   readonly sampling?: Partial<SamplingOptions>;
   /** Names the random numbers of this turn, a whole number ≥ 0; they also depend on the sample. Default: the number of turns before it. */
   readonly seed?: number;
+  /**
+   * Asked now and then with what is drawn so far, where the engine can say it: true ends the drawing, and what came until then is the answer, with the finish
+   * `abort`. How much more that is depends on time: cut it where it must not.
+   */
+  readonly isOver?: (soFar: Generated) => boolean;
 }
 
 /** The engine as a module sees it. It is of no use once the sample is settled. */

@@ -26,6 +26,11 @@ const tokenizer: SamplerTokenizer = {
   encodeChat: (messages, tools) => encode(chatText(messages, tools)),
 };
 
+function generatedOf(responseIds: Int32Array, finish: Generated["finish"]): Generated {
+  const logprobs = new Float32Array(responseIds.length).fill(-1);
+  return { responseIds, logprobs, finish, versionAtStart: 5, versionAtEnd: 5 };
+}
+
 /** An episode whose model says this, turn by turn. */
 async function begun(lines: readonly string[], opened: SamplerTokenizer = tokenizer) {
   const server = await startEpisodeServer({ logger: silentLogger });
@@ -34,11 +39,13 @@ async function begun(lines: readonly string[], opened: SamplerTokenizer = tokeni
   const episode = await server.begin({
     ...{ name: "3-0-0", tokenizer: opened, model: "m", maxContext: 4_000 },
     sampling: { temperature: 1, maxNewTokens: 200, stopTokenIds: [0] },
-    draw: async ({ promptIds }): Promise<Generated> => {
-      const responseIds = encode(`${lines[asked.length]}\0`);
+    draw: async ({ promptIds, isOver = () => false }): Promise<Generated> => {
+      const whole = encode(`${lines[asked.length]}\0`);
       asked.push(decode(promptIds));
-      const logprobs = new Float32Array(responseIds.length).fill(-1);
-      return { responseIds, logprobs, finish: "stop", versionAtStart: 5, versionAtEnd: 5 };
+      // An engine notices somewhat later that the rest is for nobody.
+      const early = [...whole.keys()].find((length) => isOver(generatedOf(whole.subarray(0, length), "abort")));
+      if (early !== undefined) return generatedOf(whole.subarray(0, early + 2), "abort");
+      return generatedOf(whole, "stop");
     },
     failed: (error) => {
       throw error;

@@ -32,6 +32,7 @@ export interface EpisodeDoor {
       readonly promptIds: Int32Array;
       readonly sampling: Partial<SamplingOptions>;
       readonly seed: number;
+      readonly isOver?: (soFar: Generated) => boolean;
     }) => Promise<Generated>;
     readonly failed: (error: unknown) => void;
   }): Promise<{

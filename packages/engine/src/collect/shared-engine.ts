@@ -26,6 +26,9 @@ interface Waiting {
 /** Errors that are the request's own. */
 const requestCodes = ["MUSTER_ERR_ENGINE_REQUEST_INVALID", "MUSTER_ERR_ENGINE_OPTION_UNSUPPORTED"];
 
+/** How often a turn that may be over early is looked at. */
+const lookMs = 20;
+
 /** One engine for the samples of one call. */
 export class SharedEngine {
   readonly #engine: RolloutEngine;
@@ -77,14 +80,23 @@ export class SharedEngine {
     };
     const stop = (): void => void this.#engine.abort([request.requestId]);
     signal.addEventListener("abort", stop, { once: true });
+    let isOver = false;
+    const look = (): void => {
+      const [soFar] = isOver ? [] : (this.#engine.drawn?.(request.requestId) ?? []);
+      if (soFar?.finish !== "abort" || turn.isOver?.(soFar) !== true) return;
+      isOver = true;
+      stop();
+    };
+    const looking = turn.isOver ? setInterval(look, lookMs).unref() : undefined;
     try {
       const generated = await new Promise<Generated>((resolve, reject) => {
         this.#waiting.push({ request, resolve, reject });
         setImmediate(() => this.#flush());
       });
-      if (generated.finish === "abort") throw errors.TrajectoryAborted();
+      if (generated.finish === "abort" && !isOver) throw errors.TrajectoryAborted();
       return generated;
     } finally {
+      clearInterval(looking);
       signal.removeEventListener("abort", stop);
     }
   }
