@@ -14,35 +14,32 @@ function parentFolder(): string {
   return made;
 }
 
-test.skipIf(process.platform !== "linux")(
-  "the next sampler removes what a killed one left, and nothing of those that live, of other hosts, or of another name",
-  async () => {
-    const parent = parentFolder();
-    const mine = await makeOwnedFolder(parent);
-    writeFileSync(join(mine, "model.safetensors"), "weights");
-    const [, , place, pid, start] = (mine.split("/").at(-1) ?? "").split("-");
-    expect([pid, start]).toEqual([`${process.pid}`, startOf(process.pid)]);
-    const ended = spawnSync("true").pid;
-    const left = [`${ended}-1`, `${process.pid}-${Number(start) + 1}`].map(
-      (owner) => `muster-served-${place}-${owner}-a`,
-    );
-    const others = [`muster-served-${"0".repeat(16)}-${ended}-1-a`, "muster-served-abcdef", "weights"];
-    for (const name of [...left, ...others]) {
-      mkdirSync(join(parent, name, "v1"), { recursive: true });
-      writeFileSync(join(parent, name, "v1", "config.json"), "{}");
-    }
-    const next = await makeOwnedFolder(parent);
-    expect(readdirSync(parent).sort()).toEqual(
-      [mine, next]
-        .map((path) => path.split("/").at(-1))
-        .concat(others)
-        .sort(),
-    );
-    expect(existsSync(join(mine, "model.safetensors"))).toBe(true);
-  },
-);
+test("the next sampler removes what a killed one left, and nothing of those that live, of other hosts, or of another name", async () => {
+  const parent = parentFolder();
+  const mine = await makeOwnedFolder(parent);
+  writeFileSync(join(mine, "model.safetensors"), "weights");
+  const [, , place, pid, start] = (mine.split("/").at(-1) ?? "").split("-");
+  expect([pid, start]).toEqual([`${process.pid}`, startOf(process.pid)]);
+  const ended = spawnSync("true").pid;
+  const left = [`${ended}-1`, `${process.pid}-${Number(start) + 1}`].map(
+    (owner) => `muster-served-${place}-${owner}-a`,
+  );
+  const others = [`muster-served-${"0".repeat(16)}-${ended}-1-a`, "muster-served-abcdef", "weights"];
+  for (const name of [...left, ...others]) {
+    mkdirSync(join(parent, name, "v1"), { recursive: true });
+    writeFileSync(join(parent, name, "v1", "config.json"), "{}");
+  }
+  const next = await makeOwnedFolder(parent);
+  expect(readdirSync(parent).sort()).toEqual(
+    [mine, next]
+      .map((path) => path.split("/").at(-1))
+      .concat(others)
+      .sort(),
+  );
+  expect(existsSync(join(mine, "model.safetensors"))).toBe(true);
+});
 
-test.skipIf(process.platform !== "linux")("a process that is killed owns nothing any more", async () => {
+test("a process that is killed owns nothing any more", async () => {
   const parent = parentFolder();
   const module = pathToFileURL(join(import.meta.dirname, "../dist/served/owned-folder.js")).href;
   const script = `import(${JSON.stringify(module)}).then(async ({ makeOwnedFolder }) => {
