@@ -38,19 +38,26 @@ export function parseRequest(
   fallback: Pick<Fence, "maxStaleness">,
 ): ParsedRequest {
   const body = parseBody(bytes);
-  const { muster, ...rest } = body;
+  const { muster } = body;
+  const rest = muster === undefined ? body : withoutMuster(body);
   checkPrompt(route, rest);
   if (rest.stream !== undefined && typeof rest.stream !== "boolean" && rest.stream !== null)
     throw invalid("stream must be true or false");
   const fence = fenceOf(headers, muster, fallback);
   return {
-    ...{ route, fence, body: rest },
+    route,
+    fence,
+    body: rest,
     // What the client wrote goes on byte for byte, but for what only the router reads.
     bytes: muster === undefined ? bytes : withoutMember(bytes, "muster"),
     isStream: rest.stream === true,
     stickyKey: keyOf(headers),
     prompt: route === "/generate" ? promptOf(rest) : null,
   };
+}
+
+function withoutMuster({ muster: _, ...rest }: ParsedRequest["body"]): ParsedRequest["body"] {
+  return rest;
 }
 
 function parseBody(bytes: Buffer): Readonly<Record<string, unknown>> {

@@ -2,7 +2,7 @@
  * The workers, and who of them gets a request: the least active one that qualifies, the least recently chosen one of equals. A machine without I/O
  * and without a clock: whoever holds it passes in what happened and when.
  */
-import { type Fence, isFenced, numberOfVersion, satisfies, versionLeadMax } from "./fence.ts";
+import { type Fence, numberOfVersion, satisfies, versionLeadMax } from "./fence.ts";
 import { StickyTable } from "./sticky.ts";
 import {
   afterProbe,
@@ -66,7 +66,7 @@ export class Pool {
   readonly #policy: PoolPolicy;
   readonly #rows = new Map<string, Row>();
   readonly #open = new Map<Ticket, Row>();
-  /** Rows of all tickets that somebody still has. */
+  /** Rows of tickets that were given back and may be judged later: whatever came out was not an answer. */
   readonly #rowOf = new WeakMap<Ticket, Row>();
   readonly #sticky: StickyTable;
   #turns = 0;
@@ -145,18 +145,24 @@ export class Pool {
   /** Chooses a worker and counts the request there. */
   take(need: Need, nowMs: number): Ticket | Refusal {
     const { fence, stickyKey, tried, resumes: mustResume = false } = need;
-    const serving = [...this.#rows.values()].filter(
-      ({ worker }) => isServing(worker) && (!mustResume || worker.resumes),
-    );
-    if (serving.length === 0) return this.#rows.size === 0 ? "no workers" : "none serves";
-    const fitting = isFenced(fence)
-      ? serving.filter(({ worker }) => satisfies(worker.version, fence, this.#newest))
-      : serving;
-    if (fitting.length === 0) return "fence";
+    const isCandidate = ({ worker }: Row): boolean => isServing(worker) && (!mustResume || worker.resumes);
+    const isFitting = ({ worker }: Row): boolean => satisfies(worker.version, fence, this.#newest);
+    const isFree = ({ active }: Row): boolean => active < this.#policy.activeMax;
+    let [candidates, fitting] = [0, 0];
+    let best: Row | null = null;
+    for (const row of this.#rows.values()) {
+      if (!isCandidate(row)) continue;
+      candidates += 1;
+      if (!isFitting(row)) continue;
+      fitting += 1;
+      if (isFree(row) && (best === null || isBetter(row, best, tried))) best = row;
+    }
+    if (candidates === 0) return this.#rows.size === 0 ? "no workers" : "none serves";
+    if (fitting === 0) return "fence";
     const pinned = stickyKey === null ? null : this.#sticky.workerOf(stickyKey, nowMs);
-    const own = fitting.find(({ worker }) => worker.id === pinned && !tried.has(worker.id));
-    const free = fitting.filter(({ active }) => active < this.#policy.activeMax);
-    const row = own && free.includes(own) ? own : bestOf(free, tried);
+    const held = pinned === null || tried.has(pinned) ? null : (this.#rows.get(pinned) ?? null);
+    const own = held && isCandidate(held) && isFitting(held) ? held : null;
+    const row = own && isFree(own) ? own : best;
     if (!row) return "busy";
     // A key whose worker is only busy stays there.
     if (stickyKey !== null && (!own || own === row)) this.#sticky.pin(stickyKey, row.worker.id, nowMs);
@@ -166,7 +172,6 @@ export class Pool {
     row.active += 1;
     row.turn = ++this.#turns;
     this.#open.set(ticket, row);
-    this.#rowOf.set(ticket, row);
     return ticket;
   }
 
@@ -175,14 +180,18 @@ export class Pool {
     const row = this.#open.get(ticket);
     if (!row) return null;
     this.#open.delete(ticket);
+    if (verdict.kind !== "served") this.#rowOf.set(ticket, row);
     row.active -= 1;
-    return this.judge(ticket, verdict, nowMs);
+    return this.#judge(row, ticket, verdict, nowMs);
   }
 
   /** What came out about a request later: that it failed at this worker and another one answered it. @returns The worker before and after. */
   judge(ticket: Ticket, verdict: RequestVerdict, nowMs: number): readonly [Worker, Worker] | null {
     const row = this.#rowOf.get(ticket);
-    if (!row) return null;
+    return row ? this.#judge(row, ticket, verdict, nowMs) : null;
+  }
+
+  #judge(row: Row, ticket: Ticket, verdict: RequestVerdict, nowMs: number): readonly [Worker, Worker] | null {
     const before = row.worker;
     // Of a worker that was removed the row is gone; one of the same name that was added since is another.
     if (before.life !== ticket.life || this.#rows.get(ticket.workerId) !== row) return null;
@@ -244,13 +253,7 @@ export class Pool {
   }
 }
 
-/** The best of those that are free: one that did not fail this request, healthy, least active, least recently chosen. */
-function bestOf(rows: readonly Row[], tried: ReadonlySet<string>): Row | null {
-  let best: Row | null = null;
-  for (const row of rows) if (best === null || isBetter(row, best, tried)) best = row;
-  return best;
-}
-
+/** Better is one that did not fail this request, then healthy, then less active, then less recently chosen. */
 function isBetter(a: Row, b: Row, tried: ReadonlySet<string>): boolean {
   const rank = ({ worker }: Row): number => (tried.has(worker.id) ? 2 : 0) + (worker.state === "suspect" ? 1 : 0);
   return rank(a) - rank(b) < 0 || (rank(a) === rank(b) && (a.active - b.active || a.turn - b.turn) < 0);

@@ -38,6 +38,12 @@ export class Admission {
     return this.#waiters.size;
   }
 
+  /** A worker for a request, if one is free; `null` when it has to wait: {@link acquire}. */
+  takeNow(need: Need): Ticket | null {
+    const taken = this.#take(need);
+    return typeof taken === "string" ? null : taken;
+  }
+
   /**
    * A worker for a request.
    *

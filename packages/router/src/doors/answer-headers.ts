@@ -63,8 +63,12 @@ export function headersOfAnswer(from: IncomingHttpHeaders, origin: AnswerOrigin)
   return headers;
 }
 
+/** Of the usual message; `keep-alive` is of every connection. */
+const noHops: ReadonlySet<string> = new Set();
+
 /** Headers that a message names as those of its connection alone. */
 function hopsIn(connection: string | readonly string[] | undefined): ReadonlySet<string> {
+  if (connection === undefined || connection === "keep-alive") return noHops;
   const names = typeof connection === "string" ? connection : (connection ?? []).join(",");
   return new Set(names.split(",").map((name) => name.trim().toLowerCase()));
 }

@@ -93,7 +93,9 @@ class Attempt {
       };
       if (client.destroyed) return gone();
       client.once("close", gone);
-      const out = { origin: ticket.url, path: request.route, method: "POST", headers, body: bytes, ...limits } as const;
+      const { timeoutMs, stallMs } = limits;
+      const method = "POST" as const;
+      const out = { origin: ticket.url, path: request.route, method, headers, body: bytes, timeoutMs, stallMs };
       this.#sent = send(agent, clock, out, {
         head: (status, answerHeaders) => this.#head(status, answerHeaders),
         piece: (chunk) => this.#piece(chunk),

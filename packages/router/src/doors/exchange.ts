@@ -67,7 +67,9 @@ class Exchange {
   readonly #tried = new Set<string>();
   /** Failures for which the request itself may be the cause, until another engine answers it. */
   readonly #unproven: { readonly ticket: Ticket; readonly verdict: RequestVerdict }[] = [];
-  readonly #gone = new AbortController();
+  #isGone = false;
+  /** Only where somebody waits: it costs more than all else that a request without a wait has. */
+  #leaving: AbortController | null = null;
   readonly #startedMs: number;
   #hasFirstByte = false;
   #isEvents = false;
@@ -89,18 +91,20 @@ class Exchange {
 
   async run(): Promise<void> {
     const { meters, clock } = this.#tools;
-    const leave = (): void => this.#gone.abort(new Error("the client has gone"));
+    const leave = (): void => {
+      this.#isGone = true;
+      this.#leaving?.abort(clientGone());
+    };
     this.#client.once("close", leave);
     try {
       await this.#attempts();
     } catch (error) {
-      if (this.#gone.signal.aborted) return;
+      if (this.#isGone) return;
       this.#refuse(error instanceof Refused ? error.reply : this.#unexpected(error));
     } finally {
       this.#client.off("close", leave);
-      const isGone = this.#gone.signal.aborted;
       // 499 is what nginx counts for a client that left before its answer.
-      const status = isGone && !this.#client.headersSent ? 499 : this.#client.statusCode;
+      const status = this.#isGone && !this.#client.headersSent ? 499 : this.#client.statusCode;
       meters.request(this.#request.route, status, clock.now() - this.#startedMs);
     }
   }
@@ -112,7 +116,9 @@ class Exchange {
     let resumes = false;
     for (let attempts = 1; ; attempts++) {
       const { fence, stickyKey } = this.#request;
-      const ticket = await admission.acquire({ fence, stickyKey, tried: this.#tried, resumes }, this.#gone.signal);
+      if (this.#isGone) return;
+      const need = { fence, stickyKey, tried: this.#tried, resumes };
+      const ticket = admission.takeNow(need) ?? (await admission.acquire(need, this.#waitSignal()));
       meters.sticky(ticket.sticky);
       const outcome = await this.#attempt(ticket, attempts, bytes);
       if (outcome.end !== "failed") return;
@@ -133,6 +139,11 @@ class Exchange {
     }
   }
 
+  #waitSignal(): AbortSignal {
+    this.#leaving ??= new AbortController();
+    return this.#leaving.signal;
+  }
+
   async #attempt(ticket: Ticket, attempts: number, bytes: Buffer): Promise<Outcome> {
     const { agent, clock, limits, memory, pool, admission, underWay } = this.#tools;
     const here = underWay.get(ticket.workerId) ?? new Set<Sent>();
@@ -141,8 +152,18 @@ class Exchange {
     let outcome: Outcome = { end: "client gone" };
     try {
       outcome = await attempt({
-        ...{ request: this.#request, client: this.#client, headers: this.#headers, ticket, attempts, bytes },
-        ...{ agent, clock, limits, memory, newest: () => pool.newest, isTokenOurs: this.#tools.isTokenOurs },
+        request: this.#request,
+        client: this.#client,
+        headers: this.#headers,
+        ticket,
+        attempts,
+        bytes,
+        agent,
+        clock,
+        limits,
+        memory,
+        newest: () => pool.newest,
+        isTokenOurs: this.#tools.isTokenOurs,
         // Without an engine that resumes nothing is read that need not be.
         tokens: ticket.resumes ? this.#tokens : null,
         askVersion: (of) => this.#askVersion(of),
@@ -217,6 +238,8 @@ class Exchange {
     this.#tools.logger.warn({ worker: workerId, url, kind, detail, move }, "an attempt failed");
   }
 }
+
+const clientGone = (): Error => new Error("the client has gone");
 
 /** Writes an answer of the router itself. */
 function sendReply(client: ServerResponse, reply: Reply): void {

@@ -34,6 +34,9 @@ export function doorOf(scope: Scope, errorOf?: ErrorForm): { readonly config: Re
 /** Body of an error, for routes whose API has a form of its own. */
 type ErrorForm = (reply: Reply) => string;
 
+/** A request with the response that its body is counted for. */
+type Answered = FastifyRequest & { answer: ServerResponse };
+
 const headerBytesMax = 16_384;
 
 /** Makes a server without routes. A body arrives as a Buffer. Routes say their scope in `config`; without one they need the admin's token. */
@@ -67,18 +70,25 @@ export function openHttpApp({ host, tls, tokens, limits, refused, failed }: Http
   app.server.maxConnections = limits.connectionsMax;
   app.removeAllContentTypeParsers();
   const bodies = new Bodies(limits);
-  const answers = new WeakMap<FastifyRequest, ServerResponse>();
-  app.addContentTypeParser("application/json", async (request: FastifyRequest) =>
-    bodies.read(request.raw, answers.get(request) as ServerResponse),
+  app.decorateRequest("answer", null);
+  app.addContentTypeParser("application/json", (request: FastifyRequest) =>
+    bodies.read(request.raw, (request as Answered).answer),
   );
-  app.addHook("onRequest", async (request: FastifyRequest, { raw }) => {
-    answers.set(request, raw);
+  // Hooks with a callback: each promise would cost every request a turn.
+  app.addHook("onRequest", (request: FastifyRequest, { raw }, done) => {
+    (request as Answered).answer = raw;
     const { headers, routeOptions } = request;
-    checkHead(headers, scopeOf(routeOptions.config), { host, tokens });
+    try {
+      checkHead(headers, scopeOf(routeOptions.config), { host, tokens });
+    } catch (error) {
+      return void done(error as Error);
+    }
+    done();
   });
-  app.addHook("onSend", async (_, { raw }) => {
+  app.addHook("onSend", (_, { raw }, __, done) => {
     // Of its socket, which knows how much of a large piece has left.
     raw.setTimeout(limits.clientStallMs, () => raw.destroy());
+    done();
   });
   app.setNotFoundHandler(async (request) => {
     throw new Refused({ status: 404, code: "not_found", message: `${request.method} ${pathOf(request)} is not known` });
