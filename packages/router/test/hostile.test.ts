@@ -65,8 +65,6 @@ test("answers that are held are bounded together: beyond it they pass through, a
   const { router, ask, until } = await openRouter([url], {
     attempt: { clientStallMs: 60_000, answersBytesMax: 30 * 1024 ** 2 },
     retry: { attemptsMax: 1 },
-    // Answers of this size keep the one thread that engine and router share here: a quick check would be late, and the engine lost.
-    ...{ pool: { health: { intervalMs: 30_000 } }, healthTimeoutMs: 20_000 },
   });
   await until("healthy", (workers) => workers.every(({ state }) => state === "healthy"));
   const fenced = { "x-muster-weight-version": "1" };
