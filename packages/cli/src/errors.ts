@@ -21,6 +21,10 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       'settings: {key} = {value} can not change in this run, which has {key} = {began}; what can: {changeable}. For another one begin a run of its own, from here with weights.source = "checkpoint:PATH"',
   },
+  CertifyLevel: { message: "--level {level} can not be proven of this job: {against}" },
+  CertifyRun: {
+    message: "run {job} of the proof failed: {reason}; it said: {words}. Its logs are in {directory}/logs",
+  },
   RunDirectory: { message: "the run directory {directory} can not be written: {reason}; choose another with --runs" },
   FolderUnusable: {
     message: "{field}: no folder can be used at {path}: {reason}; name one in which this user can write",

@@ -5,6 +5,7 @@ import { addActorCommands } from "./commands/actors.ts";
 import { addBarrierCommand } from "./commands/barrier.ts";
 import { addBenchCommands } from "./commands/bench.ts";
 import { addBrokerCommand } from "./commands/broker.ts";
+import { addCertifyCommand } from "./commands/certify.ts";
 import { addChangeCommand } from "./commands/change.ts";
 import { addChaosCommand } from "./commands/chaos.ts";
 import { addCheckCommand } from "./commands/check.ts";
@@ -61,6 +62,7 @@ export function createProgram(): Command {
   addWorkerCommands(program);
   addSimCommand(program);
   addChaosCommand(program);
+  addCertifyCommand(program);
   addBenchCommands(program);
   addCompletionCommand(program);
   addHelp(program);

@@ -55,6 +55,7 @@ export type {
   RankProgram,
   ReplicaRank,
 } from "./registry/adapter.ts";
+export { type Contradiction, type DeterminismLevel, determinismLevels } from "./registry/contradictions.ts";
 export { EngineRegistry } from "./registry/engine-registry.ts";
 export {
   type FormatDifference,

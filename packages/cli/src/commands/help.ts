@@ -49,6 +49,16 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
     ["muster status --job dates-1 --watch", "again every second, until it ends"],
     ["muster status --json", "for a script"],
   ],
+  certify: [
+    [
+      "muster certify job.toml",
+      "which level this job has on this machine: two short runs, verdict.json and verdict.txt",
+    ],
+    [
+      "muster certify job.toml --level L3 --kills 8 --steps 40",
+      "fail unless the weights are the same after eight kills",
+    ],
+  ],
   change: [
     ["muster change optimizer.lr=0.0005", "from the next step of the newest job on"],
     ["muster change job.staleness_max=2 --from-step 100 --job dates-1", "later"],

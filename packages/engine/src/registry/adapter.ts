@@ -23,6 +23,8 @@ export interface EngineDescription {
   readonly tensors: readonly PlacedTensor[];
   /** `config.json` of a checkpoint. */
   readonly modelConfig: Readonly<Record<string, unknown>>;
+  /** Build of the program that computes, where {@link EngineAdapter.build} is only that of what speaks to it. */
+  readonly program?: string;
   /** Equal input gives equal bits: what votes compare. */
   readonly deterministic: boolean;
   /** Ways on which a sampler takes weights: `inline` whole, `shards` by rank. */
@@ -108,6 +110,11 @@ export interface EngineAdapter {
   describe(options: EngineOptions, needs: ModelNeeds, trainer?: EngineDescription): EngineDescription;
   /** What this engine knows about its own limits; none when the job can run. Pure. */
   check(options: EngineOptions, config: JobConfig): readonly EngineProblem[];
+  /**
+   * What of its options stands against equal responses to equal requests (of a sampler), and equal bits of equal input (of a trainer); absent: whatever
+   * {@link describe} says of `deterministic`. Pure.
+   */
+  repeats?(options: EngineOptions, role: EngineRole): readonly EngineProblem[];
   /** Whether a folder has the first weights of a job, as far as that is known without a process of the engine. @throws with one sentence for weights that do not fit */
   checkWeights?(options: EngineOptions, config: JobConfig, path: string): Promise<void>;
   /** Whether this host has what the engine needs; of an engine that is a server somewhere, with its address, what that is. */

@@ -14,6 +14,7 @@ import type {
   ReplicaRank,
 } from "./adapter.ts";
 import { checkOpened } from "./check-opened.ts";
+import { type Contradiction, configContradictions, type DeterminismLevel } from "./contradictions.ts";
 import { type EngineTable, tableOfSchema } from "./engine-table.ts";
 import { formatDifference } from "./weight-format.ts";
 
@@ -79,6 +80,20 @@ export class EngineRegistry {
       ...traitProblems(trainer, sampler, config),
       ...formatProblems(trainer, sampler),
     ];
+  }
+
+  /** What stands against each level of determinism, one sentence each: of the configuration, of its samplers, of its trainers. */
+  contradictionsOf(config: JobConfig, task: TaskNeeds): readonly Contradiction[] {
+    const of = (role: EngineRole, level: DeterminismLevel): readonly Contradiction[] => {
+      const { adapter, options } = config.engine[role];
+      const { kind, repeats } = this.of(adapter);
+      if (repeats) return repeats(options, role).map((problem) => ({ level, ...problem }));
+      if (this.describe(role, config.engine, task).deterministic) return [];
+      const key = keys[role];
+      const text = `${key} = "${adapter}": ${kind} says that equal input does not give equal bits; use an engine that is deterministic`;
+      return [{ level, keys: [key], text }];
+    };
+    return [...configContradictions(config), ...of("rollout", "L2"), ...of("policy", "L3")];
   }
 
   /** Opens the trainer of a job. @throws what the adapter throws; MUSTER_ERR_ENGINE_ROLE, MUSTER_ERR_ENGINE_DIFFERS */

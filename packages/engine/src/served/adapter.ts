@@ -14,6 +14,7 @@ import type {
 import { claimServers } from "./claim.ts";
 import { servedFindings } from "./doctor.ts";
 import { type ServedKind, type ServedOptions, servedOptionsOf, servedSchemas } from "./options.ts";
+import { flagProblems } from "./repeats.ts";
 import { ServedRolloutEngine } from "./rollout-engine.ts";
 import { WeightFiles, type WeightFormat } from "./weight-files.ts";
 
@@ -42,6 +43,7 @@ export const servedAdapterOf = (
     return { ...model, deterministic: false, transports: ["inline"], logprobs };
   },
   check: (options, config) => problemsOf(kind, options, { config, env }),
+  repeats: (options) => flagProblems(servedOptionsOf(kind, options, env)),
   doctor: (given = {}) => servedFindings(kind, given),
   openRollout: (options, opening) => openServed(servedOptionsOf(kind, options, env), opening),
 });

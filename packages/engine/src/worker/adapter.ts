@@ -23,12 +23,12 @@ export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>
   schema: workerSchema,
   build: () => `worker-protocol-${protocolVersion}`,
   describe(options, needs) {
-    const { modelId, vocab, maxContext, tensors, modelConfig, deterministic, logprobs } = describeWorker(
+    const { modelId, vocab, maxContext, tensors, modelConfig, deterministic, logprobs, build } = describeWorker(
       workerOptionsOf(options, env),
       needs,
     );
     const model = { modelId, vocab, maxContext, tokenizer: needs.tokenizer, tensors, modelConfig };
-    return { ...model, deterministic, logprobs, transports: ["inline"] };
+    return { ...model, deterministic, logprobs, transports: ["inline"], program: build };
   },
   check(options, config) {
     const roles = (["policy", "rollout"] as const).filter((role) => config.engine[role].adapter === "worker");
