@@ -9,7 +9,7 @@ import {
 } from "@muster/actors";
 import { messageOf } from "@muster/base";
 import type { ControllerEvent, ControllerState, Rules } from "@muster/machines";
-import type { JobConfig, Role, Section } from "@muster/protocol";
+import { digestsOf, type JobConfig, type Role, type Section } from "@muster/protocol";
 import { type Decision, JournalModel, type WholeSnapshot } from "./journal-model.ts";
 import { Judge, type Violation } from "./judge.ts";
 import { MembershipChecker } from "./membership-checker.ts";
@@ -161,7 +161,7 @@ export class JournalAuditor {
 
   #voted(key: string, sections: readonly Section[]): void {
     const digests = this.#votes.get(key) ?? new Set<string>();
-    this.#votes.set(key, digests.add(JSON.stringify(sections)));
+    this.#votes.set(key, digests.add(digestsOf(sections)));
   }
 
   audit(): JournalAudit {

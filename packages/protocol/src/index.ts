@@ -66,6 +66,7 @@ export type { Ledger } from "./messages/job.ts";
 export { type NodeCapability, nodeCapabilities } from "./messages/node.ts";
 export {
   type CauseCount,
+  digestsOf,
   type EvidenceKind,
   evidenceKinds,
   type Holder,

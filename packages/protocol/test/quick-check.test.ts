@@ -56,9 +56,9 @@ function mutated(value: unknown, random: Random): unknown {
   return whole.it;
 }
 
-/** A value with its fields in their order: two that look alike are alike. */
+/** A value with its fields in their order, also those that hold `undefined`: two that look alike are alike. */
 const shown = (value: unknown): string =>
-  JSON.stringify(value, (_, one) => (typeof one === "bigint" ? `${one}n` : one));
+  JSON.stringify(value, (_, one) => (typeof one === "bigint" || one === undefined ? `(${one})` : one));
 
 describe(`what is checked quickly, seed ${seed} (MUSTER_TEST_SEED)`, () => {
   it("is all but what is filled in", () => {

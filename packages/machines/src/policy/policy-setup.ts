@@ -1,5 +1,5 @@
 /** What the policy machine may ask of its context and events, and the effects that several of its states emit. */
-import type { Body, Section } from "@muster/protocol";
+import { type Body, digestsOf } from "@muster/protocol";
 import { assign, setup } from "xstate";
 import { effectAction } from "../from-xstate.ts";
 import { report } from "../replica-events.ts";
@@ -8,10 +8,6 @@ import type { AttemptKey, PolicyContext, PolicyEffect, PolicyEvent, PolicyInput 
 
 const sameAttempt = (a: AttemptKey | null, b: AttemptKey): boolean =>
   a !== null && a.step === b.step && a.attempt === b.attempt && a.epoch === b.epoch;
-
-/** What sections are, whatever is said of them besides. */
-const digestsOf = (sections: readonly Section[]): string =>
-  sections.map(({ name, digest }) => `${name}=${digest}`).join(" ");
 
 /** The vote that ends an attempt. */
 export const abortVote = (

@@ -123,5 +123,10 @@ export function sectionsOfPart<S extends Pick<Section, "name">>(sections: readon
   return sections.filter((section) => partOf(section) === part);
 }
 
+/** What the bytes of sections are, whatever is said of them besides: equal texts for equal bytes. Pure. */
+export function digestsOf(sections: readonly Pick<Section, "name" | "digest">[]): string {
+  return sections.map(({ name, digest }) => `${name}=${digest}`).join(" ");
+}
+
 /** A replica that holds a version. */
 export type Holder = z.infer<typeof holderSchema>;

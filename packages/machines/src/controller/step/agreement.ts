@@ -3,7 +3,7 @@
  * that agrees, and whoever has other bytes pulls it: a version has one digest, whatever the level. The level says when other bytes are
  * wrong, and when they are only other ones.
  */
-import { type JobConfig, type Section, sectionsOfPart } from "@muster/protocol";
+import { digestsOf, type JobConfig, type Section, sectionsOfPart } from "@muster/protocol";
 import { announce, type ControllerEffect } from "../events.ts";
 import type { ControllerState, Member, Vote } from "../state.ts";
 
@@ -53,10 +53,6 @@ export function verdictsOf({ step, plan }: ControllerState, survivors: readonly 
 function agreedOn(agreement: Agreement, sections: readonly Section[]): string {
   if (agreement === "leader") return "";
   return digestsOf(agreement === "weights" ? sectionsOfPart(sections, "serving") : sections);
-}
-
-function digestsOf(sections: readonly Section[]): string {
-  return sections.map(({ name, digest }) => `${name}=${digest}`).join(" ");
 }
 
 /**
