@@ -11,8 +11,11 @@ const goneMax = 256;
 /** Chunks of which nobody knows anything when their holder begins another one: with more the guilty one could not be told. */
 const untoldMax = 1;
 
-/** Attempts that are lost until a search begins, the proof at its end, and one at which two killers stand in for each other. */
-const trainerEndsMax = 5;
+/** Attempts that are lost until a search begins, and one at which two killers stand in for each other. */
+const trainerEndsMax = 4;
+
+/** Ends of trainers over a group alone, the last ones of a search. */
+const proofs = 2;
 
 /** Losses that count as one failure where something else may have caused them. */
 const lossesPerFailure = 4;
@@ -36,9 +39,9 @@ export class OrderChecker {
   readonly #trainers = new Map<string, number>();
   /** Nothing goes wrong but by the prompts themselves. */
   readonly #isPeace: boolean;
-  /** Groups over which somebody ended or hung. */
   /** Groups that were given up for their gradient, and steps that were skipped. */
   readonly #excused = new Set<string>();
+  /** Groups over which somebody ended or hung. */
   readonly #guilty = new Set<string>();
 
   constructor(judge: Judge, { limits, steps, failure, batch }: JobConfig, isPeace = false) {
@@ -108,11 +111,16 @@ export class OrderChecker {
     this.#judge.require(isAllowed, "S20", () => `${key} has hung ${hangs} processes`);
   }
 
-  /** A group ends who trains on it. As many ends as find and prove it are enough; beside other faults a search may fail, so they are counted in peace. */
-  endedBy(group: string): void {
+  /**
+   * A group ends who trains on it. As many ends as find and prove it are enough; beside other faults a search may fail, so they are counted in peace.
+   * What looks like a kill from outside may take more to prove, as {@link killedBy} says.
+   */
+  endedBy(group: string, { isCrash }: { readonly isCrash: boolean }): void {
     const ends = (this.#trainers.get(group) ?? 0) + 1;
     this.#trainers.set(group, ends);
-    const enough = trainerEndsMax + Math.ceil(Math.log2(this.#groups));
+    // The first one over it alone is the last halving, too.
+    const proven = (isCrash ? proofs : lossesPerFailure * (proofs - 1) + 1) - 1;
+    const enough = trainerEndsMax + proven + Math.ceil(Math.log2(this.#groups));
     const isAllowed = !this.#isPeace || ends <= enough;
     this.#judge.require(isAllowed, "S20", () => `${group} has ended ${ends} trainers, ${enough} are enough to find it`);
   }

@@ -12,6 +12,14 @@ export const deathWindowMs = 600_000;
 /** A process that lived so long was well: being killed after that says nothing about the program. */
 export const goodLifeMs = 10_000;
 
+/** Signals by which somebody else ends a process: the kernel and daemons that watch memory, an operator, a terminal. */
+const killSignals: readonly (string | null)[] = ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"];
+
+/** True for a signal that a process does not send to itself when it crashes. Pure. */
+export function isKillSignal(signal: string | null): boolean {
+  return killSignals.includes(signal);
+}
+
 /** Pause before the start after the `deaths`-th death. Pure. */
 export function restartDelayMs(deaths: number): number {
   return deaths <= 1 ? 250 : Math.min(60_000, 1_000 * 2 ** (deaths - 2));

@@ -141,12 +141,12 @@ export class Job {
     node: string,
     id: string,
     rank: number,
-    how: { readonly code?: number; readonly words?: string } = {},
+    how: { readonly code?: number; readonly words?: string; readonly signal?: string } = {},
   ): this {
     const { pid = 0, life = 0 } = this.processOf(id, rank) ?? {};
-    const { code = null, ...words } = how;
+    const { code = null, signal = "SIGKILL", ...words } = how;
     const host = this.state.members[node]?.host ?? "h";
-    const body = { id, host, pid, life, rank, code, signal: code === null ? "SIGKILL" : null, ...words };
+    const body = { id, host, pid, life, rank, code, signal: code === null ? signal : null, ...words };
     return this.report(node, "process.exited", body);
   }
 

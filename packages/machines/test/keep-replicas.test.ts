@@ -20,6 +20,14 @@ interface Assigned {
   readonly devices?: readonly string[];
 }
 
+/** How a process ended. */
+interface Exit {
+  readonly code?: number;
+  readonly signal?: string;
+  readonly atMs?: number;
+  readonly oom?: boolean;
+}
+
 /** A node that is ready, and what it says. */
 class Node {
   #snapshot = nodeLogic.init({ host: "h", capacity, graceMs: 50 }).snapshot;
@@ -42,9 +50,9 @@ class Node {
     return this.hear({ type: "node.assign", body });
   }
 
-  exit(id: string, life: number, how: { readonly code?: number; readonly atMs?: number; readonly oom?: boolean } = {}) {
+  exit(id: string, life: number, how: Exit = {}) {
     const { code = null, atMs = 0, oom = false } = how;
-    const signal = code === null ? "SIGKILL" : null;
+    const signal = code === null ? (how.signal ?? "SIGKILL") : null;
     return this.hear({ type: "keeper.exited", atMs, id, life, pid: 7, code, signal, oom });
   }
 
@@ -110,20 +118,23 @@ describe("a node", () => {
     expect(node.hear({ type: "keeper.due", id: "r0" })).toEqual([expect.objectContaining({ type: "drop" })]);
   });
 
-  it("goes on for ever when it is killed after good lives, and is given up when it is not let live", () => {
-    const node = new Node();
-    node.assign(1, { id: "r0", life: 1 });
-    let life = 1;
-    const dies = (atMs: number) => {
-      const said = shown(node.exit("r0", life, { atMs }));
-      node.hear({ type: "keeper.due", id: "r0" });
-      life += 1;
-      return said.includes("process.retired");
-    };
-    for (let kill = 1; kill <= 30; kill++) expect(dies(kill * 15_000)).toBe(false);
-    const quick = Array.from({ length: 6 }, (_, i) => dies(450_000 + (i + 1) * 1_000));
-    expect(quick).toEqual([false, false, false, false, false, true]);
-  });
+  it.each(["SIGKILL", "SIGTERM"])(
+    "goes on for ever when it is ended by %s after good lives, and is given up when it is not let live",
+    (signal) => {
+      const node = new Node();
+      node.assign(1, { id: "r0", life: 1 });
+      let life = 1;
+      const dies = (atMs: number) => {
+        const said = shown(node.exit("r0", life, { atMs, signal }));
+        node.hear({ type: "keeper.due", id: "r0" });
+        life += 1;
+        return said.includes("process.retired");
+      };
+      for (let kill = 1; kill <= 30; kill++) expect(dies(kill * 15_000)).toBe(false);
+      const quick = Array.from({ length: 6 }, (_, i) => dies(450_000 + (i + 1) * 1_000));
+      expect(quick).toEqual([false, false, false, false, false, true]);
+    },
+  );
 
   it("forgets deaths that are long ago", () => {
     const node = new Node();

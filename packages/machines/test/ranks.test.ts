@@ -40,6 +40,14 @@ it("an end that names no rank is that of rank 0", () => {
   expect(job.state.fleet.replicas).toEqual(running().exitRank("n0", "rollout-0", 0).state.fleet.replicas);
 });
 
+it.each([
+  ["SIGKILL", 1],
+  ["SIGTERM", 1],
+  ["SIGSEGV", 0],
+])("an end by %s is a loss from outside, or a crash", (signal, losses) => {
+  expect(running().exitRank("n1", "rollout-0", 2, { signal }).state.outsideLosses ?? []).toHaveLength(losses);
+});
+
 /** What the alarm about missing room says, once that has lasted. */
 const shortageOf = (job: Job) => {
   job.hear({ type: "controller.tick", atMs: 1 });

@@ -26,13 +26,18 @@ interface Run {
 }
 
 /** One attempt at the step: somebody ends in it, or all vote, and the same trainers are there again. */
-function attempted({ state, alarms, attempts, ends }: Run, endsOver: (groups: readonly number[]) => boolean): Run {
+function attempted(
+  { state: before, alarms, attempts, ends }: Run,
+  endsOver: (groups: readonly number[]) => boolean,
+  { signal = "SIGSEGV", isStorm = false }: Ends = {},
+): Run {
+  const state = isStorm ? ended(before, "r0", "SIGKILL").state : before;
   const groups = computed(state);
   const isLost = endsOver(groups);
-  const changes = isLost ? [dying(state)] : [votedBy(state, "p0")];
+  const changes = isLost ? [ended(state, "p1", signal)] : [votedBy(state, "p0")];
   if (!isLost) changes.push(votedBy(changes[0]?.state ?? state, "p1"));
   const [last] = changes.slice(-1);
-  const next = again(last?.state ?? state, state);
+  const next = again(last?.state ?? state, before);
   return {
     state: next.state,
     alarms: [...alarms, ...changes, next].flatMap((one) => (typeof one === "string" ? one : alarmsOf(one.effects))),
@@ -44,10 +49,16 @@ function attempted({ state, alarms, attempts, ends }: Run, endsOver: (groups: re
 const alarmsOf = (effects: Parameters<typeof bodiesOf>[0]): readonly string[] =>
   bodiesOf(effects, "alarm.raised").map(({ alarm, detail }) => `${alarm}: ${detail}`);
 
-const dying = (state: ControllerState) => {
-  const { host = "", pid = 0 } = state.members.p1 ?? {};
-  const body = { id: "p1", role: "policy", host, pid, code: null, signal: "SIGSEGV" } as const;
-  return control(state, { ...reportFrom(state, "p1", { kind: "process.exited", body }), role: "operator" });
+/** How trainers end, and whether samplers are killed at the same time. */
+interface Ends {
+  readonly signal?: string;
+  readonly isStorm?: boolean;
+}
+
+const ended = (state: ControllerState, id: string, signal: string) => {
+  const { role = "policy", host = "", pid = 0 } = state.members[id] ?? {};
+  const body = { id, role, host, pid, code: null, signal } as const;
+  return control(state, { ...reportFrom(state, id, { kind: "process.exited", body }), role: "operator" });
 };
 
 const votedBy = (state: ControllerState, id: string) => {
@@ -64,10 +75,10 @@ const again = (state: ControllerState, { members, mesh }: ControllerState) =>
     : { state, effects: [] };
 
 /** Attempts until the step is over, or the job. */
-function runOf(endsOver: (groups: readonly number[], attempt: number) => boolean): Run {
+function runOf(endsOver: (groups: readonly number[], attempt: number) => boolean, ends?: Ends): Run {
   let run: Run = { state: begun(), alarms: [], attempts: [], ends: 0 };
   for (let i = 0; i < 100 && run.state.step.step === 4 && !run.state.ending; i++)
-    run = attempted(run, (groups) => endsOver(groups, i));
+    run = attempted(run, (groups) => endsOver(groups, i), ends);
   return run;
 }
 
@@ -117,6 +128,50 @@ describe("trainers that end by chance", () => {
   });
 });
 
+describe("trainers that are killed, perhaps from outside", () => {
+  const killed = { signal: "SIGKILL" };
+  const storm = { signal: "SIGKILL", isStorm: true };
+  const alone = ({ attempts }: Run): number => attempts.filter((groups) => groups.length === 1).length;
+  /** Lost attempts until two trainers ended over the first group alone: three of the whole batch, and as many as halve it. */
+  const untilTwoAlone = 3 + Math.log2(groupsPerStep) + 1;
+
+  it("prove nothing in a storm: who is alone then is not given up after two", () => {
+    const run = runOf((_, attempt) => attempt < untilTwoAlone, storm);
+    expect(run.state.weights?.version).toBe(4);
+    expect(run.state.ledger.quarantined).toBe(0);
+    expect(alone(run)).toBe(3);
+  });
+
+  it("prove it after five in a storm, and after two where nobody else is lost", () => {
+    for (const [ends, times] of [
+      [storm, 5],
+      [killed, 2],
+      [{ signal: "SIGSEGV", isStorm: true }, 2],
+    ] as const) {
+      const run = runOf((groups) => groups.includes(6), ends);
+      expect(run.state.history[4]).toHaveLength(groupsPerStep - 1);
+      expect(run.state.ledger.quarantined).toBe(2);
+      expect(alone(run)).toBe(times);
+    }
+  });
+
+  it("are no storm for the group that is found next: what one did to them is explained", () => {
+    const run = runOf((groups) => groups.includes(2) || groups.includes(11), killed);
+    expect(run.state.ledger.quarantined).toBe(4);
+    expect(alone(run)).toBe(4);
+    expect(run.state.outsideLosses).toEqual([]);
+  });
+
+  it("are one where a search found nobody: that came from outside, and so may what comes then", () => {
+    // The first search ends with three trials that are survived; the second one begins after three more of the whole batch.
+    const second = 8 + untilTwoAlone;
+    const run = runOf((_, attempt) => attempt < 5 || (attempt >= 8 && attempt < second), killed);
+    expect(run.attempts[second - 1]).toEqual([0]);
+    expect(run.state.history[4]).toHaveLength(groupsPerStep);
+    expect(run.state.ledger.quarantined).toBe(0);
+  });
+});
+
 describe("a trial", () => {
   const searched = (): ControllerState => {
     let run: Run = { state: begun(), alarms: [], attempts: [], ends: 0 };
@@ -139,5 +194,14 @@ describe("a trial", () => {
     const next = again(refused.state, state).state;
     expect(computed(next)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
     expect(next.losses?.[4]?.count).toBe(4);
+  });
+
+  it("is not lost with a trainer that ended before it began", () => {
+    const state = searched();
+    const idle = { ...state, step: { ...state.step, state: "sampling" as const } };
+    const { state: next } = ended(idle, "p1", "SIGKILL");
+    expect(next.members.p1).toBeUndefined();
+    expect(next.losses).toEqual(state.losses);
+    expect(next.outsideLosses).toHaveLength(1);
   });
 });

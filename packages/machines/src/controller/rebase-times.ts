@@ -23,6 +23,7 @@ const times: Readonly<Record<PathsOfTimes<Omit<ControllerState, "plan">>, "momen
   "restarts.*.times.*": "moment",
   "progress.atMs": "moment",
   "outsideLosses.*": "moment",
+  "losses.*.outside.*": "moment",
   "mesh.dueAtMs": "answer",
   "mesh.joinDueAtMs": "moment",
   "step.startedAtMs": "moment",

@@ -5,7 +5,7 @@
 import { type Body, processNameOf, processOf, type RankOrder } from "@muster/protocol";
 import type { TimerEffect } from "../logic.ts";
 import { report } from "../replica-events.ts";
-import { deathsMax, deathWindowMs, goodLifeMs, restartDelayMs } from "../restart-rule.ts";
+import { deathsMax, deathWindowMs, goodLifeMs, isKillSignal, restartDelayMs } from "../restart-rule.ts";
 import type { Kept, NodeContext, NodeEffect, NodeEvent } from "./node-events.ts";
 
 /** Time that a rank has to leave whose replica is gone from its node: it has nothing of its own to hand back. */
@@ -97,7 +97,7 @@ function ownExit(context: NodeContext, event: Exited, ended: NodeEffect): Keepin
 /** The deaths that count after this one. */
 function deathsAfter(kept: Kept, { atMs, oom, signal }: Exited): readonly number[] {
   const livedMs = kept.endedAtMs === null ? 0 : atMs - kept.endedAtMs - restartDelayMs(kept.deaths.length);
-  if (signal === "SIGKILL" && !oom && livedMs >= goodLifeMs) return [];
+  if (isKillSignal(signal) && !oom && livedMs >= goodLifeMs) return [];
   return [...kept.deaths.filter((at) => atMs - at < deathWindowMs), atMs];
 }
 

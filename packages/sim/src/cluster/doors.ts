@@ -56,6 +56,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
           ...work,
           overflows: ({ tokens }) => shareOf(tokensHash(tokens), 1) < work.overflowRate,
           ends: ({ tokens }) => shareOf(tokensHash(tokens), 5) < (work.trainerKillerRate ?? 0),
+          crashes: ({ tokens }) => shareOf(tokensHash(tokens), 7) < 0.5,
           corrupts: behind.corrupts,
           drifts: ({ pid }, weights) =>
             shareOf(mixSeed(pid, hashOf(new Uint8Array(weights.buffer))), 6) < (work.driftRate ?? 0),

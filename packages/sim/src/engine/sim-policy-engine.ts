@@ -41,6 +41,8 @@ export interface PolicyEngineModel {
   overflows(sample: TrainSample): boolean;
   /** True when computing this sample ends the engine's process. */
   ends(sample: TrainSample): boolean;
+  /** True when it does so by a crash, which no signal from outside looks like. */
+  crashes(sample: TrainSample): boolean;
   /** True when this process silently has wrong bits now, after the last sum that all share. */
   corrupts(process: SimProcess): boolean;
   /** True when the arithmetic of this process ends with other bits than that of the others for this candidate. */
@@ -135,6 +137,7 @@ export class SimPolicyEngine implements PolicyEngine {
     const sum = new Float32Array(out.elements);
     const killer = samples.find((sample) => this.#model.ends(sample));
     if (killer && !this.#process.isDead) {
+      this.#process.signal = this.#model.crashes(killer) ? "SIGSEGV" : "SIGKILL";
       this.#observer.endedBy(this.#process, killer);
       this.#process.kill();
       return await new Promise<never>(() => {});

@@ -196,7 +196,7 @@ export class Witness implements ClusterObserver {
     endedBy: (process, sample) => {
       const group = this.#training.groupOf(sample);
       this.#judge.note(`${process.name} ends over a sample of group ${group}`);
-      this.#orders.endedBy(group);
+      this.#orders.endedBy(group, { isCrash: process.signal !== "SIGKILL" });
     },
     hungBy: ({ requestId }, process) => {
       this.#judge.note(`${process.name} hangs over ${requestId}`);

@@ -1,4 +1,5 @@
 /** What nodes report: facts into the tables, nothing decided. */
+import { isKillSignal } from "../../restart-rule.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { type ControllerState, withMember } from "../state.ts";
 import { changed } from "./changed.ts";
@@ -86,7 +87,7 @@ function rankEnded(
   const evidence = `rank ${rank} of ${id} on ${host} (process ${pid}) ended with ${how}${words === undefined ? "" : `: ${words}`}`;
   const failure = oom ? "oom" : "engine_crash";
   const loss: Loss = { evidence, by: "exit", failure, node: from, isCounted: !(rank === 0 && code === 0) };
-  return loseLife(noted, id, { ...loss, isKill: signal === "SIGKILL" && !oom });
+  return loseLife(noted, id, { ...loss, isKill: isKillSignal(signal) && !oom });
 }
 
 function soleEnded(state: ControllerState, event: ReportOf<"process.exited">): ControllerState {

@@ -1,11 +1,12 @@
 /** Replicas coming and going (semantics 2 "Register", "Leave"; reliability 4.2 for the verdicts). */
 import type { Body, EvidenceKind, FailureKind, MemberRole } from "@muster/protocol";
+import { isKillSignal } from "../../restart-rule.ts";
 import { withEntry } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect, command, type ReportOf } from "../events.ts";
 import { deviceClash } from "../fleet/devices.ts";
 import { withFleet } from "../fleet/fleet-state.ts";
 import { releaseHolder } from "../groups/leases.ts";
-import { isFromOutside, isKillSignal, noteOutsideLoss } from "../groups/outside-losses.ts";
+import { isFromOutside, noteOutsideLoss } from "../groups/outside-losses.ts";
 import { noteShortage } from "../groups/shortages.ts";
 import { type ControllerState, type Member, withMember, without } from "../state.ts";
 import { noteLostTrainer } from "../step/lost-attempts.ts";
@@ -216,7 +217,7 @@ function removeMember(
   });
   const isShort = end.how === "died" && end.failure === "oom";
   const noted = isShort ? noteShortage(released.state, member) : { state: released.state, effects: [] };
-  const left = end.how === "died" ? noteLostTrainer(noted.state, member, end.evidence) : noted.state;
+  const left = end.how === "died" ? noteLostTrainer(noted.state, member, { ...end, isOutside }) : noted.state;
   const fact =
     end.how === "died"
       ? announce("member.died", { ...nameOf(member), evidence: end.evidence, by: end.by, silentMs: end.silentMs })

@@ -4,6 +4,7 @@
  * help the job ends and says so, before its replicas are used up. The counts outlive a rollback, because the death of the only trainer is one.
  */
 import type { Change } from "../events.ts";
+import { withTime } from "../groups/outside-losses.ts";
 import { type ControllerState, countOf, type LostAttempts, type Member } from "../state.ts";
 
 /** Lost attempts that weigh as much as one that failed: trainers die of other causes, too, and one flaky host must not end a job. */
@@ -21,12 +22,24 @@ export function noteLoss(state: ControllerState, reason: string): ControllerStat
   return withLosses(state, { ...losses, count: losses.count + (losses.search ? 0 : 1), causes, isOpen: true });
 }
 
-/** Remembers how a trainer of the mesh ended. Pure. */
-export function noteLostTrainer(state: ControllerState, { id, role }: Member, evidence: string): ControllerState {
-  if (role !== "policy" || !state.mesh.members.includes(id)) return state;
+/** Remembers how a trainer ended over the step; one that waits for its groups has not begun on any. Pure. */
+export function noteLostTrainer(
+  state: ControllerState,
+  { id, role }: Member,
+  { evidence, isOutside }: { readonly evidence: string; readonly isOutside: boolean },
+): ControllerState {
+  const { mesh, step, nowMs } = state;
+  const isIdle = step.state === "sampling" && mesh.state === "ready";
+  if (role !== "policy" || isIdle || !mesh.members.includes(id)) return state;
   const losses = lossesOf(state);
+  const { outside, search } = losses;
   const causes = [...losses.causes, `${id}: ${evidence}`.slice(0, causeMax)].slice(-causesMax);
-  return withLosses(state, { ...losses, causes, ended: (losses.ended ?? 0) + 1, last: id });
+  return withLosses(state, {
+    ...losses,
+    ...{ causes, ended: (losses.ended ?? 0) + 1, last: id },
+    ...(isOutside ? { outside: withTime(outside ?? [], nowMs) } : {}),
+    ...(search && !isOutside ? { search: { ...search, isCrash: true } } : {}),
+  });
 }
 
 /** Forgets the losses of steps that are committed or skipped. Pure. */

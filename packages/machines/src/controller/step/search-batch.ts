@@ -1,13 +1,15 @@
 /**
  * The search for the group that ends its trainers. After some lost attempts in a row halves of the batch are computed by themselves, and what
  * comes of it is thrown away: a half over which a trainer ends holds the group, one that is computed does not. Who ends a trainer twice when it
- * is alone is given up, as a poison prompt is; a trainer that ended by chance only makes a search fail. Then the whole batch runs again.
+ * is alone is given up, as a poison prompt is; a trainer that ended by chance only makes a search fail. Then the whole batch runs again. In a storm,
+ * where others are lost as well, twice may be chance, too, and it takes as many as of a sampler's losses (`groups/outside-losses.ts`).
  */
 import { type CauseCount, failureRuleOf } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import { noteQuarantined } from "../groups/given-up.ts";
 import { withGroups } from "../groups/leases.ts";
 import { isSettled, receiptsOf } from "../groups/ledger.ts";
+import { countAmong, failuresOf, withOutsideLoss, withoutOutsideLosses } from "../groups/outside-losses.ts";
 import { type ControllerState, type KeptReceipt, moved } from "../state.ts";
 import { lossesOf, withLosses } from "./lost-attempts.ts";
 import type { LostAttempts, Search } from "./step-state.ts";
@@ -15,7 +17,7 @@ import type { LostAttempts, Search } from "./step-state.ts";
 /** Lost attempts after which the batch is searched, and again after as many more: sooner than nodes give up a trainer that keeps ending. */
 const lossesPerSearch = 3;
 
-/** Ends of trainers over a group alone that prove it. */
+/** Ends of trainers over a group alone that prove it, as {@link failuresOf} counts them. */
 const proofs = 2;
 
 /** What the next attempt at the present step computes: all groups, or those that are on trial. Pure. */
@@ -76,15 +78,22 @@ function narrow(state: ControllerState, losses: LostAttempts, suspects: readonly
   return { state: moved(withLosses(state, { ...losses, search })), effects: [] };
 }
 
-/** A single group has ended a trainer. */
+/** A single group has ended a trainer, or something from outside has. */
 function convict(state: ControllerState, losses: LostAttempts, search: Search): Change<ControllerState> {
+  const { isCrash, outside: before, ...known } = search;
   const alone = search.alone + 1;
-  const again = { ...search, suspects: search.trial, alone, endedBefore: losses.ended ?? 0 };
-  if (alone < proofs) return { state: moved(withLosses(state, { ...losses, search: again })), effects: [] };
+  const outside = isCrash ? before : withOutsideLoss(state, before, countAmong(state, losses.outside ?? []));
+  const again: Search = {
+    ...{ ...known, suspects: search.trial, alone, endedBefore: losses.ended ?? 0 },
+    ...(outside ? { outside } : {}),
+  };
+  if (failuresOf(alone, outside) < proofs)
+    return { state: moved(withLosses(state, { ...losses, search: again })), effects: [] };
   return giveUp(state, losses, search.trial[0] ?? 0);
 }
 
-function over(state: ControllerState, { search: _, ...losses }: LostAttempts): Change<ControllerState> {
+/** Nobody was found: what ended trainers came from outside, and is a sign of a storm from now on. */
+function over(state: ControllerState, { search: _, outside: __, ...losses }: LostAttempts): Change<ControllerState> {
   const detail = `none of the groups of step ${state.step.step} ends trainers by itself: all of them are computed again`;
   return alarmed(rest(state, { ...losses, isOpen: false }), detail);
 }
@@ -106,7 +115,9 @@ function giveUp(state: ControllerState, losses: LostAttempts, index: number): Ch
     sample: `${item}/0`,
     count: 0,
   };
-  const noted = noteQuarantined(withLosses(state, { count: 0, causes: [] }), cause);
+  // What it did to its trainers was no storm.
+  const explained = withoutOutsideLosses(state, losses.outside ?? []);
+  const noted = noteQuarantined(withLosses(explained, { count: 0, causes: [] }), cause);
   const ledger = { ...noted.ledger, quarantined: noted.ledger.quarantined + state.plan.groupSize };
   const quarantined = [...groups.quarantined, index];
   const next = withGroups({ ...noted, ledger }, step, { ...groups, receipts, quarantined });

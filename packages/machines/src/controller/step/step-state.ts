@@ -1,6 +1,7 @@
 /** The part of the controller's tables that is about the step that is next to commit, and what it is computed from. */
 import type { BatchPart, GroupReceipt, Section, StepStats } from "@muster/protocol";
 import type { AtMs } from "../at-ms.ts";
+import type { OutsideLosses } from "../groups/outside-losses-state.ts";
 
 /** A member's word on a step. */
 export interface Vote {
@@ -38,6 +39,8 @@ export interface LostAttempts {
   readonly causes: readonly string[];
   /** Trainers of the mesh that ended while the step was next. */
   readonly ended?: number;
+  /** When those ended that may have been lost by something from outside; the last ones. */
+  readonly outside?: readonly AtMs[];
   /** Who ended last. */
   readonly last?: string;
   /** The last attempt was lost, and nothing is concluded from it yet: who ended in it may be heard of later. */
@@ -53,6 +56,10 @@ export interface Search {
   readonly trial: readonly number[];
   /** How often trainers ended over the trial when it was a single group. */
   readonly alone: number;
+  /** Those of these times that may have a cause outside of it. */
+  readonly outside?: OutsideLosses;
+  /** A trainer ended in this trial in a way that nothing from outside explains. */
+  readonly isCrash?: boolean;
   /** {@link LostAttempts.ended} when the trial began. */
   readonly endedBefore: number;
 }
