@@ -103,6 +103,9 @@ export class FactChecker {
       case "groups.quarantined":
         remember(this.#givenUp, fact.body.item);
         break;
+      case "step.partial":
+        for (const index of fact.body.missing) remember(this.#givenUp, `${fact.body.step}.${index}`);
+        break;
       case "step.committed":
         this.#committed(fact.body);
         break;

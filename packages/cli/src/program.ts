@@ -27,6 +27,7 @@ import { addSamplesCommand } from "./commands/samples.ts";
 import { addSimCommand } from "./commands/sim.ts";
 import { addStatusCommand } from "./commands/status.ts";
 import { addStopCommand } from "./commands/stop.ts";
+import { addTrajectoriesCommands } from "./commands/trajectories.ts";
 import { addTypesCommand } from "./commands/types.ts";
 import { addWatchCommand } from "./commands/watch.ts";
 import { addWorkerCommands } from "./commands/worker.ts";
@@ -46,6 +47,7 @@ export function createProgram(): Command {
   addJobsCommand(program);
   addCheckCommand(program);
   addExportCommand(program);
+  addTrajectoriesCommands(program);
   addStopCommand(program);
   addChangeCommand(program);
   addDrainCommand(program);

@@ -72,11 +72,13 @@ export {
   type Holder,
   partOf,
   type Section,
+  sectionSchema,
   sectionsOfPart,
   type TensorTable,
   type VersionPart,
   versionParts,
 } from "./messages/parts.ts";
+export { importReceiptsMax, type RlPhase, rlPhases } from "./messages/phases.ts";
 export { type BatchFigures, type BatchPart, figureMax, type StepStats, sketchLength } from "./messages/step.ts";
 export { flawOf } from "./outgoing.ts";
 export { firstSeqOf, type PiecedKind, piecedBytesMax, piecesMax, placeOf, type StreamPlace } from "./pieces.ts";

@@ -271,6 +271,19 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   "barrier.refused": { epoch: 1, iteration: 7, phase: 3, rank: 1, by: "operator far", reason: text },
   "job.change": { settings: { lr: 1e-4, lrSchedule: "cosine" }, fromStep: 12, commandId: "c-1" },
   "job.changed": { fromStep: 12, settings: { lr: 1e-4, stalenessMax: 2 }, before: { lr: 1e-3, stalenessMax: 1 } },
+  "job.phase": { phase: "update", partial: { step: 4, quorum: 0.75 }, commandId: "c-9" },
+  "groups.import": {
+    weights: { version: 3, sections: [{ name: "weights", bytes: 512, digest: "xxh3b:00ff" }] },
+    receipts: [
+      {
+        ...{ step: 4, index: 7, attempt: 0, streamSeq: 9, firstSeq: 8, version: 3 },
+        ...{ completed: 4, aborted: 0, tokens: 80, rewardSum: 2.5 },
+      },
+    ],
+    commandId: "c-10",
+  },
+  "step.partial": { step: 4, missing: [3, 9], coverage: 0.875, quorum: 0.75 },
+  "phase.ended": { phase: "rollout", step: 4, version: 3, groups: 16, of: 16, reason: text },
 };
 
 /** The sample of a kind in its envelope. */

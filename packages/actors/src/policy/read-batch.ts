@@ -107,8 +107,8 @@ function namedGroups(message: PiecedBody, { step, part, config }: Asked): readon
   return groups;
 }
 
-/** What of a trajectory the model can not take, or the loss. */
-function numberFlaw({ tokens, logprobs }: Trajectory, { vocab, maxContext }: JobConfig["model"]): string | null {
+/** What of a trajectory the model can not take, or the loss; `null` when nothing. Pure. */
+export function numberFlaw({ tokens, logprobs }: Trajectory, { vocab, maxContext }: JobConfig["model"]): string | null {
   if (tokens.length > maxContext) return `${tokens.length} tokens, and the context has ${maxContext}`;
   for (const token of tokens) if (token < 0 || token >= vocab) return `token ${token}, and the vocabulary has ${vocab}`;
   for (const logprob of logprobs) if (!Number.isFinite(logprob)) return "a log-probability that is not finite";

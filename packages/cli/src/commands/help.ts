@@ -21,6 +21,10 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
       "on the second host, in any order (docs/operating/multi-node.md)",
     ],
   ],
+  "trajectories export": [
+    ["muster trajectories export --job exp1", "what a run has sampled, also of one that was killed, into its folder"],
+  ],
+  "trajectories import": [["muster trajectories import /data/files --job exp2", "into a job that runs"]],
   policy: [["muster policy --job dates-1", "one more trainer for a job of this host"]],
   rollout: [
     ["muster rollout", "one more sampler for the newest job of this host"],

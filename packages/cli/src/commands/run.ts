@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { findDevices } from "@muster/actors";
 import { checkId, type JobConfig } from "@muster/protocol";
-import { explainConfig, type LoadedJob, systemClock } from "@muster/runtime";
+import { exitCodes, explainConfig, type LoadedJob, systemClock } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { loadJobFile } from "../composition/engines.ts";
 import { checkStoredTask } from "../composition/modules/try-task.ts";
@@ -19,6 +19,7 @@ import {
   type Launch,
   launchOf,
   type MultiNodeOptions,
+  phaseOf,
   placeOf,
   samplersOf,
   withMultiNode,
@@ -146,6 +147,7 @@ async function run(file: string | undefined, given: Options) {
       advertisedUrl: options.advertise ?? null,
       change,
       resume: pasted("run", ...wayTo(name, options.runs), ...hostOptions(options)),
+      phase: phaseOf(options),
       isStoreLost: options.storeLost === true,
       progress,
       interrupted: interrupt.signal,
@@ -236,6 +238,9 @@ function hostOptions(options: Options): readonly string[] {
     "--master-addr": options.masterAddr,
     "--master-port": options.masterPort,
     "--join-token-file": options.joinTokenFile,
+    "--rl-phase": options.rlPhase,
+    "--trajectories": options.trajectories,
+    "--quorum": options.quorum,
     "--nodes": nodes === "1" ? undefined : nodes,
     "--devices": devices,
     "--controllers": controllers === "1" ? undefined : controllers,
@@ -272,7 +277,7 @@ function configOf(job: LoadedJob, name: string, runs: string): JobConfig {
 }
 
 /** The curve and the table for people, one line of JSON for programs. */
-function show({ record, directory, outcome, reason }: RunEnd, options: Options, terminal: Terminal): void {
+function show({ record, directory, outcome, reason, exitCode }: RunEnd, options: Options, terminal: Terminal): void {
   if (!options.quiet) {
     const width = terminal.isLive ? Math.max(40, terminal.columns() - 1) : Number.POSITIVE_INFINITY;
     const points = record.steps.map(({ step, reward }) => ({ x: step, y: reward }));
@@ -281,7 +286,8 @@ function show({ record, directory, outcome, reason }: RunEnd, options: Options, 
         `\n${terminalCurve(points, { width: Math.min(72, width), height: 14, label: "mean reward by step" })}\n`,
       );
     process.stderr.write(`\n${wrappedText(summaryText(record.summary), width)}\n`);
-    if (outcome !== "done") process.stderr.write(`\n${outcome}: ${reason}\n`);
+    const said = outcome === "interrupted" && exitCode === exitCodes.ok ? "" : `${outcome}: `;
+    if (outcome !== "done") process.stderr.write(`\n${said}${reason}\n`);
     process.stderr.write(`\nreport: ${resolve(directory, "report.html")}\n`);
   }
   // Whoever wants no progress still wants to know why there is no result.

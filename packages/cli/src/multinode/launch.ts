@@ -106,7 +106,12 @@ export function masterPlanOf(
       );
       const master = await openMaster({
         ...{ host: own.address, port, token: token.text, nodes: launch.nodes, broker, clock, logger, onChange },
-        said: { ...saidOf(config), ...saidIn(launch, options), "rank-weights": launch.weights.join(",") },
+        said: {
+          ...saidOf(config),
+          ...saidIn(launch, options),
+          "rank-weights": launch.weights.join(","),
+          "rl-phase": options.rlPhase ?? "both",
+        },
         admit: (rank) => ({
           job: config.job,
           connection: connectionText({ ...connection, credentials }),

@@ -2,12 +2,13 @@
 import { statSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { largestRemainder } from "@muster/machines";
-import { checkId, type JobConfig, perRole, type ReplicaRole } from "@muster/protocol";
+import { checkId, type JobConfig, perRole, type ReplicaRole, type RlPhase, rlPhases } from "@muster/protocol";
 import { type Command, Option } from "commander";
 import { countOf, portOf } from "../commands/common.ts";
 import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
 import { rankOf, weightsOf } from "../job/rank-options.ts";
+import type { PhaseOptions } from "../run/phase-keeper.ts";
 
 /** Options of `muster run` for several nodes, and those of a job by the names that such launchers give them. */
 export interface MultiNodeOptions {
@@ -21,6 +22,9 @@ export interface MultiNodeOptions {
   readonly joinTimeout: string;
   readonly evalInterval?: string;
   readonly rolloutSplit?: "both" | "train-only";
+  readonly rlPhase?: RlPhase;
+  readonly trajectories?: string;
+  readonly quorum?: string;
   readonly dataPath?: string;
   readonly logPath?: string;
 }
@@ -58,6 +62,16 @@ export function withMultiNode(command: Command): Command {
     .option("--join-timeout <duration>", "how long a worker waits for a master that is not there", "30m")
     .option("--eval-interval <steps>", "steps between evaluations, as evaluation.every_steps")
     .addOption(new Option("--rollout-split <what>", "train-only for no evaluations").choices(["both", "train-only"]))
+    .addOption(
+      new Option("--rl-phase <what>", "both, only rollout (sample), or only update (train what is sampled)").choices(
+        rlPhases,
+      ),
+    )
+    .option("--trajectories <folder>", "with --rl-phase both or update: files of groups to train")
+    .option(
+      "--quorum <share>",
+      "with --rl-phase update: share of a step's groups that is enough, e.g. 0.8 (default: 1)",
+    )
     .option("--data-path <path>", "prompts: a file, or a folder with the splits train and test, as prompts.train")
     .option("--log-path <folder>", "folder of this run; the same one resumes it, as --runs and --job");
 }
@@ -92,6 +106,28 @@ export function launchOf(options: MultiNodeOptions, env: Environment): Launch | 
       reason: `is the master; use --master, or 1 to ${nodes - 1}`,
     });
   return nodes === 1 ? null : { nodes, weights, rank };
+}
+
+/** What this command does of the job. @throws MUSTER_ERR_OPTION_INVALID */
+export function phaseOf({ rlPhase: phase = "both", trajectories, quorum }: MultiNodeOptions): PhaseOptions {
+  const share = quorum === undefined ? null : Number(quorum);
+  if (share !== null && !(share > 0 && share <= 1))
+    throw errors.OptionInvalid({ option: "quorum", value: quorum ?? "", reason: "is no share; use 0.01 to 1" });
+  if (share !== null && phase !== "update")
+    throw errors.OptionInvalid({ option: "quorum", value: quorum ?? "", reason: "goes with --rl-phase update" });
+  if (trajectories !== undefined && phase === "rollout")
+    throw errors.OptionInvalid({
+      option: "trajectories",
+      value: trajectories,
+      reason: "is what an update trains; a rollout writes its files to the folder trajectories of the run",
+    });
+  if (trajectories !== undefined && !statSync(trajectories, { throwIfNoEntry: false })?.isDirectory())
+    throw errors.OptionInvalid({
+      option: "trajectories",
+      value: trajectories || '""',
+      reason: "is no folder; name one that a rollout or muster trajectories export wrote",
+    });
+  return { phase, trajectories: trajectories === undefined ? null : resolve(trajectories), quorum: share };
 }
 
 /** Keys of the job file that the options set, as flags. @throws MUSTER_ERR_OPTION_INVALID */
@@ -193,13 +229,13 @@ export function saidIn(
   launch: Launch,
   options: MultiNodeOptions & Readonly<Partial<Record<(typeof jobOptions)[number], string>>>,
 ): Readonly<Record<string, string>> {
-  const { evalInterval, rolloutSplit, dataPath, rankWeights } = options;
+  const { evalInterval, rolloutSplit, dataPath, rankWeights, rlPhase } = options;
   const all: Readonly<Record<string, string | undefined>> = {
     ...{
       "num-nodes": `${launch.nodes}`,
       "rank-weights": rankWeights === undefined ? undefined : launch.weights.join(","),
     },
-    ...{ "eval-interval": evalInterval, "rollout-split": rolloutSplit },
+    ...{ "eval-interval": evalInterval, "rollout-split": rolloutSplit, "rl-phase": rlPhase },
     "data-path": dataPath === undefined ? undefined : resolve(dataPath),
     ...Object.fromEntries(jobOptions.map((name) => [name, options[name]])),
   };

@@ -3,7 +3,8 @@ import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } fr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { JournalBytes, RunFolder } from "@muster/check";
-import { connectNats, startLocalServer } from "@muster/transport";
+import { connectNats, startLocalServer, type Transport } from "@muster/transport";
+import { errors } from "../errors.ts";
 import { findNatsServer } from "./broker.ts";
 
 /** Its keys, by which the store knows its accounts. */
@@ -30,35 +31,60 @@ export function findJournal({ path, config, isRunning }: RunFolder): JournalPlac
 
 /** Reads the records of a journal, by a broker of its own over a copy. */
 export async function* readJournalCopy(
-  { path, config: { job } }: RunFolder,
+  folder: RunFolder,
   stream: string,
   env: Readonly<Record<string, string | undefined>>,
 ): AsyncGenerator<JournalBytes, undefined> {
+  const copy = await openStoreCopy(folder, [stream], env);
+  try {
+    yield* copy.transport.journal().read(1);
+  } finally {
+    await copy.close();
+  }
+}
+
+/** A broker over a copy of some of a run's streams, and a controller's connection to it. */
+export interface StoreCopy {
+  readonly transport: Transport;
+  close(): Promise<void>;
+}
+
+/** Opens a copy of the streams, relative to the folder of the run; one that is not there is left out. */
+export async function openStoreCopy(
+  { path, config: { job } }: Pick<RunFolder, "path" | "config">,
+  streams: readonly string[],
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<StoreCopy> {
   const binary = findNatsServer(env);
   const copy = mkdtempSync(join(tmpdir(), "muster-check-"));
+  const remove = (): void => rmSync(copy, { recursive: true, force: true });
   try {
-    for (const name of [keys, stream]) cpSync(join(path, name), join(copy, name), { recursive: true });
+    for (const name of [keys, ...streams])
+      if (existsSync(join(path, name))) cpSync(join(path, name), join(copy, name), { recursive: true });
     const server = await startLocalServer({ binary, directory: join(copy, "nats"), job, port: 0 });
     try {
       const credentials = server.credentials.controller;
-      if (!credentials) return;
+      if (!credentials) throw errors.CredentialsMissing({ role: "controller", path });
       const connection = { url: server.url, job, credentials, name: "controller.check.0", connectTimeoutMs: 10_000 };
       const transport = await connectNats(connection);
-      try {
-        yield* transport.journal().read(1);
-      } finally {
+      const close = async (): Promise<void> => {
         await transport.close();
-      }
-    } finally {
+        await server.stop();
+        remove();
+      };
+      return { transport, close };
+    } catch (error) {
       await server.stop();
+      throw error;
     }
-  } finally {
-    rmSync(copy, { recursive: true, force: true });
+  } catch (error) {
+    remove();
+    throw error;
   }
 }
 
 /** A broker that outlived its run still writes to its store. */
-function isBrokerLeft(directory: string): boolean {
+export function isBrokerLeft(directory: string): boolean {
   const pid = existsSync(join(directory, "server.pid"))
     ? readFileSync(join(directory, "server.pid"), "utf8").trim()
     : "";

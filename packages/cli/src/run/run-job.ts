@@ -29,10 +29,11 @@ import { EventFiles } from "./event-files.ts";
 import { readInjections } from "./injections.ts";
 import { LiveFiles } from "./live-files.ts";
 import { createNarrator, type Narrator } from "./narrator.ts";
+import { PhaseKeeper } from "./phase-keeper.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
 import { earlierChanges } from "./resumed.ts";
 import { openFolders, openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
-import type { RunEnd, RunOptions } from "./run-options.ts";
+import type { RunEnd, RunOptions, RunOver } from "./run-options.ts";
 import { checkSame } from "./same-run.ts";
 import { SampleFile } from "./sample-file.ts";
 
@@ -79,9 +80,10 @@ class Run {
   #client: JobClient | null = null;
   #children: Children | null = null;
   #live: LiveFiles | null = null;
+  #phase: PhaseKeeper | null = null;
   #narrator: Narrator | null = null;
   #door: Awaited<ReturnType<MasterPlan["open"]>> | null = null;
-  #finish: (end: Pick<RunEnd, "outcome" | "reason">) => void = () => {};
+  #finish: (end: RunOver) => void = () => {};
 
   constructor(options: RunOptions, directory: RunDirectory) {
     this.#options = { ...options, ...this.#toolsOf(options, directory) };
@@ -112,7 +114,7 @@ class Run {
   }
 
   async run(): Promise<RunEnd> {
-    const over = new Promise<Pick<RunEnd, "outcome" | "reason">>((resolve) => {
+    const over = new Promise<RunOver>((resolve) => {
       this.#finish = resolve;
     });
     const { config, env } = this.#options;
@@ -144,13 +146,16 @@ class Run {
       await this.#follow(broker);
       await this.#letRanksIn(connection);
       await this.#orderChanges();
+      this.#phase?.begin();
       this.#start();
       const end = await this.#endOf(over);
-      await this.#door?.end(end);
+      // Ranks have nothing to wait for when what this command was to do is done.
+      await this.#door?.end(end.isPhaseOver ? { ...end, outcome: "done" } : end);
       return this.#conclude(end);
     } finally {
       await this.#door?.end({ outcome: "interrupted", reason: "the master failed" });
       this.#live?.close();
+      await this.#phase?.close();
       await this.#children?.stop(killMs);
       await this.#transport?.close();
       await broker.stop();
@@ -191,6 +196,12 @@ class Run {
       connectTimeoutMs: 10_000,
     });
     this.#client = clientOf(this.#transport, { id: "run", incarnation: this.#enveloper.identity.incarnation });
+    this.#phase = new PhaseKeeper({
+      ...{ ...this.#options.phase, config, logger, directory: this.#directory.path, client: this.#client },
+      ...{ url: broker.url, credentials: broker.credentials, note: (line) => progress.note(line) },
+      over: (reason) => this.#finish({ outcome: "interrupted", reason, isPhaseOver: true }),
+      failed: (reason) => this.#fail(reason),
+    });
     const narrator = createNarrator(progress, config.steps);
     this.#narrator = narrator;
     const files = new EventFiles(this.#directory);
@@ -212,6 +223,7 @@ class Run {
         narrator.take(event, isNews);
         if (event.kind === "alarm.raised" && event.body.alarm === "controller" && isNews)
           this.#lastWords = event.body.detail;
+        if (isNews) this.#phase?.take(event);
         if (event.kind === "job.ended") this.#finish(event.body);
       },
     });
@@ -307,7 +319,7 @@ class Run {
     this.#finish({ outcome: "failed", reason: trouble === null ? reason : `${reason}; ${trouble}` });
   }
 
-  async #endOf(over: Promise<Pick<RunEnd, "outcome" | "reason">>): Promise<Pick<RunEnd, "outcome" | "reason">> {
+  async #endOf(over: Promise<RunOver>): Promise<RunOver> {
     const { interrupted } = this.#options;
     const asked = new Promise<"interrupted">((resolve) => {
       if (interrupted.aborted) resolve("interrupted");
@@ -318,6 +330,10 @@ class Run {
     if (first === "interrupted") {
       await this.#letGo();
       return { outcome: "interrupted", reason: `interrupted by the operator; go on with: ${this.#options.resume}` };
+    }
+    if (first.isPhaseOver) {
+      await this.#letGo();
+      return first;
     }
     // The controller lets everybody go before it ends; whoever is still there then heard nothing and is ended.
     await this.#untilGone((id) => id.startsWith("controller"), endMs);
@@ -338,7 +354,7 @@ class Run {
       await new Promise<void>((resolve) => this.#clock.after(20, resolve));
   }
 
-  #conclude({ outcome, reason }: Pick<RunEnd, "outcome" | "reason">): RunEnd {
+  #conclude({ outcome, reason, isPhaseOver }: RunOver): RunEnd {
     const record = this.#record({ state: outcome, reason });
     this.#live?.end(record);
     this.#narrator?.end();
@@ -348,7 +364,8 @@ class Run {
       failed: exitCodes.failed,
       interrupted: exitCodes.interrupted,
     };
-    return { exitCode: codes[outcome], outcome, reason, directory: this.#directory.path, record };
+    const exitCode = isPhaseOver ? exitCodes.ok : codes[outcome];
+    return { exitCode, outcome, reason, directory: this.#directory.path, record };
   }
 
   /** What files that grow are written with. */

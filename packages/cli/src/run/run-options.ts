@@ -3,6 +3,7 @@ import type { Body, JobConfig } from "@muster/protocol";
 import type { ExitCode, LogLevel } from "@muster/runtime";
 import type { MasterPlan } from "../multinode/launch.ts";
 import type { Progress, RunRecord } from "../report/index.ts";
+import type { PhaseOptions } from "./phase-keeper.ts";
 import type { Change } from "./resumed.ts";
 
 /** What a run is made from. */
@@ -30,6 +31,8 @@ export interface RunOptions {
   readonly resume: string;
   /** Settings that change when it goes on; `null` for none. */
   readonly change: Change | null;
+  /** What this command does of the job, and with which files. */
+  readonly phase: PhaseOptions;
   readonly progress: Progress;
   /** Aborted by the first Ctrl-C. */
   readonly interrupted: AbortSignal;
@@ -42,4 +45,10 @@ export interface RunEnd {
   readonly reason: string;
   readonly directory: string;
   readonly record: RunRecord;
+}
+
+/** Why a run ends. */
+export interface RunOver extends Pick<RunEnd, "outcome" | "reason"> {
+  /** What this command was to do is done; the job is not over. */
+  readonly isPhaseOver?: true;
 }

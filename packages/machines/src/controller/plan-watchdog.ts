@@ -10,6 +10,7 @@ import { announce, type Change, command } from "./events.ts";
 import { releaseLease } from "./groups/leases.ts";
 import { crowd } from "./members/crowd.ts";
 import { evict } from "./orders.ts";
+import { isPhaseOver } from "./phases/plan-phase.ts";
 import { arrived, type ControllerState, jobStage, type Member, membersOf, meshMembersOf, spentMsOf } from "./state.ts";
 
 const lastStage = 5;
@@ -18,7 +19,7 @@ const lastStage = 5;
 export function planWatchdog(state: ControllerState): Change<ControllerState> | null {
   const { progress, plan, nowMs } = state;
   if (state.ending || state.stopped) return null;
-  const isShort = isSomebodyMissing(state);
+  const isShort = isSomebodyMissing(state) || isPhaseOver(state);
   // Who comes at last gets all of the time before it can be blamed. An absence is noted once: what changes at every tick fills the journal.
   if (isShort !== progress.isShort) {
     const { progress: counted } = arrived(state);

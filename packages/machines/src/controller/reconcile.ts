@@ -23,6 +23,7 @@ import { planRoom } from "./groups/make-room.ts";
 import { planReadmission } from "./members/plan-readmission.ts";
 import { planStragglers } from "./members/plan-stragglers.ts";
 import { planOverdue } from "./orders.ts";
+import { planPhase } from "./phases/plan-phase.ts";
 import { planEnd } from "./plan-end.ts";
 import { planReleases } from "./plan-releases.ts";
 import { planWatchdog } from "./plan-watchdog.ts";
@@ -51,7 +52,10 @@ export const planners: readonly Planner[] = [
   { plan: planReadmission, reads: ["waiting", "evictions", "ending"], timed: (state) => sizeOf(state.waiting) > 0 },
   {
     plan: planWatchdog,
-    reads: ["ending", "stopped", "progress", "members", "mesh"],
+    reads: [
+      ...(["ending", "stopped", "progress", "members", "mesh"] as const),
+      ...(["jobPhase", "weights", "step", "groups", "evaluation", "leases"] as const),
+    ],
     timed: ({ progress }) => !progress.isShort,
   },
   { plan: planBarriers, reads: ["barriers", "ending"], timed: isBarrierOpen },
@@ -92,9 +96,13 @@ export const planners: readonly Planner[] = [
   { plan: planPulls, reads: ["weights", "members", "ending", "restore"], timed: always },
   { plan: planPublish, reads: ["weights", "step", "members", "checkpoints", "ending"], timed: always },
   { plan: planAdmission, reads: ["weights", "step", "groups", "ending"] },
-  { plan: planEvaluation, reads: ["evaluation", "evaluatedVersion", "weights", "step", "ending"] },
+  { plan: planEvaluation, reads: ["evaluation", "evaluatedVersion", "weights", "step", "jobPhase", "ending"] },
   { plan: planSearch, reads: ["losses", "groups", "step", "mesh", "ending"] },
-  { plan: planStepRun, reads: ["groups", "step", "weights", "mesh", "members", "evaluation", "losses", "ending"] },
+  { plan: planPhase, reads: ["jobPhase", "groups", "step", "weights", "evaluation", "leases", "ending"] },
+  {
+    plan: planStepRun,
+    reads: ["groups", "step", "weights", "mesh", "members", "evaluation", "losses", "jobPhase", "ending"],
+  },
   {
     plan: planCheckpoint,
     reads: ["checkpoints", "step", "weights", "members", "heldBack", "groupsFill", "ending"],
@@ -104,7 +112,10 @@ export const planners: readonly Planner[] = [
   { plan: planMemory, reads: ["step", "weights", "members", "ending"], timed: ({ plan }) => plan.memoryEvery > 0 },
   {
     plan: dispatchGroups,
-    reads: ["groups", "evaluation", "weights", "step", "members", "leases", "fleet", "shortages", "ending"],
+    reads: [
+      ...(["groups", "evaluation", "weights", "step", "members"] as const),
+      ...(["leases", "fleet", "shortages", "jobPhase", "ending"] as const),
+    ],
     timed: always,
   },
   { plan: planMoves, reads: ["fleet", "members", "ending"], timed: always },

@@ -12,6 +12,7 @@ import type { Evaluation, HeldOut } from "./groups/held-out-state.ts";
 import type { OutsideLosses } from "./groups/outside-losses-state.ts";
 import { crowd } from "./members/crowd.ts";
 import type { Member } from "./members/member.ts";
+import type { JobPhase } from "./phases/phase-state.ts";
 import type { ControllerPlan } from "./plan.ts";
 import type { Dropped, FailedEpoch, FillSeen, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
 import type { Beginning } from "./weights/memory-state.ts";
@@ -266,6 +267,8 @@ export interface ControllerState {
   readonly fleet: FleetState;
   /** What operators changed, in the order in which they did; absent before the first change. */
   readonly changes?: readonly ChangedSettings[];
+  /** What the job does where it does not do both: sample and train. */
+  readonly jobPhase?: JobPhase;
   /** Where scripts wait for each other between their phases; absent before the first arrival. */
   readonly barriers?: Barriers;
 }

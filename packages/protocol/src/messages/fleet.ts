@@ -16,6 +16,8 @@ export const commandKinds = [
   "fleet.uncordon",
   "command.cancel",
   "job.change",
+  "job.phase",
+  "groups.import",
 ] as const;
 
 /** What operators say as JSON, so that a shell can: commands, and arrivals at barriers. */

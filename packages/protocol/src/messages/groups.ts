@@ -37,7 +37,8 @@ const itemSchema = z.discriminatedUnion("purpose", [
 /** One thing to generate: a training group, or a chunk of held-out prompts. */
 export type WorkItem = z.infer<typeof itemSchema>;
 
-const receiptSchema = z.strictObject({
+/** Schema of a {@link GroupReceipt}. */
+export const receiptSchema = z.strictObject({
   step: countSchema,
   index: countSchema,
   attempt: countSchema,

@@ -11,6 +11,7 @@ import { healthMessages } from "./health.ts";
 import { jobMessages } from "./job.ts";
 import { meshMessages } from "./mesh.ts";
 import { nodeMessages } from "./node.ts";
+import { phaseMessages } from "./phases.ts";
 import { pieceMessages } from "./pieces.ts";
 import { progressMessages } from "./progress.ts";
 import { replicaMessages } from "./replica.ts";
@@ -39,6 +40,7 @@ export const messageTable = defineMessages({
   ...sampleMessages,
   ...barrierMessages,
   ...settingsMessages,
+  ...phaseMessages,
 });
 
 /** Name of a message. */

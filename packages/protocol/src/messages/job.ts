@@ -152,6 +152,8 @@ export const jobMessages = defineMessages({
         .array(z.strictObject({ index: countSchema, streamSeq: countSchema }))
         .max(samplesMax.groups)
         .optional(),
+      /** The share of its groups that it trained, where some were given up; absent: all. */
+      coverage: z.number().min(0).max(1).optional(),
     }),
   },
   "step.skipped": {

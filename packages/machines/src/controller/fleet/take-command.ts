@@ -1,6 +1,7 @@
 /** What each command of an operator changes at once, and why it may be refused. Every refusal names the field, the value and the way out. */
 import { type CommandKind, replicaRoles } from "@muster/protocol";
 import type { ReportOf } from "../events.ts";
+import { takeImport, takePhase } from "../phases/take-phase.ts";
 import { takeChange } from "../settings.ts";
 import { type ControllerState, withMember } from "../state.ts";
 import {
@@ -39,6 +40,10 @@ export function takeCommand(state: ControllerState, event: CommandEvent, id: str
       return takeCancel(state, event.body.target, id);
     case "job.change":
       return takeChange(state, event.body);
+    case "job.phase":
+      return takePhase(state, event.body);
+    case "groups.import":
+      return takeImport(state, event.body);
   }
 }
 

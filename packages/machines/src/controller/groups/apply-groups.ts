@@ -48,12 +48,14 @@ export function applyCompleted(state: ControllerState, event: ReportOf<"groups.c
   return { state: next, effects: [...refused.effects, ...effects] };
 }
 
-function isOpen(state: ControllerState, { step, index }: GroupReceipt): boolean {
+/** True while a group waits for its result. Pure. */
+export function isOpen(state: ControllerState, { step, index }: GroupReceipt): boolean {
   const groups = state.groups[step];
   return groups !== undefined && !groups.receipts[index] && !groups.quarantined.includes(index);
 }
 
-function settleReceipt(state: ControllerState, receipt: KeptReceipt): ControllerState {
+/** The first result of a group settles it; one that is too old is sampled again. Pure. */
+export function settleReceipt(state: ControllerState, receipt: KeptReceipt): ControllerState {
   const groups = state.groups[receipt.step];
   const { dropped } = state;
   if (!groups || !isOpen(state, receipt))

@@ -52,6 +52,8 @@ export function planEvaluation(state: ControllerState): Change<ControllerState> 
   if (evaluation) return closeEvaluation(state, evaluation);
   if (!weights || plan.evalPrompts === 0 || state.ending || state.evaluatedVersion >= weights.version) return null;
   const committed = step.step - 1;
+  // What only trains samples nothing, but for the end: the next phase that samples begins with it.
+  if (state.jobPhase?.phase === "update" && committed < plan.steps) return null;
   const isDue =
     committed === 0 || committed === plan.steps || (plan.evalEverySteps > 0 && committed % plan.evalEverySteps === 0);
   if (!isDue) return null;
@@ -147,7 +149,8 @@ interface Leased extends Change<ControllerState> {
 
 function leaseTo(state: ControllerState, member: Member, begin: Begin): Leased | null {
   if (!isHolder(member)) return null;
-  const taken = takeEval(state, member) ?? takeGroups(state, member, begin);
+  const isTraining = state.jobPhase?.phase === "update";
+  const taken = takeEval(state, member) ?? (isTraining ? null : takeGroups(state, member, begin));
   if (!taken) return null;
   const { leasesMade, term } = state;
   const leaseId = leaseIdOf(term, leasesMade + 1);

@@ -16,7 +16,7 @@ const refusedMax = 3;
 const namedMax = 8;
 
 /** Why a receipt can not be true; `null` when it may be. Pure. */
-function refusalOf({ plan }: ControllerState, receipt: GroupReceipt): string | null {
+export function refusalOf({ plan }: ControllerState, receipt: GroupReceipt): string | null {
   const { index, streamSeq, firstSeq = streamSeq, completed, aborted, rewardSum, tokens } = receipt;
   if (index >= plan.groupsPerStep) return `a step has ${plan.groupsPerStep} groups`;
   if (completed + aborted !== plan.groupSize)

@@ -60,6 +60,7 @@ export function committedBody(before: ControllerState, after: ControllerState, r
     ...speedsOf(before, { tokens, groups: receipts.length, ...times }),
     held: heldIn(before, lineage),
     places: placesOf(receipts),
+    ...(receipts.length < before.plan.groupsPerStep ? { coverage: receipts.length / before.plan.groupsPerStep } : {}),
   };
 }
 

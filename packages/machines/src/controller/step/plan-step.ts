@@ -34,6 +34,7 @@ export function planStepRun(state: ControllerState): Change<ControllerState> | n
   const { step, weights, mesh, plan } = state;
   const groups = state.groups[step.step];
   if (!weights || !groups || state.ending || step.state !== "sampling" || mesh.state !== "ready") return null;
+  if (state.jobPhase?.phase === "rollout") return null;
   if (!isSettled(groups, plan.groupsPerStep) || state.evaluation) return null;
   const members = meshMembersOf(state);
   if (members.length < mesh.members.length || !members.every((member) => holdsCurrent(state, member) && !member.order))

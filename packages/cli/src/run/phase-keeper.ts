@@ -1,0 +1,181 @@
+/** `muster run --rl-phase`: tells the controller what the job does, brings and writes files of trajectories, and ends the run when its phase is over. */
+import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Exported, exportTrajectories, importerId } from "@muster/actors";
+import { type Logger, messageOf } from "@muster/base";
+import type { EventMessage, JobClient } from "@muster/client";
+import type { Body, JobConfig, RlPhase } from "@muster/protocol";
+import { type Credentials, connectNats } from "@muster/transport";
+import { Importer, type JobPlace } from "../trajectories/importer.ts";
+
+/** What a run does, and with which files. */
+export interface PhaseOptions {
+  readonly phase: RlPhase;
+  /** Folder of files to train; `null` for none. */
+  readonly trajectories: string | null;
+  /** Share of the groups of a step without which it is not trained; `null` for all. */
+  readonly quorum: number | null;
+}
+
+/** What a keeper works with. */
+export interface PhaseTools extends PhaseOptions {
+  readonly config: JobConfig;
+  /** Folder of the run. */
+  readonly directory: string;
+  readonly url: string;
+  readonly credentials: Readonly<Record<string, Credentials>>;
+  readonly client: JobClient;
+  readonly logger: Logger;
+  readonly note: (line: string) => void;
+  /** The phase is over; the job can go on with another. */
+  readonly over: (reason: string) => void;
+  /** The phase can not go on. */
+  readonly failed: (reason: string) => void;
+}
+
+type PhaseEnd = Body<"phase.ended">;
+
+interface OpenImporter {
+  readonly importer: Importer;
+  close(): Promise<void>;
+}
+
+const answerMs = 60_000;
+
+/** Folder of the files that a phase of rollout writes. */
+export const trajectoriesIn = (directory: string): string => join(directory, "trajectories");
+
+/** Keeps the phase of one run. What it does is done one after the other. */
+export class PhaseKeeper {
+  readonly #tools: PhaseTools;
+  /** Left while the job is told to do one thing only: whoever goes on with it otherwise must say so. */
+  readonly #mark: string;
+  #turn: Promise<void> = Promise.resolve();
+  #importer: OpenImporter | null = null;
+  /** The last step for which a quorum was asked. */
+  #asked = 0;
+  /** How often the controller was told what the job does, and how often it was heard to have done so. */
+  #tells = 0;
+  #heard = 0;
+
+  constructor(tools: PhaseTools) {
+    this.#tools = tools;
+    this.#mark = join(tools.directory, "rl-phase");
+  }
+
+  /** Says what the job does, before anybody of it is started. */
+  begin(): void {
+    const { phase, trajectories } = this.#tools;
+    if (phase !== "both") writeFileSync(this.#mark, `${phase}\n`, { mode: 0o600 });
+    else if (!existsSync(this.#mark) && trajectories === null) return;
+    else rmSync(this.#mark, { force: true });
+    this.#next(() => this.#tell());
+  }
+
+  /** Takes an event of this life of the run. */
+  take(event: EventMessage): void {
+    const { phase, trajectories, client } = this.#tools;
+    if (event.kind === "command.done" && event.body.kind === "job.phase") this.#heard++;
+    if (event.kind === "phase.ended" && event.body.phase === phase) {
+      const heard = this.#heard;
+      // What was said before the controller was told again counts for nothing: it says it again.
+      this.#next(async () => {
+        if (heard === this.#tells) await this.#ended(event.body);
+      });
+    }
+    // What is there is taken from files, and samplers do the rest.
+    if (phase !== "both" || trajectories === null) return;
+    if (event.kind !== "step.committed" && event.kind !== "mesh.changed") return;
+    this.#next(async () => {
+      const { step, version } = (await client.status()) ?? { step: 0, version: null };
+      if (version !== null) await this.#bring({ step: step + 1, version });
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#importer?.close();
+  }
+
+  async #tell(partial?: { readonly step: number; readonly quorum: number }): Promise<void> {
+    const { phase, client } = this.#tools;
+    const body = { phase, ...(partial ? { partial } : {}) };
+    this.#tells++;
+    const end = await client.command("job.phase", body, { timeoutMs: answerMs });
+    if (end?.outcome !== "done") throw new Error(end?.detail ?? "no controller answered");
+  }
+
+  #next(work: () => Promise<void>): void {
+    const { failed, phase } = this.#tools;
+    this.#turn = this.#turn.then(work).catch((error: unknown) => failed(`--rl-phase ${phase}: ${messageOf(error)}`));
+  }
+
+  async #ended(end: PhaseEnd): Promise<void> {
+    if (end.phase === "rollout") return await this.#export(end);
+    const { trajectories, quorum, over } = this.#tools;
+    const brought = trajectories === null ? 0 : await this.#bring(end);
+    // Asked again, the controller says so again where that was not enough.
+    if (brought > 0) return await this.#tell();
+    if (quorum !== null && this.#asked < end.step && end.groups >= quorum * end.of) {
+      this.#asked = end.step;
+      return await this.#tell({ step: end.step, quorum });
+    }
+    over(`phase update is over: ${end.reason}`);
+  }
+
+  async #export(end: PhaseEnd): Promise<void> {
+    const { url, credentials, config, directory, note, over, logger } = this.#tools;
+    const own = credentials.controller;
+    if (!own) throw new Error("this run has no credentials of the controller");
+    const name = `controller.trajectories.${process.pid}`;
+    const transport = await connectNats({
+      url,
+      job: config.job,
+      credentials: own,
+      name,
+      logger,
+      connectTimeoutMs: 10_000,
+    });
+    try {
+      const folder = trajectoriesIn(directory);
+      note(exportedText(await exportTrajectories(transport, config, folder), folder));
+    } finally {
+      await transport.close();
+    }
+    over(`phase rollout is over: ${end.reason}`);
+  }
+
+  /** @returns Files that were brought. */
+  async #bring(place: JobPlace): Promise<number> {
+    const { note } = this.#tools;
+    this.#importer ??= await this.#open();
+    const { details, files } = await this.#importer.importer.bring(place);
+    for (const detail of details) note(`+ step ${place.step}: ${detail}`);
+    return details.length > 0 ? files : 0;
+  }
+
+  async #open(): Promise<OpenImporter> {
+    const { url, credentials, config, logger, client, note, trajectories } = this.#tools;
+    const own = credentials.rollout;
+    if (!own) throw new Error("this run has no credentials of samplers");
+    const name = `rollout.${importerId}.${process.pid}`;
+    const transport = await connectNats({
+      url,
+      job: config.job,
+      credentials: own,
+      name,
+      logger,
+      connectTimeoutMs: 10_000,
+    });
+    const onRefused = ({ path, reason }: { readonly path: string; readonly reason: string }): void =>
+      note(`! ${path} is not imported: ${reason}`);
+    const importer = new Importer({ folder: trajectories ?? "", config, client, transport, onRefused });
+    return { importer, close: () => transport.close() };
+  }
+}
+
+/** What an export did, in words. Pure. */
+export function exportedText({ files, groups, known, refused }: Exported, folder: string): string {
+  const more = known > 0 ? `, ${known} were there already` : "";
+  const lost = refused.map(({ path, reason }) => `; not ${path}: ${reason}`).slice(0, 8);
+  return `${groups} groups in ${files.length} files in ${folder}${more}${lost.join("")}`;
+}

@@ -1,0 +1,74 @@
+/** The end of a phase: a job that only samples has nothing left to sample, or one that only trains has nothing left to train. It stays up until it hears what is next. */
+import type { Body } from "@muster/protocol";
+import { sizeOf, valuesOf } from "../../table/table.ts";
+import { announce, type Change } from "../events.ts";
+import { withGroups } from "../groups/leases.ts";
+import { isSettled } from "../groups/ledger.ts";
+import type { ControllerState, StepGroups } from "../state.ts";
+
+/** True when nobody can go on before the operator says what is next: no time counts against anybody. Pure. */
+export function isPhaseOver(state: ControllerState): boolean {
+  const { jobPhase, weights, ending, step, plan, evaluation, groups } = state;
+  if (!jobPhase || !weights || ending || evaluation || step.state !== "sampling" || step.step > plan.steps)
+    return false;
+  const own = groups[step.step];
+  if (!own) return false;
+  if (jobPhase.phase === "rollout") return Object.values(groups).every((each) => isSettled(each, plan.groupsPerStep));
+  return !isSettled(own, plan.groupsPerStep) && !isSampling(state);
+}
+
+/** Says that a phase is over, or goes on with what is there where the operator allows that. Pure. */
+export function planPhase(state: ControllerState): Change<ControllerState> | null {
+  const { jobPhase, step, plan, groups, weights } = state;
+  const own = groups[step.step];
+  if (!jobPhase || !own || !isPhaseOver(state)) return null;
+  const there = sizeOf(own.receipts);
+  const { partial } = jobPhase;
+  if (
+    jobPhase.phase === "update" &&
+    partial?.step === step.step &&
+    there > 0 &&
+    there / plan.groupsPerStep >= partial.quorum
+  )
+    return giveUpMissing(state, own);
+  const told = `${step.step} ${there} ${partial?.step === step.step ? partial.quorum : ""}`;
+  if (jobPhase.told === told) return null;
+  const body: Body<"phase.ended"> = {
+    ...{
+      phase: jobPhase.phase,
+      step: step.step,
+      version: weights?.version ?? 0,
+      groups: there,
+      of: plan.groupsPerStep,
+    },
+    reason:
+      jobPhase.phase === "rollout"
+        ? `all groups of step ${step.step} are sampled${plan.stalenessMax > 0 ? ", and of those that may be sampled now" : ""}`
+        : `${there} of ${plan.groupsPerStep} groups of step ${step.step} are there, and this phase samples none`,
+  };
+  return { state: { ...state, jobPhase: { ...jobPhase, told } }, effects: [announce("phase.ended", body)] };
+}
+
+/** Work of a lease may still come. */
+function isSampling({ leases }: ControllerState): boolean {
+  return valuesOf(leases).some(({ items }) => items.some(({ purpose }) => purpose === "train"));
+}
+
+function giveUpMissing(state: ControllerState, own: StepGroups): Change<ControllerState> {
+  const { step, plan, ledger, jobPhase } = state;
+  const missing = Array.from({ length: plan.groupsPerStep }, (_, index) => index).filter(
+    (index) => !own.receipts[index] && !own.quarantined.includes(index),
+  );
+  const counted = { ...ledger, quarantined: ledger.quarantined + missing.length * plan.groupSize };
+  const given = { ...own, queue: [], quarantined: [...own.quarantined, ...missing] };
+  const coverage = (plan.groupsPerStep - given.quarantined.length) / plan.groupsPerStep;
+  const quorum = jobPhase?.partial?.quorum ?? 1;
+  const detail = `step ${step.step} is trained on ${Math.floor(100 * coverage)} % of its groups, as the quorum of ${Math.round(100 * quorum)} % allows: ${missing.length} are missing`;
+  return {
+    state: withGroups({ ...state, ledger: counted }, step.step, given),
+    effects: [
+      announce("step.partial", { step: step.step, missing, coverage, quorum }),
+      announce("alarm.raised", { alarm: "coverage", detail }),
+    ],
+  };
+}

@@ -1,0 +1,155 @@
+/** Jobs that sample and train at different times, and groups that come from files. */
+import { control } from "@muster/machines/internal";
+import type { Body } from "@muster/protocol";
+import { describe, expect, it } from "vitest";
+import { dispatchGroups, planEvaluation } from "../src/controller/groups/dispatch-groups.ts";
+import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
+import { isPhaseOver, planPhase } from "../src/controller/phases/plan-phase.ts";
+import { planWatchdog } from "../src/controller/plan-watchdog.ts";
+import type { ControllerState, StepGroups } from "../src/controller/state.ts";
+import { planStepRun } from "../src/controller/step/plan-step.ts";
+import { bodiesOf, groupsOf, linesOf, planWith, receiptOf, sectionsOf, working } from "./states.ts";
+
+const plan = planWith({ steps: 20, stalenessMax: 0, evalPrompts: 0 });
+
+/** A job at step 4, of which so many of four groups are sampled. */
+function at(settled: number, patch: Partial<ControllerState> = {}): ControllerState {
+  const groups: Record<string, StepGroups> = { 4: groupsOf(4, settled) };
+  return working({
+    plan,
+    patch: { groups, ledger: { admitted: 8, trained: 0, aborted: 0, quarantined: 0 }, ...patch },
+  });
+}
+
+const operate = <K extends "job.phase" | "groups.import">(state: ControllerState, type: K, body: Body<K>) =>
+  control(state, { type, atMs: state.nowMs, from: "op", role: "operator", incarnation: "o1", body } as never);
+
+describe("a job that only samples", () => {
+  const rollout = { phase: "rollout" } as const;
+
+  it("leases groups, trains none, and says once that all are there", () => {
+    expect(linesOf(dispatchGroups(at(0, { jobPhase: rollout }))?.effects ?? [])).toContain("r0 groups.lease");
+    const full = at(4, { jobPhase: rollout });
+    expect(planStepRun(at(4))?.effects.length).toBe(2);
+    expect(planStepRun(full)).toBeNull();
+    const ended = planPhase(full);
+    expect(bodiesOf(ended?.effects ?? [], "phase.ended")).toEqual([
+      expect.objectContaining({ phase: "rollout", step: 4, version: 3, groups: 4, of: 4 }),
+    ]);
+    expect(planPhase(ended?.state as ControllerState)).toBeNull();
+    expect(planPhase(at(3, { jobPhase: rollout }))).toBeNull();
+  });
+
+  it("trains what it sampled when it is told to", () => {
+    const { state, effects } = operate(at(4, { jobPhase: { ...rollout, told: "4 4 " } }), "job.phase", {
+      phase: "update",
+    });
+    expect(linesOf(effects)).toEqual(expect.arrayContaining(["! command.done", "p0 step.run", "p1 step.run"]));
+    expect(state.step.state).toBe("running");
+    expect(operate(state, "job.phase", { phase: "both" }).state).not.toHaveProperty("jobPhase");
+  });
+
+  it("is blamed for no time while it waits to be told", () => {
+    const waiting = at(4, { jobPhase: rollout, nowMs: 1e9, progress: { atMs: 0, stage: 0, isShort: true } });
+    expect(isPhaseOver(waiting)).toBe(true);
+    expect(planWatchdog(waiting)).toBeNull();
+  });
+});
+
+describe("a job that only trains", () => {
+  const update = { phase: "update" } as const;
+
+  it("leases no group, waits for those on lease, and says what is missing", () => {
+    expect(dispatchGroups(at(1, { jobPhase: update }))).toBeNull();
+    const item = { purpose: "train" as const, step: 4, index: 1, attempt: 0 };
+    const leases = { "1-1": { holder: "r0", items: [item], dueAtMs: 9_000 } };
+    expect(planPhase(at(1, { jobPhase: update, leases }))).toBeNull();
+    expect(bodiesOf(planPhase(at(1, { jobPhase: update }))?.effects ?? [], "phase.ended")).toEqual([
+      expect.objectContaining({ phase: "update", step: 4, groups: 1, of: 4 }),
+    ]);
+  });
+
+  it("evaluates nothing before the end", () => {
+    const evaluated = { jobPhase: update, plan: { ...plan, evalPrompts: 8, evalEverySteps: 1 } };
+    expect(planEvaluation(at(4, evaluated))).toBeNull();
+    expect(planEvaluation(at(4, { ...evaluated, jobPhase: { phase: "rollout" } }))?.state.evaluation).toBeTruthy();
+  });
+
+  it.each([
+    [0.5, 2, "running"],
+    [0.75, 2, "sampling"],
+    [0.75, 3, "running"],
+  ])(
+    "with a quorum of %d and %i of 4 groups is %s after it was told; what is missing is counted",
+    (quorum, there, is) => {
+      const { state, effects } = operate(at(there, { jobPhase: update }), "job.phase", {
+        ...{ phase: "update", partial: { step: 4, quorum } },
+      });
+      expect(state.step.state).toBe(is);
+      expect(imbalanceOf(ledgerOf(state))).toBe(0);
+      expect(bodiesOf(effects, "alarm.raised").map(({ alarm }) => alarm)).toEqual(is === "running" ? ["coverage"] : []);
+      expect(bodiesOf(effects, "step.partial").map(({ missing }) => missing)).toEqual(
+        is === "running" ? [[0, 1, 2, 3].slice(there)] : [],
+      );
+      expect(bodiesOf(effects, "phase.ended").length).toBe(is === "running" ? 0 : 1);
+    },
+  );
+
+  it("does not take the quorum of one step for another", () => {
+    const { state } = operate(at(3, { jobPhase: update }), "job.phase", {
+      ...{ phase: "update", partial: { step: 5, quorum: 0.1 } },
+    });
+    expect(state.step.state).toBe("sampling");
+  });
+});
+
+describe("an import", () => {
+  const weights = { version: 3, sections: sectionsOf(3) };
+  const three = [0, 1, 2].map((index) => receiptOf(4, index, { streamSeq: 700 + index }));
+  const said = (effects: ReturnType<typeof control>["effects"]): string[] => [
+    ...bodiesOf(effects, "command.done").map(({ detail }) => detail),
+    ...bodiesOf(effects, "command.refused").map(({ reason }) => reason),
+  ];
+
+  it("settles groups that wait, and leaves those that are settled; the step runs when all are there", () => {
+    const { state, effects } = operate(at(1, { jobPhase: { phase: "update" } }), "groups.import", {
+      weights,
+      receipts: three,
+    });
+    expect(said(effects)).toEqual(["2 of 3 groups are taken; 1 were settled already"]);
+    expect(state.groups[4]?.receipts[0]?.streamSeq).toBe(400);
+    const last = operate(state, "groups.import", { weights, receipts: [receiptOf(4, 3)] });
+    expect(last.state.step.state).toBe("running");
+    const again = operate(last.state, "groups.import", { weights, receipts: three, commandId: "c-2" });
+    expect(said(again.effects)).toEqual(["0 of 3 groups are taken; 3 were settled already"]);
+  });
+
+  it("does not train a step again that is trained", () => {
+    const old = [0, 1].map((index) => receiptOf(3, index, { version: 3 }));
+    const { state, effects } = operate(at(0), "groups.import", { weights, receipts: old });
+    expect(said(effects)).toEqual(["0 of 2 groups are taken; 2 were settled already"]);
+    expect(state.ledger.trained).toBe(0);
+  });
+
+  it.each<[string, Partial<Body<"groups.import">>, string]>([
+    ["of other weights", { weights: { version: 3, sections: sectionsOf(3, "b") } }, "w3b, and here w3a"],
+    ["of weights that it does not name", { weights: { version: 3, sections: [] } }, "the file does not name"],
+    ["of later weights", { weights: { version: 4, sections: [] } }, "later than version 3"],
+    ["of a later step", { receipts: [receiptOf(5, 0, { version: 3 })] }, "the job is at step 4"],
+    ["beyond the last step", { receipts: [receiptOf(21, 0, { version: 3 })] }, "the job has 20 steps"],
+    ["that a step has not", { receipts: [receiptOf(4, 4)] }, "a step has 4 groups"],
+    ["with too few trajectories", { receipts: [receiptOf(4, 1, { completed: 1 })] }, "are not the 2 trajectories"],
+    ["that is too old", { receipts: [receiptOf(4, 1, { version: 2 })] }, "allows 0 versions"],
+    ["newer than its file says", { receipts: [receiptOf(4, 1, { version: 9 })] }, "has version 9"],
+  ])("of a group %s is refused as a whole and changes nothing", (_, patch, says) => {
+    const before = at(1);
+    const { state, effects } = operate(before, "groups.import", { weights, receipts: three, ...patch });
+    expect(said(effects)).toEqual([expect.stringContaining(says)]);
+    expect(state.groups[4]?.receipts).toEqual(before.groups[4]?.receipts);
+  });
+
+  it("of messages that are purged is refused", () => {
+    const { effects } = operate(at(1, { purgedSeq: 702 }), "groups.import", { weights, receipts: three });
+    expect(said(effects)).toEqual([expect.stringContaining("store it again")]);
+  });
+});
