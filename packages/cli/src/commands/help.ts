@@ -21,6 +21,10 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
       "on the second host, in any order (docs/operating/multi-node.md)",
     ],
   ],
+  trajectories: [
+    ["muster trajectories export --job exp1", "what a run has sampled, also of one that was killed, into its folder"],
+    ["muster trajectories import /data/files --job exp2", "into a job that runs"],
+  ],
   "trajectories export": [
     ["muster trajectories export --job exp1", "what a run has sampled, also of one that was killed, into its folder"],
   ],
