@@ -1,4 +1,7 @@
-/** A job that samples in one command and trains in another; the first is killed, and what it had sampled goes into the second as files. */
+/**
+ * A job that samples in one command and trains in another; the first is killed, and what it had sampled goes into the second as files. Four commands and
+ * their processes start one after the other: ten seconds on two idle cores, a minute on busy ones.
+ */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { processesNaming, spawnMuster, waitFor } from "@muster/testkit";
