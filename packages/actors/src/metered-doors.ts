@@ -156,6 +156,7 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
         load: (name, signal) => store.load(name, signal),
         pin: (name) => store.pin(name),
         spare: (version) => store.spare(version),
+        supersede: (copies) => store.supersede(copies),
         sweep: () => store.sweep(),
       };
     },

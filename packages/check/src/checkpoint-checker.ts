@@ -20,6 +20,8 @@ export class CheckpointChecker {
   readonly #damaged = new Set<string>();
   /** By lineage and step: hosts that reported the checkpoint durable. */
   readonly #hosts = new Map<string, Set<string>>();
+  /** Copies that orders named as ones that may go. */
+  readonly #superseded = new Set<string>();
 
   constructor(judge: Judge, fs: CheckpointFs, isCommitted: (state: StateSections) => boolean) {
     this.#judge = judge;
@@ -45,6 +47,7 @@ export class CheckpointChecker {
   /** A decision was journaled: what is called damaged is so, and nothing goes before another host has something newer. */
   decided(decision: Decision): void {
     const { before, after } = decision;
+    this.#checkSuperseded(decision);
     this.#checkQuorum(decision);
     this.#checkWatermark(decision);
     this.#best = after.heldOut?.checkpoint?.path ?? null;
@@ -52,6 +55,20 @@ export class CheckpointChecker {
     if (before.fallback.damaged === after.fallback.damaged) return;
     const { path, reason } = after.fallback.damaged.at(-1) ?? { path: "nothing", reason: "" };
     this.#judge.require(this.#damaged.has(path), "S25", () => `${path} is given up as damaged, and is not: ${reason}`);
+  }
+
+  /** What may go counts neither then nor later: an order names no checkpoint that the job would go back to. */
+  #checkSuperseded({ after, effects }: Decision): void {
+    for (const effect of effects)
+      if (effect.type === "command" && effect.kind === "checkpoint.save")
+        for (const { name, manifestDigest } of effect.body.superseded ?? [])
+          this.#superseded.add(`${name} ${manifestDigest}`);
+    for (const { path, manifestDigest } of this.#superseded.size > 0 ? keptIn(after) : [])
+      this.#judge.require(
+        !this.#superseded.has(`${path.slice(path.lastIndexOf("/") + 1)} ${manifestDigest}`),
+        "S26",
+        () => `${path} counts, and an order said that it may go`,
+      );
   }
 
   /** A checkpoint becomes the newest only after as many hosts as the job asks for have reported it. */

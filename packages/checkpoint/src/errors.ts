@@ -20,6 +20,11 @@ export const errors = defineErrors("MUSTER_ERR", {
     message: 'checkpoint "{name}" could not be written: {reason}; earlier checkpoints are untouched, {leftover}',
     retryable: true,
   },
+  CheckpointDiskFull: {
+    message:
+      'checkpoint "{name}" does not fit on the disk of {folder}: {freeBytes} bytes are free and it needs {neededBytes}; earlier checkpoints are untouched, {leftover}; free space there, or move the folder to a larger disk',
+    retryable: true,
+  },
   CheckpointAborted: { message: 'writing of checkpoint "{name}" was aborted; {leftover}', retryable: true },
   CheckpointFenced: {
     message: "term {term} may not write a checkpoint after term {newestTerm} did; another controller acts for the job",

@@ -53,6 +53,8 @@ export interface CheckpointFs {
   rename(from: string, to: string): Promise<void>;
   /** Makes the names in a directory durable. */
   syncDirectory(path: string): Promise<void>;
+  /** Bytes that this process could still write to the disk of a folder. */
+  freeBytes(path: string): Promise<number>;
   removeFile(path: string): Promise<void>;
   /** Removes an empty directory. */
   removeDirectory(path: string): Promise<void>;

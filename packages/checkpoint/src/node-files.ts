@@ -1,6 +1,18 @@
 /** The real disk, through node:fs. Private modes, exclusive creation, no following of links. */
 import { type BigIntStats, constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rmdir, stat, unlink } from "node:fs/promises";
+import {
+  type FileHandle,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  realpath,
+  rename,
+  rmdir,
+  stat,
+  statfs,
+  unlink,
+} from "node:fs/promises";
 import { dirname } from "node:path";
 import { type CheckpointFs, type PathStat, type ReadableFile, systemCode, type WritableFile } from "./files.ts";
 
@@ -39,6 +51,10 @@ export const nodeFs: CheckpointFs = {
     } finally {
       await handle.close();
     }
+  },
+  async freeBytes(path) {
+    const { bavail, bsize } = await statfs(path);
+    return bavail * bsize;
   },
   removeFile: (path) => unlink(path),
   removeDirectory: (path) => rmdir(path),

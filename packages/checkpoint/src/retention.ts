@@ -7,6 +7,12 @@ export interface SparedVersion {
   readonly version: number;
 }
 
+/** One checkpoint by its name and its manifest: another one of that name is not meant. */
+export interface SupersededCheckpoint {
+  readonly name: string;
+  readonly manifestDigest: string;
+}
+
 /** Orders checkpoints newest first: by lineage, step, version, term, attempt (names of one step sort by attempt). */
 export function newestFirst(a: CheckpointInfo, b: CheckpointInfo): number {
   return (
@@ -19,20 +25,34 @@ export function newestFirst(a: CheckpointInfo, b: CheckpointInfo): number {
  *
  * @param verified - Complete and verified checkpoints, newest first; damaged ones neither count nor go: they are evidence.
  * @param options - `keep` ≥ 1 newest versions stay, with every copy that several writers made of them, and all from the oldest `pinned` name on:
- *   who would go back to it may not have heard of the newer ones yet, or of some of them only. `spared` stays by itself, however old it is.
+ *   who would go back to it may not have heard of the newer ones yet, or of some of them only. `spared` stays by itself, however old it is. `superseded` ones
+ *   go although they are newer than what is pinned, unless they are among the newest.
  * @returns Names to remove, oldest first, so that an interrupted removal leaves the newer ones.
  */
 export function planRetention(
   verified: readonly CheckpointInfo[],
-  options: { readonly keep: number; readonly pinned: ReadonlySet<string>; readonly spared?: SparedVersion | null },
+  options: {
+    readonly keep: number;
+    readonly pinned: ReadonlySet<string>;
+    readonly spared?: SparedVersion | null;
+    readonly superseded?: readonly SupersededCheckpoint[];
+  },
 ): readonly string[] {
   const versions = [...new Set(verified.map(versionOf))].slice(0, Math.max(1, options.keep));
   const oldestPinned = verified.findLastIndex(({ name }) => options.pinned.has(name));
   return verified
-    .slice(oldestPinned + 1)
+    .filter((info, i) => i > oldestPinned || (isSuperseded(info, options) && !options.pinned.has(info.name)))
     .filter((info) => !versions.includes(versionOf(info)) && !isSpared(info, options.spared))
     .map((info) => info.name)
     .reverse();
+}
+
+/** True when a checkpoint is one of those that never came to count. Pure. */
+export function isSuperseded(
+  { name, manifestDigest }: CheckpointInfo,
+  { superseded = [] }: { readonly superseded?: readonly SupersededCheckpoint[] },
+): boolean {
+  return superseded.some((one) => one.name === name && one.manifestDigest === manifestDigest);
 }
 
 function isSpared({ step, version }: CheckpointInfo, spared: SparedVersion | null | undefined): boolean {

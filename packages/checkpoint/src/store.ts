@@ -3,12 +3,18 @@ import { basename, dirname, join } from "node:path";
 import { hasCode, messageOf } from "@muster/base";
 import { type CheckpointContent, contentInvalid, isSameVersion, planFiles } from "./content.ts";
 import { errors } from "./errors.ts";
-import type { CheckpointFs } from "./files.ts";
+import { type CheckpointFs, systemCode } from "./files.ts";
 import { fileNames, manifestFile } from "./manifest.ts";
 import { checkName, counterMax, formatName, isLeftover, parseName, stepMax } from "./names.ts";
 import { nodeFs } from "./node-files.ts";
 import { type CheckpointInfo, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
-import { newestFirst, planRetention, type SparedVersion } from "./retention.ts";
+import {
+  isSuperseded,
+  newestFirst,
+  planRetention,
+  type SparedVersion,
+  type SupersededCheckpoint,
+} from "./retention.ts";
 import { serialQueue } from "./serial.ts";
 import { makeTemporary, type Place, pointLatest, removeFolder, removeTree, writeFolder } from "./write.ts";
 
@@ -49,7 +55,8 @@ export interface CheckpointStore {
    * version again gives the checkpoint that is there. A failure leaves earlier checkpoints untouched; trying again is safe.
    *
    * @throws MUSTER_ERR_CHECKPOINT_CONTENT_INVALID, MUSTER_ERR_CHECKPOINT_STALE, MUSTER_ERR_CHECKPOINT_FENCED,
-   * MUSTER_ERR_CHECKPOINT_FOREIGN, MUSTER_ERR_CHECKPOINT_ABORTED, MUSTER_ERR_CHECKPOINT_WRITE_FAILED, MUSTER_ERR_CHECKPOINT_BUSY
+   * MUSTER_ERR_CHECKPOINT_FOREIGN, MUSTER_ERR_CHECKPOINT_ABORTED, MUSTER_ERR_CHECKPOINT_WRITE_FAILED, MUSTER_ERR_CHECKPOINT_DISK_FULL,
+   * MUSTER_ERR_CHECKPOINT_BUSY
    */
   save(content: CheckpointContent, signal: AbortSignal): Promise<SavedCheckpoint>;
   /** Complete and verified checkpoints, newest first. Files that did not change since they were last hashed are not hashed again. */
@@ -66,6 +73,11 @@ export interface CheckpointStore {
   pin(name: string): () => void;
   /** Has retention of this store leave one version more, however old it is; `null` for none. The last call counts. */
   spare(version: SparedVersion | null): void;
+  /**
+   * Lets retention of this store remove these although they are newer than what is pinned; those among the newest `keep` only when the disk is full. The
+   * last call counts.
+   */
+  supersede(copies: readonly SupersededCheckpoint[]): void;
   /** Removes what interrupted saves and removals left behind, once older than the grace. @returns Names of what it removed. */
   sweep(): Promise<readonly string[]>;
 }
@@ -75,6 +87,7 @@ interface StoreState {
   readonly options: CheckpointStoreOptions;
   readonly pins: Map<symbol, string>;
   spared: SparedVersion | null;
+  superseded: readonly SupersededCheckpoint[];
   /** By folder name: what was last found whole, good as long as the signature is. */
   readonly hashed: Map<string, { readonly signature: string; readonly info: CheckpointInfo }>;
 }
@@ -89,7 +102,7 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
   }
   const fs = options.fs ?? nodeFs;
   const place = { fs, root: await fs.prepareRoot(options.root) };
-  const state: StoreState = { place, options, pins: new Map(), spared: null, hashed: new Map() };
+  const state: StoreState = { place, options, pins: new Map(), spared: null, superseded: [], hashed: new Map() };
   const inTurn = serialQueue(waitingMax);
   return {
     save: (content, signal) => inTurn(() => save(state, content, signal)),
@@ -99,6 +112,9 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
     pin: (name) => pin(state, name),
     spare: (version) => {
       state.spared = version;
+    },
+    supersede: (copies) => {
+      state.superseded = copies;
     },
     sweep: () => inTurn(() => sweep(state)),
   };
@@ -133,7 +149,7 @@ async function save(state: StoreState, content: CheckpointContent, signal: Abort
   const verified = await listVerified(state, signal);
   const existing = verified.find((info) => isSameVersion(info, content));
   if (!existing) refuseOlder(verified[0], content);
-  const info = existing ?? (await writeNew(state, content, signal));
+  const info = existing ?? (await writeWithRoom(state, content, signal));
   const { name, path, manifestDigest, bytes } = info;
   state.hashed.set(name, { signature: await orReadFailed(name, signatureOf(state.place, name)), info });
   const newest = [info, ...verified].sort(newestFirst)[0] ?? info;
@@ -146,6 +162,25 @@ async function save(state: StoreState, content: CheckpointContent, signal: Abort
     );
   }
   return { name, path, manifestDigest, bytes, warnings: await retain(state, name) };
+}
+
+/** Writes a new folder; on a full disk what never came to count makes room, once. */
+async function writeWithRoom(
+  state: StoreState,
+  content: CheckpointContent,
+  signal: AbortSignal,
+): Promise<CheckpointInfo> {
+  try {
+    return await writeNew(state, content, signal);
+  } catch (error) {
+    if (!hasCode(error, "MUSTER_ERR_CHECKPOINT_DISK_FULL")) throw error;
+    const pinned = new Set(state.pins.values());
+    const known = [...state.hashed.values()].map(({ info }) => info);
+    const useless = known.filter((info) => isSuperseded(info, state) && !pinned.has(info.name));
+    if (useless.length === 0) throw error;
+    for (const { name } of useless) await orReadFailed(name, removeFolder(state.place, name));
+    return writeNew(state, content, signal);
+  }
 }
 
 /** Writes a new folder; on failure says so and takes away what it had begun. */
@@ -164,8 +199,24 @@ async function writeNew(state: StoreState, content: CheckpointContent, signal: A
     }
     if (signal.aborted) throw errors.CheckpointAborted({ name, leftover }, error);
     if (hasCode(error, "MUSTER_ERR_CHECKPOINT_NAMES_TAKEN")) throw error;
+    if (fullCodes.includes(systemCode(error))) {
+      const { root } = place;
+      const freeBytes = await place.fs.freeBytes(root).catch(() => 0);
+      throw errors.CheckpointDiskFull(
+        { name, folder: root, freeBytes, neededBytes: neededBytes(content), leftover },
+        error,
+      );
+    }
     throw errors.CheckpointWriteFailed({ name, reason: messageOf(error), leftover }, error);
   }
+}
+
+/** Codes of a disk, or of a share of it, without room. */
+const fullCodes: readonly string[] = ["ENOSPC", "EDQUOT"];
+
+/** Size of the files of a checkpoint without its manifest. */
+function neededBytes(content: CheckpointContent): number {
+  return planFiles(content).reduce((sum, { parts }) => parts.reduce((bytes, part) => bytes + part.length, sum), 0);
 }
 
 async function discard({ fs }: Place, path: string): Promise<string> {
@@ -247,8 +298,8 @@ async function retain(state: StoreState, saved: string): Promise<readonly string
   const pinned = new Set([...state.pins.values(), saved]);
   const warnings: string[] = [];
   try {
-    const { spared, options } = state;
-    const names = planRetention(await listVerified(state), { keep: options.keep, pinned, spared });
+    const { spared, superseded, options } = state;
+    const names = planRetention(await listVerified(state), { keep: options.keep, pinned, spared, superseded });
     for (const name of names) await removeFolder(state.place, name);
   } catch (error) {
     // The new checkpoint is durable whatever happens here; the next save tries again.

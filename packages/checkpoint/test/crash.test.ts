@@ -106,7 +106,9 @@ describe("a call that fails while a checkpoint is saved", () => {
       disk.fault = { atCall, when: "before", error: systemError(code) };
       const store = await open(disk, 1);
       const saved = await store.save(newContent, never).catch((error: unknown) => {
-        expect(error).toMatchObject({ name: expect.stringMatching(/^MUSTER_ERR_CHECKPOINT_(WRITE|READ)_FAILED$/) });
+        expect(error).toMatchObject({
+          name: expect.stringMatching(/^MUSTER_ERR_CHECKPOINT_(WRITE_FAILED|READ_FAILED|DISK_FULL)$/),
+        });
         return null;
       });
       outcomes[saved === null ? "failed" : saved.warnings.length > 0 ? "warned" : "unharmed"]++;

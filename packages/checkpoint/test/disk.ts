@@ -45,6 +45,8 @@ export class MemoryDisk {
   fault: Fault | null = null;
   calls: string[] = [];
   nowMs = 0;
+  /** Room for the bytes of all files. */
+  bytesMax = Number.MAX_SAFE_INTEGER;
   private inodes = 0;
   private isDown = false;
   private root: DirectoryNode = this.directory();
@@ -58,6 +60,7 @@ export class MemoryDisk {
     list: (path) => this.call(`list ${path}`, () => [...this.directoryAt(path).entries.keys()]),
     rename: (from, to) => this.call(`rename ${from} ${to}`, () => this.rename(from, to)),
     syncDirectory: (path) => this.call(`syncDirectory ${path}`, () => this.syncDirectory(path)),
+    freeBytes: async () => Math.max(0, this.bytesMax - this.bytes()),
     removeFile: (path) => this.call(`removeFile ${path}`, () => this.remove(path)),
     removeDirectory: (path) => this.call(`removeDirectory ${path}`, () => this.remove(path)),
   };
@@ -71,6 +74,11 @@ export class MemoryDisk {
     };
     walk(this.root, "");
     return out;
+  }
+
+  /** Bytes of all files. */
+  private bytes(): number {
+    return [...this.files().values()].reduce((sum, { length }) => sum + length, 0);
   }
 
   /** Changes one bit of a file, as a bad medium does, with or without a new timestamp. */
@@ -161,6 +169,8 @@ export class MemoryDisk {
     return {
       write: (bytes, positionBytes) =>
         this.call(`write ${path}`, () => {
+          const more = Math.max(0, positionBytes + bytes.length - node.data.length);
+          if (this.bytes() + more > this.bytesMax) throw systemError("ENOSPC");
           const data = new Uint8Array(Math.max(node.data.length, positionBytes + bytes.length));
           data.set(node.data);
           data.set(bytes, positionBytes);

@@ -3,6 +3,7 @@ import { basename } from "node:path";
 import { hasCode, messageOf } from "@muster/base";
 import type { CheckpointStore } from "@muster/checkpoint";
 import { type CheckpointEffect, type CheckpointEvent, checkpointLogic, type TimerEffect } from "@muster/machines";
+import type { Body } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
@@ -177,6 +178,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
         this.#tools.beats.setPhase("writing");
         this.#pin(store, [...(body.pinned === undefined ? [] : [body.pinned]), ...(body.fallbacks ?? [])]);
         store.spare(body.best ?? null);
+        store.supersede(body.superseded ?? []);
         const model = this.#doors.model(config);
         const own = await this.#tables.described(config, "policy");
         const tensors = await this.#tables.of(body, own, { dataKey, config, signal });
@@ -209,7 +211,14 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
         const path = `${config.checkpoint.directory}/${name}`;
         return { type: "checkpoint.written", step, lineage, version, path, manifestDigest, bytes: size, durationMs };
       },
-      (error) => ({ type: "checkpoint.errored", step, lineage, cause: messageOf(error) }),
+      (error) => ({ type: "checkpoint.errored", step, lineage, cause: messageOf(error), ...fullOf(error) }),
     ).finally(() => this.#tools.beats.setPhase("idle"));
   }
+}
+
+/** What a report says of a disk without room. */
+function fullOf(error: unknown): Pick<Body<"checkpoint.failed">, "full"> {
+  if (!hasCode(error, "MUSTER_ERR_CHECKPOINT_DISK_FULL")) return {};
+  const { folder, freeBytes, neededBytes } = error.params;
+  return { full: { folder: String(folder), freeBytes: Number(freeBytes), neededBytes: Number(neededBytes) } };
 }

@@ -34,12 +34,7 @@ export type CheckpointEvent =
   | CommandEvent<"checkpoint.save" | "weights.pull" | "replica.fenced">
   | RegisteredEvent
   | ({ readonly type: "checkpoint.written" } & Body<"checkpoint.saved">)
-  | {
-      readonly type: "checkpoint.errored";
-      readonly step: number;
-      readonly lineage: number;
-      readonly cause: string;
-    }
+  | ({ readonly type: "checkpoint.errored" } & Omit<Body<"checkpoint.failed">, "version">)
   | ({ readonly type: "weights.pulled" } & Held)
   | ({ readonly type: "weights.errored" } & Body<"weights.failed">);
 
@@ -58,9 +53,14 @@ interface Context extends CheckpointInput {
 
 const unreachable: CheckpointEffect = { type: "drop", kind: "entry", reason: "entered without its order" };
 
-const failed = ({ save }: Context, cause: string): CheckpointEffect =>
+type Failure = Pick<Body<"checkpoint.failed">, "cause" | "full">;
+
+const failed = ({ save }: Context, { cause, full }: Failure): CheckpointEffect =>
   save
-    ? report("checkpoint.failed", { step: save.step, lineage: save.lineage, version: save.version, cause })
+    ? report("checkpoint.failed", {
+        ...{ step: save.step, lineage: save.lineage, version: save.version, cause },
+        ...(full ? { full } : {}),
+      })
     : unreachable;
 
 const kept = ({ held }: Context): CheckpointEffect => (held ? report("weights.held", held) : unreachable);
@@ -135,7 +135,7 @@ const machine = setup({
             "checkpoint.errored": {
               guard: "isThis",
               target: "ready",
-              actions: { type: effectAction, params: ({ context, event }) => failed(context, event.cause) },
+              actions: { type: effectAction, params: ({ context, event }) => failed(context, event) },
             },
             "checkpoint.save": [
               {
@@ -161,7 +161,7 @@ const machine = setup({
               target: "ready",
               actions: [
                 { type: effectAction, params: { type: "checkpoint.abort", reason: "deadline" } },
-                { type: effectAction, params: ({ context }) => failed(context, "not written in time") },
+                { type: effectAction, params: ({ context }) => failed(context, { cause: "not written in time" }) },
               ],
             },
           },

@@ -125,6 +125,11 @@ export interface Checkpoints {
   readonly failures: number;
   /** Those that are on too few hosts to count; absent while there are none. */
   readonly copies?: readonly KeptCheckpoint[];
+  /** Copies that never came to count and never will: they may be removed. The last 64; absent before the first. */
+  readonly superseded?: readonly { readonly name: string; readonly manifestDigest: string }[];
+  /** Older versions than this do not count any more, because a copy of one may be removed already; absent before the first in a lineage. */
+  readonly countsFrom?: number;
+  readonly isFull?: true; // It was said that a disk is full; until something is durable again.
   /** It was said that too few hosts could have the wanted one. */
   readonly isShort?: true;
 }

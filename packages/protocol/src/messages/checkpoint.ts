@@ -20,6 +20,12 @@ export const checkpointMessages = defineMessages({
       pinned: z.string().max(4096).optional(),
       /** Folders of what it would restore if that one were damaged: they stay, too. */
       fallbacks: z.array(z.string().max(4096)).max(64).optional(),
+      /** Copies that never came to count and never will, by name and manifest: they may go, though they are newer than what is pinned. */
+      superseded: z
+        .array(z.strictObject({ name: z.string().max(64), manifestDigest: z.string().max(128) }))
+        .min(1)
+        .max(64)
+        .optional(),
       /** Version whose checkpoint was best at held-out prompts: it stays besides. */
       best: z.strictObject({ step: countSchema, version: countSchema }).optional(),
       /** The ledger at this version, for the manifest. */
@@ -48,6 +54,14 @@ export const checkpointMessages = defineMessages({
     direction: "report",
     from: ["checkpoint"],
     says: "A checkpoint could not be written; the last good one stays.",
-    body: z.strictObject({ step: countSchema, ...versionFields, cause: textSchema }),
+    body: z.strictObject({
+      step: countSchema,
+      ...versionFields,
+      cause: textSchema,
+      /** Its disk has no room: the folder, what is free there and what a checkpoint needs. */
+      full: z
+        .strictObject({ folder: z.string().max(4096), freeBytes: countSchema, neededBytes: countSchema })
+        .optional(),
+    }),
   },
 });

@@ -1,5 +1,5 @@
 /** Bugs of the controller's mind about checkpoints: when one counts, what may go then, and what it says of the groups stream. */
-import type { ControllerEffect } from "@muster/machines";
+import type { ControllerEffect, ControllerState } from "@muster/machines";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Canary } from "./canary.ts";
 import { mind } from "./mind.ts";
@@ -14,6 +14,15 @@ function withThreeSavers(scenario: Scenario): Scenario {
 function withWatermark(effect: ControllerEffect, change: (watermark: number) => number): ControllerEffect {
   if (effect.type !== "command" || effect.kind !== "checkpoint.save") return effect;
   return { ...effect, body: { ...effect.body, groupsWatermark: change(effect.body.groupsWatermark) } };
+}
+
+/** An order to save that names the checkpoint that counts as one that may go. */
+function withSuperseded(effect: ControllerEffect, saved: ControllerState["checkpoints"]["saved"]): ControllerEffect {
+  if (effect.type !== "command" || effect.kind !== "checkpoint.save" || saved?.manifestDigest === undefined)
+    return effect;
+  const { path, manifestDigest } = saved;
+  const superseded = [{ name: path.slice(path.lastIndexOf("/") + 1), manifestDigest }];
+  return { ...effect, body: { ...effect.body, superseded } };
 }
 
 /** Canaries in what the controller decides about checkpoints. */
@@ -44,6 +53,12 @@ export const checkpointCanaries: readonly Canary[] = [
         return saved ? { ...after, checkpoints: { ...checkpoints, saved } } : after;
       },
     },
+  }),
+  mind("counting-one-goes", "orders to save name the checkpoint that counts as one that may go", {
+    profile: "storage",
+    seedsMax: 20,
+    shape: withThreeSavers,
+    line: { does: (effect, { checkpoints }) => withSuperseded(effect, checkpoints.saved) },
   }),
   mind("watermark-too-high", "a checkpoint says that it covers groups which come after its step", {
     profile: "kills",

@@ -92,6 +92,8 @@ export class SimDisk {
       rename: (from, to) => call("rename", from, () => this.#rename(from, to)),
       syncDirectory: (path) =>
         call("syncdir", path, () => (this.#bug.skipsDirectorySync ? undefined : settle(this.#directoryAt(path)))),
+      // It has no size: what has no room is a failpoint.
+      freeBytes: async () => 0,
       removeFile: (path) => call("remove", path, () => this.#remove(path)),
       removeDirectory: (path) => call("rmdir", path, () => this.#remove(path)),
     };

@@ -1,5 +1,6 @@
 /** What checkpoint actors say of an order to save. */
-import { decideFailure } from "@muster/protocol";
+import { formatSize } from "@muster/base";
+import { type Body, decideFailure } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { answered } from "../orders.ts";
@@ -35,11 +36,10 @@ function applyCounted(
 ): Change<ControllerState> {
   const { step, version, path, manifestDigest = "" } = kept;
   const { covered, history } = splitHistory(state, step);
-  const { copies: _, isShort: __, ...before } = state.checkpoints;
+  const { isShort: _, isFull: __, ...before } = copiesAfter(state.checkpoints, step);
   const wanted = before.wantedStep;
   const checkpoints = {
     ...before,
-    ...copiesAfter(state.checkpoints, step),
     failures: 0,
     saved: kept,
     wantedStep: wanted !== null && wanted <= step ? null : wanted,
@@ -63,13 +63,33 @@ export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpo
   const answer = saveAnswered(state.members[event.from], event.body);
   const next = withMember(state, event.from, { ...answer, retryAtMs });
   const detail = `step ${event.body.step}: ${event.body.cause}`;
-  const effects = [announce("alarm.raised", { alarm: "checkpoint", detail })];
+  const full = event.body.full && fullText(event, event.body.full, next);
+  // A disk that stays full says so once; each try fails, and training goes on.
+  const isSaid = full !== undefined && state.checkpoints.isFull === true;
+  const alarm = full === undefined ? { alarm: "checkpoint", detail } : { alarm: "checkpoint-disk", detail: full };
+  const effects = isSaid ? [] : [announce("alarm.raised", alarm)];
   if (action === "abort" && !next.ending) {
     const reason = `${failures} checkpoints in a row failed, the last one of ${detail}`;
     return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects };
   }
-  const checkpoints = { ...next.checkpoints, failures, wantedStep: state.step.step - 1 };
+  const checkpoints = {
+    ...next.checkpoints,
+    ...(full === undefined ? {} : { isFull: true as const }),
+    failures,
+    wantedStep: state.step.step - 1,
+  };
   return { state: { ...next, checkpoints }, effects };
+}
+
+/** A disk without room, in words: which one, how much is missing, and the way out. */
+function fullText(
+  { from, body: { step } }: ReportOf<"checkpoint.failed">,
+  { folder, freeBytes, neededBytes }: NonNullable<Body<"checkpoint.failed">["full"]>,
+  state: ControllerState,
+): string {
+  const host = state.members[from]?.host ?? from;
+  const waits = state.checkpoints.copies ? " (copies wait there for checkpoint.quorum)" : "";
+  return `the checkpoint of step ${step} does not fit on ${host}: ${folder}${waits} has ${formatSize(freeBytes)} free and ${formatSize(neededBytes)} are needed; free space there, or lower checkpoint.keep; training goes on, and the last good checkpoint stays`;
 }
 
 /** What a member's order becomes by a report about a checkpoint: answered when it is about this one. */

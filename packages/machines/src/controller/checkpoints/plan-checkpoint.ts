@@ -12,6 +12,7 @@ import { rotated } from "../weights/weight-sources.ts";
 import { sparedOf } from "./best-checkpoint.ts";
 import { pinsOf } from "./fallback.ts";
 import { hasCopy, isQuorumThere } from "./quorum.ts";
+import { supersededOf, withSuperseded } from "./superseded.ts";
 import { splitHistory, watermarkAfter } from "./watermark.ts";
 
 /** Marks the committed version as wanted when a checkpoint is due, and orders it from the checkpoint actors. Pure. */
@@ -66,6 +67,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
   );
   if (!weights || holders.length === 0 || savers.length === 0) return null;
   const { pending: _, ...ledger } = ledgerOf(state);
+  const checkpoints = withSuperseded(state, weights.version);
   const body = {
     step,
     lineage: weights.lineage,
@@ -74,6 +76,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
     groupsWatermark: watermarkAfter(state, splitHistory(state, step)),
     ledger,
     ...pinsOf(state),
+    ...supersededOf(checkpoints),
     ...sparedOf(state),
   };
   const order = {
@@ -83,7 +86,10 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
     withinMs: plan.timing.checkpointMs,
   } as const;
   return {
-    state: savers.reduce((next, member) => withMember(next, member.id, withVersionOrder(state, member, order)), state),
+    state: savers.reduce((next, member) => withMember(next, member.id, withVersionOrder(state, member, order)), {
+      ...state,
+      checkpoints,
+    }),
     effects: savers.map((member) => {
       const others = rotated(holders, member);
       // Who is the only one that holds it has it from itself.

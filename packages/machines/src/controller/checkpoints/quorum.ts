@@ -5,6 +5,7 @@
 import { listText } from "@muster/base";
 import { announce, type Change } from "../events.ts";
 import { type Checkpoints, type ControllerState, type KeptCheckpoint, type Member, membersOf } from "../state.ts";
+import { mayCount, withNamed } from "./superseded.ts";
 
 /** Copies that are remembered while they do not count, at most. */
 const copiesMax = 64;
@@ -22,21 +23,27 @@ export function withCopy(
   const others = (state.checkpoints.copies ?? []).filter(
     ({ step, host, path }) => step !== copy.step || host !== copy.host || path !== copy.path,
   );
+  if (!mayCount(state.checkpoints, copy))
+    return { state: { ...state, checkpoints: withNamed(state.checkpoints, [copy]) }, counted: [] };
   const copies = [...others, copy].slice(-copiesMax);
   const same = copies.filter(({ step, version }) => step === copy.step && version === copy.version);
   if (hostsOf(same).length >= quorumOf(state)) return { state, counted: same };
   return { state: { ...state, checkpoints: { ...state.checkpoints, copies } }, counted: [] };
 }
 
-/** What stays remembered once the checkpoint of a step counts: copies of newer ones. Pure. */
-export function copiesAfter({ copies = [] }: Checkpoints, step: number): Pick<Checkpoints, "copies"> {
+/** What stays remembered of copies once the checkpoint of a step counts: newer ones wait on, and older ones may go. Pure. */
+export function copiesAfter({ copies = [], ...checkpoints }: Checkpoints, step: number): Checkpoints {
   const newer = copies.filter((copy) => copy.step > step);
-  return newer.length > 0 ? { copies: newer } : {};
+  const named = withNamed(
+    checkpoints,
+    copies.filter((copy) => copy.step < step),
+  );
+  return { ...named, ...(newer.length > 0 ? { copies: newer } : {}) };
 }
 
-/** Where checkpoints stand when the job goes back: copies of the line that is left behind never count. Pure. */
-export function withoutCopies({ copies: _, ...checkpoints }: Checkpoints): Checkpoints {
-  return { ...checkpoints, wantedStep: null };
+/** Where checkpoints stand when the job goes back: copies of the line that is left behind never count, and may go. Pure. */
+export function withoutCopies({ copies = [], countsFrom: _, ...checkpoints }: Checkpoints): Checkpoints {
+  return { ...withNamed(checkpoints, copies), wantedStep: null };
 }
 
 /** True when the host of a checkpoint actor has the checkpoint of a step, which does not count yet: it need not write it again. Pure. */
