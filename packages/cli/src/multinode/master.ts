@@ -7,6 +7,7 @@ import { type Clock, type Logger, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { differenceOf } from "./options.ts";
 import type { RankState, RanksSeen } from "./ranks-file.ts";
+import { Refusals } from "./refusals.ts";
 import { keyOf } from "./token.ts";
 import {
   type JoinAnswer,
@@ -69,6 +70,7 @@ class Door implements Master {
   readonly #sockets = new Set<Socket>();
   /** By port and address, the oldest first. */
   readonly #strangers = new Map<string, Socket>();
+  readonly #refused: Refusals;
   readonly #ranks = new Map<number, TLSSocket>();
   readonly #states: RankState[];
   #port = 0;
@@ -77,6 +79,10 @@ class Door implements Master {
   constructor(options: MasterOptions) {
     this.#options = options;
     const key = keyOf(options.token);
+    this.#refused = new Refusals(options.clock, (line) => {
+      options.logger.warn({ line }, "connections without the join token were refused");
+      options.onNews(`! ${line}`);
+    });
     this.#states = Array.from({ length: options.nodes }, (_, rank) => ({
       rank,
       host: rank === 0 ? hostname() : null,
@@ -88,7 +94,8 @@ class Door implements Master {
     this.#server.on("connection", (socket: Socket) => this.#came(socket));
     this.#server.on("tlsClientError", (error: Error, socket: TLSSocket) => {
       const from = socket.remoteAddress ?? "somewhere";
-      options.logger.warn({ from, error }, "a connection without the join token was refused");
+      options.logger.debug({ from, error }, "a connection without the join token was refused");
+      this.#refused.came(from);
     });
   }
 
@@ -111,6 +118,7 @@ class Door implements Master {
 
   async end({ outcome, reason }: Parameters<Master["end"]>[0]) {
     this.#isEnding = true;
+    this.#refused.close();
     for (const socket of this.#ranks.values()) {
       say(socket, { kind: "ended", outcome, reason });
       socket.end();

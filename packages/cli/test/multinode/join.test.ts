@@ -114,9 +114,12 @@ describe("a rank with the token", () => {
 
 describe("strangers", () => {
   test("another token is refused at once, and the master goes on", async () => {
-    const { master } = await opened();
+    const { master, news } = await opened();
     const wrong = asking(master.port, { token: "another token of at least 32 characters" });
     await expect(join(wrong.options)).rejects.toThrow(/has another join token/);
+    await expect
+      .poll(() => news[0])
+      .toMatch(/^! a connection from .*127\.0\.0\.1 was refused: it has not the join token/);
     expect((await join(asking(master.port).options)).admission.job).toBe("exp1");
   });
 
