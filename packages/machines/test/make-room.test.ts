@@ -70,6 +70,13 @@ describe("when the next step has no room in the groups stream", () => {
     expect(planRoom(stuck({ groups: { 4: groupsOf(4, 0) }, leases: held(450), purgedSeq: 451 }))).toBeNull();
   });
 
+  it("before anything was ever emptied, results go where nothing of unfinished responses is saved", () => {
+    const change = planRoom(stuck({ purgedSeq: 0 }));
+    expect(bodiesOf(change?.effects ?? [], "alarm.raised")[0]?.detail).toMatch(/5 stored results are given up/);
+    expect(change?.state.purgedSeq).toBe(504);
+    expect(planRoom(stuck({ purgedSeq: 0, groups: { 4: groupsOf(4, 0) } }))).toBeNull();
+  });
+
   it("nothing is given up while a checkpoint may make room, the step has all it needs, or nobody has waited", () => {
     const { checkpoints, step, nowMs } = stuck();
     expect(planRoom(stuck({ checkpoints: { ...checkpoints, saved: { ...saved, step: 2 } } }))).toBeNull();

@@ -32,7 +32,7 @@ function emptyUnneeded(state: ControllerState): Change<ControllerState> | null {
   const { lastSeq = 0, atMs = 0 } = state.groupsFill ?? {};
   const isOld = state.nowMs - atMs >= state.plan.timing.commandMs;
   const purgedSeq = Math.min(isOld ? lastSeq + 1 : 0, lowestOpenSeq(state));
-  if (purgedSeq <= state.purgedSeq) return null;
+  if (purgedSeq <= firstKept(state)) return null;
   const detail = `what is stored before message ${purgedSeq} of the groups stream is needed by nobody and makes room`;
   return emptied(state, purgedSeq, detail);
 }
@@ -43,7 +43,7 @@ function forgetBegun(state: ControllerState): Change<ControllerState> | null {
   const beforeSeq = lowestOpenSeq(withoutBegun(state, Number.MAX_SAFE_INTEGER));
   const saves = begunIn(state).filter(({ streamSeq }) => streamSeq < beforeSeq);
   const cut = saves.reduce((max, { streamSeq }) => Math.max(max, streamSeq), 0);
-  if (cut < state.purgedSeq) return null;
+  if (cut < firstKept(state)) return null;
   const detail = `step ${state.step.step} has no room in the groups stream, and no checkpoint makes any: what is saved of ${saves.length} unfinished groups makes room; should their holders die they begin anew`;
   const next = withoutBegun(state, cut);
   return emptied(next, Math.min(cut + 1, lowestOpenSeq(next)), detail);
@@ -62,10 +62,13 @@ function giveUpOldest(state: ControllerState): Change<ControllerState> | null {
   const given = stored.filter(({ streamSeq }) => streamSeq <= cut);
   const next = given.reduce(again, withoutBegun(state, cut));
   const purgedSeq = Math.min(cut + 1, lowestOpenSeq(next));
-  if (purgedSeq <= state.purgedSeq) return null;
+  if (purgedSeq <= firstKept(state)) return null;
   const detail = `step ${step.step} has no room in the groups stream, and no checkpoint makes any: ${given.length} stored results are given up and sampled again`;
   return emptied({ ...next, roomMade: { step: step.step, times: times + 1 } }, purgedSeq, detail);
 }
+
+/** The first message that may be there: they are numbered from 1. */
+const firstKept = ({ purgedSeq }: ControllerState): number => Math.max(1, purgedSeq);
 
 /** The stream is emptied so far, and whoever waits for room waits anew. */
 function emptied(state: ControllerState, purgedSeq: number, detail: string): Change<ControllerState> {
