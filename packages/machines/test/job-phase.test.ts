@@ -49,6 +49,19 @@ describe("a job that only samples", () => {
     expect(operate(state, "job.phase", { phase: "both" }).state).not.toHaveProperty("jobPhase");
   });
 
+  it("waits for no step that may not be sampled now, as after it went back: what such a step has not got is sampled later", () => {
+    const gone = at(4, { jobPhase: rollout, groups: { 4: groupsOf(4, 4), 5: groupsOf(5, 1) } });
+    expect(dispatchGroups(gone)).toBeNull();
+    expect(bodiesOf(planPhase(gone)?.effects ?? [], "phase.ended").map(({ step }) => step)).toEqual([4]);
+    const ahead = {
+      ...gone,
+      plan: { ...plan, stalenessMax: 2 },
+      changes: [{ fromStep: 5, settings: { stalenessMax: 1 } }],
+    };
+    expect(isPhaseOver(ahead)).toBe(false);
+    expect(isPhaseOver({ ...ahead, groups: { 4: groupsOf(4, 4), 5: groupsOf(5, 4), 6: groupsOf(6, 0) } })).toBe(true);
+  });
+
   it("is blamed for no time while it waits to be told", () => {
     const waiting = at(4, { jobPhase: rollout, nowMs: 1e9, progress: { atMs: 0, stage: 0, isShort: true } });
     expect(isPhaseOver(waiting)).toBe(true);

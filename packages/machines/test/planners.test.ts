@@ -10,6 +10,7 @@ import { expect, it } from "vitest";
 import type { ControllerState } from "../src/controller/state.ts";
 import { Cluster, type Observer } from "./cluster.ts";
 import { plan } from "./plans.ts";
+import { groupsOf, planWith, working } from "./states.ts";
 
 /** Takes every input twice: from the state as it is, and from a copy that nobody knows. */
 function bothWays(): Observer & { readonly seen: () => number } {
@@ -60,3 +61,15 @@ it("skipping planners leads to the same orders and the same state as asking all 
     { numRuns: 12 },
   );
 }, 60_000);
+
+it("a setting that changes is looked at by all whom it concerns: steps that may be sampled earlier now are so in both", () => {
+  const groups = { 4: groupsOf(4, 1), 5: groupsOf(5, 0) };
+  const ledger = { admitted: 16, trained: 0, aborted: 0, quarantined: 0 };
+  const begun = working({ plan: planWith({ steps: 20, stalenessMax: 1 }), patch: { groups, ledger } });
+  const resting = control(begun, { type: "controller.tick", atMs: begun.nowMs }).state;
+  const from = { from: "op", role: "operator", incarnation: "o1", atMs: begun.nowMs } as const;
+  const change = { type: "job.change", ...from, body: { commandId: "c", settings: { stalenessMax: 3 } } } as const;
+  const skipping = control(resting, change as never);
+  expect(Object.keys(skipping.state.groups)).toEqual(["4", "5", "6", "7"]);
+  expect(control({ ...resting }, change as never)).toEqual(skipping);
+});

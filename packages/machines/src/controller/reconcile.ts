@@ -54,7 +54,7 @@ export const planners: readonly Planner[] = [
     plan: planWatchdog,
     reads: [
       ...(["ending", "stopped", "progress", "members", "mesh"] as const),
-      ...(["jobPhase", "weights", "step", "groups", "evaluation", "leases"] as const),
+      ...(["jobPhase", "weights", "step", "groups", "changes", "evaluation", "leases"] as const),
     ],
     timed: ({ progress }) => !progress.isShort,
   },
@@ -95,10 +95,13 @@ export const planners: readonly Planner[] = [
   },
   { plan: planPulls, reads: ["weights", "members", "ending", "restore"], timed: always },
   { plan: planPublish, reads: ["weights", "step", "members", "checkpoints", "ending"], timed: always },
-  { plan: planAdmission, reads: ["weights", "step", "groups", "ending"] },
+  { plan: planAdmission, reads: ["weights", "step", "groups", "changes", "ending"] },
   { plan: planEvaluation, reads: ["evaluation", "evaluatedVersion", "weights", "step", "jobPhase", "ending"] },
   { plan: planSearch, reads: ["losses", "groups", "step", "mesh", "ending"] },
-  { plan: planPhase, reads: ["jobPhase", "groups", "step", "weights", "evaluation", "leases", "ending"] },
+  {
+    plan: planPhase,
+    reads: ["jobPhase", "groups", "step", "weights", "changes", "evaluation", "leases", "ending"],
+  },
   {
     plan: planStepRun,
     reads: ["groups", "step", "weights", "mesh", "members", "evaluation", "losses", "jobPhase", "ending"],
@@ -113,7 +116,7 @@ export const planners: readonly Planner[] = [
   {
     plan: dispatchGroups,
     reads: [
-      ...(["groups", "evaluation", "weights", "step", "members"] as const),
+      ...(["groups", "evaluation", "weights", "step", "members", "changes"] as const),
       ...(["leases", "fleet", "shortages", "jobPhase", "ending"] as const),
     ],
     timed: always,

@@ -4,6 +4,7 @@ import { sizeOf, valuesOf } from "../../table/table.ts";
 import { announce, type Change } from "../events.ts";
 import { withGroups } from "../groups/leases.ts";
 import { isSettled } from "../groups/ledger.ts";
+import { stalenessOf } from "../settings.ts";
 import type { ControllerState, StepGroups } from "../state.ts";
 
 /** True when nobody can go on before the operator says what is next: no time counts against anybody. Pure. */
@@ -13,8 +14,16 @@ export function isPhaseOver(state: ControllerState): boolean {
     return false;
   const own = groups[step.step];
   if (!own) return false;
-  if (jobPhase.phase === "rollout") return Object.values(groups).every((each) => isSettled(each, plan.groupsPerStep));
+  if (jobPhase.phase === "rollout")
+    return Object.entries(groups).every(
+      ([key, each]) => isSettled(each, plan.groupsPerStep) || !isSampledNow(state, Number(key)),
+    );
   return !isSettled(own, plan.groupsPerStep) && !isSampling(state);
+}
+
+/** False for a step that is too far ahead, though some of it is sampled, as after the job went back. */
+function isSampledNow(state: ControllerState, number: number): boolean {
+  return number - state.step.step <= stalenessOf(state, number);
 }
 
 /** Says that a phase is over, or goes on with what is there where the operator allows that. Pure. */
