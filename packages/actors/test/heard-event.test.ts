@@ -19,5 +19,6 @@ it("a command without a name has one by its message: the same again is the same 
   expect(nameOf(asked)).toBe(nameOf({ ...asked }));
   expect(nameOf({ ...asked, id: "i1.2" })).not.toBe(nameOf(asked));
   expect(nameOf(message("operator", "fleet.scale", { commandId: "mine" }))).toBe("mine");
+  expect(nameOf(message("operator", "fleet.scale", { commandId: undefined })), "left empty").toBe(nameOf(asked));
   expect(nameOf(message("rollout", "fleet.scale"))).toBeUndefined();
 });

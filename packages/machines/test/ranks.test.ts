@@ -110,6 +110,20 @@ describe("placing a replica of several processes", () => {
     expect(short.ranks("n0")).toEqual([]);
   });
 
+  it("knows that a successor which waits for room has several processes, and places both of two at once", () => {
+    const job = new Job(
+      { policy: 1, rollout: 1, checkpoint: 0 },
+      { processes: { policy: 1, rollout: 2, checkpoint: 0 } },
+    )
+      .node("n0", { rollout: 2 }, "a")
+      .obeyRanks("n0")
+      .operate("replica.replace", { commandId: "c", id: "rollout-0" });
+    expect(job.state.fleet.replicas["rollout-1"]).toMatchObject({ node: null, group: { ranks: [], begunAtMs: null } });
+    expect(placesOf(job.node("n1", { policy: 0, rollout: 2 }, "a"), "n1")).toEqual({
+      n1: ["rollout-1.0", "rollout-1.1"],
+    });
+  });
+
   it("goes over the nodes of one host before it goes over hosts", () => {
     const job = several()
       .node("n0", { rollout: 3 }, "a")

@@ -201,10 +201,10 @@ const machine = setup({
     "groups.stored": {
       actions: enqueueActions(({ context, event, enqueue }) => {
         const { tell, kept } = tellStored(context, event);
-        const isNew = kept !== null && (context.kept === null || tell.length > 0);
-        if (context.kept && tell.length > 0) enqueue.cancel(receiptsId);
+        // What was kept before is told now, whatever is kept from here on.
+        if (context.kept) enqueue.cancel(receiptsId);
         for (const receipts of tell) enqueue({ type: effectAction, params: reportOf(receipts) });
-        if (isNew) enqueue.raise({ type: "receipts.due" }, { id: receiptsId, delay: keptMsMax });
+        if (kept) enqueue.raise({ type: "receipts.due" }, { id: receiptsId, delay: keptMsMax });
         enqueue.assign({ kept });
       }),
     },
