@@ -1,9 +1,10 @@
 #!/usr/bin/env node
 /**
  * `npm run test:mutants -- --sample 20 --seed 1 [--only <part of path:line>]`: changes one small thing in the packages that decide, again and
- * again, and looks whether a unit test sees it. A mutant that survives is printed with its place; the last line is `N passed, N failed`.
+ * again, and looks whether a unit test sees it. Without a seed it is the number of commits, so that each commit meets other mutants. One that
+ * survives is printed with its place; the last line is `N passed, N failed`.
  */
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, relative, resolve } from "node:path";
@@ -105,7 +106,7 @@ function drawsOf(seed) {
 const { values } = parseArgs({
   options: {
     sample: { type: "string", default: "20" },
-    seed: { type: "string", default: "1" },
+    seed: { type: "string" },
     only: { type: "string", default: "" },
   },
 });
@@ -115,12 +116,14 @@ const found = areas.flatMap((area) =>
     .filter(({ file, line }) => `${file}:${line}`.includes(values.only))
     .map((mutant) => ({ mutant, area })),
 );
-const next = drawsOf(Number(values.seed));
+const seed =
+  values.seed ?? execFileSync("git", ["rev-list", "--count", "HEAD"], { cwd: root, encoding: "utf8" }).trim();
+const next = drawsOf(Number(seed));
 const sample = found
   .map((entry) => ({ ...entry, at: next() }))
   .sort((a, b) => a.at - b.at)
   .slice(0, Number(values.sample));
-console.log(`${sample.length} of ${found.length} mutants, seed ${values.seed}`);
+console.log(`${sample.length} of ${found.length} mutants, seed ${seed}`);
 const touched = [...new Set(sample.map(({ area }) => area))];
 const reaches = await reachOf(
   touched.map(({ source }) => source),
