@@ -1,11 +1,13 @@
 /** `muster run --rl-phase`: tells the controller what the job does, brings and writes files of trajectories, and ends the run when its phase is over. */
+import { randomBytes } from "node:crypto";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { type Exported, exportTrajectories, importerId } from "@muster/actors";
 import { type Logger, messageOf } from "@muster/base";
 import type { EventMessage, JobClient } from "@muster/client";
 import type { Body, JobConfig, RlPhase } from "@muster/protocol";
-import { type Credentials, connectNats } from "@muster/transport";
+import { type Credentials, connectNats, type Transport } from "@muster/transport";
 import { Importer, type JobPlace } from "../trajectories/importer.ts";
 
 /** What a run does, and with which files. */
@@ -42,6 +44,10 @@ interface OpenImporter {
 
 const answerMs = 60_000;
 
+/** How long a status that is newer than an event is waited for, which comes once a second, and how often it is looked for. */
+const statusMs = 5_000;
+const lookMs = 100;
+
 /** Folder of the files that a phase of rollout writes. */
 export const trajectoriesIn = (directory: string): string => join(directory, "trajectories");
 
@@ -54,9 +60,13 @@ export class PhaseKeeper {
   #importer: OpenImporter | null = null;
   /** The last step for which a quorum was asked. */
   #asked = 0;
-  /** How often the controller was told what the job does, and how often it was heard to have done so. */
-  #tells = 0;
-  #heard = 0;
+  /** Id under which the controller was told last what the job does, and that of which it said that it is done. */
+  #told = "";
+  #heard: string | null = null;
+  /** While files are written. */
+  #exporting: Transport | null = null;
+  /** The last reason why no files were brought. */
+  #hindrance = "";
 
   constructor(tools: PhaseTools) {
     this.#tools = tools;
@@ -68,38 +78,60 @@ export class PhaseKeeper {
     const { phase, trajectories } = this.#tools;
     if (phase !== "both") writeFileSync(this.#mark, `${phase}\n`, { mode: 0o600 });
     else if (!existsSync(this.#mark) && trajectories === null) return;
-    else rmSync(this.#mark, { force: true });
-    this.#next(() => this.#tell());
+    this.#next(async () => {
+      await this.#tell();
+      if (phase === "both") rmSync(this.#mark, { force: true });
+    });
   }
 
   /** Takes an event of this life of the run. */
   take(event: EventMessage): void {
-    const { phase, trajectories, client } = this.#tools;
-    if (event.kind === "command.done" && event.body.kind === "job.phase") this.#heard++;
+    const { phase, trajectories } = this.#tools;
+    // A controller also answers what an earlier life of this run told, and answers again after an end of its own.
+    if (event.kind === "command.done" && event.body.commandId === this.#told) this.#heard = this.#told;
     if (event.kind === "phase.ended" && event.body.phase === phase) {
       const heard = this.#heard;
       // What was said before the controller was told again counts for nothing: it says it again.
       this.#next(async () => {
-        if (heard === this.#tells) await this.#ended(event.body);
+        if (heard === this.#told) await this.#ended(event.body);
       });
     }
     // What is there is taken from files, and samplers do the rest.
     if (phase !== "both" || trajectories === null) return;
-    if (event.kind !== "step.committed" && event.kind !== "mesh.changed") return;
-    this.#next(async () => {
-      const { step, version } = (await client.status()) ?? { step: 0, version: null };
-      if (version !== null) await this.#bring({ step: step + 1, version });
-    });
+    if (event.kind !== "step.committed" && event.kind !== "step.skipped" && event.kind !== "mesh.changed") return;
+    this.#next(() =>
+      this.#bringAfter(event).catch((error: unknown) => {
+        const reason = messageOf(error);
+        if (reason !== this.#hindrance) this.#tools.note(`! no groups are taken from files now: ${reason}`);
+        this.#hindrance = reason;
+      }),
+    );
   }
 
   async close(): Promise<void> {
-    await this.#importer?.close();
+    await Promise.all([this.#importer?.close(), this.#exporting?.close()]);
+  }
+
+  async #bringAfter(event: EventMessage): Promise<void> {
+    const place = await this.#placeAfter(event);
+    if (place) await this.#bring(place);
+  }
+
+  /** Where the job is after an event: a status from before it says nothing of that. */
+  async #placeAfter({ kind, body, sentAtMs }: EventMessage): Promise<JobPlace | null> {
+    if (kind === "step.committed" || kind === "step.skipped") return { step: body.step + 1, version: body.version };
+    for (const endMs = Date.now() + statusMs; Date.now() < endMs; await sleep(lookMs)) {
+      const status = await this.#tools.client.status();
+      if (!status || status.atMs < sentAtMs) continue;
+      return status.version === null ? null : { step: status.step + 1, version: status.version };
+    }
+    return null;
   }
 
   async #tell(partial?: { readonly step: number; readonly quorum: number }): Promise<void> {
     const { phase, client } = this.#tools;
-    const body = { phase, ...(partial ? { partial } : {}) };
-    this.#tells++;
+    this.#told = `c-${randomBytes(6).toString("hex")}`;
+    const body = { phase, ...(partial ? { partial } : {}), commandId: this.#told };
     const end = await client.command("job.phase", body, { timeoutMs: answerMs });
     if (end?.outcome !== "done") throw new Error(end?.detail ?? "no controller answered");
   }
@@ -115,7 +147,7 @@ export class PhaseKeeper {
     const brought = trajectories === null ? 0 : await this.#bring(end);
     // Asked again, the controller says so again where that was not enough.
     if (brought > 0) return await this.#tell();
-    if (quorum !== null && this.#asked < end.step && end.groups >= quorum * end.of) {
+    if (quorum !== null && this.#asked < end.step && end.groups / end.of >= quorum) {
       this.#asked = end.step;
       return await this.#tell({ step: end.step, quorum });
     }
@@ -135,6 +167,7 @@ export class PhaseKeeper {
       logger,
       connectTimeoutMs: 10_000,
     });
+    this.#exporting = transport;
     try {
       const folder = trajectoriesIn(directory);
       note(exportedText(await exportTrajectories(transport, config, folder), folder));
@@ -177,5 +210,6 @@ export class PhaseKeeper {
 export function exportedText({ files, groups, known, refused }: Exported, folder: string): string {
   const more = known > 0 ? `, ${known} were there already` : "";
   const lost = refused.map(({ path, reason }) => `; not ${path}: ${reason}`).slice(0, 8);
-  return `${groups} groups in ${files.length} files in ${folder}${more}${lost.join("")}`;
+  const others = refused.length > lost.length ? `; nor ${refused.length - lost.length} more` : "";
+  return `${groups} groups in ${files.length} files in ${folder}${more}${lost.join("")}${others}`;
 }
