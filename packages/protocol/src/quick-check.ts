@@ -28,9 +28,9 @@ function makeCheck(schema: z.ZodType): QuickCheck | null {
   if (schema instanceof z.ZodDiscriminatedUnion) return checkOfUnion(schema);
   if (schema instanceof z.ZodString) return checkOfString(schema);
   if (schema instanceof z.ZodNumber) return checkOfNumber(schema);
+  if (rulesOf(schema).length > 0) return null;
   if (schema instanceof z.ZodOptional) return orElse(undefined, schema.unwrap());
   if (schema instanceof z.ZodNullable) return orElse(null, schema.unwrap());
-  if (rulesOf(schema).length > 0) return null;
   if (schema instanceof z.ZodEnum) return oneOf(schema.options);
   if (schema instanceof z.ZodLiteral) return oneOf([...schema.values]);
   if (schema instanceof z.ZodBoolean) return (value) => typeof value === "boolean";
@@ -173,7 +173,8 @@ function lengthsOf(rules: readonly Rule[]): { readonly least: number; readonly m
   for (const { check, minimum, maximum, length } of rules) {
     if (check === "min_length" && typeof minimum === "number") least = Math.max(least, minimum);
     else if (check === "max_length" && typeof maximum === "number") most = Math.min(most, maximum);
-    else if (check === "length_equals" && typeof length === "number") [least, most] = [length, length];
+    else if (check === "length_equals" && typeof length === "number")
+      [least, most] = [Math.max(least, length), Math.min(most, length)];
     else return null;
   }
   return { least, most };

@@ -112,6 +112,25 @@ describe("a schema that is not known", () => {
     ["fills in", z.strictObject({ a: z.number().default(1) })],
     ["has a rule of its own", z.strictObject({ a: z.string().refine((text) => text === "a") })],
     ["has a rule of its own about all fields", z.strictObject({ a: z.string() }).refine(({ a }) => a === "a")],
+    [
+      "has a rule of its own about what may be absent",
+      z.strictObject({
+        a: z
+          .string()
+          .optional()
+          .refine(() => false),
+      }),
+    ],
+    [
+      "has a rule of its own about what may be null",
+      z.strictObject({
+        a: z
+          .string()
+          .nullable()
+          .refine(() => false),
+      }),
+    ],
+    ["has lengths that exclude each other", z.strictObject({ a: z.string().min(2).length(1) })],
     ["leaves fields out", z.object({ a: z.string() })],
     ["keeps fields", z.looseObject({ a: z.string() })],
     ["is a pattern that remembers", z.strictObject({ a: z.string().regex(/a/g) })],

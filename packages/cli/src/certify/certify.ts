@@ -1,6 +1,8 @@
 /** The proof itself: the user's job in peace, then with kills, then the comparison of both. */
+import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Contradiction } from "@muster/engine";
+import { errors } from "../errors.ts";
 import { JobChild, type Victim, victims } from "./job-child.ts";
 import { type Verdict, verdictOf } from "./verdict.ts";
 
@@ -28,6 +30,18 @@ export interface Kill {
 /** What a proof comes to. */
 export interface ProofResult extends Verdict {
   readonly kills: readonly Kill[];
+}
+
+/** Makes the folder of a proof. @throws MUSTER_ERR_OPTION_INVALID when an earlier proof has runs there: they would be gone on with, and compared as if they were new */
+export function makeProofFolder(folder: string): void {
+  const earlier = ["quiet", "killed"].find((job) => existsSync(join(folder, job)));
+  if (earlier !== undefined)
+    throw errors.OptionInvalid({
+      option: "out",
+      value: folder,
+      reason: `has the ${earlier} run of an earlier proof; name another folder, or remove that one`,
+    });
+  mkdirSync(folder, { recursive: true });
 }
 
 /** Runs the job twice and compares. Nothing of it runs any more when this returns or throws. @throws MUSTER_ERR_CERTIFY_RUN */

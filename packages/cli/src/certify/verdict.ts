@@ -96,9 +96,9 @@ const faults: OfLevel<string | null> = {
 const says: OfLevel<string> = {
   L0: ({ killed }) =>
     `both runs are sound by their files: of ${killed.ended?.ledger.admitted ?? 0} trajectories none was lost and none trained twice`,
-  L1: ({ quiet }) => `the same groups in each of ${quiet.steps.size} steps, the same ${quiet.samples.length} prompts`,
-  L2: ({ quiet }) =>
-    `the same tokens and rewards in each of ${quiet.steps.size} steps, the same ${quiet.samples.length} responses word by word`,
+  L1: (proof) => `the same groups in each of ${proof.quiet.steps.size} steps, the same ${comparedText(proof)} prompts`,
+  L2: (proof) =>
+    `the same tokens and rewards in each of ${proof.quiet.steps.size} steps, the same ${comparedText(proof)} responses word by word`,
   L3: ({ quiet }) =>
     `the same digests of weights and optimizer after each of ${quiet.steps.size} steps, at last ${digestsOf([...quiet.steps.values()].at(-1))}`,
 };
@@ -122,15 +122,31 @@ function firstStep({ quiet, killed }: Proof, of: (commit: Commit) => string, say
   return null;
 }
 
-function firstSample({ quiet, killed }: Proof, of: (sample: SampleRecord) => string, says: string): string | null {
-  const others = samplesOf(killed);
-  for (const [name, sample] of samplesOf(quiet)) {
-    const other = others.get(name);
-    // A line may be lost with the process that was killed before it wrote it.
-    if (other && of(other) !== of(sample))
+function firstSample(proof: Proof, of: (sample: SampleRecord) => string, says: string): string | null {
+  const { pairs, shown } = pairsOf(proof);
+  if (pairs.length === 0 && shown > 0)
+    return `no sample of both runs is there to compare, and the quiet run has ${shown}`;
+  for (const [name, sample, other] of pairs) {
+    if (of(other) !== of(sample))
       return `sample ${name} ${says}: ${JSON.stringify(of(sample).slice(0, 80))} in peace, ${JSON.stringify(of(other).slice(0, 80))} with kills`;
   }
   return null;
+}
+
+/** Samples that both runs have, and how many the quiet one has. */
+function pairsOf({ quiet, killed }: Proof) {
+  const [samples, others] = [samplesOf(quiet), samplesOf(killed)];
+  const pairs = [...samples].flatMap(([name, sample]) => {
+    const other = others.get(name);
+    // A line may be lost with the process that was killed before it wrote it.
+    return other ? [[name, sample, other] as const] : [];
+  });
+  return { pairs, shown: samples.size };
+}
+
+function comparedText(proof: Proof): string {
+  const { pairs, shown } = pairsOf(proof);
+  return pairs.length === shown ? `${shown}` : `${pairs.length} of ${shown}`;
 }
 
 /** Those that were trained in the steps that stand. */

@@ -1,11 +1,11 @@
 /** `muster certify`: which level of determinism a job has on this hardware, proven by runs with and without kills. */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { needsOfJob } from "@muster/data";
 import { type Contradiction, type DeterminismLevel, determinismLevels } from "@muster/engine";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import { type Command, Option } from "commander";
-import { type ProofResult, prove } from "../certify/certify.ts";
+import { makeProofFolder, type ProofResult, prove } from "../certify/certify.ts";
 import { type Fingerprint, fingerprintOf } from "../certify/fingerprint.ts";
 import { promised } from "../certify/verdict.ts";
 import { loadJobFile, openEngines } from "../composition/engines.ts";
@@ -72,7 +72,7 @@ async function certify(file: string, options: Options, signal: AbortSignal): Pro
   const best = promised(contradictions);
   refuse(options.level, contradictions);
   const folder = resolve(options.out ?? join(options.runs, `certify-${config.job}-${Date.now()}`));
-  mkdirSync(folder, { recursive: true });
+  makeProofFolder(folder);
   const say = (line: string): void => void (options.quiet || process.stderr.write(`${line}\n`));
   for (const { level, text } of contradictions) say(`! ${level} can not hold: ${text}`);
   const proof = await prove({

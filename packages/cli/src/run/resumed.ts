@@ -1,6 +1,7 @@
 /** `muster run --resume`: a run that is there goes on with what it began with, but for the settings that may change. */
 import { join, resolve } from "node:path";
-import { type Body, checkId, type JobConfig, type Settings } from "@muster/protocol";
+import { newestCheckpointName } from "@muster/checkpoint";
+import { type Body, checkId, type JobConfig, parseCheckpointName, type Settings, settingsAt } from "@muster/protocol";
 import { jobsIn } from "../composition/connection.ts";
 import { pasted } from "../composition/pasted.ts";
 import { newestName } from "../composition/runs.ts";
@@ -43,9 +44,17 @@ export function resumedRun(name: string, { runs, set, flags, fromStep }: ResumeO
   return { ...stored, change: { settings, ...(fromStep === undefined ? {} : { fromStep }) } };
 }
 
-/** What was changed in a run whose store is lost, with the steps from which it counted: its new journal knows nothing of it. */
-export function earlierChanges(directory: string): readonly Change[] {
-  return [...readEvents(directory)].flatMap(({ event }) =>
+/**
+ * What was changed in a run whose store is lost: its new journal knows nothing of it. It begins after the newest checkpoint, and takes no change of an
+ * earlier step: what counted at its first step already counts from there on.
+ */
+export async function earlierChanges(directory: string, checkpoints: string): Promise<readonly Change[]> {
+  const changes = [...readEvents(directory)].flatMap(({ event }) =>
     event.kind === "job.changed" ? [{ settings: event.body.settings, fromStep: event.body.fromStep }] : [],
   );
+  const newest = parseCheckpointName((await newestCheckpointName(checkpoints)) ?? "");
+  const first = (newest?.step ?? 0) + 1;
+  const settings = settingsAt(changes, first);
+  const later = changes.filter(({ fromStep }) => fromStep > first);
+  return Object.keys(settings).length > 0 ? [{ settings }, ...later] : later;
 }

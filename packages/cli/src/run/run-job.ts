@@ -166,8 +166,8 @@ class Run {
 
   /** Before a controller acts, so that the first step that begins has the settings. */
   async #orderChanges(): Promise<void> {
-    const { change, isStoreLost } = this.#options;
-    const lost = isStoreLost ? earlierChanges(this.#directory.path) : [];
+    const { change, isStoreLost, config } = this.#options;
+    const lost = isStoreLost ? await earlierChanges(this.#directory.path, config.checkpoint.directory) : [];
     for (const body of [...lost, ...(change ? [change] : [])]) await this.#report("job.change", body);
   }
 

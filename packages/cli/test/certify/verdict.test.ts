@@ -61,6 +61,18 @@ describe("a proof", () => {
     expect(first?.how).toContain(says);
   });
 
+  it("says how much it compared, and proves nothing of responses where nothing of both runs is there", () => {
+    const some = judged({ killed: facts({ samples: [sample(2)] }) });
+    expect(some.levels[1]?.how).toContain("the same 1 of 2 prompts");
+    expect(some.levels[2]?.how).toContain("the same 1 of 2 responses word by word");
+    const none = judged({ killed: facts({ samples: [] }) });
+    expect(none.level).toBe("L0");
+    expect(none.levels[1]).toMatchObject({
+      state: "not proven",
+      how: expect.stringContaining("no sample of both runs"),
+    });
+  });
+
   it("compares what stands: a step that was computed again in another lineage counts once, as it is now", () => {
     const again = facts({
       steps: new Map([
