@@ -2,7 +2,8 @@
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
 import { planWatchdog } from "../src/controller/plan-watchdog.ts";
-import { arrived, type ControllerState, moved } from "../src/controller/state.ts";
+import { arrived, moved } from "../src/controller/progress.ts";
+import type { ControllerState } from "../src/controller/state.ts";
 import { planLosses } from "../src/controller/step/lost-attempts.ts";
 import { planStepOutcome } from "../src/controller/step/plan-step.ts";
 import { groupsOf, planWith, reportFrom, stepping, voteFor } from "./states.ts";

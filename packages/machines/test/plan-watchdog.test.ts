@@ -1,7 +1,8 @@
 /** The watchdog on progress: one stage after the other, and none while somebody is missing (semantics 6.12). */
 import { describe, expect, it } from "vitest";
 import { planWatchdog } from "../src/controller/plan-watchdog.ts";
-import { type ControllerState, moved, withMember } from "../src/controller/state.ts";
+import { moved } from "../src/controller/progress.ts";
+import { type ControllerState, withMember } from "../src/controller/state.ts";
 import { bodiesOf, linesOf, planWith, stepping, voteFor, working } from "./states.ts";
 
 const plan = planWith({ health: { readmitAfterMs: 5_000, progressMs: 300_000 } });

@@ -6,8 +6,9 @@
 
 import { announce, type Change, type ControllerEffect, command, type ElectedEvent } from "./events.ts";
 import { leasesOf } from "./groups/lease-table.ts";
+import { arrived } from "./progress.ts";
 import { rebaseTimes } from "./rebase-times.ts";
-import { arrived, type ControllerState, type Member, meshMembersOf } from "./state.ts";
+import { type ControllerState, type Member, meshMembersOf } from "./state.ts";
 import { ranksOf } from "./step/plan-mesh.ts";
 import { runBodyOf } from "./step/plan-step.ts";
 

@@ -11,7 +11,8 @@ import { releaseLease } from "./groups/leases.ts";
 import { crowd } from "./members/crowd.ts";
 import { evict } from "./orders.ts";
 import { isPhaseOver } from "./phases/plan-phase.ts";
-import { arrived, type ControllerState, jobStage, type Member, membersOf, meshMembersOf, spentMsOf } from "./state.ts";
+import { arrived, jobStage, spentMsOf } from "./progress.ts";
+import { type ControllerState, type Member, membersOf, meshMembersOf } from "./state.ts";
 
 const lastStage = 5;
 

@@ -2,7 +2,8 @@
 import type { WorkItem } from "@muster/protocol";
 import { valuesOf } from "../../table/table.ts";
 import type { Change, ReportOf } from "../events.ts";
-import { type ControllerState, moved } from "../state.ts";
+import { moved } from "../progress.ts";
+import type { ControllerState } from "../state.ts";
 import { isEarlier } from "./lease-table.ts";
 import { finishItems } from "./leases.ts";
 

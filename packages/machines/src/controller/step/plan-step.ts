@@ -10,6 +10,7 @@ import { isSettled, receiptsOf, settleTrained } from "../groups/ledger.ts";
 import { sampleUnreadable } from "../groups/sound-receipts.ts";
 import { noteStep } from "../members/paces.ts";
 import { evict } from "../orders.ts";
+import { moved } from "../progress.ts";
 import { rateOf, stalenessOf } from "../settings.ts";
 import {
   type ControllerState,
@@ -17,7 +18,6 @@ import {
   type Member,
   membersOf,
   meshMembersOf,
-  moved,
   type Vote,
   withMember,
   without,

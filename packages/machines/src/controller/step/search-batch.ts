@@ -10,7 +10,8 @@ import { noteQuarantined } from "../groups/given-up.ts";
 import { withGroups } from "../groups/leases.ts";
 import { isSettled, receiptsOf } from "../groups/ledger.ts";
 import { countAmong, failuresOf, withOutsideLoss, withoutOutsideLosses } from "../groups/outside-losses.ts";
-import { type ControllerState, type KeptReceipt, moved } from "../state.ts";
+import { moved } from "../progress.ts";
+import type { ControllerState, KeptReceipt } from "../state.ts";
 import { lossesOf, withLosses } from "./lost-attempts.ts";
 import type { LostAttempts, Search } from "./step-state.ts";
 

@@ -5,7 +5,8 @@ import { noteDamage } from "../checkpoints/damaged-checkpoint.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { noteFailedStart } from "../fleet/failed-starts.ts";
 import { answered } from "../orders.ts";
-import { arrived, type ControllerState, type Member, withMember } from "../state.ts";
+import { arrived } from "../progress.ts";
+import { type ControllerState, type Member, withMember } from "../state.ts";
 import { addressesIn } from "./parts.ts";
 import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
 
