@@ -1,6 +1,6 @@
 /**
- * Barriers of scripts (S38, L9): each ends once, and everybody hears the same of it; who is said to have arrived has, and nobody else goes on; what is left
- * is shared out to the last item; and none is open for ever.
+ * Barriers of scripts (S38, L9): each ends once, and everybody hears the same of it; who is said to have arrived has, and nobody else goes on; who has not
+ * is named, unless it was named before, and is waited for until the deadline; what is left is shared out to the last item; and none is open for ever.
  */
 import type { Body } from "@muster/protocol";
 import type { Verdicts } from "./judge.ts";
@@ -10,6 +10,8 @@ type End = Body<"barrier.ended">;
 
 /** The rules that all honest ranks say. */
 export interface ScriptRules {
+  readonly ranks: number;
+  readonly timeoutMs: number;
   readonly onMissing: "wait" | "eject" | "abort";
   readonly quorum: number;
   readonly items: number;
@@ -25,6 +27,8 @@ export class BarrierChecker {
   readonly #judge: Verdicts;
   readonly #rules: ScriptRules;
   readonly #table = new Map<string, Seen>();
+  /** Ranks without which some barrier of the epoch went on, as `<epoch> <rank>`. */
+  readonly #named = new Set<string>();
   #epoch = 0;
 
   constructor(judge: Verdicts, rules: ScriptRules) {
@@ -50,7 +54,10 @@ export class BarrierChecker {
     if (!seen) return;
     const isSame = seen.end === null || JSON.stringify(seen.end) === JSON.stringify(end);
     this.#judge.require(isSame, "S38", () => `${name} has ended twice: ${said(seen.end)}, then ${said(end)}`);
-    if (seen.end === null) this.#checkEnd(seen.arrivals, end);
+    if (seen.end === null) {
+      this.#checkEnd(seen.arrivals, end);
+      this.#checkMissing(end);
+    }
     seen.end ??= end;
   }
 
@@ -103,6 +110,29 @@ export class BarrierChecker {
       ({ from, to, rank }, i) => from < to && to <= (sorted[i + 1]?.from ?? items) && arrived.includes(rank),
     );
     this.#judge.require(isApart, "S38", () => `${name} deals an item out twice, or to who is not there: ${said(end)}`);
+  }
+
+  /** Who is not there is named where it is waited for the first time, and not given up before its time. */
+  #checkMissing(end: End): void {
+    const { epoch, outcome, arrived, missing, waitedMs } = end;
+    const { ranks, timeoutMs } = this.#rules;
+    const isSaid = (rank: number): boolean =>
+      arrived.includes(rank) ||
+      missing.includes(rank) ||
+      this.#named.has(`${epoch} ${rank}`) ||
+      this.#isAhead(rank, end);
+    const unsaid = Array.from({ length: ranks }, (_, rank) => rank).filter((rank) => !isSaid(rank));
+    this.#judge.require(unsaid.length === 0, "S38", () => `${nameOf(end)} says nothing of rank ${unsaid.join()}`);
+    if (outcome !== "partial") return;
+    const isLate = waitedMs >= timeoutMs;
+    this.#judge.require(isLate, "S38", () => `${nameOf(end)} goes on after ${waitedMs} of ${timeoutMs} ms`);
+    for (const rank of missing) this.#named.add(`${epoch} ${rank}`);
+  }
+
+  /** True for a rank that came back after it was given up, and waits in a later iteration. */
+  #isAhead(rank: number, { epoch, iteration }: End): boolean {
+    const arrivals = [...this.#table.values()].flatMap((seen) => seen.arrivals);
+    return arrivals.some((each) => each.rank === rank && each.epoch === epoch && each.iteration > iteration);
   }
 
   /** Items that nobody said to have done, in whatever arrival could be taken, and that are dealt to nobody. */

@@ -32,7 +32,7 @@ const whole: End = {
 /** Three ranks arrive, and hear this. @returns Which rules are broken. */
 function broken(ends: readonly Partial<End>[], then: (checker: BarrierChecker) => void = () => {}): string[] {
   const judge = new Judge({ nowMs: 0 });
-  const checker = new BarrierChecker(judge, { onMissing: "eject", quorum: 2, items: 10 });
+  const checker = new BarrierChecker(judge, { onMissing: "eject", quorum: 2, items: 10, ranks: 3, timeoutMs: 1_000 });
   for (const rank of [0, 1, 2]) checker.arrives(arrival(rank));
   for (const end of ends) checker.ended({ ...whole, ...end });
   then(checker);
@@ -48,7 +48,15 @@ describe("the end of a barrier", () => {
       missing: [2],
       shares: [{ rank: 0, from: 4, to: 10 }],
     } as const;
-    expect(broken([{ ...partial, arrived: [0, 1], missing: [], shares: [...partial.shares] }])).toEqual([]);
+    const late = { ...partial, arrived: [0, 1], missing: [2], waitedMs: 1_000, shares: [...partial.shares] };
+    expect(broken([late])).toEqual([]);
+    // It was named once: the barriers after that are whole without it.
+    const after = (checker: BarrierChecker): void => {
+      for (const rank of [0, 1]) checker.arrives(arrival(rank, { phase: 7 }));
+      checker.ended({ ...whole, phase: 7, arrived: [0, 1], shares: [{ rank: 0, from: 4, to: 10 }] });
+    };
+    expect(broken([late], after)).toEqual([]);
+    expect(broken([], after)).toEqual(["S38"]);
     const over = { reason: "the job has ended: all steps are done", shares: [] };
     expect(broken([{ ...over, outcome: "aborted", arrived: [0], missing: [1, 2] }])).toEqual([]);
   });
@@ -58,6 +66,11 @@ describe("the end of a barrier", () => {
     ["counts who was never there", [{ arrived: [0, 1, 3] }]],
     ["misses who arrived", [{ missing: [2] }]],
     ["goes on below its quorum", [{ outcome: "partial", arrived: [0], shares: [{ rank: 0, from: 4, to: 10 }] }]],
+    [
+      "goes on before its deadline",
+      [{ outcome: "partial", arrived: [0, 1], missing: [2], waitedMs: 999, shares: [{ rank: 0, from: 4, to: 10 }] }],
+    ],
+    ["says nothing of who is missing", [{ arrived: [0, 1], shares: [{ rank: 0, from: 4, to: 10 }] }]],
     ["tells a decision that rank 0 has not taken", [{ decision: "stop" }]],
     ["counts as finished what nobody has done", [{ coverage: 1, shares: [] }]],
     [

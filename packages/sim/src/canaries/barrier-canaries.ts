@@ -1,5 +1,6 @@
 /** Bugs of barriers between the phases of scripts. */
 import type { ControllerState } from "@muster/machines";
+import type { Scenario } from "../cluster/scenario.ts";
 import type { Canary } from "./canary.ts";
 import { mind } from "./mind.ts";
 
@@ -27,6 +28,16 @@ const longMs = 86_400_000;
 const postponed = (barrier: Kept): Kept =>
   barrier.dueAtMs - barrier.openedAtMs < longMs ? { ...barrier, dueAtMs: barrier.openedAtMs + longMs } : barrier;
 
+/** The same with a deadline that is over at once. */
+const hurried = (barrier: Kept): Kept =>
+  barrier.dueAtMs - barrier.openedAtMs > 1 ? { ...barrier, dueAtMs: barrier.openedAtMs + 1 } : barrier;
+
+/** Ranks that stay away for longer than their barrier waits, and that it goes on without. */
+const ejecting = (scenario: Scenario): Scenario =>
+  scenario.script
+    ? { ...scenario, script: { ...scenario.script, onMissing: "eject", quorum: 1, awayMs: 90_000 } }
+    : scenario;
+
 /** Canaries of barriers. */
 export const barrierCanaries: readonly Canary[] = [
   mind("ended-barrier-forgotten", "a barrier that has ended is forgotten, and whoever asks again opens it anew", {
@@ -45,6 +56,21 @@ export const barrierCanaries: readonly Canary[] = [
       does: (effect) =>
         effect.type === "announce" && effect.kind === "barrier.ended"
           ? { ...effect, body: { ...effect.body, shares: effect.body.shares.slice(0, -1) } }
+          : effect,
+    },
+  }),
+  mind("barrier-before-its-time", "a barrier goes on without a rank as soon as enough others are there", {
+    ...where,
+    shape: ejecting,
+    line: { keeps: (after) => withEach(after, hurried) },
+  }),
+  mind("missing-rank-unsaid", "a barrier that goes on without a rank does not say so", {
+    ...where,
+    shape: ejecting,
+    line: {
+      does: (effect) =>
+        effect.type === "announce" && effect.kind === "barrier.ended"
+          ? { ...effect, body: { ...effect.body, missing: [] } }
           : effect,
     },
   }),

@@ -1,5 +1,5 @@
 /** The ranks of a script beside a job: started, killed and started again, and what they are told compared with what they said. */
-import { randomOf } from "@muster/base";
+import { MusterError, randomOf } from "@muster/base";
 import { BarrierChecker, type Judge } from "@muster/check/internal";
 import { decodeMessage } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
@@ -80,9 +80,14 @@ export class Script {
     const position = this.#positions[rank] as Position;
     const { job } = scenario.config;
     const run = new Rank({ rank, shape, position, process, network, job, random, observer: this.#observer }).run();
-    void run.then(() => {
+    const finished = (): void => {
       this.#finished.add(rank);
       process.end();
+    };
+    void run.then(finished, (error: unknown) => {
+      // The broker was away when it began: the script ends with that, and is started again.
+      if (!(error instanceof MusterError && error.retryable)) throw error;
+      process.kill();
     });
     this.#leaveWhenOver(process);
   }
