@@ -7,6 +7,7 @@ import { valuesOf, withEntry, withoutEntry } from "../table/table.ts";
 import type { VersionKey } from "../version-key.ts";
 import type { AtMs } from "./at-ms.ts";
 import type { Barriers } from "./barriers/barriers-state.ts";
+import type { Checkpoints, Fallback } from "./checkpoints/checkpoints-state.ts";
 import { type FleetState, initialFleet } from "./fleet/fleet-state.ts";
 import type { Evaluation, HeldOut } from "./groups/held-out-state.ts";
 import type { OutsideLosses } from "./groups/outside-losses-state.ts";
@@ -17,6 +18,7 @@ import type { ControllerPlan } from "./plan.ts";
 import type { Dropped, FailedEpoch, FillSeen, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
 import type { Beginning } from "./weights/memory-state.ts";
 
+export type { Checkpoints, CoveredStep, Fallback, KeptCheckpoint } from "./checkpoints/checkpoints-state.ts";
 export type { Member } from "./members/member.ts";
 export type { Order } from "./order.ts";
 export type { KeptReceipt, LostAttempts, StepRun, Vote } from "./step/step-state.ts";
@@ -83,55 +85,6 @@ export interface Pace {
   /** The last steps, the newest last. */
   readonly steps: readonly StepPace[];
   readonly isReported: boolean;
-}
-
-/** A checkpoint that was reported durable. */
-export interface KeptCheckpoint {
-  readonly step: number;
-  readonly version: number;
-  readonly path: string;
-  /** Host of who wrote it: when it says that nothing is there, that is so. */
-  readonly host: string;
-  /** Of its manifest, which names all that is in it. Absent in journals of programs that did not keep it. */
-  readonly manifestDigest?: string;
-}
-
-/** What a step that a checkpoint covers came to: its trajectories are purged, so it would be sampled again. */
-export interface CoveredStep {
-  readonly completed: number;
-  readonly aborted: number;
-  /** Indices of groups without a result: they stay given up. */
-  readonly givenUp: readonly number[];
-}
-
-/** What the job goes back to when its newest checkpoint turns out to be damaged. */
-export interface Fallback {
-  /** Copies of the newest checkpoint and the older ones that retention keeps, newest first. */
-  readonly older: readonly KeptCheckpoint[];
-  /** The last checkpoints that could not be restored, why, and on which host; journals of programs that did not keep it have no host. */
-  readonly damaged: readonly { readonly path: string; readonly reason: string; readonly host?: string }[];
-  /** By step: those between the oldest of these checkpoints and the newest. */
-  readonly covered: Readonly<Record<string, CoveredStep>>;
-}
-
-/** Where durable weights stand. */
-export interface Checkpoints {
-  /** Step whose version should become durable next. */
-  readonly wantedStep: number | null;
-  /** Given up after this time when the job is ending. */
-  readonly dueAtMs: AtMs;
-  readonly saved: KeptCheckpoint | null;
-  /** Failures in a row. */
-  readonly failures: number;
-  /** Those that are on too few hosts to count; absent while there are none. */
-  readonly copies?: readonly KeptCheckpoint[];
-  /** Copies that never came to count and never will: they may be removed. The last 64; absent before the first. */
-  readonly superseded?: readonly { readonly name: string; readonly manifestDigest: string }[];
-  /** Older versions than this do not count any more, because a copy of one may be removed already; absent before the first in a lineage. */
-  readonly countsFrom?: number;
-  readonly isFull?: true; // It was said that a disk is full; until something is durable again.
-  /** It was said that too few hosts could have the wanted one. */
-  readonly isShort?: true;
 }
 
 /** What is remembered of a replica that was put out: the n-th time within an hour it stays out for a while. */
