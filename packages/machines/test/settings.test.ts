@@ -42,6 +42,23 @@ describe("a change of settings", () => {
     expect(rates).toEqual([undefined, { lr: 0.2 }, { lr: 0.2 }, { lr: 0.5 }, { lr: 0.5 }]);
   });
 
+  it("says where it ends: a later step, e.g. after the job went back, may have another value already", () => {
+    const planned = ask(working({ plan: asyncPlan }), { settings: { lr: 0.5, stalenessMax: 2 }, fromStep: 8 });
+    const next = ask(planned.next, { settings: { lr: 0.2 } });
+    expect(next.done).toBe(
+      "optimizer.lr = 0.2 from step 4 on; from step 8 on it is as ordered before: optimizer.lr = 0.5",
+    );
+    const same = ask(planned.next, { settings: { lr: 0.01 } });
+    expect(same.done).toContain("it is so already: optimizer.lr = 0.01 from step 4 on; from step 8 on");
+    expect(ask(planned.next, { settings: { lrWarmupSteps: 1 } }).done).toBe(
+      "optimizer.lr_warmup_steps = 1 from step 4 on",
+    );
+    // The later of two orders for one step counts.
+    const back = ask(planned.next, { settings: { lr: 0.2 }, fromStep: 8 });
+    expect(ask(back.next, { settings: { lr: 0.2 } }).done).toBe("optimizer.lr = 0.2 from step 4 on");
+    expect(ask(planned.next, { settings: { lr: 0.2 }, fromStep: 9 }).done).toBe("optimizer.lr = 0.2 from step 9 on");
+  });
+
   it("that is so already changes nothing, so that a command may be given twice", () => {
     const once = ask(working({ plan: asyncPlan }), { settings: { lr: 0.5 } });
     const twice = ask(once.next, { settings: { lr: 0.5 } });

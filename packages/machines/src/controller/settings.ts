@@ -2,7 +2,14 @@
  * Settings that an operator changes while the job exists. A change belongs to the step with which it begins and to all later ones: a job that goes back to
  * a checkpoint does each step again with what that step had.
  */
-import { changesMax, type Settings, settingKeys, settingsAt, settingsText } from "@muster/protocol";
+import {
+  type ChangedSettings,
+  changesMax,
+  type Settings,
+  settingKeys,
+  settingsAt,
+  settingsText,
+} from "@muster/protocol";
 import { announce, type ReportOf } from "./events.ts";
 import type { Taken } from "./fleet/taken.ts";
 import type { ControllerState } from "./state.ts";
@@ -33,13 +40,27 @@ export function takeChange(state: ControllerState, body: ReportOf<"job.change">[
   const had: Settings = { ...plan.settings, stalenessMax: plan.stalenessMax, ...settingsAt(changes, fromStep) };
   const names = (Object.keys(settings) as (keyof Settings)[]).filter((name) => settings[name] !== undefined);
   const isAlready = names.every((name) => had[name] === settings[name]);
-  const text = `${settingsText(settings)} from step ${fromStep} on`;
+  const text = `${settingsText(settings)} from step ${fromStep} on${laterText(changes, { settings, fromStep })}`;
   const detail = isAlready ? `it is so already: ${text}` : text;
   const answer = { outcome: "done", detail } as const;
   if (isAlready) return { state, detail, effects: [], answer };
   const before = Object.fromEntries(names.flatMap((name) => (had[name] === undefined ? [] : [[name, had[name]]])));
   const next = { ...state, changes: [...changes, { fromStep, settings }] };
   return { state: next, detail, effects: [announce("job.changed", { fromStep, settings, before })], answer };
+}
+
+/** Where the first of these settings ends, because another value was ordered for a later step; empty when none does. Pure. */
+function laterText(changes: readonly ChangedSettings[], { settings, fromStep }: ChangedSettings): string {
+  const later = changes.map((change) => change.fromStep).filter((step) => step > fromStep);
+  for (const step of later.sort((a, b) => a - b)) {
+    const others = Object.entries(settingsAt([...changes, { settings, fromStep }], step)).filter(([name, value]) => {
+      const said = settings[name as keyof Settings];
+      return said !== undefined && value !== said;
+    });
+    if (others.length > 0)
+      return `; from step ${step} on it is as ordered before: ${settingsText(Object.fromEntries(others))}`;
+  }
+  return "";
 }
 
 interface Asked {
