@@ -1,11 +1,13 @@
 /**
  * Who is given up, and why (S20): a group goes only when as many holders as it has attempts were really lost over it, whatever the controller
- * has counted. What may be taken for a loss is one by its cause: the process is dead, hangs, or was struck, or the way to it was.
+ * has counted. What may be taken for a loss is one by its cause: the process is dead, hangs, or was struck, or the way to it was. Where kills and
+ * drains are the only faults, four kills count as one in a storm ({@link KillStorm}).
  */
 import type { ControllerState } from "@muster/machines";
 import { failureRuleOf, type JobConfig } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
+import { isSeenKill, KillStorm } from "./kill-storm.ts";
 import type { Observed } from "./observed.ts";
 
 /** How much sooner than the controller a holder may think its lease over, as a share of it. */
@@ -20,11 +22,18 @@ export class BlameChecker {
   readonly #lives = new Map<string, Observed>();
   readonly #struck = new Set<Observed>();
   readonly #losses = new Map<string, number>();
+  /** `null` where a storm may have other signs than kills. */
+  readonly #storm: KillStorm | null;
 
-  constructor(judge: Judge, policy: JobConfig["failure"], { isWide }: { readonly isWide: boolean }) {
+  constructor(
+    judge: Judge,
+    policy: JobConfig["failure"],
+    { isWide, areKills = false }: { readonly isWide: boolean; readonly areKills?: boolean },
+  ) {
     this.#judge = judge;
     this.#policy = policy;
     this.#isWide = isWide;
+    this.#storm = areKills ? new KillStorm() : null;
   }
 
   /** A life begins inside a process. */
@@ -38,9 +47,11 @@ export class BlameChecker {
   }
 
   /** A decision was journaled. */
-  decided({ event, before, after, effects }: Decision): void {
+  decided(decision: Decision): void {
+    const { event, before, after, effects } = decision;
     const leaver = event.type === "replica.left" || event.type === "replica.draining" ? event.from : null;
-    if (before.leases !== after.leases) this.#countLosses(before, after, leaver);
+    this.#storm?.decided(decision);
+    if (before.leases !== after.leases) this.#countLosses(decision, leaver);
     if (before.groups !== after.groups) this.#checkGivenUp(before, after, effects);
   }
 
@@ -53,7 +64,10 @@ export class BlameChecker {
       for (const index of quarantined.filter((each) => !known.includes(each))) {
         const item = `${step}.${index}`;
         // A group whose result was there is given up for what it does to trainers.
-        if (before.groups[Number(step)]?.receipts[index]) continue;
+        if (before.groups[Number(step)]?.receipts[index]) {
+          this.#storm?.explained();
+          continue;
+        }
         const fact = facts.find((each) => each.kind === "groups.quarantined" && each.body.item === item);
         const failure = fact?.kind === "groups.quarantined" ? fact.body.failure : "engine_crash";
         if (failure === "non_finite") continue;
@@ -61,12 +75,16 @@ export class BlameChecker {
         const found = this.#losses.get(item) ?? 0;
         const detail = (): string => `${item} is given up, ${found} of its holders were lost over it, not ${wanted}`;
         this.#judge.require(found >= wanted, "S20", detail);
+        const weight = this.#storm?.weightOf(item, found) ?? found;
+        const inStorm = (): string =>
+          `${item} is given up in a storm, its ${found} losses count as ${weight}, not ${wanted}`;
+        this.#judge.require(found < wanted || weight >= wanted, "S20", inStorm);
       }
     }
   }
 
   /** Whatever was held and is neither held by the same lease any more nor finished was lost with its holder, unless that one hands it back. */
-  #countLosses(before: ControllerState, after: ControllerState, leaver: string | null): void {
+  #countLosses({ event, before, after }: Decision, leaver: string | null): void {
     for (const id in before.leases) {
       const lease = before.leases[id];
       if (!lease || lease === after.leases[id] || lease.holder === leaver) continue;
@@ -76,7 +94,10 @@ export class BlameChecker {
       for (const item of lease.items) {
         if (item.purpose !== "train" || left.has(item)) continue;
         const key = `${item.step}.${item.index}`;
-        if (!after.groups[item.step]?.receipts[item.index]) this.#losses.set(key, (this.#losses.get(key) ?? 0) + 1);
+        if (after.groups[item.step]?.receipts[item.index]) continue;
+        const found = (this.#losses.get(key) ?? 0) + 1;
+        this.#losses.set(key, found);
+        if (isSeenKill(event) && event.body.id === lease.holder) this.#storm?.lost(key, found, after);
       }
     }
   }

@@ -1,12 +1,33 @@
-/** Bugs about batches that end the trainers that compute them. */
+/** Bugs about what ends its holders: batches that end trainers, and what a storm of kills looks like. */
 import type { ControllerState } from "@muster/machines";
 import type { Scenario } from "../cluster/scenario.ts";
-import type { Canary } from "./canary.ts";
+import type { Fault } from "../faults/fault.ts";
+import { type Canary, repeated } from "./canary.ts";
 import { mind } from "./mind.ts";
 
 /** Some samples end whoever trains on them. */
 function withTrainerKillers(scenario: Scenario): Scenario {
   return { ...scenario, work: { ...scenario.work, trainerKillerRate: 0.01 } };
+}
+
+/** Nothing is wrong with the work, and a group has three attempts. */
+function withSoundWork(scenario: Scenario): Scenario {
+  const { config, work } = scenario;
+  const failure = { ...config.failure, engineCrash: { ...config.failure.engineCrash, attempts: 3 } };
+  const sound = { ...work, poisonRate: 0, overflowRate: 0, killerRate: 0, hangerRate: 0, trainerKillerRate: 0 };
+  return { ...scenario, config: { ...config, failure }, work: sound };
+}
+
+/** Trainers and samplers are killed in turns, faster than a sampler computes. */
+function storm(scenario: Scenario): readonly Fault[] {
+  const { policy, rollout } = scenario.config.replicas;
+  const everyMs = 250;
+  return repeated(scenario, everyMs, (atMs) => {
+    const turn = Math.round(atMs / everyMs);
+    const each = Math.floor(turn / 2);
+    const node = turn % 2 === 0 ? `policy-${each % policy}` : `rollout-${each % rollout}`;
+    return { kind: "kill", atMs, node, isSeen: true };
+  });
 }
 
 /** What was given up between two states although its result was there, and the first group after it that is not. */
@@ -45,4 +66,15 @@ export const batchCanaries: readonly Canary[] = [
       },
     },
   }),
+  mind(
+    "storm-not-seen",
+    "that others are killed as well is forgotten, so that every kill counts in full against the group that was held",
+    {
+      profile: "kills",
+      seedsMax: 10,
+      shape: withSoundWork,
+      stage: storm,
+      line: { keeps: (after) => (after.outsideLosses ? { ...after, outsideLosses: [] } : after) },
+    },
+  ),
 ];

@@ -36,6 +36,11 @@ export function isWide(faults: readonly Fault[]): boolean {
   return faults.some(({ kind }) => wideFaults.includes(kind));
 }
 
+/** True when kills and drains are all that goes wrong, and there are some. */
+export function areKills(faults: readonly Fault[]): boolean {
+  return faults.length > 0 && faults.every(({ kind }) => kind === "kill" || kind === "kill-all" || kind === "drain");
+}
+
 /** True for faults that leave no silence of a replica to misread: its end is seen, or it is the controller that stood still. */
 function isLoud(fault: Fault): boolean {
   const isController = (fault.kind === "pause" || fault.kind === "hang") && fault.node === "controller";

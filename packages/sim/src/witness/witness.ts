@@ -46,7 +46,7 @@ import type { SimDisk } from "../plane/sim-disk.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import { allowanceOf, areSimple } from "./allowance.ts";
-import { explainedUntilMs, isWide, outagesOf } from "./explained.ts";
+import { areKills, explainedUntilMs, isWide, outagesOf } from "./explained.ts";
 
 /** How the job ended, in its own words. */
 export interface JobEnd {
@@ -127,7 +127,10 @@ export class Witness implements ClusterObserver {
     this.#progress = new ProgressChecker(world, judge, { ...given, isSimple });
     this.#losses = new LossChecker(world, judge, { timing: config.timing, isSimple: isAlone && isSimple });
     this.#budgets = new BudgetChecker(world, judge, given);
-    this.#blames = new BlameChecker(judge, config.failure, { isWide: isWide(faults) });
+    this.#blames = new BlameChecker(judge, config.failure, {
+      isWide: isWide(faults),
+      areKills: isAlone && areKills(faults),
+    });
     this.#facts = new FactChecker(judge, config);
     this.#tellings = new ToldChecker(judge);
     const memory = new MemoryChecker(judge);

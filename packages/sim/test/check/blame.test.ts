@@ -4,7 +4,7 @@ import type { ControllerState } from "@muster/machines";
 import { expect, it } from "vitest";
 import type { Fault } from "../../src/faults/fault.ts";
 import { shippedConfig } from "../../src/seed/shipped.ts";
-import { isWide } from "../../src/witness/explained.ts";
+import { areKills, isWide } from "../../src/witness/explained.ts";
 import { VirtualWorld } from "../../src/world/world.ts";
 import { modelsOf } from "../support/models.ts";
 
@@ -50,4 +50,35 @@ it("a holder that lives and that nothing struck is not lost, whatever the contro
 it("where the way to everybody is bad, whoever is taken for lost may be", () => {
   const faults = [{ kind: "broker-restart", atMs: 0, forMs: 1 }] as const;
   expect(foundAfter(3, { isDead: false, faults })).toEqual([]);
+});
+
+it("a storm is looked for where kills and drains are all that goes wrong, and only there", () => {
+  const kill = { kind: "kill", atMs: 0, node: "policy-0", isSeen: true } as const;
+  const drain = { kind: "drain", atMs: 0, node: "policy-0" } as const;
+  const restart = { kind: "broker-restart", atMs: 0, forMs: 1 } as const;
+  const all = { kind: "kill-all", atMs: 0, role: "policy", isSeen: true } as const;
+  expect([[kill], [kill, drain, all], [kill, restart], []].map(areKills)).toEqual([true, true, false, false]);
+});
+
+it("a group whose holders are killed while others are killed more often is given up after more of them", () => {
+  const givenUpAfter = (others: number, given: { readonly areKills: boolean }) => {
+    const judge = new Judge(new VirtualWorld(1));
+    const checker = new BlameChecker(judge, failure, { isWide: false, ...given });
+    const holder = modelsOf().process("rollout-1", "rollout");
+    checker.identified("i1", holder);
+    holder.kill();
+    const endOf = (id: string) => ({ type: "process.exited", body: { id, signal: "SIGKILL", code: null } });
+    const tell = (event: object, before: object, after: object): void =>
+      checker.decided({ event, before, after, effects: [] } as unknown as Decision);
+    const bare = { ...stateWith({}), members: { "policy-0": { id: "policy-0" } } };
+    for (let n = 0; n < others; n++) tell(endOf("policy-0"), bare, { ...bare, members: {} });
+    for (let n = 0; n < 3; n++) tell(endOf("rollout-1"), stateWith(held), stateWith({}));
+    tell({ type: "controller.tick" }, stateWith({}), stateWith({}, [4]));
+    return judge.violations.map(({ invariant, detail }) => `${invariant}: ${detail}`);
+  };
+  expect(givenUpAfter(4, { areKills: true })).toEqual([
+    "S20: 1.4 is given up in a storm, its 3 losses count as 1, not 3",
+  ]);
+  expect(givenUpAfter(1, { areKills: true })).toEqual([]);
+  expect(givenUpAfter(4, { areKills: false })).toEqual([]);
 });
