@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type JobConfig, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import { makeTempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { loadTrajectories, scanTrajectories, writeTrajectories } from "../src/trajectories/files.ts";
+import { loadTrajectories, scanTrajectories, writeTrajectories, writtenIn } from "../src/trajectories/files.ts";
 import { headBytesMax, sourceOf } from "../src/trajectories/format.ts";
 import { smallConfig } from "./support/small-config.ts";
 
@@ -61,6 +61,26 @@ describe("a file of trajectories", () => {
 
   it("is written once: the same groups are the same file", async () => {
     expect(await write(1, [groupOf(1, 0)])).toBe(await write(1, [groupOf(1, 0)]));
+  });
+
+  it("is written where a process of the same number was killed over it", async () => {
+    const path = await write(1, [groupOf(1, 0)]);
+    await writeFile(`${path}.${process.pid}.new`, "half");
+    expect(await write(1, [groupOf(1, 0)])).toBe(path);
+    expect(await reasonsIn()).toEqual([]);
+  });
+
+  it("stands for a group of a job only when the same weights sampled it", async () => {
+    await write(2, [groupOf(2, 0)]);
+    const { files } = await scanTrajectories(folder.path, config);
+    const place = { step: 2, index: 0, attempt: 0, version: 1 };
+    const isIn = (job: string, digest: string, patch: Partial<typeof place> = {}): boolean => {
+      const weights = new Map(digest === "" ? [] : [[1, [{ name: "weights" as const, bytes: 8, digest }]]]);
+      return writtenIn(files, { job, weights })({ ...place, ...patch });
+    };
+    expect([isIn("a", "xxh3b:01"), isIn("b", "xxh3b:01"), isIn("a", "")]).toEqual([true, true, true]);
+    expect([isIn("a", "xxh3b:02"), isIn("b", "xxh3b:02"), isIn("b", "")]).toEqual([false, false, false]);
+    expect([{ version: 0 }, { attempt: 1 }, { index: 1 }].some((patch) => isIn("a", "xxh3b:01", patch))).toBe(false);
   });
 
   it("that is bad is refused by name, and the others are read", async () => {

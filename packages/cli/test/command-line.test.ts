@@ -54,6 +54,16 @@ describe("bad input ends with code 2, one line, and nothing on standard output:"
     ],
     ["two hosts", ["bench", "weights", "--hosts", "2,9"], /^muster: --hosts: 2,9 is a list; give one .* 2 to 64\n$/],
     ["two links", ["bench", "weights", "--hosts", "--link", "1000,5"], /^muster: --link: 1000,5 is a list; give one /],
+    [
+      "files of a folder that is none",
+      ["trajectories", "import", "/nowhere"],
+      /^muster: folder "\/nowhere" can not be used/,
+    ],
+    [
+      "a folder that is a file",
+      ["trajectories", "export", "--out", "package.json"],
+      /--out "package.json" can not be used/,
+    ],
     ["a reason that is too long", ["stop", "--reason", "x".repeat(501)], /--reason.*at most 500/],
   ])("%s", (_, args, complaint) => {
     const { code, stdout, stderr } = muster(args);

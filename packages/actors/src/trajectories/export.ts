@@ -12,7 +12,7 @@ import {
 import type { Transport } from "@muster/transport";
 import { replayJournal } from "../controller/journal-replay.ts";
 import { fetchBody } from "../groups/fetch.ts";
-import { type RefusedFile, scanTrajectories, writeTrajectories } from "./files.ts";
+import { type RefusedFile, scanTrajectories, writeTrajectories, writtenIn } from "./files.ts";
 import { sourceOf, type TrajectoryContent } from "./format.ts";
 
 /** What was written, and what could not be. */
@@ -53,10 +53,8 @@ export async function exportTrajectories(
     if (error.code === "ENOENT") return { files: [], refused: [] };
     throw error;
   });
-  const written = new Set(
-    folder.files.flatMap(({ head: { step, groups } }) => groups.map(({ index }) => `${step}.${index}`)),
-  );
-  const open = receipts.filter(({ step, index }) => !written.has(`${step}.${index}`));
+  const isWritten = writtenIn(folder.files, { job: config.job, weights });
+  const open = receipts.filter((receipt) => !isWritten(receipt));
   const files: string[] = [];
   const refused: RefusedFile[] = [...folder.refused];
   const head = { job: config.job, source: sourceOf(config) };

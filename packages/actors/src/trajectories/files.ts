@@ -3,7 +3,14 @@ import { createHash } from "node:crypto";
 import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
-import type { JobConfig, TrajectoryGroup } from "@muster/protocol";
+import {
+  digestsOf,
+  type GroupReceipt,
+  type JobConfig,
+  type Section,
+  sectionsOfPart,
+  type TrajectoryGroup,
+} from "@muster/protocol";
 import {
   differenceOfSource,
   encodeTrajectories,
@@ -78,6 +85,31 @@ async function lookAt(path: string, config: JobConfig): Promise<TrajectoryFile |
   }
 }
 
+/**
+ * Tells which groups of a job are in files already. What another run sampled by other weights, or the same one before it went back, is not in them,
+ * though it has the same place. Pure.
+ *
+ * @param weights - Of the job, by version, as far as they are known.
+ */
+export function writtenIn(
+  files: readonly Pick<TrajectoryFile, "head">[],
+  { job, weights }: { readonly job: string; readonly weights: ReadonlyMap<number, readonly Section[]> },
+): (group: GroupPlace) => boolean {
+  const keyOf = ({ step, index, attempt, version }: GroupPlace): string => `${step}.${index}/${attempt}/${version}`;
+  const isSame = ({ head }: Pick<TrajectoryFile, "head">): boolean => {
+    const own = servingOf(weights.get(head.weights.version) ?? []);
+    const said = servingOf(head.weights.sections);
+    return own === "" || said === "" ? head.job === job : own === said;
+  };
+  const same = files.filter(isSame).map(({ head }) => head);
+  const written = new Set(same.flatMap(({ step, groups }) => groups.map((group) => keyOf({ step, ...group }))));
+  return (group) => written.has(keyOf(group));
+}
+
+type GroupPlace = Pick<GroupReceipt, "step" | "index" | "attempt" | "version">;
+
+const servingOf = (sections: readonly Section[]): string => digestsOf(sectionsOfPart(sections, "serving"));
+
 /** The groups of a file, every byte checked, or a sentence that says why there are none. */
 export async function loadTrajectories(
   { path, head, bodyAt }: TrajectoryFile,
@@ -107,6 +139,8 @@ export async function writeTrajectories(directory: string, content: TrajectoryCo
   const partial = `${path}.${process.pid}.new`;
   await mkdir(directory, { recursive: true, mode: 0o700 });
   try {
+    // A process of the same number may have been killed over it.
+    await rm(partial, { force: true });
     const file = await open(partial, "wx", 0o600);
     try {
       await file.writeFile(bytes);

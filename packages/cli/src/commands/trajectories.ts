@@ -1,4 +1,5 @@
 /** `muster trajectories`: finished groups of a run as files, and files into a job. */
+import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { exportTrajectories, importerId } from "@muster/actors";
 import { openRunFolder } from "@muster/check";
@@ -53,11 +54,14 @@ function withRun(command: Command): Command {
 }
 
 async function exportRun(options: Options): Promise<ExitCode> {
+  if (options.out !== undefined && existsSync(options.out)) requireFolder("--out", options.out);
   const run = findRun(options);
   const out = resolve(options.out ?? trajectoriesIn(run.directory));
   const { folder, transport, close } = await openRunStore(run, process.env);
   try {
-    const done = await exportTrajectories(transport, folder.config, out);
+    const done = await exportTrajectories(transport, folder.config, out).catch((error: unknown) => {
+      throw namedFault(error, "--out", out);
+    });
     process.stdout.write(
       `${options.json ? JSON.stringify({ job: run.job, out, ...done }) : exportedText(done, out)}\n`,
     );
@@ -68,6 +72,7 @@ async function exportRun(options: Options): Promise<ExitCode> {
 }
 
 async function importInto(folder: string, options: Options): Promise<ExitCode> {
+  requireFolder("folder", folder);
   const { job, directory } = findRun(options);
   const { config } = openRunFolder(directory);
   const connection = findConnection({ runs: resolve(options.runs), job }, ["operator", "rollout"]);
@@ -104,4 +109,15 @@ async function importInto(folder: string, options: Options): Promise<ExitCode> {
     await transport.close();
     await client.close();
   }
+}
+
+function requireFolder(argument: string, value: string): void {
+  if (statSync(value, { throwIfNoEntry: false })?.isDirectory()) return;
+  throw errors.ArgumentInvalid({ argument, value, reason: "it is no folder" });
+}
+
+/** What the file system says names no file when a disk is full. */
+function namedFault(error: unknown, argument: string, value: string): unknown {
+  if (!(error instanceof Error && "syscall" in error)) return error;
+  return errors.ArgumentInvalid({ argument, value, reason: error.message });
 }

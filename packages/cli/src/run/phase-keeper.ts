@@ -170,7 +170,10 @@ export class PhaseKeeper {
     this.#exporting = transport;
     try {
       const folder = trajectoriesIn(directory);
-      note(exportedText(await exportTrajectories(transport, config, folder), folder));
+      const exported = await exportTrajectories(transport, config, folder).catch((error: unknown) => {
+        throw new Error(`what is sampled can not be written to ${folder}: ${messageOf(error)}`);
+      });
+      note(exportedText(exported, folder));
     } finally {
       await transport.close();
     }
