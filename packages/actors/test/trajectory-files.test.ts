@@ -5,7 +5,7 @@ import { type JobConfig, type TrajectoryGroup, toGroupsBatch } from "@muster/pro
 import { makeTempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { loadTrajectories, scanTrajectories, writeTrajectories, writtenIn } from "../src/trajectories/files.ts";
-import { headBytesMax, sourceOf } from "../src/trajectories/format.ts";
+import { bytesOfGroup, encodeTrajectories, headBytesMax, sourceOf } from "../src/trajectories/format.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 let folder: Awaited<ReturnType<typeof makeTempDirectory>>;
@@ -57,6 +57,23 @@ describe("a file of trajectories", () => {
     ]);
     const loaded = await loadTrajectories(files[1] as (typeof files)[number], config);
     expect(toGroupsBatch(loaded as TrajectoryGroup[])).toEqual(toGroupsBatch(groups));
+  });
+
+  it("has about the bytes that its groups are said to have, whether they are prompts or responses", () => {
+    const content = { job: "a", source: {}, step: 1, weights: { version: 0, sections: [] } };
+    for (const [prompt, response] of [
+      [4_000, 1],
+      [1, 4_000],
+    ] as const) {
+      const part = { tokens: new Int32Array(prompt + response), promptLength: prompt };
+      const group = groupOf(1, 0, {
+        ...{ ...part, logprobs: new Float32Array(response), lossMask: new Uint8Array(response) },
+        segments: [{ version: 0, from: 0, to: response }],
+      });
+      const { length } = encodeTrajectories({ ...content, groups: [{ group, version: 0 }] });
+      expect(bytesOfGroup(group) / length).toBeGreaterThan(0.9);
+      expect(bytesOfGroup(group) / length).toBeLessThan(1.1);
+    }
   });
 
   it("is written once: the same groups are the same file", async () => {

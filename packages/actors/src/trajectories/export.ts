@@ -13,7 +13,7 @@ import type { Transport } from "@muster/transport";
 import { replayJournal } from "../controller/journal-replay.ts";
 import { fetchBody } from "../groups/fetch.ts";
 import { type RefusedFile, scanTrajectories, writeTrajectories, writtenIn } from "./files.ts";
-import { sourceOf, type TrajectoryContent } from "./format.ts";
+import { bytesOfGroup, sourceOf, type TrajectoryContent } from "./format.ts";
 
 /** What was written, and what could not be. */
 export interface Exported {
@@ -25,7 +25,7 @@ export interface Exported {
   readonly refused: readonly RefusedFile[];
 }
 
-/** Of the groups of one file: how many, and how many bytes of tokens about. */
+/** Of the groups of one file: how many, and how many bytes about. */
 const chunkGroups = 64;
 const chunkBytes = 16 * 1024 * 1024;
 
@@ -80,7 +80,7 @@ export async function exportTrajectories(
     if (isOther || chunk.length >= chunkGroups || bytes >= chunkBytes) await flush();
     newest = version;
     chunk.push({ group, version: receipt.version });
-    bytes += receipt.tokens * 16;
+    bytes += bytesOfGroup(group);
   }
   await flush();
   return { files, groups, known: receipts.length - open.length, refused };

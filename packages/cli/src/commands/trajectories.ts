@@ -101,7 +101,7 @@ async function importInto(folder: string, options: Options): Promise<ExitCode> {
         ? [`${done.later} files are of later steps or versions; import again when the job is there`]
         : []),
       ...(done.files + done.later === 0 ? [`no files of this job in ${folder}`] : []),
-      ...refused.map(({ path, reason }) => `not ${path}: ${cleanLine(reason)}`),
+      ...refused.map(({ path, reason }) => `not ${cleanLine(path)}: ${cleanLine(reason)}`),
     ];
     process.stdout.write(options.json ? `${JSON.stringify({ job, ...done, refused })}\n` : `${lines.join("\n")}\n`);
     return refused.length > 0 ? exitCodes.failed : exitCodes.ok;

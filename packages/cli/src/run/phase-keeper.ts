@@ -8,6 +8,7 @@ import { type Logger, messageOf } from "@muster/base";
 import type { EventMessage, JobClient } from "@muster/client";
 import type { Body, JobConfig, RlPhase } from "@muster/protocol";
 import { type Credentials, connectNats, type Transport } from "@muster/transport";
+import { cleanLine } from "../report/index.ts";
 import { Importer, type JobPlace } from "../trajectories/importer.ts";
 
 /** What a run does, and with which files. */
@@ -212,7 +213,7 @@ export class PhaseKeeper {
 /** What an export did, in words. Pure. */
 export function exportedText({ files, groups, known, refused }: Exported, folder: string): string {
   const more = known > 0 ? `, ${known} were there already` : "";
-  const lost = refused.map(({ path, reason }) => `; not ${path}: ${reason}`).slice(0, 8);
+  const lost = refused.map(({ path, reason }) => `; not ${cleanLine(`${path}: ${reason}`)}`).slice(0, 8);
   const others = refused.length > lost.length ? `; nor ${refused.length - lost.length} more` : "";
   return `${groups} groups in ${files.length} files in ${folder}${more}${lost.join("")}${others}`;
 }
