@@ -80,6 +80,9 @@ describe("a broker that takes connections and never answers", () => {
     ["drain", "rollout-0"],
     ["scale", "rollout=1"],
     ["send", "fleet.scale", "--json", "{}"],
+    ["change", "optimizer.lr=0.001"],
+    ["barrier", "0", "--iteration", "0", "--ranks", "2", "--rank", "0"],
+    ["dashboard", "--listen", "127.0.0.1:0"],
     ["run"],
     ["doctor"],
   ])("does not keep muster %s", { timeout }, async (command, ...rest) => {
