@@ -75,3 +75,12 @@ test.each([
   expect(whole.text.startsWith(shown)).toBe(true);
   expect(saidOf({ wanted, tokenizer }, drawnOf(`${text}\0`, "stop"), true)).toEqual(whole);
 });
+
+test.each(["hermes", "llama3_json"] as const)(
+  "of %s, arguments too deep to be written as JSON are text, and no failure of the engine",
+  (form) => {
+    const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+    const json = `{"name": "add", "parameters": {"a": ${deep}}}`;
+    expect(toolParserOf(form).parse(form === "hermes" ? `<tool_call>${json}</tool_call>` : json)).toBeNull();
+  },
+);

@@ -84,6 +84,19 @@ function callIn(json: string): WrittenCall | null {
   const table = tableOf(json.trim());
   if (table === null || typeof table.name !== "string" || table.name === "") return null;
   const args = table.arguments ?? table.parameters ?? {};
-  if (isTable(args)) return { name: table.name, arguments: JSON.stringify(args) };
+  if (isTable(args)) {
+    const text = jsonOf(args);
+    return text === null ? null : { name: table.name, arguments: text };
+  }
   return typeof args === "string" && tableOf(args) ? { name: table.name, arguments: args } : null;
+}
+
+/** `null` for what is too deep: reading JSON has no such limit. */
+function jsonOf(value: unknown): string | null {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return null;
+    throw error;
+  }
 }
