@@ -197,3 +197,15 @@ test("a job whose tokenizer has no chat template says so to an agent with tools"
     });
   }
 });
+
+test("a conversation that the chat template refuses is the agent's to mend, and no failure of the engine", async () => {
+  const encodeChat = (): never => {
+    throw new Error("roles must alternate");
+  };
+  const { ask } = await begun(["a"], { ...tokenizer, encodeChat });
+  const answer = await ask("chat/completions", { model: "m", messages: [said] });
+  expect(answer).toMatchObject({
+    status: 400,
+    message: "messages: the chat template refuses them: roles must alternate",
+  });
+});

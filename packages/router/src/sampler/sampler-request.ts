@@ -1,8 +1,15 @@
 /** Requests of SGLang and of the OpenAI API as an engine of Muster takes them. What it can not do is refused by name, and never left out. Pure. */
-import { type ChatMessage, MusterError, mixSeed, type SamplingOptions, type ToolParserName } from "@muster/base";
+import {
+  type ChatMessage,
+  MusterError,
+  messageOf,
+  mixSeed,
+  type SamplingOptions,
+  type ToolParserName,
+} from "@muster/base";
 import { isTable } from "../core/answer-facts.ts";
 import type { EngineRoute, engineRoutes } from "../core/parse-request.ts";
-import { invalid } from "../core/reply.ts";
+import { invalid, Refused } from "../core/reply.ts";
 import { type AskedTools, askedToolsOf, chatMessagesOf } from "./chat-request.ts";
 import type { SamplerTokenizer } from "./sampler-engine.ts";
 
@@ -177,8 +184,24 @@ function chatOf(
 ): Int32Array {
   // A model without a template has learned no turns: it is given what was said last.
   return encoded("messages", () =>
-    tokenizer.encodeChat ? tokenizer.encodeChat(messages, tools) : tokenizer.encode(messages.at(-1)?.content ?? ""),
+    tokenizer.encodeChat
+      ? byTemplate(tokenizer.encodeChat, messages, tools)
+      : tokenizer.encode(messages.at(-1)?.content ?? ""),
   );
+}
+
+/** What a template throws is its own word on the conversation, such as that roles must alternate: no engine can draw it. */
+function byTemplate(
+  encodeChat: NonNullable<SamplerTokenizer["encodeChat"]>,
+  messages: readonly ChatMessage[],
+  tools: AskedTools["tools"],
+): Int32Array {
+  try {
+    return encodeChat(messages, tools);
+  } catch (error) {
+    if (error instanceof Refused || error instanceof MusterError) throw error;
+    throw invalid(`messages: the chat template refuses them: ${messageOf(error).slice(0, 300)}`);
+  }
 }
 
 function encoded(field: string, encode: () => Int32Array): Int32Array {
