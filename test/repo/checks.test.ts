@@ -6,6 +6,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { checkChosenTimes, networkTimesOf } from "./checks/chosen-times.ts";
 import { checkDocumentedExports } from "./checks/documented-exports.ts";
 import { listOf } from "./checks/finding.ts";
+import { checkFolders } from "./checks/folders.ts";
 import { checkFrontDoors } from "./checks/front-doors.ts";
 import { checkLimits } from "./checks/limits.ts";
 import { checkLinks } from "./checks/links.ts";
@@ -18,6 +19,18 @@ import { checkWords } from "./checks/words.ts";
 const limitsOf = (text: string) => listOf(checkLimits(parse("a.ts", text)));
 const purityOf = (text: string) => listOf(checkPurity(parse("a.ts", text)));
 const wiringOf = (text: string, file = "packages/actors/src/a.ts") => listOf(checkWiring(parse(file, text)));
+
+describe("folders", () => {
+  const foldersOf = (text: string) => listOf(checkFolders(parse("a.ts", text)));
+
+  it("are not made by the recursive mkdir, in whichever way it is called", () => {
+    expect(foldersOf("await mkdir(a, { recursive: true });")).toEqual([
+      expect.stringContaining("a.ts:1 recursive mkdir"),
+    ]);
+    expect(foldersOf("fs.mkdirSync(a, { mode: 0o700, recursive: true });")).toHaveLength(1);
+    expect(foldersOf("await mkdir(a); rmSync(a, { recursive: true }); cpSync(a, b, { recursive: true });")).toEqual([]);
+  });
+});
 
 describe("the limits", () => {
   it("report a file of 401 lines and accept one of 400", () => {

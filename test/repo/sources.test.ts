@@ -2,6 +2,7 @@ import { networkDefaults } from "@muster/protocol/internal";
 import { describe, expect, it } from "vitest";
 import { checkChosenTimes, networkTimesOf, timesTable } from "./checks/chosen-times.ts";
 import { listOf } from "./checks/finding.ts";
+import { checkFolders } from "./checks/folders.ts";
 import { checkLimits } from "./checks/limits.ts";
 import { checkPurity } from "./checks/purity.ts";
 import { packageNames, repositoryFiles, scriptSources, sourcesOf, textOf } from "./checks/repository.ts";
@@ -14,6 +15,10 @@ describe.each(packageNames)("the sources of %s", (name) => {
   it("keep to the limits of size, and have no any and no empty catch", () => {
     expect(sources).not.toEqual([]);
     expect(listOf(sources.flatMap(checkLimits))).toEqual([]);
+  });
+
+  it("make folders one by one", () => {
+    expect(listOf(sources.flatMap(checkFolders))).toEqual([]);
   });
 
   it("leave the process to the composition root", () => {

@@ -37,6 +37,7 @@ export {
 export { defineErrors, type ErrorFactory, type ErrorParams, hasCode, MusterError, messageOf } from "./errors.ts";
 export { every } from "./every.ts";
 export { baseFolder } from "./folder.ts";
+export { byUmask, folderMaker } from "./folders.ts";
 export { invariant } from "./invariant.ts";
 export { medianOf } from "./median.ts";
 export { Places } from "./places.ts";

@@ -1,16 +1,18 @@
 /** Models as Hugging Face folders: `config.json` (LlamaForCausalLM) and safetensors in one file or several. */
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { byUmask } from "@muster/base";
 import { encodeSafetensors, type ModelFolder, openModelFolder, type PlacedTensor, readFloats } from "@muster/tensors";
 import { checkModel, type ModelConfig, tensorsOf } from "./embedded/model-config.ts";
 import { errors } from "./errors.ts";
+import { makeFolderSync } from "./make-folder.ts";
 
 /** In what weights may be stored; the engine computes in f32, and each number of these is one. */
 const storedDTypes = ["f32", "bf16", "f16"];
 
 /** Writes a model folder that any Llama implementation loads. `weights` is a weights section. */
 export async function saveHfFolder(path: string, model: ModelConfig, weights: Uint8Array): Promise<void> {
-  await mkdir(path, { recursive: true });
+  makeFolderSync(path, byUmask);
   const fields = Object.entries(hfConfigOf(model)).map(([name, value]) => `  "${name}": ${JSON.stringify(value)}`);
   await writeFile(join(path, "config.json"), `{\n${fields.join(",\n")}\n}\n`);
   await writeFile(join(path, "model.safetensors"), encodeSafetensors(tensorsOf(model), weights));

@@ -1,33 +1,14 @@
-/**
- * Folders are made one by one, from above. The recursive `mkdir` of Node never returns where no folder can be made in one that is there, as in
- * /proc: it tries the two in turns for ever, and a call that blocks keeps a process from hearing signals.
- */
+/** Folders of this user: made, or taken when nobody else can have put anything into them. */
 import { chmodSync, lstatSync, mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
+import { folderMaker } from "@muster/base";
 import { errors } from "./errors.ts";
 
 /** For the owner alone. */
 const mode = 0o700;
 
-/**
- * Makes a folder, and those above it that are not there, for their owner alone.
- *
- * @returns The first one that was made, `undefined` when all were there.
- * @throws The system's error, which names the folder that can not be made.
- */
-export function makeFolderSync(path: string): string | undefined {
-  const isFolder = (): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-  if (isFolder()) return undefined;
-  const first = dirname(path) === path ? undefined : makeFolderSync(dirname(path));
-  try {
-    mkdirSync(path, { mode });
-    return first ?? path;
-  } catch (error) {
-    // Somebody else may have been faster.
-    if (codeOf(error) === "EEXIST" && isFolder()) return first;
-    throw error;
-  }
-}
+/** Makes a folder, and those above it that are not there, as {@link folderMaker} has it. */
+export const makeFolderSync = folderMaker({ mkdirSync, statSync, dirname });
 
 /**
  * Makes a folder in which this process keeps keys and answers that it believes, or takes one that is there when nobody else can have put
@@ -55,7 +36,3 @@ const linkKind = 0o120000;
 const sticky = 0o1000;
 const writtenByOthers = 0o022;
 const forOthers = 0o077;
-
-function codeOf(error: unknown): unknown {
-  return (error as NodeJS.ErrnoException).code;
-}

@@ -1,6 +1,6 @@
 /** Files of trajectories in a folder: written so that each is whole or not there, and looked through without trust. */
 import { createHash } from "node:crypto";
-import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { open, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import {
@@ -11,6 +11,7 @@ import {
   sectionsOfPart,
   type TrajectoryGroup,
 } from "@muster/protocol";
+import { makeFolderSync } from "@muster/runtime";
 import {
   differenceOfSource,
   encodeTrajectories,
@@ -137,7 +138,7 @@ export async function writeTrajectories(directory: string, content: TrajectoryCo
   const place = `step-${`${content.step}`.padStart(7, "0")}-from-${`${first}`.padStart(4, "0")}-${digest}`;
   const path = join(directory, `${place}${trajectoryFileEnd}`);
   const partial = `${path}.${process.pid}.new`;
-  await mkdir(directory, { recursive: true, mode: 0o700 });
+  makeFolderSync(directory);
   try {
     // A process of the same number may have been killed over it.
     await rm(partial, { force: true });

@@ -1,7 +1,9 @@
 /** The proof itself: the user's job in peace, then with kills, then the comparison of both. */
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { messageOf } from "@muster/base";
 import type { Contradiction } from "@muster/engine";
+import { makeFolderSync } from "@muster/runtime";
 import { errors } from "../errors.ts";
 import { JobChild, type Victim, victims } from "./job-child.ts";
 import { type Verdict, verdictOf } from "./verdict.ts";
@@ -32,7 +34,7 @@ export interface ProofResult extends Verdict {
   readonly kills: readonly Kill[];
 }
 
-/** Makes the folder of a proof. @throws MUSTER_ERR_OPTION_INVALID when an earlier proof has runs there: they would be gone on with, and compared as if they were new */
+/** Makes the folder of a proof. @throws MUSTER_ERR_OPTION_INVALID when an earlier proof has runs there: they would be gone on with, and compared as if they were new; MUSTER_ERR_FOLDER_UNUSABLE */
 export function makeProofFolder(folder: string): void {
   const earlier = ["quiet", "killed"].find((job) => existsSync(join(folder, job)));
   if (earlier !== undefined)
@@ -41,7 +43,11 @@ export function makeProofFolder(folder: string): void {
       value: folder,
       reason: `has the ${earlier} run of an earlier proof; name another folder, or remove that one`,
     });
-  mkdirSync(folder, { recursive: true });
+  try {
+    makeFolderSync(folder);
+  } catch (error) {
+    throw errors.FolderUnusable({ field: "--out", path: folder, reason: messageOf(error) }, error);
+  }
 }
 
 /** Runs the job twice and compares. Nothing of it runs any more when this returns or throws. @throws MUSTER_ERR_CERTIFY_RUN */

@@ -2,9 +2,10 @@
 import { existsSync } from "node:fs";
 import { mkdir, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { formatSize, messageOf, parseSizeBytes } from "@muster/base";
+import { byUmask, formatSize, messageOf, parseSizeBytes } from "@muster/base";
 import { type LoadedCheckpoint, loadCheckpoint, newestVerifiedCheckpoint } from "@muster/checkpoint";
 import { taskOf } from "@muster/data";
+import { makeFolderSync } from "@muster/runtime";
 import { encodeLlamaGguf, encodeSafetensors, encodeShards } from "@muster/tensors";
 import { type Command, Option } from "commander";
 import { errors } from "../errors.ts";
@@ -152,7 +153,7 @@ async function writeFile(out: string, parts: readonly Uint8Array[]): Promise<num
 async function inPlace(out: string, write: (partial: string) => Promise<number>): Promise<number> {
   const partial = join(dirname(out), `.${basename(out)}.${process.pid}`);
   try {
-    await mkdir(dirname(out), { recursive: true });
+    makeFolderSync(dirname(out), byUmask);
     const bytes = await write(partial);
     await rename(partial, out);
     return bytes;

@@ -3,9 +3,10 @@ import { randomUUID } from "node:crypto";
 import { chmod, mkdir, open, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { messageOf } from "@muster/base";
+import { byUmask, messageOf } from "@muster/base";
 import { encodeLlamaGguf, encodeSafetensors, type PlacedTensor } from "@muster/tensors";
 import { errors } from "../errors.ts";
+import { makeFolderSync } from "../make-folder.ts";
 import { makeOwnedFolder } from "./owned-folder.ts";
 
 /** The model whose weights are written. */
@@ -37,7 +38,7 @@ export class WeightFiles {
   /** @param parent - Empty for the temporary folder of the host. @throws MUSTER_ERR_SERVER_FOLDER */
   static async open(parent: string, model: WrittenModel, format: WeightFormat): Promise<WeightFiles> {
     try {
-      if (parent !== "") await mkdir(parent, { recursive: true });
+      if (parent !== "") makeFolderSync(parent, byUmask);
       const folder = await makeOwnedFolder(parent === "" ? tmpdir() : parent);
       // Servers may run as another user; weights are no secret of the sampler alone where a folder is given for them.
       if (parent !== "") await chmod(folder, 0o755);

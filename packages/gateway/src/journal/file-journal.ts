@@ -4,15 +4,18 @@
  */
 
 import { createHash } from "node:crypto";
-import { type FileHandle, mkdir, open, readFile, realpath, rename } from "node:fs/promises";
+import { mkdirSync, statSync } from "node:fs";
+import { type FileHandle, open, readFile, realpath, rename } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { crc32 } from "node:zlib";
-import { messageOf } from "@muster/base";
+import { folderMaker, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { type Picture, pictureOf, stateOf } from "../topology/picture.ts";
 import { emptyTopology, type Topology, type TopologyRules } from "../topology/state.ts";
 import { type Input, step } from "../topology/step.ts";
+
+const makeFolderSync = folderMaker({ mkdirSync, statSync, dirname });
 
 /** Keeps what was decided. `flush` resolves when everything appended before is kept. */
 export interface Journal {
@@ -50,7 +53,7 @@ export interface OpenedJournal {
 export async function openFileJournal(directory: string, rules: TopologyRules): Promise<OpenedJournal> {
   const path = join(resolve(directory), fileName);
   try {
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    makeFolderSync(directory);
   } catch (error) {
     throw errors.GatewayState({ path, reason: messageOf(error) }, error);
   }

@@ -3,15 +3,18 @@
  * middle of the last line is dropped; a fault anywhere else is refused.
  */
 import { createHash } from "node:crypto";
-import { mkdir, open, readdir, readFile, realpath, rm, truncate } from "node:fs/promises";
+import { mkdirSync, statSync } from "node:fs";
+import { open, readdir, readFile, realpath, rm, truncate } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
-import { messageOf, Places } from "@muster/base";
+import { folderMaker, messageOf, Places } from "@muster/base";
 import { Refused, sessionEnded } from "../core/reply.ts";
 import { emptySession, type Session, type SessionRecord, withRecord } from "../core/session.ts";
 import { errors } from "../errors.ts";
 import { notFound, type SessionLimits, type SessionStore, sessionFull } from "./session-store.ts";
+
+const makeFolderSync = folderMaker({ mkdirSync, statSync, dirname });
 
 /** A session that is read, and goes on. */
 interface Opened {
@@ -63,7 +66,7 @@ export class SessionFiles implements SessionStore {
   /** Opens a folder, which is made when it is not there. @throws MUSTER_ERR_ROUTER_SESSIONS while another router has it, or when it can not be used. */
   static async open(directory: string, limits: SessionLimits): Promise<SessionFiles> {
     try {
-      await mkdir(directory, { recursive: true, mode: 0o700 });
+      makeFolderSync(directory);
       const path = await realpath(directory);
       const guard = await guardOf(path);
       const names = await readdir(path);

@@ -1,7 +1,8 @@
 /** A nats-server of our own, for one job on one machine. Its directory holds everything: configuration, store, log, credentials. */
+import { mkdirSync, statSync } from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
-import { resolve } from "node:path";
-import { hasCode } from "@muster/base";
+import { dirname, resolve } from "node:path";
+import { folderMaker, hasCode } from "@muster/base";
 import { errors } from "../errors.ts";
 import { renderConfig } from "./config.ts";
 import { filesOf, readIfThere, type ServerFiles, writeSecret } from "./files.ts";
@@ -9,6 +10,8 @@ import { generateKeys, type ServerCredentials, type ServerKeys, withJobs, withRo
 import { endLeftover } from "./leftover.ts";
 import { runServer, type ServerExit, type ServerProcess } from "./server-process.ts";
 import { storeTroubleIn } from "./store-trouble.ts";
+
+const makeFolderSync = folderMaker({ mkdirSync, statSync, dirname });
 
 /** How to start a server. */
 export interface LocalServerOptions {
@@ -71,7 +74,7 @@ interface SavedServer extends ServerKeys {
 export async function startLocalServer(options: LocalServerOptions): Promise<LocalServer> {
   const directory = resolve(options.directory);
   const files = filesOf(directory);
-  await mkdir(directory, { recursive: true, mode: 0o700 });
+  makeFolderSync(directory);
   const saved = await load(files);
   if (saved) await endLeftover(files, directory, saved.ownerPid);
   if (saved && !saved.operator) throw errors.BrokerOfBefore({ directory });
