@@ -19,15 +19,20 @@ const prompt = { input_ids: [1], sampling_params: { max_new_tokens: 4 } };
 /** An engine that answers every request with this much text, or with this status. */
 async function plainEngine(answer: {
   readonly status?: number;
-  readonly bytes?: number;
+  readonly bytes?: number | (() => number);
   readonly asked?: () => void;
 }): Promise<string> {
   const server: Server = createServer((request, response) => {
     request.resume();
     const isGet = request.method === "GET";
     if (!isGet) answer.asked?.();
+    const { bytes = 1 } = answer;
     response.writeHead(isGet ? 200 : (answer.status ?? 200), { "content-type": "application/json" });
-    response.end(isGet ? '{"weight_version":"1"}' : JSON.stringify({ text: "x".repeat(answer.bytes ?? 1) }));
+    response.end(
+      isGet
+        ? '{"weight_version":"1"}'
+        : JSON.stringify({ text: "x".repeat(typeof bytes === "number" ? bytes : bytes()) }),
+    );
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
@@ -61,14 +66,20 @@ test("a client that takes nothing of a whole answer is cut off, and its answer i
 
 test("answers that are held are bounded together: beyond it they pass through, and one that must be whole is 503", async () => {
   let asked = 0;
-  const url = await plainEngine({ bytes: 24 * 1024 ** 2, asked: () => void asked++ });
+  // Only the answer that its client does not take has to be longer than what a kernel keeps of it. Engine, router and clients share one thread here:
+  // what is long keeps it busy for so long that a quick check is late, and an engine whose weights can not be asked for answers no request with a fence.
+  const [kept, other] = [24 * 1024 ** 2, 2 * 1024 ** 2];
+  const url = await plainEngine({ bytes: () => (asked === 2 ? kept : other), asked: () => void asked++ });
   const { router, ask, until } = await openRouter([url], {
-    attempt: { clientStallMs: 60_000, answersBytesMax: 30 * 1024 ** 2 },
+    attempt: { clientStallMs: 60_000, answersBytesMax: 25 * 1024 ** 2 },
     retry: { attemptsMax: 1 },
+    ...{ pool: { health: routerDefaults.pool.health }, healthTimeoutMs: routerDefaults.healthTimeoutMs },
   });
   await until("healthy", (workers) => workers.every(({ state }) => state === "healthy"));
   const fenced = { "x-muster-weight-version": "1" };
-  expect((await (await ask("/generate", prompt, fenced)).text()).length).toBeGreaterThan(24 * 1024 ** 2);
+  expect((await (await ask("/generate", prompt, fenced)).text()).length).toBeGreaterThan(other);
+  // A client may have all of its answer before the router knows that it has.
+  await until("taken", () => router.pending() === 0);
   const socket = connect(router.port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   socket.on("error", () => {});
@@ -79,16 +90,15 @@ test("answers that are held are bounded together: beyond it they pass through, a
   socket.pause();
   // Before the engine is asked, it has as little to do as when it has answered.
   await until("answered", ([worker]) => asked === 2 && worker?.active === 0 && router.pending() > 0);
-  expect((await (await ask("/generate", prompt)).text()).length).toBeGreaterThan(24 * 1024 ** 2);
+  expect((await (await ask("/generate", prompt)).text()).length).toBeGreaterThan(other);
   const refused = await ask("/generate", prompt, fenced);
   expect([refused.status, await refused.text()]).toEqual([503, expect.stringContaining("all requests together")]);
   const message = { max_tokens: 4, messages: [{ role: "user", content: "a" }] };
   expect((await ask("/v1/messages", message)).status).toBe(503);
-  // Its checks may be late on a busy machine; requests have nothing against it.
-  expect(router.workers()[0]).toMatchObject({ requestFailures: 0 });
+  expect(router.workers()[0]).toMatchObject({ state: "healthy", requestFailures: 0 });
   socket.destroy();
   await until("gone", () => router.pending() === 0);
-  expect((await (await ask("/generate", prompt, fenced)).text()).length).toBeGreaterThan(24 * 1024 ** 2);
+  expect((await (await ask("/generate", prompt, fenced)).text()).length).toBeGreaterThan(other);
 });
 
 test("a client that takes nothing of a door's own answer is cut off, and one that waits for its next answer is not", async () => {
