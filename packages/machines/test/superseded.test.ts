@@ -137,6 +137,15 @@ describe("a disk that is full", () => {
     expect(again.state.ending).toBeNull();
   });
 
+  it("promises no training where its rule ends the job", () => {
+    const failure = { ...plan.failure, checkpointIo: { action: "abort", attempts: 1, backoffMs: 0 } as const };
+    const { state, effects } = failed(order(alone({ plan: { ...plan, failure } }), 4).state);
+    expect(state.ending?.outcome).toBe("failed");
+    expect(alarmsIn(effects)[0]?.detail).toMatch(
+      / or lower checkpoint\.keep; the job ends with this, and the last good checkpoint stays$/,
+    );
+  });
+
   it("is said again after something became durable in between", () => {
     const said = failed(order(alone({ plan: { ...plan, checkpointQuorum: 1 } }), 4).state).state;
     const { state } = saved(said, "c0", 4);

@@ -63,12 +63,15 @@ export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpo
   const answer = saveAnswered(state.members[event.from], event.body);
   const next = withMember(state, event.from, { ...answer, retryAtMs });
   const detail = `step ${event.body.step}: ${event.body.cause}`;
-  const full = event.body.full && fullText(event, event.body.full, next);
-  // A disk that stays full says so once; each try fails, and training goes on.
+  const isLast = action === "abort" && !next.ending;
+  const outlook = isLast ? "the job ends with this" : "training goes on";
+  const full =
+    event.body.full && `${fullText(event, event.body.full, next)}; ${outlook}, and the last good checkpoint stays`;
+  // A disk that stays full says so once; each try fails.
   const isSaid = full !== undefined && state.checkpoints.isFull === true;
   const alarm = full === undefined ? { alarm: "checkpoint", detail } : { alarm: "checkpoint-disk", detail: full };
   const effects = isSaid ? [] : [announce("alarm.raised", alarm)];
-  if (action === "abort" && !next.ending) {
+  if (isLast) {
     const reason = `${failures} checkpoints in a row failed, the last one of ${detail}`;
     return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects };
   }
@@ -89,7 +92,7 @@ function fullText(
 ): string {
   const host = state.members[from]?.host ?? from;
   const waits = state.checkpoints.copies ? " (copies wait there for checkpoint.quorum)" : "";
-  return `the checkpoint of step ${step} does not fit on ${host}: ${folder}${waits} has ${formatSize(freeBytes)} free and ${formatSize(neededBytes)} are needed; free space there, or lower checkpoint.keep; training goes on, and the last good checkpoint stays`;
+  return `the checkpoint of step ${step} does not fit on ${host}: ${folder}${waits} has ${formatSize(freeBytes)} free and ${formatSize(neededBytes)} are needed; free space there, or lower checkpoint.keep`;
 }
 
 /** What a member's order becomes by a report about a checkpoint: answered when it is about this one. */
