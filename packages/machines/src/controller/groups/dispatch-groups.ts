@@ -94,9 +94,10 @@ export function dispatchGroups(state: ControllerState): Change<ControllerState> 
   if (!state.weights || state.ending || !isWorkWaiting(state)) return null;
   const effects: ControllerEffect[] = [];
   const { weights, plan } = state;
+  const ahead = stepsAheadMax(state);
   const idle = idleSamplers(
     state,
-    ({ lineage, version }) => lineage === weights.lineage && version + stepsAheadMax(state) >= weights.version,
+    ({ lineage, version }) => lineage === weights.lineage && version + ahead >= weights.version,
   );
   const begin: Begin = { groups: state.groups, idle: idle.length, version: weights.version };
   let next = state;

@@ -1,5 +1,5 @@
 /** What an operator says of phases: what the job does from now on, and groups that another run sampled. Every refusal names the field, the value and the way out. */
-import { firstSeqOf, type GroupReceipt, type Section, sectionsOfPart } from "@muster/protocol";
+import { digestsOf, firstSeqOf, type GroupReceipt, type Section, sectionsOfPart } from "@muster/protocol";
 import type { ReportOf } from "../events.ts";
 import type { Taken } from "../fleet/taken.ts";
 import { isOpen, settleReceipt } from "../groups/apply-groups.ts";
@@ -70,10 +70,7 @@ function refusalOfImport(
 
 /** What samplers need decides what they draw; training state does not. */
 function isSame(a: readonly Section[], b: readonly Section[]): boolean {
-  const text = (sections: readonly Section[]): string =>
-    sectionsOfPart(sections, "serving")
-      .map(({ digest }) => digest)
-      .join();
+  const text = (sections: readonly Section[]): string => digestsOf(sectionsOfPart(sections, "serving"));
   return text(a) === text(b) && text(a) !== "";
 }
 
