@@ -55,7 +55,7 @@ export class JobChild {
 
   /** The last step that was committed; 0 before the first. */
   committed(): number {
-    return Math.max(0, ...this.#facts().steps.keys());
+    return Math.max(0, ...this.#committed().steps.keys());
   }
 
   /** Waits until a step is committed, or the job is over. @throws MUSTER_ERR_CERTIFY_RUN when neither comes in time, or the run fails */
@@ -96,7 +96,8 @@ export class JobChild {
   async facts(): Promise<RunFacts> {
     const folder = openRunFolder(this.#directory);
     const { violations } = await checkRun(folder, { journal: { missing: "left out" }, signal: this.#place.signal });
-    return { ...this.#facts(), violations: violations.map((one) => `${one.rule}: ${one.says}`) };
+    const samples = readSamples(this.#directory);
+    return { ...this.#committed(), samples, violations: violations.map((one) => `${one.rule}: ${one.says}`) };
   }
 
   /** Ends what is left of it. */
@@ -114,14 +115,15 @@ export class JobChild {
     return join(this.#place.runs, this.#place.job);
   }
 
-  #facts(): Omit<RunFacts, "violations"> {
+  /** What its events say. */
+  #committed(): Pick<RunFacts, "steps" | "ended"> {
     const steps = new Map<number, Body<"step.committed">>();
     let ended: RunFacts["ended"] = null;
     for (const { event } of readEvents(this.#directory)) {
       if (event.kind === "step.committed") steps.set(event.body.step, event.body);
       if (event.kind === "job.ended") ended = event.body;
     }
-    return { steps, ended, samples: readSamples(this.#directory) };
+    return { steps, ended };
   }
 
   #isRunning(): boolean {

@@ -156,18 +156,8 @@ export class PhaseKeeper {
   }
 
   async #export(end: PhaseEnd): Promise<void> {
-    const { url, credentials, config, directory, note, over, logger } = this.#tools;
-    const own = credentials.controller;
-    if (!own) throw new Error("this run has no credentials of the controller");
-    const name = `controller.trajectories.${process.pid}`;
-    const transport = await connectNats({
-      url,
-      job: config.job,
-      credentials: own,
-      name,
-      logger,
-      connectTimeoutMs: 10_000,
-    });
+    const { config, directory, note, over } = this.#tools;
+    const transport = await this.#connect("controller");
     this.#exporting = transport;
     try {
       const folder = trajectoriesIn(directory);
@@ -191,22 +181,21 @@ export class PhaseKeeper {
   }
 
   async #open(): Promise<OpenImporter> {
-    const { url, credentials, config, logger, client, note, trajectories } = this.#tools;
-    const own = credentials.rollout;
-    if (!own) throw new Error("this run has no credentials of samplers");
-    const name = `rollout.${importerId}.${process.pid}`;
-    const transport = await connectNats({
-      url,
-      job: config.job,
-      credentials: own,
-      name,
-      logger,
-      connectTimeoutMs: 10_000,
-    });
+    const { config, client, note, trajectories } = this.#tools;
+    const transport = await this.#connect("rollout");
     const onRefused = ({ path, reason }: { readonly path: string; readonly reason: string }): void =>
       note(`! ${path} is not imported: ${reason}`);
     const importer = new Importer({ folder: trajectories ?? "", config, client, transport, onRefused });
     return { importer, close: () => transport.close() };
+  }
+
+  /** A connection of its own, with what a role may do: the journal is read as a controller, groups are stored as a sampler. */
+  async #connect(role: "controller" | "rollout"): Promise<Transport> {
+    const { url, credentials: all, config, logger } = this.#tools;
+    const credentials = all[role];
+    if (!credentials) throw new Error(`this run has no credentials of the role ${role}`);
+    const name = `${role}.${importerId}.${process.pid}`;
+    return await connectNats({ url, job: config.job, credentials, name, logger, connectTimeoutMs: 10_000 });
   }
 }
 
