@@ -1,5 +1,5 @@
 /** The real disk, through node:fs. Private modes, exclusive creation, no following of links. */
-import { type BigIntStats, constants } from "node:fs";
+import { type BigIntStats, constants, mkdirSync, statSync } from "node:fs";
 import {
   type FileHandle,
   lstat,
@@ -9,11 +9,11 @@ import {
   realpath,
   rename,
   rmdir,
-  stat,
   statfs,
   unlink,
 } from "node:fs/promises";
 import { dirname } from "node:path";
+import { folderMaker } from "@muster/base";
 import { type CheckpointFs, type PathStat, type ReadableFile, systemCode, type WritableFile } from "./files.ts";
 
 const createFlags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
@@ -23,10 +23,12 @@ const readFlags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLO
 /** Nothing is there, or nothing that a path through folders leads to. */
 const absentCodes: readonly string[] = ["ENOENT", "ENOTDIR", "ELOOP"];
 
+const makeFolderSync = folderMaker({ mkdirSync, statSync, dirname });
+
 /** The file system of this host. */
 export const nodeFs: CheckpointFs = {
   async prepareRoot(path) {
-    const firstMade = await makeRoot(path);
+    const firstMade = makeFolderSync(path);
     const root = await realpath(path);
     if (firstMade !== undefined) await syncParents(root, dirname(await realpath(firstMade)));
     return root;
@@ -59,25 +61,6 @@ export const nodeFs: CheckpointFs = {
   removeFile: (path) => unlink(path),
   removeDirectory: (path) => rmdir(path),
 };
-
-/**
- * Makes a folder and those above it that are missing, one by one: the recursive `mkdir` of Node never returns where none can be made, as in /proc.
- *
- * @returns The first one that was made.
- */
-async function makeRoot(path: string): Promise<string | undefined> {
-  const isFolder = (): Promise<boolean> => stat(path).then((entry) => entry.isDirectory());
-  if (await isFolder().catch(() => false)) return undefined;
-  const first = dirname(path) === path ? undefined : await makeRoot(dirname(path));
-  try {
-    await mkdir(path, { mode: 0o700 });
-    return first ?? path;
-  } catch (error) {
-    // Another process may have been faster.
-    if (systemCode(error) === "EEXIST" && (await isFolder())) return first;
-    throw error;
-  }
-}
 
 /** A directory lasts only when its parent knows it durably: syncs from the parent of `path` up to `last`. */
 async function syncParents(path: string, last: string): Promise<void> {
