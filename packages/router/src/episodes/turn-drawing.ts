@@ -2,7 +2,7 @@
 import type { Generated, SamplingOptions } from "@muster/base";
 import { Refused } from "../core/reply.ts";
 import type { Session } from "../core/session.ts";
-import { isCut } from "../sampler/said.ts";
+import { isCut, mayBeCut } from "../sampler/said.ts";
 import { wholeAnswer } from "../sampler/sampler-answers.ts";
 import type { SamplerTokenizer } from "../sampler/sampler-engine.ts";
 import { wantedOf } from "../sampler/sampler-request.ts";
@@ -59,9 +59,8 @@ export async function drawTurn(session: Session, body: Table, drawing: Drawing):
   const maxNewTokens = Math.min(wanted.sampling.maxNewTokens, sampling.maxNewTokens, room);
   const { stopTokenIds } = wanted.sampling;
   const isOver = (soFar: Generated): boolean => isCut({ wanted, tokenizer }, soFar);
-  const mayEndEarly = wanted.stops.length > 0 || wanted.isOneCall;
   const turn = { promptIds, seed, sampling: { maxNewTokens, stopTokenIds } };
-  const generated = await draw(mayEndEarly ? { ...turn, isOver } : turn);
+  const generated = await draw(mayBeCut(wanted) ? { ...turn, isOver } : turn);
   const shown = {
     route: "/v1/chat/completions",
     id: `chatcmpl-${session.turns.length}`,

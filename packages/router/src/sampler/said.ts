@@ -38,9 +38,14 @@ export function saidOf({ wanted, tokenizer }: Tools, drawn: Generated, isLast: b
   return { response, text: parsed.content, calls, finish, stop };
 }
 
+/** True when something in a response may end it: then it is looked at while it is drawn. */
+export function mayBeCut(wanted: Wanted): boolean {
+  return marksOf(wanted).length > 0;
+}
+
 /** True when a stop text stands in what is drawn: the rest is drawn for nobody. */
 export function isCut(tools: Tools, drawn: Generated): boolean {
-  return marksOf(tools.wanted).length > 0 && cutOf(tools, drawn).isOver === true;
+  return mayBeCut(tools.wanted) && cutOf(tools, drawn).isOver === true;
 }
 
 interface Cut {

@@ -15,7 +15,7 @@ import { doorOf, openHttpApp } from "../doors/http-app.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
 import { drained } from "./drained.ts";
-import { isCut } from "./said.ts";
+import { isCut, mayBeCut } from "./said.ts";
 import { eventAnswer, type Shown, wholeAnswer } from "./sampler-answers.ts";
 import type { SamplerEngine, SamplerTokenizer } from "./sampler-engine.ts";
 import { wantedOf } from "./sampler-request.ts";
@@ -168,8 +168,7 @@ class Server implements SamplerServer {
     const { promptIds, n, sampling, seed } = wanted;
     const drawing = turns.ask({ requestId: id, promptIds, n, sampling, seed }, gone.signal);
     if (wanted.isStream) return await this.#stream(shown, { drawing, engine, client, gone: gone.signal });
-    const mayEndEarly = wanted.stops.length > 0 || wanted.isOneCall;
-    const responses = mayEndEarly
+    const responses = mayBeCut(wanted)
       ? await watched(shown, { drawing, engine }, async () => {})
       : mustBeWhole(shown, await drawing);
     if (client.destroyed) return;
