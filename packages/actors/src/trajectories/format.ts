@@ -1,6 +1,6 @@
 /**
  * A file of trajectories: finished groups of one step and the weights that sampled them, for another run to train. A line of JSON says what is in it, and
- * the bytes after the line are the body of a `groups.batch` message. `docs/reference/trajectory-files.md` describes both.
+ * the bytes after the line are the body of a `groups.batch` message. `docs/operating/phases.md` describes both.
  */
 import { createHash } from "node:crypto";
 import { messageOf } from "@muster/base";
