@@ -30,7 +30,7 @@ test("whoever looks sees who was killed, who is back, who commands, and how the 
     const row = page.locator('[data-replica="rollout-0"]');
     await row.getByRole("button", { name: "Kill" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Kill" }).click();
-    await page.getByText(/rollout-0 died/).waitFor();
+    await page.getByText(/^! rollout-0 died:/).waitFor();
     await row.getByText("1 death").waitFor();
     await row.getByText("healthy").waitFor();
 
