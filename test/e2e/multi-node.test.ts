@@ -1,13 +1,13 @@
 /**
  * A job of three hosts that are started with the options of a launcher for several nodes: three network namespaces, between which nothing but TCP
- * leads. One of them is killed in a phase. `MUSTER_TEST_PHASES=all` does it in each of them; the tests of every change take one. On a
- * busy machine it takes longer than twenty seconds: eleven processes start on three hosts, four of them a second time.
+ * leads. One of them is killed in a phase, the master or another. `MUSTER_TEST_PHASES=all` does both in each of them; the tests of every change take one
+ * phase for each. It takes a minute: each job starts eleven processes on three hosts, and some of them a second time.
  */
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { openTestHosts, type TestHosts } from "@muster/runtime";
-import { type ActorProcess, type JobRun, spawnActor, waitFor } from "@muster/testkit";
+import { type ActorProcess, type JobRun, processesNaming, spawnActor, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, type TestContext, test } from "vitest";
 import { digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 
@@ -34,10 +34,15 @@ function hostsOf(context: TestContext): TestHosts {
   return "missing" in network ? context.skip(network.missing) : network;
 }
 
-/** A job whose master is on this host; where its ranks join is in its first lines. */
-async function masterOn({ gateway }: TestHosts, job: string): Promise<{ readonly run: JobRun; readonly port: number }> {
+interface Master {
+  readonly run: JobRun;
+  readonly port: number;
+}
+
+/** A job whose master is on this host; where its ranks join is in a file of the run. The same again goes on with the run. */
+async function masterOn({ gateway }: TestHosts, job: string, joinPort = 0): Promise<Master> {
   const settings = ["init_replicas.rollout=4"].flatMap((one) => ["--set", one]);
-  const where = ["--master", "--master-addr", gateway, "--master-port", "0", "--eval-interval", "6"];
+  const where = ["--master", "--master-addr", gateway, "--master-port", `${joinPort}`, "--eval-interval", "6"];
   const run = await runs.start(job, ...nodes, ...where, "--steps", `${steps}`, ...settings);
   const port = await waitFor(() => portIn(run), {
     what: "the port of the master",
@@ -56,11 +61,7 @@ function portIn({ directory }: JobRun): number | null {
 }
 
 /** The command of a rank, on a host of its own: its name, and its folder of sockets. */
-async function rankOn(
-  hosts: TestHosts,
-  { run, port }: { run: JobRun; port: number },
-  rank: number,
-): Promise<ActorProcess> {
+async function rankOn(hosts: TestHosts, { run, port }: Master, rank: number): Promise<ActorProcess> {
   const host = hosts.hosts[rank - 1];
   const { socketDirectory } = JSON.parse(readFileSync(join(run.directory, "job.json"), "utf8")).data;
   const own = join(runs.path, `sockets-${run.job}-${rank}`);
@@ -82,6 +83,12 @@ async function rankOn(
   return await spawnActor({ command: host?.wrapper[0] ?? "ip", args: [...args, ...command], env });
 }
 
+/** Kills what runs on the host of the master, all at once. */
+function killMaster(): void {
+  const hostOf = (pid: number | "self"): string => readlinkSync(`/proc/${pid}/ns/net`);
+  for (const { pid } of processesNaming(runs.path)) if (hostOf(pid) === hostOf("self")) process.kill(pid, "SIGKILL");
+}
+
 /** Ranks that are not there, as the run says. */
 function missingIn({ directory }: JobRun): readonly number[] {
   const { ranks } = JSON.parse(readFileSync(join(directory, "ranks.json"), "utf8")) as {
@@ -100,10 +107,24 @@ const moments: Readonly<Record<string, (run: JobRun) => Promise<unknown>>> = {
   "11 to 13, near the end": (run) => run.waitForEvent("step.committed", ({ step }) => step === steps - 3, 60_000),
 };
 const all = Object.keys(moments);
-const chosen = process.env.MUSTER_TEST_PHASES === "all" ? all : ["1 to 4, while it samples"];
+/** Of two tests each takes its own phase. */
+const chosenOr = (moment: string): readonly string[] => (process.env.MUSTER_TEST_PHASES === "all" ? all : [moment]);
+
+/** What every such job comes to: each step once, and the weights of one process. */
+async function expectWhole(run: JobRun): Promise<void> {
+  const summary = await run.ended();
+  expect(run.events("step.committed").map(({ step }) => step)).toEqual(Array.from({ length: steps }, (_, i) => i + 1));
+  expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
+  expectBalanced(summary);
+}
+
+async function expectGoodEnds(ranks: readonly ActorProcess[]): Promise<void> {
+  const exits = await Promise.all(ranks.map(({ exited }) => exited));
+  expect(exits.map(({ code }) => code)).toEqual(exits.map(() => 0));
+}
 
 describe("three hosts, one command each:", () => {
-  test.for(chosen)(
+  test.for(chosenOr("1 to 4, while it samples"))(
     "rank 1 is killed in the phases %s, and the same command brings it back; the weights are those of one process",
     async (moment, context) => {
       const hosts = hostsOf(context);
@@ -116,14 +137,25 @@ describe("three hosts, one command each:", () => {
       await waitFor(() => missingIn(run).join() === "1", { what: "the master to miss rank 1", timeoutMs: 20_000 });
       // Near the end the job may be over before it could join.
       const again = moment.startsWith("11") ? [] : [await rankOn(hosts, master, 1)];
-      const summary = await run.ended();
-      expect(run.events("step.committed").map(({ step }) => step)).toEqual(
-        Array.from({ length: steps }, (_, i) => i + 1),
-      );
-      expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
-      expectBalanced(summary);
-      const exits = await Promise.all([...ranks.slice(1), ...again].map(({ exited }) => exited));
-      expect(exits.map(({ code }) => code)).toEqual(exits.map(() => 0));
+      await expectWhole(run);
+      await expectGoodEnds([...ranks.slice(1), ...again]);
+    },
+  );
+
+  test.for(chosenOr("7 to 9, before the first training"))(
+    "the master is killed in the phases %s with all that runs beside it, and the same command goes on from there with the ranks that waited",
+    async (moment, context) => {
+      const hosts = hostsOf(context);
+      const job = `left-${all.indexOf(moment)}`;
+      const master = await masterOn(hosts, job);
+      const ranks = await Promise.all([1, 2].map((rank) => rankOn(hosts, master, rank)));
+      await waitFor(() => missingIn(master.run).length === 0, { what: "all ranks", timeoutMs: 60_000 });
+      await moments[moment]?.(master.run);
+      killMaster();
+      expect((await master.run.process.exited).signal).toBe("SIGKILL");
+      const { run } = await masterOn(hosts, job, master.port);
+      await expectWhole(run);
+      await expectGoodEnds(ranks);
     },
   );
 });
