@@ -129,6 +129,11 @@ describe("hostile names", () => {
     await expect(store.load(name)).rejects.toEqual(failsWith("NAME_INVALID"));
     expect(() => store.pin(name)).toThrow(failsWith("NAME_INVALID") as Error);
   });
+
+  it("are quoted from their first character on, and cut", () => {
+    expect(() => store.pin(`.${"x".repeat(100)}`)).toThrow(`.${"x".repeat(63)}`);
+    expect(() => store.pin("x".repeat(100))).not.toThrow("x".repeat(65));
+  });
 });
 
 describe("hostile folders", () => {

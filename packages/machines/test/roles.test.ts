@@ -1,5 +1,5 @@
 /** What single replicas do, beyond what the walk of their graphs shows: the content of what they say. */
-import { membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
+import { checkpointLogic, membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
 import { chunksOf } from "@muster/machines/internal";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
@@ -416,6 +416,21 @@ describe("a policy replica", () => {
     expect(replica.hear(eventOf("policy", "weights.pulled", 1)).map(({ kind }) => kind)).toEqual(["weights.held"]);
     expect(replica.value).toBe("waiting");
     expect(replica.hear(eventOf("policy", "mesh.build", 1))).toMatchObject([{ type: "mesh.open", body: { epoch: 2 } }]);
+  });
+});
+
+describe("whoever is to pull another version", () => {
+  it.each([
+    ["a policy replica", policyLogic],
+    ["a rollout replica", rolloutLogic],
+    ["a checkpoint actor", checkpointLogic],
+  ])("has the whole time for it: %s", (_, logic) => {
+    const replica = new Replica(logic, { timing: { ...timing, pullMs: 30 }, pullMs: 30, chunkGroups: 2, leasesMax: 2 });
+    const deadlines = (): number => replica.effects.filter(({ type }) => type === "timer.start").length;
+    for (const version of [1, 2, 3]) {
+      replica.hear({ type: "weights.pull", body: { lineage: 0, version, sections: [], holders: [] } });
+      expect(deadlines()).toBe(version);
+    }
   });
 });
 

@@ -1,6 +1,7 @@
 /** A checkpoint is believed only where it can be one of the job's own; what is restored must have the manifest that was reported. */
 import { describe, expect, it } from "vitest";
 import { applySaved } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { applyRestored } from "../src/controller/checkpoints/apply-restored.ts";
 import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, planWith, reportFrom, working } from "./states.ts";
@@ -45,5 +46,31 @@ describe("a checkpoint that is reported durable", () => {
     expect(state.checkpoints.saved).toEqual(start().checkpoints.saved);
     expect(state.history).toEqual(start().history);
     expect(bodiesOf(effects, "alarm.raised")[0]?.detail).toContain(says);
+  });
+});
+
+describe("a job whose journal is lost", () => {
+  const checkpoint = {
+    step: 3,
+    lineage: 0,
+    version: 3,
+    path,
+    host: "h",
+    ledger: { trained: 6, aborted: 1, quarantined: 1 },
+  };
+
+  it.each([
+    ["its digest, where its manifest has one", { manifestDigest: "m3" }, { manifestDigests: ["m3"] }],
+    ["its name alone otherwise", {}, {}],
+  ])("goes on after its newest checkpoint, by %s", (_, known, wanted) => {
+    const { state } = applyRestored(start(), {
+      type: "controller.restored",
+      atMs: 0,
+      checkpoint: { ...checkpoint, ...known },
+    });
+    expect(state.restore).toEqual({ lineage: 1, version: 3, source: { kind: "checkpoint", path, ...wanted } });
+    expect(state.checkpoints.saved).toEqual({ step: 3, version: 3, path, host: "h", ...known });
+    expect(state.step.step).toBe(4);
+    expect(state.ledger).toEqual({ admitted: 8, trained: 6, aborted: 1, quarantined: 1 });
   });
 });

@@ -6,6 +6,7 @@ import type { MemberWatch } from "./watch-members.ts";
 const disconnectMs = 30;
 
 /** A wait that is shorter is over. */
+// no mutant: it is the grain of timers, and two milliseconds would be as right
 const leastMs = 1;
 
 /** Feeds the watch. `look` is called once for a burst of words, a moment after the last one. @returns Ends it; `null` where deaths are noticed by silence only. */

@@ -24,7 +24,7 @@ const missesMax = 3;
 /** Orders the committed version where what is kept is older than `checkpoint.memory_every` allows. Pure. */
 export function planMemory(state: ControllerState): Change<ControllerState> | null {
   const { weights, plan, step } = state;
-  if (!weights || state.ending || plan.memoryEvery === 0) return null;
+  if (!weights) return null;
   const late = membersOf(state, "checkpoint").filter((member) => isLate(state, member));
   if (late.length > 0) return { state: late.reduce(withFailure, state), effects: [] };
   const committed = step.step - 1;
