@@ -1,7 +1,8 @@
 /**
  * A job of three hosts that are started with the options of a launcher for several nodes: three network namespaces, between which nothing but TCP
  * leads. One of them is killed in a phase, the master or another. `MUSTER_TEST_PHASES=all` does both in each of them; the tests of every change take one
- * phase for each. It takes a minute: each job starts eleven processes on three hosts, and some of them a second time.
+ * phase for each, and continuous integration one of the two. It takes half a minute for each job: eleven processes start on three hosts, and some of them
+ * a second time.
  */
 import { mkdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -107,8 +108,13 @@ const moments: Readonly<Record<string, (run: JobRun) => Promise<unknown>>> = {
   "11 to 13, near the end": (run) => run.waitForEvent("step.committed", ({ step }) => step === steps - 3, 60_000),
 };
 const all = Object.keys(moments);
-/** Of two tests each takes its own phase. */
-const chosenOr = (moment: string): readonly string[] => (process.env.MUSTER_TEST_PHASES === "all" ? all : [moment]);
+const turn = process.env.MUSTER_CI_TURN;
+
+/** The phases in which somebody is killed; of the two tests the number of the commit chooses one in continuous integration. */
+function phasesOf(test: 0 | 1, moment: string): readonly string[] {
+  if (process.env.MUSTER_TEST_PHASES === "all") return all;
+  return turn === undefined || Number(turn) % 2 === test ? [moment] : [];
+}
 
 /** What every such job comes to: each step once, and the weights of one process. */
 async function expectWhole(run: JobRun): Promise<void> {
@@ -124,7 +130,7 @@ async function expectGoodEnds(ranks: readonly ActorProcess[]): Promise<void> {
 }
 
 describe("three hosts, one command each:", () => {
-  test.for(chosenOr("1 to 4, while it samples"))(
+  test.for(phasesOf(0, "1 to 4, while it samples"))(
     "rank 1 is killed in the phases %s, and the same command brings it back; the weights are those of one process",
     async (moment, context) => {
       const hosts = hostsOf(context);
@@ -142,7 +148,7 @@ describe("three hosts, one command each:", () => {
     },
   );
 
-  test.for(chosenOr("7 to 9, before the first training"))(
+  test.for(phasesOf(1, "7 to 9, before the first training"))(
     "the master is killed in the phases %s with all that runs beside it, and the same command goes on from there with the ranks that waited",
     async (moment, context) => {
       const hosts = hostsOf(context);
