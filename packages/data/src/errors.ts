@@ -5,6 +5,8 @@ export const errors = defineErrors("MUSTER_ERR", {
   TaskUnknown: { message: 'task "{name}" is not known; known tasks are {known}' },
   TaskTextInvalid: { message: 'character "{character}" is not in the vocabulary of task {task}' },
   TokenizerInvalid: { message: "{path} is no tokenizer that can be used: {reason}" },
+  TemplateThread: { message: "no thread renders chat templates: {reason}", retryable: true },
+  TemplateExcess: { message: "the chat template of {path} exceeds a limit: {reason}" },
   PromptsUnreadable: { message: "{path}: {reason}" },
   PromptsDiffer: {
     message:

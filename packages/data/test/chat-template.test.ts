@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { chatTemplateOf } from "../src/hugging-face/chat-template.ts";
 
 const facts = {
-  ...{ bos: null, eos: "<|end|>" },
+  ...{ path: "/models/foreign", bos: null, eos: "<|end|>" },
   invalid: (reason: string) => new Error(reason),
 };
 const said = `{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}{{ "\\n" }}<tool_call>
@@ -47,3 +47,49 @@ test.each([
     expect(chatTemplateOf({ chatTemplate, toolTemplate }, facts).toolParser).toBe(form);
   },
 );
+
+/** Each grows or loops without end; where it matters, in the way that a bound elsewhere would not see. */
+const endless = [
+  [
+    "loops",
+    "{% for i in range(9000) %}{% for j in range(9000) %}{% endfor %}{% endfor %}",
+    /more than 1000 ms or 512 MiB/,
+  ],
+  ["counts", "{% for i in range(10000000000) %}{% endfor %}", /a range of 10000000000 numbers, more than 1000000/],
+  [
+    "lengthens a list",
+    "{% set ns = namespace(l=[1, 2]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+    /a list of 1048576 items, more than 1000000/,
+  ],
+  [
+    "lengthens a text",
+    "{% set ns = namespace(t='ab') %}{% for i in range(60) %}{% set ns.t = ns.t ~ ns.t %}{% endfor %}",
+    /a text of 8388608 characters, more than 4194304/,
+  ],
+  [
+    "writes what it has nested as JSON",
+    "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l | tojson }}",
+    /more than 1000 ms or 512 MiB/,
+  ],
+] as const;
+
+test.each(endless)("a template that %s is given up, and the next is rendered", (_, looping, reason) => {
+  const template = `{% if messages[0].content == "long" %}${looping}{% endif %}`;
+  const { renderChat } = chatTemplateOf({ chatTemplate: template + hermes, toolTemplate: null }, facts);
+  const began = performance.now();
+  expect(() => renderChat?.([{ role: "user", content: "long" }])).toThrow(
+    expect.objectContaining({
+      code: "MUSTER_ERR_TEMPLATE_EXCESS",
+      message: expect.stringMatching(new RegExp(`/models/foreign.*${reason.source}`)),
+    }),
+  );
+  // The limit is 1 s; a loaded machine is given more before this says that the caller was held up.
+  expect(performance.now() - began).toBeLessThan(5_000);
+  expect(renderChat?.([{ role: "user", content: "1?" }])).toBe("<|user|>1?<|end|><|assistant|>");
+});
+
+test("what a template refuses is said in its own words", () => {
+  const chatTemplate = "{{ raise_exception('roles must alternate') }}";
+  const { renderChat } = chatTemplateOf({ chatTemplate, toolTemplate: null }, facts);
+  expect(() => renderChat?.([{ role: "user", content: "1?" }])).toThrow(/^roles must alternate$/);
+});

@@ -1,11 +1,18 @@
-/** How a tokenizer writes conversations, and in which form its model calls tools. Pure. */
-import { Template } from "@huggingface/jinja";
-import { type ChatMessage, type ChatTool, messageOf, type ToolParserName } from "@muster/base";
+/** How a tokenizer writes conversations, and in which form its model calls tools. */
+import type { ChatMessage, ChatTool, ToolParserName } from "@muster/base";
+import type { RenderQuestion } from "../chat-templates/messages.ts";
+import { renderTemplate } from "../chat-templates/render.ts";
+import { errors } from "../errors.ts";
 import type { TokenizerFiles } from "./tokenizer-files.ts";
 
 /** How conversations are written. */
 export interface ChatTemplate {
-  /** A conversation as text that the assistant's turn follows; `null` where the tokenizer has no template. */
+  /**
+   * A conversation as text that the assistant's turn follows; `null` where the tokenizer has no template.
+   *
+   * @throws Error with the template's own words when it refuses the conversation; MUSTER_ERR_TEMPLATE_EXCESS when it takes too long, too much memory, or
+   * writes too much; MUSTER_ERR_TEMPLATE_THREAD
+   */
   readonly renderChat: ((messages: readonly ChatMessage[], tools?: readonly ChatTool[]) => string) | null;
   /** The form of calls that it teaches; `null` where it writes no tools, or teaches a form that is not known. */
   readonly toolParser: ToolParserName | null;
@@ -13,6 +20,8 @@ export interface ChatTemplate {
 
 /** What a template needs besides a conversation. */
 export interface TemplateFacts {
+  /** Where the template is, for errors. */
+  readonly path: string;
   /** Text of the token that begins a text; `null` for none. */
   readonly bos: string | null;
   readonly eos: string | null;
@@ -22,24 +31,28 @@ export interface TemplateFacts {
 /** The chat template of a tokenizer, where it has one; that for tools is another one in some. @throws as `invalid` */
 export function chatTemplateOf(
   { chatTemplate, toolTemplate }: Pick<TokenizerFiles, "chatTemplate" | "toolTemplate">,
-  { bos, eos, invalid }: TemplateFacts,
+  { path, bos, eos, invalid }: TemplateFacts,
 ): ChatTemplate {
   if (chatTemplate === null) return { renderChat: null, toolParser: null };
-  const parsed = (text: string): Template => {
-    try {
-      return new Template(text);
-    } catch (error) {
-      throw invalid(`its chat template can not be read (${messageOf(error)})`, error);
-    }
+  const rendered = (question: RenderQuestion): string => {
+    const answer = renderTemplate(question);
+    if (answer.kind === "text") return answer.text;
+    if (answer.kind === "unreadable") throw invalid(`its chat template can not be read (${answer.reason})`);
+    if (answer.kind === "excess") throw errors.TemplateExcess({ path, reason: answer.reason });
+    throw new Error(answer.reason);
   };
-  const [plain, withTools] = [parsed(chatTemplate), parsed(toolTemplate ?? chatTemplate)];
+  const withTools = toolTemplate ?? chatTemplate;
+  for (const template of new Set([chatTemplate, withTools])) rendered({ template, variables: null });
   const tokens = { bos_token: bos ?? "", eos_token: eos ?? "" };
   const renderChat = (messages: readonly ChatMessage[], tools: readonly ChatTool[] = []): string =>
-    (tools.length > 0 ? withTools : plain).render({
-      ...{ messages: messages.map(templateMessage), add_generation_prompt: true, ...tokens },
-      ...(tools.length > 0 ? { tools: [...tools] } : {}),
+    rendered({
+      template: tools.length > 0 ? withTools : chatTemplate,
+      variables: {
+        ...{ messages: messages.map(templateMessage), add_generation_prompt: true, ...tokens },
+        ...(tools.length > 0 ? { tools: [...tools] } : {}),
+      },
     });
-  return { renderChat, toolParser: writesTools(renderChat) ? toolParserOf(toolTemplate ?? chatTemplate) : null };
+  return { renderChat, toolParser: writesTools(renderChat) ? toolParserOf(withTools) : null };
 }
 
 /** A message as templates read it: arguments are objects there, which they write as their model was taught. */
@@ -72,7 +85,7 @@ function writesTools(render: (messages: readonly ChatMessage[], tools: readonly 
   try {
     return render([{ role: "user", content: "" }], [tool]).includes(name);
   } catch {
-    // It refuses this conversation, so nothing is known of it.
+    // It refuses this conversation or exceeds a limit, so nothing is known of it.
     return false;
   }
 }

@@ -54,7 +54,10 @@ export async function openTokenizer(folder: string): Promise<ChatTokenizer> {
     encodePlain: (text) => encode(text, true),
     decode: (tokens) =>
       tokenizer.decode(Array.from(tokens), { skip_special_tokens: true, clean_up_tokenization_spaces: false }),
-    ...chatTemplateOf(files, { bos: textOf(files.config.bos_token), eos: textOf(files.config.eos_token), invalid }),
+    ...chatTemplateOf(files, {
+      ...{ path: folder, invalid },
+      ...{ bos: textOf(files.config.bos_token), eos: textOf(files.config.eos_token) },
+    }),
   };
 }
 
