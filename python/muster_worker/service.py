@@ -1,5 +1,6 @@
 """The loop of a worker: one thread hears, answers pings and notes cancels, so that long work does not look dead; the main thread works."""
 
+import json
 import math
 import os
 import queue
@@ -8,45 +9,19 @@ import threading
 import time
 import traceback
 
+from .calls import Call, Cancelled, Invalid
 from .engines import Batch, Request, Sample
 from .frames import Frames
 from .regions import Regions
+from .scorers import Trajectory, score_message
 
 PROTOCOL = 1
 PAGE_ROWS = 2_000
 
 
-class Cancelled(Exception):
-    """Nobody waits for this call any more."""
-
-
-class Invalid(Exception):
-    """What is asked can not be done, and asking again would not help."""
-
-
-class Call:
-    """One request at work."""
-
-    def __init__(self, deadline: float, aborted: set):
-        self._deadline = deadline
-        self._cancelled = threading.Event()
-        self._aborted = aborted
-
-    def check(self) -> None:
-        """Raises Cancelled when it is cancelled or late. Costs next to nothing: ask it in loops."""
-        if self._cancelled.is_set():
-            raise Cancelled("cancelled")
-        if time.monotonic() > self._deadline:
-            raise Cancelled("its deadline has passed")
-
-    def is_aborted(self, request_id: str) -> bool:
-        """True when this request of the call should end now with what it has, finish abort."""
-        return request_id in self._aborted
-
-
 def greeting(described: dict):
     """The hello of a worker; a large tensor table follows it in pages, because no frame grows with it."""
-    rows = described["tensors"]
+    rows = described.get("tensors", [])
     if len(rows) <= PAGE_ROWS:
         yield {"type": "hello", "protocol": PROTOCOL, **described}
         return
@@ -171,6 +146,22 @@ class _Service:
             "logprobs": ("f32", [logprob for response in responses for logprob in response.logprobs]),
         })
         return {"version": self.version, "arrays": arrays}
+
+    def _do_score(self, params, call):
+        columns = {name: self.regions.array("inputs", place) for name, place in params["arrays"].items()}
+        trajectories, at, asked = [], 0, 0
+        for length, prompt_length, size in zip(columns["lengths"], columns["promptLengths"], columns["questionBytes"]):
+            question = json.loads(bytes(columns["questions"][asked:asked + size]))
+            prompt = question["prompt"]
+            trajectories.append(Trajectory(
+                prompt["text"], prompt["answer"], prompt.get("row") or {}, question["responseText"], question["finish"],
+                columns["tokens"][at:at + length], prompt_length,
+            ))
+            at, asked = at + length, asked + size
+        scores = self.worker.score_batch(trajectories, call)
+        if len(scores) != len(trajectories):
+            raise ValueError(f"score_batch gave {len(scores)} scores for {len(trajectories)} trajectories")
+        return {"scores": [score_message(score) for score in scores]}
 
     def _do_initialize(self, params, _call):
         self.worker.initialize(params["source"])

@@ -31,7 +31,7 @@ import {
   type EngineRole,
   type GenerateFunction,
   loadGenerate,
-  openReward,
+  openRewardOf,
   type PolicyEngine,
   type ReplicaRank,
   type Reward,
@@ -55,8 +55,8 @@ export interface Doors {
   ): Pick<EngineDescription, "tensors" | "modelConfig"> & { readonly build: string };
   /** The prompts of a job and its tokenizer. */
   task(config: JobConfig): Promise<Task>;
-  /** The reward of a job: built in, a module, a program or a service. */
-  reward(name: string): Promise<Reward>;
+  /** The reward of a job: built in, a module, a program, a service or a worker. */
+  reward(config: JobConfig): Promise<Reward>;
   /** The generate function of a job: of its module, or its agent; `null` for the engine's own way. */
   generate(config: JobConfig, logger: Logger): Promise<GenerateFunction | null>;
   /** Digests of sections, as the data plane computes them, and off the JavaScript thread. Their bytes are left alone until then. */
@@ -82,17 +82,25 @@ export interface Doors {
   loadCheckpoint(path: string, signal?: AbortSignal): Promise<LoadedCheckpoint>;
 }
 
+/** What some jobs need besides. */
+interface HostOptions {
+  /** Of a replica of several processes: its rank 0. */
+  readonly rank?: ReplicaRank | undefined;
+  /** Starts agents; needed for jobs that have one. */
+  readonly agents?: OpenAgents;
+  /** Environment that the worker of a reward inherits; default nothing. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
 /**
  * Engines, the native data plane and the disk of this host.
  *
  * @param engineBuild - With which this replica registered; an engine of another one is not opened.
- * @param rank - Of a replica of several processes: its rank 0.
- * @param agents - Starts agents; needed for jobs that have one.
  */
 export const hostDoors = (
   engines: EngineRegistry,
   engineBuild: string,
-  { rank, agents = noAgents }: { readonly rank?: ReplicaRank | undefined; readonly agents?: OpenAgents } = {},
+  { rank, agents = noAgents, env = {} }: HostOptions = {},
 ): Doors => ({
   engineBuild,
   policyEngine: async (config) => {
@@ -108,7 +116,7 @@ export const hostDoors = (
     build: engines.of(config.engine[role].adapter).build(),
   }),
   task: openTask,
-  reward: openReward,
+  reward: (config) => openRewardOf(config, env),
   generate: ({ rollout }, logger) => (rollout.agent ? agents(rollout.agent, logger) : generateOf(rollout)),
   digests: digestsOf,
   table: (tensors) => writeTable(tensors, () => setImmediate()),

@@ -68,7 +68,7 @@ export interface CollectOptions {
   readonly handBack?: HandBack;
   /** Takes what is drawn of unfinished groups now and then, so that little is lost with this process. */
   readonly save?: Save;
-  /** Hears of each sample of a generate function that is done, whatever became of it: a call may take long while it goes on. */
+  /** Hears of each sample of a generate function that is done, whatever became of it, and of each that is judged: a call may take long while it goes on. */
   readonly settled?: () => void;
   readonly logger?: Logger;
 }
@@ -274,7 +274,8 @@ class Call {
       if ("placeholder" in reward) return reward.placeholder();
       return trajectoryOf(response.promptIds ?? askable(prompt).ids, response, reward.value);
     });
-    return await Promise.all(judged);
+    const { reward, settled } = this.#options;
+    return await Promise.all(judged).finally(reward.isBounded ? settled : undefined);
   }
 
   /** Runs a piece of a sample's work as often as its failures' rules say. Rejects only when everything ends. */
@@ -335,7 +336,7 @@ class Call {
     const said = { responseIds: own, responseText: task.decode(own), finish };
     const input = { prompt: askable(entry.prompt), ...said, ...(messages ? { messages } : {}) };
     const what = `reward of sample ${at} of group ${groupId}`;
-    const value: unknown = reward.isBuiltIn
+    const value: unknown = reward.isBounded
       ? await reward.score(input, this.#ending.signal)
       : await this.#scopes.run({ what, timeoutMs: rewardTimeoutMs }, (signal) => reward.score(input, signal));
     if (typeof value !== "number" || !(Math.abs(value) <= rewardMax))

@@ -239,8 +239,8 @@ export interface PolicyEngine {
 /** Judges one response. May be slow, may fail: it is isolated per trajectory. */
 export interface Reward {
   readonly name: string;
-  /** It comes with Muster, ends at once and leaves nothing behind: judged without a deadline and a boundary of its own. */
-  readonly isBuiltIn?: true;
+  /** It ends by itself, in a time of its own, and runs no code of others in this process: judged without a deadline and a boundary. */
+  readonly isBounded?: true;
   /** @returns A number between −`rewardMax` and `rewardMax` of `@muster/protocol`, which are a thousand million. */
   score(input: RewardInput, signal: AbortSignal): Promise<number>;
   /** Ends what it has running, for good. */

@@ -32,7 +32,8 @@ export const errors = defineErrors("MUSTER_ERR", {
   WorkerRefuses: { message: "the worker refuses this job: {reason}" },
   WorkerCall: { message: "{method} failed in the worker ({kind}): {reason}" },
   WorkerArena: {
-    message: "{wantedBytes} bytes do not fit into the region {region} of {bytes}; raise engine.worker.arena_mb",
+    message:
+      "{wantedBytes} bytes do not fit into the region {region} of {bytes}; raise engine.worker.arena_mb, or reward.worker.arena of a reward",
   },
   WorkerMemory: {
     message: "the worker's regions need {wantedBytes} bytes of {folder}, which has {freeBytes}; make it larger",

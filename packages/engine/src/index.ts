@@ -64,5 +64,5 @@ export {
   type WeightFormat,
 } from "./registry/weight-format.ts";
 export { reservePort } from "./reserve-port.ts";
-export { isModulePath, isProgramPath, openReward } from "./rewards/open-reward.ts";
+export { isModulePath, isProgramPath, openRewardOf } from "./rewards/open-reward.ts";
 export { sketchOf } from "./sketch.ts";

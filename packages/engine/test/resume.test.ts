@@ -24,7 +24,7 @@ afterAll(() => engine.close());
 const promptOf = (index: number) => task.trainPrompt({ seed: 1, step: 3, index });
 const options = (change: Partial<CollectOptions> = {}): CollectOptions => ({
   engine,
-  reward: { name: "even", isBuiltIn: true, score: async ({ responseIds }) => (responseIds[0] ?? 0) % 2 },
+  reward: { name: "even", isBounded: true, score: async ({ responseIds }) => (responseIds[0] ?? 0) % 2 },
   task,
   prompts: [0, 1, 2].map((index) => ({ index, attempt: 0, prompt: promptOf(index) })),
   groupSize: 4,

@@ -8,7 +8,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { failureKindOf } from "../src/collect/failure-kind.ts";
 import { errors } from "../src/errors.ts";
 import type { Reward, RewardInput } from "../src/index.ts";
-import { openReward } from "../src/index.ts";
+import { openReward } from "../src/rewards/open-reward.ts";
 
 const signal = new AbortController().signal;
 const asked = (responseText: string, row?: Record<string, unknown>): RewardInput => ({

@@ -86,6 +86,7 @@ export { processNameOf, processOf, type RankOrder, ranksMax } from "./ranks.ts";
 export type { RefusalReason } from "./refusal.ts";
 export { perRole, type ReplicaRole, type RoleTraits, replicaRoles, traitsOf } from "./role-table.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";
+export { type ScorerConfig, workerReward } from "./scorer-config.ts";
 export {
   type ChangedSettings,
   changesMax,

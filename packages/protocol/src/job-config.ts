@@ -12,6 +12,7 @@ import { weightSourceSchema } from "./messages/weights.ts";
 import { groupsMessageBytesMax } from "./pieces.ts";
 import { ranksMax } from "./ranks.ts";
 import { perRole } from "./role-table.ts";
+import { scorersSchema } from "./scorer-config.ts";
 import { lrSchedules, trainingSchema } from "./training.ts";
 
 const positive = z.number().positive();
@@ -121,7 +122,7 @@ const compiledSchema = z.strictObject({
   initReplicas: z.strictObject({ policy: atLeastOne, rollout: atLeastOne }),
   /** Healthy replicas below which the job says what is missing. */
   minReplicas: z.strictObject({ policy: countSchema, rollout: countSchema }),
-  /** Each is the name of a built-in one, or the absolute path of a module; a reward also that of a program, or an address. */
+  /** Each is the name of a built-in one, or the absolute path of a module; a reward also that of a program, an address, or `worker`. */
   task: z.strictObject({ name: path, reward: path }),
   /** There where the task is a module. */
   taskModule: taskModuleSchema.optional(),
@@ -139,6 +140,8 @@ const compiledSchema = z.strictObject({
     /** Form in which the model writes calls of tools; `null` or absent: that of its chat template. */
     toolParser: z.enum(toolParserNames).nullish(),
   }),
+  /** Programs that score what was drawn; absent: none. */
+  scorers: scorersSchema.optional(),
   /** Processes of a replica, by role, each with a rank; absent: one. */
   processes: z.strictObject(perRole(() => atLeastOne.max(ranksMax))).optional(),
   /** Devices of each rank of a replica, by role; absent: none. */

@@ -58,7 +58,7 @@ interface Answer {
   readonly generated: Generated | undefined;
 }
 
-/** Judges all answers at once, within the time of one reward. @returns How many are right. */
+/** Judges all answers at once, within the time of one reward, or that which a reward sets itself. @returns How many are right. */
 async function judge(
   answers: readonly Answer[],
   { task, reward, config, clock }: Evaluator,
@@ -73,6 +73,8 @@ async function judge(
   };
   const deadline = { what: "judging held-out prompts", timeoutMs: config.timing.rewardMs, clock, signal };
   const all = (stop: AbortSignal) => Promise.allSettled(answers.map((answer) => judgeOne(answer, stop)));
-  await withDeadline(all, deadline).catch(() => signal.throwIfAborted());
+  if (reward.isBounded) await all(signal);
+  else await withDeadline(all, deadline).catch(() => signal.throwIfAborted());
+  signal.throwIfAborted();
   return solved;
 }

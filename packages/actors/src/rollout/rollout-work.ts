@@ -115,10 +115,10 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
 
   async open(admission: Admission): Promise<void> {
     try {
-      const { task, network } = admission.config;
+      const { network } = admission.config;
       this.#doors.network(network);
       // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
-      const reward = await this.#doors.reward(task.reward);
+      const reward = await this.#doors.reward(admission.config);
       const generate = await this.#doors.generate(admission.config, this.#tools.environment.logger);
       const prompts = await this.#doors.task(admission.config);
       const engine = await this.#doors.rolloutEngine(admission.config);

@@ -141,7 +141,11 @@ async function joinJob(name: string, { roleOn, engine }: ReplicaKind, options: R
   const actor = rank ? { ...joining, life: rank.life } : joining;
   const { [engine]: adapter = "embedded", policy = "embedded" } = actor.connection.engines ?? {};
   const engines = await openEngines([adapter], policy);
-  const doors = hostDoors(engines, engines.of(adapter).build(), { rank: rank ?? undefined, agents: openAgents });
+  const doors = hostDoors(engines, engines.of(adapter).build(), {
+    rank: rank ?? undefined,
+    agents: openAgents,
+    env: process.env,
+  });
   if (options.serve === undefined) return await runReplicaProcess(roleOn(doors), actor);
   const { id, connection } = actor;
   const address = addressOf("serve", options.serve === true ? serveDefault : options.serve, serveDefault);

@@ -2,17 +2,19 @@
 import { writeFileSync } from "node:fs";
 import { messageOf } from "@muster/base";
 import { needsOfTask, taskOf } from "@muster/data";
-import type { WorkerDescription, WorkerSubject } from "@muster/engine/worker";
+import type { WorkerSelf, WorkerSubject } from "@muster/engine/worker";
 import { exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { errors } from "../errors.ts";
 import { cleanLine } from "../report/index.ts";
+import { datesTrajectories, trajectoriesIn } from "../worker/trajectories.ts";
 
 interface Options {
   readonly vocab: string;
   readonly context: string;
   readonly seconds: string;
   readonly out?: string;
+  readonly trajectories?: string;
   readonly json?: boolean;
 }
 
@@ -22,8 +24,9 @@ const dates = needsOfTask(taskOf("dates"));
 export function addWorkerCommands(program: Command): void {
   const worker = program
     .command("worker")
-    .description("try a worker: a trainer or sampler that is a program of one's own");
+    .description("try a worker: a trainer, sampler or reward that is a program of one's own");
   withFacts(worker.command("check").description("run a worker through everything that a job relies on"))
+    .option("--trajectories <file>", "what a reward is tried with: lines of JSON, each as task.reward is asked")
     .option("--json", "write one line of JSON: ok, what the worker is, and the checks")
     .action(async (words: string[], options: Options) => {
       process.exitCode = (await check(subjectOf(words, options), options)) ? exitCodes.ok : exitCodes.failed;
@@ -46,12 +49,14 @@ function withFacts(command: Command): Command {
     .option("--seconds <number>", "time for each request", "60");
 }
 
-function subjectOf(words: readonly string[], { vocab, context, seconds }: Options): WorkerSubject {
+function subjectOf(words: readonly string[], { vocab, context, seconds, trajectories }: Options): WorkerSubject {
   const command = words.map((word) => (word.includes("'") ? `"${word}"` : `'${word}'`)).join(" ");
   const given = { vocab: numberOf("vocab", vocab), maxContext: numberOf("context", context) };
   return {
     table: { command, call_seconds: numberOf("seconds", seconds) },
     needs: { ...dates, ...given },
+    trajectories:
+      trajectories === undefined ? datesTrajectories(given.vocab) : trajectoriesIn(trajectories, given.vocab),
     env: process.env,
   };
 }
@@ -66,13 +71,19 @@ async function check(subject: WorkerSubject, { json }: Options): Promise<boolean
     done.push({ says, fault });
     print(fault === null ? `ok    ${says}` : `FAIL  ${says}\n      ${fault}`);
   };
-  const { workerChecks } = await import("@muster/engine/worker");
-  let worker: Pick<WorkerDescription, "roles" | "build" | "modelId"> | null = null;
+  const { isEngine, workerChecks } = await import("@muster/engine/worker");
+  const titleOf = (description: WorkerSelf): string => {
+    const what = `build ${description.build}: ${description.roles.join(" and ")}`;
+    if (!isEngine(description)) return what;
+    const { modelId, tensors, weightsBytes } = description;
+    return `${modelId}, ${what}; tensors: ${tensors.length}, bytes: ${weightsBytes}`;
+  };
+  let worker: Pick<WorkerSelf, "roles" | "build"> | null = null;
   try {
     const { description, checks } = workerChecks(subject);
-    const { roles, build, modelId, tensors, weightsBytes } = description;
-    worker = { roles, build, modelId };
-    print(`${modelId}, build ${build}: ${roles.join(" and ")}; tensors: ${tensors.length}, bytes: ${weightsBytes}\n`);
+    const { roles, build } = description;
+    worker = { roles, build, ...(isEngine(description) ? { modelId: description.modelId } : {}) };
+    print(`${titleOf(description)}\n`);
     take(greets, null);
     for (const { says, run } of checks) take(says, await faultOf(run));
   } catch (error) {

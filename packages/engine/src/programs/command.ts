@@ -4,6 +4,8 @@ import { accessSync, constants } from "node:fs";
 /** A program with its arguments. */
 export interface WorkerCommand {
   readonly words: readonly string[];
+  /** Folder that it starts in; absent: that of who starts it. */
+  readonly directory?: string;
   /** The whole environment, but for what the protocol adds. */
   readonly env: Readonly<Record<string, string>>;
 }

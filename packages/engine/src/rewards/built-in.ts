@@ -4,7 +4,7 @@ import { errors } from "../errors.ts";
 
 const exactMatch: Reward = {
   name: "exact-match",
-  isBuiltIn: true,
+  isBounded: true,
   // Characters tell their end by `$`; a tokenizer of files leaves its end of text out.
   score: async ({ prompt, responseText, finish }) =>
     finish === "stop" && responseText === (prompt.row ? prompt.answer : `${prompt.answer}$`) ? 1 : 0,

@@ -1,5 +1,7 @@
 /** The reward of a job, wherever it is computed. */
 import { isAbsolute } from "node:path";
+import { needsOfJob } from "@muster/data";
+import { type JobConfig, workerReward } from "@muster/protocol";
 import type { Reward } from "../engine.ts";
 import { loadReward } from "../load-module.ts";
 import { rewardOf } from "./built-in.ts";
@@ -14,6 +16,22 @@ export function isModulePath(path: string): boolean {
 /** True for the path of a program that is started. Pure. */
 export function isProgramPath(path: string): boolean {
   return isAbsolute(path) && !isModulePath(path);
+}
+
+/**
+ * Opens the reward of a job.
+ *
+ * @param env - Environment that a worker inherits, but for what is meant for Muster itself.
+ * @throws as {@link openReward}, and as a worker that does not begin
+ */
+export async function openRewardOf(
+  config: JobConfig,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<Reward> {
+  const { task, scorers } = config;
+  if (task.reward !== workerReward || !scorers?.reward) return await openReward(task.reward);
+  const { openWorkerReward } = await import("./worker-reward.ts");
+  return await openWorkerReward(scorers.reward, needsOfJob(config), env);
 }
 
 /**

@@ -3,9 +3,11 @@ import { spawnSync } from "node:child_process";
 import { statfsSync } from "node:fs";
 import { messageOf } from "@muster/base";
 import { needsOfJob } from "@muster/data";
+import { errors } from "../errors.ts";
 import { guarded } from "../programs/command.ts";
 import type { EngineAdapter, EngineFinding } from "../registry/adapter.ts";
 import { describeWorker } from "./describe-worker.ts";
+import { isEngine } from "./description.ts";
 import { protocolVersion } from "./messages.ts";
 import { openWorker } from "./open-link.ts";
 import { workerOptionsOf, workerSchema } from "./options.ts";
@@ -23,10 +25,10 @@ export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>
   schema: workerSchema,
   build: () => `worker-protocol-${protocolVersion}`,
   describe(options, needs) {
-    const { modelId, vocab, maxContext, tensors, modelConfig, deterministic, logprobs, build } = describeWorker(
-      workerOptionsOf(options, env),
-      needs,
-    );
+    const described = describeWorker(workerOptionsOf(options, env), needs);
+    if (!isEngine(described))
+      throw errors.WorkerRefuses({ reason: `it is a worker for ${described.roles.join(" and ")}, and no engine` });
+    const { modelId, vocab, maxContext, tensors, modelConfig, deterministic, logprobs, build } = described;
     const model = { modelId, vocab, maxContext, tokenizer: needs.tokenizer, tensors, modelConfig };
     return { ...model, deterministic, logprobs, transports: ["inline"], program: build };
   },

@@ -3,18 +3,22 @@ import { hasCode } from "@muster/base";
 import type { ModelNeeds } from "@muster/data";
 import { mustHold } from "../compliance/check.ts";
 import { engineChecks, type ReadyCheck } from "../compliance/index.ts";
+import type { RewardInput } from "../engine.ts";
 import type { EngineOptions } from "../registry/adapter.ts";
 import { workerAdapterOf } from "./adapter.ts";
 import { describeWorker, helloOf } from "./describe-worker.ts";
-import type { WorkerDescription } from "./description.ts";
-import { type OpenWorker, openWorker } from "./open-link.ts";
+import { engineRolesOf, type WorkerSelf } from "./description.ts";
+import { type OpenWorker, openScorer, openWorker } from "./open-link.ts";
 import { type WorkerOptions, workerOptionsOf, workerSchema } from "./options.ts";
+import { rewardChecks } from "./reward-checks.ts";
 
 /** A worker under test. */
 export interface WorkerSubject {
   /** Its table; what is left out has its default. */
   readonly table: Readonly<Record<string, unknown>>;
   readonly needs: ModelNeeds;
+  /** What a reward is tried with; at least one. */
+  readonly trajectories: readonly RewardInput[];
   /** Environment that the worker inherits. */
   readonly env: Readonly<Record<string, string | undefined>>;
 }
@@ -27,37 +31,40 @@ const pings = 20;
  *
  * @throws as `describeWorker`, for a worker that does not begin
  */
-export function workerChecks({ table, needs, env }: WorkerSubject): {
-  readonly description: WorkerDescription;
+export function workerChecks({ table, needs, env, trajectories }: WorkerSubject): {
+  readonly description: WorkerSelf;
   readonly checks: readonly ReadyCheck[];
 } {
   const options = workerSchema.parse(table) as EngineOptions;
   const known = workerOptionsOf(options, env);
   const description = describeWorker(known, needs);
-  const { roles } = description;
-  const own = protocolChecks(known, needs, description);
+  const roles = engineRolesOf(description);
+  const engine = { adapter: { ...workerAdapterOf(env), roles }, options, needs };
   return {
     description,
-    checks: [...own, ...engineChecks({ adapter: { ...workerAdapterOf(env), roles }, options, needs })],
+    checks: [
+      ...protocolChecks(known, needs, description),
+      ...(roles.length > 0 ? engineChecks(engine) : []),
+      ...(description.roles.includes("reward")
+        ? rewardChecks({ options: known, needs, description, trajectories })
+        : []),
+    ],
   };
 }
 
 /** The hello of the worker of a table, as it said it: what `engine.worker.description` may name. @throws as {@link workerChecks} */
-export function workerHello({ table, needs, env }: WorkerSubject): object {
+export function workerHello({ table, needs, env }: Omit<WorkerSubject, "trajectories">): object {
   const options = workerOptionsOf(workerSchema.parse(table) as EngineOptions, env);
   describeWorker(options, needs);
   return helloOf(options, needs);
 }
 
-function protocolChecks(
-  options: WorkerOptions,
-  needs: ModelNeeds,
-  { roles }: WorkerDescription,
-): readonly ReadyCheck[] {
-  const check = (says: string, run: (worker: OpenWorker) => Promise<void>): ReadyCheck => ({
+function protocolChecks(options: WorkerOptions, needs: ModelNeeds, description: WorkerSelf): readonly ReadyCheck[] {
+  const [role] = engineRolesOf(description);
+  const check = (says: string, run: (worker: OpenWorker<WorkerSelf>) => Promise<void>): ReadyCheck => ({
     says: `protocol: ${says}`,
     run: async () => {
-      const worker = await openWorker(roles[0]!, options, needs);
+      const worker = role ? await openWorker(role, options, needs) : await openScorer("reward", options, needs);
       try {
         await run(worker);
       } finally {

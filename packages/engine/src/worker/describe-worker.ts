@@ -9,12 +9,12 @@ import { messageOf } from "@muster/base";
 import type { ModelNeeds } from "@muster/data";
 import { errors } from "../errors.ts";
 import { endMarked, workerMark } from "../programs/proc.ts";
-import { describedIn, type WorkerDescription } from "./description.ts";
+import { describedIn, type WorkerSelf } from "./description.ts";
 import { FrameReader, frameOf } from "./frames.ts";
 import { helloTo } from "./link.ts";
 import type { WorkerOptions } from "./options.ts";
 
-const known = new Map<string, WorkerDescription>();
+const known = new Map<string, WorkerSelf>();
 const knownMax = 64;
 const outFd = 3;
 /** Room for the largest table. */
@@ -26,7 +26,7 @@ const helloMax = 64 * 2 ** 20;
  * @throws MUSTER_ERR_WORKER_LOST when it can not be started or says nothing in time, MUSTER_ERR_WORKER_PROTOCOL, MUSTER_ERR_WORKER_REFUSES,
  *   MUSTER_ERR_WORKER_COMMAND for a file that is no description
  */
-export function describeWorker(options: WorkerOptions, needs: ModelNeeds): WorkerDescription {
+export function describeWorker(options: WorkerOptions, needs: ModelNeeds): WorkerSelf {
   const key = JSON.stringify([options.command, options.description, needs]);
   const found = known.get(key);
   if (found) return found;
@@ -55,6 +55,7 @@ function saidBy(
   const asked = spawnSync(program, args, {
     input: frameOf(helloTo({ role: "describe", vocab, maxContext, tokenizer }, protocols)),
     stdio: ["pipe", 2, "pipe", "pipe"],
+    ...(command.directory === undefined ? {} : { cwd: command.directory }),
     env: {
       ...command.env,
       MUSTER_WORKER_IN: "0",

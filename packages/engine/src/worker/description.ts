@@ -4,12 +4,17 @@ import type { z } from "@muster/protocol";
 import { TableCheck } from "@muster/tensors";
 import { errors } from "../errors.ts";
 import type { EngineDescription, EngineRole } from "../registry/adapter.ts";
-import { faultOf, helloSchema, refusalSchema, tensorsSchema } from "./messages.ts";
+import { faultOf, helloSchema, refusalSchema, selfSchema, tensorsSchema, type WorkerRole } from "./messages.ts";
 
-/** A worker by its own words. */
-export interface WorkerDescription extends Omit<EngineDescription, "tokenizer" | "transports"> {
+/** A worker of any kind by its own words. */
+export interface WorkerSelf {
+  readonly roles: readonly WorkerRole[];
   readonly build: string;
-  readonly roles: readonly EngineRole[];
+  readonly deterministic: boolean;
+}
+
+/** A worker that is an engine. */
+export interface WorkerDescription extends WorkerSelf, Omit<EngineDescription, "tokenizer" | "transports"> {
   readonly weightsBytes: number;
   readonly optimizerBytes: number;
   readonly gradientElements: number;
@@ -19,6 +24,16 @@ export interface WorkerDescription extends Omit<EngineDescription, "tokenizer" |
 const gradientElementsMax = 2 ** 40;
 
 type Hello = z.infer<typeof helloSchema>;
+
+/** True for a worker that trains or samples, which has a model. Pure. */
+export function isEngine(worker: WorkerSelf): worker is WorkerDescription {
+  return "tensors" in worker;
+}
+
+/** The roles of a worker that are those of an engine. Pure. */
+export function engineRolesOf({ roles }: WorkerSelf): readonly EngineRole[] {
+  return roles.filter((role): role is EngineRole => role === "policy" || role === "rollout");
+}
 
 /** Hears what a worker is: its hello, and the pages of its tensor table where the hello has none. */
 export class HelloReader {
@@ -30,9 +45,11 @@ export class HelloReader {
    *
    * @throws MUSTER_ERR_WORKER_PROTOCOL naming what is wrong, MUSTER_ERR_WORKER_REFUSES with the worker's own reason
    */
-  take(message: object): WorkerDescription | null {
+  take(message: object): WorkerSelf | null {
     if (this.#hello) this.#addRows(pageIn(message));
     else {
+      const self = selfIn(message);
+      if (engineRolesOf(self).length === 0) return self;
       this.#hello = helloIn(message);
       this.#addRows(this.#hello.tensors ?? []);
     }
@@ -55,7 +72,7 @@ export class HelloReader {
  *
  * @throws as {@link HelloReader.take}; for a table that is not whole
  */
-export function describedIn(messages: readonly object[]): WorkerDescription {
+export function describedIn(messages: readonly object[]): WorkerSelf {
   const reader = new HelloReader();
   for (const message of messages) {
     const described = reader.take(message);
@@ -64,9 +81,16 @@ export function describedIn(messages: readonly object[]): WorkerDescription {
   throw errors.WorkerProtocol({ reason: "its tensor table ends before all rows have come" });
 }
 
-function helloIn(message: object): Hello {
+function selfIn(message: object): WorkerSelf {
   const refusal = refusalSchema.safeParse(message).data;
   if (refusal) throw errors.WorkerRefuses({ reason: refusal.message });
+  const { data, error } = selfSchema.safeParse(message);
+  if (!data) throw errors.WorkerProtocol({ reason: `its hello is wrong in ${faultOf(error)}` });
+  const { roles, build, deterministic } = data;
+  return { roles, build, deterministic };
+}
+
+function helloIn(message: object): Hello {
   const { data: hello, error } = helloSchema.safeParse(message);
   if (!hello) throw errors.WorkerProtocol({ reason: `its hello is wrong in ${faultOf(error)}` });
   if ((hello.tensors === undefined) === (hello.tensorRows === undefined))
@@ -84,7 +108,10 @@ function refuseTable(fault: string): never {
   throw errors.WorkerProtocol({ reason: `its tensor table is wrong: ${fault}` });
 }
 
-function describedBy({ type: _, protocol: __, tensors: ___, tensorRows: ____, ...rest }: Hello, table: TableCheck) {
+function describedBy(
+  { type: _, protocol: __, tensors: ___, tensorRows: ____, ...rest }: Hello,
+  table: TableCheck,
+): WorkerDescription {
   const tensors = table.finish();
   if (typeof tensors === "string") return refuseTable(tensors);
   const weightsBytes = table.bytes;

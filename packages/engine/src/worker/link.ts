@@ -4,9 +4,9 @@
  */
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
-import { HelloReader, type WorkerDescription } from "./description.ts";
+import { HelloReader, type WorkerSelf } from "./description.ts";
 import { FrameReader, frameOf } from "./frames.ts";
-import { faultOf, messageSchema, protocolVersion } from "./messages.ts";
+import { faultOf, messageSchema, protocolVersion, type WorkerRole } from "./messages.ts";
 import { lostError, type ProcessOptions, WorkerProcess } from "./worker-process.ts";
 
 /** How long things may take. */
@@ -24,7 +24,7 @@ export interface LinkTimes {
 /** What is asked of a worker before anything else. */
 export interface WorkerFacts {
   /** `describe`: it is asked what it is, and nothing comes after its hello. */
-  readonly role: "policy" | "rollout" | "describe";
+  readonly role: WorkerRole | "describe";
   readonly vocab: number;
   readonly maxContext: number;
   readonly tokenizer: string;
@@ -57,7 +57,7 @@ export class WorkerLink {
   readonly #waiting = new Map<number, Waiting>();
   readonly #pongs = new Map<number, Deferred<void>>();
   readonly #pinging: NodeJS.Timeout;
-  readonly #hello = deferred<WorkerDescription>();
+  readonly #hello = deferred<WorkerSelf>();
   readonly #greeting = new HelloReader();
   readonly #lost = deferred<Error>();
   #isGreeted = false;
@@ -80,7 +80,7 @@ export class WorkerLink {
    *
    * @throws MUSTER_ERR_WORKER_LOST, MUSTER_ERR_WORKER_PROTOCOL, MUSTER_ERR_WORKER_REFUSES
    */
-  static async open(options: LinkOptions): Promise<WorkerLink & { readonly description: WorkerDescription }> {
+  static async open(options: LinkOptions): Promise<WorkerLink & { readonly description: WorkerSelf }> {
     const link = new WorkerLink(options);
     const { startMs } = options.times;
     const stop = atDeadline(startMs, () => link.#process.kill(`it did not say hello within ${startMs} ms`));
@@ -98,6 +98,11 @@ export class WorkerLink {
   /** Process id, for those who watch it. */
   get pid(): number {
     return this.#process.pid;
+  }
+
+  /** Why it is not asked any more; `null` while it is well. */
+  get fault(): Error | null {
+    return this.#fault;
   }
 
   /** Settles with the cause when the worker is gone without having been closed. */

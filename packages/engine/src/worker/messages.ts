@@ -24,15 +24,23 @@ export const tensorsSchema = z.object({
   rows: z.array(tensorSchema).min(1).max(pageRowsMax),
 });
 
-/** The first message of a worker: what it is. */
-export const helloSchema = z.object({
+/** What a worker may be: an engine, or a scorer of what others drew. */
+export const workerRoles = ["policy", "rollout", "reward"] as const;
+
+/** As {@link workerRoles}. */
+export type WorkerRole = (typeof workerRoles)[number];
+
+/** The first message of any worker. */
+export const selfSchema = z.object({
   type: z.literal("hello"),
   protocol: z.literal(protocolVersion),
-  roles: z
-    .array(z.enum(["policy", "rollout"]))
-    .min(1)
-    .max(2),
+  roles: z.array(z.enum(workerRoles)).min(1).max(workerRoles.length),
   build: text,
+  deterministic: z.boolean(),
+});
+
+/** The first message of a worker that is an engine: what its model is, besides. */
+export const helloSchema = selfSchema.extend({
   modelId: text,
   vocab: z
     .int()
@@ -46,7 +54,6 @@ export const helloSchema = z.object({
   /** Instead of `tensors`: how many rows come in messages of their own. */
   tensorRows: z.int().min(1).max(tableRowsMax).optional(),
   optimizerBytes: count.default(0),
-  deterministic: z.boolean(),
   logprobs: z.enum(["sampled-dist", "raw"]).default("sampled-dist"),
   modelConfig: z.record(z.string(), z.unknown()).default({}),
 });
@@ -99,6 +106,9 @@ export const generatedSchema = z.object({
   version: count,
   arrays: z.object({ lengths: placeSchema, finishes: placeSchema, tokens: placeSchema, logprobs: placeSchema }),
 });
+
+/** Scores of all trajectories of a request, in order; each is looked at by itself. */
+export const scoredSchema = z.object({ scores: z.array(z.unknown()) });
 
 /** What a schema finds wrong, as the end of a sentence. */
 export function faultOf(error: z.ZodError): string {

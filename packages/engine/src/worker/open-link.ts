@@ -2,41 +2,69 @@
 import type { ModelNeeds } from "@muster/data";
 import { errors } from "../errors.ts";
 import type { EngineRole } from "../registry/adapter.ts";
-import type { WorkerDescription } from "./description.ts";
+import { isEngine, type WorkerDescription, type WorkerSelf } from "./description.ts";
 import { WorkerLink } from "./link.ts";
+import type { WorkerRole } from "./messages.ts";
 import type { WorkerOptions } from "./options.ts";
 import { Regions } from "./regions.ts";
 
 /** A worker at work. */
-export interface OpenWorker {
+export interface OpenWorker<D extends WorkerSelf = WorkerDescription> {
   readonly link: WorkerLink;
   readonly regions: Regions;
-  readonly description: WorkerDescription;
+  readonly description: D;
 }
 
+/** Roles of workers that score what others drew. */
+export type ScorerRole = Exclude<WorkerRole, EngineRole>;
+
+const titles: Readonly<Record<WorkerRole, string>> = { policy: "trainer", rollout: "sampler", reward: "reward" };
+
 /**
- * Starts the worker of a role and gives it its regions.
+ * Starts the worker of an engine and gives it its regions.
  *
  * @throws as {@link WorkerLink.open}; MUSTER_ERR_ENGINE_ROLE, MUSTER_ERR_ENGINE_DIFFERS, MUSTER_ERR_WORKER_MEMORY
  */
 export async function openWorker(role: EngineRole, options: WorkerOptions, needs: ModelNeeds): Promise<OpenWorker> {
-  const { command, times, memoryMax, arenaBytes, build } = options;
+  return await opened(role, options, needs, (description) => {
+    if (!isEngine(description)) throw wrongRole(role);
+    const { weightsBytes, optimizerBytes, gradientElements } = description;
+    const training = { optimizer: optimizerBytes, gradient: 4 * gradientElements };
+    const { arenaBytes } = options;
+    const sizes = {
+      weights: weightsBytes,
+      inputs: arenaBytes,
+      ...(role === "policy" ? training : { outputs: arenaBytes }),
+    };
+    return { description, sizes };
+  });
+}
+
+/** Starts the worker of a scorer, which is given what it scores in one region. @throws as {@link openWorker} */
+export async function openScorer(
+  role: ScorerRole,
+  options: WorkerOptions,
+  needs: ModelNeeds,
+): Promise<OpenWorker<WorkerSelf>> {
+  return await opened(role, options, needs, (description) => ({ description, sizes: { inputs: options.arenaBytes } }));
+}
+
+async function opened<D extends WorkerSelf>(
+  role: WorkerRole,
+  options: WorkerOptions,
+  needs: ModelNeeds,
+  planOf: (description: WorkerSelf) => { readonly description: D; readonly sizes: Readonly<Record<string, number>> },
+): Promise<OpenWorker<D>> {
+  const { command, times, memoryMax, build } = options;
   const { vocab, maxContext, tokenizer } = needs;
   const link = await WorkerLink.open({ command, times, memoryMax, facts: { role, vocab, maxContext, tokenizer } });
   let regions: Regions | null = null;
   try {
-    const { description } = link;
-    if (!description.roles.includes(role))
-      throw errors.EngineRole({ kind: "worker", role: role === "policy" ? "trainer" : "sampler" });
-    if (build !== null && build !== description.build)
-      throw errors.EngineDiffers({ kind: "worker", what: "build", found: description.build, wanted: build });
-    const { weightsBytes, optimizerBytes, gradientElements } = description;
-    const training = { optimizer: optimizerBytes, gradient: 4 * gradientElements };
-    regions = await Regions.open({
-      weights: weightsBytes,
-      inputs: arenaBytes,
-      ...(role === "policy" ? training : { outputs: arenaBytes }),
-    });
+    if (!link.description.roles.includes(role)) throw wrongRole(role);
+    if (build !== null && build !== link.description.build)
+      throw errors.EngineDiffers({ kind: "worker", what: "build", found: link.description.build, wanted: build });
+    const { description, sizes } = planOf(link.description);
+    regions = await Regions.open(sizes);
     await link.call("attach", { regions: regions.places() }, { timeoutMs: times.startMs });
     regions.hide();
     return { link, regions, description };
@@ -45,4 +73,8 @@ export async function openWorker(role: EngineRole, options: WorkerOptions, needs
     await regions?.close();
     throw error;
   }
+}
+
+function wrongRole(role: WorkerRole): Error {
+  return errors.EngineRole({ kind: "worker", role: titles[role] });
 }

@@ -1,5 +1,5 @@
 /** The table `[engine.worker]` of a job file. */
-import { z } from "@muster/protocol";
+import { type ScorerConfig, z } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import { environmentIn, inheritedOf, type WorkerCommand, wordsOf } from "../programs/command.ts";
 import type { EngineOptions } from "../registry/adapter.ts";
@@ -56,19 +56,8 @@ export function workerOptionsOf(
   parent: Readonly<Record<string, string | undefined>>,
 ): WorkerOptions {
   const table = workerSchema.parse(options);
-  const invalid = (field: string, value: string, rule: string): Error =>
-    errors.WorkerCommand({ field, value: JSON.stringify(value), rule });
-  const words = wordsOf(table.command);
-  if (words === null || words.length === 0)
-    throw invalid(
-      "command",
-      table.command,
-      'a program and its arguments, such as "python3 my_worker.py", each quote closed',
-    );
-  const env = environmentIn(table.environment);
-  if (env === null) throw invalid("environment", table.environment, 'words such as "OMP_NUM_THREADS=1"');
   return {
-    command: { words, env: { ...inheritedOf(parent), ...env } },
+    command: commandOf(table, parent),
     description: table.description || null,
     build: table.build || null,
     times: {
@@ -80,4 +69,30 @@ export function workerOptionsOf(
     memoryMax: table.memory_mb * 2 ** 20,
     arenaBytes: table.arena_mb * 2 ** 20,
   };
+}
+
+/** Options of a job's worker that scores. Pure. @throws as {@link workerOptionsOf} */
+export function scorerOptionsOf(
+  { command, directory, environment, build, startMs, callMs, silenceMs, memoryBytes, arenaBytes }: ScorerConfig,
+  parent: Readonly<Record<string, string | undefined>>,
+): WorkerOptions {
+  return {
+    command: { ...commandOf({ command, environment: environment ?? "" }, parent), directory },
+    ...{ description: null, build, memoryMax: memoryBytes, arenaBytes },
+    times: { startMs, callMs, silenceMs, cancelMs: silenceMs },
+  };
+}
+
+function commandOf(
+  { command, environment }: { readonly command: string; readonly environment: string },
+  parent: Readonly<Record<string, string | undefined>>,
+): WorkerCommand {
+  const invalid = (field: string, value: string, rule: string): Error =>
+    errors.WorkerCommand({ field, value: JSON.stringify(value), rule });
+  const words = wordsOf(command);
+  if (words === null || words.length === 0)
+    throw invalid("command", command, 'a program and its arguments, such as "python3 my_worker.py", each quote closed');
+  const env = environmentIn(environment);
+  if (env === null) throw invalid("environment", environment, 'words such as "OMP_NUM_THREADS=1"');
+  return { words, env: { ...inheritedOf(parent), ...env } };
 }

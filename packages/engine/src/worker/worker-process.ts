@@ -47,7 +47,11 @@ export class WorkerProcess {
       [workerMark]: this.#mark,
     };
     // Its standard output is a log, too: libraries write there what they like.
-    const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe", "pipe"], env });
+    const child = spawn(program, args, {
+      stdio: ["ignore", "pipe", "pipe", "pipe"],
+      ...(command.directory === undefined ? {} : { cwd: command.directory }),
+      env,
+    });
     this.#child = child;
     this.socket = child.stdio[socketFd] as Duplex;
     // Of a broken socket the end of the process says more.

@@ -4,6 +4,7 @@ import { perRole, promptsTask, type ReplicaRole, traitsOf } from "@muster/protoc
 import { agentFields } from "./agent-fields.ts";
 import { type Field, isPathOfModule, type Scalar } from "./field.ts";
 import { type Row, section } from "./field-section.ts";
+import { rewardWorkerFields } from "./scorer-fields.ts";
 import { broughtBy, trainingFields } from "./training-fields.ts";
 
 const titled = (role: ReplicaRole): string => {
@@ -58,7 +59,7 @@ export const runFields: readonly Field[] = [
       reward: [
         "reward",
         (read) => (isPathOfModule(read("task.name")) ? read("task.name") : "exact-match"),
-        "Reward that scores a response: exact-match, the path of a module or of a program, or the http address of a service; default exact-match, or that of the task's module.",
+        "Reward that scores a response: exact-match, the path of a module or of a program, the http address of a service, or worker (reward.worker); default exact-match, or that of the task's module.",
       ],
     },
     ["name"],
@@ -99,6 +100,7 @@ export const runFields: readonly Field[] = [
     ],
   }),
   agentFields,
+  rewardWorkerFields,
   section(
     "processes",
     perRole<Row>((role) => {

@@ -345,7 +345,7 @@ class Draft {
       }
       branch[last] = this.#values.get(key);
     }
-    return withoutAgent(tree);
+    return withoutUnused(tree);
   }
 }
 
@@ -364,10 +364,16 @@ interface Tree {
   [name: string]: unknown;
 }
 
-/** A job without the command of an agent has none. */
-function withoutAgent(tree: Tree): Tree {
+/** A job without the command of an agent has none, and no worker of a kind without the command of that. */
+function withoutUnused({ scorers, ...tree }: Tree): Tree {
   const { agent, ...rollout } = (tree.rollout ?? {}) as Tree;
-  return (agent as Tree | undefined)?.command === null ? { ...tree, rollout } : tree;
+  const isUsed = (program: unknown): boolean => (program as Tree | undefined)?.command !== null;
+  const used = Object.entries((scorers ?? {}) as Tree).filter(([, program]) => isUsed(program));
+  return {
+    ...tree,
+    ...(isUsed(agent) ? {} : { rollout }),
+    ...(used.length > 0 ? { scorers: Object.fromEntries(used) } : {}),
+  };
 }
 
 function schemaFault(issue: { readonly code: string; readonly message: string }): string {

@@ -5,6 +5,7 @@ import { actionsByKind, failureKinds, failureRuleOf, type JobConfig } from "@mus
 import { networkRelations } from "./network-relations.ts";
 import { type Problem, shown } from "./problem.ts";
 import type { Relation } from "./relation.ts";
+import { scorerRelations } from "./scorer-fields.ts";
 import { sizeRelations } from "./size-relations.ts";
 import { trainingRelations } from "./training-relations.ts";
 
@@ -222,6 +223,7 @@ export function brokenRelations(config: JobConfig, read: (key: string) => unknow
     ...networkRelations,
     ...sizeRelations,
     ...trainingRelations,
+    ...scorerRelations,
     ...failureRelations,
   ];
   return broken(relations, config, (key) => shown(read(key)));

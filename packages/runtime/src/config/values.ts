@@ -21,7 +21,7 @@ const expected: Readonly<Record<FieldKind, string>> = {
   "optional-path": 'a path, or "" for none',
   module: 'a name, or a path of a module such as "./my-reward.mjs"',
   reward:
-    'a name, a path of a module or program such as "./reward.mjs" or "./reward.py", or an address such as "http://127.0.0.1:8000/reward"',
+    'a name, a path of a module or program such as "./reward.mjs" or "./reward.py", an address such as "http://127.0.0.1:8000/reward", or "worker"',
   "optional-module": 'a path of a module such as "./my-generate.mjs", or "" for none',
   source: '"seed", "seed:NUMBER", "folder:PATH" or "checkpoint:PATH"',
 };

@@ -2,17 +2,19 @@
 import { access, constants, stat } from "node:fs/promises";
 import { delimiter, resolve } from "node:path";
 import { messageOf } from "@muster/base";
+import { needsOfJob } from "@muster/data";
 import { type AgentOptions, agentCommandOf, type EngineRegistry, isModulePath, isProgramPath } from "@muster/engine";
-import type { JobConfig } from "@muster/protocol";
+import type { JobConfig, ScorerConfig } from "@muster/protocol";
 import { openModelFolder } from "@muster/tensors";
 import { askModule } from "./ask-module.ts";
 import { programFault } from "./program-fault.ts";
 
 /** Faults of what a job brings along, by the key that names it. */
 export async function brokenModules(config: JobConfig, engines: EngineRegistry): Promise<ReadonlyMap<string, string>> {
-  const { task, rollout, weights } = config;
+  const { task, rollout, weights, scorers } = config;
   const checks: Readonly<Record<string, Promise<string | null>>> = {
     "task.reward": rewardFault(task.reward),
+    "reward.worker.command": scorers?.reward ? workerFault(scorers.reward, config) : Promise.resolve(null),
     "rollout.generate": rollout.generate === null ? Promise.resolve(null) : importFault(rollout.generate, "generate"),
     "rollout.agent.command": rollout.agent ? agentFault(rollout.agent) : Promise.resolve(null),
     "rollout.agent.directory": rollout.agent ? directoryFault(rollout.agent) : Promise.resolve(null),
@@ -41,8 +43,8 @@ async function agentFault(agent: AgentOptions): Promise<string | null> {
   }
 }
 
-/** Why agents can not start in their folder: the system says of a folder that is missing that the program is. */
-async function directoryFault({ directory }: AgentOptions): Promise<string | null> {
+/** Why programs can not start in their folder: the system says of a folder that is missing that the program is. */
+async function directoryFault({ directory }: Pick<AgentOptions, "directory">): Promise<string | null> {
   const isFolder = await stat(directory).then(
     (found) => found.isDirectory(),
     () => false,
@@ -56,6 +58,12 @@ async function isProgram(path: string): Promise<boolean> {
     () => false,
   );
   return isOpen && (await stat(path)).isFile();
+}
+
+/** Why the worker of a reward can not begin. In a folder that is missing the system says that the program is. */
+async function workerFault(worker: ScorerConfig, config: JobConfig): Promise<string | null> {
+  const { scorerFault } = await import("@muster/engine/worker");
+  return (await directoryFault(worker)) ?? scorerFault("reward", worker, needsOfJob(config), process.env);
 }
 
 async function rewardFault(reward: string): Promise<string | null> {
