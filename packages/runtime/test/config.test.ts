@@ -75,7 +75,7 @@ describe("the job configuration", () => {
         : [path];
     // What the model has and what an engine's own table says is the engine's business.
     const expected = leaves(config, "").filter((path) => !/^model\.|^engine\..*\.options\./.test(path));
-    const compiled = fields.map(({ path }) => path).filter((path) => !/^(prompts|rollout\.agent)\./.test(path));
+    const compiled = fields.map(({ path }) => path).filter((path) => !/^(prompts|rollout\.agent|scorers)\./.test(path));
     expect(compiled.sort()).toEqual(expected.sort());
     expect(new Set(fields.map(({ key }) => envNameOf(key))).size).toBe(fields.length);
     for (const { key, says } of fields) expect(says, key).toMatch(/^[A-Za-z].*\.$/s);
