@@ -1,10 +1,11 @@
 /** The router as a whole: doors, line, pool, health. */
+import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Clock, type Logger, type Metrics, messageOf } from "@muster/base";
 import { isLoopback } from "@muster/http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Agent } from "undici";
-import { engineRoutes, type ParsedRequest, parseRequest } from "./core/parse-request.ts";
+import { type Headers, parseRequest } from "./core/parse-request.ts";
 import { Pool } from "./core/pool.ts";
 import { Refused } from "./core/reply.ts";
 import { RetryBudget } from "./core/retry.ts";
@@ -14,9 +15,11 @@ import { addAdminDoors } from "./doors/admin.ts";
 import { Admission } from "./doors/admission.ts";
 import { headersForEngine } from "./doors/answer-headers.ts";
 import { AnswerMemory } from "./doors/answer-memory.ts";
+import type { Attempt } from "./doors/attempt.ts";
 import { addDialectDoors } from "./doors/dialect-doors.ts";
 import { type ExchangeTools, exchange } from "./doors/exchange.ts";
-import { checkToken, type Tokens } from "./doors/guard.ts";
+import type { Asked } from "./doors/front-doors.ts";
+import { checkToken, hasTokens, type Tokens } from "./doors/guard.ts";
 import { HeldAnswer } from "./doors/held-answer.ts";
 import { doorOf, openHttpApp } from "./doors/http-app.ts";
 import { openMeters } from "./doors/meters.ts";
@@ -26,7 +29,7 @@ import type { RouterConfig } from "./router-config.ts";
 import { SessionFiles } from "./sessions/session-files.ts";
 import { ask } from "./upstream/fetch-json.ts";
 import { HealthLoop } from "./upstream/health-loop.ts";
-import { openAgent, type Sent } from "./upstream/send.ts";
+import { openAgent } from "./upstream/send.ts";
 
 /** Metrics that can be shown. */
 export interface ShownMetrics extends Metrics {
@@ -93,7 +96,7 @@ class RunningRouter implements Router {
   readonly #admission: Admission;
   readonly #tools: ExchangeTools;
   readonly #app: FastifyInstance;
-  readonly #underWay = new Map<string, Set<Sent>>();
+  readonly #underWay = new Map<string, Set<Attempt>>();
   readonly #running = new Set<Promise<unknown>>();
   readonly #sessions: SessionFiles | null;
   #isDraining = false;
@@ -125,11 +128,12 @@ class RunningRouter implements Router {
       ...{ retry: config.retry, limits: config.attempt, underWay: this.#underWay },
       memory: new AnswerMemory(config.attempt.answersBytesMax),
       budget: new RetryBudget(config.retry, clock.now()),
-      isTokenOurs: engineToken !== null || tokens.inference !== null || tokens.admin !== null,
+      isTokenOurs: engineToken !== null || hasTokens(tokens),
       checkNow: (id) => this.#health.checkNow(id),
     };
     this.#app = openHttpApp({
       ...{ host: config.host, tls, tokens, limits: config.http, refused: (code) => meters.refused(code) },
+      answer: (asked, response) => this.#answer(asked, response),
       failed: (error) => logger.error({ error }, "a door failed"),
     });
     this.#addDoors();
@@ -216,7 +220,8 @@ class RunningRouter implements Router {
     const fields = { worker: id, url, from: before.state, to: state, version, why };
     this.#options.logger[isLoss ? "warn" : "info"](fields, "worker changed");
     if (state !== "quarantined") return;
-    for (const sent of [...(this.#underWay.get(id) ?? [])]) sent.fail("lost", `it was put into quarantine: ${why}`);
+    for (const attempt of [...(this.#underWay.get(id) ?? [])])
+      attempt.fail("lost", `it was put into quarantine: ${why}`);
   }
 
   #addDoors(): void {
@@ -237,11 +242,6 @@ class RunningRouter implements Router {
     app.get("/v1/models", doorOf("inference"), async (_, reply) =>
       reply.type("application/json").send(JSON.stringify(await this.#models())),
     );
-    for (const route of engineRoutes)
-      app.post(route, doorOf("inference"), async (request, reply) => {
-        const parsed = this.#parse(route, request);
-        this.#serve(parsed, request, reply);
-      });
     addDialectDoors(app, {
       draw: (body, headers, client) => this.#draw(body, headers, client),
       running: this.#running,
@@ -267,23 +267,18 @@ class RunningRouter implements Router {
     });
   }
 
-  #parse(route: (typeof engineRoutes)[number], { body, headers }: FastifyRequest): ParsedRequest {
+  #answer({ route, bytes, headers }: Asked, response: ServerResponse): void {
     if (this.#isDraining) throw draining();
-    const bytes = Buffer.isBuffer(body) ? body : Buffer.alloc(0);
-    return parseRequest(route, bytes, headers, { maxStaleness: this.#options.config.maxStaleness });
+    const { maxStaleness } = this.#options.config;
+    const parsed = parseRequest(route, bytes, headers, { maxStaleness });
+    const served = exchange(this.#tools, parsed, response, this.#headersForEngine(headers));
+    this.#running.add(served);
+    void served.then(() => this.#running.delete(served));
   }
 
-  #serve(parsed: ParsedRequest, { headers }: FastifyRequest, reply: FastifyReply): void {
+  #headersForEngine(headers: Headers): Record<string, string> {
     const { tokens, engineToken } = this.#options;
-    const hasOwnTokens = tokens.inference !== null || tokens.admin !== null;
-    reply.hijack();
-    const served = exchange(
-      this.#tools,
-      parsed,
-      reply.raw,
-      headersForEngine(headers, { token: engineToken, hasOwnTokens }),
-    ).finally(() => this.#running.delete(served));
-    this.#running.add(served);
+    return headersForEngine(headers, { token: engineToken, hasOwnTokens: hasTokens(tokens) });
   }
 
   /** The whole answer of an engine to a chat request; given up when this client leaves. @throws Refused as the client would be told */
@@ -293,13 +288,12 @@ class RunningRouter implements Router {
     client?: FastifyReply["raw"],
   ): Promise<Readonly<Record<string, unknown>>> {
     if (this.#isDraining) throw draining();
-    const { tokens, engineToken, config } = this.#options;
+    const { config } = this.#options;
     const bytes = Buffer.from(JSON.stringify(body));
     const parsed = parseRequest("/v1/chat/completions", bytes, headers, { maxStaleness: config.maxStaleness });
-    const hasOwnTokens = tokens.inference !== null || tokens.admin !== null;
     const held = new HeldAnswer(config.attempt.answerBytesMax);
     client?.once("close", () => held.destroy());
-    await exchange(this.#tools, parsed, held, headersForEngine(headers, { token: engineToken, hasOwnTokens }));
+    await exchange(this.#tools, parsed, held, this.#headersForEngine(headers));
     return held.answer();
   }
 

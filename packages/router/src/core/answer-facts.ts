@@ -31,16 +31,19 @@ export function isTable(value: unknown): value is Table {
 
 /** Reads the facts of one JSON value: an object, or a list of them, as `/generate` answers `n` > 1 with. */
 export function factsOf(value: unknown): AnswerFacts {
-  const tables = (Array.isArray(value) ? value : [value]).filter(isTable);
-  const places = tables.flatMap((table) => [table, table.meta_info, table.metadata, firstOf(table.choices)]);
-  const found = places.filter(isTable);
-  const spans = found.flatMap(({ weight_versions: spansHere }) => spansIn(spansHere));
-  const named = found.flatMap(({ weight_version: version }) => textOf(version) ?? []);
-  return {
-    error: tables.map(errorIn).find((error) => error !== null) ?? null,
-    version: named.at(-1) ?? spans.at(-1)?.version ?? null,
-    spans,
-  };
+  const spans: VersionSpan[] = [];
+  let version: string | null = null;
+  let error: string | null = null;
+  for (const table of Array.isArray(value) ? value : [value]) {
+    if (!isTable(table)) continue;
+    error ??= errorIn(table);
+    for (const place of [table, table.meta_info, table.metadata, firstOf(table.choices)]) {
+      if (!isTable(place)) continue;
+      version = textOf(place.weight_version) ?? version;
+      spans.push(...spansIn(place.weight_versions));
+    }
+  }
+  return { error, version: version ?? spans.at(-1)?.version ?? null, spans };
 }
 
 /** A version, which engines write as text or as a number. */
@@ -53,8 +56,10 @@ function firstOf(value: unknown): unknown {
   return Array.isArray(value) ? value[0] : undefined;
 }
 
+const noSpans: readonly VersionSpan[] = [];
+
 function spansIn(value: unknown): readonly VersionSpan[] {
-  if (!Array.isArray(value) || value.length > 4096) return [];
+  if (!Array.isArray(value) || value.length > 4096) return noSpans;
   return value.filter(isTable).flatMap(({ version, start, end }) => {
     const text = textOf(version);
     return text !== null && typeof start === "number" && typeof end === "number" ? [{ version: text, start, end }] : [];

@@ -22,8 +22,8 @@ const resumableFields = new Set([
 /** Prompt tokens of a stream that can be continued; `null` when it can not. */
 export function promptOf(body: Table): readonly number[] | null {
   const { input_ids: ids, sampling_params: sampling = {}, stream } = body;
-  const isPlain = Object.keys(body).every((key) => resumableFields.has(key));
-  if (stream !== true || !isPlain || !isIds(ids) || !isTable(sampling)) return null;
+  if (stream !== true || !isIds(ids) || !isTable(sampling)) return null;
+  if (!Object.keys(body).every((key) => resumableFields.has(key))) return null;
   const isResumable =
     Object.entries(sampling).every(([key, value]) => resumable.has(key) && isExact(value)) && (sampling.n ?? 1) === 1;
   // Log-probs of the prompt would be given a second time, of the tokens so far.

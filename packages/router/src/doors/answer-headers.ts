@@ -24,7 +24,8 @@ export function headersForEngine(
 ): Record<string, string> {
   const sent: Record<string, string> = {};
   const hops = hopsIn(headers.connection);
-  for (const [name, value] of Object.entries(headers)) {
+  for (const name of Object.keys(headers)) {
+    const value = headers[name];
     const isOurs = name.startsWith("x-muster-") || (tokenHeaders.has(name) && hasOwnTokens);
     if (typeof value === "string" && !notForEngines.has(name) && !hops.has(name) && !isOurs) sent[name] = value;
   }
@@ -48,7 +49,8 @@ export interface AnswerOrigin {
 export function headersOfAnswer(from: IncomingHttpHeaders, origin: AnswerOrigin): Record<string, string | string[]> {
   const headers: Record<string, string | string[]> = {};
   const hops = hopsIn(from.connection);
-  for (const [name, value] of Object.entries(from)) {
+  for (const name of Object.keys(from)) {
+    const value = from[name];
     const isOfMessage = !ownOfConnection.has(name) && !hops.has(name);
     if (value !== undefined && isOfMessage && !name.startsWith("x-muster-")) headers[name] = value;
   }

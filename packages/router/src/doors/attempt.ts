@@ -5,10 +5,10 @@ import type { Agent } from "undici";
 import { type AnswerFacts, factsOf } from "../core/answer-facts.ts";
 import { isFenced, satisfies } from "../core/fence.ts";
 import type { ParsedRequest } from "../core/parse-request.ts";
-import type { Ticket } from "../core/pool.ts";
+import type { Pool, Ticket } from "../core/pool.ts";
 import type { FailureKind } from "../core/retry.ts";
 import type { TokenStream } from "../core/token-stream.ts";
-import { type Sent, send } from "../upstream/send.ts";
+import { type AnswerListener, type Sent, send } from "../upstream/send.ts";
 import { headersOfAnswer } from "./answer-headers.ts";
 import type { AnswerMemory } from "./answer-memory.ts";
 import { HeldAnswer } from "./held-answer.ts";
@@ -31,40 +31,42 @@ export interface AttemptLimits {
   readonly answersBytesMax: number;
 }
 
-/** What an attempt works with. */
-export interface AttemptOptions {
-  readonly request: ParsedRequest;
-  readonly ticket: Ticket;
-  readonly attempts: number;
-  readonly bytes: Buffer;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly client: ServerResponse;
-  readonly tokens: TokenStream | null;
+/** What all attempts work with. */
+export interface AttemptTools {
   readonly agent: Agent;
   readonly clock: Clock;
   readonly limits: AttemptLimits;
+  readonly pool: Pool;
   readonly memory: AnswerMemory;
-  readonly newest: () => number | null;
   /** The engine is shown a token of the router, or none: that it refuses it is no fault of the client. */
   readonly isTokenOurs: boolean;
+}
+
+/** The request that an attempt is for. */
+export interface AttemptOwner {
+  readonly request: ParsedRequest;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly client: ServerResponse;
   /** Version that the engine says now; for answers that name none. */
-  readonly askVersion: (ticket: Ticket) => Promise<string | null>;
+  askVersion(ticket: Ticket): Promise<string | null>;
   /** The first token, or the whole of an answer that is no stream, is here. */
-  readonly firstByte: (isEvents: boolean) => void;
-  /** Gives whoever may end the attempt early the way to do so; `null` when it is over. */
-  readonly running: (sent: Sent | null) => void;
+  firstByte(isEvents: boolean): void;
+  /** Counts what is held of the answer. @returns False when the answers of all requests together are too much. */
+  hold(bytes: number): boolean;
 }
 
-/** Runs one attempt. */
-export async function attempt(options: AttemptOptions): Promise<Outcome> {
-  const outcome = await new Attempt(options).run();
-  options.running(null);
-  return outcome;
+/** Which of its attempts it is. */
+export interface AttemptOptions {
+  readonly ticket: Ticket;
+  readonly attempts: number;
+  readonly bytes: Buffer;
+  readonly tokens: TokenStream | null;
 }
 
-type Settle = (outcome: Outcome) => void;
-
-class Attempt {
+/** One attempt. */
+export class Attempt implements AnswerListener {
+  readonly #tools: AttemptTools;
+  readonly #owner: AttemptOwner;
   readonly #options: AttemptOptions;
   #status = 0;
   #headers: IncomingHttpHeaders = {};
@@ -74,49 +76,65 @@ class Attempt {
   #isPassedOn = false;
   #isWaiting = false;
   #sent: Sent | null = null;
+  #settle: (outcome: Outcome) => void = () => {};
 
-  constructor(options: AttemptOptions) {
+  constructor(tools: AttemptTools, owner: AttemptOwner, options: AttemptOptions) {
+    this.#tools = tools;
+    this.#owner = owner;
     this.#options = options;
   }
 
   run(): Promise<Outcome> {
-    const { request, ticket, bytes, headers, client, agent, clock, limits, running } = this.#options;
+    const { ticket, bytes } = this.#options;
+    const { request, headers } = this.#owner;
+    const { agent, clock, limits } = this.#tools;
+    const { timeoutMs, stallMs } = limits;
+    const method = "POST" as const;
+    const out = { origin: ticket.url, path: request.route, method, headers, body: bytes, timeoutMs, stallMs };
     return new Promise((resolve) => {
-      const gone = (): void => {
-        this.#sent?.drop();
-        resolve({ end: "client gone" });
-      };
-      const settle: Settle = (outcome) => {
-        client.off("close", gone);
-        if (outcome.end === "failed") this.#options.memory.release(client);
-        resolve(outcome);
-      };
-      if (client.destroyed) return gone();
-      client.once("close", gone);
-      const { timeoutMs, stallMs } = limits;
-      const method = "POST" as const;
-      const out = { origin: ticket.url, path: request.route, method, headers, body: bytes, timeoutMs, stallMs };
-      this.#sent = send(agent, clock, out, {
-        head: (status, answerHeaders) => this.#head(status, answerHeaders),
-        piece: (chunk) => this.#piece(chunk),
-        end: () =>
-          void this.#end(settle).catch((error: unknown) => {
-            settle({ end: "failed", kind: "reset", detail: `its answer can not be passed on: ${messageOf(error)}` });
-          }),
-        failed: (kind, detail) => settle({ end: "failed", kind, detail }),
-      });
-      running(this.#sent);
+      this.#settle = resolve;
+      this.#sent = send(agent, clock, out, this);
     });
   }
 
-  #head(status: number, headers: IncomingHttpHeaders): void {
+  /** The client has left. */
+  gone(): void {
+    this.#sent?.drop();
+    this.#settle({ end: "client gone" });
+  }
+
+  /** Ends it early. */
+  fail(kind: FailureKind, detail: string): void {
+    this.#sent?.fail(kind, detail);
+  }
+
+  failed(kind: FailureKind, detail: string): void {
+    this.#settle({ end: "failed", kind, detail });
+  }
+
+  end(): void {
+    try {
+      this.#ended();
+    } catch (error) {
+      this.#unanswerable(error);
+    }
+  }
+
+  #unanswerable(error: unknown): void {
+    this.failed("reset", `its answer can not be passed on: ${messageOf(error)}`);
+  }
+
+  head(status: number, headers: IncomingHttpHeaders): void {
     this.#status = status;
     this.#headers = headers;
-    const { request, client, clock, tokens, ticket, newest, limits } = this.#options;
+    const { tokens, ticket } = this.#options;
+    const { request, client } = this.#owner;
+    const { clock, pool, limits } = this.#tools;
     const isEvents = `${headers["content-type"]}`.startsWith("text/event-stream");
     if (status !== 200 || !isEvents) return;
     this.#relay = new Relay({
-      ...{ client, clock, tokens, newest, fence: request.fence, probed: ticket.version },
+      ...{ client, clock, tokens, fence: request.fence, probed: ticket.version },
+      newest: () => pool.newest,
       begin: (facts) => this.#begin(facts),
       pause: () => this.#sent?.pause(),
       resume: () => this.#sent?.resume(),
@@ -126,8 +144,8 @@ class Attempt {
 
   /** Status and headers of an answer that comes in pieces. Of a stream that goes on at another engine they have left before. */
   #begin(facts: AnswerFacts): void {
-    this.#options.firstByte(this.#relay !== null);
-    const { client } = this.#options;
+    const { client } = this.#owner;
+    this.#owner.firstByte(this.#relay !== null);
     if (!client.headersSent) client.writeHead(this.#status, this.#answerHeaders(facts));
   }
 
@@ -137,7 +155,7 @@ class Attempt {
     return headersOfAnswer(this.#headers, { workerId, attempts, named: version, spans, probed });
   }
 
-  #piece(chunk: Buffer): void {
+  piece(chunk: Buffer): void {
     if (this.#relay) {
       const fault = this.#relay.take(chunk);
       if (fault) this.#sent?.fail(fault.kind, fault.detail);
@@ -146,8 +164,9 @@ class Attempt {
     if (this.#isPassedOn) return void this.#pass(chunk);
     this.#chunks.push(chunk);
     this.#bytes += chunk.length;
-    const { limits, request, memory, client } = this.#options;
-    const isRoom = memory.hold(client, chunk.length);
+    const { limits, memory } = this.#tools;
+    const { request, client } = this.#owner;
+    const isRoom = this.#owner.hold(chunk.length);
     if (isRoom && this.#bytes <= limits.answerBytesMax) return;
     const mustBeWhole = isFenced(request.fence) || this.#status !== 200;
     if (!isRoom && (mustBeWhole || client instanceof HeldAnswer))
@@ -160,7 +179,8 @@ class Attempt {
   }
 
   #pass(chunk: Buffer): void {
-    const { client, clock, limits } = this.#options;
+    const { client } = this.#owner;
+    const { clock, limits } = this.#tools;
     if (client.write(chunk) || this.#isWaiting) return;
     this.#isWaiting = true;
     this.#sent?.pause();
@@ -174,43 +194,54 @@ class Attempt {
     });
   }
 
-  async #end(settle: Settle): Promise<void> {
-    const { client } = this.#options;
-    if (this.#relay || this.#isPassedOn) {
-      const fault = this.#relay?.finish() ?? null;
-      if (fault) return settle({ end: "failed", ...fault });
-      const isEmpty = this.#relay !== null && !this.#relay.hasData;
-      if (isEmpty) return settle({ end: "failed", kind: "error_body", detail: "its stream ended without an event" });
-      settle({ end: "answered", version: this.#relay?.version ?? null, status: this.#status });
-      client.end();
-      return;
-    }
+  #ended(): void {
+    if (this.#relay || this.#isPassedOn) return void this.#endedInPieces();
     const body = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
-    const failure = failureOfStatus(this.#status, body, this.#options.isTokenOurs);
-    if (failure) return settle(failure);
+    const failure = failureOfStatus(this.#status, body, this.#tools.isTokenOurs);
+    if (failure) return void this.#settle(failure);
     const value = parsed(body);
-    if (this.#status === 200 && (typeof value !== "object" || value === null))
-      return settle({ end: "failed", kind: "error_body", detail: "it answered 200 with something that is not JSON" });
-    const facts = this.#status === 200 ? factsOf(value) : noFacts;
-    if (facts.error !== null) return settle({ end: "failed", kind: "error_body", detail: facts.error });
-    const stale = this.#status === 200 ? await this.#staleness(facts) : null;
-    if (stale !== null) return settle({ end: "failed", kind: "stale", detail: stale });
+    if (this.#status !== 200) return void this.#answer(body, noFacts);
+    if (typeof value !== "object" || value === null)
+      return void this.failed("error_body", "it answered 200 with something that is not JSON");
+    const facts = factsOf(value);
+    if (facts.error !== null) return void this.failed("error_body", facts.error);
+    if (!isFenced(this.#owner.request.fence)) return void this.#answer(body, facts);
+    const answered = this.#staleness(facts).then((stale) =>
+      stale === null ? this.#answer(body, facts) : this.failed("stale", stale),
+    );
+    answered.catch((error: unknown) => this.#unanswerable(error));
+  }
+
+  #endedInPieces(): void {
+    const { client } = this.#owner;
+    const fault = this.#relay?.finish() ?? null;
+    if (fault) return void this.failed(fault.kind, fault.detail);
+    const isEmpty = this.#relay !== null && !this.#relay.hasData;
+    if (isEmpty) return void this.failed("error_body", "its stream ended without an event");
+    this.#settle({ end: "answered", version: this.#relay?.version ?? null, status: this.#status });
+    client.end();
+  }
+
+  /** Passes on an answer that is whole. */
+  #answer(body: Buffer, facts: AnswerFacts): void {
+    const { client } = this.#owner;
     if (!client.destroyed) {
-      client.writeHead(this.#status, { ...this.#answerHeaders(facts), "content-length": `${body.length}` });
-      this.#options.firstByte(false);
+      const headers = this.#answerHeaders(facts);
+      headers["content-length"] = `${body.length}`;
+      client.writeHead(this.#status, headers);
+      this.#owner.firstByte(false);
       client.end(body);
     }
-    settle({ end: "answered", version: facts.version, status: this.#status });
+    this.#settle({ end: "answered", version: facts.version, status: this.#status });
   }
 
   /** Why the weights that answered are not what the request accepts; `null` when they are. */
   async #staleness({ version, spans }: AnswerFacts): Promise<string | null> {
-    const { request, ticket, newest, askVersion } = this.#options;
-    if (!isFenced(request.fence)) return null;
+    const { fence } = this.#owner.request;
     const named = [...spans.map((span) => span.version), ...(version === null ? [] : [version])];
     // An engine whose answers say nothing had the right weights before; so it must have them after.
-    const versions = named.length > 0 ? named : [await askVersion(ticket)];
-    const wrong = versions.find((one) => !satisfies(one, request.fence, newest()));
+    const versions = named.length > 0 ? named : [await this.#owner.askVersion(this.#options.ticket)];
+    const wrong = versions.find((one) => !satisfies(one, fence, this.#tools.pool.newest));
     return wrong === undefined ? null : `it drew with weight version ${wrong ?? "unknown"}`;
   }
 }

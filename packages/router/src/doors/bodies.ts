@@ -1,7 +1,9 @@
 /** Reads the bodies of requests, all together in bounded memory. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { tableOf } from "../core/answer-facts.ts";
+import type { Headers } from "../core/parse-request.ts";
 import { invalid, Refused } from "../core/reply.ts";
+import { otherMediaType } from "./refusal.ts";
 
 /** Bytes of one body, and of all bodies of requests that are not answered yet. */
 export interface BodyBounds {
@@ -26,10 +28,11 @@ export class Bodies {
   /**
    * Reads a body. Its bytes count until the answer to it is over.
    *
-   * @throws Refused with 413, or with 503 when the bodies of all requests together are too much
+   * @throws Refused with 415, with 413, or with 503 when the bodies of all requests together are too much
    */
   read(request: IncomingMessage, response: ServerResponse): Promise<Buffer> {
     const { bodyBytesMax } = this.#bounds;
+    if (!isJson(request.headers)) return Promise.reject(new Refused(otherMediaType));
     const announced = Number(request.headers["content-length"] ?? 0);
     if (announced > bodyBytesMax) return Promise.reject(tooLong(bodyBytesMax));
     if (response.closed || (request.destroyed && !request.complete))
@@ -37,6 +40,7 @@ export class Bodies {
     return new Promise((resolve, reject) => {
       const chunks: Buffer[] = [];
       let bytes = 0;
+      let isRead = false;
       const stop = (error: Error): void => {
         request.off("data", take);
         request.resume();
@@ -53,12 +57,16 @@ export class Bodies {
       response.once("close", () => {
         this.#bytes -= bytes;
         bytes = 0;
+        if (isRead) return;
         // Nothing counts it any more.
         request.off("data", take);
         reject(new Error("the client has gone"));
       });
       request.on("data", take);
-      request.once("end", () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
+      request.once("end", () => {
+        isRead = true;
+        resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+      });
       request.once("error", stop);
     });
   }
@@ -69,6 +77,13 @@ export class Bodies {
       message: `the bodies of all requests together are longer than ${this.#bounds.bodiesBytesMax} bytes; try again in a second`,
     });
   }
+}
+
+/** True for a body of JSON, by its head, and where there is no body. */
+function isJson({ "content-type": type, "content-length": length, "transfer-encoding": coding }: Headers): boolean {
+  if (type === "application/json") return true;
+  if (typeof type !== "string") return coding === undefined && (length === undefined || length === "0");
+  return type.split(";", 1)[0]?.trim().toLowerCase() === "application/json";
 }
 
 /** The JSON object that a body is; none is an empty one. @throws Refused with 400 */

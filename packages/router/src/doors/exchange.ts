@@ -1,73 +1,57 @@
 /** One request from its arrival to its end: attempts at one engine after another, and the answer of the one that gave it. */
 import type { ServerResponse } from "node:http";
-import type { Clock, Logger } from "@muster/base";
-import type { Agent } from "undici";
+import type { Logger } from "@muster/base";
 import { isFenced } from "../core/fence.ts";
 import type { ParsedRequest } from "../core/parse-request.ts";
-import type { Pool, Ticket } from "../core/pool.ts";
+import type { Ticket } from "../core/pool.ts";
 import { bodyOfReply, Refused, type Reply } from "../core/reply.ts";
 import { type FailureKind, nextMove, type RetryBudget, type RetryPolicy } from "../core/retry.ts";
 import { doneData, eventOf } from "../core/sse.ts";
 import { TokenStream } from "../core/token-stream.ts";
 import type { RequestVerdict } from "../core/worker.ts";
-import type { Sent } from "../upstream/send.ts";
 import type { Admission } from "./admission.ts";
-import type { AnswerMemory } from "./answer-memory.ts";
-import { type AttemptLimits, attempt, type Outcome } from "./attempt.ts";
+import { Attempt, type AttemptOwner, type AttemptTools, type Outcome } from "./attempt.ts";
 import type { Meters } from "./meters.ts";
 
 /** What all exchanges work with. */
-export interface ExchangeTools {
-  readonly pool: Pool;
+export interface ExchangeTools extends AttemptTools {
   readonly admission: Admission;
   readonly budget: RetryBudget;
   readonly retry: RetryPolicy;
-  readonly limits: AttemptLimits;
-  readonly memory: AnswerMemory;
-  readonly agent: Agent;
-  readonly clock: Clock;
   readonly logger: Logger;
   readonly meters: Meters;
-  /** Engines see a token of the router or none, and never that of the client. */
-  readonly isTokenOurs: boolean;
   /** Checks a worker now; resolves when it was. */
   readonly checkNow: (workerId: string) => Promise<void>;
-  /** Requests by their worker, so that those of a lost one end at once. */
-  readonly underWay: Map<string, Set<Sent>>;
+  /** Attempts by their worker, so that those of a lost one end at once. */
+  readonly underWay: Map<string, Set<Attempt>>;
 }
 
 type Failed = Extract<Outcome, { end: "failed" }>;
 
-/** Answers one request. Never throws. */
-export async function exchange(
+/** Answers one request, and waits until its client has the answer. Never throws. */
+export function exchange(
   tools: ExchangeTools,
   request: ParsedRequest,
   client: ServerResponse,
   headers: Readonly<Record<string, string>>,
 ): Promise<void> {
-  await new Exchange(tools, request, client, headers).run();
-  await taken(client, tools.limits.clientStallMs);
+  return new Exchange(tools, request, client, headers).run();
 }
 
-/** Waits until the client has taken its answer. One that takes nothing of it for so long is cut off. */
-function taken(client: ServerResponse, stallMs: number): Promise<void> {
-  if (client.closed || client.destroyed) return Promise.resolve();
-  return new Promise((resolve) => {
-    // Of its socket, which knows how much of a large piece has left.
-    client.setTimeout(stallMs, () => client.destroy());
-    client.once("close", resolve);
-  });
-}
+const nobody: ReadonlySet<string> = new Set();
 
-class Exchange {
+class Exchange implements AttemptOwner {
+  readonly request: ParsedRequest;
+  readonly client: ServerResponse;
+  readonly headers: Readonly<Record<string, string>>;
   readonly #tools: ExchangeTools;
-  readonly #request: ParsedRequest;
-  readonly #client: ServerResponse;
-  readonly #headers: Readonly<Record<string, string>>;
-  readonly #tried = new Set<string>();
+  #tried = nobody;
   /** Failures for which the request itself may be the cause, until another engine answers it. */
   readonly #unproven: { readonly ticket: Ticket; readonly verdict: RequestVerdict }[] = [];
-  #isGone = false;
+  #attempt: Attempt | null = null;
+  #heldBytes = 0;
+  #isClosed = false;
+  #taken: () => void = () => {};
   /** Only where somebody waits: it costs more than all else that a request without a wait has. */
   #leaving: AbortController | null = null;
   readonly #startedMs: number;
@@ -81,51 +65,80 @@ class Exchange {
     client: ServerResponse,
     headers: Readonly<Record<string, string>>,
   ) {
+    this.request = request;
+    this.client = client;
+    this.headers = headers;
     this.#tools = tools;
-    this.#request = request;
-    this.#client = client;
-    this.#headers = headers;
     this.#startedMs = tools.clock.now();
+    this.#isClosed = client.destroyed || client.closed;
     if (request.prompt) this.#tokens = new TokenStream(request.body, request.prompt);
   }
 
   async run(): Promise<void> {
-    const { meters, clock } = this.#tools;
-    const leave = (): void => {
-      this.#isGone = true;
-      this.#leaving?.abort(clientGone());
-    };
-    this.#client.once("close", leave);
+    const { client } = this;
+    client.once("close", () => this.#closed());
     try {
       await this.#attempts();
     } catch (error) {
-      if (this.#isGone) return;
-      this.#refuse(error instanceof Refused ? error.reply : this.#unexpected(error));
-    } finally {
-      this.#client.off("close", leave);
-      // 499 is what nginx counts for a client that left before its answer.
-      const status = this.#isGone && !this.#client.headersSent ? 499 : this.#client.statusCode;
-      meters.request(this.#request.route, status, clock.now() - this.#startedMs);
+      if (!this.#isClosed) this.#refuse(error instanceof Refused ? error.reply : this.#unexpected(error));
     }
+    const { meters, clock, limits } = this.#tools;
+    // 499 is what nginx counts for a client that left before its answer.
+    const status = this.#isClosed && !client.headersSent ? 499 : client.statusCode;
+    meters.request(this.request.route, status, clock.now() - this.#startedMs);
+    if (this.#isClosed || client.closed || client.destroyed) return;
+    // One that takes nothing of its answer for so long is cut off: by its socket, which knows how much of a large piece has left.
+    if (client.socket?.writableLength !== 0) client.setTimeout(limits.clientStallMs, () => client.destroy());
+    await new Promise<void>((resolve) => {
+      this.#taken = resolve;
+    });
+  }
+
+  /** The client has its answer, or has left before. One listener for all that follows: each more would cost every request. */
+  #closed(): void {
+    this.#isClosed = true;
+    this.#attempt?.gone();
+    this.#leaving?.abort(clientGone());
+    this.#release();
+    this.#taken();
+  }
+
+  hold(bytes: number): boolean {
+    this.#heldBytes += bytes;
+    return this.#tools.memory.hold(bytes);
+  }
+
+  #release(): void {
+    this.#tools.memory.release(this.#heldBytes);
+    this.#heldBytes = 0;
   }
 
   async #attempts(): Promise<void> {
     const { budget, admission, meters, retry, clock } = this.#tools;
     budget.deposit();
-    let { bytes } = this.#request;
+    let { bytes } = this.request;
     let resumes = false;
     for (let attempts = 1; ; attempts++) {
-      const { fence, stickyKey } = this.#request;
-      if (this.#isGone) return;
+      const { fence, stickyKey } = this.request;
+      if (this.#isClosed) return;
       const need = { fence, stickyKey, tried: this.#tried, resumes };
       const ticket = admission.takeNow(need) ?? (await admission.acquire(need, this.#waitSignal()));
       meters.sticky(ticket.sticky);
-      const outcome = await this.#attempt(ticket, attempts, bytes);
+      // Without an engine that resumes nothing is read that need not be.
+      const tokens = ticket.resumes ? this.#tokens : null;
+      const attempt = new Attempt(this.#tools, this, { ticket, attempts, bytes, tokens });
+      let outcome: Outcome = { end: "client gone" };
+      this.#begins(attempt, ticket);
+      try {
+        outcome = await attempt.run();
+      } finally {
+        this.#ends(attempt, ticket, outcome);
+      }
       if (outcome.end !== "failed") return;
       meters.failure(outcome.kind);
-      this.#tried.add(ticket.workerId);
-      const bytesLeft = this.#client.headersSent;
-      if (bytesLeft && this.#tokens?.isFinished) return void this.#client.end(eventOf(doneData));
+      this.#tried = new Set([...this.#tried, ticket.workerId]);
+      const bytesLeft = this.client.headersSent;
+      if (bytesLeft && this.#tokens?.isFinished) return void this.client.end(eventOf(doneData));
       const canContinue = ticket.resumes && (this.#tokens?.canContinue ?? false);
       const takeFromBudget = (): boolean => budget.take(clock.now());
       const { kind } = outcome;
@@ -134,7 +147,7 @@ class Exchange {
       meters.retry(move);
       resumes = move === "continue";
       if (resumes) bytes = Buffer.from(JSON.stringify(this.#tokens?.restRequest()));
-      else if (this.#request.prompt) this.#tokens = new TokenStream(this.#request.body, this.#request.prompt);
+      else if (this.request.prompt) this.#tokens = new TokenStream(this.request.body, this.request.prompt);
       this.#note(outcome, ticket, move);
     }
   }
@@ -144,63 +157,43 @@ class Exchange {
     return this.#leaving.signal;
   }
 
-  async #attempt(ticket: Ticket, attempts: number, bytes: Buffer): Promise<Outcome> {
-    const { agent, clock, limits, memory, pool, admission, underWay } = this.#tools;
-    const here = underWay.get(ticket.workerId) ?? new Set<Sent>();
-    underWay.set(ticket.workerId, here);
-    let mine: Sent | null = null;
-    let outcome: Outcome = { end: "client gone" };
-    try {
-      outcome = await attempt({
-        request: this.#request,
-        client: this.#client,
-        headers: this.#headers,
-        ticket,
-        attempts,
-        bytes,
-        agent,
-        clock,
-        limits,
-        memory,
-        newest: () => pool.newest,
-        isTokenOurs: this.#tools.isTokenOurs,
-        // Without an engine that resumes nothing is read that need not be.
-        tokens: ticket.resumes ? this.#tokens : null,
-        askVersion: (of) => this.#askVersion(of),
-        firstByte: (isEvents) => this.#first(isEvents),
-        running: (sent) => {
-          if (mine) here.delete(mine);
-          if (sent) here.add(sent);
-          mine = sent;
-        },
-      });
-      return outcome;
-    } finally {
-      if (here.size === 0 && underWay.get(ticket.workerId) === here) underWay.delete(ticket.workerId);
-      admission.release(ticket, this.#verdictOf(outcome, ticket));
-      if (outcome.end === "answered" && outcome.status === 200)
-        for (const one of this.#unproven) admission.judge(one.ticket, one.verdict);
-      if (outcome.end === "failed" && outcome.kind !== "busy") void this.#tools.checkNow(ticket.workerId);
-    }
+  #begins(attempt: Attempt, { workerId }: Ticket): void {
+    const { underWay } = this.#tools;
+    const here = underWay.get(workerId) ?? new Set<Attempt>();
+    underWay.set(workerId, here.add(attempt));
+    this.#attempt = attempt;
+  }
+
+  #ends(attempt: Attempt, ticket: Ticket, outcome: Outcome): void {
+    const { admission, underWay } = this.#tools;
+    const here = underWay.get(ticket.workerId);
+    here?.delete(attempt);
+    if (here?.size === 0) underWay.delete(ticket.workerId);
+    this.#attempt = null;
+    if (outcome.end === "failed") this.#release();
+    admission.release(ticket, this.#verdictOf(outcome, ticket));
+    if (outcome.end === "answered" && outcome.status === 200)
+      for (const one of this.#unproven) admission.judge(one.ticket, one.verdict);
+    if (outcome.end === "failed" && outcome.kind !== "busy") void this.#tools.checkNow(ticket.workerId);
   }
 
   /** A request that fails everywhere may be at fault itself: then it must not put all engines out, one after another. */
   #verdictOf(outcome: Outcome, ticket: Ticket): RequestVerdict {
     const verdict = verdictOf(outcome);
-    if (verdict.kind !== "failed" || verdict.refused || this.#client.headersSent) return verdict;
+    if (verdict.kind !== "failed" || verdict.refused || this.client.headersSent) return verdict;
     this.#unproven.push({ ticket, verdict });
     return { kind: "neutral" };
   }
 
-  #first(isEvents: boolean): void {
+  firstByte(isEvents: boolean): void {
     this.#isEvents = isEvents;
     if (this.#hasFirstByte) return;
     this.#hasFirstByte = true;
     const { meters, clock } = this.#tools;
-    meters.firstToken(this.#request.route, clock.now() - this.#startedMs);
+    meters.firstToken(this.request.route, clock.now() - this.#startedMs);
   }
 
-  async #askVersion({ workerId, life }: Ticket): Promise<string | null> {
+  async askVersion({ workerId, life }: Ticket): Promise<string | null> {
     await this.#tools.checkNow(workerId);
     const worker = this.#tools.pool.worker(workerId);
     // After a check that failed nobody knows what it has.
@@ -216,17 +209,17 @@ class Exchange {
         ...{ status: 503, code: "retry_budget", retryAfter: 5 },
         message: `${message}; it is not tried again because too many requests fail`,
       });
-    this.#refuse({ ...statusOfFailure(kind, isFenced(this.#request.fence)), message });
+    this.#refuse({ ...statusOfFailure(kind, isFenced(this.request.fence)), message });
   }
 
   /** Says what is wrong: as an answer, or as the last event of a stream that has begun, whose connection then breaks off. */
   #refuse(reply: Reply): void {
     const { meters } = this.#tools;
     meters.refused(reply.code);
-    if (this.#client.destroyed) return;
-    if (!this.#client.headersSent) return void sendReply(this.#client, reply);
-    if (!this.#isEvents) return void this.#client.destroy();
-    this.#client.write(eventOf(bodyOfReply(reply)), () => this.#client.destroy());
+    if (this.client.destroyed) return;
+    if (!this.client.headersSent) return void sendReply(this.client, reply);
+    if (!this.#isEvents) return void this.client.destroy();
+    this.client.write(eventOf(bodyOfReply(reply)), () => this.client.destroy());
   }
 
   #unexpected(error: unknown): Reply {

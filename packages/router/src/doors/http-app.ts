@@ -1,9 +1,12 @@
-/** A fastify server with the limits and the form of errors that all doors of this package have. */
-import type { ServerResponse } from "node:http";
+/** A server with the limits and the form of errors that all doors of this package have: the engine routes in front, fastify for all others. */
+import * as http from "node:http";
+import * as https from "node:https";
 import { type FastifyInstance, type FastifyRequest, fastify } from "fastify";
 import { bodyOfReply, Refused, type Reply, type ReplyCode } from "../core/reply.ts";
 import { Bodies, type BodyBounds } from "./bodies.ts";
+import { type AnswerEngineRoute, engineRouteOf, enter, type FrontDoorOptions } from "./front-doors.ts";
 import { checkHead, type Scope, type Tokens } from "./guard.ts";
+import { refusalOf } from "./refusal.ts";
 
 /** Limits of a server. */
 export interface HttpLimits extends BodyBounds {
@@ -21,6 +24,8 @@ export interface HttpAppOptions {
   readonly tls: { readonly cert: string; readonly key: string } | null;
   readonly tokens: Tokens;
   readonly limits: HttpLimits;
+  /** Answers the engine routes, of a server that has them. */
+  readonly answer?: AnswerEngineRoute;
   /** Hears of what this server refuses by itself. */
   readonly refused: (code: ReplyCode) => void;
   readonly failed: (error: unknown) => void;
@@ -35,22 +40,24 @@ export function doorOf(scope: Scope, errorOf?: ErrorForm): { readonly config: Re
 type ErrorForm = (reply: Reply) => string;
 
 /** A request with the response that its body is counted for. */
-type Answered = FastifyRequest & { answer: ServerResponse };
+type Answered = FastifyRequest & { answer: http.ServerResponse };
 
 const headerBytesMax = 16_384;
 
-/** Makes a server without routes. A body arrives as a Buffer. Routes say their scope in `config`; without one they need the admin's token. */
-export function openHttpApp({ host, tls, tokens, limits, refused, failed }: HttpAppOptions): FastifyInstance {
-  const http = {
-    ...{ maxHeaderSize: headerBytesMax, headersTimeout: Math.min(10_000, limits.receiveMs) },
-    // How often Node looks for requests that are late; every 30 s by itself.
-    connectionsCheckingInterval: 1_000,
-  };
+/** Makes a server with no routes but those of the engine. A body arrives as a Buffer. Routes say their scope in `config`; without one they need the admin's token. */
+export function openHttpApp({ tls, answer, ...options }: HttpAppOptions): FastifyInstance {
+  const { host, tokens, limits, refused, failed } = options;
+  const bodies = new Bodies(limits);
+  const front: FrontDoorOptions | null = answer === undefined ? null : { ...options, bodies, answer };
   const app = fastify({
-    ...{ bodyLimit: limits.bodyBytesMax, requestTimeout: limits.receiveMs, keepAliveTimeout: 75_000 },
+    serverFactory: (handler) =>
+      openServer({ tls, limits }, (request, response) => {
+        const route = engineRouteOf(request);
+        if (front === null || route === null) handler(request, response);
+        else void enter(front, route, request, response);
+      }),
     ...{ logger: false, return503OnClosing: false, forceCloseConnections: true, exposeHeadRoutes: false },
-    ...(tls === null ? { http } : { https: { ...http, ...tls } }),
-    routerOptions: { maxParamLength: 512 },
+    ...{ bodyLimit: limits.bodyBytesMax, routerOptions: { maxParamLength: 512 } },
     clientErrorHandler(error, socket) {
       const isLarge = error.code === "HPE_HEADER_OVERFLOW";
       const isLate = error.code === "ERR_HTTP_REQUEST_TIMEOUT";
@@ -69,11 +76,8 @@ export function openHttpApp({ host, tls, tokens, limits, refused, failed }: Http
   }) as FastifyInstance;
   app.server.maxConnections = limits.connectionsMax;
   app.removeAllContentTypeParsers();
-  const bodies = new Bodies(limits);
   app.decorateRequest("answer", null);
-  app.addContentTypeParser("application/json", (request: FastifyRequest) =>
-    bodies.read(request.raw, (request as Answered).answer),
-  );
+  app.addContentTypeParser("*", (request: FastifyRequest) => bodies.read(request.raw, (request as Answered).answer));
   // Hooks with a callback: each promise would cost every request a turn.
   app.addHook("onRequest", (request: FastifyRequest, { raw }, done) => {
     (request as Answered).answer = raw;
@@ -94,17 +98,26 @@ export function openHttpApp({ host, tls, tokens, limits, refused, failed }: Http
     throw new Refused({ status: 404, code: "not_found", message: `${request.method} ${pathOf(request)} is not known` });
   });
   app.setErrorHandler(async (error: unknown, { routeOptions }, reply) => {
-    const answer = replyOf(error, limits);
+    const { reply: answer, headers } = refusalOf(error, limits);
     if (answer.status === 500) failed(error);
     refused(answer.code);
-    if (answer.retryAfter !== undefined) reply.header("retry-after", `${answer.retryAfter}`);
-    if (answer.status === 401) reply.header("www-authenticate", "Bearer");
-    // What was not read of a refused body must not be taken for the next request.
-    if (answer.status !== 404 && answer.status !== 400) reply.header("connection", "close");
     const { errorOf = bodyOfReply } = routeOptions.config as { readonly errorOf?: ErrorForm };
-    return reply.code(answer.status).type("application/json").send(errorOf(answer));
+    return reply.code(answer.status).headers(headers).send(errorOf(answer));
   });
   return app;
+}
+
+function openServer(
+  { tls, limits }: Pick<HttpAppOptions, "tls" | "limits">,
+  listener: http.RequestListener,
+): http.Server {
+  const options: http.ServerOptions = {
+    ...{ maxHeaderSize: headerBytesMax, headersTimeout: Math.min(10_000, limits.receiveMs) },
+    ...{ requestTimeout: limits.receiveMs, keepAliveTimeout: 75_000 },
+    // How often Node looks for requests that are late; every 30 s by itself.
+    connectionsCheckingInterval: 1_000,
+  };
+  return tls === null ? http.createServer(options, listener) : https.createServer({ ...options, ...tls }, listener);
 }
 
 function scopeOf(config: object): Scope {
@@ -113,19 +126,4 @@ function scopeOf(config: object): Scope {
 
 function pathOf({ url }: FastifyRequest): string {
   return (url.split("?", 1)[0] ?? "").slice(0, 100);
-}
-
-function replyOf(error: unknown, limits: HttpLimits): Reply {
-  if (error instanceof Refused) return error.reply;
-  const { statusCode, code } = error as { statusCode?: number; code?: string };
-  if (statusCode === 413)
-    return { status: 413, code: "too_large", message: `the body is longer than ${limits.bodyBytesMax} bytes` };
-  if (statusCode === 415)
-    return {
-      ...{ status: 415, code: "unsupported_media_type" },
-      message: "content-type: it must be application/json",
-    };
-  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
-    return { status: 400, code: "invalid_request", message: `the request can not be read: ${code ?? statusCode}` };
-  return { status: 500, code: "internal", message: "the server itself failed; its log says why" };
 }

@@ -7,9 +7,10 @@ import { type Generated, type Logger, MusterError, messageOf } from "@muster/bas
 import { isLoopback, shownHost } from "@muster/http";
 import type { FastifyInstance } from "fastify";
 import { isFenced, satisfies } from "../core/fence.ts";
-import { type EngineRoute, engineRoutes, parseRequest } from "../core/parse-request.ts";
+import { parseRequest } from "../core/parse-request.ts";
 import { bodyOfReply, Refused } from "../core/reply.ts";
 import { doneData, eventOf } from "../core/sse.ts";
+import type { Asked } from "../doors/front-doors.ts";
 import { checkToken } from "../doors/guard.ts";
 import { doorOf, openHttpApp } from "../doors/http-app.ts";
 import { errors } from "../errors.ts";
@@ -77,6 +78,8 @@ class Server implements SamplerServer {
     this.app = openHttpApp({
       tls: null,
       ...{ host, tokens: { inference: token, admin: null }, limits: routerDefaults.http, refused: () => {} },
+      answer: (asked, client) =>
+        void this.#answer(asked, client).catch((error: unknown) => fail(client, error, logger)),
       failed: (error) => logger.error({ error }, "a request to the sampler failed"),
     });
     const inference = doorOf("inference");
@@ -88,14 +91,6 @@ class Server implements SamplerServer {
       const model = { id: modelId, object: "model", owned_by: "muster", max_model_len: maxContext };
       return { object: "list", data: [model] };
     });
-    for (const route of engineRoutes)
-      this.app.post(route, inference, async ({ body, headers }, reply) => {
-        reply.hijack();
-        const bytes = Buffer.isBuffer(body) ? body : Buffer.alloc(0);
-        await this.#answer(route, { bytes, headers }, reply.raw).catch((error: unknown) =>
-          fail(reply.raw, error, logger),
-        );
-      });
   }
 
   get url(): string {
@@ -143,11 +138,7 @@ class Server implements SamplerServer {
     };
   }
 
-  async #answer(
-    route: EngineRoute,
-    { bytes, headers }: { readonly bytes: Buffer; readonly headers: Parameters<typeof parseRequest>[2] },
-    client: ServerResponse,
-  ): Promise<void> {
+  async #answer({ route, bytes, headers }: Asked, client: ServerResponse): Promise<void> {
     const { engine, tokenizer, turns } = this.#mustServe();
     const parsed = parseRequest(route, bytes, headers, { maxStaleness: null });
     const version = `${engine.weightVersion()}`;

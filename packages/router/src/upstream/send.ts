@@ -59,21 +59,20 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
   readonly #listener: AnswerListener;
   #controller: Dispatcher.DispatchController | null = null;
   #isOver = false;
-  #lastMs: number;
+  /** When the last piece came; `null` before the answer has begun. */
+  #lastMs: number | null = null;
   readonly #startedMs: number;
   /** Time for which it was paused, and since when it is. */
   #heldMs = 0;
   #heldSinceMs: number | null = null;
-  #cancelDeadline: () => void = () => {};
-  #cancelStall: () => void = () => {};
+  #cancel: () => void = () => {};
 
   constructor(clock: Clock, out: Outgoing, listener: AnswerListener) {
     this.#clock = clock;
     this.#out = out;
     this.#listener = listener;
-    this.#lastMs = clock.now();
     this.#startedMs = clock.now();
-    this.#watchDeadline(out.timeoutMs);
+    this.#watch(Math.min(out.timeoutMs, out.stallMs));
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -84,7 +83,6 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (this.#isOver || status < 200) return;
     this.#lastMs = this.#clock.now();
-    this.#watch(this.#out.stallMs);
     this.#listener.head(status, headers);
   }
 
@@ -134,33 +132,29 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
     return this.#heldMs + (this.#heldSinceMs === null ? 0 : this.#clock.now() - this.#heldSinceMs);
   }
 
-  /** An engine is given its whole time: what its client took to read is not its own. */
-  #watchDeadline(afterMs: number): void {
-    const { timeoutMs } = this.#out;
-    this.#cancelDeadline = this.#clock.after(afterMs, () => {
-      const heldMs = this.#held();
-      const leftMs = timeoutMs - (this.#clock.now() - this.#startedMs - heldMs);
-      if (heldMs >= timeoutMs) this.fail("held", `its client held the answer for ${timeoutMs} ms`);
-      else if (leftMs > 0) this.#watchDeadline(leftMs);
-      else this.fail("timeout", `it did not answer within ${timeoutMs} ms`);
-    });
+  /** One timer for both limits, and not one for each piece: it looks when the last piece came. */
+  #watch(afterMs: number): void {
+    this.#cancel = this.#clock.after(afterMs, () => this.#look());
   }
 
-  /** One timer, not one for each piece: it looks when the last piece came. */
-  #watch(afterMs: number): void {
-    const { stallMs } = this.#out;
-    this.#cancelStall = this.#clock.after(afterMs, () => {
-      const leftMs = this.#heldSinceMs !== null ? stallMs : this.#lastMs + stallMs - this.#clock.now();
-      if (leftMs > 0) this.#watch(leftMs);
-      else this.fail("stalled", `nothing came for ${stallMs} ms in the middle of its answer`);
-    });
+  #look(): void {
+    const { timeoutMs, stallMs } = this.#out;
+    const nowMs = this.#clock.now();
+    // An engine is given its whole time: what its client took to read is not its own.
+    const heldMs = this.#held();
+    const leftMs = timeoutMs - (nowMs - this.#startedMs - heldMs);
+    const isIdle = this.#lastMs === null || this.#heldSinceMs !== null;
+    const stallLeftMs = isIdle ? stallMs : (this.#lastMs ?? nowMs) + stallMs - nowMs;
+    if (heldMs >= timeoutMs) this.fail("held", `its client held the answer for ${timeoutMs} ms`);
+    else if (leftMs <= 0) this.fail("timeout", `it did not answer within ${timeoutMs} ms`);
+    else if (stallLeftMs <= 0) this.fail("stalled", `nothing came for ${stallMs} ms in the middle of its answer`);
+    else this.#watch(Math.min(leftMs, stallLeftMs));
   }
 
   #settle(): boolean {
     if (this.#isOver) return false;
     this.#isOver = true;
-    this.#cancelDeadline();
-    this.#cancelStall();
+    this.#cancel();
     return true;
   }
 }
