@@ -70,7 +70,7 @@ test.each([
     const { text: now } = saidOf({ wanted, tokenizer }, soFar, false);
     expect(now.startsWith(shown)).toBe(true);
     shown = now;
-    if (isCut({ wanted, tokenizer }, soFar)) break;
+    if (isCut({ wanted, tokenizer }, soFar, false)) break;
   }
   expect(whole.text.startsWith(shown)).toBe(true);
   expect(saidOf({ wanted, tokenizer }, drawnOf(`${text}\0`, "stop"), true)).toEqual(whole);

@@ -2,6 +2,7 @@
 import type { Generated, SamplingOptions } from "@muster/base";
 import { Refused } from "../core/reply.ts";
 import type { Session } from "../core/session.ts";
+import { GrowingText } from "../sampler/growing-text.ts";
 import { isCut, mayBeCut } from "../sampler/said.ts";
 import { wholeAnswer } from "../sampler/sampler-answers.ts";
 import type { SamplerTokenizer } from "../sampler/sampler-engine.ts";
@@ -58,7 +59,8 @@ export async function drawTurn(session: Session, body: Table, drawing: Drawing):
     });
   const maxNewTokens = Math.min(wanted.sampling.maxNewTokens, sampling.maxNewTokens, room);
   const { stopTokenIds } = wanted.sampling;
-  const isOver = (soFar: Generated): boolean => isCut({ wanted, tokenizer }, soFar);
+  const growing = new GrowingText(tokenizer);
+  const isOver = (soFar: Generated): boolean => isCut({ wanted, tokenizer, growing }, soFar, false);
   const turn = { promptIds, seed, sampling: { maxNewTokens, stopTokenIds } };
   const generated = await draw(mayBeCut(wanted) ? { ...turn, isOver } : turn);
   const shown = {

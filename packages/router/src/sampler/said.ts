@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import type { Generated, ToolCall } from "@muster/base";
 import { partOfAny, toolParserOf } from "../core/tool-calls.ts";
+import type { GrowingText } from "./growing-text.ts";
 import type { SamplerTokenizer } from "./sampler-engine.ts";
 import type { Wanted } from "./sampler-request.ts";
 
@@ -17,11 +18,17 @@ export interface Said {
   readonly stop: string | null;
 }
 
-type Tools = { readonly wanted: Wanted; readonly tokenizer: SamplerTokenizer };
+type Tools = {
+  readonly wanted: Wanted;
+  readonly tokenizer: SamplerTokenizer;
+  /** Text of the one response that is looked at while it is drawn. */
+  readonly growing?: GrowingText;
+};
 
 /** Reads a response. `isLast`: no more of it comes. */
-export function saidOf({ wanted, tokenizer }: Tools, drawn: Generated, isLast: boolean): Said {
-  const cut = cutOf({ wanted, tokenizer }, drawn);
+export function saidOf(tools: Tools, drawn: Generated, isLast: boolean): Said {
+  const { wanted } = tools;
+  const cut = cutOf(tools, drawn, isLast);
   const { response, stop, isOver = isLast } = cut;
   const parser = wanted.toolParser === null ? null : toolParserOf(wanted.toolParser);
   if (!isOver) {
@@ -43,9 +50,9 @@ export function mayBeCut(wanted: Wanted): boolean {
   return marksOf(wanted).length > 0;
 }
 
-/** True when a stop text stands in what is drawn: the rest is drawn for nobody. */
-export function isCut(tools: Tools, drawn: Generated): boolean {
-  return mayBeCut(tools.wanted) && cutOf(tools, drawn).isOver === true;
+/** True when a stop text stands in what is drawn: the rest is drawn for nobody. `isLast`: no more of it comes anyway. */
+export function isCut(tools: Tools, drawn: Generated, isLast: boolean): boolean {
+  return mayBeCut(tools.wanted) && cutOf(tools, drawn, isLast).isOver === true;
 }
 
 interface Cut {
@@ -56,12 +63,12 @@ interface Cut {
 }
 
 /** The response up to the first token with which a stop text is whole. */
-function cutOf({ wanted, tokenizer }: Tools, drawn: Generated): Cut {
+function cutOf({ wanted, tokenizer, growing }: Tools, drawn: Generated, isLast: boolean): Cut {
   const marks = marksOf(wanted);
   const { responseIds, finish } = drawn;
   const isEnded = finish === "stop" && wanted.sampling.stopTokenIds.includes(responseIds.at(-1) ?? -1);
   const textIds = isEnded ? responseIds.subarray(0, -1) : responseIds;
-  const text = tokenizer.decode(textIds);
+  const text = growing && !isLast ? growing.textOf(textIds) : tokenizer.decode(textIds);
   const has = (part: string): boolean => marks.some((mark) => part.includes(mark));
   if (!has(text)) return { response: drawn, text, stop: null };
   let [low, high] = [1, textIds.length];

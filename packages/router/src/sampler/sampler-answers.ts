@@ -2,6 +2,7 @@
 import type { Generated, ToolCall } from "@muster/base";
 import type { VersionSpan } from "../core/fence.ts";
 import type { EngineRoute } from "../core/parse-request.ts";
+import type { GrowingText } from "./growing-text.ts";
 import { type Said, saidOf } from "./said.ts";
 import type { SamplerTokenizer } from "./sampler-engine.ts";
 import type { Wanted } from "./sampler-request.ts";
@@ -14,6 +15,8 @@ export interface Shown {
   readonly wanted: Wanted;
   readonly tokenizer: SamplerTokenizer;
   readonly createdS: number;
+  /** Text of the one response that is looked at while it is drawn. */
+  readonly growing?: GrowingText;
 }
 
 /** A whole answer. */

@@ -16,6 +16,7 @@ import { doorOf, openHttpApp } from "../doors/http-app.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
 import { drained } from "./drained.ts";
+import { GrowingText } from "./growing-text.ts";
 import { isCut, mayBeCut } from "./said.ts";
 import { eventAnswer, type Shown, wholeAnswer } from "./sampler-answers.ts";
 import type { SamplerEngine, SamplerTokenizer } from "./sampler-engine.ts";
@@ -153,6 +154,7 @@ class Server implements SamplerServer {
       tokenizer,
       model: engine.info().modelId,
       createdS: Math.floor(Date.now() / 1000),
+      growing: new GrowingText(tokenizer),
     };
     const gone = new AbortController();
     client.once("close", () => gone.abort());
@@ -220,7 +222,7 @@ async function watched(
     await Promise.race([drawn, pause(lookMs)]);
     const [soFar] = whole === null && !isEnding && shown.wanted.n === 1 ? (engine.drawn?.(shown.id) ?? []) : [];
     if (whole !== null || soFar?.finish !== "abort") continue;
-    isEnding = isCut(shown, soFar);
+    isEnding = isCut(shown, soFar, false);
     if (isEnding) await engine.abort([shown.id]);
     else await look(soFar);
   }
@@ -229,7 +231,8 @@ async function watched(
 
 /** Responses that were aborted are no answer, unless a stop text ended them before: another sampler can draw them. */
 function mustBeWhole(shown: Shown, responses: readonly Generated[]): readonly Generated[] {
-  if (responses.length > 0 && responses.every((one) => one.finish !== "abort" || isCut(shown, one))) return responses;
+  if (responses.length > 0 && responses.every((one) => one.finish !== "abort" || isCut(shown, one, true)))
+    return responses;
   throw new Refused({ status: 503, code: "engine_lost", message: "the sampler gave the request up", retryAfter: 1 });
 }
 
