@@ -13,6 +13,11 @@ import { eventsOf, openRouter, startEngine } from "./support/open-router.ts";
 const prompt = { input_ids: [1], sampling_params: { max_new_tokens: 4 } };
 const up = (version: string) => ({ ok: true, version, incarnation: null, resumes: false, model: null }) as const;
 const policy = { ...routerDefaults.pool, health: { ...routerDefaults.pool.health, intervalMs: 100 } };
+/**
+ * Engines, router and clients share one thread. Where it is kept busy for longer than a check may take, the check's own timer is due before the answer
+ * is read: that says nothing of the engine. No test here is about checks that are late.
+ */
+const patient = { healthTimeoutMs: 60_000 };
 const need = { fence: openFence, stickyKey: null, tried: new Set<string>() };
 
 function poolOf(versions: Readonly<Record<string, string>>): Pool {
@@ -25,6 +30,7 @@ function poolOf(versions: Readonly<Record<string, string>>): Pool {
 test("a request that fails at each engine puts none of them out, however often it comes", async () => {
   const engines = await Promise.all(["1", "1", "1"].map((version) => startEngine({ version, kind: "vllm" })));
   const { ask, router } = await openRouter(engines, {
+    ...patient,
     pool: { health: { intervalMs: 210, threshold: 1 } },
     retry: { attemptsMax: 3, reserve: 1_000_000 },
   });
@@ -38,7 +44,10 @@ test("a request that fails at each engine puts none of them out, however often i
 
 test("an engine that fails what another one answers is still put out", async () => {
   const [bad, good] = [await startEngine({ version: "1" }), await startEngine({ version: "1" })];
-  const { ask, router } = await openRouter([bad, good], { pool: { health: { intervalMs: 210, threshold: 2 } } });
+  const { ask, router } = await openRouter([bad, good], {
+    ...patient,
+    pool: { health: { intervalMs: 210, threshold: 2 } },
+  });
   bad.mode = "500";
   const endMs = Date.now() + 5_000;
   while (router.workers()[0]?.state !== "quarantined" && Date.now() < endMs)
@@ -148,6 +157,7 @@ test("the time for which a client holds a stream is not counted against its engi
 
 test("bodies of all requests together are bounded, and who only announces much takes nothing from others", async () => {
   const { ask, router } = await openRouter([await startEngine()], {
+    ...patient,
     http: { bodyBytesMax: 100_000, bodiesBytesMax: 150_000 },
   });
   const begin = (sentBytes: number): Socket => {
@@ -185,7 +195,7 @@ test("the last event of a stream comes through without an empty line behind it, 
     server.closeAllConnections();
     server.close();
   });
-  const { ask, until } = await openRouter([`http://127.0.0.1:${(server.address() as AddressInfo).port}`]);
+  const { ask, until } = await openRouter([`http://127.0.0.1:${(server.address() as AddressInfo).port}`], patient);
   await until("healthy", (workers) => workers.every(({ state }) => state === "healthy"));
   const body = { messages: [{ role: "user", content: "hi" }], stream: true };
   expect((await eventsOf(await ask("/v1/chat/completions", body))).data).toHaveLength(2);
