@@ -1,4 +1,6 @@
 /** What a sampler has drawn when `kill -9` ends it is not lost: it was saved, and another one goes on with it. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { decodeMessage } from "@muster/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connectAs } from "./support/broker.ts";
@@ -10,11 +12,29 @@ beforeAll(async () => {
 });
 afterAll(() => runs.close());
 
-test("a sampler that dies in the middle of its responses costs at most what it drew since it saved them", async () => {
+/** Takes two turns. It returns the first, so that the job ends with the weights of one whose engine draws by itself. */
+const twoTurns = `export default async ({ engine, prompt }) => {
+  const first = await engine.generate({ promptIds: prompt.ids });
+  const second = await engine.generate({ promptIds: prompt.ids });
+  if (second.finish === "abort") throw new Error("half a turn is no turn");
+  return first;
+};`;
+
+test.each([
+  ["responses", () => ["batch.group_size=128"]],
+  [
+    "turns of a module",
+    () => {
+      const path = join(runs.path, "two-turns.mjs");
+      writeFileSync(path, twoTurns);
+      return [`rollout.generate=${path}`, "batch.group_size=48"];
+    },
+  ],
+])("a sampler that dies in the middle of its %s costs at most what it drew since it saved them", async (what, more) => {
   // One sampler draws half of the step in one go: long enough to be saved several times.
-  const large = ["batch.groups_per_step=32", "batch.group_size=128", "limits.chunk_groups=16", "timing.save=20ms"];
+  const large = ["batch.groups_per_step=32", "limits.chunk_groups=16", "timing.save=20ms", ...more()];
   const args = ["--steps", "1", "--rollout", "1", ...large.flatMap((set) => ["--set", set])];
-  const run = await runs.start("saved", ...args);
+  const run = await runs.start(`saved-${what.length}`, ...args);
   await run.waitForEvent("job.started");
   const transport = await connectAs(run, "controller");
   try {

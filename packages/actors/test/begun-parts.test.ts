@@ -104,6 +104,31 @@ describe("a long answer that is not finished", () => {
     expect(await read()).toEqual(drawn(40, 7));
   });
 
+  it("has more turns each time where a module generates, and those that are whole are not stored again", async () => {
+    const { save, handOver, settle } = keeper();
+    const turned = (turns: number): BegunGroup => ({
+      ...{ step: 3, index: 0 },
+      responses: Array.from({ length: turns }, (_, at) => ({
+        turn: { sample: at % 2, at: at >> 1, request: `q${at}` },
+        responseIds: Int32Array.from({ length: 1_000 }, (_, i) => i + at),
+        logprobs: new Float32Array(1_000).fill(-at),
+        finish: at + 1 === turns ? null : ("stop" as const),
+        segments: [{ version: 2, from: 0, to: 1_000 }],
+      })),
+    });
+    save([turned(2)]);
+    await settle();
+    save([turned(3)]);
+    await settle();
+    expect(sizes[1]).toBeLessThan(10_000);
+    expect(await read()).toEqual(turned(3));
+    handOver([turned(5)]);
+    await settle();
+    expect(sizes[2]).toBeLessThan(18_000);
+    expect(told).toEqual([{ ...item, partial: { streamSeq: 3, firstSeq: 1, tokens: 5_000 } }]);
+    expect(await read()).toEqual(turned(5));
+  });
+
   it("goes on from what was saved when it is handed over, in pieces where that is needed", async () => {
     const { save, handOver, settle } = keeper(500);
     save([drawn(100)]);

@@ -4,12 +4,10 @@
  * An abort of the whole call, and a failure of the engine, are different: they stop everything with an error, without placeholders.
  */
 
-import { type Clock, every, type Logger, mixSeed, type Prompt, randomOf, shownValue, silentLogger } from "@muster/base";
-import type { Task } from "@muster/data";
+import { type Logger, mixSeed, type Prompt, randomOf, shownValue, silentLogger } from "@muster/base";
 import {
   type BegunGroup,
   decideFailure,
-  type FailurePolicy,
   failureDefaults,
   groupIdOf,
   rewardMax,
@@ -18,75 +16,18 @@ import {
 } from "@muster/protocol";
 import { begunGroupOf, tokensOf } from "./collect/begun-group.ts";
 import { checkResponse, type Response } from "./collect/check-response.ts";
+import type { CollectOptions, GroupPrompt } from "./collect/collect-options.ts";
 import { failureKindOf } from "./collect/failure-kind.ts";
 import { type GenerateFunction, responsesOf } from "./collect/generate-function.ts";
 import { inBatches } from "./collect/in-batches.ts";
+import { KeptTurns, nothingDrawn } from "./collect/kept-turns.ts";
 import { ownResponse, trajectoryOf } from "./collect/own-response.ts";
 import { placeholderOf } from "./collect/placeholder.ts";
+import { type Begun, saveGrown } from "./collect/save-grown.ts";
 import { SharedEngine } from "./collect/shared-engine.ts";
 import { TrajectoryScopes } from "./collect/trajectory-scope.ts";
-import type { Generated, GenerateRequest, Reward, RolloutEngine, SamplingOptions } from "./engine.ts";
+import type { Generated, GenerateRequest, RolloutEngine } from "./engine.ts";
 import { errors } from "./errors.ts";
-
-/** A prompt and the index of its group within the step. */
-export interface GroupPrompt {
-  readonly index: number;
-  readonly attempt: number;
-  /** What is asked; why there is nothing to ask where the row of the data makes no prompt. */
-  readonly prompt: Prompt | { readonly fault: unknown };
-  /** What an earlier holder drew of it; used by engines that resume. */
-  readonly begun?: BegunGroup;
-}
-
-/** What {@link collectGroups} works on. */
-export interface CollectOptions {
-  readonly engine: RolloutEngine;
-  readonly reward: Reward;
-  /** Generates a sample; `null` or absent for the engine's own way. */
-  readonly generate?: GenerateFunction | null;
-  /** Responses of one sample, declared. Default 1. */
-  readonly fanOut?: number;
-  readonly task: Task;
-  readonly prompts: readonly GroupPrompt[];
-  /** Samples of a prompt. */
-  readonly groupSize: number;
-  readonly sampling: SamplingOptions;
-  /** Seed of the job and step: with the group index they decide every random number. */
-  readonly seed: number;
-  readonly step: number;
-  /** Weight version the groups must come from. */
-  readonly version: number;
-  /** Deadline of the reward of one trajectory. */
-  readonly rewardTimeoutMs: number;
-  /** Deadline of one call of `generate`. Needed with it. */
-  readonly generateTimeoutMs?: number;
-  /** Which failures of a trajectory are tried again. Default {@link failureDefaults}. */
-  readonly failure?: FailurePolicy;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  /** Once aborted, drawing stops: what is whole is finished, the rest is handed back. */
-  readonly handBack?: HandBack;
-  /** Takes what is drawn of unfinished groups now and then, so that little is lost with this process. */
-  readonly save?: Save;
-  /** Hears of each sample of a generate function that is done, whatever became of it, and of each that is judged: a call may take long while it goes on. */
-  readonly settled?: () => void;
-  readonly logger?: Logger;
-}
-
-/** How a call is asked to hand back what it has not finished. */
-export interface HandBack {
-  readonly signal: AbortSignal;
-  /** Takes the groups with unfinished responses; they are not among those that the call returns. */
-  readonly take: (begun: readonly BegunGroup[]) => void;
-}
-
-/** How a call gives away what it has begun while it goes on. */
-export interface Save {
-  /** Time between two looks. */
-  readonly everyMs: number;
-  /** Gets the groups that have more tokens than when it took them last. @returns False when it can not take them now. */
-  readonly take: (begun: readonly BegunGroup[]) => boolean;
-}
 
 /** Failures of one call that are logged one by one; the rest is counted. */
 const loggedMax = 16;
@@ -132,10 +73,13 @@ class Call {
   readonly #logger: Logger;
   /** Ends everything: with the caller's signal, or with a failure of the engine. */
   readonly #ending = new AbortController();
+  #isHandingBack = false;
   #failures = 0;
   readonly #forward: () => void;
   readonly #scopes: TrajectoryScopes;
   readonly #shared: SharedEngine;
+  /** Of the groups of a module. */
+  readonly #turns: ReadonlyMap<GroupPrompt, KeptTurns>;
 
   constructor(options: CollectOptions) {
     this.#options = options;
@@ -146,7 +90,8 @@ class Call {
     if (signal.aborted) this.#forward();
     signal.addEventListener("abort", this.#forward, { once: true });
     this.#scopes = new TrajectoryScopes({ clock, logger: this.#logger, signal: this.#ending.signal });
-    this.#shared = new SharedEngine(engine, this.#ending.signal);
+    this.#shared = new SharedEngine(engine, this.#ending.signal, this.#logger);
+    this.#turns = new Map(options.prompts.map((entry) => [entry, new KeptTurns(this.#resumedOf(entry))]));
   }
 
   close(): void {
@@ -156,26 +101,60 @@ class Call {
     if (unlogged > 0) this.#logger.warn({ failures: this.#failures, unlogged }, "more trajectories failed");
   }
 
-  /** Trajectories of all samples in order. */
+  /** Trajectories of all samples in order, without those of groups that are handed back. */
   async collect(): Promise<readonly Trajectory[]> {
-    const { prompts, groupSize, step, generate } = this.#options;
+    const { generate } = this.#options;
     const stop = this.#listenForHandBack();
-    const rows = generate ? null : await this.#drawAndSave().finally(stop);
-    if (rows) this.#handBack(rows);
-    const drawn = rows?.filter((_, g) => !this.#begun.has(prompts[g]));
-    const samples: readonly Sample[] = this.finished(prompts).flatMap((entry) =>
-      Array.from({ length: groupSize }, (_, at) => ({ entry, groupId: groupIdOf(step, entry.index), at })),
-    );
-    const settled = await inBatches(samples, (sample, i) => {
-      const generated = drawn?.[Math.floor(i / groupSize)]?.[sample.at];
-      return this.#settle(sample, () =>
-        generate
-          ? this.#inPlace(generate, () => this.#byModule(sample, generate)).finally(this.#options.settled)
-          : Promise.resolve([ownResponse(generated, this.#resumedOf(sample.entry)?.[sample.at])]),
-      );
-    }).finally(stop);
+    return generate ? await this.#collectByModule(generate).finally(stop) : await this.#collectDrawn(stop);
+  }
+
+  async #collectDrawn(stop: () => void): Promise<readonly Trajectory[]> {
+    const { prompts, groupSize } = this.#options;
+    const rows = await this.#drawAndSave().finally(stop);
+    this.#handBack(rows);
+    const drawn = rows.filter((_, g) => !this.#begun.has(prompts[g]));
+    const settled = await inBatches(this.#samplesOf(this.finished(prompts)), (sample, i) => {
+      const generated = drawn[Math.floor(i / groupSize)]?.[sample.at];
+      const resumed = this.#resumedOf(sample.entry)?.[sample.at];
+      return this.#settle(sample, async () => [ownResponse(generated, resumed)]);
+    });
     this.#ending.signal.throwIfAborted();
     return settled.flat();
+  }
+
+  /** A module's samples are begun anew elsewhere, with the answers that their turns had. */
+  async #collectByModule(generate: GenerateFunction): Promise<readonly Trajectory[]> {
+    const { prompts, groupSize, save, clock, signal } = this.#options;
+    const samples = this.#samplesOf(prompts);
+    const settled: (readonly Trajectory[] | undefined)[] = samples.map(() => undefined);
+    const atFirst = new Map(prompts.map((entry) => [entry, tokensOf(this.#resumedOf(entry) ?? [])]));
+    const look = (): readonly Begun<GroupPrompt>[] => {
+      this.#shared.keepDrawn();
+      const groups = prompts.map((entry) => ({ entry, begun: this.#turnsOf(entry) }));
+      return groups.map(({ entry, begun }) => ({ entry, tokens: tokensOf(begun.responses), group: () => begun }));
+    };
+    const stopSaving = save ? saveGrown(save, clock, atFirst, look) : () => {};
+    const work = inBatches(samples, async (sample, i) => {
+      const byModule = () => this.#inPlace(generate, () => this.#byModule(sample, generate));
+      settled[i] = await this.#settle(sample, () => byModule().finally(this.#options.settled));
+    });
+    await work
+      .catch((error: unknown) => {
+        if (!this.#isHandingBack) throw error;
+      })
+      .finally(stopSaving);
+    signal.throwIfAborted();
+    const unfinished = prompts.filter((_, g) => settled.slice(g * groupSize, (g + 1) * groupSize).includes(undefined));
+    for (const entry of unfinished) this.#begun.add(entry);
+    if (unfinished.length > 0) this.#options.handBack?.take(unfinished.map((entry) => this.#turnsOf(entry)));
+    return settled.filter((_, i) => !this.#begun.has(samples[i]?.entry)).flatMap((trajectories) => trajectories ?? []);
+  }
+
+  #samplesOf(entries: readonly GroupPrompt[]): readonly Sample[] {
+    const { groupSize, step } = this.#options;
+    return entries.flatMap((entry) =>
+      Array.from({ length: groupSize }, (_, at) => ({ entry, groupId: groupIdOf(step, entry.index), at })),
+    );
   }
 
   /** Prompts whose groups are not handed back. */
@@ -183,17 +162,31 @@ class Call {
     return prompts.filter((entry) => !this.#begun.has(entry));
   }
 
-  /** Stops the drawing once the call is asked to hand back. A module's samples are begun anew elsewhere. @returns Stops listening. */
+  /** Stops the drawing once the call is asked to hand back. @returns Stops listening. */
   #listenForHandBack(): () => void {
     const { handBack, engine, prompts, generate } = this.#options;
     if (!handBack) return () => {};
     const stop = (): void => {
-      if (generate) this.#ending.abort(handBack.signal.reason);
+      if (generate) this.#interrupt(handBack.signal.reason);
       else void engine.abort(prompts.map((entry) => this.#requestId(entry)));
     };
     if (handBack.signal.aborted) queueMicrotask(stop);
     handBack.signal.addEventListener("abort", stop, { once: true });
     return () => handBack.signal.removeEventListener("abort", stop);
+  }
+
+  /** Ends the samples of a module where they are. */
+  #interrupt(reason: unknown): void {
+    if (this.#ending.signal.aborted) return;
+    this.#isHandingBack = true;
+    this.#shared.keepDrawn();
+    this.#ending.abort(reason);
+  }
+
+  /** The turns of a module's group, as the next holder takes them over. */
+  #turnsOf(entry: GroupPrompt): BegunGroup {
+    const turns = this.#turns.get(entry)?.all ?? [];
+    return { step: this.#options.step, index: entry.index, responses: turns.length > 0 ? turns : [nothingDrawn()] };
   }
 
   /** Gives away the groups with responses that were interrupted. */
@@ -213,27 +206,30 @@ class Call {
     return begunGroupOf({ step: this.#options.step, index: entry.index }, row, this.#resumedOf(entry));
   }
 
-  /** Draws, and meanwhile gives away what is begun. A module's samples have no place to go on from. */
+  /** Draws, and meanwhile gives away what is begun. */
   async #drawAndSave(): ReturnType<RolloutEngine["generate"]> {
     const { engine, prompts, save, clock } = this.#options;
     const rows = this.#draw();
     if (!save || !engine.drawn || !engine.info().resumes) return await rows;
-    const taken = new Map(prompts.map((entry) => [entry, tokensOf(this.#resumedOf(entry) ?? [])]));
-    const look = (): void => {
-      const looked = prompts.map((entry) => ({ entry, row: engine.drawn?.(this.#requestId(entry)) ?? [] }));
-      const grown = looked.filter(({ entry, row }) => tokensOf(row) > (taken.get(entry) ?? 0));
-      if (grown.length === 0 || !save.take(grown.map(({ entry, row }) => this.#begunGroupOf(entry, row)))) return;
-      for (const { entry, row } of grown) taken.set(entry, tokensOf(row));
-    };
-    return await rows.finally(every(clock, save.everyMs, look));
+    const atFirst = new Map(prompts.map((entry) => [entry, tokensOf(this.#resumedOf(entry) ?? [])]));
+    const look = (): readonly Begun<GroupPrompt>[] =>
+      prompts.map((entry) => {
+        const row = engine.drawn?.(this.#requestId(entry)) ?? [];
+        return { entry, tokens: tokensOf(row), group: () => this.#begunGroupOf(entry, row) };
+      });
+    return await rows.finally(saveGrown(save, clock, atFirst, look));
   }
 
-  /** What may be gone on with: begun by weights that are not newer than these, for an engine that can. */
+  /** What may be gone on with: begun by weights that are not newer than these, by a module or for an engine that can. */
   #resumedOf({ begun }: GroupPrompt): BegunGroup["responses"] | undefined {
     const { engine, groupSize, version, generate } = this.#options;
-    if (!begun || generate || !engine.info().resumes || begun.responses.length !== groupSize) return undefined;
-    const isOlder = begun.responses.every(({ segments }) => segments.every((segment) => segment.version <= version));
-    return isOlder ? begun.responses : undefined;
+    if (!begun) return undefined;
+    const { responses } = begun;
+    const isFit = generate
+      ? responses.every(({ turn }) => turn)
+      : engine.info().resumes && responses.length === groupSize && !responses.some(({ turn }) => turn);
+    const isOlder = responses.every(({ segments }) => segments.every((segment) => segment.version <= version));
+    return isFit && isOlder ? responses : undefined;
   }
 
   /** Responses that the engine draws by itself, all in one call; none for what can not be asked. */
@@ -312,7 +308,8 @@ class Call {
     const prompt = askable(entry.prompt);
     return await this.#scopes.run({ what, timeoutMs: generateTimeoutMs }, async (signal) => {
       const requestId = `${this.#requestId(entry)}.${at}`;
-      const { handle, oldest } = this.#shared.handleOf({ requestId, seed, sample: at, sampling, signal });
+      const turns = this.#turns.get(entry) ?? new KeptTurns();
+      const { handle, oldest } = this.#shared.handleOf({ requestId, seed, sample: at, sampling, turns, signal });
       const answer: unknown = await generate({
         prompt: { ...prompt, ids: prompt.ids.slice() },
         groupId,

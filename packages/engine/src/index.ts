@@ -7,11 +7,12 @@ export { type Minibatch, type PlanOptions, planMinibatches } from "./algorithms/
 export { referenceLogprobsOf } from "./algorithms/reference-logprobs.ts";
 export { type ResponseLoss, responseLoss, type TokenLoss } from "./algorithms/response-loss.ts";
 export { type LearningRate, learningRateAt } from "./algorithms/schedules.ts";
+export type { CollectOptions, GroupPrompt, HandBack } from "./collect/collect-options.ts";
 export { failureKindOf } from "./collect/failure-kind.ts";
 export type { GenerateFunction } from "./collect/generate-function.ts";
 export { placeholderOf } from "./collect/placeholder.ts";
 export { claimTrajectoryFault } from "./collect/trajectory-scope.ts";
-export { type CollectOptions, collectGroups, type GroupPrompt, type HandBack } from "./collect-group.ts";
+export { collectGroups } from "./collect-group.ts";
 export type {
   AccumulateOptions,
   BegunResponse,

@@ -1,6 +1,7 @@
 /** Turns that are over before their engine thinks so. */
 import type { Generated } from "@muster/base";
 import { expect, test } from "vitest";
+import { KeptTurns } from "../src/collect/kept-turns.ts";
 import { SharedEngine } from "../src/collect/shared-engine.ts";
 import type { RolloutEngine } from "../src/engine.ts";
 
@@ -19,6 +20,7 @@ function endlessEngine() {
       drawn.set(id, ids);
       return [generatedOf(ids)];
     },
+    ...{ info: () => ({}), weightVersion: () => 1 },
     abort: async ([id = ""]: readonly string[]) => ends.get(id)?.(generatedOf(drawn.get(id) ?? [])),
     generate: (requests: readonly { readonly requestId: string }[]) =>
       Promise.all(
@@ -28,11 +30,19 @@ function endlessEngine() {
   return engine as unknown as RolloutEngine;
 }
 
-const key = { requestId: "r", seed: 1, sample: 0, sampling: { temperature: 1, maxNewTokens: 99, stopTokenIds: [] } };
+const sampling = { temperature: 1, maxNewTokens: 99, stopTokenIds: [] };
+const keyOf = (signal: AbortSignal) => ({
+  requestId: "r",
+  seed: 1,
+  sample: 0,
+  sampling,
+  turns: new KeptTurns(),
+  signal,
+});
 
 test("a turn that says when it is over is answered with what was drawn until then", async () => {
   const shared = new SharedEngine(endlessEngine(), new AbortController().signal);
-  const { handle } = shared.handleOf({ ...key, signal: new AbortController().signal });
+  const { handle } = shared.handleOf(keyOf(new AbortController().signal));
   const isOver = ({ responseIds }: Generated): boolean => responseIds.includes(3);
   const { responseIds, finish } = await handle.generate({ promptIds: [1], isOver });
   expect([...responseIds, finish]).toEqual([0, 1, 2, 3, "abort"]);
@@ -41,7 +51,7 @@ test("a turn that says when it is over is answered with what was drawn until the
 test("a turn that its sample gave up is no answer, whatever it says itself", async () => {
   const shared = new SharedEngine(endlessEngine(), new AbortController().signal);
   const settled = new AbortController();
-  const { handle } = shared.handleOf({ ...key, signal: settled.signal });
+  const { handle } = shared.handleOf(keyOf(settled.signal));
   const turn = handle.generate({ promptIds: [1], isOver: () => false });
   setTimeout(() => settled.abort(), 5);
   await expect(turn).rejects.toMatchObject({ code: "MUSTER_ERR_TRAJECTORY_ABORTED" });

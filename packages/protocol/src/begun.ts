@@ -4,8 +4,20 @@ import { countSchema } from "./envelope.ts";
 import { segmentsMax } from "./group-size.ts";
 import { bytesOf, ownBuffer, type Segment, segmentSchema, tiledBy } from "./trajectory.ts";
 
-/** One response of a group that was begun and interrupted. */
+/** Which call of the engine a response answers, where a module generates: its samples have turns. */
+export interface BegunTurn {
+  /** Place in the group, from 0. */
+  readonly sample: number;
+  /** Calls of the same sample before it. */
+  readonly at: number;
+  /** Digest of what was asked. */
+  readonly request: string;
+}
+
+/** One response of a group that was begun and interrupted, or one turn of it. */
 export interface BegunTrajectory {
+  /** Absent: a response that the engine draws by itself. */
+  readonly turn?: BegunTurn | undefined;
   readonly responseIds: Int32Array;
   /** Of each response token; response length. */
   readonly logprobs: Float32Array;
@@ -15,7 +27,10 @@ export interface BegunTrajectory {
   readonly segments: readonly Segment[];
 }
 
-/** A group that was begun and interrupted: whoever holds it next goes on with it. */
+/** Most responses or turns of one begun group. */
+export const begunMax = 4096;
+
+/** A group that was begun and interrupted: whoever holds it next goes on with it. Its turns, if it has such, are in the order in which they were begun. */
 export interface BegunGroup {
   readonly step: number;
   readonly index: number;
@@ -39,6 +54,8 @@ const begunWire = z.strictObject({
   logprobs: bytes,
   finish: z.enum(["stop", "length"]).nullable(),
   segments: z.array(segmentSchema).max(segmentsMax),
+  /** Which call of a module it answers; absent: it is a response of the engine itself. */
+  turn: z.strictObject({ sample: countSchema, at: countSchema, request: z.string().max(64) }).optional(),
 });
 
 /** Body of one message in the groups stream: what a replica drew of groups that are not finished. */
@@ -52,7 +69,7 @@ export const groupsBegunBody = z.strictObject({
         index: countSchema,
         /** Message with what was drawn before; absent: this is all. */
         before: countSchema.optional(),
-        responses: z.array(begunWire).min(1).max(4096),
+        responses: z.array(begunWire).min(1).max(begunMax),
       }),
     )
     .min(1)
@@ -78,17 +95,18 @@ export function partSince(group: BegunGroup, { before, skipped }: Pick<BegunPart
 export function joinBegun(earlier: BegunGroup, part: BegunPart): BegunGroup | null {
   const { step, index } = part;
   const isSame = earlier.step === step && earlier.index === index;
-  if (!isSame || earlier.responses.length !== part.responses.length) return null;
+  // Turns are added behind those that there were.
+  if (!isSame || earlier.responses.length > part.responses.length) return null;
   const responses: BegunTrajectory[] = [];
   for (const [at, late] of part.responses.entries()) {
     const skipped = part.skipped[at] ?? 0;
     const early = earlier.responses[at];
-    if (!early || early.responseIds.length < skipped) return null;
+    if ((early?.responseIds.length ?? 0) < skipped) return null;
     const responseIds = new Int32Array(skipped + late.responseIds.length);
     const logprobs = new Float32Array(responseIds.length);
-    responseIds.set(early.responseIds.subarray(0, skipped));
+    if (early) responseIds.set(early.responseIds.subarray(0, skipped));
     responseIds.set(late.responseIds, skipped);
-    logprobs.set(early.logprobs.subarray(0, skipped));
+    if (early) logprobs.set(early.logprobs.subarray(0, skipped));
     logprobs.set(late.logprobs, skipped);
     responses.push({ ...late, responseIds, logprobs });
   }
@@ -103,12 +121,13 @@ export function toGroupsBegun(lineage: number, parts: readonly BegunPart[]): z.i
       step,
       index,
       ...(before === null ? {} : { before }),
-      responses: responses.map(({ responseIds, logprobs, finish, segments }, at) => ({
+      responses: responses.map(({ responseIds, logprobs, finish, segments, turn }, at) => ({
         ...(skipped[at] ? { from: skipped[at] } : {}),
         responseIds: bytesOf(responseIds),
         logprobs: bytesOf(logprobs),
         finish,
         segments: [...segments],
+        ...(turn ? { turn } : {}),
       })),
     })),
   };

@@ -5,6 +5,8 @@ export {
   type BegunGroup,
   type BegunPart,
   type BegunTrajectory,
+  type BegunTurn,
+  begunMax,
   fromGroupsBegun,
   joinBegun,
   partSince,

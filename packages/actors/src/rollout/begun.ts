@@ -146,7 +146,7 @@ function isReadable({ responses }: BegunGroup, bytesMax: number): boolean {
 /** The same group, to be generated from its beginning. Pure. */
 function emptied(group: BegunGroup): BegunGroup {
   const nothing = { responseIds: new Int32Array(0), logprobs: new Float32Array(0), finish: null, segments: [] };
-  return { ...group, responses: group.responses.map(() => nothing) };
+  return { ...group, responses: group.responses.map(({ turn }) => ({ ...nothing, turn })) };
 }
 
 const keyOf = ({ step, index }: Pick<BegunGroup, "step" | "index">): string => `${step}.${index}`;
@@ -154,14 +154,14 @@ const keyOf = ({ step, index }: Pick<BegunGroup, "step" | "index">): string => `
 /** What has to be stored of a group: what is new, where the rest is stored and is still the beginning of it. Pure. */
 function partOf(group: BegunGroup, saved: Saved | undefined): BegunPart {
   if (!saved || saved.parts >= partsMax || !isBeginning(saved.responses, group.responses)) return wholePart(group);
-  const skipped = saved.responses.map(({ responseIds }) => responseIds.length);
+  const skipped = group.responses.map((_, at) => saved.responses[at]?.responseIds.length ?? 0);
   return partSince(group, { before: saved.place.streamSeq, skipped });
 }
 
-/** True when these responses go on where those ended, token by token: what failed and was drawn anew need not. Pure. */
+/** True when these responses go on where those ended, token by token, or are behind them: what failed and was drawn anew need not. Pure. */
 function isBeginning(earlier: readonly BegunTrajectory[], later: readonly BegunTrajectory[]): boolean {
   return (
-    earlier.length === later.length &&
+    earlier.length <= later.length &&
     earlier.every(({ responseIds, logprobs }, at) => {
       const whole = later[at] as BegunTrajectory;
       return isPrefix(responseIds, whole.responseIds) && isPrefix(logprobs, whole.logprobs);

@@ -1,11 +1,14 @@
 /**
  * The engine shared by samples that generate by themselves. Turns that are asked for at about the same time go to the engine in one
- * call, because an engine is much faster at many responses than at one. A failure of the engine is nobody's sample's: it is marked.
+ * call, because an engine is much faster at many responses than at one. A turn that is kept from an earlier try is answered without the engine. A failure of
+ * the engine is nobody's sample's: it is marked.
  */
 
-import { type EngineHandle, hasCode, mixSeed, type TurnRequest } from "@muster/base";
+import { type EngineHandle, hasCode, type Logger, mixSeed, silentLogger, type TurnRequest } from "@muster/base";
+import type { BegunTrajectory } from "@muster/protocol";
 import type { Generated, GenerateRequest, RolloutEngine, SamplingOptions } from "../engine.ts";
 import { errors } from "../errors.ts";
+import { answerOf, digestOfRequest, type KeptTurns } from "./kept-turns.ts";
 
 /** Which sample asks. */
 export interface SampleKey {
@@ -13,6 +16,8 @@ export interface SampleKey {
   readonly seed: number;
   readonly sample: number;
   readonly sampling: SamplingOptions;
+  /** Of the sample's group. */
+  readonly turns: KeptTurns;
   /** Aborted when the sample is settled. */
   readonly signal: AbortSignal;
 }
@@ -33,13 +38,22 @@ const lookMs = 20;
 export class SharedEngine {
   readonly #engine: RolloutEngine;
   readonly #signal: AbortSignal;
+  readonly #logger: Logger;
   readonly #faults = new WeakSet<object>();
+  /** Keep what is drawn by now of each turn in flight. */
+  readonly #drawing = new Set<() => void>();
   #waiting: Waiting[] = [];
   #isRunning = false;
 
-  constructor(engine: RolloutEngine, signal: AbortSignal) {
+  constructor(engine: RolloutEngine, signal: AbortSignal, logger: Logger = silentLogger) {
     this.#engine = engine;
     this.#signal = signal;
+    this.#logger = logger;
+  }
+
+  /** Keeps what is drawn by now of turns in flight, for engines that can go on with it. */
+  keepDrawn(): void {
+    for (const keep of this.#drawing) keep();
   }
 
   /** The handle of one sample, and the oldest version that it drew from; `null` while it drew nothing. */
@@ -64,13 +78,10 @@ export class SharedEngine {
     return false;
   }
 
-  async #ask(
-    { requestId, seed, sample, sampling, signal }: SampleKey,
-    turn: TurnRequest,
-    at: number,
-  ): Promise<Generated> {
+  async #ask(key: SampleKey, turn: TurnRequest, at: number): Promise<Generated> {
+    const { requestId, seed, sample, sampling, signal, turns } = key;
     if (signal.aborted) throw errors.SampleSettled({ requestId });
-    const request: GenerateRequest = {
+    const asked: GenerateRequest = {
       requestId: `${requestId}.${at}`,
       promptIds: Int32Array.from(turn.promptIds),
       n: 1,
@@ -78,12 +89,42 @@ export class SharedEngine {
       sampling: { ...sampling, ...turn.sampling },
       seed: turn.seed === undefined && at === 0 ? seed : mixSeed(seed, turn.seed ?? at),
     };
+    const question = { sample, at, request: digestOfRequest(asked) };
+    const found = turns.find(question, question.request);
+    if (found === "differs")
+      this.#logger.warn(
+        { requestId, turn: at },
+        "a sample asks something else than before it was interrupted; it goes on anew from this turn",
+      );
+    const kept = found === "differs" || found === null ? undefined : found;
+    const answer = kept && answerOf(kept, this.#engine.weightVersion() ?? 0);
+    if (kept && answer && (kept.finish !== null || turn.isOver?.(answer) === true)) return answer;
+    const resumed = this.#engine.info().resumes ? kept : undefined;
+    const keep = (generated: Generated): BegunTrajectory => turns.keep(question, generated, resumed);
+    const generated = await this.#draw(resumed ? { ...asked, begun: [resumed] } : asked, turn, { signal, keep });
+    return resumed
+      ? { ...generated, versionAtStart: answerOf(resumed, generated.versionAtStart).versionAtStart }
+      : generated;
+  }
+
+  /** Draws a turn, and keeps it when it is whole, or what there is of it when its engine can go on with that. */
+  async #draw(
+    request: GenerateRequest,
+    turn: TurnRequest,
+    { signal, keep }: { readonly signal: AbortSignal; readonly keep: (generated: Generated) => void },
+  ): Promise<Generated> {
+    const soFar = (): Generated | undefined => this.#engine.drawn?.(request.requestId)?.[0];
+    const keepSoFar = (): void => {
+      const drawn = this.#engine.info().resumes ? soFar() : undefined;
+      if (drawn) keep(drawn);
+    };
     const stop = (): void => void this.#engine.abort([request.requestId]);
     signal.addEventListener("abort", stop, { once: true });
+    this.#drawing.add(keepSoFar);
     let isOver = false;
     const look = (): void => {
-      const [soFar] = isOver ? [] : (this.#engine.drawn?.(request.requestId) ?? []);
-      if (soFar?.finish !== "abort" || turn.isOver?.(soFar) !== true) return;
+      const drawn = isOver ? undefined : soFar();
+      if (drawn?.finish !== "abort" || turn.isOver?.(drawn) !== true) return;
       isOver = true;
       stop();
     };
@@ -94,9 +135,11 @@ export class SharedEngine {
         setImmediate(() => this.#flush());
       });
       if (generated.finish === "abort" && !isOver) throw errors.TrajectoryAborted();
+      keep(generated);
       return generated;
     } finally {
       clearInterval(looking);
+      this.#drawing.delete(keepSoFar);
       signal.removeEventListener("abort", stop);
     }
   }
