@@ -54,39 +54,42 @@ function draw(seed, response, position) {
   return (hash >>> 0) / 2 ** 32;
 }
 
+/** One response: `weightOf` says how much the model likes to say a token again, and `version` of which weights that is. */
+export function respond({ promptIds, sampling, seed, from = 0 }, index, { weightOf, maxContext, version }) {
+  const { temperature, maxNewTokens, stopTokenIds } = sampling;
+  const room = Math.min(maxNewTokens, maxContext - promptIds.length);
+  const [stop] = stopTokenIds;
+  const responseIds = [];
+  const logprobs = [];
+  let finish = "length";
+  while (finish === "length" && responseIds.length < room) {
+    const said = promptIds[responseIds.length];
+    const chance = said === undefined ? 0 : chanceOf(weightOf(said), Math.max(temperature, 1e-3));
+    const goesOn = temperature === 0 ? chance >= 0.5 : draw(seed, from + index, responseIds.length) < chance;
+    if (!goesOn && stop === undefined) break;
+    responseIds.push(goesOn ? said : stop);
+    logprobs.push(Math.log(goesOn ? chance : 1 - chance));
+    if (!goesOn || said === stop) finish = "stop";
+  }
+  return {
+    responseIds: Int32Array.from(responseIds),
+    logprobs: Float32Array.from(logprobs),
+    finish,
+    versionAtStart: version,
+    versionAtEnd: version,
+  };
+}
+
 function sampler(needs) {
   let weights = new Float32Array(needs.vocab);
   let version = null;
-  const respond = ({ promptIds, sampling, seed, from = 0 }, index) => {
-    const { temperature, maxNewTokens, stopTokenIds } = sampling;
-    const room = Math.min(maxNewTokens, needs.maxContext - promptIds.length);
-    const [stop] = stopTokenIds;
-    const responseIds = [];
-    const logprobs = [];
-    let finish = "length";
-    while (finish === "length" && responseIds.length < room) {
-      const said = promptIds[responseIds.length];
-      const chance = said === undefined ? 0 : chanceOf(weights[said], Math.max(temperature, 1e-3));
-      const goesOn = temperature === 0 ? chance >= 0.5 : draw(seed, from + index, responseIds.length) < chance;
-      if (!goesOn && stop === undefined) break;
-      responseIds.push(goesOn ? said : stop);
-      logprobs.push(Math.log(goesOn ? chance : 1 - chance));
-      if (!goesOn || said === stop) finish = "stop";
-    }
-    return {
-      responseIds: Int32Array.from(responseIds),
-      logprobs: Float32Array.from(logprobs),
-      finish,
-      versionAtStart: version,
-      versionAtEnd: version,
-    };
-  };
+  const now = () => ({ weightOf: (token) => weights[token], maxContext: needs.maxContext, version });
   return {
     info: () => infoOf(needs),
     health: async () => ({ ok: version !== null, state: version === null ? "starting" : "up" }),
     async generate(requests, signal) {
       signal.throwIfAborted();
-      return requests.map((request) => Array.from({ length: request.n }, (_, index) => respond(request, index)));
+      return requests.map((request) => Array.from({ length: request.n }, (_, index) => respond(request, index, now())));
     },
     async updateWeights(update) {
       if (update.via !== "inline") throw new Error(`echo takes its weights inline, not by ${update.via}`);

@@ -1,7 +1,11 @@
-/** Replicas of several processes on real processes: one is killed and the replica comes back whole, with the digest of the quiet run; and over two nodes. */
+/**
+ * Replicas of several processes on real processes: each takes its own rows of each version, one is killed and the replica comes back whole, with the digests
+ * of the quiet run; and over two nodes.
+ */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { needsOfTask, taskOf } from "@muster/data";
 import { processesNaming, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
@@ -54,6 +58,20 @@ function environOf(pid: number): Readonly<Record<string, string>> {
   }
 }
 
+interface Shard {
+  readonly lineage: number;
+  readonly version: number;
+  readonly bytes: number;
+  readonly digest: string;
+}
+
+/** What a process of `rollout-0` took of each version, by its own log. */
+function shardsOf({ directory }: { readonly directory: string }, rank: number): readonly Shard[] {
+  const log = readFileSync(join(directory, "logs", rank === 0 ? "rollout-0.log" : `rollout-0.${rank}.log`), "utf8");
+  const lines = log.split("\n").filter((line) => line.includes('"shard arrived"'));
+  return lines.map((line) => JSON.parse(line) as Shard);
+}
+
 const whole = (id: string, life: number): boolean => {
   const ranks = ranksOf(id);
   return ranks.length === 4 && ranks.every((each) => each.life === life);
@@ -61,7 +79,8 @@ const whole = (id: string, life: number): boolean => {
 
 test("one of four processes is killed: the replica is one loss, comes back whole, and the weights are those of the quiet run", async () => {
   const args = ["--steps", "20", "--policy", "1", "--rollout", "1", ...settings("job.seed=7")];
-  const quiet = await (await runs.start("ranks-quiet", ...args)).ended();
+  const quietRun = await runs.start("ranks-quiet", ...args);
+  const quiet = await quietRun.ended();
   const run = await runs.start("ranks-killed", ...args);
   await run.waitForEvent("step.committed", undefined, 60_000);
   await waitFor(() => whole("rollout-0", 1), {
@@ -90,6 +109,18 @@ test("one of four processes is killed: the replica is one loss, comes back whole
   expectBalanced(summary);
   expect(summary).toMatchObject({ lost: 0, doubled: 0, weights_hash: quiet.weights_hash });
   expect(run.events("member.died").filter(({ id }) => id === "rollout-0")).toHaveLength(1);
+  const vocab = needsOfTask(taskOf("dates")).vocab;
+  for (const rank of [0, 1, 2, 3]) {
+    const expected = new Map(shardsOf(quietRun, rank).map(({ version, digest }) => [version, digest]));
+    const taken = shardsOf(run, rank);
+    expect(expected.size).toBeGreaterThan(10);
+    // Its own rows and nothing else, in both lives, and the same bits as where nobody died.
+    for (const { version, bytes, digest } of taken) {
+      expect(bytes).toBe(4 * (Math.floor(vocab / 4) + (rank < vocab % 4 ? 1 : 0)));
+      if (expected.has(version)) expect([version, digest]).toEqual([version, expected.get(version)]);
+    }
+    expect(taken.filter(({ version }) => expected.has(version)).length).toBeGreaterThan(10);
+  }
 }, 120_000);
 
 test("ranks find room on two nodes, each with a device of its own; one node is killed, and all of the replica begins again elsewhere", async () => {

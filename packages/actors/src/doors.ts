@@ -33,6 +33,8 @@ import {
   loadGenerate,
   openRewardOf,
   type PolicyEngine,
+  type RankCut,
+  type RankShards,
   type ReplicaRank,
   type Reward,
   type RolloutEngine,
@@ -47,7 +49,10 @@ export interface Doors {
   /** Build of this replica's engine; replicas of one role share one. */
   readonly engineBuild: string;
   policyEngine(config: JobConfig): Promise<PolicyEngine>;
-  rolloutEngine(config: JobConfig): Promise<RolloutEngine>;
+  /** @param shards - How this process takes its part of a version, where there is a {@link rankCut}. */
+  rolloutEngine(config: JobConfig, shards?: RankShards): Promise<RolloutEngine>;
+  /** How the processes of a sampler have the model, where each of them takes its own part; `null` where rank 0 takes it whole. */
+  rankCut(config: JobConfig): RankCut | null;
   /** The model of a job as its trainers have it, or its samplers, and the build of their engine. */
   model(
     config: JobConfig,
@@ -105,12 +110,14 @@ export const hostDoors = (
   engineBuild,
   policyEngine: async (config) => {
     checkBuild(engines, config.engine.policy.adapter, engineBuild);
-    return await engines.openPolicy(config, needsOfJob(config), rank);
+    return await engines.openPolicy(config, needsOfJob(config), rank && { rank });
   },
-  rolloutEngine: async (config) => {
+  rolloutEngine: async (config, shards) => {
     checkBuild(engines, config.engine.rollout.adapter, engineBuild);
-    return await engines.openRollout(config, needsOfJob(config), rank);
+    return await engines.openRollout(config, needsOfJob(config), rank && { rank, ...(shards ? { shards } : {}) });
   },
+  // A sampler that no node started is alone, and takes all of a version.
+  rankCut: (config) => (rank ? engines.rankCutOf("rollout", config, needsOfJob(config)) : null),
   model: (config, role = "policy") => ({
     ...engines.describe(role, config.engine, needsOfJob(config)),
     build: engines.of(config.engine[role].adapter).build(),

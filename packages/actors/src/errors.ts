@@ -57,6 +57,15 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       'the environment says {variable} = "{value}" where a node writes a number; ranks of replicas are started by muster node',
   },
+  ShardTicket: {
+    message:
+      "what this rank was given is no ticket of a version ({reason}); rank 0 hands on the ticket of its update as it is",
+  },
+  ShardReceipt: { message: "a receipt for version {version} is refused: {reason}" },
+  ShardMissing: {
+    message:
+      "version {version} is not held: of {size} ranks there is no receipt for its part from {ranks}; the engine passes each rank's to arrived()",
+  },
   TensorsDiffer: {
     message:
       "version {version} is not for the engine of this replica: {what} is {published} in what was published, and {own} here; give all replicas one model and one build of their engine",

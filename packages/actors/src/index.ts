@@ -19,6 +19,7 @@ export { policyRoleOn } from "./policy/policy-work.ts";
 export { type Replica, runReplica } from "./replica/replica.ts";
 export type { ReplicaEnd, ReplicaOptions, Role } from "./replica/work.ts";
 export { rolloutRoleOn } from "./rollout/rollout-work.ts";
+export { openRankProgram } from "./shards/rank-program.ts";
 export { type Exported, exportTrajectories } from "./trajectories/export.ts";
 export { loadTrajectories, type RefusedFile, scanTrajectories, type TrajectoryFile } from "./trajectories/files.ts";
 export { importerId, storeGroups } from "./trajectories/store.ts";

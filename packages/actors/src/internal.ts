@@ -11,4 +11,6 @@ export type { HostSigns } from "./node/host-signs.ts";
 export type { KeeperDoor, KeeperExit, KeeperGiven, StartOrder } from "./node/keeper.ts";
 export { LastEnd } from "./node/last-end.ts";
 export { type NodeRoleOnOptions, nodeRoleOn } from "./node/node-work.ts";
+export { rankShards } from "./shards/rank-shards.ts";
+export { Receipts, ticketOf, writeReceipt } from "./shards/tickets.ts";
 export { type KnownTable, ownTable, Tables } from "./tables.ts";

@@ -14,8 +14,8 @@ export interface RankTensor {
   readonly name: string;
   readonly shape: readonly number[];
   readonly elementBytes: number;
-  /** 0: cut by rows, which are outputs of a product or token ids. `null`: every rank has the whole tensor. */
-  readonly partition: 0 | null;
+  /** The dimension that is cut; 0: by rows, which are outputs of a product or token ids. `null`: every rank has the whole tensor. */
+  readonly partition: number | null;
   readonly layer: number | "first" | "last";
 }
 
@@ -46,8 +46,8 @@ export interface BegunResponse {
 export type HealthState = "starting" | "up" | "unhealthy" | "stopping" | "asleep";
 
 /**
- * New weights for a rollout engine: bytes that are brought into the engine's own memory, the parts of an engine of several ranks, or a Hugging
- * Face folder.
+ * New weights for a rollout engine: bytes that are brought into the engine's own memory, the parts of an engine of several ranks, a ticket with which
+ * each process of a replica takes its own part, or a Hugging Face folder.
  */
 export type WeightUpdate =
   | ({
@@ -59,6 +59,16 @@ export type WeightUpdate =
       readonly via: "shards";
       /** The section of each rank, as `rankSectionOf` lays it out. The engine takes the memory over. */
       readonly shards: readonly Uint8Array<ArrayBuffer>[];
+    }
+  | {
+      readonly version: number;
+      readonly via: "ranks";
+      /** What each rank, 0 too, gives to `pull` of its `shards`. */
+      readonly ticket: string;
+      /** Takes the receipt of a rank. The update counts only with those of all ranks. @throws MUSTER_ERR_SHARD_RECEIPT for one of another version or rank */
+      arrived(receipt: string): void;
+      /** Aborted when the version is not wanted any more. The weights in use stay then. */
+      readonly signal: AbortSignal;
     }
   | { readonly version: number; readonly via: "disk"; readonly path: string };
 
@@ -183,7 +193,7 @@ export interface AccumulateOptions {
   readonly signal: AbortSignal;
 }
 
-/** Options of {@link PolicyEngine.stage}: AdamW (arXiv 1711.05101) after clipping to the global norm `clipNorm` (0 = off). */
+/** AdamW (arXiv 1711.05101) after clipping to the global norm `clipNorm` (0 = off). */
 export interface OptimizerOptions {
   readonly lr: number;
   readonly beta1: number;
@@ -191,6 +201,12 @@ export interface OptimizerOptions {
   readonly epsilon: number;
   readonly weightDecay: number;
   readonly clipNorm: number;
+}
+
+/** Options of {@link PolicyEngine.stage}. */
+export interface StageOptions extends OptimizerOptions {
+  /** Aborted when the step is not wanted any more; absent: never. An engine whose update takes long ends it then, with the signal's reason; the candidate is discarded. */
+  readonly signal?: AbortSignal;
 }
 
 /**
@@ -223,7 +239,7 @@ export interface PolicyEngine {
   /** Applies one update to the candidate. A norm that is not finite leaves the candidate as it was. */
   stage(
     gradient: GradientMemory,
-    options: OptimizerOptions,
+    options: StageOptions,
   ): Promise<{ readonly gradNorm: number; readonly finite: boolean }>;
   /** Views of the candidate: copy them before the next await. */
   candidate(): StateSections;

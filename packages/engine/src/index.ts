@@ -32,6 +32,7 @@ export type {
   SamplingOptions,
   SectionSource,
   ShardStats,
+  StageOptions,
   StateSections,
   StateSource,
   TrainSample,
@@ -58,6 +59,7 @@ export type {
 } from "./registry/adapter.ts";
 export { type Contradiction, type DeterminismLevel, determinismLevels } from "./registry/contradictions.ts";
 export { EngineRegistry } from "./registry/engine-registry.ts";
+export type { RankCut, RankLayout, RankShards, ShardTensor } from "./registry/rank-layout.ts";
 export {
   type FormatDifference,
   formatDifference,

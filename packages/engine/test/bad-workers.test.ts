@@ -241,6 +241,22 @@ describe("a trainer", () => {
     await engine.close();
   });
 
+  it("whose update takes long is told when the step is not wanted any more, and trains in the next one", async () => {
+    const engine = await trainer("long-update");
+    const stop = new AbortController();
+    const options = { ...{ lr: 1, beta1: 0.9, beta2: 0.9, epsilon: 1, weightDecay: 0 }, clipNorm: 1 };
+    const heard = vi.spyOn(process.stderr, "write");
+    const staging = engine.stage(gradientIn(new Float32Array(4)), { ...options, signal: stop.signal });
+    await vi.waitUntil(() => heard.mock.calls.some(([text]) => String(text).includes("asked stage")), 5_000);
+    heard.mockRestore();
+    stop.abort(new Error("the mesh broke"));
+    await expect(staging).rejects.toThrow("the mesh broke");
+    engine.discard();
+    engine.begin();
+    expect(await engine.accumulate([sample], accumulating)).toMatchObject({ tokens: 1 });
+    await engine.close();
+  });
+
   it("that fails in what must not fail is ended by the next call", async () => {
     const engine = await trainer("begin-fails");
     await expect(engine.accumulate([sample], accumulating)).rejects.toThrow(

@@ -2,7 +2,7 @@ import { needsOfTask, taskOf } from "@muster/data";
 import { type JobConfig, type Training, trainingDefaults, z } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { embeddedAdapter, embeddedEngines } from "../src/embedded/index.ts";
-import { type EngineAdapter, EngineRegistry, formatDifference } from "../src/index.ts";
+import { type EngineAdapter, EngineRegistry, formatDifference, type RankTensor } from "../src/index.ts";
 
 const needs = needsOfTask(taskOf("dates"));
 const shape = { hidden: 64, layers: 2, heads: 4, kv_heads: 4, ffn: 128, tied: true };
@@ -202,5 +202,47 @@ describe("a weight format", () => {
       sampler: "no such row",
     });
     expect(formatDifference({ ...format, tensors: [] }, format)).toMatchObject({ trainer: "no such row" });
+  });
+});
+
+describe("a sampler whose processes take their own parts", () => {
+  type Layout = NonNullable<EngineAdapter["layout"]>;
+  const layout =
+    (tp: number, pp: number, cut: Partial<Pick<RankTensor, "partition" | "layer">> = {}): Layout =>
+    () => ({ tp, pp, cut: ({ shape }) => ({ partition: shape.length > 1 ? 0 : null, layer: "first", ...cut }) });
+  const problems = (of: Layout | null): readonly string[] => {
+    const openRank: EngineAdapter["openRank"] = () => Promise.reject(new Error("not opened here"));
+    const registry = withOther({ openRank, ...(of ? { layout: of } : {}) });
+    const config = jobOf({}, { engine: sampledByOther(), processes: { policy: 1, rollout: 4, checkpoint: 1 } });
+    return registry.problemsOf(config, needs).map(({ text }) => text);
+  };
+
+  it("has its layout worked out for the processes of the job", () => {
+    const registry = withOther({ layout: layout(2, 2, { layer: 1 }) });
+    const processes = { policy: 4, rollout: 4, checkpoint: 1 };
+    const cut = registry.rankCutOf("rollout", jobOf({}, { engine: sampledByOther(), processes }), needs);
+    expect(cut).toMatchObject({ tp: 2, pp: 2 });
+    expect(cut?.tensors[0]).toEqual({
+      ...{ name: "model.embed_tokens.weight", shape: [needs.vocab, 64] },
+      ...{ elementBytes: 4, partition: 0, layer: 1 },
+    });
+    expect(registry.rankCutOf("rollout", jobOf({}, { engine: sampledByOther() }), needs)).toBeNull();
+    expect(problems(layout(4, 1))).toEqual([]);
+    expect(problems(null)).toEqual([]);
+  });
+
+  it.each<[string, Layout, RegExp]>([
+    ["ways that are not the processes", layout(2, 1), /tp · pp = 2 · 1 is not the number of processes/],
+    ["a number of ways that is none", layout(0, 4), /tp is 0, and must be a whole number from 1 to 1024/],
+    ["a dimension that there is not", layout(4, 1, { partition: 2 }), /is cut along dimension 2/],
+    ["more stages than layers", layout(1, 4, { layer: 0 }), /pp = 4 stages are more than the 1 layers/],
+    ["a layer that is none", layout(4, 1, { layer: -1 }), /is of layer -1/],
+  ])("is refused with %s", (_, of, text) => {
+    const found = problems(of);
+    expect(found).toHaveLength(1);
+    expect(found[0]).toMatch(
+      /^processes\.rollout = 4: other can not cut the model over them: .*; change processes\.rollout/,
+    );
+    expect(found[0]).toMatch(text);
   });
 });

@@ -2,7 +2,7 @@
 import { every, hasCode } from "@muster/base";
 import { localAddressOf } from "@muster/collectives";
 import { type NodeEffect, type NodeEvent, nodeLogic, type TimerEffect } from "@muster/machines";
-import type { Body, JobConfig, ReplicaRole } from "@muster/protocol";
+import type { Body, ReplicaRole } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
 import {
   type Admission,
@@ -47,7 +47,7 @@ export interface NodeRoleOnOptions extends NodeBasics {
   /** Looks at its host, for one life of the node. */
   readonly signs: () => HostSigns;
   /** Hears of the job before anything is started. @returns Where this host is reached in the network that the job names, or `null`. */
-  readonly admitted: (config: JobConfig) => string | null;
+  readonly admitted: (admission: Admission) => string | null;
 }
 
 /** Time between two looks at the host. */
@@ -64,9 +64,9 @@ export function nodeRole(options: NodeRoleOptions): Role {
       return keeper;
     },
     signs: () => openHostSigns({ env }),
-    admitted: (config) => {
-      writeRankConfig(directory, config);
-      return addressIn(config.data.tcpHost);
+    admitted: (admission) => {
+      writeRankConfig(directory, admission);
+      return addressIn(admission.config.data.tcpHost);
     },
   });
 }
@@ -141,8 +141,8 @@ class NodeWork implements Work<Effect, NodeEvent> {
     },
   };
 
-  async open({ config }: Admission): Promise<void> {
-    this.#address = this.#admitted(config);
+  async open(admission: Admission): Promise<void> {
+    this.#address = this.#admitted(admission);
   }
 
   close(): Promise<void> {

@@ -124,7 +124,7 @@ async function runMinibatch(
   const { lrWarmupSteps: _, lrFinalRatio: __, lrSchedule: ___, ...optimizer } = config.optimizer;
   const staged = await engine.stage(
     gradientIn((of) => mesh.result(of)),
-    { ...optimizer, lr: learningRateOf(step, config) },
+    { ...optimizer, lr: learningRateOf(step, config), signal },
   );
   return { finite: staged.finite, totals: { ...mine, gradNorm: staged.gradNorm, reduceMs } };
 }

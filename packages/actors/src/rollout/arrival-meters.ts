@@ -1,8 +1,8 @@
 /** What a rollout replica measures of the weights that come to it. */
 import type { Metrics } from "@muster/base";
 
-/** How a version came: read where it lies on this host, as what changed, or whole over the network. */
-export type ArrivalWay = "memory" | "delta" | "whole";
+/** How a version came: read where it lies on this host, as what changed, whole over the network, or to each process of the replica its own part. */
+export type ArrivalWay = "memory" | "delta" | "whole" | "parts";
 
 /** Meters of the weights that arrive. */
 export interface ArrivalMeters {
@@ -13,7 +13,7 @@ export interface ArrivalMeters {
 export function arrivalMetersOn(metrics: Metrics): ArrivalMeters {
   const versions = metrics.counter({
     name: "muster_weights_arrived_total",
-    help: "Weight versions that arrived, by the way they came: memory, delta or whole.",
+    help: "Weight versions that arrived, by the way they came: memory, delta, whole or parts.",
     labels: ["way"],
   });
   const wire = metrics.counter({

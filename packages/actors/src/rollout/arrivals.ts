@@ -1,10 +1,12 @@
 /** How weight versions come to a rollout replica: to its host, by way of a store that serves them on, and from there to its ranks. */
 import { withDeadline } from "@muster/base";
 import type { MappedVersion, VersionStore } from "@muster/collectives";
-import type { RolloutEngine, WeightUpdate } from "@muster/engine";
+import type { RankCut, RolloutEngine, WeightUpdate } from "@muster/engine";
 import type { Body, JobConfig } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
+import { partBytesOf } from "../shards/rank-shards.ts";
+import { Receipts, ticketOf } from "../shards/tickets.ts";
 import { Tables } from "../tables.ts";
 import { deltaOf, engineVersionOf, mapSections, pullRanks } from "../weights.ts";
 import { type ArrivalMeters, arrivalMetersOn } from "./arrival-meters.ts";
@@ -36,6 +38,9 @@ export class Arrivals {
   /** Serves to other hosts what came from another host; opened with the first pull, which says how large versions are. */
   #store: Promise<VersionStore | null> | null = null;
 
+  /** The version of which every process has its part: ordered again, it is not taken again. */
+  #ofRanks: { readonly version: number; readonly arrived: Arrived } | null = null;
+
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
     this.#doors = doors;
@@ -50,6 +55,8 @@ export class Arrivals {
     const { job, id } = this.#tools.identity;
     const own = await this.#tables.described(config, "rollout");
     await this.#tables.check(body, own, { dataKey, config, signal: signals.signal });
+    const cut = this.#doors.rankCut(config);
+    if (cut) return await this.#byRanks(body, receiver, { cut, signal: signals.signal });
     const keepIn = await this.#storeFor(body, receiver);
     const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
     const mapped = await mapSections(puller, body, signals.signal);
@@ -73,6 +80,27 @@ export class Arrivals {
   async close(): Promise<void> {
     const store = await this.#store?.catch(() => null);
     await store?.close();
+  }
+
+  /** Has each process of the replica take its own part from whoever has it: nothing comes here that only others need. */
+  async #byRanks(
+    body: Body<"weights.pull">,
+    { engine }: Receiver,
+    { cut, signal }: { readonly cut: RankCut; readonly signal: AbortSignal },
+  ): Promise<Arrived> {
+    const version = engineVersionOf(body);
+    if (this.#ofRanks?.version === version && engine.weightVersion() === version) return this.#ofRanks.arrived;
+    const { clock, logger } = this.#tools.environment;
+    const startedMs = clock.now();
+    const receipts = new Receipts(body, partBytesOf(cut));
+    const arrived = (receipt: string): void => receipts.add(receipt);
+    await engine.updateWeights({ version, via: "ranks", ticket: ticketOf(body), arrived, signal });
+    const { bytes, wireBytes } = receipts.complete();
+    this.#meters.arrived("parts", { bytes, wireBytes });
+    const how = { way: "parts", bytes, wireBytes, durationMs: clock.now() - startedMs };
+    logger.info({ lineage: body.lineage, version: body.version, ...how }, "weights arrived");
+    this.#ofRanks = { version, arrived: { bytes, addresses: [] } };
+    return this.#ofRanks.arrived;
   }
 
   /** The parts of an engine's ranks: slices of the version where it lies on this host now. */

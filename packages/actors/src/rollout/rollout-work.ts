@@ -6,6 +6,7 @@ import {
   failureKindOf,
   type GenerateFunction,
   type GroupPrompt,
+  type RankShards,
   type Reward,
   type RolloutEngine,
 } from "@muster/engine";
@@ -35,6 +36,7 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
+import { rankShards } from "../shards/rank-shards.ts";
 import { engineVersionOf, policyVersionOf } from "../weights.ts";
 import { Arrivals } from "./arrivals.ts";
 import { heldBackTellers, keeperOf, type Sending } from "./begun.ts";
@@ -121,10 +123,10 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       const reward = await this.#doors.reward(admission.config);
       const generate = await this.#doors.generate(admission.config, this.#tools.environment.logger);
       const prompts = await this.#doors.task(admission.config);
-      const engine = await this.#doors.rolloutEngine(admission.config);
+      const { clock, logger } = this.#tools.environment;
+      const engine = await this.#doors.rolloutEngine(admission.config, this.#shardsOf(admission));
       engine.onLost?.(this.#tools.fail);
       const opened = { ...admission, engine, task: prompts, reward, generate };
-      const { clock, logger } = this.#tools.environment;
       const { beats } = this.#tools;
       const isBusy = (): boolean => this.#chunks > 0;
       this.#unwatch = watchEngine({ engine, timing: admission.config.health, clock, logger, beats, isBusy });
@@ -134,6 +136,15 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       this.#rejectOpened(error);
       throw error;
     }
+  }
+
+  /** How this process takes its own part of a version: of a replica of several it is rank 0. */
+  #shardsOf({ config, dataKey }: Admission): RankShards | undefined {
+    const cut = this.#doors.rankCut(config);
+    if (!cut) return undefined;
+    const { clock, logger } = this.#tools.environment;
+    const { job, id } = this.#tools.identity;
+    return rankShards({ doors: this.#doors, clock, logger, replica: id, rank: 0, cut, job, dataKey, config });
   }
 
   async close(): Promise<void> {

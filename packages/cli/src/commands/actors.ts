@@ -8,6 +8,7 @@ import {
   findDevices,
   hostDoors,
   nodeRole,
+  openRankProgram,
   policyRoleOn,
   type Role,
   rankOfEnvironment,
@@ -15,9 +16,9 @@ import {
   rolloutRoleOn,
 } from "@muster/actors";
 import { messageOf } from "@muster/base";
-import { needsOfJob } from "@muster/data";
 import type { ReplicaRank } from "@muster/engine";
 import { checkId, jobConfigSchema, processNameOf, type ReplicaRole } from "@muster/protocol";
+import { systemClock } from "@muster/runtime";
 import type { Command } from "commander";
 import {
   type ActorOptions,
@@ -168,7 +169,9 @@ async function runRank(role: ReplicaKind["engine"], rank: ReplicaRank, options: 
   const engines = await openEngines([config.engine[role].adapter], config.engine.policy.adapter);
   const name = processNameOf(rank.replica, rank.rank);
   const actor = { ...actorOptions(options, name, []), role };
-  return await runRankProcess(() => engines.openRank(role, config, needsOfJob(config), rank), actor);
+  const { job, directory } = connection;
+  const program = { job, directory, engines, role, rank, clock: systemClock() };
+  return await runRankProcess((logger) => openRankProgram({ ...program, logger }), actor);
 }
 
 /** Ends of a job that are for good; one that was interrupted may go on under another process. */

@@ -101,13 +101,13 @@ async function liveAs(
 
 /** Runs what a process does that is not rank 0 of its replica. @returns The exit code of the process. */
 export async function runRankProcess(
-  begin: () => Promise<RankProgram>,
+  begin: (logger: Logger) => Promise<RankProgram>,
   options: ActorOptions & { readonly role: string },
 ): Promise<ExitCode> {
   const { logger, say, close } = await open(options, options.role);
   let code: ExitCode = exitCodes.ok;
   try {
-    const program = await begin();
+    const program = await begin(logger);
     logger.info({}, "the rank works");
     const ended = program.ended.catch((error: unknown) => {
       logger.error({ error }, "the rank can not go on");

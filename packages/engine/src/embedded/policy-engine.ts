@@ -5,6 +5,7 @@ import type {
   PolicyEngine,
   PolicyInfo,
   ShardStats,
+  StageOptions,
   StateSections,
   StateSource,
   TrainSample,
@@ -182,9 +183,10 @@ class EmbeddedPolicyEngine implements EmbeddedTrainer {
     }
   }
 
-  async stage(gradient: GradientMemory, options: OptimizerOptions): Promise<{ gradNorm: number; finite: boolean }> {
+  async stage(gradient: GradientMemory, options: StageOptions): Promise<{ gradNorm: number; finite: boolean }> {
     this.#mustBeIdle("stage");
     this.#mustHaveCandidate("stage");
+    options.signal?.throwIfAborted(); // one call of the core: nothing can end it half-way
     this.#checkGradient(gradient);
     checkOptimizer(options);
     const { call, parameters } = this.#core;

@@ -229,6 +229,12 @@ class EmbeddedRolloutEngine implements RolloutEngine {
 }
 
 function weightsOf(update: Exclude<WeightUpdate, { via: "disk" }>): WeightsIn {
+  if (update.via === "ranks")
+    throw errors.EngineOptionInvalid({
+      field: "via",
+      value: update.via,
+      rule: "inline, shards or disk for one process",
+    });
   return update.via === "shards" ? { kind: "shards", shards: update.shards } : { kind: "whole", ...update };
 }
 

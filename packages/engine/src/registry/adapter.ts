@@ -6,6 +6,7 @@ import type { ModelNeeds } from "@muster/data";
 import type { JobConfig, z } from "@muster/protocol";
 import type { PlacedTensor } from "@muster/tensors";
 import type { LossFeature, PolicyEngine, RolloutEngine } from "../engine.ts";
+import type { RankLayout, RankShards } from "./rank-layout.ts";
 
 /** What an engine can be in a job: it trains, or it samples. */
 export type EngineRole = "policy" | "rollout";
@@ -79,6 +80,8 @@ export interface EngineOpening {
   readonly trainer?: EngineDescription;
   /** Of a replica of several processes: which one this is. */
   readonly rank?: ReplicaRank;
+  /** Of such a replica, where its engine has a {@link EngineAdapter.layout}: how this process comes to its part of the weights. */
+  readonly shards?: RankShards;
 }
 
 /** What a process does that is not rank 0 of its replica. */
@@ -121,6 +124,11 @@ export interface EngineAdapter {
   doctor(given?: { readonly url?: string; readonly key?: string }): Promise<readonly EngineFinding[]>;
   openPolicy?(options: EngineOptions, opening: EngineOpening): Promise<PolicyEngine>;
   openRollout?(options: EngineOptions, opening: EngineOpening): Promise<RolloutEngine>;
+  /**
+   * How the processes of a sampler of several have the model, where each takes its own part of a version: updates come `via: "ranks"` then. Absent: rank
+   * 0 takes it whole. Pure.
+   */
+  layout?(options: EngineOptions, tensors: readonly PlacedTensor[], size: number): RankLayout;
   /**
    * What the processes of a replica do that are not its rank 0, which is opened as `openRollout` or `openPolicy` is; for engines of several processes.
    * They say nothing to anybody but each other: Muster watches that they are there.

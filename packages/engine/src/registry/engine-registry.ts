@@ -16,10 +16,17 @@ import type {
 import { checkOpened } from "./check-opened.ts";
 import { type Contradiction, configContradictions, type DeterminismLevel } from "./contradictions.ts";
 import { type EngineTable, tableOfSchema } from "./engine-table.ts";
+import { faultOfCut, type RankCut, type RankShards, rankCutOf } from "./rank-layout.ts";
 import { formatDifference } from "./weight-format.ts";
 
 /** What is known of a task when its model is asked for; the digest of the tokenizer may be absent. */
 type TaskNeeds = Omit<ModelNeeds, "tokenizer"> & { readonly tokenizer?: string };
+
+/** Which process of a replica of several is opened, and how it comes to its part of the weights. */
+export interface RankOpening {
+  readonly rank: ReplicaRank;
+  readonly shards?: RankShards;
+}
 
 /** The engines that one program knows. */
 export class EngineRegistry {
@@ -79,7 +86,32 @@ export class EngineRegistry {
       ...modelProblems(trainer, task),
       ...traitProblems(trainer, sampler, config),
       ...formatProblems(trainer, sampler),
+      ...this.#layoutProblem(config, task),
     ];
+  }
+
+  #layoutProblem(config: JobConfig, task: TaskNeeds): EngineProblem[] {
+    const cut = this.rankCutOf("rollout", config, task);
+    const size = config.processes?.rollout ?? 1;
+    const fault = cut && faultOfCut(cut, size);
+    if (!fault) return [];
+    const text = `processes.rollout = ${size}: ${this.of(config.engine.rollout.adapter).kind} can not cut the model over them: ${fault}; change processes.rollout or the engine's own options`;
+    return [{ keys: ["processes.rollout", keys.rollout], text }];
+  }
+
+  /** How the processes of a replica have the model; `null` where one process takes it whole. */
+  rankCutOf(
+    role: EngineRole,
+    { engine, processes }: Pick<JobConfig, "engine" | "processes">,
+    task: TaskNeeds,
+  ): RankCut | null {
+    const size = processes?.[role] ?? 1;
+    const { adapter, options } = engine[role];
+    const { layout } = this.of(adapter);
+    // The way of trainers to their state is their rank 0.
+    if (size === 1 || !layout || role !== "rollout") return null;
+    const { tensors } = this.describe(role, engine, task);
+    return rankCutOf(layout(options, tensors, size), tensors);
   }
 
   /** What stands against each level of determinism, one sentence each: of the configuration, of its samplers, of its trainers. */
@@ -97,34 +129,34 @@ export class EngineRegistry {
   }
 
   /** Opens the trainer of a job. @throws what the adapter throws; MUSTER_ERR_ENGINE_ROLE, MUSTER_ERR_ENGINE_DIFFERS */
-  async openPolicy(config: JobConfig, task: TaskNeeds, rank?: ReplicaRank): Promise<PolicyEngine> {
+  async openPolicy(config: JobConfig, task: TaskNeeds, rank?: RankOpening): Promise<PolicyEngine> {
     const { adapter, options, opening } = this.#openingOf("policy", config, task, rank);
     if (!adapter.openPolicy) throw errors.EngineRole({ kind: adapter.kind, role: "trainer" });
     return await this.#checked("policy", await adapter.openPolicy(options, opening), opening);
   }
 
   /** Opens the sampler of a job. @throws as {@link openPolicy} */
-  async openRollout(config: JobConfig, task: TaskNeeds, rank?: ReplicaRank): Promise<RolloutEngine> {
+  async openRollout(config: JobConfig, task: TaskNeeds, rank?: RankOpening): Promise<RolloutEngine> {
     const { adapter, options, opening } = this.#openingOf("rollout", config, task, rank);
     if (!adapter.openRollout) throw errors.EngineRole({ kind: adapter.kind, role: "sampler" });
     return await this.#checked("rollout", await adapter.openRollout(options, opening), opening);
   }
 
   /** Opens what a process does that is not rank 0 of its replica. @throws as {@link openPolicy} */
-  async openRank(role: EngineRole, config: JobConfig, task: TaskNeeds, rank: ReplicaRank): Promise<RankProgram> {
+  async openRank(role: EngineRole, config: JobConfig, task: TaskNeeds, rank: RankOpening): Promise<RankProgram> {
     const { adapter, options, opening } = this.#openingOf(role, config, task, rank);
     if (!adapter.openRank) throw errors.EngineProcesses({ kind: adapter.kind, role });
-    return await adapter.openRank(options, { ...opening, rank }, role);
+    return await adapter.openRank(options, { ...opening, ...rank }, role);
   }
 
-  #openingOf(role: EngineRole, config: JobConfig, task: TaskNeeds, rank?: ReplicaRank) {
+  #openingOf(role: EngineRole, config: JobConfig, task: TaskNeeds, rank?: RankOpening) {
     const { adapter: name, options } = config.engine[role];
     const trainer = this.#trainerOf(role, config.engine, task);
     const opening: EngineOpening = {
       needs: needsOf(task),
       config,
       ...(trainer ? { trainer } : {}),
-      ...(rank ? { rank } : {}),
+      ...rank,
     };
     return { adapter: this.of(name), options, opening };
   }

@@ -92,7 +92,7 @@ export class ServedRolloutEngine implements RolloutEngine {
   async updateWeights(update: WeightUpdate): Promise<void> {
     this.#mustBeOpen("updateWeights");
     const { weightsBytes, options } = this.#parts;
-    if (update.via === "shards")
+    if (update.via === "shards" || update.via === "ranks")
       throw errors.EngineOptionInvalid({ field: "via", value: update.via, rule: "inline or disk for a server" });
     if (update.via === "disk" && options.format !== "hf")
       throw errors.EngineOptionInvalid({ field: "via", value: update.via, rule: "inline where weights are GGUF" });
@@ -157,7 +157,7 @@ export class ServedRolloutEngine implements RolloutEngine {
   }
 
   /** Nothing is drawn while weights change, so every response is of one version. */
-  async #update(update: Exclude<WeightUpdate, { via: "shards" }>): Promise<void> {
+  async #update(update: Exclude<WeightUpdate, { via: "shards" | "ranks" }>): Promise<void> {
     const { version } = update;
     if (version === this.#version || this.#isClosed) return;
     this.#updating.shut();

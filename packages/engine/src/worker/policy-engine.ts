@@ -1,10 +1,10 @@
 /** A trainer that is a worker. What it holds is held here, too: bytes that were read are those that are voted on, whatever becomes of the worker. */
 import type {
   AccumulateOptions,
-  OptimizerOptions,
   PolicyEngine,
   PolicyInfo,
   ShardStats,
+  StageOptions,
   StateSections,
   StateSource,
   TrainSample,
@@ -107,14 +107,14 @@ export class WorkerPolicyEngine implements PolicyEngine {
 
   async stage(
     gradient: GradientMemory,
-    options: OptimizerOptions,
+    { signal, ...optimizer }: StageOptions,
   ): Promise<{ readonly gradNorm: number; readonly finite: boolean }> {
     this.#mustHaveCandidate("stage");
     this.#checkGradient(gradient);
     return await this.#alone("stage", async () => {
       const { link, regions } = this.#worker;
       for (const { from, values } of gradient.windows()) await regions.write("gradient", bytesOf(values), 4 * from);
-      const { data: staged, error } = stagedSchema.safeParse(await this.#call("stage", options));
+      const { data: staged, error } = stagedSchema.safeParse(await this.#call("stage", optimizer, signal));
       if (!staged) throw link.condemn(`its answer to stage is wrong in ${faultOf(error)}`);
       const gradNorm = staged.gradNorm ?? Number.NaN;
       if (staged.finite) {

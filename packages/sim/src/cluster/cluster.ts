@@ -220,7 +220,7 @@ export class Cluster {
     };
     return nodeRoleOn({
       ...{ host, capacity, devices, graceMs: 5_000, keeper, signs: () => this.ailing.signsOf(node) },
-      admitted: ({ data }) => (data.tcpHost?.includes("/") ? host : null),
+      admitted: ({ config: { data } }) => (data.tcpHost?.includes("/") ? host : null),
     });
   }
 

@@ -76,6 +76,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
           hangs: (promptIds) => shareOf(tokensHash(promptIds), 4) < (work.hangerRate ?? 0),
         },
       }),
+    rankCut: () => null,
     model: ({ model }) => ({ tensors: shapeOf(model).tensors, modelConfig: { model_type: "sim" }, build: simBuild }),
     reward: async () => simReward(process, failpoints, work),
     generate: async ({ rollout: { generate } }) => (generate === null ? null : await loadGenerate(generate)),

@@ -1,0 +1,34 @@
+/** What a process does that is not rank 0 of its replica: the engine's own code for ranks, with its way to the data plane. */
+import type { Clock, Logger } from "@muster/base";
+import { needsOfJob } from "@muster/data";
+import type { EngineRegistry, EngineRole, RankProgram, ReplicaRank } from "@muster/engine";
+import { hostDoors } from "../doors.ts";
+import { readRankConfig, readRankKey } from "../node/rank-config.ts";
+import { rankShards } from "./rank-shards.ts";
+
+/** Which process of which replica. */
+export interface RankProgramOptions {
+  readonly job: string;
+  /** Folder of the job's run on this host. */
+  readonly directory: string;
+  readonly engines: EngineRegistry;
+  readonly role: EngineRole;
+  readonly rank: ReplicaRank;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** Opens it. @throws what the adapter throws; MUSTER_ERR_RANK_CONFIG */
+export async function openRankProgram(options: RankProgramOptions): Promise<RankProgram> {
+  const { job, directory, engines, role, rank, clock, logger } = options;
+  const config = readRankConfig(directory);
+  const needs = needsOfJob(config);
+  const cut = engines.rankCutOf(role, config, needs);
+  if (!cut) return await engines.openRank(role, config, needs, { rank });
+  const doors = hostDoors(engines, "");
+  doors.network(config.network);
+  const dataKey = readRankKey(directory);
+  const { replica } = rank;
+  const shards = rankShards({ doors, clock, logger, replica, rank: rank.rank, cut, job, dataKey, config });
+  return await engines.openRank(role, config, needs, { rank, shards });
+}

@@ -1,0 +1,97 @@
+/** What rank 0 of a replica of several processes gives to the others for a version, and what each of them gives back when it has its part. */
+import { messageOf } from "@muster/base";
+import { type Body, messageTable, sectionsOfPart, z } from "@muster/protocol";
+import { errors } from "../errors.ts";
+
+/** What a rank needs to know to take its part: what the order says of `serving`. */
+export type Ticket = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
+
+/** Longest text that is read as a ticket. */
+const ticketCharactersMax = 2 ** 18;
+
+const count = z.number().int().nonnegative();
+const receiptSchema = z.strictObject({
+  lineage: count,
+  version: count,
+  rank: count,
+  bytes: count,
+  /** That crossed a network for it. */
+  wireBytes: count,
+  digest: z.string().min(1).max(128),
+});
+
+/** That a rank has its part of a version: how much that is, and its digest. */
+export type Receipt = z.infer<typeof receiptSchema>;
+
+/** Writes the ticket of an order. Pure. */
+export function ticketOf({ lineage, version, sections, holders }: Ticket): string {
+  const serving = sectionsOfPart(sections, "serving").map(({ table: _, ...section }) => section);
+  return JSON.stringify({ lineage, version, sections: serving, holders } satisfies Ticket);
+}
+
+/** Reads a ticket: it came through the engine's own channel. @throws MUSTER_ERR_SHARD_TICKET */
+export function readTicket(text: string): Ticket {
+  if (text.length > ticketCharactersMax)
+    throw errors.ShardTicket({
+      reason: `it has ${text.length} characters, and at most ${ticketCharactersMax} are read`,
+    });
+  const read = messageTable["weights.pull"].body.safeParse(parsed(text, (reason) => errors.ShardTicket({ reason })));
+  if (!read.success) throw errors.ShardTicket({ reason: z.prettifyError(read.error) });
+  return read.data;
+}
+
+/** Writes a receipt. Pure. */
+export function writeReceipt(receipt: Receipt): string {
+  return JSON.stringify(receipt);
+}
+
+/** The receipts of one version: it is held when each rank of the replica has its part of it, and not before. */
+export class Receipts {
+  readonly #wanted: Pick<Ticket, "lineage" | "version">;
+  readonly #bytes: readonly number[];
+  readonly #got = new Map<number, Receipt>();
+
+  /** @param bytes - Size of the part of each rank. */
+  constructor(wanted: Pick<Ticket, "lineage" | "version">, bytes: readonly number[]) {
+    this.#wanted = wanted;
+    this.#bytes = bytes;
+  }
+
+  /** Takes the receipt of a rank; the same twice is one. @throws MUSTER_ERR_SHARD_RECEIPT naming what is wrong with it */
+  add(text: string): void {
+    const invalid = (reason: string): Error => errors.ShardReceipt({ version: this.#wanted.version, reason });
+    const read = receiptSchema.safeParse(parsed(text, invalid));
+    if (!read.success) throw invalid(z.prettifyError(read.error));
+    const { lineage, version, rank, bytes, digest } = read.data;
+    if (lineage !== this.#wanted.lineage || version !== this.#wanted.version)
+      throw invalid(`rank ${rank} has version ${version} of lineage ${lineage}`);
+    const size = this.#bytes[rank];
+    if (size === undefined) throw invalid(`it is of rank ${rank}, and there are ${this.#bytes.length} ranks`);
+    if (bytes !== size) throw invalid(`rank ${rank} has ${bytes} bytes, and its part is ${size}`);
+    const other = this.#got.get(rank)?.digest ?? digest;
+    if (other !== digest) throw invalid(`rank ${rank} had ${other} before and has ${digest} now`);
+    this.#got.set(rank, read.data);
+  }
+
+  /** @returns Bytes of all parts, and of those what crossed a network. @throws MUSTER_ERR_SHARD_MISSING naming the ranks that gave no receipt */
+  complete(): { readonly bytes: number; readonly wireBytes: number } {
+    const missing = this.#bytes.flatMap((_, rank) => (this.#got.has(rank) ? [] : [rank]));
+    if (missing.length > 0)
+      throw errors.ShardMissing({
+        version: this.#wanted.version,
+        ranks: missing.slice(0, 16).join(", "),
+        size: this.#bytes.length,
+      });
+    const sum = (of: (receipt: Receipt) => number): number =>
+      [...this.#got.values()].reduce((all, receipt) => all + of(receipt), 0);
+    return { bytes: sum(({ bytes }) => bytes), wireBytes: sum(({ wireBytes }) => wireBytes) };
+  }
+}
+
+function parsed(text: string, invalid: (reason: string) => Error): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw invalid(messageOf(error));
+  }
+}
