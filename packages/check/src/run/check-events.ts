@@ -1,15 +1,17 @@
 /** The events of a run: each line as it was written, each event once, and what they say of the job. */
 import { join } from "node:path";
 import { FactChecker, type PublicFact } from "../fact-checker.ts";
-import { type ReadLine, readEventLine } from "./event-line.ts";
+import { beginsRow, type ReadLine, readEventLine } from "./event-line.ts";
 import type { Findings } from "./findings.ts";
 import { type FileLine, linesOf, type ReadingOptions } from "./lines.ts";
-import type { RunFolder } from "./run-folder.ts";
+import { partName } from "./parts.ts";
+import { firstLine } from "./read-lines.ts";
+import { lastRow, type RunFolder } from "./run-folder.ts";
 
 /** What is to be done with the events beside what checks them. */
 export interface EventsOptions extends ReadingOptions {
   readonly findings: Findings;
-  /** Hears of each fact; `isLast` in the file of those that the broker had last. */
+  /** Hears of each fact; `isLast` in the last row: what the present store of the broker has, and what it had. */
   readonly onFact: (fact: PublicFact, isLast: boolean) => void;
 }
 
@@ -28,7 +30,9 @@ interface FileState {
   readonly name: string;
   readonly isFirst: boolean;
   readonly isLast: boolean;
-  /** Sum of the line before; `null` after one that could not be read. */
+  /** True where what was before it in its row is gone. */
+  readonly isCutOff: boolean;
+  /** Sum of the line before; `null` after one that could not be read, or that is gone. */
   sum: string | null;
   /** Last event; 0 before the first. */
   seq: number;
@@ -40,16 +44,8 @@ interface FileState {
 /** Checks the events of a run. */
 export async function checkEvents(folder: RunFolder, options: EventsOptions): Promise<EventsResult> {
   const check = new EventsCheck(folder, options);
-  for (const [index, name] of folder.events.entries())
-    await check.file({
-      name,
-      isFirst: index === 0,
-      isLast: index === folder.events.length - 1,
-      sum: "",
-      seq: 0,
-      knownSeq: 0,
-      lines: 0,
-    });
+  const from = lastRow(folder);
+  for (const [index, name] of folder.events.entries()) await check.file(name, index, index >= from);
   check.conclude();
   const { events, commits, terms, isWhole } = check;
   return { events, commits, terms, isWhole };
@@ -63,8 +59,8 @@ class EventsCheck {
   readonly #folder: RunFolder;
   readonly #options: EventsOptions;
   readonly #facts: FactChecker;
-  /** Last event of the file before. */
-  #lastSeq = 0;
+  /** The file before. */
+  #last: FileState | null = null;
   /** Places in files without sums where events lack, or were said twice. */
   #gaps = 0;
   #unknown = new Map<string, number>();
@@ -75,9 +71,15 @@ class EventsCheck {
     this.#facts = new FactChecker(options.findings, folder.config);
   }
 
-  async file(state: FileState): Promise<void> {
-    for await (const line of linesOf(join(this.#folder.path, state.name), this.#options)) this.#line(state, line);
-    this.#lastSeq = state.seq;
+  async file(name: string, index: number, isLast: boolean): Promise<void> {
+    const path = join(this.#folder.path, name);
+    const isNewRow = beginsRow(firstLine(path) ?? "");
+    const before = this.#last;
+    const isCutOff = !isNewRow && before === null && name !== partName("events");
+    const fresh = { isFirst: index === 0, isCutOff, sum: isCutOff ? null : "", seq: 0, knownSeq: 0 };
+    const state: FileState = { ...((!isNewRow && before) || fresh), name, isLast, lines: 0 };
+    for await (const line of linesOf(path, this.#options)) this.#line(state, line);
+    this.#last = state;
   }
 
   conclude(): void {
@@ -128,10 +130,13 @@ class EventsCheck {
   #begins(state: FileState, seq: number): void {
     const { findings } = this.#options;
     // A broker whose store was lost counts anew.
-    state.knownSeq = state.isFirst || seq === 1 ? 0 : this.#lastSeq;
+    state.knownSeq = state.isFirst || seq === 1 ? 0 : (this.#last?.seq ?? 0);
     if (seq <= state.knownSeq + 1) return;
     const missing = state.knownSeq + 1 === seq - 1 ? `event ${seq - 1}` : `events ${state.knownSeq + 1} to ${seq - 1}`;
-    findings.skip(missing, `no file has them: the broker did not keep them until ${state.name} was begun`);
+    const why = state.isCutOff
+      ? `they were dropped: a run keeps its newest events (--history of muster run), and ${state.name} begins with event ${seq}`
+      : `no file has them: the broker did not keep them until ${state.name} was begun`;
+    findings.skip(missing, why);
     this.#cut();
   }
 

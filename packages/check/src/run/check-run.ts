@@ -9,7 +9,8 @@ import { checkEvents } from "./check-events.ts";
 import { checkMetrics, checkSummary, readSummary } from "./check-metrics.ts";
 import { JournalCommits, Standing, WantedVersions } from "./commits.ts";
 import { type Finding, Findings, type Unchecked } from "./findings.ts";
-import type { RunFolder } from "./run-folder.ts";
+import { partsIn } from "./parts.ts";
+import { lastRow, type RunFolder } from "./run-folder.ts";
 
 /** A record of the journal. */
 export interface JournalBytes {
@@ -62,6 +63,7 @@ export async function checkRun(folder: RunFolder, options: CheckRunOptions): Pro
   const standing = new Standing();
   const kept = new Map<string, Body<"checkpoint.kept">>();
   let ended: Body<"job.ended"> | null = null;
+  let firstVersion: number | null = null;
   let lastVersion = 0;
   const events = await checkEvents(folder, {
     findings,
@@ -77,6 +79,7 @@ export async function checkRun(folder: RunFolder, options: CheckRunOptions): Pro
       versions.committed(body);
       if (!isLast) return;
       standing.committed(body);
+      firstVersion ??= body.version;
       lastVersion = Math.max(lastVersion, body.version);
       const flaw = journal.commits?.take(body) ?? null;
       findings.require(flaw === null, "S10", () => flaw ?? "");
@@ -86,10 +89,15 @@ export async function checkRun(folder: RunFolder, options: CheckRunOptions): Pro
     findings.skip("events", "there is no events.jsonl: the job's controller was started by hand, or never began");
   findings.at({ file: folder.events.at(-1) ?? "events.jsonl" });
   // The end of a job is told after everything else.
-  for (const step of journal.commits?.untold(ended ? Number.POSITIVE_INFINITY : lastVersion) ?? [])
+  // The journal may know steps of which the events are gone.
+  const after = events.isWhole ? 0 : (firstVersion ?? Number.POSITIVE_INFINITY);
+  for (const step of journal.commits?.untold(after, ended ? Number.POSITIVE_INFINITY : lastVersion) ?? [])
     findings.add("S15", `the journal commits step ${step}, and no event tells of it`);
   const summary = readSummary(folder, findings);
-  const metrics = await checkMetrics(folder, summary, { findings, standing, signal, onBytes: progress });
+  const metrics = await checkMetrics(folder, summary, {
+    ...{ findings, standing, signal, onBytes: progress },
+    mayBeginBefore: !events.isWhole || lastRow(folder) > 0,
+  });
   if (summary && ended) checkSummary(summary, ended, findings);
   const given = { findings, kept, versions, isWhole: events.isWhole, signal, onBytes: progress };
   const whole = await checkCheckpoints(folder, checkpoints, given);
@@ -172,11 +180,11 @@ function concludeJournal(auditor: JournalAuditor, findings: Findings): JournalAu
 }
 
 /** Counts bytes towards what there is to read. */
-function progressOf({ path, events }: RunFolder, { onProgress }: CheckRunOptions): (bytes: number) => void {
+function progressOf(folder: RunFolder, { onProgress }: CheckRunOptions): (bytes: number) => void {
+  const { path, events } = folder;
   const sizeOf = (name: string): number => statSync(join(path, name), { throwIfNoEntry: false })?.size ?? 0;
-  const last = events.at(-1);
-  const total =
-    events.reduce((sum, name) => sum + sizeOf(name), 0) + (last ? sizeOf(last) : 0) + sizeOf("metrics.jsonl");
+  const read = [...events, ...events.slice(lastRow(folder)), ...partsIn(path, "metrics")];
+  const total = read.reduce((sum, name) => sum + sizeOf(name), 0);
   let done = 0;
   return (bytes) => {
     done += bytes;

@@ -39,9 +39,10 @@ export class JournalCommits {
     return told === known.digests ? null : `step ${step} is committed with ${told}, the journal has ${known.digests}`;
   }
 
-  /** Steps that were committed before this version, and not told. */
-  untold(version: number): readonly number[] {
-    return [...this.#digests].filter(([key]) => Number(key.split(".")[1]) < version).map(([, { step }]) => step);
+  /** Steps that were committed after the first of these versions and before the second one, and not told. */
+  untold(after: number, before: number): readonly number[] {
+    const isBetween = (version: number): boolean => version > after && version < before;
+    return [...this.#digests].filter(([key]) => isBetween(Number(key.split(".")[1]))).map(([, { step }]) => step);
   }
 }
 

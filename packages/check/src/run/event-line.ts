@@ -42,6 +42,18 @@ function sumOf(previous: string, content: string): string {
   return createHash("sha256").update(previous).update(content).digest("hex").slice(0, sumDigits);
 }
 
+/** True for the first line of a row: it follows no other one, as that of a part does which is written after another. Pure. */
+export function beginsRow(text: string): boolean {
+  const found = sumText.exec(text);
+  return found === null || sumOf("", `${text.slice(0, found.index)}}`) === found[1];
+}
+
+/** Place in the stream and sum of a line; `null` for what is none of a run. Pure. */
+export function placeOf(text: string): { readonly seq: number; readonly sum: string } | null {
+  const seq = /^\{"seq":(\d{1,15}),/.exec(text)?.[1];
+  return seq === undefined ? null : { seq: Number(seq), sum: sumText.exec(text)?.[1] ?? "" };
+}
+
 const fieldsSchema = z.object({
   seq: z.number().int().positive(),
   at: z.string(),

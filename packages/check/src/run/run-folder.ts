@@ -1,15 +1,18 @@
 /** The files of a run, as `muster run` leaves them. */
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import { type JobConfig, jobConfigSchema } from "@muster/protocol";
 import { errors } from "../errors.ts";
+import { beginsRow } from "./event-line.ts";
+import { partsIn } from "./parts.ts";
+import { firstLine } from "./read-lines.ts";
 
 /** A run to look at. */
 export interface RunFolder {
   readonly path: string;
   readonly config: JobConfig;
-  /** Files of events, the oldest first; the last one is what the broker still had. */
+  /** Files of events, the oldest first. */
   readonly events: readonly string[];
   /** True while a process runs it. */
   readonly isRunning: boolean;
@@ -19,7 +22,7 @@ export interface RunFolder {
 export function openRunFolder(path: string): RunFolder {
   const text = readIfThere(join(path, "job.json"));
   if (text === null) throw errors.RunFolderInvalid({ path, reason: "it has no job.json" });
-  return { path, config: configOf(path, text), events: eventFilesIn(path), isRunning: isRunning(path) };
+  return { path, config: configOf(path, text), events: partsIn(path, "events"), isRunning: isRunning(path) };
 }
 
 /** The text of a small file; `null` when it is not there. */
@@ -36,11 +39,15 @@ function configOf(path: string, text: string): JobConfig {
   }
 }
 
-function eventFilesIn(path: string): readonly string[] {
-  const numbers = readdirSync(path).flatMap((name) => /^events\.(\d{1,6})\.jsonl$/.exec(name)?.[1] ?? []);
-  const earlier = numbers.map(Number).sort((a, b) => a - b);
-  const names = [...earlier.map((number) => `events.${number}.jsonl`), "events.jsonl"];
-  return names.filter((name) => statSync(join(path, name), { throwIfNoEntry: false }));
+/**
+ * Index of the file of events with which the last row begins, that of the broker's present store: a broker that lost its store begins another one,
+ * and a file that was full goes on in the next.
+ */
+export function lastRow({ path, events }: Pick<RunFolder, "path" | "events">): number {
+  return Math.max(
+    0,
+    events.findLastIndex((name) => beginsRow(firstLine(join(path, name)) ?? "")),
+  );
 }
 
 /** True while a process runs the job in this folder. */

@@ -31,7 +31,7 @@ import { runJob } from "../run/run-job.ts";
 import type { RunEnd } from "../run/run-options.ts";
 import { type Terminal, terminalOf } from "../terminal/terminal.ts";
 import { wrappedText } from "../terminal/wrap.ts";
-import { devicesOf, jobFileDefault, levelOf, portOf, stepOf, withLogLevel } from "./common.ts";
+import { devicesOf, jobFileDefault, levelOf, portOf, sizeOf, stepOf, withLogLevel } from "./common.ts";
 
 interface Options extends MultiNodeOptions {
   readonly job?: string;
@@ -55,11 +55,15 @@ interface Options extends MultiNodeOptions {
   readonly quiet?: boolean;
   readonly supervised?: boolean;
   readonly storeLost?: boolean;
+  readonly history: string;
   readonly logLevel: string;
 }
 
 /** More supervisors than this on one host do nothing that one does not. */
 const nodesMax = 64;
+
+const historyDefault = "1GiB";
+const historyMin = 1024 ** 2;
 
 const collect = (value: string, all: readonly string[]): readonly string[] => [...all, value];
 
@@ -99,6 +103,11 @@ export function addRunCommand(program: Command): void {
     )
     .option("--advertise <url>", "address by which the actors reach the broker, e.g. of a proxy (default: its own)")
     .option("--store-lost", "the broker's store is lost for good: go on from the newest checkpoint")
+    .option(
+      "--history <size>",
+      "how much is kept of each of events.jsonl, audit.jsonl and metrics.jsonl, from 1 MiB on; the oldest goes",
+      historyDefault,
+    )
     .option("--json", "end with one line of JSON on standard output")
     .option("--quiet", "no progress")
     .option(
@@ -149,6 +158,7 @@ async function run(file: string | undefined, given: Options) {
       resume: pasted("run", ...wayTo(name, options.runs), ...hostOptions(options)),
       phase: phaseOf(options),
       isStoreLost: options.storeLost === true,
+      historyBytes: historyOf(options.history),
       progress,
       interrupted: interrupt.signal,
     });
@@ -159,6 +169,12 @@ async function run(file: string | undefined, given: Options) {
     progress.end();
     interrupt.dispose();
   }
+}
+
+function historyOf(value: string): number {
+  const bytes = sizeOf("history", value);
+  if (bytes >= historyMin) return bytes;
+  throw errors.OptionInvalid({ option: "history", value, reason: "is less than 1MiB" });
 }
 
 function nodesOf(value: string): number {
@@ -231,7 +247,7 @@ async function readOf(file: string, options: Options, launch: Launch | null): Pr
 
 /** What is not in the configuration of a job and must be said again. */
 function hostOptions(options: Options): readonly string[] {
-  const { nodes, devices, controllers, metricsPort, master } = options;
+  const { nodes, devices, controllers, history, metricsPort, master } = options;
   const more = {
     "--num-nodes": options.numNodes,
     "--rank-weights": options.rankWeights,
@@ -244,6 +260,7 @@ function hostOptions(options: Options): readonly string[] {
     "--nodes": nodes === "1" ? undefined : nodes,
     "--devices": devices,
     "--controllers": controllers === "1" ? undefined : controllers,
+    "--history": history === historyDefault ? undefined : history,
   };
   const all = { ...more, "--metrics-port": metricsPort };
   const said = Object.entries(all).flatMap(([name, value]) => (value === undefined ? [] : [name, value]));

@@ -2,7 +2,7 @@
 import { closeSync, fstatSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { messageOf } from "@muster/base";
-import { isRunning } from "@muster/check";
+import { isRunning, partsIn } from "@muster/check";
 import { z } from "zod";
 import { pasted, wayTo } from "../composition/pasted.ts";
 import { cleanLine } from "../report/index.ts";
@@ -74,8 +74,13 @@ export function sayRun({ job, state, step, reason, directory }: RunState): strin
 
 /** The state by the last events: without an end the job can be taken up again. */
 function lastEvents(directory: string): Partial<RunState> {
-  const text = tailOf(join(directory, "events.jsonl"));
-  if (text === null) return {};
+  const parts = partsIn(directory, "events");
+  if (parts.length === 0) return {};
+  // The newest part may have begun just now.
+  const text = parts
+    .slice(-2)
+    .map((part) => tailOf(join(directory, part)))
+    .join("\n");
   let found: Pick<RunState, "state" | "reason" | "step"> = { state: "interrupted", reason: null, step: null };
   for (const line of text.split("\n")) {
     const event = eventSchema.safeParse(parseLine(line)).data;
@@ -94,9 +99,8 @@ function readJson(path: string): unknown {
   return statSync(path, { throwIfNoEntry: false }) ? JSON.parse(readFileSync(path, "utf8")) : null;
 }
 
-/** The end of a file, or `null` when there is none. */
-function tailOf(path: string): string | null {
-  if (!statSync(path, { throwIfNoEntry: false })) return null;
+/** The end of a file. */
+function tailOf(path: string): string {
   const file = openSync(path, "r");
   try {
     const { size } = fstatSync(file);

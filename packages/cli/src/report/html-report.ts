@@ -74,7 +74,7 @@ ${incidentSection(summary.incidents)}
 function headOf(summary: RunSummary): Markup {
   const { reward_first: rewardFirst, reward_last: rewardLast, eval_first: evalFirst, eval_last: evalLast } = summary;
   const isWhole = summary.lost === 0 && summary.doubled === 0;
-  return html`<header><div><h1>${cleanLine(summary.job, 120)}</h1><p class="lede">Seed ${summary.seed}, weight version ${summary.weight_version}</p></div><p class="sub hash mono">${cleanLine(summary.weights_hash, 160)}</p></header>
+  return html`<header><div><h1>${cleanLine(summary.job, 120)}</h1><p class="lede">Seed ${summary.seed}, weight version ${summary.weight_version}${sinceText(summary)}</p></div><p class="sub hash mono">${cleanLine(summary.weights_hash, 160)}</p></header>
 <dl class="figures">
 ${tile("Reward", figure(rewardLast, 3), `from ${figure(rewardFirst, 3)}`)}
 ${tile("Held-out exact match", percent(evalLast), `from ${percent(evalFirst)}`)}
@@ -83,6 +83,12 @@ ${tile("Tokens per second", compact(summary.tokens_per_s), "of the job's time, a
 ${tile("Lost, trained twice", `${figure(summary.lost)}, ${figure(summary.doubled)}`, `of ${figure(summary.ledger.admitted)} trajectories`, !isWhole)}
 ${tile("Incidents", figure(summary.incidents.length), `${recoveryOf(summary.incidents)}; ETTR ${percent(summary.ettr)}`)}
 </dl>`;
+}
+
+function sinceText({ since_step: since }: RunSummary): string {
+  return since === null
+    ? ""
+    : `; curves, rewards and incidents begin with step ${figure(since)}: older events are gone`;
 }
 
 function tile(name: string, value: string, note: string, isBad = false): Markup {

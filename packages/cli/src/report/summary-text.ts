@@ -18,6 +18,7 @@ export function summaryText(summary: RunSummary): string {
       "steps",
       `${figure(summary.steps)} in ${duration(summary.wall_s * 1000)}, ${compact(summary.tokens_per_s)} tokens/s`,
     ],
+    ...sinceRows(summary),
     ["reward", `${figure(rewardFirst, 3)} → ${figure(rewardLast, 3)}`],
     ["held-out", `${percent(evalFirst)} → ${percent(evalLast)} exact`],
     ...bestRows(summary),
@@ -30,6 +31,10 @@ export function summaryText(summary: RunSummary): string {
   const width = Math.max(...rows.map(([name]) => name.length));
   const lines = rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`);
   return [...lines, ...incidentLines(summary, " ".repeat(width + 4))].join("\n");
+}
+
+function sinceRows({ since_step: since }: RunSummary): readonly (readonly [string, string])[] {
+  return since === null ? [] : [["", `what follows is of step ${figure(since)} and later: older events are gone`]];
 }
 
 function bestRows({ best_checkpoint: best }: RunSummary): readonly (readonly [string, string])[] {

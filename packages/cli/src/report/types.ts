@@ -29,6 +29,8 @@ export interface RunSummary {
   readonly seed: number;
   /** Steps committed. */
   readonly steps: number;
+  /** First step that rewards, speeds and incidents are of, where older events are gone; `null` where they are of all steps. */
+  readonly since_step: number | null;
   /** Mean reward of the first and of the last ten steps; `null` without a step. */
   readonly reward_first: number | null;
   readonly reward_last: number | null;

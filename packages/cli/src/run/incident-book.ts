@@ -18,6 +18,9 @@ export interface Injection {
   readonly id: string;
 }
 
+/** Incidents that are remembered; the oldest go. */
+const othersMax = 2_048;
+
 /** Collects the incidents of a run. Times count from its start. */
 export class IncidentBook {
   #log: IncidentLog = emptyIncidentLog;
@@ -27,17 +30,17 @@ export class IncidentBook {
     this.#log = applyFact(this.#log, { kind: message.kind, body: message.body, atMs } as IncidentFact);
     if (message.kind === "step.committed") this.#recoverBroker(atMs);
     const other = otherOf(message, atMs);
-    if (other) this.#others.push(other);
+    if (other) this.#add(other);
   }
 
   /** The broker ended and is started again; the job goes on with the next commit. */
   brokerEnded(detail: string, atMs: number): void {
-    this.#others.push({ kind: "broker.died", at_ms: atMs, subject: "nats-server", detail });
+    this.#add({ kind: "broker.died", at_ms: atMs, subject: "nats-server", detail });
   }
 
   /** A disk of the job was full. */
   diskFull(detail: string, atMs: number): void {
-    this.#others.push({ kind: "disk.full", at_ms: atMs, subject: "disk", detail });
+    this.#add({ kind: "disk.full", at_ms: atMs, subject: "disk", detail });
   }
 
   get ettr(): number | null {
@@ -53,6 +56,11 @@ export class IncidentBook {
     const free = [...injections];
     const known = this.#log.incidents.map((found) => incidentOf(found, takeCause(free, found)));
     return [...known, ...this.#others].sort((a, b) => a.at_ms - b.at_ms);
+  }
+
+  #add(incident: Incident): void {
+    this.#others.push(incident);
+    if (this.#others.length > othersMax) this.#others.shift();
   }
 
   #recoverBroker(atMs: number): void {

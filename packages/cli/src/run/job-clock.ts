@@ -5,8 +5,15 @@ import type { EventMessage } from "@muster/client";
 export class JobClock {
   #originMs: number | null = null;
   #lastMs = 0;
+  /** Time of the first event that is heard. */
+  #beginsAtMs = 0;
   readonly #pauses: { readonly fromMs: number; readonly toMs: number }[] = [];
   readonly #workers = new Set<string>();
+
+  /** The first event that is heard is not the job's first one: it was said at this time of the job. */
+  beginAt(atMs: number): void {
+    this.#beginsAtMs = atMs;
+  }
 
   /** Takes the next event. @returns Its time; never before that of an earlier one, since the clocks of two hosts may differ. */
   take({ kind, body, sentAtMs }: EventMessage): number {
@@ -28,7 +35,17 @@ export class JobClock {
       (sum, { fromMs, toMs }) => sum + Math.max(0, Math.min(wallMs, toMs) - fromMs),
       0,
     );
-    return Math.max(0, wallMs - origin - paused);
+    return Math.max(0, this.#beginsAtMs + wallMs - origin - paused);
+  }
+
+  /** True where the first event that was heard is the job's first one. */
+  get isWhole(): boolean {
+    return this.#beginsAtMs === 0;
+  }
+
+  /** Of it, since the first event that was heard. */
+  get heardMs(): number {
+    return this.nowMs - this.#beginsAtMs;
   }
 
   /** The time of the last event. */

@@ -69,9 +69,8 @@ export class LiveFiles {
   /** @returns How many bytes that were. */
   #write(record: RunRecord): number {
     const { directory, disk } = this.#options;
-    // The summary last: what it counts is in the others.
+    // The summary last: what it counts is in the other.
     const files = {
-      "metrics.jsonl": record.steps.map((step) => `${JSON.stringify(step)}\n`).join(""),
       "report.html": htmlReport(record),
       "summary.json": `${JSON.stringify(record.summary, null, 2)}\n`,
     };

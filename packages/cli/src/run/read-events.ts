@@ -1,6 +1,6 @@
 /** The public events of a job as the folder of its run has them, for jobs whose broker is gone. */
-import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { partsIn, readLines } from "@muster/check";
 import type { EventMessage } from "@muster/client";
 import { z } from "zod";
 
@@ -11,27 +11,41 @@ const lineSchema = z.object({
   term: z.number(),
   kind: z.string(),
   body: z.record(z.string(), z.unknown()),
+  at_ms: z.number().optional(),
 });
 
 /** An event and its place in the stream. */
 export interface StoredEvent {
   readonly seq: number;
+  /** Since the start of the job. */
+  readonly atMs: number;
   readonly event: EventMessage;
 }
 
-/** All of them, the oldest first, from what the broker no longer had on. What is no line of an event, e.g. one that was cut, is passed over. */
+/**
+ * All that are kept, the oldest first, each once: two files may have the same ones where the broker no longer had their beginning. What is no line of an
+ * event, e.g. one that was cut, is passed over.
+ */
 export function* readEvents(directory: string): Generator<StoredEvent> {
-  for (let number = 1; existsSync(join(directory, `events.${number}.jsonl`)); number++)
-    yield* eventsIn(join(directory, `events.${number}.jsonl`));
-  yield* eventsIn(join(directory, "events.jsonl"));
+  let last = 0;
+  for (const part of partsIn(directory, "events")) {
+    let isFirst = true;
+    for (const { text } of readLines(join(directory, part))) {
+      const stored = eventOf(text);
+      if (!stored) continue;
+      // A broker that lost its store counts anew.
+      if (isFirst && stored.seq === 1) last = 0;
+      isFirst = false;
+      if (stored.seq <= last) continue;
+      last = stored.seq;
+      yield stored;
+    }
+  }
 }
 
-function* eventsIn(path: string): Generator<StoredEvent> {
-  if (!existsSync(path)) return;
-  for (const text of readFileSync(path, "utf8").split("\n")) {
-    const line = text.endsWith("}") ? lineSchema.safeParse(JSON.parse(text)).data : undefined;
-    if (!line) continue;
-    const { seq, at, ...event } = line;
-    yield { seq, event: { ...event, sentAtMs: Date.parse(at) } as unknown as EventMessage };
-  }
+function eventOf(text: string): StoredEvent | null {
+  const line = text.endsWith("}") ? lineSchema.safeParse(JSON.parse(text)).data : undefined;
+  if (!line) return null;
+  const { seq, at, at_ms: atMs = 0, ...event } = line;
+  return { seq, atMs, event: { ...event, sentAtMs: Date.parse(at) } as unknown as EventMessage };
 }

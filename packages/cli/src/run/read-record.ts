@@ -16,7 +16,12 @@ const newestMax = 24;
 /** Reads the record. @throws MUSTER_ERR_RUN_FILE */
 export function readRecord(directory: string, job: string): RunRecord {
   const recorder = createRecorder();
-  for (const { event } of readEvents(directory)) recorder.take(event);
+  let isFirst = true;
+  for (const { event, atMs } of readEvents(directory)) {
+    if (isFirst) recorder.beginAt(atMs);
+    isFirst = false;
+    recorder.take(event);
+  }
   const stored = readStored(directory);
   const { state, reason } = describeRun(directory, job);
   const all = readSamples(directory);

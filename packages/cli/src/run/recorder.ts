@@ -13,13 +13,15 @@ import type {
   SampleRecord,
   StepRecord,
 } from "../report/index.ts";
+import { CommitBook } from "./commit-book.ts";
 import { IncidentBook, type Injection } from "./incident-book.ts";
 import { JobClock } from "./job-clock.ts";
-import { standingBests, standingEvaluations, standingOf } from "./standing.ts";
-import { stepRecordOf, withSpeeds } from "./step-record.ts";
+import { standingBests, standingEvaluations } from "./standing.ts";
 
 /** Follows the events of one run. */
 export interface Recorder {
+  /** The first event that is taken is not the job's first one: it was said at this time of the job. */
+  beginAt(atMs: number): void;
   /** Takes the next event. @returns Its time in ms since the job's first one. */
   take(message: EventMessage): number;
   /** The broker ended at a wall time; it is started again. */
@@ -38,25 +40,31 @@ export interface Recorder {
   }): RunRecord;
 }
 
-/** A commit: what it did, and the job as it was then. */
-interface Commit extends Pick<Body<"step.committed">, "lineage" | "version" | "sections" | "ledger"> {
-  record: Omit<StepRecord, "tokens_per_s">;
-}
-
 const edge = 10;
 
-/** Commits whose replicas' versions are remembered. */
-const heldMax = 5_000;
+/** Groups of which it is remembered that they were trained; nobody trains one again that much later. */
+const groupsMax = 100_000;
+/** Held-out results; beyond it every second one goes. */
+const evaluationsMax = 10_000;
+/** Lives of replicas; beyond it the oldest that are over go. */
+const livesMax = 10_000;
+/** Kinds of causes; more are counted together. */
+const causesMax = 1_000;
+
+const others = {
+  ...{ name: "others", message: `further causes, after the first ${causesMax}` },
+  ...{ frame: null, stack: null, sample: null },
+};
 
 /** Starts an empty record. */
 export function createRecorder(): Recorder {
-  const commits: Commit[] = [];
-  const evaluations: Body<"eval.finished">[] = [];
+  const commits = new CommitBook();
+  const evaluations = new Map<number, Body<"eval.finished">>();
   let bests: readonly Body<"checkpoint.best">[] = [];
   const members = new Map<string, MemberRecord>();
   const causes = new Map<string, CauseRecord>();
   const book = new IncidentBook();
-  const trained = new Map<string, number>();
+  const trained = new TrainedGroups();
   const clock = new JobClock();
   const changes: Body<"job.changed">[] = [];
   let ended: Body<"job.ended"> | null = null;
@@ -65,22 +73,17 @@ export function createRecorder(): Recorder {
     const { kind, body } = message;
     const atMs = clock.take(message);
     if (kind === "step.committed") {
-      const { lineage, version, sections, ledger } = body;
-      commits.push({ lineage, version, sections, ledger, record: stepRecordOf(body, atMs) });
+      commits.add(body, atMs);
       bests = standingBests(bests, body);
-      const old = commits.at(-1 - heldMax);
-      if (old) old.record = { ...old.record, held: null };
-      for (const group of body.groups) {
-        const key = `${body.lineage}/${group}`;
-        trained.set(key, (trained.get(key) ?? 0) + 1);
-      }
-    } else if (kind === "eval.finished") evaluations.push(body);
+      trained.add(body);
+    } else if (kind === "eval.finished") evaluated(evaluations, body);
     else if (kind === "checkpoint.best") bests = [...bests, body];
     else if (kind === "job.changed") changes.push(body);
     else if (kind === "job.ended") ended = body;
-    else if (kind === "member.joined")
+    else if (kind === "member.joined") {
       members.set(body.incarnation, { ...body, joined_ms: atMs, left_ms: null, how: null });
-    else if (kind === "member.left" || kind === "member.died") {
+      forgetLife(members);
+    } else if (kind === "member.left" || kind === "member.died") {
       const how = kind === "member.left" ? "left" : "died";
       const known = members.get(body.incarnation);
       if (known) members.set(body.incarnation, { ...known, left_ms: atMs, how });
@@ -91,20 +94,27 @@ export function createRecorder(): Recorder {
   };
 
   return {
+    beginAt(atMs) {
+      clock.beginAt(atMs);
+      commits.beginAt(atMs);
+    },
     take,
     brokerEnded: (detail, wallMs) => book.brokerEnded(detail, clock.at(wallMs)),
     diskFull: (detail, wallMs) => book.diskFull(detail, clock.at(wallMs)),
     ended: () => ended,
     record({ job, seed, configText, status, samples, injections }) {
-      const doubled = [...trained.values()].filter((count) => count > 1).length;
-      const standing = standingOf(commits, ended);
+      const standing = commits.standing(ended);
       const final = ended ?? standing.at(-1) ?? null;
-      const steps = withSpeeds(standing.map(({ record }) => record));
-      const evals = standingEvaluations(evaluations, final?.version ?? 0).map(evaluationRecordOf);
+      const steps = standing.map(({ record, tokensPerS }) => ({ ...record, tokens_per_s: tokensPerS ?? 0 }));
+      const tokens = standing.reduce((sum, commit) => sum + commit.tokens, 0);
+      const evals = standingEvaluations([...evaluations.values()], final?.version ?? 0).map(evaluationRecordOf);
       const faults = injections.map(({ atMs, id }) => ({ atMs: clock.at(atMs), id }));
-      const wallMs = clock.nowMs;
+      const [wallMs, heardMs] = [clock.nowMs, clock.heardMs];
       const [best = null] = standingBests(bests, pointAfter(ended)).slice(-1);
-      const summary = summaryOf({ job, seed, wallMs, steps, evals, best, book, injections: faults, doubled, final });
+      const { doubled } = trained;
+      const sinceStep = clock.isWhole ? null : (steps[0]?.step ?? null);
+      const told = { job, seed, sinceStep, wallMs, heardMs, steps, tokens, evals, best, book, doubled, final };
+      const summary = summaryOf({ ...told, injections: faults });
       const sorted = [...causes.values()].sort((a, b) => b.count - a.count);
       return {
         status,
@@ -128,12 +138,52 @@ function withChanges(configText: string, changes: readonly Body<"job.changed">[]
   return texts.length > 0 ? [configText, "# Changed since", ...texts].join("\n") : configText;
 }
 
+/** Groups that were trained, by lineage: one is trained once. */
+class TrainedGroups {
+  /** Groups that were trained more than once. */
+  doubled = 0;
+  /** How often: those that were trained last, and those before them. */
+  #newest = new Map<string, number>();
+  #before: ReadonlyMap<string, number> = new Map();
+
+  add({ lineage, groups }: Body<"step.committed">): void {
+    for (const group of groups) {
+      const key = `${lineage}/${group}`;
+      const count = (this.#newest.get(key) ?? this.#before.get(key) ?? 0) + 1;
+      this.#newest.set(key, count);
+      if (count === 2) this.doubled += 1;
+    }
+    if (this.#newest.size < groupsMax) return;
+    this.#before = this.#newest;
+    this.#newest = new Map();
+  }
+}
+
+/** The last result of each version. */
+function evaluated(evaluations: Map<number, Body<"eval.finished">>, body: Body<"eval.finished">): void {
+  evaluations.set(body.version, body);
+  if (evaluations.size <= evaluationsMax) return;
+  for (const [i, version] of [...evaluations.keys()].entries()) if (i % 2 === 1) evaluations.delete(version);
+}
+
+function forgetLife(members: Map<string, MemberRecord>): void {
+  if (members.size <= livesMax) return;
+  for (const [incarnation, { left_ms: leftMs }] of members)
+    if (leftMs !== null) {
+      members.delete(incarnation);
+      return;
+    }
+}
+
 /** Root causes are counted by class and top frame, as the controller does; the first one is shown. */
 function countCause(causes: Map<string, CauseRecord>, body: Body<"groups.aborted">): void {
   const { name, message, frame = null, stack = null, sample = null, count } = body;
-  const key = causeKeyOf(body);
+  const own = causeKeyOf(body);
+  const isOther = !causes.has(own) && causes.size >= causesMax;
+  const key = isOther ? "" : own;
   const known = causes.get(key);
-  causes.set(key, known ? { ...known, count: known.count + count } : { name, message, frame, stack, sample, count });
+  const first = isOther ? others : { name, message, frame, stack, sample };
+  causes.set(key, { ...(known ?? first), count: (known?.count ?? 0) + count });
 }
 
 function evaluationRecordOf({ version, correct, prompts }: Body<"eval.finished">): EvaluationRecord {
@@ -152,8 +202,12 @@ function bestRecordOf({ step, path, correct, prompts }: Body<"checkpoint.best">)
 function summaryOf(run: {
   readonly job: string;
   readonly seed: number;
+  readonly sinceStep: number | null;
   readonly wallMs: number;
+  /** Of it, since the first event that was heard. */
+  readonly heardMs: number;
   readonly steps: readonly StepRecord[];
+  readonly tokens: number;
   readonly evals: readonly EvaluationRecord[];
   readonly best: Body<"checkpoint.best"> | null;
   readonly book: IncidentBook;
@@ -163,13 +217,13 @@ function summaryOf(run: {
 }): RunSummary {
   const { steps, evals, final } = run;
   const ledger = final?.ledger ?? { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 };
-  const tokens = steps.reduce((sum, step) => sum + step.tokens, 0);
   const meanReward = (part: readonly StepRecord[]): number | null =>
     part.length === 0 ? null : part.reduce((sum, { reward }) => sum + reward, 0) / part.length;
   return {
     job: run.job,
     seed: run.seed,
     steps: steps.at(-1)?.step ?? 0,
+    since_step: run.sinceStep,
     reward_first: meanReward(steps.slice(0, edge)),
     reward_last: meanReward(steps.slice(-edge)),
     eval_first: evals[0]?.accuracy ?? null,
@@ -184,6 +238,6 @@ function summaryOf(run: {
     ettr: run.book.ettr,
     tokens_wasted: run.book.tokensWasted,
     wall_s: run.wallMs / 1000,
-    tokens_per_s: tokens / Math.max(0.001, run.wallMs / 1000),
+    tokens_per_s: run.tokens / Math.max(0.001, run.heardMs / 1000),
   };
 }

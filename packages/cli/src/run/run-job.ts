@@ -21,13 +21,15 @@ import { errors } from "../errors.ts";
 import type { MasterPlan, MasterRun } from "../multinode/launch.ts";
 import { writeRanks } from "../multinode/ranks-file.ts";
 import type { RunRecord, RunStatus } from "../report/index.ts";
-import { TensorBoardFiles, type TensorBoardOptions } from "../tensorboard/tensorboard-files.ts";
+import { TensorBoardFiles } from "../tensorboard/tensorboard-files.ts";
 import { type Broker, openBroker } from "./broker.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
 import { DiskWatch } from "./disk-watch.ts";
 import { EventFiles } from "./event-files.ts";
 import { readInjections } from "./injections.ts";
+import type { GrowingOptions } from "./line-parts.ts";
 import { LiveFiles } from "./live-files.ts";
+import { MetricsFile } from "./metrics-file.ts";
 import { createNarrator, type Narrator } from "./narrator.ts";
 import { PhaseKeeper } from "./phase-keeper.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
@@ -204,17 +206,22 @@ class Run {
     });
     const narrator = createNarrator(progress, config.steps);
     this.#narrator = narrator;
-    const files = new EventFiles(this.#directory);
+    const files = new EventFiles(this.#writing());
+    const metrics = new MetricsFile(this.#writing());
     const board = new TensorBoardFiles(this.#writing());
     this.#live = new LiveFiles({
       ...{ directory: this.#directory, disk, clock: this.#clock },
       record: () => this.#record({ state: "running", reason: "" }),
     });
+    let isFirst = true;
     await this.#client.follow({
       fromSeq: 1,
       take: (event, seq) => {
+        if (isFirst) disk.attempt(this.#directory.path, () => this.#recorder.beginAt(files.begin(event, seq)));
+        isFirst = false;
         const atMs = this.#recorder.take(event);
-        disk.attempt(files.path, () => files.add(event, { seq, atMs }));
+        files.add(event, { seq, atMs });
+        metrics.take(event, atMs);
         board.take(event);
         this.#samples.take(event);
         this.#live?.changed();
@@ -369,9 +376,14 @@ class Run {
   }
 
   /** What files that grow are written with. */
-  #writing(): TensorBoardOptions {
-    const { disk } = this.#options;
-    return { directory: this.#directory.path, attempt: (path, write) => disk.attempt(path, write) };
+  #writing(): GrowingOptions {
+    const { disk, historyBytes, progress } = this.#options;
+    return {
+      directory: this.#directory.path,
+      attempt: (path, write) => disk.attempt(path, write),
+      bytesMax: historyBytes,
+      onDropped: (detail) => progress.note(detail),
+    };
   }
 
   #record({ state, reason }: Pick<RunStatus, "state" | "reason">): RunRecord {

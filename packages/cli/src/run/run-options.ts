@@ -25,6 +25,8 @@ export interface RunOptions {
   readonly port: number | null;
   /** Address of the broker for the actors, where it is not the broker's own, e.g. that of a proxy; `null` for its own. */
   readonly advertisedUrl: string | null;
+  /** Bytes that each of its files of events, commands and metrics may take. */
+  readonly historyBytes: number;
   /** The operator says that the broker's store is lost for good: the job goes on from its newest checkpoint. */
   readonly isStoreLost: boolean;
   /** The command that goes on with this run. */

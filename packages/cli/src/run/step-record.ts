@@ -14,10 +14,7 @@ export function stepRecordOf(body: Body<"step.committed">, atMs: number): Omit<S
   };
 }
 
-/** Steps that stand, each with its speed since the one before by the clock of the job. */
-export function withSpeeds(steps: readonly Omit<StepRecord, "tokens_per_s">[]): readonly StepRecord[] {
-  return steps.map((step, i) => {
-    const spentMs = step.at_ms - (steps[i - 1]?.at_ms ?? 0);
-    return { ...step, tokens_per_s: (step.tokens / Math.max(1, spentMs)) * 1000 };
-  });
+/** A step with its speed since the one before it by the clock of the job. */
+export function withSpeed(step: Omit<StepRecord, "tokens_per_s">, beforeMs: number): StepRecord {
+  return { ...step, tokens_per_s: (step.tokens / Math.max(1, step.at_ms - beforeMs)) * 1000 };
 }

@@ -117,6 +117,7 @@ export function runRecord(changes: Partial<RunRecord> = {}): RunRecord {
       job: "dates",
       seed: 7,
       steps: stepCount,
+      since_step: null,
       reward_first: 0.431,
       reward_last: 0.938,
       eval_first: 0.541,
