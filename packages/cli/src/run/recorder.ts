@@ -80,10 +80,8 @@ export function createRecorder(): Recorder {
     else if (kind === "checkpoint.best") bests = [...bests, body];
     else if (kind === "job.changed") changes.push(body);
     else if (kind === "job.ended") ended = body;
-    else if (kind === "member.joined") {
-      members.set(body.incarnation, { ...body, joined_ms: atMs, left_ms: null, how: null });
-      forgetLife(members);
-    } else if (kind === "member.left" || kind === "member.died") {
+    else if (kind === "member.joined") joined(members, body, atMs);
+    else if (kind === "member.left" || kind === "member.died") {
       const how = kind === "member.left" ? "left" : "died";
       const known = members.get(body.incarnation);
       if (known) members.set(body.incarnation, { ...known, left_ms: atMs, how });
@@ -166,7 +164,8 @@ function evaluated(evaluations: Map<number, Body<"eval.finished">>, body: Body<"
   for (const [i, version] of [...evaluations.keys()].entries()) if (i % 2 === 1) evaluations.delete(version);
 }
 
-function forgetLife(members: Map<string, MemberRecord>): void {
+function joined(members: Map<string, MemberRecord>, body: Body<"member.joined">, atMs: number): void {
+  members.set(body.incarnation, { ...body, joined_ms: atMs, left_ms: null, how: null });
   if (members.size <= livesMax) return;
   for (const [incarnation, { left_ms: leftMs }] of members)
     if (leftMs !== null) {
