@@ -111,6 +111,17 @@ describe("a sampler that is slower than the others", () => {
     expect(shareOf(samplers([10, 40]), "r1")).toBe(1);
   });
 
+  it.each([
+    ["as fast as half of them", [...Array(33).fill(20), ...Array(31).fill(60)], 0, 1],
+    ["three times as slow as half of them", [...Array(33).fill(20), ...Array(31).fill(60)], 40, 1 / 3],
+    ["as slow as most", [...Array(30).fill(20), ...Array(40).fill(60)], 69, 1],
+    ["four times as slow, all within a millisecond", [...Array(69).fill(0.1), 0.4], 69, 1 / 4],
+    ["as fast as the half that is the faster one", [...Array(32).fill(20), ...Array(32).fill(60)], 63, 1 / 3],
+  ])("among many gets its share of the median to within 5 %%: %s", (_, times, which, share) => {
+    const found = shareOf(samplers(times), `r${which}`);
+    expect(Math.abs(found / share - 1)).toBeLessThan(0.05);
+  });
+
   it("is never put out: nobody waits for more than its share", () => {
     let state = samplers([10, 10, 1_000]);
     for (let i = 0; i < 40; i++) {

@@ -63,6 +63,14 @@ describe("what is left of a long list", () => {
       10,
     ) as number[];
     expect(() => rest.push(1)).toThrow(TypeError);
+    expect(() => Object.defineProperty(rest, "0", { value: 1 })).toThrow(TypeError);
+    expect(() => {
+      delete (rest as unknown as Record<string, number>)[0];
+    }).toThrow(TypeError);
+    expect(() => {
+      rest[0] = 1;
+    }).toThrow(TypeError);
+    expect(rest[0]).toBe(10);
   });
 });
 

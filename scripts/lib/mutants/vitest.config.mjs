@@ -1,4 +1,4 @@
-/** The tests of the project on one mutant, or on marked sources, as the environment says: the sources stay as they are. */
+/** The tests of the project on one mutant, or on marked sources: the sources stay as they are. */
 import { relative, resolve } from "node:path";
 import { mergeConfig } from "vitest/config";
 import { BaseSequencer } from "vitest/node";
@@ -7,18 +7,19 @@ import { marked } from "./marks.mjs";
 
 const root = resolve(import.meta.dirname, "../../..");
 
-/** @type {import("./mutants-in.mjs").Mutant | null} */
-const mutant = JSON.parse(process.env.MUSTER_MUTANT ?? "null");
 /** Folders whose modules are marked. @type {string[]} */
 const areas = JSON.parse(process.env.MUSTER_MUTANTS_MARKED ?? "[]");
-/** Test files in the order in which they run. @type {string[]} */
-const order = JSON.parse(process.env.MUSTER_MUTANTS_ORDER ?? "[]");
+
+/** The mutant that `serve.mjs` is asked about, and its tests in their order. @returns {{ mutant?: import("./mutants-in.mjs").Mutant, tests: string[] }} */
+function asked() {
+  return Reflect.get(globalThis, "asked") ?? { tests: [] };
+}
 
 class InOrder extends BaseSequencer {
   /** @param {import("vitest/node").TestSpecification[]} files @override */
   async sort(files) {
     /** @param {import("vitest/node").TestSpecification} file */
-    const placeOf = ({ moduleId }) => order.indexOf(relative(root, moduleId));
+    const placeOf = ({ moduleId }) => asked().tests.indexOf(relative(root, moduleId));
     return [...files].sort((a, b) => placeOf(a) - placeOf(b));
   }
 }
@@ -32,6 +33,7 @@ const project = {
       transform(code, id) {
         const file = relative(root, id.split("?")[0] ?? "");
         if (areas.some((area) => file.startsWith(`${area}/`))) return { code: marked(file, code), map: null };
+        const { mutant } = asked();
         if (file !== mutant?.file) return null;
         return { code: code.slice(0, mutant.start) + mutant.text + code.slice(mutant.end), map: null };
       },

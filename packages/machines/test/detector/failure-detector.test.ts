@@ -427,3 +427,18 @@ describe("who is no member any more", () => {
     expect(watcher.look()).toEqual([]);
   });
 });
+
+describe("the highest level of suspicion", () => {
+  it("is that of the most silent one that was heard, and 0 without one", () => {
+    const watcher = new Watcher(["p0", "p1", "p2"]);
+    watcher.nowMs = 60_000;
+    expect(watcher.detector.highestPhi(watcher.nowMs, 1)).toBe(0);
+    watcher.beat("p0", { seq: 0 });
+    watcher.nowMs += 4_000;
+    watcher.beat("p1");
+    const early = watcher.detector.highestPhi(watcher.nowMs, 1);
+    expect(early).toBeGreaterThan(0);
+    expect(watcher.detector.highestPhi(watcher.nowMs + 2_000, 1)).toBeGreaterThan(8);
+    expect(watcher.detector.highestPhi(watcher.nowMs, 2)).toBeLessThan(early);
+  });
+});
