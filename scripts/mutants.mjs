@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * `npm run test:mutants -- --sample 20 --seed 1 [--only <part of path:line>] [--quick] [--unmet]`: changes one small thing in the packages that decide, again
+ * `npm run test:mutants -- --sample 20 --seed 1 [--only <part of path:line>] [--unmet]`: changes one small thing in the packages that decide, again
  * and again, and looks whether a unit test sees it. Without a seed it is the number of commits, so that each commit meets other mutants. One that
  * survives is printed with its place; the last line is `N passed, N failed`. With `--unmet` no test runs on a mutant: it lists those that no test enters.
  */
@@ -21,9 +21,6 @@ const areas = [
   { source: "packages/actors/src/controller", tests: ["packages/actors/test"] },
 ];
 
-/** With `--quick`, test files that take longer than this are left out: what they alone would see is said to survive. */
-const quickMs = 4_000;
-
 /** Numbers in [0, 1) that a seed gives. @param {number} seed */
 function drawsOf(seed) {
   let state = seed >>> 0;
@@ -41,7 +38,6 @@ const { values } = parseArgs({
     seed: { type: "string" },
     only: { type: "string", default: "" },
     unmet: { type: "boolean", default: false },
-    quick: { type: "boolean", default: false },
   },
 });
 const found = areas.flatMap((area) =>
@@ -72,9 +68,7 @@ if (reaches === null) {
 }
 const survivors = [];
 for (const [at, { mutant, area }] of sample.entries()) {
-  const near = reaches.filter(
-    ({ test, ms }) => area.tests.some((folder) => test.startsWith(`${folder}/`)) && (ms <= quickMs || !values.quick),
-  );
+  const near = reaches.filter(({ test }) => area.tests.some((folder) => test.startsWith(`${folder}/`)));
   const met = reachesOf(mutant, near);
   const isSeen = met.length > 0 && (values.unmet || (await isSeenBy(mutant, met)));
   const said = isSeen ? "seen    " : met.length > 0 ? "SURVIVED" : "UNMET   ";

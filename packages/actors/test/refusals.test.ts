@@ -36,6 +36,13 @@ describe("the desk of refusals", () => {
     });
   });
 
+  it("says of a subject no more than fits, however long its words are", () => {
+    const id = "x".repeat(300);
+    refuse({ subject: `muster.demo.reports.operator.${id}.job.stop` });
+    expect(told[0]?.sender).toBe(`operator ${id}`.slice(0, 128));
+    expect(told[0]?.subject).toHaveLength(256);
+  });
+
   it("names a command that came as its body alone by its place in the stream, whether it can be read or not", () => {
     const json = (text: string): Uint8Array => new TextEncoder().encode(text);
     refuse({ data: json('{"reson":"enough","commandId":"c-2"}'), seq: 41 });

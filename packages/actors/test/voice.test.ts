@@ -31,7 +31,12 @@ describe("the voice of a controller", () => {
       told += 1;
     });
   const sound = { step: 1, version: 1, reason: "r" };
-  const order = { to: "p0", incarnation: "i1", kind: "mesh.build", body: { epoch: 1, members: [] } };
+  const order = {
+    to: "p0",
+    incarnation: "i1",
+    kind: "mesh.build",
+    body: { epoch: 1, members: [{ id: "p0", incarnation: "i1" }] },
+  };
 
   it("says a fact under its own id, which counts as told when it is stored", () => {
     fact(sound);

@@ -67,7 +67,6 @@ async function writeOne(open: OpenPlan, behind: Behind): Promise<FileEntry> {
       await Promise.all([digest.add(piece, content), inTurn(() => written.write(content, piece.from))]);
     });
     await behind.next(async () => {
-      signal.throwIfAborted();
       await written.sync();
       await inLanes(window, (piece, buffer) => readBack(open, piece, buffer));
     });

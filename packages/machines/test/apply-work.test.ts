@@ -254,6 +254,13 @@ describe("groups.completed", () => {
     expect(completed(start({ purgedSeq: 390 }), [piece]).state.groups[4]?.receipts).toHaveProperty("1");
   });
 
+  it("took a day at most, whatever its holder says: one lie does not make it slow for ever", () => {
+    const state = start();
+    const body = { leaseId: "1-1", receipts: [receiptOf(4, 0)], causes: [], durationMs: Number.MAX_SAFE_INTEGER };
+    const { paces } = applyCompleted(state, reportFrom(state, "r0", { kind: "groups.completed", body })).state;
+    expect(paces.r0?.msPerGroup).toBe(86_400_000);
+  });
+
   it("tells of aborted trajectories by their cause", () => {
     const state = start();
     const causes = [{ name: "RangeError", message: "no", count: 2 }];
@@ -289,6 +296,19 @@ describe("groups.returned", () => {
     });
     const state = start();
     expect(returned(state, "r1").state).toBe(state);
+  });
+
+  it("of held-out prompts counts as one failure of its engine, which starts anew after two", () => {
+    const item = { purpose: "eval" as const, chunk: 0, from: 0, count: 64 };
+    const evaluation = { version: 3, queue: [], settled: [], attempts: {}, chunks: 1, prompts: 0, correct: 0 };
+    const isOut = (attempts: number): boolean => {
+      const failure = { ...planWith().failure, oom: { action: "restart", attempts, backoffMs: 0 } as const };
+      const held = { "1-1": { holder: "r0", items: [item], dueAtMs: 9_000 } };
+      const state = working({ plan: planWith({ failure }), patch: { leases: held, evaluation } });
+      const body = { leaseId: "1-1", items: [item], reason: "no memory", failure: "oom" as const };
+      return !applyReturned(state, reportFrom(state, "r0", { kind: "groups.returned", body })).state.members.r0;
+    };
+    expect([isOut(1), isOut(2)]).toEqual([true, false]);
   });
 
   it("gives back nothing that was not leased", () => {

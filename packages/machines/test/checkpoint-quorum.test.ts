@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { applySaved, applySaveFailed } from "../src/controller/checkpoints/apply-checkpoint.ts";
 import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
 import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
-import { planQuorum } from "../src/controller/checkpoints/quorum.ts";
+import { planQuorum, quorumText } from "../src/controller/checkpoints/quorum.ts";
 import type { ControllerEffect } from "../src/controller/events.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, planWith, receiptOf, reportFrom, working } from "./states.ts";
@@ -165,4 +165,9 @@ describe("the watermark of a checkpoint", () => {
   it("never goes back behind what is purged", () => {
     expect(watermark(wanting({ history: {}, purgedSeq: 77 }))).toBe(77);
   });
+});
+
+it("what a checkpoint lacks names the hosts that there are", () => {
+  expect(quorumText(wanting(), 4)).toContain("there is 2 (a, b)");
+  expect(quorumText(without(wanting(), "c0", "c1", "c2"), 4)).toContain("there is none");
 });

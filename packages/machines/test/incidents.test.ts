@@ -118,7 +118,10 @@ describe("an incident", () => {
     expect(after(started(1)).incidents).toEqual([]);
     const joined: IncidentFact = { kind: "member.joined", body: name("policy-0"), atMs: 1 };
     const two = after(started(1), joined, started(2)).incidents;
-    expect(two).toMatchObject([{ kind: "controller.changed", recoveredAtMs: 2 }]);
+    expect(two).toMatchObject([{ kind: "controller.changed", recoveredAtMs: 2, silentMs: 0 }]);
+    const other: IncidentFact = { kind: "member.joined", body: name("rollout-0"), atMs: 1 };
+    const left: IncidentFact = { kind: "member.left", body: { ...name("policy-0"), reason: "drained" }, atMs: 2 };
+    expect(after(joined, other, left, started(2)).incidents).toHaveLength(1);
   });
 
   it("is none that a job was interrupted and goes on: its workers had left, and what did not say so counts as gone in peace", () => {

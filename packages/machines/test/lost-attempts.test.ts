@@ -48,6 +48,7 @@ describe("a step that loses a trainer in every attempt", () => {
       step: { ...state.step, votes: { p0: voteFor(4), p1: voteFor(4) } },
     })?.state;
     expect(over?.losses).toEqual({});
+    expect(over?.step).toMatchObject({ step: 5, attempt: 1, failures: 0, unreadable: 0 });
   });
 
   it("ends the job as soon as nodes have given all its trainers up", () => {

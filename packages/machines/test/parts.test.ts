@@ -150,6 +150,13 @@ describe("a part that was not kept", () => {
     expect(publishes(state)).toEqual(["p1 weights.publish"]);
   });
 
+  it("is asked of a suspect that answered sooner than of a healthy one that did not", () => {
+    const state = withMember(withMember(join(unkept(), "p2"), "p0", { unanswered: 1 }), "p1", { health: "suspect" });
+    const [first] = publishes(state);
+    expect(publishes(withMember(state, "p1", { unanswered: 1 }))).toEqual(["p0 weights.publish"]);
+    expect(first).toBe("p1 weights.publish");
+  });
+
   it("is asked for a checkpoint that became due, which then names who serves it", () => {
     const checkpoints = { wantedStep: 3, dueAtMs: 9_000, saved: null, failures: 0 };
     const state = unkept({ checkpoints });

@@ -7,6 +7,7 @@ import { control } from "@muster/machines/internal";
 import { replicaRoles } from "@muster/protocol";
 import fc from "fast-check";
 import { expect, it } from "vitest";
+import { planners } from "../src/controller/reconcile.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { Cluster, type Observer } from "./cluster.ts";
 import { plan } from "./plans.ts";
@@ -72,4 +73,29 @@ it("a setting that changes is looked at by all whom it concerns: steps that may 
   const skipping = control(resting, change as never);
   expect(Object.keys(skipping.state.groups)).toEqual(["4", "5", "6", "7"]);
   expect(control({ ...resting }, change as never)).toEqual(skipping);
+});
+
+it("time alone wakes few planners of a quiet job, and those that wait for something", () => {
+  const wokenIn = (state: ControllerState): readonly string[] =>
+    planners.filter(({ timed }) => timed?.(state)).map(({ plan: { name } }) => name);
+  const quiet = working({ plan: planWith({ memoryEvery: 0 }) });
+  const always = wokenIn({ ...quiet, progress: { ...quiet.progress, isShort: true } });
+  expect(always).toEqual([
+    ...["planOverdue", "planPulls", "planPublish", "planCheckpoint", "dispatchGroups"],
+    ...["planMoves", "planDepartures", "planAssign", "planEnd"],
+  ]);
+  const body = { role: "rollout", host: "h", pid: 7, engineBuild: "b" } as const;
+  const { step, mesh, fleet } = quiet;
+  for (const [patch, also] of [
+    [{}, ["planWatchdog"]],
+    [{ plan: planWith({ memoryEvery: 1 }) }, ["planWatchdog", "planMemory"]],
+    [{ waiting: { r9: { incarnation: "i9", body } } }, ["planReadmission", "planWatchdog"]],
+    [{ heldBack: { sinceMs: 0, untilMs: 1 } }, ["planWatchdog", "planHeldOutput", "planRoom"]],
+    [{ step: { ...step, state: "running" } }, ["planWatchdog", "planStepOutcome"]],
+    [{ weights: null }, ["planWatchdog", "planInitialWeights"]],
+    [{ mesh: { ...mesh, state: "broken" } }, ["planWatchdog", "planMesh"]],
+    [{ mesh: { ...mesh, joinDueAtMs: 9 } }, ["planWatchdog", "planMesh"]],
+    [{ fleet: { ...fleet, shortage: { sinceMs: 0, isTold: false } } }, ["planWatchdog", "planShortage"]],
+  ] as readonly (readonly [Partial<ControllerState>, readonly string[]])[])
+    expect(wokenIn({ ...quiet, ...patch }).filter((name) => !always.includes(name))).toEqual(also);
 });

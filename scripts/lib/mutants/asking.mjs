@@ -33,8 +33,10 @@ export function endAsking() {
 /** Whether one of the tests failed, or did not end. @param {import("./mutants-in.mjs").Mutant} mutant @param {{ test: string, ms: number }[]} met @returns {Promise<boolean>} */
 export async function isSeenBy(mutant, met) {
   if (child === null) {
-    const options = { detached: true, stdio: /** @type {const} */ (["ignore", "ignore", "inherit", "ipc"]) };
-    child = fork(resolve(import.meta.dirname, "serve.mjs"), options);
+    child = fork(resolve(import.meta.dirname, "serve.mjs"), {
+      detached: true,
+      stdio: ["ignore", "ignore", "inherit", "ipc"],
+    });
     if ((await next(child, 4 * startMs)) !== "ready") throw new Error("vitest does not start");
   }
   child.send({ mutant, tests: met.map(({ test }) => test) });

@@ -163,8 +163,8 @@ describe("a probe", () => {
       watcher.pass(200);
       nonces.push(...watcher.last.probes.map(({ nonce }) => nonce));
     }
-    expect(nonces).toHaveLength(3);
-    expect(new Set(nonces).size).toBe(3);
+    const [first = Number.NaN] = nonces;
+    expect(nonces).toEqual([first, first + 1, first + 2]);
   });
 
   it("that is answered is a sign of life; the answer to an older one is not", () => {
@@ -239,6 +239,15 @@ describe("members that miss each other", () => {
     watcher.detector.blamed("p0", ["p1"], watcher.nowMs);
     watcher.detector.blamed("p2", ["p1"], watcher.nowMs);
     expect(watcher.pass(1_000, ["p0", "p1", "p2"])).toContain("p1 dead peers");
+  });
+
+  it("of a single broken link lose the younger end", () => {
+    const watcher = new Watcher(["p0", "p1", "p2"]);
+    for (let i = 0; i < 6; i++) {
+      watcher.pass(1_000, ["p0", "p1", "p2"]);
+      watcher.detector.blamed("p0", ["p1"], watcher.nowMs);
+    }
+    expect(watcher.pass(1_000, ["p0", "p1", "p2"])).toEqual(["p1 dead peers"]);
   });
 
   it.each([
@@ -350,7 +359,10 @@ describe("an engine that fails its health checks", () => {
     expect(watcher.pass(1_000, ["r0"], { failures: 1 })).toEqual(["r0 suspect engine"]);
     expect(watcher.pass(1_000, ["r0"], { failures: 2 })).toEqual([]);
     expect(watcher.pass(1_000, ["r0"], { failures: 0 })).toEqual(["r0 recover engine"]);
-    expect(watcher.pass(1_000, ["r0"], { failures: 3 })).toEqual(["r0 dead engine"]);
+    watcher.nowMs += 800;
+    watcher.beat("r0", { failures: 3 });
+    expect(watcher.look()).toEqual(["r0 dead engine"]);
+    expect(watcher.last.verdicts[0]?.evidence).toBe("its engine failed 3 health checks in a row");
   });
 });
 

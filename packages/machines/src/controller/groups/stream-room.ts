@@ -19,7 +19,7 @@ export function fillLevelOf({ bytes, bytesMax }: Fill): number {
 /** True when what is seen of a stream is news: it passed a mark, or it took more above the last one. Pure. */
 export function isFillNews(known: Fill | undefined, seen: Fill): boolean {
   const level = fillLevelOf(seen);
-  if (level !== fillLevelOf(known ?? { bytes: 0, bytesMax: null })) return true;
+  if (level !== (known ? fillLevelOf(known) : 0)) return true;
   return level === marks.length && seen.lastSeq !== known?.lastSeq;
 }
 
