@@ -68,11 +68,13 @@ function passes(args, env) {
  */
 export async function reachOf(sources, folders) {
   const files = folders.flatMap(filesUnder);
-  const helpers = files.filter((file) => !file.endsWith(".test.ts"));
+  const all = files.filter((file) => !file.endsWith(".test.ts"));
+  /** Those of the same package. @param {string} test */
+  const helpersOf = (test) => all.filter((file) => test.split("/")[1] === file.split("/")[1]);
   const tests = files.filter((file) => file.endsWith(".test.ts"));
   const old = kept();
   const fresh = old.filter(
-    ({ test, entered, digest }) => tests.includes(test) && digest === digestOf(test, entered, helpers),
+    ({ test, entered, digest }) => tests.includes(test) && digest === digestOf(test, entered, helpersOf(test)),
   );
   const missing = tests.filter((test) => !fresh.some((reach) => reach.test === test));
   if (missing.length === 0) return fresh;
@@ -84,11 +86,16 @@ export async function reachOf(sources, folders) {
     const measured = readdirSync(folder).map((name) => {
       const note = JSON.parse(readFileSync(join(folder, name), "utf8"));
       const test = relative(root, note.test);
-      return { test, ms: note.ms, entered: new Set(note.entered), digest: digestOf(test, note.entered, helpers) };
+      return {
+        test,
+        ms: note.ms,
+        entered: new Set(note.entered),
+        digest: digestOf(test, note.entered, helpersOf(test)),
+      };
     });
     const others = old.filter(({ test }) => !tests.includes(test));
-    const all = [...others, ...fresh, ...measured].map((reach) => ({ ...reach, entered: [...reach.entered] }));
-    writeFileSync(keptIn, JSON.stringify(all));
+    const known = [...others, ...fresh, ...measured].map((reach) => ({ ...reach, entered: [...reach.entered] }));
+    writeFileSync(keptIn, JSON.stringify(known));
     return [...fresh, ...measured];
   } finally {
     rmSync(folder, { recursive: true });
