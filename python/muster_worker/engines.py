@@ -81,7 +81,8 @@ class Worker:
 
     def describe(self, facts: dict) -> dict:
         """What it is. `facts` has role, vocab, maxContext and tokenizer of the job. Returns the fields of a hello without type and
-        protocol: roles, build, modelId, vocab, maxContext, tensors, optimizerBytes, deterministic, logprobs, modelConfig.
+        protocol: roles, build, modelId, vocab, maxContext, tensors, optimizerBytes, deterministic, logprobs, modelConfig, and
+        gradientElements where less is trained than the tensors have.
         Raises Invalid when it can not be what is asked."""
         raise NotImplementedError
 

@@ -211,3 +211,7 @@ def serve(worker) -> None:
     os.set_inheritable(read_fd, False)
     os.set_inheritable(write_fd, False)
     _Service(worker, Frames(read_fd, write_fd)).run()
+    # What a library does when an interpreter ends may take seconds, and nobody waits for it.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

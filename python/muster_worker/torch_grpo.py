@@ -2,6 +2,7 @@
 
 Trains a causal language model in Hugging Face layout with the clipped surrogate, and a penalty by the distance to a reference model where one is named.
 Gradients are given out shard by shard, and Muster adds them up; weights and moments of AdamW are kept in float32 whatever the model computes in.
+With --lora-rank only low-rank adapters are trained.
 """
 
 import argparse
@@ -18,10 +19,11 @@ from .engines import Worker, table_of  # noqa: E402
 from .hf_folder import read_config, read_tensors  # noqa: E402
 from .plain_model import MODEL_TYPES, PlainModel  # noqa: E402
 from .service import Invalid, serve  # noqa: E402
+from .trained import Adapters, AllWeights  # noqa: E402
 
 
 class TorchGrpo(Worker):
-    """Live state and candidate are flat float32 tensors; the model computes with copies of one of them."""
+    """Live state and candidate are what is trained, flat float32, with its moments; the model computes with the weights that follow from one of them."""
 
     def __init__(self, options):
         self.options = options
@@ -30,7 +32,13 @@ class TorchGrpo(Worker):
         self.model.to(device=options.device, dtype=getattr(torch, options.dtype))
         self.model.eval()
         self.parameters = list(self.model.named_parameters())
-        self.count = sum(parameter.numel() for _, parameter in self.parameters)
+        self.trained = AllWeights(self.parameters)
+        self.size = self.trained.count
+        if options.lora_rank > 0:
+            base = torch.empty(self.size)
+            _fill(self._named(base), options.model)
+            self.trained = Adapters(self.parameters, base, options.lora_rank, options.lora_alpha, options.lora_targets)
+        self.count, self.kept = self.trained.count, self.trained.kept_bytes
         self.reference = None
         if options.reference:
             self.reference = _model_of(read_config(options.reference), options)[0]
@@ -49,37 +57,35 @@ class TorchGrpo(Worker):
             "roles": ["policy"], "build": self._build(), "modelId": f"{kind}-l{layers}-d{hidden}-v{vocab}", "vocab": vocab,
             "maxContext": self.config["max_position_embeddings"],
             "tensors": table_of([(name, "f32", parameter.shape) for name, parameter in self.parameters]),
-            "optimizerBytes": 8 * self.count + 8, "deterministic": True, "modelConfig": self.config,
+            "gradientElements": self.count, "optimizerBytes": self.kept + 8 * self.count + 8, "deterministic": True, "modelConfig": self.config,
         }
 
     def initialize(self, source):
-        weights = torch.empty(self.count)
+        random = torch.Generator().manual_seed(source.get("seed", 0))
+        weights = None
         if source["kind"] == "folder":
+            weights = torch.empty(self.size)
             _fill(self._named(weights), source["path"])
-        else:
-            random = torch.Generator().manual_seed(source["seed"])
-            for name, values in self._named(weights).items():
-                is_norm = values.dim() == 1 and name.endswith("norm.weight")
-                values.fill_(1.0 if is_norm else 0.0)
-                if values.dim() > 1:
-                    values.normal_(0, 0.02, generator=random)
-        zeros = torch.zeros(self.count)
-        self.live, self.candidate, self.loaded = (weights, zeros, zeros.clone(), 0), None, None
+        flat, zeros = self.trained.begin(weights, random), torch.zeros(self.count)
+        self.live, self.candidate, self.loaded = (flat, zeros, zeros.clone(), 0), None, None
 
     def restore(self, weights, optimizer):
-        moments = torch.frombuffer(optimizer[:8 * self.count], dtype=torch.float32)
-        updates = int.from_bytes(optimizer[8 * self.count:], "little")
-        flat = torch.frombuffer(weights, dtype=torch.float32)
-        self.live = (flat.clone(), moments[:self.count].clone(), moments[self.count:].clone(), updates)
+        kept, rest = optimizer[:self.kept], optimizer[self.kept:]
+        moments = torch.frombuffer(rest[:8 * self.count], dtype=torch.float32)
+        updates = int.from_bytes(rest[8 * self.count:], "little")
+        flat = self.trained.take(torch.frombuffer(weights, dtype=torch.float32), kept)
+        self.live = (flat, moments[:self.count].clone(), moments[self.count:].clone(), updates)
         self.candidate, self.loaded = None, None
 
     def write(self, which, weights, optimizer):
         flat, first, second, updates = getattr(self, which)
-        torch.frombuffer(weights, dtype=torch.float32).copy_(flat)
-        moments = torch.frombuffer(optimizer[:8 * self.count], dtype=torch.float32)
+        torch.frombuffer(weights, dtype=torch.float32).copy_(self.trained.weights(flat))
+        kept, rest = optimizer[:self.kept], optimizer[self.kept:]
+        self.trained.keep(flat, kept)
+        moments = torch.frombuffer(rest[:8 * self.count], dtype=torch.float32)
         moments[:self.count].copy_(first)
         moments[self.count:].copy_(second)
-        optimizer[8 * self.count:] = updates.to_bytes(8, "little")
+        rest[8 * self.count:] = updates.to_bytes(8, "little")
 
     def begin(self):
         flat, first, second, updates = self.live
@@ -94,15 +100,7 @@ class TorchGrpo(Worker):
         for start in range(0, len(samples), self.options.rows):
             call.check()
             self._backward(samples[start:start + self.options.rows], batch, figures)
-        out = torch.frombuffer(gradient, dtype=torch.float32)
-        at = 0
-        for _, parameter in self.parameters:
-            end = at + parameter.numel()
-            if parameter.grad is None:
-                out[at:end].zero_()
-            else:
-                out[at:end].copy_(parameter.grad.reshape(-1))
-            at = end
+        self.trained.gradient(self.candidate[0], torch.frombuffer(gradient, dtype=torch.float32))
         return figures
 
     def stage(self, gradient, options):
@@ -175,7 +173,7 @@ class TorchGrpo(Worker):
         if self.loaded is flat:
             return
         with torch.no_grad():
-            for values, (_, parameter) in zip(self._named(flat).values(), self.parameters):
+            for values, (_, parameter) in zip(self._named(self.trained.weights(flat)).values(), self.parameters):
                 parameter.copy_(values)
         self.loaded = flat
 
@@ -189,7 +187,7 @@ class TorchGrpo(Worker):
     def _build(self):
         capability = getattr(torch.backends.cpu, "get_cpu_capability", lambda: "unknown")() if hasattr(torch.backends, "cpu") else "unknown"
         device = torch.cuda.get_device_name() if self.options.device.startswith("cuda") else capability
-        parts = [torch.__version__, torch.__config__.show(), device, self.implementation, repr(sorted(vars(self.options).items()))]
+        parts = [torch.__version__, torch.__config__.show(), device, self.implementation, repr(sorted((name, sorted(value) if isinstance(value, frozenset) else value) for name, value in vars(self.options).items()))]
         folder = os.path.dirname(__file__)
         for name in sorted(os.listdir(folder)):
             if name.endswith(".py"):
@@ -241,11 +239,21 @@ def _options():
     parser.add_argument("--threads", type=int, default=1, help="threads of the CPU; more than one may change bits")
     parser.add_argument("--reference", help="folder of a model that the trained one should stay near to")
     parser.add_argument("--kl", type=float, default=0.0, help="weight of the distance to the reference, estimated by exp(d) - 1 - d")
+    parser.add_argument("--lora-rank", type=int, default=0, help="rank of the adapters that are trained beside frozen weights; 0: all weights are trained")
+    parser.add_argument("--lora-alpha", type=float, help="adapters count alpha / rank; twice the rank unless given")
+    parser.add_argument("--lora-targets", default="q_proj,v_proj", type=lambda text: frozenset(filter(None, text.split(","))),
+                        help="names of the matrices that have adapters, separated by commas (default: %(default)s)")
     options = parser.parse_args()
     if options.kl < 0 or (options.kl > 0) != bool(options.reference):
         parser.error("--kl above 0 and --reference belong together")
     if options.rows < 1 or options.threads < 1:
         parser.error("--rows and --threads are at least 1")
+    if options.lora_rank < 0 or not options.lora_targets:
+        parser.error("--lora-rank is at least 0, and --lora-targets names a matrix")
+    if options.lora_alpha is None:
+        options.lora_alpha = 2.0 * options.lora_rank
+    if options.lora_rank > 0 and not options.lora_alpha > 0:
+        parser.error("--lora-alpha is above 0")
     return options
 
 

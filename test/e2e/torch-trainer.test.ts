@@ -1,6 +1,7 @@
 /**
  * Trainers in PyTorch and embedded samplers train the date task: a replica that is killed midway changes no bit. Two jobs of four steps; each process of
- * PyTorch takes seconds to start: about 80 s on two busy cores, where PyTorch is installed.
+ * PyTorch takes seconds to start: about 80 s on two busy cores, where PyTorch is installed. In continuous integration the number of the commit says whether
+ * all weights are trained or adapters.
  */
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
@@ -20,30 +21,49 @@ beforeAll(async () => {
 afterAll(() => runs.close());
 beforeEach((context) => context.skip(python === undefined, "no python3 here has torch"));
 
-test("two trainers in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed", async () => {
-  const trainer = [String(python), "-m", "muster_worker.torch_grpo", "--model", `'${pathOf("jobs/warm-start/dates")}'`];
-  const env = { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" };
-  const description = join(runs.path, "torch.json");
-  const words = ["worker", "describe", "--out", description, "--", ...trainer.map((word) => word.replaceAll("'", ""))];
-  expect(spawnSync(process.execPath, [pathOf("packages/cli/bin/muster.mjs"), ...words], { env }).status).toBe(0);
-  const settings = [
-    "engine.kind=worker",
-    "engine.rollout=embedded",
-    `engine.worker.command=${trainer.join(" ")}`,
-    `engine.worker.environment='PYTHONPATH=${env.PYTHONPATH}' PYTHONDONTWRITEBYTECODE=1`,
-    `engine.worker.description=${description}`,
-    "batch.micro_shards=4",
-    "evaluation.every_steps=0",
-  ].flatMap((setting) => ["--set", setting]);
-  const start = (job: string) => runs.start(job, "--steps", "4", "--policy", "2", "--rollout", "1", ...settings);
+const kinds: readonly (readonly [string, readonly string[]])[] = [
+  ["all weights", []],
+  ["adapters", ["--lora-rank", "8"]],
+];
+const turn = process.env.MUSTER_CI_TURN;
+const chosen = turn === undefined ? kinds : [kinds[Number(turn) % kinds.length] ?? ["", []]];
 
-  const quiet = await (await start("quiet")).ended();
-  expect(quiet).toMatchObject({ steps: 4, ledger: { trained: 4 * 16 * 8, aborted: 0, quarantined: 0 } });
-  const run = await start("killed");
-  await run.waitForEvent("step.committed");
-  process.kill(run.pidOf("policy-1"), "SIGKILL");
-  await run.waitForEvent("member.died", ({ id }) => id === "policy-1");
-  const summary = await run.ended();
-  expect(summary.weights_hash).toBe(quiet.weights_hash);
-  expectBalanced(summary);
-});
+test.for(chosen)(
+  "two trainers of %s in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed",
+  async ([kind, more]) => {
+    const model = ["--model", `'${pathOf("jobs/warm-start/dates")}'`];
+    const trainer = [String(python), "-m", "muster_worker.torch_grpo", ...model, ...more];
+    const env = { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" };
+    const name = kind.replace(" ", "-");
+    const description = join(runs.path, `${name}.json`);
+    const words = [
+      "worker",
+      "describe",
+      "--out",
+      description,
+      "--",
+      ...trainer.map((word) => word.replaceAll("'", "")),
+    ];
+    expect(spawnSync(process.execPath, [pathOf("packages/cli/bin/muster.mjs"), ...words], { env }).status).toBe(0);
+    const settings = [
+      "engine.kind=worker",
+      "engine.rollout=embedded",
+      `engine.worker.command=${trainer.join(" ")}`,
+      `engine.worker.environment='PYTHONPATH=${env.PYTHONPATH}' PYTHONDONTWRITEBYTECODE=1`,
+      `engine.worker.description=${description}`,
+      "batch.micro_shards=4",
+      "evaluation.every_steps=0",
+    ].flatMap((setting) => ["--set", setting]);
+    const start = (job: string) => runs.start(job, "--steps", "4", "--policy", "2", "--rollout", "1", ...settings);
+
+    const quiet = await (await start(`quiet-${name}`)).ended();
+    expect(quiet).toMatchObject({ steps: 4, ledger: { trained: 4 * 16 * 8, aborted: 0, quarantined: 0 } });
+    const run = await start(`killed-${name}`);
+    await run.waitForEvent("step.committed");
+    process.kill(run.pidOf("policy-1"), "SIGKILL");
+    await run.waitForEvent("member.died", ({ id }) => id === "policy-1");
+    const summary = await run.ended();
+    expect(summary.weights_hash).toBe(quiet.weights_hash);
+    expectBalanced(summary);
+  },
+);

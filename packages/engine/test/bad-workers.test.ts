@@ -102,7 +102,7 @@ describe("a worker does not begin that", () => {
     ["page-huge", /hello is wrong in tensorRows/],
     ["page-and-rows", /must have one of tensors and tensorRows/],
     ["huge", /its weights has 8589934592 bytes, and at most \d+ can be held in one piece here/],
-    ["endless", /its tensors have 2199023255552 elements, and at most 1099511627776 can be summed/],
+    ["endless", /its gradient has 2199023255552 elements, and at most 1099511627776 can be summed/],
     ["newer", /hello is wrong in protocol/],
     ["chatty", /a frame of \d+ bytes, and it must have 2 to 4194304; is something else written there/],
     ["refuses", /refuses this job: a vocabulary of 43 is too small for me/],

@@ -74,9 +74,28 @@ describe("the trainer in PyTorch", () => {
     expect(distance(theirs.moved, ours.moved)).toBeLessThan(0.02); // the sign of a gradient near zero decides on a whole step of Adam
   });
 
+  it("trains adapters alone with --lora-rank: by the gradient that autograd gives them, kept in the state, beside weights that no update moves", () => {
+    const done = spawnSync(String(python), [fileURLToPath(new URL("adapters.py", import.meta.url)), folder], {
+      env: { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" },
+      encoding: "utf8",
+    });
+    expect(done.stderr).toBe("");
+    const { apart, moved, elements, restored, refused } = JSON.parse(done.stdout);
+    expect(elements).toBe(2 * 2 * 2 * (64 + 64));
+    expect(apart).toBeLessThan(1e-5);
+    expect(moved).toEqual(["k_proj", "v_proj"]);
+    expect(restored).toBe(true);
+    expect(refused).toMatch(/^the weights are not those of --model with these adapters/);
+  });
+
   it.each([
     ["--model /nowhere", /is no model in Hugging Face layout/],
     ["--kl 0.1", /--kl above 0 and --reference belong together/],
+    ["--lora-rank 4 --lora-targets z_proj", /--lora-targets names 'z_proj', and the model has no such matrix/],
+    [
+      "--lora-rank 1000",
+      /--lora-rank 1000 is more than model\.layers\.0\.self_attn\.q_proj\.weight \[\d+, \d+\] has; use at most \d+/,
+    ],
   ])("says why it can not begin: %s", (words, expected) => {
     const options = adapter.schema.parse({ command: commandOf(words) }) as Record<string, string>;
     expect(() => adapter.describe(options, needs)).toThrow(expected);

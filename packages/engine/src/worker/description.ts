@@ -115,9 +115,12 @@ function describedBy(
   const tensors = table.finish();
   if (typeof tensors === "string") return refuseTable(tensors);
   const weightsBytes = table.bytes;
-  const gradientElements = tensors.reduce((sum, { shape }) => sum + shape.reduce((all, size) => all * size, 1), 0);
+  const elements = tensors.reduce((sum, { shape }) => sum + shape.reduce((all, size) => all * size, 1), 0);
+  const { gradientElements = elements } = rest;
   if (gradientElements > gradientElementsMax)
-    refuseTable(`its tensors have ${gradientElements} elements, and at most ${gradientElementsMax} can be summed`);
+    throw errors.WorkerProtocol({
+      reason: `its gradient has ${gradientElements} elements, and at most ${gradientElementsMax} can be summed`,
+    });
   const sections = { weights: weightsBytes, optimizer: rest.optimizerBytes };
   for (const [name, bytes] of Object.entries(sections))
     if (bytes > constants.MAX_LENGTH)

@@ -54,6 +54,8 @@ export const helloSchema = selfSchema.extend({
   /** Instead of `tensors`: how many rows come in messages of their own. */
   tensorRows: z.int().min(1).max(tableRowsMax).optional(),
   optimizerBytes: count.default(0),
+  /** Absent where every element of the tensors is trained. */
+  gradientElements: count.min(1).optional(),
   logprobs: z.enum(["sampled-dist", "raw"]).default("sampled-dist"),
   modelConfig: z.record(z.string(), z.unknown()).default({}),
 });
