@@ -151,6 +151,9 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
       return {
         save: (content, signal) =>
           measure("save", { bytes: bytesOf, signal }, async () => await store.save(content, signal)),
+        saveShards: (content, shards, signal) =>
+          measure("save", { bytes: bytesOf, signal }, async () => await store.saveShards(content, shards, signal)),
+        seal: (content, of, signal) => store.seal(content, of, signal),
         list: () => store.list(),
         latest: () => store.latest(),
         load: (name, signal) => store.load(name, signal),

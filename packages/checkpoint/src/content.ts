@@ -48,8 +48,8 @@ export interface CheckpointContent {
 }
 
 /** One file to write: its parts follow each other. */
-export interface PlannedFile {
-  readonly name: (typeof fileNames)[number];
+export interface PlannedFile<Name extends string = (typeof fileNames)[number]> {
+  readonly name: Name;
   readonly parts: readonly (Uint8Array | ByteSource)[];
 }
 
@@ -62,14 +62,10 @@ export const optimizerTensor = "optimizer";
  * @throws MUSTER_ERR_CHECKPOINT_CONTENT_INVALID naming the field that cannot be written.
  */
 export function planFiles(content: CheckpointContent): readonly PlannedFile[] {
-  const [weights, optimizer, ...rest] = orderedSections(content);
-  if (weights?.name !== "weights" || optimizer?.name === "weights" || rest.length > 0) {
-    throw contentInvalid(content, "sections", "must be one of weights and at most one of optimizer");
-  }
-  const tensors = [...content.tensors].sort((a, b) => a.offsetBytes - b.offsetBytes || a.sizeBytes - b.sizeBytes);
+  const { weights, optimizer } = sectionsOf(content);
   const files: PlannedFile[] = [
-    { name: "config.json", parts: [configBytes(content)] },
-    { name: "model.safetensors", parts: [headerOf(content, tensors, weights), weights.bytes] },
+    planConfig(content),
+    { name: "model.safetensors", parts: [headerOf(content, byOffset(content.tensors), weights), weights.bytes] },
   ];
   if (optimizer) {
     const sizeBytes = optimizer.bytes.length;
@@ -79,16 +75,43 @@ export function planFiles(content: CheckpointContent): readonly PlannedFile[] {
   return files;
 }
 
+/** Lays the model's configuration out as a file. */
+export function planConfig(content: CheckpointContent): PlannedFile<"config.json"> {
+  return { name: "config.json", parts: [configBytes(content)] };
+}
+
+/** The sections by name. @throws MUSTER_ERR_CHECKPOINT_CONTENT_INVALID when there are others, or no weights. */
+export function sectionsOf(content: CheckpointContent): {
+  readonly weights: CheckpointSection;
+  readonly optimizer?: CheckpointSection | undefined;
+} {
+  const [weights, optimizer, ...rest] = orderedSections(content);
+  if (weights?.name !== "weights" || optimizer?.name === "weights" || rest.length > 0) {
+    throw contentInvalid(content, "sections", "must be one of weights and at most one of optimizer");
+  }
+  return { weights, optimizer };
+}
+
+/** Tensors in the order of their bytes. */
+export function byOffset(tensors: readonly PlacedTensor[]): readonly PlacedTensor[] {
+  return [...tensors].sort((a, b) => a.offsetBytes - b.offsetBytes || a.sizeBytes - b.sizeBytes);
+}
+
 /** Sections in the order of the manifest: weights first. */
 export function orderedSections(content: CheckpointContent): readonly CheckpointSection[] {
   return [...content.sections].sort((a, b) => Number(a.name === "optimizer") - Number(b.name === "optimizer"));
 }
 
-/** True when a checkpoint holds exactly this version, byte for byte as far as the digests tell. */
+/** True when a checkpoint holds exactly this version, byte for byte as far as the digests tell, written in the same term. */
 export function isSameVersion(manifest: CheckpointManifest, content: CheckpointContent): boolean {
+  return manifest.term === content.term && isSameState(manifest, content);
+}
+
+/** True when a checkpoint holds exactly this version, whichever term wrote it. */
+export function isSameState(manifest: CheckpointManifest, content: CheckpointContent): boolean {
   const sections = orderedSections(content).map(({ name, bytes, digest }) => ({ name, bytes: bytes.length, digest }));
   return (
-    (["job", "lineage", "step", "version", "term"] as const).every((key) => manifest[key] === content[key]) &&
+    (["job", "lineage", "step", "version"] as const).every((key) => manifest[key] === content[key]) &&
     JSON.stringify(manifest.sections) === JSON.stringify(sections)
   );
 }
@@ -98,7 +121,8 @@ export function contentInvalid(content: CheckpointContent, field: string, reason
   return errors.CheckpointContentInvalid({ step: content.step, field, reason }, cause);
 }
 
-function headerOf(
+/** The header of a file that holds a section with these tensors. @throws MUSTER_ERR_CHECKPOINT_CONTENT_INVALID when they do not tile it. */
+export function headerOf(
   content: CheckpointContent,
   tensors: readonly PlacedTensor[],
   section: CheckpointSection,

@@ -25,6 +25,11 @@ export const errors = defineErrors("MUSTER_ERR", {
       'checkpoint "{name}" does not fit on the disk of {folder}: {freeBytes} bytes are free and it needs {neededBytes}; earlier checkpoints are untouched, {leftover}; free space there, or move the folder to a larger disk',
     retryable: true,
   },
+  CheckpointShardsMissing: {
+    message:
+      'checkpoint "{name}" is not whole: of its {of} shards, {missing} are not in {folder}, though they were reported durable; with checkpoint.shards = {of}, checkpoint.directory must be one folder that all checkpoint actors see: put it on storage that their hosts share, or set checkpoint.shards = 1',
+    retryable: true,
+  },
   CheckpointAborted: { message: 'writing of checkpoint "{name}" was aborted; {leftover}', retryable: true },
   CheckpointFenced: {
     message: "term {term} may not write a checkpoint after term {newestTerm} did; another controller acts for the job",

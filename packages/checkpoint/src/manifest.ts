@@ -4,10 +4,11 @@
  */
 import { createHash } from "node:crypto";
 import { messageOf } from "@muster/base";
-import { idSchema } from "@muster/protocol";
+import { idSchema, shardsMax } from "@muster/protocol";
 import { z } from "zod";
 import { errors } from "./errors.ts";
 import { counterMax, stepMax } from "./names.ts";
+import { indexFile, shardedFiles, shardPattern } from "./shard-names.ts";
 
 const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 const counter = count.max(counterMax);
@@ -48,6 +49,13 @@ export const cursorSchema = z.strictObject({
 /** See {@link cursorSchema}. */
 export type Cursor = Readonly<z.infer<typeof cursorSchema>>;
 
+/** One file of a sharded checkpoint. */
+const shardedFile = z.strictObject({
+  name: z.union([z.enum(["config.json", indexFile]), z.string().regex(shardPattern)]),
+  bytes: count,
+  sha256Tree: sha256,
+});
+
 /** What every format says. `files` is in the order in which they are written. */
 const common = {
   job: idSchema,
@@ -71,12 +79,20 @@ const common = {
 /** Written until 2026: one SHA-256 through each file. It is read, and not written any more. */
 const first = z.strictObject({ format: z.literal(1), ...common, files: filesOf({ sha256 }) });
 const second = z.strictObject({ format: z.literal(2), ...common });
+/** Written by several actors, a shard each. */
+const third = z.strictObject({
+  format: z.literal(3),
+  ...common,
+  shards: count.min(2).max(shardsMax),
+  files: z.array(shardedFile).max(2 * shardsMax + 2),
+});
 
-const manifestSchema = z.discriminatedUnion("format", [first, second]);
+const manifestSchema = z.discriminatedUnion("format", [first, second, third]);
 
 const signedSchema = z.discriminatedUnion("format", [
   first.extend({ checksum: sha256 }),
   second.extend({ checksum: sha256 }),
+  third.extend({ checksum: sha256 }),
 ]);
 
 /**
@@ -86,8 +102,15 @@ const signedSchema = z.discriminatedUnion("format", [
  */
 export type CheckpointManifest = Readonly<z.infer<typeof manifestSchema>>;
 
-/** What a manifest of today's format says of a file: its size in bytes, and SHA-256 of the SHA-256 of its pieces of 4 MiB, in hex. */
-export type FileEntry = z.infer<typeof second>["files"][number];
+/** What a manifest of today's formats says of a file: its size in bytes, and SHA-256 of the SHA-256 of its pieces of 4 MiB, in hex. */
+export interface FileEntry<Name extends string = string> {
+  readonly name: Name;
+  readonly bytes: number;
+  readonly sha256Tree: string;
+}
+
+/** Checks {@link FileEntry} of a shard's file. */
+export const shardedFileSchema = shardedFile;
 
 /** Renders a manifest. @throws MUSTER_ERR_CHECKPOINT_MANIFEST_INVALID when a field is out of range. */
 export function encodeManifest(manifest: CheckpointManifest): Uint8Array {
@@ -128,7 +151,9 @@ function render(manifest: CheckpointManifest): string {
 function checkParts(manifest: CheckpointManifest): void {
   const sections = manifest.sections.map((section) => section.name).join();
   const files = manifest.files.map((file) => file.name).join();
-  const expected = { weights: fileNames.slice(0, 2).join(), "weights,optimizer": fileNames.join() }[sections];
+  const of = manifest.format === 3 ? manifest.shards : 1;
+  const namesOf = (count: 2 | 3) => (of > 1 ? shardedFiles(of, count === 3) : fileNames.slice(0, count)).join();
+  const expected = { weights: namesOf(2), "weights,optimizer": namesOf(3) }[sections];
   if (files !== expected) refuse(`sections "${sections}" do not go with files "${files}"`);
 }
 

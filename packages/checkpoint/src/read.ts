@@ -4,13 +4,14 @@
  */
 import { join } from "node:path";
 import { hasCode, MusterError, messageOf } from "@muster/base";
-import { decodeSafetensors, type PlacedTensor, type SafetensorsFile } from "@muster/tensors";
-import { type LoadedSection, optimizerTensor } from "./content.ts";
+import type { PlacedTensor } from "@muster/tensors";
+import type { LoadedSection } from "./content.ts";
 import { errors } from "./errors.ts";
 import { type CheckpointFs, closeAll, fill, type ReadableFile, systemCode, TooShort } from "./files.ts";
 import { type CheckpointManifest, decodeManifest, manifestBytesMax, manifestFile, sha256Of } from "./manifest.ts";
 import { checkName } from "./names.ts";
 import { chainDigest, inLanes, type LaneBuffer, type Piece, piecesOf, treeDigest } from "./pieces.ts";
+import { type FileTarget, Misfit, SectionReader, sectionOf } from "./section-reader.ts";
 
 /** A complete checkpoint: its manifest, and where it is. */
 export type CheckpointInfo = CheckpointManifest & {
@@ -71,14 +72,35 @@ export async function inspectFolder(folder: Folder): Promise<CheckpointInfo> {
 /** Reads a checkpoint into memory, checking as {@link verifyFolder} does, and with the same errors. */
 export async function loadFolder(folder: Folder, signal?: AbortSignal): Promise<LoadedCheckpoint> {
   return withFiles(folder, async (info, files) => {
-    const contents = new Map<string, Uint8Array>();
+    const readers = info.sections.map((section) => ({ ...section, reader: readerOf(section, files) }));
+    let config: Uint8Array = new Uint8Array();
     for (const { entry, file } of files) {
-      const target = new Uint8Array(entry.bytes);
+      const reader = readers.find(({ name }) => name === sectionOf(entry.name))?.reader;
+      const target = reader ? await reader.next(entry.name, file, info.format !== 3) : smallFile(entry.bytes);
       await readVerified({ name: info.name, entry, file, signal, target });
-      contents.set(entry.name, target);
+      target.done();
+      if (entry.name === "config.json") config = target.memoryOf({ index: 0, from: 0, bytes: entry.bytes }) ?? config;
     }
-    return assemble(info, (name) => contents.get(name) as Uint8Array);
+    for (const { reader } of readers) reader.end();
+    const modelConfig: unknown = JSON.parse(new TextDecoder().decode(config));
+    if (typeof modelConfig !== "object" || modelConfig === null) throw new Misfit("config.json is not an object");
+    const sections = readers.map(({ name, digest, reader }): LoadedSection => ({ name, digest, bytes: reader.bytes }));
+    const tensors = readers.find(({ name }) => name === "weights")?.reader.tensors ?? [];
+    return { info, modelConfig: modelConfig as Record<string, unknown>, tensors, sections };
   });
+}
+
+/** Nothing is allocated for a section that its files could not hold. */
+function readerOf({ name, bytes }: CheckpointManifest["sections"][number], files: readonly OpenFile[]): SectionReader {
+  const own = files.filter(({ entry }) => sectionOf(entry.name) === name);
+  const most = own.reduce((sum, { entry }) => sum + entry.bytes, 0);
+  if (bytes > most) throw new Misfit(`section ${name} has at most ${most} bytes, not ${bytes}`);
+  return new SectionReader(name, bytes);
+}
+
+function smallFile(sizeBytes: number): FileTarget {
+  const bytes = new Uint8Array(sizeBytes);
+  return { memoryOf: (piece) => bytes.subarray(piece.from, piece.from + piece.bytes), take() {}, done() {} };
 }
 
 /** Opens a folder's files, runs `use`, closes them, and says what failed in the words of checkpoints. */
@@ -169,47 +191,27 @@ async function readVerified(options: {
   readonly entry: AnyEntry;
   readonly file: ReadableFile;
   readonly signal: AbortSignal | undefined;
-  readonly target?: Uint8Array;
+  readonly target?: FileTarget;
 }): Promise<void> {
   const { name, entry, file, signal, target } = options;
   const digest = "sha256" in entry ? chainDigest() : treeDigest();
   const check = async (piece: Piece, buffer: LaneBuffer): Promise<void> => {
     signal?.throwIfAborted();
-    const content = target ? target.subarray(piece.from, piece.from + piece.bytes) : buffer();
+    const content = target?.memoryOf(piece) ?? buffer();
     await fill(file, content, piece.from);
     await digest.add(piece, content);
+    target?.take(piece, content);
   };
   await inLanes(piecesOf(entry.bytes), check, digest.lanes);
   if (digest.hex() !== ("sha256" in entry ? entry.sha256 : entry.sha256Tree))
     throw corrupt(name, `${entry.name} does not have the sha-256 of the manifest`);
 }
 
-function assemble(info: CheckpointInfo, contentOf: (name: AnyEntry["name"]) => Uint8Array): LoadedCheckpoint {
-  const weights = decodeSafetensors(contentOf("model.safetensors"));
-  const sections = info.sections.map(({ name, digest, bytes }): LoadedSection => {
-    const file = name === "weights" ? weights : optimizerFile(info.name, contentOf("optimizer.safetensors"));
-    if (file.data.length !== bytes)
-      throw corrupt(info.name, `section ${name} has ${file.data.length} bytes, not ${bytes}`);
-    return { name, digest, bytes: file.data };
-  });
-  const modelConfig: unknown = JSON.parse(new TextDecoder().decode(contentOf("config.json")));
-  if (typeof modelConfig !== "object" || modelConfig === null) throw corrupt(info.name, "config.json is not an object");
-  return { info, modelConfig: modelConfig as Record<string, unknown>, tensors: weights.tensors, sections };
-}
-
-function optimizerFile(name: string, bytes: Uint8Array): SafetensorsFile {
-  const file = decodeSafetensors(bytes);
-  if (file.tensors.length !== 1 || file.tensors[0]?.name !== optimizerTensor) {
-    throw corrupt(name, `optimizer.safetensors must hold one tensor named ${optimizerTensor}`);
-  }
-  return file;
-}
-
 /** Codes that say something of the folder itself; any other failure says something of this moment, and may pass. */
 const damageCodes: readonly string[] = ["ELOOP", "ENOTDIR", "EISDIR", "EIO", "ENXIO"];
 
 function toReadError(name: string, error: unknown, isFolderThere: boolean): unknown {
-  if (error instanceof TooShort) return corrupt(name, error.message, error);
+  if (error instanceof TooShort || error instanceof Misfit) return corrupt(name, error.message, error);
   const code = systemCode(error);
   if (code === "ENOENT" && isFolderThere) return corrupt(name, `a file is gone (${messageOf(error)})`, error);
   if (code === "ENOENT") return errors.CheckpointMissing({ name }, error);

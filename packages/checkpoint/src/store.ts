@@ -1,11 +1,10 @@
 /** The checkpoint store: one root folder, one writer. What counts is on the disk; the store itself only remembers what it has hashed. */
 import { basename, dirname, join } from "node:path";
 import { hasCode, messageOf } from "@muster/base";
-import { type CheckpointContent, contentInvalid, isSameVersion, planFiles } from "./content.ts";
+import { type CheckpointContent, contentInvalid, isSameState, isSameVersion, planFiles } from "./content.ts";
 import { errors } from "./errors.ts";
-import { type CheckpointFs, systemCode } from "./files.ts";
-import { fileNames, manifestFile } from "./manifest.ts";
-import { checkName, counterMax, formatName, isLeftover, parseName, stepMax } from "./names.ts";
+import type { CheckpointFs } from "./files.ts";
+import { checkName, counterMax, isLeftover, parseName, stepMax } from "./names.ts";
 import { nodeFs } from "./node-files.ts";
 import { type CheckpointInfo, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
 import {
@@ -16,7 +15,11 @@ import {
   type SupersededCheckpoint,
 } from "./retention.ts";
 import { serialQueue } from "./serial.ts";
+import { removeOldSets, type SetOptions, sealSet, writeShard } from "./shard-set.ts";
+import { planShard } from "./sharded.ts";
+import { signatureOf } from "./signature.ts";
 import { makeTemporary, type Place, pointLatest, removeFolder, removeTree, writeFolder } from "./write.ts";
+import { bytesOf, writeFault } from "./write-fault.ts";
 
 /** Options of a checkpoint store. */
 export interface CheckpointStoreOptions {
@@ -59,6 +62,25 @@ export interface CheckpointStore {
    * MUSTER_ERR_CHECKPOINT_BUSY
    */
   save(content: CheckpointContent, signal: AbortSignal): Promise<SavedCheckpoint>;
+  /**
+   * Writes some shards of a version that several stores write together, all in one folder, and makes them durable. A shard that is there already is not
+   * written again. Nothing shows before {@link seal}.
+   *
+   * @param shards - Which, counted from 1, and of how many.
+   * @returns The size of their files.
+   * @throws As `save`.
+   */
+  saveShards(
+    content: CheckpointContent,
+    shards: { readonly indices: readonly number[]; readonly of: number },
+    signal: AbortSignal,
+  ): Promise<{ readonly bytes: number }>;
+  /**
+   * Makes a checkpoint of the shards of a version, all of which are durable; then as `save`. No byte of the sections is read, only their lengths.
+   *
+   * @throws MUSTER_ERR_CHECKPOINT_SHARDS_MISSING when a shard is not in the folder; as `save`.
+   */
+  seal(content: CheckpointContent, of: number, signal: AbortSignal): Promise<SavedCheckpoint>;
   /** Complete and verified checkpoints, newest first. Files that did not change since they were last hashed are not hashed again. */
   list(): Promise<readonly CheckpointInfo[]>;
   /** The newest complete and verified checkpoint, or `null`. */
@@ -106,6 +128,8 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
   const inTurn = serialQueue(waitingMax);
   return {
     save: (content, signal) => inTurn(() => save(state, content, signal)),
+    saveShards: (content, shards, signal) => inTurn(() => saveShards(state, content, { ...shards, signal })),
+    seal: (content, of, signal) => inTurn(() => seal(state, { content, of, signal })),
     list: () => listVerified(state),
     latest: async () => (await listVerified(state))[0] ?? null,
     load: async (name, signal) => loadFolder({ ...place, name }, signal),
@@ -149,9 +173,17 @@ async function save(state: StoreState, content: CheckpointContent, signal: Abort
   const verified = await listVerified(state, signal);
   const existing = verified.find((info) => isSameVersion(info, content));
   if (!existing) refuseOlder(verified[0], content);
-  const info = existing ?? (await writeWithRoom(state, content, signal));
+  return settle(state, existing ?? (await writeWithRoom(state, content, signal)), verified);
+}
+
+/** A checkpoint is durable: `latest` names the newest, and what is not kept goes. */
+async function settle(
+  state: StoreState,
+  info: CheckpointInfo,
+  verified: readonly CheckpointInfo[],
+): Promise<SavedCheckpoint> {
   const { name, path, manifestDigest, bytes } = info;
-  state.hashed.set(name, { signature: await orReadFailed(name, signatureOf(state.place, name)), info });
+  state.hashed.set(name, { signature: await orReadFailed(name, signatureOf(state.place, name, info)), info });
   const newest = [info, ...verified].sort(newestFirst)[0] ?? info;
   try {
     await pointLatest(state.place, newest.name);
@@ -162,6 +194,59 @@ async function save(state: StoreState, content: CheckpointContent, signal: Abort
     );
   }
   return { name, path, manifestDigest, bytes, warnings: await retain(state, name) };
+}
+
+async function saveShards(
+  state: StoreState,
+  content: CheckpointContent,
+  { indices, of, signal }: { readonly indices: readonly number[]; readonly of: number; readonly signal: AbortSignal },
+): Promise<{ readonly bytes: number }> {
+  checkNumbers(content);
+  const plans = indices.flatMap((index) => planShard(content, index, of));
+  const verified = await listVerified(state, signal);
+  if (verified.some((info) => isSameState(info, content))) return { bytes: bytesOf(plans) };
+  refuseOlder(verified[0], content);
+  try {
+    signal.throwIfAborted();
+    await removeOldSets(state.place, content.step);
+    let bytes = 0;
+    for (const index of indices) bytes += await writeShard(state.place, index, { content, of, signal });
+    return { bytes };
+  } catch (error) {
+    throw await writeFault(state.place, { content, neededBytes: bytesOf(plans), signal }, "other shards stay", error);
+  }
+}
+
+async function seal(state: StoreState, options: SetOptions): Promise<SavedCheckpoint> {
+  const { content, signal } = options;
+  checkNumbers(content);
+  const isSealed = (info: CheckpointInfo): boolean => isSameState(info, content);
+  const verified = await listVerified(state, signal);
+  const existing = verified.find(isSealed);
+  if (!existing) refuseOlder(verified[0], content);
+  const info = existing ?? (await sealNew(state, options, isSealed));
+  const saved = await settle(state, info, verified);
+  const warnings = await removeOldSets(state.place, content.step).then(
+    () => saved.warnings,
+    (error: unknown) => [...saved.warnings, `older sets of shards could not be removed: ${messageOf(error)}`],
+  );
+  return { ...saved, warnings };
+}
+
+async function sealNew(
+  state: StoreState,
+  options: SetOptions,
+  isSealed: (info: CheckpointInfo) => boolean,
+): Promise<CheckpointInfo> {
+  try {
+    return await sealSet(state.place, state.options.now(), options);
+  } catch (error) {
+    // Somebody else may have sealed it meanwhile.
+    const sealed = (await listVerified(state)).find(isSealed);
+    if (sealed) return sealed;
+    const { content, signal } = options;
+    throw await writeFault(state.place, { content, neededBytes: 0, signal }, "the shards stay", error);
+  }
 }
 
 /** Writes a new folder; on a full disk what never came to count makes room, once. */
@@ -186,7 +271,6 @@ async function writeWithRoom(
 /** Writes a new folder; on failure says so and takes away what it had begun. */
 async function writeNew(state: StoreState, content: CheckpointContent, signal: AbortSignal): Promise<CheckpointInfo> {
   const { place, options } = state;
-  const name = formatName({ ...content, attempt: 1 });
   let temporary: string | undefined;
   try {
     signal.throwIfAborted();
@@ -194,29 +278,8 @@ async function writeNew(state: StoreState, content: CheckpointContent, signal: A
     return await writeFolder(place, temporary, { content, createdAt: options.now(), signal });
   } catch (error) {
     const leftover = temporary === undefined ? "nothing was written" : await discard(place, temporary);
-    if (hasCode(error, "MUSTER_ERR_CHECKPOINT_MANIFEST_INVALID")) {
-      throw contentInvalid(content, "manifest", String(error.params.reason), error);
-    }
-    if (signal.aborted) throw errors.CheckpointAborted({ name, leftover }, error);
-    if (hasCode(error, "MUSTER_ERR_CHECKPOINT_NAMES_TAKEN")) throw error;
-    if (fullCodes.includes(systemCode(error))) {
-      const { root } = place;
-      const freeBytes = await place.fs.freeBytes(root).catch(() => 0);
-      throw errors.CheckpointDiskFull(
-        { name, folder: root, freeBytes, neededBytes: neededBytes(content), leftover },
-        error,
-      );
-    }
-    throw errors.CheckpointWriteFailed({ name, reason: messageOf(error), leftover }, error);
+    throw await writeFault(place, { content, neededBytes: bytesOf(planFiles(content)), signal }, leftover, error);
   }
-}
-
-/** Codes of a disk, or of a share of it, without room. */
-const fullCodes: readonly string[] = ["ENOSPC", "EDQUOT"];
-
-/** Size of the files of a checkpoint without its manifest. */
-function neededBytes(content: CheckpointContent): number {
-  return planFiles(content).reduce((sum, { parts }) => parts.reduce((bytes, part) => bytes + part.length, sum), 0);
 }
 
 async function discard({ fs }: Place, path: string): Promise<string> {
@@ -267,8 +330,8 @@ async function inspect(
   name: string,
   signal?: AbortSignal,
 ): Promise<CheckpointInfo | null> {
-  const signature = await orReadFailed(name, signatureOf(place, name));
   const known = hashed.get(name);
+  const signature = await orReadFailed(name, signatureOf(place, name, known?.info));
   if (known?.signature === signature) return known.info;
   const info = await verifyFolder({ ...place, name }, signal).catch((error: unknown) => {
     const isInvisible = ["CORRUPT", "MISSING"].some((word) => hasCode(error, `MUSTER_ERR_CHECKPOINT_${word}`));
@@ -276,13 +339,14 @@ async function inspect(
     if (!isInvisible) throw error;
     return null;
   });
-  if (info) hashed.set(name, { signature, info });
+  if (info) {
+    const isLonger = info.format === 3 && known === undefined;
+    hashed.set(name, {
+      signature: isLonger ? await orReadFailed(name, signatureOf(place, name, info)) : signature,
+      info,
+    });
+  }
   return info;
-}
-
-async function signatureOf({ fs, root }: Place, name: string): Promise<string> {
-  const stats = ["", manifestFile, ...fileNames].map((file) => fs.stat(join(root, name, file)));
-  return (await Promise.all(stats)).map((stat) => stat?.signature ?? "absent").join("|");
 }
 
 async function orReadFailed<T>(name: string, work: Promise<T>): Promise<T> {

@@ -15,6 +15,8 @@ const windowPieces = 16;
 interface Options {
   readonly fs: CheckpointFs;
   readonly folder: string;
+  /** Stands behind each name on the disk, while the file is not in its place yet. */
+  readonly suffix?: string;
   readonly signal: AbortSignal;
 }
 
@@ -23,13 +25,16 @@ interface Options {
  *
  * @returns What the manifest says of them.
  */
-export async function writeFiles(plans: readonly PlannedFile[], options: Options): Promise<readonly FileEntry[]> {
+export async function writeFiles<Name extends string>(
+  plans: readonly PlannedFile<Name>[],
+  options: Options,
+): Promise<readonly FileEntry<Name>[]> {
   const opened: { close(): Promise<void> }[] = [];
   const behind = oneBehind();
   try {
-    const entries: FileEntry[] = [];
+    const entries: FileEntry<Name>[] = [];
     for (const plan of plans) {
-      const path = join(options.folder, plan.name);
+      const path = join(options.folder, `${plan.name}${options.suffix ?? ""}`);
       const written = await options.fs.create(path);
       opened.push(written);
       const read = await options.fs.open(path);
@@ -45,14 +50,14 @@ export async function writeFiles(plans: readonly PlannedFile[], options: Options
   }
 }
 
-interface OpenPlan {
-  readonly plan: PlannedFile;
+interface OpenPlan<Name extends string = string> {
+  readonly plan: PlannedFile<Name>;
   readonly written: WritableFile;
   readonly read: ReadableFile;
   readonly signal: AbortSignal;
 }
 
-async function writeOne(open: OpenPlan, behind: Behind): Promise<FileEntry> {
+async function writeOne<Name extends string>(open: OpenPlan<Name>, behind: Behind): Promise<FileEntry<Name>> {
   const { plan, written, signal } = open;
   const bytes = plan.parts.reduce((sum, part) => sum + part.length, 0);
   const pieces = piecesOf(bytes);

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { type CheckpointContent, orderedSections, planFiles } from "./content.ts";
 import { errors } from "./errors.ts";
 import { type CheckpointFs, systemCode } from "./files.ts";
-import { type CheckpointManifest, encodeManifest, type FileEntry, manifestFile } from "./manifest.ts";
+import { type CheckpointManifest, encodeManifest, type FileEntry, type fileNames, manifestFile } from "./manifest.ts";
 import { attemptsMax, formatName, latestFile } from "./names.ts";
 import { type CheckpointInfo, inspectFolder } from "./read.ts";
 import { writeFiles } from "./write-files.ts";
@@ -103,7 +103,7 @@ async function writeManifest(fs: CheckpointFs, folder: string, bytes: Uint8Array
 }
 
 /** Creates a small file and flushes it. A file whose flush failed is never used. */
-async function writeWhole(fs: CheckpointFs, path: string, bytes: Uint8Array): Promise<void> {
+export async function writeWhole(fs: CheckpointFs, path: string, bytes: Uint8Array): Promise<void> {
   const file = await fs.create(path);
   try {
     await file.write(bytes, 0);
@@ -114,14 +114,14 @@ async function writeWhole(fs: CheckpointFs, path: string, bytes: Uint8Array): Pr
 }
 
 /** Renames to a name that nothing has, be it an empty folder or a link that a bare rename would replace. */
-async function renameToFree({ fs, root }: Place, from: string, name: string): Promise<void> {
+export async function renameToFree({ fs, root }: Place, from: string, name: string): Promise<void> {
   if ((await fs.stat(join(root, name))) !== null)
     throw Object.assign(new Error(`${name} is taken`), { code: "EEXIST" });
   await fs.rename(from, join(root, name));
 }
 
 /** Takes the first free name of `base`, `base-a2`, `base-a3` …: leftovers keep theirs until they are swept. */
-async function claim(base: string, separator: string, take: (name: string) => Promise<void>): Promise<string> {
+export async function claim(base: string, separator: string, take: (name: string) => Promise<void>): Promise<string> {
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     const name = attempt === 1 ? base : `${base}${separator}${attempt}`;
     try {
@@ -134,13 +134,21 @@ async function claim(base: string, separator: string, take: (name: string) => Pr
   throw errors.CheckpointNamesTaken({ base, limit: attemptsMax });
 }
 
-function manifestOf(content: CheckpointContent, files: readonly FileEntry[], createdAt: Date): CheckpointManifest {
+function manifestOf(
+  content: CheckpointContent,
+  files: readonly FileEntry<(typeof fileNames)[number]>[],
+  createdAt: Date,
+): CheckpointManifest {
+  return { format: 2, ...saidOf(content, createdAt), files: [...files] };
+}
+
+/** What manifests of all formats say of a content. */
+export function saidOf(content: CheckpointContent, createdAt: Date): Omit<CheckpointManifest, "format" | "files"> {
   const { job, lineage, step, version, term, ledger, groupsWatermark, engineBuild, cursor } = content;
   const sections = orderedSections(content).map(({ name, bytes, digest }) => ({ name, bytes: bytes.length, digest }));
   const { admitted, trained, aborted, quarantined } = ledger;
   return {
-    format: 2,
-    ...{ job, lineage, step, version, term, sections, files: [...files] },
+    ...{ job, lineage, step, version, term, sections },
     ledger: { admitted, trained, aborted, quarantined },
     ...{ groupsWatermark, engineBuild, createdAt: createdAt.toISOString() },
     ...(cursor ? { cursor } : {}),

@@ -83,7 +83,9 @@ it("a checkpoint of format 1, with one digest through each file, is read, listed
   const content = contentOf(3);
   const store = await open();
   ({ path } = await store.save(content, never));
-  const { files, ...rest } = decodeManifest(fileAt("manifest.json"));
+  const manifest = decodeManifest(fileAt("manifest.json"));
+  if (manifest.format !== 2) throw new Error(`format ${manifest.format}`);
+  const { files, ...rest } = manifest;
   const old = files.map(({ name, bytes }) => ({ name, bytes, sha256: sha256(fileAt(name)).toString("hex") }));
   await disk.fs.removeFile(`${path}/manifest.json`);
   const written = await disk.fs.create(`${path}/manifest.json`);

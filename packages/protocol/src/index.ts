@@ -76,6 +76,7 @@ export {
   type Section,
   sectionSchema,
   sectionsOfPart,
+  shardsMax,
   type TensorTable,
   type VersionPart,
   versionParts,

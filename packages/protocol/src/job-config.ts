@@ -8,6 +8,7 @@ import { devicesMax } from "./devices.ts";
 import { countSchema } from "./envelope.ts";
 import { failurePolicySchema } from "./failure.ts";
 import { idSchema } from "./ids.ts";
+import { shardsMax } from "./messages/parts.ts";
 import { weightSourceSchema } from "./messages/weights.ts";
 import { groupsMessageBytesMax } from "./pieces.ts";
 import { ranksMax } from "./ranks.ts";
@@ -180,6 +181,8 @@ const compiledSchema = z.strictObject({
     keep: atLeastOne,
     /** Hosts that must have a checkpoint before it counts; absent: one. */
     quorum: atLeastOne.max(64).optional(),
+    /** Actors that write one checkpoint together, a shard each; absent: each actor writes a whole one. */
+    shards: atLeastOne.max(shardsMax).optional(),
     directory: z.string().min(1).max(4096),
     /** Steps after which checkpoint actors take the training state into memory anew; 0: never. */
     memoryEvery: countSchema.default(0),

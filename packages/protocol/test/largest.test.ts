@@ -67,6 +67,7 @@ const sized: { readonly [K in Kind]?: Body<K> } = {
     groupsWatermark: longest,
     pinned: path(0),
     fallbacks: many(64, path),
+    shards: { of: 64, write: many(64, (i) => i + 1) },
     ledger: { admitted: longest, trained: longest, aborted: longest, quarantined: longest },
   },
   "step.committed": {

@@ -284,6 +284,7 @@ const samples: { readonly [K in Kind]: Body<K> } = {
   },
   "step.partial": { step: 4, missing: [3, 9], coverage: 0.875, quorum: 0.75 },
   "phase.ended": { phase: "rollout", step: 4, version: 3, groups: 16, of: 16, reason: text },
+  "shards.saved": { step: 12, ...version, shards: { of: 3, write: [2] }, bytes: 4096, durationMs: 9 },
 };
 
 /** The sample of a kind in its envelope. */

@@ -252,6 +252,16 @@ describe("the job configuration", () => {
       ["replicas.checkpoint=1", "checkpoint.quorum=2"],
       /checkpoint\.quorum = "2" must not be over replicas\.checkpoint = "1": no checkpoint would ever count; lower checkpoint\.quorum/,
     ],
+    [
+      "more shards than checkpoint actors",
+      ["replicas.checkpoint=2", "checkpoint.shards=3"],
+      /checkpoint\.shards = "3" must not be over replicas\.checkpoint = "2": each shard is .*; lower checkpoint\.shards/,
+    ],
+    [
+      "shards and copies",
+      ["replicas.checkpoint=2", "checkpoint.shards=2", "checkpoint.quorum=2"],
+      /checkpoint\.shards = "2" does not go with checkpoint\.quorum = "2": .*; set checkpoint\.quorum = 1 or checkpoint\.shards = 1/,
+    ],
     ["command ≥ step", ["timing.command=60s"], /timing\.command = "60s" must be shorter than timing\.step/],
     ["reward ≥ lease", ["timing.reward=60s"], /timing\.reward = "60s" must be shorter than timing\.lease/],
     [

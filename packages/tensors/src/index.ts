@@ -19,8 +19,10 @@ export { encodeLlamaGguf, type LlamaGguf } from "./gguf/llama.ts";
 export { readFloats } from "./read-floats.ts";
 export {
   decodeSafetensors,
+  decodeSafetensorsHeader,
   encodeSafetensors,
   encodeSafetensorsHeader,
+  headerBytesOf,
   type SafetensorsFile,
   type SafetensorsHeader,
 } from "./safetensors/header.ts";

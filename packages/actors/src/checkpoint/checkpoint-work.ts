@@ -1,7 +1,7 @@
 /** The hands of a checkpoint actor: pulls a version like any receiver and writes it, or keeps it in memory. */
 import { basename } from "node:path";
 import { hasCode, messageOf } from "@muster/base";
-import type { CheckpointStore } from "@muster/checkpoint";
+import type { CheckpointContent, CheckpointStore } from "@muster/checkpoint";
 import { type CheckpointEffect, type CheckpointEvent, checkpointLogic, type TimerEffect } from "@muster/machines";
 import type { Body } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
@@ -43,6 +43,17 @@ export const checkpointRoleOn = (doors: Doors): Role =>
     create: (tools: WorkTools): Work<Effect, CheckpointEvent> => new CheckpointWork(tools, doors),
   });
 
+type SaveBody = Body<"checkpoint.save">;
+type Said = Omit<CheckpointContent, "sections">;
+
+interface Saving {
+  readonly body: SaveBody;
+  readonly content: Said;
+  readonly opened: Opened;
+  readonly signal: AbortSignal;
+  readonly startedMs: number;
+}
+
 interface Opened extends Admission {
   readonly store: CheckpointStore;
 }
@@ -59,6 +70,8 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   #writing: Promise<void> = Promise.resolve();
   #pullAbort = new AbortController();
   #taking: Promise<void> = Promise.resolve();
+  /** The version of which shards were written last, for those that others do not finish. */
+  #shared: { readonly key: string; readonly kept: KeptSections } | null = null;
   /** Ends the hold on the checkpoints that the controller would restore. */
   #unpin = (): void => {};
 
@@ -123,7 +136,14 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     this.#abort.abort(new Error("closing"));
     this.#pullAbort.abort(new Error("closing"));
     this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
+    this.#forget();
     await this.#memory.close();
+  }
+
+  /** Lets go of the bytes of a version of which shards were written. */
+  #forget(): void {
+    this.#shared?.kept.release();
+    this.#shared = null;
   }
 
   #take({ body }: EffectOf<"weights.pull">, tools: Tools): Promise<void> {
@@ -166,55 +186,88 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     return { bytes, release: () => {} };
   }
 
+  /** What a checkpoint says besides its bytes. */
+  async #contentOf(body: SaveBody, { config, dataKey }: Opened, signal: AbortSignal): Promise<Said> {
+    const model = this.#doors.model(config);
+    const own = await this.#tables.described(config, "policy");
+    const tensors = await this.#tables.of(body, own, { dataKey, config, signal });
+    const { step, lineage, version, ledger, groupsWatermark } = body;
+    return {
+      job: this.#tools.identity.job,
+      ...{ lineage, step, version, ledger, groupsWatermark, tensors },
+      term: this.#tools.term(),
+      modelConfig: model.modelConfig,
+      engineBuild: model.build,
+      cursor: cursorOf(config, step),
+    };
+  }
+
+  /** Writes the whole, or seals what is written in shards. */
+  async #save({ body, content, opened, signal, startedMs }: Saving, tools: Tools): Promise<CheckpointEvent> {
+    const { step, lineage, version, shards } = body;
+    const { store, config } = opened;
+    const kept = shards ? noBytes : await this.#sectionsOf(body, opened, signal);
+    const whole = { ...content, sections: sectionsIn(body, kept) };
+    const saving = shards ? store.seal(whole, shards.of, signal) : store.save(whole, signal);
+    const { name, manifestDigest, bytes, warnings } = await saving.finally(() => kept.release());
+    for (const warning of warnings) tools.logger.warn({ step, warning }, "checkpoint is durable, with a warning");
+    if (shards) this.#forget();
+    const durationMs = tools.clock.now() - startedMs;
+    // As the configuration names the folder, whatever links lead there: so everybody can tell that it is below.
+    const path = `${config.checkpoint.directory}/${name}`;
+    return { type: "checkpoint.written", step, lineage, version, path, manifestDigest, bytes, durationMs };
+  }
+
+  /** Writes shards. The bytes stay: others may not finish theirs when nobody else has this version any more. */
+  async #saveShards({ body, content, opened, signal, startedMs }: Saving, tools: Tools): Promise<CheckpointEvent> {
+    const { step, lineage, version, shards = { of: 0, write: [] } } = body;
+    const key = JSON.stringify([lineage, version, body.sections.map(({ digest }) => digest)]);
+    if (this.#shared?.key !== key) {
+      this.#forget();
+      this.#shared = { key, kept: await this.#sectionsOf(body, opened, signal) };
+    }
+    const whole = { ...content, sections: sectionsIn(body, this.#shared.kept) };
+    const { bytes } = await opened.store.saveShards(whole, { indices: shards.write, of: shards.of }, signal);
+    const durationMs = tools.clock.now() - startedMs;
+    return { type: "shards.written", step, lineage, version, shards, bytes, durationMs };
+  }
+
   #write({ body }: EffectOf<"checkpoint.write">, tools: Tools): Promise<void> {
     const signal = AbortSignal.any([this.#abort.signal, tools.signal]);
-    const { step, lineage, version } = body;
+    const { step, lineage, shards } = body;
     return settle<CheckpointEvent>(
       tools,
       async () => {
         const opened = await this.#whenOpened(signal);
-        const { store, config, dataKey } = opened;
+        const { store } = opened;
         const startedMs = tools.clock.now();
         this.#tools.beats.setPhase("writing");
         this.#pin(store, [...(body.pinned === undefined ? [] : [body.pinned]), ...(body.fallbacks ?? [])]);
         store.spare(body.best ?? null);
         store.supersede(body.superseded ?? []);
-        const model = this.#doors.model(config);
-        const own = await this.#tables.described(config, "policy");
-        const tensors = await this.#tables.of(body, own, { dataKey, config, signal });
-        const kept = await this.#sectionsOf(body, opened, signal);
-        const saving = store.save(
-          {
-            job: this.#tools.identity.job,
-            lineage,
-            step,
-            version,
-            term: this.#tools.term(),
-            sections: body.sections.map(({ name, digest }) => ({
-              name,
-              digest,
-              bytes: kept.bytes[name] ?? new Uint8Array(),
-            })),
-            tensors,
-            modelConfig: model.modelConfig,
-            ledger: body.ledger,
-            groupsWatermark: body.groupsWatermark,
-            engineBuild: model.build,
-            cursor: cursorOf(config, step),
-          },
-          signal,
-        );
-        const { name, manifestDigest, bytes: size, warnings } = await saving.finally(() => kept.release());
-        for (const warning of warnings) tools.logger.warn({ step, warning }, "checkpoint is durable, with a warning");
-        const durationMs = tools.clock.now() - startedMs;
-        // As the configuration names the folder, whatever links lead there: so everybody can tell that it is below.
-        const path = `${config.checkpoint.directory}/${name}`;
-        return { type: "checkpoint.written", step, lineage, version, path, manifestDigest, bytes: size, durationMs };
+        const content = await this.#contentOf(body, opened, signal);
+        const work = { body, content, opened, signal, startedMs };
+        return shards && shards.write.length > 0 ? this.#saveShards(work, tools) : this.#save(work, tools);
       },
-      (error) => ({ type: "checkpoint.errored", step, lineage, cause: messageOf(error), ...fullOf(error) }),
+      (error) => {
+        const part = shards ? { shards } : {};
+        return { type: "checkpoint.errored", step, lineage, cause: messageOf(error), ...fullOf(error), ...part };
+      },
     ).finally(() => this.#tools.beats.setPhase("idle"));
   }
 }
+
+/** The sections of an order with their bytes. */
+function sectionsIn({ sections }: SaveBody, { bytes }: KeptSections): CheckpointContent["sections"] {
+  return sections.map(({ name, digest, bytes: length }) => ({
+    name,
+    digest,
+    bytes: bytes[name] ?? { length, copyTo: () => Promise.reject(new Error(`section ${name} is not here`)) },
+  }));
+}
+
+/** Sections of which only the lengths are needed: who seals a checkpoint reads no byte of them. */
+const noBytes: KeptSections = { bytes: {}, release: () => {} };
 
 /** What a report says of a disk without room. */
 function fullOf(error: unknown): Pick<Body<"checkpoint.failed">, "full"> {

@@ -34,7 +34,8 @@ export type CheckpointEvent =
   | CommandEvent<"checkpoint.save" | "weights.pull" | "replica.fenced">
   | RegisteredEvent
   | ({ readonly type: "checkpoint.written" } & Body<"checkpoint.saved">)
-  | ({ readonly type: "checkpoint.errored" } & Omit<Body<"checkpoint.failed">, "version">)
+  | ({ readonly type: "checkpoint.errored" } & Omit<Body<"checkpoint.failed">, "version"> & Pick<SaveBody, "shards">)
+  | ({ readonly type: "shards.written" } & Body<"shards.saved">)
   | ({ readonly type: "weights.pulled" } & Held)
   | ({ readonly type: "weights.errored" } & Body<"weights.failed">);
 
@@ -68,6 +69,9 @@ const kept = ({ held }: Context): CheckpointEffect => (held ? report("weights.he
 const notKept = ({ wanted }: Context, why: Omit<Body<"weights.failed">, keyof VersionKey>): CheckpointEffect =>
   wanted ? report("weights.failed", { lineage: wanted.lineage, version: wanted.version, ...why }) : unreachable;
 
+/** Which part of a checkpoint an order is about: to write it whole or to seal it is one for this. */
+const partOf = ({ shards }: Pick<SaveBody, "shards">): string => shards?.write.join() ?? "";
+
 const drop = (kind: string, reason: string): { type: "effect"; params: CheckpointEffect } => ({
   type: effectAction,
   params: { type: "drop", kind, reason },
@@ -77,12 +81,18 @@ const machine = setup({
   types: {} as { context: Context; events: CheckpointEvent; input: CheckpointInput },
   actions: { [effectAction]: (_, _effect: CheckpointEffect) => {} },
   guards: {
-    isThis: ({ context, event }) =>
-      "step" in event && event.step === context.save?.step && event.lineage === context.save.lineage,
-    // A new lineage begins at an older step.
-    isNewer: ({ context, event }) =>
+    isThis: ({ context: { save }, event }) =>
+      "step" in event &&
+      save !== null &&
+      event.step === save.step &&
+      event.lineage === save.lineage &&
+      partOf("shards" in event ? event : {}) === partOf(save),
+    // A new lineage begins at an older step, and shards that somebody else did not finish are of the same one.
+    isNewer: ({ context: { save }, event }) =>
       event.type === "checkpoint.save" &&
-      (event.body.lineage > (context.save?.lineage ?? -1) || event.body.step > (context.save?.step ?? -1)),
+      (event.body.lineage > (save?.lineage ?? -1) ||
+        event.body.step > (save?.step ?? -1) ||
+        (event.body.lineage === save?.lineage && event.body.step === save.step && partOf(event.body) !== partOf(save))),
     isHeld: ({ context, event }) => event.type === "weights.pull" && isSame(event.body, context.held),
     isOlder: ({ context, event }) =>
       event.type === "weights.pull" && isOlder(event.body, [context.held, context.wanted]),
@@ -104,6 +114,7 @@ const machine = setup({
     },
     "checkpoint.written": { actions: drop("checkpoint.written", "late") },
     "checkpoint.errored": { actions: drop("checkpoint.errored", "late") },
+    "shards.written": { actions: drop("shards.written", "late") },
     "weights.pulled": { actions: drop("weights.pulled", "late") },
     "weights.errored": { actions: drop("weights.errored", "late") },
   },
@@ -130,6 +141,14 @@ const machine = setup({
               actions: {
                 type: effectAction,
                 params: ({ event: { type: _, ...body } }) => report("checkpoint.saved", body),
+              },
+            },
+            "shards.written": {
+              guard: "isThis",
+              target: "ready",
+              actions: {
+                type: effectAction,
+                params: ({ event: { type: _, ...body } }) => report("shards.saved", body),
               },
             },
             "checkpoint.errored": {

@@ -7,6 +7,7 @@ import { applyElected, repeatedTo } from "./apply-elected.ts";
 import { applyArrived } from "./barriers/apply-arrived.ts";
 import { applySaved, applySaveFailed } from "./checkpoints/apply-checkpoint.ts";
 import { applyRestored } from "./checkpoints/apply-restored.ts";
+import { applyShardsSaved } from "./checkpoints/shards.ts";
 import { type Change, type ControllerEvent, command, type ReportOf } from "./events.ts";
 import { applyAssigned, applyProcessEnd, applyReady, applyRetired, applyStarted } from "./fleet/apply-node.ts";
 import { applySigns } from "./fleet/apply-signs.ts";
@@ -127,6 +128,8 @@ function applyReport(state: ControllerState, event: MemberReport): Change<Contro
       return applySaved(state, event);
     case "checkpoint.failed":
       return applySaveFailed(state, event);
+    case "shards.saved":
+      return applyShardsSaved(state, event);
     default:
       return applyNodeReport(state, event);
   }

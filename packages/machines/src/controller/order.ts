@@ -10,6 +10,8 @@ interface Due {
 /** An order about one version of the weights. */
 export interface VersionOrder extends Due, VersionKey {
   readonly kind: "weights.initialize" | "weights.pull" | "weights.publish" | "step.apply" | "checkpoint.save";
+  /** Shards of the checkpoint that are to be written; none to seal it; absent for a whole one, and in other orders. */
+  readonly write?: readonly number[];
 }
 
 /** An order that a member has not answered yet. */

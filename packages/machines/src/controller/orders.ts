@@ -91,13 +91,17 @@ function renew(before: ControllerState, member: Member): Change<ControllerState>
 export function withVersionOrder(
   { nowMs, plan }: ControllerState,
   member: Member,
-  { kind, lineage, version, withinMs }: Omit<VersionOrder, "dueAtMs"> & { readonly withinMs: number },
+  { kind, lineage, version, withinMs, write }: Omit<VersionOrder, "dueAtMs"> & { readonly withinMs: number },
 ): Member {
   const { owed } = member;
   const isOwed = owed?.kind === kind && owed.version === version && owed.lineage === lineage;
   const full = nowMs + withinMs;
   const dueAtMs = isOwed ? Math.min(full, Math.max(owed.dueAtMs, nowMs + plan.timing.commandMs)) : full;
-  return { ...member, order: { kind, lineage, version, dueAtMs }, ...(owed ? { owed: null } : {}) };
+  return {
+    ...member,
+    order: { kind, lineage, version, dueAtMs, ...(write ? { write } : {}) },
+    ...(owed ? { owed: null } : {}),
+  };
 }
 
 /** A member that has answered its order. */

@@ -30,6 +30,8 @@ export interface ControllerPlan {
   readonly checkpointKeep: number;
   /** Hosts that must have a checkpoint before it counts; absent: one. */
   readonly checkpointQuorum?: number;
+  /** Shards that actors write one checkpoint in together; absent: each writes a whole one. */
+  readonly checkpointShards?: number;
   /** Folder of the job's checkpoints. Absent in journals of programs that did not say it. */
   readonly checkpointDirectory?: string;
   /** Steps after which checkpoint actors take the training state into memory anew; 0: never. */
@@ -104,8 +106,10 @@ function settingsOf({ optimizer }: JobConfig): NonNullable<ControllerPlan["setti
   return { lr, lrWarmupSteps, lrFinalRatio, lrSchedule };
 }
 
-function quorumOf({ checkpoint: { quorum = 1 } }: JobConfig): Pick<ControllerPlan, "checkpointQuorum"> {
-  return quorum > 1 ? { checkpointQuorum: quorum } : {};
+function quorumOf({
+  checkpoint: { quorum = 1, shards = 1 },
+}: JobConfig): Pick<ControllerPlan, "checkpointQuorum" | "checkpointShards"> {
+  return { ...(quorum > 1 ? { checkpointQuorum: quorum } : {}), ...(shards > 1 ? { checkpointShards: shards } : {}) };
 }
 
 function processesOf({ processes }: JobConfig): Pick<ControllerPlan, "processes"> {

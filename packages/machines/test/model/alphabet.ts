@@ -103,6 +103,10 @@ const checkpoint = [
     { type: "checkpoint.save", body: saveOf(step) },
     { type: "checkpoint.written", step, ...versions[0], path: "runs", manifestDigest: "m", bytes: 8, durationMs: 1 },
     { type: "checkpoint.errored", step, lineage: versions[0]?.lineage ?? 0, cause: "disk full" },
+    ...[[1, 2], []].flatMap((write) => [
+      { type: "checkpoint.save", body: { ...saveOf(step), shards: { of: 2, write } } },
+      { type: "shards.written", step, ...versions[0], shards: { of: 2, write }, bytes: 8, durationMs: 1 },
+    ]),
   ]),
 ];
 

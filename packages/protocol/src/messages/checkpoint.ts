@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { defineMessages } from "./define.ts";
-import { holderSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
+import { holderSchema, sectionSchema, shardsSchema, textSchema, versionFields } from "./parts.ts";
 
 /** Checkpoints: what makes weights last. */
 export const checkpointMessages = defineMessages({
@@ -28,6 +28,8 @@ export const checkpointMessages = defineMessages({
         .optional(),
       /** Version whose checkpoint was best at held-out prompts: it stays besides. */
       best: z.strictObject({ step: countSchema, version: countSchema }).optional(),
+      /** The actor writes these shards of it, or seals it; absent: it writes the whole. */
+      shards: shardsSchema.optional(),
       /** The ledger at this version, for the manifest. */
       ledger: z.strictObject({
         admitted: countSchema,

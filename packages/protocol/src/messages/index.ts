@@ -17,6 +17,7 @@ import { progressMessages } from "./progress.ts";
 import { replicaMessages } from "./replica.ts";
 import { sampleMessages } from "./samples.ts";
 import { settingsMessages } from "./settings.ts";
+import { shardMessages } from "./shards.ts";
 import { stepMessages } from "./step.ts";
 import { versionPartMessages } from "./version-parts.ts";
 import { weightsMessages } from "./weights.ts";
@@ -41,6 +42,7 @@ export const messageTable = defineMessages({
   ...barrierMessages,
   ...settingsMessages,
   ...phaseMessages,
+  ...shardMessages,
 });
 
 /** Name of a message. */

@@ -130,3 +130,13 @@ export function digestsOf(sections: readonly Pick<Section, "name" | "digest">[])
 
 /** A replica that holds a version. */
 export type Holder = z.infer<typeof holderSchema>;
+
+/** Most shards of one checkpoint. */
+export const shardsMax = 64;
+
+/** Which shards of a checkpoint one actor has to do with, counted from 1, and how many there are. */
+export const shardsSchema = z.strictObject({
+  of: countSchema.min(2).max(shardsMax),
+  /** None: all are durable, and the actor is to seal the checkpoint. */
+  write: z.array(countSchema.min(1).max(shardsMax)).max(shardsMax),
+});

@@ -203,6 +203,11 @@ export const checkpointFields: readonly Field[] = [
       1,
       "Hosts that must have a checkpoint before it counts: before it is said to be durable and what it replaces may go.",
     ],
+    shards: [
+      "integer",
+      1,
+      "Files that one checkpoint is written in at once, each by another checkpoint actor, in one folder that all of them see; 1: each actor writes the whole.",
+    ],
     directory: ["path", (read) => `.muster/checkpoints/${read("job.name")}`, "Folder of the job's checkpoints."],
     memory_every: [
       "integer",

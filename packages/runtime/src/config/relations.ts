@@ -165,6 +165,18 @@ const jobRelations: readonly Relation[] = [
     fix: "lower checkpoint.quorum or raise replicas.checkpoint, with a checkpoint actor on each of as many hosts",
   },
   {
+    keys: ["checkpoint.shards", "replicas.checkpoint"],
+    holds: ({ checkpoint, replicas }) => (checkpoint.shards ?? 1) <= Math.max(1, replicas.checkpoint),
+    rule: "{0} must not be over {1}: each shard is the work of another checkpoint actor",
+    fix: "lower checkpoint.shards or raise replicas.checkpoint",
+  },
+  {
+    keys: ["checkpoint.shards", "checkpoint.quorum"],
+    holds: ({ checkpoint }) => (checkpoint.shards ?? 1) === 1 || (checkpoint.quorum ?? 1) === 1,
+    rule: "{0} does not go with {1}: shards are one checkpoint in one folder that all hosts share, and a quorum counts copies on several disks",
+    fix: "set checkpoint.quorum = 1 or checkpoint.shards = 1",
+  },
+  {
     keys: ["batch.micro_shards", "replicas.policy"],
     holds: ({ batch, replicas }) => batch.microShards >= replicas.policy,
     rule: "{0} must be at least {1}: a policy replica without a micro-shard has nothing to do",

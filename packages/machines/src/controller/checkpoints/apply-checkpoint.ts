@@ -6,9 +6,11 @@ import { announce, type Change, type ReportOf } from "../events.ts";
 import { answered } from "../orders.ts";
 import { type ControllerState, type KeptCheckpoint, type Member, withMember } from "../state.ts";
 import { noteBest } from "./best-checkpoint.ts";
+import type { Checkpoints } from "./checkpoints-state.ts";
 import { fallbackAfter, noteCopy } from "./fallback.ts";
 import { copiesAfter, withCopy } from "./quorum.ts";
 import { savedFlawOf } from "./saved-checkpoint.ts";
+import { isSealing, withoutSet } from "./shards.ts";
 import { splitHistory, watermarkAfter } from "./watermark.ts";
 
 /** A checkpoint actor has made a checkpoint durable. Once enough hosts have it, it counts, and what it covers may go. Pure. */
@@ -36,7 +38,7 @@ function applyCounted(
 ): Change<ControllerState> {
   const { step, version, path, manifestDigest = "" } = kept;
   const { covered, history } = splitHistory(state, step);
-  const { isShort: _, isFull: __, ...before } = copiesAfter(state.checkpoints, step);
+  const { isShort: _, isFull: __, ...before } = copiesAfter(withoutOlderSet(state.checkpoints, step), step);
   const wanted = before.wantedStep;
   const checkpoints = {
     ...before,
@@ -61,7 +63,7 @@ export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpo
   const { action, afterMs } = decideFailure(state.plan.failure, "checkpoint_io", failures);
   const retryAtMs = state.nowMs + afterMs;
   const answer = saveAnswered(state.members[event.from], event.body);
-  const next = withMember(state, event.from, { ...answer, retryAtMs });
+  const next = withMember(withoutFailed(state, event.from), event.from, { ...answer, retryAtMs });
   const detail = `step ${event.body.step}: ${event.body.cause}`;
   const isLast = action === "abort" && !next.ending;
   const outlook = isLast ? "the job ends with this" : "training goes on";
@@ -82,6 +84,16 @@ export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpo
     wantedStep: state.step.step - 1,
   };
   return { state: { ...next, checkpoints }, effects };
+}
+
+/** A set that could not be sealed is begun anew: its shards are not where they were said to be. */
+function withoutFailed(state: ControllerState, from: string): ControllerState {
+  const member = state.members[from];
+  return member && isSealing(member) ? { ...state, checkpoints: withoutSet(state.checkpoints) } : state;
+}
+
+function withoutOlderSet(checkpoints: Checkpoints, step: number): Checkpoints {
+  return checkpoints.set && checkpoints.set.step <= step ? withoutSet(checkpoints) : checkpoints;
 }
 
 /** A disk without room, in words: which one, how much is missing, and the way out. */

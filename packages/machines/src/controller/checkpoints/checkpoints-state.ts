@@ -1,4 +1,5 @@
 /** The part of the controller's tables that is about durable weights: the checkpoint that counts, and those beside it. */
+import type { Body } from "@muster/protocol";
 import type { AtMs } from "../at-ms.ts";
 
 /** A checkpoint that was reported durable. */
@@ -30,6 +31,20 @@ export interface Fallback {
   readonly covered: Readonly<Record<string, CoveredStep>>;
 }
 
+/** A checkpoint that several actors write together. */
+export interface ShardSet {
+  readonly step: number;
+  readonly lineage: number;
+  readonly version: number;
+  readonly of: number;
+  /** Shards that are durable. */
+  readonly done: readonly number[];
+  /** Incarnations that have all bytes of the version, because they have written a shard of it. */
+  readonly by: readonly string[];
+  /** What every order about it says alike, whatever the job has come to since. */
+  readonly told: Pick<Body<"checkpoint.save">, "sections" | "holders" | "groupsWatermark" | "ledger">;
+}
+
 /** Where durable weights stand. */
 export interface Checkpoints {
   /** Step whose version should become durable next. */
@@ -45,6 +60,8 @@ export interface Checkpoints {
   readonly superseded?: readonly { readonly name: string; readonly manifestDigest: string }[];
   /** Older versions than this do not count any more, because a copy of one may be removed already; absent before the first in a lineage. */
   readonly countsFrom?: number;
+  /** The one that is being written in shards; absent while there is none. */
+  readonly set?: ShardSet;
   /** It was said that a disk is full; until something is durable again. */
   readonly isFull?: true;
   /** It was said that too few hosts could have the wanted one. */

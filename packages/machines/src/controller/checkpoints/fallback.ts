@@ -76,7 +76,7 @@ function knownOf({ checkpoints, fallback }: ControllerState): readonly KeptCheck
 
 /**
  * Checkpoints of the newest `count` versions, with all copies. While there are checkpoint actors on several hosts, those that only one host has do
- * not count: an older one stays until a newer one is on two disks (reliability S26).
+ * not count: an older one stays until a newer one is on two disks (reliability S26). Shards are in one folder that all hosts share.
  */
 function versionsToKeep(
   state: ControllerState,
@@ -85,7 +85,8 @@ function versionsToKeep(
 ): readonly KeptCheckpoint[] {
   const steps = [...new Set(checkpoints.map(({ step }) => step))];
   const hostsOf = (step: number) => distinctHosts(checkpoints.filter((checkpoint) => checkpoint.step === step));
-  const isTwice = distinctHosts(membersOf(state, "checkpoint")) < 2 ? () => true : (step: number) => hostsOf(step) > 1;
+  const areDisksOwn = state.plan.checkpointShards === undefined && distinctHosts(membersOf(state, "checkpoint")) > 1;
+  const isTwice = !areDisksOwn ? () => true : (step: number) => hostsOf(step) > 1;
   const safe = steps.findIndex(isTwice);
   const kept = steps.slice(0, Math.min(pinsMax, Math.max(count, safe < 0 ? steps.length : safe + 1)));
   return checkpoints.filter(({ step }) => kept.includes(step));

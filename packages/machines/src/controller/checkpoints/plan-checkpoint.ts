@@ -12,6 +12,7 @@ import { rotated } from "../weights/weight-sources.ts";
 import { sparedOf } from "./best-checkpoint.ts";
 import { pinsOf } from "./fallback.ts";
 import { hasCopy, isQuorumThere } from "./quorum.ts";
+import { isSetWhole, planBegunSet, planNewSet } from "./shards.ts";
 import { supersededOf, withSuperseded } from "./superseded.ts";
 import { splitHistory, watermarkAfter } from "./watermark.ts";
 
@@ -19,6 +20,8 @@ import { splitHistory, watermarkAfter } from "./watermark.ts";
 export function planCheckpoint(state: ControllerState): Change<ControllerState> | null {
   const { plan, weights, checkpoints, step } = state;
   if (!weights || plan.checkpointReplicas === 0) return null;
+  const begun = planBegunSet(state, orderable(state));
+  if (begun) return begun;
   const committed = step.step - 1;
   if (isSaveDue(state)) {
     const dueAtMs = state.nowMs + plan.timing.checkpointMs;
@@ -43,7 +46,12 @@ function isOvertaken(state: ControllerState): boolean {
   const { wantedStep } = state.checkpoints;
   if (wantedStep === null || !isQuorumThere(state, state.step.step - 1)) return false;
   const isWritten = membersOf(state, "checkpoint").some(({ order }) => order?.kind === "checkpoint.save");
-  return !isWritten;
+  return !isWritten && !isSetWhole(state);
+}
+
+/** Checkpoint actors that can be told to write now. */
+function orderable(state: ControllerState): readonly Member[] {
+  return membersOf(state, "checkpoint").filter((member) => isFreeSaver(state, member));
 }
 
 /** True when a checkpoint actor can be told to write now. Pure. */
@@ -62,19 +70,22 @@ function isCheckpointDue(state: ControllerState, committed: number): boolean {
 function orderCheckpoint(state: ControllerState, step: number): Change<ControllerState> | null {
   const { weights, plan } = state;
   const holders = [...trainersServing(state), ...keepersOf(state, weights)];
-  const savers = membersOf(state, "checkpoint").filter(
-    (member) => isFreeSaver(state, member) && !hasCopy(state, member, step),
-  );
+  const savers = orderable(state).filter((member) => !hasCopy(state, member, step));
   if (!weights || holders.length === 0 || savers.length === 0) return null;
   const { pending: _, ...ledger } = ledgerOf(state);
+  const sections = [...weights.sections];
+  const groupsWatermark = watermarkAfter(state, splitHistory(state, step));
+  if (plan.checkpointShards !== undefined)
+    return planNewSet(state, savers, {
+      step,
+      told: { sections, holders: wholeHolders(holders), groupsWatermark, ledger },
+    });
   const checkpoints = withSuperseded(state, weights.version);
   const body = {
     step,
     lineage: weights.lineage,
     version: weights.version,
-    sections: [...weights.sections],
-    groupsWatermark: watermarkAfter(state, splitHistory(state, step)),
-    ledger,
+    ...{ sections, groupsWatermark, ledger },
     ...pinsOf(state),
     ...supersededOf(checkpoints),
     ...sparedOf(state),

@@ -42,7 +42,7 @@ export function copiesAfter({ copies = [], ...checkpoints }: Checkpoints, step: 
 }
 
 /** Where checkpoints stand when the job goes back: copies of the line that is left behind never count, and may go. Pure. */
-export function withoutCopies({ copies = [], countsFrom: _, ...checkpoints }: Checkpoints): Checkpoints {
+export function withoutCopies({ copies = [], countsFrom: _, set: __, ...checkpoints }: Checkpoints): Checkpoints {
   return { ...withNamed(checkpoints, copies), wantedStep: null };
 }
 

@@ -1,0 +1,229 @@
+/**
+ * One checkpoint that several writers make, each a shard. They work in one folder, whose name says what it will hold; a shard counts when the note about
+ * it is durable. Who seals it adds the rest, and one rename makes the checkpoint visible: it is whole or invisible, whoever dies when.
+ */
+import { join } from "node:path";
+import { z } from "zod";
+import { type CheckpointContent, type PlannedFile, planConfig, sectionsOf } from "./content.ts";
+import { errors } from "./errors.ts";
+import { type CheckpointFs, fill, systemCode } from "./files.ts";
+import { encodeManifest, type FileEntry, manifestFile, sha256Of, shardedFileSchema } from "./manifest.ts";
+import { attemptsMax, formatName, setNames, stepOfSet } from "./names.ts";
+import { type CheckpointInfo, inspectFolder } from "./read.ts";
+import { noteFile, shardedFiles, shardNumbers } from "./shard-names.ts";
+import { planIndex, planShard, setKey } from "./sharded.ts";
+import { claim, type Place, removeTree, renameToFree, saidOf, writeWhole } from "./write.ts";
+import { writeFiles } from "./write-files.ts";
+
+/** Longest note that is read. */
+const noteBytesMax = 4096;
+
+const noteSchema = z.strictObject({ files: z.array(shardedFileSchema).min(1).max(2), checksum: z.string() });
+
+/** What a set is made of. */
+export interface SetOptions {
+  readonly content: CheckpointContent;
+  /** Number of shards, at least 2. */
+  readonly of: number;
+  readonly signal: AbortSignal;
+}
+
+/** Folders of a set: where shards are written, those that somebody has taken to seal them, the last one first, and the name for the next one who does. */
+async function foldersOf({ fs, root }: Place, { content, of }: SetOptions) {
+  const { open, sealing } = setNames(content, setKey(content, of));
+  const there = await fs.list(root);
+  const attempts = Array.from({ length: attemptsMax }, (_, i) => i + 1).filter((nth) => there.includes(sealing(nth)));
+  // Above all that are there: nobody who had one before finds his name again.
+  const next = sealing((attempts.at(-1) ?? 0) + 1);
+  return { open, begun: attempts.map(sealing).reverse(), next };
+}
+
+/**
+ * Writes one shard durably, unless it is there. Writers of one shard do not disturb each other: each works under names of its own, and what they
+ * rename into place has the same bytes.
+ *
+ * @returns Size of its files.
+ */
+export async function writeShard(place: Place, index: number, options: SetOptions): Promise<number> {
+  const { fs, root } = place;
+  const { content, of, signal } = options;
+  const { begun, open } = await foldersOf(place, options);
+  for (const name of [...begun, open]) {
+    const known = await readNote(fs, join(root, name), index, of);
+    if (known) return sizeOf(known);
+  }
+  const folder = join(root, open);
+  await makeSet(place, folder);
+  const note = noteFile(index, of);
+  return withOwnNames(fs, folder, note, async (suffix) => {
+    const files = await writeFilesIn(fs, folder, planShard(content, index, of), { suffix, signal });
+    await replaceWhole(fs, folder, { name: note, suffix: `${suffix}.new`, bytes: encodeNote(files) });
+    return sizeOf(files);
+  });
+}
+
+/**
+ * Finds a suffix that no other writer has, and removes what was not renamed. Whoever has the file of this suffix has all names that end in it; what is
+ * under one of them is what a loss of power has left.
+ */
+async function withOwnNames<T>(
+  fs: CheckpointFs,
+  folder: string,
+  name: string,
+  work: (suffix: string) => Promise<T>,
+): Promise<T> {
+  const taken = await claim(`${name}.tmp`, "-", async (own) => (await fs.create(join(folder, own))).close());
+  try {
+    return await work(taken.slice(name.length));
+  } finally {
+    // What can not be removed now goes with the set.
+    await removeFiles(fs, folder, [taken]).catch(() => {});
+  }
+}
+
+/** Writes files under names of their own, then renames them into their place. */
+async function writeFilesIn(
+  fs: CheckpointFs,
+  folder: string,
+  plans: readonly PlannedFile<string>[],
+  { suffix, signal }: { readonly suffix: string; readonly signal: AbortSignal },
+): Promise<readonly FileEntry[]> {
+  const unfinished = plans.map(({ name }) => `${name}${suffix}`);
+  await removeFiles(fs, folder, unfinished);
+  try {
+    const files = await writeFiles(plans, { fs, folder, suffix, signal });
+    signal.throwIfAborted();
+    for (const { name } of files) await fs.rename(join(folder, `${name}${suffix}`), join(folder, name));
+    await fs.syncDirectory(folder);
+    return files;
+  } catch (error) {
+    // The folder itself stays: others work in it.
+    await removeFiles(fs, folder, unfinished).catch(() => {});
+    throw error;
+  }
+}
+
+/** Puts a small file in its place, whole and durable. */
+async function replaceWhole(
+  fs: CheckpointFs,
+  folder: string,
+  { name, suffix, bytes }: { readonly name: string; readonly suffix: string; readonly bytes: Uint8Array },
+): Promise<void> {
+  const own = `${name}${suffix}`;
+  await removeFiles(fs, folder, [own]);
+  await writeWhole(fs, join(folder, own), bytes);
+  await fs.rename(join(folder, own), join(folder, name));
+  await fs.syncDirectory(folder);
+}
+
+async function makeSet({ fs, root }: Place, folder: string): Promise<void> {
+  await fs.makeDirectory(folder).catch(async (error: unknown) => {
+    const isThere = systemCode(error) === "EEXIST" && (await fs.stat(folder))?.kind === "directory";
+    if (!isThere) throw error;
+  });
+  await fs.syncDirectory(root);
+}
+
+/**
+ * Makes a checkpoint of a set whose shards are all there.
+ *
+ * @throws MUSTER_ERR_CHECKPOINT_SHARDS_MISSING when one is not.
+ */
+export async function sealSet(place: Place, createdAt: Date, options: SetOptions): Promise<CheckpointInfo> {
+  const { fs, root } = place;
+  const { content, of, signal } = options;
+  const plainName = formatName({ ...content, attempt: 1 });
+  const { folder, shards } = await takeSet(place, options);
+  const names = shardedFiles(of, sectionsOf(content).optimizer !== undefined);
+  const plans = [planConfig(content), planIndex(content, of)];
+  const written = await writeFilesIn(fs, folder, plans, { suffix: ".tmp", signal });
+  const entries = new Map([...shards, ...written].map((file) => [file.name, file]));
+  const files = names.flatMap((name) => entries.get(name) ?? []);
+  const bytes = encodeManifest({ format: 3, ...saidOf(content, createdAt), shards: of, files });
+  await replaceWhole(fs, folder, { name: manifestFile, suffix: ".tmp", bytes });
+  const verified = await inspectFolder({ fs, root, name: plainName, at: folder });
+  signal.throwIfAborted();
+  const name = await claim(plainName, "-a", (candidate) => renameToFree(place, folder, candidate));
+  await fs.syncDirectory(root);
+  const kept = new Set<string>([...names, manifestFile]);
+  const rest = (await fs.list(join(root, name))).filter((file) => !kept.has(file));
+  await removeFiles(fs, join(root, name), rest).catch(() => {});
+  return { ...verified, name, path: join(root, name) };
+}
+
+interface TakenSet {
+  readonly folder: string;
+  readonly shards: readonly FileEntry[];
+}
+
+/**
+ * Takes a whole set away from those who write in it, and from a sealer who had it before: each has it under another name, so that what somebody does who was
+ * taken for dead leads nowhere.
+ */
+async function takeSet(place: Place, options: SetOptions): Promise<TakenSet> {
+  const { fs, root } = place;
+  const { content, of } = options;
+  const { begun, open, next } = await foldersOf(place, options);
+  let missing = shardNumbers(of);
+  for (const name of [...begun, open]) {
+    const notes = await Promise.all(shardNumbers(of).map((index) => readNote(fs, join(root, name), index, of)));
+    const lacking = shardNumbers(of).filter((index) => !notes[index - 1]);
+    if (name === open) missing = lacking;
+    if (lacking.length > 0) continue;
+    await renameToFree(place, join(root, name), next);
+    await fs.syncDirectory(root);
+    return { folder: join(root, next), shards: notes.flatMap((files) => files ?? []) };
+  }
+  const name = formatName({ ...content, attempt: 1 });
+  throw errors.CheckpointShardsMissing({ name, of, missing: missing.join(", "), folder: root });
+}
+
+/** Removes sets of steps before `step`: what they lack will not be written any more. */
+export async function removeOldSets({ fs, root }: Place, step: number): Promise<void> {
+  const isOld = (name: string): boolean => (stepOfSet(name) ?? step) < step;
+  for (const name of (await fs.list(root)).filter(isOld)) await removeTree(fs, join(root, name));
+}
+
+async function removeFiles(fs: CheckpointFs, folder: string, names: readonly string[]): Promise<void> {
+  for (const name of names) await removeTree(fs, join(folder, name));
+}
+
+function encodeNote(files: readonly FileEntry[]): Uint8Array {
+  const text = JSON.stringify(files);
+  return new TextEncoder().encode(`${JSON.stringify({ files, checksum: sha256Of(text) })}\n`);
+}
+
+/** What the note about a shard says of its files; `null` when there is none that is whole, or a file is not as it says. */
+async function readNote(
+  fs: CheckpointFs,
+  folder: string,
+  index: number,
+  of: number,
+): Promise<readonly FileEntry[] | null> {
+  const path = join(folder, noteFile(index, of));
+  const stat = await fs.stat(path);
+  if (stat?.kind !== "file" || stat.sizeBytes > noteBytesMax) return null;
+  const bytes = new Uint8Array(stat.sizeBytes);
+  const file = await fs.open(path);
+  try {
+    await fill(file, bytes, 0);
+  } finally {
+    await file.close();
+  }
+  const files = decodeNote(new TextDecoder().decode(bytes));
+  for (const { name, bytes: sizeBytes } of files ?? [])
+    if ((await fs.stat(join(folder, name)))?.sizeBytes !== sizeBytes) return null;
+  return files;
+}
+
+function decodeNote(text: string): readonly FileEntry[] | null {
+  try {
+    const { files, checksum } = noteSchema.parse(JSON.parse(text));
+    return sha256Of(JSON.stringify(files)) === checksum ? files : null;
+  } catch {
+    // A note that is not whole counts as none: its shard is written again.
+    return null;
+  }
+}
+
+const sizeOf = (files: readonly FileEntry[]): number => files.reduce((sum, { bytes }) => sum + bytes, 0);

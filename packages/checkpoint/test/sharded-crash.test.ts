@@ -1,0 +1,161 @@
+import { randomOf } from "@muster/base";
+import { describe, expect, it, vi } from "vitest";
+import { type CheckpointStore, openCheckpointStore, type SavedCheckpoint } from "../src/index.ts";
+import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
+import { CrashError, MemoryDisk, type Survival, systemError } from "./disk.ts";
+
+// One to two seconds a test on two free cores.
+vi.setConfig({ testTimeout: 30_000 });
+
+const root = "/root";
+const oldContent = contentOf(50);
+const newContent = contentOf(100);
+const of = 2;
+
+const open = (disk: MemoryDisk): Promise<CheckpointStore> =>
+  openCheckpointStore({ root, keep: 1, fs: disk.fs, now: () => new Date(disk.nowMs) });
+
+/** A disk with one durable checkpoint. */
+async function diskWithOld(): Promise<MemoryDisk> {
+  const disk = new MemoryDisk();
+  await disk.fs.makeDirectory(root);
+  await disk.fs.syncDirectory("/");
+  await (await open(disk)).save(oldContent, never);
+  return disk.afterCrash("nothing");
+}
+
+/** Two writers and a third that seals, in one order. */
+async function make(disk: MemoryDisk): Promise<SavedCheckpoint> {
+  for (const index of [1, 2]) await (await open(disk)).saveShards(newContent, { indices: [index], of }, never);
+  return (await open(disk)).seal(newContent, of, never);
+}
+
+async function callsOfAll(): Promise<number> {
+  const disk = await diskWithOld();
+  await make(disk);
+  return disk.calls.length;
+}
+
+/** All that shows is whole. */
+async function checkState(disk: MemoryDisk): Promise<number[]> {
+  const store = await open(disk);
+  const infos = await store.list();
+  for (const info of infos)
+    expect(loadedOf(await store.load(info.name))).toEqual(expectedOf(info.step === 50 ? oldContent : newContent));
+  const steps = infos.map((info) => info.step);
+  expect([[50], [100], [100, 50]]).toContainEqual(steps);
+  return steps;
+}
+
+/** What was begun is finished by others, who leave nothing behind. */
+async function checkRecovery(disk: MemoryDisk): Promise<void> {
+  await make(disk);
+  expect(await checkState(disk)).toEqual([100]);
+  disk.nowMs += 2 * 3_600_000;
+  await (await open(disk)).sweep();
+  const names = new Set([...disk.files().keys()].map((path) => path.split("/")[2]));
+  expect([...names].filter((name) => name?.startsWith("."))).toEqual([]);
+}
+
+describe("a crash while several write one checkpoint", () => {
+  const survivals: [string, (call: number) => Survival][] = [
+    ["no unsynced write", () => "nothing"],
+    ["all unsynced writes", () => "everything"],
+    ...[1, 2].map((seed): [string, () => Survival] => [`a part of them, seed ${seed}`, () => randomOf(2031, seed)]),
+  ];
+
+  it.each(survivals)("leaves the old or the new state at every call when %s survived", async (name, survivalOf) => {
+    const calls = await callsOfAll();
+    expect(calls).toBeGreaterThan(80);
+    // Two of the four look at every second call each.
+    const isPartial = name.startsWith("a part");
+    for (let atCall = Number(name.endsWith("2")); atCall < calls; atCall += isPartial ? 2 : 1) {
+      const disk = await diskWithOld();
+      disk.fault = { atCall, when: "before", error: new CrashError("power lost") };
+      const isSaved = await make(disk).then(
+        () => true,
+        () => false,
+      );
+      const survived = disk.afterCrash(survivalOf(atCall));
+      const steps = await checkState(survived);
+      if (isSaved) expect(steps[0], `call ${atCall}: ${disk.calls.at(-1)}`).toBe(100);
+      await checkRecovery(survived);
+    }
+  });
+});
+
+describe("a call that fails while several write one checkpoint", () => {
+  it.each(["ENOSPC", "EIO"])("with %s leaves earlier checkpoints, and the next try works", async (code) => {
+    const calls = await callsOfAll();
+    let failed = 0;
+    for (let atCall = 0; atCall < calls; atCall += 2) {
+      const disk = await diskWithOld();
+      disk.fault = { atCall, when: "before", error: systemError(code) };
+      await make(disk).catch((error: unknown) => {
+        failed++;
+        expect(error).toMatchObject({
+          name: expect.stringMatching(/^MUSTER_ERR_CHECKPOINT_(WRITE_FAILED|READ_FAILED|DISK_FULL)$/),
+        });
+      });
+      disk.fault = null;
+      await checkState(disk);
+      await checkRecovery(disk);
+    }
+    expect(failed).toBeGreaterThan(20);
+  });
+});
+
+/** A promise, and what ends it. */
+function openLater(): { readonly opened: Promise<void>; open(): void } {
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open: () => open() };
+}
+
+describe("two who write one shard, because one of them was taken for dead", () => {
+  it("end with the same checkpoint, wherever the slow one goes on", async () => {
+    const calls = await callsOfAll();
+    // The first call opens the store.
+    for (let stopAt = 1; stopAt < calls; stopAt += 7) {
+      const disk = await diskWithOld();
+      const [slow, quick] = [await open(disk), await open(disk)];
+      const [gate, stopped] = [openLater(), openLater()];
+      let left = stopAt;
+      const slowly = await openCheckpointStore({
+        root,
+        keep: 1,
+        now: () => new Date(0),
+        fs: new Proxy(disk.fs, {
+          get: (fs, key) => {
+            const call = Reflect.get(fs, key) as (...given: unknown[]) => Promise<unknown>;
+            return async (...given: unknown[]) => {
+              if (left-- === 0) {
+                stopped.open();
+                await gate.opened;
+              }
+              return call(...given);
+            };
+          },
+        }),
+      });
+      const late = (async () => {
+        await slowly.saveShards(newContent, { indices: [1, 2], of }, never);
+        return slowly.seal(newContent, of, never);
+      })().finally(() => stopped.open());
+      late.catch(() => {});
+      await stopped.opened;
+      await quick.saveShards(newContent, { indices: [2, 1], of }, never);
+      const saved = await quick.seal(newContent, of, never);
+      gate.open();
+      await late.catch((error: unknown) =>
+        expect(error).toMatchObject({
+          code: expect.stringMatching(/^MUSTER_ERR_CHECKPOINT_/),
+        }),
+      );
+      expect(await checkState(disk)).toEqual([100]);
+      expect((await slow.latest())?.manifestDigest).toBe(saved.manifestDigest);
+    }
+  });
+});

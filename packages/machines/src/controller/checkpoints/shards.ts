@@ -1,0 +1,147 @@
+/**
+ * One checkpoint that several actors write together (`checkpoint.shards`): each writes some shards, and when all are durable, one of them seals it. Only
+ * then does it count. What somebody does not finish is given to others.
+ */
+import type { Body } from "@muster/protocol";
+import { type Change, command, type ReportOf } from "../events.ts";
+import { answered, withVersionOrder } from "../orders.ts";
+import { type ControllerState, type Member, membersOf, withMember } from "../state.ts";
+import { sparedOf } from "./best-checkpoint.ts";
+import type { Checkpoints, ShardSet } from "./checkpoints-state.ts";
+import { pinsOf } from "./fallback.ts";
+
+/** The set that the job may still finish: of this line, and newer than what counts. */
+function currentSet({ checkpoints, weights, plan }: ControllerState): ShardSet | null {
+  const { set, saved } = checkpoints;
+  if (!set || set.of !== plan.checkpointShards) return null;
+  return set.lineage === weights?.lineage && set.step > (saved?.step ?? -1) ? set : null;
+}
+
+/** True when all shards of a checkpoint are durable: it is to be sealed, whatever the job has come to since. Pure. */
+export function isSetWhole(state: ControllerState): boolean {
+  const set = currentSet(state);
+  return set !== null && openShards(set).length === 0;
+}
+
+/**
+ * Goes on with what was begun: a whole set is sealed, and shards that nobody writes any more are given to those who have the bytes, when the job has gone on
+ * and nobody else has them. Pure.
+ *
+ * @param free - Checkpoint actors that can be told something now.
+ */
+export function planBegunSet(state: ControllerState, free: readonly Member[]): Change<ControllerState> | null {
+  const set = currentSet(state);
+  if (!set) return null;
+  const orders = ordersOf(state, set);
+  if (openShards(set).length === 0) {
+    const [sealer] = free;
+    return sealer && orders.length === 0 ? deal(state, set, [{ member: sealer, write: [] }]) : null;
+  }
+  if (set.version === state.weights?.version || state.checkpoints.wantedStep !== set.step) return null;
+  return giveOut(
+    state,
+    set,
+    free.filter(({ incarnation }) => set.by.includes(incarnation)),
+  );
+}
+
+/** Orders the shards of the committed version that are not durable and that nobody writes. Pure. */
+export function planNewSet(
+  state: ControllerState,
+  free: readonly Member[],
+  { step, told }: Pick<ShardSet, "step" | "told">,
+): Change<ControllerState> | null {
+  const { weights, plan } = state;
+  if (!weights || plan.checkpointShards === undefined) return null;
+  const { lineage, version } = weights;
+  const begun = currentSet(state);
+  const isBegun = begun?.step === step && begun.version === version;
+  // What was told stays as it was; only those who have the version may have changed.
+  const set: ShardSet = isBegun
+    ? { ...begun, told: { ...begun.told, holders: told.holders } }
+    : { step, lineage, version, of: plan.checkpointShards, done: [], by: [], told };
+  return giveOut(state, set, free);
+}
+
+/** Some shards are durable. Pure. */
+export function applyShardsSaved(state: ControllerState, event: ReportOf<"shards.saved">): Change<ControllerState> {
+  const { lineage, version, shards } = event.body;
+  const member = state.members[event.from];
+  const set = currentSet(state);
+  const { order } = member ?? {};
+  const isOrdered =
+    order?.kind === "checkpoint.save" &&
+    order.lineage === lineage &&
+    order.version === version &&
+    order.write?.join() === shards.write.join();
+  if (!member || !isOrdered) return { state, effects: [] };
+  const next = withMember(state, event.from, answered);
+  if (set?.version !== version || set.of !== shards.of) return { state: next, effects: [] };
+  const done = [...new Set([...set.done, ...shards.write])].sort((a, b) => a - b);
+  const by = [...new Set([...set.by, member.incarnation])];
+  return { state: withSet(next, { ...set, done, by }), effects: [] };
+}
+
+/** Where checkpoints stand once a set is of no use any more: when it counts, when the job goes back, when it could not be sealed. Pure. */
+export function withoutSet({ set: _, ...checkpoints }: Checkpoints): Checkpoints {
+  return checkpoints;
+}
+
+/** True when a member was told to seal. Pure. */
+export function isSealing({ order }: Pick<Member, "order">): boolean {
+  return order?.kind === "checkpoint.save" && order.write?.length === 0;
+}
+
+function giveOut(state: ControllerState, set: ShardSet, free: readonly Member[]): Change<ControllerState> | null {
+  const ordered = ordersOf(state, set).flatMap(({ write }) => write);
+  const open = openShards(set).filter((index) => !ordered.includes(index));
+  const writers = free.slice(0, open.length);
+  if (writers.length === 0) return null;
+  const given = writers.map((member, i) => ({ member, write: open.filter((_, at) => at % writers.length === i) }));
+  return deal(state, set, given);
+}
+
+function deal(
+  state: ControllerState,
+  set: ShardSet,
+  given: readonly { readonly member: Member; readonly write: readonly number[] }[],
+): Change<ControllerState> {
+  const { step, lineage, version, of, told } = set;
+  const body = { step, lineage, version, ...told, ...pinsOf(state), ...sparedOf(state) };
+  const withinMs = state.plan.timing.checkpointMs;
+  return {
+    state: given.reduce(
+      (next, { member, write }) =>
+        withMember(
+          next,
+          member.id,
+          withVersionOrder(state, member, { kind: "checkpoint.save", lineage, version, withinMs, write }),
+        ),
+      withSet(state, set),
+    ),
+    effects: given.map(({ member, write }) => {
+      const shards: Body<"checkpoint.save">["shards"] = { of, write: [...write] };
+      return command(member, "checkpoint.save", { ...body, shards });
+    }),
+  };
+}
+
+function withSet(state: ControllerState, set: ShardSet): ControllerState {
+  return { ...state, checkpoints: { ...state.checkpoints, set } };
+}
+
+function openShards({ of, done }: ShardSet): readonly number[] {
+  return Array.from({ length: of }, (_, i) => i + 1).filter((index) => !done.includes(index));
+}
+
+/** What members were told about a set and have not answered. */
+function ordersOf(
+  state: ControllerState,
+  { lineage, version }: ShardSet,
+): readonly { readonly write: readonly number[] }[] {
+  return membersOf(state, "checkpoint").flatMap(({ order }) =>
+    order?.kind === "checkpoint.save" && order.lineage === lineage && order.version === version && order.write
+      ? { write: order.write }
+      : [],
+  );
+}

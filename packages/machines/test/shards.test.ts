@@ -1,0 +1,220 @@
+/** One checkpoint that several actors write together: who writes what, what counts when, and what becomes of the work of those who die. */
+import type { Body } from "@muster/protocol";
+import { describe, expect, it } from "vitest";
+import { applySaved, applySaveFailed } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { pinsOf } from "../src/controller/checkpoints/fallback.ts";
+import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
+import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
+import { applyShardsSaved } from "../src/controller/checkpoints/shards.ts";
+import type { Change } from "../src/controller/events.ts";
+import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { bodiesOf, memberOf, planWith, reportFrom, working } from "./states.ts";
+
+const plan = planWith({ checkpointReplicas: 3, checkpointShards: 3, checkpointEverySteps: 2, steps: 20 });
+
+/** Step 4 is committed and is to be durable. */
+function wanting(patch: Partial<ControllerState> = {}): ControllerState {
+  const state = working({ plan, version: 4, members: ["p0", "r0", "c0", "c1", "c2"] });
+  return { ...state, checkpoints: { ...state.checkpoints, wantedStep: 4 }, ...patch };
+}
+
+/** A job whose planner runs after every report, as the controller's does. */
+class Job {
+  state: ControllerState;
+  said: string[] = [];
+  bodies: Body<"checkpoint.save">[] = [];
+
+  constructor(state = wanting()) {
+    this.state = state;
+    this.plan();
+  }
+
+  plan(): void {
+    for (let change = planCheckpoint(this.state); change; change = planCheckpoint(this.state)) this.take(change);
+  }
+
+  take({ state, effects }: Change<ControllerState>): void {
+    this.state = state;
+    for (const effect of effects)
+      if (effect.type === "command" && effect.kind === "checkpoint.save") {
+        const { step, shards } = effect.body;
+        this.said.push(`${effect.to} ${step}: ${shards?.write.join() || "seal"}`);
+      }
+    this.bodies.push(...bodiesOf(effects, "checkpoint.save"));
+  }
+
+  /** What was said since the last time. */
+  heard(): string[] {
+    return this.said.splice(0);
+  }
+
+  wrote(by: string, write: number[], step = 4): void {
+    const body = { step, lineage: 0, version: step, shards: { of: 3, write }, bytes: 1, durationMs: 1 };
+    this.take(applyShardsSaved(this.state, reportFrom(this.state, by, { kind: "shards.saved", body })));
+    this.plan();
+  }
+
+  sealed(by: string, step = 4): void {
+    const body = { step, lineage: 0, version: step, path: `/c/${step}`, manifestDigest: "m", bytes: 1, durationMs: 1 };
+    this.take(applySaved(this.state, reportFrom(this.state, by, { kind: "checkpoint.saved", body })));
+    this.plan();
+  }
+
+  failed(by: string, step = 4): void {
+    const body = { step, lineage: 0, version: step, cause: "no disk" };
+    this.take(applySaveFailed(this.state, reportFrom(this.state, by, { kind: "checkpoint.failed", body })));
+    this.plan();
+  }
+
+  dies(...ids: string[]): void {
+    const members = Object.fromEntries(Object.entries(this.state.members).filter(([id]) => !ids.includes(id)));
+    this.state = { ...this.state, members };
+    this.plan();
+  }
+
+  /** The job has gone on: nobody but checkpoint actors has the version of step 4 any more. */
+  commits(step: number): void {
+    const { state } = this;
+    const weights = state.weights && { ...state.weights, version: step };
+    const next = { ...state, weights, step: { ...state.step, step: step + 1 } };
+    this.state = withMember(next, "p0", { held: { lineage: 0, version: step } } as never);
+    this.plan();
+  }
+
+  get saved(): number | undefined {
+    return this.state.checkpoints.saved?.step;
+  }
+}
+
+describe("a checkpoint in three shards", () => {
+  it("is written by three, sealed by one once all have written, and counts only then", () => {
+    const job = new Job();
+    expect(job.heard()).toEqual(["c0 4: 1", "c1 4: 2", "c2 4: 3"]);
+    job.wrote("c2", [3]);
+    job.wrote("c0", [1]);
+    expect(job.heard()).toEqual([]);
+    job.wrote("c1", [2]);
+    expect(job.heard()).toEqual(["c0 4: seal"]);
+    expect(job.saved).toBeUndefined();
+    job.sealed("c0");
+    expect(job.saved).toBe(4);
+    expect(job.state.checkpoints).toMatchObject({ wantedStep: null });
+    expect(job.state.checkpoints.set).toBeUndefined();
+    expect(job.heard()).toEqual([]);
+  });
+
+  it("is dealt among those who are there, each shard once", () => {
+    const job = new Job(wanting({ members: without(wanting(), "c2") }));
+    expect(job.heard()).toEqual(["c0 4: 1,3", "c1 4: 2"]);
+    const alone = new Job(wanting({ members: without(wanting(), "c1", "c2") }));
+    expect(alone.heard()).toEqual(["c0 4: 1,2,3"]);
+    alone.wrote("c0", [1, 2, 3]);
+    expect(alone.heard()).toEqual(["c0 4: seal"]);
+  });
+
+  it("gives the shard of one who dies to another, as soon as one is free", () => {
+    const job = new Job();
+    job.heard();
+    job.dies("c1");
+    expect(job.heard()).toEqual([]);
+    job.wrote("c2", [3]);
+    expect(job.heard()).toEqual(["c2 4: 2"]);
+    job.wrote("c0", [1]);
+    job.wrote("c2", [2]);
+    expect(job.heard()).toEqual(["c0 4: seal"]);
+  });
+
+  it("is finished by those who have its bytes when the job has gone on meanwhile", () => {
+    const job = new Job();
+    job.heard();
+    job.commits(5);
+    job.wrote("c0", [1]);
+    job.dies("c1");
+    expect(job.heard()).toEqual(["c0 4: 2"]);
+    // Who comes new has nothing of it.
+    job.state = { ...job.state, members: { ...job.state.members, c3: memberOf("c3", 9) } };
+    job.plan();
+    expect(job.heard()).toEqual([]);
+    job.wrote("c2", [3]);
+    job.wrote("c0", [2]);
+    expect(job.heard()).toEqual(["c0 4: seal"]);
+    // What the orders say of the step is what it was when it was committed.
+    for (const body of job.bodies)
+      expect(body).toMatchObject({ sections: job.bodies[0]?.sections, ledger: job.bodies[0]?.ledger });
+    job.sealed("c0");
+    expect(job.saved).toBe(4);
+  });
+
+  it("gives way to the newest version when nobody has its bytes any more", () => {
+    const job = new Job();
+    job.heard();
+    job.commits(5);
+    job.dies("c1");
+    job.dies("c0", "c2");
+    expect(job.heard()).toEqual([]);
+    job.state = { ...job.state, members: { ...job.state.members, c3: memberOf("c3", 9) } };
+    job.plan();
+    expect(job.heard()).toEqual(["c3 5: 1,2,3"]);
+  });
+
+  it("is sealed by another when the one who was to do it dies, and the shards are not written again", () => {
+    const job = new Job();
+    for (const [i, id] of ["c0", "c1", "c2"].entries()) job.wrote(id, [i + 1]);
+    job.heard();
+    job.commits(5);
+    job.dies("c0");
+    expect(job.heard()).toEqual(["c1 4: seal"]);
+    job.dies("c1", "c2");
+    job.state = { ...job.state, members: { ...job.state.members, c3: memberOf("c3", 9) } };
+    job.plan();
+    expect(job.heard()).toEqual(["c3 4: seal"]);
+  });
+
+  it("is begun anew when it can not be sealed, and goes on when only a shard failed", () => {
+    const job = new Job();
+    job.wrote("c0", [1]);
+    job.failed("c1");
+    expect(job.heard()).toEqual(["c0 4: 1", "c1 4: 2", "c2 4: 3", "c0 4: 2"]);
+    job.wrote("c0", [2]);
+    job.wrote("c2", [3]);
+    expect(job.heard()).toEqual(["c0 4: seal"]);
+    job.failed("c0");
+    expect(job.state.checkpoints.set?.done).toEqual([]);
+    expect(job.heard()).toEqual(["c2 4: 1,2,3"]);
+  });
+
+  it("takes no word for a shard from one who was not told to write it", () => {
+    const job = new Job();
+    job.wrote("c0", [1, 2, 3]);
+    job.wrote("c0", [2]);
+    job.wrote("c0", []);
+    job.wrote("c1", [2], 3);
+    expect(job.state.checkpoints.set?.done).toEqual([]);
+    job.wrote("c0", [1]);
+    job.wrote("c0", [1]);
+    expect(job.state.checkpoints.set?.done).toEqual([1]);
+  });
+
+  it("is forgotten when the job goes back", () => {
+    const job = new Job();
+    job.wrote("c0", [1]);
+    const { state } = goBack(job.state, "everybody is lost");
+    expect(state.checkpoints.set).toBeUndefined();
+  });
+});
+
+it("older checkpoints go although only one host has said of a newer one that it is there: the hosts share its folder", () => {
+  const hosts = { c0: "a", c1: "b", c2: "c" };
+  const placed = Object.entries(hosts).reduce((next, [id, host]) => withMember(next, id, { host }), wanting());
+  const kept = (step: number) => ({ step, version: step, path: `/c/${step}`, host: "a" });
+  const state = {
+    ...placed,
+    checkpoints: { ...placed.checkpoints, saved: kept(4) },
+    fallback: { ...placed.fallback, older: [kept(3), kept(2), kept(1)] },
+  };
+  expect(pinsOf({ ...state, plan: { ...plan, checkpointKeep: 2 } })).toEqual({ pinned: "/c/4" });
+});
+
+function without(state: ControllerState, ...ids: readonly string[]): ControllerState["members"] {
+  return Object.fromEntries(Object.entries(state.members).filter(([id]) => !ids.includes(id)));
+}
