@@ -145,6 +145,22 @@ describe("a checkpoint in three shards", () => {
     expect(job.saved).toBe(4);
   });
 
+  it("is finished before a newer one is begun, so that one is whole however often they are due; the last one does not wait", () => {
+    const job = new Job();
+    job.heard();
+    job.wrote("c0", [1]);
+    job.wrote("c2", [3]);
+    for (const step of [5, 6, 7, 8]) job.commits(step);
+    expect(job.heard()).toEqual([]);
+    job.wrote("c1", [2]);
+    job.sealed("c0");
+    expect(job.saved).toBe(4);
+    expect(job.heard()).toEqual(["c0 4: seal", "c0 8: 1", "c1 8: 2", "c2 8: 3"]);
+    job.wrote("c0", [1], 8);
+    job.commits(20);
+    expect(job.heard()).toEqual(["c0 20: 1,2,3"]);
+  });
+
   it("gives way to the newest version when nobody has its bytes any more", () => {
     const job = new Job();
     job.heard();

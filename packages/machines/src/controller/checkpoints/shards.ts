@@ -37,7 +37,7 @@ export function planBegunSet(state: ControllerState, free: readonly Member[]): C
     const [sealer] = free;
     return sealer && orders.length === 0 ? deal(state, set, [{ member: sealer, write: [] }]) : null;
   }
-  if (set.version === state.weights?.version || state.checkpoints.wantedStep !== set.step) return null;
+  if (set.version === state.weights?.version) return null;
   return giveOut(
     state,
     set,
@@ -45,7 +45,10 @@ export function planBegunSet(state: ControllerState, free: readonly Member[]): C
   );
 }
 
-/** Orders the shards of the committed version that are not durable and that nobody writes. Pure. */
+/**
+ * Orders the shards of the committed version that are not durable and that nobody writes. While others still write an older one it waits, except for the
+ * last one of the job: else none would ever be whole where checkpoints are due faster than they are written. Pure.
+ */
 export function planNewSet(
   state: ControllerState,
   free: readonly Member[],
@@ -56,6 +59,8 @@ export function planNewSet(
   const { lineage, version } = weights;
   const begun = currentSet(state);
   const isBegun = begun?.step === step && begun.version === version;
+  const isLast = step === plan.steps || state.ending !== null;
+  if (begun && !isBegun && !isLast && ordersOf(state, begun).length > 0) return null;
   // What was told stays as it was; only those who have the version may have changed.
   const set: ShardSet = isBegun
     ? { ...begun, told: { ...begun.told, holders: told.holders } }
