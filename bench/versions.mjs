@@ -7,7 +7,7 @@ import { availableParallelism, freemem, tmpdir } from "node:os";
 import { join } from "node:path";
 import { medianOf } from "@muster/base";
 import { mapVersion, measureCopies, openGradientMesh, openVersionStore } from "@muster/collectives";
-import { decodeSafetensors, encodeSafetensorsHeader, placeDensely } from "@muster/tensors";
+import { decodeSafetensorsHeader, encodeSafetensorsHeader, placeDensely } from "@muster/tensors";
 
 export const about = "versions of large models against the limit of the host";
 
@@ -121,9 +121,8 @@ async function tableRow() {
   const reference = await secondsOf(() => JSON.parse(JSON.stringify(plain)));
   const ours = await secondsOf(() => {
     const header = encodeSafetensorsHeader(table, sizeBytes);
-    const file = new Uint8Array(header.length + sizeBytes);
-    file.set(header);
-    if (decodeSafetensors(file).tensors.length !== tableRows) throw new Error("rows were lost");
+    if (decodeSafetensorsHeader(header.subarray(8), sizeBytes).tensors.length !== tableRows)
+      throw new Error("rows were lost");
   });
   const against = "JSON of the same table";
   return row("write and read a table of 200,000 tensors", { ours, reference, ratioAim: 6, against });

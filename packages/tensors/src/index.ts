@@ -18,12 +18,10 @@ export { type DType, type DTypeInfo, dtypeNames, dtypes } from "./dtype.ts";
 export { encodeLlamaGguf, type LlamaGguf } from "./gguf/llama.ts";
 export { readFloats } from "./read-floats.ts";
 export {
-  decodeSafetensors,
   decodeSafetensorsHeader,
   encodeSafetensors,
   encodeSafetensorsHeader,
   headerBytesOf,
-  type SafetensorsFile,
   type SafetensorsHeader,
 } from "./safetensors/header.ts";
 export { type ModelFolder, openModelFolder } from "./safetensors/model-folder.ts";

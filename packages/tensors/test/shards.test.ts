@@ -3,7 +3,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { decodeSafetensors, encodeShards, openModelFolder, placeDensely } from "../src/index.ts";
+import { encodeShards, openModelFolder, placeDensely } from "../src/index.ts";
+import { decodeSafetensors } from "../src/safetensors/header.ts";
 
 let folder = "";
 beforeEach(async () => {
