@@ -22,21 +22,53 @@ class Trajectory:
     prompt_length: int
 
 
-class RewardWorker:
-    """Derive from it, write score() or score_batch(), and hand an instance to serve(). Methods run on one thread, one after the other."""
+@dataclass
+class Sequence:
+    """Prompt and response of which the response is looked at."""
+
+    tokens: memoryview
+    prompt_length: int
+
+
+class _Scorer:
+    role = ""
 
     deterministic = True
-    """Equal trajectories get equal scores."""
+    """Equal input gets equal answers."""
 
     def build(self) -> str:
-        """Who judges, exactly: equal builds give equal scores. By default the digest of the program's file and the version of Python."""
+        """Which program answers, exactly: equal builds give equal answers. By default the digest of the program's file and the version of Python."""
         with open(sys.argv[0], "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()[:16]
         return f"{digest}-python-{platform.python_version()}"
 
     def describe(self, facts: dict) -> dict:
         """What it is. `facts` has role, vocab, maxContext and tokenizer of the job. Raises Invalid when it can not be what is asked."""
-        return {"roles": ["reward"], "build": self.build(), "deterministic": self.deterministic}
+        return {"roles": [self.role], "build": self.build(), "deterministic": self.deterministic}
+
+
+class ReferenceWorker(_Scorer):
+    """Derive from it, write logprobs() or logprobs_batch(), and hand an instance to serve(). Methods run on one thread, one after the other."""
+
+    role = "reference"
+
+    def logprobs(self, sequence: Sequence, temperature: float) -> list:
+        """Of each response token, given all before it, under weights that never change: of logits / temperature."""
+        raise NotImplementedError
+
+    def logprobs_batch(self, sequences: list, temperature: float, call) -> list:
+        """As logprobs(), for several. Write it where they are computed faster together; asks `call.check()` now and then."""
+        rows = []
+        for sequence in sequences:
+            call.check()
+            rows.append(self.logprobs(sequence, temperature))
+        return rows
+
+
+class RewardWorker(_Scorer):
+    """Derive from it, write score() or score_batch(), and hand an instance to serve(). Methods run on one thread, one after the other."""
+
+    role = "reward"
 
     def score(self, trajectory: Trajectory):
         """The reward of one response: a number from -1e9 to 1e9. What is raised costs this trajectory and no other."""

@@ -13,7 +13,7 @@ from .calls import Call, Cancelled, Invalid
 from .engines import Batch, Request, Sample
 from .frames import Frames
 from .regions import Regions
-from .scorers import Trajectory, score_message
+from .scorers import Sequence, Trajectory, score_message
 
 PROTOCOL = 1
 PAGE_ROWS = 2_000
@@ -162,6 +162,18 @@ class _Service:
         if len(scores) != len(trajectories):
             raise ValueError(f"score_batch gave {len(scores)} scores for {len(trajectories)} trajectories")
         return {"scores": [score_message(score) for score in scores]}
+
+    def _do_logprobs(self, params, call):
+        columns = {name: self.regions.array("inputs", place) for name, place in params["arrays"].items()}
+        sequences, at = [], 0
+        for length, prompt_length in zip(columns["lengths"], columns["promptLengths"]):
+            sequences.append(Sequence(columns["tokens"][at:at + length], prompt_length))
+            at += length
+        rows = self.worker.logprobs_batch(sequences, params["temperature"], call)
+        wanted = [len(sequence.tokens) - sequence.prompt_length for sequence in sequences]
+        if [len(row) for row in rows] != wanted:
+            raise ValueError(f"logprobs_batch gave {[len(row) for row in rows]} log-probabilities for {wanted} tokens")
+        return {"arrays": self.regions.write_arrays("outputs", {"logprobs": ("f32", [one for row in rows for one in row])})}
 
     def _do_initialize(self, params, _call):
         self.worker.initialize(params["source"])

@@ -52,6 +52,10 @@ function workersLeft(): readonly string[] {
   return readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && environmentOf(pid).includes(`RUNS=${runs.path}`));
 }
 
+/** Processes of reference policies. */
+const referencesLeft = (): readonly string[] =>
+  workersLeft().filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("reference.py"));
+
 describe("a job whose engines are a program in Python", () => {
   beforeEach((context) => context.skip(!hasPython, "python3 of 3.11 or newer is not installed"));
 
@@ -78,6 +82,23 @@ describe("a job whose engines are a program in Python", () => {
     expect(summary.weights_hash).toBe(quiet);
     expectBalanced(summary);
     await vi.waitUntil(() => workersLeft().length === 0, { timeout: 5_000 });
+  });
+
+  test("trains with a divergence from a reference policy that is a program, too, and which is killed", async () => {
+    const reference = [
+      "training.kl_coefficient=0.05",
+      "training.kl_in=reward",
+      `reference.worker.command=python3 '${pathOf("examples/python-worker/reference.py")}'`,
+      `reference.worker.environment='PYTHONPATH=${pathOf("python")}' PYTHONDONTWRITEBYTECODE=1 'RUNS=${runs.path}'`,
+    ];
+    const run = await runs.start("reference", "--steps", "8", "--policy", "2", ...settings(...reference));
+    const still = await run.waitForEvent("step.committed", ({ step }) => step >= 2).then(() => referencesLeft());
+    expect(still).toHaveLength(2);
+    process.kill(Number(still[0]), "SIGKILL");
+    const summary = await run.ended();
+    expectBalanced(summary);
+    expect(run.events("member.died")).toEqual([]);
+    expect(summary).toMatchObject({ steps: 8, ledger: { aborted: 0, quarantined: 0 } });
   });
 
   test("does not begin with a command that is none, and says what is wrong with it", async () => {

@@ -31,6 +31,7 @@ import {
   type EngineRole,
   type GenerateFunction,
   loadGenerate,
+  openReferenceOf,
   openRewardOf,
   type PolicyEngine,
   type RankCut,
@@ -93,7 +94,7 @@ interface HostOptions {
   readonly rank?: ReplicaRank | undefined;
   /** Starts agents; needed for jobs that have one. */
   readonly agents?: OpenAgents;
-  /** Environment that the worker of a reward inherits; default nothing. */
+  /** Environment that the workers of a reward and a reference inherit; default nothing. */
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
@@ -110,7 +111,9 @@ export const hostDoors = (
   engineBuild,
   policyEngine: async (config) => {
     checkBuild(engines, config.engine.policy.adapter, engineBuild);
-    return await engines.openPolicy(config, needsOfJob(config), rank && { rank });
+    const needs = needsOfJob(config);
+    const engine = await engines.openPolicy(config, needs, rank && { rank });
+    return await openReferenceOf(config, engine, env);
   },
   rolloutEngine: async (config, shards) => {
     checkBuild(engines, config.engine.rollout.adapter, engineBuild);

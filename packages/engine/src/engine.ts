@@ -234,7 +234,10 @@ export interface PolicyEngine {
   /** Log-probabilities of the response tokens under the reference policy. For engines that say `reference`. */
   referenceLogprobs?(
     samples: readonly TrainSample[],
-    options: Pick<AccumulateOptions, "temperature" | "signal">,
+    options: Pick<AccumulateOptions, "temperature" | "signal"> & {
+      /** Hears of parts that are done, where it takes long. */
+      readonly onPart?: () => void;
+    },
   ): Promise<readonly Float32Array[]>;
   /** Applies one update to the candidate. A norm that is not finite leaves the candidate as it was. */
   stage(

@@ -69,3 +69,4 @@ export {
 export { reservePort } from "./reserve-port.ts";
 export { isModulePath, isProgramPath, openRewardOf } from "./rewards/open-reward.ts";
 export { sketchOf } from "./sketch.ts";
+export { openReferenceOf } from "./worker/open-reference.ts";

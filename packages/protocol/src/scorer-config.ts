@@ -17,7 +17,7 @@ const scorerSchema = z.strictObject({
   environment: z.string().max(4096).nullable(),
   /** That it must have; `null` for any. */
   build: z.string().min(1).max(128).nullable(),
-  /** Trajectories of one request, at most. */
+  /** Trajectories or sequences of one request, at most. */
   batch: z.number().int().min(1).max(1024),
   /** From its start until it said what it is. */
   startMs: positive,
@@ -32,7 +32,7 @@ const scorerSchema = z.strictObject({
 });
 
 /** Workers by kind; absent where a job has none. */
-export const scorersSchema = z.strictObject({ reward: scorerSchema.optional() });
+export const scorersSchema = z.strictObject({ reward: scorerSchema.optional(), reference: scorerSchema.optional() });
 
 /** A program that scores, as a job has it. */
 export type ScorerConfig = z.infer<typeof scorerSchema>;

@@ -1,4 +1,4 @@
-/** The table of a reward worker: what a job has of it, and what does not go together. */
+/** The tables of reward and reference workers: what a job has of it, and what does not go together. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -60,4 +60,38 @@ test.each([
   ["a key of nobody", asked, `${worker}\nretries = 3`, /reward\.worker\.retries/],
 ])("%s is a fault that names its keys", (_, reward, lines, fault) => {
   expect(() => load(reward, lines)).toThrow(fault);
+});
+
+const reference = '[reference.worker]\ncommand = "python3 reference.py"';
+const inReward = '[training]\nkl_coefficient = 0.1\nkl_in = "reward"';
+
+test("a reference worker goes with a divergence in the reward", () => {
+  const { scorers } = load("", `${inReward}\n${reference}`);
+  expect(scorers?.reward).toBeUndefined();
+  expect(scorers?.reference).toMatchObject({ command: "python3 reference.py", batch: 64, callMs: 10_000 });
+});
+
+test.each([
+  [
+    "no divergence",
+    reference,
+    /reference\.worker\.command = "python3 reference\.py" has no effect with training\.kl_coefficient = 0/,
+  ],
+  [
+    "a divergence in the loss",
+    `[training]\nkl_coefficient = 0.1\n${reference}`,
+    /with training\.kl_in = "loss" the loss needs those of its own engine/,
+  ],
+  [
+    "a folder",
+    `${inReward}\nreference = "."\n${reference}`,
+    /reference\.worker\.command .* and training\.reference .* are both set/,
+  ],
+  [
+    "longer than a hang",
+    `${inReward}\n${reference}\ncall = "30s"`,
+    /reference\.worker\.call = "30s" must not be longer than health\.hung_min/,
+  ],
+])("a reference worker with %s is a fault that names its keys", (_, lines, fault) => {
+  expect(() => load("", lines)).toThrow(fault);
 });

@@ -49,7 +49,9 @@ export async function computeStep(
   const { engine, config, step, groups, clock } = options;
   const startedMs = clock.now();
   const { seed, training, sampling, batch } = config;
-  const reference = await referenceLogprobsOf(engine, groups, { training, ...sampling, signal: options.signal });
+  const reference = await referenceLogprobsOf(engine, groups, {
+    ...{ training, ...sampling, signal: options.signal, onPart: options.onShard },
+  });
   if (reference) options.onShard();
   const plan = planMinibatches(groups, { seed, step, ...batch, training, ...sampling, reference });
   const totals: Totals[] = [];

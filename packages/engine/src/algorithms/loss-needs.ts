@@ -13,14 +13,14 @@ export interface LossNeed {
 const otherObjectives: readonly string[] = ["gspo", "cispo", "rloo"];
 
 /** What this job's trainers must know besides the clipped surrogate. */
-export function lossNeedsOf({ training = trainingDefaults }: JobConfig): readonly LossNeed[] {
+export function lossNeedsOf({ training = trainingDefaults, scorers }: JobConfig): readonly LossNeed[] {
   const { algorithm, aggregation, klCoefficient, klIn, entropyCoefficient, staleCorrection } = training;
   const need = (isAsked: boolean, feature: LossFeature, key: string, value: string | number): LossNeed[] =>
     isAsked ? [{ feature, key: `training.${key}`, value }] : [];
   return [
     need(otherObjectives.includes(algorithm), "objectives", "algorithm", algorithm),
     need(aggregation === "sequence", "sample-weights", "aggregation", aggregation),
-    need(klCoefficient > 0, "reference", "kl_coefficient", klCoefficient),
+    need(klCoefficient > 0 && !scorers?.reference, "reference", "kl_coefficient", klCoefficient),
     need(klCoefficient > 0 && klIn === "reward" && algorithm === "reinforce++", "token-advantages", "kl_in", klIn),
     need(entropyCoefficient > 0, "entropy", "entropy_coefficient", entropyCoefficient),
     need(staleCorrection !== "off", "stale", "stale_correction", staleCorrection),
@@ -34,15 +34,16 @@ export function lossOf(training: Training): LossOptions {
   return { algorithm, klCoefficient, klEstimator, entropyCoefficient, staleCorrection, staleCap };
 }
 
-/** Where the weights of the reference policy come from; `null` where a job needs none, or has no such folder. */
+/** Where the weights of the reference policy come from that a trainer holds; `null` where it needs none, has a worker for it, or no such folder. */
 export function referenceOf({
   training = trainingDefaults,
   weights,
+  scorers,
 }: JobConfig):
   | { readonly kind: "seed"; readonly seed: number }
   | { readonly kind: "folder"; readonly path: string }
   | null {
-  if (training.klCoefficient === 0) return null;
+  if (training.klCoefficient === 0 || scorers?.reference) return null;
   if (training.reference !== null) return { kind: "folder", path: training.reference };
   return weights.kind === "checkpoint" ? null : weights;
 }

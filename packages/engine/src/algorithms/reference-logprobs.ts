@@ -13,7 +13,12 @@ import type { ReferenceLogprobs } from "./returns.ts";
 export async function referenceLogprobsOf(
   engine: PolicyEngine,
   groups: readonly TrajectoryGroup[],
-  options: { readonly training?: Training | undefined; readonly temperature: number; readonly signal: AbortSignal },
+  options: {
+    readonly training?: Training | undefined;
+    readonly temperature: number;
+    readonly signal: AbortSignal;
+    readonly onPart?: () => void;
+  },
 ): Promise<ReferenceLogprobs | undefined> {
   const { training = trainingDefaults } = options;
   if (training.klCoefficient === 0 || training.klIn !== "reward") return undefined;

@@ -3,6 +3,7 @@ import type { ModelNeeds } from "@muster/data";
 import type { ScorerConfig } from "@muster/protocol";
 import type { Reward, RewardInput } from "../engine.ts";
 import type { WorkerSelf } from "../worker/description.ts";
+import { joined } from "../worker/joined.ts";
 import { faultOf, scoredSchema } from "../worker/messages.ts";
 import type { OpenWorker } from "../worker/open-link.ts";
 import { scorerOptionsOf } from "../worker/options.ts";
@@ -84,14 +85,4 @@ function columnsOf(items: readonly Asked[]) {
       Uint8Array,
     ),
   };
-}
-
-function joined<A extends Int32Array | Uint8Array>(parts: readonly A[], type: new (length: number) => A): A {
-  const whole = new type(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }

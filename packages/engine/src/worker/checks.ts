@@ -10,6 +10,7 @@ import { describeWorker, helloOf } from "./describe-worker.ts";
 import { engineRolesOf, type WorkerSelf } from "./description.ts";
 import { type OpenWorker, openScorer, openWorker } from "./open-link.ts";
 import { type WorkerOptions, workerOptionsOf, workerSchema } from "./options.ts";
+import { referenceChecks } from "./reference-checks.ts";
 import { rewardChecks } from "./reward-checks.ts";
 
 /** A worker under test. */
@@ -48,6 +49,7 @@ export function workerChecks({ table, needs, env, trajectories }: WorkerSubject)
       ...(description.roles.includes("reward")
         ? rewardChecks({ options: known, needs, description, trajectories })
         : []),
+      ...(description.roles.includes("reference") ? referenceChecks({ options: known, needs, description }) : []),
     ],
   };
 }
@@ -61,10 +63,11 @@ export function workerHello({ table, needs, env }: Omit<WorkerSubject, "trajecto
 
 function protocolChecks(options: WorkerOptions, needs: ModelNeeds, description: WorkerSelf): readonly ReadyCheck[] {
   const [role] = engineRolesOf(description);
+  const scorer = description.roles.includes("reward") ? "reward" : "reference";
   const check = (says: string, run: (worker: OpenWorker<WorkerSelf>) => Promise<void>): ReadyCheck => ({
     says: `protocol: ${says}`,
     run: async () => {
-      const worker = role ? await openWorker(role, options, needs) : await openScorer("reward", options, needs);
+      const worker = role ? await openWorker(role, options, needs) : await openScorer(scorer, options, needs);
       try {
         await run(worker);
       } finally {

@@ -25,7 +25,7 @@ export const tensorsSchema = z.object({
 });
 
 /** What a worker may be: an engine, or a scorer of what others drew. */
-export const workerRoles = ["policy", "rollout", "reward"] as const;
+export const workerRoles = ["policy", "rollout", "reward", "reference"] as const;
 
 /** As {@link workerRoles}. */
 export type WorkerRole = (typeof workerRoles)[number];
@@ -111,6 +111,9 @@ export const generatedSchema = z.object({
 
 /** Scores of all trajectories of a request, in order; each is looked at by itself. */
 export const scoredSchema = z.object({ scores: z.array(z.unknown()) });
+
+/** Log-probabilities of the response tokens of all sequences, one behind the other. */
+export const referredSchema = z.object({ arrays: z.object({ logprobs: placeSchema }) });
 
 /** What a schema finds wrong, as the end of a sentence. */
 export function faultOf(error: z.ZodError): string {

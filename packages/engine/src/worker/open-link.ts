@@ -18,7 +18,12 @@ export interface OpenWorker<D extends WorkerSelf = WorkerDescription> {
 /** Roles of workers that score what others drew. */
 export type ScorerRole = Exclude<WorkerRole, EngineRole>;
 
-const titles: Readonly<Record<WorkerRole, string>> = { policy: "trainer", rollout: "sampler", reward: "reward" };
+const titles: Readonly<Record<WorkerRole, string>> = {
+  policy: "trainer",
+  rollout: "sampler",
+  reward: "reward",
+  reference: "reference",
+};
 
 /**
  * Starts the worker of an engine and gives it its regions.
@@ -40,13 +45,15 @@ export async function openWorker(role: EngineRole, options: WorkerOptions, needs
   });
 }
 
-/** Starts the worker of a scorer, which is given what it scores in one region. @throws as {@link openWorker} */
+/** Starts the worker of a scorer, which is given what it scores in one region, and has another for columns of its answers. @throws as {@link openWorker} */
 export async function openScorer(
   role: ScorerRole,
   options: WorkerOptions,
   needs: ModelNeeds,
 ): Promise<OpenWorker<WorkerSelf>> {
-  return await opened(role, options, needs, (description) => ({ description, sizes: { inputs: options.arenaBytes } }));
+  const { arenaBytes } = options;
+  const sizes = { inputs: arenaBytes, ...(role === "reference" ? { outputs: arenaBytes } : {}) };
+  return await opened(role, options, needs, (description) => ({ description, sizes }));
 }
 
 async function opened<D extends WorkerSelf>(

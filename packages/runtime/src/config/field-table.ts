@@ -4,7 +4,7 @@ import { perRole, promptsTask, type ReplicaRole, traitsOf } from "@muster/protoc
 import { agentFields } from "./agent-fields.ts";
 import { type Field, isPathOfModule, type Scalar } from "./field.ts";
 import { type Row, section } from "./field-section.ts";
-import { rewardWorkerFields } from "./scorer-fields.ts";
+import { scorerFields } from "./scorer-fields.ts";
 import { broughtBy, trainingFields } from "./training-fields.ts";
 
 const titled = (role: ReplicaRole): string => {
@@ -100,7 +100,7 @@ export const runFields: readonly Field[] = [
     ],
   }),
   agentFields,
-  rewardWorkerFields,
+  scorerFields,
   section(
     "processes",
     perRole<Row>((role) => {

@@ -13,17 +13,12 @@ function scorer(table: string, place: string, rows: Readonly<Record<string, Row>
   return section(table, Object.fromEntries(placed));
 }
 
-/** The worker of `task.reward = "worker"`. */
-export const rewardWorkerFields: readonly Field[] = scorer("reward.worker", "scorers.reward", {
-  command: [
-    "optional-text",
-    "",
-    `Program that judges responses in the worker protocol, with its arguments, for task.reward = "${workerReward}"; each rollout replica starts one. Empty for none.`,
-  ],
+/** What both kinds have, for so many of `what` in a request. */
+const common = (what: string): Readonly<Record<string, Row>> => ({
   directory: ["path", ".", "Folder that it starts in; left out, that where muster is started."],
   environment: ["optional-text", "", "What its environment has besides: NAME=value, by spaces."],
   build: ["optional-text", "", "Build that it must have; empty for whatever it says."],
-  batch: ["integer", 64, "Responses that it judges in one request, at most."],
+  batch: ["integer", 64, `${what} in one request, at most.`],
   start: ["duration", "60s", "Time from its start until it said what it is.", "startMs"],
   call: ["duration", "10s", "Time for one request.", "callMs"],
   silence: [
@@ -33,8 +28,28 @@ export const rewardWorkerFields: readonly Field[] = scorer("reward.worker", "sco
     "silenceMs",
   ],
   memory: ["size", "0B", "Memory of its own that it may have, with what it starts; 0B for no limit.", "memoryBytes"],
-  arena: ["size", "16MiB", "Size of the memory that it is given responses in.", "arenaBytes"],
+  arena: ["size", "16MiB", "Size of the memory that it is given requests in.", "arenaBytes"],
 });
+
+/** The worker of `task.reward = "worker"`, and that of the reference policy. */
+export const scorerFields: readonly Field[] = [
+  ...scorer("reward.worker", "scorers.reward", {
+    command: [
+      "optional-text",
+      "",
+      `Program that judges responses in the worker protocol, with its arguments, for task.reward = "${workerReward}"; each rollout replica starts one. Empty for none.`,
+    ],
+    ...common("Responses that it judges"),
+  }),
+  ...scorer("reference.worker", "scorers.reference", {
+    command: [
+      "optional-text",
+      "",
+      'Program that is the reference policy in the worker protocol, with its arguments, for training.kl_in = "reward"; each policy replica starts one. Empty for none.',
+    ],
+    ...common("Sequences that it is asked for"),
+  }),
+];
 
 /** Whoever judges is named once, and is neither late for a lease nor taken for a sampler that hangs. */
 export const scorerRelations: readonly Relation[] = [
@@ -56,10 +71,30 @@ export const scorerRelations: readonly Relation[] = [
     rule: "{0} must be shorter than {1}: a slow reward must not cost the whole lease",
     fix: "raise timing.lease or lower reward.worker.call",
   },
+  ...(["reward", "reference"] as const).map(
+    (kind): Relation => ({
+      keys: [`${kind}.worker.call`, "health.hung_min"],
+      holds: ({ health, scorers }) => (scorers?.[kind]?.callMs ?? 0) <= health.hungMinMs,
+      rule: "{0} must not be longer than {1}: a replica that waits for it must not look as if it hung",
+      fix: `raise health.hung_min (and health.hung_max) or lower ${kind}.worker.call`,
+    }),
+  ),
   {
-    keys: ["reward.worker.call", "health.hung_min"],
-    holds: ({ health, scorers }) => !scorers?.reward || scorers.reward.callMs <= health.hungMinMs,
-    rule: "{0} must not be longer than {1}: a sampler that waits for its reward must not look as if it hung",
-    fix: "raise health.hung_min (and health.hung_max) or lower reward.worker.call",
+    keys: ["reference.worker.command", "training.kl_coefficient"],
+    holds: ({ scorers, training }) => !scorers?.reference || (training?.klCoefficient ?? 0) > 0,
+    rule: "{0} has no effect with {1}",
+    fix: "raise training.kl_coefficient or leave reference.worker out",
+  },
+  {
+    keys: ["reference.worker.command", "training.kl_in"],
+    holds: ({ scorers, training }) => !scorers?.reference || training?.klIn === "reward",
+    rule: "{0} gives log-probabilities, and with {1} the loss needs those of its own engine",
+    fix: 'set training.kl_in = "reward", or leave reference.worker out for an engine that has a reference policy of its own',
+  },
+  {
+    keys: ["reference.worker.command", "training.reference"],
+    holds: ({ scorers, training }) => !scorers?.reference || (training?.reference ?? null) === null,
+    rule: "{0} and {1} are both set: one of them is the reference policy",
+    fix: "leave one of them out",
   },
 ];

@@ -42,7 +42,8 @@ export const trainingRelations: readonly Relation[] = [
     keys: ["training.kl_coefficient", "weights.source"],
     holds: (config) => {
       const { klCoefficient, reference } = asksFor(config);
-      return klCoefficient === 0 || reference !== null || config.weights.kind !== "checkpoint";
+      const isGiven = reference !== null || config.scorers?.reference !== undefined;
+      return klCoefficient === 0 || isGiven || config.weights.kind !== "checkpoint";
     },
     rule: "{0} needs a reference policy, and {1} is a training state that goes on",
     fix: "name the folder of the reference policy in training.reference: the model that training began with, or a checkpoint's folder",

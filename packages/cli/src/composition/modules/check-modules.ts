@@ -4,17 +4,18 @@ import { delimiter, resolve } from "node:path";
 import { messageOf } from "@muster/base";
 import { needsOfJob } from "@muster/data";
 import { type AgentOptions, agentCommandOf, type EngineRegistry, isModulePath, isProgramPath } from "@muster/engine";
-import type { JobConfig, ScorerConfig } from "@muster/protocol";
+import type { JobConfig } from "@muster/protocol";
 import { openModelFolder } from "@muster/tensors";
 import { askModule } from "./ask-module.ts";
 import { programFault } from "./program-fault.ts";
 
 /** Faults of what a job brings along, by the key that names it. */
 export async function brokenModules(config: JobConfig, engines: EngineRegistry): Promise<ReadonlyMap<string, string>> {
-  const { task, rollout, weights, scorers } = config;
+  const { task, rollout, weights } = config;
   const checks: Readonly<Record<string, Promise<string | null>>> = {
     "task.reward": rewardFault(task.reward),
-    "reward.worker.command": scorers?.reward ? workerFault(scorers.reward, config) : Promise.resolve(null),
+    "reward.worker.command": workerFault("reward", config),
+    "reference.worker.command": workerFault("reference", config),
     "rollout.generate": rollout.generate === null ? Promise.resolve(null) : importFault(rollout.generate, "generate"),
     "rollout.agent.command": rollout.agent ? agentFault(rollout.agent) : Promise.resolve(null),
     "rollout.agent.directory": rollout.agent ? directoryFault(rollout.agent) : Promise.resolve(null),
@@ -60,10 +61,12 @@ async function isProgram(path: string): Promise<boolean> {
   return isOpen && (await stat(path)).isFile();
 }
 
-/** Why the worker of a reward can not begin. In a folder that is missing the system says that the program is. */
-async function workerFault(worker: ScorerConfig, config: JobConfig): Promise<string | null> {
+/** Why the worker of a kind can not begin. In a folder that is missing the system says that the program is. */
+async function workerFault(kind: "reward" | "reference", config: JobConfig): Promise<string | null> {
+  const worker = config.scorers?.[kind];
+  if (!worker) return null;
   const { scorerFault } = await import("@muster/engine/worker");
-  return (await directoryFault(worker)) ?? scorerFault("reward", worker, needsOfJob(config), process.env);
+  return (await directoryFault(worker)) ?? scorerFault(kind, worker, needsOfJob(config), process.env);
 }
 
 async function rewardFault(reward: string): Promise<string | null> {

@@ -1,0 +1,100 @@
+/** Reference policies that are workers: their checks, and what a trainer makes of their answers. About 5 s: each starts a process. */
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { messageOf } from "@muster/base";
+import { needsOfTask, taskOf } from "@muster/data";
+import type { JobConfig } from "@muster/protocol";
+import { beforeEach, describe, expect, it } from "vitest";
+import { embeddedAdapter } from "../src/embedded/adapter.ts";
+import type { PolicyEngine, TrainSample } from "../src/index.ts";
+import { openReferenceOf } from "../src/index.ts";
+import { workerChecks } from "../src/worker/index.ts";
+
+const pathOf = (path: string): string => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
+const hasPython = spawnSync("python3", ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).status === 0;
+const needs = needsOfTask(taskOf("dates"));
+const program = fileURLToPath(new URL("./support/odd-reference.mjs", import.meta.url));
+
+const python = {
+  command: `python3 '${pathOf("examples/python-worker/reference.py")}'`,
+  environment: `'PYTHONPATH=${pathOf("python")}' PYTHONDONTWRITEBYTECODE=1`,
+};
+const checksOf = (table: Readonly<Record<string, string>>) =>
+  workerChecks({ table, needs, env: process.env, trajectories: [] }).checks;
+
+describe("the worker examples/python-worker/reference.py", () => {
+  beforeEach((context) => context.skip(!hasPython, "python3 of 3.11 or newer is not installed"));
+
+  const checks = hasPython ? checksOf(python) : [{ says: "is not tried", run: async () => {} }];
+  it.each(checks)("$says", ({ run }) => run());
+});
+
+describe("a worker is found out that", () => {
+  it.each([
+    [
+      "positive",
+      "refers: gives each response token",
+      /log-probability 0 of its answer is 0\.5, and must be finite and at most 0/,
+    ],
+    ["nan", "refers: gives each response token", /log-probability 0 of its answer is NaN/],
+    ["short", "refers: gives each response token", /should be f32\[\d+\] within it/],
+    ["unnormal", "refers: the probabilities of all tokens", /they are 15\.8\d+ together at temperature 1/],
+    ["drifts", "refers: equal sequences", /another order/],
+  ])("gives what is %s", async (mode, says, fault) => {
+    const check = checksOf({ command: `'${process.execPath}' '${program}' ${mode}` }).find((one) =>
+      one.says.startsWith(says),
+    );
+    expect(await check?.run().then(() => "nothing", messageOf)).toMatch(fault);
+  });
+});
+
+describe("a trainer without a reference policy of its own", () => {
+  async function trainer(mode: string): Promise<PolicyEngine> {
+    const reference = {
+      ...{
+        command: `'${process.execPath}' '${program}' ${mode}`,
+        directory: process.cwd(),
+        environment: null,
+        build: null,
+      },
+      ...{ batch: 2, startMs: 10_000, callMs: 10_000, silenceMs: 10_000, memoryBytes: 0, arenaBytes: 2 ** 20 },
+    };
+    const task = taskOf("dates");
+    const config = {
+      task: { name: "dates" },
+      sampling: { maxNewTokens: 16 },
+      scorers: { reference },
+    } as unknown as JobConfig;
+    const options = embeddedAdapter.schema.parse({}) as Parameters<NonNullable<typeof embeddedAdapter.openPolicy>>[0];
+    const engine = await embeddedAdapter.openPolicy?.(options, { needs: needsOfTask(task), config });
+    return await openReferenceOf(config, engine as PolicyEngine, process.env);
+  }
+  const samples = [4, 6, 3].map(
+    (length): TrainSample => ({
+      tokens: new Int32Array(length),
+      promptLength: 2,
+      logprobs: new Float32Array(length - 2),
+      advantage: 0,
+    }),
+  );
+  const asking = { temperature: 1, signal: new AbortController().signal };
+
+  it("gets log-probabilities from the worker, in requests of a batch, and hears of each that is done", async () => {
+    const engine = await trainer("good");
+    let parts = 0;
+    const rows = await engine.referenceLogprobs?.(samples, { ...asking, onPart: () => parts++ });
+    expect(rows?.map((row) => row.length)).toEqual([2, 4, 1]);
+    expect(rows?.[1]?.[0]).toBeCloseTo(-Math.log(needs.vocab), 5);
+    expect(parts).toBe(3);
+    await engine.close();
+  });
+
+  it("gets them from the next one when the worker ends, and is told what it said where each one ends", async () => {
+    const engine = await trainer("mates-end");
+    expect((await engine.referenceLogprobs?.(samples, asking))?.map((row) => row.length)).toEqual([2, 4, 1]);
+    await engine.close();
+    const other = await trainer("ends");
+    await expect(other.referenceLogprobs?.(samples, asking)).rejects.toThrow(/ended with exit code 9/);
+    await other.close();
+  });
+});

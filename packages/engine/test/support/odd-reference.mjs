@@ -1,0 +1,58 @@
+// A reference worker from the pages of the protocol alone: every token is as likely as every other, but for what its argument names.
+import { openSync, readSync, writeSync } from "node:fs";
+import { Socket } from "node:net";
+
+const [mode = "good"] = process.argv.slice(2);
+const isSocket = process.env.MUSTER_WORKER_IN === "3";
+const input = isSocket ? new Socket({ fd: 3 }) : process.stdin;
+const output = isSocket ? input : new Socket({ fd: Number(process.env.MUSTER_WORKER_OUT) });
+const say = (message) => {
+  const body = Buffer.from(JSON.stringify(message));
+  const head = Buffer.alloc(4);
+  head.writeUInt32LE(body.length);
+  output.write(Buffer.concat([head, body]));
+};
+let vocab = 1;
+let fd = 0;
+let asked = 0;
+
+function logprobs({ sequences, arrays }) {
+  if (mode === "ends" || (mode === "mates-end" && sequences > 1)) process.exit(9);
+  const { length } = arrays.tokens;
+  asked += 1;
+  const value = { positive: 0.5, nan: Number.NaN, unnormal: -1, drifts: -asked }[mode] ?? -Math.log(vocab);
+  writeSync(fd, new Uint8Array(Float32Array.from({ length }, () => value).buffer), 0, 4 * length, 0);
+  const wanted = length - promptTokens(arrays);
+  return { arrays: { logprobs: { dtype: "f32", offsetBytes: 0, length: mode === "short" ? wanted - 1 : wanted } } };
+}
+
+let inputs = 0;
+function promptTokens({ promptLengths }) {
+  const bytes = Buffer.alloc(4 * promptLengths.length);
+  readSync(inputs, bytes, 0, bytes.length, promptLengths.offsetBytes);
+  return Array.from({ length: promptLengths.length }, (_, i) => bytes.readInt32LE(4 * i)).reduce((a, b) => a + b, 0);
+}
+
+let held = Buffer.alloc(0);
+let isGreeted = false;
+input.on("data", (bytes) => {
+  held = Buffer.concat([held, bytes]);
+  while (held.length >= 4 && held.length >= 4 + held.readUInt32LE(0)) {
+    const length = held.readUInt32LE(0);
+    const message = JSON.parse(held.toString("utf8", 4, 4 + length));
+    held = held.subarray(4 + length);
+    const { type, id, method, params } = message;
+    if (!isGreeted) {
+      isGreeted = true;
+      vocab = message.vocab;
+      say({ type: "hello", protocol: 1, roles: ["reference"], build: "odd-1", deterministic: true });
+    } else if (type === "ping") say({ type: "pong", id });
+    else if (type === "cancel") say({ type: "failure", id, kind: "cancelled", message: "" });
+    else if (method === "attach") {
+      const pathOf = (name) => params.regions.find((region) => region.name === name).path;
+      [inputs, fd] = [openSync(pathOf("inputs"), "r"), openSync(pathOf("outputs"), "r+")];
+      say({ type: "reply", id, result: {} });
+    } else if (method === "logprobs") say({ type: "reply", id, result: logprobs(params) });
+  }
+});
+input.on("end", () => process.exit(0));
