@@ -1,6 +1,6 @@
 /**
- * A program of the user trains and samples: in peace, and when its processes are killed under the replicas that use them. Two jobs with eight
- * processes of Python each: about 30 s on two cores.
+ * A program of the user trains and samples: in peace, and when its processes are killed under the replicas that use them. Three jobs with eight
+ * processes of Python each: about 40 s on two cores.
  */
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -91,14 +91,14 @@ describe("a job whose engines are a program in Python", () => {
       `reference.worker.command=python3 '${pathOf("examples/python-worker/reference.py")}'`,
       `reference.worker.environment='PYTHONPATH=${pathOf("python")}' PYTHONDONTWRITEBYTECODE=1 'RUNS=${runs.path}'`,
     ];
-    const run = await runs.start("reference", "--steps", "8", "--policy", "2", ...settings(...reference));
-    const still = await run.waitForEvent("step.committed", ({ step }) => step >= 2).then(() => referencesLeft());
+    const run = await runs.start("reference", "--steps", "5", "--policy", "2", ...settings(...reference));
+    const still = await run.waitForEvent("step.committed").then(() => referencesLeft());
     expect(still).toHaveLength(2);
     process.kill(Number(still[0]), "SIGKILL");
     const summary = await run.ended();
     expectBalanced(summary);
     expect(run.events("member.died")).toEqual([]);
-    expect(summary).toMatchObject({ steps: 8, ledger: { aborted: 0, quarantined: 0 } });
+    expect(summary).toMatchObject({ steps: 5, ledger: { aborted: 0, quarantined: 0 } });
   });
 
   test("does not begin with a command that is none, and says what is wrong with it", async () => {
