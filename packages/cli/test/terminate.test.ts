@@ -1,22 +1,34 @@
 /** Whatever a command waits for, SIGTERM ends it within five seconds. The file takes longer than others, because most of it is waiting. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { constants, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
+import { constants, existsSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { createServer, type Server } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { embeddedEngines as engines } from "@muster/engine/embedded";
+import { loadJob } from "@muster/runtime";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
 import { generateKeys } from "@muster/transport/internal";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createProgram } from "../src/program.ts";
 import { buildOnce, root } from "./support/muster.ts";
+
+const { config } = loadJob({
+  env: {},
+  folder: "/",
+  set: ["job.name=small", "task.name=dates"],
+  describeTask: () => ({ vocab: 13, maxContext: 128 }),
+  engines,
+});
 
 const timeout = 60_000;
 const endMs = 5_000;
 
 let folder: TempDirectory;
 const path = (...names: string[]) => join(folder.path, ...names);
-const fifo = (name: string): string => {
-  execFileSync("mkfifo", [path(name)]);
-  return path(name);
+const fifo = (...names: string[]): string => {
+  mkdirSync(dirname(path(...names)), { recursive: true });
+  execFileSync("mkfifo", [path(...names)]);
+  return path(...names);
 };
 
 beforeAll(async () => {
@@ -30,12 +42,13 @@ function start(args: readonly string[], env: NodeJS.ProcessEnv = {}, stderr: num
   const child = spawn(process.execPath, [join(root, "packages/cli/bin/muster.mjs"), ...args], {
     cwd: root,
     env: { ...process.env, ...env },
-    stdio: ["ignore", "ignore", stderr],
+    stdio: ["ignore", "pipe", stderr],
   });
   let said = "";
-  child.stderr?.on("data", (chunk: Buffer) => {
-    said += chunk.toString();
-  });
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on("data", (chunk: Buffer) => {
+      said += chunk.toString();
+    });
   return { child, said: () => said };
 }
 
@@ -50,6 +63,73 @@ async function terminate(child: ChildProcess): Promise<void> {
   expect(performance.now() - fromMs).toBeLessThan(endMs);
 }
 
+/** Commands with a silent broker, their arguments behind them. */
+const atBroker: readonly (readonly [string, ...string[]])[] = [
+  ["policy"],
+  ["rollout"],
+  ["checkpoint"],
+  ["node"],
+  ["controller"],
+  ["status", "--watch"],
+  ["watch"],
+  ["stop"],
+  ["drain", "rollout-0"],
+  ["scale", "rollout=1"],
+  ["replace", "rollout-0"],
+  ["cordon", "node-0"],
+  ["uncordon", "node-0"],
+  ["kill", "rollout-0"],
+  ["cancel", "c-1"],
+  ["send", "fleet.scale", "--json", "{}"],
+  ["change", "optimizer.lr=0.001"],
+  ["barrier", "0", "--iteration", "0", "--ranks", "2", "--rank", "0"],
+  ["trajectories", "import", "/tmp"],
+  ["dashboard", "--listen", "127.0.0.1:0"],
+  ["run"],
+  ["doctor"],
+];
+
+/** Commands with a file that nobody writes to: its place, and their arguments with it. */
+const atFile: readonly (readonly [string, readonly string[], (file: string) => readonly string[]])[] = [
+  ["run", ["job.toml"], (file) => ["run", file]],
+  ["certify", ["proof.toml"], (file) => ["certify", file]],
+  ["config", ["checked.toml"], (file) => ["config", "check", file]],
+  ["status", ["status.json"], (file) => ["status", "--watch", "--connection", file, "--job", "fifo"]],
+  ["credentials", ["keys.json"], (file) => ["credentials", "rollout", "--connection", file, "--job", "fifo"]],
+  ["rollout", ["rollout.json"], (file) => ["rollout", "--connection", file, "--job", "fifo"]],
+  ["sim", ["scenario.json"], (file) => ["sim", "--replay", file]],
+  ["gateway", ["tokens"], (file) => ["gateway", "--port", "0", "--tokens", file]],
+  [
+    "router",
+    ["router-tokens"],
+    (file) => ["router", "--port", "0", "--worker", "http://127.0.0.1:9", "--token-file", file],
+  ],
+  [
+    "export",
+    ["step-00000001-v1-t1", "manifest.json"],
+    (file) => ["export", dirname(file), "--format", "hf", "--out", path("exported")],
+  ],
+  ["check", ["checked", "events.jsonl"], (file) => ["check", dirname(file), "--no-journal"]],
+];
+
+/** Commands that serve until they are told to end. */
+const servers: readonly (readonly [string, (own: string) => readonly string[]])[] = [
+  ["broker", (own) => ["--job", "one", "--directory", own, "--json"]],
+  ["gateway", (own) => ["--port", "0", "--state", own, "--json"]],
+  ["router", () => ["--port", "0", "--worker", "http://127.0.0.1:9", "--json"]],
+];
+
+/** Commands that read files and end. */
+const quick = ["completion", "help", "jobs", "report", "types"];
+/** Those of `terminate-long`, and of the last tests here. */
+const elsewhere = ["bench", "chaos", "samples", "worker"];
+
+test("every command of muster is among those that are ended here", () => {
+  const all = createProgram().commands.map((command) => command.name());
+  const tried = [...atBroker, ...atFile, ...servers].map(([command]) => command);
+  expect([...new Set([...tried, ...quick, ...elsewhere])].sort()).toEqual([...new Set([...all, "help"])].sort());
+});
+
 describe("a broker that takes connections and never answers", () => {
   /** A job whose broker is silent, and how often somebody has come to it. */
   async function silentJob(job: string) {
@@ -63,29 +143,15 @@ describe("a broker that takes connections and never answers", () => {
     const url = `nats://127.0.0.1:${typeof address === "object" ? address?.port : 0}`;
     const { credentials } = generateKeys();
     mkdirSync(path(job, "logs"), { recursive: true });
+    if (["silent-controller", "silent-trajectories"].includes(job))
+      writeFileSync(path(job, "job.json"), JSON.stringify(config));
     writeFileSync(path(job, "connection.json"), JSON.stringify({ job, url, credentials }), { mode: 0o600 });
     writeFileSync(path(job, "credentials.json"), JSON.stringify(credentials), { mode: 0o600 });
     const env = { MUSTER_NATS_URL: url, MUSTER_NATS_CREDENTIALS: path(job, "credentials.json") };
     return { where: ["--runs", folder.path, "--job", job], env, calls: () => calls, server };
   }
 
-  test.concurrent.each([
-    ["policy"],
-    ["rollout"],
-    ["checkpoint"],
-    ["node"],
-    ["status", "--watch"],
-    ["watch"],
-    ["stop"],
-    ["drain", "rollout-0"],
-    ["scale", "rollout=1"],
-    ["send", "fleet.scale", "--json", "{}"],
-    ["change", "optimizer.lr=0.001"],
-    ["barrier", "0", "--iteration", "0", "--ranks", "2", "--rank", "0"],
-    ["dashboard", "--listen", "127.0.0.1:0"],
-    ["run"],
-    ["doctor"],
-  ])("does not keep muster %s", { timeout }, async (command, ...rest) => {
+  test.concurrent.each(atBroker)("does not keep muster %s", { timeout }, async (command, ...rest) => {
     const { where, env, calls, server } = await silentJob(`silent-${command}`);
     const own = command === "run" ? ["jobs/dates.toml", "--runs", path("runs"), "--job", "silent"] : where;
     const { child, said } = start(
@@ -99,15 +165,11 @@ describe("a broker that takes connections and never answers", () => {
 });
 
 describe("a file that nobody writes to", () => {
-  test.concurrent.each([
-    ["run as job file", (file: string) => ["run", file]],
-    ["config check", (file: string) => ["config", "check", file]],
-    ["status as connection", (file: string) => ["status", "--watch", "--connection", file, "--job", "fifo"]],
-    ["rollout as connection", (file: string) => ["rollout", "--connection", file, "--job", "fifo"]],
-    ["sim as scenario", (file: string) => ["sim", "--replay", file]],
-  ])("does not keep muster %s", { timeout }, async (name, args) => {
-    const file = fifo(name.replaceAll(" ", "-"));
-    const { child, said } = start([...args(file), ...(name.startsWith("run") ? ["--runs", path("runs")] : [])]);
+  test.concurrent.each(atFile)("does not keep muster %s", { timeout }, async (command, names, argsFor) => {
+    const file = fifo("fifos", ...names);
+    writeFileSync(join(dirname(file), "job.json"), JSON.stringify(config));
+    const hasRuns = ["run", "certify"].includes(command);
+    const { child, said } = start([...argsFor(file), ...(hasRuns ? ["--runs", path("fifos")] : [])]);
     // It can be opened for writing as soon as the command has opened it; nothing is written.
     const opened = () => {
       try {
@@ -120,6 +182,41 @@ describe("a file that nobody writes to", () => {
     await waitFor(() => opened() !== null, { what: "the command at the file", timeoutMs: 30_000, detail: said });
     await terminate(child);
   });
+});
+
+describe("nobody who comes", () => {
+  test.concurrent.each(servers)("does not keep muster %s", { timeout }, async (command, argsFor) => {
+    const { child, said } = start([command, ...argsFor(path(`serving-${command}`))]);
+    await waitFor(() => said().includes("127.0.0.1:"), { what: "its address", timeoutMs: 30_000, detail: said });
+    await terminate(child);
+  });
+});
+
+test("a program that never says hello does not keep muster worker", { timeout }, async () => {
+  const { child } = start(["worker", "check", "--", "sh", "-c", `echo > ${path("begun")}; exec sleep 100`]);
+  await waitFor(() => existsSync(path("begun")), { what: "the program", timeoutMs: 30_000 });
+  await terminate(child);
+});
+
+test("samples that are followed do not keep a command when none come any more", { timeout }, async () => {
+  mkdirSync(path("runs", "followed"), { recursive: true });
+  writeFileSync(path("runs", "followed", "job.json"), JSON.stringify(config));
+  const figures = { step: 1, lineage: 0, sample: 0, version: 0, tokens: 1, reward: 1 };
+  const texts = {
+    group: "1.0",
+    replica: "r",
+    prompt: "p",
+    answer: null,
+    completion: "c",
+    status: "completed",
+    error: null,
+  };
+  writeFileSync(path("runs", "followed", "samples.jsonl"), `${JSON.stringify({ ...figures, ...texts })}\n`);
+  // Whose supervisor is there is running.
+  writeFileSync(path("runs", "followed", "run.pid"), `${process.pid}`);
+  const { child, said } = start(["samples", "--runs", path("runs"), "--job", "followed", "--follow"]);
+  await waitFor(() => said() !== "", { what: "the sample that is there", timeoutMs: 30_000 });
+  await terminate(child);
 });
 
 test("output that nobody takes does not keep a command", { timeout }, async () => {

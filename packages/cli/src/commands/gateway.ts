@@ -44,13 +44,14 @@ export function addGatewayCommand(program: Command): void {
     .option("--plain-http", "let tokens cross the network unencrypted")
     .option("--json", "write one line of JSON once it listens: its address")
     .action(async (options: Options) => {
-      process.exitCode = await untilInterrupted((signal) => serve(options, signal));
+      const { grantsOf, startGateway } = await import("@muster/gateway");
+      // A file that never ends is read here, where a signal ends the process by itself.
+      const own = gatewayOptionsOf(options, grantsOf);
+      process.exitCode = await untilInterrupted(async (signal) => serve(await startGateway(own), options, signal));
     });
 }
 
-async function serve(options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const { grantsOf, startGateway } = await import("@muster/gateway");
-  const gateway = await startGateway(gatewayOptionsOf(options, grantsOf));
+async function serve(gateway: Gateway, options: Options, signal: AbortSignal): Promise<ExitCode> {
   try {
     const kept = options.state === undefined ? "in memory: --state keeps it" : `in ${resolve(options.state)}`;
     const text = options.json
