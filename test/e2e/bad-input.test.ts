@@ -65,6 +65,7 @@ test("a port in use is named", async () => {
   try {
     const args = ["rollout", "--job", "x", "--connection", connection, "--metrics-port", String(port)];
     await expectRefused(args, `port ${port}`, "in use");
+    await expectRefused(["run", jobFile, "--job", "busy-broker", "--port", String(port)], `port ${port}`, "in use");
   } finally {
     server.close();
   }

@@ -116,6 +116,14 @@ class Run {
   }
 
   async run(): Promise<RunEnd> {
+    try {
+      return await this.#run();
+    } finally {
+      this.#options.disk.close();
+    }
+  }
+
+  async #run(): Promise<RunEnd> {
     const over = new Promise<RunOver>((resolve) => {
       this.#finish = resolve;
     });
@@ -161,7 +169,6 @@ class Run {
       await this.#children?.stop(killMs);
       await this.#transport?.close();
       await broker.stop();
-      this.#options.disk.close();
       rmSync(socketDirectoryOf(this.#options.runs, config.job), { recursive: true, force: true });
     }
   }
