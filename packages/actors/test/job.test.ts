@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import type { Controller, ControllerEnd, ReplicaEnd } from "../src/index.ts";
 import { digestIn, expectBalanced, heldDigests, plain } from "./support/proofs.ts";
 import { digestOfLocalTraining } from "./support/small-config.ts";
-import { endOf, endsOf, openJob, type SmallJob } from "./support/small-job.ts";
+import { endOf, endsOf, openJob, type SmallJob, type TestReplica } from "./support/small-job.ts";
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
@@ -13,12 +13,13 @@ describe("a job of two policy replicas, two rollout replicas and a checkpoint ac
   let job: SmallJob;
   let controller: Controller;
   let end: ControllerEnd;
+  let replicas: readonly TestReplica[];
   let replicaEnds: readonly ReplicaEnd[];
 
   beforeAll(async () => {
-    job = await openJob();
+    job = await openJob(["timing.heartbeat_interval=700ms"]);
     controller = await job.startController();
-    const replicas = job.startTeam({ policy: 2, rollout: 2 });
+    replicas = job.startTeam({ policy: 2, rollout: 2 });
     end = await endOf(controller);
     replicaEnds = await endsOf(replicas);
   });
@@ -29,6 +30,10 @@ describe("a job of two policy replicas, two rollout replicas and a checkpoint ac
     expect(job.events("step.committed").map(({ body }) => body.step)).toEqual([1, 2, 3]);
     expect(replicaEnds.map(({ outcome }) => outcome)).toEqual(["left", "left", "left", "left", "left"]);
     expect(job.events("alarm.raised")).toEqual([]);
+  });
+
+  it("has each replica beat as often as timing.heartbeat_interval of the job says", () => {
+    expect(replicas.map(({ beatsMs }) => beatsMs)).toEqual(replicas.map(() => [700]));
   });
 
   it("accounts for every trajectory", () => {

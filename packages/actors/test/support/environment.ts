@@ -20,6 +20,8 @@ export interface TestProcess {
   readonly environment: Environment;
   /** Incarnations in order. */
   readonly lives: readonly string[];
+  /** How often each of them is to beat, in milliseconds. */
+  readonly beatsMs: readonly number[];
   /** What was logged as an error. */
   readonly faults: readonly unknown[];
 }
@@ -34,6 +36,7 @@ export function processesOn(broker: MemoryBroker, wire: Wire = (_, transport) =>
   return () => {
     const pid = ++made;
     const lives: string[] = [];
+    const beatsMs: number[] = [];
     const faults: unknown[] = [];
     const connect = (identity: Identity): Transport =>
       wire(identity, broker.connect(`${identity.role}.${identity.id}.${identity.incarnation}`));
@@ -50,11 +53,13 @@ export function processesOn(broker: MemoryBroker, wire: Wire = (_, transport) =>
         lives.push(identity.incarnation);
         return connect(identity);
       },
-      startBeats: (identity, phases, intervalMs) =>
-        new MainThreadBeats(connect(identity), { identity, intervalMs, phase: phases[0] ?? "" }),
+      startBeats: (identity, phases, intervalMs) => {
+        beatsMs.push(intervalMs);
+        return new MainThreadBeats(connect(identity), { identity, intervalMs, phase: phases[0] ?? "" });
+      },
       newIncarnation: () => `i${++born}`,
     };
-    return { pid, environment, lives, faults };
+    return { pid, environment, lives, beatsMs, faults };
   };
 }
 
