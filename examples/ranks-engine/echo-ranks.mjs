@@ -110,7 +110,11 @@ async function together(info, { rank, shards }) {
       if (update.via !== "ranks") throw new Error(`echo-ranks takes its weights by ranks, not by ${update.via}`);
       // All take their rows beside those in use; one that can not leaves all of them with what they have.
       for (const receipt of await all({ take: { ticket, version } }, signal)) update.arrived(receipt);
-      await inTurn(() => all({ use: version }));
+      await inTurn(() => {
+        // Another version may be wanted since: then its rows lie where those of this one lay.
+        signal?.throwIfAborted();
+        return all({ use: version });
+      });
     },
     weightVersion: () => own.version(),
     onLost: others.onLost,

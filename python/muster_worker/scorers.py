@@ -37,7 +37,8 @@ class _Scorer:
     """Equal input gets equal answers."""
 
     def build(self) -> str:
-        """Which program answers, exactly: equal builds give equal answers. By default the digest of the program's file and the version of Python."""
+        """Which program answers, exactly: equal builds give equal answers. By default the digest of the program's file and the version of Python;
+        a program that reads a model or imports what decides on its answers covers that, too."""
         with open(sys.argv[0], "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()[:16]
         return f"{digest}-python-{platform.python_version()}"

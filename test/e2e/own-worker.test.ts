@@ -3,6 +3,7 @@
  * processes of Python each: about 40 s on two cores.
  */
 import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -52,6 +53,18 @@ function workersLeft(): readonly string[] {
   return readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && environmentOf(pid).includes(`RUNS=${runs.path}`));
 }
 
+/** What a scorer in Python says of its build unless it says otherwise. */
+function buildOf(path: string): string {
+  const version = spawnSync("python3", ["-c", "import platform; print(platform.python_version())"], {
+    encoding: "utf8",
+  });
+  const digest = createHash("sha256")
+    .update(readFileSync(pathOf(path)))
+    .digest("hex")
+    .slice(0, 16);
+  return `${digest}-python-${version.stdout.trim()}`;
+}
+
 /** Processes of reference policies. */
 const referencesLeft = (): readonly string[] =>
   workersLeft().filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("reference.py"));
@@ -89,6 +102,7 @@ describe("a job whose engines are a program in Python", () => {
       "training.kl_coefficient=0.05",
       "training.kl_in=reward",
       `reference.worker.command=python3 '${pathOf("examples/python-worker/reference.py")}'`,
+      `reference.worker.build=${buildOf("examples/python-worker/reference.py")}`,
       `reference.worker.environment='PYTHONPATH=${pathOf("python")}' PYTHONDONTWRITEBYTECODE=1 'RUNS=${runs.path}'`,
     ];
     const run = await runs.start("reference", "--steps", "5", "--policy", "2", ...settings(...reference));

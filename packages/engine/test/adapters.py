@@ -58,12 +58,18 @@ worker.stage(memoryview(gradient), {"lr": 1e-2, "beta1": 0.9, "beta2": 0.99, "ep
 worker.promote()
 weights, optimizer = bytearray(4 * worker.size), bytearray(worker.kept + 8 * worker.count + 8)
 worker.write("live", memoryview(weights), memoryview(optimizer))
-whole = worker._named(torch.frombuffer(weights, dtype=torch.float32))
+whole_flat = torch.frombuffer(weights, dtype=torch.float32)
+whole = worker._named(whole_flat)
 base = worker._named(worker.trained.base)
 moved = sorted({name.split(".")[-2] for name in whole if not torch.equal(whole[name], base[name])})
 
 other = TorchGrpo(worker.options)
 other.restore(memoryview(weights), memoryview(optimizer))
+raw = bytearray(weights)  # as another processor may round them
+rounded = torch.frombuffer(raw, dtype=torch.float32)
+at = int((whole_flat != worker.trained.base).nonzero()[0])
+rounded[at] = torch.nextafter(rounded[at], torch.tensor(float("inf")))
+other.restore(memoryview(raw), memoryview(optimizer))
 restored = all(torch.equal(one, another) for one, another in zip(worker.live[:3], other.live[:3])) and worker.live[3] == other.live[3]
 try:
     other.restore(memoryview(bytearray(len(weights))), memoryview(optimizer))

@@ -8,7 +8,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { embeddedAdapter } from "../src/embedded/adapter.ts";
 import type { PolicyEngine, TrainSample } from "../src/index.ts";
 import { openReferenceOf } from "../src/index.ts";
-import { workerChecks } from "../src/worker/index.ts";
+import { scorerFault, workerChecks } from "../src/worker/index.ts";
 
 const pathOf = (path: string): string => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
 const hasPython = spawnSync("python3", ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).status === 0;
@@ -48,16 +48,29 @@ describe("a worker is found out that", () => {
   });
 });
 
+const configOf = (mode: string, build: string | null = null) => ({
+  ...{ command: `'${process.execPath}' '${program}' ${mode}`, directory: process.cwd(), environment: null, build },
+  ...{ batch: 2, startMs: 10_000, callMs: 10_000, silenceMs: 10_000, memoryBytes: 0, arenaBytes: 2 ** 20 },
+});
+
+describe("a job does not begin with a reference worker, as no vote would see one that differs,", () => {
+  it.each([
+    ["without its build, which is named", "good", null, /^reference\.worker\.build is not set.*; set it to "odd-1"$/],
+    ["of another build", "good", "odd-2", /has the build odd-1, and reference\.worker\.build wants odd-2/],
+    ["that need not give equal answers", "loose", "odd-1", /need not have equal log-probabilities/],
+  ])("%s", (_, mode, build, fault) => {
+    expect(scorerFault("reference", configOf(mode, build), needs, process.env)).toMatch(fault);
+  });
+
+  it("and does with one that is pinned", () => {
+    expect(scorerFault("reference", configOf("good", "odd-1"), needs, process.env)).toBeNull();
+  });
+});
+
 describe("a trainer without a reference policy of its own", () => {
   async function trainer(mode: string): Promise<PolicyEngine> {
     const reference = {
-      ...{
-        command: `'${process.execPath}' '${program}' ${mode}`,
-        directory: process.cwd(),
-        environment: null,
-        build: null,
-      },
-      ...{ batch: 2, startMs: 10_000, callMs: 10_000, silenceMs: 10_000, memoryBytes: 0, arenaBytes: 2 ** 20 },
+      ...configOf(mode),
     };
     const task = taskOf("dates");
     const config = {

@@ -14,8 +14,13 @@ export function scorerFault(
   env: Readonly<Record<string, string | undefined>>,
 ): string | null {
   try {
-    const { roles, build } = describeWorker(scorerOptionsOf(config, env), needs);
+    const { roles, build, deterministic } = describeWorker(scorerOptionsOf(config, env), needs);
     if (!roles.includes(role)) return `the worker says that it is ${roles.join(" and ")}, and not ${role}`;
+    // Each trainer asks its own reference for its part of a gradient, and the votes on the sum do not show one that differs.
+    if (role === "reference" && !deterministic)
+      return "the worker says that equal sequences need not have equal log-probabilities, so weights would depend on who trains";
+    if (role === "reference" && config.build === null)
+      return `reference.worker.build is not set, so that trainers could ask references that differ; set it to ${JSON.stringify(build)}`;
     if (config.build === null || config.build === build) return null;
     return `the worker has the build ${build}, and ${role}.worker.build wants ${config.build}`;
   } catch (error) {
