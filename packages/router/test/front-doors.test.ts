@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { openRouter, startEngine } from "./support/open-router.ts";
 
 const inference = "i".repeat(40);
@@ -111,4 +111,43 @@ test("an engine route is a path and a method: a query changes nothing, and every
   expect(await ask("POST /generate?trace=1", inference)).toMatch(/^HTTP\/1.1 200 /);
   for (const line of ["PUT /generate", "POST /generate/", "POST /generate2", "POST /Generate"])
     expect(await ask(line, admin)).toMatch(/^HTTP\/1.1 404 /);
+});
+
+test("a request in line behind another on its connection leaves nothing behind when the connection breaks", async () => {
+  const sessions = await mkdtemp(join(tmpdir(), "muster-front-"));
+  onTestFinished(() => rm(sessions, { recursive: true, force: true }));
+  const engine = await startEngine();
+  const { router } = await openRouter(
+    [engine],
+    { http: { bodyBytesMax: 1_000, bodiesBytesMax: 1_500 } },
+    { inference, admin, sessions },
+  );
+  const warned: Error[] = [];
+  const warn = (warning: Error): void => void warned.push(warning);
+  process.on("warning", warn);
+  onTestFinished(() => void process.off("warning", warn));
+  const requestOf = (path: string, body: string): string =>
+    [
+      `POST ${path} HTTP/1.1`,
+      "host: 127.0.0.1",
+      bearer(inference),
+      json,
+      `content-length: ${body.length}`,
+      "",
+      body,
+    ].join("\r\n");
+  const padded = (bytes: number): string => '{"input_ids":[1]}'.padEnd(bytes);
+  for (const path of [...doors, ...doors]) {
+    engine.mode = "hang";
+    const asked = engine.requests.length;
+    const socket = connect(router.port, "127.0.0.1");
+    const small = Array.from({ length: 20 }, () => requestOf("/generate", padded(17)));
+    socket.write([requestOf("/generate", padded(20)), requestOf(path, padded(1_000)), ...small].join(""));
+    await vi.waitUntil(() => engine.requests.length >= asked + 21, 5_000);
+    socket.destroy();
+    await vi.waitUntil(() => router.pending() === 0, 5_000);
+    engine.mode = "ok";
+    expect(await said(router.port, requestOf("/generate", padded(900)))).toMatch(/^HTTP\/1.1 200 /);
+  }
+  expect(warned).toEqual([]);
 });

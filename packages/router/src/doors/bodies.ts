@@ -35,7 +35,7 @@ export class Bodies {
     if (!isJson(request.headers)) return Promise.reject(new Refused(otherMediaType));
     const announced = Number(request.headers["content-length"] ?? 0);
     if (announced > bodyBytesMax) return Promise.reject(tooLong(bodyBytesMax));
-    if (response.closed || (request.destroyed && !request.complete))
+    if (response.closed || response.destroyed || (request.destroyed && !request.complete))
       return Promise.reject(new Error("the client has gone"));
     return new Promise((resolve, reject) => {
       const chunks: Buffer[] = [];

@@ -1,6 +1,7 @@
 /** A server with the limits and the form of errors that all doors of this package have: the engine routes in front, fastify for all others. */
 import * as http from "node:http";
 import * as https from "node:https";
+import type { Socket } from "node:net";
 import { type FastifyInstance, type FastifyRequest, fastify } from "fastify";
 import { bodyOfReply, Refused, type Reply, type ReplyCode } from "../core/reply.ts";
 import { Bodies, type BodyBounds } from "./bodies.ts";
@@ -52,6 +53,7 @@ export function openHttpApp({ tls, answer, ...options }: HttpAppOptions): Fastif
   const app = fastify({
     serverFactory: (handler) =>
       openServer({ tls, limits }, (request, response) => {
+        if (response.socket === null) closeWith(request.socket, response);
         const route = engineRouteOf(request);
         if (front === null || route === null) handler(request, response);
         else void enter(front, route, request, response);
@@ -118,6 +120,28 @@ function openServer(
     connectionsCheckingInterval: 1_000,
   };
   return tls === null ? http.createServer(options, listener) : https.createServer({ ...options, ...tls }, listener);
+}
+
+/** Responses that wait in line for the one before them, by the socket that they will have. */
+const inLine = new WeakMap<Socket, Set<http.ServerResponse>>();
+
+/** Closes a response that waits in line when its socket closes: Node tells only the one whose turn it is. */
+function closeWith(socket: Socket, response: http.ServerResponse): void {
+  let waiting = inLine.get(socket);
+  if (!waiting) {
+    const all = new Set<http.ServerResponse>();
+    waiting = all;
+    inLine.set(socket, all);
+    // One listener for all of them: a client may send a thousand requests at once.
+    socket.once("close", () => {
+      for (const one of [...all].filter((each) => each.socket === null)) {
+        one.destroy();
+        one.emit("close");
+      }
+    });
+  }
+  waiting.add(response);
+  response.once("close", () => waiting.delete(response));
 }
 
 function scopeOf(config: object): Scope {
