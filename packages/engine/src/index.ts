@@ -46,6 +46,7 @@ export {
 } from "./gradient-memory.ts";
 export { inlineState } from "./inline-weights.ts";
 export { loadAdapter, loadGenerate, loadReward } from "./load-module.ts";
+export { openReferenceOf } from "./open-reference.ts";
 export type {
   EngineAdapter,
   EngineDescription,
@@ -69,4 +70,3 @@ export {
 export { reservePort } from "./reserve-port.ts";
 export { isModulePath, isProgramPath, openRewardOf } from "./rewards/open-reward.ts";
 export { sketchOf } from "./sketch.ts";
-export { openReferenceOf } from "./worker/open-reference.ts";

@@ -1,7 +1,7 @@
 /** The reference policy of a job, where a worker is it. */
 import { needsOfJob } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
-import type { PolicyEngine } from "../engine.ts";
+import type { PolicyEngine } from "./engine.ts";
 
 /**
  * A trainer with the reference policy of its job: as it is, unless the job names a worker.
@@ -16,7 +16,7 @@ export async function openReferenceOf(
   const reference = config.scorers?.reference;
   if (!reference) return engine;
   try {
-    const { withReference } = await import("./reference-policy.ts");
+    const { withReference } = await import("./worker/reference-policy.ts");
     return await withReference(engine, reference, needsOfJob(config), env);
   } catch (error) {
     await engine.close();
