@@ -21,18 +21,21 @@ export const latestFile = "latest";
 
 const leftover = /^\.(?:tmp|trash|set|seal)-[a-z0-9-]{1,80}$/;
 
-const setName = /^\.(?:set|seal)-step-(\d{8})-v\d{1,10}-[0-9a-f]{16}(?:-\d{1,2})?$/;
+const setName = /^\.(?:set|seal)-l(\d{1,16})-step-(\d{8})-v\d{1,10}-[0-9a-f]{16}(?:-\d{1,2})?$/;
 
 /** Names of the folder in which several actors write one checkpoint: while shards are written, and while its n-th sealer has it. */
-export function setNames({ step, version }: Pick<CheckpointName, "step" | "version">, key: string) {
-  const rest = `step-${`${step}`.padStart(8, "0")}-v${version}-${key}`;
+export function setNames(
+  { lineage, step, version }: Pick<CheckpointName, "step" | "version"> & { readonly lineage: number },
+  key: string,
+) {
+  const rest = `l${lineage}-step-${`${step}`.padStart(8, "0")}-v${version}-${key}`;
   return { open: `.set-${rest}`, sealing: (nth: number) => `.seal-${rest}-${nth}` };
 }
 
-/** The step of such a folder; `null` for any other name. */
-export function stepOfSet(text: string): number | null {
-  const step = setName.exec(text)?.[1];
-  return step === undefined ? null : Number(step);
+/** The lineage and step of such a folder; `null` for any other name. */
+export function parseSet(text: string): { readonly lineage: number; readonly step: number } | null {
+  const [, lineage, step] = setName.exec(text) ?? [];
+  return lineage === undefined || step === undefined ? null : { lineage: Number(lineage), step: Number(step) };
 }
 
 /** Checks a name from outside. @throws MUSTER_ERR_CHECKPOINT_NAME_INVALID */

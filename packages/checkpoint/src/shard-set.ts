@@ -8,11 +8,11 @@ import { type CheckpointContent, type PlannedFile, planConfig, sectionsOf } from
 import { errors } from "./errors.ts";
 import { type CheckpointFs, fill, systemCode } from "./files.ts";
 import { encodeManifest, type FileEntry, manifestFile, sha256Of, shardedFileSchema } from "./manifest.ts";
-import { attemptsMax, formatName, setNames, stepOfSet } from "./names.ts";
+import { attemptsMax, formatName, parseSet, setNames } from "./names.ts";
 import { type CheckpointInfo, inspectFolder } from "./read.ts";
 import { noteFile, shardedFiles, shardNumbers } from "./shard-names.ts";
 import { planIndex, planShard, setKey } from "./sharded.ts";
-import { claim, type Place, removeTree, renameToFree, saidOf, writeWhole } from "./write.ts";
+import { claim, type Place, removeFolder, removeTree, renameToFree, saidOf, writeWhole } from "./write.ts";
 import { writeFiles } from "./write-files.ts";
 
 /** Longest note that is read. */
@@ -178,10 +178,24 @@ async function takeSet(place: Place, options: SetOptions): Promise<TakenSet> {
   throw errors.CheckpointShardsMissing({ name, of, missing: missing.join(", "), folder: root });
 }
 
-/** Removes sets of steps before `step`: what they lack will not be written any more. */
-export async function removeOldSets({ fs, root }: Place, step: number): Promise<void> {
-  const isOld = (name: string): boolean => (stepOfSet(name) ?? step) < step;
-  for (const name of (await fs.list(root)).filter(isOld)) await removeTree(fs, join(root, name));
+/** Removes those of `names` that are sets of an older lineage or an earlier step: what they lack will not be written any more. */
+export async function removeOldSets(
+  place: Place,
+  names: readonly string[],
+  newer: Pick<CheckpointContent, "lineage" | "step">,
+): Promise<void> {
+  for (const name of names) {
+    const { lineage, step } = parseSet(name) ?? newer;
+    if (lineage < newer.lineage || (lineage === newer.lineage && step < newer.step)) await removeSet(place, name);
+  }
+}
+
+/** Takes a set away as a whole, so that who is about to seal it has all of it or nothing. */
+export async function removeSet(place: Place, name: string): Promise<void> {
+  await removeFolder(place, name).catch((error: unknown) => {
+    // Somebody else has it: to seal it, or to remove it.
+    if (systemCode(error) !== "ENOENT") throw error;
+  });
 }
 
 async function removeFiles(fs: CheckpointFs, folder: string, names: readonly string[]): Promise<void> {

@@ -1,10 +1,21 @@
-/** The checkpoint store: one root folder, one writer. What counts is on the disk; the store itself only remembers what it has hashed. */
+/**
+ * The checkpoint store: one root folder of one job, in which one writer saves whole versions, or several write the shards of one. What counts is on the
+ * disk; the store itself only remembers what it has hashed.
+ */
 import { basename, dirname, join } from "node:path";
-import { hasCode, messageOf } from "@muster/base";
-import { type CheckpointContent, contentInvalid, isSameState, isSameVersion, planFiles } from "./content.ts";
+import { hasCode, type MusterError, messageOf } from "@muster/base";
+import {
+  type CheckpointContent,
+  contentInvalid,
+  isSameState,
+  isSameVersion,
+  planConfig,
+  planFiles,
+} from "./content.ts";
 import { errors } from "./errors.ts";
 import type { CheckpointFs } from "./files.ts";
-import { checkName, counterMax, isLeftover, parseName, stepMax } from "./names.ts";
+import { type Listing, listClaimed, listVerified, orReadFailed } from "./listing.ts";
+import { checkName, counterMax, isLeftover, parseSet, stepMax } from "./names.ts";
 import { nodeFs } from "./node-files.ts";
 import { type CheckpointInfo, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
 import {
@@ -15,8 +26,8 @@ import {
   type SupersededCheckpoint,
 } from "./retention.ts";
 import { serialQueue } from "./serial.ts";
-import { removeOldSets, type SetOptions, sealSet, writeShard } from "./shard-set.ts";
-import { planShard } from "./sharded.ts";
+import { removeOldSets, removeSet, type SetOptions, sealSet, writeShard } from "./shard-set.ts";
+import { planIndex, planShard } from "./sharded.ts";
 import { signatureOf } from "./signature.ts";
 import { makeTemporary, type Place, pointLatest, removeFolder, removeTree, writeFolder } from "./write.ts";
 import { bytesOf, writeFault } from "./write-fault.ts";
@@ -100,18 +111,18 @@ export interface CheckpointStore {
    * last call counts.
    */
   supersede(copies: readonly SupersededCheckpoint[]): void;
-  /** Removes what interrupted saves and removals left behind, once older than the grace. @returns Names of what it removed. */
+  /**
+   * Removes what interrupted saves and removals left behind, and sets of shards to which none was added, once older than the grace, which is to be
+   * longer than any write. @returns Names of what it removed.
+   */
   sweep(): Promise<readonly string[]>;
 }
 
-interface StoreState {
-  readonly place: Place;
+interface StoreState extends Listing {
   readonly options: CheckpointStoreOptions;
   readonly pins: Map<symbol, string>;
   spared: SparedVersion | null;
   superseded: readonly SupersededCheckpoint[];
-  /** By folder name: what was last found whole, good as long as the signature is. */
-  readonly hashed: Map<string, { readonly signature: string; readonly info: CheckpointInfo }>;
 }
 
 const waitingMax = 8;
@@ -124,7 +135,15 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
   }
   const fs = options.fs ?? nodeFs;
   const place = { fs, root: await fs.prepareRoot(options.root) };
-  const state: StoreState = { place, options, pins: new Map(), spared: null, superseded: [], hashed: new Map() };
+  const state: StoreState = {
+    place,
+    options,
+    pins: new Map(),
+    spared: null,
+    superseded: [],
+    hashed: new Map(),
+    sets: [],
+  };
   const inTurn = serialQueue(waitingMax);
   return {
     save: (content, signal) => inTurn(() => save(state, content, signal)),
@@ -171,8 +190,7 @@ async function save(state: StoreState, content: CheckpointContent, signal: Abort
   checkNumbers(content);
   planFiles(content);
   const verified = await listVerified(state, signal);
-  const existing = verified.find((info) => isSameVersion(info, content));
-  if (!existing) refuseOlder(verified[0], content);
+  const existing = findSaved(verified, content, (info) => isSameVersion(info, content));
   return settle(state, existing ?? (await writeWithRoom(state, content, signal)), verified);
 }
 
@@ -193,7 +211,7 @@ async function settle(
       error,
     );
   }
-  return { name, path, manifestDigest, bytes, warnings: await retain(state, name) };
+  return { name, path, manifestDigest, bytes, warnings: await retain(state, info) };
 }
 
 async function saveShards(
@@ -203,18 +221,27 @@ async function saveShards(
 ): Promise<{ readonly bytes: number }> {
   checkNumbers(content);
   const plans = indices.flatMap((index) => planShard(content, index, of));
-  const verified = await listVerified(state, signal);
-  if (verified.some((info) => isSameState(info, content))) return { bytes: bytesOf(plans) };
-  refuseOlder(verified[0], content);
+  if (await findState(state, content, signal)) return { bytes: bytesOf(plans) };
   try {
     signal.throwIfAborted();
-    await removeOldSets(state.place, content.step);
     let bytes = 0;
     for (const index of indices) bytes += await writeShard(state.place, index, { content, of, signal });
     return { bytes };
   } catch (error) {
-    throw await writeFault(state.place, { content, neededBytes: bytesOf(plans), signal }, "other shards stay", error);
+    throw await shardFault(state, { content, neededBytes: bytesOf(plans), signal }, "other shards stay", error);
   }
+}
+
+/** A checkpoint of this state. Nothing is hashed where the manifests say already that there is none and that one may be written. */
+async function findState(
+  state: StoreState,
+  content: CheckpointContent,
+  signal: AbortSignal,
+): Promise<CheckpointInfo | undefined> {
+  const isIt = (info: CheckpointInfo): boolean => isSameState(info, content);
+  const claimed = await listClaimed(state);
+  if (!claimed.some(isIt) && olderFlaw(claimed[0], content) === null) return undefined;
+  return findSaved(await listVerified(state, signal), content, isIt);
 }
 
 async function seal(state: StoreState, options: SetOptions): Promise<SavedCheckpoint> {
@@ -222,15 +249,8 @@ async function seal(state: StoreState, options: SetOptions): Promise<SavedCheckp
   checkNumbers(content);
   const isSealed = (info: CheckpointInfo): boolean => isSameState(info, content);
   const verified = await listVerified(state, signal);
-  const existing = verified.find(isSealed);
-  if (!existing) refuseOlder(verified[0], content);
-  const info = existing ?? (await sealNew(state, options, isSealed));
-  const saved = await settle(state, info, verified);
-  const warnings = await removeOldSets(state.place, content.step).then(
-    () => saved.warnings,
-    (error: unknown) => [...saved.warnings, `older sets of shards could not be removed: ${messageOf(error)}`],
-  );
-  return { ...saved, warnings };
+  const existing = findSaved(verified, content, isSealed);
+  return settle(state, existing ?? (await sealNew(state, options, isSealed)), verified);
 }
 
 async function sealNew(
@@ -244,9 +264,24 @@ async function sealNew(
     // Somebody else may have sealed it meanwhile.
     const sealed = (await listVerified(state)).find(isSealed);
     if (sealed) return sealed;
-    const { content, signal } = options;
-    throw await writeFault(state.place, { content, neededBytes: 0, signal }, "the shards stay", error);
+    const { content, of, signal } = options;
+    const neededBytes = bytesOf([planConfig(content), planIndex(content, of)]);
+    throw await shardFault(state, { content, neededBytes, signal }, "the shards stay", error);
   }
+}
+
+/** Makes the error of a failed write; on a full disk sets of older versions, which others may still seal until then, make room for the next try. */
+async function shardFault(
+  { place, sets }: StoreState,
+  tried: Parameters<typeof writeFault>[1],
+  leftover: string,
+  error: unknown,
+): Promise<unknown> {
+  const fault = await writeFault(place, tried, leftover, error);
+  // The disk is full already; what can not be removed says nothing more.
+  if (hasCode(fault, "MUSTER_ERR_CHECKPOINT_DISK_FULL"))
+    await removeOldSets(place, sets, tried.content).catch(() => {});
+  return fault;
 }
 
 /** Writes a new folder; on a full disk what never came to count makes room, once. */
@@ -301,70 +336,37 @@ function checkNumbers(content: CheckpointContent): void {
   }
 }
 
+/** What is saved already. @throws What {@link olderFlaw} says, when it is not. */
+function findSaved(
+  verified: readonly CheckpointInfo[],
+  content: CheckpointContent,
+  isIt: (info: CheckpointInfo) => boolean,
+): CheckpointInfo | undefined {
+  const existing = verified.find(isIt);
+  const flaw = existing ? null : olderFlaw(verified[0], content);
+  if (flaw) throw flaw;
+  return existing;
+}
+
 /** A checkpoint of another job, of an ended term or from before the newest one would put `latest` back (reliability S27). */
-function refuseOlder(newest: CheckpointInfo | undefined, content: CheckpointContent): void {
-  if (newest === undefined) return;
+function olderFlaw(newest: CheckpointInfo | undefined, content: CheckpointContent): MusterError | null {
+  if (newest === undefined) return null;
   const { job, lineage, step, term } = content;
-  if (newest.job !== job) throw errors.CheckpointForeign({ job, found: newest.job });
-  if (term < newest.term) throw errors.CheckpointFenced({ term, newestTerm: newest.term });
-  if (lineage < newest.lineage || (lineage === newest.lineage && step < newest.step)) {
-    throw errors.CheckpointStale({ lineage, step, newest: newest.name });
-  }
-}
-
-async function listVerified(state: StoreState, signal?: AbortSignal): Promise<readonly CheckpointInfo[]> {
-  const { fs, root } = state.place;
-  const names = (await orReadFailed(root, fs.list(root))).filter((name) => parseName(name) !== null);
-  for (const name of state.hashed.keys()) if (!names.includes(name)) state.hashed.delete(name);
-  const infos: CheckpointInfo[] = [];
-  for (const name of names) {
-    const info = await inspect(state, name, signal);
-    if (info) infos.push(info);
-  }
-  return infos.sort(newestFirst);
-}
-
-/** Verifies one folder, from memory when nothing changed. @returns `null` when it is damaged or gone. */
-async function inspect(
-  { place, hashed }: StoreState,
-  name: string,
-  signal?: AbortSignal,
-): Promise<CheckpointInfo | null> {
-  const known = hashed.get(name);
-  const signature = await orReadFailed(name, signatureOf(place, name, known?.info));
-  if (known?.signature === signature) return known.info;
-  const info = await verifyFolder({ ...place, name }, signal).catch((error: unknown) => {
-    const isInvisible = ["CORRUPT", "MISSING"].some((word) => hasCode(error, `MUSTER_ERR_CHECKPOINT_${word}`));
-    // Whatever else fails says nothing about the checkpoint; to hide it would restore an older one without need.
-    if (!isInvisible) throw error;
-    return null;
-  });
-  if (info) {
-    const isLonger = info.format === 3 && known === undefined;
-    hashed.set(name, {
-      signature: isLonger ? await orReadFailed(name, signatureOf(place, name, info)) : signature,
-      info,
-    });
-  }
-  return info;
-}
-
-async function orReadFailed<T>(name: string, work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    throw errors.CheckpointReadFailed({ name, reason: messageOf(error) }, error);
-  }
+  if (newest.job !== job) return errors.CheckpointForeign({ job, found: newest.job });
+  if (term < newest.term) return errors.CheckpointFenced({ term, newestTerm: newest.term });
+  const isOlder = lineage < newest.lineage || (lineage === newest.lineage && step < newest.step);
+  return isOlder ? errors.CheckpointStale({ lineage, step, newest: newest.name }) : null;
 }
 
 /** Removes what is not kept; never what is about to be reported as `saved`, though another writer may have made newer ones since. */
-async function retain(state: StoreState, saved: string): Promise<readonly string[]> {
-  const pinned = new Set([...state.pins.values(), saved]);
+async function retain(state: StoreState, saved: CheckpointInfo): Promise<readonly string[]> {
+  const pinned = new Set([...state.pins.values(), saved.name]);
   const warnings: string[] = [];
   try {
     const { spared, superseded, options } = state;
     const names = planRetention(await listVerified(state), { keep: options.keep, pinned, spared, superseded });
     for (const name of names) await removeFolder(state.place, name);
+    await removeOldSets(state.place, state.sets, saved);
   } catch (error) {
     // The new checkpoint is durable whatever happens here; the next save tries again.
     warnings.push(`older checkpoints could not be removed: ${messageOf(error)}`);
@@ -387,7 +389,7 @@ async function sweep({ place, options }: StoreState): Promise<readonly string[]>
     const path = join(root, name);
     const stat = await fs.stat(path);
     if (stat === null || stat.modifiedMs > oldestMs) continue;
-    await removeTree(fs, path);
+    await (parseSet(name) ? removeSet(place, name) : removeTree(fs, path));
     removed.push(name);
   }
   return removed;

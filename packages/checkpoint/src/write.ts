@@ -66,9 +66,9 @@ export async function pointLatest({ fs, root }: Place, name: string): Promise<vo
   await fs.syncDirectory(root);
 }
 
-/** Takes a checkpoint out of sight in one step, then removes its files. */
+/** Takes a checkpoint, or a folder in which one is made, out of sight in one step, then removes its files. */
 export async function removeFolder({ fs, root }: Place, name: string): Promise<void> {
-  const trash = await claim(`.trash-${name}`, "-", (candidate) =>
+  const trash = await claim(`.trash-${name.replace(/^\./, "")}`, "-", (candidate) =>
     renameToFree({ fs, root }, join(root, name), candidate),
   );
   await fs.syncDirectory(root);

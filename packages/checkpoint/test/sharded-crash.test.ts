@@ -12,8 +12,8 @@ const oldContent = contentOf(50);
 const newContent = contentOf(100);
 const of = 2;
 
-const open = (disk: MemoryDisk): Promise<CheckpointStore> =>
-  openCheckpointStore({ root, keep: 1, fs: disk.fs, now: () => new Date(disk.nowMs) });
+const open = (disk: MemoryDisk, keep = 1): Promise<CheckpointStore> =>
+  openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) });
 
 /** A disk with one durable checkpoint. */
 async function diskWithOld(): Promise<MemoryDisk> {
@@ -113,6 +113,71 @@ function openLater(): { readonly opened: Promise<void>; open(): void } {
   });
   return { opened, open: () => open() };
 }
+
+/** A store that waits before one call, the first for which `isIt` holds, until it may go on. */
+async function stopping(disk: MemoryDisk, isIt: (call: string, ...given: unknown[]) => boolean) {
+  const [gate, stopped] = [openLater(), openLater()];
+  let isOver = false;
+  const fs = new Proxy(disk.fs, {
+    get: (fs, key) => {
+      const call = Reflect.get(fs, key) as (...given: unknown[]) => Promise<unknown>;
+      return async (...given: unknown[]) => {
+        if (!isOver && isIt(String(key), ...given)) {
+          isOver = true;
+          stopped.open();
+          await gate.opened;
+        }
+        return call(...given);
+      };
+    },
+  });
+  const store = await openCheckpointStore({ root, keep: 9, fs, now: () => new Date(0) });
+  return { store, stopped: stopped.opened, goOn: gate.open, over: stopped.open };
+}
+
+describe("a set that another removes", () => {
+  const older = contentOf(90);
+
+  it.each(["before its files go", "midway through its files"])(
+    "is sealed whole or not at all, when the sealer stops before its rename and the other %s",
+    async (where) => {
+      const disk = await diskWithOld();
+      let removed = 0;
+      const isInSet = (call: string, path: unknown) => call === "removeFile" && String(path).includes("seal-");
+      const a = await stopping(disk, (call, from) => call === "rename" && /\/\.seal-[^/]*$/.test(String(from)));
+      const b = await stopping(disk, (call, path) =>
+        where.startsWith("before")
+          ? call === "rename" && /\/\.seal-[^/]*$/.test(String(path))
+          : isInSet(call, path) && ++removed === 2,
+      );
+      await a.store.saveShards(older, { indices: [1, 2], of }, never);
+      const sealing = a.store.seal(older, of, never).then(
+        ({ name }) => name,
+        () => null,
+      );
+      await a.stopped;
+      const writing = b.store.save(newContent, never).finally(b.over);
+      await b.stopped;
+      a.goOn();
+      const reported = await sealing;
+      b.goOn();
+      await writing;
+      const names = (await (await open(disk)).list()).map(({ name }) => name);
+      if (reported !== null) expect(names).toContain(reported);
+      expect(reported === null).toBe(where.startsWith("midway"));
+    },
+  );
+
+  it("does not stop others who remove it at the same time", async () => {
+    const disk = await diskWithOld();
+    const stores = [await open(disk, 9), await open(disk, 9), await open(disk, 9)];
+    await stores[0]!.saveShards(older, { indices: [1], of }, never);
+    await Promise.all(stores.map((store) => store.saveShards(newContent, { indices: [1, 2], of }, never)));
+    const saved = await Promise.all(stores.map((store) => store.save(newContent, never)));
+    expect(saved.flatMap(({ warnings }) => warnings)).toEqual([]);
+    expect([...disk.files().keys()].filter((path) => path.includes("step-00000090"))).toEqual([]);
+  });
+});
 
 describe("two who write one shard, because one of them was taken for dead", () => {
   it("end with the same checkpoint, wherever the slow one goes on", async () => {

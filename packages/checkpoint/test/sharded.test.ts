@@ -196,6 +196,42 @@ describe("a checkpoint of several writers", () => {
     expect([...folders].sort()).toEqual(["latest", "step-00000007-v7-t1"]);
   });
 
+  it("leaves no set once a newer one is saved whole, as after a change to one shard, and none of an older lineage", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk, 1);
+    const sets = () => [
+      ...new Set([...disk.files().keys()].flatMap((path) => /\.set-(l\d+-step-\d+)/.exec(path)?.[1] ?? [])),
+    ];
+    const shards = { indices: [1], of: 2 };
+    await store.saveShards(contentOf(5), shards, never);
+    await store.saveShards(contentOf(9), shards, never);
+    await store.saveShards(contentOf(4, { lineage: 1 }), shards, never);
+    // Who writes leaves what others may still seal.
+    expect(sets()).toHaveLength(3);
+    await store.save(contentOf(8), never);
+    expect(sets()).toEqual(["l0-step-00000009", "l1-step-00000004"]);
+    await store.save(contentOf(3, { lineage: 1 }), never);
+    expect(sets()).toEqual(["l1-step-00000004"]);
+  });
+
+  it("reads no byte of older weights to write a shard, unless they may be the same ones", async () => {
+    const disk = await emptyDisk();
+    const [a, b] = [await open(disk), await open(disk)];
+    const shards = { indices: [1, 2], of: 2 };
+    await a.saveShards(contentOf(6), shards, never);
+    const { name } = await a.seal(contentOf(6), 2, never);
+    const readsOf = () =>
+      disk.calls.filter((call) => call.startsWith(`read ${root}/${name}`) && call.endsWith(".safetensors"));
+    disk.calls = [];
+    await b.saveShards(contentOf(7), shards, never);
+    expect(readsOf()).toEqual([]);
+    await b.saveShards(contentOf(6), { ...shards, indices: [1] }, never);
+    expect(readsOf()).not.toEqual([]);
+    disk.flipBit(`${root}/${name}/model-00002-of-00002.safetensors`, 8 * 20);
+    await b.saveShards(contentOf(6), shards, never);
+    await expect(b.seal(contentOf(6), 2, never)).resolves.toMatchObject({ name: `${name}-a2` });
+  });
+
   it("says how much room is missing, and leaves the shards of others", async () => {
     const disk = await emptyDisk();
     const store = await open(disk);
@@ -206,6 +242,21 @@ describe("a checkpoint of several writers", () => {
       failsWith("DISK_FULL"),
     );
     expect([...disk.files().keys()]).toEqual(before);
+  });
+
+  it("has sets of older versions make room on a full disk, for the next try, and says what a seal needs", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    const used = () => [...disk.files().values()].reduce((sum, { length }) => sum + length, 0);
+    await store.saveShards(contentOf(5), { indices: [1, 2], of: 2 }, never);
+    disk.bytesMax = used() + 10;
+    const writing = () => store.saveShards(contentOf(6), { indices: [1, 2], of: 2 }, never);
+    await expect(writing()).rejects.toEqual(failsWith("DISK_FULL"));
+    await writing();
+    disk.bytesMax = used() + 10;
+    await expect(store.seal(contentOf(6), 2, never)).rejects.toEqual(failsWith("DISK_FULL", /it needs [1-9]\d+;/));
+    disk.bytesMax = Number.MAX_SAFE_INTEGER;
+    await expect(store.seal(contentOf(6), 2, never)).resolves.toMatchObject({ warnings: [] });
   });
 });
 
