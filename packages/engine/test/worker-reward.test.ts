@@ -1,11 +1,19 @@
 /** Rewards that a worker computes: in batches, and whatever it does costs the trajectory that made it do so. About 5 s: each is a process. */
+import { randomUUID } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { setImmediate } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { messageOf } from "@muster/base";
 import { needsOfTask, taskOf } from "@muster/data";
 import type { ScorerConfig } from "@muster/protocol";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { failureKindOf } from "../src/collect/failure-kind.ts";
 import type { Reward, RewardInput } from "../src/index.ts";
 import { openWorkerReward } from "../src/rewards/worker-reward.ts";
+import type { WorkerSelf } from "../src/worker/description.ts";
+import type { OpenWorker } from "../src/worker/open-link.ts";
+import { scorerOptionsOf } from "../src/worker/options.ts";
+import { Scorer } from "../src/worker/scorer.ts";
 
 vi.setConfig({ testTimeout: 20_000 });
 
@@ -23,8 +31,8 @@ afterEach(async () => {
   for (const reward of opened.splice(0)) await reward.close?.();
 });
 
-async function reward(settings: Partial<ScorerConfig> = {}, mode = "good"): Promise<Reward> {
-  const config: ScorerConfig = {
+function configOf(settings: Partial<ScorerConfig>, mode: string): ScorerConfig {
+  return {
     ...{
       command: `'${process.execPath}' '${program}' ${mode}`,
       directory: process.cwd(),
@@ -34,7 +42,10 @@ async function reward(settings: Partial<ScorerConfig> = {}, mode = "good"): Prom
     ...{ batch: 64, startMs: 10_000, callMs: 10_000, silenceMs: 10_000, memoryBytes: 0, arenaBytes: 2 ** 20 },
     ...settings,
   };
-  const one = await openWorkerReward(config, needs, process.env);
+}
+
+async function reward(settings: Partial<ScorerConfig> = {}, mode = "good"): Promise<Reward> {
+  const one = await openWorkerReward(configOf(settings, mode), needs, process.env);
   opened.push(one);
   return one;
 }
@@ -134,3 +145,35 @@ it("is ended by close, and what is asked afterwards is refused", async () => {
   await judge.close?.();
   expect(await outcomes(judge, ["a"])).toMatchObject([{ message: expect.stringMatching(/closed/) }]);
 });
+
+it("leaves no worker behind when it is closed while the next one is to begin in the place of a dead one", async () => {
+  const mark = `mark-${randomUUID()}`;
+  const workers = (): readonly string[] =>
+    readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && commandOf(pid).includes(mark));
+  let link: OpenWorker<WorkerSelf>["link"] | undefined;
+  const scorer = await Scorer.open<string, string>({
+    ...{ role: "reward", worker: scorerOptionsOf(configOf({}, `good ${mark}`), process.env), needs, batch: 1 },
+    bytesOf: () => 1,
+    ask: async (worker, items) => {
+      link = worker.link;
+      return items;
+    },
+  });
+  expect(await scorer.score("a", never)).toBe("a");
+  const [pid] = workers();
+  process.kill(Number(pid), "SIGKILL");
+  await link?.lost;
+  const given = scorer.score("b", never).catch(messageOf);
+  await setImmediate(); // it is asked for now, and the dead one is cleared away first
+  await scorer.close();
+  expect(await given).toMatch(/closed/);
+  expect(workers()).toEqual([]);
+});
+
+function commandOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+  } catch {
+    return ""; // it has ended since
+  }
+}

@@ -174,6 +174,8 @@ export class Scorer<Item, Score> {
   async #worker(): Promise<OpenWorker<WorkerSelf>> {
     const running = await this.#open;
     if (running?.link.fault) await this.#end(running);
+    // Who closes looks for a worker to end once, and may have done so meanwhile.
+    if (this.#isClosed) throw errors.EngineClosed({ operation: "score" });
     this.#open ??= openScorer(this.#options.role, this.#options.worker, this.#options.needs);
     try {
       return await this.#open;
