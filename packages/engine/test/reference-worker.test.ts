@@ -67,6 +67,26 @@ describe("a job does not begin with a reference worker, as no vote would see one
   });
 });
 
+describe("the sum of the probabilities", () => {
+  const sums = (vocab: number) => {
+    const table = { command: `'${process.execPath}' '${program}' large` };
+    const { checks } = workerChecks({ table, needs: { ...needs, vocab }, env: process.env, trajectories: [] });
+    return checks.filter(({ says }) => says.startsWith("refers: the probabilities of all tokens"));
+  };
+
+  it("may be below 1, for the model may have more tokens than the task", async () => {
+    const [check] = sums(43);
+    await check?.run();
+    const [small] = sums(65);
+    expect(await small?.run().then(() => "nothing", messageOf)).toMatch(/they are 1\.01\d+ together/);
+  });
+
+  it("is no check of a vocabulary that is not summed over", () => {
+    expect(sums(4_096).length).toBe(1);
+    expect(sums(4_097)).toEqual([]);
+  });
+});
+
 describe("a trainer without a reference policy of its own", () => {
   async function trainer(mode: string): Promise<PolicyEngine> {
     const reference = {

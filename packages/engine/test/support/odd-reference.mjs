@@ -20,7 +20,8 @@ function logprobs({ sequences, arrays }) {
   if (mode === "ends" || (mode === "mates-end" && sequences > 1)) process.exit(9);
   const { length } = arrays.tokens;
   asked += 1;
-  const value = { positive: 0.5, nan: Number.NaN, unnormal: -1, drifts: -asked }[mode] ?? -Math.log(vocab);
+  const value =
+    { positive: 0.5, nan: Number.NaN, unnormal: -1, drifts: -asked, large: -Math.log(64) }[mode] ?? -Math.log(vocab);
   writeSync(fd, new Uint8Array(Float32Array.from({ length }, () => value).buffer), 0, 4 * length, 0);
   const wanted = length - promptTokens(arrays);
   return { arrays: { logprobs: { dtype: "f32", offsetBytes: 0, length: mode === "short" ? wanted - 1 : wanted } } };
