@@ -7,6 +7,7 @@ import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts
 import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
 import { applyShardsSaved } from "../src/controller/checkpoints/shards.ts";
 import type { Change } from "../src/controller/events.ts";
+import { planEnd } from "../src/controller/plan-end.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
 import { bodiesOf, memberOf, planWith, reportFrom, working } from "./states.ts";
 
@@ -43,6 +44,10 @@ class Job {
     this.bodies.push(...bodiesOf(effects, "checkpoint.save"));
   }
 
+  at(nowMs: number): void {
+    this.state = { ...this.state, nowMs };
+  }
+
   /** What was said since the last time. */
   heard(): string[] {
     return this.said.splice(0);
@@ -60,8 +65,8 @@ class Job {
     this.plan();
   }
 
-  failed(by: string, step = 4): void {
-    const body = { step, lineage: 0, version: step, cause: "no disk" };
+  failed(by: string, why: Partial<Body<"checkpoint.failed">> = {}, step = 4): void {
+    const body = { step, lineage: 0, version: step, cause: "no disk", ...why };
     this.take(applySaveFailed(this.state, reportFrom(this.state, by, { kind: "checkpoint.failed", body })));
     this.plan();
   }
@@ -194,9 +199,66 @@ describe("a checkpoint in three shards", () => {
     job.wrote("c0", [2]);
     job.wrote("c2", [3]);
     expect(job.heard()).toEqual(["c0 4: seal"]);
-    job.failed("c0");
+    job.failed("c0", { shardsMissing: true });
     expect(job.state.checkpoints.set?.done).toEqual([]);
     expect(job.heard()).toEqual(["c2 4: 1,2,3"]);
+  });
+
+  it("is sealed by another when a disk has no room for the seal, and begun anew when one seal after another fails", () => {
+    const job = new Job();
+    for (const [i, id] of ["c0", "c1", "c2"].entries()) job.wrote(id, [i + 1]);
+    job.heard();
+    job.failed("c0", { full: { folder: "/c", freeBytes: 0, neededBytes: 9 } });
+    expect(job.heard()).toEqual(["c1 4: seal"]);
+    expect(job.state.checkpoints.set?.done).toEqual([1, 2, 3]);
+    job.failed("c1");
+    expect(job.heard()).toEqual(["c2 4: seal"]);
+    job.failed("c2");
+    expect(job.state.checkpoints.set).toBeUndefined();
+  });
+
+  it("stays when a seal of an older one fails", () => {
+    const job = new Job();
+    for (const [i, id] of ["c0", "c1", "c2"].entries()) job.wrote(id, [i + 1]);
+    expect(job.heard().at(-1)).toBe("c0 4: seal");
+    const { set: older, ...checkpoints } = job.state.checkpoints;
+    job.state = { ...job.state, checkpoints: { ...checkpoints, set: { ...older!, step: 20, version: 20, done: [2] } } };
+    job.failed("c0", { shardsMissing: true });
+    expect(job.state.checkpoints.set).toMatchObject({ step: 20, done: [2] });
+  });
+
+  it("is not sealed because of a word on no shard at all from the one who is to seal it", () => {
+    const job = new Job();
+    for (const [i, id] of ["c0", "c1", "c2"].entries()) job.wrote(id, [i + 1]);
+    expect(job.heard().at(-1)).toBe("c0 4: seal");
+    const { order } = job.state.members.c0!;
+    job.wrote("c0", []);
+    expect(job.state.members.c0!.order).toBe(order);
+    expect(job.heard()).toEqual([]);
+  });
+
+  it("is the last one of the job: its end waits for a shard that is written again, and for the seal", () => {
+    const job = new Job(lastWanted());
+    expect(job.heard()).toEqual(["c0 20: 1", "c1 20: 2", "c2 20: 3"]);
+    job.at(40_000);
+    job.wrote("c0", [1], 20);
+    job.wrote("c2", [3], 20);
+    job.dies("c1");
+    expect(job.heard()).toEqual(["c0 20: 2"]);
+    job.at(61_000);
+    expect(planEnd(job.state)).toBeNull();
+    job.at(80_000);
+    job.wrote("c0", [2], 20);
+    expect(job.heard()).toEqual(["c0 20: seal"]);
+    job.sealed("c0", 20);
+    expect(job.saved).toBe(20);
+    expect(planEnd(job.state)?.state.ending).toMatchObject({ outcome: "done", reason: "all steps are committed" });
+  });
+
+  it("is given up with the job's end when nothing of it comes on", () => {
+    const job = new Job(lastWanted());
+    job.at(61_000);
+    expect(planEnd(job.state)?.state.ending?.reason).toContain("could not be made durable");
   });
 
   it("takes no word for a shard from one who was not told to write it", () => {
@@ -230,6 +292,13 @@ it("older checkpoints go although only one host has said of a newer one that it 
   };
   expect(pinsOf({ ...state, plan: { ...plan, checkpointKeep: 2 } })).toEqual({ pinned: "/c/4" });
 });
+
+/** The last step is committed and is to be durable within a minute. */
+function lastWanted(): ControllerState {
+  const slow = { ...plan, timing: { ...plan.timing, checkpointMs: 60_000 } };
+  const state = working({ plan: slow, version: 20, members: ["p0", "r0", "c0", "c1", "c2"], patch: { nowMs: 0 } });
+  return { ...state, checkpoints: { ...state.checkpoints, wantedStep: 20, dueAtMs: 60_000 } };
+}
 
 function without(state: ControllerState, ...ids: readonly string[]): ControllerState["members"] {
   return Object.fromEntries(Object.entries(state.members).filter(([id]) => !ids.includes(id)));

@@ -251,7 +251,8 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
       },
       (error) => {
         const part = shards ? { shards } : {};
-        return { type: "checkpoint.errored", step, lineage, cause: messageOf(error), ...fullOf(error), ...part };
+        const why = { cause: messageOf(error), ...fullOf(error), ...missingOf(error) };
+        return { type: "checkpoint.errored", step, lineage, ...why, ...part };
       },
     ).finally(() => this.#tools.beats.setPhase("idle"));
   }
@@ -274,4 +275,9 @@ function fullOf(error: unknown): Pick<Body<"checkpoint.failed">, "full"> {
   if (!hasCode(error, "MUSTER_ERR_CHECKPOINT_DISK_FULL")) return {};
   const { folder, freeBytes, neededBytes } = error.params;
   return { full: { folder: String(folder), freeBytes: Number(freeBytes), neededBytes: Number(neededBytes) } };
+}
+
+/** What a report says of shards that are not in the folder. */
+function missingOf(error: unknown): Pick<Body<"checkpoint.failed">, "shardsMissing"> {
+  return hasCode(error, "MUSTER_ERR_CHECKPOINT_SHARDS_MISSING") ? { shardsMissing: true } : {};
 }

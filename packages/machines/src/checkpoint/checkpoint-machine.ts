@@ -54,13 +54,14 @@ interface Context extends CheckpointInput {
 
 const unreachable: CheckpointEffect = { type: "drop", kind: "entry", reason: "entered without its order" };
 
-type Failure = Pick<Body<"checkpoint.failed">, "cause" | "full">;
+type Failure = Pick<Body<"checkpoint.failed">, "cause" | "full" | "shardsMissing">;
 
-const failed = ({ save }: Context, { cause, full }: Failure): CheckpointEffect =>
+const failed = ({ save }: Context, { cause, full, shardsMissing }: Failure): CheckpointEffect =>
   save
     ? report("checkpoint.failed", {
         ...{ step: save.step, lineage: save.lineage, version: save.version, cause },
         ...(full ? { full } : {}),
+        ...(shardsMissing ? { shardsMissing } : {}),
       })
     : unreachable;
 

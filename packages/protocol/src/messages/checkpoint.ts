@@ -64,6 +64,8 @@ export const checkpointMessages = defineMessages({
       full: z
         .strictObject({ folder: z.string().max(4096), freeBytes: countSchema, neededBytes: countSchema })
         .optional(),
+      /** It was to seal the checkpoint, and shards that were reported durable are not in its folder. */
+      shardsMissing: z.boolean().optional(),
     }),
   },
 });

@@ -13,6 +13,9 @@ import { savedFlawOf } from "./saved-checkpoint.ts";
 import { isSealing, withoutSet } from "./shards.ts";
 import { splitHistory, watermarkAfter } from "./watermark.ts";
 
+/** Seals that may fail in a row while all shards are there. */
+const sealsMax = 3;
+
 /** A checkpoint actor has made a checkpoint durable. Once enough hosts have it, it counts, and what it covers may go. Pure. */
 export function applySaved(state: ControllerState, event: ReportOf<"checkpoint.saved">): Change<ControllerState> {
   const { step, version, lineage, path, manifestDigest } = event.body;
@@ -63,7 +66,7 @@ export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpo
   const { action, afterMs } = decideFailure(state.plan.failure, "checkpoint_io", failures);
   const retryAtMs = state.nowMs + afterMs;
   const answer = saveAnswered(state.members[event.from], event.body);
-  const next = withMember(withoutFailed(state, event.from), event.from, { ...answer, retryAtMs });
+  const next = withMember(withoutFailed(state, event), event.from, { ...answer, retryAtMs });
   const detail = `step ${event.body.step}: ${event.body.cause}`;
   const isLast = action === "abort" && !next.ending;
   const outlook = isLast ? "the job ends with this" : "training goes on";
@@ -86,10 +89,17 @@ export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpo
   return { state: { ...next, checkpoints }, effects };
 }
 
-/** A set that could not be sealed is begun anew: its shards are not where they were said to be. */
-function withoutFailed(state: ControllerState, from: string): ControllerState {
+/**
+ * A set whose shards are not where they were said to be is begun anew. While they are there another actor seals it: none of them is written again because
+ * one disk has no room or failed for a moment.
+ */
+function withoutFailed(state: ControllerState, { from, body }: ReportOf<"checkpoint.failed">): ControllerState {
+  const { set, failures } = state.checkpoints;
   const member = state.members[from];
-  return member && isSealing(member) ? { ...state, checkpoints: withoutSet(state.checkpoints) } : state;
+  const isThis = set?.lineage === body.lineage && set.version === body.version;
+  if (!isThis || !member || !isSealing(member, body)) return state;
+  const isKept = !body.shardsMissing && (body.full !== undefined || failures + 1 < sealsMax);
+  return isKept ? state : { ...state, checkpoints: withoutSet(state.checkpoints) };
 }
 
 function withoutOlderSet(checkpoints: Checkpoints, step: number): Checkpoints {

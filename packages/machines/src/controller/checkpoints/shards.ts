@@ -3,6 +3,7 @@
  * then does it count. What somebody does not finish is given to others.
  */
 import type { Body } from "@muster/protocol";
+import type { VersionKey } from "../../version-key.ts";
 import { type Change, command, type ReportOf } from "../events.ts";
 import { answered, withVersionOrder } from "../orders.ts";
 import { type ControllerState, type Member, membersOf, withMember } from "../state.ts";
@@ -78,13 +79,23 @@ export function applyShardsSaved(state: ControllerState, event: ReportOf<"shards
     order?.kind === "checkpoint.save" &&
     order.lineage === lineage &&
     order.version === version &&
+    shards.write.length > 0 &&
     order.write?.join() === shards.write.join();
   if (!member || !isOrdered) return { state, effects: [] };
   const next = withMember(state, event.from, answered);
   if (set?.version !== version || set.of !== shards.of) return { state: next, effects: [] };
   const done = [...new Set([...set.done, ...shards.write])].sort((a, b) => a - b);
   const by = [...new Set([...set.by, member.incarnation])];
-  return { state: withSet(next, { ...set, done, by }), effects: [] };
+  const hasGrown = done.length > set.done.length;
+  return { state: withSet(hasGrown ? withTimeFor(next, set) : next, { ...set, done, by }), effects: [] };
+}
+
+/** The end of the job waits while the last checkpoint comes on: a shard may have to be written once more, and somebody is to seal it. */
+function withTimeFor(state: ControllerState, { step }: ShardSet): ControllerState {
+  const { checkpoints, nowMs, plan } = state;
+  if (checkpoints.wantedStep !== step) return state;
+  const dueAtMs = Math.max(checkpoints.dueAtMs, nowMs + 2 * plan.timing.checkpointMs);
+  return { ...state, checkpoints: { ...checkpoints, dueAtMs } };
 }
 
 /** Where checkpoints stand once a set is of no use any more: when it counts, when the job goes back, when it could not be sealed. Pure. */
@@ -92,9 +103,10 @@ export function withoutSet({ set: _, ...checkpoints }: Checkpoints): Checkpoints
   return checkpoints;
 }
 
-/** True when a member was told to seal. Pure. */
-export function isSealing({ order }: Pick<Member, "order">): boolean {
-  return order?.kind === "checkpoint.save" && order.write?.length === 0;
+/** True when a member was told to seal a version. Pure. */
+export function isSealing({ order }: Pick<Member, "order">, { lineage, version }: VersionKey): boolean {
+  if (order?.kind !== "checkpoint.save" || order.write?.length !== 0) return false;
+  return order.lineage === lineage && order.version === version;
 }
 
 function giveOut(state: ControllerState, set: ShardSet, free: readonly Member[]): Change<ControllerState> | null {
