@@ -1,3 +1,4 @@
+export { changeLine, changesName, readChanges, type SaidChange } from "./run/changes.ts";
 export { type CheckRunOptions, checkRun, type JournalBytes, type RunAudit } from "./run/check-run.ts";
 export { beginsRow, type EventFields, type EventLine, eventLine, placeOf } from "./run/event-line.ts";
 export type { Finding, Unchecked } from "./run/findings.ts";

@@ -1,7 +1,9 @@
 /** Settings that were changed in a run whose store is lost: its new journal begins after the newest checkpoint, and refuses steps before that. */
+
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { changeLine } from "@muster/check";
 import { formatCheckpointName } from "@muster/protocol";
 import { afterEach, expect, it } from "vitest";
 import { earlierChanges } from "../src/run/resumed.ts";
@@ -31,6 +33,16 @@ it("what counted already at the first step of the new journal counts from there 
   expect(await earlierChanges(folder, checkpoints)).toEqual([
     { settings: { lr: 0.2, lrWarmupSteps: 0, stalenessMax: 2 } },
     { settings: { lr: 0.1 }, fromStep: 12 },
+  ]);
+});
+
+it("those whose events were dropped are in a file of their own", async () => {
+  write([], [4]);
+  const change = (fromStep: number, lr: number) => changeLine({ fromStep, settings: { lr } }, "2026-01-01T00:00:00Z");
+  writeFileSync(join(folder, "changes.jsonl"), `${change(2, 0.5)}\n${change(7, 0.25)}\n{"at":"2026-`);
+  expect(await earlierChanges(folder, checkpoints)).toEqual([
+    { settings: { lr: 0.5 } },
+    { settings: { lr: 0.25 }, fromStep: 7 },
   ]);
 });
 

@@ -94,11 +94,12 @@ it("the events of all files come back in order, as they were said, and a line th
   const directory = await runDirectory();
   const said = (event: typeof started, from: string) => ({ ...event, from, term: 2 }) as typeof started;
   filesIn(directory).add(said(drained, "controller"), { seq: 7, atMs: 1 });
-  filesIn(directory).add(said(started, "controller-1"), { seq: 1, atMs: 2 });
+  const later = eventOf("job.started", { term: 1 }, 1_000);
+  filesIn(directory).add(said(later, "controller-1"), { seq: 1, atMs: 2 });
   await appendFile(join(directory.path, "events.jsonl"), '{"seq":2,"at":"2026-');
   expect([...readEvents(directory.path)]).toEqual([
     { seq: 7, atMs: 1, event: { ...said(drained, "controller") } },
-    { seq: 1, atMs: 2, event: { ...said(started, "controller-1") } },
+    { seq: 1, atMs: 2, event: { ...said(later, "controller-1") } },
   ]);
 });
 
@@ -117,7 +118,7 @@ describe("a job whose broker no longer has the first events", () => {
     for (let seq = 8; seq <= 12; seq++) after.add(numbered(seq), at(seq, 100 * seq));
     expect(await readFile(join(directory.path, "events.jsonl"), "utf8")).toBe(whole);
     expect(await readFile(join(directory.path, "audit.jsonl"), "utf8")).toBe(audit);
-    expect((await readdir(directory.path)).sort()).toEqual(["audit.jsonl", "events.jsonl"]);
+    expect((await readdir(directory.path)).sort()).toEqual(["audit.jsonl", "changes.jsonl", "events.jsonl"]);
   });
 
   it("keeps the commands of a store that was lost, whatever the next one tells", async () => {

@@ -1,6 +1,16 @@
 /** Files of a run grow as long as its job goes on, and keep within their bound: what is left says so, and what reads it accuses nobody. */
 import { spawnSync } from "node:child_process";
-import { appendFileSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { checkRun, eventLine, openRunFolder } from "@muster/check";
 import type { EventMessage } from "@muster/client";
@@ -18,6 +28,7 @@ import type { GrowingOptions } from "../src/run/line-parts.ts";
 import { MetricsFile } from "../src/run/metrics-file.ts";
 import { readRecord } from "../src/run/read-record.ts";
 import { createRecorder, type Recorder } from "../src/run/recorder.ts";
+import { earlierChanges } from "../src/run/resumed.ts";
 
 const { config } = loadJob({
   env: {},
@@ -31,11 +42,11 @@ const said = <K extends EventMessage["kind"]>(kind: K, body: Body<K>, s: number)
   ({ kind, body, from: "controller", term: 1, sentAtMs: startMs + 1_000 * s }) as unknown as EventMessage;
 
 const ledgerOf = (step: number) => ({ admitted: 8 * step, trained: 8 * step, aborted: 0, quarantined: 0, pending: 0 });
-const committed = (step: number, lineage = 1) =>
+const committed = (step: number, lineage = 1, staleness = 0) =>
   said(
     "step.committed",
     {
-      ...{ step, attempt: 1, epoch: 1, lineage, version: step, reward: step / 1e6, tokens: 100, staleness: 0 },
+      ...{ step, attempt: 1, epoch: 1, lineage, version: step, reward: step / 1e6, tokens: 100, staleness },
       sections: [{ name: "weights" as const, digest: `xxh3b:${step}`, bytes: 4 }],
       groups: [`${step}.0`, `${step}.1`],
       ledger: ledgerOf(step),
@@ -51,6 +62,8 @@ const drained = (step: number) =>
     { commandId: `c-${step}`, kind: "replica.drain", by: "operator", outcome: "done", detail: "" } as never,
     step,
   );
+const settings = { lr: 0.25, stalenessMax: config.stalenessMax + 3 };
+const changed = said("job.changed", { fromStep: 1, settings, before: {} } as Body<"job.changed">, 0);
 const wentBack = said("alarm.raised", { alarm: "rollback", detail: "going back" } as Body<"alarm.raised">, 0);
 
 interface Run extends GrowingOptions {
@@ -99,6 +112,12 @@ function* job(steps: number): Generator<readonly [number, EventMessage]> {
     yield [2 * step, committed(step)];
     yield [2 * step + 1, drained(step)];
   }
+}
+/** One in which an operator allowed older samples at its beginning. */
+function* changedJob(steps: number): Generator<readonly [number, EventMessage]> {
+  yield [1, began];
+  yield [2, changed];
+  for (let step = 1; step <= steps; step++) yield [step + 2, committed(step, 1, config.stalenessMax + 3)];
 }
 const after = function* (seq: number, events: ReturnType<typeof job>) {
   for (const one of events) if (one[0] > seq) yield one;
@@ -156,6 +175,30 @@ describe("of a job that writes far more than its bound", () => {
     expect(violations[0]?.says).toMatch(/^events \d+ to \d+ are missing before this line/);
   });
 
+  test("what an operator changed is known although the event is dropped: for the check, the report and a lost store", async () => {
+    const run = await openRun(bytesMax);
+    follow(run, changedJob(1_500));
+    follow(run, changedJob(1_500));
+    expect(readdirSync(run.path)).not.toContain("events.1.jsonl");
+    const { violations, unchecked } = await audit(run);
+    expect(violations).toEqual([]);
+    expect(unchecked.filter(({ what }) => what.startsWith("the age of"))).toEqual([]);
+    expect(readRecord(run.path, "grown").config_text.match(/optimizer.lr = 0.25/g)).toHaveLength(1);
+    expect(await earlierChanges(run.path, join(run.path, "none"))).toEqual([{ settings }]);
+  });
+
+  test("without the file of changes a step on older samples is not checked for that, and not accused", async () => {
+    const run = await openRun(bytesMax);
+    follow(run, changedJob(1_500));
+    rmSync(join(run.path, "changes.jsonl"));
+    const { violations, unchecked } = await audit(run);
+    expect(violations).toEqual([]);
+    expect(unchecked).toContainEqual({
+      what: expect.stringMatching(/^the age of what \d+ steps were trained on$/),
+      why: expect.stringContaining("no changes.jsonl"),
+    });
+  });
+
   test("the report says where it begins, and nobody is accused", async () => {
     const run = await openRun(bytesMax);
     follow(run, job(1_500));
@@ -209,6 +252,55 @@ describe("a run that goes on", () => {
     expect(recordOf(recorder).summary).toMatchObject({ since_step: 201, tokens_per_s: expect.closeTo(100, 0) });
   });
 
+  test("with a longer history writes anew what the broker tells from further back, and nobody trained twice", async () => {
+    const run = await openRun(bytesMax);
+    follow(run, job(1_500));
+    const recorder = follow({ ...run, bytesMax: 2 ** 30 }, job(1_500));
+    const { violations, checked } = await audit(run);
+    expect({ violations, ...checked }).toMatchObject({ violations: [], events: 3_001, metrics: 1_500 });
+    expect(recordOf(recorder).summary).toMatchObject({ doubled: 0, since_step: null });
+    expect(readRecord(run.path, "grown").summary).toMatchObject({ doubled: 0, since_step: null, wall_s: 1_500 });
+  });
+
+  test("whose newest part is empty goes on with the one before it", async () => {
+    const run = await openRun(bytesMax);
+    follow(run, job(40));
+    renameSync(join(run.path, "events.jsonl"), join(run.path, "events.2.jsonl"));
+    writeFileSync(join(run.path, "events.jsonl"), "");
+    follow(run, job(50));
+    const { violations, checked } = await audit(run);
+    expect({ violations, ...checked }).toMatchObject({ violations: [], events: 101, metrics: 50 });
+    expect(readRecord(run.path, "grown").summary.doubled).toBe(0);
+  });
+
+  test("and has not committed a step yet since its store was lost is not accused of its earlier metrics", async () => {
+    const run = await openRun(bytesMax);
+    follow(run, job(20));
+    const lost = said("alarm.raised", { alarm: "store-lost", detail: "" } as Body<"alarm.raised">, 30);
+    follow(run, [
+      [1, lost],
+      [2, { ...began, sentAtMs: startMs + 30_000 }],
+    ]);
+    const { violations, unchecked } = await audit(run);
+    expect(violations).toEqual([]);
+    expect(unchecked).toContainEqual({ what: "metrics of steps 1 to 20", why: "their events are gone" });
+  });
+
+  test("goes on with the time of its files where the broker has none of what they have", async () => {
+    const run = await openRun(bytesMax);
+    follow(run, job(20));
+    const again = { ...began, sentAtMs: startMs + 800_000_000 };
+    const next = { ...committed(21), sentAtMs: again.sentAtMs + 1_000 };
+    const recorder = follow(run, [
+      [42, again],
+      [43, next],
+    ]);
+    expect(recordOf(recorder).steps).toMatchObject([{ step: 21, at_ms: 21_000, tokens_per_s: 100 }]);
+    expect(recordOf(recorder).summary).toMatchObject({ since_step: 21, wall_s: 21 });
+    const written = readFileSync(join(run.path, "metrics.jsonl"), "utf8").trimEnd().split("\n").at(-1) ?? "";
+    expect(JSON.parse(written)).toMatchObject({ at_ms: 21_000, tokens_per_s: 100 });
+  });
+
   test("keeps one line for each step that stands when the job goes back, also across parts", async () => {
     const run = await openRun(bytesMax);
     function* back(): Generator<readonly [number, EventMessage]> {
@@ -224,6 +316,28 @@ describe("a run that goes on", () => {
 });
 
 describe("a disk that is full", () => {
+  test("for one line of a file is told it again with the next event, whatever file that one is for", async () => {
+    const told: string[] = [];
+    const watch = new DiskWatch({ folders: [], clock: manualClock(), onFull: (detail) => told.push(detail) });
+    onTestFinished(() => watch.close());
+    let isFull = true;
+    const run = await openRun(bytesMax, (path, write) =>
+      watch.attempt(path, () => {
+        if (isFull && path.endsWith("audit.jsonl") && existsSync(path)) throw Object.assign(new Error("no room"), full);
+        write();
+      }),
+    );
+    const full = { code: "ENOSPC" };
+    const files = new EventFiles(run);
+    files.add(began, { seq: 1, atMs: 0 });
+    files.add(drained(1), { seq: 2, atMs: 1 });
+    expect(readFileSync(join(run.path, "audit.jsonl"), "utf8")).toBe("");
+    isFull = false;
+    files.add(wentBack, { seq: 3, atMs: 2 });
+    expect(readFileSync(join(run.path, "audit.jsonl"), "utf8")).toContain('"seq":2,');
+    expect(told).toHaveLength(1);
+  });
+
   test("leaves no half line and no gap: what it did not take is written when there is room", async (context) => {
     const disk = await makeTempDirectory();
     const path = join(disk.path, "disk");

@@ -92,6 +92,7 @@ export { narrowBounds, wideBounds } from "./scan.ts";
 export { type ScorerConfig, workerReward } from "./scorer-config.ts";
 export {
   type ChangedSettings,
+  changedSettingsSchema,
   changesMax,
   type Settings,
   settingKeys,

@@ -1,12 +1,12 @@
 /** The events of a run: each line as it was written, each event once, and what they say of the job. */
 import { join } from "node:path";
 import { FactChecker, type PublicFact } from "../fact-checker.ts";
-import { beginsRow, type ReadLine, readEventLine } from "./event-line.ts";
+import { readChanges } from "./changes.ts";
+import { type ReadLine, readEventLine } from "./event-line.ts";
 import type { Findings } from "./findings.ts";
 import { type FileLine, linesOf, type ReadingOptions } from "./lines.ts";
 import { partName } from "./parts.ts";
-import { firstLine } from "./read-lines.ts";
-import { lastRow, type RunFolder } from "./run-folder.ts";
+import { beginsRowIn, lastRow, type RunFolder } from "./run-folder.ts";
 
 /** What is to be done with the events beside what checks them. */
 export interface EventsOptions extends ReadingOptions {
@@ -59,6 +59,8 @@ class EventsCheck {
   readonly #folder: RunFolder;
   readonly #options: EventsOptions;
   readonly #facts: FactChecker;
+  /** Events were lost since the last one that was taken. */
+  #isLost = false;
   /** The file before. */
   #last: FileState | null = null;
   /** Places in files without sums where events lack, or were said twice. */
@@ -73,7 +75,7 @@ class EventsCheck {
 
   async file(name: string, index: number, isLast: boolean): Promise<void> {
     const path = join(this.#folder.path, name);
-    const isNewRow = beginsRow(firstLine(path) ?? "");
+    const isNewRow = beginsRowIn(path);
     const before = this.#last;
     const isCutOff = !isNewRow && before === null && name !== partName("events");
     const fresh = { isFirst: index === 0, isCutOff, sum: isCutOff ? null : "", seq: 0, knownSeq: 0 };
@@ -88,6 +90,11 @@ class EventsCheck {
       findings.skip(
         "lost lines of events",
         `lines without sums, of an earlier version of Muster, do not tell them from facts that were said twice: ${this.#gaps} gaps`,
+      );
+    if (this.#facts.stale > 0)
+      findings.skip(
+        `the age of what ${this.#facts.stale} steps were trained on`,
+        "it is above that of the configuration, events are gone that may have raised it, and there is no changes.jsonl",
       );
     for (const [kind, count] of this.#unknown)
       findings.skip(`${count} events of kind ${kind}`, "this version of Muster does not know them");
@@ -163,7 +170,7 @@ class EventsCheck {
       );
   }
 
-  #take(state: FileState, { fact, kind, seq }: ReadLine): void {
+  #take(state: FileState, { fact, kind, seq, at }: ReadLine): void {
     const isNew = seq > state.knownSeq;
     if (isNew) this.events += 1;
     if (!fact) {
@@ -172,6 +179,8 @@ class EventsCheck {
     }
     this.#options.onFact(fact, state.isLast);
     if (!isNew) return;
+    if (this.#isLost) this.#facts.changed(readChanges(this.#folder.path)?.filter((change) => change.at < at) ?? null);
+    this.#isLost = false;
     if (fact.kind === "step.committed") this.commits += 1;
     if (fact.kind === "job.started") this.terms += 1;
     this.#facts.take(fact);
@@ -179,6 +188,7 @@ class EventsCheck {
 
   #cut(): void {
     this.isWhole = false;
+    this.#isLost = true;
     this.#facts.cut();
   }
 }

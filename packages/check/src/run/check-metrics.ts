@@ -148,7 +148,7 @@ class MetricsCheck {
   /** True for metrics of a step whose event is gone. */
   #isBefore({ version, step }: Metrics): boolean {
     const isBefore =
-      this.#options.mayBeginBefore && this.#compared === 0 && this.#next !== null && version < this.#next.version;
+      this.#options.mayBeginBefore && this.#compared === 0 && (this.#next === null || version < this.#next.version);
     if (isBefore) this.#alone = [this.#alone?.[0] ?? step, step];
     return isBefore;
   }

@@ -66,6 +66,8 @@ const fieldsSchema = z.object({
 /** What a line says. */
 export interface ReadLine {
   readonly seq: number;
+  /** ISO 8601. */
+  readonly at: string;
   /** `null` when this version does not know the kind. */
   readonly fact: PublicFact | null;
   /** Kind, as it stands there. */
@@ -80,13 +82,13 @@ export interface ReadLine {
 export function readEventLine(text: string, previous: string): ReadLine | string {
   const parsed = parse(text);
   if (typeof parsed === "string") return parsed;
-  const { seq, term, kind, body } = parsed;
+  const { seq, at, term, kind, body } = parsed;
   const found = sumText.exec(text);
   const sum = found?.[1] ?? null;
   const isInOrder = found === null || sumOf(previous, `${text.slice(0, found.index)}}`) === sum;
-  if (!isPublic(kind)) return { seq, fact: null, kind, sum, isInOrder };
+  if (!isPublic(kind)) return { seq, at, fact: null, kind, sum, isInOrder };
   const flaw = flawOf(kind, body);
-  return flaw ?? { seq, fact: { kind, body, term } as PublicFact, kind, sum, isInOrder };
+  return flaw ?? { seq, at, fact: { kind, body, term } as PublicFact, kind, sum, isInOrder };
 }
 
 function parse(text: string): z.infer<typeof fieldsSchema> | string {

@@ -46,8 +46,14 @@ function configOf(path: string, text: string): JobConfig {
 export function lastRow({ path, events }: Pick<RunFolder, "path" | "events">): number {
   return Math.max(
     0,
-    events.findLastIndex((name) => beginsRow(firstLine(join(path, name)) ?? "")),
+    events.findLastIndex((name) => beginsRowIn(join(path, name))),
   );
+}
+
+/** True where the first line of a file begins a row. An empty one was to go on with that of the file before. */
+export function beginsRowIn(path: string): boolean {
+  const first = firstLine(path);
+  return first !== null && beginsRow(first);
 }
 
 /** True while a process runs the job in this folder. */

@@ -47,25 +47,37 @@ export class LineParts {
 
   append(line: string): void {
     this.#held.push(`${line}\n`);
-    this.#heldBytes += line.length;
+    this.#heldBytes += line.length + 1;
     while (this.#heldBytes > heldBytesMax && this.#held.length > 1) this.#heldBytes -= this.#held.shift()?.length ?? 0;
+    this.flush();
+  }
+
+  /** Writes what a full disk did not take. */
+  flush(): void {
+    if (this.#held.length === 0) return;
     this.#options.attempt(this.#path, () => {
       for (let text = this.#held[0]; text !== undefined; text = this.#held[0]) {
         this.#write(text);
         this.#held.shift();
+        this.#heldBytes -= text.length;
       }
-      this.#heldBytes = 0;
     });
+  }
+
+  /** The file is there from now on, if empty. */
+  begin(): void {
+    this.#options.attempt(this.#path, () => closeSync(openSync(this.#path, "a", 0o600)));
   }
 
   /** Removes the first line of these parts that is meant, and all that follow. The parts are the newest ones, the oldest of them first. */
   cut(isMeant: (line: string) => boolean, paths = this.paths): void {
     this.#held = this.#held.filter((line) => !isMeant(line));
+    this.#heldBytes = this.#held.reduce((sum, { length }) => sum + length, 0);
     for (const [index, path] of [...paths.entries()].reverse()) {
       const first = firstLine(path);
       const isWhole = first === null || isMeant(first);
       if (isWhole && index > 0) rmSync(path);
-      else truncateSync(path, isWhole ? 0 : (firstMeant(path, isMeant) ?? sizeOf(path)));
+      else truncateSync(path, isWhole ? 0 : firstMeant(path, isMeant));
       if (!isWhole) break;
     }
     this.#bytes = null;
@@ -111,10 +123,14 @@ export class LineParts {
   }
 }
 
-/** Where the first line that is meant begins; `null` without one. */
-function firstMeant(path: string, isMeant: (line: string) => boolean): number | null {
-  for (const { text, from } of readLines(path)) if (isMeant(text)) return from;
-  return null;
+/** Where the first line that is meant begins; without one where the last one ends: what follows it is half a line. */
+function firstMeant(path: string, isMeant: (line: string) => boolean): number {
+  let end = 0;
+  for (const { text, from, to } of readLines(path)) {
+    if (isMeant(text)) return from;
+    end = to;
+  }
+  return end;
 }
 
 const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;

@@ -19,6 +19,7 @@ export class MetricsFile {
   }
 
   take({ kind, body }: EventMessage, atMs: number): void {
+    this.flush();
     const last = this.#last;
     if (kind === "job.ended" && last && body.lineage > last.lineage && body.version < last.version)
       this.#forget(body.version + 1);
@@ -27,6 +28,11 @@ export class MetricsFile {
     const step = withSpeed(stepRecordOf(body, atMs), this.#last?.at_ms ?? 0);
     this.#parts.append(JSON.stringify(step));
     this.#last = step;
+  }
+
+  /** Writes what a full disk did not take. */
+  flush(): void {
+    this.#parts.flush();
   }
 
   /** Removes the lines of a version and of those after it, also those of a process of before: they are told again. */

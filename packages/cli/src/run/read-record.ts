@@ -1,5 +1,6 @@
 /** The record of a run from what its folder has: for a report at any time, also of a run whose process is gone. */
 
+import { readChanges } from "@muster/check";
 import { describeRun } from "../job/run-state.ts";
 import type { RunRecord } from "../report/index.ts";
 import { readInjections } from "./injections.ts";
@@ -33,6 +34,7 @@ export function readRecord(directory: string, job: string): RunRecord {
     status: { state, reason: reason ?? "", steps: stored?.config.steps ?? null, written_at: new Date().toISOString() },
     samples,
     injections: readInjections(directory),
+    changes: readChanges(directory),
   });
   const incidents = [...record.summary.incidents, ...readOwnIncidents(directory)].sort((a, b) => a.at_ms - b.at_ms);
   return { ...record, summary: { ...record.summary, incidents } };

@@ -2,7 +2,7 @@
 
 import type { EventMessage } from "@muster/client";
 import { causeKeyOf } from "@muster/machines";
-import { type Body, settingsText } from "@muster/protocol";
+import { type Body, type ChangedSettings, settingsText } from "@muster/protocol";
 import type {
   CauseRecord,
   EvaluationRecord,
@@ -37,6 +37,8 @@ export interface Recorder {
     readonly samples: readonly SampleRecord[];
     /** Faults that `muster chaos` did, at wall times. */
     readonly injections: readonly Injection[];
+    /** All changes of the run, where its folder has them; otherwise those that were heard. */
+    readonly changes?: readonly ChangedSettings[] | null;
   }): RunRecord;
 }
 
@@ -100,7 +102,7 @@ export function createRecorder(): Recorder {
     brokerEnded: (detail, wallMs) => book.brokerEnded(detail, clock.at(wallMs)),
     diskFull: (detail, wallMs) => book.diskFull(detail, clock.at(wallMs)),
     ended: () => ended,
-    record({ job, seed, configText, status, samples, injections }) {
+    record({ job, seed, configText, status, samples, injections, changes: stored }) {
       const standing = commits.standing(ended);
       const final = ended ?? standing.at(-1) ?? null;
       const steps = standing.map(({ record, tokensPerS }) => ({ ...record, tokens_per_s: tokensPerS ?? 0 }));
@@ -122,14 +124,14 @@ export function createRecorder(): Recorder {
         members: [...members.values()],
         causes: sorted,
         samples,
-        config_text: withChanges(configText, changes),
+        config_text: withChanges(configText, stored ?? changes),
       };
     },
   };
 }
 
 /** The configuration, and below it what was changed since. */
-function withChanges(configText: string, changes: readonly Body<"job.changed">[]): string {
+function withChanges(configText: string, changes: readonly ChangedSettings[]): string {
   const texts = changes.map(
     ({ fromStep, settings }) => `# from step ${fromStep} on\n${settingsText(settings).replaceAll(", ", "\n")}\n`,
   );

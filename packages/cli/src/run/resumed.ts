@@ -1,7 +1,16 @@
 /** `muster run --resume`: a run that is there goes on with what it began with, but for the settings that may change. */
 import { join, resolve } from "node:path";
+import { readChanges } from "@muster/check";
 import { newestCheckpointName } from "@muster/checkpoint";
-import { type Body, checkId, type JobConfig, parseCheckpointName, type Settings, settingsAt } from "@muster/protocol";
+import {
+  type Body,
+  type ChangedSettings,
+  checkId,
+  type JobConfig,
+  parseCheckpointName,
+  type Settings,
+  settingsAt,
+} from "@muster/protocol";
 import { jobsIn } from "../composition/connection.ts";
 import { pasted } from "../composition/pasted.ts";
 import { newestName } from "../composition/runs.ts";
@@ -49,12 +58,19 @@ export function resumedRun(name: string, { runs, set, flags, fromStep }: ResumeO
  * earlier step: what counted at its first step already counts from there on.
  */
 export async function earlierChanges(directory: string, checkpoints: string): Promise<readonly Change[]> {
-  const changes = [...readEvents(directory)].flatMap(({ event }) =>
-    event.kind === "job.changed" ? [{ settings: event.body.settings, fromStep: event.body.fromStep }] : [],
-  );
+  const changes = readChanges(directory) ?? changesIn(directory);
   const newest = parseCheckpointName((await newestCheckpointName(checkpoints)) ?? "");
   const first = (newest?.step ?? 0) + 1;
   const settings = settingsAt(changes, first);
-  const later = changes.filter(({ fromStep }) => fromStep > first);
+  const later = changes
+    .filter((change) => change.fromStep > first)
+    .map((change) => ({ settings: change.settings, fromStep: change.fromStep }));
   return Object.keys(settings).length > 0 ? [{ settings }, ...later] : later;
+}
+
+/** Those that events tell of: a run of an earlier version of Muster has no file of them. */
+function changesIn(directory: string): readonly ChangedSettings[] {
+  return [...readEvents(directory)].flatMap(({ event }) =>
+    event.kind === "job.changed" ? [{ settings: event.body.settings, fromStep: event.body.fromStep }] : [],
+  );
 }

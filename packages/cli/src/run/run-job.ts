@@ -4,6 +4,7 @@ import { rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Clock, Logger } from "@muster/base";
+import { readChanges } from "@muster/check";
 import { clientOf, type JobClient } from "@muster/client";
 import {
   type AnyMessage,
@@ -84,6 +85,8 @@ class Run {
   #live: LiveFiles | null = null;
   #phase: PhaseKeeper | null = null;
   #narrator: Narrator | null = null;
+  /** Files of lines. */
+  #grown: readonly (EventFiles | MetricsFile)[] = [];
   #door: Awaited<ReturnType<MasterPlan["open"]>> | null = null;
   #finish: (end: RunOver) => void = () => {};
 
@@ -215,6 +218,7 @@ class Run {
     this.#narrator = narrator;
     const files = new EventFiles(this.#writing());
     const metrics = new MetricsFile(this.#writing());
+    this.#grown = [files, metrics];
     const board = new TensorBoardFiles(this.#writing());
     this.#live = new LiveFiles({
       ...{ directory: this.#directory, disk, clock: this.#clock },
@@ -244,7 +248,7 @@ class Run {
   }
 
   #start(): void {
-    const { config, logger, metricsPort } = this.#options;
+    const { config, runs, logger, logLevel, metricsPort } = this.#options;
     const children = superviseChildren({
       directory: this.#directory.path,
       clock: this.#clock,
@@ -253,15 +257,7 @@ class Run {
       onGivenUp: (exit) => this.#fail(`${exit.id} keeps ending${this.#sayingOf(exit)}`),
     });
     this.#children = children;
-    const common = [
-      "--job",
-      config.job,
-      "--runs",
-      this.#options.runs,
-      "--supervised",
-      "--log-level",
-      this.#options.logLevel,
-    ];
+    const common = ["--job", config.job, "--runs", runs, "--supervised", "--log-level", logLevel];
     const metrics = metricsPort === null ? [] : ["--metrics-port", String(metricsPort)];
     const lost = this.#options.isStoreLost ? ["--store-lost"] : [];
     children.start(this.#controllerSpec("controller", [...common, ...metrics, ...lost]));
@@ -369,6 +365,7 @@ class Run {
   }
 
   #conclude({ outcome, reason, isPhaseOver }: RunOver): RunEnd {
+    for (const file of this.#grown) file.flush();
     const record = this.#record({ state: outcome, reason });
     this.#live?.end(record);
     this.#narrator?.end();
@@ -395,9 +392,9 @@ class Run {
 
   #record({ state, reason }: Pick<RunStatus, "state" | "reason">): RunRecord {
     const { config, configText } = this.#options;
-    const injections = readInjections(this.#directory.path);
+    const { path } = this.#directory;
     const status = { state, reason, steps: config.steps, written_at: new Date().toISOString() };
-    const samples = this.#samples.samples;
-    return this.#recorder.record({ job: config.job, seed: config.seed, configText, status, samples, injections });
+    const read = { samples: this.#samples.samples, injections: readInjections(path), changes: readChanges(path) };
+    return this.#recorder.record({ job: config.job, seed: config.seed, configText, status, ...read });
   }
 }
