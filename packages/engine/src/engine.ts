@@ -231,7 +231,7 @@ export interface PolicyEngine {
   begin(): void;
   /** Writes the gradient of one micro-shard at the candidate weights to `out`. The samples' order does not depend on time. */
   accumulate(samples: readonly TrainSample[], options: AccumulateOptions): Promise<ShardStats>;
-  /** Log-probabilities of the response tokens under the reference policy. For engines that say `reference`. */
+  /** Log-probabilities of the response tokens under the reference policy. For engines that say `reference`, and for any engine beside a reference worker. */
   referenceLogprobs?(
     samples: readonly TrainSample[],
     options: Pick<AccumulateOptions, "temperature" | "signal"> & {

@@ -33,7 +33,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   WorkerCall: { message: "{method} failed in the worker ({kind}): {reason}" },
   WorkerArena: {
     message:
-      "{wantedBytes} bytes do not fit into the region {region} of {bytes}; raise engine.worker.arena_mb, or reward.worker.arena of a reward",
+      "{wantedBytes} bytes do not fit into the region {region} of {bytes}; raise engine.worker.arena_mb, or for a reward or reference reward.worker.arena or reference.worker.arena",
   },
   WorkerMemory: {
     message: "the worker's regions need {wantedBytes} bytes of {folder}, which has {freeBytes}; make it larger",

@@ -24,7 +24,7 @@ const dates = needsOfTask(taskOf("dates"));
 export function addWorkerCommands(program: Command): void {
   const worker = program
     .command("worker")
-    .description("try a worker: a trainer, sampler or reward that is a program of one's own");
+    .description("try a worker: a trainer, sampler, reward or reference that is a program of one's own");
   withFacts(worker.command("check").description("run a worker through everything that a job relies on"))
     .option("--trajectories <file>", "what a reward is tried with: lines of JSON, each as task.reward is asked")
     .option("--json", "write one line of JSON: ok, what the worker is, and the checks")
