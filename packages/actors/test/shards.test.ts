@@ -16,6 +16,7 @@ import { endOf, openJob, type SmallJob } from "./support/small-job.ts";
 vi.setConfig({ testTimeout: 60_000 });
 
 const id = { lineage: 0, version: 3 };
+const ordered = { ...id, order: "order-2" };
 const dataKey = Uint8Array.from({ length: 32 }, (_, i) => i);
 const { signal } = new AbortController();
 
@@ -88,9 +89,12 @@ describe("the part of a process", () => {
       const shards = shardsOfRank(rank, cut);
       const into = new Uint8Array(shards.bytes);
       const receipt = JSON.parse(
-        await shards.pull(ticketOf({ ...id, sections: [section], holders: [holder] }), into, signal),
+        await shards.pull(ticketOf({ ...ordered, sections: [section], holders: [holder] }), into, signal),
       );
-      expect(receipt).toMatchObject({ ...id, rank, bytes: shards.bytes, digest: expect.stringMatching(/^xxh3b:/) });
+      expect(receipt).toMatchObject({
+        ...{ ...ordered, build: doors.engineBuild, rank, bytes: shards.bytes },
+        digest: expect.stringMatching(/^xxh3b:/),
+      });
       for (const tensor of shards.tensors) {
         expect([...into.subarray(tensor.offsetBytes, tensor.offsetBytes + tensor.sizeBytes)]).toEqual(
           expectedOf(tensor),
@@ -107,7 +111,7 @@ describe("the part of a process", () => {
     await stores[0]?.close();
     const shards = shardsOfRank(1, cutOver(2));
     const into = new Uint8Array(shards.bytes);
-    await shards.pull(ticketOf({ ...id, sections: [section], holders: [gone, holder] }), into, signal);
+    await shards.pull(ticketOf({ ...ordered, sections: [section], holders: [gone, holder] }), into, signal);
     const [rows] = shards.tensors;
     expect([...into.subarray(0, rows?.sizeBytes)]).toEqual([...whole.subarray(80, 160)]);
   });
@@ -120,7 +124,7 @@ describe("the part of a process", () => {
     for (const rank of [0, 1, 2, 3]) {
       const shards = shardsOfRank(rank, { tp: 4, pp: 1, tensors });
       const into = new Uint8Array(shards.bytes);
-      const ticket = ticketOf({ ...id, sections: [section], holders: [far] });
+      const ticket = ticketOf({ ...ordered, sections: [section], holders: [far] });
       expect(JSON.parse(await shards.pull(ticket, into, signal))).toMatchObject({ bytes: 2 ** 18, wireBytes: 2 ** 18 });
       expect(Buffer.compare(into, weights.subarray(rank * 2 ** 18, (rank + 1) * 2 ** 18))).toBe(0);
     }
@@ -134,7 +138,7 @@ describe("the part of a process", () => {
     };
     const shards = shardsOfRank(0, cutOver(2));
     const pulled = shards.pull(
-      ticketOf({ ...id, sections: [other], holders: [holder] }),
+      ticketOf({ ...ordered, sections: [other], holders: [holder] }),
       new Uint8Array(shards.bytes),
       signal,
     );
@@ -144,7 +148,7 @@ describe("the part of a process", () => {
   it.each([
     ["no JSON", "{", "MUSTER_ERR_SHARD_TICKET"],
     ["too long", " ".repeat(2 ** 18 + 1), "MUSTER_ERR_SHARD_TICKET"],
-    ["without holders", JSON.stringify({ ...id, sections: [], holders: [] }), "MUSTER_ERR_SHARD_TICKET"],
+    ["without holders", JSON.stringify({ ...ordered, sections: [], holders: [] }), "MUSTER_ERR_SHARD_TICKET"],
   ])("is not taken with a ticket that is %s", async (_, text, code) => {
     const shards = shardsOfRank(0, cutOver(2));
     await expect(shards.pull(text, new Uint8Array(shards.bytes), signal)).rejects.toMatchObject({ code });
@@ -152,9 +156,10 @@ describe("the part of a process", () => {
 });
 
 describe("the receipts of a version", () => {
-  const receipt = { ...id, rank: 0, bytes: 8, wireBytes: 6, digest: "xxh64b:00" };
+  const wanted = { ...ordered, build: "echo-1" };
+  const receipt = { ...wanted, rank: 0, bytes: 8, wireBytes: 6, digest: "xxh64b:00" };
   it("make it held when each rank gave one, and name those that did not", () => {
-    const receipts = new Receipts(id, [8, 4, 4]);
+    const receipts = new Receipts(wanted, [8, 4, 4]);
     receipts.add(writeReceipt(receipt));
     receipts.add(writeReceipt(receipt));
     expect(() => receipts.complete()).toThrow(/version 3 is not held: of 3 ranks there is no receipt .* from 1, 2;/);
@@ -166,16 +171,18 @@ describe("the receipts of a version", () => {
   it.each([
     ["of another version", { version: 2 }, /rank 0 has version 2 of lineage 0/],
     ["of another lineage", { lineage: 1 }, /rank 0 has version 3 of lineage 1/],
+    ["of an earlier order", { order: "order-1" }, /rank 0 gave it for another order of this version/],
+    ["of a rank with another build", { build: "echo-2" }, /rank 0 has engine build echo-2, and rank 0 has echo-1/],
     ["of a rank that there is not", { rank: 3 }, /it is of rank 3, and there are 3 ranks/],
     ["of a part of another size", { bytes: 4 }, /rank 0 has 4 bytes, and its part is 8/],
     ["that is none", { digest: "" }, /digest/],
   ])("are refused %s", (_, patch, reason) => {
-    const receipts = new Receipts(id, [8, 4, 4]);
+    const receipts = new Receipts(wanted, [8, 4, 4]);
     expect(() => receipts.add(JSON.stringify({ ...receipt, ...patch }))).toThrow(reason);
   });
 
   it("are refused of a rank that has other bytes than it said before", () => {
-    const receipts = new Receipts(id, [8]);
+    const receipts = new Receipts(wanted, [8]);
     receipts.add(writeReceipt(receipt));
     expect(() => receipts.add(writeReceipt({ ...receipt, digest: "xxh64b:01" }))).toThrow(
       /rank 0 had xxh64b:00 before/,

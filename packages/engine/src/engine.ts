@@ -65,7 +65,7 @@ export type WeightUpdate =
       readonly via: "ranks";
       /** What each rank, 0 too, gives to `pull` of its `shards`. */
       readonly ticket: string;
-      /** Takes the receipt of a rank. The update counts only with those of all ranks. @throws MUSTER_ERR_SHARD_RECEIPT for one of another version or rank */
+      /** Takes the receipt of a rank. The update counts only with those of all ranks. @throws MUSTER_ERR_SHARD_RECEIPT for one of another update, build or part */
       arrived(receipt: string): void;
       /** Aborted when the version is not wanted any more. The weights in use stay then. */
       readonly signal: AbortSignal;

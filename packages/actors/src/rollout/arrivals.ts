@@ -1,4 +1,5 @@
 /** How weight versions come to a rollout replica: to its host, by way of a store that serves them on, and from there to its ranks. */
+import { randomUUID } from "node:crypto";
 import { withDeadline } from "@muster/base";
 import type { MappedVersion, VersionStore } from "@muster/collectives";
 import type { RankCut, RolloutEngine, WeightUpdate } from "@muster/engine";
@@ -92,9 +93,10 @@ export class Arrivals {
     if (this.#ofRanks?.version === version && engine.weightVersion() === version) return this.#ofRanks.arrived;
     const { clock, logger } = this.#tools.environment;
     const startedMs = clock.now();
-    const receipts = new Receipts(body, partBytesOf(cut));
+    const order = randomUUID();
+    const receipts = new Receipts({ ...body, order, build: this.#doors.engineBuild }, partBytesOf(cut));
     const arrived = (receipt: string): void => receipts.add(receipt);
-    await engine.updateWeights({ version, via: "ranks", ticket: ticketOf(body), arrived, signal });
+    await engine.updateWeights({ version, via: "ranks", ticket: ticketOf({ ...body, order }), arrived, signal });
     const { bytes, wireBytes } = receipts.complete();
     this.#meters.arrived("parts", { bytes, wireBytes });
     const how = { way: "parts", bytes, wireBytes, durationMs: clock.now() - startedMs };

@@ -25,7 +25,7 @@ export async function openRankProgram(options: RankProgramOptions): Promise<Rank
   const needs = needsOfJob(config);
   const cut = engines.rankCutOf(role, config, needs);
   if (!cut) return await engines.openRank(role, config, needs, { rank });
-  const doors = hostDoors(engines, "");
+  const doors = hostDoors(engines, engines.of(config.engine[role].adapter).build());
   doors.network(config.network);
   const dataKey = readRankKey(directory);
   const { replica } = rank;

@@ -12,7 +12,7 @@ const published = { tp: 1, pp: 1, dp: 1, align: 1 };
 
 /** Whose part it is, and with what it is taken. */
 export interface RankShardsOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
-  readonly doors: Pick<Doors, "pullShards" | "digests">;
+  readonly doors: Pick<Doors, "pullShards" | "digests" | "engineBuild">;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly replica: string;
@@ -46,12 +46,13 @@ export function rankShards(options: RankShardsOptions): RankShards {
     pull: async (text, into, signal) => {
       const startedMs = clock.now();
       const ticket = readTicket(text);
-      const { lineage, version } = ticket;
+      const { order, lineage, version } = ticket;
       const { bytes, wireBytes } = await pullPart({ puller, plan, doors }, ticket, { into, signal });
       const [digest = ""] = await doors.digests([into], signal);
       const durationMs = clock.now() - startedMs;
       logger.info({ lineage, version, rank, bytes, wireBytes, digest, durationMs }, "shard arrived");
-      return writeReceipt({ lineage, version, rank, bytes: into.byteLength, wireBytes, digest });
+      const what = { order, build: doors.engineBuild, lineage, version, rank };
+      return writeReceipt({ ...what, bytes: into.byteLength, wireBytes, digest });
     },
   };
 }

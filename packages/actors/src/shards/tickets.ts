@@ -4,13 +4,20 @@ import { type Body, messageTable, sectionsOfPart, z } from "@muster/protocol";
 import { errors } from "../errors.ts";
 
 /** What a rank needs to know to take its part: what the order says of `serving`. */
-export type Ticket = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
+export interface Ticket extends Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders"> {
+  /** Of this one order: a receipt for an earlier one, as of a life before, does not count. */
+  readonly order: string;
+}
 
 /** Longest text that is read as a ticket. */
 const ticketCharactersMax = 2 ** 18;
 
 const count = z.number().int().nonnegative();
+const orderSchema = z.string().min(1).max(64);
 const receiptSchema = z.strictObject({
+  order: orderSchema,
+  /** Of the rank's engine. */
+  build: z.string().max(128),
   lineage: count,
   version: count,
   rank: count,
@@ -20,13 +27,15 @@ const receiptSchema = z.strictObject({
   digest: z.string().min(1).max(128),
 });
 
+const ticketSchema = messageTable["weights.pull"].body.extend({ order: orderSchema });
+
 /** That a rank has its part of a version: how much that is, and its digest. */
 export type Receipt = z.infer<typeof receiptSchema>;
 
 /** Writes the ticket of an order. Pure. */
-export function ticketOf({ lineage, version, sections, holders }: Ticket): string {
+export function ticketOf({ order, lineage, version, sections, holders }: Ticket): string {
   const serving = sectionsOfPart(sections, "serving").map(({ table: _, ...section }) => section);
-  return JSON.stringify({ lineage, version, sections: serving, holders } satisfies Ticket);
+  return JSON.stringify({ order, lineage, version, sections: serving, holders } satisfies Ticket);
 }
 
 /** Reads a ticket: it came through the engine's own channel. @throws MUSTER_ERR_SHARD_TICKET */
@@ -35,7 +44,7 @@ export function readTicket(text: string): Ticket {
     throw errors.ShardTicket({
       reason: `it has ${text.length} characters, and at most ${ticketCharactersMax} are read`,
     });
-  const read = messageTable["weights.pull"].body.safeParse(parsed(text, (reason) => errors.ShardTicket({ reason })));
+  const read = ticketSchema.safeParse(parsed(text, (reason) => errors.ShardTicket({ reason })));
   if (!read.success) throw errors.ShardTicket({ reason: z.prettifyError(read.error) });
   return read.data;
 }
@@ -45,14 +54,17 @@ export function writeReceipt(receipt: Receipt): string {
   return JSON.stringify(receipt);
 }
 
+/** What receipts are of, and the build that all ranks of a replica have. */
+type Wanted = Pick<Ticket, "order" | "lineage" | "version"> & Pick<Receipt, "build">;
+
 /** The receipts of one version: it is held when each rank of the replica has its part of it, and not before. */
 export class Receipts {
-  readonly #wanted: Pick<Ticket, "lineage" | "version">;
+  readonly #wanted: Wanted;
   readonly #bytes: readonly number[];
   readonly #got = new Map<number, Receipt>();
 
   /** @param bytes - Size of the part of each rank. */
-  constructor(wanted: Pick<Ticket, "lineage" | "version">, bytes: readonly number[]) {
+  constructor(wanted: Wanted, bytes: readonly number[]) {
     this.#wanted = wanted;
     this.#bytes = bytes;
   }
@@ -62,9 +74,12 @@ export class Receipts {
     const invalid = (reason: string): Error => errors.ShardReceipt({ version: this.#wanted.version, reason });
     const read = receiptSchema.safeParse(parsed(text, invalid));
     if (!read.success) throw invalid(z.prettifyError(read.error));
-    const { lineage, version, rank, bytes, digest } = read.data;
+    const { order, build, lineage, version, rank, bytes, digest } = read.data;
     if (lineage !== this.#wanted.lineage || version !== this.#wanted.version)
       throw invalid(`rank ${rank} has version ${version} of lineage ${lineage}`);
+    if (order !== this.#wanted.order) throw invalid(`rank ${rank} gave it for another order of this version`);
+    if (build !== this.#wanted.build)
+      throw invalid(`rank ${rank} has engine build ${build}, and rank 0 has ${this.#wanted.build}`);
     const size = this.#bytes[rank];
     if (size === undefined) throw invalid(`it is of rank ${rank}, and there are ${this.#bytes.length} ranks`);
     if (bytes !== size) throw invalid(`rank ${rank} has ${bytes} bytes, and its part is ${size}`);
