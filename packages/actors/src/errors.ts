@@ -36,7 +36,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   VersionNotHeld: { message: "the work needs version {wanted} of lineage {lineage}; this replica serves {held}" },
   MemoryTooSmall: {
     message:
-      "two versions of the training state take {wanted}, more than {share} of the {available} of memory that is available here; give the host or its container more memory, or set checkpoint.memory_every = 0",
+      "{versions} versions of the training state take {wanted}, more than {share} of the {available} of memory that is available here; give the host or its container more memory, or set checkpoint.memory_every = 0",
   },
   WorkStuck: { message: "{what} was told to end and did not within {timeoutMs} ms; only a new process frees it" },
   GroupTooLarge: {

@@ -12,7 +12,7 @@ import { attemptsMax, formatName, parseSet, setNames } from "./names.ts";
 import { type CheckpointInfo, inspectFolder } from "./read.ts";
 import { noteFile, shardedFiles, shardNumbers } from "./shard-names.ts";
 import { planIndex, planShard, setKey } from "./sharded.ts";
-import { claim, type Place, removeFolder, removeTree, renameToFree, saidOf, writeWhole } from "./write.ts";
+import { claim, orGone, type Place, removeFolder, removeTree, renameToFree, saidOf, writeWhole } from "./write.ts";
 import { writeFiles } from "./write-files.ts";
 
 /** Longest note that is read. */
@@ -178,7 +178,10 @@ async function takeSet(place: Place, options: SetOptions): Promise<TakenSet> {
   throw errors.CheckpointShardsMissing({ name, of, missing: missing.join(", "), folder: root });
 }
 
-/** Removes those of `names` that are sets of an older lineage or an earlier step: what they lack will not be written any more. */
+/**
+ * Removes those of `names` that are sets of an older lineage or an earlier step: what they lack will not be written any more. Each goes as a whole, so that
+ * who is about to seal it has all of it or nothing.
+ */
 export async function removeOldSets(
   place: Place,
   names: readonly string[],
@@ -186,16 +189,9 @@ export async function removeOldSets(
 ): Promise<void> {
   for (const name of names) {
     const { lineage, step } = parseSet(name) ?? newer;
-    if (lineage < newer.lineage || (lineage === newer.lineage && step < newer.step)) await removeSet(place, name);
+    if (lineage < newer.lineage || (lineage === newer.lineage && step < newer.step))
+      await orGone(removeFolder(place, name));
   }
-}
-
-/** Takes a set away as a whole, so that who is about to seal it has all of it or nothing. */
-export async function removeSet(place: Place, name: string): Promise<void> {
-  await removeFolder(place, name).catch((error: unknown) => {
-    // Somebody else has it: to seal it, or to remove it.
-    if (systemCode(error) !== "ENOENT") throw error;
-  });
 }
 
 async function removeFiles(fs: CheckpointFs, folder: string, names: readonly string[]): Promise<void> {

@@ -26,10 +26,10 @@ import {
   type SupersededCheckpoint,
 } from "./retention.ts";
 import { serialQueue } from "./serial.ts";
-import { removeOldSets, removeSet, type SetOptions, sealSet, writeShard } from "./shard-set.ts";
+import { removeOldSets, type SetOptions, sealSet, writeShard } from "./shard-set.ts";
 import { planIndex, planShard } from "./sharded.ts";
 import { signatureOf } from "./signature.ts";
-import { makeTemporary, type Place, pointLatest, removeFolder, removeTree, writeFolder } from "./write.ts";
+import { makeTemporary, orGone, type Place, pointLatest, removeFolder, removeTree, writeFolder } from "./write.ts";
 import { bytesOf, writeFault } from "./write-fault.ts";
 
 /** Options of a checkpoint store. */
@@ -389,7 +389,7 @@ async function sweep({ place, options }: StoreState): Promise<readonly string[]>
     const path = join(root, name);
     const stat = await fs.stat(path);
     if (stat === null || stat.modifiedMs > oldestMs) continue;
-    await (parseSet(name) ? removeSet(place, name) : removeTree(fs, path));
+    await orGone(parseSet(name) ? removeFolder(place, name) : removeTree(fs, path));
     removed.push(name);
   }
   return removed;

@@ -75,6 +75,13 @@ export async function removeFolder({ fs, root }: Place, name: string): Promise<v
   await removeTree(fs, join(root, trash));
 }
 
+/** Waits for a removal; what somebody else has taken away meanwhile is gone, too. */
+export async function orGone(removal: Promise<void>): Promise<void> {
+  await removal.catch((error: unknown) => {
+    if (systemCode(error) !== "ENOENT") throw error;
+  });
+}
+
 /** Removes a path with all below it; links are removed, never followed. */
 export async function removeTree(fs: CheckpointFs, path: string): Promise<void> {
   const stat = await fs.stat(path);

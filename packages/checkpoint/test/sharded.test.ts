@@ -214,6 +214,19 @@ describe("a checkpoint of several writers", () => {
     expect(sets()).toEqual(["l1-step-00000004"]);
   });
 
+  it("is swept when none was added for longer than the grace, by several at once", async () => {
+    const disk = await emptyDisk();
+    const stores = [await open(disk), await open(disk)];
+    await stores[0]!.saveShards(contentOf(5), { indices: [1, 2], of: 2 }, never);
+    disk.nowMs += 3_600_000;
+    await stores[0]!.saveShards(contentOf(6), { indices: [1, 2], of: 2 }, never);
+    disk.nowMs += 1;
+    const swept = await Promise.all(stores.map((store) => store.sweep()));
+    expect(swept.flat().every((name) => name.includes("step-00000005"))).toBe(true);
+    expect([...disk.files().keys()].filter((path) => path.includes("step-00000005"))).toEqual([]);
+    await expect(stores[1]!.seal(contentOf(6), 2, never)).resolves.toMatchObject({ warnings: [] });
+  });
+
   it("reads no byte of older weights to write a shard, unless they may be the same ones", async () => {
     const disk = await emptyDisk();
     const [a, b] = [await open(disk), await open(disk)];

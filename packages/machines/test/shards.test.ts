@@ -8,7 +8,7 @@ import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
 import { applyShardsSaved } from "../src/controller/checkpoints/shards.ts";
 import type { Change } from "../src/controller/events.ts";
 import { planEnd } from "../src/controller/plan-end.ts";
-import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { type ControllerState, membersOf, withMember } from "../src/controller/state.ts";
 import { bodiesOf, memberOf, planWith, reportFrom, working } from "./states.ts";
 
 const plan = planWith({ checkpointReplicas: 3, checkpointShards: 3, checkpointEverySteps: 2, steps: 20 });
@@ -235,6 +235,35 @@ describe("a checkpoint in three shards", () => {
     job.wrote("c0", []);
     expect(job.state.members.c0!.order).toBe(order);
     expect(job.heard()).toEqual([]);
+  });
+
+  it("goes on as it was dealt when another controller takes over, with the version of a step before, too", () => {
+    const job = new Job();
+    job.wrote("c0", [1]);
+    job.dies("c1");
+    job.heard();
+    // As the new controller finds them: c2 has not answered, and comes last.
+    const tookOver = (): void => {
+      for (const member of membersOf(job.state, "checkpoint"))
+        if (member.order) job.state = withMember(job.state, member.id, { order: null, owed: member.order });
+      job.state = { ...job.state, members: { c1: memberOf("c1", 9), ...job.state.members } };
+    };
+    tookOver();
+    job.plan();
+    expect(job.heard().sort()).toEqual(["c0 4: 2", "c2 4: 3"]);
+    job.commits(5);
+    tookOver();
+    job.plan();
+    expect(job.heard().sort()).toEqual(["c0 4: 2", "c2 4: 3"]);
+    job.wrote("c2", [3]);
+    job.state = withMember(job.state, "c1", { retryAtMs: 99_999 });
+    job.state = withMember(job.state, "c2", { retryAtMs: 99_999 });
+    job.wrote("c0", [2]);
+    expect(job.heard()).toEqual(["c0 4: seal"]);
+    for (const id of ["c1", "c2"]) job.state = withMember(job.state, id, { retryAtMs: 0 });
+    tookOver();
+    job.plan();
+    expect(job.heard()).toEqual(["c0 4: seal"]);
   });
 
   it("is the last one of the job: its end waits for a shard that is written again, and for the seal", () => {

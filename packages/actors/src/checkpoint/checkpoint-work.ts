@@ -27,6 +27,9 @@ type Effect = CheckpointEffect | TimerEffect<CheckpointEvent>;
 type Tools = HostTools<CheckpointEvent>;
 type EffectOf<T extends CheckpointEffect["type"]> = Extract<CheckpointEffect, { readonly type: T }>;
 
+/** Age from which what is left of a checkpoint is taken for that of a writer that died; twice the longest write where that is longer. */
+const graceMinMs = 3_600_000;
+
 /** Longest cause in a report. */
 const causeMax = 2_000;
 
@@ -110,16 +113,26 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
 
   async open(admission: Admission): Promise<void> {
     try {
-      const { directory, keep } = admission.config.checkpoint;
+      const { directory, keep, shards = 1 } = admission.config.checkpoint;
       this.#doors.network(admission.config.network);
       const now = (): Date => new Date(this.#tools.environment.wallMs());
-      const store = await this.#doors.checkpointStore({ root: directory, keep, now });
+      const graceMs = Math.max(graceMinMs, 2 * admission.config.timing.checkpointMs);
+      const store = await this.#doors.checkpointStore({ root: directory, keep, now, graceMs });
+      if (shards > 1) this.#sweep(store);
       this.#tools.beats.setPhase("idle");
       this.#resolveOpened({ ...admission, store });
     } catch (error) {
       this.#rejectOpened(error);
       throw error;
     }
+  }
+
+  /** Has what writers and sealers left behind that died removed, beside the work. */
+  #sweep(store: CheckpointStore): void {
+    store.sweep().catch((error: unknown) => {
+      const why = { error: messageOf(error) };
+      this.#tools.environment.logger.warn(why, "what was left of unfinished checkpoints could not be removed");
+    });
   }
 
   /** Orders come as soon as a replica is admitted; its disk may need longer. */
@@ -224,7 +237,11 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const key = JSON.stringify([lineage, version, body.sections.map(({ digest }) => digest)]);
     if (this.#shared?.key !== key) {
       this.#forget();
-      this.#shared = { key, kept: await this.#sectionsOf(body, opened, signal) };
+      const kept = await this.#sectionsOf(body, opened, signal);
+      // Nobody would let go of what came too late.
+      if (signal.aborted) kept.release();
+      signal.throwIfAborted();
+      this.#shared = { key, kept };
     }
     const whole = { ...content, sections: sectionsIn(body, this.#shared.kept) };
     const { bytes } = await opened.store.saveShards(whole, { indices: shards.write, of: shards.of }, signal);

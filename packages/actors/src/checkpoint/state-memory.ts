@@ -36,7 +36,7 @@ export class StateMemory {
   /**
    * Takes a version into memory and serves it from there. What is kept stays as it is until then.
    *
-   * @throws MUSTER_ERR_MEMORY_TOO_SMALL when two versions do not fit; what stores and pulls throw.
+   * @throws MUSTER_ERR_MEMORY_TOO_SMALL when two versions do not fit, or three where checkpoints are written in shards; what stores and pulls throw.
    */
   async take(body: Body<"weights.pull">, admission: Admission, signal: AbortSignal): Promise<Held> {
     const { clock } = this.#tools.environment;
@@ -88,9 +88,12 @@ export class StateMemory {
     const { job, id } = this.#tools.identity;
     const versionBytes = sections.reduce((sum, { bytes }) => sum + bytes, 0);
     const available = this.#doors.availableMemory();
-    if (slots * versionBytes > shareMax * available)
+    // Who writes shards keeps the version until it is told of a newer one.
+    const versions = slots + ((config.checkpoint.shards ?? 1) > 1 ? 1 : 0);
+    if (versions * versionBytes > shareMax * available)
       throw errors.MemoryTooSmall({
-        wanted: megabytes(slots * versionBytes),
+        versions: versions === slots ? "two" : "three",
+        wanted: megabytes(versions * versionBytes),
         share: `${100 * shareMax} %`,
         available: megabytes(available),
       });

@@ -35,14 +35,14 @@ export function planBegunSet(state: ControllerState, free: readonly Member[]): C
   if (!set) return null;
   const orders = ordersOf(state, set);
   if (openShards(set).length === 0) {
-    const [sealer] = free;
+    const sealer = free.find((member) => toldOf(member, set)?.length === 0) ?? free[0];
     return sealer && orders.length === 0 ? deal(state, set, [{ member: sealer, write: [] }]) : null;
   }
   if (set.version === state.weights?.version) return null;
   return giveOut(
     state,
     set,
-    free.filter(({ incarnation }) => set.by.includes(incarnation)),
+    free.filter((member) => set.by.includes(member.incarnation) || toldOf(member, set)),
   );
 }
 
@@ -112,17 +112,39 @@ export function isSealing({ order }: Pick<Member, "order">, { lineage, version }
 function giveOut(state: ControllerState, set: ShardSet, free: readonly Member[]): Change<ControllerState> | null {
   const ordered = ordersOf(state, set).flatMap(({ write }) => write);
   const open = openShards(set).filter((index) => !ordered.includes(index));
-  const writers = free.slice(0, open.length);
-  if (writers.length === 0) return null;
-  const given = writers.map((member, i) => ({ member, write: open.filter((_, at) => at % writers.length === i) }));
-  return deal(state, set, given);
+  const begun = begunBy(set, free, open);
+  const rest = open.filter((index) => !begun.some(({ write }) => write.includes(index)));
+  const writers = free.filter((member) => !begun.some((one) => one.member === member)).slice(0, rest.length);
+  const given = [
+    ...begun,
+    ...writers.map((member, i) => ({ member, write: rest.filter((_, at) => at % writers.length === i) })),
+  ];
+  return given.length > 0 ? deal(state, set, given) : null;
 }
 
-function deal(
-  state: ControllerState,
-  set: ShardSet,
-  given: readonly { readonly member: Member; readonly write: readonly number[] }[],
-): Change<ControllerState> {
+interface Given {
+  readonly member: Member;
+  readonly write: readonly number[];
+}
+
+/** Who was told shards by the controller before this one, and has not answered, goes on with those. */
+function begunBy(set: ShardSet, free: readonly Member[], open: readonly number[]): readonly Given[] {
+  const taken = new Set<number>();
+  return free.flatMap((member) => {
+    const write = toldOf(member, set) ?? [];
+    if (write.length === 0 || !write.every((index) => open.includes(index) && !taken.has(index))) return [];
+    for (const index of write) taken.add(index);
+    return { member, write };
+  });
+}
+
+/** Shards of a set that a member was told by the controller before this one and has not answered; none to seal it. */
+function toldOf({ owed }: Member, { lineage, version }: ShardSet): readonly number[] | undefined {
+  const isThis = owed?.kind === "checkpoint.save" && owed.lineage === lineage && owed.version === version;
+  return isThis ? owed.write : undefined;
+}
+
+function deal(state: ControllerState, set: ShardSet, given: readonly Given[]): Change<ControllerState> {
   const { step, lineage, version, of, told } = set;
   const body = { step, lineage, version, ...told, ...pinsOf(state), ...sparedOf(state) };
   const withinMs = state.plan.timing.checkpointMs;
