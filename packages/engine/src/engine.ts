@@ -235,7 +235,7 @@ export interface PolicyEngine {
   referenceLogprobs?(
     samples: readonly TrainSample[],
     options: Pick<AccumulateOptions, "temperature" | "signal"> & {
-      /** Hears of parts that are done, where it takes long. */
+      /** Hears of parts that are done, and now and then while the program that computes them starts again, where it takes long. */
       readonly onPart?: () => void;
     },
   ): Promise<readonly Float32Array[]>;
@@ -262,6 +262,8 @@ export interface Reward {
   readonly isBounded?: true;
   /** @returns A number between −`rewardMax` and `rewardMax` of `@muster/protocol`, which are a thousand million. */
   score(input: RewardInput, signal: AbortSignal): Promise<number>;
+  /** Calls `run` now and then while the program that computes it starts again, in a bounded time: who waits for it does not hang. */
+  onStarting?(run: () => void): void;
   /** Ends what it has running, for good. */
   close?(): Promise<void>;
 }

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { messageOf } from "@muster/base";
 import { needsOfTask, taskOf } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
+import { makeTempDirectory } from "@muster/testkit";
 import { beforeEach, describe, expect, it } from "vitest";
 import { embeddedAdapter } from "../src/embedded/adapter.ts";
 import type { PolicyEngine, TrainSample } from "../src/index.ts";
@@ -120,6 +121,16 @@ describe("a trainer without a reference policy of its own", () => {
     expect(rows?.[1]?.[0]).toBeCloseTo(-Math.log(needs.vocab), 5);
     expect(parts).toBe(3);
     await engine.close();
+  });
+
+  it("hears of the next one while that starts, too", async () => {
+    const folder = await makeTempDirectory();
+    const engine = await trainer(`slow-next '${folder.path}/started'`);
+    let parts = 0;
+    await engine.referenceLogprobs?.(samples, { ...asking, onPart: () => parts++ });
+    expect(parts).toBeGreaterThan(samples.length);
+    await engine.close();
+    await folder.remove();
   });
 
   it("gets them from the next one when the worker ends, and is told what it said where each one ends", async () => {

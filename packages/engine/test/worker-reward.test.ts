@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { messageOf } from "@muster/base";
 import { needsOfTask, taskOf } from "@muster/data";
 import type { ScorerConfig } from "@muster/protocol";
+import { makeTempDirectory } from "@muster/testkit";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { failureKindOf } from "../src/collect/failure-kind.ts";
 import type { Reward, RewardInput } from "../src/index.ts";
@@ -144,6 +145,22 @@ it("is ended by close, and what is asked afterwards is refused", async () => {
   const judge = await reward();
   await judge.close?.();
   expect(await outcomes(judge, ["a"])).toMatchObject([{ message: expect.stringMatching(/closed/) }]);
+});
+
+it("tells who waits for it that its next life is starting, and nothing before and after", async () => {
+  const folder = await makeTempDirectory();
+  const judge = await reward({}, `slow-next '${folder.path}/started'`);
+  let told = 0;
+  judge.onStarting?.(() => told++);
+  expect(await outcomes(judge, ["a"])).toEqual([1]);
+  await outcomes(judge, ["exit"]);
+  expect(told).toBe(0);
+  expect(await outcomes(judge, ["bb"])).toEqual([2]);
+  const inAll = told;
+  expect(inAll).toBeGreaterThan(0);
+  await outcomes(judge, ["silent"], AbortSignal.timeout(1_100));
+  expect(told).toBe(inAll);
+  await folder.remove();
 });
 
 it("leaves no worker behind when it is closed while the next one is to begin in the place of a dead one", async () => {

@@ -126,6 +126,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       const { clock, logger } = this.#tools.environment;
       const engine = await this.#doors.rolloutEngine(admission.config, this.#shardsOf(admission));
       engine.onLost?.(this.#tools.fail);
+      reward.onStarting?.(() => this.#tools.beats.progress());
       const opened = { ...admission, engine, task: prompts, reward, generate };
       const { beats } = this.#tools;
       const isBusy = (): boolean => this.#chunks > 0;

@@ -45,6 +45,7 @@ export async function openWorkerReward(
     name,
     isBounded: true,
     score: async (input, signal) => rewardIn(await scorer.score(askedOf(input), signal), name),
+    onStarting: (run) => void scorer.onStarting(run),
     close: () => scorer.close(),
   };
 }

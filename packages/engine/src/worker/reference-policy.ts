@@ -39,14 +39,15 @@ export async function withReference(
   });
   const close = engine.close.bind(engine);
   return Object.assign(engine, {
-    referenceLogprobs: async (samples, { temperature, signal, onPart }) =>
-      await Promise.all(
-        samples.map(async ({ tokens, promptLength }) => {
-          const logprobs = await scorer.score({ tokens, promptLength, temperature }, signal);
-          onPart?.();
-          return logprobs;
-        }),
-      ),
+    referenceLogprobs: async (samples, { temperature, signal, onPart = () => {} }) => {
+      const stop = scorer.onStarting(() => onPart());
+      const logprobsOf = async ({ tokens, promptLength }: TrainSample): Promise<Float32Array> => {
+        const logprobs = await scorer.score({ tokens, promptLength, temperature }, signal);
+        onPart();
+        return logprobs;
+      };
+      return await Promise.all(samples.map(logprobsOf)).finally(stop);
+    },
     close: async () => {
       await scorer.close();
       await close();

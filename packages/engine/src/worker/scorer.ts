@@ -38,6 +38,9 @@ interface Waiting<Item, Score> {
   isSettled: boolean;
 }
 
+/** How often those who wait hear that a worker is being started. */
+const startingEveryMs = 1_000;
+
 /** Asks one worker at a time, which takes one request at a time. */
 export class Scorer<Item, Score> {
   readonly #options: ScorerOptions<Item, Score>;
@@ -46,6 +49,7 @@ export class Scorer<Item, Score> {
   #pumping: Promise<void> | null = null;
   #current: { readonly batch: readonly Waiting<Item, Score>[]; readonly stop: AbortController } | null = null;
   #isClosed = false;
+  readonly #starting = new Set<() => void>();
 
   private constructor(options: ScorerOptions<Item, Score>) {
     this.#options = options;
@@ -80,6 +84,12 @@ export class Scorer<Item, Score> {
         this.#pumping = null;
       });
     });
+  }
+
+  /** Calls `run` every second while a worker starts, which takes no longer than its times allow. @returns Stops it. */
+  onStarting(run: () => void): () => void {
+    this.#starting.add(run);
+    return () => void this.#starting.delete(run);
   }
 
   async close(): Promise<void> {
@@ -176,12 +186,24 @@ export class Scorer<Item, Score> {
     if (running?.link.fault) await this.#end(running);
     // Who closes looks for a worker to end once, and may have done so meanwhile.
     if (this.#isClosed) throw errors.EngineClosed({ operation: "score" });
-    this.#open ??= openScorer(this.#options.role, this.#options.worker, this.#options.needs);
+    this.#open ??= this.#start();
     try {
       return await this.#open;
     } catch (error) {
       this.#open = null;
       throw error;
+    }
+  }
+
+  async #start(): Promise<OpenWorker<WorkerSelf>> {
+    const { role, worker, needs } = this.#options;
+    const telling = setInterval(() => {
+      for (const run of this.#starting) run();
+    }, startingEveryMs).unref();
+    try {
+      return await openScorer(role, worker, needs);
+    } finally {
+      clearInterval(telling);
     }
   }
 

@@ -1,8 +1,10 @@
 // A reference worker from the pages of the protocol alone: every token is as likely as every other, but for what its argument names.
-import { openSync, readSync, writeSync } from "node:fs";
+import { existsSync, openSync, readSync, writeFileSync, writeSync } from "node:fs";
 import { Socket } from "node:net";
 
-const [mode = "good"] = process.argv.slice(2);
+const [mode = "good", mark = ""] = process.argv.slice(2);
+const isNext = mode === "slow-next" && existsSync(mark);
+if (mode === "slow-next") writeFileSync(mark, "");
 const isSocket = process.env.MUSTER_WORKER_IN === "3";
 const input = isSocket ? new Socket({ fd: 3 }) : process.stdin;
 const output = isSocket ? input : new Socket({ fd: Number(process.env.MUSTER_WORKER_OUT) });
@@ -17,7 +19,7 @@ let fd = 0;
 let asked = 0;
 
 function logprobs({ sequences, arrays }) {
-  if (mode === "ends" || (mode === "mates-end" && sequences > 1)) process.exit(9);
+  if (mode === "ends" || (mode === "slow-next" && !isNext) || (mode === "mates-end" && sequences > 1)) process.exit(9);
   const { length } = arrays.tokens;
   asked += 1;
   const value =
@@ -46,7 +48,15 @@ input.on("data", (bytes) => {
     if (!isGreeted) {
       isGreeted = true;
       vocab = message.vocab;
-      say({ type: "hello", protocol: 1, roles: ["reference"], build: "odd-1", deterministic: mode !== "loose" });
+      const hello = {
+        type: "hello",
+        protocol: 1,
+        roles: ["reference"],
+        build: "odd-1",
+        deterministic: mode !== "loose",
+      };
+      if (isNext) setTimeout(say, 1_200, hello);
+      else say(hello);
     } else if (type === "ping") say({ type: "pong", id });
     else if (type === "cancel") say({ type: "failure", id, kind: "cancelled", message: "" });
     else if (method === "attach") {

@@ -1,8 +1,10 @@
 // A reward worker from the pages of the protocol alone. The reward of a response is its length; what a response says else, it does.
-import { openSync, readSync } from "node:fs";
+import { existsSync, openSync, readSync, writeFileSync } from "node:fs";
 import { Socket } from "node:net";
 
-const [mode = "good"] = process.argv.slice(2);
+const [mode = "good", mark = ""] = process.argv.slice(2);
+const isNext = mode === "slow-next" && existsSync(mark);
+if (mode === "slow-next") writeFileSync(mark, "");
 const isSocket = process.env.MUSTER_WORKER_IN === "3";
 const input = isSocket ? new Socket({ fd: 3 }) : process.stdin;
 const output = isSocket ? input : new Socket({ fd: Number(process.env.MUSTER_WORKER_OUT) });
@@ -83,7 +85,11 @@ input.on("data", (bytes) => {
       const model = { modelId: "odd", vocab: 43, maxContext: 36, tensors };
       const self = mode === "trainer" ? { roles: ["policy"], ...model } : { roles: ["reward"] };
       if (mode === "refuses") say({ type: "refusal", message: "no model of mine is here" });
-      else say({ type: "hello", protocol: 1, ...self, build: "odd-1", deterministic: true });
+      else {
+        const hello = { type: "hello", protocol: 1, ...self, build: "odd-1", deterministic: true };
+        if (isNext) setTimeout(say, 1_200, hello);
+        else say(hello);
+      }
     } else if (type === "ping") say({ type: "pong", id });
     else if (type === "cancel") say({ type: "failure", id, kind: "cancelled", message: "" });
     else if (method === "attach") {
