@@ -1,6 +1,6 @@
 /** A task whose prompts are rows of files. Which row a group gets follows from seed, step and index alone. */
 import { createHash } from "node:crypto";
-import { messageOf, type Prompt } from "@muster/base";
+import { hasCode, messageOf, type Prompt } from "@muster/base";
 import { type JobConfig, promptsTask } from "@muster/protocol";
 import { shuffledRow } from "./epoch-order.ts";
 import { errors } from "./errors.ts";
@@ -72,6 +72,8 @@ function promptMaker(tokenizer: ChatTokenizer, options: RowOptions): (split: Spl
     try {
       return promptOfRow(row, tokenizer, options);
     } catch (error) {
+      // No fault of the row.
+      if (hasCode(error, "MUSTER_ERR_TEMPLATE_THREAD")) throw error;
       throw errors.PromptInvalid({ ...split.placeOf(index), reason: messageOf(error) }, error);
     }
   };

@@ -340,6 +340,8 @@ async function promptOf(task: Task, key: PromptKey): Promise<GroupPrompt["prompt
   try {
     return await task.trainPrompt(key);
   } catch (fault) {
+    // The host had no thread for it: another one has the group.
+    if (hasCode(fault, "MUSTER_ERR_TEMPLATE_THREAD")) throw fault;
     return { fault };
   }
 }

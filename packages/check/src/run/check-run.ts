@@ -7,7 +7,7 @@ import { type JournalAudit, JournalAuditor } from "../journal-auditor.ts";
 import { checkCheckpoints, findCheckpoints } from "./check-checkpoints.ts";
 import { checkEvents } from "./check-events.ts";
 import { checkMetrics, checkSummary, readSummary } from "./check-metrics.ts";
-import { JournalCommits, Standing, WantedVersions } from "./commits.ts";
+import { firstPoint, JournalCommits, lastPoint, type Point, Standing, WantedVersions } from "./commits.ts";
 import { type Finding, Findings, type Unchecked } from "./findings.ts";
 import { partsIn } from "./parts.ts";
 import { lastRow, type RunFolder } from "./run-folder.ts";
@@ -63,8 +63,8 @@ export async function checkRun(folder: RunFolder, options: CheckRunOptions): Pro
   const standing = new Standing();
   const kept = new Map<string, Body<"checkpoint.kept">>();
   let ended: Body<"job.ended"> | null = null;
-  let firstVersion: number | null = null;
-  let lastVersion = 0;
+  let first: Point | null = null;
+  let last = firstPoint;
   const events = await checkEvents(folder, {
     findings,
     signal,
@@ -79,8 +79,8 @@ export async function checkRun(folder: RunFolder, options: CheckRunOptions): Pro
       versions.committed(body);
       if (!isLast) return;
       standing.committed(body);
-      firstVersion ??= body.version;
-      lastVersion = Math.max(lastVersion, body.version);
+      first ??= body;
+      last = body;
       const flaw = journal.commits?.take(body) ?? null;
       findings.require(flaw === null, "S10", () => flaw ?? "");
     },
@@ -89,9 +89,9 @@ export async function checkRun(folder: RunFolder, options: CheckRunOptions): Pro
     findings.skip("events", "there is no events.jsonl: the job's controller was started by hand, or never began");
   findings.at({ file: folder.events.at(-1) ?? "events.jsonl" });
   // The end of a job is told after everything else.
-  // The journal may know steps of which the events are gone.
-  const after = events.isWhole ? 0 : (firstVersion ?? Number.POSITIVE_INFINITY);
-  for (const step of journal.commits?.untold(after, ended ? Number.POSITIVE_INFINITY : lastVersion) ?? [])
+  // The journal may know steps of which the events are gone, or in a row that the broker told before.
+  const after = events.isWhole && lastRow(folder) === 0 ? firstPoint : (first ?? lastPoint);
+  for (const step of journal.commits?.untold(after, ended ? lastPoint : last) ?? [])
     findings.add("S15", `the journal commits step ${step}, and no event tells of it`);
   const summary = readSummary(folder, findings);
   const metrics = await checkMetrics(folder, summary, {

@@ -10,7 +10,12 @@ export interface CommitFact {
   readonly sections: readonly Section[];
 }
 
-type Point = Pick<CommitFact, "lineage" | "version">;
+/** Where a commit stands. */
+export type Point = Pick<CommitFact, "lineage" | "version">;
+
+/** Before the first commit of a job, and after its last one. */
+export const firstPoint: Point = { lineage: 0, version: 0 };
+export const lastPoint: Point = { lineage: Number.POSITIVE_INFINITY, version: Number.POSITIVE_INFINITY };
 
 /** Journals are bounded to far fewer. */
 const commitsMax = 200_000;
@@ -39,10 +44,13 @@ export class JournalCommits {
     return told === known.digests ? null : `step ${step} is committed with ${told}, the journal has ${known.digests}`;
   }
 
-  /** Steps that were committed after the first of these versions and before the second one, and not told. */
-  untold(after: number, before: number): readonly number[] {
-    const isBetween = (version: number): boolean => version > after && version < before;
-    return [...this.#digests].filter(([key]) => isBetween(Number(key.split(".")[1]))).map(([, { step }]) => step);
+  /** Steps that were committed after the first of these points and before the second one, and not told. */
+  untold(after: Point, before: Point): readonly number[] {
+    return [...this.#digests].flatMap(([key, { step }]) => {
+      const [lineage = 0, version = 0] = key.split(".").map(Number);
+      const point = { lineage, version };
+      return isBefore(after, point) && isBefore(point, before) ? [step] : [];
+    });
   }
 }
 
@@ -93,6 +101,11 @@ export class WantedVersions {
     const commits = (this.#known.get(version) ?? []).filter((commit) => commit.lineage <= lineage);
     return commits.reduce<CommitFact | null>((last, one) => (last && last.lineage > one.lineage ? last : one), null);
   }
+}
+
+/** A later lineage begins after all of those before it, with whatever version. */
+function isBefore(a: Point, b: Point): boolean {
+  return a.lineage === b.lineage ? a.version < b.version : a.lineage < b.lineage;
 }
 
 function keyOf({ lineage, version }: Point): string {

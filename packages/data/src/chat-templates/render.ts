@@ -1,6 +1,6 @@
 /**
- * Renders chat templates in a thread of its own, because they come with models of others and may loop for hours. The caller waits for at most
- * {@link renderLimits}. Then the thread is ended, and the next rendering has a new one.
+ * Renders chat templates in a thread of its own, because they come with models of others and may loop for hours. The caller waits for as long as
+ * {@link renderLimits} allow. Then the thread is ended, and the next rendering has a new one.
  */
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -11,6 +11,8 @@ import { type RenderAnswer, type RenderQuestion, type RenderStart, renderLimits 
 
 /** Time for a thread to start. */
 const startMs = 10_000;
+/** How often that, or the time of a rendering, is waited for while the process does not compute. */
+const waitsMax = 4;
 
 /** One thread for all templates of a process: each question brings its template. */
 let shared: TemplateThread | null = null;
@@ -64,8 +66,18 @@ class TemplateThread {
     return { kind: "excess", reason: `it takes more than ${ms} ms or ${megabytes} MiB of memory` };
   }
 
+  /**
+   * Time in which the process was stopped, or had no processor, is not the template's: the wait is over when the process has computed for as long
+   * as that. One that waits for nobody, as a thread that does not start, is waited for a few times.
+   */
   #hasAnswered(before: number, ms: number): boolean {
-    return Atomics.wait(this.#answers, 0, before, ms) !== "timed-out";
+    const began = process.cpuUsage();
+    for (let waits = 0; waits < waitsMax; waits++) {
+      if (Atomics.wait(this.#answers, 0, before, ms) !== "timed-out") return true;
+      const { user, system } = process.cpuUsage(began);
+      if ((user + system) / 1_000 >= ms) break;
+    }
+    return Atomics.load(this.#answers, 0) !== before;
   }
 
   #end(): void {

@@ -1,5 +1,5 @@
 /** How a tokenizer writes conversations, and in which form its model calls tools. */
-import type { ChatMessage, ChatTool, ToolParserName } from "@muster/base";
+import { type ChatMessage, type ChatTool, hasCode, type ToolParserName } from "@muster/base";
 import type { RenderQuestion } from "../chat-templates/messages.ts";
 import { renderTemplate } from "../chat-templates/render.ts";
 import { errors } from "../errors.ts";
@@ -84,8 +84,10 @@ function writesTools(render: (messages: readonly ChatMessage[], tools: readonly 
   const tool = { type: "function", function: { name, description: "", parameters } };
   try {
     return render([{ role: "user", content: "" }], [tool]).includes(name);
-  } catch {
-    // It refuses this conversation or exceeds a limit, so nothing is known of it.
+  } catch (error) {
+    // Nothing is known of it while no thread renders it.
+    if (hasCode(error, "MUSTER_ERR_TEMPLATE_THREAD")) throw error;
+    // It refuses this conversation or exceeds a limit.
     return false;
   }
 }

@@ -1,5 +1,5 @@
 /** The tokens of a conversation, so that a turn goes on exactly where the turn before it ended. Pure. */
-import type { ChatMessage, ChatTool } from "@muster/base";
+import { type ChatMessage, type ChatTool, MusterError } from "@muster/base";
 import { parentOf, type Session, type Turn } from "../core/session.ts";
 import { chatMessageOf } from "../sampler/chat-request.ts";
 import type { SamplerTokenizer } from "../sampler/sampler-engine.ts";
@@ -30,7 +30,9 @@ export function continuedPrompt(
   const asDrawn = (): Int32Array | null => {
     try {
       return encodeChat([...drawnMessages(session, parent, tokenizer), ...added.map(chatMessageOf)], tools);
-    } catch {
+    } catch (error) {
+      // That it could not be rendered is not the template's word.
+      if (error instanceof MusterError) throw error;
       // A template that wants calls of tools to be said as such: then it has written them above, in its own words.
       return null;
     }

@@ -1,6 +1,7 @@
 /** Requests of SGLang and of the OpenAI API as an engine of Muster takes them. What it can not do is refused by name, and never left out. Pure. */
 import {
   type ChatMessage,
+  hasCode,
   MusterError,
   messageOf,
   mixSeed,
@@ -210,6 +211,8 @@ function encoded(field: string, encode: () => Int32Array): Int32Array {
     if (ids.length === 0) throw invalid(`${field} has no tokens`);
     return ids;
   } catch (error) {
+    // The host's fault, and not that of what was asked.
+    if (hasCode(error, "MUSTER_ERR_TEMPLATE_THREAD")) throw error;
     throw error instanceof MusterError ? invalid(`${field}: ${error.message}`) : error;
   }
 }
