@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type DType, dtypeNames, encodeSafetensorsHeader, type PlacedTensor, placeDensely } from "../src/index.ts";
-import { decodeSafetensors } from "../src/safetensors/header.ts";
+import { decodeSafetensors } from "./support/decode-file.ts";
 import { acceptsNaively } from "./support/naive-safetensors.ts";
 
 const refused = (reason: RegExp): object =>

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { encodeShards, openModelFolder, placeDensely } from "../src/index.ts";
-import { decodeSafetensors } from "../src/safetensors/header.ts";
+import { decodeSafetensors } from "./support/decode-file.ts";
 
 let folder = "";
 beforeEach(async () => {

@@ -16,11 +16,6 @@ export interface SafetensorsHeader {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/** A file in memory. `data` is a view into the file's bytes, not a copy. */
-export interface SafetensorsFile extends SafetensorsHeader {
-  readonly data: Uint8Array;
-}
-
 /** Longest header that is read or written, in bytes: that of the reference implementation. */
 const headerBytesMax = 100_000_000;
 /** Bytes of the header's length, which come first. */
@@ -55,13 +50,6 @@ export function encodeSafetensorsHeader(tensors: readonly PlacedTensor[], dataBy
 /** Writes a whole small file. @throws MUSTER_ERR_SAFETENSORS_INVALID when the reader would refuse it. */
 export function encodeSafetensors(tensors: readonly PlacedTensor[], data: Uint8Array): Uint8Array {
   return Buffer.concat([encodeSafetensorsHeader(tensors, data.length), data]);
-}
-
-/** Reads a file that is in memory. @throws MUSTER_ERR_SAFETENSORS_INVALID naming what is wrong with it. */
-export function decodeSafetensors(file: Uint8Array): SafetensorsFile {
-  const headerEnd = lengthBytes + headerBytesOf(file.subarray(0, lengthBytes), file.length);
-  const data = file.subarray(headerEnd);
-  return { ...decodeSafetensorsHeader(file.subarray(lengthBytes, headerEnd), data.length), data };
 }
 
 /**
