@@ -1,7 +1,7 @@
 /** What a checkpoint holds, and how that is laid out as files that Hugging Face loaders can read. */
 import { messageOf } from "@muster/base";
 import type { Ledger } from "@muster/protocol";
-import { encodeSafetensorsHeader, type PlacedTensor } from "@muster/tensors";
+import { byOffset, encodeSafetensorsHeader, type PlacedTensor } from "@muster/tensors";
 import { errors } from "./errors.ts";
 import type { CheckpointManifest, Cursor, fileNames } from "./manifest.ts";
 
@@ -90,11 +90,6 @@ export function sectionsOf(content: CheckpointContent): {
     throw contentInvalid(content, "sections", "must be one of weights and at most one of optimizer");
   }
   return { weights, optimizer };
-}
-
-/** Tensors in the order of their bytes. */
-export function byOffset(tensors: readonly PlacedTensor[]): readonly PlacedTensor[] {
-  return [...tensors].sort((a, b) => a.offsetBytes - b.offsetBytes || a.sizeBytes - b.sizeBytes);
 }
 
 /** Sections in the order of the manifest: weights first. */

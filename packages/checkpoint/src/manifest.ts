@@ -5,10 +5,11 @@
 import { createHash } from "node:crypto";
 import { messageOf } from "@muster/base";
 import { idSchema, shardsMax } from "@muster/protocol";
+import { modelIndexFile } from "@muster/tensors";
 import { z } from "zod";
 import { errors } from "./errors.ts";
 import { counterMax, stepMax } from "./names.ts";
-import { indexFile, shardedFiles, shardPattern } from "./shard-names.ts";
+import { shardedFiles, shardPattern } from "./shard-names.ts";
 
 const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 const counter = count.max(counterMax);
@@ -49,9 +50,9 @@ export const cursorSchema = z.strictObject({
 /** See {@link cursorSchema}. */
 export type Cursor = Readonly<z.infer<typeof cursorSchema>>;
 
-/** One file of a sharded checkpoint. */
-const shardedFile = z.strictObject({
-  name: z.union([z.enum(["config.json", indexFile]), z.string().regex(shardPattern)]),
+/** Checks {@link FileEntry} of a sharded checkpoint. */
+export const shardedFileSchema = z.strictObject({
+  name: z.union([z.enum(["config.json", modelIndexFile]), z.string().regex(shardPattern)]),
   bytes: count,
   sha256Tree: sha256,
 });
@@ -84,7 +85,7 @@ const third = z.strictObject({
   format: z.literal(3),
   ...common,
   shards: count.min(2).max(shardsMax),
-  files: z.array(shardedFile).max(2 * shardsMax + 2),
+  files: z.array(shardedFileSchema).max(2 * shardsMax + 2),
 });
 
 const manifestSchema = z.discriminatedUnion("format", [first, second, third]);
@@ -108,9 +109,6 @@ export interface FileEntry<Name extends string = string> {
   readonly bytes: number;
   readonly sha256Tree: string;
 }
-
-/** Checks {@link FileEntry} of a shard's file. */
-export const shardedFileSchema = shardedFile;
 
 /** Renders a manifest. @throws MUSTER_ERR_CHECKPOINT_MANIFEST_INVALID when a field is out of range. */
 export function encodeManifest(manifest: CheckpointManifest): Uint8Array {

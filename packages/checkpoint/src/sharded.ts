@@ -1,9 +1,15 @@
 /** A version as several shards, each by itself the work of one writer: which bytes belong to which, and the index of Hugging Face loaders. Pure. */
 import { messageOf } from "@muster/base";
-import { encodeSafetensorsHeader, type PlacedTensor } from "@muster/tensors";
+import {
+  byOffset,
+  encodeModelIndex,
+  encodeSafetensorsHeader,
+  modelIndexFile,
+  type PlacedTensor,
+  shardFile,
+} from "@muster/tensors";
 import {
   type ByteSource,
-  byOffset,
   type CheckpointContent,
   type CheckpointSection,
   contentInvalid,
@@ -13,7 +19,6 @@ import {
   sectionsOf,
 } from "./content.ts";
 import { sha256Of } from "./manifest.ts";
-import { indexFile, shardFile } from "./shard-names.ts";
 
 /** Lays one shard out as files: its tensors, and its part of the optimizer's bytes. The parts are views of the sections' bytes. */
 export function planShard(content: CheckpointContent, index: number, of: number): readonly PlannedFile<string>[] {
@@ -40,8 +45,7 @@ export function planIndex(content: CheckpointContent, of: number): PlannedFile<s
   const entries = dealt(content, of).flatMap((own, i) =>
     own.map(({ name }): [string, string] => [name, shardFile("model", i + 1, of)]),
   );
-  const index = { metadata: { total_size: weights.bytes.length }, weight_map: Object.fromEntries(entries) };
-  return { name: indexFile, parts: [new TextEncoder().encode(`${JSON.stringify(index, null, 2)}\n`)] };
+  return { name: modelIndexFile, parts: [encodeModelIndex(entries, weights.bytes.length)] };
 }
 
 /**

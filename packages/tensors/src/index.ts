@@ -25,7 +25,7 @@ export {
   type SafetensorsHeader,
 } from "./safetensors/header.ts";
 export { type ModelFolder, openModelFolder } from "./safetensors/model-folder.ts";
-export { encodeShards } from "./safetensors/shards.ts";
+export { encodeModelIndex, encodeShards, modelIndexFile, shardFile } from "./safetensors/shards.ts";
 export { TableCheck, tableRowsMax } from "./table/table-check.ts";
 export { readTable, type TableSummary, type TableText, writeTable } from "./table/table-text.ts";
-export { bytesOf, faultOfSpec, type PlacedTensor, placeDensely, type TensorSpec } from "./tensor-spec.ts";
+export { byOffset, bytesOf, faultOfSpec, type PlacedTensor, placeDensely, type TensorSpec } from "./tensor-spec.ts";

@@ -47,6 +47,11 @@ export function labelOf(name: string): string {
   return JSON.stringify(name.slice(0, 64));
 }
 
+/** Tensors in the order of their bytes. Pure. */
+export function byOffset(tensors: readonly PlacedTensor[]): readonly PlacedTensor[] {
+  return [...tensors].sort((a, b) => a.offsetBytes - b.offsetBytes || a.sizeBytes - b.sizeBytes);
+}
+
 /** Places tensors one behind the other, without gaps. Pure. */
 export function placeDensely(specs: Iterable<TensorSpec>): readonly PlacedTensor[] {
   const placed: PlacedTensor[] = [];

@@ -6,7 +6,7 @@
 import { messageOf } from "@muster/base";
 import { dtypeOfSafetensors, dtypes } from "../dtype.ts";
 import { errors } from "../errors.ts";
-import { faultOfSpec, faultOfTiling, labelOf, type PlacedTensor } from "../tensor-spec.ts";
+import { byOffset, faultOfSpec, faultOfTiling, labelOf, type PlacedTensor } from "../tensor-spec.ts";
 import { repeatsKey, unplainAt } from "./strict-json.ts";
 
 /** What a file says before its data. */
@@ -70,9 +70,7 @@ export function headerBytesOf(start: Uint8Array, fileBytes: number): number {
 export function decodeSafetensorsHeader(json: Uint8Array, dataBytes: number): SafetensorsHeader {
   const { [metadataKey]: rawMetadata, ...entries } = parseObject(decodeText(json));
   const metadata = toMetadata(rawMetadata);
-  const tensors = Object.entries(entries)
-    .map(([name, entry]) => toTensor(name, entry))
-    .sort((a, b) => a.offsetBytes - b.offsetBytes || a.sizeBytes - b.sizeBytes);
+  const tensors = byOffset(Object.entries(entries).map(([name, entry]) => toTensor(name, entry)));
   check(faultOfTiling(tensors, dataBytes));
   return { tensors, metadata };
 }

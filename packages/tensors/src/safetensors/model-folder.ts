@@ -6,6 +6,7 @@ import { labelOf, type PlacedTensor } from "../tensor-spec.ts";
 import { type FileSource, fillFrom, openFileSource } from "./file-source.ts";
 import { decodeSafetensorsHeader, headerBytesOf, lengthBytes } from "./header.ts";
 import { pickleReason } from "./pickles.ts";
+import { modelIndexFile } from "./shards.ts";
 import { repeatsKey } from "./strict-json.ts";
 
 /** A folder whose files are open. Nothing of a tensor is in memory before it is read. */
@@ -31,7 +32,6 @@ interface Found {
 }
 
 const singleFile = "model.safetensors";
-const indexFile = "model.safetensors.index.json";
 const indexBytesMax = 100_000_000;
 const filesMax = 10_000;
 /** Names without a separator, so that an index leads to nothing outside of its folder. */
@@ -56,12 +56,12 @@ export async function openModelFolder(path: string): Promise<ModelFolder> {
       for (const one of await tensorsIn(fileName, file)) {
         const { name } = one.tensor;
         if (index && index.get(name) !== fileName)
-          throw new Error(`${fileName} holds tensor ${labelOf(name)}, which ${indexFile} does not say`);
+          throw new Error(`${fileName} holds tensor ${labelOf(name)}, which ${modelIndexFile} does not say`);
         found.set(name, one);
       }
     }
     for (const [name, fileName] of index ?? [])
-      if (!found.has(name)) throw new Error(`${fileName} lacks tensor ${labelOf(name)}, which ${indexFile} names`);
+      if (!found.has(name)) throw new Error(`${fileName} lacks tensor ${labelOf(name)}, which ${modelIndexFile} names`);
     const tensors = new Map([...found].map(([name, { tensor }]) => [name, tensor]));
     return { tensors, close, read: readerOf(path, found) };
   } catch (error) {
@@ -76,7 +76,7 @@ async function openNamed(path: string, fileName: string, isIndexed: boolean): Pr
   } catch (error) {
     if (!isIndexed) throw new Error((await pickleReason(path)) ?? messageOf(error), { cause: error });
     if (!isAbsent(error)) throw error;
-    throw new Error(`${indexFile} names ${fileName}, which is not there; fetch the model again`, { cause: error });
+    throw new Error(`${modelIndexFile} names ${fileName}, which is not there; fetch the model again`, { cause: error });
   }
 }
 
@@ -115,7 +115,7 @@ function readerOf(path: string, found: ReadonlyMap<string, Found>): ModelFolder[
 
 /** The file that each tensor is in; `null` without an index. */
 async function readIndex(path: string): Promise<ReadonlyMap<string, string> | null> {
-  const file = await openFileSource(join(path, indexFile)).catch((error: unknown) => {
+  const file = await openFileSource(join(path, modelIndexFile)).catch((error: unknown) => {
     if (isAbsent(error)) return null;
     throw error;
   });
@@ -127,7 +127,7 @@ async function readIndex(path: string): Promise<ReadonlyMap<string, string> | nu
     await fillFrom(file, bytes, 0);
     return weightMapOf(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch (error) {
-    throw new Error(`${indexFile}: ${messageOf(error)}`, { cause: error });
+    throw new Error(`${modelIndexFile}: ${messageOf(error)}`, { cause: error });
   } finally {
     await file.close();
   }

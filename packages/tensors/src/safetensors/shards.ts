@@ -1,10 +1,24 @@
 /** A model as several safetensors files and the index that says which tensor is in which, as Hugging Face loaders read it. */
 import { errors } from "../errors.ts";
-import type { PlacedTensor } from "../tensor-spec.ts";
+import { byOffset, type PlacedTensor } from "../tensor-spec.ts";
 import { encodeSafetensorsHeader } from "./header.ts";
+
+/** Name of the index. */
+export const modelIndexFile = "model.safetensors.index.json";
 
 /** Five digits are in the names. */
 const shardsMax = 99_999;
+
+/** Name of the file of a shard; shards are counted from 1. Pure. */
+export function shardFile(kind: "model" | "optimizer", index: number, of: number): string {
+  return `${kind}-${digits(index)}-of-${digits(of)}.safetensors`;
+}
+
+/** Writes the index. Pure. @param files - Each tensor's name, and that of its file. @param dataBytes - Of all tensors. */
+export function encodeModelIndex(files: readonly (readonly [string, string])[], dataBytes: number): Uint8Array {
+  const index = { metadata: { total_size: dataBytes }, weight_map: Object.fromEntries(files) };
+  return new TextEncoder().encode(`${JSON.stringify(index, null, 2)}\n`);
+}
 
 /**
  * Splits weights into shards of at most `shardBytes` of data, in the order of their bytes; a tensor that is larger is a shard by itself. Pure; the parts
@@ -19,7 +33,7 @@ export function encodeShards(
   weights: Uint8Array,
   shardBytes: number,
 ): Readonly<Record<string, readonly Uint8Array[]>> {
-  const sorted = [...tensors].sort((a, b) => a.offsetBytes - b.offsetBytes || a.sizeBytes - b.sizeBytes);
+  const sorted = byOffset(tensors);
   // What does not tile the whole does not tile its shards.
   encodeSafetensorsHeader(sorted, weights.length);
   const shards = shardsOf(sorted, shardBytes);
@@ -30,15 +44,14 @@ export function encodeShards(
   const files: Record<string, readonly Uint8Array[]> = {};
   const map: [string, string][] = [];
   for (const [i, shard] of shards.entries()) {
-    const name = `model-${digits(i + 1)}-of-${digits(shards.length)}.safetensors`;
+    const name = shardFile("model", i + 1, shards.length);
     const start = shard[0]?.offsetBytes ?? 0;
     const end = start + sizeOf(shard);
     const own = shard.map((tensor) => ({ ...tensor, offsetBytes: tensor.offsetBytes - start }));
     files[name] = [encodeSafetensorsHeader(own, end - start), weights.subarray(start, end)];
     map.push(...shard.map((tensor): [string, string] => [tensor.name, name]));
   }
-  const index = { metadata: { total_size: weights.length }, weight_map: Object.fromEntries(map) };
-  files["model.safetensors.index.json"] = [new TextEncoder().encode(`${JSON.stringify(index, null, 2)}\n`)];
+  files[modelIndexFile] = [encodeModelIndex(map, weights.length)];
   return files;
 }
 
