@@ -67,12 +67,18 @@ export function planFiles(content: CheckpointContent): readonly PlannedFile[] {
     planConfig(content),
     { name: "model.safetensors", parts: [headerOf(content, byOffset(content.tensors), weights), weights.bytes] },
   ];
-  if (optimizer) {
-    const sizeBytes = optimizer.bytes.length;
-    const tensor: PlacedTensor = { name: optimizerTensor, dtype: "u8", shape: [sizeBytes], offsetBytes: 0, sizeBytes };
-    files.push({ name: "optimizer.safetensors", parts: [headerOf(content, [tensor], optimizer), optimizer.bytes] });
-  }
-  return files;
+  return optimizer ? [...files, planOptimizer(content, "optimizer.safetensors", optimizer)] : files;
+}
+
+/** Lays the optimizer's section, or a part of it, out as a file. */
+export function planOptimizer<Name extends string>(
+  content: CheckpointContent,
+  name: Name,
+  section: CheckpointSection,
+): PlannedFile<Name> {
+  const sizeBytes = section.bytes.length;
+  const tensor: PlacedTensor = { name: optimizerTensor, dtype: "u8", shape: [sizeBytes], offsetBytes: 0, sizeBytes };
+  return { name, parts: [headerOf(content, [tensor], section), section.bytes] };
 }
 
 /** Lays the model's configuration out as a file. */

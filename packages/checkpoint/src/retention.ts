@@ -13,6 +13,13 @@ export interface SupersededCheckpoint {
   readonly manifestDigest: string;
 }
 
+/** True when a step is before another: in an older lineage, or earlier in the same one. */
+export function isBefore(a: Point, b: Point): boolean {
+  return a.lineage < b.lineage || (a.lineage === b.lineage && a.step < b.step);
+}
+
+type Point = Pick<CheckpointInfo, "lineage" | "step">;
+
 /** Orders checkpoints newest first: by lineage, step, version, term, attempt (names of one step sort by attempt). */
 export function newestFirst(a: CheckpointInfo, b: CheckpointInfo): number {
   return (

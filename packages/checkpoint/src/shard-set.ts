@@ -9,10 +9,21 @@ import { errors } from "./errors.ts";
 import { type CheckpointFs, fill, systemCode } from "./files.ts";
 import { encodeManifest, type FileEntry, manifestFile, sha256Of, shardedFileSchema } from "./manifest.ts";
 import { attemptsMax, formatName, parseSet, setNames } from "./names.ts";
-import { type CheckpointInfo, inspectFolder } from "./read.ts";
+import type { CheckpointInfo } from "./read.ts";
+import { isBefore } from "./retention.ts";
 import { noteFile, shardedFiles, shardNumbers } from "./shard-names.ts";
 import { planIndex, planShard, setKey } from "./sharded.ts";
-import { claim, orGone, type Place, removeFolder, removeTree, renameToFree, saidOf, writeWhole } from "./write.ts";
+import {
+  claim,
+  orGone,
+  type Place,
+  publish,
+  putWhole,
+  removeFolder,
+  removeTree,
+  renameToFree,
+  saidOf,
+} from "./write.ts";
 import { writeFiles } from "./write-files.ts";
 
 /** Longest note that is read. */
@@ -103,17 +114,10 @@ async function writeFilesIn(
   }
 }
 
-/** Puts a small file in its place, whole and durable. */
-async function replaceWhole(
-  fs: CheckpointFs,
-  folder: string,
-  { name, suffix, bytes }: { readonly name: string; readonly suffix: string; readonly bytes: Uint8Array },
-): Promise<void> {
-  const own = `${name}${suffix}`;
-  await removeFiles(fs, folder, [own]);
-  await writeWhole(fs, join(folder, own), bytes);
-  await fs.rename(join(folder, own), join(folder, name));
-  await fs.syncDirectory(folder);
+/** Puts a small file in its place, whatever an earlier try has left. */
+async function replaceWhole(fs: CheckpointFs, folder: string, file: Parameters<typeof putWhole>[2]): Promise<void> {
+  await removeFiles(fs, folder, [`${file.name}${file.suffix}`]);
+  await putWhole(fs, folder, file);
 }
 
 async function makeSet({ fs, root }: Place, folder: string): Promise<void> {
@@ -130,9 +134,8 @@ async function makeSet({ fs, root }: Place, folder: string): Promise<void> {
  * @throws MUSTER_ERR_CHECKPOINT_SHARDS_MISSING when one is not.
  */
 export async function sealSet(place: Place, createdAt: Date, options: SetOptions): Promise<CheckpointInfo> {
-  const { fs, root } = place;
+  const { fs } = place;
   const { content, of, signal } = options;
-  const plainName = formatName({ ...content, attempt: 1 });
   const { folder, shards } = await takeSet(place, options);
   const names = shardedFiles(of, sectionsOf(content).optimizer !== undefined);
   const plans = [planConfig(content), planIndex(content, of)];
@@ -141,14 +144,11 @@ export async function sealSet(place: Place, createdAt: Date, options: SetOptions
   const files = names.flatMap((name) => entries.get(name) ?? []);
   const bytes = encodeManifest({ format: 3, ...saidOf(content, createdAt), shards: of, files });
   await replaceWhole(fs, folder, { name: manifestFile, suffix: ".tmp", bytes });
-  const verified = await inspectFolder({ fs, root, name: plainName, at: folder });
-  signal.throwIfAborted();
-  const name = await claim(plainName, "-a", (candidate) => renameToFree(place, folder, candidate));
-  await fs.syncDirectory(root);
+  const sealed = await publish(place, folder, { content, signal });
   const kept = new Set<string>([...names, manifestFile]);
-  const rest = (await fs.list(join(root, name))).filter((file) => !kept.has(file));
-  await removeFiles(fs, join(root, name), rest).catch(() => {});
-  return { ...verified, name, path: join(root, name) };
+  const rest = (await fs.list(sealed.path)).filter((file) => !kept.has(file));
+  await removeFiles(fs, sealed.path, rest).catch(() => {});
+  return sealed;
 }
 
 interface TakenSet {
@@ -187,11 +187,7 @@ export async function removeOldSets(
   names: readonly string[],
   newer: Pick<CheckpointContent, "lineage" | "step">,
 ): Promise<void> {
-  for (const name of names) {
-    const { lineage, step } = parseSet(name) ?? newer;
-    if (lineage < newer.lineage || (lineage === newer.lineage && step < newer.step))
-      await orGone(removeFolder(place, name));
-  }
+  for (const name of names) if (isBefore(parseSet(name) ?? newer, newer)) await orGone(removeFolder(place, name));
 }
 
 async function removeFiles(fs: CheckpointFs, folder: string, names: readonly string[]): Promise<void> {

@@ -14,8 +14,8 @@ import {
   type CheckpointSection,
   contentInvalid,
   headerOf,
-  optimizerTensor,
   type PlannedFile,
+  planOptimizer,
   sectionsOf,
 } from "./content.ts";
 import { sha256Of } from "./manifest.ts";
@@ -30,13 +30,7 @@ export function planShard(content: CheckpointContent, index: number, of: number)
   const files = [{ name: shardFile("model", index, of), parts: [headerOf(content, tensors, part), part.bytes] }];
   if (!optimizer) return files;
   const [start, end] = [index - 1, index].map((i) => Math.floor((optimizer.bytes.length * i) / of)) as [number, number];
-  const share = rangeOf(optimizer, start, end);
-  const sizeBytes = end - start;
-  const tensor: PlacedTensor = { name: optimizerTensor, dtype: "u8", shape: [sizeBytes], offsetBytes: 0, sizeBytes };
-  return [
-    ...files,
-    { name: shardFile("optimizer", index, of), parts: [headerOf(content, [tensor], share), share.bytes] },
-  ];
+  return [...files, planOptimizer(content, shardFile("optimizer", index, of), rangeOf(optimizer, start, end))];
 }
 
 /** The index that says which tensor is in which shard. */

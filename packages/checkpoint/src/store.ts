@@ -19,6 +19,7 @@ import { checkName, counterMax, isLeftover, parseSet, stepMax } from "./names.ts
 import { nodeFs } from "./node-files.ts";
 import { type CheckpointInfo, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
 import {
+  isBefore,
   isSuperseded,
   newestFirst,
   planRetention,
@@ -354,8 +355,7 @@ function olderFlaw(newest: CheckpointInfo | undefined, content: CheckpointConten
   const { job, lineage, step, term } = content;
   if (newest.job !== job) return errors.CheckpointForeign({ job, found: newest.job });
   if (term < newest.term) return errors.CheckpointFenced({ term, newestTerm: newest.term });
-  const isOlder = lineage < newest.lineage || (lineage === newest.lineage && step < newest.step);
-  return isOlder ? errors.CheckpointStale({ lineage, step, newest: newest.name }) : null;
+  return isBefore(content, newest) ? errors.CheckpointStale({ lineage, step, newest: newest.name }) : null;
 }
 
 /** Removes what is not kept; never what is about to be reported as `saved`, though another writer may have made newer ones since. */

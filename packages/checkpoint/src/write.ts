@@ -35,15 +35,26 @@ const takenCodes: readonly string[] = ["EEXIST", "ENOTEMPTY", "ENOTDIR"];
  * @returns What was written, durable and verified.
  */
 export async function writeFolder(place: Place, temporary: string, options: WriteOptions): Promise<CheckpointInfo> {
-  const { fs, root } = place;
+  const { fs } = place;
   const { content, createdAt, signal } = options;
   const files = await writeFiles(planFiles(content), { fs, folder: temporary, signal });
   await fs.syncDirectory(temporary);
-  await writeManifest(fs, temporary, encodeManifest(manifestOf(content, files, createdAt)));
+  const bytes = encodeManifest(manifestOf(content, files, createdAt));
+  await putWhole(fs, temporary, { name: manifestFile, suffix: ".tmp", bytes });
+  return publish(place, temporary, { content, signal });
+}
+
+/** Gives a folder whose files are all durable its name, so that it counts. @returns What is in it, as its manifest says. */
+export async function publish(
+  place: Place,
+  folder: string,
+  { content, signal }: Pick<WriteOptions, "content" | "signal">,
+): Promise<CheckpointInfo> {
+  const { fs, root } = place;
   const plainName = formatName({ ...content, attempt: 1 });
-  const verified = await inspectFolder({ fs, root, name: plainName, at: temporary });
+  const verified = await inspectFolder({ fs, root, name: plainName, at: folder });
   signal.throwIfAborted();
-  const name = await claim(plainName, "-a", (candidate) => renameToFree(place, temporary, candidate));
+  const name = await claim(plainName, "-a", (candidate) => renameToFree(place, folder, candidate));
   await fs.syncDirectory(root);
   return { ...verified, name, path: join(root, name) };
 }
@@ -102,15 +113,20 @@ async function readLatest({ fs, root }: Place): Promise<string | null> {
   }
 }
 
-async function writeManifest(fs: CheckpointFs, folder: string, bytes: Uint8Array): Promise<void> {
-  const temporary = join(folder, `${manifestFile}.tmp`);
+/** Puts a small file in its place, whole and durable. Nothing has the name with the suffix. */
+export async function putWhole(
+  fs: CheckpointFs,
+  folder: string,
+  { name, suffix, bytes }: { readonly name: string; readonly suffix: string; readonly bytes: Uint8Array },
+): Promise<void> {
+  const temporary = join(folder, `${name}${suffix}`);
   await writeWhole(fs, temporary, bytes);
-  await fs.rename(temporary, join(folder, manifestFile));
+  await fs.rename(temporary, join(folder, name));
   await fs.syncDirectory(folder);
 }
 
 /** Creates a small file and flushes it. A file whose flush failed is never used. */
-export async function writeWhole(fs: CheckpointFs, path: string, bytes: Uint8Array): Promise<void> {
+async function writeWhole(fs: CheckpointFs, path: string, bytes: Uint8Array): Promise<void> {
   const file = await fs.create(path);
   try {
     await file.write(bytes, 0);
