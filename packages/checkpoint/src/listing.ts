@@ -1,7 +1,7 @@
 /** What is in a checkpoint root. */
 import { hasCode, messageOf } from "@muster/base";
 import { errors } from "./errors.ts";
-import { parseName, parseSet } from "./names.ts";
+import { parseName } from "./names.ts";
 import { type CheckpointInfo, inspectFolder, verifyFolder } from "./read.ts";
 import { newestFirst } from "./retention.ts";
 import { signatureOf } from "./signature.ts";
@@ -12,8 +12,6 @@ export interface Listing {
   readonly place: Place;
   /** By folder name: what was last found whole, good as long as the signature is. */
   readonly hashed: Map<string, { readonly signature: string; readonly info: CheckpointInfo }>;
-  /** Folders in which checkpoints were being written in shards when the root was last listed. */
-  sets: readonly string[];
 }
 
 /** Complete and verified checkpoints, newest first. */
@@ -30,9 +28,7 @@ type Look = (name: string) => Promise<CheckpointInfo | null>;
 
 async function listBy(state: Listing, look: Look): Promise<readonly CheckpointInfo[]> {
   const { fs, root } = state.place;
-  const there = await orReadFailed(root, fs.list(root));
-  state.sets = there.filter((name) => parseSet(name) !== null);
-  const names = there.filter((name) => parseName(name) !== null);
+  const names = (await orReadFailed(root, fs.list(root))).filter((name) => parseName(name) !== null);
   for (const name of state.hashed.keys()) if (!names.includes(name)) state.hashed.delete(name);
   const infos: CheckpointInfo[] = [];
   for (const name of names) {

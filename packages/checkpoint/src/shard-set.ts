@@ -12,7 +12,7 @@ import { attemptsMax, formatName, parseSet, setNames } from "./names.ts";
 import type { CheckpointInfo } from "./read.ts";
 import { isBefore } from "./retention.ts";
 import { noteFile, shardedFiles, shardNumbers } from "./shard-names.ts";
-import { planIndex, planShard, setKey } from "./sharded.ts";
+import { planIndex, setKey } from "./sharded.ts";
 import {
   claim,
   orGone,
@@ -39,6 +39,12 @@ export interface SetOptions {
   readonly signal: AbortSignal;
 }
 
+/** A shard as `planShard` lays it out. */
+export interface PlannedShard {
+  readonly index: number;
+  readonly plans: readonly PlannedFile<string>[];
+}
+
 /** Folders of a set: where shards are written, those that somebody has taken to seal them, the last one first, and the name for the next one who does. */
 async function foldersOf({ fs, root }: Place, { content, of }: SetOptions) {
   const { open, sealing } = setNames(content, setKey(content, of));
@@ -52,24 +58,18 @@ async function foldersOf({ fs, root }: Place, { content, of }: SetOptions) {
 /**
  * Writes one shard durably, unless it is there. Writers of one shard do not disturb each other: each works under names of its own, and what they
  * rename into place has the same bytes.
- *
- * @returns Size of its files.
  */
-export async function writeShard(place: Place, index: number, options: SetOptions): Promise<number> {
+export async function writeShard(place: Place, { index, plans }: PlannedShard, options: SetOptions): Promise<void> {
   const { fs, root } = place;
-  const { content, of, signal } = options;
+  const { of, signal } = options;
   const { begun, open } = await foldersOf(place, options);
-  for (const name of [...begun, open]) {
-    const known = await readNote(fs, join(root, name), index, of);
-    if (known) return sizeOf(known);
-  }
+  for (const name of [...begun, open]) if (await readNote(fs, join(root, name), index, of)) return;
   const folder = join(root, open);
   await makeSet(place, folder);
   const note = noteFile(index, of);
-  return withOwnNames(fs, folder, note, async (suffix) => {
-    const files = await writeFilesIn(fs, folder, planShard(content, index, of), { suffix, signal });
+  await withOwnNames(fs, folder, note, async (suffix) => {
+    const files = await writeFilesIn(fs, folder, plans, { suffix, signal });
     await replaceWhole(fs, folder, { name: note, suffix: `${suffix}.new`, bytes: encodeNote(files) });
-    return sizeOf(files);
   });
 }
 
@@ -77,15 +77,15 @@ export async function writeShard(place: Place, index: number, options: SetOption
  * Finds a suffix that no other writer has, and removes what was not renamed. Whoever has the file of this suffix has all names that end in it; what is
  * under one of them is what a loss of power has left.
  */
-async function withOwnNames<T>(
+async function withOwnNames(
   fs: CheckpointFs,
   folder: string,
   name: string,
-  work: (suffix: string) => Promise<T>,
-): Promise<T> {
+  work: (suffix: string) => Promise<void>,
+): Promise<void> {
   const taken = await claim(`${name}.tmp`, "-", async (own) => (await fs.create(join(folder, own))).close());
   try {
-    return await work(taken.slice(name.length));
+    await work(taken.slice(name.length));
   } finally {
     // What can not be removed now goes with the set.
     await removeFiles(fs, folder, [taken]).catch(() => {});
@@ -179,15 +179,12 @@ async function takeSet(place: Place, options: SetOptions): Promise<TakenSet> {
 }
 
 /**
- * Removes those of `names` that are sets of an older lineage or an earlier step: what they lack will not be written any more. Each goes as a whole, so that
+ * Removes the sets of an older lineage or an earlier step: what they lack will not be written any more. Each goes as a whole, so that
  * who is about to seal it has all of it or nothing.
  */
-export async function removeOldSets(
-  place: Place,
-  names: readonly string[],
-  newer: Pick<CheckpointContent, "lineage" | "step">,
-): Promise<void> {
-  for (const name of names) if (isBefore(parseSet(name) ?? newer, newer)) await orGone(removeFolder(place, name));
+export async function removeOldSets(place: Place, newer: Pick<CheckpointContent, "lineage" | "step">): Promise<void> {
+  for (const name of await place.fs.list(place.root))
+    if (isBefore(parseSet(name) ?? newer, newer)) await orGone(removeFolder(place, name));
 }
 
 async function removeFiles(fs: CheckpointFs, folder: string, names: readonly string[]): Promise<void> {
@@ -231,5 +228,3 @@ function decodeNote(text: string): readonly FileEntry[] | null {
     return null;
   }
 }
-
-const sizeOf = (files: readonly FileEntry[]): number => files.reduce((sum, { bytes }) => sum + bytes, 0);

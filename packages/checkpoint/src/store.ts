@@ -143,7 +143,6 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
     spared: null,
     superseded: [],
     hashed: new Map(),
-    sets: [],
   };
   const inTurn = serialQueue(waitingMax);
   return {
@@ -221,15 +220,15 @@ async function saveShards(
   { indices, of, signal }: { readonly indices: readonly number[]; readonly of: number; readonly signal: AbortSignal },
 ): Promise<{ readonly bytes: number }> {
   checkNumbers(content);
-  const plans = indices.flatMap((index) => planShard(content, index, of));
-  if (await findState(state, content, signal)) return { bytes: bytesOf(plans) };
+  const shards = indices.map((index) => ({ index, plans: planShard(content, index, of) }));
+  const bytes = bytesOf(shards.flatMap(({ plans }) => plans));
+  if (await findState(state, content, signal)) return { bytes };
   try {
     signal.throwIfAborted();
-    let bytes = 0;
-    for (const index of indices) bytes += await writeShard(state.place, index, { content, of, signal });
+    for (const shard of shards) await writeShard(state.place, shard, { content, of, signal });
     return { bytes };
   } catch (error) {
-    throw await shardFault(state, { content, neededBytes: bytesOf(plans), signal }, "other shards stay", error);
+    throw await shardFault(state.place, { content, neededBytes: bytes, signal }, "other shards stay", error);
   }
 }
 
@@ -267,21 +266,20 @@ async function sealNew(
     if (sealed) return sealed;
     const { content, of, signal } = options;
     const neededBytes = bytesOf([planConfig(content), planIndex(content, of)]);
-    throw await shardFault(state, { content, neededBytes, signal }, "the shards stay", error);
+    throw await shardFault(state.place, { content, neededBytes, signal }, "the shards stay", error);
   }
 }
 
 /** Makes the error of a failed write; on a full disk sets of older versions, which others may still seal until then, make room for the next try. */
 async function shardFault(
-  { place, sets }: StoreState,
+  place: Place,
   tried: Parameters<typeof writeFault>[1],
   leftover: string,
   error: unknown,
 ): Promise<unknown> {
   const fault = await writeFault(place, tried, leftover, error);
   // The disk is full already; what can not be removed says nothing more.
-  if (hasCode(fault, "MUSTER_ERR_CHECKPOINT_DISK_FULL"))
-    await removeOldSets(place, sets, tried.content).catch(() => {});
+  if (hasCode(fault, "MUSTER_ERR_CHECKPOINT_DISK_FULL")) await removeOldSets(place, tried.content).catch(() => {});
   return fault;
 }
 
@@ -366,7 +364,7 @@ async function retain(state: StoreState, saved: CheckpointInfo): Promise<readonl
     const { spared, superseded, options } = state;
     const names = planRetention(await listVerified(state), { keep: options.keep, pinned, spared, superseded });
     for (const name of names) await removeFolder(state.place, name);
-    await removeOldSets(state.place, state.sets, saved);
+    await removeOldSets(state.place, saved);
   } catch (error) {
     // The new checkpoint is durable whatever happens here; the next save tries again.
     warnings.push(`older checkpoints could not be removed: ${messageOf(error)}`);
