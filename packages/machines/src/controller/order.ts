@@ -1,5 +1,5 @@
 /** What a member was told to do and has not answered. */
-import type { VersionKey } from "../version-key.ts";
+import { isSame, type VersionKey } from "../version-key.ts";
 import type { AtMs } from "./at-ms.ts";
 
 /** Sent again, or forgotten so that the planners decide anew, when it is due. */
@@ -19,3 +19,8 @@ export type Order =
   | VersionOrder
   | (Due & { readonly kind: "replica.stop" })
   | (Due & { readonly kind: "node.assign"; readonly revision: number });
+
+/** The order to write the checkpoint of a version, or a part of it, or to seal it; `null` for any other. Pure. */
+export function saveOf(order: Order | null | undefined, version: VersionKey): VersionOrder | null {
+  return order?.kind === "checkpoint.save" && isSame(order, version) ? order : null;
+}

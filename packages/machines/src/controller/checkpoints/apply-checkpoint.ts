@@ -1,8 +1,9 @@
 /** What checkpoint actors say of an order to save. */
 import { formatSize } from "@muster/base";
 import { type Body, decideFailure } from "@muster/protocol";
-import type { VersionKey } from "../../version-key.ts";
+import { isSame, type VersionKey } from "../../version-key.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
+import { saveOf } from "../order.ts";
 import { answered } from "../orders.ts";
 import { type ControllerState, type KeptCheckpoint, type Member, withMember } from "../state.ts";
 import { noteBest } from "./best-checkpoint.ts";
@@ -94,10 +95,8 @@ export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpo
  * one disk has no room or failed for a moment.
  */
 function withoutFailed(state: ControllerState, { from, body }: ReportOf<"checkpoint.failed">): ControllerState {
-  const { set, failures } = state.checkpoints;
-  const member = state.members[from];
-  const isThis = set?.lineage === body.lineage && set.version === body.version;
-  if (!isThis || !member || !isSealing(member, body)) return state;
+  const { set = null, failures } = state.checkpoints;
+  if (!isSame(set, body) || !isSealing(state.members[from], body)) return state;
   const isKept = !body.shardsMissing && (body.full !== undefined || failures + 1 < sealsMax);
   return isKept ? state : { ...state, checkpoints: withoutSet(state.checkpoints) };
 }
@@ -118,7 +117,6 @@ function fullText(
 }
 
 /** What a member's order becomes by a report about a checkpoint: answered when it is about this one. */
-function saveAnswered(member: Member | undefined, { lineage, version }: VersionKey): Partial<Member> {
-  const { order } = member ?? {};
-  return order?.kind === "checkpoint.save" && order.lineage === lineage && order.version === version ? answered : {};
+function saveAnswered(member: Member | undefined, version: VersionKey): Partial<Member> {
+  return saveOf(member?.order, version) ? answered : {};
 }

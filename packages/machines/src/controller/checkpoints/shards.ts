@@ -5,6 +5,7 @@
 import type { Body } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
 import { type Change, command, type ReportOf } from "../events.ts";
+import { saveOf } from "../order.ts";
 import { answered, withVersionOrder } from "../orders.ts";
 import { type ControllerState, type Member, membersOf, withMember } from "../state.ts";
 import { sparedOf } from "./best-checkpoint.ts";
@@ -71,16 +72,10 @@ export function planNewSet(
 
 /** Some shards are durable. Pure. */
 export function applyShardsSaved(state: ControllerState, event: ReportOf<"shards.saved">): Change<ControllerState> {
-  const { lineage, version, shards } = event.body;
+  const { version, shards } = event.body;
   const member = state.members[event.from];
   const set = currentSet(state);
-  const { order } = member ?? {};
-  const isOrdered =
-    order?.kind === "checkpoint.save" &&
-    order.lineage === lineage &&
-    order.version === version &&
-    shards.write.length > 0 &&
-    order.write?.join() === shards.write.join();
+  const isOrdered = shards.write.length > 0 && saveOf(member?.order, event.body)?.write?.join() === shards.write.join();
   if (!member || !isOrdered) return { state, effects: [] };
   const next = withMember(state, event.from, answered);
   if (set?.version !== version || set.of !== shards.of) return { state: next, effects: [] };
@@ -104,13 +99,12 @@ export function withoutSet({ set: _, ...checkpoints }: Checkpoints): Checkpoints
 }
 
 /** True when a member was told to seal a version. Pure. */
-export function isSealing({ order }: Pick<Member, "order">, { lineage, version }: VersionKey): boolean {
-  if (order?.kind !== "checkpoint.save" || order.write?.length !== 0) return false;
-  return order.lineage === lineage && order.version === version;
+export function isSealing(member: Member | undefined, version: VersionKey): boolean {
+  return saveOf(member?.order, version)?.write?.length === 0;
 }
 
 function giveOut(state: ControllerState, set: ShardSet, free: readonly Member[]): Change<ControllerState> | null {
-  const ordered = ordersOf(state, set).flatMap(({ write }) => write);
+  const ordered = ordersOf(state, set).flat();
   const open = openShards(set).filter((index) => !ordered.includes(index));
   const begun = begunBy(set, free, open);
   const rest = open.filter((index) => !begun.some(({ write }) => write.includes(index)));
@@ -139,9 +133,8 @@ function begunBy(set: ShardSet, free: readonly Member[], open: readonly number[]
 }
 
 /** Shards of a set that a member was told by the controller before this one and has not answered; none to seal it. */
-function toldOf({ owed }: Member, { lineage, version }: ShardSet): readonly number[] | undefined {
-  const isThis = owed?.kind === "checkpoint.save" && owed.lineage === lineage && owed.version === version;
-  return isThis ? owed.write : undefined;
+function toldOf({ owed }: Member, set: ShardSet): readonly number[] | undefined {
+  return saveOf(owed, set)?.write;
 }
 
 function deal(state: ControllerState, set: ShardSet, given: readonly Given[]): Change<ControllerState> {
@@ -173,14 +166,10 @@ function openShards({ of, done }: ShardSet): readonly number[] {
   return Array.from({ length: of }, (_, i) => i + 1).filter((index) => !done.includes(index));
 }
 
-/** What members were told about a set and have not answered. */
-function ordersOf(
-  state: ControllerState,
-  { lineage, version }: ShardSet,
-): readonly { readonly write: readonly number[] }[] {
-  return membersOf(state, "checkpoint").flatMap(({ order }) =>
-    order?.kind === "checkpoint.save" && order.lineage === lineage && order.version === version && order.write
-      ? { write: order.write }
-      : [],
-  );
+/** Shards that members were told to write of a set and have not answered, by order; none of them in one to seal it. */
+function ordersOf(state: ControllerState, set: ShardSet): readonly (readonly number[])[] {
+  return membersOf(state, "checkpoint").flatMap(({ order }) => {
+    const write = saveOf(order, set)?.write;
+    return write ? [write] : [];
+  });
 }
