@@ -47,6 +47,7 @@ export const checkpointRoleOn = (doors: Doors): Role =>
   });
 
 type SaveBody = Body<"checkpoint.save">;
+type Shards = NonNullable<SaveBody["shards"]>;
 type Said = Omit<CheckpointContent, "sections">;
 
 interface Saving {
@@ -232,8 +233,9 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   }
 
   /** Writes shards. The bytes stay: others may not finish theirs when nobody else has this version any more. */
-  async #saveShards({ body, content, opened, signal, startedMs }: Saving, tools: Tools): Promise<CheckpointEvent> {
-    const { step, lineage, version, shards = { of: 0, write: [] } } = body;
+  async #saveShards(saving: Saving, shards: Shards, tools: Tools): Promise<CheckpointEvent> {
+    const { body, content, opened, signal, startedMs } = saving;
+    const { step, lineage, version } = body;
     const key = JSON.stringify([lineage, version, body.sections.map(({ digest }) => digest)]);
     if (this.#shared?.key !== key) {
       this.#forget();
@@ -264,7 +266,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
         store.supersede(body.superseded ?? []);
         const content = await this.#contentOf(body, opened, signal);
         const work = { body, content, opened, signal, startedMs };
-        return shards && shards.write.length > 0 ? this.#saveShards(work, tools) : this.#save(work, tools);
+        return shards && shards.write.length > 0 ? this.#saveShards(work, shards, tools) : this.#save(work, tools);
       },
       (error) => {
         const part = shards ? { shards } : {};

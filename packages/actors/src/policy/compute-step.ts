@@ -46,13 +46,11 @@ interface Totals extends ShardStats {
 export async function computeStep(
   options: ComputeOptions,
 ): Promise<{ readonly finite: boolean; readonly stats: StepStats }> {
-  const { engine, config, step, groups, clock } = options;
+  const { engine, config, step, groups, clock, signal, onShard } = options;
   const startedMs = clock.now();
   const { seed, training, sampling, batch } = config;
-  const reference = await referenceLogprobsOf(engine, groups, {
-    ...{ training, ...sampling, signal: options.signal, onPart: options.onShard },
-  });
-  if (reference) options.onShard();
+  const reference = await referenceLogprobsOf(engine, groups, { training, ...sampling, signal, onPart: onShard });
+  if (reference) onShard();
   const plan = planMinibatches(groups, { seed, step, ...batch, training, ...sampling, reference });
   const totals: Totals[] = [];
   let finite = true;

@@ -40,13 +40,10 @@ export function ticketOf({ order, lineage, version, sections, holders }: Ticket)
 
 /** Reads a ticket: it came through the engine's own channel. @throws MUSTER_ERR_SHARD_TICKET */
 export function readTicket(text: string): Ticket {
+  const invalid = (reason: string): Error => errors.ShardTicket({ reason });
   if (text.length > ticketCharactersMax)
-    throw errors.ShardTicket({
-      reason: `it has ${text.length} characters, and at most ${ticketCharactersMax} are read`,
-    });
-  const read = ticketSchema.safeParse(parsed(text, (reason) => errors.ShardTicket({ reason })));
-  if (!read.success) throw errors.ShardTicket({ reason: z.prettifyError(read.error) });
-  return read.data;
+    throw invalid(`it has ${text.length} characters, and at most ${ticketCharactersMax} are read`);
+  return readAs(ticketSchema, text, invalid);
 }
 
 /** Writes a receipt. Pure. */
@@ -72,9 +69,8 @@ export class Receipts {
   /** Takes the receipt of a rank; the same twice is one. @throws MUSTER_ERR_SHARD_RECEIPT naming what is wrong with it */
   add(text: string): void {
     const invalid = (reason: string): Error => errors.ShardReceipt({ version: this.#wanted.version, reason });
-    const read = receiptSchema.safeParse(parsed(text, invalid));
-    if (!read.success) throw invalid(z.prettifyError(read.error));
-    const { order, build, lineage, version, rank, bytes, digest } = read.data;
+    const receipt = readAs(receiptSchema, text, invalid);
+    const { order, build, lineage, version, rank, bytes, digest } = receipt;
     if (lineage !== this.#wanted.lineage || version !== this.#wanted.version)
       throw invalid(`rank ${rank} has version ${version} of lineage ${lineage}`);
     if (order !== this.#wanted.order) throw invalid(`rank ${rank} gave it for another order of this version`);
@@ -85,7 +81,7 @@ export class Receipts {
     if (bytes !== size) throw invalid(`rank ${rank} has ${bytes} bytes, and its part is ${size}`);
     const other = this.#got.get(rank)?.digest ?? digest;
     if (other !== digest) throw invalid(`rank ${rank} had ${other} before and has ${digest} now`);
-    this.#got.set(rank, read.data);
+    this.#got.set(rank, receipt);
   }
 
   /** @returns Bytes of all parts, and of those what crossed a network. @throws MUSTER_ERR_SHARD_MISSING naming the ranks that gave no receipt */
@@ -101,6 +97,12 @@ export class Receipts {
       [...this.#got.values()].reduce((all, receipt) => all + of(receipt), 0);
     return { bytes: sum(({ bytes }) => bytes), wireBytes: sum(({ wireBytes }) => wireBytes) };
   }
+}
+
+function readAs<T>(schema: z.ZodType<T>, text: string, invalid: (reason: string) => Error): T {
+  const read = schema.safeParse(parsed(text, invalid));
+  if (!read.success) throw invalid(z.prettifyError(read.error));
+  return read.data;
 }
 
 function parsed(text: string, invalid: (reason: string) => Error): unknown {
