@@ -12,6 +12,7 @@ import { type OpenWorker, openScorer, openWorker } from "./open-link.ts";
 import { type WorkerOptions, workerOptionsOf, workerSchema } from "./options.ts";
 import { referenceChecks } from "./reference-checks.ts";
 import { rewardChecks } from "./reward-checks.ts";
+import { checksWith } from "./with-worker.ts";
 
 /** A worker under test. */
 export interface WorkerSubject {
@@ -64,18 +65,9 @@ export function workerHello({ table, needs, env }: Omit<WorkerSubject, "trajecto
 function protocolChecks(options: WorkerOptions, needs: ModelNeeds, description: WorkerSelf): readonly ReadyCheck[] {
   const [role] = engineRolesOf(description);
   const scorer = description.roles.includes("reward") ? "reward" : "reference";
-  const check = (says: string, run: (worker: OpenWorker<WorkerSelf>) => Promise<void>): ReadyCheck => ({
-    says: `protocol: ${says}`,
-    run: async () => {
-      const worker = role ? await openWorker(role, options, needs) : await openScorer(scorer, options, needs);
-      try {
-        await run(worker);
-      } finally {
-        await worker.link.close();
-        await worker.regions.close();
-      }
-    },
-  });
+  const check = checksWith<OpenWorker<WorkerSelf>>("protocol", () =>
+    role ? openWorker(role, options, needs) : openScorer(scorer, options, needs),
+  );
   return [
     {
       says: "protocol: refuses versions of the protocol that it does not speak, with a sentence",

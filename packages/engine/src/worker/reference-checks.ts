@@ -6,6 +6,7 @@ import type { WorkerSelf } from "./description.ts";
 import { type OpenWorker, openScorer } from "./open-link.ts";
 import type { WorkerOptions } from "./options.ts";
 import { type ReferenceItem, referredLogprobs } from "./reference-policy.ts";
+import { checksWith, withWorker } from "./with-worker.ts";
 
 /** What a reference worker is tried with. */
 interface ReferenceSubject {
@@ -22,19 +23,8 @@ const summedMax = 4_096;
 
 /** For workers with the role `reference`. */
 export function referenceChecks({ options, needs, description }: ReferenceSubject): readonly ReadyCheck[] {
-  const within = async <T>(run: (worker: OpenWorker<WorkerSelf>) => Promise<T>): Promise<T> => {
-    const worker = await openScorer("reference", options, needs);
-    try {
-      return await run(worker);
-    } finally {
-      await worker.link.close();
-      await worker.regions.close();
-    }
-  };
-  const check = (says: string, run: (worker: OpenWorker<WorkerSelf>) => Promise<void>): ReadyCheck => ({
-    says: `refers: ${says}`,
-    run: () => within(run),
-  });
+  const open = () => openScorer("reference", options, needs);
+  const check = checksWith("refers", open);
   const ask = async (worker: OpenWorker<WorkerSelf>, items: readonly ReferenceItem[]): Promise<readonly number[][]> =>
     (await referredLogprobs(worker, items, never)).map((row) => [...row]);
   const items = sequencesOf(needs);
@@ -73,7 +63,11 @@ export function referenceChecks({ options, needs, description }: ReferenceSubjec
               mustEqual([...(await ask(worker, [...items].reverse()))].reverse(), together, "another order");
               for (const [i, item] of items.entries())
                 mustEqual(await ask(worker, [item]), [together[i]], `sequence ${i} alone`);
-              mustEqual(await within((other) => ask(other, items)), together, "log-probabilities of a second life");
+              mustEqual(
+                await withWorker(open, (other) => ask(other, items)),
+                together,
+                "log-probabilities of a second life",
+              );
             },
           ),
         ]

@@ -9,6 +9,7 @@ import { askedOf, scoresOf } from "../rewards/worker-reward.ts";
 import type { WorkerSelf } from "./description.ts";
 import { type OpenWorker, openScorer } from "./open-link.ts";
 import type { WorkerOptions } from "./options.ts";
+import { checksWith, withWorker } from "./with-worker.ts";
 
 /** What a reward worker is tried with. */
 export interface RewardSubject {
@@ -27,18 +28,8 @@ const never = new AbortController().signal;
 /** For workers with the role `reward`. */
 export function rewardChecks({ options, needs, description, trajectories }: RewardSubject): readonly ReadyCheck[] {
   type Worker = OpenWorker<WorkerSelf>;
-  const check = (says: string, run: (worker: Worker) => Promise<void>): ReadyCheck => ({
-    says: `judges: ${says}`,
-    run: async () => {
-      const worker = await openScorer("reward", options, needs);
-      try {
-        await run(worker);
-      } finally {
-        await worker.link.close();
-        await worker.regions.close();
-      }
-    },
-  });
+  const open = (): Promise<Worker> => openScorer("reward", options, needs);
+  const check = checksWith("judges", open);
   const ask = async (worker: Worker, inputs: readonly RewardInput[], signal = never): Promise<readonly Found[]> =>
     (await scoresOf(worker, inputs.map(askedOf), signal)).map(foundIn);
   const repeats = description.deterministic;
@@ -58,13 +49,8 @@ export function rewardChecks({ options, needs, description, trajectories }: Rewa
               mustEqual(await ask(worker, [input]), [together[i]], `the score of trajectory ${i} alone`);
           }),
           check("a worker that was started anew gives the same scores", async (worker) => {
-            const other = await openScorer("reward", options, needs);
-            try {
-              mustEqual(await ask(other, trajectories), await ask(worker, trajectories), "scores of a second life");
-            } finally {
-              await other.link.close();
-              await other.regions.close();
-            }
+            const again = await withWorker(open, (other) => ask(other, trajectories));
+            mustEqual(again, await ask(worker, trajectories), "scores of a second life");
           }),
         ]
       : []),
