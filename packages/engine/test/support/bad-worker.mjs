@@ -1,19 +1,9 @@
 // A worker from the pages of the protocol alone, which misbehaves in the way that its argument names.
 import { spawn } from "node:child_process";
 import { openSync, readSync, truncateSync, writeSync } from "node:fs";
-import { Socket } from "node:net";
+import { frameOf, hear, say, write } from "./frames.mjs";
 
 const [mode = "good"] = process.argv.slice(2);
-const isSocket = process.env.MUSTER_WORKER_IN === "3";
-const input = isSocket ? new Socket({ fd: 3 }) : process.stdin;
-const frameOf = (text) => {
-  const body = Buffer.from(text);
-  const head = Buffer.alloc(4);
-  head.writeUInt32LE(body.length);
-  return Buffer.concat([head, body]);
-};
-const write = (bytes) => (isSocket ? input.write(bytes) : writeSync(Number(process.env.MUSTER_WORKER_OUT), bytes));
-const say = (message) => write(frameOf(JSON.stringify(message)));
 
 const tensor = { name: "one", dtype: "f32", shape: [4], offsetBytes: 0 };
 const tables = {
@@ -147,24 +137,18 @@ if (mode === "forks")
   spawn("sleep", ["600"], { argv0: `fork-of-${process.env.BAD_WORKER}`, detached: true, stdio: "ignore" }).unref();
 if (mode === "no-start") process.exit(3);
 
-let held = Buffer.alloc(0);
-let isGreeted = false;
-input.on("data", (bytes) => {
-  held = Buffer.concat([held, bytes]);
-  while (held.length >= 4 && held.length >= 4 + held.readUInt32LE(0)) {
-    const length = held.readUInt32LE(0);
-    const message = JSON.parse(held.toString("utf8", 4, 4 + length));
-    held = held.subarray(4 + length);
-    if (!isGreeted) {
-      isGreeted = true;
-      if (mode === "no-hello") continue;
-      if (mode === "refuses") say({ type: "refusal", message: "a vocabulary of 43 is too small for me" });
-      else if (mode === "chatty") write(Buffer.from("Hello from the library!\n"));
-      else greet(message);
-    } else if (message.type === "request") answer(message);
+hear({
+  hello(message) {
+    if (mode === "no-hello") return;
+    if (mode === "refuses") say({ type: "refusal", message: "a vocabulary of 43 is too small for me" });
+    else if (mode === "chatty") write(Buffer.from("Hello from the library!\n"));
+    else greet(message);
+  },
+  message(message) {
+    if (message.type === "request") answer(message);
     else if (message.type === "ping") say({ type: "pong", id: message.id });
     else if (message.type === "cancel" && mode !== "silent")
       say({ type: "failure", id: message.id, kind: "cancelled", message: "" });
-  }
+  },
+  end: () => mode !== "forks" && process.exit(0),
 });
-input.on("end", () => mode !== "forks" && process.exit(0));

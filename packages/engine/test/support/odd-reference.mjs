@@ -1,19 +1,10 @@
 // A reference worker from the pages of the protocol alone: every token is as likely as every other, but for what its argument names.
 import { existsSync, openSync, readSync, writeFileSync, writeSync } from "node:fs";
-import { Socket } from "node:net";
+import { hear, say } from "./frames.mjs";
 
 const [mode = "good", mark = ""] = process.argv.slice(2);
 const isNext = mode === "slow-next" && existsSync(mark);
 if (mode === "slow-next") writeFileSync(mark, "");
-const isSocket = process.env.MUSTER_WORKER_IN === "3";
-const input = isSocket ? new Socket({ fd: 3 }) : process.stdin;
-const output = isSocket ? input : new Socket({ fd: Number(process.env.MUSTER_WORKER_OUT) });
-const say = (message) => {
-  const body = Buffer.from(JSON.stringify(message));
-  const head = Buffer.alloc(4);
-  head.writeUInt32LE(body.length);
-  output.write(Buffer.concat([head, body]));
-};
 let vocab = 1;
 let fd = 0;
 let asked = 0;
@@ -36,34 +27,20 @@ function promptTokens({ promptLengths }) {
   return Array.from({ length: promptLengths.length }, (_, i) => bytes.readInt32LE(4 * i)).reduce((a, b) => a + b, 0);
 }
 
-let held = Buffer.alloc(0);
-let isGreeted = false;
-input.on("data", (bytes) => {
-  held = Buffer.concat([held, bytes]);
-  while (held.length >= 4 && held.length >= 4 + held.readUInt32LE(0)) {
-    const length = held.readUInt32LE(0);
-    const message = JSON.parse(held.toString("utf8", 4, 4 + length));
-    held = held.subarray(4 + length);
-    const { type, id, method, params } = message;
-    if (!isGreeted) {
-      isGreeted = true;
-      vocab = message.vocab;
-      const hello = {
-        type: "hello",
-        protocol: 1,
-        roles: ["reference"],
-        build: "odd-1",
-        deterministic: mode !== "loose",
-      };
-      if (isNext) setTimeout(say, 1_200, hello);
-      else say(hello);
-    } else if (type === "ping") say({ type: "pong", id });
+hear({
+  hello(message) {
+    vocab = message.vocab;
+    const hello = { type: "hello", protocol: 1, roles: ["reference"], build: "odd-1", deterministic: mode !== "loose" };
+    if (isNext) setTimeout(say, 1_200, hello);
+    else say(hello);
+  },
+  message({ type, id, method, params }) {
+    if (type === "ping") say({ type: "pong", id });
     else if (type === "cancel") say({ type: "failure", id, kind: "cancelled", message: "" });
     else if (method === "attach") {
       const pathOf = (name) => params.regions.find((region) => region.name === name).path;
       [inputs, fd] = [openSync(pathOf("inputs"), "r"), openSync(pathOf("outputs"), "r+")];
       say({ type: "reply", id, result: {} });
     } else if (method === "logprobs") say({ type: "reply", id, result: logprobs(params) });
-  }
+  },
 });
-input.on("end", () => process.exit(0));

@@ -1,20 +1,10 @@
 // A reward worker from the pages of the protocol alone. The reward of a response is its length; what a response says else, it does.
 import { existsSync, openSync, readSync, writeFileSync } from "node:fs";
-import { Socket } from "node:net";
+import { hear, say, write } from "./frames.mjs";
 
 const [mode = "good", mark = ""] = process.argv.slice(2);
 const isNext = mode === "slow-next" && existsSync(mark);
 if (mode === "slow-next") writeFileSync(mark, "");
-const isSocket = process.env.MUSTER_WORKER_IN === "3";
-const input = isSocket ? new Socket({ fd: 3 }) : process.stdin;
-const output = isSocket ? input : new Socket({ fd: Number(process.env.MUSTER_WORKER_OUT) });
-const frameOf = (text) => {
-  const body = Buffer.from(text);
-  const head = Buffer.alloc(4);
-  head.writeUInt32LE(body.length);
-  return Buffer.concat([head, body]);
-};
-const say = (message) => output.write(frameOf(JSON.stringify(message)));
 const hoard = [];
 let fd = 0;
 let requests = 0;
@@ -60,7 +50,7 @@ function score(id, params) {
   }
   if (has("silent")) return process.stderr.write("asked, and silent\n");
   if (has("hang")) for (;;);
-  if (has("garbage")) return output.write("Loading checkpoint shards: 100%\n");
+  if (has("garbage")) return write("Loading checkpoint shards: 100%\n");
   if (has("other")) return say({ type: "reply", id: id + 40, result: {} });
   if (has("fails")) return say({ type: "failure", id, kind: "failed", message: "no memory" });
   if (has("grow")) return setInterval(() => hoard.push(Buffer.alloc(32 * 2 ** 20, 1)), 10);
@@ -71,31 +61,22 @@ function score(id, params) {
   if (has("twice")) say({ type: "reply", id, result });
 }
 
-let held = Buffer.alloc(0);
-let isGreeted = false;
-input.on("data", (bytes) => {
-  held = Buffer.concat([held, bytes]);
-  while (held.length >= 4 && held.length >= 4 + held.readUInt32LE(0)) {
-    const length = held.readUInt32LE(0);
-    const { type, id, method, params } = JSON.parse(held.toString("utf8", 4, 4 + length));
-    held = held.subarray(4 + length);
-    if (!isGreeted) {
-      isGreeted = true;
-      const tensors = [{ name: "one", dtype: "f32", shape: [4], offsetBytes: 0 }];
-      const model = { modelId: "odd", vocab: 43, maxContext: 36, tensors };
-      const self = mode === "trainer" ? { roles: ["policy"], ...model } : { roles: ["reward"] };
-      if (mode === "refuses") say({ type: "refusal", message: "no model of mine is here" });
-      else {
-        const hello = { type: "hello", protocol: 1, ...self, build: "odd-1", deterministic: true };
-        if (isNext) setTimeout(say, 1_200, hello);
-        else say(hello);
-      }
-    } else if (type === "ping") say({ type: "pong", id });
+hear({
+  hello() {
+    const tensors = [{ name: "one", dtype: "f32", shape: [4], offsetBytes: 0 }];
+    const model = { modelId: "odd", vocab: 43, maxContext: 36, tensors };
+    const self = mode === "trainer" ? { roles: ["policy"], ...model } : { roles: ["reward"] };
+    if (mode === "refuses") return say({ type: "refusal", message: "no model of mine is here" });
+    const hello = { type: "hello", protocol: 1, ...self, build: "odd-1", deterministic: true };
+    if (isNext) setTimeout(say, 1_200, hello);
+    else say(hello);
+  },
+  message({ type, id, method, params }) {
+    if (type === "ping") say({ type: "pong", id });
     else if (type === "cancel") say({ type: "failure", id, kind: "cancelled", message: "" });
     else if (method === "attach") {
       fd = openSync(params.regions[0].path, "r");
       say({ type: "reply", id, result: {} });
     } else if (method === "score") score(id, params);
-  }
+  },
 });
-input.on("end", () => process.exit(0));
