@@ -2,6 +2,7 @@
 import { checkRequest } from "../check-request.ts";
 import type { EngineInfo, Generated, GenerateRequest, HealthState, RolloutEngine, WeightUpdate } from "../engine.ts";
 import { errors } from "../errors.ts";
+import { joined } from "./joined.ts";
 import { faultOf, generatedSchema } from "./messages.ts";
 import type { OpenWorker } from "./open-link.ts";
 
@@ -130,13 +131,13 @@ export class WorkerRolloutEngine implements RolloutEngine {
     signal.throwIfAborted();
     if (this.#version === null) throw errors.EngineNotReady({ operation: "generate", missing: "updateWeights()" });
     const { link, regions } = this.#worker;
-    const prompts = new Int32Array(requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0));
-    let at = 0;
-    const asked = requests.map(({ requestId, promptIds, n, from = 0, seed, sampling }) => {
-      prompts.set(promptIds, at);
-      at += promptIds.length;
-      return { id: requestId, promptLength: promptIds.length, n, from, seed, ...sampling };
-    });
+    const prompts = joined(
+      requests.map(({ promptIds }) => promptIds),
+      Int32Array,
+    );
+    const asked = requests.map(({ requestId, promptIds, n, from = 0, seed, sampling }) => ({
+      ...{ id: requestId, promptLength: promptIds.length, n, from, seed, ...sampling },
+    }));
     const arrays = await regions.writeArrays("inputs", { prompts });
     const answer = await link.call("generate", { requests: asked, arrays }, { signal });
     return await this.#responsesIn(answer, requests);

@@ -1,6 +1,7 @@
 /** Samples as columns: one array for each of their fields, which a worker reads without taking frames apart. */
 import type { EngineInfo, TrainSample } from "../engine.ts";
 import { errors } from "../errors.ts";
+import { joined } from "./joined.ts";
 
 /**
  * Columns of samples: `lengths`, `promptLengths`, `advantages`, one each; `tokens` of all, one behind the other; `logprobs` and `mask` of all response
@@ -12,26 +13,21 @@ export function columnsOf(samples: readonly TrainSample[], { vocab, maxContext }
   samples.forEach((sample, index) => {
     checkSample(sample, index, { vocab, maxContext });
   });
-  const total = samples.reduce((sum, { tokens }) => sum + tokens.length, 0);
-  const responses = samples.reduce((sum, { logprobs }) => sum + logprobs.length, 0);
-  const columns = {
+  const masks = samples.map(({ lossMask, logprobs }) => lossMask ?? new Uint8Array(logprobs.length).fill(1));
+  return {
     advantages: Float64Array.from(samples, ({ advantage }) => advantage),
     lengths: Int32Array.from(samples, ({ tokens }) => tokens.length),
     promptLengths: Int32Array.from(samples, ({ promptLength }) => promptLength),
-    tokens: new Int32Array(total),
-    logprobs: new Float32Array(responses),
-    mask: new Uint8Array(responses).fill(1),
+    tokens: joined(
+      samples.map(({ tokens }) => tokens),
+      Int32Array,
+    ),
+    logprobs: joined(
+      samples.map(({ logprobs }) => logprobs),
+      Float32Array,
+    ),
+    mask: joined(masks, Uint8Array),
   };
-  let at = 0;
-  let answered = 0;
-  for (const { tokens, logprobs, lossMask } of samples) {
-    columns.tokens.set(tokens, at);
-    columns.logprobs.set(logprobs, answered);
-    if (lossMask) columns.mask.set(lossMask, answered);
-    at += tokens.length;
-    answered += logprobs.length;
-  }
-  return columns;
 }
 
 function checkSample(
