@@ -4,7 +4,7 @@ import type { ScorerConfig } from "@muster/protocol";
 import type { Reward, RewardInput } from "../engine.ts";
 import type { WorkerSelf } from "../worker/description.ts";
 import { joined } from "../worker/joined.ts";
-import { faultOf, scoredSchema } from "../worker/messages.ts";
+import { scoredSchema } from "../worker/messages.ts";
 import type { OpenWorker } from "../worker/open-link.ts";
 import { scorerOptionsOf } from "../worker/options.ts";
 import { Scorer } from "../worker/scorer.ts";
@@ -39,7 +39,7 @@ export async function openWorkerReward(
     ...{ role: "reward", worker, needs, batch: config.batch },
     bytesOf: ({ question, promptIds, responseIds }) =>
       paddingBytes + columnBytes + question.byteLength + promptIds.byteLength + responseIds.byteLength,
-    ask: (opened, items, signal) => scoresOf(opened, items, signal),
+    ask: scoresOf,
   });
   return {
     name,
@@ -63,10 +63,7 @@ export async function scoresOf(
   signal: AbortSignal,
 ): Promise<readonly unknown[]> {
   const arrays = await regions.writeArrays("inputs", columnsOf(items));
-  const answer = await link.call("score", { trajectories: items.length, arrays }, { signal });
-  const { data, error } = scoredSchema.safeParse(answer);
-  if (!data) throw link.condemn(`its answer to score is wrong in ${faultOf(error)}`);
-  const { scores } = data;
+  const { scores } = await link.ask("score", { trajectories: items.length, arrays }, scoredSchema, { signal });
   if (scores.length === items.length) return scores;
   throw link.condemn(`it gave ${scores.length} scores for ${items.length} trajectories`);
 }

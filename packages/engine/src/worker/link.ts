@@ -3,6 +3,7 @@
  * nobody, late or not in frames is not asked again: it is ended, and everybody who waits hears why.
  */
 import { messageOf } from "@muster/base";
+import type { z } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import { HelloReader, type WorkerSelf } from "./description.ts";
 import { FrameReader, frameOf } from "./frames.ts";
@@ -144,6 +145,18 @@ export class WorkerLink {
     } finally {
       signal?.removeEventListener("abort", cancel);
     }
+  }
+
+  /** As {@link call}, for an answer of a form. @throws as it does; MUSTER_ERR_WORKER_PROTOCOL for an answer that does not have it, which ends the worker */
+  async ask<T>(
+    method: string,
+    params: object,
+    schema: z.ZodType<T>,
+    options: { readonly signal?: AbortSignal } = {},
+  ): Promise<T> {
+    const { data, error } = schema.safeParse(await this.call(method, params, options));
+    if (error) throw this.condemn(`its answer to ${method} is wrong in ${faultOf(error)}`);
+    return data;
   }
 
   /** Asks whether somebody listens. @throws MUSTER_ERR_WORKER_LOST when nobody does */

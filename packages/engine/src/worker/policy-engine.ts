@@ -1,4 +1,5 @@
 /** A trainer that is a worker. What it holds is held here, too: bytes that were read are those that are voted on, whatever becomes of the worker. */
+import type { z } from "@muster/protocol";
 import type {
   AccumulateOptions,
   PolicyEngine,
@@ -11,7 +12,7 @@ import type {
 } from "../engine.ts";
 import { errors } from "../errors.ts";
 import type { GradientMemory } from "../gradient-memory.ts";
-import { faultOf, stagedSchema, statsSchema } from "./messages.ts";
+import { stagedSchema, statsSchema } from "./messages.ts";
 import type { OpenWorker } from "./open-link.ts";
 import { columnsOf } from "./samples.ts";
 
@@ -97,9 +98,8 @@ export class WorkerPolicyEngine implements PolicyEngine {
     return await this.#alone("accumulate", async () => {
       const { regions } = this.#worker;
       const arrays = await regions.writeArrays("inputs", columnsOf(samples, this.#info));
-      const answer = await this.#call("accumulate", { samples: samples.length, arrays, ...rest }, signal);
-      const { data: stats, error } = statsSchema.safeParse(answer);
-      if (!stats) throw this.#worker.link.condemn(`its answer to accumulate is wrong in ${faultOf(error)}`);
+      const params = { samples: samples.length, arrays, ...rest };
+      const stats = await this.#ask("accumulate", params, statsSchema, signal);
       for (const { from, values } of out.windows()) await regions.read("gradient", bytesOf(values), 4 * from);
       return stats;
     });
@@ -112,10 +112,9 @@ export class WorkerPolicyEngine implements PolicyEngine {
     this.#mustHaveCandidate("stage");
     this.#checkGradient(gradient);
     return await this.#alone("stage", async () => {
-      const { link, regions } = this.#worker;
+      const { regions } = this.#worker;
       for (const { from, values } of gradient.windows()) await regions.write("gradient", bytesOf(values), 4 * from);
-      const { data: staged, error } = stagedSchema.safeParse(await this.#call("stage", optimizer, signal));
-      if (!staged) throw link.condemn(`its answer to stage is wrong in ${faultOf(error)}`);
+      const staged = await this.#ask("stage", optimizer, stagedSchema, signal);
       const gradNorm = staged.gradNorm ?? Number.NaN;
       if (staged.finite) {
         await this.#read(this.#spare);
@@ -165,9 +164,14 @@ export class WorkerPolicyEngine implements PolicyEngine {
     await this.#worker.regions.read("optimizer", optimizer);
   }
 
-  async #call(method: string, params: object, signal?: AbortSignal): Promise<Readonly<Record<string, unknown>>> {
+  async #call(method: string, params: object): Promise<void> {
     await this.#told;
-    return await this.#worker.link.call(method, params, signal ? { signal } : {});
+    await this.#worker.link.call(method, params);
+  }
+
+  async #ask<T>(method: string, params: object, schema: z.ZodType<T>, signal?: AbortSignal): Promise<T> {
+    await this.#told;
+    return await this.#worker.link.ask(method, params, schema, signal ? { signal } : {});
   }
 
   /** Says what the worker must do and can not refuse: one that fails in it has another state than is known here. */

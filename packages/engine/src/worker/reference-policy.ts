@@ -4,7 +4,7 @@ import type { ScorerConfig } from "@muster/protocol";
 import type { PolicyEngine, TrainSample } from "../engine.ts";
 import type { WorkerSelf } from "./description.ts";
 import { joined } from "./joined.ts";
-import { faultOf, referredSchema } from "./messages.ts";
+import { referredSchema } from "./messages.ts";
 import type { OpenWorker } from "./open-link.ts";
 import { scorerOptionsOf } from "./options.ts";
 import { Scorer } from "./scorer.ts";
@@ -69,12 +69,11 @@ export async function referredLogprobs(
   );
   const arrays = await regions.writeArrays("inputs", { lengths, promptLengths, tokens });
   const { temperature = 1 } = items[0] ?? {};
-  const answer = await link.call("logprobs", { sequences: items.length, temperature, arrays }, { signal });
-  const { data, error } = referredSchema.safeParse(answer);
-  if (!data) throw link.condemn(`its answer to logprobs is wrong in ${faultOf(error)}`);
+  const params = { sequences: items.length, temperature, arrays };
+  const answer = await link.ask("logprobs", params, referredSchema, { signal });
   const length = items.reduce((sum, item) => sum + item.tokens.length - item.promptLength, 0);
   const wanted = { dtype: "f32", what: "logprobs", length } as const;
-  const all = await regions.readArray("outputs", data.arrays.logprobs, wanted).catch((cause: Error) => {
+  const all = await regions.readArray("outputs", answer.arrays.logprobs, wanted).catch((cause: Error) => {
     throw link.condemn(cause.message);
   });
   const wild = all.findIndex((logprob) => !(Number.isFinite(logprob) && logprob <= roundingMax));

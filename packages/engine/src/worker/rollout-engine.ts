@@ -1,9 +1,10 @@
 /** A sampler that is a worker. It answers one request after the other, so weights never change under a response. */
+import type { z } from "@muster/protocol";
 import { checkRequest } from "../check-request.ts";
 import type { EngineInfo, Generated, GenerateRequest, HealthState, RolloutEngine, WeightUpdate } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { joined } from "./joined.ts";
-import { faultOf, generatedSchema } from "./messages.ts";
+import { generatedSchema } from "./messages.ts";
 import type { OpenWorker } from "./open-link.ts";
 
 const finishes = ["stop", "length", "abort"] as const;
@@ -139,16 +140,16 @@ export class WorkerRolloutEngine implements RolloutEngine {
       ...{ id: requestId, promptLength: promptIds.length, n, from, seed, ...sampling },
     }));
     const arrays = await regions.writeArrays("inputs", { prompts });
-    const answer = await link.call("generate", { requests: asked, arrays }, { signal });
+    const answer = await link.ask("generate", { requests: asked, arrays }, generatedSchema, { signal });
     return await this.#responsesIn(answer, requests);
   }
 
   /** Every count and place of an answer is checked against what was asked. */
-  async #responsesIn(answer: object, requests: readonly GenerateRequest[]): Promise<readonly (readonly Generated[])[]> {
+  async #responsesIn(
+    { version, arrays }: z.infer<typeof generatedSchema>,
+    requests: readonly GenerateRequest[],
+  ): Promise<readonly (readonly Generated[])[]> {
     const { link, regions } = this.#worker;
-    const { data, error } = generatedSchema.safeParse(answer);
-    if (!data) throw link.condemn(`its answer to generate is wrong in ${faultOf(error)}`);
-    const { version, arrays } = data;
     if (version !== this.#version)
       throw link.condemn(`it generated with version ${version}, and was given ${this.#version}`);
     const total = requests.reduce((sum, { n }) => sum + n, 0);
