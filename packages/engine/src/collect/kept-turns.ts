@@ -7,9 +7,6 @@ import { type BegunTrajectory, type BegunTurn, begunMax } from "@muster/protocol
 import type { Generated, GenerateRequest } from "../engine.ts";
 import { segmentsOf } from "./begun-group.ts";
 
-/** One call of the engine by a sample. */
-export type TurnKey = Omit<BegunTurn, "request">;
-
 /** The turns of one group. */
 export class KeptTurns {
   readonly #turns = new Map<string, BegunTrajectory>();
@@ -25,11 +22,11 @@ export class KeptTurns {
   }
 
   /** What there is of this turn: `null` for nothing, `differs` for an answer to something else, which is forgotten with all that its sample asked later. */
-  find(key: TurnKey, request: string): BegunTrajectory | "differs" | null {
-    const found = this.#turns.get(nameOf(key));
-    if (!found || found.turn?.request === request) return found ?? null;
+  find(asked: BegunTurn): BegunTrajectory | "differs" | null {
+    const found = this.#turns.get(nameOf(asked));
+    if (!found || found.turn?.request === asked.request) return found ?? null;
     for (const [name, { turn }] of this.#turns)
-      if (turn && turn.sample === key.sample && turn.at >= key.at) this.#turns.delete(name);
+      if (turn && turn.sample === asked.sample && turn.at >= asked.at) this.#turns.delete(name);
     return "differs";
   }
 
@@ -73,4 +70,4 @@ function isNothing({ responseIds, finish }: Pick<BegunTrajectory, "responseIds" 
   return finish === null && responseIds.length === 0;
 }
 
-const nameOf = ({ sample, at }: TurnKey): string => `${sample}.${at}`;
+const nameOf = ({ sample, at }: BegunTurn): string => `${sample}.${at}`;

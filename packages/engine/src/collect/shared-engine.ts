@@ -90,7 +90,7 @@ export class SharedEngine {
       seed: turn.seed === undefined && at === 0 ? seed : mixSeed(seed, turn.seed ?? at),
     };
     const question = { sample, at, request: digestOfRequest(asked) };
-    const found = turns.find(question, question.request);
+    const found = turns.find(question);
     if (found === "differs")
       this.#logger.warn(
         { requestId, turn: at },
