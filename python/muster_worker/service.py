@@ -116,6 +116,9 @@ class _Service:
             del self.calls[number]
         return {"type": "failure", "id": number, "kind": kind, "message": text[:10_000]}
 
+    def _columns(self, params) -> dict:
+        return {name: self.regions.array("inputs", place) for name, place in params["arrays"].items()}
+
     def _do_attach(self, params, _call):
         self.regions = Regions(params["regions"])
 
@@ -148,7 +151,7 @@ class _Service:
         return {"version": self.version, "arrays": arrays}
 
     def _do_score(self, params, call):
-        columns = {name: self.regions.array("inputs", place) for name, place in params["arrays"].items()}
+        columns = self._columns(params)
         trajectories, at, asked = [], 0, 0
         for length, prompt_length, size in zip(columns["lengths"], columns["promptLengths"], columns["questionBytes"]):
             question = json.loads(bytes(columns["questions"][asked:asked + size]))
@@ -164,7 +167,7 @@ class _Service:
         return {"scores": [score_message(score) for score in scores]}
 
     def _do_logprobs(self, params, call):
-        columns = {name: self.regions.array("inputs", place) for name, place in params["arrays"].items()}
+        columns = self._columns(params)
         sequences, at = [], 0
         for length, prompt_length in zip(columns["lengths"], columns["promptLengths"]):
             sequences.append(Sequence(columns["tokens"][at:at + length], prompt_length))
@@ -186,7 +189,7 @@ class _Service:
         self.worker.begin()
 
     def _do_accumulate(self, params, call):
-        columns = {name: self.regions.array("inputs", place) for name, place in params["arrays"].items()}
+        columns = self._columns(params)
         samples, at, answered = [], 0, 0
         for length, prompt_length, advantage in zip(columns["lengths"], columns["promptLengths"], columns["advantages"]):
             end = answered + length - prompt_length
