@@ -1,6 +1,4 @@
 /** Reference policies that are workers: their checks, and what a trainer makes of their answers. About 5 s: each starts a process. */
-import { spawnSync } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { messageOf } from "@muster/base";
 import { needsOfTask, taskOf } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
@@ -10,23 +8,20 @@ import { embeddedAdapter } from "../src/embedded/adapter.ts";
 import type { PolicyEngine, TrainSample } from "../src/index.ts";
 import { openReferenceOf } from "../src/index.ts";
 import { scorerFault, workerChecks } from "../src/worker/index.ts";
+import { hasPython, noPython, pythonWorker, scorerConfigOf, supportCommand } from "./worker-fixture.ts";
 
-const pathOf = (path: string): string => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
-const hasPython = spawnSync("python3", ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).status === 0;
 const needs = needsOfTask(taskOf("dates"));
-const program = fileURLToPath(new URL("./support/odd-reference.mjs", import.meta.url));
+const program = "odd-reference.mjs";
 
-const python = {
-  command: `python3 '${pathOf("examples/python-worker/reference.py")}'`,
-  environment: `'PYTHONPATH=${pathOf("python")}' PYTHONDONTWRITEBYTECODE=1`,
-};
 const checksOf = (table: Readonly<Record<string, string>>) =>
   workerChecks({ table, needs, env: process.env, trajectories: [] }).checks;
 
 describe("the worker examples/python-worker/reference.py", () => {
-  beforeEach((context) => context.skip(!hasPython, "python3 of 3.11 or newer is not installed"));
+  beforeEach((context) => context.skip(!hasPython, noPython));
 
-  const checks = hasPython ? checksOf(python) : [{ says: "is not tried", run: async () => {} }];
+  const checks = hasPython
+    ? checksOf(pythonWorker("python-worker/reference.py"))
+    : [{ says: "is not tried", run: async () => {} }];
   it.each(checks)("$says", ({ run }) => run());
 });
 
@@ -42,17 +37,13 @@ describe("a worker is found out that", () => {
     ["unnormal", "refers: the probabilities of all tokens", /they are 15\.8\d+ together at temperature 1/],
     ["drifts", "refers: equal sequences", /another order/],
   ])("gives what is %s", async (mode, says, fault) => {
-    const check = checksOf({ command: `'${process.execPath}' '${program}' ${mode}` }).find((one) =>
-      one.says.startsWith(says),
-    );
+    const checks = checksOf({ command: supportCommand(program, mode) });
+    const check = checks.find((one) => one.says.startsWith(says));
     expect(await check?.run().then(() => "nothing", messageOf)).toMatch(fault);
   });
 });
 
-const configOf = (mode: string, build: string | null = null) => ({
-  ...{ command: `'${process.execPath}' '${program}' ${mode}`, directory: process.cwd(), environment: null, build },
-  ...{ batch: 2, startMs: 10_000, callMs: 10_000, silenceMs: 10_000, memoryBytes: 0, arenaBytes: 2 ** 20 },
-});
+const configOf = (mode: string, build: string | null = null) => scorerConfigOf(program, mode, { batch: 2, build });
 
 describe("a job does not begin with a reference worker, as no vote would see one that differs,", () => {
   it.each([
@@ -70,7 +61,7 @@ describe("a job does not begin with a reference worker, as no vote would see one
 
 describe("the sum of the probabilities", () => {
   const sums = (vocab: number) => {
-    const table = { command: `'${process.execPath}' '${program}' large` };
+    const table = { command: supportCommand(program, "large") };
     const { checks } = workerChecks({ table, needs: { ...needs, vocab }, env: process.env, trajectories: [] });
     return checks.filter(({ says }) => says.startsWith("refers: the probabilities of all tokens"));
   };
@@ -90,14 +81,11 @@ describe("the sum of the probabilities", () => {
 
 describe("a trainer without a reference policy of its own", () => {
   async function trainer(mode: string): Promise<PolicyEngine> {
-    const reference = {
-      ...configOf(mode),
-    };
     const task = taskOf("dates");
     const config = {
       task: { name: "dates" },
       sampling: { maxNewTokens: 16 },
-      scorers: { reference },
+      scorers: { reference: configOf(mode) },
     } as unknown as JobConfig;
     const options = embeddedAdapter.schema.parse({}) as Parameters<NonNullable<typeof embeddedAdapter.openPolicy>>[0];
     const engine = await embeddedAdapter.openPolicy?.(options, { needs: needsOfTask(task), config });

@@ -1,14 +1,10 @@
 /** The checks of reward workers: the one of the examples holds them, and each is broken by somebody. About 5 s: each starts a process. */
-import { spawnSync } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { messageOf } from "@muster/base";
 import { needsOfTask, taskOf } from "@muster/data";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { RewardInput } from "../src/index.ts";
 import { workerChecks } from "../src/worker/index.ts";
-
-const pathOf = (path: string): string => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
-const hasPython = spawnSync("python3", ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).status === 0;
+import { hasPython, noPython, pythonWorker, supportCommand } from "./worker-fixture.ts";
 
 const trajectories = ["1999-01-02$", "2000", ""].map(
   (responseText): RewardInput => ({
@@ -17,21 +13,14 @@ const trajectories = ["1999-01-02$", "2000", ""].map(
   }),
 );
 
-const checksOf = (command: string, environment = "") =>
-  workerChecks({
-    table: { command, environment },
-    needs: needsOfTask(taskOf("dates")),
-    env: process.env,
-    trajectories,
-  });
+const checksOf = (table: Readonly<Record<string, string>>) =>
+  workerChecks({ table, needs: needsOfTask(taskOf("dates")), env: process.env, trajectories }).checks;
 
 describe("the worker examples/reward-worker", () => {
-  beforeEach((context) => context.skip(!hasPython, "python3 of 3.11 or newer is not installed"));
+  beforeEach((context) => context.skip(!hasPython, noPython));
 
-  const command = `python3 '${pathOf("examples/reward-worker/judge.py")}'`;
-  const checks = hasPython
-    ? checksOf(command, `'PYTHONPATH=${pathOf("python")}' PYTHONDONTWRITEBYTECODE=1`).checks
-    : [{ says: "is not tried", run: async () => {} }];
+  const judge = pythonWorker("reward-worker/judge.py");
+  const checks = hasPython ? checksOf(judge) : [{ says: "is not tried", run: async () => {} }];
   it.each(checks)("$says", ({ run }) => run());
 });
 
@@ -42,10 +31,8 @@ describe("a worker is found out that", () => {
     ["texts", "judges: gives each trajectory", /a reward is "1", and must be a number/],
     ["no-empty", "judges: goes on after responses that are empty", /ended with exit code 5/],
   ])("does: %s", async (mode, says, fault) => {
-    const program = fileURLToPath(new URL("./support/odd-reward.mjs", import.meta.url));
-    const check = checksOf(`'${process.execPath}' '${program}' ${mode}`).checks.find((one) =>
-      one.says.startsWith(says),
-    );
+    const checks = checksOf({ command: supportCommand("odd-reward.mjs", mode) });
+    const check = checks.find((one) => one.says.startsWith(says));
     const found = await check?.run().then(() => "nothing", messageOf);
     expect(found).toMatch(fault);
   });

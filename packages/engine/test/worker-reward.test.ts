@@ -2,7 +2,6 @@
 import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { messageOf } from "@muster/base";
 import { needsOfTask, taskOf } from "@muster/data";
 import type { ScorerConfig } from "@muster/protocol";
@@ -15,10 +14,11 @@ import type { WorkerSelf } from "../src/worker/description.ts";
 import type { OpenWorker } from "../src/worker/open-link.ts";
 import { scorerOptionsOf } from "../src/worker/options.ts";
 import { Scorer } from "../src/worker/scorer.ts";
+import { scorerConfigOf } from "./worker-fixture.ts";
 
 vi.setConfig({ testTimeout: 20_000 });
 
-const program = fileURLToPath(new URL("./support/odd-reward.mjs", import.meta.url));
+const program = "odd-reward.mjs";
 const needs = needsOfTask(taskOf("dates"));
 const never = new AbortController().signal;
 
@@ -32,21 +32,8 @@ afterEach(async () => {
   for (const reward of opened.splice(0)) await reward.close?.();
 });
 
-function configOf(settings: Partial<ScorerConfig>, mode: string): ScorerConfig {
-  return {
-    ...{
-      command: `'${process.execPath}' '${program}' ${mode}`,
-      directory: process.cwd(),
-      environment: null,
-      build: null,
-    },
-    ...{ batch: 64, startMs: 10_000, callMs: 10_000, silenceMs: 10_000, memoryBytes: 0, arenaBytes: 2 ** 20 },
-    ...settings,
-  };
-}
-
 async function reward(settings: Partial<ScorerConfig> = {}, mode = "good"): Promise<Reward> {
-  const one = await openWorkerReward(configOf(settings, mode), needs, process.env);
+  const one = await openWorkerReward(scorerConfigOf(program, mode, settings), needs, process.env);
   opened.push(one);
   return one;
 }
@@ -169,7 +156,12 @@ it("leaves no worker behind when it is closed while the next one is to begin in 
     readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && commandOf(pid).includes(mark));
   let link: OpenWorker<WorkerSelf>["link"] | undefined;
   const scorer = await Scorer.open<string, string>({
-    ...{ role: "reward", worker: scorerOptionsOf(configOf({}, `good ${mark}`), process.env), needs, batch: 1 },
+    ...{
+      role: "reward",
+      worker: scorerOptionsOf(scorerConfigOf(program, `good ${mark}`), process.env),
+      needs,
+      batch: 1,
+    },
     bytesOf: () => 1,
     ask: async (worker, items) => {
       link = worker.link;
