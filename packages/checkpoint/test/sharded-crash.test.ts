@@ -115,7 +115,7 @@ function openLater(): { readonly opened: Promise<void>; open(): void } {
 }
 
 /** A store that waits before one call, the first for which `isIt` holds, until it may go on. */
-async function stopping(disk: MemoryDisk, isIt: (call: string, ...given: unknown[]) => boolean) {
+async function stopping(disk: MemoryDisk, isIt: (call: string, ...given: unknown[]) => boolean, keep = 9) {
   const [gate, stopped] = [openLater(), openLater()];
   let isOver = false;
   const fs = new Proxy(disk.fs, {
@@ -131,7 +131,7 @@ async function stopping(disk: MemoryDisk, isIt: (call: string, ...given: unknown
       };
     },
   });
-  const store = await openCheckpointStore({ root, keep: 9, fs, now: () => new Date(0) });
+  const store = await openCheckpointStore({ root, keep, fs, now: () => new Date(0) });
   return { store, stopped: stopped.opened, goOn: gate.open, over: stopped.open };
 }
 
@@ -185,42 +185,25 @@ describe("two who write one shard, because one of them was taken for dead", () =
     // The first call opens the store.
     for (let stopAt = 1; stopAt < calls; stopAt += 7) {
       const disk = await diskWithOld();
-      const [slow, quick] = [await open(disk), await open(disk)];
-      const [gate, stopped] = [openLater(), openLater()];
+      const quick = await open(disk);
       let left = stopAt;
-      const slowly = await openCheckpointStore({
-        root,
-        keep: 1,
-        now: () => new Date(0),
-        fs: new Proxy(disk.fs, {
-          get: (fs, key) => {
-            const call = Reflect.get(fs, key) as (...given: unknown[]) => Promise<unknown>;
-            return async (...given: unknown[]) => {
-              if (left-- === 0) {
-                stopped.open();
-                await gate.opened;
-              }
-              return call(...given);
-            };
-          },
-        }),
-      });
+      const slow = await stopping(disk, () => left-- === 0, 1);
       const late = (async () => {
-        await slowly.saveShards(newContent, { indices: [1, 2], of }, never);
-        return slowly.seal(newContent, of, never);
-      })().finally(() => stopped.open());
+        await slow.store.saveShards(newContent, { indices: [1, 2], of }, never);
+        return slow.store.seal(newContent, of, never);
+      })().finally(slow.over);
       late.catch(() => {});
-      await stopped.opened;
+      await slow.stopped;
       await quick.saveShards(newContent, { indices: [2, 1], of }, never);
       const saved = await quick.seal(newContent, of, never);
-      gate.open();
+      slow.goOn();
       await late.catch((error: unknown) =>
         expect(error).toMatchObject({
           code: expect.stringMatching(/^MUSTER_ERR_CHECKPOINT_/),
         }),
       );
       expect(await checkState(disk)).toEqual([100]);
-      expect((await slow.latest())?.manifestDigest).toBe(saved.manifestDigest);
+      expect((await (await open(disk)).latest())?.manifestDigest).toBe(saved.manifestDigest);
     }
   });
 });
