@@ -87,7 +87,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     evalPrompts: config.evaluation.prompts,
     checkpointEverySteps: config.checkpoint.everySteps,
     checkpointKeep: config.checkpoint.keep,
-    ...quorumOf(config),
+    ...copiesOf(config),
     checkpointDirectory: config.checkpoint.directory,
     memoryEvery: config.checkpoint.memoryEvery,
     rolloutRanks: config.rollout.ranks,
@@ -106,7 +106,7 @@ function settingsOf({ optimizer }: JobConfig): NonNullable<ControllerPlan["setti
   return { lr, lrWarmupSteps, lrFinalRatio, lrSchedule };
 }
 
-function quorumOf({
+function copiesOf({
   checkpoint: { quorum = 1, shards = 1 },
 }: JobConfig): Pick<ControllerPlan, "checkpointQuorum" | "checkpointShards"> {
   return { ...(quorum > 1 ? { checkpointQuorum: quorum } : {}), ...(shards > 1 ? { checkpointShards: shards } : {}) };

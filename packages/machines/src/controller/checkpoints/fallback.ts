@@ -86,7 +86,7 @@ function versionsToKeep(
   const steps = [...new Set(checkpoints.map(({ step }) => step))];
   const hostsOf = (step: number) => distinctHosts(checkpoints.filter((checkpoint) => checkpoint.step === step));
   const areDisksOwn = state.plan.checkpointShards === undefined && distinctHosts(membersOf(state, "checkpoint")) > 1;
-  const isTwice = !areDisksOwn ? () => true : (step: number) => hostsOf(step) > 1;
+  const isTwice = (step: number) => !areDisksOwn || hostsOf(step) > 1;
   const safe = steps.findIndex(isTwice);
   const kept = steps.slice(0, Math.min(pinsMax, Math.max(count, safe < 0 ? steps.length : safe + 1)));
   return checkpoints.filter(({ step }) => kept.includes(step));
