@@ -24,12 +24,17 @@ function answered(): void {
 function answerTo({ template, variables }: RenderQuestion): RenderAnswer {
   let kind: "unreadable" | "refused" = "unreadable";
   try {
-    const read = kept.get(template) ?? boundedTemplate(template);
-    if (kept.size >= keptMax) kept.clear();
-    kept.set(template, read);
+    const read = kept.get(template) ?? readAndKept(template);
     kind = "refused";
     return { kind: "text", text: variables ? read.render({ ...variables }) : "" };
   } catch (error) {
     return { kind: error instanceof TemplateExcess ? "excess" : kind, reason: messageOf(error) };
   }
+}
+
+function readAndKept(template: string): ReturnType<typeof boundedTemplate> {
+  const read = boundedTemplate(template);
+  if (kept.size >= keptMax) kept.clear();
+  kept.set(template, read);
+  return read;
 }
