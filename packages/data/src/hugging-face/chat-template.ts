@@ -25,7 +25,7 @@ export interface TemplateFacts {
   /** Text of the token that begins a text; `null` for none. */
   readonly bos: string | null;
   readonly eos: string | null;
-  readonly invalid: (reason: string, cause?: unknown) => Error;
+  readonly invalid: (reason: string) => Error;
 }
 
 /** The chat template of a tokenizer, where it has one; that for tools is another one in some. @throws as `invalid` */
