@@ -31,13 +31,12 @@ export class KeptTurns {
   }
 
   /** Keeps what is drawn of a turn by now; `resumed` is what it went on from. */
-  keep(turn: BegunTurn, generated: Generated, resumed: BegunTrajectory | undefined): BegunTrajectory {
+  keep(turn: BegunTurn, generated: Generated, resumed: BegunTrajectory | undefined): void {
     const { responseIds, logprobs, finish } = generated;
     const segments = segmentsOf(generated, resumed);
     const kept = { turn, responseIds, logprobs, finish: finish === "abort" ? null : finish, segments };
     const name = nameOf(turn);
     if (!isNothing(kept) && (this.#turns.size < begunMax || this.#turns.has(name))) this.#turns.set(name, kept);
-    return kept;
   }
 }
 

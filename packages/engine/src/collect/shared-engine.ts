@@ -5,7 +5,6 @@
  */
 
 import { type EngineHandle, hasCode, type Logger, mixSeed, silentLogger, type TurnRequest } from "@muster/base";
-import type { BegunTrajectory } from "@muster/protocol";
 import type { Generated, GenerateRequest, RolloutEngine, SamplingOptions } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { answerOf, digestOfRequest, type KeptTurns } from "./kept-turns.ts";
@@ -100,11 +99,9 @@ export class SharedEngine {
     const answer = kept && answerOf(kept, this.#engine.weightVersion() ?? 0);
     if (kept && answer && (kept.finish !== null || turn.isOver?.(answer) === true)) return answer;
     const resumed = this.#engine.info().resumes ? kept : undefined;
-    const keep = (generated: Generated): BegunTrajectory => turns.keep(question, generated, resumed);
+    const keep = (generated: Generated): void => turns.keep(question, generated, resumed);
     const generated = await this.#draw(resumed ? { ...asked, begun: [resumed] } : asked, turn, { signal, keep });
-    return resumed
-      ? { ...generated, versionAtStart: answerOf(resumed, generated.versionAtStart).versionAtStart }
-      : generated;
+    return { ...generated, versionAtStart: resumed?.segments[0]?.version ?? generated.versionAtStart };
   }
 
   /** Draws a turn, and keeps it when it is whole, or what there is of it when its engine can go on with that. */
