@@ -143,8 +143,9 @@ class Exchange implements Sent, Dispatcher.DispatchHandler {
     // An engine is given its whole time: what its client took to read is not its own.
     const heldMs = this.#held();
     const leftMs = timeoutMs - (nowMs - this.#startedMs - heldMs);
-    const isIdle = this.#lastMs === null || this.#heldSinceMs !== null;
-    const stallLeftMs = isIdle ? stallMs : (this.#lastMs ?? nowMs) + stallMs - nowMs;
+    // Nothing is late before the answer has begun, and while it is held.
+    const lastMs = this.#heldSinceMs === null ? (this.#lastMs ?? nowMs) : nowMs;
+    const stallLeftMs = lastMs + stallMs - nowMs;
     if (heldMs >= timeoutMs) this.fail("held", `its client held the answer for ${timeoutMs} ms`);
     else if (leftMs <= 0) this.fail("timeout", `it did not answer within ${timeoutMs} ms`);
     else if (stallLeftMs <= 0) this.fail("stalled", `nothing came for ${stallMs} ms in the middle of its answer`);
