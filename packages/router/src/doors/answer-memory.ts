@@ -1,16 +1,16 @@
 /** Memory of answers that are held until they are whole, of all requests together. */
 export class AnswerMemory {
-  readonly bytesMax: number;
+  readonly #bytesMax: number;
   #bytes = 0;
 
   constructor(bytesMax: number) {
-    this.bytesMax = bytesMax;
+    this.#bytesMax = bytesMax;
   }
 
   /** Counts a piece of an answer until {@link release}. @returns False when all together are too much. */
   hold(bytes: number): boolean {
     this.#bytes += bytes;
-    return this.#bytes <= this.bytesMax;
+    return this.#bytes <= this.#bytesMax;
   }
 
   /** So much was dropped, or its client is done with it. */

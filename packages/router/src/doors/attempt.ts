@@ -10,7 +10,6 @@ import type { FailureKind } from "../core/retry.ts";
 import type { TokenStream } from "../core/token-stream.ts";
 import { type AnswerListener, type Sent, send } from "../upstream/send.ts";
 import { headersOfAnswer } from "./answer-headers.ts";
-import type { AnswerMemory } from "./answer-memory.ts";
 import { HeldAnswer } from "./held-answer.ts";
 import { Relay } from "./relay.ts";
 
@@ -37,7 +36,6 @@ export interface AttemptTools {
   readonly clock: Clock;
   readonly limits: AttemptLimits;
   readonly pool: Pool;
-  readonly memory: AnswerMemory;
   /** The engine is shown a token of the router, or none: that it refuses it is no fault of the client. */
   readonly isTokenOurs: boolean;
 }
@@ -164,13 +162,16 @@ export class Attempt implements AnswerListener {
     if (this.#isPassedOn) return void this.#pass(chunk);
     this.#chunks.push(chunk);
     this.#bytes += chunk.length;
-    const { limits, memory } = this.#tools;
+    const { limits } = this.#tools;
     const { request, client } = this.#owner;
     const isRoom = this.#owner.hold(chunk.length);
     if (isRoom && this.#bytes <= limits.answerBytesMax) return;
     const mustBeWhole = isFenced(request.fence) || this.#status !== 200;
     if (!isRoom && (mustBeWhole || client instanceof HeldAnswer))
-      return void this.#sent?.fail("busy", `answers of all requests together are longer than ${memory.bytesMax} bytes`);
+      return void this.#sent?.fail(
+        "busy",
+        `answers of all requests together are longer than ${limits.answersBytesMax} bytes`,
+      );
     if (mustBeWhole) return void this.#sent?.fail("status", `its answer is longer than ${limits.answerBytesMax} bytes`);
     this.#isPassedOn = true;
     this.#begin({ error: null, version: null, spans: [] });

@@ -10,6 +10,7 @@ import { doneData, eventOf } from "../core/sse.ts";
 import { TokenStream } from "../core/token-stream.ts";
 import type { RequestVerdict } from "../core/worker.ts";
 import type { Admission } from "./admission.ts";
+import type { AnswerMemory } from "./answer-memory.ts";
 import { Attempt, type AttemptOwner, type AttemptTools, type Outcome } from "./attempt.ts";
 import type { Meters } from "./meters.ts";
 
@@ -18,6 +19,7 @@ export interface ExchangeTools extends AttemptTools {
   readonly admission: Admission;
   readonly budget: RetryBudget;
   readonly retry: RetryPolicy;
+  readonly memory: AnswerMemory;
   readonly logger: Logger;
   readonly meters: Meters;
   /** Checks a worker now; resolves when it was. */
