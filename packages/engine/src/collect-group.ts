@@ -124,16 +124,14 @@ class Call {
 
   /** A module's samples are begun anew elsewhere, with the answers that their turns had. */
   async #collectByModule(generate: GenerateFunction): Promise<readonly Trajectory[]> {
-    const { prompts, groupSize, save, clock, signal } = this.#options;
+    const { prompts, groupSize, signal } = this.#options;
     const samples = this.#samplesOf(prompts);
     const settled: (readonly Trajectory[] | undefined)[] = samples.map(() => undefined);
-    const atFirst = new Map(prompts.map((entry) => [entry, tokensOf(this.#resumedOf(entry) ?? [])]));
-    const look = (): readonly Begun<GroupPrompt>[] => {
+    const stopSaving = this.#saveGrown(() => {
       this.#shared.keepDrawn();
       const groups = prompts.map((entry) => ({ entry, begun: this.#turnsOf(entry) }));
       return groups.map(({ entry, begun }) => ({ entry, tokens: tokensOf(begun.responses), group: () => begun }));
-    };
-    const stopSaving = save ? saveGrown(save, clock, atFirst, look) : () => {};
+    });
     const work = inBatches(samples, async (sample, i) => {
       const byModule = () => this.#inPlace(generate, () => this.#byModule(sample, generate));
       settled[i] = await this.#settle(sample, () => byModule().finally(this.#options.settled));
@@ -208,16 +206,24 @@ class Call {
 
   /** Draws, and meanwhile gives away what is begun. */
   async #drawAndSave(): ReturnType<RolloutEngine["generate"]> {
-    const { engine, prompts, save, clock } = this.#options;
+    const { engine, prompts } = this.#options;
     const rows = this.#draw();
-    if (!save || !engine.drawn || !engine.info().resumes) return await rows;
-    const atFirst = new Map(prompts.map((entry) => [entry, tokensOf(this.#resumedOf(entry) ?? [])]));
-    const look = (): readonly Begun<GroupPrompt>[] =>
+    if (!engine.drawn || !engine.info().resumes) return await rows;
+    const stopSaving = this.#saveGrown(() =>
       prompts.map((entry) => {
         const row = engine.drawn?.(this.#requestId(entry)) ?? [];
         return { entry, tokens: tokensOf(row), group: () => this.#begunGroupOf(entry, row) };
-      });
-    return await rows.finally(saveGrown(save, clock, atFirst, look));
+      }),
+    );
+    return await rows.finally(stopSaving);
+  }
+
+  /** Gives away now and then what has grown since it was begun, for whoever asks for that. @returns Stops it. */
+  #saveGrown(look: () => readonly Begun<GroupPrompt>[]): () => void {
+    const { prompts, save, clock } = this.#options;
+    if (!save) return () => {};
+    const atFirst = new Map(prompts.map((entry) => [entry, tokensOf(this.#resumedOf(entry) ?? [])]));
+    return saveGrown(save, clock, atFirst, look);
   }
 
   /** What may be gone on with: begun by weights that are not newer than these, by a module or for an engine that can. */
