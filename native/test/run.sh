@@ -5,7 +5,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 mode="${1:-plain}"
-set_up() { cmake -S . -B "$folder" -G "Unix Makefiles" "$@" && cmake --build "$folder" --parallel 2; }
+jobs="$(nproc 2> /dev/null || echo 2)"
+set_up() { cmake -S . -B "$folder" -G "Unix Makefiles" "$@" && cmake --build "$folder" --parallel "$jobs"; }
 folder="test/build/$mode"  # not under build/, which cmake-js may clean at any time
 
 if [ "$mode" = fuzz ]; then
@@ -27,7 +28,7 @@ fi
 
 # NCCL of a Python wheel (nvidia-nccl-*), where nobody names one; the linker's own is tried before it.
 nccl_of_wheels() {
-  for root in "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "${HOME:-}/.local" /usr/local /usr; do
+  for root in "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "$(python3 -c 'import sys; print(sys.prefix)' 2> /dev/null)" "${HOME:-}/.local" /usr/local /usr; do
     [ -n "$root" ] || continue
     for path in "$root"/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2 "$root"/lib/python3*/dist-packages/nvidia/nccl/lib/libnccl.so.2; do
       [ -e "$path" ] && echo "$path" && return
@@ -39,14 +40,14 @@ if [ "$mode" = gpu ]; then
   export MUSTER_NCCL_WHEEL="$(nccl_of_wheels)"
   folder="test/build/plain"
   cmake -S . -B "$folder" -G "Unix Makefiles" -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="" >&2
-  cmake --build "$folder" --parallel 2 --target gpu_figures >&2
+  cmake --build "$folder" --parallel "$jobs" --target gpu_figures >&2
   exec "$folder/gpu_figures"
 fi
 
 if [ "$mode" = kills ]; then
   folder="test/build/plain"
   cmake -S . -B "$folder" -G "Unix Makefiles" -DMUSTER_TESTS=ON -DMUSTER_SANITIZE="" >&2
-  cmake --build "$folder" --parallel 2 --target kills_test >&2
+  cmake --build "$folder" --parallel "$jobs" --target kills_test >&2
   exec "$folder/kills_test" "${2:-1000}" "${3:-1}"
 fi
 

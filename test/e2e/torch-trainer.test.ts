@@ -1,7 +1,7 @@
 /**
  * Trainers in PyTorch and embedded samplers train the date task: a replica that is killed midway changes no bit. Two jobs of four steps; each process of
  * PyTorch takes seconds to start: about 80 s on two busy cores, where PyTorch is installed. In continuous integration the number of the commit says whether
- * all weights are trained or adapters.
+ * all weights are trained or adapters. MUSTER_TEST_TORCH_DEVICE=cuda has them on a GPU.
  */
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
@@ -25,13 +25,14 @@ const kinds: readonly (readonly [string, readonly string[]])[] = [
   ["all weights", []],
   ["adapters", ["--lora-rank", "8"]],
 ];
+const device = process.env.MUSTER_TEST_TORCH_DEVICE ?? "cpu";
 const turn = process.env.MUSTER_CI_TURN;
 const chosen = turn === undefined ? kinds : [kinds[Number(turn) % kinds.length] ?? ["", []]];
 
 test.for(chosen)(
   "two trainers of %s in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed",
   async ([kind, more]) => {
-    const model = ["--model", `'${pathOf("jobs/warm-start/dates")}'`];
+    const model = ["--model", `'${pathOf("jobs/warm-start/dates")}'`, "--device", device];
     const trainer = [String(python), "-m", "muster_worker.torch_grpo", ...model, ...more];
     const env = { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" };
     const name = kind.replace(" ", "-");

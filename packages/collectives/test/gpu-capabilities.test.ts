@@ -63,6 +63,10 @@ describe("where NCCL is looked for", () => {
       "libnccl.so.2",
       join(wheel, "libnccl.so.2"),
     ]);
+    const bin = join(folder.path, "bin");
+    mkdirSync(bin);
+    writeFileSync(join(bin, "python3"), "");
+    expect(gpuLibrariesOf({ PATH: `/nowhere:${bin}` }).nccl[1]).toBe(join(wheel, "libnccl.so.2"));
     const set = {
       VIRTUAL_ENV: folder.path,
       MUSTER_NCCL_PATH: "/opt/libnccl.so.2",

@@ -1,6 +1,6 @@
 /** Where the CUDA driver and NCCL are looked for. */
 import { readdirSync } from "node:fs";
-import { join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 
 /** Where to find the libraries of a GPU host. */
 export interface GpuLibraries {
@@ -12,7 +12,8 @@ export interface GpuLibraries {
 
 /**
  * Where a process with this environment finds them. NCCL: `MUSTER_NCCL_PATH` alone when it is set; else `libnccl.so.2` as the linker finds it, then
- * the wheels `nvidia-nccl-*` of the active Python environment and of the system's Python. The driver: `MUSTER_CUDA_PATH`, or as the linker finds it.
+ * the wheels `nvidia-nccl-*` of the active Python environment, of each `python3` on the PATH, and of the system's. The driver: `MUSTER_CUDA_PATH`, or
+ * as the linker finds it.
  */
 export function gpuLibrariesOf(env: Readonly<Record<string, string | undefined>>): GpuLibraries {
   const { MUSTER_CUDA_PATH: cuda, MUSTER_NCCL_PATH: nccl } = env;
@@ -22,9 +23,15 @@ export function gpuLibrariesOf(env: Readonly<Record<string, string | undefined>>
   };
 }
 
-function pythonRootsOf({ VIRTUAL_ENV, CONDA_PREFIX, HOME }: Readonly<Record<string, string | undefined>>): string[] {
-  const roots = [VIRTUAL_ENV, CONDA_PREFIX, HOME && join(HOME, ".local"), "/usr/local", "/usr"];
-  return roots.filter((root): root is string => Boolean(root));
+function pythonRootsOf({
+  VIRTUAL_ENV,
+  CONDA_PREFIX,
+  HOME,
+  PATH = "",
+}: Readonly<Record<string, string | undefined>>): string[] {
+  const onPath = PATH.split(delimiter).filter((folder) => namesIn(folder).includes("python3"));
+  const roots = [VIRTUAL_ENV, CONDA_PREFIX, HOME && join(HOME, ".local"), ...onPath.map(dirname), "/usr/local", "/usr"];
+  return [...new Set(roots.filter((root): root is string => Boolean(root)))];
 }
 
 function ncclOfPython(root: string): string[] {
