@@ -32,15 +32,56 @@ passed=0 failed=0 logs=()
 # count LOG COMMAND…: runs a command whose last line is "N passed, N failed" and adds its counts; one that ends without it counts as a failure. Its
 # lines "skipped: …" and "failed: …" are gathered, and where it failed without such a line one is added.
 count() {
-  local log=$1 code line p f
+  local log=$1
   shift
   "$@" 2>&1 | tee "$log"
-  code=${PIPESTATUS[0]}
+  tally "$log" "${PIPESTATUS[0]}" "$*"
+}
+
+# tally LOG CODE COMMAND: adds the counts of a command that has ended.
+tally() {
+  local log=$1 code=$2 command=$3 line p f
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
   read -r p f < <(sed -E 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/' <<<"${line:-0 passed, 0 failed}")
   if ((code != 0 && f == 0)); then f=1; fi
-  if ((f > 0)) && ! grep -q '^failed: ' "$log"; then echo "failed: $*: it ended with code $code; $log says why" >>"$log"; fi
+  if ((f > 0)) && ! grep -q '^failed: ' "$log"; then echo "failed: $command: it ended with code $code; $log says why" >>"$log"; fi
   passed=$((passed + p)) failed=$((failed + f)) logs+=("$log")
+}
+
+asides=.muster/ci/asides beside=
+
+# beside FUNCTION: runs an exported function of `aside` commands in the background, with what all else leaves of the processors, and ends it with this
+# script. Linux may share processors out by session first (autogroup), so it is a session of its own, with the lowest priority among those, too.
+beside() {
+  : >"$asides"
+  export asides
+  export -f aside "$1"
+  setsid nice -n 19 bash -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; "$1"' beside "$1" &
+  beside=$!
+  trap 'kill -- "-$beside" 2>/dev/null' EXIT
+}
+
+# aside LOG COMMAND…: as `count`, later.
+aside() {
+  local log=$1
+  shift
+  "$@" >"$log" 2>&1
+  printf '%s\t%s\t%s\n' "$log" "$?" "$*" >>"$asides"
+}
+
+# Waits for what runs beside, shows it and counts it.
+count_beside() {
+  local code log of command
+  wait "$beside"
+  code=$?
+  trap - EXIT
+  while IFS=$'\t' read -r log of command; do
+    cat "$log"
+    tally "$log" "$of" "$command"
+  done <"$asides"
+  if ((code == 0)); then return; fi
+  echo "failed: what runs beside the tests ended with code $code, before its end" | tee "$asides.log"
+  failed=$((failed + 1)) logs+=("$asides.log")
 }
 
 # One line for each thing that was skipped, with the reason, and how many they are; one for each that failed; last "N passed, N failed". Succeeds only

@@ -1,12 +1,12 @@
 /** The functions of `.ci/run`, with programs of the test's own on `PATH`. */
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { root } from "../checks/repository.ts";
 
-const usual = ["timeout", "tee", "grep", "sed", "wc", "cat", "tail", "bash"];
+const usual = ["timeout", "tee", "grep", "sed", "wc", "cat", "tail", "bash", "nice", "setsid", "sleep", "mkdir"];
 
 /** Runs lines of bash after the functions. `programs` are all that is on `PATH` besides the usual ones: name and text. */
 function bash(lines: string, programs: Readonly<Record<string, string>> = {}) {
@@ -81,5 +81,48 @@ describe("the end of a run", () => {
   it("is a success when all passed, and not when nothing ran", () => {
     expect(bash("count a.log good\nconclude", { good: part("2 passed, 0 failed", 0) }).status).toBe(0);
     expect(bash("count a.log good\nconclude", { good: part("0 passed, 0 failed", 0) }).status).toBe(1);
+  });
+});
+
+/** False also for one that has ended and was not waited for. */
+function isRunning(pid: number): boolean {
+  const path = `/proc/${pid}/stat`;
+  return existsSync(path) && !/\) Z /.test(readFileSync(path, "utf8"));
+}
+
+describe("what runs beside the tests", () => {
+  const part = (text: string, code = 0) => `echo "${text}"\nexit ${code}`;
+  const both = "mkdir -p .muster/ci\nboth() { aside a.log a\naside b.log b now; }\nbeside both\n";
+
+  it("is counted after them, in its order, with what it skipped and what failed", () => {
+    const a = part("skipped: a: needs root\n3 passed, 0 failed");
+    const programs = { a, b: part("2 passed, 0 failed", 7), tests: part("5 passed, 0 failed") };
+    const { status, lines } = bash(`${both}count t.log tests\ncount_beside\nconclude`, programs);
+    expect(lines).toEqual([
+      ...["5 passed, 0 failed", "skipped: a: needs root", "3 passed, 0 failed", "2 passed, 0 failed"],
+      ...["skipped: a: needs root", "1 skipped"],
+      ...["failed: b now: it ended with code 7; b.log says why", "10 passed, 1 failed"],
+    ]);
+    expect(status).toBe(1);
+  });
+
+  it("does not run before them: whatever they want of the processors goes to them", () => {
+    const { lines } = bash(`${both}count_beside`, { a: "nice", b: part("1 passed, 0 failed") });
+    expect(lines[0]).toBe("19");
+  });
+
+  it("is a failure when it was ended before it was through", () => {
+    const programs = { a: "kill -9 $PPID", b: part("1 passed, 0 failed") };
+    const { status, lines } = bash(`${both}count_beside\nconclude`, programs);
+    expect(lines.at(-1)).toBe("0 passed, 1 failed");
+    expect(lines).toContain("failed: what runs beside the tests ended with code 137, before its end");
+    expect(status).toBe(1);
+  });
+
+  it("ends with the script, however that ends", async () => {
+    const programs = { a: 'echo $$ >"$CALLS"\nexec sleep 600', b: "" };
+    const { folder } = bash(`${both}until [[ -s calls ]]; do sleep 0.01; done\nkill -TERM $$\nsleep 600`, programs);
+    const pid = Number(readFileSync(join(folder, "calls"), "utf8"));
+    await vi.waitFor(() => expect(isRunning(pid)).toBe(false));
   });
 });
