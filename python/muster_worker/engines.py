@@ -38,6 +38,22 @@ class Sample:
     logprobs: memoryview
     mask: memoryview
     advantage: float
+    advantages: memoryview | None = None
+    """Of each response token, for a worker with the loss `token-advantages`; None where all have `advantage`."""
+    weight: float = 1.0
+    """Of each of its tokens in the loss, for a worker with the loss `sample-weights`."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a job's loss is beside the clip: of a worker that names none in `losses`, always the clipped surrogate."""
+
+    algorithm: str = "grpo"
+    kl_coefficient: float = 0.0
+    kl_estimator: str = "k3"
+    entropy_coefficient: float = 0.0
+    stale_correction: str = "off"
+    stale_cap: float = 1.0
 
 
 @dataclass
@@ -49,6 +65,7 @@ class Batch:
     clip_low: float
     clip_high: float
     temperature: float
+    loss: Loss = Loss()
 
 
 class Figures:
@@ -81,8 +98,8 @@ class Worker:
 
     def describe(self, facts: dict) -> dict:
         """What it is. `facts` has role, vocab, maxContext and tokenizer of the job. Returns the fields of a hello without type and
-        protocol: roles, build, modelId, vocab, maxContext, tensors, optimizerBytes, deterministic, logprobs, modelConfig, and
-        gradientElements where less is trained than the tensors have.
+        protocol: roles, build, modelId, vocab, maxContext, tensors, optimizerBytes, deterministic, logprobs, modelConfig,
+        gradientElements where less is trained than the tensors have, and losses where it knows more than the clipped surrogate.
         Raises Invalid when it can not be what is asked."""
         raise NotImplementedError
 
@@ -116,6 +133,14 @@ class Worker:
 
     def accumulate(self, batch: Batch, gradient: memoryview, call) -> dict:
         """Writes the gradient at the candidate into `gradient`, float32, over whatever is there. Returns tokens, clipped, klSum, entropySum, lossSum."""
+        raise NotImplementedError
+
+    def open_reference(self, source: dict) -> None:
+        """Loads the reference policy, which no step changes, from what initialize() takes. For workers with the loss `reference`."""
+        raise NotImplementedError
+
+    def logprobs_batch(self, sequences: list, temperature: float, call) -> list:
+        """For each sequence, the log-probability of each response token under the reference policy. For workers with the loss `reference`."""
         raise NotImplementedError
 
     def stage(self, gradient: memoryview, options: dict) -> float | None:

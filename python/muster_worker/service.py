@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 import traceback
+from dataclasses import fields
 
 from .calls import Call, Cancelled, Invalid
-from .engines import Batch, Request, Sample
+from .engines import Batch, Loss, Request, Sample
 from .frames import Frames
 from .regions import Regions
 from .scorers import Sequence, Trajectory, score_message
@@ -191,15 +192,22 @@ class _Service:
     def _do_accumulate(self, params, call):
         columns = self._columns(params)
         samples, at, answered = [], 0, 0
-        for length, prompt_length, advantage in zip(columns["lengths"], columns["promptLengths"], columns["advantages"]):
+        weights, of_tokens = columns.get("weights"), columns.get("tokenAdvantages")
+        for row, (length, prompt_length) in enumerate(zip(columns["lengths"], columns["promptLengths"])):
             end = answered + length - prompt_length
             samples.append(Sample(
                 columns["tokens"][at:at + length], prompt_length, columns["logprobs"][answered:end],
-                columns["mask"][answered:end], advantage,
+                columns["mask"][answered:end], columns["advantages"][row],
+                None if of_tokens is None else of_tokens[answered:end], 1.0 if weights is None else weights[row],
             ))
             at, answered = at + length, end
-        batch = Batch(samples, params["normalizer"], params["clipLow"], params["clipHigh"], params["temperature"])
+        batch = Batch(
+            samples, params["normalizer"], params["clipLow"], params["clipHigh"], params["temperature"], _loss_in(params),
+        )
         return self.worker.accumulate(batch, self.regions["gradient"].cast("f"), call)
+
+    def _do_openReference(self, params, _call):
+        self.worker.open_reference(params["source"])
 
     def _do_stage(self, params, _call):
         norm = self.worker.stage(self.regions["gradient"].cast("f"), params)
@@ -213,6 +221,18 @@ class _Service:
 
     def _do_discard(self, _params, _call):
         self.worker.discard()
+
+
+def _loss_in(params) -> Loss:
+    """The loss of a request. What is not known of it is of another version, whose jobs do not ask for it."""
+    said = params.get("loss", {})
+    names = {field.name: _camel(field.name) for field in fields(Loss)}
+    return Loss(**{name: said[key] for name, key in names.items() if key in said})
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
 def serve(worker) -> None:

@@ -1,6 +1,6 @@
 """A trainer in PyTorch: python3 -m muster_worker.torch_grpo --model FOLDER
 
-Trains a causal language model in Hugging Face layout with the clipped surrogate, and a penalty by the distance to a reference model where one is named.
+Trains a causal language model in Hugging Face layout with the loss that the job names: see docs/concepts/algorithms.md.
 Gradients are given out shard by shard, and Muster adds them up; weights and moments of AdamW are kept in float32 whatever the model computes in.
 With --lora-rank only low-rank adapters are trained.
 """
@@ -17,7 +17,9 @@ import torch  # noqa: E402
 
 from .engines import Worker, table_of  # noqa: E402
 from .hf_folder import read_config, read_tensors  # noqa: E402
+from .losses import NAMES, Rows, values_of  # noqa: E402
 from .plain_model import MODEL_TYPES, PlainModel  # noqa: E402
+from .rows import columns_of, entropy_of, parts_of, predicted, span_of, tokens_of  # noqa: E402
 from .service import Invalid, serve  # noqa: E402
 from .trained import Adapters, AllWeights  # noqa: E402
 
@@ -28,7 +30,7 @@ class TorchGrpo(Worker):
     def __init__(self, options):
         self.options = options
         self.config = read_config(options.model)
-        self.model, self.implementation = _model_of(self.config, options)
+        self.model, self.implementation = _model_of(self.config, options, options.model)
         self.model.to(device=options.device, dtype=getattr(torch, options.dtype))
         self.model.eval()
         self.parameters = list(self.model.named_parameters())
@@ -40,11 +42,6 @@ class TorchGrpo(Worker):
             self.trained = Adapters(self.parameters, base, options.lora_rank, options.lora_alpha, options.lora_targets)
         self.count, self.kept = self.trained.count, self.trained.kept_bytes
         self.reference = None
-        if options.reference:
-            self.reference = _model_of(read_config(options.reference), options)[0]
-            self.reference.to(device=options.device, dtype=getattr(torch, options.dtype))
-            self.reference.eval().requires_grad_(False)
-            _fill(dict(self.reference.named_parameters()), options.reference)
         self.live = self.candidate = self.loaded = None
 
     def describe(self, facts):
@@ -57,7 +54,7 @@ class TorchGrpo(Worker):
             "roles": ["policy"], "build": self._build(), "modelId": f"{kind}-l{layers}-d{hidden}-v{vocab}", "vocab": vocab,
             "maxContext": self.config["max_position_embeddings"],
             "tensors": table_of([(name, "f32", parameter.shape) for name, parameter in self.parameters]),
-            "gradientElements": self.count, "optimizerBytes": self.kept + 8 * self.count + 8, "deterministic": True, "modelConfig": self.config,
+            "gradientElements": self.count, "optimizerBytes": self.kept + 8 * self.count + 8, "deterministic": True, "losses": NAMES, "modelConfig": self.config,
         }
 
     def initialize(self, source):
@@ -92,16 +89,47 @@ class TorchGrpo(Worker):
         self.candidate, self.loaded = (flat.clone(), first.clone(), second.clone(), updates), None
 
     def accumulate(self, batch, gradient, call):
-        self._load()
+        if batch.loss.kl_coefficient > 0 and self.reference is None:
+            raise Invalid("the loss has a divergence, and no reference policy is open")
+        parts = parts_of(batch.samples, self.options.rows)
+        before = self._before(parts, batch, call)
+        self._load(self.candidate[0])
         self.model.zero_grad(set_to_none=True)
         figures = dict.fromkeys(("tokens", "clipped", "klSum", "entropySum", "lossSum"), 0)
-        # Equal lengths side by side waste little padding; the sort is stable, so the order is fixed by the samples alone.
-        samples = sorted(batch.samples, key=lambda sample: len(sample.tokens))
-        for start in range(0, len(samples), self.options.rows):
+        for part, earlier in zip(parts, before):
             call.check()
-            self._backward(samples[start:start + self.options.rows], batch, figures)
+            self._backward(part, earlier, batch, figures)
         self.trained.gradient(self.candidate[0], torch.frombuffer(gradient, dtype=torch.float32))
         return figures
+
+    def open_reference(self, source):
+        folder = source["path"] if source["kind"] == "folder" else None
+        config = read_config(folder) if folder else self.config
+        for field in ("vocab_size", "max_position_embeddings"):
+            if config[field] < self.config[field]:
+                raise Invalid(f"the reference policy {folder} has {field} {config[field]}, and the model has {self.config[field]}")
+        reference = _model_of(config, self.options, folder or self.options.model)[0]
+        reference.to(device=self.options.device, dtype=getattr(torch, self.options.dtype))
+        reference.eval().requires_grad_(False)
+        named = dict(reference.named_parameters())
+        if folder:
+            _fill(named, folder)
+        else:
+            flat = self.trained.begin(None, torch.Generator().manual_seed(source["seed"]))
+            for name, values in self._named(self.trained.weights(flat)).items():
+                named[name].copy_(values)
+        self.reference = reference
+
+    def logprobs_batch(self, sequences, temperature, call):
+        if self.reference is None:
+            raise Invalid("no reference policy is open")
+        found = {}
+        for part in parts_of(sequences, self.options.rows):
+            call.check()
+            with torch.no_grad():
+                logprobs, _ = predicted(self.reference, tokens_of(part, self.options.device), temperature)
+            found.update((id(sequence), logprobs[row, span_of(sequence)].tolist()) for row, sequence in enumerate(part))
+        return [found[id(sequence)] for sequence in sequences]
 
     def stage(self, gradient, options):
         sums = torch.frombuffer(gradient, dtype=torch.float32).clone()
@@ -127,49 +155,42 @@ class TorchGrpo(Worker):
     def discard(self):
         self.candidate, self.loaded = None, None
 
-    def _backward(self, samples, batch, figures):
-        device, length = self.options.device, max(len(sample.tokens) for sample in samples)
-        tokens = torch.zeros(len(samples), length, dtype=torch.long)
-        old, advantages, mask = (torch.zeros(len(samples), length - 1) for _ in range(3))
-        for row, sample in enumerate(samples):
-            tokens[row, :len(sample.tokens)] = torch.tensor(sample.tokens.tolist())
-            # Position i predicts token i + 1.
-            span = slice(sample.prompt_length - 1, len(sample.tokens) - 1)
-            old[row, span] = torch.tensor(sample.logprobs.tolist())
-            mask[row, span] = torch.tensor(sample.mask.tolist(), dtype=torch.float32)
-            advantages[row] = sample.advantage
-        tokens, old, advantages, mask = (each.to(device) for each in (tokens, old, advantages, mask))
-        logprobs, entropy = self._logprobs(self.model, tokens, batch.temperature)
-        change = (logprobs - old) * mask
-        ratio = change.exp()
-        bounded = ratio.clamp(1 - batch.clip_low, 1 + batch.clip_high)
-        surrogate = torch.minimum(ratio * advantages, bounded * advantages) * mask
-        loss = -surrogate.sum()
-        if self.reference is not None:
+    def _before(self, parts, batch, call):
+        """Log-probabilities under the weights that the step began with, part by part; None where the loss does not look at them, or they are the candidate's."""
+        if batch.loss.stale_correction == "off" or self.candidate[3] == self.live[3]:
+            return [None] * len(parts)
+        self._load(self.live[0])
+        found = []
+        for part in parts:
+            call.check()
             with torch.no_grad():
-                wanted, _ = self._logprobs(self.reference, tokens, batch.temperature)
-            apart = (wanted - logprobs) * mask
-            loss = loss + self.options.kl * (apart.exp() - 1 - apart).sum()
-        (loss / batch.normalizer).backward()
+                found.append(predicted(self.model, tokens_of(part, self.options.device), batch.temperature)[0])
+        return found
+
+    def _backward(self, samples, before, batch, figures):
+        tokens, columns = tokens_of(samples, self.options.device), columns_of(samples, self.options.device)
+        logprobs, logs = predicted(self.model, tokens, batch.temperature)
+        with torch.set_grad_enabled(batch.loss.entropy_coefficient > 0):
+            entropy = entropy_of(logs)
+        reference = None
+        if batch.loss.kl_coefficient > 0:
+            with torch.no_grad():
+                reference, _ = predicted(self.reference, tokens, batch.temperature)
+        if batch.loss.stale_correction != "off" and before is None:
+            before = logprobs.detach()
+        weights, sampled, mask = columns.pop("weights"), columns["sampled"], columns["mask"]
+        rows = Rows(logprobs=logprobs, before=before, reference=reference, entropy=entropy, **columns)
+        values, clipped = values_of(rows, batch.loss, batch.clip_low, batch.clip_high)
+        ((values * weights).sum() / batch.normalizer).backward()
         with torch.no_grad():
-            clipped = (ratio * advantages > bounded * advantages) & (mask > 0)
+            change = (logprobs - sampled) * mask
             figures["tokens"] += int(mask.sum())
             figures["clipped"] += int(clipped.sum())
-            figures["klSum"] += float((ratio - 1 - change).double().sum())
+            figures["klSum"] += float((change.exp() - 1 - change).double().sum())
             figures["entropySum"] += float((entropy * mask).double().sum())
-            figures["lossSum"] -= float(surrogate.double().sum())
+            figures["lossSum"] += float(values.double().sum())
 
-    def _logprobs(self, model, tokens, temperature):
-        logits = model(tokens)
-        logits = getattr(logits, "logits", logits)[:, :-1].float() / temperature
-        logs = torch.log_softmax(logits, dim=-1)
-        chosen = logs.gather(-1, tokens[:, 1:, None]).squeeze(-1)
-        with torch.no_grad():
-            entropy = -(logs.exp() * logs).sum(-1)
-        return chosen, entropy
-
-    def _load(self):
-        flat = self.candidate[0]
+    def _load(self, flat):
         if self.loaded is flat:
             return
         with torch.no_grad():
@@ -212,7 +233,7 @@ def _fill(named, folder):
         raise Invalid(f"{folder} has no tensor {sorted(missing)[0]}")
 
 
-def _model_of(config, options):
+def _model_of(config, options, folder):
     wanted = options.implementation
     if wanted == "auto":
         wanted = "plain" if config.get("model_type") in MODEL_TYPES else "transformers"
@@ -223,7 +244,7 @@ def _model_of(config, options):
     except ImportError as error:
         raise Invalid(f"the model type {config.get('model_type')!r} needs the package transformers: {error}") from error
     made = transformers.AutoModelForCausalLM.from_config(
-        transformers.AutoConfig.from_pretrained(options.model, local_files_only=True), attn_implementation="eager"
+        transformers.AutoConfig.from_pretrained(folder, local_files_only=True), attn_implementation="eager"
     )
     return made, f"transformers-{transformers.__version__}"
 
@@ -237,15 +258,11 @@ def _options():
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="what the model computes in")
     parser.add_argument("--rows", type=int, default=32, help="sequences of a pass; equal on all replicas, it decides where sums meet")
     parser.add_argument("--threads", type=int, default=1, help="threads of the CPU; more than one may change bits")
-    parser.add_argument("--reference", help="folder of a model that the trained one should stay near to")
-    parser.add_argument("--kl", type=float, default=0.0, help="weight of the distance to the reference, estimated by exp(d) - 1 - d")
     parser.add_argument("--lora-rank", type=int, default=0, help="rank of the adapters that are trained beside frozen weights; 0: all weights are trained")
     parser.add_argument("--lora-alpha", type=float, help="adapters count alpha / rank; twice the rank unless given")
     parser.add_argument("--lora-targets", default="q_proj,v_proj", type=lambda text: frozenset(filter(None, text.split(","))),
                         help="names of the matrices that have adapters, separated by commas (default: %(default)s)")
     options = parser.parse_args()
-    if options.kl < 0 or (options.kl > 0) != bool(options.reference):
-        parser.error("--kl above 0 and --reference belong together")
     if options.rows < 1 or options.threads < 1:
         parser.error("--rows and --threads are at least 1")
     if options.lora_rank < 0 or not options.lora_targets:

@@ -21,17 +21,22 @@ beforeAll(async () => {
 afterAll(() => runs.close());
 beforeEach((context) => context.skip(python === undefined, "no python3 here has torch"));
 
-const kinds: readonly (readonly [string, readonly string[]])[] = [
-  ["all weights", []],
-  ["adapters", ["--lora-rank", "8"]],
+/** The second has another objective, a divergence from a reference policy in the loss, and stale correction. */
+const kinds: readonly (readonly [string, readonly string[], readonly string[]])[] = [
+  ["all weights", [], []],
+  [
+    "adapters",
+    ["--lora-rank", "8"],
+    ["algorithm=gspo", "kl_coefficient=0.02", "stale_correction=truncate"].map((key) => `training.${key}`),
+  ],
 ];
 const device = process.env.MUSTER_TEST_TORCH_DEVICE ?? "cpu";
 const turn = process.env.MUSTER_CI_TURN;
-const chosen = turn === undefined ? kinds : [kinds[Number(turn) % kinds.length] ?? ["", []]];
+const chosen = turn === undefined ? kinds : [kinds[Number(turn) % kinds.length] ?? ["", [], []]];
 
 test.for(chosen)(
   "two trainers of %s in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed",
-  async ([kind, more]) => {
+  async ([kind, more, training]) => {
     const model = ["--model", `'${pathOf("jobs/warm-start/dates")}'`, "--device", device];
     const trainer = [String(python), "-m", "muster_worker.torch_grpo", ...model, ...more];
     const env = { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" };
@@ -54,6 +59,7 @@ test.for(chosen)(
       `engine.worker.description=${description}`,
       "batch.micro_shards=4",
       "evaluation.every_steps=0",
+      ...training,
     ].flatMap((setting) => ["--set", setting]);
     const start = (job: string) => runs.start(job, "--steps", "4", "--policy", "2", "--rollout", "1", ...settings);
 

@@ -172,10 +172,16 @@ export type LossOptions = Pick<
 >;
 
 /**
- * What an engine can besides the clipped surrogate of a token: the objectives of GSPO, CISPO and RLOO; weights of samples; advantages of tokens;
+ * What an engine can besides the clipped surrogate of a token, by name: the objectives of GSPO, CISPO and RLOO; weights of samples; advantages of tokens;
  * a divergence from a reference policy; a bonus for entropy; the weights of stale tokens.
  */
-export type LossFeature = "objectives" | "sample-weights" | "token-advantages" | "reference" | "entropy" | "stale";
+export const lossFeatures = [
+  ...(["gspo", "cispo", "rloo"] as const),
+  ...(["sample-weights", "token-advantages", "reference", "entropy", "stale"] as const),
+] as const;
+
+/** One of {@link lossFeatures}. */
+export type LossFeature = (typeof lossFeatures)[number];
 
 /** Options of {@link PolicyEngine.accumulate}. */
 export interface AccumulateOptions {

@@ -52,6 +52,14 @@ describe("the checks see an engine that", () => {
     expect(await failing({ ...echo, openRollout })).toMatch(/responses 1 to 15 drawn by themselves/);
   });
 
+  it("leaves out a loss that it names", async () => {
+    const describe: typeof echo.describe = (options, given) => ({
+      ...echo.describe(options, given),
+      losses: ["cispo"],
+    });
+    expect(await failing({ ...echo, describe })).toMatch(/the loss cispo has the gradient of the clipped surrogate/);
+  });
+
   it("publishes another table than it said", async () => {
     const describe: typeof echo.describe = (options, given) => ({ ...echo.describe(options, given), tensors: [] });
     expect(await failing({ ...echo, describe })).toMatch(/row 1 of the tensor table/);

@@ -139,10 +139,7 @@ describe("engines of a job", () => {
   });
 
   it.each<[Partial<Training>, RegExp]>([
-    [
-      { algorithm: "gspo" },
-      /^training\.algorithm = "gspo": .*\(objectives\), it can the clipped surrogate alone; change/,
-    ],
+    [{ algorithm: "gspo" }, /^training\.algorithm = "gspo": .*\(gspo\), it can the clipped surrogate alone; change/],
     [{ aggregation: "sequence" }, /^training\.aggregation = "sequence": .*\(sample-weights\)/],
     [{ klCoefficient: 0.1 }, /^training\.kl_coefficient = 0\.1: .*\(reference\)/],
     [{ entropyCoefficient: 0.1 }, /^training\.entropy_coefficient = 0\.1: .*\(entropy\)/],

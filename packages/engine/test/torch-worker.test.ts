@@ -2,29 +2,35 @@
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { needsOfTask, taskOf } from "@muster/data";
-import type { JobConfig } from "@muster/protocol";
+import { type JobConfig, type Training, trainingDefaults } from "@muster/protocol";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { embeddedAdapter } from "../src/embedded/index.ts";
 import type { EngineAdapter, TrainSample } from "../src/index.ts";
-import { EngineRegistry } from "../src/index.ts";
+import { EngineRegistry, inlineState, lossOf } from "../src/index.ts";
 import { gradientIn } from "../src/internal.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
+import { noTorch, torchPython } from "./torch-fixture.ts";
+import { pathOf } from "./worker-fixture.ts";
 
 vi.setConfig({ testTimeout: 120_000 });
 
-const pathOf = (path: string): string => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
 const folder = pathOf("jobs/warm-start/dates");
-const python = ["python3", "/usr/bin/python3"].find((name) => spawnSync(name, ["-c", "import torch"]).status === 0);
 const adapter = workerAdapterOf({ ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" });
 const needs = needsOfTask(taskOf("dates"));
-beforeEach((context) => context.skip(python === undefined, "no python3 here has torch"));
+beforeEach((context) => context.skip(torchPython === undefined, noTorch));
 
 const commandOf = (...more: readonly string[]): string =>
-  [python, "-m", "muster_worker.torch_grpo", "--model", `'${folder}'`, ...more].join(" ");
+  [torchPython, "-m", "muster_worker.torch_grpo", "--model", `'${folder}'`, ...more].join(" ");
 
-async function opened(name: string, engine: EngineAdapter, given: Readonly<Record<string, unknown>>) {
+async function opened(
+  name: string,
+  engine: EngineAdapter,
+  given: Readonly<Record<string, unknown>>,
+  training: Training = trainingDefaults,
+) {
   const choice = { adapter: name, options: engine.schema.parse(given) };
-  const config = { engine: { policy: choice, rollout: choice } } as unknown as JobConfig;
+  const weights = { kind: "folder", path: folder };
+  const config = { engine: { policy: choice, rollout: choice }, training, weights } as unknown as JobConfig;
   return await new EngineRegistry([[name, engine]]).openPolicy(config, needs);
 }
 
@@ -74,8 +80,53 @@ describe("the trainer in PyTorch", () => {
     expect(distance(theirs.moved, ours.moved)).toBeLessThan(0.02); // the sign of a gradient near zero decides on a whole step of Adam
   });
 
+  it("has the gradient of the embedded one at a second update, for a loss with everything in it that its job names", async () => {
+    const training: Training = {
+      ...{ ...trainingDefaults, algorithm: "gspo", klCoefficient: 0.3, klEstimator: "k3", entropyCoefficient: 0.1 },
+      ...{ staleCorrection: "truncate", staleCap: 1.1 },
+    };
+    const weighed = samples.map((sample, i) => ({ ...sample, weight: 1 / (i + 1) }));
+    const engines = [
+      await opened("embedded", embeddedAdapter, {}, training),
+      await opened("worker", adapter, { command: commandOf() }, training),
+    ];
+    const outcomes = [];
+    for (const engine of engines) {
+      await engine.initialize({ kind: "folder", path: folder });
+      const { weights, optimizer } = engine.state();
+      const begun = new Float32Array(weights.slice().buffer).map((x, i) => x + 0.03 * Math.sin(i));
+      await engine.restore(inlineState({ weights: new Uint8Array(begun.buffer), optimizer: optimizer.slice() }));
+      engine.begin();
+      const out = new Float32Array(engine.info().gradientElements);
+      const { signal } = new AbortController();
+      const bounds = { clipLow: 0.5, clipHigh: 0.9, temperature: 0.7, normalizer: 5, loss: lossOf(training) };
+      await engine.accumulate(weighed, { ...bounds, out: gradientIn(out), signal });
+      const update = { lr: 2e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-3, weightDecay: 0, clipNorm: 0 };
+      await engine.stage(gradientIn(out), update);
+      const stats = await engine.accumulate(weighed, { ...bounds, out: gradientIn(out), signal });
+      const logprobs = await engine.referenceLogprobs!(weighed, { temperature: 0.7, signal });
+      outcomes.push({ stats, out, logprobs });
+      await engine.close();
+    }
+    const [ours, theirs] = [outcomes[0]!, outcomes[1]!];
+    expect(theirs.stats).toMatchObject({ tokens: 4, clipped: ours.stats.clipped });
+    for (const figure of ["klSum", "entropySum", "lossSum"] as const)
+      expect(Math.abs(theirs.stats[figure] / ours.stats[figure] - 1), figure).toBeLessThan(2e-3);
+    expect(distance(theirs.out, ours.out)).toBeLessThan(2e-3);
+    theirs.logprobs.forEach((row, i) => {
+      expect(distance(row, ours.logprobs[i]!)).toBeLessThan(1e-5);
+    });
+  });
+
+  it("says why a reference policy can not be opened", async () => {
+    const training = { ...trainingDefaults, klCoefficient: 0.1, reference: "/nowhere" };
+    await expect(opened("worker", adapter, { command: commandOf() }, training)).rejects.toThrow(
+      /openReference.*\/nowhere is no model in Hugging Face layout/,
+    );
+  });
+
   it("trains adapters alone with --lora-rank: by the gradient that autograd gives them, kept in the state, beside weights that no update moves", () => {
-    const done = spawnSync(String(python), [fileURLToPath(new URL("adapters.py", import.meta.url)), folder], {
+    const done = spawnSync(String(torchPython), [fileURLToPath(new URL("adapters.py", import.meta.url)), folder], {
       env: { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" },
       encoding: "utf8",
     });
@@ -90,7 +141,6 @@ describe("the trainer in PyTorch", () => {
 
   it.each([
     ["--model /nowhere", /is no model in Hugging Face layout/],
-    ["--kl 0.1", /--kl above 0 and --reference belong together/],
     ["--lora-rank 4 --lora-targets z_proj", /--lora-targets names 'z_proj', and the model has no such matrix/],
     [
       "--lora-rank 1000",

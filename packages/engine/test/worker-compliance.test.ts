@@ -2,12 +2,24 @@
 import { needsOfTask, taskOf } from "@muster/data";
 import { beforeEach, describe, expect, it } from "vitest";
 import { engineChecks } from "../src/compliance/index.ts";
+import { describedIn } from "../src/worker/description.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
 import { openWorker } from "../src/worker/open-link.ts";
 import { workerOptionsOf } from "../src/worker/options.ts";
 import { hasPython, noPython, pathOf, pythonWorker } from "./worker-fixture.ts";
 
 const workerAdapter = workerAdapterOf(process.env);
+
+it("a hello names losses: those that nobody knows here are of a newer worker, and an older one names none", () => {
+  const tensors = [{ name: "w", dtype: "f32", shape: [2], offsetBytes: 0 }];
+  const self = { type: "hello", protocol: 1, roles: ["policy"], build: "b", deterministic: true };
+  const hello = { ...self, modelId: "m", vocab: 9, maxContext: 9, tensors };
+  expect(describedIn([{ ...hello, losses: ["stale", "of-tomorrow", "gspo"] }])).toMatchObject({
+    losses: ["gspo", "stale"],
+  });
+  expect(describedIn([hello])).toMatchObject({ losses: [] });
+  expect(() => describedIn([{ ...hello, losses: ["gspo", 7] }])).toThrow(/its hello is wrong in losses\.1/);
+});
 
 describe("the worker examples/python-worker", () => {
   beforeEach((context) => context.skip(!hasPython, noPython));

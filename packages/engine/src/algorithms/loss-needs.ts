@@ -9,16 +9,13 @@ export interface LossNeed {
   readonly value: string | number;
 }
 
-/** Objectives that are not the clipped surrogate of a token. */
-const otherObjectives: readonly string[] = ["gspo", "cispo", "rloo"];
-
 /** What this job's trainers must know besides the clipped surrogate. */
 export function lossNeedsOf({ training = trainingDefaults, scorers }: JobConfig): readonly LossNeed[] {
   const { algorithm, aggregation, klCoefficient, klIn, entropyCoefficient, staleCorrection } = training;
   const need = (isAsked: boolean, feature: LossFeature, key: string, value: string | number): LossNeed[] =>
     isAsked ? [{ feature, key: `training.${key}`, value }] : [];
   return [
-    need(otherObjectives.includes(algorithm), "objectives", "algorithm", algorithm),
+    ...(["gspo", "cispo", "rloo"] as const).map((name) => need(algorithm === name, name, "algorithm", name)),
     need(aggregation === "sequence", "sample-weights", "aggregation", aggregation),
     need(klCoefficient > 0 && !scorers?.reference, "reference", "kl_coefficient", klCoefficient),
     need(klCoefficient > 0 && klIn === "reward" && algorithm === "reinforce++", "token-advantages", "kl_in", klIn),

@@ -1,5 +1,14 @@
 /** Checks of trainers: what is live, what is a candidate, and that equal input gives equal bits. */
-import type { AccumulateOptions, OptimizerOptions, PolicyEngine, TrainSample } from "../engine.ts";
+import { trainingDefaults } from "@muster/protocol";
+import { lossOf } from "../algorithms/loss-needs.ts";
+import type {
+  AccumulateOptions,
+  LossFeature,
+  LossOptions,
+  OptimizerOptions,
+  PolicyEngine,
+  TrainSample,
+} from "../engine.ts";
 import { gradientIn } from "../gradient-memory.ts";
 import { inlineState } from "../inline-weights.ts";
 import { type EngineCheck, mustEqual, mustHold, mustRefuse } from "./check.ts";
@@ -39,6 +48,14 @@ async function stepped(engine: PolicyEngine, windowMax?: number): Promise<void> 
   const gradient = new Float32Array(engine.info().gradientElements);
   await engine.accumulate(samples, accumulating(gradient, windowMax));
   await engine.stage(gradientIn(gradient, windowMax), optimizer);
+}
+
+/** A loss that asks for one thing of an engine. */
+function lossWith(feature: LossFeature): LossOptions {
+  const plain = lossOf(trainingDefaults);
+  if (feature === "gspo" || feature === "cispo" || feature === "rloo") return { ...plain, algorithm: feature };
+  if (feature === "entropy") return { ...plain, entropyCoefficient: 0.1 };
+  return feature === "stale" ? { ...plain, staleCorrection: "truncate", staleCap: 2 } : plain;
 }
 
 /** For adapters with the role `policy`. */
@@ -117,6 +134,36 @@ export const policyChecks: readonly EngineCheck[] = [
       const wrong = { weights: new Uint8Array(4), optimizer: new Uint8Array(4) };
       await mustRefuse(() => engine.restore(inlineState(wrong)), "a state of 4 bytes");
       mustEqual(copyOf(engine.state()), before, "the live state after a refused one");
+    },
+  },
+  {
+    says: "trains: knows each loss that it names, counts its tokens, and has a gradient other than the clipped surrogate's",
+    run: async ({ policy, described }) => {
+      const engine = await policy();
+      await engine.initialize(seed);
+      engine.begin();
+      const gradientOf = async (given: readonly TrainSample[], loss?: LossOptions): Promise<Buffer> => {
+        const out = new Float32Array(engine.info().gradientElements);
+        const stats = await engine.accumulate(given, {
+          ...accumulating(out),
+          clipHigh: 0.1,
+          ...(loss ? { loss } : {}),
+        });
+        mustEqual(stats.tokens, 6, `tokens of the loss ${JSON.stringify(loss)}`);
+        mustHold(Number.isFinite(stats.lossSum), `lossSum of ${JSON.stringify(loss)} is ${stats.lossSum}`);
+        return Buffer.from(out.buffer);
+      };
+      const plain = await gradientOf(samples);
+      // A divergence has a reference policy, which a job names.
+      for (const feature of (described.losses ?? []).filter((loss) => loss !== "reference")) {
+        const given = samples.map((sample) => ({
+          ...sample,
+          ...(feature === "sample-weights" ? { weight: 0.5 } : {}),
+          ...(feature === "token-advantages" ? { advantages: Float32Array.of(0.1, -0.5, 2) } : {}),
+        }));
+        const found = await gradientOf(given, lossWith(feature));
+        mustHold(!found.equals(plain), `the loss ${feature} has the gradient of the clipped surrogate`);
+      }
     },
   },
   {

@@ -1,6 +1,7 @@
 /** The embedded engine as an adapter: its table is `[model]`, and vocabulary and context are those of the task. */
 import { z } from "@muster/protocol";
 import { referenceOf } from "../algorithms/loss-needs.ts";
+import { lossFeatures } from "../engine.ts";
 import { checkWeightsFor, hfConfigOf } from "../hf-folder.ts";
 import type { EngineAdapter, EngineOptions, EngineProblem } from "../registry/adapter.ts";
 import { EngineRegistry } from "../registry/engine-registry.ts";
@@ -46,7 +47,7 @@ export const embeddedAdapter: EngineAdapter = {
       deterministic: true,
       transports: ["inline", "shards"],
       logprobs: "sampled-dist",
-      losses: ["objectives", "sample-weights", "token-advantages", "reference", "entropy", "stale"],
+      losses: lossFeatures,
     };
   },
   check: (options, { rollout }) => problemsOf(schema.parse(options), rollout.ranks),

@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { statfsSync } from "node:fs";
 import { messageOf } from "@muster/base";
 import { needsOfJob } from "@muster/data";
+import { referenceOf } from "../algorithms/loss-needs.ts";
 import { errors } from "../errors.ts";
 import { guarded } from "../programs/command.ts";
 import type { EngineAdapter, EngineFinding } from "../registry/adapter.ts";
@@ -28,9 +29,9 @@ export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>
     const described = describeWorker(workerOptionsOf(options, env), needs);
     if (!isEngine(described))
       throw errors.WorkerRefuses({ reason: `it is a worker for ${described.roles.join(" and ")}, and no engine` });
-    const { modelId, vocab, maxContext, tensors, modelConfig, deterministic, logprobs, build } = described;
+    const { modelId, vocab, maxContext, tensors, modelConfig, deterministic, logprobs, losses = [], build } = described;
     const model = { modelId, vocab, maxContext, tokenizer: needs.tokenizer, tensors, modelConfig };
-    return { ...model, deterministic, logprobs, transports: ["inline"], program: build };
+    return { ...model, deterministic, logprobs, losses, transports: ["inline"], program: build };
   },
   check(options, config) {
     const roles = (["policy", "rollout"] as const).filter((role) => config.engine[role].adapter === "worker");
@@ -48,8 +49,17 @@ export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>
     }
   },
   doctor: async () => [sharedMemory(), guard(), python()],
-  openPolicy: async (options, { needs }) =>
-    new WorkerPolicyEngine(await openWorker("policy", workerOptionsOf(options, env), needs)),
+  openPolicy: async (options, { needs, config }) => {
+    const engine = new WorkerPolicyEngine(await openWorker("policy", workerOptionsOf(options, env), needs));
+    const source = referenceOf(config);
+    try {
+      if (source) await engine.openReference(source);
+      return engine;
+    } catch (error) {
+      await engine.close();
+      throw error;
+    }
+  },
   openRollout: async (options, { needs }) =>
     new WorkerRolloutEngine(await openWorker("rollout", workerOptionsOf(options, env), needs)),
 });

@@ -2,6 +2,7 @@
 import { constants } from "node:buffer";
 import type { z } from "@muster/protocol";
 import { TableCheck } from "@muster/tensors";
+import { lossFeatures } from "../engine.ts";
 import { errors } from "../errors.ts";
 import type { EngineDescription, EngineRole } from "../registry/adapter.ts";
 import { faultOf, helloSchema, refusalSchema, selfSchema, tensorsSchema, type WorkerRole } from "./messages.ts";
@@ -109,7 +110,7 @@ function refuseTable(fault: string): never {
 }
 
 function describedBy(
-  { type: _, protocol: __, tensors: ___, tensorRows: ____, ...rest }: Hello,
+  { type: _, protocol: __, tensors: ___, tensorRows: ____, losses: said, ...rest }: Hello,
   table: TableCheck,
 ): WorkerDescription {
   const tensors = table.finish();
@@ -127,5 +128,6 @@ function describedBy(
       throw errors.WorkerProtocol({
         reason: `its ${name} has ${bytes} bytes, and at most ${constants.MAX_LENGTH} can be held in one piece here`,
       });
-  return { ...rest, tensors, weightsBytes, gradientElements };
+  const losses = lossFeatures.filter((loss) => said.includes(loss));
+  return { ...rest, tensors, weightsBytes, gradientElements, losses };
 }

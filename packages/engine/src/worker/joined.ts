@@ -1,5 +1,5 @@
 /** Arrays as one column: one behind the other. Pure. */
-export function joined<A extends Int32Array | Float32Array | Uint8Array>(
+export function joined<A extends Int32Array | Float32Array | Float64Array | Uint8Array>(
   parts: readonly A[],
   type: new (length: number) => A,
 ): A {

@@ -33,9 +33,12 @@ const titles: Readonly<Record<WorkerRole, string>> = {
 export async function openWorker(role: EngineRole, options: WorkerOptions, needs: ModelNeeds): Promise<OpenWorker> {
   return await opened(role, options, needs, (description) => {
     if (!isEngine(description)) throw wrongRole(role);
-    const { weightsBytes, optimizerBytes, gradientElements } = description;
-    const training = { optimizer: optimizerBytes, gradient: 4 * gradientElements };
+    const { weightsBytes, optimizerBytes, gradientElements, losses = [] } = description;
     const { arenaBytes } = options;
+    const training = {
+      ...{ optimizer: optimizerBytes, gradient: 4 * gradientElements },
+      ...(losses.includes("reference") ? { outputs: arenaBytes } : {}),
+    };
     const sizes = {
       weights: weightsBytes,
       inputs: arenaBytes,

@@ -14,7 +14,11 @@ import { errors } from "../errors.ts";
 import type { GradientMemory } from "../gradient-memory.ts";
 import { stagedSchema, statsSchema } from "./messages.ts";
 import type { OpenWorker } from "./open-link.ts";
+import { referredLogprobs } from "./reference-policy.ts";
 import { columnsOf } from "./samples.ts";
+
+/** Sequences of a request for what the reference policy says of them. */
+const sequencesMax = 32;
 
 interface Mirror {
   weights: Uint8Array<ArrayBuffer>;
@@ -28,6 +32,7 @@ export class WorkerPolicyEngine implements PolicyEngine {
   #live: Mirror;
   #spare: Mirror;
   #hasLive = false;
+  #hasReference = false;
   /** `same`: the candidate has the bytes of the live state. */
   #candidate: "none" | "same" | "staged" = "none";
   #running: string | null = null;
@@ -102,6 +107,32 @@ export class WorkerPolicyEngine implements PolicyEngine {
       const stats = await this.#ask("accumulate", params, statsSchema, signal);
       for (const { from, values } of out.windows()) await regions.read("gradient", bytesOf(values), 4 * from);
       return stats;
+    });
+  }
+
+  /** Has the worker load the reference policy, which no step changes. @throws MUSTER_ERR_WORKER_CALL when it can not */
+  async openReference(source: Parameters<PolicyEngine["initialize"]>[0]): Promise<void> {
+    await this.#alone("openReference", async () => {
+      await this.#call("openReference", { source });
+      this.#hasReference = true;
+    });
+  }
+
+  async referenceLogprobs(
+    samples: readonly TrainSample[],
+    { temperature, signal, onPart = () => {} }: Parameters<NonNullable<PolicyEngine["referenceLogprobs"]>>[1],
+  ): Promise<readonly Float32Array[]> {
+    if (!this.#hasReference)
+      throw errors.EngineNotReady({ operation: "referenceLogprobs", missing: "a reference policy" });
+    return await this.#alone("referenceLogprobs", async () => {
+      await this.#told;
+      const found: Float32Array[] = [];
+      for (let from = 0; from < samples.length; from += sequencesMax) {
+        const items = samples.slice(from, from + sequencesMax).map((sample) => ({ ...sample, temperature }));
+        found.push(...(await referredLogprobs(this.#worker, items, signal)));
+        onPart();
+      }
+      return found;
     });
   }
 

@@ -5,11 +5,14 @@ import { joined } from "./joined.ts";
 
 /**
  * Columns of samples: `lengths`, `promptLengths`, `advantages`, one each; `tokens` of all, one behind the other; `logprobs` and `mask` of all response
- * tokens. Pure.
+ * tokens. Where a sample has them: `weights`, one each, and `tokenAdvantages` of all response tokens. Pure.
  *
  * @throws MUSTER_ERR_ENGINE_SAMPLE_INVALID
  */
-export function columnsOf(samples: readonly TrainSample[], { vocab, maxContext }: EngineInfo) {
+export function columnsOf(
+  samples: readonly TrainSample[],
+  { vocab, maxContext }: EngineInfo,
+): Readonly<Record<string, Int32Array | Float32Array | Float64Array | Uint8Array>> {
   samples.forEach((sample, index) => {
     checkSample(sample, index, { vocab, maxContext });
   });
@@ -27,7 +30,18 @@ export function columnsOf(samples: readonly TrainSample[], { vocab, maxContext }
       Float32Array,
     ),
     mask: joined(masks, Uint8Array),
+    ...(samples.some(({ weight = 1 }) => weight !== 1)
+      ? { weights: Float64Array.from(samples, ({ weight = 1 }) => weight) }
+      : {}),
+    ...(samples.some(({ advantages }) => advantages) ? { tokenAdvantages: tokenAdvantagesOf(samples) } : {}),
   };
+}
+
+function tokenAdvantagesOf(samples: readonly TrainSample[]): Float64Array {
+  const rows = samples.map(({ advantages, advantage, logprobs }) =>
+    Float64Array.from(logprobs, (_, t) => advantages?.[t] ?? advantage),
+  );
+  return joined(rows, Float64Array);
 }
 
 function checkSample(
@@ -38,13 +52,17 @@ function checkSample(
   const require = (holds: boolean, field: string, value: number, rule: string): void => {
     if (!holds) throw errors.EngineSampleInvalid({ index, field, value, rule });
   };
-  const { tokens, promptLength, logprobs, lossMask, advantage } = sample;
+  const { tokens, promptLength, logprobs, lossMask, advantage, advantages, weight = 1 } = sample;
   require(tokens.length <= maxContext, "tokens.length", tokens.length, `at most the context of ${maxContext}`);
   require(promptLength >= 1 && promptLength < tokens.length, "promptLength", promptLength, "1 … tokens − 1");
   const response = tokens.length - promptLength;
   require(logprobs.length === response, "logprobs.length", logprobs.length, `the response length ${response}`);
   require((lossMask?.length ?? response) === response, "lossMask.length", lossMask?.length ?? 0, String(response));
   require(Number.isFinite(advantage), "advantage", advantage, "finite");
+  require(Number.isFinite(weight), "weight", weight, "finite");
+  require((advantages?.length ?? response) === response, "advantages.length", advantages?.length ?? 0, String(
+    response,
+  ));
   const wild = tokens.find((token) => token < 0 || token >= vocab);
   require(wild === undefined, "a token", wild ?? 0, `below the vocabulary of ${vocab}`);
 }
