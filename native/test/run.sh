@@ -6,7 +6,8 @@ set -eu
 cd "$(dirname "$0")/.."
 mode="${1:-plain}"
 jobs="$(nproc 2> /dev/null || echo 2)"
-set_up() { cmake -S . -B "$folder" -G "Unix Makefiles" "$@" && cmake --build "$folder" --parallel "$jobs"; }
+# Continuous integration sets MUSTER_WERROR=ON.
+set_up() { cmake -S . -B "$folder" -G "Unix Makefiles" -DMUSTER_WERROR="${MUSTER_WERROR:-OFF}" "$@" && cmake --build "$folder" --parallel "$jobs"; }
 folder="test/build/$mode"  # not under build/, which cmake-js may clean at any time
 
 if [ "$mode" = fuzz ]; then

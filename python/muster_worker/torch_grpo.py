@@ -17,6 +17,7 @@ import torch  # noqa: E402
 
 from .engines import Worker, table_of  # noqa: E402
 from .hf_folder import read_config, read_tensors  # noqa: E402
+from .locked_pages import LockedPages  # noqa: E402
 from .losses import NAMES, Rows, values_of  # noqa: E402
 from .plain_model import MODEL_TYPES, PlainModel  # noqa: E402
 from .rows import columns_of, entropy_of, parts_of, predicted, span_of, tokens_of  # noqa: E402
@@ -25,10 +26,14 @@ from .trained import Adapters, AllWeights  # noqa: E402
 
 
 class TorchGrpo(Worker):
-    """Live state and candidate are what is trained, flat float32, with its moments; the model computes with the weights that follow from one of them."""
+    """
+    Live state and candidate are what is trained, flat float32, with its moments, where --state-device says: 12 bytes for each weight, twice. The model
+    computes with the weights that follow from one of them.
+    """
 
     def __init__(self, options):
         self.options = options
+        self.place, self.pages = options.state_device, LockedPages(options.state_device)
         self.config = read_config(options.model)
         self.model, self.implementation = _model_of(self.config, options, options.model)
         self.model.to(device=options.device, dtype=getattr(torch, options.dtype))
@@ -37,7 +42,7 @@ class TorchGrpo(Worker):
         self.trained = AllWeights(self.parameters)
         self.size = self.trained.count
         if options.lora_rank > 0:
-            base = torch.empty(self.size)
+            base = torch.empty(self.size, device=self.place)
             _fill(self._named(base), options.model)
             self.trained = Adapters(self.parameters, base, options.lora_rank, options.lora_alpha, options.lora_targets)
         self.count, self.kept = self.trained.count, self.trained.kept_bytes
@@ -61,28 +66,25 @@ class TorchGrpo(Worker):
         random = torch.Generator().manual_seed(source.get("seed", 0))
         weights = None
         if source["kind"] == "folder":
-            weights = torch.empty(self.size)
+            weights = torch.empty(self.size, device=self.place)
             _fill(self._named(weights), source["path"])
-        flat, zeros = self.trained.begin(weights, random), torch.zeros(self.count)
+        flat, zeros = self.trained.begin(weights, random).to(self.place), torch.zeros(self.count, device=self.place)
         self.live, self.candidate, self.loaded = (flat, zeros, zeros.clone(), 0), None, None
 
     def restore(self, weights, optimizer):
-        kept, rest = optimizer[:self.kept], optimizer[self.kept:]
-        moments = torch.frombuffer(rest[:8 * self.count], dtype=torch.float32)
-        updates = int.from_bytes(rest[8 * self.count:], "little")
-        flat = self.trained.take(torch.frombuffer(weights, dtype=torch.float32), kept)
-        self.live = (flat, moments[:self.count].clone(), moments[self.count:].clone(), updates)
+        kept, first, second, updates = self._parts(optimizer)
+        flat = self.trained.take(self.pages.floats(weights).to(self.place, copy=True), kept.to(self.place, copy=True))
+        self.live = (flat, first.to(self.place, copy=True), second.to(self.place, copy=True), int.from_bytes(updates, "little"))
         self.candidate, self.loaded = None, None
 
     def write(self, which, weights, optimizer):
         flat, first, second, updates = getattr(self, which)
-        torch.frombuffer(weights, dtype=torch.float32).copy_(self.trained.weights(flat))
-        kept, rest = optimizer[:self.kept], optimizer[self.kept:]
+        self.pages.floats(weights).copy_(self.trained.weights(flat))
+        kept, *moments, count = self._parts(optimizer)
         self.trained.keep(flat, kept)
-        moments = torch.frombuffer(rest[:8 * self.count], dtype=torch.float32)
-        moments[:self.count].copy_(first)
-        moments[self.count:].copy_(second)
-        rest[8 * self.count:] = updates.to_bytes(8, "little")
+        for place, values in zip(moments, (first, second)):
+            place.copy_(values)
+        count[:] = updates.to_bytes(8, "little")
 
     def begin(self):
         flat, first, second, updates = self.live
@@ -99,7 +101,7 @@ class TorchGrpo(Worker):
         for part, earlier in zip(parts, before):
             call.check()
             self._backward(part, earlier, batch, figures)
-        self.trained.gradient(self.candidate[0], torch.frombuffer(gradient, dtype=torch.float32))
+        self.trained.gradient(self.candidate[0], self.pages.floats(gradient))
         return figures
 
     def open_reference(self, source):
@@ -115,7 +117,7 @@ class TorchGrpo(Worker):
         if folder:
             _fill(named, folder)
         else:
-            flat = self.trained.begin(None, torch.Generator().manual_seed(source["seed"]))
+            flat = self.trained.begin(None, torch.Generator().manual_seed(source["seed"])).to(self.place)
             for name, values in self._named(self.trained.weights(flat)).items():
                 named[name].copy_(values)
         self.reference = reference
@@ -132,7 +134,7 @@ class TorchGrpo(Worker):
         return [found[id(sequence)] for sequence in sequences]
 
     def stage(self, gradient, options):
-        sums = torch.frombuffer(gradient, dtype=torch.float32).clone()
+        sums = self.pages.floats(gradient).to(self.place, copy=True)
         norm = float(sums.double().square().sum().sqrt())
         if not norm < float("inf"):
             return None
@@ -154,6 +156,12 @@ class TorchGrpo(Worker):
 
     def discard(self):
         self.candidate, self.loaded = None, None
+
+    def _parts(self, optimizer):
+        """What the weights do not say, both moments, and the number of updates, in the region of the optimizer."""
+        values = self.pages.floats(optimizer)
+        kept, first = self.kept // 4, self.kept // 4 + self.count
+        return values[:kept], values[kept:first], values[first:first + self.count], optimizer[-8:]
 
     def _before(self, parts, batch, call):
         """Log-probabilities under the weights that the step began with, part by part; None where the loss does not look at them, or they are the candidate's."""
@@ -255,6 +263,7 @@ def _options():
     parser.add_argument("--implementation", default="auto", choices=["auto", "plain", "transformers"],
                         help="auto: plain for llama and qwen2, else transformers")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--state-device", help="where weights and moments of AdamW are kept: 24 bytes for each weight (default: --device)")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="what the model computes in")
     parser.add_argument("--rows", type=int, default=32, help="sequences of a pass; equal on all replicas, it decides where sums meet")
     parser.add_argument("--threads", type=int, default=1, help="threads of the CPU; more than one may change bits")
@@ -267,6 +276,8 @@ def _options():
         parser.error("--rows and --threads are at least 1")
     if options.lora_rank < 0 or not options.lora_targets:
         parser.error("--lora-rank is at least 0, and --lora-targets names a matrix")
+    if options.state_device is None:
+        options.state_device = options.device
     if options.lora_alpha is None:
         options.lora_alpha = 2.0 * options.lora_rank
     if options.lora_rank > 0 and not options.lora_alpha > 0:

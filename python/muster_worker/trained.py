@@ -27,8 +27,8 @@ class AllWeights:
         return torch.cat(drawn)
 
     def take(self, weights, kept):
-        """What is trained, from what `weights` and `keep` gave once."""
-        return weights.clone()
+        """What is trained, from what `weights` and `keep` gave once. It may keep both."""
+        return weights
 
     def keep(self, flat, kept):
         """Writes what the weights alone do not say."""
@@ -84,13 +84,12 @@ class Adapters:
         return flat
 
     def take(self, weights, kept):
-        flat = torch.frombuffer(kept, dtype=torch.float32).clone()
-        if not torch.allclose(self.weights(flat), weights, rtol=1e-4, atol=1e-6):  # another processor rounds otherwise
+        if not torch.allclose(self.weights(kept), weights, rtol=1e-4, atol=1e-6):  # another processor rounds otherwise
             raise Invalid("the weights are not those of --model with these adapters: it is another model")
-        return flat
+        return kept
 
     def keep(self, flat, kept):
-        torch.frombuffer(kept, dtype=torch.float32).copy_(flat)
+        kept.copy_(flat)
 
     def weights(self, flat):
         whole = self.base.clone()
@@ -104,7 +103,7 @@ class Adapters:
                 out_a.zero_()
                 out_b.zero_()
                 continue
-            grown = parameter.grad.float().cpu() * self.scale
+            grown = parameter.grad.float().to(flat.device) * self.scale
             out_a.copy_(b.T @ grown)
             out_b.copy_(grown @ a.T)
 

@@ -26,10 +26,7 @@ class ByteWriter {
   template <class T>
   ByteWriter& number(T value) {
     static_assert(std::is_integral_v<T>);
-    const size_t at = bytes_.size();
-    bytes_.resize(at + sizeof value);
-    std::memcpy(bytes_.data() + at, &value, sizeof value);
-    return *this;
+    return raw({reinterpret_cast<const uint8_t*>(&value), sizeof value});
   }
   ByteWriter& raw(ByteView bytes) {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());

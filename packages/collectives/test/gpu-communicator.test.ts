@@ -1,14 +1,14 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { type Gpu, type GpuBuffer, openGpu } from "../src/index.ts";
-import { buildFakeGpu, buildTimeoutMs } from "./support/fake-gpu.ts";
+import { buildTimeoutMs, gpuLibraries, hasRealGpu } from "./support/fake-gpu.ts";
 
 const wait = { deadlineMs: 10_000, signal: new AbortController().signal };
-let fake: string;
+/** NCCL takes one rank for each GPU. */
+const severalRanks = { skip: hasRealGpu };
 let gpu: Gpu;
 
 beforeAll(async () => {
-  fake = buildFakeGpu();
-  gpu = await openGpu({ cuda: fake, nccl: [fake] }, 0, wait);
+  gpu = await openGpu(gpuLibraries(), 0, wait);
 }, buildTimeoutMs);
 
 async function floatsOf(...values: number[]): Promise<GpuBuffer> {
@@ -30,7 +30,7 @@ async function communicators(ranks: number) {
 }
 
 describe("collectives on device memory", () => {
-  it("add, and move from rank to rank", async () => {
+  it("add, and move from rank to rank", severalRanks, async () => {
     const ranks = await communicators(2);
     const buffers = await Promise.all([floatsOf(1, 2), floatsOf(10, 20)]);
     await Promise.all(
@@ -63,22 +63,26 @@ describe("collectives on device memory", () => {
     await Promise.all(ranks.map((each) => each.close(wait)));
   });
 
-  it("end with the reason of an abort while they are blocked; the survivor goes on alone with a fresh id", async () => {
-    const [first, second] = await communicators(2);
-    const buffer = await floatsOf(1);
-    const sum = { collective: "allReduce", type: "float32", count: 1, from: { buffer }, to: { buffer } } as const;
-    const blocked = first?.run([sum], wait);
-    first?.abort("the epoch is over");
-    await expect(blocked).rejects.toThrow(/the epoch is over/);
-    await expect(first?.run([sum], wait)).rejects.toMatchObject({ code: "MUSTER_ERR_GPU_SPENT" });
-    second?.abort("so it is");
-    const [alone] = await communicators(1);
-    await alone?.run([sum], wait);
-    expect(await valuesOf(buffer)).toEqual([1]);
-    await alone?.close(wait);
-  });
+  it(
+    "end with the reason of an abort while they are blocked; the survivor goes on alone with a fresh id",
+    severalRanks,
+    async () => {
+      const [first, second] = await communicators(2);
+      const buffer = await floatsOf(1);
+      const sum = { collective: "allReduce", type: "float32", count: 1, from: { buffer }, to: { buffer } } as const;
+      const blocked = first?.run([sum], wait);
+      first?.abort("the epoch is over");
+      await expect(blocked).rejects.toThrow(/the epoch is over/);
+      await expect(first?.run([sum], wait)).rejects.toMatchObject({ code: "MUSTER_ERR_GPU_SPENT" });
+      second?.abort("so it is");
+      const [alone] = await communicators(1);
+      await alone?.run([sum], wait);
+      expect(await valuesOf(buffer)).toEqual([1]);
+      await alone?.close(wait);
+    },
+  );
 
-  it("end at the deadline when a rank stays away, and with the caller's signal", async () => {
+  it("end at the deadline when a rank stays away, and with the caller's signal", severalRanks, async () => {
     const [first, second] = await communicators(2);
     const buffer = await floatsOf(1);
     const sum = { collective: "allReduce", type: "float32", count: 1, from: { buffer }, to: { buffer } } as const;
@@ -91,12 +95,22 @@ describe("collectives on device memory", () => {
     await expect(blocked).rejects.toMatchObject({ code: "MUSTER_ERR_GPU_ABORTED" });
   });
 
-  it("shrink to the ranks that stay", async () => {
+  it("shrink to the ranks that stay", severalRanks, async () => {
     const [first, second] = await communicators(2);
     const child = await first?.shrink([1], wait);
     expect(child).toMatchObject({ ranks: 1, rank: 0 });
     await child?.close(wait);
     second?.abort("excluded");
+  });
+
+  it("of one rank give back what it has", async () => {
+    const [alone] = await communicators(1);
+    const from = await floatsOf(1.5, -2);
+    const to = await floatsOf(0, 0);
+    const call = { type: "float32", count: 2, from: { buffer: from }, to: { buffer: to } } as const;
+    await alone?.run([{ collective: "allReduce", ...call }], wait);
+    expect(await valuesOf(to)).toEqual([1.5, -2]);
+    await alone?.close(wait);
   });
 
   it("refuse places outside of a buffer, closed buffers and what is none, and a stream that is no address", async () => {
@@ -120,8 +134,8 @@ describe("collectives on device memory", () => {
 
 describe("opening a GPU", () => {
   it("says which one is not there, and what a host without NCCL cannot do", async () => {
-    const libraries = { cuda: fake, nccl: ["/no/libnccl.so.2"] };
-    await expect(openGpu(libraries, 7, wait)).rejects.toThrow(/there is no GPU 7; the driver has 1/);
+    const libraries = { ...gpuLibraries(), nccl: ["/no/libnccl.so.2"] };
+    await expect(openGpu(libraries, 1000, wait)).rejects.toThrow(/there is no GPU 1000; the driver has \d/);
     const withoutNccl = await openGpu(libraries, 0, wait);
     await expect(withoutNccl.newId(wait)).rejects.toMatchObject({ code: "MUSTER_ERR_GPU_MISSING" });
     await expect(openGpu({ cuda: "/no/libcuda.so.1", nccl: [] }, 0, wait)).rejects.toThrow(/cannot open shared object/);

@@ -1,7 +1,7 @@
-/** From versions to device memory, against the fake driver. */
+/** From versions to device memory. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type Gpu, mapVersion, openGpu, openVersionStore, type VersionStore } from "../src/index.ts";
-import { buildFakeGpu, buildTimeoutMs } from "./support/fake-gpu.ts";
+import { buildTimeoutMs, gpuLibraries } from "./support/fake-gpu.ts";
 import { bytesOf, job, key, pullOf, socketFolder } from "./support/fixtures.ts";
 
 const wait = { deadlineMs: 10_000, signal: new AbortController().signal };
@@ -13,8 +13,7 @@ const stores: VersionStore[] = [];
 let gpu: Gpu;
 
 beforeAll(async () => {
-  const fake = buildFakeGpu();
-  gpu = await openGpu({ cuda: fake, nccl: [fake] }, 0, wait);
+  gpu = await openGpu(gpuLibraries(), 0, wait);
 }, buildTimeoutMs);
 afterEach(() => Promise.all(stores.splice(0).map((store) => store.close())));
 afterAll(() => folder.remove());

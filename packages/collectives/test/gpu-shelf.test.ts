@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type Gpu, type GpuBuffer, type GpuShelf, openGpu } from "../src/index.ts";
 import { digestOf } from "../src/internal.ts";
-import { buildFakeGpu, buildTimeoutMs } from "./support/fake-gpu.ts";
+import { buildTimeoutMs, gpuLibraries } from "./support/fake-gpu.ts";
 
 const wait = { deadlineMs: 10_000, signal: new AbortController().signal };
 const key = new Uint8Array(32).fill(7);
@@ -17,8 +17,7 @@ let shelf: GpuShelf;
 let buffer: GpuBuffer;
 
 beforeAll(async () => {
-  const fake = buildFakeGpu();
-  gpu = await openGpu({ cuda: fake, nccl: [fake] }, 0, wait);
+  gpu = await openGpu(gpuLibraries(), 0, wait);
 }, buildTimeoutMs);
 afterAll(() => rmSync(folder, { recursive: true }));
 

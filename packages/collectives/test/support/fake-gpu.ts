@@ -4,9 +4,20 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { type GpuLibraries, gpuLibrariesOf } from "../../src/index.ts";
 
 const sources = fileURLToPath(new URL("../../../../native/test/fake", import.meta.url));
 const builds = fileURLToPath(new URL("../../../../native/test/build", import.meta.url));
+
+/** Whether tests that a real GPU passes, too, have it: `npm run test:gpu`. */
+export const hasRealGpu = process.env.MUSTER_TEST_GPU === "1";
+
+/** The libraries of this host's GPU where there is one to test on, else the fake ones. */
+export function gpuLibraries(): GpuLibraries {
+  if (hasRealGpu) return gpuLibrariesOf(process.env);
+  const fake = buildFakeGpu();
+  return { cuda: fake, nccl: [fake] };
+}
 
 /** How long a build may take on a busy machine. */
 export const buildTimeoutMs = 180_000;
