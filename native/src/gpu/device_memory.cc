@@ -51,6 +51,8 @@ Result<std::shared_ptr<DeviceMemory>> DeviceMemory::import(std::shared_ptr<GpuDe
   const cuda::Result got = driver.call().memImportFromShareableHandle(&memory->handle_, osHandle, cuda::kFileDescriptor);
   if (Status imported = driver.check(got, "cuMemImportFromShareableHandle"); !imported.ok()) return imported;
   memory->hasHandle_ = true;
+  memory->imported_ = UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!memory->imported_) return ioError("fcntl", errno);
   if (Status mapped = memory->map(size); !mapped.ok()) return mapped;
   memory->readOnly_ = memory->allow(cuda::kRead).ok();
   if (memory->readOnly_) return memory;
@@ -75,6 +77,11 @@ Status DeviceMemory::allow(int access) const {
 }
 
 Result<UniqueFd> DeviceMemory::share() const {
+  if (imported_) {
+    UniqueFd again(::fcntl(imported_.get(), F_DUPFD_CLOEXEC, 0));
+    if (!again) return ioError("fcntl", errno);
+    return again;
+  }
   if (Status bound = gpu_->bind(); !bound.ok()) return bound;
   int fd = -1;
   const cuda::Result got = gpu_->driver().call().memExportToShareableHandle(&fd, handle_, cuda::kFileDescriptor, 0);

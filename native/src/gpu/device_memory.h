@@ -35,6 +35,7 @@ class DeviceMemory {
   std::shared_ptr<GpuDevice> gpu_;
   cuda::MemoryHandle handle_ = 0;
   bool hasHandle_ = false;
+  UniqueFd imported_;  // what it came by: a driver (580) does not export what it imported
   cuda::DevicePointer at_ = 0;
   size_t size_ = 0;
   bool mapped_ = false;

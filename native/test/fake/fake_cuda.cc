@@ -59,6 +59,7 @@ struct Event {
 struct Memory {
   int fd;
   size_t bytes;
+  bool imported = false;
 };
 
 struct Cuda {
@@ -364,6 +365,7 @@ EXPORTED int cuMemRelease(uint64_t handle) {
 EXPORTED int cuMemExportToShareableHandle(int* fd, uint64_t handle, int type, unsigned long long flags) {
   const Lock lock(state().mutex);
   if (const int bad = need(type == 1 && flags == 0 && cuda().memory.contains(handle), "a bad export"); bad != 0) return bad;
+  if (cuda().memory[handle].imported) return kInvalidValue;  // as driver 580 on an H200
   return *fd = ::fcntl(cuda().memory[handle].fd, F_DUPFD_CLOEXEC, 0), *fd >= 0 ? 0 : kOutOfMemory;
 }
 EXPORTED int cuMemImportFromShareableHandle(uint64_t* handle, void* osHandle, int type) {
@@ -372,7 +374,7 @@ EXPORTED int cuMemImportFromShareableHandle(uint64_t* handle, void* osHandle, in
   const int size = memoryOf(fd);
   if (type != 1 || size <= 0) return kInvalidValue;
   *handle = cuda().nextHandle++;
-  return cuda().memory[*handle] = {::fcntl(fd, F_DUPFD_CLOEXEC, 0), static_cast<size_t>(size) << 20}, 0;
+  return cuda().memory[*handle] = {::fcntl(fd, F_DUPFD_CLOEXEC, 0), static_cast<size_t>(size) << 20, true}, 0;
 }
 EXPORTED int cuMemAddressReserve(uint64_t* at, size_t bytes, size_t, uint64_t hint, unsigned long long flags) {
   const Lock lock(state().mutex);

@@ -51,6 +51,17 @@ describe("a version on a GPU", () => {
     });
   });
 
+  it("is offered again by who took it, also when its maker is gone", async () => {
+    const taken = await take();
+    await shelf.close();
+    buffer.close();
+    const second = await gpu.openShelf({ key, job: "job", member: "rollout-0", socketDir: folder });
+    await second.put({ id, digest }, taken, wait);
+    taken.close();
+    expect(await bytesOf(await take({ holder: second.address }))).toEqual(weights);
+    await second.close();
+  });
+
   it("is not written any more, by its maker or by a reader, with a copy or by a collective", async () => {
     const invalid = { code: "MUSTER_ERR_NATIVE_OPTION_INVALID" };
     const taken = await take();
