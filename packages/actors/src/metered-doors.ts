@@ -154,6 +154,7 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
         saveShards: (content, shards, signal) =>
           measure("save", { bytes: bytesOf, signal }, async () => await store.saveShards(content, shards, signal)),
         seal: (content, of, signal) => store.seal(content, of, signal),
+        isOpen: (content, of) => store.isOpen(content, of),
         list: () => store.list(),
         latest: () => store.latest(),
         load: (name, signal) => store.load(name, signal),

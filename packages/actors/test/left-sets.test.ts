@@ -1,5 +1,5 @@
-/** What is left in a checkpoint folder by writers of shards that died. */
-import { mkdir, readdir, utimes } from "node:fs/promises";
+/** What is left in a checkpoint folder by writers that died. */
+import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { waitFor } from "@muster/testkit";
 import { afterEach, expect, it, vi } from "vitest";
@@ -33,4 +33,21 @@ it("goes when a checkpoint actor begins, and the job's own shards become checkpo
   expect(await names()).toContainEqual(expect.stringMatching(/^step-00000003-/));
   const last = (await names()).find((name) => name.startsWith("step-00000003-")) ?? "";
   expect(await readdir(join(directory, last))).toContain("model-00002-of-00002.safetensors");
+});
+
+it("goes also where each actor writes the whole, and what is being written stays", async () => {
+  job = await openJob([]);
+  const { directory } = job.config.checkpoint;
+  const [left, written] = ["00000001", "00000900"].map((step) => join(directory, `.tmp-step-${step}-v1-t1`));
+  await mkdir(directory);
+  for (const path of [left, written]) {
+    await mkdir(`${path}`);
+    await writeFile(join(`${path}`, "model.safetensors"), "half of it");
+  }
+  await utimes(`${left}`, 1, 1);
+  const controller = await job.startController();
+  job.startTeam({ policy: 2, rollout: 1 });
+  job.startReplica(checkpointRole, "checkpoint-1");
+  expect((await endOf(controller)).outcome).toBe("done");
+  expect((await readdir(directory)).filter((name) => name.startsWith("."))).toEqual([".tmp-step-00000900-v1-t1"]);
 });

@@ -10,10 +10,19 @@ import { type Body, firstSeqOf, type StreamPlace } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 
+/** The disk that the checkpoints are on. */
+export interface CheckedDisk {
+  /** As it is. */
+  readonly fs: CheckpointFs;
+  /** As it would be if all that is not synced were lost now; absent where nobody knows. */
+  readonly durable?: () => CheckpointFs;
+}
+
 /** Reads checkpoints back as soon as they are reported. */
 export class CheckpointChecker {
   readonly #judge: Judge;
   readonly #fs: CheckpointFs;
+  readonly #durable: (() => CheckpointFs) | undefined;
   readonly #isCommitted: (state: StateSections) => boolean;
   #newest: { readonly path: string; readonly order: number } | null = null;
   #best: string | null = null;
@@ -23,9 +32,10 @@ export class CheckpointChecker {
   /** Copies that orders named as ones that may go. */
   readonly #superseded = new Set<string>();
 
-  constructor(judge: Judge, fs: CheckpointFs, isCommitted: (state: StateSections) => boolean) {
+  constructor(judge: Judge, { fs, durable }: CheckedDisk, isCommitted: (state: StateSections) => boolean) {
     this.#judge = judge;
     this.#fs = fs;
+    this.#durable = durable;
     this.#isCommitted = isCommitted;
   }
 
@@ -35,7 +45,10 @@ export class CheckpointChecker {
     // An older one may have been replaced while its writer stood still.
     if (order < (this.#newest?.order ?? -1) || this.#damaged.has(path)) return;
     this.#newest = { path, order };
+    // What is synced is looked at in the same moment: whoever reads the rest takes time.
+    const durable = this.#durable?.();
     await this.#read(path, { invariant: "S25", why: "was reported durable" });
+    if (durable) await this.#read(path, { invariant: "S29", why: "is reported durable before it is synced" }, durable);
   }
 
   /** A fault has damaged what lies in this folder. */
@@ -114,6 +127,8 @@ export class CheckpointChecker {
   /** While checkpoint actors are on several hosts, what is given up has something newer on two of them. */
   #checkCopies(before: ControllerState, after: ControllerState): void {
     const savers = membersOf(after, "checkpoint");
+    // Shards are in one folder that all hosts share: there is one copy, whoever has sealed it.
+    if (after.plan.checkpointShards !== undefined) return;
     if (hostsOf(savers) < 2 || before.fallback.damaged !== after.fallback.damaged) return;
     const kept = keptIn(after);
     const given = keptIn(before).filter(
@@ -145,9 +160,13 @@ export class CheckpointChecker {
       await this.#read(this.#newest.path, { invariant: "S29", why: "is the newest after a loss of power" });
   }
 
-  async #read(path: string, { invariant, why }: { readonly invariant: string; readonly why: string }): Promise<void> {
+  async #read(
+    path: string,
+    { invariant, why }: { readonly invariant: string; readonly why: string },
+    fs = this.#fs,
+  ): Promise<void> {
     try {
-      const { sections } = await loadCheckpoint(path, { fs: this.#fs });
+      const { sections } = await loadCheckpoint(path, { fs });
       const of = (name: string): Uint8Array => sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
       this.#judge.require(
         this.#isCommitted({ weights: of("weights"), optimizer: of("optimizer") }),

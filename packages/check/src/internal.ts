@@ -18,6 +18,7 @@ export { OrderChecker } from "./order-checker.ts";
 export { ProgressChecker } from "./progress-checker.ts";
 export { RankChecker } from "./rank-checker.ts";
 export { SeenPieces } from "./seen-pieces.ts";
+export { ShardChecker } from "./shard-checker.ts";
 export { ToldChecker } from "./told-checker.ts";
 export { TrainingChecker } from "./training-checker.ts";
 export { WeightsChecker } from "./weights-checker.ts";

@@ -46,13 +46,19 @@ export interface PlannedShard {
 }
 
 /** Folders of a set: where shards are written, those that somebody has taken to seal them, the last one first, and the name for the next one who does. */
-async function foldersOf({ fs, root }: Place, { content, of }: SetOptions) {
+async function foldersOf({ fs, root }: Place, { content, of }: Pick<SetOptions, "content" | "of">) {
   const { open, sealing } = setNames(content, setKey(content, of));
   const there = await fs.list(root);
   const attempts = Array.from({ length: attemptsMax }, (_, i) => i + 1).filter((nth) => there.includes(sealing(nth)));
   // Above all that are there: nobody who had one before finds his name again.
   const next = sealing((attempts.at(-1) ?? 0) + 1);
   return { open, begun: attempts.map(sealing).reverse(), next };
+}
+
+/** True while the set of a version is there, whoever has it. */
+export async function hasSet(place: Place, content: CheckpointContent, of: number): Promise<boolean> {
+  const { open, begun } = await foldersOf(place, { content, of });
+  return begun.length > 0 || (await place.fs.stat(join(place.root, open))) !== null;
 }
 
 /**

@@ -15,7 +15,7 @@ import {
 import { errors } from "./errors.ts";
 import type { CheckpointFs } from "./files.ts";
 import { type Listing, listClaimed, listVerified, orReadFailed } from "./listing.ts";
-import { checkName, counterMax, isLeftover, parseSet, stepMax } from "./names.ts";
+import { checkName, counterMax, stepMax } from "./names.ts";
 import { nodeFs } from "./node-files.ts";
 import { type CheckpointInfo, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
 import {
@@ -27,9 +27,10 @@ import {
   type SupersededCheckpoint,
 } from "./retention.ts";
 import { serialQueue } from "./serial.ts";
-import { removeOldSets, type SetOptions, sealSet, writeShard } from "./shard-set.ts";
+import { hasSet, removeOldSets, type SetOptions, sealSet, writeShard } from "./shard-set.ts";
 import { planIndex, planShard } from "./sharded.ts";
 import { signatureOf } from "./signature.ts";
+import { sweep } from "./sweep.ts";
 import { makeTemporary, orGone, type Place, pointLatest, removeFolder, removeTree, writeFolder } from "./write.ts";
 import { bytesOf, writeFault } from "./write-fault.ts";
 
@@ -39,7 +40,7 @@ export interface CheckpointStoreOptions {
   readonly root: string;
   /** Newest checkpoints that retention leaves, ≥ 1. */
   readonly keep: number;
-  /** Wall time, for `createdAt` and for the age of leftovers. */
+  /** Wall time, for `createdAt`. */
   readonly now: () => Date;
   /** The disk; by default that of this host. */
   readonly fs?: CheckpointFs;
@@ -93,6 +94,12 @@ export interface CheckpointStore {
    * @throws MUSTER_ERR_CHECKPOINT_SHARDS_MISSING when a shard is not in the folder; as `save`.
    */
   seal(content: CheckpointContent, of: number, signal: AbortSignal): Promise<SavedCheckpoint>;
+  /**
+   * True while the shards of a version lie in a folder of their own: not while none is written, nor when they are sealed or removed.
+   *
+   * @throws MUSTER_ERR_CHECKPOINT_READ_FAILED
+   */
+  isOpen(content: CheckpointContent, of: number): Promise<boolean>;
   /** Complete and verified checkpoints, newest first. Files that did not change since they were last hashed are not hashed again. */
   list(): Promise<readonly CheckpointInfo[]>;
   /** The newest complete and verified checkpoint, or `null`. */
@@ -114,7 +121,8 @@ export interface CheckpointStore {
   supersede(copies: readonly SupersededCheckpoint[]): void;
   /**
    * Removes what interrupted saves and removals left behind, and sets of shards to which none was added, once older than the grace, which is to be
-   * longer than any write. @returns Names of what it removed.
+   * longer than any write. Saves do the same when they are durable, and when the disk is full. The age is by the disk's own clock: hosts that share
+   * it may have others. @returns Names of what it removed.
    */
   sweep(): Promise<readonly string[]>;
 }
@@ -127,7 +135,6 @@ interface StoreState extends Listing {
 }
 
 const waitingMax = 8;
-const defaultGraceMs = 3_600_000;
 
 /** Opens a store. @throws MUSTER_ERR_CHECKPOINT_OPTION_INVALID, or the system's error when the root cannot be made. */
 export async function openCheckpointStore(options: CheckpointStoreOptions): Promise<CheckpointStore> {
@@ -149,6 +156,7 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
     save: (content, signal) => inTurn(() => save(state, content, signal)),
     saveShards: (content, shards, signal) => inTurn(() => saveShards(state, content, { ...shards, signal })),
     seal: (content, of, signal) => inTurn(() => seal(state, { content, of, signal })),
+    isOpen: (content, of) => orReadFailed(place.root, hasSet(place, content, of)),
     list: () => listVerified(state),
     latest: async () => (await listVerified(state))[0] ?? null,
     load: async (name, signal) => loadFolder({ ...place, name }, signal),
@@ -159,7 +167,7 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
     supersede: (copies) => {
       state.superseded = copies;
     },
-    sweep: () => inTurn(() => sweep(state)),
+    sweep: () => inTurn(() => sweep(state.place, options.graceMs)),
   };
 }
 
@@ -228,7 +236,7 @@ async function saveShards(
     for (const shard of shards) await writeShard(state.place, shard, { content, of, signal });
     return { bytes };
   } catch (error) {
-    throw await shardFault(state.place, { content, neededBytes: bytes, signal }, "other shards stay", error);
+    throw await shardFault(state, { content, neededBytes: bytes, signal }, "other shards stay", error);
   }
 }
 
@@ -266,20 +274,22 @@ async function sealNew(
     if (sealed) return sealed;
     const { content, of, signal } = options;
     const neededBytes = bytesOf([planConfig(content), planIndex(content, of)]);
-    throw await shardFault(state.place, { content, neededBytes, signal }, "the shards stay", error);
+    throw await shardFault(state, { content, neededBytes, signal }, "the shards stay", error);
   }
 }
 
 /** Makes the error of a failed write; on a full disk sets of older versions, which others may still seal until then, make room for the next try. */
 async function shardFault(
-  place: Place,
+  { place, options }: StoreState,
   tried: Parameters<typeof writeFault>[1],
   leftover: string,
   error: unknown,
 ): Promise<unknown> {
   const fault = await writeFault(place, tried, leftover, error);
+  if (!hasCode(fault, "MUSTER_ERR_CHECKPOINT_DISK_FULL")) return fault;
   // The disk is full already; what can not be removed says nothing more.
-  if (hasCode(fault, "MUSTER_ERR_CHECKPOINT_DISK_FULL")) await removeOldSets(place, tried.content).catch(() => {});
+  await removeOldSets(place, tried.content).catch(() => {});
+  await sweep(place, options.graceMs).catch(() => {});
   return fault;
 }
 
@@ -296,7 +306,8 @@ async function writeWithRoom(
     const pinned = new Set(state.pins.values());
     const known = [...state.hashed.values()].map(({ info }) => info);
     const useless = known.filter((info) => isSuperseded(info, state) && !pinned.has(info.name));
-    if (useless.length === 0) throw error;
+    const swept = await sweep(state.place, state.options.graceMs).catch(() => []);
+    if (useless.length + swept.length === 0) throw error;
     for (const { name } of useless) await orReadFailed(name, removeFolder(state.place, name));
     return writeNew(state, content, signal);
   }
@@ -363,8 +374,9 @@ async function retain(state: StoreState, saved: CheckpointInfo): Promise<readonl
   try {
     const { spared, superseded, options } = state;
     const names = planRetention(await listVerified(state), { keep: options.keep, pinned, spared, superseded });
-    for (const name of names) await removeFolder(state.place, name);
+    for (const name of names) await orGone(removeFolder(state.place, name));
     await removeOldSets(state.place, saved);
+    await sweep(state.place, options.graceMs);
   } catch (error) {
     // The new checkpoint is durable whatever happens here; the next save tries again.
     warnings.push(`older checkpoints could not be removed: ${messageOf(error)}`);
@@ -377,18 +389,4 @@ function pin({ pins }: StoreState, name: string): () => void {
   const key = Symbol(name);
   pins.set(key, name);
   return () => void pins.delete(key);
-}
-
-async function sweep({ place, options }: StoreState): Promise<readonly string[]> {
-  const { fs, root } = place;
-  const oldestMs = options.now().getTime() - (options.graceMs ?? defaultGraceMs);
-  const removed: string[] = [];
-  for (const name of (await fs.list(root)).filter(isLeftover)) {
-    const path = join(root, name);
-    const stat = await fs.stat(path);
-    if (stat === null || stat.modifiedMs > oldestMs) continue;
-    await orGone(parseSet(name) ? removeFolder(place, name) : removeTree(fs, path));
-    removed.push(name);
-  }
-  return removed;
 }

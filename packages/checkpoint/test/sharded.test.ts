@@ -214,6 +214,17 @@ describe("a checkpoint of several writers", () => {
     expect(sets()).toEqual(["l1-step-00000004"]);
   });
 
+  it("is open from its first shard until it is sealed, for whoever has its bytes to keep", async () => {
+    const disk = await emptyDisk();
+    const [a, b] = [await open(disk), await open(disk)];
+    expect(await a.isOpen(contentOf(6), 2)).toBe(false);
+    await a.saveShards(contentOf(6), { indices: [1], of: 2 }, never);
+    expect([await b.isOpen(contentOf(6), 2), await b.isOpen(contentOf(6), 3)]).toEqual([true, false]);
+    await b.saveShards(contentOf(6), { indices: [2], of: 2 }, never);
+    await b.seal(contentOf(6), 2, never);
+    expect(await a.isOpen(contentOf(6), 2)).toBe(false);
+  });
+
   it("is swept when none was added for longer than the grace, by several at once", async () => {
     const disk = await emptyDisk();
     const stores = [await open(disk), await open(disk)];

@@ -360,4 +360,30 @@ describe("sweep", () => {
     expect(await store.sweep()).toEqual([".tmp-step-00000001-v1-t1", ".trash-step-00000001-v1-t1-a2-3"]);
     expect([...(await disk.fs.list(root))].sort()).toEqual([".git", "notes.txt"]);
   });
+
+  it("goes by the clock of the disk: a host whose own clock is hours ahead leaves what others are writing", async () => {
+    const disk = await emptyDisk();
+    const inHours = () => new Date(disk.nowMs + 5 * 3_600_000);
+    const store = await openCheckpointStore({ root, keep: 1, fs: disk.fs, now: inHours });
+    await disk.fs.makeDirectory(`${root}/.tmp-step-00000009-v9-t1`);
+    expect(await store.sweep()).toEqual([]);
+    await store.save(contentOf(1), never);
+    expect(await disk.fs.list(root)).toContain(".tmp-step-00000009-v9-t1");
+    disk.nowMs += 3_600_000;
+    await store.save(contentOf(2), never);
+    expect((await disk.fs.list(root)).filter((name) => name.startsWith("."))).toEqual([]);
+  });
+
+  it("makes room on a full disk, once what a dead writer has left there is old enough", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    await store.save(contentOf(1), never);
+    await disk.fs.makeDirectory(`${root}/.tmp-step-00000002-v2-t1`);
+    const left = await disk.fs.create(`${root}/.tmp-step-00000002-v2-t1/model.safetensors`);
+    await left.write(new Uint8Array(1_000_000), 0);
+    disk.bytesMax = [...disk.files().values()].reduce((sum, { length }) => sum + length, 0);
+    await expect(store.save(contentOf(3), never)).rejects.toEqual(failsWith("DISK_FULL"));
+    disk.nowMs += 3_600_000;
+    await expect(store.save(contentOf(3), never)).resolves.toMatchObject({ warnings: [] });
+  });
 });

@@ -30,6 +30,7 @@ const sample = [
   ["ranks-not-awaited", "F9"],
   ["pause-without-end", "L3"],
   ["memory-not-used", "S24"],
+  ["leftovers-stay", "S39"],
 ] as const;
 
 describe("deliberate bugs", () => {

@@ -21,6 +21,7 @@ import {
 import { Tables } from "../tables.ts";
 import { pullSections } from "../weights.ts";
 import { cursorOf } from "./cursor.ts";
+import { SharedVersion } from "./shared-version.ts";
 import { type KeptSections, StateMemory } from "./state-memory.ts";
 
 type Effect = CheckpointEffect | TimerEffect<CheckpointEvent>;
@@ -75,13 +76,14 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   #pullAbort = new AbortController();
   #taking: Promise<void> = Promise.resolve();
   /** The version of which shards were written last, for those that others do not finish. */
-  #shared: { readonly key: string; readonly kept: KeptSections } | null = null;
+  readonly #shared: SharedVersion;
   /** Ends the hold on the checkpoints that the controller would restore. */
   #unpin = (): void => {};
 
   constructor(tools: WorkTools, doors: Doors) {
     this.#tools = tools;
     this.#doors = meteredDoors(doors, tools.environment);
+    this.#shared = new SharedVersion(tools.environment.clock);
     this.#memory = new StateMemory(tools, this.#doors);
     this.#tables = new Tables(this.#doors, tools.identity);
     this.#opened = new Promise((resolve, reject) => {
@@ -114,12 +116,12 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
 
   async open(admission: Admission): Promise<void> {
     try {
-      const { directory, keep, shards = 1 } = admission.config.checkpoint;
+      const { directory, keep } = admission.config.checkpoint;
       this.#doors.network(admission.config.network);
       const now = (): Date => new Date(this.#tools.environment.wallMs());
       const graceMs = Math.max(graceMinMs, 2 * admission.config.timing.checkpointMs);
       const store = await this.#doors.checkpointStore({ root: directory, keep, now, graceMs });
-      if (shards > 1) this.#sweep(store);
+      this.#sweep(store);
       this.#tools.beats.setPhase("idle");
       this.#resolveOpened({ ...admission, store });
     } catch (error) {
@@ -150,14 +152,8 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     this.#abort.abort(new Error("closing"));
     this.#pullAbort.abort(new Error("closing"));
     this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
-    this.#forget();
+    this.#shared.forget();
     await this.#memory.close();
-  }
-
-  /** Lets go of the bytes of a version of which shards were written. */
-  #forget(): void {
-    this.#shared?.kept.release();
-    this.#shared = null;
   }
 
   #take({ body }: EffectOf<"weights.pull">, tools: Tools): Promise<void> {
@@ -225,28 +221,23 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const saving = shards ? store.seal(whole, shards.of, signal) : store.save(whole, signal);
     const { name, manifestDigest, bytes, warnings } = await saving.finally(() => kept.release());
     for (const warning of warnings) tools.logger.warn({ step, warning }, "checkpoint is durable, with a warning");
-    if (shards) this.#forget();
+    if (shards) this.#shared.forget();
     const durationMs = tools.clock.now() - startedMs;
     // As the configuration names the folder, whatever links lead there: so everybody can tell that it is below.
     const path = `${config.checkpoint.directory}/${name}`;
     return { type: "checkpoint.written", step, lineage, version, path, manifestDigest, bytes, durationMs };
   }
 
-  /** Writes shards. The bytes stay: others may not finish theirs when nobody else has this version any more. */
+  /** Writes shards. The bytes stay until the set is sealed: others may not finish theirs when nobody else has this version any more. */
   async #saveShards(saving: Saving, shards: Shards, tools: Tools): Promise<CheckpointEvent> {
     const { body, content, opened, signal, startedMs } = saving;
     const { step, lineage, version } = body;
     const key = JSON.stringify([lineage, version, body.sections.map(({ digest }) => digest)]);
-    if (this.#shared?.key !== key) {
-      this.#forget();
-      const kept = await this.#sectionsOf(body, opened, signal);
-      // Nobody would let go of what came too late.
-      if (signal.aborted) kept.release();
-      signal.throwIfAborted();
-      this.#shared = { key, kept };
-    }
-    const whole = { ...content, sections: sectionsIn(body, this.#shared.kept) };
-    const { bytes } = await opened.store.saveShards(whole, { indices: shards.write, of: shards.of }, signal);
+    const kept = await this.#shared.of(key, () => this.#sectionsOf(body, opened, signal), signal);
+    const whole = { ...content, sections: sectionsIn(body, kept) };
+    const { store } = opened;
+    const writing = store.saveShards(whole, { indices: shards.write, of: shards.of }, signal);
+    const { bytes } = await writing.finally(() => this.#shared.keepWhile(() => store.isOpen(whole, shards.of)));
     const durationMs = tools.clock.now() - startedMs;
     return { type: "shards.written", step, lineage, version, shards, bytes, durationMs };
   }

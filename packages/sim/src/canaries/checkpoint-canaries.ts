@@ -4,10 +4,11 @@ import type { Scenario } from "../cluster/scenario.ts";
 import type { Canary } from "./canary.ts";
 import { mind } from "./mind.ts";
 
-/** Three checkpoint actors, each on a host of its own. */
+/** Three checkpoint actors, each on a host of its own, that write whole checkpoints. */
 function withThreeSavers(scenario: Scenario): Scenario {
   const { config } = scenario;
-  return { ...scenario, config: { ...config, replicas: { ...config.replicas, checkpoint: 3 } } };
+  const { shards: _, ...checkpoint } = config.checkpoint;
+  return { ...scenario, config: { ...config, replicas: { ...config.replicas, checkpoint: 3 }, checkpoint } };
 }
 
 /** An order to save that says something else of the groups stream. */

@@ -18,6 +18,7 @@ import { mindCanaries } from "./mind-canaries.ts";
 import { planCanaries } from "./plan-canaries.ts";
 import { planeCanaries } from "./plane-canaries.ts";
 import { roleCanaries } from "./role-canaries.ts";
+import { shardCanaries } from "./shard-canaries.ts";
 import { wireCanaries } from "./wire-canaries.ts";
 
 /** Every deliberate bug. */
@@ -29,6 +30,7 @@ export const canaries: readonly Canary[] = [
   ...mindCanaries,
   ...planCanaries,
   ...checkpointCanaries,
+  ...shardCanaries,
   ...evictionCanaries,
   ...fleetCanaries,
   ...memoryCanaries,

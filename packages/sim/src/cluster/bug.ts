@@ -18,6 +18,8 @@ export interface Bug {
   /** Most bytes of a record of the journal, whatever the broker takes. */
   readonly recordBytes?: number;
   readonly keeper?: KeeperBug;
+  /** False: stores of checkpoints never find a leftover old enough to remove it. */
+  readonly sweeps?: false;
   readonly doors?: (doors: Doors, process: SimProcess, disk: SimDisk) => Doors;
   /** What everybody, the checkers too, takes for the digest of bytes. */
   readonly digest?: (bytes: Uint8Array) => string;

@@ -28,10 +28,10 @@ import type { World } from "../world/world.ts";
 import type { Bug } from "./bug.ts";
 import type { ClusterGiven, ClusterObserver } from "./cluster-given.ts";
 import { type Behind, doorsOf } from "./doors.ts";
-import { createEnvironment } from "./environment.ts";
+import { createEnvironment, epochMs } from "./environment.ts";
 import { isLast } from "./last-controller.ts";
 import { Operator } from "./operator.ts";
-import { diskHostOf, recordMaxOf, type Scenario } from "./scenario.ts";
+import { diskHostOf, graceMsOf, recordMaxOf, type Scenario } from "./scenario.ts";
 import { StuckProcesses } from "./stuck.ts";
 
 /** One place for a process. */
@@ -98,7 +98,7 @@ export class Cluster {
       observer: this.#observer,
       ...{ bug: this.#bug.wire, bytesMax: scenario.bytesMax, messageMax: { journal: recordMaxOf(scenario) } },
     });
-    this.disk = new SimDisk(this.failpoints, this.#bug.disk);
+    this.disk = new SimDisk(this.failpoints, this.#bug.disk, () => epochMs + world.nowMs);
     this.#injector = new Injector(this, this.#observer);
     const faults = this.#injector;
     const { digest = planeDigest } = this.#bug;
@@ -109,6 +109,7 @@ export class Cluster {
       versions: new VersionPlane(this.failpoints, { faults, digest, ...this.#bug.plane }),
       meshes: new MeshPlane(this.failpoints, { faults, observer: this.#observer, bug: this.#bug.mesh }),
       disk: this.disk,
+      graceMs: this.#bug.sweeps === false ? Number.POSITIVE_INFINITY : graceMsOf(scenario),
       observer: {
         ...this.#observer.engines,
         // Whose receipts were stuck when it ended had no way to say what it had come to: nobody can count that against the right prompt.

@@ -26,6 +26,8 @@ export interface Behind {
   readonly versions: VersionPlane;
   readonly meshes: MeshPlane;
   readonly disk: SimDisk;
+  /** Age of a leftover on the disk from which it is taken for that of a writer that died. */
+  readonly graceMs: number;
   readonly observer: PolicyEngineObserver & RolloutEngineObserver;
   /** True while this process computes wrong bits. */
   readonly corrupts: (process: SimProcess) => boolean;
@@ -95,7 +97,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
       const reason = "replicas of the simulator have one rank";
       return Promise.reject(errors.SimPullFailed({ version, holders: sources.length, reason }));
     },
-    checkpointStore: (options) => openCheckpointStore({ ...options, fs }),
+    checkpointStore: (options) => openCheckpointStore({ ...options, fs, graceMs: behind.graceMs }),
     loadCheckpoint: async (path) => {
       await failpoints.pass(process, `${process.role}.checkpoint-load`);
       return await loadCheckpoint(path, { fs });

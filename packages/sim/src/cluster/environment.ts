@@ -10,7 +10,7 @@ import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 
 /** Wall time of the simulation's start; for people only. */
-const epochMs = 1_700_000_000_000;
+export const epochMs = 1_700_000_000_000;
 
 /** What an environment is made of. */
 export interface EnvironmentOptions {

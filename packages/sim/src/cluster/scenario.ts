@@ -61,6 +61,13 @@ export function recordMaxOf({ recordBytes }: Pick<Scenario, "recordBytes">): num
   return Math.ceil((recordBytes * 4) / 3);
 }
 
+/**
+ * Age from which a leftover of a checkpoint is swept, ms: longer than any write, as in production, and short enough that jobs of minutes come to it. Pure.
+ */
+export function graceMsOf({ config: { timing } }: Pick<Scenario, "config">): number {
+  return 3 * timing.checkpointMs;
+}
+
 /** Where checkpoints count on several hosts only, the lives of a checkpoint actor are on one host, and the actors on different ones. Pure. */
 export function diskHostOf({ config }: Scenario, id: string): string | undefined {
   const { quorum = 1 } = config.checkpoint;

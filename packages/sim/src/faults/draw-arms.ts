@@ -2,10 +2,10 @@
  * Draws the failpoints of a seed. Some come from a rotation over all pairs of point and action, so that many seeds in a row come to each of
  * them; points that few jobs come to are armed besides, since nothing happens where nobody comes.
  */
-import { type Random, randomOf } from "@muster/base";
+import { type Random, randomOf, shuffled } from "@muster/base";
 import type { Fault } from "./fault.ts";
 import { type ActionType, actionsAt, fleetPairs, type Pair, pairs } from "./pairs.ts";
-import { barrierPoints, points } from "./points.ts";
+import { barrierPoints, points, shardPoints } from "./points.ts";
 
 /** What failpoints are drawn for. */
 export interface ArmOptions {
@@ -73,6 +73,44 @@ export function drawBarrierArms(random: Random): readonly Fault[] {
   });
   const point = random.next() < 0.5 ? "controller.before-journal" : "controller.after-journal";
   return [...arms, armOf({ point, action: "crash" }, 20 + random.below(200), random)];
+}
+
+/** Failpoints of shards in one seed: on the disk, and around what is said of them. */
+const shardDiskArms = 3;
+const shardWireArms = 2;
+
+/** Calls to the disk that writing and sealing consist of, and how many of them the first checkpoints take at least. */
+const shardCalls: readonly (readonly [string, number])[] = [
+  ["mkdir", 4],
+  ["create", 30],
+  ["write", 30],
+  ["sync", 30],
+  ["rename", 20],
+  ["syncdir", 20],
+  ["list", 20],
+  ["stat", 60],
+  ["remove", 20],
+  ["rmdir", 4],
+];
+
+const shardWire = [...shardPoints, ...points.filter((point) => /\.checkpoint\.(save|saved|failed)$/.test(point))];
+
+/**
+ * Failpoints where several write one checkpoint: their ends and stand-stills between any two calls to the disk, writes that fail, hang or are late, orders
+ * and reports that are lost. Pure.
+ */
+export function drawShardArms(random: Random): readonly Fault[] {
+  const armAt = (point: string, most: number): Fault => {
+    const actions = actionsAt(point);
+    const action = actions[random.below(actions.length)] ?? "crash";
+    return armOf({ point, action }, 1 + random.below(most), random);
+  };
+  const calls = shuffled(shardCalls, random).slice(0, shardDiskArms);
+  const messages = shuffled(shardWire, random).slice(0, shardWireArms);
+  return [
+    ...calls.map(([call, most]) => armAt(`checkpoint.fs-${call}`, most)),
+    ...messages.map((point) => armAt(point, 6)),
+  ];
 }
 
 /** The death of a controller at an append of its journal, early or late in the job. */

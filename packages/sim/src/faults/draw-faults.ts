@@ -3,7 +3,7 @@ import { type Random, randomOf, shuffled } from "@muster/base";
 import { type JobConfig, processNameOf, replicaRoles } from "@muster/protocol";
 import { drawCommand, type FleetShape } from "../fleet/command.ts";
 import { crowdSizes } from "../seed/draw-crowd.ts";
-import { drawArms, drawBarrierArms } from "./draw-arms.ts";
+import { drawArms, drawBarrierArms, drawShardArms } from "./draw-arms.ts";
 import type { Fault } from "./fault.ts";
 import { allLies, refutedLies } from "./liar.ts";
 import { faultWeights, type TimedKind, type Weights } from "./profiles.ts";
@@ -23,6 +23,9 @@ const unsoundShare = 0.3;
 const journalLossShare = 0.1;
 const expiryShare = 0.4;
 
+/** In which share of the seeds something happens to those who write shards. */
+const shardFaultShare = 0.75;
+
 /** What faults are drawn for. */
 export interface FaultOptions {
   readonly seed: number;
@@ -36,7 +39,7 @@ export interface FaultOptions {
 
 /** Draws a list of faults. Pure. */
 export function drawFaults(options: FaultOptions): readonly Fault[] {
-  const { seed, profile, random, safetyMs, fleet } = options;
+  const { seed, profile, config, random, safetyMs, fleet } = options;
   const kinds = faultWeights[profile] ?? [];
   const isSwarm = kinds === faultWeights.swarm || profile === "fleet";
   const chosen = isSwarm ? shuffled(kinds, random).slice(0, 1 + random.below(5)) : kinds;
@@ -56,8 +59,25 @@ export function drawFaults(options: FaultOptions): readonly Fault[] {
   const isScript = profile === "barriers";
   const elections = isCrowd || isScript ? drawElections(options) : [];
   const arrivals = isScript ? drawBarrierArms(randomOf(seed, 167)) : [];
-  const rest = [...pointed, ...arrivals, ...(isNoisy ? [drawNoise(random)] : [])];
+  const sharded = profile === "storage" && (config.checkpoint.shards ?? 1) > 1 ? drawShards(options) : [];
+  const rest = [...pointed, ...arrivals, ...sharded, ...(isNoisy ? [drawNoise(random)] : [])];
   return [...timed, ...elections, ...leaver, ...unsound, ...lost, ...asked, ...rest];
+}
+
+/** What may happen while several write one checkpoint; in three seeds of four, so that the others show what takes how long. */
+function drawShards({ seed, config, safetyMs }: FaultOptions): readonly Fault[] {
+  const random = randomOf(seed, 181);
+  if (random.next() >= shardFaultShare) return [];
+  const writer = (): string => `checkpoint-${1 + random.below(config.replicas.checkpoint)}`;
+  const atMs = (): number => Math.round(random.next() * safetyMs);
+  const stillMs = (): number => Math.round(5_000 + 20_000 * random.next());
+  return [
+    ...drawShardArms(random),
+    { kind: "kill", atMs: atMs(), node: writer(), isSeen: random.next() < 0.5 },
+    // Whoever stands still for so long is put out, wakes up, and goes on with a set that others have.
+    { kind: random.next() < 0.5 ? "pause" : "suspend", atMs: atMs(), forMs: stillMs(), node: writer() },
+    ...(random.next() < 0.3 ? [{ kind: "second-controller", atMs: atMs() } as const] : []),
+  ];
 }
 
 /** Brokers that lose what they had not synced, and forget consumers. */

@@ -234,7 +234,10 @@ export class Injector implements PlaneFaults {
     const path = `${this.#checkpoints}/${newest}`;
     this.#rotten.add(newest);
     this.#observer.damaged(path);
-    disk.flipBit(`${path}/model.safetensors`, this.#random);
+    const files = (await disk.fs.list(path)).filter((file) => /^model(-.*)?\.safetensors$/.test(file)).sort();
+    // One shard of several is enough to spoil them all.
+    const file = files[files.length > 1 ? this.#random.below(files.length) : 0];
+    if (file !== undefined) disk.flipBit(`${path}/${file}`, this.#random);
     if (isFatal) this.#killRole("policy", true);
   }
 

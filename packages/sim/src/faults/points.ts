@@ -185,6 +185,11 @@ const pointsOf: Readonly<Record<"controller" | "policy" | "rollout" | "checkpoin
 /** Every failpoint of a job without nodes. */
 export const points: readonly string[] = Object.values(pointsOf).flat();
 
+/** What only jobs come to whose checkpoints are written in shards. */
+export const shardPoints: readonly string[] = wire("checkpoint", ["shards.saved"], []).concat(
+  wire("controller", [], ["shards.saved"]),
+);
+
 /** What only jobs with a script beside them come to. */
 export const barrierPoints: readonly string[] = [
   ...wire("controller", ["barrier.ended", "barrier.refused"], ["barrier.arrived"]),

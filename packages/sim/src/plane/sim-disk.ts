@@ -15,6 +15,7 @@ interface FileNode {
   data: Uint8Array;
   durable: Uint8Array;
   changes: number;
+  modifiedMs: number;
 }
 
 interface DirectoryNode {
@@ -24,6 +25,7 @@ interface DirectoryNode {
   durable: Map<string, DiskNode>;
   /** Changes since the last sync, oldest first. */
   pending: ((entries: Map<string, DiskNode>) => void)[];
+  modifiedMs: number;
 }
 
 type DiskNode = FileNode | DirectoryNode;
@@ -40,13 +42,16 @@ export interface DiskBug {
 export class SimDisk {
   readonly #failpoints: Failpoints;
   readonly #bug: DiskBug;
+  readonly #nowMs: () => number;
   readonly #root: DirectoryNode;
   #nodes = 0;
 
-  constructor(failpoints: Failpoints, bug: DiskBug = {}) {
+  /** `nowMs`: the disk's own wall time, which stamps each change of content. */
+  constructor(failpoints: Failpoints, bug: DiskBug = {}, nowMs: () => number = () => 0, root?: DirectoryNode) {
     this.#failpoints = failpoints;
     this.#bug = bug;
-    this.#root = this.#directory();
+    this.#nowMs = nowMs;
+    this.#root = root ?? this.#directory();
   }
 
   /** The disk as one process sees it: every call takes time and may fail. */
@@ -64,6 +69,16 @@ export class SimDisk {
 
   /** The disk as checkers see it: at once, and without faults. */
   readonly fs: CheckpointFs = this.#operations(async (_, __, run) => run());
+
+  /** The disk's own wall time. */
+  get nowMs(): number {
+    return this.#nowMs();
+  }
+
+  /** The disk as it would be if all that was not synced were lost now; this one goes on as it is. */
+  durableCopy(): CheckpointFs {
+    return new SimDisk(this.#failpoints, {}, this.#nowMs, durableOf(this.#root) as DirectoryNode).fs;
+  }
 
   /** Power fails: of what was not synced, any part is lost. */
   losePower(random: Random): void {
@@ -106,6 +121,7 @@ export class SimDisk {
       data: new Uint8Array(),
       durable: new Uint8Array(),
       changes: 0,
+      modifiedMs: this.#nowMs(),
     };
     this.#add(path, file);
     return {
@@ -116,6 +132,7 @@ export class SimDisk {
           data.set(bytes, positionBytes);
           file.data = data;
           file.changes += 1;
+          file.modifiedMs = this.#nowMs();
         }),
       sync: () =>
         call("sync", path, () => {
@@ -168,7 +185,7 @@ export class SimDisk {
   #add(path: string, node: DiskNode): void {
     const { parent, name } = this.#placeOf(path);
     if (parent.entries.has(name)) throw systemError("EEXIST", path);
-    change(parent, (entries) => entries.set(name, node));
+    this.#change(parent, (entries) => entries.set(name, node));
   }
 
   #rename(given: string, to: string): void {
@@ -179,7 +196,7 @@ export class SimDisk {
     if (!node) throw systemError("ENOENT", from);
     const old = target.parent.entries.get(target.name);
     if (old?.kind === "directory" && old.entries.size > 0) throw systemError("ENOTEMPTY", to);
-    change(source.parent, (entries) => {
+    this.#change(source.parent, (entries) => {
       entries.delete(source.name);
       entries.set(target.name, node);
     });
@@ -201,7 +218,7 @@ export class SimDisk {
     const node = parent.entries.get(name);
     if (!node) throw systemError("ENOENT", path);
     if (node.kind === "directory" && node.entries.size > 0) throw systemError("ENOTEMPTY", path);
-    change(parent, (entries) => entries.delete(name));
+    this.#change(parent, (entries) => entries.delete(name));
   }
 
   #placeOf(path: string): { readonly parent: DirectoryNode; readonly name: string } {
@@ -211,7 +228,14 @@ export class SimDisk {
   }
 
   #directory(): DirectoryNode {
-    return { kind: "directory", id: ++this.#nodes, entries: new Map(), durable: new Map(), pending: [] };
+    const maps = { entries: new Map(), durable: new Map(), pending: [] };
+    return { kind: "directory", id: ++this.#nodes, ...maps, modifiedMs: this.#nowMs() };
+  }
+
+  #change(directory: DirectoryNode, apply: (entries: Map<string, DiskNode>) => void): void {
+    apply(directory.entries);
+    directory.pending.push(apply);
+    directory.modifiedMs = this.#nowMs();
   }
 
   #revive(node: DiskNode, random: Random): void {
@@ -231,9 +255,10 @@ export class SimDisk {
   }
 }
 
-function change(directory: DirectoryNode, apply: (entries: Map<string, DiskNode>) => void): void {
-  apply(directory.entries);
-  directory.pending.push(apply);
+function durableOf(node: DiskNode): DiskNode {
+  if (node.kind === "file") return { ...node, data: node.durable };
+  const entries = new Map([...node.durable].map(([name, child]) => [name, durableOf(child)]));
+  return { ...node, entries, durable: entries, pending: [] };
 }
 
 function settle(directory: DirectoryNode): void {
@@ -248,7 +273,7 @@ function statOf(node: DiskNode | null): PathStat | null {
     kind: node.kind,
     sizeBytes: isFile ? node.data.length : 0,
     links: 1,
-    modifiedMs: 0,
+    modifiedMs: node.modifiedMs,
     signature: `${node.id}:${isFile ? node.changes : node.entries.size}`,
   };
 }

@@ -117,7 +117,14 @@ function soundWork(work: WorkModel): WorkModel {
 function withCheckpoints(config: JobConfig, random: Random): JobConfig {
   const { replicas, checkpoint, seed } = config;
   const everySteps = between(random, 1, 2);
-  const savers = Math.max(1, replicas.checkpoint);
+  const shards = between(randomOf(seed, 179), 1, 3);
+  const savers = Math.max(shards, replicas.checkpoint);
+  if (shards > 1)
+    return {
+      ...config,
+      replicas: { ...replicas, checkpoint: savers },
+      checkpoint: { ...checkpoint, everySteps, shards },
+    };
   // In half of the jobs that have several of them a checkpoint counts on two hosts only.
   const quorum = savers > 1 && randomOf(seed, 163).next() < 0.5 ? { quorum: 2 } : {};
   return {

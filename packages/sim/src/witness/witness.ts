@@ -18,6 +18,7 @@ import {
   type PublicFact,
   RankChecker,
   SeenPieces,
+  ShardChecker,
   ToldChecker,
   TrainingChecker,
   WeightsChecker,
@@ -36,7 +37,7 @@ import {
 import type { Bug } from "../cluster/bug.ts";
 import type { ClusterObserver } from "../cluster/cluster-given.ts";
 import { isCut } from "../cluster/last-controller.ts";
-import type { Scenario } from "../cluster/scenario.ts";
+import { graceMsOf, type Scenario } from "../cluster/scenario.ts";
 import { initialWeights } from "../engine/arithmetic.ts";
 import { shapeOf } from "../engine/info.ts";
 import { kindOfSubject } from "../net/subject-kind.ts";
@@ -47,6 +48,8 @@ import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import { allowanceOf, areSimple } from "./allowance.ts";
 import { areKills, explainedUntilMs, isWide, outagesOf } from "./explained.ts";
+import { LeftoverChecker } from "./leftover-checker.ts";
+import { lineOf } from "./log-line.ts";
 
 /** How the job ended, in its own words. */
 export interface JobEnd {
@@ -95,7 +98,9 @@ export class Witness implements ClusterObserver {
   readonly #blames: BlameChecker;
   /** The arithmetic of some samples overflows in this run. */
   readonly #overflows: boolean;
+  readonly #graceMs: number;
   #checkpoints: CheckpointChecker | null = null;
+  #leftovers: LeftoverChecker | null = null;
   #isCut = false;
   #isCutNamed = false;
 
@@ -109,6 +114,7 @@ export class Witness implements ClusterObserver {
   ) {
     const { config, faults, work } = scenario;
     this.#overflows = work.overflowRate > 0;
+    this.#graceMs = graceMsOf(scenario);
     this.#judge = judge;
     this.#weights = new WeightsChecker(judge, { digest, ...startOf(config) });
     // What a liar says is believed until somebody looks: it must not be trained on.
@@ -134,6 +140,7 @@ export class Witness implements ClusterObserver {
     this.#facts = new FactChecker(judge, config);
     this.#tellings = new ToldChecker(judge);
     const memory = new MemoryChecker(judge);
+    const shards = new ShardChecker(judge);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
       logic,
@@ -153,6 +160,7 @@ export class Witness implements ClusterObserver {
         this.#budgets.decided(decision);
         this.#blames.decided(decision);
         this.#checkpoints?.decided(decision);
+        shards.decided(decision);
       },
     });
   }
@@ -172,7 +180,13 @@ export class Witness implements ClusterObserver {
 
   /** The disk exists only once the cluster does. */
   watchDisk(disk: SimDisk): void {
-    this.#checkpoints = new CheckpointChecker(this.#judge, disk.fs, (state) => this.#weights.isCommitted(state));
+    const now = { graceMs: this.#graceMs, wallMs: () => disk.nowMs };
+    this.#leftovers = new LeftoverChecker(this.#judge, disk.fs, now);
+    this.#checkpoints = new CheckpointChecker(
+      this.#judge,
+      { fs: disk.fs, durable: () => disk.durableCopy() },
+      (state) => this.#weights.isCommitted(state),
+    );
   }
 
   /** What can be said only when everything is over. */
@@ -311,6 +325,7 @@ export class Witness implements ClusterObserver {
   damaged(path: string): void {
     this.#judge.note(`${path} rots`);
     this.#checkpoints?.damaged(path);
+    this.#leftovers?.damaged(path);
   }
 
   /**
@@ -350,8 +365,10 @@ export class Witness implements ClusterObserver {
     if (stored?.kind === "groups.batch") this.#training.stored(stored.body, seq, by);
     else if (stored?.kind === "groups.begun") this.#training.begun(stored.body, by);
     else if (message.kind === "weights.held") this.#weights.held(message.body, message.incarnation);
-    else if (message.kind === "checkpoint.saved") void this.#checkpoints?.saved(message.body);
-    else if (message.kind === "node.ready") this.#fleet.ready(by);
+    else if (message.kind === "checkpoint.saved") {
+      void this.#checkpoints?.saved(message.body);
+      void this.#leftovers?.saved(message.body);
+    } else if (message.kind === "node.ready") this.#fleet.ready(by);
     else if (message.kind === "command.done") this.#fleet.done(message.body.commandId, message.body.outcome);
     else if (message.kind === "job.ended") this.end = message.body;
   }
@@ -371,24 +388,5 @@ function envelopeOf(data: Uint8Array): Envelope | null {
     return typeof message === "object" && message !== null && "kind" in message ? (message as Envelope) : null;
   } catch {
     return null;
-  }
-}
-
-/** What a reader of the log wants to know of a message; `null` when its name says enough. */
-function lineOf({ kind, body }: AnyMessage): string | null {
-  switch (kind) {
-    case "job.ended":
-      return `the job ends ${body.outcome}: ${body.reason}`;
-    case "alarm.raised":
-      return `alarm ${body.alarm}: ${body.detail}`;
-    case "step.committed":
-      return `step ${body.step} is version ${body.lineage}.${body.version}`;
-    case "step.retried":
-    case "step.skipped":
-      return `${kind} ${body.step}: ${body.reason}`;
-    case "member.died":
-      return `${body.id} ${body.incarnation} is out: ${body.evidence}`;
-    default:
-      return null;
   }
 }

@@ -223,7 +223,7 @@ describe("the checkers accuse a job", () => {
 
   it("whose checkpoint was reported and cannot be read (S25), and is gone at the end or after a loss of power (S26, S29)", async () => {
     const judge = new Judge(new VirtualWorld(1));
-    const checker = new CheckpointChecker(judge, new SimDisk(new Failpoints([], () => {})).fs, () => true);
+    const checker = new CheckpointChecker(judge, new SimDisk(new Failpoints([], () => {})), () => true);
     const body = { step: 1, lineage: 0, version: 1, path: "/none", manifestDigest: "0", bytes: 0, durationMs: 0 };
     await checker.saved(body);
     await checker.verifyAtEnd();

@@ -51,6 +51,33 @@ describe("the simulated disk", () => {
     }
   });
 
+  it("shows what would be left if all that is not synced were lost, and goes on as it is", async () => {
+    const disk = new SimDisk(quiet());
+    await disk.fs.prepareRoot("/store");
+    await writeFile(disk, "/store/synced", { sync: true });
+    await writeFile(disk, "/store/torn", { sync: false });
+    await disk.fs.syncDirectory("/store");
+    await writeFile(disk, "/store/unnamed", { sync: true });
+    const left = disk.durableCopy();
+    const sizes = ["synced", "torn", "unnamed"].map(async (name) => (await left.stat(`/store/${name}`))?.sizeBytes);
+    expect(await Promise.all(sizes)).toEqual([100, 0, undefined]);
+    expect(await disk.fs.list("/store")).toEqual(["synced", "torn", "unnamed"]);
+    expect((await disk.fs.stat("/store/torn"))?.sizeBytes).toBe(100);
+  });
+
+  it("stamps a folder when something in it changes, and not when the folder is renamed", async () => {
+    let nowMs = 1_000;
+    const { fs } = new SimDisk(quiet(), {}, () => nowMs);
+    await fs.prepareRoot("/store");
+    await fs.makeDirectory("/store/a");
+    nowMs = 2_000;
+    await (await fs.create("/store/a/file")).close();
+    nowMs = 3_000;
+    await fs.rename("/store/a", "/store/b");
+    expect((await fs.stat("/store/b"))?.modifiedMs).toBe(2_000);
+    expect((await fs.stat("/store"))?.modifiedMs).toBe(3_000);
+  });
+
   it("may lose a synced file whose directory was not synced, and may undo a rename", async () => {
     const found = new Set<string>();
     for (let seed = 0; seed < 60; seed++) {
