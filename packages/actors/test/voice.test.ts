@@ -46,6 +46,14 @@ describe("the voice of a controller", () => {
     expect(told).toBe(1);
   });
 
+  it("says a fact again, as an answer, without a place among the facts that wait to be told", () => {
+    const body = { epoch: 0, iteration: 1, phase: 0, arrived: [0], missing: [], shares: [] };
+    const end = { ...body, outcome: "whole", reason: "r", waitedMs: 1, coverage: 1 } as const;
+    voice.answer({ type: "answer", kind: "barrier.ended", body: end }, "id-2");
+    expect(offered).toMatchObject([{ lane: "answers", message: { id: "id-2", kind: "barrier.ended", body: end } }]);
+    expect(offered[0]?.subject).toBe("muster.j.events.barrier.ended");
+  });
+
   it("speaks in the epoch that it announces", () => {
     fact({ epoch: 7, members: [] }, "mesh.changed");
     fact(sound);

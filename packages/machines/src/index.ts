@@ -12,6 +12,7 @@ export {
 } from "./controller/controller-machine.ts";
 export type {
   AnnounceEffect,
+  AnswerEffect,
   CommandEffect,
   ControllerEffect,
   ControllerEvent,

@@ -52,12 +52,34 @@ describe("a barrier of scripts", () => {
     expect(desk.tick(99_999).ended()).toEqual([]);
   });
 
-  it("answers whoever asks again as before, and changes nothing", () => {
+  it("answers whoever asks again as before", () => {
     const desk = new Desk().arrive(0).arrive(1).arrive(2);
     const [first] = desk.ended();
-    const before = desk.state.barriers?.table["1.4"];
-    expect(desk.arrive(1, { done: [] }).ended()).toEqual([first]);
-    expect(desk.state.barriers?.table["1.4"]).toEqual(before);
+    expect(desk.arrive(1, { done: [] }).ended()).toEqual([]);
+    expect(desk.tick(2_000).ended()).toEqual([first]);
+    expect(desk.tick(99_999).ended()).toEqual([]);
+  });
+
+  it("answers all who ask again at once with one answer, at most one every two seconds", () => {
+    const desk = new Desk();
+    for (const rank of [0, 1, 2]) desk.arrive(rank);
+    const [first] = desk.ended();
+    const answers = [];
+    for (let atMs = 10; atMs <= 10_000; atMs += 10) {
+      for (const rank of [0, 1, 2]) answers.push(...desk.arrive(rank, { done: [] }).ended());
+      answers.push(...desk.tick(atMs).ended());
+    }
+    expect(answers).toEqual(Array(5).fill(first));
+    // Whoever asked last is answered, too, and then nobody waits.
+    expect(desk.arrive(0).tick(12_000).ended()).toEqual([first]);
+    expect(desk.tick(99_999).ended()).toEqual([]);
+  });
+
+  it("answers who asked a controller that is gone from the one after it", () => {
+    const desk = new Desk().arrive(0).arrive(1).arrive(2);
+    const [first] = desk.ended();
+    desk.arrive(1).hear({ type: "controller.elected", term: 2 }, 500_000);
+    expect(desk.tick(502_000).ended()).toEqual([first]);
   });
 
   it("names in an alarm who is missing when it is to wait, again after each deadline, and goes on waiting", () => {
@@ -132,7 +154,7 @@ describe("a barrier of scripts", () => {
     const desk = new Desk().arrive(0, { onMissing: "abort" }).tick(1_000);
     const given = expect.objectContaining({ outcome: "aborted", missing: [1, 2] });
     expect(desk.ended()).toEqual([given]);
-    expect(desk.arrive(1, { onMissing: "abort" }).ended()).toEqual([given]);
+    expect(desk.arrive(1, { onMissing: "abort" }).tick(3_000).ended()).toEqual([given]);
   });
 
   it("is refused by field, value and way out where its ranks contradict each other or themselves", () => {
@@ -181,7 +203,9 @@ describe("a barrier of scripts", () => {
     const desk = new Desk();
     for (let iteration = 1; iteration <= 70; iteration++)
       for (const rank of [0, 1, 2]) desk.arrive(rank, { iteration });
-    expect(desk.arrive(1, { iteration: 7 }).ended()).toEqual([expect.objectContaining({ outcome: "whole" })]);
+    expect(desk.arrive(1, { iteration: 7 }).tick(2_000).ended()).toEqual([
+      expect.objectContaining({ outcome: "whole" }),
+    ]);
     const before = desk.state.barriers;
     for (const past of [{ iteration: 6 }, { iteration: 7, phase: 3 }])
       expect(desk.arrive(1, past).refused()).toEqual([expect.stringMatching(/is over .* epoch 1/)]);

@@ -11,7 +11,7 @@ import { groupsOf, memberOf, planWith, receiptOf, stepping, voteFor, working } f
 /** What is wrong with what is said, as its receivers and the broker see it. */
 function flawsOf(effects: readonly ControllerEffect[]): readonly string[] {
   return effects.flatMap((effect) => {
-    if (effect.type !== "command" && effect.type !== "announce") return [];
+    if (!("kind" in effect)) return [];
     const body = clipBody(effect.kind as Kind, effect.body as never) as object;
     const bytes = pack(body).byteLength;
     return flawOf(effect.kind, body) ?? (bytes > payloadBytesMax - 1_024 ? `${effect.kind}: ${bytes} bytes` : []);

@@ -250,6 +250,7 @@ export class Reign implements Controller {
         const { recordSeq } = this.#journal;
         this.#voice.announce(effect, announcementId(recordSeq, this.#announced++), this.#told.says(recordSeq));
       },
+      answer: (effect) => this.#voice.answer(effect, this.#asideId()),
       admit: ({ to, incarnation }) => {
         const body = { dataKey: Uint8Array.from(dataKey), config: JSON.stringify(config) };
         this.#voice.command({ type: "command", to, incarnation, kind: "replica.registered", body });
@@ -325,7 +326,11 @@ export class Reign implements Controller {
 
   /** Says what only this process knows, without a record. */
   #say(fact: AnnounceEffect): void {
-    this.#voice.announce(fact, `${this.#options.identity.incarnation}.aside.${++this.#said}`);
+    this.#voice.announce(fact, this.#asideId());
+  }
+
+  #asideId(): string {
+    return `${this.#options.identity.incarnation}.aside.${++this.#said}`;
   }
 
   /** How this process fares: whoever is slow himself gives the others more time. */

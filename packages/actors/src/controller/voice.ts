@@ -1,6 +1,6 @@
 /** What the acting controller says: orders to members, and public facts. What can not be said is told to the operator, and ends nothing. */
 import { type Logger, messageOf } from "@muster/base";
-import type { AnnounceEffect, CommandEffect } from "@muster/machines";
+import type { AnnounceEffect, AnswerEffect, CommandEffect } from "@muster/machines";
 import {
   type AnyMessage,
   type Enveloper,
@@ -53,6 +53,12 @@ export class Voice {
     const message = enveloper.stamp(kind, body as never, { id }) as AnyMessage;
     const item = { subject: this.#subjects.event(kind), message, lane: "events" };
     if (!this.#say(told ? { ...item, onStored: told } : item)) told?.();
+  }
+
+  /** Says a fact again to whoever asks for it: it may overtake others, which it would only hold up. */
+  answer({ kind, body }: AnswerEffect, id: string): void {
+    const message = this.#options.enveloper.stamp(kind, body as never, { id }) as AnyMessage;
+    this.#say({ subject: this.#subjects.event(kind), message, lane: "answers" });
   }
 
   /** @returns False for what no receiver would take. */

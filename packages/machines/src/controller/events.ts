@@ -92,10 +92,19 @@ export type AnnounceEffect = {
   [K in KindOf<"event">]: { readonly type: "announce"; readonly kind: K; readonly body: Body<K> };
 }[KindOf<"event">];
 
+/**
+ * A fact that was said before, for whoever asks for it again. It waits for no other fact, and no other waits for it; nobody tells it again after a
+ * failover, since whoever still needs it asks again.
+ */
+export type AnswerEffect = {
+  [K in KindOf<"event">]: { readonly type: "answer"; readonly kind: K; readonly body: Body<K> };
+}[KindOf<"event">];
+
 /** What the controller's host must do, in order. */
 export type ControllerEffect =
   | CommandEffect
   | AnnounceEffect
+  | AnswerEffect
   /** Send `replica.registered` with the configuration and the data-plane key, which never enter the journal. */
   | { readonly type: "admit"; readonly to: string; readonly incarnation: string }
   /** Groups below this sequence are covered by a checkpoint. */

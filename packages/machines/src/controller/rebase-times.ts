@@ -41,6 +41,7 @@ const times: Readonly<Record<PathsOfTimes<Omit<ControllerState, "plan">>, "momen
   "fleet.shortage.sinceMs": "moment",
   "barriers.table.*.openedAtMs": "moment",
   "barriers.table.*.dueAtMs": "answer",
+  "barriers.table.*.saidAtMs": "moment",
   endDueAtMs: "answer",
 };
 

@@ -5,7 +5,7 @@
  */
 import { invariant } from "@muster/base";
 import { sizeOf } from "../table/table.ts";
-import { isBarrierOpen, planBarriers } from "./barriers/plan-barriers.ts";
+import { isBarrierWaiting, planBarriers } from "./barriers/plan-barriers.ts";
 import { planCheckpoint } from "./checkpoints/plan-checkpoint.ts";
 import { planRestore } from "./checkpoints/plan-restore.ts";
 import { planQuorum } from "./checkpoints/quorum.ts";
@@ -58,7 +58,7 @@ export const planners: readonly Planner[] = [
     ],
     timed: ({ progress }) => !progress.isShort,
   },
-  { plan: planBarriers, reads: ["barriers", "ending"], timed: isBarrierOpen },
+  { plan: planBarriers, reads: ["barriers", "ending"], timed: isBarrierWaiting },
   { plan: planOverdue, reads: ["members", "leases"], timed: always },
   { plan: planHeldOutput, reads: ["heldBack"], timed: ({ heldBack }) => (heldBack ?? null) !== null },
   {

@@ -11,12 +11,13 @@ import {
   noBarriers,
   openMax,
 } from "./barriers-state.ts";
+import { answered } from "./tell-end.ts";
 
 type Arrived = ReportOf<"barrier.arrived">;
 
 const timeoutMsDefault = 600_000;
 
-/** Notes an arrival. The last one ends the barrier; one that comes again hears how it ended. Pure. */
+/** Notes an arrival. The last one ends the barrier; whoever comes again hears how it ended. Pure. */
 export function applyArrived(state: ControllerState, event: Arrived): Change<ControllerState> {
   if (event.role !== "operator") {
     const { dropped } = state;
@@ -36,28 +37,14 @@ export function applyArrived(state: ControllerState, event: Arrived): Change<Con
   const opened = counting(known ?? openedFor(barriers, body, rules, state.nowMs), { ...body, isBack }, state.nowMs);
   const { rank, done = [], decision } = body;
   const arrival = { rank, done, ...(decision === undefined ? {} : { decision }) };
-  const barrier: KeptBarrier = { ...opened, ...arrive(opened, arrival, state.nowMs) };
+  const there: KeptBarrier = { ...opened, ...arrive(opened, arrival, state.nowMs) };
+  const { barrier, effects } = answered(there, state.nowMs);
   const { [String(rank)]: _, ...others } = barriers.out;
   const out = isBack ? others : barriers.out;
   const next = { ...state, barriers: { ...barriers, out, table: bounded({ ...barriers.table, [key]: barrier }) } };
   const given = isAnew ? Object.values(before.table).filter(({ end }) => end === null) : [];
-  const effects = given.flatMap((open) => refusedAll(open, body.epoch));
-  return { state: next, effects: barrier.end ? [...effects, ended(barrier)] : effects };
+  return { state: next, effects: [...given.flatMap((open) => refusedAll(open, body.epoch)), ...effects] };
 }
-
-/** The public end of a barrier. Pure. */
-export function ended(barrier: KeptBarrier): ControllerEffect {
-  const { epoch, iteration, phase, end, decision } = barrier;
-  const { outcome, missing, reason, waitedMs, coverage, shares } = end ?? noEnd;
-  const said = { outcome, missing: [...missing], reason, waitedMs, coverage, shares: [...shares] };
-  const arrived = [...arrivedOf(barrier)];
-  return announce("barrier.ended", {
-    ...{ epoch, iteration, phase, arrived, ...said },
-    ...(decision === undefined ? {} : { decision }),
-  });
-}
-
-const noEnd = { outcome: "aborted", missing: [], reason: "", waitedMs: 0, coverage: 0, shares: [] } as const;
 
 function rulesOf(body: Arrived["body"]): BarrierRules {
   const { ranks, weights = [], quorum = ranks, timeoutMs = timeoutMsDefault, onMissing = "wait", items = 0 } = body;

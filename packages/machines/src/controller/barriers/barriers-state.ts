@@ -11,6 +11,10 @@ export interface KeptBarrier extends Omit<Barrier, "openedAtMs" | "dueAtMs"> {
   readonly phase: number;
   /** Ranks that came back with it; absent where none did. */
   readonly returned?: readonly number[];
+  /** When its end was said last; absent before its end. */
+  readonly saidAtMs?: AtMs;
+  /** Somebody has asked for its end since then. */
+  readonly isAsked?: true;
 }
 
 /** All of them, and who is out. */
