@@ -25,6 +25,8 @@ function saved(state: ControllerState, by: string, step = 4) {
   return applySaved(state, reportFrom(state, by, { kind: "checkpoint.saved", body }));
 }
 
+const copyOn = (host: string, step: number) => ({ step, version: step, path: `/c/${step}`, host, manifestDigest: "m" });
+
 const ordered = (state: ControllerState): readonly string[] =>
   (planCheckpoint(state)?.effects ?? []).flatMap((effect) => (effect.type === "command" ? effect.to : []));
 const purges = (effects: readonly ControllerEffect[]): readonly number[] =>
@@ -124,6 +126,68 @@ describe("a checkpoint with a quorum of two hosts", () => {
     expect(planCheckpoint(next(6))?.state.checkpoints.wantedStep).toBe(6);
     const healed = { ...next(5), members: wanting().members };
     expect(planCheckpoint(healed)?.state.checkpoints.wantedStep).toBe(5);
+  });
+});
+
+describe("two hosts of which one writes a version while the job goes on to the next", () => {
+  const everyStep = { plan: { ...plan, checkpointEverySteps: 1 } };
+  const saveOf = (state: ControllerState, id: string) => {
+    const { order } = state.members[id] ?? {};
+    return order?.kind === "checkpoint.save" ? order.version : null;
+  };
+  /** The state once there is nothing more to order, when `step` is committed. */
+  const committed = (state: ControllerState, step: number): ControllerState => {
+    const trained = withMember(state, "p0", { held: { lineage: 0, version: step } });
+    const weights = { lineage: 0, version: step, sections: state.weights?.sections ?? [] };
+    let next: ControllerState = { ...trained, step: { ...state.step, step: step + 1 }, weights };
+    for (let change = planCheckpoint(next); change; change = planCheckpoint(next)) next = change.state;
+    return next;
+  };
+  /** Host a writes step 4, and host b comes at step 5. */
+  const outOfPhase = (): ControllerState => {
+    const one = without(wanting(everyStep), "c1");
+    const writing = committed(withMember(one, "c2", { order: { kind: "replica.stop", dueAtMs: 1e9 } }), 4);
+    return committed(withMember(writing, "c2", { order: null }), 5);
+  };
+
+  it("waits on the host that is free, and then both write the same version, which counts", () => {
+    let state = outOfPhase();
+    expect([saveOf(state, "c0"), saveOf(state, "c2")]).toEqual([4, null]);
+    state = committed(saved(state, "c0").state, 6);
+    expect([saveOf(state, "c0"), saveOf(state, "c2")]).toEqual([6, 6]);
+    expect(saved(saved(state, "c0", 6).state, "c2", 6).state.checkpoints.saved).toMatchObject({ step: 6 });
+  });
+
+  it.each([
+    [1, 1],
+    [1, 3],
+    [2, 2],
+    [3, 2],
+    [3, 3],
+  ])("counts one soon, again and again, when one writes for %d steps and the other for %d", (a, b) => {
+    const writes: Readonly<Record<string, number>> = { c0: a, c2: b };
+    const begun = new Map([["c0 4", 4]]);
+    const counted = new Set<number>();
+    let state = outOfPhase();
+    for (let step = 5; step < plan.steps; step++) {
+      state = committed(state, step);
+      for (const [id, steps] of Object.entries(writes)) {
+        const version = saveOf(state, id);
+        if (version === null) continue;
+        const key = `${id} ${version}`;
+        begun.set(key, begun.get(key) ?? step);
+        if (step + 1 - (begun.get(key) ?? step) >= steps) state = saved(state, id, version).state;
+      }
+      counted.add(state.checkpoints.saved?.step ?? 0);
+    }
+    expect(counted.size - 1).toBeGreaterThanOrEqual(Math.floor((plan.steps - 5) / (a + b)));
+  });
+
+  it("waits for nobody at the last step, and while somebody has the version already", () => {
+    const last = committed(outOfPhase(), plan.steps);
+    expect([saveOf(last, "c0"), saveOf(last, "c2")]).toEqual([4, plan.steps]);
+    const copied = { ...outOfPhase(), checkpoints: { ...outOfPhase().checkpoints, copies: [copyOn("z", 5)] } };
+    expect(saveOf(committed(copied, 5), "c2")).toBe(5);
   });
 });
 

@@ -1,8 +1,10 @@
 /** When a checkpoint is due, and from whom checkpoint actors take it. */
 
+import type { VersionKey } from "../../version-key.ts";
 import { type Change, command } from "../events.ts";
 import { ledgerOf } from "../groups/ledger.ts";
 import { isNearlyFull } from "../groups/stream-room.ts";
+import { saveOf } from "../order.ts";
 import { withVersionOrder } from "../orders.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
 import { keepersOf } from "../weights/memory.ts";
@@ -11,7 +13,7 @@ import { isFree } from "../weights/plan-weights.ts";
 import { rotated } from "../weights/weight-sources.ts";
 import { sparedOf } from "./best-checkpoint.ts";
 import { pinsOf } from "./fallback.ts";
-import { hasCopy, isQuorumThere } from "./quorum.ts";
+import { hasCopy, isEnough, isQuorumThere } from "./quorum.ts";
 import { isSetWhole, planBegunSet, planNewSet } from "./shards.ts";
 import { supersededOf, withSuperseded } from "./superseded.ts";
 import { splitHistory, watermarkAfter } from "./watermark.ts";
@@ -80,6 +82,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
       step,
       told: { sections, holders: wholeHolders(holders), groupsWatermark, ledger },
     });
+  if (isOutOfStep(state, weights, savers)) return null;
   const checkpoints = withSuperseded(state, weights.version);
   const body = {
     step,
@@ -108,6 +111,18 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
       return command(member, "checkpoint.save", { ...body, holders: wholeHolders(sources) });
     }),
   };
+}
+
+/**
+ * True while whoever is free is to wait for others that still write an older version: with their hosts, the next one can count. Else two that are never free
+ * at the same moment would each write the versions that the other one misses, and none would ever count. Nobody waits when training stands still or ends:
+ * then each writes the same version when it can.
+ */
+function isOutOfStep(state: ControllerState, version: VersionKey, free: readonly Member[]): boolean {
+  if (state.step.step > state.plan.steps || state.ending || isLastLeaving(state)) return false;
+  const writing = membersOf(state, "checkpoint").filter(({ order }) => order?.kind === "checkpoint.save");
+  const same = writing.filter(({ order }) => saveOf(order, version));
+  return same.length < writing.length && !isEnough(state, state.step.step - 1, [...free, ...same]);
 }
 
 /**

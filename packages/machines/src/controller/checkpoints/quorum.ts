@@ -63,7 +63,12 @@ export function awaitedCopies(state: ControllerState): readonly KeptCheckpoint[]
 
 /** True when the hosts of the checkpoint actors, with those that have a copy, are enough for a checkpoint of this step. Pure. */
 export function isQuorumThere(state: ControllerState, step: number): boolean {
-  return quorumOf(state) === 1 || hostsFor(state, step).length >= quorumOf(state);
+  return quorumOf(state) === 1 || isEnough(state, step, membersOf(state, "checkpoint"));
+}
+
+/** True when the hosts of these actors, with those that have a copy, are enough for a checkpoint of this step. Pure. */
+export function isEnough(state: ControllerState, step: number, those: readonly Member[]): boolean {
+  return hostsFor(state, step, those).length >= quorumOf(state);
 }
 
 /** Says once that a checkpoint is wanted which can not count, for want of hosts; again only after there were enough. Pure. */
@@ -83,14 +88,14 @@ export function planQuorum(state: ControllerState): Change<ControllerState> | nu
 
 /** What a checkpoint lacks to count, and what to do about it. Pure. */
 export function quorumText(state: ControllerState, step: number): string {
-  const hosts = hostsFor(state, step).slice(0, 8);
+  const hosts = hostsFor(state, step, membersOf(state, "checkpoint")).slice(0, 8);
   const found = hosts.length > 0 ? `${hosts.length} (${listText(hosts)})` : "none";
   return `checkpoint.quorum = ${quorumOf(state)} hosts must have it, and of those with a checkpoint actor or a copy there is ${found}; start "muster checkpoint" on another host`;
 }
 
-function hostsFor(state: ControllerState, step: number): readonly string[] {
+function hostsFor(state: ControllerState, step: number, those: readonly Member[]): readonly string[] {
   const copies = (state.checkpoints.copies ?? []).filter((copy) => copy.step === step);
-  return hostsOf([...membersOf(state, "checkpoint"), ...copies]);
+  return hostsOf([...those, ...copies]);
 }
 
 function hostsOf(those: readonly { readonly host: string }[]): readonly string[] {
