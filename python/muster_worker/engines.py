@@ -99,7 +99,7 @@ class Worker:
     def describe(self, facts: dict) -> dict:
         """What it is. `facts` has role, vocab, maxContext and tokenizer of the job. Returns the fields of a hello without type and
         protocol: roles, build, modelId, vocab, maxContext, tensors, optimizerBytes, deterministic, logprobs, modelConfig,
-        gradientElements where less is trained than the tensors have, and losses where it knows more than the clipped surrogate.
+        gradientElements where less is trained than the tensors have, losses where it knows more than the clipped surrogate, and fingerprint.
         Raises Invalid when it can not be what is asked."""
         raise NotImplementedError
 

@@ -16,6 +16,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch  # noqa: E402
 
 from .engines import Worker, table_of  # noqa: E402
+from .fingerprint import numeric_fingerprint  # noqa: E402
 from .hf_folder import read_config, read_tensors  # noqa: E402
 from .locked_pages import LockedPages  # noqa: E402
 from .losses import NAMES, Rows, values_of  # noqa: E402
@@ -59,7 +60,8 @@ class TorchGrpo(Worker):
             "roles": ["policy"], "build": self._build(), "modelId": f"{kind}-l{layers}-d{hidden}-v{vocab}", "vocab": vocab,
             "maxContext": self.config["max_position_embeddings"],
             "tensors": table_of([(name, "f32", parameter.shape) for name, parameter in self.parameters]),
-            "gradientElements": self.count, "optimizerBytes": self.kept + 8 * self.count + 8, "deterministic": True, "losses": NAMES, "modelConfig": self.config,
+            "gradientElements": self.count, "optimizerBytes": self.kept + 8 * self.count + 8, "deterministic": True, "losses": NAMES,
+            "fingerprint": numeric_fingerprint(self.options.device, getattr(torch, self.options.dtype)), "modelConfig": self.config,
         }
 
     def initialize(self, source):

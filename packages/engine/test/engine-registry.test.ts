@@ -69,6 +69,7 @@ describe("the embedded engine", () => {
 
   it("opens as what it says it is", async () => {
     const policy = await embeddedEngines.openPolicy(jobOf(), needs);
+    expect(policy.info().fingerprint).toMatch(/^[0-9a-f]{16}$/);
     const rollout = await embeddedEngines.openRollout(jobOf(), needs);
     expect(policy.info().tensors).toEqual(embeddedEngines.describe("policy", jobOf().engine, needs).tensors);
     expect(rollout.info()).toMatchObject({ build: embeddedAdapter.build(), vocab: 43, maxContext: 36 });

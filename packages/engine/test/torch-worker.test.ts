@@ -118,6 +118,19 @@ describe("the trainer in PyTorch", () => {
     });
   });
 
+  it("has another fingerprint with other kernels, and the same one again with the same", async () => {
+    const fingerprintOf = async (environment: string): Promise<string | undefined> => {
+      const engine = await opened("worker", adapter, { command: commandOf(), environment });
+      await engine.close();
+      return engine.info().fingerprint;
+    };
+    const [fast, again] = [await fingerprintOf(""), await fingerprintOf("")];
+    const plain = await fingerprintOf("ATEN_CPU_CAPABILITY=default");
+    expect(fast).toMatch(/^[0-9a-f]{16}$/);
+    expect(again).toBe(fast);
+    expect(plain).not.toBe(fast);
+  });
+
   it("says why a reference policy can not be opened", async () => {
     const training = { ...trainingDefaults, klCoefficient: 0.1, reference: "/nowhere" };
     await expect(opened("worker", adapter, { command: commandOf() }, training)).rejects.toThrow(

@@ -277,6 +277,18 @@ describe("a policy replica", () => {
     replica.hear(eventOf("policy", "step.run"));
     return replica;
   };
+
+  it("says in the handshake of a mesh what its engine is, also when it is asked again", () => {
+    const replica = held();
+    const order = eventOf("policy", "mesh.build");
+    replica.hear(order);
+    const engine = { build: "torch-2", fingerprint: "f" };
+    const joined = { ...eventOf("policy", "mesh.joined"), engine };
+    const said = [{ kind: "mesh.built", body: { engine } }];
+    expect(replica.hear(joined)).toMatchObject(said);
+    expect(replica.hear(order)).toMatchObject(said);
+  });
+
   const voted = (): Replica => {
     const replica = computing();
     replica.hear(eventOf("policy", "step.computed"));

@@ -239,7 +239,8 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             deadlineMs: config.timing.meshMs,
             signal: AbortSignal.any([signal, tools.signal]),
           });
-          return { type: "mesh.joined", epoch };
+          const { build, fingerprint } = engine.info();
+          return { type: "mesh.joined", epoch, ...(fingerprint ? { engine: { build, fingerprint } } : {}) };
         }),
       (error) => ({ type: "mesh.errored", epoch, cause: messageOf(error), missing: missingOf(error, members) }),
     );

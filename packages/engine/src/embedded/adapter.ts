@@ -6,6 +6,7 @@ import { checkWeightsFor, hfConfigOf } from "../hf-folder.ts";
 import type { EngineAdapter, EngineOptions, EngineProblem } from "../registry/adapter.ts";
 import { EngineRegistry } from "../registry/engine-registry.ts";
 import { embeddedBuild } from "./core.ts";
+import { embeddedFingerprint } from "./fingerprint.ts";
 import { type ModelConfig, modelIdOf, tensorsOf } from "./model-config.ts";
 import { createEmbeddedPolicyEngine } from "./policy-engine.ts";
 import { createEmbeddedRolloutEngine } from "./rollout-engine.ts";
@@ -58,6 +59,7 @@ export const embeddedAdapter: EngineAdapter = {
     const engine = createEmbeddedPolicyEngine({
       model: embeddedModelOf(options, needs),
       hasReference: source !== null,
+      fingerprint: await embeddedFingerprint(),
     });
     if (source) await engine.openReference(source);
     return engine;

@@ -26,6 +26,8 @@ export interface EmbeddedPolicyOptions {
   readonly rows?: number;
   /** Reserves memory for the weights of a reference policy, which {@link EmbeddedTrainer.openReference} fills. */
   readonly hasReference?: boolean;
+  /** What came of a short computation on this machine. */
+  readonly fingerprint?: string;
 }
 
 /** Where weights of a policy come from. */
@@ -83,6 +85,7 @@ class EmbeddedPolicyEngine implements EmbeddedTrainer {
       weightsBytes: 4 * count,
       optimizerBytes: 8 * count + 8,
       gradientElements: count,
+      ...(options.fingerprint === undefined ? {} : { fingerprint: options.fingerprint }),
     };
   }
 

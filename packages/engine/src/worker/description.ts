@@ -19,6 +19,7 @@ export interface WorkerDescription extends WorkerSelf, Omit<EngineDescription, "
   readonly weightsBytes: number;
   readonly optimizerBytes: number;
   readonly gradientElements: number;
+  readonly fingerprint?: string | undefined;
 }
 
 /** Of a gradient mesh, which sees them through windows. */

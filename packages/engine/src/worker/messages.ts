@@ -57,6 +57,8 @@ export const helloSchema = selfSchema.extend({
   /** Absent where every element of the tensors is trained. */
   gradientElements: count.min(1).optional(),
   logprobs: z.enum(["sampled-dist", "raw"]).default("sampled-dist"),
+  /** What came of a short computation on its machine. */
+  fingerprint: text.optional(),
   /** Names that are not known here are those of a newer worker: no job asks for them. */
   losses: z.array(text).max(64).default([]),
   modelConfig: z.record(z.string(), z.unknown()).default({}),

@@ -40,12 +40,12 @@ export class WorkerPolicyEngine implements PolicyEngine {
   #told: Promise<unknown> = Promise.resolve();
 
   constructor(worker: OpenWorker) {
-    const { tensors, weightsBytes, optimizerBytes, gradientElements, build, modelId, vocab, maxContext, logprobs } =
-      worker.description;
+    const { tensors, weightsBytes, optimizerBytes, gradientElements, fingerprint, ...described } = worker.description;
+    const { build, modelId, vocab, maxContext, logprobs } = described;
     this.#worker = worker;
     this.#info = {
       ...{ kind: "worker", build, modelId, vocab, maxContext, ranks: 1, logprobs },
-      ...{ tensors, weightsBytes, optimizerBytes, gradientElements },
+      ...{ tensors, weightsBytes, optimizerBytes, gradientElements, fingerprint },
     };
     const mirror = (): Mirror => ({
       weights: new Uint8Array(weightsBytes),

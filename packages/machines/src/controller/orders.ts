@@ -23,6 +23,16 @@ export function evict(state: ControllerState, members: readonly Member[], eviden
   );
 }
 
+/** Puts out a member that computes otherwise than it should: its next life waits also when the first one is known to have ended. Pure. */
+export function evictHeld(state: ControllerState, member: Member, evidence: string): Change<ControllerState> {
+  const out = evict(state, [member], evidence);
+  const { [member.id]: eviction } = out.state.evictions;
+  const evictions = eviction
+    ? { ...out.state.evictions, [member.id]: { ...eviction, isHeld: true } }
+    : out.state.evictions;
+  return { state: { ...out.state, evictions }, effects: out.effects };
+}
+
 /** Sends overdue orders again, or forgets them so that the planners decide anew; puts out who never answers. Pure. */
 export function planOverdue(state: ControllerState): Change<ControllerState> | null {
   const { members, leases, nowMs } = state;

@@ -43,7 +43,7 @@ export type PolicyEvent =
   | ({ readonly type: "weights.errored" } & Body<"weights.failed">)
   | ({ readonly type: "weights.published" } & Held)
   | ({ readonly type: "weights.unpublished" } & Pick<Body<"weights.failed">, "lineage" | "version" | "cause">)
-  | { readonly type: "mesh.joined"; readonly epoch: number }
+  | ({ readonly type: "mesh.joined" } & Body<"mesh.built">)
   | {
       readonly type: "mesh.errored";
       readonly epoch: number;
@@ -79,6 +79,8 @@ export interface PolicyContext extends PolicyInput {
   /** The newest mesh it was told of, and the newest it joined. */
   readonly build: Body<"mesh.build"> | null;
   readonly joinedEpoch: number;
+  /** What is said of the engine in the handshake of a mesh; absent where it says nothing. */
+  readonly engine?: Body<"mesh.built">["engine"];
   /** The newest epoch whose communicator was aborted. */
   readonly brokenEpoch: number;
   readonly run: Body<"step.run"> | null;

@@ -188,7 +188,10 @@ const machine = policySetup.createMachine({
         "mesh.joined": {
           guard: "isThisEpoch",
           target: "ready",
-          actions: [assign(({ event }) => ({ joinedEpoch: event.epoch })), sayJoined],
+          actions: [
+            assign(({ event: { epoch, engine } }) => ({ joinedEpoch: epoch, ...(engine ? { engine } : {}) })),
+            sayJoined,
+          ],
         },
         "weights.pull": [olderPull, { target: "syncing", actions: [leaveMesh, "breakMesh", "want"] }],
         "weights.initialize": [olderInitialize, { target: "initializing", actions: [leaveMesh, "breakMesh", "want"] }],

@@ -66,7 +66,8 @@ export const sayHeld = {
 /** Action that says that the joined mesh stands. */
 export const sayJoined = {
   type: effectAction,
-  params: ({ context }: Seen): PolicyEffect => report("mesh.built", { epoch: context.joinedEpoch }),
+  params: ({ context: { joinedEpoch: epoch, engine } }: Seen): PolicyEffect =>
+    report("mesh.built", { epoch, ...(engine ? { engine } : {}) }),
 } as const;
 
 type Failure = Pick<Body<"weights.failed">, "cause" | "damage">;

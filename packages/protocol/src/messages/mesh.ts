@@ -30,7 +30,11 @@ export const meshMessages = defineMessages({
     direction: "report",
     from: ["policy"],
     says: "A member joined the communicator of an epoch.",
-    body: z.strictObject({ epoch: countSchema }),
+    body: z.strictObject({
+      epoch: countSchema,
+      /** What its engine is, and what came of a short computation on its machine; absent for engines that do not say. */
+      engine: z.strictObject({ build: z.string().min(1).max(128), fingerprint: z.string().min(1).max(128) }).optional(),
+    }),
   },
   "mesh.failed": {
     direction: "report",

@@ -1,17 +1,25 @@
 /** What trainers say of their mesh and of the running attempt. Facts into the tables, nothing decided. */
 import { announce, type Change, type ReportOf } from "../events.ts";
-import { type ControllerState, meshMembersOf } from "../state.ts";
+import { type ControllerState, type Mesh, meshMembersOf } from "../state.ts";
 import { withMissed, withoutAbsences } from "./absences.ts";
+import { fingerprintOf, refuseOtherBits } from "./fingerprints.ts";
 
 /** A member joined the communicator of the epoch. Pure. */
 export function applyBuilt(state: ControllerState, event: ReportOf<"mesh.built">): Change<ControllerState> {
   const { mesh } = state;
   if (mesh.state !== "building" || event.body.epoch !== mesh.epoch || mesh.built.includes(event.from))
     return { state, effects: [] };
-  const built = [...mesh.built, event.from];
-  if (built.length < mesh.members.length) return { state: { ...state, mesh: { ...mesh, built } }, effects: [] };
+  const { engine } = event.body;
+  const engines = engine ? { engines: { ...mesh.engines, [event.from]: engine } } : {};
+  const built = { ...mesh, ...engines, built: [...mesh.built, event.from] };
+  const next = { ...state, mesh: built };
+  if (built.built.length < mesh.members.length) return { state: next, effects: [] };
+  const refused = refuseOtherBits(next);
+  if (refused) return refused;
+  const fingerprint = fingerprintOf(built);
+  const ready: Mesh = { ...withoutAbsences(built), state: "ready", ...(fingerprint ? { fingerprint } : {}) };
   return {
-    state: { ...state, mesh: { ...withoutAbsences(mesh), built, state: "ready" } },
+    state: { ...state, mesh: ready },
     effects: [announce("mesh.changed", { epoch: mesh.epoch, members: [...mesh.members] })],
   };
 }

@@ -4,7 +4,7 @@
  * have ended.
  */
 import type { Change } from "../events.ts";
-import { evict } from "../orders.ts";
+import { evictHeld } from "../orders.ts";
 import { type ControllerState, type Member, meshMembersOf } from "../state.ts";
 
 /** Steps that are remembered. */
@@ -33,10 +33,6 @@ export function planDivergent(state: ControllerState): Change<ControllerState> |
   const wrong = meshMembersOf(state).find(({ id }) => (divergences[id] ?? []).length >= divergentMax);
   if (!wrong) return null;
   const { [wrong.id]: steps = [], ...others } = divergences;
-  const out = evict(state, [wrong], `computed other weights than the majority in steps ${steps.join(", ")}`);
-  const { [wrong.id]: eviction } = out.state.evictions;
-  const evictions = eviction
-    ? { ...out.state.evictions, [wrong.id]: { ...eviction, isHeld: true } }
-    : out.state.evictions;
-  return { state: { ...out.state, divergences: others, evictions }, effects: out.effects };
+  const out = evictHeld(state, wrong, `computed other weights than the majority in steps ${steps.join(", ")}`);
+  return { state: { ...out.state, divergences: others }, effects: out.effects };
 }

@@ -41,6 +41,9 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   }
   const epoch = mesh.epoch + 1;
   const ranked = steadyFirst(members);
+  const isHandedOn =
+    mesh.fingerprint !== undefined &&
+    ranked.some(({ id, joinedSeq }) => joinedSeq <= mesh.joins && mesh.members.includes(id));
   const next: ControllerState = {
     ...state,
     mesh: {
@@ -52,6 +55,7 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
       dueAtMs: state.nowMs + plan.timing.meshMs,
       joinDueAtMs: null,
       ...(mesh.absences ? { absences: mesh.absences } : {}),
+      ...(isHandedOn ? { fingerprint: mesh.fingerprint } : {}),
     },
   };
   const ranks = ranksOf(ranked);

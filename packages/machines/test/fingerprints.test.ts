@@ -1,0 +1,91 @@
+/** Trainers whose machines compute other bits are told apart in the handshake of a mesh, before a step. */
+import { describe, expect, it } from "vitest";
+import { mustWait } from "../src/controller/members/evictions.ts";
+import type { ControllerState } from "../src/controller/state.ts";
+import { applyBuilt } from "../src/controller/step/apply-step.ts";
+import { planMesh } from "../src/controller/step/plan-mesh.ts";
+import { bodiesOf, linesOf, planWith, reportFrom, stepping } from "./states.ts";
+
+type Level = NonNullable<ControllerState["plan"]["agreement"]>;
+
+/** An epoch that is being built of p0, p1, p2; `fingerprint` is that of the mesh before. */
+function building(level: Level | null = null, fingerprint?: string): ControllerState {
+  const state = stepping({}, { plan: planWith(level ? { agreement: level } : {}), members: ["p0", "p1", "p2", "r0"] });
+  const mesh = { ...state.mesh, state: "building", built: [], ...(fingerprint ? { fingerprint } : {}) } as const;
+  return { ...state, mesh, step: { ...state.step, state: "sampling" } };
+}
+
+/** All join, each with its fingerprint; `null` says none, as a worker does that is older. */
+function joined(state: ControllerState, said: Readonly<Record<string, string | null>>) {
+  return Object.entries(said).reduce(
+    (change, [id, fingerprint]) => {
+      const engine = fingerprint === null ? {} : { engine: { build: `torch-${fingerprint}`, fingerprint } };
+      const body = { epoch: state.mesh.epoch, ...engine };
+      return applyBuilt(change.state, reportFrom(change.state, id, { kind: "mesh.built", body }));
+    },
+    { state, effects: [] } as ReturnType<typeof applyBuilt>,
+  );
+}
+
+const refused = ({ effects }: ReturnType<typeof applyBuilt>): readonly string[] =>
+  linesOf(effects).filter((line) => line.endsWith("replica.fenced"));
+
+describe("a trainer with another fingerprint", () => {
+  it("is put out before a step, with both members, both builds and the way out, and the others go on without it", () => {
+    const out = joined(building(), { p0: "a", p1: "b", p2: "a" });
+    expect(linesOf(out.effects)).toEqual(["! member.died", "p1 replica.fenced", "! alarm.raised"]);
+    const [{ reason } = { reason: "" }] = bodiesOf(out.effects, "replica.fenced");
+    expect(reason).toMatch(
+      /^p1 \(engine build torch-b\) computes other bits than p0 \(engine build torch-a\): .* is b, and theirs is a\./,
+    );
+    expect(reason).toMatch(/set job\.agreement = "leader", or "weights"/);
+    const next = planMesh(out.state)?.state;
+    expect(next?.mesh).toMatchObject({ state: "building", members: ["p0", "p2"], fingerprint: "a" });
+    const stands = joined(next ?? out.state, { p0: "a", p2: "a" });
+    expect(stands.state.mesh.state).toBe("ready");
+  });
+
+  it("is not the majority, in the first mesh; of two it is not the first rank", () => {
+    expect(refused(joined(building(), { p0: "b", p1: "a", p2: "a" }))).toEqual(["p0 replica.fenced"]);
+    expect(refused(joined(building(), { p2: "b", p0: "a", p1: null }))).toEqual(["p2 replica.fenced"]);
+  });
+
+  it("is not one of the mesh that stood, however many join it", () => {
+    const out = joined(building(null, "a"), { p0: "a", p1: "b", p2: "b" });
+    expect(refused(out)).toEqual(["p1 replica.fenced", "p2 replica.fenced"]);
+  });
+
+  it("comes back after a pause only, also when its process is known to have ended", () => {
+    expect(mustWait(joined(building(), { p0: "a", p1: "b", p2: "a" }).state, "p1")).toBe(true);
+  });
+
+  it.each(["weights", "leader"] as const)("is taken where bits need not be equal: %s", (level) => {
+    const out = joined(building(level), { p0: "a", p1: "b", p2: "c" });
+    expect(out.state.mesh.state).toBe("ready");
+    expect(refused(out)).toEqual([]);
+  });
+});
+
+describe("a trainer without a fingerprint", () => {
+  it("is taken beside any other", () => {
+    const out = joined(building(), { p0: null, p1: "a", p2: null });
+    expect(out.state.mesh).toMatchObject({ state: "ready", fingerprint: "a" });
+  });
+
+  it("leaves the tables as they were, where all are so", () => {
+    const { mesh } = joined(building(), { p0: null, p1: null, p2: null }).state;
+    expect(mesh.state).toBe("ready");
+    expect(mesh).not.toHaveProperty("engines");
+    expect(mesh).not.toHaveProperty("fingerprint");
+  });
+});
+
+it("the fingerprint of a mesh goes with the last of its members", () => {
+  const stood = building(null, "a");
+  const ready: ControllerState = { ...stood, mesh: { ...stood.mesh, state: "broken", dueAtMs: 0 } };
+  expect(planMesh(ready)?.state.mesh.fingerprint).toBe("a");
+  const strangers = Object.fromEntries(
+    Object.entries(ready.members).map(([id, one]) => [id, { ...one, joinedSeq: 99 }]),
+  );
+  expect(planMesh({ ...ready, members: strangers })?.state.mesh).not.toHaveProperty("fingerprint");
+});
