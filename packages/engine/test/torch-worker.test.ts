@@ -1,4 +1,4 @@
-/** The trainer in PyTorch beside the embedded one: the same gradient for the same weights. About 20 s: each process imports PyTorch. */
+/** The trainer in PyTorch beside the embedded one: the same gradient for the same weights. About 25 s: each process imports PyTorch. */
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { needsOfTask, taskOf } from "@muster/data";
