@@ -2,15 +2,18 @@
 // job whose trainers compute in PyTorch on the GPU while one of them is killed. Without a GPU it says so and succeeds.
 import { spawnSync } from "node:child_process";
 
+/** @param {string} command @param {readonly string[]} words @param {NodeJS.ProcessEnv} env */
 const run = (command, words, env = {}) =>
   spawnSync(command, words, {
     env: { ...process.env, ...env },
     stdio: ["inherit", "pipe", "inherit"],
     encoding: "utf8",
   });
+/** @param {string} project @param {readonly string[]} files @param {NodeJS.ProcessEnv} env */
 const vitest = (project, files, env) =>
   run("npx", ["vitest", "run", "--project", project, ...files], { ...env, NO_COLOR: "1" });
 
+/** @param {string} title @param {ReturnType<typeof run>} done */
 function part(title, { status, stdout }) {
   console.log(`${title}\n${stdout}`);
   if (status !== 0) process.exitCode = 1;
