@@ -15,12 +15,15 @@ import { addAdminDoors } from "./doors/admin.ts";
 import { Admission } from "./doors/admission.ts";
 import { headersForEngine } from "./doors/answer-headers.ts";
 import { AnswerMemory } from "./doors/answer-memory.ts";
+import { pingMs } from "./doors/answer-stream.ts";
 import type { Attempt } from "./doors/attempt.ts";
-import { addDialectDoors } from "./doors/dialect-doors.ts";
+import { addDialectDoors, type StreamTools } from "./doors/dialect-doors.ts";
 import { type ExchangeTools, exchange } from "./doors/exchange.ts";
 import type { Asked } from "./doors/front-doors.ts";
+import type { Grow } from "./doors/growing-answer.ts";
 import { checkToken, hasTokens, type Tokens } from "./doors/guard.ts";
 import { HeldAnswer } from "./doors/held-answer.ts";
+import { HeldStream } from "./doors/held-stream.ts";
 import { doorOf, openHttpApp } from "./doors/http-app.ts";
 import { openMeters } from "./doors/meters.ts";
 import { addSessionDoors } from "./doors/session-doors.ts";
@@ -243,8 +246,8 @@ class RunningRouter implements Router {
       reply.type("application/json").send(JSON.stringify(await this.#models())),
     );
     addDialectDoors(app, {
-      draw: (body, headers, client) => this.#draw(body, headers, client),
-      running: this.#running,
+      draw: (body, headers, client, grow) => this.#draw(body, headers, { client, grow }),
+      ...{ running: this.#running, stream: this.#stream() },
     });
     if (this.#sessions)
       addSessionDoors(app, {
@@ -252,8 +255,8 @@ class RunningRouter implements Router {
         tokens: this.#options.tokens,
         limits: this.#options.config.sessions,
         scheme: this.#options.tls ? "https" : "http",
-        draw: (body, headers) => this.#draw(body, headers),
-        running: this.#running,
+        draw: (body, headers, grow) => this.#draw(body, headers, { grow }),
+        ...{ running: this.#running, stream: this.#stream() },
       });
     addAdminDoors(app, {
       pool: this.#pool,
@@ -281,17 +284,29 @@ class RunningRouter implements Router {
     return headersForEngine(headers, { token: engineToken, hasOwnTokens: hasTokens(tokens) });
   }
 
+  #stream(): StreamTools {
+    const { config, logger } = this.#options;
+    return {
+      ...{ stallMs: config.attempt.clientStallMs, pingMs },
+      failed: (error) => logger.error({ error }, "a stream failed in the router itself"),
+      brokeOff: ({ message }) =>
+        logger.warn({ detail: message }, "a turn's stream broke off; its answer is asked for anew"),
+    };
+  }
+
   /** The whole answer of an engine to a chat request; given up when this client leaves. @throws Refused as the client would be told */
   async #draw(
     body: object,
     headers: FastifyRequest["headers"],
-    client?: FastifyReply["raw"],
+    { client, grow }: { readonly client?: FastifyReply["raw"]; readonly grow?: Grow | undefined },
   ): Promise<Readonly<Record<string, unknown>>> {
     if (this.#isDraining) throw draining();
     const { config } = this.#options;
-    const bytes = Buffer.from(JSON.stringify(body));
+    const asked = grow ? { ...body, stream_options: { include_usage: true } } : body;
+    const bytes = Buffer.from(JSON.stringify(asked));
     const parsed = parseRequest("/v1/chat/completions", bytes, headers, { maxStaleness: config.maxStaleness });
-    const held = new HeldAnswer(config.attempt.answerBytesMax);
+    const { answerBytesMax } = config.attempt;
+    const held = grow ? new HeldStream(answerBytesMax, this.#tools.memory, grow) : new HeldAnswer(answerBytesMax);
     client?.once("close", () => held.destroy());
     await exchange(this.#tools, parsed, held, this.#headersForEngine(headers));
     return held.answer();

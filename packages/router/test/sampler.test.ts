@@ -1,5 +1,6 @@
 import { type Generated, silentLogger } from "@muster/base";
 import { expect, onTestFinished, test } from "vitest";
+import { ChatStream } from "../src/core/chat-stream.ts";
 import { type SamplerEngine, type SamplerRequest, type SamplerTokenizer, startSamplerServer } from "../src/index.ts";
 import { responseOf } from "./support/fake-engine.ts";
 import { eventsOf, openRouter } from "./support/open-router.ts";
@@ -194,7 +195,7 @@ test("a router goes on with a stream of one sampler at another one", async () =>
   expect(meta.weight_versions[1]).toMatchObject({ start: meta.weight_versions[0]?.end, end: 60 });
 });
 
-test("a chat answer has tokens and log-probs when it is asked for them, and a stream refuses them by name", async () => {
+test("a chat answer has tokens and log-probs when it is asked for them, and so has a stream, each once", async () => {
   const { ask } = await serve();
   const chat = { messages: [{ role: "user", content: "abc" }], max_tokens: 3, logprobs: true, return_token_ids: true };
   const ids = responseOf([0, 1, 2], 3).map((id) => id % 25);
@@ -203,9 +204,14 @@ test("a chat answer has tokens and log-probs when it is asked for them, and a st
     prompt_token_ids: [0, 1, 2],
     choices: [{ token_ids: ids, logprobs: { content }, finish_reason: "length" }],
   });
-  const refused = await ask("/v1/chat/completions", { ...chat, stream: true });
-  expect(refused.status).toBe(400);
-  expect(await refused.json()).toMatchObject({ error: { message: expect.stringContaining("return_token_ids") } });
+  const asked = { ...chat, max_tokens: 40, stream: true, stream_options: { include_usage: true } };
+  const { data, isDone } = await eventsOf(await ask("/v1/chat/completions", asked));
+  const stream = new ChatStream();
+  const texts = data.map((one) => stream.take(one as Record<string, unknown>));
+  const whole = await (await ask("/v1/chat/completions", { ...chat, max_tokens: 40 })).json();
+  expect(isDone).toBe(true);
+  expect(texts.filter((text) => text !== "").length).toBeGreaterThan(1);
+  expect(stream.whole()).toEqual({ ...(whole as object), id: expect.any(String), created: expect.any(Number) });
 });
 
 test("a stop text ends a response where it stands, in every form of answer, and nothing is drawn behind it", async () => {

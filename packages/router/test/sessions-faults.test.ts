@@ -4,7 +4,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { expect, onTestFinished, test } from "vitest";
-import { eventsOf } from "../src/core/turn-answer.ts";
 import { SessionFiles } from "../src/sessions/session-files.ts";
 import { openRouter, startEngine } from "./support/open-router.ts";
 
@@ -214,14 +213,4 @@ test.each([
   const again = await Promise.all([...ids].reverse().map((id) => files.read(id)));
   const kept = again.reverse().filter((one, i) => one === sessions[i]);
   expect(kept.length).toBeLessThanOrEqual(most);
-});
-
-test("calls of tools in a stream have the place that clients put them together by", () => {
-  const message = { role: "assistant", content: null, tool_calls: [{ id: "x", type: "function" }, { id: "y" }] };
-  const [first = ""] = eventsOf({ id: "c", choices: [{ index: 0, message, finish_reason: "tool_calls" }] }).split("\n");
-  const calls = [
-    { index: 0, id: "x", type: "function" },
-    { index: 1, id: "y" },
-  ];
-  expect(JSON.parse(first.slice("data: ".length))).toMatchObject({ choices: [{ delta: { tool_calls: calls } }] });
 });

@@ -101,7 +101,14 @@ test("the same request has the same answer, at once, after a restart, and withou
   expect(new Set(answers.map(({ content }) => content)).size).toBe(1);
   // A stream of it is the same answer in events.
   const events = await eventsOf(await after.ask(turnAt("a"), bodyOf(messages, { stream: true })));
-  expect(events).toMatchObject({ isDone: true, isBroken: false, data: [{ choices: [{ delta: answers[0] }] }, {}] });
+  expect(events).toMatchObject({
+    ...{ isDone: true, isBroken: false },
+    data: [
+      { choices: [{ delta: { role: "assistant" } }] },
+      { choices: [{ delta: { content: answers[0]?.content } }] },
+      { choices: [{ finish_reason: "stop" }] },
+    ],
+  });
   expect((await traceOf(after, "a")).turns).toBe(1);
 });
 

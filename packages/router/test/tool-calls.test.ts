@@ -46,7 +46,15 @@ const tokenizer = {
   decode: (ids: ArrayLike<number>) => String.fromCharCode(...Array.from(ids)).replaceAll("\0", ""),
 };
 const wanted: Wanted = {
-  ...{ promptIds: Int32Array.of(1), n: 1, seed: 7, isStream: true, withLogprobs: false, withIds: false },
+  ...{
+    promptIds: Int32Array.of(1),
+    n: 1,
+    seed: 7,
+    isStream: true,
+    withLogprobs: false,
+    withIds: false,
+    withUsage: false,
+  },
   sampling: { temperature: 1, maxNewTokens: 500, stopTokenIds: [0] },
   ...{ stops: ["STOP"], toolParser: "hermes" as const, isOneCall: false },
 };

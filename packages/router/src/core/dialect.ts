@@ -1,6 +1,6 @@
 /** Other APIs in front of chat completions: what their translations share. Pure. */
 import { isTable } from "./answer-facts.ts";
-import { invalid } from "./reply.ts";
+import { invalid, type Reply } from "./reply.ts";
 
 export type Table = Readonly<Record<string, unknown>>;
 
@@ -12,10 +12,25 @@ export interface Dialect {
   readonly chatOf: (request: Table) => Table;
   /** A chat answer to this request, in the form of the API. */
   readonly answerOf: (answer: Table, request: Table) => Table;
-  /** The answer of {@link Dialect.answerOf} as the events of a stream. */
-  readonly eventsOf: (answer: Table) => string;
+  /** The events of a stream that answers this request. */
+  readonly eventsOf: (request: Table) => EventWriter;
   /** The body of an error; left out where it is the one of chat completions. */
-  readonly errorOf?: (error: { readonly status: number; readonly message: string }) => string;
+  readonly errorOf?: (error: Pick<Reply, "status" | "message">) => string;
+}
+
+/**
+ * One answer as the events of an API, while it is drawn: `begin` once, `text` for each piece, then `end` or `fail`. What an agent acts on, which is the
+ * calls of tools and the end, is in `end` alone: nobody sees it before the answer is whole.
+ */
+export interface EventWriter {
+  /** @param head - `id`, `model` and `created` of the chat answer, and its prompt's tokens where they are known. */
+  readonly begin: (head: Table) => string;
+  readonly text: (piece: string) => string;
+  /** What may stand between two events, so that a client that waits sees that somebody is there. */
+  readonly ping: string;
+  /** @param answer - The whole chat answer, whose text was said. */
+  readonly end: (answer: Table) => string;
+  readonly fail: (reply: Reply) => string;
 }
 
 /** Fields that every dialect has: where a request stands, and what only the router reads. */

@@ -13,7 +13,7 @@ import {
   textIn,
   untranslated,
 } from "./dialect.ts";
-import { invalid } from "./reply.ts";
+import { invalid, type Reply } from "./reply.ts";
 
 /** `cache_control`, `metadata` and `service_tier` change nothing of what is drawn. */
 const known = [
@@ -61,49 +61,54 @@ export const messagesApi: Dialect = {
       usage: { input_tokens: promptTokens, output_tokens: responseTokens },
     };
   },
-  eventsOf(answer) {
-    const { content, stop_reason, stop_sequence, usage, ...head } = answer as Table & { content: readonly Table[] };
-    const tokens = usage as { input_tokens: number; output_tokens: number };
-    const empty = {
-      ...head,
-      content: [],
-      stop_reason: null,
-      stop_sequence: null,
-      usage: { ...tokens, output_tokens: 0 },
-    };
-    const events = [
-      { type: "message_start", message: empty },
-      ...content.flatMap(blockEvents),
-      {
-        ...{ type: "message_delta", delta: { stop_reason, stop_sequence } },
-        usage: { output_tokens: tokens.output_tokens },
+  eventsOf(request) {
+    let open = false;
+    const close = (): readonly Table[] => (open ? [{ type: "content_block_stop", index: 0 }] : []);
+    const written = (events: readonly Table[]): string => events.map(namedEvent).join("");
+    return {
+      begin(head) {
+        const { stop_reason, stop_sequence, ...message } = messagesApi.answerOf(head, request);
+        return namedEvent({ type: "message_start", message: { ...message, stop_reason: null, stop_sequence: null } });
       },
-      { type: "message_stop" },
-    ];
-    return events.map(namedEvent).join("");
+      text(text) {
+        const start = { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } };
+        const delta = { type: "content_block_delta", index: 0, delta: { type: "text_delta", text } };
+        const events = open ? [delta] : [start, delta];
+        open = true;
+        return written(events);
+      },
+      ping: namedEvent({ type: "ping" }),
+      end(whole) {
+        const { content, stop_reason, stop_sequence, usage } = messagesApi.answerOf(whole, request);
+        const uses = (content as readonly Table[]).filter(({ type }) => type === "tool_use");
+        return written([
+          ...close(),
+          ...uses.flatMap((use, i) => useEvents(use, i + (open ? 1 : 0))),
+          { type: "message_delta", delta: { stop_reason, stop_sequence }, usage },
+          { type: "message_stop" },
+        ]);
+      },
+      fail: (reply) => `event: error\ndata: ${messagesError(reply)}\n\n`,
+    };
   },
-  errorOf({ status, message }) {
-    const type = errorTypes[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
-    return JSON.stringify({ type: "error", error: { type, message } });
-  },
+  errorOf: messagesError,
 };
+
+function messagesError({ status, message }: Pick<Reply, "status" | "message">): string {
+  const type = errorTypes[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
+  return JSON.stringify({ type: "error", error: { type, message } });
+}
 
 const errorTypes: Readonly<Record<number, string>> = {
   ...{ 401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large" },
   ...{ 429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error" },
 };
 
-function blockEvents(block: Table, index: number): readonly Table[] {
-  const isText = block.type === "text";
-  const delta = isText
-    ? { type: "text_delta", text: block.text }
-    : { type: "input_json_delta", partial_json: JSON.stringify(block.input) };
+/** A call of a tool. Its input is written at once: only a whole one can be read. */
+function useEvents(use: Table, index: number): readonly Table[] {
+  const delta = { type: "input_json_delta", partial_json: JSON.stringify(use.input) };
   return [
-    {
-      type: "content_block_start",
-      index,
-      content_block: isText ? { type: "text", text: "" } : { ...block, input: {} },
-    },
+    { type: "content_block_start", index, content_block: { ...use, input: {} } },
     { type: "content_block_delta", index, delta },
     { type: "content_block_stop", index },
   ];

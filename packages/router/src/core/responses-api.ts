@@ -4,6 +4,7 @@ import {
   checkFields,
   choiceOf,
   type Dialect,
+  type EventWriter,
   given,
   isGiven,
   namedEvent,
@@ -13,7 +14,7 @@ import {
   textIn,
   untranslated,
 } from "./dialect.ts";
-import { invalid } from "./reply.ts";
+import { invalid, type Reply } from "./reply.ts";
 
 /** The last row changes nothing of what is drawn. */
 const known = [
@@ -70,44 +71,92 @@ export const responsesApi: Dialect = {
       },
     };
   },
-  eventsOf(answer) {
-    const begun = { ...answer, status: "in_progress", output: [], usage: null, incomplete_details: null };
-    const events: readonly Table[] = [
-      { type: "response.created", response: begun },
-      { type: "response.in_progress", response: begun },
-      ...(answer.output as readonly Table[]).flatMap(itemEvents),
-      { type: `response.${answer.status}`, response: answer },
-    ];
-    return events.map((event, sequence_number) => namedEvent({ ...event, sequence_number })).join("");
-  },
+  eventsOf: (request) => new ResponseEvents(request),
 };
 
-function itemEvents(item: Table, output_index: number): readonly Table[] {
-  const isMessage = item.type === "message";
-  const empty = { ...item, status: "in_progress", ...(isMessage ? { content: [] } : { arguments: "" }) };
+/** The events of one response, which are numbered. */
+class ResponseEvents implements EventWriter {
+  readonly ping = ": ping\n\n";
+  readonly #request: Table;
+  #begun: Table = {};
+  #item: Table = {};
+  #isOpen = false;
+  #next = 0;
+
+  constructor(request: Table) {
+    this.#request = request;
+  }
+
+  begin(head: Table): string {
+    const answer = responsesApi.answerOf(head, this.#request);
+    this.#begun = { ...answer, status: "in_progress", output: [], usage: null, incomplete_details: null };
+    const [item] = answer.output as readonly [Table];
+    this.#item = { ...item, status: "in_progress", content: [] };
+    return this.#written([
+      { type: "response.created", response: this.#begun },
+      { type: "response.in_progress", response: this.#begun },
+    ]);
+  }
+
+  text(delta: string): string {
+    return this.#written([
+      ...this.#open(),
+      { type: "response.output_text.delta", ...this.#place(), delta, logprobs: [] },
+    ]);
+  }
+
+  end(whole: Table): string {
+    const answer = responsesApi.answerOf(whole, this.#request);
+    const events = (answer.output as readonly Table[]).flatMap((item, i) =>
+      item.type === "message" ? [...this.#open(), ...this.#close(item)] : callEvents(item, i),
+    );
+    return this.#written([...events, { type: `response.${answer.status}`, response: answer }]);
+  }
+
+  fail({ message }: Reply): string {
+    const response = { ...this.#begun, status: "failed", error: { code: "server_error", message } };
+    return this.#written([{ type: "response.failed", response }]);
+  }
+
+  #open(): readonly Table[] {
+    if (this.#isOpen) return [];
+    this.#isOpen = true;
+    return [
+      { type: "response.output_item.added", output_index: 0, item: this.#item },
+      {
+        type: "response.content_part.added",
+        ...this.#place(),
+        part: { type: "output_text", text: "", annotations: [] },
+      },
+    ];
+  }
+
+  #close(item: Table): readonly Table[] {
+    const [part] = item.content as readonly [Table];
+    return [
+      { type: "response.output_text.done", ...this.#place(), text: part.text, logprobs: [] },
+      { type: "response.content_part.done", ...this.#place(), part },
+      { type: "response.output_item.done", output_index: 0, item },
+    ];
+  }
+
+  #place(): Table {
+    return { item_id: this.#item.id, output_index: 0, content_index: 0 };
+  }
+
+  #written(events: readonly Table[]): string {
+    return events.map((event) => namedEvent({ ...event, sequence_number: this.#next++ })).join("");
+  }
+}
+
+function callEvents(item: Table, output_index: number): readonly Table[] {
+  const { name, arguments: args } = item;
   const at = { item_id: item.id, output_index };
   return [
-    { type: "response.output_item.added", output_index, item: empty },
-    ...(isMessage ? textEvents(item, at) : callEvents(item, at)),
-    { type: "response.output_item.done", output_index, item },
-  ];
-}
-
-function textEvents(item: Table, place: Table): readonly Table[] {
-  const [part] = item.content as readonly [Table];
-  const at = { ...place, content_index: 0 };
-  return [
-    { type: "response.content_part.added", ...at, part: { ...part, text: "" } },
-    { type: "response.output_text.delta", ...at, delta: part.text, logprobs: [] },
-    { type: "response.output_text.done", ...at, text: part.text, logprobs: [] },
-    { type: "response.content_part.done", ...at, part },
-  ];
-}
-
-function callEvents({ name, arguments: args }: Table, at: Table): readonly Table[] {
-  return [
+    { type: "response.output_item.added", output_index, item: { ...item, status: "in_progress", arguments: "" } },
     { type: "response.function_call_arguments.delta", ...at, delta: args },
     { type: "response.function_call_arguments.done", ...at, name, arguments: args },
+    { type: "response.output_item.done", output_index, item },
   ];
 }
 

@@ -2,7 +2,6 @@
 import { factsOf, isTable } from "./answer-facts.ts";
 import { Refused } from "./reply.ts";
 import type { Turn } from "./session.ts";
-import { doneData, eventOf } from "./sse.ts";
 
 type Table = Readonly<Record<string, unknown>>;
 
@@ -34,27 +33,6 @@ export function answerOf(whole: Table): Pick<Turn, "answer" | "message" | "token
     answer: { ...rest, choices: [{ ...shown, message, logprobs: null }] },
     tokens: { promptIds, responseIds, logprobs: drawn as number[], versions: spans.length > 0 ? spans : one },
   };
-}
-
-/** The answer as the events of a stream: the message at once, then how it ended. */
-export function eventsOf(answer: Table): string {
-  const [choice] = answer.choices as readonly Table[];
-  const { usage, choices: _, ...head } = answer;
-  const chunk = (delta: unknown, finish: unknown): string =>
-    eventOf(
-      JSON.stringify({
-        ...{ ...head, object: "chat.completion.chunk" },
-        choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
-      }),
-    );
-  return `${chunk(deltaOf(choice?.message), null)}${chunk({}, choice?.finish_reason ?? "stop")}${eventOf(doneData)}`;
-}
-
-/** A message as a piece of a stream: clients put calls of tools together by their place. */
-function deltaOf(message: unknown): unknown {
-  if (!isTable(message) || !Array.isArray(message.tool_calls)) return message;
-  const calls = message.tool_calls.map((call: unknown, index) => (isTable(call) ? { index, ...call } : call));
-  return { ...message, tool_calls: calls };
 }
 
 function isIds(value: unknown): value is readonly number[] {

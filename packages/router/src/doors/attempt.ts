@@ -219,8 +219,16 @@ export class Attempt implements AnswerListener {
     if (fault) return void this.failed(fault.kind, fault.detail);
     const isEmpty = this.#relay !== null && !this.#relay.hasData;
     if (isEmpty) return void this.failed("error_body", "its stream ended without an event");
-    this.#settle({ end: "answered", version: this.#relay?.version ?? null, status: this.#status });
-    client.end();
+    const version = this.#relay?.version ?? null;
+    const ends = (): void => {
+      this.#settle({ end: "answered", version, status: this.#status });
+      client.end();
+    };
+    // Nobody but the router has seen this one: weights that it does not name are asked for, as those of a whole answer are.
+    const isAsked = version === null && client instanceof HeldAnswer && isFenced(this.#owner.request.fence);
+    if (!isAsked) return void ends();
+    const asked = this.#staleness(noFacts).then((stale) => (stale === null ? ends() : this.failed("stale", stale)));
+    asked.catch((error: unknown) => this.#unanswerable(error));
   }
 
   /** Passes on an answer that is whole. */

@@ -2,13 +2,16 @@
 import { randomBytes } from "node:crypto";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { isTable } from "../core/answer-facts.ts";
+import { chatEvents } from "../core/chat-events.ts";
+import { type Dialect, given } from "../core/dialect.ts";
 import { invalid, Refused, sessionEnded } from "../core/reply.ts";
 import { parentOf, type Session, samplesOf, type Turn, type TurnRequest, turnRequestOf } from "../core/session.ts";
-import { answerOf, eventsOf } from "../core/turn-answer.ts";
+import { answerOf } from "../core/turn-answer.ts";
 import type { SessionBounds } from "../router-config.ts";
 import type { SessionStore } from "../sessions/session-store.ts";
 import { tableIn } from "./bodies.ts";
-import { answerIn, dialects } from "./dialect-doors.ts";
+import { dialects, type StreamTools, sendStream, sendWhole } from "./dialect-doors.ts";
+import { type Grow, GrowingAnswer } from "./growing-answer.ts";
 import { hasTokens, type Tokens } from "./guard.ts";
 import { doorOf } from "./http-app.ts";
 import { checkOwner, digestOfKey, freshKey, keyIn, opens } from "./session-guard.ts";
@@ -23,8 +26,9 @@ export interface SessionTools {
   readonly scheme: "http" | "https";
   /** What the random numbers of a session depend on; its id unless somebody says otherwise. */
   readonly seedNameOf?: (id: string) => string;
-  /** Asks an engine. @throws Refused */
-  readonly draw: (body: Table, headers: FastifyRequest["headers"]) => Promise<Table>;
+  /** Asks an engine; as a stream where somebody hears of its pieces. @throws Refused */
+  readonly draw: (body: Table, headers: FastifyRequest["headers"], grow?: Grow) => Promise<Table>;
+  readonly stream: StreamTools;
   /** Work that the end of the router waits for. */
   readonly running: Set<Promise<unknown>>;
 }
@@ -60,15 +64,7 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
     if (!opens(key, await files.read(wanted)) && hasTokens(tools.tokens)) throw sessionExists(wanted);
     return { session_id: wanted, base_url: `${scheme}://${headers.host}/sessions/${wanted}/v1`, api_key: key };
   });
-  app.post("/sessions/:id/v1/chat/completions", door, async ({ params, body, headers }, reply) => {
-    const id = idIn(params);
-    const request = turnRequestOf(tools.seedNameOf?.(id) ?? id, tableIn(body), headers);
-    const { answer } = await turns.turnOf(id, request, headers);
-    return request.isStream
-      ? reply.type("text/event-stream").send(eventsOf(answer))
-      : reply.type("application/json").send(JSON.stringify(answer));
-  });
-  addDialectTurns(app, door, tools, turns);
+  for (const dialect of [chatApi, ...dialects]) addTurnDoor(app, dialect, door, tools, turns);
   app.post("/sessions/:id/reward", door, async ({ params, body }) => {
     const { reward } = tableIn(body);
     if (typeof reward !== "number" || !(Math.abs(reward) <= rewardMax))
@@ -101,53 +97,77 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
   });
 }
 
-/** One turn in another API. */
-function addDialectTurns(app: FastifyInstance, door: object, tools: DoorTools, turns: TurnsUnderWay): void {
-  for (const dialect of dialects)
-    app.post(
-      `/sessions/:id${dialect.path}`,
-      { ...door, ...doorOf("session", dialect.errorOf) },
-      async (asked, reply) => {
-        const { params, body, headers } = asked;
-        const id = idIn(params);
-        // The turn is that of the chat request: asked for again in either API, it has the same answer.
-        const drawn = async (chat: Table): Promise<Table> => {
-          const request = turnRequestOf(tools.seedNameOf?.(id) ?? id, chat, headers);
-          return (await turns.turnOf(id, request, headers)).answer;
-        };
-        return await answerIn(dialect, tableIn(body), reply, drawn);
-      },
-    );
+/** The API that engines have. */
+const chatApi: Dialect = {
+  path: "/v1/chat/completions",
+  chatOf: (request) => request,
+  answerOf: (answer) => answer,
+  eventsOf: chatEvents,
+};
+
+/** One turn in one of the APIs. The turn is that of the chat request: asked for again in any of them, whole or as a stream, it has the same answer. */
+function addTurnDoor(
+  app: FastifyInstance,
+  dialect: Dialect,
+  door: object,
+  tools: DoorTools,
+  turns: TurnsUnderWay,
+): void {
+  app.post(`/sessions/:id${dialect.path}`, { ...door, ...doorOf("session", dialect.errorOf) }, async (asked, reply) => {
+    const { params, body, headers } = asked;
+    const id = idIn(params);
+    const said = tableIn(body);
+    const request = turnRequestOf(tools.seedNameOf?.(id) ?? id, dialect.chatOf(said), headers);
+    const { answer, growing } = turns.turnOf(id, request, headers);
+    if (!request.isStream) return sendWhole(reply, dialect.answerOf(await answer, said));
+    return await sendStream(reply, growing, dialect.eventsOf(said), { ...tools.stream, running: tools.running });
+  });
 }
 
-/** Turns that are being drawn. A request that comes again meanwhile waits for the same answer. */
+interface TurnUnderWay {
+  /** Resolves once the turn is recorded. */
+  readonly answer: Promise<Table>;
+  readonly growing: GrowingAnswer;
+}
+
+/** Turns that are being drawn. A request that comes again meanwhile follows the same one. */
 class TurnsUnderWay {
   readonly #tools: DoorTools;
-  readonly #drawing = new Map<string, Promise<Turn>>();
+  readonly #drawing = new Map<string, TurnUnderWay>();
 
   constructor(tools: DoorTools) {
     this.#tools = tools;
   }
 
-  turnOf(id: string, request: TurnRequest, headers: FastifyRequest["headers"]): Promise<Turn> {
+  turnOf(id: string, request: TurnRequest, headers: FastifyRequest["headers"]): TurnUnderWay {
     const { running } = this.#tools;
     const place = `${id}/${request.key}`;
     const underWay = this.#drawing.get(place);
     if (underWay !== undefined) return underWay;
-    const turn = this.#answer(id, request, headers).finally(() => {
-      this.#drawing.delete(place);
-      running.delete(settled);
-    });
-    const settled = turn.catch(() => {});
+    const growing = new GrowingAnswer();
+    const answer = this.#turn(id, request, headers, growing)
+      .then((turn) => turn.answer)
+      .finally(() => {
+        this.#drawing.delete(place);
+        running.delete(settled);
+      });
+    const settled = answer.catch(() => {});
+    growing.follow(answer);
+    const turn = { answer, growing };
     this.#drawing.set(place, turn);
     running.add(settled);
     return turn;
   }
 
   /** The turn that is stored; else a new one, once the disk has it. */
-  async #answer(id: string, request: TurnRequest, headers: FastifyRequest["headers"]): Promise<Turn> {
-    const { files, limits, draw, drawing } = this.#tools;
-    const { key, body, messages } = request;
+  async #turn(
+    id: string,
+    request: TurnRequest,
+    headers: FastifyRequest["headers"],
+    growing: GrowingAnswer,
+  ): Promise<Turn> {
+    const { files, limits, drawing } = this.#tools;
+    const { key, messages } = request;
     const { turns, byKey, ended } = await current(this.#tools, id);
     const stored = byKey.get(key);
     if (stored) return stored;
@@ -162,7 +182,7 @@ class TurnsUnderWay {
     try {
       // Turns of one session go to one engine, whose prefix cache has the conversation.
       const { "x-api-key": _, ...passed } = headers;
-      const drawn = answerOf(await draw(body, { ...passed, "x-session-id": id }));
+      const drawn = await this.#drawn(request, { ...passed, "x-session-id": id }, growing);
       const turn = { key, ...parentOf(await files.read(id), messages), ...drawn };
       await files.append(id, { kind: "turn", atMs: Date.now(), turn });
       return turn;
@@ -171,6 +191,28 @@ class TurnsUnderWay {
       if (left > 0) drawing.set(id, left);
       else drawing.delete(id);
     }
+  }
+
+  /**
+   * Asks for a stream where the agent does. Where that breaks off, or has no tokens, the whole is asked for: with the same seed, so that it begins with what
+   * was said, as long as the weights are the same. It keeps the name under which it began.
+   */
+  async #drawn(
+    { body, isStream }: TurnRequest,
+    headers: FastifyRequest["headers"],
+    growing: GrowingAnswer,
+  ): Promise<ReturnType<typeof answerOf>> {
+    const { draw, stream } = this.#tools;
+    if (!isStream) return answerOf(await draw(body, headers));
+    try {
+      return answerOf(await draw({ ...body, stream: true }, headers, growing.grow));
+    } catch (error) {
+      if (growing.head === null || !(error instanceof Refused)) throw error;
+      stream.brokeOff(error);
+    }
+    const drawn = answerOf(await draw(body, headers));
+    const { id, created } = growing.head;
+    return { ...drawn, answer: { ...drawn.answer, ...given({ id, created }) } };
   }
 }
 

@@ -8,6 +8,8 @@ import { type ChatMessage, type Logger, MusterError, messageOf, Places } from "@
 import type { FastifyInstance } from "fastify";
 import { Refused } from "../core/reply.ts";
 import { type Session, type SessionSample, samplesOf } from "../core/session.ts";
+import { pingMs } from "../doors/answer-stream.ts";
+import type { Grow } from "../doors/growing-answer.ts";
 import { openHttpApp } from "../doors/http-app.ts";
 import { addSessionDoors } from "../doors/session-doors.ts";
 import { digestOfKey, freshKey } from "../doors/session-guard.ts";
@@ -95,7 +97,12 @@ class Server implements EpisodeServer {
       // How long an episode may take is the sampler's to say.
       limits: { ...routerDefaults.sessions, idleMs: Number.POSITIVE_INFINITY },
       seedNameOf: (id) => this.#live.get(id)?.options.name ?? id,
-      draw: (body, headers) => this.#draw(`${headers["x-session-id"]}`, body),
+      draw: (body, headers, grow) => this.#draw(`${headers["x-session-id"]}`, body, grow),
+      stream: {
+        ...{ stallMs: routerDefaults.attempt.clientStallMs, pingMs },
+        failed: (error) => logger.error({ error }, "a stream of an episode failed"),
+        brokeOff: ({ message }) => logger.warn({ detail: message }, "a turn's stream broke off"),
+      },
     });
   }
 
@@ -135,11 +142,15 @@ class Server implements EpisodeServer {
     await this.#app.close();
   }
 
-  async #draw(id: string, body: Readonly<Record<string, unknown>>): Promise<Readonly<Record<string, unknown>>> {
+  async #draw(
+    id: string,
+    body: Readonly<Record<string, unknown>>,
+    grow?: Grow,
+  ): Promise<Readonly<Record<string, unknown>>> {
     const live = this.#live.get(id);
     if (!live) throw new Refused({ status: 404, code: "not_found", message: "the episode is over" });
     try {
-      return await live.turns.use(async () => await drawTurn(await this.#sessions.read(id), body, live.options));
+      return await live.turns.use(async () => await drawTurn(await this.#sessions.read(id), body, live.options, grow));
     } catch (error) {
       const refused = asRefused(error);
       live.refusal = refused?.message ?? messageOf(error);

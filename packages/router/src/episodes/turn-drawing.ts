@@ -2,8 +2,9 @@
 import type { Generated, SamplingOptions } from "@muster/base";
 import { Refused } from "../core/reply.ts";
 import type { Session } from "../core/session.ts";
+import type { Grow } from "../doors/growing-answer.ts";
 import { GrowingText } from "../sampler/growing-text.ts";
-import { isCut, mayBeCut } from "../sampler/said.ts";
+import { isCut, mayBeCut, saidOf } from "../sampler/said.ts";
 import { wholeAnswer } from "../sampler/sampler-answers.ts";
 import type { SamplerTokenizer } from "../sampler/sampler-engine.ts";
 import { wantedOf } from "../sampler/sampler-request.ts";
@@ -34,8 +35,8 @@ export interface Drawing {
 /** Fields of a request that the job decides. */
 const ofJob = ["temperature", "top_p", "top_k"];
 
-/** Draws a turn. `body` is what a session sends to an engine. @throws Refused with 400; what `draw` throws */
-export async function drawTurn(session: Session, body: Table, drawing: Drawing): Promise<Table> {
+/** Draws a turn. `body` is what a session sends to an engine; `grow` hears of the text while it is drawn. @throws Refused with 400; what `draw` throws */
+export async function drawTurn(session: Session, body: Table, drawing: Drawing, grow?: Grow): Promise<Table> {
   const { tokenizer, sampling, model, maxContext, draw } = drawing;
   const messages = body.messages as readonly Table[];
   const asked = Object.fromEntries(Object.entries(body).filter(([field]) => !ofJob.includes(field)));
@@ -59,16 +60,25 @@ export async function drawTurn(session: Session, body: Table, drawing: Drawing):
     });
   const maxNewTokens = Math.min(wanted.sampling.maxNewTokens, sampling.maxNewTokens, room);
   const { stopTokenIds } = wanted.sampling;
-  const growing = new GrowingText(tokenizer);
-  const isOver = (soFar: Generated): boolean => isCut({ wanted, tokenizer, growing }, soFar, false);
-  const turn = { promptIds, seed, sampling: { maxNewTokens, stopTokenIds } };
-  const generated = await draw(mayBeCut(wanted) ? { ...turn, isOver } : turn);
+  const createdS = Math.floor(Date.now() / 1000);
   const shown = {
     route: "/v1/chat/completions",
     id: `chatcmpl-${session.turns.length}`,
     wanted,
     tokenizer,
     model,
+    createdS,
   } as const;
-  return wholeAnswer({ ...shown, createdS: Math.floor(Date.now() / 1000) }, [generated]) as Table;
+  const tools = { wanted, tokenizer, growing: new GrowingText(tokenizer) };
+  const head = { id: shown.id, model, created: createdS, usage: { prompt_tokens: promptIds.length } };
+  let said = 0;
+  const isOver = (soFar: Generated): boolean => {
+    const { text } = saidOf(tools, soFar, false);
+    grow?.(head, text.slice(said));
+    said = text.length;
+    return isCut(tools, soFar, false);
+  };
+  const turn = { promptIds, seed, sampling: { maxNewTokens, stopTokenIds } };
+  const generated = await draw(grow || mayBeCut(wanted) ? { ...turn, isOver } : turn);
+  return wholeAnswer(shown, [generated]) as Table;
 }

@@ -37,8 +37,7 @@ export function wholeAnswer(shown: Shown, drawn: readonly Generated[]): unknown 
     return { index, ...what, logprobs, ...ids, finish_reason: finish, ...(stop === null ? {} : { stop_reason: stop }) };
   });
   const completion = responses.reduce((sum, { responseIds }) => sum + responseIds.length, 0);
-  const prompt = shown.wanted.promptIds.length;
-  const usage = { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+  const usage = usageOf(shown, completion);
   const ids = shown.wanted.withIds ? { prompt_token_ids: Array.from(shown.wanted.promptIds) } : {};
   const head = headOf(shown, isChat ? "chat.completion" : "text_completion");
   return { ...head, ...ids, choices, usage, ...metadataOf(responses) };
@@ -48,42 +47,60 @@ function callOf({ id, name, arguments: args }: ToolCall): object {
   return { id, type: "function", function: { name, arguments: args } };
 }
 
-function logprobsOf({ tokenizer }: Shown, { responseIds, logprobs }: Generated): readonly object[] {
-  return Array.from(responseIds, (id, i) => {
+/** Of the tokens from this one on. */
+function logprobsOf({ tokenizer }: Shown, { responseIds, logprobs }: Generated, from = 0): readonly object[] {
+  return Array.from(responseIds.subarray(from), (id, i) => {
     const token = tokenizer.decode(Int32Array.of(id));
-    return { token, logprob: logprobs[i], bytes: [...Buffer.from(token)], top_logprobs: [] };
+    return { token, logprob: logprobs[from + i], bytes: [...Buffer.from(token)], top_logprobs: [] };
   });
 }
 
-/** One event of a stream: of `/generate` all that was drawn so far, else the text behind `before`. `isLast`: the response is whole. */
+/** What a stream has said of its response. */
+export interface SaidSoFar {
+  readonly text: string;
+  readonly count: number;
+}
+
+/** One event of a stream: of `/generate` all that was drawn so far, else what came behind `before`. `isLast`: the response is whole. */
 export function eventAnswer(
   shown: Shown,
   drawn: Generated,
-  before: string,
+  before: SaidSoFar,
   isLast: boolean,
-): { readonly value: unknown; readonly text: string } {
+): { readonly value: unknown; readonly after: SaidSoFar } {
   const said = saidOf(shown, drawn, isLast);
   const { text, calls, finish, stop, response } = said;
-  if (shown.route === "/generate") return { value: nativeOf(shown, said, isLast), text };
+  const after = { text, count: response.responseIds.length };
+  if (shown.route === "/generate") return { value: nativeOf(shown, said, isLast), after };
   const isChat = shown.route === "/v1/chat/completions";
-  const piece = text.slice(before.length);
+  const piece = text.slice(before.text.length);
   const called = calls.map((call, index) => ({ index, ...callOf(call) }));
   const delta = {
-    ...(before === "" ? { role: "assistant" } : {}),
+    ...(before.text === "" ? { role: "assistant" } : {}),
     ...(piece === "" && called.length > 0 ? {} : { content: piece }),
     ...(called.length > 0 ? { tool_calls: called } : {}),
   };
   const end = isLast && stop !== null ? { stop_reason: stop } : {};
   const what = isChat ? { delta } : { text: piece };
-  const choices = [{ index: 0, ...what, logprobs: null, finish_reason: isLast ? finish : null, ...end }];
-  return {
-    value: {
-      ...headOf(shown, isChat ? "chat.completion.chunk" : "text_completion"),
-      choices,
-      ...metadataOf([response]),
-    },
-    text,
-  };
+  const { withIds, withLogprobs, promptIds } = shown.wanted;
+  const ids = withIds ? { token_ids: Array.from(response.responseIds.subarray(before.count)) } : {};
+  const logprobs = isChat && withLogprobs ? { content: logprobsOf(shown, response, before.count) } : null;
+  const choices = [{ index: 0, ...what, logprobs, ...ids, finish_reason: isLast ? finish : null, ...end }];
+  const prompt = withIds && before.count === 0 ? { prompt_token_ids: Array.from(promptIds) } : {};
+  const head = headOf(shown, isChat ? "chat.completion.chunk" : "text_completion");
+  return { value: { ...head, ...prompt, choices, ...metadataOf([response]) }, after };
+}
+
+/** The event with which a stream says how many tokens there were. */
+export function usageEvent(shown: Shown, count: number): unknown {
+  const isChat = shown.route === "/v1/chat/completions";
+  const head = headOf(shown, isChat ? "chat.completion.chunk" : "text_completion");
+  return { ...head, choices: [], usage: usageOf(shown, count) };
+}
+
+function usageOf({ wanted }: Shown, completion: number): object {
+  const prompt = wanted.promptIds.length;
+  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
 function headOf({ id, model, createdS }: Shown, object: string): object {

@@ -26,6 +26,8 @@ export interface Wanted {
   readonly withLogprobs: boolean;
   /** Token ids of prompt and responses are in the answer, as vLLM's `return_token_ids` has it. */
   readonly withIds: boolean;
+  /** The last event of a stream says how many tokens there were, as OpenAI's `stream_options.include_usage` has it. */
+  readonly withUsage: boolean;
   /** Texts that end a response. */
   readonly stops: readonly string[];
   /** How calls of tools are read out of a response; `null`: all of it is text. */
@@ -37,9 +39,9 @@ export interface Wanted {
 /** Fields that change nothing here, by route; all others are either read or refused. */
 const ignored: Readonly<Record<EngineRoute, readonly string[]>> = {
   "/generate": ["rid", "logprob_start_len", "return_text_in_logprobs", "model", "priority"],
-  "/v1/completions": ["model", "user", "stream_options", "metadata"],
+  "/v1/completions": ["model", "user", "metadata"],
   "/v1/chat/completions": [
-    ...["model", "user", "stream_options", "metadata"],
+    ...["model", "user", "metadata"],
     ...["store", "service_tier", "prompt_cache_key", "safety_identifier"],
   ],
 };
@@ -88,7 +90,8 @@ export function wantedOf(route: EngineRoute, body: Table, tokenizer: SamplerToke
     from.sampling_seed === undefined ? freshSeed : whole("seed", from.sampling_seed, 0, Number.MAX_SAFE_INTEGER);
   return {
     ...{ promptIds, n, isStream, withLogprobs: body.return_logprob === true || isChatLogprobs(route, body) },
-    ...{ withIds: body.return_token_ids === true, stops, toolParser: asked.parser, isOneCall: asked.isOneCall },
+    ...{ withIds: body.return_token_ids === true, withUsage: isStream && isUsageAsked(body) },
+    ...{ stops, toolParser: asked.parser, isOneCall: asked.isOneCall },
     sampling: samplingOf(from, tokenizer),
     // A response that goes on elsewhere comes with a longer prompt: it must not draw the random numbers of its beginning again.
     seed: mixSeed(seed, promptIds.length),
@@ -96,7 +99,10 @@ export function wantedOf(route: EngineRoute, body: Table, tokenizer: SamplerToke
 }
 
 function fieldsOf(route: EngineRoute): readonly string[] {
-  const openAi = ["temperature", "max_tokens", "max_completion_tokens", "top_p", "n", "seed", "stream", "stop"];
+  const openAi = [
+    ...["temperature", "max_tokens", "max_completion_tokens", "top_p", "n", "seed", "stop"],
+    ...["stream", "stream_options"],
+  ];
   const chat = ["messages", "logprobs", "return_token_ids", "tools", "tool_choice", "parallel_tool_calls"];
   const own: Readonly<Record<(typeof engineRoutes)[number], readonly string[]>> = {
     "/generate": ["text", "input_ids", "sampling_params", "stream", "return_logprob"],
@@ -106,16 +112,18 @@ function fieldsOf(route: EngineRoute): readonly string[] {
   return [...own[route], ...ignored[route]];
 }
 
-/** @throws Refused with 400 for what a stream has no place for */
-function isChatLogprobs(route: EngineRoute, body: Table): boolean {
-  const { logprobs, return_token_ids: ids, stream } = body;
+function isChatLogprobs(route: EngineRoute, { logprobs, return_token_ids: ids }: Table): boolean {
   if (ids !== undefined && typeof ids !== "boolean") throw invalid("return_token_ids must be true or false");
-  if (route === "/v1/chat/completions" && logprobs !== undefined && logprobs !== null && typeof logprobs !== "boolean")
+  if (route !== "/v1/chat/completions") return false;
+  if (logprobs !== undefined && logprobs !== null && typeof logprobs !== "boolean")
     throw invalid("logprobs must be true or false");
-  const isAsked = route === "/v1/chat/completions" && logprobs === true;
-  if (stream === true && (isAsked || ids === true))
-    throw invalid("logprobs and return_token_ids are not supported by this sampler with stream");
-  return isAsked;
+  return logprobs === true;
+}
+
+function isUsageAsked({ stream_options: options }: Table): boolean {
+  if (options === undefined || options === null) return false;
+  if (!isTable(options)) throw invalid("stream_options must be an object");
+  return options.include_usage === true;
 }
 
 function refuseUnknown(table: Table, known: readonly string[], prefix: string): void {

@@ -18,7 +18,7 @@ import { routerDefaults } from "../router-config.ts";
 import { drained } from "./drained.ts";
 import { GrowingText } from "./growing-text.ts";
 import { isCut, mayBeCut } from "./said.ts";
-import { eventAnswer, type Shown, wholeAnswer } from "./sampler-answers.ts";
+import { eventAnswer, type SaidSoFar, type Shown, usageEvent, wholeAnswer } from "./sampler-answers.ts";
 import type { SamplerEngine, SamplerTokenizer } from "./sampler-engine.ts";
 import { wantedOf } from "./sampler-request.ts";
 import { Turns } from "./turns.ts";
@@ -183,22 +183,23 @@ class Server implements SamplerServer {
       readonly gone: AbortSignal;
     },
   ): Promise<void> {
-    let text = "";
-    let count = 0;
+    let said: SaidSoFar = { text: "", count: 0 };
     const say = async (response: Generated, isLast: boolean): Promise<void> => {
       if (!client.headersSent)
         client.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
-      const event = eventAnswer(shown, response, text, isLast);
-      count = response.responseIds.length;
-      ({ text } = event);
-      if (!client.write(eventOf(JSON.stringify(event.value))))
+      const { value, after } = eventAnswer(shown, response, said, isLast);
+      said = after;
+      if (!client.write(eventOf(JSON.stringify(value))))
         await drained(client, gone, routerDefaults.attempt.clientStallMs);
     };
     const [response] = await watched(shown, drawing, async (soFar) => {
-      if (soFar.responseIds.length > count) await say(soFar, false);
+      if (soFar.responseIds.length > said.count) await say(soFar, false);
     });
     if (response && !client.destroyed) await say(response, true);
-    if (!client.destroyed) client.end(eventOf(doneData));
+    if (client.destroyed) return;
+    const isCounted = shown.wanted.withUsage && shown.route !== "/generate";
+    if (isCounted) client.write(eventOf(JSON.stringify(usageEvent(shown, said.count))));
+    client.end(eventOf(doneData));
   }
 }
 

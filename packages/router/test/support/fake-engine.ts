@@ -61,10 +61,14 @@ export class FakeEngine {
   givesTokens = true;
   /** It answers with a stream, whatever it was asked for. */
   streamsAnyway = false;
+  /** Other weights under the same version: other chat answers with tokens. */
+  salt = 0;
   /** How its chat answers with tokens end. */
   finish = "stop";
   /** Calls of tools in its chat answers, in the place of text. */
   calls: readonly object[] = [];
+  /** A stream stops behind its first tokens until this is there. */
+  goOn: Promise<void> = Promise.resolve();
   /** Bodies of the requests, newest last. */
   readonly requests: { path: string; body: Record<string, unknown>; headers: IncomingMessage["headers"] }[] = [];
   readonly #options: FakeOptions;
@@ -181,24 +185,34 @@ export class FakeEngine {
     const { kind = "sglang" } = this.#options;
     const metadata = kind === "sglang" ? { metadata: { weight_version: this.version } } : {};
     const choice = isChat ? { message: { role: "assistant", content: "hello" } } : { text: "hello" };
-    if (body.return_token_ids === true && this.givesTokens && !this.streamsAnyway)
-      return json(response, 200, { ...chatWithTokens(body, this.finish, this.calls), ...metadata });
+    if (body.return_token_ids === true && this.givesTokens && !this.streamsAnyway) {
+      const whole = { ...chatWithTokens(body, this), ...metadata };
+      if (body.stream !== true) return json(response, 200, whole);
+      const chunks = chunksOf(whole);
+      return this.#stream(response, chunks.length, (count) => chunks[count - 1] as object);
+    }
     if (body.stream !== true && !this.streamsAnyway)
       return json(response, 200, { id: "c", choices: [{ index: 0, ...choice }], ...metadata });
     return this.#stream(response, 5, (count) => ({
       id: "c",
-      choices: [{ index: 0, ...(isChat ? { delta: { content: `${count}` } } : { text: `${count}` }) }],
+      choices: [
+        {
+          ...{ index: 0, ...(isChat ? { delta: { content: `${count}` } } : { text: `${count}` }) },
+          finish_reason: count === 5 ? "stop" : null,
+        },
+      ],
       ...(count === 5 ? metadata : {}),
     }));
   }
 
-  #stream(response: ServerResponse, most: number, eventAt: (count: number) => object): void {
+  async #stream(response: ServerResponse, most: number, eventAt: (count: number) => object): Promise<void> {
     response.writeHead(200, { "content-type": "text/event-stream" });
     const { mode } = this;
     const { after = 3 } = this.#options;
     if (mode === "empty stream") return void response.end();
     for (let count = 1; count <= most; count++) {
       const isCut = count > after;
+      if (count === after + 1) await this.goOn;
       if (isCut && mode === "hangs in the stream") return;
       if (isCut && mode === "dies in the stream") {
         response.write("data: {", () => response.socket?.destroy());
@@ -214,11 +228,55 @@ export class FakeEngine {
   }
 }
 
+interface TokenAnswer {
+  readonly prompt_token_ids: readonly number[];
+  readonly usage: object;
+  readonly choices: readonly [
+    {
+      readonly index: number;
+      readonly message: { readonly content?: string | null; readonly tool_calls?: readonly object[] };
+      readonly logprobs: { readonly content: readonly object[] };
+      readonly token_ids: readonly number[];
+      readonly finish_reason: string;
+    },
+  ];
+}
+
+/** The answer as vLLM streams it: a token with each event, then the calls in two halves, then how it ended, then what it took. */
+function chunksOf({ choices: [choice], usage, prompt_token_ids: ids, ...head }: TokenAnswer): readonly object[] {
+  const { message, logprobs, token_ids: tokens, finish_reason } = choice;
+  const chunk = (delta: object, more: object = {}) => ({
+    ...{ ...head, object: "chat.completion.chunk" },
+    choices: [{ index: 0, delta, logprobs: null, finish_reason: null, ...more }],
+  });
+  const texts = tokens.map((token, i) =>
+    chunk(typeof message.content === "string" ? { content: message.content[i] } : {}, {
+      ...{ token_ids: [token], logprobs: { content: [logprobs.content[i]] } },
+    }),
+  );
+  const calls = (message.tool_calls ?? []).flatMap((call, index) => {
+    const { function: called, ...fields } = call as { function: { name: string; arguments: string } };
+    const { name, arguments: args } = called;
+    return [
+      chunk({ tool_calls: [{ index, ...fields, function: { name, arguments: args.slice(0, 4) } }] }),
+      chunk({ tool_calls: [{ index, function: { arguments: args.slice(4) } }] }),
+    ];
+  });
+  return [
+    { ...chunk({ role: "assistant", content: "" }), prompt_token_ids: ids },
+    ...[...texts, ...calls, chunk({}, { finish_reason, stop_reason: null })],
+    { ...head, object: "chat.completion.chunk", choices: [], usage },
+  ];
+}
+
 /** A chat answer with token ids, whose tokens are characters: the conversation that goes on begins with the tokens of the one before. */
-function chatWithTokens(body: Record<string, unknown>, finish: string, calls: readonly object[]): object {
+function chatWithTokens(
+  body: Record<string, unknown>,
+  { finish, calls, salt }: Pick<FakeEngine, "finish" | "calls" | "salt">,
+): TokenAnswer {
   const prompt = (body.messages as { content: string }[]).map(({ content }) => content).join("");
   const promptIds = Array.from(prompt, (character) => character.charCodeAt(0));
-  const ids = responseOf([...promptIds, Number(body.seed)], 4).map((id) => 97 + (id % 26));
+  const ids = responseOf([...promptIds, Number(body.seed) + salt], 4).map((id) => 97 + (id % 26));
   const content = ids.map((id) => ({ token: String.fromCharCode(id), logprob: -id / 100, top_logprobs: [] }));
   const text = String.fromCharCode(...ids);
   const message = {
@@ -226,7 +284,8 @@ function chatWithTokens(body: Record<string, unknown>, finish: string, calls: re
     ...(calls.length > 0 ? { content: null, tool_calls: calls } : { content: text }),
   };
   return {
-    ...{ id: "c", object: "chat.completion", model: "fake", prompt_token_ids: promptIds },
+    ...{ id: "c", object: "chat.completion", created: 1, model: "fake", prompt_token_ids: promptIds },
+    usage: { prompt_tokens: promptIds.length, completion_tokens: 4, total_tokens: promptIds.length + 4 },
     choices: [{ index: 0, message, logprobs: { content }, token_ids: ids, finish_reason: finish }],
   };
 }
