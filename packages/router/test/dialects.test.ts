@@ -173,11 +173,13 @@ test("the router answers both APIs, whole and as events, and says what is wrong 
   expect(engine.requests.at(-1)).toMatchObject({ path: "/v1/chat/completions", body: { messages: [said] } });
   expect(engine.requests.at(-1)?.headers["x-api-key"]).toBeUndefined();
   const events = await namedEvents(await ask("/v1/messages", { ...request, stream: true }, key));
-  expect(events.map(({ name }) => name)).toEqual([
-    ...["message_start", "content_block_start", ...Array.from("12345", () => "content_block_delta")],
-    ...["content_block_stop", "message_delta", "message_stop"],
+  const names = events.map(({ name }) => name);
+  expect(names.filter((name, i) => name !== names[i - 1])).toEqual([
+    ...["message_start", "content_block_start", "content_block_delta", "content_block_stop"],
+    ...["message_delta", "message_stop"],
   ]);
-  expect(events[2]?.data).toMatchObject({ delta: { type: "text_delta", text: "1" } });
+  const deltas = events.filter(({ name }) => name === "content_block_delta").map(({ data }) => data.delta as Json);
+  expect(deltas.map(({ text }) => text).join("")).toBe("12345");
   const bearer = { authorization: `Bearer ${token}` };
   const response = await jsonOf(await ask("/v1/responses", { model: "m", input: "a" }, bearer));
   expect(response).toMatchObject({

@@ -32,7 +32,7 @@ function generatedOf(responseIds: Int32Array, finish: Generated["finish"]): Gene
 }
 
 /** An episode whose model says this, turn by turn. */
-async function begun(lines: readonly string[], opened: SamplerTokenizer = tokenizer) {
+async function begun(lines: readonly string[], opened: SamplerTokenizer = tokenizer, goOn = Promise.resolve()) {
   const server = await startEpisodeServer({ logger: silentLogger });
   onTestFinished(() => server.close());
   const asked: string[] = [];
@@ -42,6 +42,7 @@ async function begun(lines: readonly string[], opened: SamplerTokenizer = tokeni
     draw: async ({ promptIds, isOver = () => false }): Promise<Generated> => {
       const whole = encode(`${lines[asked.length]}\0`);
       asked.push(decode(promptIds));
+      if (!isOver(generatedOf(whole.subarray(0, 2), "abort"))) await goOn;
       // An engine notices somewhat later that the rest is for nobody.
       const early = [...whole.keys()].find((length) => isOver(generatedOf(whole.subarray(0, length), "abort")));
       if (early !== undefined) return generatedOf(whole.subarray(0, early + 2), "abort");
@@ -56,7 +57,12 @@ async function begun(lines: readonly string[], opened: SamplerTokenizer = tokeni
     const answer = await fetch(`${episode.url}/v1/${api}`, { method: "POST", headers, body: JSON.stringify(body) });
     return { ...((await answer.json()) as Json), ...(answer.status === 200 ? {} : { status: answer.status }) };
   };
-  return { episode, ask, asked };
+  const stream = (api: Api, body: object): Promise<Response> => {
+    const headers = { "content-type": "application/json", authorization: `Bearer ${episode.key}` };
+    const request = { method: "POST", headers, body: JSON.stringify({ ...body, stream: true }) };
+    return fetch(`${episode.url}/v1/${api}`, request);
+  };
+  return { episode, ask, stream, asked };
 }
 
 const parameters = { type: "object", properties: { a: { type: "number" }, b: { type: "number" } } };
@@ -134,6 +140,30 @@ test.each(apis)(
       return shown.map(({ created: _, created_at: __, ...answer }) => answer);
     };
     expect(await played()).toEqual(await played());
+  },
+);
+
+test.each(apis)(
+  "an agent of /v1/%s hears its engine token by token, and the turn is the one of a whole answer",
+  async (api) => {
+    let letOn = (): void => {};
+    const goOn = new Promise<void>((resolve) => {
+      letOn = resolve;
+    });
+    const { episode, ask, stream } = await begun(["abcdef"], tokenizer, goOn);
+    const { model, messages, input, max_tokens } = requests[api];
+    const request = JSON.parse(JSON.stringify({ model, messages, input, max_tokens })) as Json;
+    const answer = await stream(api, request);
+    const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
+    let all = "";
+    while (!all.includes('"ab"')) all += Buffer.from((await reader.read()).value ?? []).toString();
+    letOn();
+    for (let read = await reader.read(); !read.done; read = await reader.read())
+      all += Buffer.from(read.value).toString();
+    expect(all).toContain('"cdef"');
+    expect(JSON.stringify(await ask(api, request))).toContain('"abcdef"');
+    const { turns, samples } = await episode.finish();
+    expect([turns, samples[0]?.lossMask]).toEqual([1, [1, 1, 1, 1, 1, 1, 1]]);
   },
 );
 

@@ -3,40 +3,17 @@ import { randomBytes } from "node:crypto";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { isTable } from "../core/answer-facts.ts";
 import { chatEvents } from "../core/chat-events.ts";
-import { type Dialect, given } from "../core/dialect.ts";
-import { invalid, Refused, sessionEnded } from "../core/reply.ts";
-import { parentOf, type Session, samplesOf, type Turn, type TurnRequest, turnRequestOf } from "../core/session.ts";
-import { answerOf } from "../core/turn-answer.ts";
-import type { SessionBounds } from "../router-config.ts";
-import type { SessionStore } from "../sessions/session-store.ts";
+import type { Dialect } from "../core/dialect.ts";
+import { invalid, Refused } from "../core/reply.ts";
+import { type Session, samplesOf, type Turn, turnRequestOf } from "../core/session.ts";
 import { tableIn } from "./bodies.ts";
-import { dialects, type StreamTools, sendStream, sendWhole } from "./dialect-doors.ts";
-import { type Grow, GrowingAnswer } from "./growing-answer.ts";
-import { hasTokens, type Tokens } from "./guard.ts";
+import { dialects, sendStream, sendWhole } from "./dialect-doors.ts";
+import { hasTokens } from "./guard.ts";
 import { doorOf } from "./http-app.ts";
 import { checkOwner, digestOfKey, freshKey, keyIn, opens } from "./session-guard.ts";
+import { current, type DoorTools, type SessionTools, TurnsUnderWay } from "./session-turns.ts";
 
 type Table = Readonly<Record<string, unknown>>;
-
-/** What the doors work on. */
-export interface SessionTools {
-  readonly files: SessionStore;
-  readonly tokens: Tokens;
-  readonly limits: SessionBounds;
-  readonly scheme: "http" | "https";
-  /** What the random numbers of a session depend on; its id unless somebody says otherwise. */
-  readonly seedNameOf?: (id: string) => string;
-  /** Asks an engine; as a stream where somebody hears of its pieces. @throws Refused */
-  readonly draw: (body: Table, headers: FastifyRequest["headers"], grow?: Grow) => Promise<Table>;
-  readonly stream: StreamTools;
-  /** Work that the end of the router waits for. */
-  readonly running: Set<Promise<unknown>>;
-}
-
-interface DoorTools extends SessionTools {
-  /** How many turns of a session engines draw now: it is in use, and they count as its turns. */
-  readonly drawing: Map<string, number>;
-}
 
 const metadataBytesMax = 4_096;
 const rewardMax = 1e9;
@@ -64,7 +41,7 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
     if (!opens(key, await files.read(wanted)) && hasTokens(tools.tokens)) throw sessionExists(wanted);
     return { session_id: wanted, base_url: `${scheme}://${headers.host}/sessions/${wanted}/v1`, api_key: key };
   });
-  for (const dialect of [chatApi, ...dialects]) addTurnDoor(app, dialect, door, tools, turns);
+  for (const dialect of [chatApi, ...dialects]) addTurnDoor(app, dialect, door, { tools, turns });
   app.post("/sessions/:id/reward", door, async ({ params, body }) => {
     const { reward } = tableIn(body);
     if (typeof reward !== "number" || !(Math.abs(reward) <= rewardMax))
@@ -110,8 +87,7 @@ function addTurnDoor(
   app: FastifyInstance,
   dialect: Dialect,
   door: object,
-  tools: DoorTools,
-  turns: TurnsUnderWay,
+  { tools, turns }: { readonly tools: DoorTools; readonly turns: TurnsUnderWay },
 ): void {
   app.post(`/sessions/:id${dialect.path}`, { ...door, ...doorOf("session", dialect.errorOf) }, async (asked, reply) => {
     const { params, body, headers } = asked;
@@ -122,106 +98,6 @@ function addTurnDoor(
     if (!request.isStream) return sendWhole(reply, dialect.answerOf(await answer, said));
     return await sendStream(reply, growing, dialect.eventsOf(said), { ...tools.stream, running: tools.running });
   });
-}
-
-interface TurnUnderWay {
-  /** Resolves once the turn is recorded. */
-  readonly answer: Promise<Table>;
-  readonly growing: GrowingAnswer;
-}
-
-/** Turns that are being drawn. A request that comes again meanwhile follows the same one. */
-class TurnsUnderWay {
-  readonly #tools: DoorTools;
-  readonly #drawing = new Map<string, TurnUnderWay>();
-
-  constructor(tools: DoorTools) {
-    this.#tools = tools;
-  }
-
-  turnOf(id: string, request: TurnRequest, headers: FastifyRequest["headers"]): TurnUnderWay {
-    const { running } = this.#tools;
-    const place = `${id}/${request.key}`;
-    const underWay = this.#drawing.get(place);
-    if (underWay !== undefined) return underWay;
-    const growing = new GrowingAnswer();
-    const answer = this.#turn(id, request, headers, growing)
-      .then((turn) => turn.answer)
-      .finally(() => {
-        this.#drawing.delete(place);
-        running.delete(settled);
-      });
-    const settled = answer.catch(() => {});
-    growing.follow(answer);
-    const turn = { answer, growing };
-    this.#drawing.set(place, turn);
-    running.add(settled);
-    return turn;
-  }
-
-  /** The turn that is stored; else a new one, once the disk has it. */
-  async #turn(
-    id: string,
-    request: TurnRequest,
-    headers: FastifyRequest["headers"],
-    growing: GrowingAnswer,
-  ): Promise<Turn> {
-    const { files, limits, drawing } = this.#tools;
-    const { key, messages } = request;
-    const { turns, byKey, ended } = await current(this.#tools, id);
-    const stored = byKey.get(key);
-    if (stored) return stored;
-    if (ended !== null) throw sessionEnded(ended);
-    const underWay = drawing.get(id) ?? 0;
-    if (turns.length + underWay >= limits.turnsMax)
-      throw new Refused({
-        ...{ status: 409, code: "session_full" },
-        message: `the session has ${turns.length + underWay} turns, as many as it may; end it and begin another one`,
-      });
-    drawing.set(id, underWay + 1);
-    try {
-      // Turns of one session go to one engine, whose prefix cache has the conversation.
-      const { "x-api-key": _, ...passed } = headers;
-      const drawn = await this.#drawn(request, { ...passed, "x-session-id": id }, growing);
-      const turn = { key, ...parentOf(await files.read(id), messages), ...drawn };
-      await files.append(id, { kind: "turn", atMs: Date.now(), turn });
-      return turn;
-    } finally {
-      const left = (drawing.get(id) ?? 1) - 1;
-      if (left > 0) drawing.set(id, left);
-      else drawing.delete(id);
-    }
-  }
-
-  /**
-   * Asks for a stream where the agent does. Where that breaks off, or has no tokens, the whole is asked for: with the same seed, so that it begins with what
-   * was said, as long as the weights are the same. It keeps the name under which it began.
-   */
-  async #drawn(
-    { body, isStream }: TurnRequest,
-    headers: FastifyRequest["headers"],
-    growing: GrowingAnswer,
-  ): Promise<ReturnType<typeof answerOf>> {
-    const { draw, stream } = this.#tools;
-    if (!isStream) return answerOf(await draw(body, headers));
-    try {
-      return answerOf(await draw({ ...body, stream: true }, headers, growing.grow));
-    } catch (error) {
-      if (growing.head === null || !(error instanceof Refused)) throw error;
-      stream.brokeOff(error);
-    }
-    const drawn = answerOf(await draw(body, headers));
-    const { id, created } = growing.head;
-    return { ...drawn, answer: { ...drawn.answer, ...given({ id, created }) } };
-  }
-}
-
-/** The session as it is now; one that nobody used for too long ends here. */
-async function current({ files, limits, drawing }: DoorTools, id: string): Promise<Session> {
-  const session = await files.read(id);
-  if (session.ended !== null || Date.now() - session.usedMs < limits.idleMs) return session;
-  if (drawing.has(id)) return session;
-  return await files.append(id, { kind: "end", atMs: Date.now(), reason: "idle" });
 }
 
 function sessionExists(id: string): Refused {

@@ -74,8 +74,9 @@ export async function drawTurn(session: Session, body: Table, drawing: Drawing, 
   let said = 0;
   const isOver = (soFar: Generated): boolean => {
     const { text } = saidOf(tools, soFar, false);
-    grow?.(head, text.slice(said));
-    said = text.length;
+    // A turn that was interrupted may be drawn from its beginning again.
+    if (text.length > said) grow?.(head, text.slice(said));
+    said = Math.max(said, text.length);
     return isCut(tools, soFar, false);
   };
   const turn = { promptIds, seed, sampling: { maxNewTokens, stopTokenIds } };
